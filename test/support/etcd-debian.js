@@ -1,0 +1,119 @@
+// etcd from Debian's (or Ubuntu's) packages, without root and without installing anything: apt-get on private list and
+// cache folders, dpkg-deb to unpack.
+import { execFile } from "node:child_process";
+import { copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+/** Debian releases by the etcd series that they carry. */
+const RELEASES = new Map([
+  ["3.4", "bookworm"],
+  ["3.5", "trixie"],
+]);
+
+/**
+ * @param {string} into folder that gets `etcd` and `etcdctl`
+ * @param {{ env: NodeJS.ProcessEnv, version?: string | undefined }} options
+ */
+export async function fetchDebianPackages(into, { env, version }) {
+  const work = await mkdtemp(path.join(os.tmpdir(), "leasehold-apt-"));
+  try {
+    const apt = await privateApt(work, env);
+    await apt(["update"]);
+    const release =
+      version === undefined ? undefined : RELEASES.get(version.split(".").slice(0, 2).join("."));
+    if (version !== undefined) await useRelease(work, apt, release, version);
+    await apt(["download", "etcd-server", "etcd-client"]);
+    await unpack(work, into, env);
+  } catch (error) {
+    throw new Error(`Debian packages by apt-get: ${explain(error)}`, { cause: error });
+  } finally {
+    await rm(work, { recursive: true, force: true });
+  }
+}
+
+/** @typedef {(args: readonly string[]) => Promise<string>} Apt */
+
+/**
+ * @param {string} work @param {NodeJS.ProcessEnv} env
+ * @returns {Promise<Apt>}
+ */
+async function privateApt(work, env) {
+  await mkdir(path.join(work, "lists", "partial"), { recursive: true });
+  await mkdir(path.join(work, "cache", "archives", "partial"), { recursive: true });
+  const settings = {
+    "Dir::State::lists": path.join(work, "lists"),
+    "Dir::Cache": path.join(work, "cache"),
+    // as root, apt would drop to its own user, who may not write here
+    "APT::Sandbox::User": os.userInfo().username,
+    "Acquire::Languages": "none",
+    "Acquire::Retries": "2",
+    "Acquire::http::Timeout": "20",
+    "Acquire::https::Timeout": "20",
+  };
+  const options = Object.entries(settings).flatMap(([name, value]) => ["-o", `${name}=${value}`]);
+  return async (args) => {
+    // other sources of this machine may be unreachable: whether the packages can be had, `download` says
+    const extra = await sourceOptions(work);
+    const { stdout } = await run("apt-get", [...options, ...extra, "-q", ...args], {
+      cwd: work,
+      env: { ...env, LC_ALL: "C" },
+      timeout: 180_000,
+      maxBuffer: 16 << 20,
+    });
+    return stdout;
+  };
+}
+
+/** @param {string} work */
+async function sourceOptions(work) {
+  const files = await readdir(work);
+  if (!files.includes("sources.list")) return [];
+  return [
+    "-o",
+    `Dir::Etc::sourcelist=${path.join(work, "sources.list")}`,
+    "-o",
+    "Dir::Etc::sourceparts=/dev/null",
+  ];
+}
+
+/**
+ * Replaces the machine's sources by one line for another Debian release, made from the machine's own mirror and keyring.
+ * @param {string} work @param {Apt} apt @param {string | undefined} release @param {string} version
+ */
+async function useRelease(work, apt, release, version) {
+  if (release === undefined) throw new Error(`no Debian release is known to carry etcd ${version}`);
+  const format = "$(REPO_URI)|$(SIGNED_BY)|$(ORIGIN)|$(LABEL)|$(COMPONENT)";
+  const targets = await apt(["indextargets", "--format", format, "Created-By: Packages"]);
+  const rows = targets.split("\n").map((line) => line.split("|"));
+  const own = rows.find(
+    ([, , origin, label, component]) => origin === "Debian" && label === "Debian" && component === "main",
+  );
+  if (own === undefined)
+    throw new Error("this machine has no Debian source to derive another release's from");
+  const [uri, signedBy] = own;
+  const options = signedBy ? `[signed-by=${signedBy}] ` : "";
+  await writeFile(path.join(work, "sources.list"), `deb ${options}${uri} ${release} main\n`);
+  await apt(["update"]);
+}
+
+/** @param {string} work @param {string} into @param {NodeJS.ProcessEnv} env */
+async function unpack(work, into, env) {
+  const packages = (await readdir(work)).filter((file) => file.endsWith(".deb"));
+  const tree = path.join(work, "tree");
+  for (const file of packages)
+    await run("dpkg-deb", ["-x", path.join(work, file), tree], { env, timeout: 60_000 });
+  for (const name of ["etcd", "etcdctl"])
+    await copyFile(path.join(tree, "usr/bin", name), path.join(into, name));
+}
+
+/** @param {unknown} error */
+function explain(error) {
+  const { code, message, stderr } = /** @type {NodeJS.ErrnoException & { stderr?: string }} */ (error);
+  if (code === "ENOENT") return "there is no apt-get here";
+  const told = (stderr ?? "").split("\n").find((line) => line.startsWith("E:"));
+  return told ?? message.split("\n")[0] ?? "failed";
+}

@@ -1,0 +1,233 @@
+// Local etcd clusters for tests, demo and playground: started here, stopped here, whatever happens to the starter.
+import { execFile } from "node:child_process";
+import { mkdtemp } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { etcdEnv, findEtcd } from "./etcd-find.js";
+import { Guardian } from "./guarded.js";
+import { EtcdMember, PortTakenError } from "./etcd-member.js";
+import { freePorts } from "./ports.js";
+
+export { EtcdMissingError, exitWhenMissing, findEtcd } from "./etcd-find.js";
+export { EtcdMember } from "./etcd-member.js";
+
+/** @typedef {import("./etcd-http.js").ClientTls} ClientTls */
+
+/**
+ * @typedef {object} StartOptions
+ * @property {1 | 2 | 3 | 5} [members] default 1
+ * @property {readonly string[]} [args] more flags for every member, such as "--quota-backend-bytes=2000000"
+ * @property {ClientTls} [clientTls]
+ * @property {number} [snapshotCount] writes between two snapshots
+ * @property {NodeJS.ProcessEnv} [env] more environment for every member
+ * @property {(index: number, peerPort: number) => number | Promise<number>} [peerUrl] the port under which peers reach
+ *   member `index`, such as that of a proxy before `peerPort`; default `peerPort` itself
+ * @property {string} [version] such as "3.5"; default: LEASEHOLD_ETCD_VERSION, else the first etcd found
+ */
+
+const ATTEMPTS = 5;
+
+/**
+ * @param {StartOptions} [options]
+ * @returns {Promise<EtcdCluster>} every member answers a read that needs a quorum
+ */
+export async function startEtcd(options = {}) {
+  const programs = await findEtcd({ version: options.version });
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await startOnce(programs, options);
+    } catch (error) {
+      // somebody took one of the ports between our look and etcd's bind
+      if (!(error instanceof PortTakenError) || attempt === ATTEMPTS) throw error;
+    }
+  }
+}
+
+/** @param {import("./etcd-find.js").Etcd} programs @param {StartOptions} options */
+async function startOnce(programs, options) {
+  const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-etcd-"));
+  const guardian = new Guardian(folder);
+  const members = await plan(programs.etcd, folder, options, (line) => guardian.tell(line));
+  const cluster = new EtcdCluster(programs, members, guardian, options.clientTls);
+  try {
+    const started = await Promise.allSettled(members.map((member) => member.start()));
+    const failures = started.flatMap((result) =>
+      result.status === "rejected" ? [/** @type {Error} */ (result.reason)] : [],
+    );
+    const failure = failures.find((error) => error instanceof PortTakenError) ?? failures[0];
+    if (failure) throw failure;
+    return cluster;
+  } catch (error) {
+    await cluster.stop();
+    throw error;
+  }
+}
+
+/**
+ * @param {string} program @param {string} folder @param {StartOptions} options @param {(line: string) => void} tellGuardian
+ * @returns {Promise<EtcdMember[]>}
+ */
+async function plan(program, folder, options, tellGuardian) {
+  const count = options.members ?? 1;
+  const ports = await freePorts(3 * count);
+  const rows = await Promise.all(
+    Array.from({ length: count }, async (_, index) => {
+      const [clientPort, peerPort, metricsPort] = /** @type {[number, number, number]} */ (
+        ports.slice(3 * index, 3 * index + 3)
+      );
+      const advertised = (await options.peerUrl?.(index, peerPort)) ?? peerPort;
+      return {
+        name: `m${index + 1}`,
+        clientPort,
+        peerPort,
+        metricsPort,
+        peer: `http://127.0.0.1:${advertised}`,
+      };
+    }),
+  );
+  const initialCluster = rows.map((row) => `${row.name}=${row.peer}`).join(",");
+  const env = { ...etcdEnv(), ...options.env };
+  return rows.map((row) => {
+    const args = memberArgs({ ...row, folder, initialCluster }, options);
+    return new EtcdMember({ ...row, program, args, env, tls: options.clientTls, tellGuardian });
+  });
+}
+
+/**
+ * @param {{ name: string, clientPort: number, peerPort: number, metricsPort: number, peer: string, folder: string, initialCluster: string }} row
+ * @param {StartOptions} options
+ */
+function memberArgs(row, { args = [], clientTls, snapshotCount }) {
+  const client = `${clientTls ? "https" : "http"}://127.0.0.1:${row.clientPort}`;
+  const tls = clientTls && [
+    `--cert-file=${clientTls.cert}`,
+    `--key-file=${clientTls.key}`,
+    `--trusted-ca-file=${clientTls.ca}`,
+    `--client-cert-auth=${clientTls.clientCertAuth ?? false}`,
+  ];
+  return [
+    `--name=${row.name}`,
+    `--data-dir=${path.join(row.folder, row.name)}`,
+    `--listen-client-urls=${client}`,
+    `--advertise-client-urls=${client}`,
+    `--listen-peer-urls=http://127.0.0.1:${row.peerPort}`,
+    `--initial-advertise-peer-urls=${row.peer}`,
+    `--listen-metrics-urls=http://127.0.0.1:${row.metricsPort}`,
+    `--initial-cluster=${row.initialCluster}`,
+    `--initial-cluster-token=${path.basename(row.folder)}`,
+    "--initial-cluster-state=new",
+    "--logger=zap",
+    "--log-outputs=stderr",
+    ...(snapshotCount === undefined ? [] : [`--snapshot-count=${snapshotCount}`]),
+    ...(tls ?? []),
+    ...args,
+  ];
+}
+
+/** A started cluster. Stop it, or let `await using` do so. */
+export class EtcdCluster {
+  #guardian;
+  #programs;
+  #tls;
+  #stopped = false;
+
+  /**
+   * @param {import("./etcd-find.js").Etcd} programs
+   * @param {readonly EtcdMember[]} members
+   * @param {Guardian} guardian
+   * @param {ClientTls} [tls]
+   */
+  constructor(programs, members, guardian, tls) {
+    this.#programs = programs;
+    this.#guardian = guardian;
+    this.#tls = tls;
+    this.members = members;
+    this.endpoints = members.map((member) => member.endpoint);
+    this.version = programs.version;
+  }
+
+  /** The first member: for clusters that have one only. */
+  get member() {
+    return /** @type {EtcdMember} */ (this.members[0]);
+  }
+
+  /**
+   * Waits until a running member leads and says so in the highest term known.
+   * @returns {Promise<EtcdMember>}
+   */
+  async leader({ timeoutMs = 20_000 } = {}) {
+    const until = Date.now() + timeoutMs;
+    while (Date.now() < until) {
+      const found = await this.#leaderNow();
+      if (found) return found;
+      await delay(50);
+    }
+    throw new Error(`no etcd leader within ${timeoutMs} ms`);
+  }
+
+  async #leaderNow() {
+    const views = await Promise.all(
+      this.members.map(async (member) => ({ member, status: await statusOf(member) })),
+    );
+    const known = views.flatMap(({ member, status }) => (status ? [{ member, status }] : []));
+    const newest = known.reduce((term, { status }) => (status.raftTerm > term ? status.raftTerm : term), 0n);
+    return known.find(({ status }) => status.leader && status.raftTerm === newest)?.member;
+  }
+
+  /**
+   * @param {readonly string[]} args
+   * @param {{ timeoutMs?: number, endpoints?: readonly string[], env?: NodeJS.ProcessEnv }} [options]
+   * @returns {Promise<{ code: number, stdout: string, stderr: string }>} never rejects because of the exit code
+   */
+  etcdctl(args, { timeoutMs = 15_000, endpoints = this.endpoints, env = {} } = {}) {
+    const command = this.etcdctlCommand(endpoints);
+    const settings = { timeout: timeoutMs, env: { ...command.env, ...env }, maxBuffer: 64 << 20 };
+    return new Promise((resolve, reject) => {
+      execFile(command.program, [...command.args, ...args], settings, (error, stdout, stderr) => {
+        if (!error) return resolve({ code: 0, stdout, stderr });
+        if (typeof error.code === "number") return resolve({ code: error.code, stdout, stderr });
+        reject(
+          new Error(
+            `etcdctl ${args.join(" ")}: ${error.killed ? `no end within ${timeoutMs} ms` : error.message}`,
+          ),
+        );
+      });
+    });
+  }
+
+  /**
+   * For tests that keep an etcdctl running: program, first arguments and environment for `spawn`.
+   * @param {readonly string[]} [endpoints]
+   */
+  etcdctlCommand(endpoints = this.endpoints) {
+    const tls = this.#tls && [
+      `--cacert=${this.#tls.ca}`,
+      `--cert=${this.#tls.cert}`,
+      `--key=${this.#tls.key}`,
+    ];
+    return {
+      program: this.#programs.etcdctl,
+      args: [`--endpoints=${endpoints.join(",")}`, ...(tls ?? [])],
+      env: { ...etcdEnv(), ETCDCTL_API: "3" },
+    };
+  }
+
+  /** Kills all members and removes their data. Idempotent. */
+  async stop() {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    await Promise.all(this.members.map((member) => member.kill()));
+    await this.#guardian.dismiss();
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.stop();
+  }
+}
+
+/** @param {EtcdMember} member */
+async function statusOf(member) {
+  // a paused member never answers: do not wait long for it
+  return member.running ? member.status({ timeoutMs: 500 }).catch(() => undefined) : undefined;
+}

@@ -1,0 +1,137 @@
+// A TCP proxy that can misbehave: in front of one target, or one address that spreads new connections over several.
+import { EventEmitter, once } from "node:events";
+import net from "node:net";
+import { Connection } from "./tcp-connection.js";
+
+/**
+ * @typedef {{ host?: string, port: number }} Target
+ * @typedef {Target | (() => Target)} TargetSource
+ * @typedef {import("./tcp-connection.js").Mode} Mode
+ * @typedef {import("./tcp-connection.js").Way} Way
+ */
+
+/** @typedef {(connection: Connection) => boolean} Which */
+
+export class TcpProxy {
+  #events = new EventEmitter();
+  #server;
+  #targets;
+  /** @type {Connection[]} */
+  #all = [];
+  #settings = {
+    mode: /** @type {Mode} */ ("pass"),
+    delay: 0,
+    drop: /** @type {Way | undefined} */ (undefined),
+  };
+  /** @type {Map<Which, Mode>} */
+  #rules = new Map();
+  port = 0;
+
+  /** @param {TargetSource[]} targets */
+  constructor(targets) {
+    this.#targets = targets;
+    this.#events.setMaxListeners(0);
+    this.#server = net.createServer({ allowHalfOpen: true }, (socket) => this.#accept(socket));
+  }
+
+  get endpoint() {
+    return `http://127.0.0.1:${this.port}`;
+  }
+  /** Open ones, oldest first. */
+  get connections() {
+    return this.#all.filter((connection) => connection.open);
+  }
+  /** How many were ever accepted. */
+  get accepted() {
+    return this.#all.length;
+  }
+
+  async listen(port = this.port) {
+    this.#server.listen(port, "127.0.0.1");
+    await once(this.#server, "listening");
+    this.port = /** @type {net.AddressInfo} */ (this.#server.address()).port;
+  }
+
+  /** @param {net.Socket} client */
+  #accept(client) {
+    const backend = this.#all.length % this.#targets.length;
+    const source = /** @type {TargetSource} */ (this.#targets[backend]);
+    const { host = "127.0.0.1", port } = typeof source === "function" ? source() : source;
+    const server = net.connect({ host, port, allowHalfOpen: true });
+    const connection = new Connection(client, server, backend, (it) => this.#judge(it));
+    this.#all.push(connection);
+    connection.delay(this.#settings.delay);
+    connection.drop(this.#settings.drop);
+    connection.mode(this.#settings.mode);
+    this.#events.emit("connection", connection);
+  }
+
+  /** @param {Connection} connection */
+  #judge(connection) {
+    for (const [which, mode] of this.#rules) if (which(connection)) connection.mode(mode);
+  }
+
+  /**
+   * For every open connection and all later ones. "refuse" and back wait for the listener.
+   * @param {Mode} mode
+   */
+  async mode(mode) {
+    this.#settings.mode = mode;
+    this.#rules.clear();
+    for (const connection of this.connections) connection.mode(mode);
+    if (mode === "refuse" && this.#server.listening) await this.#closeListener();
+    if (mode !== "refuse" && !this.#server.listening) await this.listen();
+  }
+
+  /**
+   * For the connections that `which` picks, open and later ones; a later one is asked about when its first bytes
+   * are there (`connection.head`). Ends with the next `mode()`.
+   * @param {Mode} mode @param {Which} which
+   */
+  modeWhere(mode, which) {
+    this.#rules.set(which, mode);
+    for (const connection of this.connections) this.#judge(connection);
+  }
+
+  /** @param {number} ms */
+  delay(ms) {
+    this.#settings.delay = ms;
+    for (const connection of this.connections) connection.delay(ms);
+  }
+  /** @param {Way | undefined} way */
+  drop(way) {
+    this.#settings.drop = way;
+    for (const connection of this.connections) connection.drop(way);
+  }
+  /** Resets what is open; new connections are welcome. */
+  reset() {
+    for (const connection of this.connections) connection.reset();
+  }
+
+  /** Resolves when `n` connections were accepted since the start. @param {number} n */
+  async whenAccepted(n) {
+    while (this.accepted < n) await once(this.#events, "connection");
+  }
+
+  #closeListener() {
+    return new Promise((resolve) => this.#server.close(resolve));
+  }
+  async stop() {
+    const closed = this.#server.listening ? this.#closeListener() : undefined;
+    this.reset();
+    await closed;
+  }
+  async [Symbol.asyncDispose]() {
+    await this.stop();
+  }
+}
+
+/**
+ * @param {TargetSource | TargetSource[]} targets several: new connections go to them in turn
+ * @param {{ port?: number }} [options]
+ */
+export async function startTcpProxy(targets, { port = 0 } = {}) {
+  const proxy = new TcpProxy(Array.isArray(targets) ? targets : [targets]);
+  await proxy.listen(port);
+  return proxy;
+}

@@ -62,7 +62,17 @@ export interface Leftovers extends At {
   readonly keys: readonly string[];
   readonly leases: readonly string[];
 }
-export type Step = Invoke | Outcome | Claim | Lost | Nemesis | Leftovers;
+/** What must never happen in a worker: an unhandled rejection, an uncaught exception, a warning, no end of its own. */
+export interface Crash extends At {
+  readonly k: "crash";
+  readonly event: string;
+  readonly err: string;
+}
+export interface Remark extends At {
+  readonly k: "remark";
+  readonly text: string;
+}
+export type Step = Invoke | Outcome | Claim | Lost | Nemesis | Leftovers | Crash | Remark;
 
 /** One event of etcd, as the observer's watch told it. */
 export interface ServerEvent {

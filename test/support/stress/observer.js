@@ -1,0 +1,109 @@
+// Records etcd's own truth: every event under a prefix, in revision order, from one watch per member.
+import http from "node:http";
+import { createInterface } from "node:readline";
+import { setTimeout as delay } from "node:timers/promises";
+import { now } from "./journal.js";
+/** @import { ServerEvent } from "./history.js" */
+/** @import { EtcdMember } from "../etcd.js" */
+
+/** @param {string} text */
+export const encode = (text) => Buffer.from(text).toString("base64");
+/** @param {string | undefined} text */
+export const decode = (text = "") => Buffer.from(text, "base64").toString();
+/** The first key behind all keys with `prefix`. @param {string} prefix */
+export const endOf = (prefix) =>
+  prefix.slice(0, -1) + String.fromCharCode(prefix.charCodeAt(prefix.length - 1) + 1);
+
+export class Observer {
+  /** @type {Map<string, ServerEvent>} */ #events = new Map();
+  /** @type {Set<() => void>} */ #watchers = new Set();
+  #stopped = new AbortController();
+  #prefix;
+  #following;
+
+  /** @param {readonly EtcdMember[]} members @param {string} prefix @param {bigint} from first revision */
+  constructor(members, prefix, from) {
+    this.#prefix = prefix;
+    // Several members tell the same events: one that is paused or killed hides nothing.
+    this.#following = members.map((member) => this.#follow(member, from));
+  }
+
+  /** @returns {ServerEvent[]} by revision */
+  get events() {
+    return [...this.#events.values()].sort((a, b) => Number(a.rev - b.rev));
+  }
+
+  /**
+   * Resolves when `happened` is true of what was seen, at the latest with the event that makes it so.
+   * @param {(events: Iterable<ServerEvent>) => boolean} happened
+   * @param {{ timeoutMs: number }} options
+   * @returns {Promise<boolean>} false = not within `timeoutMs`
+   */
+  until(happened, { timeoutMs }) {
+    if (happened(this.#events.values())) return Promise.resolve(true);
+    return new Promise((resolve) => {
+      const end = (/** @type {boolean} */ found) => {
+        clearTimeout(late);
+        this.#watchers.delete(look);
+        resolve(found);
+      };
+      const look = () => happened(this.#events.values()) && end(true);
+      const late = setTimeout(() => end(false), timeoutMs);
+      this.#watchers.add(look);
+    });
+  }
+
+  async stop() {
+    this.#stopped.abort();
+    await Promise.all(this.#following);
+  }
+
+  /** @param {EtcdMember} member @param {bigint} from */
+  async #follow(member, from) {
+    const { signal } = this.#stopped;
+    while (!signal.aborted) {
+      try {
+        for await (const line of watchLines(member, this.#prefix, from, signal))
+          from = this.#take(line, from);
+      } catch {
+        // The member was killed: another stream tells meanwhile, and this one starts again where it stopped.
+      }
+      await delay(50, undefined, { signal }).catch(() => {});
+    }
+  }
+
+  /** @param {string} line @param {bigint} from @returns {bigint} the next revision to ask for */
+  #take(line, from) {
+    const tSeen = now();
+    const { result, error } = JSON.parse(line);
+    if (error !== undefined) throw new Error(`watch: ${line}`);
+    for (const event of result.events ?? []) {
+      const seen = toServerEvent(event, tSeen);
+      const id = `${seen.rev} ${seen.type} ${seen.key}`;
+      if (!this.#events.has(id)) this.#events.set(id, seen);
+      if (seen.rev >= from) from = seen.rev + 1n;
+    }
+    for (const look of this.#watchers) look();
+    return from;
+  }
+}
+
+/** @param {any} event of the JSON gateway @param {bigint} tSeen @returns {ServerEvent} */
+function toServerEvent({ type = "PUT", kv, prev_kv: before }, tSeen) {
+  // A DELETE carries what it deleted in prev_kv only.
+  const of = type === "PUT" ? kv : (before ?? {});
+  const lease = BigInt(of.lease ?? 0).toString(16);
+  const place = { key: decode(kv.key), create: BigInt(of.create_revision ?? 0), lease };
+  return { rev: BigInt(kv.mod_revision), type, ...place, value: decode(kv.value), tSeen };
+}
+
+/** @param {EtcdMember} member @param {string} prefix @param {bigint} from @param {AbortSignal} signal */
+async function* watchLines(member, prefix, from, signal) {
+  const range = { key: encode(prefix), range_end: encode(endOf(prefix)) };
+  const body = JSON.stringify({ create_request: { ...range, start_revision: String(from), prev_kv: true } });
+  const response = await new Promise((resolve, reject) => {
+    const settings = { method: "POST", agent: false, signal };
+    http.request(`${member.endpoint}/v3/watch`, settings, resolve).on("error", reject).end(body);
+  });
+  yield* createInterface({ input: response, crlfDelay: Infinity });
+}

@@ -1,0 +1,265 @@
+// A seeded stress run: workers, an etcd of its own, faults by schedule, and the verdict.
+import { cpSync, openSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { startEtcd } from "../etcd.js";
+import { Guardian } from "../guarded.js";
+import { judge, overlapsOf } from "./checker.js";
+import { Worker } from "./crew.js";
+import { now, readJournal, record } from "./journal.js";
+import { encode, endOf, Observer } from "./observer.js";
+import { LEADER, planFaults } from "./schedule.js";
+/** @import { EtcdCluster, EtcdMember } from "../etcd.js" */
+/** @import { Run, Step } from "./history.js" */
+/** @import { Fault } from "./schedule.js" */
+
+/**
+ * @typedef {object} StressOptions
+ * @property {string} seed
+ * @property {number} seconds
+ * @property {1 | 3} members
+ * @property {number} [workers]
+ * @property {number} [ttlSeconds]
+ * @property {(line: string) => void} [say]
+ * @property {string} [keep] a folder for the journals
+ */
+
+/**
+ * @typedef {object} Report
+ * @property {Record<string, string[]>} violations per broken invariant
+ * @property {string[]} soft what an etcd known for revoking early may cause: told, not judged
+ * @property {number} overlapMs
+ * @property {Record<string, number>} counts
+ */
+
+const ROOT = "stress/";
+const LOCKS = ["a", "b", "c"].map((name) => `${ROOT}lock/${name}`);
+
+/** @param {StressOptions} options @returns {Promise<Report>} */
+export async function runStress(options) {
+  const run = await Stress.start(options);
+  try {
+    await run.work();
+    await run.settle();
+    return await run.verdict();
+  } finally {
+    await run.stop();
+  }
+}
+
+class Stress {
+  /** @type {Required<StressOptions>} */ #options;
+  #cluster;
+  #observer;
+  #baseline;
+  #guardian;
+  #folder;
+  #fd;
+  #workers;
+
+  /** @param {StressOptions} options */
+  static async start(options) {
+    const cluster = await startEtcd({ members: options.members });
+    const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-stress-"));
+    const baseline = await leasesOf(cluster);
+    const { revision } = await cluster.member.status();
+    return new Stress(options, { cluster, folder, baseline, revision });
+  }
+
+  /**
+   * @param {StressOptions} options
+   * @param {{ cluster: EtcdCluster, folder: string, baseline: readonly string[], revision: bigint }} ground
+   */
+  constructor(options, { cluster, folder, baseline, revision }) {
+    this.#options = { workers: 4, ttlSeconds: 3, say: () => {}, keep: "", ...options };
+    this.#cluster = cluster;
+    this.#folder = folder;
+    this.#baseline = baseline;
+    this.#guardian = new Guardian(folder);
+    this.#fd = openSync(path.join(folder, "run.jsonl"), "a");
+    this.#observer = new Observer(cluster.members, ROOT, revision + 1n);
+    const { seed, workers, ttlSeconds } = this.#options;
+    const task = { seed, hosts: cluster.endpoints, locks: LOCKS, registers: `${ROOT}register/`, ttlSeconds };
+    const home = { folder, guardian: this.#guardian };
+    this.#workers = Array.from({ length: workers }, (_, n) => new Worker(n, task, home));
+  }
+
+  /** Lets the faults happen; all are healed when it resolves. */
+  async work() {
+    const start = performance.now();
+    const faults = planFaults(this.#options);
+    const endMs = this.#options.seconds * 1000;
+    await Promise.all([
+      ...faults.map(async (fault) => {
+        await delay(start + fault.atMs - performance.now());
+        await this.#inflict(fault);
+      }),
+      delay(endMs),
+    ]);
+  }
+
+  /** @param {Fault} fault */
+  async #inflict({ fault, target, lastsMs }) {
+    const worker = fault.endsWith("worker");
+    const victim = worker ? this.#workers[target] : await this.#member(target);
+    if (victim === undefined) return;
+    const name = victim instanceof Worker ? victim.p : victim.name;
+    const note = (/** @type {boolean} */ on) => this.#note({ k: "nemesis", fault, on, target: name });
+    this.#options.say(`${fault} ${name} for ${lastsMs} ms`);
+    note(true);
+    if (fault.startsWith("pause")) {
+      victim.pause();
+      await delay(lastsMs);
+      victim.resume();
+    } else {
+      await victim.kill();
+      if (worker) note(false);
+      await delay(lastsMs);
+      await victim.restart();
+    }
+    if (fault !== "kill-worker") note(false);
+  }
+
+  /** @param {number} target @returns {Promise<EtcdMember | undefined>} */
+  async #member(target) {
+    if (target !== LEADER) return this.#cluster.members[target];
+    return this.#cluster.leader({ timeoutMs: 2000 }).catch(() => this.#cluster.member);
+  }
+
+  /** Every call ends, every key goes while its session lives, then every lease goes: looked at in that order. */
+  async settle() {
+    const patience = 2 * (2 * this.#options.ttlSeconds + 5) * 1000;
+    await Promise.all(this.#workers.map((worker) => worker.finish(patience)));
+    const places = await this.#left((events) => livingPlaces(events), patience);
+    this.#note({ k: "leftovers", when: "idle", keys: places, leases: [] });
+    const ended = await Promise.all(this.#workers.map((worker) => worker.close(patience)));
+    this.#workers.forEach(({ p }, n) => {
+      if (!ended[n]) this.#note({ k: "crash", p, event: "exit", err: "did not end by itself" });
+    });
+    const leases = await this.#leasesLeft(patience);
+    this.#note({ k: "leftovers", when: "end", keys: await this.#keys(), leases });
+  }
+
+  /** @param {(events: Iterable<import("./history.js").ServerEvent>) => string[]} look @param {number} timeoutMs */
+  async #left(look, timeoutMs) {
+    await this.#observer.until((events) => look(events).length === 0, { timeoutMs });
+    return look(this.#observer.events);
+  }
+
+  /** etcd tells nobody when a lease ends that had no keys: this has to ask again. @param {number} timeoutMs */
+  async #leasesLeft(timeoutMs) {
+    const until = performance.now() + timeoutMs;
+    for (;;) {
+      const leases = (await leasesOf(this.#cluster)).filter((lease) => !this.#baseline.includes(lease));
+      if (leases.length === 0 || performance.now() > until) return leases;
+      await delay(100);
+    }
+  }
+
+  async #keys() {
+    const prefix = `${ROOT}lock/`;
+    const range = { key: encode(prefix), range_end: encode(endOf(prefix)), keys_only: true };
+    const { kvs = [] } = await this.#cluster.member.gateway("/v3/kv/range", range);
+    return kvs.map((/** @type {{ key: string }} */ kv) => Buffer.from(kv.key, "base64").toString());
+  }
+
+  /** @returns {Promise<Report>} */
+  async verdict() {
+    const mark = { key: encode(`${ROOT}end`), value: "" };
+    const { header } = await this.#cluster.member.gateway("/v3/kv/put", mark);
+    const seen = await this.#observer.until(
+      (events) => [...events].some(({ rev }) => rev >= BigInt(header.revision)),
+      { timeoutMs: 10_000 },
+    );
+    if (!seen) throw new Error("the observer did not see the end of the run");
+    const run = this.#recorded();
+    if (this.#options.keep !== "") this.#keep(run);
+    return report(run, this.#mayRevokeEarly());
+  }
+
+  /** @returns {Run} */
+  #recorded() {
+    const files = [...this.#workers.map(({ journal }) => journal), path.join(this.#folder, "run.jsonl")];
+    const history = /** @type {Step[]} */ (files.flatMap(readJournal)).sort((a, b) => Number(a.t - b.t));
+    const { ttlSeconds } = this.#options;
+    const setting = { ttlSeconds, locks: `${ROOT}lock/`, registers: `${ROOT}register/` };
+    return { history, server: this.#observer.events, setting };
+  }
+
+  /** A member that led before it was stopped revokes living leases when it goes on, in etcd before these releases. */
+  #mayRevokeEarly() {
+    const [major = 0, minor = 0, patch = 0] = this.#cluster.version.split(".").map(Number);
+    const repaired = { 4: 31, 5: 13 }[minor] ?? 0;
+    return this.#options.members > 1 && major === 3 && patch < repaired;
+  }
+
+  /** @param {Run} run */
+  #keep({ server }) {
+    const fd = openSync(path.join(this.#folder, "server.jsonl"), "a");
+    for (const event of server) record(fd, event);
+    cpSync(this.#folder, this.#options.keep, { recursive: true });
+  }
+
+  async stop() {
+    await Promise.all(this.#workers.map((worker) => worker.kill()));
+    await this.#observer.stop();
+    await this.#cluster.stop();
+    await this.#guardian.dismiss();
+  }
+
+  /** @param {object} step */
+  #note(step) {
+    record(this.#fd, { t: now(), p: "run", ...step });
+  }
+}
+
+/** @param {Run} run @param {boolean} mayRevokeEarly @returns {Report} */
+function report(run, mayRevokeEarly) {
+  const crashes = run.history.flatMap((step) =>
+    step.k === "crash" ? [`${step.p} ${step.event}: ${step.err}`] : [],
+  );
+  const found = Object.entries({ ...judge(run), crash: crashes }).filter(
+    ([, sentences]) => sentences.length > 0,
+  );
+  const isSoft = (/** @type {string} */ label) => mayRevokeEarly && (label === "I1" || label === "I9");
+  const overlap = overlapsOf(run.history).reduce((sum, { ns }) => sum + ns, 0n);
+  return {
+    violations: Object.fromEntries(found.filter(([label]) => !isSoft(label))),
+    soft: found
+      .filter(([label]) => isSoft(label))
+      .flatMap(([label, sentences]) => sentences.map((s) => `${label}: ${s}`)),
+    overlapMs: Number(overlap) / 1e6,
+    counts: countsOf(run),
+  };
+}
+
+/** @param {Run} run */
+function countsOf({ history, server }) {
+  /** @type {Record<string, number>} */
+  const counts = { revisions: server.length };
+  for (const step of history) {
+    const what = "f" in step ? `${step.f} ${step.k}` : step.k === "nemesis" ? `${step.fault}` : step.k;
+    if (step.k === "nemesis" && !step.on) continue;
+    counts[what] = (counts[what] ?? 0) + 1;
+  }
+  return counts;
+}
+
+/** @param {Iterable<import("./history.js").ServerEvent>} events */
+function livingPlaces(events) {
+  /** @type {Map<string, { rev: bigint, type: string }>} */
+  const latest = new Map();
+  for (const { key, rev, type } of events) {
+    if (!key.startsWith(`${ROOT}lock/`)) continue;
+    if (rev >= (latest.get(key)?.rev ?? 0n)) latest.set(key, { rev, type });
+  }
+  return [...latest].flatMap(([key, { type }]) => (type === "PUT" ? [key] : []));
+}
+
+/** @param {EtcdCluster} cluster @returns {Promise<string[]>} */
+async function leasesOf(cluster) {
+  const { leases = [] } = await cluster.member.gateway("/v3/lease/leases", {});
+  return leases.map((/** @type {{ ID: string }} */ { ID }) => BigInt(ID).toString(16));
+}

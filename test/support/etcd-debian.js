@@ -1,7 +1,7 @@
 // etcd from Debian's (or Ubuntu's) packages, without root and without installing anything: apt-get on private list and
 // cache folders, dpkg-deb to unpack.
 import { execFile } from "node:child_process";
-import { copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
@@ -86,18 +86,23 @@ async function sourceOptions(work) {
  */
 async function useRelease(work, apt, release, version) {
   if (release === undefined) throw new Error(`no Debian release is known to carry etcd ${version}`);
-  const format = "$(REPO_URI)|$(SIGNED_BY)|$(ORIGIN)|$(LABEL)|$(COMPONENT)";
+  const format = "$(REPO_URI)|$(ORIGIN)|$(LABEL)|$(COMPONENT)|$(SOURCESENTRY)";
   const targets = await apt(["indextargets", "--format", format, "Created-By: Packages"]);
   const rows = targets.split("\n").map((line) => line.split("|"));
-  const own = rows.find(
-    ([, , origin, label, component]) => origin === "Debian" && label === "Debian" && component === "main",
-  );
+  const own = rows.find((row) => row[1] === "Debian" && row[2] === "Debian" && row[3] === "main");
   if (own === undefined)
     throw new Error("this machine has no Debian source to derive another release's from");
-  const [uri, signedBy] = own;
-  const options = signedBy ? `[signed-by=${signedBy}] ` : "";
-  await writeFile(path.join(work, "sources.list"), `deb ${options}${uri} ${release} main\n`);
+  const keyring = await keyringOf(own[4] ?? "");
+  await writeFile(path.join(work, "sources.list"), `deb ${keyring}${own[0]} ${release} main\n`);
   await apt(["update"]);
+}
+
+// Where a source names no keyring, apt takes the ones that it trusts anyway.
+/** @param {string} entry a source's file and line, such as "/etc/apt/sources.list.d/debian.sources:1" */
+async function keyringOf(entry) {
+  const text = await readFile(entry.replace(/:\d+$/, ""), "utf8").catch(() => "");
+  const file = /signed-by\s*[:=]\s*(\/[^\s\],]+)/i.exec(text)?.[1];
+  return file ? `[signed-by=${file}] ` : "";
 }
 
 /** @param {string} work @param {string} into @param {NodeJS.ProcessEnv} env */

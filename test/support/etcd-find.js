@@ -78,7 +78,7 @@ async function fromCacheOrFetch(search) {
     tried.push(`download: only known for Linux, this is ${process.platform}`);
     return undefined;
   }
-  const fetch = version?.startsWith("3.6") ? buildWithGo : fetchDebianPackages;
+  const fetch = isNewerThanDebian(version) ? buildWithGo : fetchDebianPackages;
   const name = version ? `etcd-${version}-${process.arch}` : `etcd-${osRelease().id}-${process.arch}`;
   try {
     const folder = await inCache(name, env, (into) => fetch(into, { env, version }));
@@ -88,6 +88,11 @@ async function fromCacheOrFetch(search) {
     tried.push(error instanceof Error ? error.message : String(error));
     return undefined;
   }
+}
+
+/** @param {string | undefined} version */
+function isNewerThanDebian(version) {
+  return version !== undefined && Number(version.split(".")[1]) >= 6;
 }
 
 /**
@@ -148,15 +153,17 @@ function missingText(tried, version) {
   return [
     `No etcd${version ? ` ${version}` : ""} was found on this machine. Tried, in this order:`,
     ...tried.map((line) => `  - ${line}`),
-    `What to do: ${advice()}`,
+    `What to do: ${advice(version)}`,
   ].join("\n");
 }
 
-function advice() {
+/** @param {string | undefined} version */
+function advice(version) {
   if (process.platform === "win32")
     return "use WSL (the library itself runs on Windows; demo and tests do not).";
   const release =
     "unpack a release of https://github.com/etcd-io/etcd/releases and set LEASEHOLD_ETCD to its folder";
+  if (version !== undefined) return `${release}.`;
   if (process.platform === "darwin") return "brew install etcd";
   const { like } = osRelease();
   if (/debian|ubuntu/.test(like)) return "sudo apt-get install etcd-server etcd-client";

@@ -105,20 +105,16 @@ export class EtcdMember {
   }
 
   /**
-   * What this member itself believes.
+   * What this member itself believes. etcd 3.6 wants a password even for this once auth is on.
    * @param {{ timeoutMs?: number }} [options]
-   * @returns {Promise<{ leader: boolean, memberId: string, leaderId: string, revision: bigint, raftTerm: bigint, version: string }>}
+   * @returns {Promise<{ leader: boolean, revision: bigint, raftTerm: bigint }>}
    */
   async status(options) {
-    const answer = await this.gateway("/v3/maintenance/status", {}, options);
-    const { header, leader = "0", version } = answer;
+    const { header, leader } = await this.gateway("/v3/maintenance/status", {}, options);
     return {
       leader: header.member_id === leader,
-      memberId: header.member_id,
-      leaderId: leader,
       revision: BigInt(header.revision ?? 0),
       raftTerm: BigInt(header.raft_term ?? 0),
-      version,
     };
   }
 
@@ -162,14 +158,25 @@ export class EtcdMember {
   async #answers(child) {
     const until = Date.now() + READY_MS;
     while (child.exitCode === null && child.signalCode === null) {
-      const { text } = await request(`http://127.0.0.1:${this.#plan.metricsPort}/health`)
-        .catch(String)
-        .then(asAnswer);
-      if (/"health":\s*"true"|alarm/i.test(text)) return;
-      if (Date.now() > until) throw this.#failure(`no healthy answer within ${READY_MS} ms (${text})`);
+      const answer = await this.#quorumRead().catch(String);
+      if (answer === "") return;
+      if (Date.now() > until) throw this.#failure(`no quorum read within ${READY_MS} ms (${answer})`);
       await delay(20);
     }
     throw this.#failure("ended before it answered");
+  }
+
+  /** @returns {Promise<string>} what was wrong; empty if nothing */
+  async #quorumRead() {
+    const { endpoint } = this;
+    const { tls, metricsPort } = this.#plan;
+    // the gateway is a client of its own server: with client certificates it may be refused, the health page is not
+    const { status, text } = await (tls
+      ? request(`http://127.0.0.1:${metricsPort}/health`)
+      : request(`${endpoint}/v3/kv/range`, { body: { key: "AA==" } }));
+    // who we are is checked after the read has been confirmed by a quorum
+    const refused = /user name is empty|permission denied|invalid auth token/.test(text);
+    return status === 200 || refused ? "" : text;
   }
 
   /** @param {string} what */
@@ -177,11 +184,6 @@ export class EtcdMember {
     const text = `etcd ${this.name} ${what}. Its last words:\n${this.#lines.slice(-8).join("\n")}`;
     return /address already in use/.test(this.log) ? new PortTakenError(text) : new Error(text);
   }
-}
-
-/** @param {string | { status: number, text: string }} answer */
-function asAnswer(answer) {
-  return typeof answer === "string" ? { status: 0, text: answer } : answer;
 }
 
 // A cluster that somebody forgot to stop must not keep its starter alive: the guardian cleans up.

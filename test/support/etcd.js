@@ -209,7 +209,7 @@ export class EtcdCluster {
     return {
       program: this.#programs.etcdctl,
       args: [`--endpoints=${endpoints.join(",")}`, ...(tls ?? [])],
-      env: { ...etcdEnv(), ETCDCTL_API: "3" },
+      env: etcdEnv(),
     };
   }
 
@@ -228,6 +228,7 @@ export class EtcdCluster {
 
 /** @param {EtcdMember} member */
 async function statusOf(member) {
+  if (!member.running) return undefined;
   // a paused member never answers: do not wait long for it
-  return member.running ? member.status({ timeoutMs: 500 }).catch(() => undefined) : undefined;
+  return member.status({ timeoutMs: 500 }).catch(() => undefined);
 }

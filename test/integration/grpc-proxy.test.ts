@@ -3,7 +3,7 @@ import { Etcd3 } from "etcd3";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
 import { startGrpcProxy } from "../support/grpc-proxy.js";
-import { givesBack, takesPlace } from "../support/txn-shape.js";
+import { givesBack, takesPlace } from "../support/request-shape.js";
 
 const PUT = "/etcdserverpb.KV/Put";
 const TXN = "/etcdserverpb.KV/Txn";
@@ -35,7 +35,9 @@ describe("the gRPC proxy", () => {
     const client = connectTo(proxy.endpoint);
 
     const watcher = await client.watch().key("through").create();
-    const changed = new Promise((resolve) => watcher.once("put", (kv: { value: Buffer }) => resolve(kv.value.toString())));
+    const changed = new Promise((resolve) =>
+      watcher.once("put", (kv: { value: Buffer }) => resolve(kv.value.toString())),
+    );
     const lease = client.lease(5, { autoKeepAlive: false });
     await lease.grant();
     await lease.keepaliveOnce();

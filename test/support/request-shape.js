@@ -1,4 +1,4 @@
-// What an etcd transaction asks for, read from its protobuf bytes: enough to tell a join from a release.
+// What an etcd request asks for, read from its protobuf bytes: enough to tell a join from a release.
 
 /** Field numbers of `etcdserverpb.TxnRequest` and `RequestOp`. */
 const BRANCHES = /** @type {Record<number, "success" | "failure">} */ ({ 2: "success", 3: "failure" });
@@ -52,3 +52,27 @@ export function txnShape(bytes) {
 export const takesPlace = (bytes) => txnShape(bytes).success.has("put");
 /** @param {Buffer} bytes a `TxnRequest` @returns {boolean} it removes a place: a release or a cleanup */
 export const givesBack = (bytes) => txnShape(bytes).success.has("delete");
+
+/**
+ * @param {Buffer} bytes a `LeaseGrantRequest`
+ * @returns {bigint} the lease ID that the client chose; 0n if it left that to etcd
+ */
+export function grantedId(bytes) {
+  // Field 1 is the TTL, a few bytes; field 2 the ID: both varints.
+  let at = 0;
+  const varint = () => {
+    let value = 0n;
+    for (let shift = 0n; at < bytes.length; shift += 7n) {
+      const byte = BigInt(/** @type {number} */ (bytes[at++]));
+      value |= (byte & 0x7fn) << shift;
+      if (byte < 0x80n) break;
+    }
+    return value;
+  };
+  while (at < bytes.length) {
+    const field = varint() >> 3n;
+    const value = varint();
+    if (field === 2n) return BigInt.asIntN(64, value);
+  }
+  return 0n;
+}

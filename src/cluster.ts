@@ -1,0 +1,137 @@
+import { AbortFanOut } from "./abort.js";
+import { checkConnect } from "./connect-options.js";
+import { connectionOf, register, type Connection } from "./connection.js";
+import { EtcdUnavailableError, SessionClosedError } from "./errors.js";
+import { Keepalive } from "./etcd/keepalive.js";
+import { Etcd3Member } from "./etcd/member.js";
+import { Members } from "./etcd/members.js";
+import { WatchHub } from "./etcd/watch.js";
+import { checkDrain, checkWait, type CheckedWait } from "./options.js";
+import { leaseOf, Session, type CloseOptions, type SessionOptions, type WaitOptions } from "./session.js";
+import { systemClock } from "./time.js";
+import { settleWithin } from "./wait.js";
+
+export interface Credentials {
+  /** PEM text of the certificate authority that signed the members' certificates. */
+  readonly rootCertificate: Uint8Array;
+  /** PEM text of this client's key and certificate, for members that ask for one. Both or neither. */
+  readonly privateKey?: Uint8Array | undefined;
+  readonly certChain?: Uint8Array | undefined;
+}
+
+export interface ConnectOptions {
+  /** `"http://host:2379"`, or a list. One host name may stand for several members. `https://` speaks TLS. */
+  readonly hosts: string | readonly string[];
+  readonly credentials?: Credentials | undefined;
+  /** User and password. The token is fetched when first needed and renewed when etcd refuses it. */
+  readonly auth?: { readonly username: string; readonly password: string } | undefined;
+  /** gRPC channel options, merged over ours. A `grpc.keepalive_time_ms` under 5000 makes etcd cut the connection. */
+  readonly grpcOptions?: Readonly<Record<string, unknown>> | undefined;
+  /**
+   * Milliseconds for one attempt on one member, 100..60000; then the next member is asked. A session's calls take at
+   * most a quarter of its TTL.
+   * @default 2000
+   */
+  readonly requestTimeoutMs?: number | undefined;
+  /** For the session that `cluster.session()` keeps. */
+  readonly session?: SessionOptions | undefined;
+}
+
+let makeCluster: (connection: Connection) => Cluster;
+
+/** The members of one etcd, and the session that everything made with it shares. Made by `connect`. */
+export class Cluster implements AsyncDisposable {
+  readonly hosts: readonly string[];
+  #standing: Session | undefined;
+  #opening: Promise<Session> | undefined;
+  readonly #closing = new AbortController();
+
+  static {
+    makeCluster = (connection) => new Cluster(connection);
+  }
+
+  private constructor(connection: Connection) {
+    this.hosts = Object.freeze([...connection.options.hosts]);
+    register(this, connection);
+  }
+
+  /**
+   * The cluster's standing session: opened on first use, opened anew after a loss. `timeoutMs` is 10000 here when it is
+   * not given. On abort: rejects at once with the signal's reason; the session is opened all the same, for the next caller.
+   * @throws {EtcdUnavailableError} when no member granted in time. @throws {EtcdRefusedError} when etcd said no.
+   * @throws {SessionClosedError} when the cluster is closed. @throws {TypeError | RangeError} on bad options.
+   */
+  async session(options?: WaitOptions): Promise<Session> {
+    return this.#session(checkWait("cluster.session", options));
+  }
+
+  /**
+   * Closes every session of this cluster (see `Session.close`), then all connections. Resolves also when etcd is down.
+   * Idempotent. @throws {TypeError | RangeError} on bad options, and nothing else.
+   */
+  async close(options?: CloseOptions): Promise<void> {
+    const drainMs = checkDrain("close", options);
+    const connection = connectionOf(this);
+    connection.closed = true;
+    this.#closing.abort(new SessionClosedError(this.#standing?.leaseId ?? 0n));
+    await this.#opening?.catch(() => undefined);
+    await Promise.all([...connection.leases].map((lease) => lease.close(drainMs)));
+    connection.keepalive.close();
+    connection.watches.close();
+    connection.members.close();
+  }
+
+  /** Same as `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #session(wait: CheckedWait): Promise<Session> {
+    const connection = connectionOf(this);
+    if (connection.closed) return Promise.reject(new SessionClosedError(this.#standing?.leaseId ?? 0n));
+    const standing = this.#standing;
+    if (standing && !leaseOf(standing).signal.aborted) {
+      return wait.signal?.aborted ? Promise.reject(wait.signal.reason as Error) : Promise.resolve(standing);
+    }
+    const timeoutMs = wait.timeoutMs ?? 10_000;
+    this.#opening ??= this.#open(connection, timeoutMs);
+    return settleWithin(this.#opening, wait, connection, {
+      onTimeout: () =>
+        new EtcdUnavailableError(
+          `open a session within ${timeoutMs} ms`,
+          new Map(connection.members.failures),
+        ),
+    });
+  }
+
+  async #open(connection: Connection, timeoutMs: number): Promise<Session> {
+    try {
+      // One opening serves all callers: its own limit is generous, each caller's is its own.
+      const wait = { timeoutMs: Math.max(timeoutMs, 10_000), signal: this.#closing.signal };
+      this.#standing = await Session.open(this, { ...connection.options.session, ...wait });
+      return this.#standing;
+    } finally {
+      this.#opening = undefined;
+    }
+  }
+}
+
+/**
+ * The cluster behind `hosts`. Opens no connection; the first call does.
+ * @throws {TypeError | RangeError} on bad options, naming option, rule and value.
+ */
+export function connect(options: ConnectOptions): Cluster {
+  const checked = checkConnect(options);
+  const clock = systemClock;
+  const members = new Members(checked, clock, (host, token) => new Etcd3Member(host, checked, clock, token));
+  return makeCluster({
+    options: checked,
+    members,
+    keepalive: new Keepalive(members, clock),
+    watches: new WatchHub(members, clock),
+    clock,
+    aborts: new AbortFanOut(),
+    leases: new Set(),
+    closed: false,
+  });
+}

@@ -1,0 +1,127 @@
+import {
+  checkInteger,
+  checkOptions,
+  checkSession,
+  rangeError,
+  typeError,
+  type CheckedSession,
+  type Options,
+} from "./options.js";
+
+/** What `connect` takes, checked. */
+export interface CheckedConnect {
+  readonly hosts: readonly string[];
+  readonly credentials:
+    | {
+        readonly rootCertificate: Uint8Array;
+        readonly privateKey?: Uint8Array;
+        readonly certChain?: Uint8Array;
+      }
+    | undefined;
+  readonly auth: { readonly username: string; readonly password: string } | undefined;
+  readonly grpcOptions: Readonly<Record<string, unknown>>;
+  readonly requestTimeoutMs: number;
+  readonly session: CheckedSession;
+}
+
+const CONNECT_OPTIONS = [
+  "hosts",
+  "credentials",
+  "auth",
+  "grpcOptions",
+  "requestTimeoutMs",
+  "session",
+] as const;
+
+/** etcd3's own options that would undo the safety of this library. */
+const REFUSED: Readonly<Record<string, string>> = {
+  faultHandling:
+    "leasehold retries by itself: etcd3's retries and breaker repeat grants and block healthy leases",
+  defaultCallOptions: "leasehold sets a fresh time limit per attempt: use requestTimeoutMs",
+  dialTimeout: "etcd3 does not implement it: use requestTimeoutMs",
+};
+
+export function checkConnect(options: unknown): CheckedConnect {
+  if (typeof options !== "object" || options === null)
+    throw typeError("the options of connect", "an object", options);
+  for (const [option, why] of Object.entries(REFUSED)) {
+    if (option in options) throw new TypeError(`Option ${option} of connect is refused: ${why}`);
+  }
+  const given = checkOptions("connect", options, CONNECT_OPTIONS);
+  const hosts = checkHosts(given.hosts);
+  return {
+    hosts,
+    credentials: checkCredentials(given.credentials, hosts),
+    auth: checkAuth(given.auth),
+    grpcOptions: given.grpcOptions === undefined ? {} : checkPlainObject("grpcOptions", given.grpcOptions),
+    requestTimeoutMs: checkInteger("requestTimeoutMs", given.requestTimeoutMs, {
+      min: 100,
+      max: 60_000,
+      fallback: 2000,
+    }),
+    session: checkSession("connect's session", given.session),
+  };
+}
+
+function checkHosts(value: unknown): readonly string[] {
+  const rule = 'one "http(s)://host:port" or a list of them';
+  const hosts: unknown[] = typeof value === "string" ? [value] : Array.isArray(value) ? value : [];
+  if (hosts.length === 0) throw typeError("hosts", rule, value);
+  const checked = hosts.map((host) => {
+    if (typeof host !== "string") throw typeError("hosts", rule, host);
+    if (!/^(https?:\/\/)?([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}$/.test(host))
+      throw rangeError("hosts", rule, host);
+    return host;
+  });
+  const secure = checked.filter((host) => host.startsWith("https:")).length;
+  if (secure > 0 && secure < checked.length)
+    throw rangeError("hosts", "all https:// or none", checked.join(", "));
+  return checked;
+}
+
+function checkPlainObject(option: string, value: unknown): Options {
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw typeError(option, "an object", value);
+  return value as Options;
+}
+
+function checkBytes(option: string, value: unknown): Uint8Array {
+  if (!(value instanceof Uint8Array)) throw typeError(option, "a Buffer or Uint8Array with PEM text", value);
+  return value;
+}
+
+function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConnect["credentials"] {
+  if (value === undefined) return undefined;
+  const known = ["rootCertificate", "privateKey", "certChain"];
+  const given = checkOptions("credentials", checkPlainObject("credentials", value), known);
+  // gRPC takes the scheme for a comment: with credentials it speaks TLS whatever the URL says.
+  if (hosts.some((host) => host.startsWith("http:"))) {
+    throw rangeError("hosts", "https:// when credentials are given", hosts.join(", "));
+  }
+  const { privateKey, certChain } = given;
+  if ((privateKey === undefined) !== (certChain === undefined)) {
+    throw new TypeError(
+      "Expected credentials.privateKey and credentials.certChain together: one was not given",
+    );
+  }
+  return {
+    rootCertificate: checkBytes("credentials.rootCertificate", given.rootCertificate),
+    ...(privateKey !== undefined && {
+      privateKey: checkBytes("credentials.privateKey", privateKey),
+      certChain: checkBytes("credentials.certChain", certChain),
+    }),
+  };
+}
+
+function checkAuth(value: unknown): CheckedConnect["auth"] {
+  if (value === undefined) return undefined;
+  const given = checkOptions("auth", checkPlainObject("auth", value), ["username", "password"]);
+  const text = (option: "username" | "password"): string => {
+    const entry = given[option];
+    // Never the value: it may be half of a secret.
+    if (typeof entry !== "string" || entry === "")
+      throw new TypeError(`Expected auth.${option} to be a non-empty string`);
+    return entry;
+  };
+  return { username: text("username"), password: text("password") };
+}

@@ -1,0 +1,35 @@
+import type { CheckedConnect } from "./connect-options.js";
+import { AbortFanOut } from "./abort.js";
+import type { Keepalive } from "./etcd/keepalive.js";
+import type { Members } from "./etcd/members.js";
+import type { WatchHub } from "./etcd/watch.js";
+import type { Lease } from "./lease.js";
+import type { Clock } from "./time.js";
+
+/** What all sessions of one cluster share. */
+export interface Connection {
+  readonly options: CheckedConnect;
+  readonly members: Members;
+  readonly keepalive: Keepalive;
+  readonly watches: WatchHub;
+  readonly clock: Clock;
+  readonly aborts: AbortFanOut;
+  readonly leases: Set<Lease>;
+  closed: boolean;
+}
+
+const connections = new WeakMap<object, Connection>();
+
+/** A cluster is opaque to its users; this is how the rest of the library gets at what is inside. */
+export function connectionOf(cluster: object): Connection {
+  const connection = connections.get(cluster);
+  if (connection === undefined) throw new TypeError("Expected cluster to be a Cluster, made by connect()");
+  return connection;
+}
+
+export const isCluster = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && connections.has(value);
+
+export function register(cluster: object, connection: Connection): void {
+  connections.set(cluster, connection);
+}

@@ -1,0 +1,217 @@
+/** One code per class: match on `code` (or `instanceof`), never on the text. */
+export type LeaseholdErrorCode =
+  | "SESSION_LOST"
+  | "SESSION_CLOSED"
+  | "LOCK_LOST"
+  | "LOCK_RELEASED"
+  | "LOCK_TIMEOUT"
+  | "LOCK_EXPIRING"
+  | "STALE_FENCE"
+  | "DEADLOCK"
+  | "ETCD_UNAVAILABLE"
+  | "ETCD_REFUSED";
+
+/** How a hold was lost: deadline passed, lease revoked, key deleted by somebody, session closed under it. */
+export type Loss = "expired" | "revoked" | "deleted" | "closed";
+
+/** One key in a queue, as others see it. */
+export interface Place {
+  readonly name: string;
+  readonly key: string;
+  readonly state: "holding" | "waiting";
+  /** Create revision of the key: the fence of its holder. */
+  readonly revision: bigint;
+  readonly leaseId: bigint;
+  /** `undefined` for places made by other clients (Go, etcdctl). */
+  readonly owner: string | undefined;
+  readonly since: Date | undefined;
+  /** `undefined` when the lease was gone between the two reads. */
+  readonly ttlRemainingMs: number | undefined;
+  /** bigints as decimal strings, the date as ISO 8601. */
+  toJSON(): Readonly<Record<string, unknown>>;
+}
+
+function jsonOf(value: unknown): unknown {
+  if (typeof value === "bigint") return value.toString();
+  if (value instanceof Map) return Object.fromEntries([...value].map(([k, v]) => [String(k), jsonOf(v)]));
+  if (value instanceof LeaseholdError) return value.toJSON();
+  if (value instanceof Error) return { name: value.name, message: value.message };
+  if (
+    typeof value === "object" &&
+    value !== null &&
+    "toJSON" in value &&
+    typeof value.toJSON === "function"
+  ) {
+    return (value.toJSON as () => unknown)();
+  }
+  return value;
+}
+
+/** Every error that leasehold makes, but for misuse, which is a `TypeError` or `RangeError`. */
+export abstract class LeaseholdError extends Error {
+  abstract readonly code: LeaseholdErrorCode;
+
+  override get name(): string {
+    return this.constructor.name;
+  }
+
+  /** Name, code, message and the fields of the class; bigints as decimal strings. */
+  toJSON(): Readonly<Record<string, unknown>> {
+    const fields = Object.entries(this).map(([key, value]) => [key, jsonOf(value)]);
+    return { name: this.name, message: this.message, ...Object.fromEntries(fields) } as Record<
+      string,
+      unknown
+    >;
+  }
+}
+
+const hex = (leaseId: bigint): string => leaseId.toString(16);
+
+/** The lease is gone, or may be: its deadline passed (`expired`), or etcd said that it does not exist (`revoked`). */
+export class SessionLostError extends LeaseholdError {
+  readonly code = "SESSION_LOST";
+
+  constructor(
+    readonly leaseId: bigint,
+    readonly loss: "expired" | "revoked",
+    why: string,
+  ) {
+    super(`Session ${hex(leaseId)} lost: ${why}`);
+  }
+}
+
+/** The session, or its cluster, was closed by this process. */
+export class SessionClosedError extends LeaseholdError {
+  readonly code = "SESSION_CLOSED";
+
+  constructor(readonly leaseId: bigint) {
+    super(leaseId === 0n ? "The cluster is closed" : `Session ${hex(leaseId)} is closed`);
+  }
+}
+
+const lossText: Record<Loss, string> = {
+  expired: "its session was not renewed in time",
+  revoked: "its lease is gone",
+  deleted: "somebody deleted its key",
+  closed: "its session was closed while it was held",
+};
+
+/** The one error for "I held it and do not hold it any more". `cause` is the SessionLostError where there is one. */
+export class LockLostError extends LeaseholdError {
+  readonly code = "LOCK_LOST";
+
+  constructor(
+    readonly lockName: string,
+    readonly key: string,
+    readonly loss: Loss,
+    cause?: Error,
+  ) {
+    super(`Lock "${lockName}" lost: ${lossText[loss]} (key ${key})`, cause && { cause });
+  }
+}
+
+/** The reason of `signal` after an ordinary release. */
+export class LockReleasedError extends LeaseholdError {
+  readonly code = "LOCK_RELEASED";
+
+  constructor(readonly lockName: string) {
+    super(`Lock "${lockName}" was released`);
+  }
+}
+
+/** `timeoutMs` passed before it was our turn; says who held it and how many were ahead, where etcd still answered. */
+export class LockTimeoutError extends LeaseholdError {
+  readonly code = "LOCK_TIMEOUT";
+
+  constructor(
+    readonly lockName: string,
+    readonly timeoutMs: number,
+    readonly holder: Place | undefined,
+    readonly ahead: number | undefined,
+  ) {
+    const by = holder ? `, held by ${holder.owner ?? holder.key}` : "";
+    const queue = ahead === undefined ? "" : `, ${ahead} ahead in the queue`;
+    super(`Lock "${lockName}" not acquired within ${timeoutMs} ms${by}${queue}`);
+  }
+}
+
+/** Still held, but with less time left than asked for. */
+export class LockExpiringError extends LeaseholdError {
+  readonly code = "LOCK_EXPIRING";
+
+  constructor(
+    readonly lockName: string,
+    readonly remainingMs: number,
+  ) {
+    super(`Lock "${lockName}" has ${Math.floor(remainingMs)} ms left without a renewal`);
+  }
+}
+
+/** A newer holder has already been admitted: this writer must stop. */
+export class StaleFenceError extends LeaseholdError {
+  readonly code = "STALE_FENCE";
+
+  constructor(
+    readonly fence: bigint,
+    readonly highest: bigint,
+  ) {
+    super(`Fence ${fence} is stale: ${highest} was admitted before; the lock has a newer holder`);
+  }
+}
+
+/** This async context already holds the name (or one under it): waiting for it would never end. */
+export class DeadlockError extends LeaseholdError {
+  readonly code = "DEADLOCK";
+
+  constructor(
+    readonly lockName: string,
+    heldName: string,
+  ) {
+    super(
+      `Lock "${lockName}" would wait for "${heldName}", which this async context already holds; ` +
+        `pass { reentrant: true } to withLock to enter again`,
+    );
+  }
+}
+
+/** No member answered in time: the outcome is unknown until cleanup has confirmed it. */
+export class EtcdUnavailableError extends LeaseholdError {
+  readonly code = "ETCD_UNAVAILABLE";
+  declare readonly cause: AggregateError;
+
+  constructor(
+    what: string,
+    /** The last failure of each member that was tried, by host. */
+    readonly members: ReadonlyMap<string, Error>,
+  ) {
+    const last = [...members].map(([host, error]) => `${host}: ${error.message}`).join("; ");
+    super(`etcd did not answer (${what})${last ? `: ${last}` : ""}`, {
+      cause: new AggregateError([...members.values()], "every member that was tried failed"),
+    });
+  }
+}
+
+/** etcd answered no: wrong password, no permission, quota, certificate. Not retried. */
+export class EtcdRefusedError extends LeaseholdError {
+  readonly code = "ETCD_REFUSED";
+
+  constructor(
+    readonly why: "unauthenticated" | "permission" | "quota" | "tls" | "other",
+    readonly host: string,
+    details: string,
+  ) {
+    super(`etcd at ${host} refused (${why}): ${details}`);
+  }
+}
+
+export type AnyLeaseholdError =
+  | SessionLostError
+  | SessionClosedError
+  | LockLostError
+  | LockReleasedError
+  | LockTimeoutError
+  | LockExpiringError
+  | StaleFenceError
+  | DeadlockError
+  | EtcdUnavailableError
+  | EtcdRefusedError;

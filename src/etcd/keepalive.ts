@@ -1,0 +1,160 @@
+import type { Clock, Moment, Timer } from "../time.js";
+import { backoff, type Members } from "./members.js";
+import type { KeepaliveStream, LeaseAnswer, Member } from "./rpc.js";
+
+/** A lease that is kept alive. */
+export interface Renewer {
+  readonly leaseId: bigint;
+  /** For so long a renewal may stay unanswered before the stream is taken for dead. */
+  readonly patienceMs: number;
+  /** etcd extended the lease; it had received the renewal after `sent`. */
+  renewed(sent: Moment, ttlSeconds: number): void;
+  /** etcd has no such lease. */
+  gone(): void;
+}
+
+/** Renewals sent and not answered, oldest first, and the timer for the oldest. */
+interface Sends {
+  readonly unanswered: Moment[];
+  timer: Timer | undefined;
+}
+
+interface Open {
+  readonly member: Member;
+  readonly stream: KeepaliveStream;
+  /** Of this stream only: an answer must not be matched to a renewal that was sent on another. */
+  readonly sends: Map<bigint, Sends>;
+}
+
+/** One keepalive stream for all leases of a cluster. */
+export class Keepalive {
+  readonly #renewers = new Map<bigint, Renewer>();
+  readonly #over = new AbortController();
+  #open: Open | undefined;
+  #retry = backoff.next();
+  #reopening: Timer | undefined;
+  #checkingTerm = false;
+
+  constructor(
+    private readonly members: Members,
+    private readonly clock: Clock,
+  ) {
+    members.listen({
+      failed: (member) => this.#open?.member === member && this.#move(this.#open),
+      suspected: (member) => this.#open?.member === member && this.#renewAll(),
+    });
+  }
+
+  /** Sends a renewal now; its answer, if one comes, goes to `renewer`. */
+  renew(renewer: Renewer): void {
+    this.#renewers.set(renewer.leaseId, renewer);
+    // A stream that has to be opened renews everything that is attached.
+    if (this.#open) this.#send(this.#open, renewer);
+    else if (!this.#reopening) this.#reopen();
+  }
+
+  detach(renewer: Renewer): void {
+    this.#renewers.delete(renewer.leaseId);
+    this.#open?.sends.get(renewer.leaseId)?.timer?.cancel();
+    this.#open?.sends.delete(renewer.leaseId);
+    if (this.#renewers.size === 0) this.#hangUp();
+  }
+
+  close(): void {
+    this.#over.abort();
+    this.#renewers.clear();
+    this.#hangUp();
+  }
+
+  #hangUp(): void {
+    this.#reopening?.cancel();
+    this.#reopening = undefined;
+    const open = this.#open;
+    this.#open = undefined;
+    open?.stream.close();
+    for (const { timer } of open?.sends.values() ?? []) timer?.cancel();
+  }
+
+  #reopen(): void {
+    this.#reopening = undefined;
+    if (this.#renewers.size === 0) return;
+    const { current: member } = this.members;
+    const stream = member.keepalive({
+      answer: (answer) => open === this.#open && this.#answered(open, answer),
+      ended: () => open === this.#open && this.members.fail(member),
+    });
+    const open: Open = { member, stream, sends: new Map() };
+    this.#open = open;
+    this.#renewAll();
+  }
+
+  /** Off this stream, to the next member: at once, unless the last stream was never answered either. */
+  #move(open: Open): void {
+    if (open !== this.#open) return;
+    this.#hangUp();
+    if (this.#renewers.size === 0) return;
+    this.#reopening = this.clock.after(this.#retry.duration, () => this.#reopen());
+    this.#retry = this.#retry.next(undefined);
+  }
+
+  #renewAll(): void {
+    for (const renewer of this.#renewers.values()) if (this.#open) this.#send(this.#open, renewer);
+  }
+
+  #send(open: Open, renewer: Renewer): void {
+    const sends: Sends = open.sends.get(renewer.leaseId) ?? { unanswered: [], timer: undefined };
+    open.sends.set(renewer.leaseId, sends);
+    // Before the write: etcd counts from when it received this, so the client's deadline comes first.
+    sends.unanswered.push(this.clock.now());
+    open.stream.renew(renewer.leaseId);
+    sends.timer ??= this.#patience(open, renewer, sends, renewer.patienceMs);
+  }
+
+  #patience(open: Open, renewer: Renewer, sends: Sends, delayMs: number): Timer {
+    return this.clock.after(delayMs, () => {
+      // After a pause of this process the answer may be waiting in the socket: timers run before it is read.
+      sends.timer = this.clock.afterPendingEvents(() => {
+        const [oldest] = sends.unanswered;
+        sends.timer = undefined;
+        if (open !== this.#open || !oldest) return;
+        const left = oldest.monotonic + renewer.patienceMs - this.clock.now().monotonic;
+        if (left > 0) sends.timer = this.#patience(open, renewer, sends, left);
+        else this.members.fail(open.member);
+      });
+    });
+  }
+
+  #answered(open: Open, { header, leaseId, ttlSeconds }: LeaseAnswer): void {
+    const sends = open.sends.get(leaseId);
+    const sent = sends?.unanswered.shift();
+    const renewer = this.#renewers.get(leaseId);
+    if (!sends || !sent || !renewer) return;
+    this.#retry = backoff.next();
+    // With nothing left to wait for the timer ends; else it looks again when it is due.
+    if (sends.unanswered.length === 0) {
+      sends.timer?.cancel();
+      sends.timer = undefined;
+    }
+    if (header.raftTerm < this.members.termFloor) return this.#deposed(open);
+    if (ttlSeconds <= 0) return renewer.gone();
+    renewer.renewed(sent, ttlSeconds);
+  }
+
+  /**
+   * The answer came from a leader of an older term: before etcd 3.4.31 and 3.5.13 a stalled ex-leader goes on renewing
+   * leases that the new one has expired (etcd#15247). It does not count, and a quorum is asked for the present term.
+   */
+  #deposed(open: Open): void {
+    if (this.#checkingTerm) return;
+    this.#checkingTerm = true;
+    this.members.fail(open.member);
+    this.members
+      .renewTermFloor(this.#over.signal)
+      // Refused: the floor stays, and the leases run into their deadlines, which is the safe side.
+      .catch(() => undefined)
+      .then(() => {
+        this.#checkingTerm = false;
+        this.#renewAll();
+      });
+  }
+}

@@ -1,0 +1,251 @@
+import { noop } from "cockatiel";
+import { Etcd3, type IOptions } from "etcd3";
+import type { CheckedConnect } from "../connect-options.js";
+import type { Clock } from "../time.js";
+import { failureOf, metadataInterceptor, UnaryCall, type GrpcOptions, type Status } from "./call.js";
+import {
+  UnansweredError,
+  type CallOptions,
+  type KeepaliveStream,
+  type LeaseAnswer,
+  type Member,
+  type Range,
+  type RangeAnswer,
+  type StreamHandlers,
+  type Txn,
+  type TxnAnswer,
+  type WatchAnswer,
+  type WatchRequest,
+  type WatchStream,
+} from "./rpc.js";
+import {
+  headerOf,
+  rangeAnswer,
+  rangeRequest,
+  txnAnswer,
+  txnRequest,
+  watchAnswer,
+  watchRequest,
+} from "./wire.js";
+
+interface Duplex<Request, Answer> {
+  write(request: Request): unknown;
+  end(): void;
+  cancel(): void;
+  on(event: "data", listener: (answer: Answer) => void): unknown;
+  on(event: "error", listener: (error: Error & Partial<Status>) => void): unknown;
+  on(event: "end", listener: () => void): unknown;
+}
+
+const GRPC_OPTIONS = {
+  // A dead link is noticed after 8 s at the latest. etcd answers pings under 5 s with ENHANCE_YOUR_CALM, for ever.
+  "grpc.keepalive_time_ms": 6000,
+  "grpc.keepalive_timeout_ms": 2000,
+  "grpc.initial_reconnect_backoff_ms": 100,
+  "grpc.max_reconnect_backoff_ms": 1000,
+};
+
+let connections = 0;
+
+function clientOptions(host: string, options: CheckedConnect): IOptions {
+  const { credentials } = options;
+  return {
+    hosts: host,
+    ...(credentials && {
+      credentials: {
+        rootCertificate: Buffer.from(credentials.rootCertificate),
+        ...(credentials.privateKey && { privateKey: Buffer.from(credentials.privateKey) }),
+        ...(credentials.certChain && { certChain: Buffer.from(credentials.certChain) }),
+      },
+    }),
+    grpcOptions: {
+      ...GRPC_OPTIONS,
+      ...options.grpcOptions,
+      // grpc-js shares a connection between channels of equal options. A number of its own makes this one new, so that
+      // "next member" reaches another backend behind one address, while its services still share one connection.
+      "leasehold.connection": ++connections,
+    } as NonNullable<IOptions["grpcOptions"]>,
+    // etcd3's own retries repeat what must not be repeated, and its breaker shuts out healthy leases: see Members.
+    faultHandling: { global: noop, host: () => noop },
+  };
+}
+
+/** One etcd3 client for one member: the only file, with its two helpers, that knows etcd3. */
+export class Etcd3Member implements Member {
+  readonly #client: Etcd3;
+  #users = 0;
+  #retired = false;
+  #closed = false;
+
+  constructor(
+    readonly host: string,
+    options: CheckedConnect,
+    private readonly clock: Clock,
+    private readonly token: () => string | undefined,
+  ) {
+    this.#client = new Etcd3(clientOptions(host, options));
+  }
+
+  async txn(txn: Txn, options: CallOptions): Promise<TxnAnswer> {
+    return txnAnswer(await this.#unary(options, (grpc) => this.#client.kv.txn(txnRequest(txn), grpc)));
+  }
+
+  async range(range: Range, options: CallOptions): Promise<RangeAnswer> {
+    return rangeAnswer(
+      await this.#unary(options, (grpc) => this.#client.kv.range(rangeRequest(range), grpc)),
+    );
+  }
+
+  async grant(leaseId: bigint, ttlSeconds: number, options: CallOptions): Promise<LeaseAnswer> {
+    const request = { ID: leaseId.toString(), TTL: ttlSeconds };
+    const answer = await this.#unary(options, (grpc) => this.#client.leaseClient.leaseGrant(request, grpc));
+    return { header: headerOf(answer.header), leaseId: BigInt(answer.ID), ttlSeconds: Number(answer.TTL) };
+  }
+
+  async revoke(leaseId: bigint, options: CallOptions): Promise<void> {
+    await this.#unary(options, (grpc) =>
+      this.#client.leaseClient.leaseRevoke({ ID: leaseId.toString() }, grpc),
+    );
+  }
+
+  async timeToLive(
+    leaseId: bigint,
+    options: CallOptions,
+  ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }> {
+    const request = { ID: leaseId.toString(), keys: true };
+    const answer = await this.#unary(options, (grpc) =>
+      this.#client.leaseClient.leaseTimeToLive(request, grpc),
+    );
+    return {
+      header: headerOf(answer.header),
+      leaseId: BigInt(answer.ID),
+      ttlSeconds: Number(answer.TTL),
+      keys: answer.keys,
+    };
+  }
+
+  async authenticate(username: string, password: string, options: CallOptions): Promise<string> {
+    const request = { name: username, password };
+    const send = (grpc: GrpcOptions): Promise<{ token: string }> =>
+      this.#client.auth.authenticate(request, grpc);
+    return (await this.#use(() => new UnaryCall(this.host, undefined).send(this.clock, options, send))).token;
+  }
+
+  keepalive(handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
+    const stream = this.#stream(this.#client.leaseClient.leaseKeepAlive(this.#streamOptions()), {
+      ended: handlers.ended.bind(handlers),
+      answer: ({ header, ID, TTL }: { header: Parameters<typeof headerOf>[0]; ID: string; TTL: string }) =>
+        handlers.answer({ header: headerOf(header), leaseId: BigInt(ID), ttlSeconds: Number(TTL) }),
+    });
+    return { renew: (leaseId) => stream.write({ ID: leaseId.toString() }), close: () => stream.close() };
+  }
+
+  watch(handlers: StreamHandlers<WatchAnswer>): WatchStream {
+    const stream = this.#stream(this.#client.watchClient.watch(this.#streamOptions()), {
+      ended: handlers.ended.bind(handlers),
+      answer: (answer: Parameters<typeof watchAnswer>[0]) => handlers.answer(watchAnswer(answer)),
+    });
+    return {
+      create: (request: WatchRequest) => stream.write({ create_request: watchRequest(request) }),
+      cancel: (watchId) => stream.write({ cancel_request: { watch_id: watchId.toString() } }),
+      probe: () => stream.write({ progress_request: {} }),
+      close: () => stream.close(),
+    };
+  }
+
+  failure(reason: string): Error {
+    return failureOf({ code: /permission denied/.test(reason) ? 7 : 9, details: reason }, this.host);
+  }
+
+  retire(): void {
+    this.#retired = true;
+    this.#closeIfUnused();
+  }
+
+  #unary<T>(options: CallOptions, send: (grpc: GrpcOptions) => Promise<T>): Promise<T> {
+    return this.#use(() => new UnaryCall(this.host, this.token()).send(this.clock, options, send));
+  }
+
+  async #use<T>(run: () => Promise<T>): Promise<T> {
+    this.#users++;
+    try {
+      return await run();
+    } finally {
+      this.#leave();
+    }
+  }
+
+  #leave(): void {
+    this.#users--;
+    this.#closeIfUnused();
+  }
+
+  #closeIfUnused(): void {
+    if (!this.#retired || this.#users > 0 || this.#closed) return;
+    this.#closed = true;
+    this.#client.close();
+  }
+
+  #streamOptions(): GrpcOptions {
+    const token = this.token();
+    // `hasleader`: a member that is cut off from its peers ends the stream after some seconds instead of staying silent.
+    return {
+      interceptors: [metadataInterceptor({ hasleader: "true", ...(token !== undefined && { token }) })],
+    };
+  }
+
+  /** etcd3 opens streams asynchronously: what is written before is kept. Handlers hear of one end at most. */
+  #stream<Request, Answer>(
+    opening: Promise<Duplex<Request, Answer>>,
+    handlers: StreamHandlers<Answer>,
+  ): { write(request: Request): void; close(): void } {
+    const unsent: Request[] = [];
+    let stream: Duplex<Request, Answer> | undefined;
+    let over = false;
+    this.#users++;
+    const finish = (): boolean => {
+      if (over) return false;
+      over = true;
+      this.#leave();
+      return true;
+    };
+    const fail = (error: Error & Partial<Status>): void => {
+      if (finish()) handlers.ended(streamFailure(error, this.host));
+    };
+    opening.then((opened) => {
+      stream = opened;
+      opened.on("error", fail);
+      opened.on("end", () => fail(new UnansweredError("the member ended the stream")));
+      opened.on("data", (answer) => over || guarded(() => handlers.answer(answer)));
+      if (over) hangUp(opened);
+      else for (const request of unsent.splice(0)) opened.write(request);
+    }, fail);
+    return {
+      write: (request) => void (over || (stream ? stream.write(request) : unsent.push(request))),
+      close: () => void (finish() && stream && hangUp(stream)),
+    };
+  }
+}
+
+/** `end()` alone leaks the member's watchers, `cancel()` alone counts as a failure of the host. */
+function hangUp(stream: { end(): void; cancel(): void }): void {
+  stream.end();
+  stream.cancel();
+}
+
+/** An exception here would leave the stream's promise chain as an unhandled rejection of nobody: make it a plain crash. */
+function guarded(run: () => void): void {
+  try {
+    run();
+  } catch (error) {
+    process.nextTick(() => {
+      throw error;
+    });
+  }
+}
+
+function streamFailure(error: Error & Partial<Status>, host: string): Error {
+  return typeof error.code === "number"
+    ? failureOf({ code: error.code, details: error.details ?? error.message }, host)
+    : error;
+}

@@ -1,0 +1,268 @@
+import {
+  BrokenCircuitError,
+  CircuitState,
+  circuitBreaker,
+  ConsecutiveBreaker,
+  ExponentialBackoff,
+  handleWhen,
+  type CircuitBreakerPolicy,
+} from "cockatiel";
+import type { CheckedConnect } from "../connect-options.js";
+import { EtcdRefusedError, EtcdUnavailableError } from "../errors.js";
+import { pause, type Clock } from "../time.js";
+import {
+  CancelledError,
+  TokenExpiredError,
+  UnansweredError,
+  type CallOptions,
+  type Header,
+  type Member,
+  type Range,
+  type RangeAnswer,
+  type Txn,
+  type TxnAnswer,
+} from "./rpc.js";
+import { Tokens } from "./tokens.js";
+
+/** Milliseconds between attempts, with decorrelated jitter; shared by calls and streams. */
+export const backoff = new ExponentialBackoff({ initialDelay: 20, maxDelay: 1000 });
+
+export interface CallPolicy {
+  /** What the call is for, as an EtcdUnavailableError says it. */
+  readonly what: string;
+  /** Limit of one attempt; never more than `requestTimeoutMs`. */
+  readonly attemptMs?: number;
+  /** Limit of all attempts together. Default: until `signal` aborts. */
+  readonly giveUpMs?: number;
+  /** Cancels what is in flight; the call rejects with its reason. */
+  readonly signal?: AbortSignal | undefined;
+  /** Asked before each further attempt; false = no further one: the call rejects with EtcdUnavailableError. */
+  readonly again?: () => boolean;
+  /** An attempt was sent and not answered: it may be applied, now or later. */
+  readonly onUnanswered?: () => void;
+}
+
+export interface MemberListener {
+  /** Move to another member. */
+  failed(member: Member): void;
+  /** A call got no answer from it, which may be the leader's fault: look whether it is alive. */
+  suspected(member: Member): void;
+}
+
+/** For so long after two failures in a row a member is asked only when no other is left. */
+const LAST_CHOICE_MS = 1000;
+
+export type Connect = (host: string, token: () => string | undefined) => Member;
+
+/**
+ * The members of the cluster, of which one at a time is in use. A call is repeated on the next member, on a new
+ * connection, until one answers; so everything that changes something must be idempotent by its own guard.
+ */
+export class Members {
+  readonly #breakers: readonly CircuitBreakerPolicy[];
+  readonly #brokenAt: number[] = [];
+  readonly #tokens: Tokens | undefined;
+  readonly #listeners = new Set<MemberListener>();
+  readonly #open = new Set<Member>();
+  /** The last failure of each member, until any member answers. */
+  readonly failures = new Map<string, Error>();
+  #current: Member | undefined;
+  #next: number;
+  #termFloor = 0n;
+  #probe: Range | undefined;
+  #closed = false;
+
+  constructor(
+    private readonly options: CheckedConnect,
+    private readonly clock: Clock,
+    private readonly connect: Connect,
+  ) {
+    // One bad call is no verdict on a member; two in a row make it the last choice for a second.
+    this.#breakers = options.hosts.map(() =>
+      circuitBreaker(
+        handleWhen((error) => error instanceof UnansweredError && !(error instanceof CancelledError)),
+        { halfOpenAfter: LAST_CHOICE_MS, breaker: new ConsecutiveBreaker(2) },
+      ),
+    );
+    this.#breakers.forEach((breaker, i) =>
+      breaker.onBreak(() => (this.#brokenAt[i] = clock.now().monotonic)),
+    );
+    this.#tokens = options.auth && new Tokens(options.auth, options.requestTimeoutMs);
+    // Clients of one configuration spread over the members.
+    this.#next = Math.floor(clock.random() * options.hosts.length);
+  }
+
+  /** The member in use. All streams and calls start here; the first use connects. */
+  get current(): Member {
+    this.#current ??= this.#connectNext();
+    return this.#current;
+  }
+
+  /** Raft term of the latest answer that needed a quorum: a keepalive answer of an older term comes from a deposed leader. */
+  get termFloor(): bigint {
+    return this.#termFloor;
+  }
+
+  get requestTimeoutMs(): number {
+    return this.options.requestTimeoutMs;
+  }
+
+  /** A stream found `member` dead: the next use connects to the next one, and every stream on it moves. */
+  fail(member: Member): void {
+    this.#leave(member);
+    for (const listener of this.#listeners) listener.failed(member);
+  }
+
+  /** Streams listen, to hear from each other and from calls that their member is dead or may be. */
+  listen(listener: MemberListener): void {
+    this.#listeners.add(listener);
+  }
+
+  /** A committed transaction. */
+  async txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
+    const answer = await this.call((member, options) => member.txn(txn, options), policy);
+    this.#noteQuorum(answer.header);
+    return answer;
+  }
+
+  /** A linearizable read. */
+  async range(range: Range, policy: CallPolicy): Promise<RangeAnswer> {
+    this.#probe ??= { key: range.key, limit: 1 };
+    const answer = await this.call((member, options) => member.range(range, options), policy);
+    this.#noteQuorum(answer.header);
+    return answer;
+  }
+
+  /** A keepalive answer was of an older term than the floor: asks a quorum, whose term counts even if it is lower. */
+  async renewTermFloor(signal: AbortSignal): Promise<void> {
+    const probe = this.#probe;
+    if (probe === undefined) return void (this.#termFloor = 0n);
+    const answer = await this.call((member, options) => member.range(probe, options), {
+      what: "term check",
+      signal,
+    });
+    this.#termFloor = answer.header.raftTerm;
+  }
+
+  /** With a password: a token that is surely fresh. Existing streams do not need it, new watches do. */
+  async freshToken(signal?: AbortSignal): Promise<void> {
+    if (this.#tokens === undefined) return;
+    this.#tokens.drop(this.#tokens.current);
+    await this.call(() => Promise.resolve(), { what: "authenticate", signal });
+  }
+
+  /** Asks the current member, and after a failure the next ones, until one answers. */
+  async call<T>(ask: (member: Member, options: CallOptions) => Promise<T>, policy: CallPolicy): Promise<T> {
+    const failures = new Map<string, Error>();
+    const start = this.clock.now().monotonic;
+    const left = (): number => (policy.giveUpMs ?? Infinity) - (this.clock.now().monotonic - start);
+    for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
+      policy.signal?.throwIfAborted();
+      const timeoutMs = Math.min(policy.attemptMs ?? Infinity, this.options.requestTimeoutMs, left());
+      try {
+        const answer = await this.#attempt(ask, { timeoutMs: Math.max(1, timeoutMs), signal: policy.signal });
+        this.failures.clear();
+        return answer;
+      } catch (error) {
+        this.#judge(error, failures, policy);
+      }
+      if (left() <= wait.duration || policy.again?.() === false)
+        throw new EtcdUnavailableError(policy.what, failures);
+      await pause(this.clock, wait.duration, policy.signal);
+    }
+  }
+
+  /** Ends all connections. Streams and calls must have ended before. */
+  close(): void {
+    this.#closed = true;
+    this.#current = undefined;
+    for (const member of this.#open) member.retire();
+    this.#open.clear();
+  }
+
+  async #attempt<T>(
+    ask: (member: Member, options: CallOptions) => Promise<T>,
+    options: CallOptions,
+  ): Promise<T> {
+    const member = this.current;
+    const breaker = this.#breakerOf(member);
+    let token: string | undefined;
+    const run = async (): Promise<T> => {
+      await this.#tokens?.ready(member, options);
+      token = this.#tokens?.current;
+      return ask(member, options);
+    };
+    try {
+      return await breaker.execute(run).catch((error: unknown) => {
+        // An open breaker only means "last choice": with nothing better to ask, it is asked all the same.
+        if (error instanceof BrokenCircuitError) return run();
+        throw error;
+      });
+    } catch (error) {
+      if (error instanceof UnansweredError && !(error instanceof CancelledError)) this.#suspect(member);
+      if (error instanceof TokenExpiredError) this.#tokens?.drop(token);
+      throw error instanceof Error ? new AttemptError(member.host, error) : error;
+    }
+  }
+
+  /** Calls go on elsewhere, on a new connection; streams stay until they know better. */
+  #suspect(member: Member): void {
+    this.#leave(member);
+    for (const listener of this.#listeners) listener.suspected(member);
+  }
+
+  #leave(member: Member): void {
+    if (this.#current === member) this.#current = undefined;
+    this.#open.delete(member);
+    member.retire();
+  }
+
+  #judge(error: unknown, failures: Map<string, Error>, { signal, onUnanswered }: CallPolicy): void {
+    if (!(error instanceof AttemptError)) throw error;
+    const unanswered = error.why instanceof UnansweredError;
+    if (unanswered) onUnanswered?.();
+    signal?.throwIfAborted();
+    if (!unanswered && !(error.why instanceof TokenExpiredError)) throw error.why;
+    if (failures.get(error.host) instanceof TokenExpiredError && !unanswered) {
+      throw new EtcdRefusedError("unauthenticated", error.host, error.why.message);
+    }
+    failures.set(error.host, error.why);
+    this.failures.set(error.host, error.why);
+  }
+
+  #connectNext(): Member {
+    if (this.#closed) throw new UnansweredError("the cluster is closed");
+    const { hosts } = this.options;
+    const order = hosts.map((_, i) => (this.#next + i) % hosts.length);
+    const index = order.find((i) => !this.#isLastChoice(i)) ?? order[0] ?? 0;
+    this.#next = index + 1;
+    const member = this.connect(hosts[index] ?? "", () => this.#tokens?.current);
+    this.#open.add(member);
+    return member;
+  }
+
+  #isLastChoice(i: number): boolean {
+    if (this.#breakers[i]?.state !== CircuitState.Open) return false;
+    return this.clock.now().monotonic - (this.#brokenAt[i] ?? 0) < LAST_CHOICE_MS;
+  }
+
+  #breakerOf(member: Member): CircuitBreakerPolicy {
+    const breaker = this.#breakers[this.options.hosts.indexOf(member.host)];
+    if (breaker === undefined) throw new Error(`no member ${member.host}`);
+    return breaker;
+  }
+
+  #noteQuorum({ raftTerm }: Header): void {
+    if (raftTerm > this.#termFloor) this.#termFloor = raftTerm;
+  }
+}
+
+/** Carries the host of a failed attempt to where all attempts are judged. */
+class AttemptError extends Error {
+  constructor(
+    readonly host: string,
+    readonly why: Error,
+  ) {
+    super(why.message);
+  }
+}

@@ -1,0 +1,54 @@
+import { StaleFenceError } from "./errors.js";
+
+/**
+ * The arguments of etcd3's `client.if(...)` and `.and(...)`: true while this very hold lives.
+ *
+ *     await client.if(...whileHeld(lock)).then(client.put("balance").value("7")).commit()
+ *
+ * Compares the create revision of the lock's key, as Go's `Mutex.IsOwner()` does, so a later hold under the same key,
+ * or a new value (`proclaim`), does not confuse it. etcd decides it in the transaction itself: it needs no clock.
+ */
+export function whileHeld(hold: {
+  readonly key: string;
+  readonly revision: bigint;
+}): readonly [key: string, column: "Create", comparator: "==", revision: string] {
+  return [hold.key, "Create", "==", hold.revision.toString()];
+}
+
+/**
+ * The resource's side of fencing, in memory: admits a token unless a higher one was admitted before.
+ * Keep `highest` beside the data, and hand it to the constructor, if it must outlive the process.
+ */
+export class FenceGate {
+  #highest: bigint;
+
+  /** @throws {TypeError} when `highest` is not a bigint. @throws {RangeError} when it is negative. */
+  constructor(highest = 0n) {
+    this.#highest = checkFence("highest", highest);
+  }
+
+  /** The highest token admitted so far. */
+  get highest(): bigint {
+    return this.#highest;
+  }
+
+  /**
+   * Returns when `fence` is at least as high as every token admitted before, and remembers it.
+   * @throws {StaleFenceError} when a higher one was admitted. @throws {TypeError} when it is not a bigint.
+   */
+  admit(fence: bigint): void {
+    checkFence("fence", fence);
+    if (fence < this.#highest) throw new StaleFenceError(fence, this.#highest);
+    this.#highest = fence;
+  }
+}
+
+function checkFence(option: string, value: unknown): bigint {
+  if (typeof value !== "bigint") {
+    throw new TypeError(
+      `Expected ${option} to be a bigint, got ${typeof value}; use BigInt(text) for a stored token`,
+    );
+  }
+  if (value < 0n) throw new RangeError(`Expected ${option} to be 0n or more, got ${value}n`);
+  return value;
+}

@@ -1,0 +1,161 @@
+import { LockExpiringError, LockLostError, LockReleasedError, type Loss } from "./errors.js";
+import { HeldKey } from "./held-key.js";
+import type { Dependent, SessionEnd } from "./lease.js";
+import { checkAtLeast } from "./options.js";
+import type { Queue } from "./queue.js";
+import type { Grant } from "./waiter.js";
+
+/** A held place of any kind. Ends once, by release or by loss. */
+export interface Hold extends AsyncDisposable {
+  readonly name: string;
+  readonly key: string;
+  /** Create revision of `key`: identifies this hold. */
+  readonly revision: bigint;
+  /** Aborts when the hold ends, *also on an ordinary release*: with LockLostError, or LockReleasedError after `release()`. Tell them apart by `reason.code`. */
+  readonly signal: AbortSignal;
+  /**
+   * True until the hold ends or its deadline passes. Reads the clocks itself, so it is right in the first line that runs
+   * after a pause of the process. False with `signal` not aborted means: in doubt, a renewal will tell.
+   */
+  readonly held: boolean;
+  /** Milliseconds until the deadline if no further renewal is accepted; 0 when the hold has ended. */
+  remainingMs(): number;
+  /**
+   * @throws {LockLostError | LockReleasedError} when the hold has ended.
+   * @throws {LockExpiringError} when less than `atLeastMs` (default 0) is left. @throws {TypeError | RangeError} on misuse.
+   */
+  assertHeld(atLeastMs?: number): void;
+  /**
+   * Gives the place back: `held` is false and `signal` aborted before this returns. Resolves when etcd has confirmed, or
+   * when the lease is over, at most one TTL later. Idempotent. May be left un-awaited.
+   * @throws {LockLostError} when the hold was lost before, and nothing else.
+   */
+  release(): Promise<void>;
+  /** Same as `release()`. */
+  [Symbol.asyncDispose](): Promise<void>;
+  /** bigints as decimal strings. */
+  toJSON(): {
+    readonly name: string;
+    readonly key: string;
+    readonly revision: string;
+    readonly held: boolean;
+  };
+}
+
+/** An exclusive hold. Only these have a fencing token: of holders that share, an older one would be refused after a newer one wrote. */
+export interface Lock extends Hold {
+  /** Fencing token, equal to `revision`. Strictly rises per name. */
+  readonly fence: bigint;
+}
+
+type End = LockLostError | LockReleasedError;
+
+export class HeldPlace implements Lock, Dependent {
+  readonly name: string;
+  readonly key: string;
+  readonly revision: bigint;
+  readonly #queue: Queue;
+  readonly #grant: Grant;
+  readonly #heldKey: HeldKey;
+  #end: End | undefined;
+  /** Made when somebody asks: most holds are short, and nobody listens. */
+  #controller: AbortController | undefined;
+  #released: Promise<void> | undefined;
+
+  constructor(queue: Queue, grant: Grant) {
+    const { place } = grant;
+    this.name = place.name;
+    this.key = place.key;
+    this.revision = place.revision;
+    this.#queue = queue;
+    this.#grant = grant;
+    this.#heldKey = new HeldKey(place, grant.ownWatch, grant.deletedAt, () => {
+      this.#endWith(this.#loss("deleted"));
+      queue.lost(place);
+      queue.lease.holdEnded(this);
+    });
+    queue.lease.holds.add(this);
+  }
+
+  get fence(): bigint {
+    return this.revision;
+  }
+
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController();
+    if (this.#end && !this.#controller.signal.aborted) this.#controller.abort(this.#end);
+    return this.#controller.signal;
+  }
+
+  get held(): boolean {
+    // The standing first: reading it may end this hold.
+    return this.#queue.lease.standing === "held" && !this.#end;
+  }
+
+  remainingMs(): number {
+    const left = this.#queue.lease.remainingMs();
+    return this.#end ? 0 : left;
+  }
+
+  assertHeld(atLeastMs = 0): void {
+    checkAtLeast(atLeastMs);
+    const left = this.remainingMs();
+    if (this.#end) throw this.#end;
+    if (!this.held || left < atLeastMs) throw new LockExpiringError(this.name, left);
+  }
+
+  release(): Promise<void> {
+    if (!this.#released) {
+      this.#released = this.#release();
+      // `void lock.release()` must not become an unhandled rejection; who awaits it still hears of it.
+      this.#released.catch(() => undefined);
+    }
+    return this.#released;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+  }
+
+  toJSON(): {
+    readonly name: string;
+    readonly key: string;
+    readonly revision: string;
+    readonly held: boolean;
+  } {
+    return { name: this.name, key: this.key, revision: this.revision.toString(), held: this.held };
+  }
+
+  sessionEnded(reason: SessionEnd): void {
+    this.#endWith(this.#loss(reason.code === "SESSION_LOST" ? reason.loss : "closed", reason));
+    this.#queue.lease.holds.delete(this);
+  }
+
+  #loss(loss: Loss, cause?: Error): LockLostError {
+    return new LockLostError(this.name, this.key, loss, cause);
+  }
+
+  #endWith(end: End): void {
+    if (this.#end) return;
+    this.#end = end;
+    this.#heldKey.stop();
+    this.#controller?.abort(end);
+  }
+
+  async #release(): Promise<void> {
+    // Brings the hold up to the clocks: its deadline may have passed unseen.
+    void this.#queue.lease.standing;
+    if (this.#end) throw this.#end;
+    this.#endWith(new LockReleasedError(this.name));
+    try {
+      const { deleted, repeated } = await this.#queue.leave(this.#grant.place);
+      // Only the first attempt can tell: after an unanswered one, that one may have deleted it.
+      if (!deleted && !repeated) throw this.#loss("deleted");
+    } catch (error) {
+      // The session is over, and the key with it: released.
+      if (error instanceof LockLostError) throw error;
+    } finally {
+      this.#queue.lease.holdEnded(this);
+    }
+  }
+}

@@ -1,0 +1,30 @@
+export { Cluster, connect, type ConnectOptions, type Credentials } from "./cluster.js";
+export { Mutex, type WorkOptions } from "./mutex.js";
+export type { Hold, Lock } from "./hold.js";
+export {
+  Session,
+  type CloseOptions,
+  type SessionOptions,
+  type SessionState,
+  type SessionStateEvent,
+  type WaitOptions,
+} from "./session.js";
+export type { SessionSource } from "./source.js";
+export { FenceGate, whileHeld } from "./fence.js";
+export {
+  DeadlockError,
+  EtcdRefusedError,
+  EtcdUnavailableError,
+  LeaseholdError,
+  LockExpiringError,
+  LockLostError,
+  LockReleasedError,
+  LockTimeoutError,
+  SessionClosedError,
+  SessionLostError,
+  StaleFenceError,
+  type AnyLeaseholdError,
+  type LeaseholdErrorCode,
+  type Loss,
+  type Place,
+} from "./errors.js";

@@ -1,0 +1,54 @@
+/** The key layout that leasehold shares with Go's `concurrency` package, `etcdctl lock`, v3lock and jetcd. */
+
+/** Everything in a queue has this prefix. */
+export const prefixOf = (name: string): string => `${name}/`;
+
+/** The first key behind all keys with `prefix`, as etcd's `range_end`. `prefix` ends with "/", so one byte up is enough. */
+export const prefixEnd = (prefix: string): string => `${prefix.slice(0, -1)}0`;
+
+/** Go's `fmt.Sprintf("%s/%x", name, lease)`; with `-n` for the second and further places of one session. */
+export function placeKey(name: string, leaseId: bigint, n: number): string {
+  const key = `${name}/${leaseId.toString(16)}`;
+  return n === 1 ? key : `${key}-${n}`;
+}
+
+/** Range of all keys that one session can have under one name: "." follows "-" in ASCII. */
+export function ownRange(name: string, leaseId: bigint): { readonly key: string; readonly end: string } {
+  const key = placeKey(name, leaseId, 1);
+  return { key, end: `${key}.` };
+}
+
+/** The name and number of a place of `leaseId`, or undefined if `key` is none. */
+export function parsePlaceKey(
+  key: string,
+  leaseId: bigint,
+): { readonly name: string; readonly n: number } | undefined {
+  const slash = key.lastIndexOf("/");
+  const [id, n, rest] = key.slice(slash + 1).split("-");
+  if (slash < 1 || id !== leaseId.toString(16) || rest !== undefined) return undefined;
+  if (n === undefined) return { name: key.slice(0, slash), n: 1 };
+  return /^[1-9]\d*$/.test(n) && n !== "1" ? { name: key.slice(0, slash), n: Number(n) } : undefined;
+}
+
+/** What a place's value says to `inspect`; `id` makes it recognisable after a lost reply. */
+export interface PlaceValue {
+  readonly owner: string;
+  readonly since: string;
+  readonly id: string;
+}
+
+export function parsePlaceValue(value: string): Partial<PlaceValue> {
+  try {
+    const parsed: unknown = JSON.parse(value);
+    if (typeof parsed !== "object" || parsed === null) return {};
+    const { owner, since, id } = parsed as Record<string, unknown>;
+    return {
+      ...(typeof owner === "string" && { owner }),
+      ...(typeof since === "string" && { since }),
+      ...(typeof id === "string" && { id }),
+    };
+  } catch {
+    // Go and etcdctl write empty or free values: their places have no owner to show.
+    return {};
+  }
+}

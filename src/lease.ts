@@ -1,0 +1,247 @@
+import type { AdoptedPlaces } from "./adopt.js";
+import { setMaxListeners } from "node:events";
+import type { Connection } from "./connection.js";
+import { inJeopardy, nextLookMs, remainingMs, standingOf, type Renewal, type Standing } from "./deadline.js";
+import { SessionClosedError, SessionLostError } from "./errors.js";
+import type { Renewer } from "./etcd/keepalive.js";
+import type { CallPolicy } from "./etcd/members.js";
+import type { Moment, Timer } from "./time.js";
+
+export type SessionState = "live" | "jeopardy" | "lost" | "closed";
+export type SessionEnd = SessionLostError | SessionClosedError;
+
+/** What lives on a lease and ends with it: holds and waits. */
+export interface Dependent {
+  sessionEnded(reason: SessionEnd): void;
+}
+
+/** A lease that is kept alive, with its deadline. `Session` is its public face. */
+export class Lease implements Renewer {
+  readonly ttlMs: number;
+  readonly holds = new Set<Dependent>();
+  readonly waits = new Set<Dependent>();
+  /** Places that it had when it was adopted. */
+  adopted: AdoptedPlaces | undefined;
+  /** Tells of a change after everything else has been told. */
+  onState: (state: SessionState, previous: SessionState) => void = () => {};
+  readonly #over = new AbortController();
+  readonly #inFlight = new Set<Promise<unknown>>();
+  #state: SessionState = "live";
+  #renewal: Renewal;
+  #lookTimer: Timer | undefined;
+  #renewTimer: Timer | undefined;
+  #closing: Promise<void> | undefined;
+  #endDrain: () => void = () => {};
+  #onRenewed: (() => void) | undefined;
+
+  constructor(
+    readonly connection: Connection,
+    readonly leaseId: bigint,
+    readonly ttlSeconds: number,
+    readonly owner: string,
+    sent: Moment,
+  ) {
+    this.ttlMs = ttlSeconds * 1000;
+    this.#renewal = { sent, ttlMs: this.ttlMs };
+    // Every call in flight listens.
+    setMaxListeners(0, this.#over.signal);
+    connection.leases.add(this);
+    this.#scheduleRenewal();
+    this.#scheduleLook();
+  }
+
+  get state(): SessionState {
+    this.#look();
+    return this.#state;
+  }
+
+  /** Aborts with SessionLostError or SessionClosedError. */
+  get signal(): AbortSignal {
+    return this.#over.signal;
+  }
+
+  get patienceMs(): number {
+    return Math.min(this.ttlMs / 6, 1500);
+  }
+
+  /** Reads the clocks itself, so it is right in the first line that runs after a pause of the process. */
+  get standing(): Standing {
+    this.#look();
+    if (this.#over.signal.aborted) return "over";
+    return standingOf(this.#renewal, this.connection.clock.now());
+  }
+
+  remainingMs(): number {
+    this.#look();
+    return this.#over.signal.aborted ? 0 : remainingMs(this.#renewal, this.connection.clock.now());
+  }
+
+  /** Limits for a call of this session: several attempts must fit into the TTL, and none outlives the lease. */
+  policy(what: string): CallPolicy {
+    return { what, attemptMs: this.ttlMs / 4, signal: this.#over.signal };
+  }
+
+  /** @throws SessionLostError | SessionClosedError when nothing new may begin. */
+  assertOpen(): void {
+    this.#look();
+    this.#over.signal.throwIfAborted();
+    if (this.#closing) throw new SessionClosedError(this.leaseId);
+  }
+
+  /** `orphan()` waits for it. */
+  track<T>(work: Promise<T>): Promise<T> {
+    const settled: Promise<unknown> = work.then(
+      () => this.#inFlight.delete(settled),
+      () => this.#inFlight.delete(settled),
+    );
+    this.#inFlight.add(settled);
+    return work;
+  }
+
+  /** A hold ended; the last one ends a drain. */
+  holdEnded(hold: Dependent): void {
+    this.holds.delete(hold);
+    if (this.holds.size === 0) this.#endDrain();
+  }
+
+  renewed(sent: Moment, ttlSeconds: number): void {
+    if (this.#over.signal.aborted) return;
+    this.#look();
+    // The accepted renewal with the latest send counts.
+    if (this.#over.signal.aborted || sent.monotonic < this.#renewal.sent.monotonic) return;
+    this.#renewal = { sent, ttlMs: Math.min(ttlSeconds * 1000, this.ttlMs) };
+    this.#onRenewed?.();
+    this.#look();
+  }
+
+  gone(): void {
+    this.lose("revoked", "etcd has no such lease (revoked, or expired at the server)");
+  }
+
+  lose(loss: "expired" | "revoked", why: string): void {
+    if (this.#over.signal.aborted) return;
+    this.#end("lost", new SessionLostError(this.leaseId, loss, why));
+    // A renewal still in a socket may have extended it, and waiters would wait for nobody.
+    void this.#revoke(Math.min(this.ttlMs, 10_000));
+  }
+
+  /** See `Session.close`. A further call can only shorten the drain. */
+  close(drainMs: number): Promise<void> {
+    if (this.#over.signal.aborted) return this.#closing ?? Promise.resolve();
+    const timer = this.connection.clock.after(drainMs, () => this.#endDrain());
+    this.#closing ??= this.#drain(drainMs).then(() => this.#finishClose());
+    if (drainMs === 0) this.#endDrain();
+    return this.#closing.finally(() => timer.cancel());
+  }
+
+  /** See `Session.orphan`. */
+  async orphan(): Promise<bigint> {
+    this.assertOpen();
+    const orphaned = this.#orphan();
+    this.#closing = orphaned.catch(() => undefined);
+    await orphaned;
+    return this.leaseId;
+  }
+
+  /** Stops without revoking and without renewing once more. */
+  abandon(): void {
+    if (!this.#over.signal.aborted) this.#end("closed", new SessionClosedError(this.leaseId));
+  }
+
+  async #orphan(): Promise<void> {
+    this.#endAll(this.waits, new SessionClosedError(this.leaseId));
+    await Promise.all(this.#inFlight);
+    await this.#renewOnce();
+    this.abandon();
+  }
+
+  #renewOnce(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#over.signal.throwIfAborted();
+      this.#over.signal.addEventListener("abort", () => reject(this.#over.signal.reason), { once: true });
+      this.#onRenewed = resolve;
+      this.connection.keepalive.renew(this);
+    });
+  }
+
+  /** Refuses what is new, rejects what waits, and goes on renewing while anything is held. */
+  #drain(drainMs: number): Promise<void> {
+    const drained = new Promise<void>((resolve) => {
+      this.#endDrain = resolve;
+      this.#over.signal.addEventListener("abort", () => resolve(), { once: true });
+      if (this.holds.size === 0 || drainMs === 0) resolve();
+    });
+    this.#endAll(this.waits, new SessionClosedError(this.leaseId));
+    return drained;
+  }
+
+  async #finishClose(): Promise<void> {
+    if (this.#over.signal.aborted) return;
+    const leaseEndsMs = this.remainingMs() + this.ttlMs * 0.1;
+    this.#end("closed", new SessionClosedError(this.leaseId));
+    // If revoking takes longer than that, the lease is over anyway.
+    await this.#revoke(leaseEndsMs);
+  }
+
+  async #revoke(giveUpMs: number): Promise<void> {
+    const { members } = this.connection;
+    const ask = members.call((member, options) => member.revoke(this.leaseId, options), {
+      what: "revoke a lease",
+      attemptMs: Math.max(100, this.ttlMs / 4),
+      giveUpMs,
+    });
+    // Not there any more, or not to be reached while it expires: both are an end.
+    await ask.catch(() => undefined);
+  }
+
+  #end(state: "lost" | "closed", reason: SessionEnd): void {
+    const previous = this.#state;
+    this.#state = state;
+    this.#lookTimer?.cancel();
+    this.#renewTimer?.cancel();
+    this.connection.keepalive.detach(this);
+    this.connection.leases.delete(this);
+    this.#over.abort(reason);
+    this.#endAll(this.holds, reason);
+    this.#endAll(this.waits, reason);
+    this.connection.watches.rest();
+    this.onState(state, previous);
+  }
+
+  #endAll(dependents: Set<Dependent>, reason: SessionEnd): void {
+    for (const dependent of [...dependents]) dependent.sessionEnded(reason);
+  }
+
+  /** Brings the state up to the clocks. */
+  #look(): void {
+    if (this.#over.signal.aborted) return;
+    const now = this.connection.clock.now();
+    const standing = standingOf(this.#renewal, now);
+    if (standing === "over") {
+      const seconds = (this.#renewal.ttlMs * 0.9) / 1000;
+      return this.lose("expired", `no renewal was accepted for ${seconds} s (TTL ${this.ttlSeconds} s)`);
+    }
+    const next = inJeopardy(this.#renewal, now) ? "jeopardy" : "live";
+    if (next === this.#state) return;
+    const previous = this.#state;
+    this.#state = next;
+    // After a suspend the scheduled renewal may be far away.
+    if (standing === "doubtful") this.connection.keepalive.renew(this);
+    this.onState(next, previous);
+  }
+
+  #scheduleLook(): void {
+    const { clock } = this.connection;
+    this.#lookTimer = clock.after(nextLookMs(this.#renewal, clock.now()), () => {
+      this.#look();
+      if (!this.#over.signal.aborted) this.#scheduleLook();
+    });
+  }
+
+  #scheduleRenewal(): void {
+    this.#renewTimer = this.connection.clock.after(this.ttlMs / 3, () => {
+      this.connection.keepalive.renew(this);
+      this.#scheduleRenewal();
+    });
+  }
+}

@@ -1,0 +1,148 @@
+import { blockedHere, Entrance, heldHere } from "./context.js";
+import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "./errors.js";
+import { HeldPlace, type Lock } from "./hold.js";
+import type { Lease } from "./lease.js";
+import { checkBoolean, checkFunction, checkName, checkWait, type CheckedWait } from "./options.js";
+import { readAhead } from "./places.js";
+import { Queue } from "./queue.js";
+import type { WaitOptions } from "./session.js";
+import { leaseSourceOf, type LeaseSource, type SessionSource } from "./source.js";
+import { settleWithin } from "./wait.js";
+import type { Grant, Waiter } from "./waiter.js";
+
+export interface WorkOptions extends WaitOptions {
+  /**
+   * When the same async context already holds the name: enter again with the lock that is held, instead of a
+   * DeadlockError. The lock is released when the last of the works inside has ended.
+   * @default false
+   */
+  readonly reentrant?: boolean | undefined;
+}
+
+const TRY_TIMEOUT_MS = 5000;
+/** A timeout names the holder if etcd says it within this time. */
+const ASK_HOLDER_MS = 500;
+
+/**
+ * A lock of which one holder exists at a time, in all processes and languages that use the same name on the same etcd.
+ * Waiters are served in order. Holds no connection and needs no closing: it is a name and a session to lock it with.
+ */
+export class Mutex {
+  readonly name: string;
+  readonly #source: LeaseSource;
+
+  /**
+   * @throws {TypeError | RangeError} when `source` is no Cluster or Session, or `name` is not 1..1024 bytes of
+   * well-formed Unicode without "/" at its ends and without "//".
+   */
+  constructor(source: SessionSource, name: string) {
+    this.#source = leaseSourceOf(source);
+    this.name = checkName(name);
+  }
+
+  /**
+   * Waits for its turn and returns the lock. Release it, or use `await using`; prefer `withLock`.
+   * On abort: rejects at once with the signal's own reason; the place in the queue is removed in the background.
+   * @throws {LockTimeoutError} after `timeoutMs`, with the holder and the places ahead where etcd still says so.
+   * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
+   * @throws {DeadlockError} inside a `withLock` of the same name, or of a name under it.
+   * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd said no.
+   * @throws {TypeError | RangeError} on bad options.
+   */
+  async lock(options?: WaitOptions): Promise<Lock> {
+    return this.#lock(checkWait("lock", options));
+  }
+
+  /**
+   * The lock if nobody is in the queue, else undefined: one request, which writes nothing when refused. `timeoutMs`
+   * (5000 when not given) bounds the wait for etcd. On abort: rejects at once with the signal's own reason; a lock that
+   * was taken all the same is given back in the background.
+   * @throws {EtcdUnavailableError} when etcd did not answer in time. @throws {EtcdRefusedError} when etcd said no.
+   * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.
+   */
+  async tryLock(options?: WaitOptions): Promise<Lock | undefined> {
+    const { signal, timeoutMs = TRY_TIMEOUT_MS } = checkWait("tryLock", options);
+    return this.#tryLock({ signal, timeoutMs });
+  }
+
+  /**
+   * Runs `work` while holding the lock, releases it, and returns what `work` returned. Stop when `lock.signal` aborts.
+   * If `work` throws, that very error is thrown, whatever the release does.
+   * @throws {LockLostError} when `work` ended well but the lock was lost before. Else as `lock()`.
+   */
+  async withLock<T>(work: (lock: Lock) => T, options?: WorkOptions): Promise<Awaited<T>> {
+    checkFunction("work", work);
+    const wait = checkWait("withLock", options, ["reentrant"]);
+    const reentrant = checkBoolean("reentrant", options?.reentrant);
+    wait.signal?.throwIfAborted();
+    const here = reentrant ? heldHere(this.#source.connection, this.name) : undefined;
+    if (here) return here.enterAgain(work);
+    return new Entrance(this.#source.connection, await this.#lock(wait)).enter(work);
+  }
+
+  async #lock(wait: CheckedWait): Promise<HeldPlace> {
+    const { connection } = this.#source;
+    const left = this.#limit(wait.timeoutMs);
+    wait.signal?.throwIfAborted();
+    const blocking = blockedHere(connection, this.name);
+    if (blocking !== undefined) throw new DeadlockError(this.name, blocking);
+    const lease = await this.#source.lease(wait);
+    lease.assertOpen();
+    wait.signal?.throwIfAborted();
+    const queue = Queue.of(lease, this.name);
+    const waiter = queue.enter();
+    const grant = await settleWithin(waiter.granted, { signal: wait.signal, timeoutMs: left() }, connection, {
+      onTimeout: () => this.#timeout(lease, waiter, wait.timeoutMs ?? 0),
+      onGiveUp: () => waiter.giveUp(),
+      onUnwanted: (unwanted) => void new HeldPlace(queue, unwanted).release(),
+    });
+    return this.#hold(queue, grant);
+  }
+
+  async #tryLock(wait: {
+    readonly signal: AbortSignal | undefined;
+    readonly timeoutMs: number;
+  }): Promise<Lock | undefined> {
+    const { connection } = this.#source;
+    const left = this.#limit(wait.timeoutMs);
+    wait.signal?.throwIfAborted();
+    const lease = await this.#source.lease(wait);
+    lease.assertOpen();
+    wait.signal?.throwIfAborted();
+    const queue = Queue.of(lease, this.name);
+    const timeoutMs = left() ?? wait.timeoutMs;
+    let gaveUp = false;
+    const entering = queue.tryEnter({ giveUpMs: timeoutMs, again: () => !gaveUp });
+    const place = await settleWithin(entering, { signal: wait.signal, timeoutMs }, connection, {
+      onTimeout: () =>
+        new EtcdUnavailableError(`try lock "${this.name}"`, new Map(connection.members.failures)),
+      onGiveUp: () => (gaveUp = true),
+      onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
+    });
+    return place && this.#hold(queue, { place, ownWatch: undefined, deletedAt: undefined });
+  }
+
+  /** The session may have ended since the grant. */
+  #hold(queue: Queue, grant: Grant): HeldPlace {
+    const lock = new HeldPlace(queue, grant);
+    const { signal } = queue.lease;
+    if (!signal.aborted) return lock;
+    void lock.release();
+    throw signal.reason as Error;
+  }
+
+  /** What is left of a time limit that opening a session may have used up in part. */
+  #limit(timeoutMs: number | undefined): () => number | undefined {
+    const { clock } = this.#source.connection;
+    const start = clock.now().monotonic;
+    return () => timeoutMs && Math.max(1, timeoutMs - (clock.now().monotonic - start));
+  }
+
+  async #timeout(lease: Lease, waiter: Waiter, timeoutMs: number): Promise<LockTimeoutError> {
+    const policy = { ...lease.policy("read the queue"), giveUpMs: ASK_HOLDER_MS, attemptMs: ASK_HOLDER_MS };
+    const queue = await readAhead(lease.connection, this.name, waiter.revision, policy).catch(
+      () => undefined,
+    );
+    return new LockTimeoutError(this.name, timeoutMs, queue?.holder, queue?.ahead);
+  }
+}

@@ -1,0 +1,68 @@
+import type { Connection } from "./connection.js";
+import type { Place } from "./errors.js";
+import type { CallPolicy } from "./etcd/members.js";
+import type { KeyValue } from "./etcd/rpc.js";
+import { parsePlaceValue, prefixEnd, prefixOf } from "./keys.js";
+
+/** Holder and number of places before `revision` (before the end of the queue where it is not known). */
+export async function readAhead(
+  connection: Connection,
+  name: string,
+  revision: bigint,
+  policy: CallPolicy,
+): Promise<{ readonly holder: Place | undefined; readonly ahead: number }> {
+  const prefix = prefixOf(name);
+  const before = revision > 0n ? { maxCreateRevision: revision - 1n } : {};
+  const range = { key: prefix, end: prefixEnd(prefix), order: "oldest first", ...before } as const;
+  const { kvs } = await connection.members.range(range, policy);
+  const [first] = kvs;
+  if (!first) return { holder: undefined, ahead: 0 };
+  const ttls = await remainingTtls(connection, [first], policy);
+  return { holder: placeOf(name, first, "holding", ttls.get(first.leaseId)), ahead: kvs.length };
+}
+
+async function remainingTtls(
+  { members }: Connection,
+  kvs: readonly KeyValue[],
+  policy: CallPolicy,
+): Promise<ReadonlyMap<bigint, number>> {
+  const ttls = new Map<bigint, number>();
+  const leaseIds = new Set(kvs.map((kv) => kv.leaseId).filter((id) => id !== 0n));
+  await Promise.all(
+    [...leaseIds].map(async (leaseId) => {
+      const { ttlSeconds } = await members.call(
+        (member, options) => member.timeToLive(leaseId, options),
+        policy,
+      );
+      if (ttlSeconds >= 0) ttls.set(leaseId, ttlSeconds * 1000);
+    }),
+  );
+  return ttls;
+}
+
+function placeOf(
+  name: string,
+  kv: KeyValue,
+  state: Place["state"],
+  ttlRemainingMs: number | undefined,
+): Place {
+  const { owner, since } = parsePlaceValue(kv.value);
+  const date = since === undefined ? undefined : new Date(since);
+  const place = {
+    name,
+    key: kv.key.toString(),
+    state,
+    revision: kv.createRevision,
+    leaseId: kv.leaseId,
+    owner,
+    since: date && !Number.isNaN(date.getTime()) ? date : undefined,
+    ttlRemainingMs,
+  };
+  const toJSON = (): Record<string, unknown> => ({
+    ...place,
+    revision: place.revision.toString(),
+    leaseId: place.leaseId.toString(),
+  });
+  // Not enumerable, so that what is logged or compared is the data.
+  return Object.defineProperty(place, "toJSON", { value: toJSON }) as Place;
+}

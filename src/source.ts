@@ -1,0 +1,28 @@
+import { isCluster, connectionOf, type Connection } from "./connection.js";
+import type { Cluster } from "./cluster.js";
+import type { Lease } from "./lease.js";
+import { typeError, type CheckedWait } from "./options.js";
+import { leaseOf, Session } from "./session.js";
+
+/** With a Cluster: its standing session, so that the object outlives a lost session. With a Session: that one only. */
+export type SessionSource = Cluster | Session;
+
+/** Where a lock takes its lease from. */
+export interface LeaseSource {
+  readonly connection: Connection;
+  /** @throws SessionLostError | SessionClosedError | EtcdUnavailableError | EtcdRefusedError */
+  lease(wait: CheckedWait): Promise<Lease>;
+}
+
+export function leaseSourceOf(source: unknown): LeaseSource {
+  if (source instanceof Session) {
+    const lease = leaseOf(source);
+    return { connection: lease.connection, lease: () => Promise.resolve(lease) };
+  }
+  if (!isCluster(source)) throw typeError("source", "a Cluster or a Session", source);
+  const cluster = source as Cluster;
+  return {
+    connection: connectionOf(cluster),
+    lease: async ({ signal, timeoutMs }) => leaseOf(await cluster.session({ signal, timeoutMs })),
+  };
+}

@@ -1,0 +1,73 @@
+import type { KeyValue } from "./etcd/rpc.js";
+import type { Watch, WatchListener } from "./etcd/watch.js";
+import { ownRange } from "./keys.js";
+import type { Lease } from "./lease.js";
+import type { Timer } from "./time.js";
+
+const SLOW_REREAD_MS = 5_000;
+
+/**
+ * A put that was sent and never answered may be applied at any time while the lease lives, even after its retry was held
+ * and released. From the first such doubt to the end of the lease this watches our keys under the name for puts, and
+ * deletes what is no place of ours.
+ */
+export class Sweep {
+  #timer: Timer | undefined;
+  #watch: Watch;
+
+  constructor(
+    private readonly lease: Lease,
+    private readonly name: string,
+    private readonly isOurs: (kv: KeyValue) => boolean,
+  ) {
+    this.#watch = this.#start();
+    lease.signal.addEventListener("abort", () => {
+      this.#timer?.cancel();
+      this.#watch.cancel();
+    });
+  }
+
+  #start(): Watch {
+    const { watches } = this.lease.connection;
+    const listener: WatchListener = {
+      // A put before the watch began is found by a read after it.
+      created: () => this.read(),
+      event: (kv) => this.#look(kv),
+      moved: () => (this.#watch = this.#start()),
+      refused: () => this.#readLater(),
+    };
+    return watches.watch({ ...ownRange(this.name, this.lease.leaseId), events: "PUT" }, listener);
+  }
+
+  /** Looks at every key that is there. */
+  read(): void {
+    const { members } = this.lease.connection;
+    const range = ownRange(this.name, this.lease.leaseId);
+    void members.range(range, this.lease.policy("look for late keys")).then(
+      ({ kvs }) => {
+        for (const kv of kvs) this.#look(kv);
+        this.#readLater();
+      },
+      // Refused for now, or the lease is over.
+      () => this.#readLater(),
+    );
+  }
+
+  #readLater(): void {
+    this.#timer?.cancel();
+    if (this.lease.signal.aborted) return;
+    this.#timer = this.lease.connection.clock.after(SLOW_REREAD_MS, () => this.read());
+  }
+
+  #look(kv: KeyValue): void {
+    if (this.lease.signal.aborted || kv.leaseId !== this.lease.leaseId || this.isOurs(kv)) return;
+    const { members } = this.lease.connection;
+    const txn = {
+      when: [{ kind: "created at", key: kv.key, revision: kv.createRevision }],
+      then: [{ kind: "delete", key: kv.key }],
+      otherwise: [],
+    } as const;
+    // Unanswered until the lease is over, or refused: the slow read comes by again.
+    members.txn(txn, this.lease.policy("delete a late key")).catch(() => undefined);
+  }
+}

@@ -1,0 +1,64 @@
+import { randomBytes } from "node:crypto";
+import { uptime } from "node:os";
+
+/** A moment on both clocks. A lease is judged on both: neither alone sees a suspended machine *and* ignores a stepped one. */
+export interface Moment {
+  /** Monotonic milliseconds; on Linux they stand still while the machine is suspended. */
+  readonly monotonic: number;
+  /** Milliseconds that go on during suspend; elsewhere than on Linux the wall clock, which may step. */
+  readonly suspend: number;
+}
+
+export interface Timer {
+  cancel(): void;
+}
+
+/** Time and randomness, handed in from outside so that races can be tested. */
+export interface Clock {
+  now(): Moment;
+  date(): Date;
+  after(delayMs: number, run: () => void): Timer;
+  /** Runs after the events that are already waiting to be read from sockets. */
+  afterPendingEvents(run: () => void): Timer;
+  /** In [0, 1). */
+  random(): number;
+  /** 63 random bits, never 0. */
+  randomId(): bigint;
+}
+
+// os.uptime() counts suspend and knows no steps on Linux; elsewhere it may follow the wall clock, so take that one openly.
+const suspendMs: () => number = process.platform === "linux" ? () => uptime() * 1000 : () => Date.now();
+
+function randomId(): bigint {
+  const id = randomBytes(8).readBigUInt64BE() & 0x7fff_ffff_ffff_ffffn;
+  return id === 0n ? 1n : id;
+}
+
+export const systemClock: Clock = {
+  now: () => ({ monotonic: performance.now(), suspend: suspendMs() }),
+  date: () => new Date(),
+  after(delayMs, run) {
+    const timer = setTimeout(run, delayMs);
+    return { cancel: () => clearTimeout(timer) };
+  },
+  afterPendingEvents(run) {
+    const immediate = setImmediate(run);
+    return { cancel: () => clearImmediate(immediate) };
+  },
+  random: Math.random,
+  randomId,
+};
+
+/** Resolves after `delayMs`, or at once when `signal` aborts. Never rejects: the caller looks at its signal anyway. */
+export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
+  if (signal?.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    const end = (): void => {
+      timer.cancel();
+      signal?.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = clock.after(delayMs, end);
+    signal?.addEventListener("abort", end, { once: true });
+  });
+}

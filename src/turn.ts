@@ -1,0 +1,218 @@
+import type { Watch, WatchListener } from "./etcd/watch.js";
+import type { RangeAnswer } from "./etcd/rpc.js";
+import { lastPlaces, positionOf, type Place, type Predecessor } from "./place.js";
+import type { Timer } from "./time.js";
+
+/** How a wait ends, unless it is stopped from outside. */
+export interface TurnOutcome {
+  /**
+   * It is our turn. `ownWatch` goes on watching our key; `deletedAt` is set when no read has confirmed the key after the
+   * predecessor's deletion: one must run beside the handle.
+   */
+  granted(ownWatch: Watch | undefined, deletedAt: bigint | undefined): void;
+  /** Our key is gone. */
+  gone(): void;
+  failed(error: Error): void;
+}
+
+/** With so many ahead a watch may start in the past: etcd delivers it up to 100 ms late, which nobody notices there. */
+const FAR = 64;
+/** With so few ahead the turn may come any moment: read at once, and doubt the watch for a while. */
+const NEAR = 3;
+/** etcd's resync loop runs every 100 ms: a watch that fell into it delivers late, reads in between find out earlier. */
+const REREAD_MS = [4, 12, 30, 54];
+const SLOW_REREAD_MS = 30_000;
+
+interface Watched {
+  readonly watch: Watch;
+  /** undefined until etcd has created it. */
+  createdAt: bigint | undefined;
+}
+
+const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b) => (a > b ? a : b));
+
+/**
+ * Waits until no earlier place is left: watches the predecessor and the own key from now on, *then* reads who is
+ * there. The order matters: read first, and a deletion between the two is never heard of. A single deletion means
+ * nothing by itself (the predecessor may have been a waiter that gave up), unless it was known to be the holder.
+ */
+export class Turn {
+  #predecessor: Predecessor | undefined;
+  #predecessorWatch: Watched | undefined;
+  #ownWatch: Watched | undefined;
+  #ahead: number;
+  /** Both watches are created and a read after that has found the predecessor alive. */
+  #verified = false;
+  /** Answers of older states must not count. */
+  #atLeast: bigint;
+  #deleted = false;
+  #rereads = 0;
+  /** Counts reads; only the latest one may decide. */
+  #read = 0;
+  #timer: Timer | undefined;
+  #over = false;
+
+  constructor(
+    private readonly place: Place,
+    private readonly outcome: TurnOutcome,
+    from: { readonly predecessor: Predecessor; readonly ahead: number } | undefined,
+  ) {
+    this.#atLeast = place.revision;
+    this.#ahead = from?.ahead ?? 0;
+    if (!from) {
+      this.#look();
+      return;
+    }
+    // A replay from the join on misses nothing, so it needs no read.
+    this.#follow(from.predecessor, from.ahead >= FAR ? place.revision + 1n : 0n);
+  }
+
+  /** Stops waiting; the outcome is not told any more. */
+  stop(): void {
+    this.#over = true;
+    this.#timer?.cancel();
+    this.#predecessorWatch?.watch.cancel();
+    this.#ownWatch?.watch.cancel();
+  }
+
+  #follow(predecessor: Predecessor, startRevision: bigint): void {
+    // A read on its way was sent before these watches existed: it must not verify them.
+    this.#read++;
+    this.#verified = false;
+    this.#deleted = false;
+    this.#rereads = 0;
+    this.#timer?.cancel();
+    this.#predecessor = predecessor;
+    this.#predecessorWatch?.watch.cancel();
+    this.#predecessorWatch = this.#watch(predecessor.key, startRevision, (deletedAt) => {
+      // An event of an earlier life of the same key says nothing about this place.
+      if (deletedAt > predecessor.revision) this.#predecessorDeleted(predecessor, deletedAt);
+    });
+    this.#ownWatch ??= this.#watch(this.place.key, startRevision, (deletedAt) => {
+      if (deletedAt > this.place.revision) this.#end(() => this.outcome.gone());
+    });
+  }
+
+  #watch(key: string | Buffer, startRevision: bigint, onDelete: (revision: bigint) => void): Watched {
+    const listener: WatchListener = {
+      created: (revision) => {
+        watched.createdAt = revision;
+        this.#created(startRevision > 0n);
+      },
+      event: (kv) => onDelete(kv.modRevision),
+      moved: () => this.#moved(watched),
+      refused: (error) => this.#end(() => this.outcome.failed(error)),
+    };
+    const { watches } = this.place.lease.connection;
+    const watched: Watched = {
+      watch: watches.watch({ key, startRevision, events: "DELETE" }, listener),
+      createdAt: undefined,
+    };
+    return watched;
+  }
+
+  #created(replayed: boolean): void {
+    if (
+      this.#over ||
+      this.#predecessorWatch?.createdAt === undefined ||
+      this.#ownWatch?.createdAt === undefined
+    )
+      return;
+    if (this.#deleted) return this.#look();
+    if (replayed) return this.#trust();
+    if (this.#ahead <= NEAR) return this.#look();
+    // In a crowd the event usually comes before the read is needed.
+    this.#timer = this.place.lease.connection.clock.after(100, () => this.#look());
+  }
+
+  /** Nothing that an older stream told is carried over but the places themselves. */
+  #moved(watched: Watched): void {
+    if (this.#over || (watched !== this.#predecessorWatch && watched !== this.#ownWatch)) return;
+    this.#predecessorWatch?.watch.cancel();
+    this.#ownWatch?.watch.cancel();
+    this.#predecessorWatch = this.#ownWatch = undefined;
+    if (this.#predecessor) this.#follow(this.#predecessor, 0n);
+  }
+
+  #predecessorDeleted(predecessor: Predecessor, deletedAt: bigint): void {
+    if (this.#over || predecessor !== this.#predecessor) return;
+    this.#atLeast = max(this.#atLeast, deletedAt);
+    this.#deleted = true;
+    if (this.#verified && predecessor.holder) return this.#grant(deletedAt);
+    // Else the read follows when both watches are there.
+    if (this.#ownWatch?.createdAt !== undefined) this.#look();
+  }
+
+  #grant(deletedAt: bigint | undefined): void {
+    const ownWatch = this.#ownWatch?.watch;
+    this.#ownWatch = undefined;
+    this.#end(() => this.outcome.granted(ownWatch, deletedAt));
+  }
+
+  #end(tell: () => void): void {
+    if (this.#over) return;
+    this.stop();
+    tell();
+  }
+
+  #look(): void {
+    this.#timer?.cancel();
+    const read = ++this.#read;
+    void this.#lastPlaces().then(
+      (answer) => {
+        if (!this.#over && read === this.#read) this.#decide(answer);
+      },
+      (error: unknown) => {
+        if (read === this.#read) this.#end(() => this.outcome.failed(error as Error));
+      },
+    );
+  }
+
+  /** Serializable on the watches' own member where that is recent enough, else linearizable. */
+  async #lastPlaces(): Promise<RangeAnswer> {
+    const { lease } = this.place;
+    const { watches, members } = lease.connection;
+    const range = lastPlaces(this.place);
+    const atLeast = max(
+      this.#atLeast,
+      this.#predecessorWatch?.createdAt ?? 0n,
+      this.#ownWatch?.createdAt ?? 0n,
+    );
+    const near = await watches.read(range, Math.min(lease.ttlMs / 4, members.requestTimeoutMs));
+    if (near && near.header.revision >= atLeast) return near;
+    return members.range(range, lease.policy("read the queue"));
+  }
+
+  #decide({ kvs, more, header }: RangeAnswer): void {
+    const position = positionOf(this.place, kvs, more);
+    if (position === "gone") return this.#end(() => this.outcome.gone());
+    if (position === "first") return this.#grant(undefined);
+    const known = this.#predecessor;
+    this.#ahead = position.ahead;
+    if (known?.revision !== position.predecessor.revision || !this.#predecessorWatch || this.#deleted) {
+      return this.#follow(position.predecessor, 0n);
+    }
+    // The same one still, and by now perhaps the holder. The object stays: events are bound to it.
+    known.holder = position.predecessor.holder;
+    if (this.#predecessorWatch.createdAt === undefined || this.#ownWatch?.createdAt === undefined) return;
+    this.#verified = true;
+    const createdAt = max(this.#predecessorWatch.createdAt, this.#ownWatch.createdAt);
+    if (this.#ahead <= NEAR && header.revision > createdAt) return this.#rereadSoon();
+    this.#trust();
+  }
+
+  /** A write in the instant of the watch's creation may have put it among those that are served late. */
+  #rereadSoon(): void {
+    const delayMs = REREAD_MS[this.#rereads++];
+    if (delayMs === undefined) return this.#trust();
+    this.#timer = this.place.lease.connection.clock.after(delayMs, () => this.#look());
+  }
+
+  /** From here on the watches tell; a slow read bounds the damage of an event that never comes. */
+  #trust(): void {
+    this.#verified = true;
+    const { clock } = this.place.lease.connection;
+    this.#timer?.cancel();
+    this.#timer = clock.after(SLOW_REREAD_MS * (0.75 + clock.random() / 2), () => this.#look());
+  }
+}

@@ -80,8 +80,8 @@ export class HeldKey {
   }
 
   #verifyLater(): void {
-    const { random } = this.place.lease.connection.clock;
-    this.#later(SLOW_REREAD_MS * (0.75 + random() / 2), () => this.#verify(this.place.revision));
+    const { clock } = this.place.lease.connection;
+    this.#later(SLOW_REREAD_MS * (0.75 + clock.random() / 2), () => this.#verify(this.place.revision));
   }
 
   #later(delayMs: number, run: () => void): void {

@@ -1,17 +1,10 @@
 import { EtcdRefusedError } from "./errors.js";
-import { LeaseNotFoundError, type KeyValue, type Txn, type TxnAnswer } from "./etcd/rpc.js";
 import type { CallPolicy } from "./etcd/members.js";
+import type { KeyValue, TxnAnswer } from "./etcd/rpc.js";
+import { Joiner, type Joined } from "./joiner.js";
 import type { Lease } from "./lease.js";
 import { OwnPlaces } from "./own-places.js";
-import {
-  joinBehindTxn,
-  joinTxn,
-  leaveTxn,
-  positionOf,
-  tryTxn,
-  type Place,
-  type Predecessor,
-} from "./place.js";
+import { leaveTxn, type Place, type Predecessor } from "./place.js";
 import { pause } from "./time.js";
 import { Turn, type TurnOutcome } from "./turn.js";
 import { Line, Waiter } from "./waiter.js";
@@ -29,17 +22,12 @@ export interface Left {
   readonly repeated: boolean;
 }
 
-interface Joined {
-  readonly place: Place;
-  /** undefined: it takes a read to know. */
-  readonly from: "alone" | { readonly predecessor: Predecessor; readonly ahead: number } | undefined;
-}
-
 const queues = new WeakMap<Lease, Map<string, Queue>>();
 
 /** One session's side of the queue of one name: joins it, waits for its turn, leaves it. */
 export class Queue {
   readonly #own: OwnPlaces;
+  readonly #joiner: Joiner;
   readonly #line = new Line();
   /** Waiters by the local place whose end they wait for. */
   readonly #behind = new Map<Place, Waiter>();
@@ -52,6 +40,7 @@ export class Queue {
     readonly name: string,
   ) {
     this.#own = new OwnPlaces(lease, name);
+    this.#joiner = new Joiner(lease, name, this.#own, (place) => this.#leaveQuietly(place));
   }
 
   static of(lease: Lease, name: string): Queue {
@@ -76,11 +65,9 @@ export class Queue {
     // Own places that are just being deleted would refuse it.
     await Promise.allSettled(this.#leaving);
     this.lease.assertOpen();
-    const place = this.#own.make();
-    const answer = await this.lease.track(this.#put(place, tryTxn(place), policy));
-    if (this.#confirm(place, answer)) return place;
-    this.#forget(place);
-    return undefined;
+    const place = await this.lease.track(this.#joiner.tryJoin(policy));
+    if (!place) this.#rest();
+    return place;
   }
 
   /** Deletes a place; repeated until etcd has confirmed it. Rejects only with the session's end. */
@@ -113,7 +100,7 @@ export class Queue {
   async #join(waiter: Waiter): Promise<void> {
     let joined: Joined;
     try {
-      joined = await this.#takeOver(waiter);
+      joined = await this.#joiner.join(() => !waiter.gaveUp);
     } catch (error) {
       this.#waiting--;
       waiter.fail(error as Error);
@@ -127,54 +114,6 @@ export class Queue {
     }
     if (from === "alone") this.#grant(waiter, { place, ownWatch: undefined, deletedAt: undefined });
     else this.#wait(waiter, place, from);
-  }
-
-  /** An adopted place, or a new one. A key with a value that is not ours is somebody else's: the next number is taken. */
-  async #takeOver(waiter: Waiter): Promise<Joined> {
-    const adopted = this.lease.adopted?.claim(this.name);
-    if (adopted) return { place: this.#own.adopt(adopted), from: undefined };
-    for (;;) {
-      const place = this.#own.make();
-      // Our own last place is before us then; who else is need not be asked.
-      const behindOurs = this.#own.any;
-      const txn = behindOurs ? joinBehindTxn(place) : joinTxn(place);
-      const answer = await this.#put(place, txn, { again: () => !waiter.gaveUp });
-      if (this.#confirm(place, answer)) return { place, from: fromOf(place, answer) };
-      this.#own.stranger(place);
-    }
-  }
-
-  async #put(place: Place, txn: Txn, limits: Pick<CallPolicy, "giveUpMs" | "again">): Promise<TxnAnswer> {
-    const policy = {
-      ...this.lease.policy(`join the queue of "${this.name}"`),
-      ...limits,
-      onUnanswered: () => void place.unanswered++,
-    };
-    try {
-      return await this.lease.connection.members.txn(txn, policy);
-    } catch (error) {
-      if (error instanceof LeaseNotFoundError) this.lease.gone();
-      if (place.unanswered === 0) this.#forget(place);
-      // It may have been applied, or will be.
-      else this.#leaveQuietly(place);
-      this.lease.signal.throwIfAborted();
-      throw error;
-    }
-  }
-
-  /** Is the place in the queue? Then this is its create revision. */
-  #confirm(place: Place, answer: TxnAnswer): boolean {
-    if (answer.succeeded) {
-      place.revision = answer.header.revision;
-    } else {
-      const own = answer.ranges[0]?.kvs[0];
-      if (own?.value !== place.value || own.leaseId !== this.lease.leaseId) return false;
-      // An earlier attempt got through: its revision counts, and that attempt is in doubt no more.
-      place.revision = own.createRevision;
-      place.unanswered--;
-    }
-    this.#own.add(place);
-    return true;
   }
 
   #wait(
@@ -282,14 +221,4 @@ export class Queue {
     const idle = !this.#joining && this.#waiting === 0 && this.#line.empty && this.#leaving.size === 0;
     if (idle && this.#own.empty) queues.get(this.lease)?.delete(this.name);
   }
-}
-
-/** What the answer to a join tells of the places before it. */
-function fromOf(place: Place, { succeeded, ranges }: TxnAnswer): Joined["from"] {
-  const last = succeeded ? ranges[1] : undefined;
-  if (!last) return undefined;
-  if (last.count === 1) return "alone";
-  const position = positionOf(place, last.kvs, last.count > last.kvs.length);
-  if (position === "first") return "alone";
-  return position === "gone" ? undefined : { predecessor: position.predecessor, ahead: last.count - 1 };
 }

@@ -148,7 +148,7 @@ export class Keepalive {
     if (this.#checkingTerm) return;
     this.#checkingTerm = true;
     this.members.fail(open.member);
-    this.members
+    void this.members
       .renewTermFloor(this.#over.signal)
       // Refused: the floor stays, and the leases run into their deadlines, which is the safe side.
       .catch(() => undefined)

@@ -64,7 +64,7 @@ function clientOptions(host: string, options: CheckedConnect): IOptions {
       // grpc-js shares a connection between channels of equal options. A number of its own makes this one new, so that
       // "next member" reaches another backend behind one address, while its services still share one connection.
       "leasehold.connection": ++connections,
-    } as NonNullable<IOptions["grpcOptions"]>,
+    },
     // etcd3's own retries repeat what must not be repeated, and its breaker shuts out healthy leases: see Members.
     faultHandling: { global: noop, host: () => noop },
   };
@@ -154,7 +154,7 @@ export class Etcd3Member implements Member {
   }
 
   failure(reason: string): Error {
-    return failureOf({ code: /permission denied/.test(reason) ? 7 : 9, details: reason }, this.host);
+    return failureOf({ code: reason.includes("permission denied") ? 7 : 9, details: reason }, this.host);
   }
 
   retire(): void {

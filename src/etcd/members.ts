@@ -1,12 +1,5 @@
-import {
-  BrokenCircuitError,
-  CircuitState,
-  circuitBreaker,
-  ConsecutiveBreaker,
-  ExponentialBackoff,
-  handleWhen,
-  type CircuitBreakerPolicy,
-} from "cockatiel";
+import { ExponentialBackoff } from "cockatiel";
+import { Breakers } from "./breakers.js";
 import type { CheckedConnect } from "../connect-options.js";
 import { EtcdRefusedError, EtcdUnavailableError } from "../errors.js";
 import { pause, type Clock } from "../time.js";
@@ -49,9 +42,6 @@ export interface MemberListener {
   suspected(member: Member): void;
 }
 
-/** For so long after two failures in a row a member is asked only when no other is left. */
-const LAST_CHOICE_MS = 1000;
-
 export type Connect = (host: string, token: () => string | undefined) => Member;
 
 /**
@@ -59,8 +49,7 @@ export type Connect = (host: string, token: () => string | undefined) => Member;
  * connection, until one answers; so everything that changes something must be idempotent by its own guard.
  */
 export class Members {
-  readonly #breakers: readonly CircuitBreakerPolicy[];
-  readonly #brokenAt: number[] = [];
+  readonly #breakers: Breakers;
   readonly #tokens: Tokens | undefined;
   readonly #listeners = new Set<MemberListener>();
   readonly #open = new Set<Member>();
@@ -77,16 +66,7 @@ export class Members {
     private readonly clock: Clock,
     private readonly connect: Connect,
   ) {
-    // One bad call is no verdict on a member; two in a row make it the last choice for a second.
-    this.#breakers = options.hosts.map(() =>
-      circuitBreaker(
-        handleWhen((error) => error instanceof UnansweredError && !(error instanceof CancelledError)),
-        { halfOpenAfter: LAST_CHOICE_MS, breaker: new ConsecutiveBreaker(2) },
-      ),
-    );
-    this.#breakers.forEach((breaker, i) =>
-      breaker.onBreak(() => (this.#brokenAt[i] = clock.now().monotonic)),
-    );
+    this.#breakers = new Breakers(options.hosts, clock);
     this.#tokens = options.auth && new Tokens(options.auth, options.requestTimeoutMs);
     // Clients of one configuration spread over the members.
     this.#next = Math.floor(clock.random() * options.hosts.length);
@@ -185,7 +165,6 @@ export class Members {
     options: CallOptions,
   ): Promise<T> {
     const member = this.current;
-    const breaker = this.#breakerOf(member);
     let token: string | undefined;
     const run = async (): Promise<T> => {
       await this.#tokens?.ready(member, options);
@@ -193,11 +172,7 @@ export class Members {
       return ask(member, options);
     };
     try {
-      return await breaker.execute(run).catch((error: unknown) => {
-        // An open breaker only means "last choice": with nothing better to ask, it is asked all the same.
-        if (error instanceof BrokenCircuitError) return run();
-        throw error;
-      });
+      return await this.#breakers.execute(member.host, run);
     } catch (error) {
       if (error instanceof UnansweredError && !(error instanceof CancelledError)) this.#suspect(member);
       if (error instanceof TokenExpiredError) this.#tokens?.drop(token);
@@ -233,23 +208,11 @@ export class Members {
   #connectNext(): Member {
     if (this.#closed) throw new UnansweredError("the cluster is closed");
     const { hosts } = this.options;
-    const order = hosts.map((_, i) => (this.#next + i) % hosts.length);
-    const index = order.find((i) => !this.#isLastChoice(i)) ?? order[0] ?? 0;
+    const index = this.#breakers.firstUsable(this.#next);
     this.#next = index + 1;
     const member = this.connect(hosts[index] ?? "", () => this.#tokens?.current);
     this.#open.add(member);
     return member;
-  }
-
-  #isLastChoice(i: number): boolean {
-    if (this.#breakers[i]?.state !== CircuitState.Open) return false;
-    return this.clock.now().monotonic - (this.#brokenAt[i] ?? 0) < LAST_CHOICE_MS;
-  }
-
-  #breakerOf(member: Member): CircuitBreakerPolicy {
-    const breaker = this.#breakers[this.options.hosts.indexOf(member.host)];
-    if (breaker === undefined) throw new Error(`no member ${member.host}`);
-    return breaker;
   }
 
   #noteQuorum({ raftTerm }: Header): void {

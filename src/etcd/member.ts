@@ -2,9 +2,9 @@ import { noop } from "cockatiel";
 import { Etcd3, type IOptions } from "etcd3";
 import type { CheckedConnect } from "../connect-options.js";
 import type { Clock } from "../time.js";
-import { failureOf, metadataInterceptor, UnaryCall, type GrpcOptions, type Status } from "./call.js";
+import { failureOf, metadataInterceptor, UnaryCall, type GrpcOptions } from "./call.js";
+import { openChannel, type Channel, type Duplex } from "./channel.js";
 import {
-  UnansweredError,
   type CallOptions,
   type KeepaliveStream,
   type LeaseAnswer,
@@ -27,15 +27,6 @@ import {
   watchAnswer,
   watchRequest,
 } from "./wire.js";
-
-interface Duplex<Request, Answer> {
-  write(request: Request): unknown;
-  end(): void;
-  cancel(): void;
-  on(event: "data", listener: (answer: Answer) => void): unknown;
-  on(event: "error", listener: (error: Error & Partial<Status>) => void): unknown;
-  on(event: "end", listener: () => void): unknown;
-}
 
 const GRPC_OPTIONS = {
   // A dead link is noticed after 8 s at the latest. etcd answers pings under 5 s with ENHANCE_YOUR_CALM, for ever.
@@ -194,58 +185,11 @@ export class Etcd3Member implements Member {
     };
   }
 
-  /** etcd3 opens streams asynchronously: what is written before is kept. Handlers hear of one end at most. */
   #stream<Request, Answer>(
     opening: Promise<Duplex<Request, Answer>>,
     handlers: StreamHandlers<Answer>,
-  ): { write(request: Request): void; close(): void } {
-    const unsent: Request[] = [];
-    let stream: Duplex<Request, Answer> | undefined;
-    let over = false;
+  ): Channel<Request> {
     this.#users++;
-    const finish = (): boolean => {
-      if (over) return false;
-      over = true;
-      this.#leave();
-      return true;
-    };
-    const fail = (error: Error & Partial<Status>): void => {
-      if (finish()) handlers.ended(streamFailure(error, this.host));
-    };
-    opening.then((opened) => {
-      stream = opened;
-      opened.on("error", fail);
-      opened.on("end", () => fail(new UnansweredError("the member ended the stream")));
-      opened.on("data", (answer) => over || guarded(() => handlers.answer(answer)));
-      if (over) hangUp(opened);
-      else for (const request of unsent.splice(0)) opened.write(request);
-    }, fail);
-    return {
-      write: (request) => void (over || (stream ? stream.write(request) : unsent.push(request))),
-      close: () => void (finish() && stream && hangUp(stream)),
-    };
+    return openChannel(opening, this.host, { ...handlers, over: () => this.#leave() });
   }
-}
-
-/** `end()` alone leaks the member's watchers, `cancel()` alone counts as a failure of the host. */
-function hangUp(stream: { end(): void; cancel(): void }): void {
-  stream.end();
-  stream.cancel();
-}
-
-/** An exception here would leave the stream's promise chain as an unhandled rejection of nobody: make it a plain crash. */
-function guarded(run: () => void): void {
-  try {
-    run();
-  } catch (error) {
-    process.nextTick(() => {
-      throw error;
-    });
-  }
-}
-
-function streamFailure(error: Error & Partial<Status>, host: string): Error {
-  return typeof error.code === "number"
-    ? failureOf({ code: error.code, details: error.details ?? error.message }, host)
-    : error;
 }

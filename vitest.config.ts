@@ -1,8 +1,11 @@
 import { defineConfig } from "vitest/config";
 
+/** Set by test/support/docker-tests.js: only there is a docker engine. */
+const inDocker = process.env["LEASEHOLD_ETCD_IMAGE"] !== undefined;
+
 export default defineConfig({
   test: {
-    include: ["test/{unit,integration,interop}/**/*.test.ts"],
+    include: [inDocker ? "test/docker/**/*.test.ts" : "test/{unit,integration,interop}/**/*.test.ts"],
     pool: "forks",
     // etcd members and worker processes share the machine with the tests
     maxWorkers: 2,

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { Mutex, Session } from "leasehold";
 import { now } from "./journal.js";
+import * as leasehold from "./leasehold.js";
 import { seeded } from "./random.js";
-/** @import { Cluster, Lock } from "leasehold" */
+/** @import { Cluster, Lock, Mutex, Session } from "../../../src/index.js" */
 /** @import { Register } from "./register.js" */
 
 /**
@@ -15,6 +15,9 @@ import { seeded } from "./random.js";
  * @property {() => boolean} finishing
  * @property {(step: object) => void} note
  */
+
+/** How a lock may be taken and given back; those named twice come twice as often. */
+const WAYS = "lock lock timeout abort abort try with with close".split(" ");
 
 let ids = 0;
 
@@ -52,7 +55,11 @@ export class Lane {
     if (this.#kind === "shared") return cluster;
     if (this.#session?.state === "live" || this.#session?.state === "jeopardy") return this.#session;
     try {
-      this.#session = await Session.open(cluster, { ttlSeconds, owner: this.#owner, timeoutMs: 3000 });
+      this.#session = await leasehold.Session.open(cluster, {
+        ttlSeconds,
+        owner: this.#owner,
+        timeoutMs: 3000,
+      });
       return this.#session;
     } catch (error) {
       this.#context.note({ k: "remark", text: `open: ${describe(error)}` });
@@ -63,19 +70,9 @@ export class Lane {
   /** @param {Cluster | Session} source */
   async #once(source) {
     const name = this.#random.pick(this.#context.locks);
-    const how = this.#random.pick([
-      "lock",
-      "lock",
-      "timeout",
-      "abort",
-      "abort",
-      "try",
-      "with",
-      "with",
-      "close",
-    ]);
+    const how = this.#random.pick(WAYS);
     const op = { id: ++ids, lock: name };
-    const mutex = new Mutex(source, name);
+    const mutex = new leasehold.Mutex(source, name);
     if (how === "with") await this.#withLock(mutex, op);
     else if (how === "close" && this.#kind !== "shared") await this.#lockAndClose(mutex, op);
     else await this.#lockAndRelease(mutex, op, how);
@@ -120,7 +117,7 @@ export class Lane {
     if (lock !== undefined) await this.#use(lock, op);
     const second = { id: ++ids, lock: this.#random.pick(this.#context.locks) };
     const waiting = this.#random.chance(0.5)
-      ? this.#acquire(new Mutex(this.#live(), second.lock), second, "lock")
+      ? this.#acquire(new leasehold.Mutex(this.#live(), second.lock), second, "lock")
       : undefined;
     if (this.#random.chance(0.5)) await delay(this.#random.between(0, 20));
     if (lock !== undefined) this.#claim(lock, op);

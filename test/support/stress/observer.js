@@ -17,6 +17,7 @@ export const endOf = (prefix) =>
 export class Observer {
   /** @type {Map<string, ServerEvent>} */ #events = new Map();
   /** @type {Set<() => void>} */ #watchers = new Set();
+  #revision = 0n;
   #stopped = new AbortController();
   #prefix;
   #following;
@@ -33,21 +34,49 @@ export class Observer {
     return [...this.#events.values()].sort((a, b) => Number(a.rev - b.rev));
   }
 
+  /** The highest revision seen; everything before it was seen too. */
+  get revision() {
+    return this.#revision;
+  }
+
+  /** @param {string} prefix @returns {string[]} the keys that live under it, as far as was seen, in create order */
+  living(prefix) {
+    /** @type {Map<string, ServerEvent>} */
+    const latest = new Map();
+    for (const event of this.#events.values()) {
+      if (event.key.startsWith(prefix) && event.rev >= (latest.get(event.key)?.rev ?? 0n))
+        latest.set(event.key, event);
+    }
+    const living = [...latest.values()].filter(({ type }) => type === "PUT");
+    return living.sort((a, b) => Number(a.create - b.create)).map(({ key }) => key);
+  }
+
+  /**
+   * @param {string} prefix @param {(count: number) => boolean} enough @param {{ timeoutMs: number }} options
+   * @returns {Promise<string[]>} the keys then; rejects after `timeoutMs`
+   */
+  async untilLiving(prefix, enough, options) {
+    if (await this.until(() => enough(this.living(prefix).length), options)) return this.living(prefix);
+    throw new Error(
+      `after ${options.timeoutMs} ms these live under ${prefix}: ${this.living(prefix).join(", ")}`,
+    );
+  }
+
   /**
    * Resolves when `happened` is true of what was seen, at the latest with the event that makes it so.
-   * @param {(events: Iterable<ServerEvent>) => boolean} happened
+   * @param {() => boolean} happened
    * @param {{ timeoutMs: number }} options
    * @returns {Promise<boolean>} false = not within `timeoutMs`
    */
   until(happened, { timeoutMs }) {
-    if (happened(this.#events.values())) return Promise.resolve(true);
+    if (happened()) return Promise.resolve(true);
     return new Promise((resolve) => {
       const end = (/** @type {boolean} */ found) => {
         clearTimeout(late);
         this.#watchers.delete(look);
         resolve(found);
       };
-      const look = () => happened(this.#events.values()) && end(true);
+      const look = () => happened() && end(true);
       const late = setTimeout(() => end(false), timeoutMs);
       this.#watchers.add(look);
     });
@@ -82,6 +111,7 @@ export class Observer {
       const id = `${seen.rev} ${seen.type} ${seen.key}`;
       if (!this.#events.has(id)) this.#events.set(id, seen);
       if (seen.rev >= from) from = seen.rev + 1n;
+      if (seen.rev > this.#revision) this.#revision = seen.rev;
     }
     for (const look of this.#watchers) look();
     return from;

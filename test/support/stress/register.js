@@ -1,7 +1,7 @@
 import { noop } from "cockatiel";
 import { Etcd3 } from "etcd3";
-import { whileHeld } from "leasehold";
-/** @import { Lock } from "leasehold" */
+import { whileHeld } from "./leasehold.js";
+/** @import { Lock } from "../../../src/index.js" */
 
 const CALL_MS = 1000;
 

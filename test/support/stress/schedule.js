@@ -6,10 +6,11 @@ import { seeded } from "./random.js";
  * @property {number} atMs after the start of the run
  * @property {number} lastsMs
  * @property {Nemesis["fault"]} fault
- * @property {number} target number of a worker or a member; LEADER = whoever leads then
+ * @property {number} target number of a worker or a member; LEADER, HOLDER = whoever leads, or holds a lock, then
  */
 
 export const LEADER = -1;
+export const HOLDER = -2;
 
 /**
  * What will be broken and when: the same for the same seed and setting.
@@ -22,7 +23,7 @@ export function planFaults({ seed, seconds, members, workers, ttlSeconds }) {
   // The first stretch is quiet: there the bound for a wake-up is one TTL.
   const quiet = { fromMs: seconds * 200, untilMs: seconds * 1000 };
   const workerFaults = series(random, quiet, [300, 2500], () => {
-    const target = random.between(0, workers - 1);
+    const target = random.chance(0.5) ? HOLDER : random.between(0, workers - 1);
     if (random.chance(0.4)) return { fault: "kill-worker", target, lastsMs: random.between(0, 300) };
     return { fault: "pause-worker", target, lastsMs: random.between(50, 1.8 * ttlMs) };
   });

@@ -9,8 +9,8 @@ import { Guardian } from "../guarded.js";
 import { judge, overlapsOf } from "./checker.js";
 import { Worker } from "./crew.js";
 import { now, readJournal, record } from "./journal.js";
-import { encode, endOf, Observer } from "./observer.js";
-import { LEADER, planFaults } from "./schedule.js";
+import { decode, encode, endOf, Observer } from "./observer.js";
+import { HOLDER, LEADER, planFaults } from "./schedule.js";
 /** @import { EtcdCluster, EtcdMember } from "../etcd.js" */
 /** @import { Run, Step } from "./history.js" */
 /** @import { Fault } from "./schedule.js" */
@@ -35,7 +35,9 @@ import { LEADER, planFaults } from "./schedule.js";
  */
 
 const ROOT = "stress/";
-const LOCKS = ["a", "b", "c"].map((name) => `${ROOT}lock/${name}`);
+const PLACES = `${ROOT}lock/`;
+const REGISTERS = `${ROOT}register/`;
+const LOCKS = ["a", "b", "c"].map((name) => PLACES + name);
 
 /** @param {StressOptions} options @returns {Promise<Report>} */
 export async function runStress(options) {
@@ -81,7 +83,7 @@ class Stress {
     this.#fd = openSync(path.join(folder, "run.jsonl"), "a");
     this.#observer = new Observer(cluster.members, ROOT, revision + 1n);
     const { seed, workers, ttlSeconds } = this.#options;
-    const task = { seed, hosts: cluster.endpoints, locks: LOCKS, registers: `${ROOT}register/`, ttlSeconds };
+    const task = { seed, hosts: cluster.endpoints, locks: LOCKS, registers: REGISTERS, ttlSeconds };
     const home = { folder, guardian: this.#guardian };
     this.#workers = Array.from({ length: workers }, (_, n) => new Worker(n, task, home));
   }
@@ -90,20 +92,29 @@ class Stress {
   async work() {
     const start = performance.now();
     const faults = planFaults(this.#options);
-    const endMs = this.#options.seconds * 1000;
+    const onWorkers = (/** @type {Fault} */ { fault }) => fault.endsWith("worker");
     await Promise.all([
-      ...faults.map(async (fault) => {
-        await delay(start + fault.atMs - performance.now());
-        await this.#inflict(fault);
-      }),
-      delay(endMs),
+      this.#inflictAll(faults.filter(onWorkers), start),
+      this.#inflictAll(
+        faults.filter((fault) => !onWorkers(fault)),
+        start,
+      ),
+      delay(this.#options.seconds * 1000),
     ]);
+  }
+
+  /** One after the other: a member that starts slowly delays the next fault. @param {Fault[]} faults @param {number} start */
+  async #inflictAll(faults, start) {
+    for (const fault of faults) {
+      await delay(Math.max(0, start + fault.atMs - performance.now()));
+      await this.#inflict(fault);
+    }
   }
 
   /** @param {Fault} fault */
   async #inflict({ fault, target, lastsMs }) {
     const worker = fault.endsWith("worker");
-    const victim = worker ? this.#workers[target] : await this.#member(target);
+    const victim = worker ? this.#worker(target) : await this.#member(target);
     if (victim === undefined) return;
     const name = victim instanceof Worker ? victim.p : victim.name;
     const note = (/** @type {boolean} */ on) => this.#note({ k: "nemesis", fault, on, target: name });
@@ -122,6 +133,14 @@ class Stress {
     if (fault !== "kill-worker") note(false);
   }
 
+  /** @param {number} target @returns {Worker | undefined} */
+  #worker(target) {
+    if (target !== HOLDER) return this.#workers[target];
+    const [head = ""] = this.#observer.living(PLACES);
+    const put = this.#observer.events.findLast(({ key }) => key === head);
+    return this.#workers.find(({ p }) => put?.value.includes(`"${p}/`)) ?? this.#workers[0];
+  }
+
   /** @param {number} target @returns {Promise<EtcdMember | undefined>} */
   async #member(target) {
     if (target !== LEADER) return this.#cluster.members[target];
@@ -132,20 +151,15 @@ class Stress {
   async settle() {
     const patience = 2 * (2 * this.#options.ttlSeconds + 5) * 1000;
     await Promise.all(this.#workers.map((worker) => worker.finish(patience)));
-    const places = await this.#left((events) => livingPlaces(events), patience);
-    this.#note({ k: "leftovers", when: "idle", keys: places, leases: [] });
+    const living = () => this.#observer.living(PLACES);
+    await this.#observer.until(() => living().length === 0, { timeoutMs: patience });
+    this.#note({ k: "leftovers", when: "idle", keys: living(), leases: [] });
     const ended = await Promise.all(this.#workers.map((worker) => worker.close(patience)));
     this.#workers.forEach(({ p }, n) => {
       if (!ended[n]) this.#note({ k: "crash", p, event: "exit", err: "did not end by itself" });
     });
     const leases = await this.#leasesLeft(patience);
     this.#note({ k: "leftovers", when: "end", keys: await this.#keys(), leases });
-  }
-
-  /** @param {(events: Iterable<import("./history.js").ServerEvent>) => string[]} look @param {number} timeoutMs */
-  async #left(look, timeoutMs) {
-    await this.#observer.until((events) => look(events).length === 0, { timeoutMs });
-    return look(this.#observer.events);
   }
 
   /** etcd tells nobody when a lease ends that had no keys: this has to ask again. @param {number} timeoutMs */
@@ -159,20 +173,17 @@ class Stress {
   }
 
   async #keys() {
-    const prefix = `${ROOT}lock/`;
-    const range = { key: encode(prefix), range_end: encode(endOf(prefix)), keys_only: true };
+    const range = { key: encode(PLACES), range_end: encode(endOf(PLACES)), keys_only: true };
     const { kvs = [] } = await this.#cluster.member.gateway("/v3/kv/range", range);
-    return kvs.map((/** @type {{ key: string }} */ kv) => Buffer.from(kv.key, "base64").toString());
+    return kvs.map((/** @type {{ key: string }} */ { key }) => decode(key));
   }
 
   /** @returns {Promise<Report>} */
   async verdict() {
     const mark = { key: encode(`${ROOT}end`), value: "" };
     const { header } = await this.#cluster.member.gateway("/v3/kv/put", mark);
-    const seen = await this.#observer.until(
-      (events) => [...events].some(({ rev }) => rev >= BigInt(header.revision)),
-      { timeoutMs: 10_000 },
-    );
+    const last = BigInt(header.revision);
+    const seen = await this.#observer.until(() => this.#observer.revision >= last, { timeoutMs: 10_000 });
     if (!seen) throw new Error("the observer did not see the end of the run");
     const run = this.#recorded();
     if (this.#options.keep !== "") this.#keep(run);
@@ -184,7 +195,7 @@ class Stress {
     const files = [...this.#workers.map(({ journal }) => journal), path.join(this.#folder, "run.jsonl")];
     const history = /** @type {Step[]} */ (files.flatMap(readJournal)).sort((a, b) => Number(a.t - b.t));
     const { ttlSeconds } = this.#options;
-    const setting = { ttlSeconds, locks: `${ROOT}lock/`, registers: `${ROOT}register/` };
+    const setting = { ttlSeconds, locks: PLACES, registers: REGISTERS };
     return { history, server: this.#observer.events, setting };
   }
 
@@ -245,17 +256,6 @@ function countsOf({ history, server }) {
     counts[what] = (counts[what] ?? 0) + 1;
   }
   return counts;
-}
-
-/** @param {Iterable<import("./history.js").ServerEvent>} events */
-function livingPlaces(events) {
-  /** @type {Map<string, { rev: bigint, type: string }>} */
-  const latest = new Map();
-  for (const { key, rev, type } of events) {
-    if (!key.startsWith(`${ROOT}lock/`)) continue;
-    if (rev >= (latest.get(key)?.rev ?? 0n)) latest.set(key, { rev, type });
-  }
-  return [...latest].flatMap(([key, { type }]) => (type === "PUT" ? [key] : []));
 }
 
 /** @param {EtcdCluster} cluster @returns {Promise<string[]>} */

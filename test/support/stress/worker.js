@@ -2,8 +2,9 @@
 // Argument: a JSON Task. Messages: "finish" = end what runs and start nothing new (answers "idle"); "close" = close all.
 import { openSync } from "node:fs";
 import { once } from "node:events";
-import { connect } from "leasehold";
+
 import { Lane } from "./lane.js";
+import { connect } from "./leasehold.js";
 import { now, record } from "./journal.js";
 import { Register } from "./register.js";
 

@@ -1,0 +1,112 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { connect, Mutex, Session, type Cluster } from "../../src/index.js";
+import { type EtcdCluster, startEtcd } from "../support/etcd.js";
+import { meter } from "../support/spent.js";
+
+// A lease so long that no renewal falls into a test.
+const SESSION = { ttlSeconds: 3600 };
+const ROUNDS = 100;
+
+let etcd: EtcdCluster;
+let cluster: Cluster;
+beforeAll(async () => {
+  etcd = await startEtcd();
+  cluster = connect({ hosts: etcd.endpoints });
+});
+afterAll(async () => {
+  await cluster.close({ drainMs: 0 });
+  await etcd.stop();
+});
+
+const times = (n: number, spent: Record<string, number>) =>
+  Object.fromEntries(Object.entries(spent).map(([what, sum]) => [what, n * sum]));
+
+describe("what it costs etcd", () => {
+  it("to lock and release with nobody waiting: one transaction each, and nothing else", async () => {
+    const mutex = new Mutex(await Session.open(cluster, SESSION), "budget/alone");
+    await (await mutex.lock()).release();
+
+    const meterOf = await meter(etcd.member);
+    for (let n = 0; n < ROUNDS; n++) await (await mutex.lock()).release();
+
+    expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 2, revisions: 2 }));
+  });
+
+  it("to be refused by tryLock: one transaction, and not one revision", async () => {
+    const mine = new Mutex(await Session.open(cluster, SESSION), "budget/busy");
+    const other = new Mutex(await Session.open(cluster, SESSION), "budget/busy");
+    const held = await mine.lock();
+
+    const meterOf = await meter(etcd.member);
+    for (let n = 0; n < ROUNDS; n++) expect(await other.tryLock()).toBeUndefined();
+
+    expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 1 }));
+    await held.release();
+  });
+});
+
+// A place costs its transaction, a watch on the one before it and one on itself, and one read that says who is there.
+const JOIN = { Txn: 1, Range: 1, Watch: 2, revisions: 1 };
+// The release's transaction, and the read that confirms the new holder's key beside its handle. The two messages on
+// the watch stream end watches: the new holder's on the place that is gone, the old holder's on its own.
+const HAND_OVER = { Txn: 1, Range: 1, Watch: 2, revisions: 1 };
+
+describe("what a contended lock costs etcd", () => {
+  it("to join, and to take over from the holder, with two contenders", async () => {
+    const sessions = [await Session.open(cluster, SESSION), await Session.open(cluster, SESSION)];
+    const [a, b] = sessions.map((session) => new Mutex(session, "budget/two")) as [Mutex, Mutex];
+    let holder = await takenOver(await a.lock(), b);
+
+    const whole = await meter(etcd.member);
+    for (let n = 0; n < ROUNDS; n++) {
+      const join = await meter(etcd.member);
+      const waiting = (n % 2 === 0 ? a : b).lock();
+      expect(await join.reach(JOIN)).toEqual(JOIN);
+
+      const handOver = await meter(etcd.member);
+      await holder.release();
+      holder = await waiting;
+      expect(await handOver.reach(HAND_OVER)).toEqual(HAND_OVER);
+    }
+
+    expect(await whole.read()).toEqual(times(ROUNDS, { Txn: 2, Range: 2, Watch: 4, revisions: 2 }));
+  });
+
+  it("nothing for the waiters behind the one whose turn it is", async () => {
+    const sessions = await Promise.all(Array.from({ length: 6 }, () => Session.open(cluster, SESSION)));
+    const [a, b, ...others] = sessions.map((session) => new Mutex(session, "budget/many")) as [Mutex, Mutex];
+    const holder = await takenOver(await a.lock(), b);
+    const [next] = await joinedOneByOne([a, ...(others as Mutex[])]);
+
+    const handOver = await meter(etcd.member);
+    await holder.release();
+    await next;
+    expect(await handOver.reach(HAND_OVER)).toEqual(HAND_OVER);
+    await Promise.all(sessions.map((session) => session.close({ drainMs: 0 })));
+  });
+});
+
+/** Each has its place, its watches and its answer before the next one asks. */
+async function joinedOneByOne(mutexes: readonly Mutex[]) {
+  const waiting = [];
+  for (const mutex of mutexes) {
+    const join = await meter(etcd.member);
+    const lock = mutex.lock();
+    lock.catch(() => {}); // Those still waiting at the end are ended with their sessions.
+    waiting.push(lock);
+    expect(await join.reach(JOIN)).toEqual(JOIN);
+  }
+  return waiting;
+}
+
+/** One hand-over before the count starts: from now on every holder has waited and so watches its own key. */
+async function takenOver(holder: Awaited<ReturnType<Mutex["lock"]>>, by: Mutex) {
+  const start = await meter(etcd.member);
+  const waiting = by.lock();
+  await start.reach(JOIN);
+  await holder.release();
+  const taken = await waiting;
+  // The first holder had no watch on its key: one message less.
+  await start.reach({ Txn: 2, Range: 2, Watch: 3 });
+  return taken;
+}

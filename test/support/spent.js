@@ -1,0 +1,60 @@
+import { setTimeout as delay } from "node:timers/promises";
+/** @import { EtcdMember } from "./etcd.js" */
+
+/**
+ * What etcd itself has counted: unary calls by method, messages received on streams, revisions. Only what is not 0.
+ * @typedef {Record<string, number>} Spent
+ */
+
+const UNARY = [
+  "Txn",
+  "Range",
+  "Put",
+  "DeleteRange",
+  "Compact",
+  "LeaseGrant",
+  "LeaseRevoke",
+  "LeaseTimeToLive",
+];
+const STREAMS = ["Watch", "LeaseKeepAlive"];
+
+/** @param {EtcdMember} member @returns {Promise<Spent>} since it was started */
+async function totals(member) {
+  const metrics = await member.metrics();
+  const { revision } = await member.status();
+  /** @type {Spent} */
+  const sums = { revisions: Number(revision) };
+  for (const [series, value] of metrics) {
+    const [, kind] = /^grpc_server_(handled|msg_received)_total\{/.exec(series) ?? [];
+    const method = /grpc_method="(\w+)"/.exec(series)?.[1] ?? "";
+    const counts = kind === "handled" ? UNARY : kind === "msg_received" ? STREAMS : [];
+    if (counts.includes(method)) sums[method] = (sums[method] ?? 0) + value;
+  }
+  return sums;
+}
+
+/** Starts to count. @param {EtcdMember} member */
+export async function meter(member) {
+  const before = await totals(member);
+  /** What was spent since. */
+  const read = async () => {
+    const after = await totals(member);
+    const spent = Object.entries(after).map(([what, sum]) => [what, sum - (before[what] ?? 0)]);
+    return /** @type {Spent} */ (Object.fromEntries(spent.filter(([, sum]) => sum !== 0)));
+  };
+  /**
+   * Messages on streams are counted when etcd reads them, which no answer tells: reads until `spent` has been reached.
+   * @param {Spent} spent @param {{ timeoutMs?: number }} [options]
+   * @returns {Promise<Spent>} what was read last, equal to `spent` or not
+   */
+  const reach = async (spent, { timeoutMs = 5000 } = {}) => {
+    const until = performance.now() + timeoutMs;
+    for (;;) {
+      const now = await read();
+      const reached = Object.entries(spent).every(([what, sum]) => (now[what] ?? 0) >= sum);
+      if (reached || performance.now() > until) return now;
+      await delay(2);
+    }
+  };
+  return { read, reach };
+}

@@ -93,7 +93,9 @@ async function start() {
 /** @param {string} folder */
 async function unmountBelow(folder) {
   const mounts = readFileSync("/proc/self/mounts", "utf8").split("\n");
-  const ours = mounts.map((line) => line.split(" ")[1] ?? "").filter((point) => point.startsWith(`${folder}/`));
+  const ours = mounts
+    .map((line) => line.split(" ")[1] ?? "")
+    .filter((point) => point.startsWith(`${folder}/`));
   for (const point of ours.reverse()) await run("umount", [point]).catch(() => undefined);
 }
 

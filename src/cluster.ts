@@ -8,7 +8,7 @@ import { Members } from "./etcd/members.js";
 import { WatchHub } from "./etcd/watch.js";
 import { checkDrain, checkWait, type CheckedWait } from "./options.js";
 import { leaseOf, Session, type CloseOptions, type SessionOptions, type WaitOptions } from "./session.js";
-import { systemClock } from "./time.js";
+import { pause, systemClock } from "./time.js";
 import { settleWithin } from "./wait.js";
 
 export interface Credentials {
@@ -76,6 +76,7 @@ export class Cluster implements AsyncDisposable {
     this.#closing.abort(new SessionClosedError(this.#standing?.leaseId ?? 0n));
     await this.#opening?.catch(() => undefined);
     await Promise.all([...connection.leases].map((lease) => lease.close(drainMs)));
+    await this.#revoked(connection);
     connection.keepalive.close();
     connection.watches.close();
     connection.members.close();
@@ -84,6 +85,13 @@ export class Cluster implements AsyncDisposable {
   /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
+  }
+
+  /** A failed opening may have left a lease. For the time of one attempt only: it expires by itself. */
+  async #revoked({ clock, revoking, options }: Connection): Promise<void> {
+    const all = new AbortController();
+    void Promise.all(revoking).then(() => all.abort());
+    await pause(clock, options.requestTimeoutMs, all.signal);
   }
 
   #session(wait: CheckedWait): Promise<Session> {
@@ -132,6 +140,7 @@ export function connect(options: ConnectOptions): Cluster {
     clock,
     aborts: new AbortFanOut(),
     leases: new Set(),
+    revoking: new Set(),
     closed: false,
   });
 }

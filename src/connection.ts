@@ -15,6 +15,8 @@ export interface Connection {
   readonly clock: Clock;
   readonly aborts: AbortFanOut;
   readonly leases: Set<Lease>;
+  /** Leases of failed openings that are being revoked. */
+  readonly revoking: Set<Promise<void>>;
   closed: boolean;
 }
 

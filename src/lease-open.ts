@@ -37,7 +37,7 @@ export async function openLease(
       accepted.sent,
     );
   } catch (error) {
-    void revoke(connection, leaseId);
+    revokeBehind(connection, leaseId);
     throw error;
   }
 }
@@ -111,6 +111,12 @@ export async function adoptLease(
 
 function assertOpen(connection: Connection): void {
   if (connection.closed) throw new SessionClosedError(0n);
+}
+
+/** In the background; `cluster.close()` waits for it. */
+function revokeBehind(connection: Connection, leaseId: bigint): void {
+  const revoked = revoke(connection, leaseId).finally(() => connection.revoking.delete(revoked));
+  connection.revoking.add(revoked);
 }
 
 async function revoke({ members, options }: Connection, leaseId: bigint): Promise<void> {

@@ -10,6 +10,9 @@ import type { Moment, Timer } from "./time.js";
 export type SessionState = "live" | "jeopardy" | "lost" | "closed";
 export type SessionEnd = SessionLostError | SessionClosedError;
 
+/** For so long a lease that is over is tried to be revoked: it expires by itself. */
+const REVOKE_MS = 10_000;
+
 /** What lives on a lease and ends with it: holds and waits. */
 export interface Dependent {
   sessionEnded(reason: SessionEnd): void;
@@ -122,7 +125,7 @@ export class Lease implements Renewer {
     if (this.#over.signal.aborted) return;
     this.#end("lost", new SessionLostError(this.leaseId, loss, why));
     // A renewal still in a socket may have extended it, and waiters would wait for nobody.
-    void this.#revoke(Math.min(this.ttlMs, 10_000));
+    void this.#revoke(Math.min(this.ttlMs, REVOKE_MS));
   }
 
   /** See `Session.close`. A further call can only shorten the drain. */
@@ -179,8 +182,8 @@ export class Lease implements Renewer {
     if (this.#over.signal.aborted) return;
     const leaseEndsMs = this.remainingMs() + this.ttlMs * 0.1;
     this.#end("closed", new SessionClosedError(this.leaseId));
-    // If revoking takes longer than that, the lease is over anyway.
-    await this.#revoke(leaseEndsMs);
+    // If revoking takes longer than that, the lease is over anyway; and nobody waits a day for a TTL of a day.
+    await this.#revoke(Math.min(leaseEndsMs, REVOKE_MS));
   }
 
   async #revoke(giveUpMs: number): Promise<void> {

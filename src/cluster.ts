@@ -105,10 +105,7 @@ export class Cluster implements AsyncDisposable {
     this.#opening ??= this.#open(connection, timeoutMs);
     return settleWithin(this.#opening, wait, connection, {
       onTimeout: () =>
-        new EtcdUnavailableError(
-          `open a session within ${timeoutMs} ms`,
-          new Map(connection.members.failures),
-        ),
+        new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, connection.members.silence),
     });
   }
 

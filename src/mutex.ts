@@ -114,8 +114,7 @@ export class Mutex {
     let gaveUp = false;
     const entering = queue.tryEnter({ giveUpMs: timeoutMs, again: () => !gaveUp });
     const place = await settleWithin(entering, { signal: wait.signal, timeoutMs }, connection, {
-      onTimeout: () =>
-        new EtcdUnavailableError(`try lock "${this.name}"`, new Map(connection.members.failures)),
+      onTimeout: () => new EtcdUnavailableError(`try lock "${this.name}"`, connection.members.silence),
       onGiveUp: () => (gaveUp = true),
       onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
     });

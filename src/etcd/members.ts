@@ -54,7 +54,7 @@ export class Members {
   readonly #listeners = new Set<MemberListener>();
   readonly #open = new Set<Member>();
   /** The last failure of each member, until any member answers. */
-  readonly failures = new Map<string, Error>();
+  readonly #failures = new Map<string, Error>();
   #current: Member | undefined;
   #next: number;
   #termFloor = 0n;
@@ -81,6 +81,12 @@ export class Members {
   /** Raft term of the latest answer that needed a quorum: a keepalive answer of an older term comes from a deposed leader. */
   get termFloor(): bigint {
     return this.#termFloor;
+  }
+
+  /** Why nobody has answered yet, by host. Within the first attempt that is known of no member, only which one is asked. */
+  get silence(): ReadonlyMap<string, Error> {
+    if (this.#failures.size > 0 || !this.#current) return new Map(this.#failures);
+    return new Map([[this.#current.host, new UnansweredError("no answer yet")]]);
   }
 
   get requestTimeoutMs(): number {
@@ -141,7 +147,7 @@ export class Members {
       const timeoutMs = Math.min(policy.attemptMs ?? Infinity, this.options.requestTimeoutMs, left());
       try {
         const answer = await this.#attempt(ask, { timeoutMs: Math.max(1, timeoutMs), signal: policy.signal });
-        this.failures.clear();
+        this.#failures.clear();
         return answer;
       } catch (error) {
         this.#judge(error, failures, policy);
@@ -202,7 +208,7 @@ export class Members {
       throw new EtcdRefusedError("unauthenticated", error.host, error.why.message);
     }
     failures.set(error.host, error.why);
-    this.failures.set(error.host, error.why);
+    this.#failures.set(error.host, error.why);
   }
 
   #connectNext(): Member {

@@ -1,0 +1,94 @@
+// @ts-check
+// The resource that the lock protects: a number in etcd, read, increased and written back, not in one step.
+import { setTimeout as delay } from "node:timers/promises";
+import { noop } from "cockatiel";
+import { Etcd3 } from "etcd3";
+import { whileHeld } from "leasehold";
+
+/** @typedef {{ n: number, fence: number, by: string, op: string }} Count */
+/**
+ * `refused late`: refused at last, but an earlier attempt got no answer and may have been applied.
+ * @typedef {"accepted" | "refused" | "refused late" | "unknown"} Outcome
+ */
+
+const ATTEMPTS = 30;
+
+export class Counter {
+  #client;
+  #key;
+
+  /**
+   * @param {string[]} hosts
+   * @param {string} key
+   */
+  constructor(hosts, key) {
+    this.#key = key;
+    this.#client = new Etcd3({
+      hosts,
+      // Retries are ours: a write that got no answer may have been applied, and etcd3 would not say so.
+      faultHandling: { global: noop, host: () => noop },
+      defaultCallOptions: () => ({ deadline: Date.now() + 1000 }),
+    });
+  }
+
+  /** @returns {Promise<number>} */
+  async read() {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const count = /** @type {Count | null} */ (await this.#client.get(this.#key).json());
+        return count?.n ?? 0;
+      } catch (error) {
+        if (attempt === ATTEMPTS) throw error;
+        await delay(100);
+      }
+    }
+  }
+
+  /**
+   * Writes only while this very hold lives: etcd itself compares, in the transaction that writes.
+   * A repetition is harmless, because within one hold it writes the same.
+   * @param {import("leasehold").Lock} lock
+   * @param {Count} count
+   */
+  writeFenced(lock, count) {
+    const put = this.#client.put(this.#key).value(JSON.stringify(count));
+    return outcomeOf(async () => {
+      const { succeeded } = await this.#client
+        .if(...whileHeld(lock))
+        .then(put)
+        .commit();
+      return succeeded;
+    });
+  }
+
+  /**
+   * `--sabotage fence`: what a program does that trusts the lock alone.
+   * @param {Count} count
+   */
+  writeUnfenced(count) {
+    return outcomeOf(async () => {
+      await this.#client.put(this.#key).value(JSON.stringify(count));
+      return true;
+    });
+  }
+
+  close() {
+    this.#client.close();
+  }
+}
+
+/**
+ * @param {() => Promise<boolean>} write
+ * @returns {Promise<Outcome>}
+ */
+async function outcomeOf(write) {
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    try {
+      if (await write()) return "accepted";
+      return attempt === 1 ? "refused" : "refused late";
+    } catch {
+      await delay(100);
+    }
+  }
+  return "unknown";
+}

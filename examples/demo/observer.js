@@ -1,0 +1,50 @@
+// @ts-check
+// The observer: a process of its own that writes down what etcd's watch tells, and knows nothing of the workers.
+import { put, revisionOf, watch } from "./gateway.js";
+import { now, writeChange } from "./history.js";
+import { obey, tell } from "./parent.js";
+import { LiveQueue } from "./live-queue.js";
+
+/**
+ * @typedef {object} ObserverJob
+ * @property {string[]} endpoints
+ * @property {string} prefix
+ * @property {string} lock
+ * @property {string} counter
+ * @property {string} folder
+ */
+
+const job = /** @type {ObserverJob} */ (JSON.parse(process.argv[2] ?? ""));
+const mark = `${job.prefix}/end`;
+
+async function observe() {
+  const { signal } = new AbortController();
+  const prefix = `${job.prefix}/`;
+  const revision = await revisionOf(job.endpoints);
+  const queue = new LiveQueue(job.lock);
+  tell({ k: "observing", revision });
+  for await (const change of watch(job.endpoints, { prefix, revision, signal })) {
+    if (change.key === mark) break;
+    writeChange(job.folder, { t: now(), ...change });
+    if (queue.apply(change)) tell({ k: "queue", places: queue.places });
+    if (change.key === job.counter) tell({ k: "counted", ...JSON.parse(change.value) });
+  }
+  writeChange(job.folder, { complete: true });
+}
+
+/** The mark is the last change of the run: a watch that has shown it has shown everything before it. */
+async function finish() {
+  await put(job.endpoints, mark, "");
+  await observing;
+  process.disconnect?.();
+}
+
+obey(() => void finish().catch(fail));
+const observing = observe();
+observing.catch(fail);
+
+/** @param {unknown} error */
+function fail(error) {
+  console.error(`observer: ${/** @type {Error} */ (error).message}`);
+  process.exit(1);
+}

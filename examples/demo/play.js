@@ -1,0 +1,173 @@
+// @ts-check
+// The story: etcd, workers and observer come up, the nemesis breaks things, everybody ends, the judge speaks.
+import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { startEtcd } from "../../test/support/etcd.js";
+import { Crew } from "./crew.js";
+import { deletePrefix, revisionOf } from "./gateway.js";
+import { openHistory, writeRun } from "./history.js";
+import { injectFaults, planFaults } from "./nemesis.js";
+import { seeded } from "./random.js";
+import { Stage } from "./stage.js";
+import { Timeline } from "./timeline.js";
+
+/** @typedef {import("./options.js").DemoOptions} DemoOptions */
+
+/** Short, so that nobody waits long for a dead holder; longer than etcd needs to elect a leader, so that sessions survive it. */
+const TTL_SECONDS = 3;
+/** However badly it goes, the verdict comes within a minute. */
+const FAULTS_END_MS = 42_000;
+const GATHER_MS = 10_000;
+
+/** Nobody answers at the endpoints that the user gave. */
+export class NoEtcdError extends Error {}
+
+/**
+ * @param {DemoOptions} options
+ * @param {AbortSignal} interrupt
+ * @returns {Promise<boolean>} whether every promise was kept
+ */
+export async function play(options, interrupt) {
+  const folder = mkdtempSync(join(tmpdir(), "leasehold-demo-"));
+  const prefix = `leasehold-demo-${randomBytes(6).toString("hex")}`;
+  const etcd = options.endpoints.length === 0 ? await startEtcd({ members: 3 }) : undefined;
+  const endpoints = etcd?.endpoints ?? options.endpoints;
+  let keep = false;
+  try {
+    if (!etcd) await reach(endpoints);
+    await perform({ options, etcd, endpoints, prefix, folder, interrupt });
+    const kept = await verdict(folder);
+    keep = !kept;
+    return kept;
+  } finally {
+    if (etcd) await etcd.stop();
+    else await deletePrefix(endpoints, `${prefix}/`).catch(() => {});
+    if (keep) console.log(`  The recorded history is in ${folder}\n`);
+    else rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** @param {string[]} endpoints */
+async function reach(endpoints) {
+  await revisionOf(endpoints, { forMs: 5000 }).catch((/** @type {Error} */ error) => {
+    throw new NoEtcdError(`No etcd answers at ${endpoints.join(", ")}: ${error.message}`);
+  });
+}
+
+/**
+ * @typedef {object} Setting
+ * @property {DemoOptions} options
+ * @property {Awaited<ReturnType<typeof startEtcd>> | undefined} etcd
+ * @property {string[]} endpoints
+ * @property {string} prefix
+ * @property {string} folder
+ * @property {AbortSignal} interrupt
+ */
+
+/** @param {Setting} setting */
+async function perform(setting) {
+  const { options, etcd, folder, interrupt } = setting;
+  const signal = AbortSignal.any([interrupt, AbortSignal.timeout(FAULTS_END_MS)]);
+  const random = seeded(options.seed);
+  const faults = planFaults(random, etcd !== undefined);
+  const run = runOf(setting, faults);
+  writeRun(folder, run);
+
+  const stage = new Stage(signal);
+  const crew = new Crew(stage);
+  const timeline = new Timeline(process.stdout);
+  stage.listen((event) => timeline.show(event));
+  introduce(timeline, setting);
+  try {
+    await gather({ crew, stage, timeline, setting, run });
+    const record = openHistory(folder, "nemesis");
+    await injectFaults(faults, { stage, crew, etcd, random, record, signal }).catch((error) => {
+      if (interrupt.aborted) throw interrupt.reason;
+      timeline.say(`  The faults ended early: ${error.message}`);
+    });
+    await crew.end(run.workers);
+    await crew.end(["observer"]);
+  } finally {
+    timeline.close();
+    await crew.killAll();
+  }
+}
+
+/**
+ * @param {Setting} setting
+ * @param {string[]} faults
+ * @returns {import("./history.js").Run}
+ */
+function runOf({ options, prefix }, faults) {
+  const workers = Array.from({ length: options.workers }, (_, index) => String.fromCharCode(65 + index));
+  const names = { lock: `${prefix}/lock`, counter: `${prefix}/counter` };
+  return { ...names, ttlMs: TTL_SECONDS * 1000, workers, sabotage: options.sabotage, faults };
+}
+
+/**
+ * The observer first, for nothing may happen before it looks; then the workers, until all of them stand in the queue.
+ * @param {{ crew: Crew, stage: Stage, timeline: Timeline, setting: Setting, run: import("./history.js").Run }} scene
+ */
+async function gather({ crew, stage, timeline, setting, run }) {
+  const { endpoints, prefix, folder, options } = setting;
+  const shared = { endpoints, prefix, folder, lock: run.lock, counter: run.counter };
+  await observe(crew, stage, shared);
+  timeline.open();
+  for (const name of run.workers) {
+    const own = { name, seed: options.seed + name.charCodeAt(0), ttlSeconds: TTL_SECONDS };
+    crew.start(name, "worker.js", { ...shared, ...own, sabotage: options.sabotage });
+  }
+  const all = run.workers.length;
+  await stage.until(({ k, places }) => k === "queue" && places.length === all, GATHER_MS);
+}
+
+/**
+ * @param {Crew} crew
+ * @param {Stage} stage
+ * @param {object} job
+ */
+async function observe(crew, stage, job) {
+  const observing = stage.until(
+    ({ k, p }) => k === "observing" || (k === "exit" && p === "observer"),
+    GATHER_MS,
+  );
+  crew.start("observer", "observer.js", job);
+  if ((await observing)?.k !== "observing") throw new NoEtcdError("The observer cannot watch etcd");
+}
+
+/**
+ * @param {Timeline} timeline
+ * @param {Setting} setting
+ */
+function introduce(timeline, { options: { workers, seed, sabotage }, etcd, endpoints, prefix }) {
+  const servers = etcd ? `3 members of etcd ${etcd.version}` : "your etcd";
+  timeline.say(`
+  leasehold: ${workers} processes, one lock, ${servers}, leases of ${TTL_SECONDS} s  (--seed ${seed})
+
+  Who holds the lock reads a counter in etcd, works a moment and writes it back plus one.
+  Meanwhile a holder is killed, another is frozen beyond its lease${etcd ? ", and etcd's leader dies" : ""}.
+`);
+  if (!etcd) {
+    timeline.say(
+      `  Yours: ${endpoints.join(", ")}\n  It is left alone; our keys are below ${prefix}/ and removed at the end.\n`,
+    );
+  }
+  if (sabotage)
+    timeline.say("  SABOTAGE: the workers write without the fence. The verdict has to find out.\n");
+}
+
+/**
+ * @param {string} folder
+ * @returns {Promise<boolean>}
+ */
+async function verdict(folder) {
+  const file = fileURLToPath(new URL("judge.js", import.meta.url));
+  const judge = spawn(process.execPath, [file, folder], { stdio: "inherit" });
+  const [code] = await once(judge, "exit");
+  return code === 0;
+}

@@ -1,0 +1,55 @@
+import { AbortFanOut } from "../../src/abort.js";
+import { checkConnect } from "../../src/connect-options.js";
+import type { Connection } from "../../src/connection.js";
+import { Keepalive } from "../../src/etcd/keepalive.js";
+import { Members } from "../../src/etcd/members.js";
+import type { Header } from "../../src/etcd/rpc.js";
+import { WatchHub } from "../../src/etcd/watch.js";
+import { Lease } from "../../src/lease.js";
+import { FakeClock } from "./fake-clock.js";
+import { FakeMember } from "./fake-member.js";
+
+export const HEADER: Header = { revision: 100n, memberId: "a", raftTerm: 3n };
+export const LEASE_ID = 0x77n;
+
+/** Everything that a cluster has inside, with fake members `a`, `b` and `c` instead of etcd, and a fake clock. */
+export class FakeCluster {
+  readonly clock = new FakeClock();
+  /** One for each connection, in the order of connecting. */
+  readonly connected: FakeMember[] = [];
+  readonly members: Members;
+  readonly connection: Connection;
+
+  constructor(options: Readonly<Record<string, unknown>> = {}) {
+    const checked = checkConnect({ hosts: ["a:1", "b:1", "c:1"], ...options });
+    this.members = new Members(checked, this.clock, (host) => {
+      const memberId = host.slice(0, 1);
+      const member = new FakeMember(host, this.clock, { ...HEADER, memberId });
+      this.connected.push(member);
+      return member;
+    });
+    this.connection = {
+      options: checked,
+      members: this.members,
+      keepalive: new Keepalive(this.members, this.clock),
+      watches: new WatchHub(this.members, this.clock),
+      clock: this.clock,
+      aborts: new AbortFanOut(),
+      leases: new Set(),
+      revoking: new Set(),
+      closed: false,
+    };
+  }
+
+  /** The connection made last. */
+  get member(): FakeMember {
+    const member = this.connected.at(-1);
+    if (!member) throw new Error("nothing was asked yet");
+    return member;
+  }
+
+  /** A lease that was granted just now. */
+  lease(ttlSeconds = 10): Lease {
+    return new Lease(this.connection, LEASE_ID, ttlSeconds, "owner", this.clock.now());
+  }
+}

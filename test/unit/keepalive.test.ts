@@ -1,0 +1,206 @@
+import { describe, expect, test } from "vitest";
+import type { Renewer } from "../../src/etcd/keepalive.js";
+import { FakeCluster, HEADER, LEASE_ID } from "../support/fake-connection.js";
+import { settle } from "../support/fake-clock.js";
+
+const PATIENCE_MS = 1000;
+
+/** Something that is renewed by hand, and the times of the sends that were accepted for it. */
+function renewer(leaseId = LEASE_ID, patienceMs = PATIENCE_MS) {
+  const accepted: number[] = [];
+  const gone: boolean[] = [];
+  const self: Renewer = {
+    leaseId,
+    patienceMs,
+    renewed: (sent) => void accepted.push(sent.monotonic),
+    gone: () => void gone.push(true),
+  };
+  return { self, accepted, gone };
+}
+
+function renewing() {
+  const cluster = new FakeCluster();
+  const { self, accepted, gone } = renewer();
+  cluster.connection.keepalive.renew(self);
+  return { cluster, clock: cluster.clock, keepalive: cluster.connection.keepalive, self, accepted, gone };
+}
+
+/** The stream opened last. */
+const streamOf = (cluster: FakeCluster) => cluster.member.keepalives.at(-1)!;
+
+describe("the keepalive stream", () => {
+  test("matches answers to renewals of the same lease in the order they were sent", () => {
+    const { cluster, clock, keepalive, self, accepted } = renewing();
+    const first = clock.now().monotonic;
+    const other = renewer(0x88n);
+
+    clock.advance(100);
+    keepalive.renew(other.self);
+    clock.advance(100);
+    keepalive.renew(self);
+    streamOf(cluster).answer(LEASE_ID, 10);
+    streamOf(cluster).answer(LEASE_ID, 10);
+    streamOf(cluster).answer(0x88n, 10);
+
+    expect(accepted).toEqual([first, first + 200]);
+    expect(other.accepted).toEqual([first + 100]);
+  });
+
+  test("is one for all leases", () => {
+    const { cluster, keepalive } = renewing();
+
+    keepalive.renew(renewer(0x88n).self);
+
+    expect(cluster.connected).toHaveLength(1);
+    expect(cluster.member.keepalives).toHaveLength(1);
+    expect(streamOf(cluster).renewals).toEqual([LEASE_ID, 0x88n]);
+  });
+
+  test("ignores an answer that nothing was sent for", () => {
+    const { cluster, accepted } = renewing();
+
+    streamOf(cluster).answer(LEASE_ID, 10);
+    streamOf(cluster).answer(LEASE_ID, 10);
+
+    expect(accepted).toHaveLength(1);
+  });
+
+  test("moves to a new connection on the next member when a renewal stays unanswered, and renews all there", () => {
+    const { cluster, clock, keepalive, accepted } = renewing();
+    const old = streamOf(cluster);
+    keepalive.renew(renewer(0x88n).self);
+
+    clock.advance(PATIENCE_MS - 1);
+    expect(old.closed).toBe(false);
+    clock.advance(100);
+
+    expect(cluster.connected.map(({ host }) => host)).toEqual(["a:1", "b:1"]);
+    expect(old.closed).toBe(true);
+    expect(streamOf(cluster).renewals).toEqual([LEASE_ID, 0x88n]);
+    old.answer(LEASE_ID, 10);
+    expect(accepted).toEqual([]);
+  });
+
+  test("has the patience of the least patient lease", () => {
+    const { cluster, clock, keepalive } = renewing();
+
+    keepalive.renew(renewer(0x88n, PATIENCE_MS / 5).self);
+    clock.advance(PATIENCE_MS / 4);
+
+    expect(cluster.connected).toHaveLength(2);
+  });
+
+  test("waits for the oldest renewal, not for the latest one", () => {
+    const { cluster, clock, keepalive, self } = renewing();
+
+    clock.advance(0.9 * PATIENCE_MS);
+    keepalive.renew(self);
+    streamOf(cluster).answer(LEASE_ID, 10);
+    clock.advance(0.9 * PATIENCE_MS);
+    expect(cluster.connected).toHaveLength(1);
+    clock.advance(0.2 * PATIENCE_MS);
+
+    expect(cluster.connected).toHaveLength(2);
+  });
+
+  test("is kept when the answer was waiting in the socket while the process stood still", () => {
+    const { cluster, clock, accepted } = renewing();
+    const stream = streamOf(cluster);
+    clock.pendingEvents = () => stream.answer(LEASE_ID, 10);
+
+    clock.freeze(10 * PATIENCE_MS);
+    clock.advance(1);
+
+    expect(accepted).toHaveLength(1);
+    expect([stream.closed, cluster.connected.length]).toEqual([false, 1]);
+  });
+
+  test("that breaks again and again is not opened in a hot loop", () => {
+    const { cluster, clock } = renewing();
+
+    for (let i = 0; i < 10_000 / 10; i++) {
+      if (!streamOf(cluster).closed) streamOf(cluster).end();
+      clock.advance(10);
+    }
+
+    expect(cluster.connected.length).toBeGreaterThan(5);
+    expect(cluster.connected.length).toBeLessThan(100);
+  });
+
+  test("ends, with all its timers, when no lease is left", () => {
+    const { cluster, clock, keepalive, self } = renewing();
+
+    keepalive.detach(self);
+
+    expect(streamOf(cluster).closed).toBe(true);
+    expect(clock.timers).toBe(0);
+  });
+});
+
+describe("an answer of an older raft term than a quorum has shown", () => {
+  async function deposed(lowerTerm: bigint) {
+    const all = renewing();
+    const { cluster, clock, keepalive, self } = all;
+    const read = cluster.members.range({ key: "k" }, { what: "a read" });
+    await settle();
+    cluster.member
+      .of("range")[0]!
+      .answer({ header: { ...HEADER, raftTerm: 7n }, kvs: [], more: false, count: 0 });
+    await read;
+    const old = streamOf(cluster);
+    old.answer(LEASE_ID, 10, { raftTerm: lowerTerm });
+    clock.advance(100);
+    await settle();
+    return { ...all, old, keepalive, self };
+  }
+
+  test("does not count, and moves the stream to the next member", async () => {
+    const { cluster, accepted, old } = await deposed(6n);
+
+    expect(accepted).toEqual([]);
+    expect(old.closed).toBe(true);
+    expect(cluster.member.host).toBe("b:1");
+    expect(streamOf(cluster).renewals).toContain(LEASE_ID);
+  });
+
+  test("asks a quorum, whose term is the new measure even when it is lower", async () => {
+    const { cluster, accepted } = await deposed(6n);
+    const [read] = cluster.member.of("range");
+    expect(read?.request).not.toHaveProperty("serializable");
+
+    read!.answer({ header: { ...HEADER, raftTerm: 5n }, kvs: [], more: false, count: 0 });
+    await settle();
+    streamOf(cluster).answer(LEASE_ID, 10, { raftTerm: 5n });
+
+    expect(accepted).toHaveLength(1);
+  });
+
+  test("is one whose term is lower: the same term counts", async () => {
+    const { accepted, old } = await deposed(7n);
+
+    expect(accepted).toHaveLength(1);
+    expect(old.closed).toBe(false);
+  });
+
+  test("is not measured by what a keepalive, a watch or a serializable read has shown", async () => {
+    const { cluster, keepalive, self, accepted } = renewing();
+    const { watches } = cluster.connection;
+
+    streamOf(cluster).answer(LEASE_ID, 10, { raftTerm: 99n });
+    const listener = { created: () => {}, event: () => {}, moved: () => {}, refused: () => {} };
+    watches.watch({ key: "k", events: "DELETE" }, listener);
+    cluster.clock.advance(0);
+    const [watch] = cluster.member.watches;
+    watch!.answer({ created: true, watchId: 1, header: { ...HEADER, raftTerm: 99n } });
+    const read = watches.read({ key: "k" }, 1000);
+    await settle();
+    cluster.member
+      .of("range")[0]!
+      .answer({ header: { ...HEADER, raftTerm: 99n }, kvs: [], more: false, count: 0 });
+    await read;
+    keepalive.renew(self);
+    streamOf(cluster).answer(LEASE_ID, 10, { raftTerm: HEADER.raftTerm });
+
+    expect(accepted).toHaveLength(2);
+  });
+});

@@ -3,6 +3,7 @@ import { HeldKey } from "./held-key.js";
 import type { Dependent, SessionEnd } from "./lease.js";
 import { checkAtLeast } from "./options.js";
 import type { Queue } from "./queue.js";
+import { settleWithin } from "./wait.js";
 import type { Grant } from "./waiter.js";
 
 /** A held place of any kind. Ends once, by release or by loss. */
@@ -58,6 +59,8 @@ export class HeldPlace implements Lock, Dependent {
   readonly #grant: Grant;
   readonly #heldKey: HeldKey;
   #end: End | undefined;
+  /** The key is not there any more; why is still being asked. */
+  #gone = false;
   /** Made when somebody asks: most holds are short, and nobody listens. */
   #controller: AbortController | undefined;
   #released: Promise<void> | undefined;
@@ -69,11 +72,7 @@ export class HeldPlace implements Lock, Dependent {
     this.revision = place.revision;
     this.#queue = queue;
     this.#grant = grant;
-    this.#heldKey = new HeldKey(place, grant.ownWatch, grant.deletedAt, () => {
-      this.#endWith(this.#loss("deleted"));
-      queue.lost(place);
-      queue.lease.holdEnded(this);
-    });
+    this.#heldKey = new HeldKey(place, grant.ownWatch, grant.deletedAt, () => void this.#keyGone());
     queue.lease.holds.add(this);
   }
 
@@ -89,12 +88,12 @@ export class HeldPlace implements Lock, Dependent {
 
   get held(): boolean {
     // The standing first: reading it may end this hold.
-    return this.#queue.lease.standing === "held" && !this.#end;
+    return this.#queue.lease.standing === "held" && !this.#end && !this.#gone;
   }
 
   remainingMs(): number {
     const left = this.#queue.lease.remainingMs();
-    return this.#end ? 0 : left;
+    return this.#end || this.#gone ? 0 : left;
   }
 
   assertHeld(atLeastMs = 0): void {
@@ -124,6 +123,22 @@ export class HeldPlace implements Lock, Dependent {
     readonly held: boolean;
   } {
     return { name: this.name, key: this.key, revision: this.revision.toString(), held: this.held };
+  }
+
+  /** Somebody deleted the key, or it went with its lease: that is asked before the loss gets its name. */
+  async #keyGone(): Promise<void> {
+    this.#gone = true;
+    const { lease } = this.#queue;
+    const overdue = new Error("no answer to a renewal");
+    const limit = { signal: undefined, timeoutMs: lease.patienceMs };
+    await settleWithin(lease.renewNow(), limit, lease.connection, { onTimeout: () => overdue }).catch(
+      () => {},
+    );
+    // Released meanwhile, or the session is over.
+    if (this.#end) return;
+    this.#endWith(this.#loss("deleted"));
+    this.#queue.lost(this.#grant.place);
+    lease.holdEnded(this);
   }
 
   sessionEnded(reason: SessionEnd): void {

@@ -10,7 +10,6 @@ import type { Moment, Timer } from "./time.js";
 export type SessionState = "live" | "jeopardy" | "lost" | "closed";
 export type SessionEnd = SessionLostError | SessionClosedError;
 
-/** For so long a lease that is over is tried to be revoked: it expires by itself. */
 const REVOKE_MS = 10_000;
 
 /** What lives on a lease and ends with it: holds and waits. */
@@ -35,7 +34,7 @@ export class Lease implements Renewer {
   #renewTimer: Timer | undefined;
   #closing: Promise<void> | undefined;
   #endDrain: () => void = () => {};
-  #onRenewed: (() => void) | undefined;
+  readonly #onRenewed: (() => void)[] = [];
 
   constructor(
     readonly connection: Connection,
@@ -113,7 +112,7 @@ export class Lease implements Renewer {
     // The accepted renewal with the latest send counts.
     if (this.#over.signal.aborted || sent.monotonic < this.#renewal.sent.monotonic) return;
     this.#renewal = { sent, ttlMs: Math.min(ttlSeconds * 1000, this.ttlMs) };
-    this.#onRenewed?.();
+    for (const told of this.#onRenewed.splice(0)) told();
     this.#look();
   }
 
@@ -154,15 +153,16 @@ export class Lease implements Renewer {
   async #orphan(): Promise<void> {
     this.#endAll(this.waits, new SessionClosedError(this.leaseId));
     await Promise.all(this.#inFlight);
-    await this.#renewOnce();
+    await this.renewNow();
     this.abandon();
   }
 
-  #renewOnce(): Promise<void> {
+  /** Resolves when etcd has renewed it, rejects when the session is over. */
+  renewNow(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#over.signal.throwIfAborted();
       this.#over.signal.addEventListener("abort", () => reject(this.#over.signal.reason), { once: true });
-      this.#onRenewed = resolve;
+      this.#onRenewed.push(resolve);
       this.connection.keepalive.renew(this);
     });
   }

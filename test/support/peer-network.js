@@ -7,6 +7,7 @@ import { startTcpProxy } from "./tcp-proxy.js";
 export class PeerNetwork {
   /** @type {import("./tcp-proxy.js").TcpProxy[]} */
   #proxies = [];
+  #cut = false;
 
   /** To be given to `startEtcd`. */
   peerUrl = async (/** @type {number} */ index, /** @type {number} */ peerPort) => {
@@ -17,10 +18,12 @@ export class PeerNetwork {
 
   /**
    * Both ways: what peers send to it, and what it sends to them, known by the sender's ID that etcd puts into the
-   * head of every connection between members.
+   * head of its raft connections. Renewals of leases that it forwards to the leader bear no ID and pass: a client's
+   * keepalive goes on until the member notices that it has no leader, which is the harder case for the client.
    * @param {readonly EtcdMember[]} members in the order in which they were started @param {EtcdMember} member
    */
   async cutOff(members, member) {
+    this.#cut = true;
     const { header } = await member.gateway("/v3/maintenance/status", {});
     const sender = `x-server-from: ${BigInt(header.member_id).toString(16)}`;
     for (const [index, proxy] of this.#proxies.entries()) {
@@ -30,6 +33,8 @@ export class PeerNetwork {
   }
 
   async heal() {
+    if (!this.#cut) return;
+    this.#cut = false;
     for (const proxy of this.#proxies) {
       await proxy.mode("pass");
       // What was opened into the void is opened again at once instead of after etcd's own time-out.

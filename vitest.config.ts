@@ -3,22 +3,35 @@ import { defineConfig } from "vitest/config";
 /** Set by test/support/docker-tests.js: only there is a docker engine. */
 const inDocker = process.env["LEASEHOLD_ETCD_IMAGE"] !== undefined;
 
+/** Tests that compare speeds: they have the machine to themselves, after all others. */
+const MEASURED = ["test/integration/handover.test.ts"];
+const ALL = inDocker ? ["test/docker/**/*.test.ts"] : ["test/{unit,integration,interop}/**/*.test.ts"];
+
 export default defineConfig({
   test: {
-    include: [inDocker ? "test/docker/**/*.test.ts" : "test/{unit,integration,interop}/**/*.test.ts"],
     pool: "forks",
     // etcd members and worker processes share the machine with the tests
     maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 30_000,
     teardownTimeout: 10_000,
-    globals: false,
     allowOnly: false,
     coverage: {
       provider: "v8",
       include: ["src/**/*.ts"],
       reporter: ["text"],
+      reportOnFailure: true,
       reportsDirectory: "coverage",
     },
+    projects: [
+      {
+        extends: true,
+        test: { name: "all", include: ALL, exclude: MEASURED, sequence: { groupOrder: 0 } },
+      },
+      {
+        extends: true,
+        test: { name: "measured", include: MEASURED, maxWorkers: 1, sequence: { groupOrder: 1 } },
+      },
+    ],
   },
 });

@@ -67,7 +67,7 @@ export class Members {
     private readonly connect: Connect,
   ) {
     this.#breakers = new Breakers(options.hosts, clock);
-    this.#tokens = options.auth && new Tokens(options.auth, options.requestTimeoutMs);
+    this.#tokens = options.auth && new Tokens(options.auth, options.requestTimeoutMs, clock);
     // Clients of one configuration spread over the members.
     this.#next = Math.floor(clock.random() * options.hosts.length);
   }

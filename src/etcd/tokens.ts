@@ -1,5 +1,11 @@
 import { EtcdRefusedError } from "../errors.js";
-import type { CallOptions, Member } from "./rpc.js";
+import type { Clock } from "../time.js";
+import { CancelledError, UnansweredError, type CallOptions, type Member } from "./rpc.js";
+
+interface Asking {
+  readonly member: Member;
+  readonly answer: Promise<void>;
+}
 
 /**
  * The token for user and password, valid on every member. However many calls find it missing or expired, one of them
@@ -7,11 +13,12 @@ import type { CallOptions, Member } from "./rpc.js";
  */
 export class Tokens {
   #token: string | undefined;
-  #asking: Promise<void> | undefined;
+  #asking: Asking | undefined;
 
   constructor(
     private readonly user: { readonly username: string; readonly password: string },
     private readonly timeoutMs: number,
+    private readonly clock: Clock,
   ) {}
 
   get current(): string | undefined {
@@ -23,16 +30,42 @@ export class Tokens {
     if (token === this.current) this.#token = undefined;
   }
 
-  async ready(member: Member, { timeoutMs }: CallOptions): Promise<void> {
+  async ready(member: Member, options: CallOptions): Promise<void> {
     if (this.#token !== undefined) return;
-    // Not the caller's signal: others wait for the same answer.
-    this.#asking ??= this.#ask(member, Math.max(timeoutMs, this.timeoutMs)).finally(
-      () => (this.#asking = undefined),
-    );
-    await this.#asking;
+    // One that stays unanswered at another member says nothing about this one.
+    if (this.#asking?.member !== member) this.#asking = this.#begin(member);
+    await this.#within(this.#asking.answer, options);
   }
 
-  async #ask(member: Member, timeoutMs: number): Promise<void> {
+  #begin(member: Member): Asking {
+    const answer = this.#ask(member).finally(() => {
+      if (this.#asking === asking) this.#asking = undefined;
+    });
+    const asking = { member, answer };
+    return asking;
+  }
+
+  /** The caller's limits end its waiting, not the asking: others wait for the same answer. */
+  #within(answer: Promise<void>, { timeoutMs, signal }: CallOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const end = (settle: () => void): void => {
+        timer.cancel();
+        signal?.removeEventListener("abort", onAbort);
+        settle();
+      };
+      const onAbort = (): void => end(() => reject(new CancelledError("the caller gave up")));
+      const onTimeout = (): void => end(() => reject(new UnansweredError(`no token within ${timeoutMs} ms`)));
+      const timer = this.clock.after(timeoutMs, onTimeout);
+      signal?.addEventListener("abort", onAbort, { once: true });
+      answer.then(
+        () => end(resolve),
+        (error: unknown) => end(() => reject(error)),
+      );
+    });
+  }
+
+  async #ask(member: Member): Promise<void> {
+    const { timeoutMs } = this;
     try {
       this.#token = await member.authenticate(this.user.username, this.user.password, { timeoutMs });
     } catch (error) {

@@ -7,7 +7,7 @@ import type { Header } from "../../src/etcd/rpc.js";
 import { WatchHub } from "../../src/etcd/watch.js";
 import { Lease } from "../../src/lease.js";
 import { FakeClock } from "./fake-clock.js";
-import { FakeMember } from "./fake-member.js";
+import { type FakeCall, FakeMember } from "./fake-member.js";
 
 export const HEADER: Header = { revision: 100n, memberId: "a", raftTerm: 3n };
 export const LEASE_ID = 0x77n;
@@ -17,6 +17,8 @@ export class FakeCluster {
   readonly clock = new FakeClock();
   /** One for each connection, in the order of connecting. */
   readonly connected: FakeMember[] = [];
+  /** Hears of every call when it is sent, and may answer it there and then. */
+  onCall: (call: FakeCall, host: string) => void = () => {};
   readonly members: Members;
   readonly connection: Connection;
 
@@ -24,7 +26,8 @@ export class FakeCluster {
     const checked = checkConnect({ hosts: ["a:1", "b:1", "c:1"], ...options });
     this.members = new Members(checked, this.clock, (host) => {
       const memberId = host.slice(0, 1);
-      const member = new FakeMember(host, this.clock, { ...HEADER, memberId });
+      const header = { ...HEADER, memberId };
+      const member = new FakeMember(host, this.clock, header, (call) => this.onCall(call, host));
       this.connected.push(member);
       return member;
     });

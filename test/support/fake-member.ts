@@ -124,6 +124,8 @@ export class FakeMember implements Member {
     readonly host: string,
     private readonly clock: Clock,
     readonly header: Header,
+    /** Hears of every call when it is sent, and may answer it there and then. */
+    private readonly onCall: (call: FakeCall, host: string) => void,
   ) {}
 
   txn(request: Txn, options: CallOptions): Promise<TxnAnswer> {
@@ -186,7 +188,9 @@ export class FakeMember implements Member {
         timer.cancel();
         resolve(value as T);
       };
-      this.calls.push({ method, request, options, sentAt: this.clock.now().monotonic, answer, fail });
+      const call = { method, request, options, sentAt: this.clock.now().monotonic, answer, fail };
+      this.calls.push(call);
+      this.onCall(call, this.host);
     });
   }
 }

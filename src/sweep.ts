@@ -13,18 +13,21 @@ const SLOW_REREAD_MS = 5_000;
  */
 export class Sweep {
   #timer: Timer | undefined;
-  #watch: Watch;
+  #watch: Watch | undefined;
 
   constructor(
     private readonly lease: Lease,
     private readonly name: string,
     private readonly isOurs: (kv: KeyValue) => boolean,
   ) {
+    // The end of the lease itself leaves places behind: its keys go with it, and this would never be stopped.
+    if (lease.signal.aborted) return;
     this.#watch = this.#start();
-    lease.signal.addEventListener("abort", () => {
+    const stop = (): void => {
       this.#timer?.cancel();
-      this.#watch.cancel();
-    });
+      this.#watch?.cancel();
+    };
+    lease.signal.addEventListener("abort", stop, { once: true });
   }
 
   #start(): Watch {

@@ -33,6 +33,7 @@ export class Queue {
   readonly #behind = new Map<Place, Waiter>();
   readonly #leaving = new Set<Promise<unknown>>();
   #joining = false;
+  #trying = 0;
   #waiting = 0;
 
   private constructor(
@@ -62,19 +63,26 @@ export class Queue {
 
   /** A place that holds at once, or undefined if anybody is in the queue. `policy` bounds the attempts. */
   async tryEnter(policy: Pick<CallPolicy, "giveUpMs" | "again">): Promise<Place | undefined> {
-    // Own places that are just being deleted would refuse it.
-    await Promise.allSettled(this.#leaving);
-    this.lease.assertOpen();
-    const place = await this.lease.track(this.#joiner.tryJoin(policy));
-    if (!place) this.#rest();
-    return place;
+    this.#trying++;
+    try {
+      // Own places that are just being deleted would refuse it.
+      await Promise.allSettled(this.#leaving);
+      this.lease.assertOpen();
+      return await this.lease.track(this.#joiner.tryJoin(policy));
+    } finally {
+      this.#trying--;
+      this.#rest();
+    }
   }
 
   /** Deletes a place; repeated until etcd has confirmed it. Rejects only with the session's end. */
   leave(place: Place): Promise<Left> {
     const leaving = this.lease.track(this.#leave(place));
     this.#leaving.add(leaving);
-    const left = (): boolean => this.#leaving.delete(leaving);
+    const left = (): void => {
+      this.#leaving.delete(leaving);
+      this.#rest();
+    };
     leaving.then(left, left);
     return leaving;
   }
@@ -218,7 +226,8 @@ export class Queue {
 
   /** Names come and go (one a user, say): what is not needed is not kept. */
   #rest(): void {
-    const idle = !this.#joining && this.#waiting === 0 && this.#line.empty && this.#leaving.size === 0;
-    if (idle && this.#own.empty) queues.get(this.lease)?.delete(this.name);
+    const busy = this.#joining || this.#trying > 0 || this.#waiting > 0 || this.#leaving.size > 0;
+    // An own place, also one in doubt, keeps its number from being used twice.
+    if (!busy && this.#line.empty && this.#own.empty) queues.get(this.lease)?.delete(this.name);
   }
 }

@@ -81,6 +81,7 @@ export class HeldPlace implements Lock, Dependent {
   }
 
   get signal(): AbortSignal {
+    this.#hearSession();
     this.#controller ??= new AbortController();
     if (this.#end && !this.#controller.signal.aborted) this.#controller.abort(this.#end);
     return this.#controller.signal;
@@ -99,15 +100,19 @@ export class HeldPlace implements Lock, Dependent {
   assertHeld(atLeastMs = 0): void {
     checkAtLeast(atLeastMs);
     const left = this.remainingMs();
+    this.#hearSession();
     if (this.#end) throw this.#end;
     if (!this.held || left < atLeastMs) throw new LockExpiringError(this.name, left);
   }
 
   release(): Promise<void> {
     if (!this.#released) {
-      this.#released = this.#release();
+      let settle: (released: Promise<void>) => void = () => {};
+      // Before it begins: a listener of `signal` may release, too.
+      this.#released = new Promise((resolve) => (settle = resolve));
       // `void lock.release()` must not become an unhandled rejection; who awaits it still hears of it.
       this.#released.catch(() => undefined);
+      settle(this.#release());
     }
     return this.#released;
   }
@@ -146,6 +151,12 @@ export class HeldPlace implements Lock, Dependent {
     this.#queue.lease.holds.delete(this);
   }
 
+  /** A listener of the session's own signal runs before the session tells its holds. */
+  #hearSession(): void {
+    const { signal } = this.#queue.lease;
+    if (signal.aborted) this.sessionEnded(signal.reason as SessionEnd);
+  }
+
   #loss(loss: Loss, cause?: Error): LockLostError {
     return new LockLostError(this.name, this.key, loss, cause);
   }
@@ -160,6 +171,7 @@ export class HeldPlace implements Lock, Dependent {
   async #release(): Promise<void> {
     // Brings the hold up to the clocks: its deadline may have passed unseen.
     void this.#queue.lease.standing;
+    this.#hearSession();
     if (this.#end) throw this.#end;
     this.#endWith(new LockReleasedError(this.name));
     try {

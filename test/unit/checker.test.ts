@@ -250,4 +250,9 @@ describe("I9, no claim after the server deleted the place", () => {
       "w1#1 (lock/a, fence 10) claimed to hold 3.5 ms after etcd deleted its place",
     ]);
   });
+
+  it("sees a grant that is younger than the deletion", () => {
+    const story = goodStory().ask(41, "w3", 1, 16).del(42, 17, "lock/a/w3").grant(43, "w3", 1, 16);
+    expect(broken(story)).toEqual(["I9"]);
+  });
 });

@@ -46,6 +46,8 @@ function neverAtHead(hold, places) {
   const place = places.get(hold.token);
   if (place === undefined || place.lock !== hold.lock) return [`${name(hold)} has no place on the server`];
   if (place.headSince !== undefined || !hold.heldWhenGranted) return [];
+  // Its place was gone before the grant: I9 judges that.
+  if (place.deletedSeen !== undefined && place.deletedSeen < hold.granted) return [];
   return [`${name(hold)} was granted, yet an older place outlived it on the server`];
 }
 
@@ -174,7 +176,8 @@ export function noClaimAfterDeletion(run) {
   return holdsOf(run.history).flatMap((hold) => {
     const gone = places.get(hold.token)?.deletedSeen;
     if (gone === undefined) return [];
-    const late = hold.claims.filter(({ held, t }) => held && t > gone).at(-1);
+    const readings = [{ held: hold.heldWhenGranted, t: hold.granted }, ...hold.claims];
+    const late = readings.findLast(({ held, t }) => held && t > gone);
     return late ? [`${name(hold)} claimed to hold ${ms(late.t - gone)} ms after etcd deleted its place`] : [];
   });
 }

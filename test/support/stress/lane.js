@@ -183,7 +183,7 @@ export class Lane {
   /** A few guarded increments, each on a claim made right before it. @param {Lock} lock @param {Op} op */
   async #use(lock, op) {
     const random = this.#random;
-    if (random.chance(0.02)) await this.#sit(lock, op);
+    if (random.chance(0.04)) await this.#sit(lock, op);
     for (let left = random.between(0, 3); left > 0; left--) {
       if (!this.#claim(lock, op) && random.chance(0.5)) return;
       if (!(await this.#increment(lock, op, left))) return;
@@ -191,9 +191,9 @@ export class Lane {
     }
   }
 
-  /** Longer than a second, so that the holder watches its key. @param {Lock} lock @param {Op} op */
+  /** Up to two seconds, so that a fault finds a holder, and a holder watches its key. @param {Lock} lock @param {Op} op */
   async #sit(lock, op) {
-    for (let left = 15; left > 0 && this.#claim(lock, op); left--) await delay(100);
+    for (let left = this.#random.between(5, 20); left > 0 && this.#claim(lock, op); left--) await delay(100);
   }
 
   /** @param {Lock} lock @param {Op} op @param {number} nth @returns {Promise<boolean>} false = leave it */

@@ -6,13 +6,14 @@ import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { startEtcd } from "../etcd.js";
 import { Guardian } from "../guarded.js";
-import { judge, overlapsOf } from "./checker.js";
 import { Worker } from "./crew.js";
 import { now, readJournal, record } from "./journal.js";
 import { decode, encode, endOf, Observer } from "./observer.js";
+import { reportOf } from "./report.js";
 import { HOLDER, LEADER, planFaults } from "./schedule.js";
 /** @import { EtcdCluster, EtcdMember } from "../etcd.js" */
 /** @import { Run, Step } from "./history.js" */
+/** @import { Report } from "./report.js" */
 /** @import { Fault } from "./schedule.js" */
 
 /**
@@ -24,14 +25,6 @@ import { HOLDER, LEADER, planFaults } from "./schedule.js";
  * @property {number} [ttlSeconds]
  * @property {(line: string) => void} [say]
  * @property {string} [keep] a folder for the journals
- */
-
-/**
- * @typedef {object} Report
- * @property {Record<string, string[]>} violations per broken invariant
- * @property {string[]} soft what an etcd known for revoking early may cause: told, not judged
- * @property {number} overlapMs
- * @property {Record<string, number>} counts
  */
 
 const ROOT = "stress/";
@@ -187,7 +180,7 @@ class Stress {
     if (!seen) throw new Error("the observer did not see the end of the run");
     const run = this.#recorded();
     if (this.#options.keep !== "") this.#keep(run);
-    return report(run, this.#mayRevokeEarly());
+    return reportOf(run, this.#mayRevokeEarly());
   }
 
   /** @returns {Run} */
@@ -224,38 +217,6 @@ class Stress {
   #note(step) {
     record(this.#fd, { t: now(), p: "run", ...step });
   }
-}
-
-/** @param {Run} run @param {boolean} mayRevokeEarly @returns {Report} */
-function report(run, mayRevokeEarly) {
-  const crashes = run.history.flatMap((step) =>
-    step.k === "crash" ? [`${step.p} ${step.event}: ${step.err}`] : [],
-  );
-  const found = Object.entries({ ...judge(run), crash: crashes }).filter(
-    ([, sentences]) => sentences.length > 0,
-  );
-  const isSoft = (/** @type {string} */ label) => mayRevokeEarly && (label === "I1" || label === "I9");
-  const overlap = overlapsOf(run.history).reduce((sum, { ns }) => sum + ns, 0n);
-  return {
-    violations: Object.fromEntries(found.filter(([label]) => !isSoft(label))),
-    soft: found
-      .filter(([label]) => isSoft(label))
-      .flatMap(([label, sentences]) => sentences.map((s) => `${label}: ${s}`)),
-    overlapMs: Number(overlap) / 1e6,
-    counts: countsOf(run),
-  };
-}
-
-/** @param {Run} run */
-function countsOf({ history, server }) {
-  /** @type {Record<string, number>} */
-  const counts = { revisions: server.length };
-  for (const step of history) {
-    const what = "f" in step ? `${step.f} ${step.k}` : step.k === "nemesis" ? `${step.fault}` : step.k;
-    if (step.k === "nemesis" && !step.on) continue;
-    counts[what] = (counts[what] ?? 0) + 1;
-  }
-  return counts;
 }
 
 /** @param {EtcdCluster} cluster @returns {Promise<string[]>} */

@@ -1,6 +1,7 @@
 // One member of a cluster that we started: the process, and what can be done to it.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { parseMetrics, request } from "./etcd-http.js";
 
@@ -89,9 +90,11 @@ export class EtcdMember {
     await exited;
   }
 
-  /** SIGSTOP: connections stay open, nothing answers. */
+  /** SIGSTOP: connections stay open, nothing answers. Returns when the process has stopped, which is a moment later. */
   pause() {
+    if (!this.running) return;
     this.#child?.kill("SIGSTOP");
+    for (let tries = 0; tries < 1_000 && !isStopped(this.pid); tries++) blockMs(1);
   }
 
   resume() {
@@ -184,6 +187,18 @@ export class EtcdMember {
     const text = `etcd ${this.name} ${what}. Its last words:\n${this.#lines.slice(-8).join("\n")}`;
     return /address already in use/.test(this.log) ? new PortTakenError(text) : new Error(text);
   }
+}
+
+// Where there is no /proc, a stop is taken to be immediate.
+/** @param {number} pid */
+function isStopped(pid) {
+  const file = `/proc/${pid}/stat`;
+  return !existsSync(file) || /\) T /.test(readFileSync(file, "utf8"));
+}
+
+/** @param {number} ms */
+function blockMs(ms) {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }
 
 // A cluster that somebody forgot to stop must not keep its starter alive: the guardian cleans up.

@@ -44,7 +44,6 @@ export class Cluster implements AsyncDisposable {
   readonly hosts: readonly string[];
   #standing: Session | undefined;
   #opening: Promise<Session> | undefined;
-  readonly #closing = new AbortController();
 
   static {
     makeCluster = (connection) => new Cluster(connection);
@@ -72,8 +71,7 @@ export class Cluster implements AsyncDisposable {
   async close(options?: CloseOptions): Promise<void> {
     const drainMs = checkDrain("close", options);
     const connection = connectionOf(this);
-    connection.closed = true;
-    this.#closing.abort(new SessionClosedError(this.#standing?.leaseId ?? 0n));
+    connection.closing.abort(new SessionClosedError(0n));
     await this.#opening?.catch(() => undefined);
     await Promise.all([...connection.leases].map((lease) => lease.close(drainMs)));
     await this.#revoked(connection);
@@ -96,14 +94,16 @@ export class Cluster implements AsyncDisposable {
 
   #session(wait: CheckedWait): Promise<Session> {
     const connection = connectionOf(this);
-    if (connection.closed) return Promise.reject(new SessionClosedError(this.#standing?.leaseId ?? 0n));
+    const closing = connection.closing.signal;
+    if (closing.aborted) return Promise.reject(closing.reason as Error);
     const standing = this.#standing;
-    if (standing && !leaseOf(standing).signal.aborted) {
+    // By the clocks: after a pause of the process its end may not have been told yet.
+    if (standing && leaseOf(standing).standing !== "over") {
       return wait.signal?.aborted ? Promise.reject(wait.signal.reason as Error) : Promise.resolve(standing);
     }
     const timeoutMs = wait.timeoutMs ?? 10_000;
     this.#opening ??= this.#open(connection, timeoutMs);
-    return settleWithin(this.#opening, wait, connection, {
+    return settleWithin(this.#opening, { ...wait, timeoutMs }, connection, {
       onTimeout: () =>
         new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, connection.members.silence),
     });
@@ -112,7 +112,7 @@ export class Cluster implements AsyncDisposable {
   async #open(connection: Connection, timeoutMs: number): Promise<Session> {
     try {
       // One opening serves all callers: its own limit is generous, each caller's is its own.
-      const wait = { timeoutMs: Math.max(timeoutMs, 10_000), signal: this.#closing.signal };
+      const wait = { timeoutMs: Math.max(timeoutMs, 10_000) };
       this.#standing = await Session.open(this, { ...connection.options.session, ...wait });
       return this.#standing;
     } finally {
@@ -138,6 +138,6 @@ export function connect(options: ConnectOptions): Cluster {
     aborts: new AbortFanOut(),
     leases: new Set(),
     revoking: new Set(),
-    closed: false,
+    closing: new AbortController(),
   });
 }

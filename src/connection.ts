@@ -17,7 +17,8 @@ export interface Connection {
   readonly leases: Set<Lease>;
   /** Leases of failed openings that are being revoked. */
   readonly revoking: Set<Promise<void>>;
-  closed: boolean;
+  /** Aborts with SessionClosedError when the cluster is closed. */
+  readonly closing: AbortController;
 }
 
 const connections = new WeakMap<object, Connection>();

@@ -1,11 +1,12 @@
 import { AdoptedPlaces, readAdopted } from "./adopt.js";
 import { hostname } from "node:os";
 import type { Connection } from "./connection.js";
-import { EtcdUnavailableError, SessionClosedError, SessionLostError } from "./errors.js";
+import { EtcdUnavailableError, SessionLostError } from "./errors.js";
 import { LeaseExistsError, type CallOptions, type LeaseAnswer, type Member } from "./etcd/rpc.js";
 import { Lease } from "./lease.js";
 import type { CheckedSession, CheckedWait } from "./options.js";
 import type { Moment } from "./time.js";
+import { settleWithin } from "./wait.js";
 
 const OPEN_TIMEOUT_MS = 10_000;
 
@@ -20,33 +21,44 @@ export const defaultOwner = (): string => `${hostname()}:${process.pid}`;
 export async function openLease(
   connection: Connection,
   options: CheckedSession,
-  wait: CheckedWait,
+  given: CheckedWait,
 ): Promise<Lease> {
-  assertOpen(connection);
-  wait.signal?.throwIfAborted();
+  const wait = limits(connection, given);
   // Chosen here, so that a grant whose answer was lost can be repeated without leaving a second lease behind.
   const leaseId = connection.clock.randomId();
+  const granting = grant(connection, leaseId, options.ttlSeconds, wait);
   try {
-    const accepted = await grant(connection, leaseId, options.ttlSeconds, wait);
-    assertOpen(connection);
-    return new Lease(
-      connection,
-      leaseId,
-      accepted.ttlSeconds,
-      options.owner ?? defaultOwner(),
-      accepted.sent,
-    );
+    const { sent, ttlSeconds } = await within(connection, wait, "grant a lease", granting);
+    wait.signal.throwIfAborted();
+    return new Lease(connection, leaseId, ttlSeconds, options.owner ?? defaultOwner(), sent);
   } catch (error) {
-    revokeBehind(connection, leaseId);
+    revokeBehind(connection, leaseId, granting);
     throw error;
   }
+}
+
+/** How long opening a session may take: to the caller's abort, his time limit, or the end of the cluster. */
+interface Limits {
+  readonly signal: AbortSignal;
+  readonly timeoutMs: number;
+}
+
+function limits({ closing }: Connection, { signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Limits {
+  const either = signal ? AbortSignal.any([signal, closing.signal]) : closing.signal;
+  either.throwIfAborted();
+  return { signal: either, timeoutMs };
+}
+
+function within<T>(connection: Connection, wait: Limits, what: string, promise: Promise<T>): Promise<T> {
+  const onTimeout = (): Error => new EtcdUnavailableError(what, connection.members.silence);
+  return settleWithin(promise, wait, connection, { onTimeout });
 }
 
 async function grant(
   connection: Connection,
   leaseId: bigint,
   ttlSeconds: number,
-  { signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait,
+  { signal, timeoutMs }: Limits,
 ): Promise<Accepted> {
   const { clock, members } = connection;
   let sent = clock.now();
@@ -60,12 +72,12 @@ async function grant(
   } catch (error) {
     if (!(error instanceof LeaseExistsError)) throw error;
     // Granted by an earlier attempt, at a time unknown: the deadline counts from a renewal.
-    return renewOnce(connection, leaseId, { signal, timeoutMs: Math.max(1, timeoutMs) });
+    return renewOnce(connection, leaseId, { signal, timeoutMs });
   }
 }
 
 /** The time and TTL of one accepted renewal. @throws SessionLostError when there is no such lease. */
-export function renewOnce(connection: Connection, leaseId: bigint, wait: CheckedWait): Promise<Accepted> {
+export function renewOnce(connection: Connection, leaseId: bigint, wait: Limits): Promise<Accepted> {
   const { keepalive, clock, aborts, members } = connection;
   return new Promise((resolve, reject) => {
     const renewer = {
@@ -75,8 +87,8 @@ export function renewOnce(connection: Connection, leaseId: bigint, wait: Checked
       gone: () => end(() => reject(new SessionLostError(leaseId, "revoked", "etcd has no such lease"))),
     };
     const giveUp = (): void => end(() => reject(new EtcdUnavailableError("renew a lease", new Map())));
-    const timer = clock.after(wait.timeoutMs ?? OPEN_TIMEOUT_MS, giveUp);
-    const stop = aborts.add(wait.signal, () => end(() => reject(wait.signal?.reason as Error)));
+    const timer = clock.after(wait.timeoutMs, giveUp);
+    const stop = aborts.add(wait.signal, () => end(() => reject(wait.signal.reason as Error)));
     const end = (settle: () => void): void => {
       timer.cancel();
       stop();
@@ -92,14 +104,15 @@ export async function adoptLease(
   connection: Connection,
   leaseId: bigint,
   owner: string | undefined,
-  wait: CheckedWait,
+  given: CheckedWait,
 ): Promise<Lease> {
-  assertOpen(connection);
-  wait.signal?.throwIfAborted();
+  const wait = limits(connection, given);
   const { sent, ttlSeconds } = await renewOnce(connection, leaseId, wait);
+  wait.signal.throwIfAborted();
   const lease = new Lease(connection, leaseId, ttlSeconds, owner ?? defaultOwner(), sent);
   try {
-    const places = await readAdopted(connection, leaseId, lease.policy("read an adopted lease"));
+    const what = "read an adopted lease";
+    const places = await within(connection, wait, what, readAdopted(connection, leaseId, lease.policy(what)));
     lease.adopted = new AdoptedPlaces(lease, places);
     return lease;
   } catch (error) {
@@ -109,13 +122,12 @@ export async function adoptLease(
   }
 }
 
-function assertOpen(connection: Connection): void {
-  if (connection.closed) throw new SessionClosedError(0n);
-}
-
-/** In the background; `cluster.close()` waits for it. */
-function revokeBehind(connection: Connection, leaseId: bigint): void {
-  const revoked = revoke(connection, leaseId).finally(() => connection.revoking.delete(revoked));
+/** In the background, when the grant has ended: in front of it, it would do nothing. `cluster.close()` waits for it. */
+function revokeBehind(connection: Connection, leaseId: bigint, granting: Promise<unknown>): void {
+  const revoked = granting
+    .catch(() => undefined)
+    .then(() => revoke(connection, leaseId))
+    .finally(() => connection.revoking.delete(revoked));
   connection.revoking.add(revoked);
 }
 

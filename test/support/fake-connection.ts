@@ -40,7 +40,7 @@ export class FakeCluster {
       aborts: new AbortFanOut(),
       leases: new Set(),
       revoking: new Set(),
-      closed: false,
+      closing: new AbortController(),
     };
   }
 

@@ -69,6 +69,13 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
     await lock.release();
   }
 
+  async function expectOrderlyEnd(expect: ExpectStatic, scene: Stage, session: Session) {
+    expect(session.state).not.toBe("lost");
+    await session.close();
+    expect(await liveLeases(scene.leases)).toEqual([]);
+    await expectNothingLeft(expect, scene);
+  }
+
   const ONE_LOST = [
     ["answer is dropped", "drop-answer"],
     ["connection breaks in place of the answer", "cut-answer"],
@@ -88,10 +95,7 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
     expect(rule.hits).toBe(1);
     expect(lock?.signal.reason).toMatchObject({ code: "LOCK_RELEASED" });
     expect(await places(scene.rival.name)).toEqual([]);
-    expect(session.state).toBe("live");
-    await session.close();
-    expect(await liveLeases(scene.leases)).toEqual([]);
-    await expectNothingLeft(expect, scene);
+    await expectOrderlyEnd(expect, scene, session);
   });
 
   test("fails the opening of a session that never gets an answer, and leaves no lease", async ({
@@ -121,7 +125,7 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
       scene.proxy.remove(rule);
 
       await expect.poll(() => places(scene.rival.name), { timeout: 2 * TTL_MS }).toEqual([]);
-      expect(session.state).toBe("live");
+      expect(session.state).not.toBe("lost");
       await session.close();
       await expectNothingLeft(expect, scene);
     },
@@ -154,50 +158,68 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
   const hold = (proxy: GrpcProxy, step: Step) => proxy.rule({ ...STEPS[step], act: "hold", times: 1 });
 
   test.for(ALL_STEPS)(
-    "brings no ghost when the first %s arrives after its cleanup",
+    "hits no later hold when the first %s arrives after its cleanup",
     async (step, { expect }) => {
       await using scene = await stage(`late-${step}`);
       const late = hold(scene.proxy, step);
       await using session = await Session.open(scene.cluster, { ttlSeconds: TTL_SECONDS });
       const mutex = new Mutex(session, scene.rival.name);
-
       const lock = await take(step, mutex);
       await expectSoleHold(expect, scene, lock);
       await lock?.release();
-      const next = await take("join", mutex);
+
+      const next = await mutex.lock();
       await deliver(late);
 
-      // A late delete must not hit the next hold; a late put must not block anybody for long.
       await expectSoleHold(expect, scene, next);
-      await next?.release();
+      await next.release();
       await expect.poll(() => places(scene.rival.name), { timeout: TTL_MS }).toEqual([]);
-      expect(next?.signal.reason).toMatchObject({ code: "LOCK_RELEASED" });
-      expect(session.state).toBe("live");
-      await session.close();
-      await expectNothingLeft(expect, scene);
+      expect(next.signal.reason).toMatchObject({ code: "LOCK_RELEASED" });
+      await expectOrderlyEnd(expect, scene, session);
     },
   );
 
   test.for(["join", "tryLock"] as const)(
-    "brings no ghost when an aborted %s arrives late",
+    "blocks nobody when the first %s arrives after its cleanup",
     async (step, { expect }) => {
-      await using scene = await stage(`aborted-${step}`);
+      await using scene = await stage(`ghost-${step}`);
+      const late = hold(scene.proxy, step);
+      await using session = await Session.open(scene.cluster, { ttlSeconds: TTL_SECONDS });
+      const lock = await take(step, new Mutex(session, scene.rival.name));
+      await lock?.release();
+
+      await deliver(late);
+      const taken = await scene.rival.lock({ timeoutMs: TTL_MS });
+      await taken.release();
+
+      await expectOrderlyEnd(expect, scene, session);
+    },
+  );
+
+  const aborted = (["join", "tryLock"] as const).flatMap((step) => [
+    [step, "while it is waited for", (late: Rule) => late.hit()] as const,
+    [step, "when its RPC was given up", (late: Rule) => late.abandoned()] as const,
+  ]);
+
+  test.for(aborted)(
+    "brings no ghost when an aborted %s arrives %s",
+    async ([step, when, arrives], { expect }) => {
+      await using scene = await stage(`aborted-${step}-${when}`);
       await using session = await Session.open(scene.cluster, { ttlSeconds: TTL_SECONDS });
       const late = hold(scene.proxy, step);
       const abort = new AbortController();
+      const { signal } = abort;
       const mutex = new Mutex(session, scene.rival.name);
 
-      const waiting =
-        step === "join" ? mutex.lock({ signal: abort.signal }) : mutex.tryLock({ signal: abort.signal });
+      const waiting = step === "join" ? mutex.lock({ signal }) : mutex.tryLock({ signal });
       await late.hit();
       abort.abort(new Error("no longer wanted"));
       await expect(waiting).rejects.toThrow("no longer wanted");
+      await arrives(late);
       await deliver(late);
 
       await expect.poll(() => places(scene.rival.name), { timeout: 2 * TTL_MS }).toEqual([]);
-      expect(session.state).toBe("live");
-      await session.close();
-      await expectNothingLeft(expect, scene);
+      await expectOrderlyEnd(expect, scene, session);
     },
   );
 

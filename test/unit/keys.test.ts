@@ -1,0 +1,130 @@
+import { describe, expect, test } from "vitest";
+import { ownRange, parsePlaceKey, parsePlaceValue, placeKey, prefixEnd, prefixOf } from "../../src/keys.js";
+import { joinTxn, leaveTxn, Place, positionOf } from "../../src/place.js";
+import { FakeCluster } from "../support/fake-connection.js";
+import { keyValue } from "../support/fake-member.js";
+
+const LEASE_ID = 0x694d9a1c0ffeen;
+
+describe("a key of a queue", () => {
+  test("is the one that Go's client makes: name, slash, lease ID in lower-case hex", () => {
+    expect(placeKey("jobs/nightly", LEASE_ID, 1)).toBe("jobs/nightly/694d9a1c0ffee");
+    expect(placeKey("a", 0x00ffn, 1)).toBe("a/ff");
+  });
+
+  test("has a number when the session has another place under the name", () => {
+    expect(placeKey("jobs", LEASE_ID, 2)).toBe("jobs/694d9a1c0ffee-2");
+  });
+
+  test.each([1, 2, 99])("number %i is read back as what it was made of", (n) => {
+    const key = placeKey("jobs/nightly", LEASE_ID, n);
+
+    expect(parsePlaceKey(key, LEASE_ID)).toEqual({ name: "jobs/nightly", n });
+  });
+
+  test.each([
+    "jobs/694d9a1c0ffe",
+    "jobs/694d9a1c0ffee-1",
+    "jobs/694d9a1c0ffee-02",
+    "jobs/694d9a1c0ffee-2-3",
+    "jobs/694d9a1c0ffee-",
+    "jobs/694D9A1C0FFEE",
+    "694d9a1c0ffee",
+    "/694d9a1c0ffee",
+    "jobs/694d9a1c0ffee/x",
+  ])("is not %s for that lease", (key) => {
+    expect(parsePlaceKey(key, LEASE_ID)).toBeUndefined();
+  });
+
+  test("lies in the range of its queue, and in that of its session; the neighbours' keys do not", () => {
+    const within = (key: string, from: string, to: string) =>
+      Buffer.compare(Buffer.from(key), Buffer.from(from)) >= 0 &&
+      Buffer.compare(Buffer.from(key), Buffer.from(to)) < 0;
+    const queue = (key: string) => within(key, prefixOf("a"), prefixEnd(prefixOf("a")));
+    const { key: first, end } = ownRange("a", 0x7fn);
+
+    expect(["a/7f", "a/b/7f", "a/\u{10FFFF}", "a/"].filter((key) => !queue(key))).toEqual([]);
+    expect(["a", "a0", "a-b/7f", "ab/7f", "b/7f"].filter(queue)).toEqual([]);
+    expect([1, 2, 10, 12345].filter((n) => !within(placeKey("a", 0x7fn, n), first, end))).toEqual([]);
+    expect(["a/7f0", "a/7f/1", "a/7e", "a/80"].filter((key) => within(key, first, end))).toEqual([]);
+  });
+});
+
+describe("the value of a place", () => {
+  test("tells owner, time and id", () => {
+    const { value } = new Place(new FakeCluster().lease(), "jobs", 1);
+
+    const told = parsePlaceValue(value);
+    expect(told.owner).toBe("owner");
+    expect(new Date(told.since!).toISOString()).toBe(told.since);
+    expect(told.id).toMatch(/^\w+$/);
+  });
+
+  test("is different for every place", () => {
+    const lease = new FakeCluster().lease();
+    const values = Array.from({ length: 100 }, () => new Place(lease, "jobs", 1).value);
+
+    expect(new Set(values).size).toBe(100);
+  });
+
+  test.each(["", "hello", "null", "7", "[1]", '{"owner":7}', '{"owner"'])(
+    "of another client (%s) tells nothing",
+    (value) => {
+      expect(parsePlaceValue(value)).toEqual({});
+    },
+  );
+});
+
+describe("where a place stands", () => {
+  const place = new Place(new FakeCluster().lease(), "jobs", 1);
+  place.revision = 50n;
+  const mine = keyValue({ key: place.key, createRevision: 50n });
+  const other = (createRevision: bigint) => keyValue({ key: `jobs/${createRevision}`, createRevision });
+
+  test("is first when it is the only one", () => {
+    expect(positionOf(place, [mine], false)).toBe("first");
+  });
+
+  test("is gone when it is not there, or its key is another place's by now", () => {
+    expect(positionOf(place, [], false)).toBe("gone");
+    expect(positionOf(place, [other(40n)], false)).toBe("gone");
+    expect(positionOf(place, [keyValue({ key: place.key, createRevision: 51n })], false)).toBe("gone");
+    expect(positionOf(place, [keyValue({ key: "jobs/x", createRevision: 50n })], false)).toBe("gone");
+  });
+
+  test("is right behind the holder when there is exactly one other", () => {
+    expect(positionOf(place, [mine, other(40n)], false)).toMatchObject({
+      ahead: 1,
+      predecessor: { key: Buffer.from("jobs/40"), revision: 40n, holder: true },
+    });
+  });
+
+  test.each([
+    ["two others", [40n, 30n], false, 2],
+    ["one other and more that were not told", [40n], true, 2],
+    ["three others and more", [40n, 30n, 20n], true, 4],
+  ])("is behind somebody who waits as well when there are %s", (_, others, more, ahead) => {
+    const position = positionOf(place, [mine, ...others.map(other)], more);
+
+    expect(position).toMatchObject({ ahead, predecessor: { revision: 40n, holder: false } });
+  });
+});
+
+describe("a request for a place", () => {
+  const place = new Place(new FakeCluster().lease(), "jobs", 1);
+
+  test("to join writes nothing when its key is there", () => {
+    expect(joinTxn(place).when).toEqual([{ kind: "created at", key: place.key, revision: 0n }]);
+    expect(joinTxn(place).otherwise.map(({ kind }) => kind)).toEqual(["range"]);
+  });
+
+  test("to leave deletes this very place only: by its value first, by its create revision once that is known", () => {
+    const early = leaveTxn(place, { tellFirst: false });
+    place.revision = 50n;
+    const later = leaveTxn(place, { tellFirst: false });
+
+    expect(early.when).toEqual([{ kind: "value is", key: place.key, value: place.value }]);
+    expect(later.when).toEqual([{ kind: "created at", key: place.key, revision: 50n }]);
+    expect([early, later].map(({ otherwise }) => otherwise)).toEqual([[], []]);
+  });
+});

@@ -67,7 +67,9 @@ async function grant(
     return member.grant(leaseId, ttlSeconds, options);
   };
   try {
-    const answer = await members.call(ask, { what: "grant a lease", giveUpMs: timeoutMs, signal });
+    // Short, as for all calls of a session: what is granted after that has too little time left.
+    const attemptMs = ttlSeconds * 250;
+    const answer = await members.call(ask, { what: "grant a lease", attemptMs, giveUpMs: timeoutMs, signal });
     return { sent, ttlSeconds: answer.ttlSeconds };
   } catch (error) {
     if (!(error instanceof LeaseExistsError)) throw error;

@@ -48,7 +48,7 @@ export class Lease implements Renewer {
     // Every call in flight listens.
     setMaxListeners(0, this.#over.signal);
     connection.leases.add(this);
-    this.#scheduleRenewal();
+    this.#scheduleRenewal(sent);
     this.#scheduleLook();
   }
 
@@ -107,7 +107,6 @@ export class Lease implements Renewer {
   }
 
   renewed(sent: Moment, ttlSeconds: number): void {
-    if (this.#over.signal.aborted) return;
     this.#look();
     // The accepted renewal with the latest send counts.
     if (this.#over.signal.aborted || sent.monotonic < this.#renewal.sent.monotonic) return;
@@ -241,10 +240,12 @@ export class Lease implements Renewer {
     });
   }
 
-  #scheduleRenewal(): void {
-    this.#renewTimer = this.connection.clock.after(this.ttlMs / 3, () => {
+  /** Counted from the last send: a grant that was answered late leaves less time for the first renewal. */
+  #scheduleRenewal(sent: Moment): void {
+    const dueMs = sent.monotonic + this.ttlMs / 3 - this.connection.clock.now().monotonic;
+    this.#renewTimer = this.connection.clock.after(Math.max(0, dueMs), () => {
       this.connection.keepalive.renew(this);
-      this.#scheduleRenewal();
+      this.#scheduleRenewal(this.connection.clock.now());
     });
   }
 }

@@ -92,10 +92,8 @@ export class Lease implements Renewer {
 
   /** `orphan()` waits for it. */
   track<T>(work: Promise<T>): Promise<T> {
-    const settled: Promise<unknown> = work.then(
-      () => this.#inFlight.delete(settled),
-      () => this.#inFlight.delete(settled),
-    );
+    const end = (): boolean => this.#inFlight.delete(settled);
+    const settled: Promise<unknown> = work.then(end, end);
     this.#inFlight.add(settled);
     return work;
   }
@@ -130,7 +128,7 @@ export class Lease implements Renewer {
   close(drainMs: number): Promise<void> {
     if (this.#over.signal.aborted) return this.#closing ?? Promise.resolve();
     const timer = this.connection.clock.after(drainMs, () => this.#endDrain());
-    this.#closing ??= this.#drain(drainMs).then(() => this.#finishClose());
+    this.#closing ??= this.#drain().then(() => this.#finishClose());
     if (drainMs === 0) this.#endDrain();
     return this.#closing.finally(() => timer.cancel());
   }
@@ -151,7 +149,8 @@ export class Lease implements Renewer {
 
   async #orphan(): Promise<void> {
     this.#endAll(this.waits, new SessionClosedError(this.leaseId));
-    await Promise.all(this.#inFlight);
+    // A join that ends now is followed by its delete.
+    while (this.#inFlight.size > 0) await Promise.all(this.#inFlight);
     await this.renewNow();
     this.abandon();
   }
@@ -167,11 +166,11 @@ export class Lease implements Renewer {
   }
 
   /** Refuses what is new, rejects what waits, and goes on renewing while anything is held. */
-  #drain(drainMs: number): Promise<void> {
+  #drain(): Promise<void> {
     const drained = new Promise<void>((resolve) => {
       this.#endDrain = resolve;
       this.#over.signal.addEventListener("abort", () => resolve(), { once: true });
-      if (this.holds.size === 0 || drainMs === 0) resolve();
+      if (this.holds.size === 0) resolve();
     });
     this.#endAll(this.waits, new SessionClosedError(this.leaseId));
     return drained;

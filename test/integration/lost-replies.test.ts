@@ -198,7 +198,7 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
 
   const aborted = (["join", "tryLock"] as const).flatMap((step) => [
     [step, "while it is waited for", (late: Rule) => late.hit()] as const,
-    [step, "when its RPC was given up", (late: Rule) => late.abandoned()] as const,
+    [step, "after its cleanup", (_: Rule, cleanup: Rule) => cleanup.answered()] as const,
   ]);
 
   test.for(aborted)(
@@ -207,6 +207,7 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
       await using scene = await stage(`aborted-${step}-${when}`);
       await using session = await Session.open(scene.cluster, { ttlSeconds: TTL_SECONDS });
       const late = hold(scene.proxy, step);
+      const cleanup = scene.proxy.rule({ ...STEPS.release, act: "delay" });
       const abort = new AbortController();
       const { signal } = abort;
       const mutex = new Mutex(session, scene.rival.name);
@@ -215,7 +216,7 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
       await late.hit();
       abort.abort(new Error("no longer wanted"));
       await expect(waiting).rejects.toThrow("no longer wanted");
-      await arrives(late);
+      await arrives(late, cleanup);
       await deliver(late);
 
       await expect.poll(() => places(scene.rival.name), { timeout: 2 * TTL_MS }).toEqual([]);

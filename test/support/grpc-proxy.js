@@ -26,7 +26,6 @@ export class Rule {
   #release = () => {};
   #calls = 0;
   #answered = 0;
-  #abandoned = 0;
   /** Calls that it acted on. */
   hits = 0;
 
@@ -49,10 +48,6 @@ export class Rule {
   async apply(call) {
     this.hits += 1;
     this.#events.emit("hit");
-    call.client.once("close", () => {
-      this.#abandoned += 1;
-      this.#events.emit("abandoned");
-    });
     const { act, ms = 0 } = this.#options;
     if (act === "drop-request") return;
     if (act === "hold") await this.#released;
@@ -77,10 +72,6 @@ export class Rule {
   /** Resolves when etcd has answered `n` of the calls that the rule acted on. */
   async answered(n = 1) {
     while (this.#answered < n) await once(this.#events, "answered");
-  }
-  /** Resolves when the clients of `n` calls that the rule acted on wait no longer: answered, cancelled or gone. */
-  async abandoned(n = 1) {
-    while (this.#abandoned < n) await once(this.#events, "abandoned");
   }
 }
 

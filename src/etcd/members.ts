@@ -106,6 +106,7 @@ export class Members {
 
   /** A committed transaction. */
   async txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
+    this.#probe ??= txn.when[0] && { key: txn.when[0].key, limit: 1 };
     const answer = await this.call((member, options) => member.txn(txn, options), policy);
     this.#noteQuorum(answer.header);
     return answer;

@@ -189,6 +189,8 @@ export class Members {
 
   /** Calls go on elsewhere, on a new connection; streams stay until they know better. */
   #suspect(member: Member): void {
+    // Of hundreds of calls that end with one member, the first says it: each would renew all leases.
+    if (!this.#open.has(member)) return;
     this.#leave(member);
     for (const listener of this.#listeners) listener.suspected(member);
   }

@@ -1,8 +1,11 @@
+import { X509Certificate } from "node:crypto";
+import { createSecureContext } from "node:tls";
 import {
   checkInteger,
   checkOptions,
   checkSession,
   rangeError,
+  secretTypeError,
   typeError,
   type CheckedSession,
   type Options,
@@ -42,7 +45,7 @@ const REFUSED: Readonly<Record<string, string>> = {
 };
 
 export function checkConnect(options: unknown): CheckedConnect {
-  if (typeof options !== "object" || options === null)
+  if (typeof options !== "object" || options === null || Array.isArray(options))
     throw typeError("the options of connect", "an object", options);
   for (const [option, why] of Object.entries(REFUSED)) {
     if (option in options) throw new TypeError(`Option ${option} of connect is refused: ${why}`);
@@ -69,8 +72,10 @@ function checkHosts(value: unknown): readonly string[] {
   if (hosts.length === 0) throw typeError("hosts", rule, value);
   const checked = hosts.map((host) => {
     if (typeof host !== "string") throw typeError("hosts", rule, host);
-    if (!/^(https?:\/\/)?([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}$/.test(host))
-      throw rangeError("hosts", rule, host);
+    const port = /^(?:https?:\/\/)?(?:[\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})$/.exec(host)?.[1];
+    if (port === undefined) throw rangeError("hosts", rule, host);
+    if (Number(port) < 1 || Number(port) > 65_535)
+      throw rangeError("hosts", "with a port from 1 to 65535", host);
     return host;
   });
   const secure = checked.filter((host) => host.startsWith("https:")).length;
@@ -81,12 +86,13 @@ function checkHosts(value: unknown): readonly string[] {
 
 function checkPlainObject(option: string, value: unknown): Options {
   if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw typeError(option, "an object", value);
+    throw secretTypeError(option, "an object", value);
   return value as Options;
 }
 
 function checkBytes(option: string, value: unknown): Uint8Array {
-  if (!(value instanceof Uint8Array)) throw typeError(option, "a Buffer or Uint8Array with PEM text", value);
+  if (!(value instanceof Uint8Array))
+    throw secretTypeError(option, "a Buffer or Uint8Array with PEM text", value);
   return value;
 }
 
@@ -104,13 +110,32 @@ function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConn
       "Expected credentials.privateKey and credentials.certChain together: one was not given",
     );
   }
-  return {
+  return checkPem({
     rootCertificate: checkBytes("credentials.rootCertificate", given.rootCertificate),
     ...(privateKey !== undefined && {
       privateKey: checkBytes("credentials.privateKey", privateKey),
       certChain: checkBytes("credentials.certChain", certChain),
     }),
-  };
+  });
+}
+
+/** gRPC would throw OpenSSL's own words at the first call. */
+function checkPem(credentials: NonNullable<CheckedConnect["credentials"]>): CheckedConnect["credentials"] {
+  const { rootCertificate, privateKey, certChain } = credentials;
+  const bytes = (pem: Uint8Array | undefined): Buffer | undefined => pem && Buffer.from(pem);
+  if (!Buffer.from(rootCertificate).includes("-----BEGIN"))
+    throw new RangeError("Expected credentials.rootCertificate to be PEM text, got other bytes");
+  try {
+    // OpenSSL skips what it cannot read of a list of authorities, and then trusts nobody.
+    new X509Certificate(rootCertificate);
+    createSecureContext({ ca: bytes(rootCertificate), key: bytes(privateKey), cert: bytes(certChain) });
+  } catch (error) {
+    throw new RangeError(
+      `Expected credentials to be PEM text, the key being that of the certificate: ${(error as Error).message}`,
+      { cause: error },
+    );
+  }
+  return credentials;
 }
 
 function checkAuth(value: unknown): CheckedConnect["auth"] {
@@ -118,9 +143,8 @@ function checkAuth(value: unknown): CheckedConnect["auth"] {
   const given = checkOptions("auth", checkPlainObject("auth", value), ["username", "password"]);
   const text = (option: "username" | "password"): string => {
     const entry = given[option];
-    // Never the value: it may be half of a secret.
-    if (typeof entry !== "string" || entry === "")
-      throw new TypeError(`Expected auth.${option} to be a non-empty string`);
+    if (typeof entry !== "string") throw secretTypeError(`auth.${option}`, "a non-empty string", entry);
+    if (entry === "") throw rangeError(`auth.${option}`, "a non-empty string", entry);
     return entry;
   };
   return { username: text("username"), password: text("password") };

@@ -4,6 +4,7 @@ import type { Keepalive } from "./etcd/keepalive.js";
 import type { Members } from "./etcd/members.js";
 import type { WatchHub } from "./etcd/watch.js";
 import type { Lease } from "./lease.js";
+import { typeError } from "./options.js";
 import type { Clock } from "./time.js";
 
 /** What all sessions of one cluster share. */
@@ -26,7 +27,7 @@ const connections = new WeakMap<object, Connection>();
 /** A cluster is opaque to its users; this is how the rest of the library gets at what is inside. */
 export function connectionOf(cluster: object): Connection {
   const connection = connections.get(cluster);
-  if (connection === undefined) throw new TypeError("Expected cluster to be a Cluster, made by connect()");
+  if (connection === undefined) throw typeError("cluster", "a Cluster, made by connect()", cluster);
   return connection;
 }
 

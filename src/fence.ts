@@ -1,4 +1,5 @@
 import { StaleFenceError } from "./errors.js";
+import { rangeError, typeError } from "./options.js";
 
 /**
  * The arguments of etcd3's `client.if(...)` and `.and(...)`: true while this very hold lives.
@@ -7,12 +8,14 @@ import { StaleFenceError } from "./errors.js";
  *
  * Compares the create revision of the lock's key, as Go's `Mutex.IsOwner()` does, so a later hold under the same key,
  * or a new value (`proclaim`), does not confuse it. etcd decides it in the transaction itself: it needs no clock.
+ * @throws {TypeError | RangeError} when `hold` is none: a guard that is made of the wrong things may let everybody pass.
  */
 export function whileHeld(hold: {
   readonly key: string;
   readonly revision: bigint;
 }): readonly [key: string, column: "Create", comparator: "==", revision: string] {
-  return [hold.key, "Create", "==", hold.revision.toString()];
+  const { key, revision } = checkHold(hold);
+  return [key, "Create", "==", revision.toString()];
 }
 
 /**
@@ -43,12 +46,17 @@ export class FenceGate {
   }
 }
 
+function checkHold(hold: unknown): { readonly key: string; readonly revision: bigint } {
+  if (typeof hold !== "object" || hold === null) throw typeError("hold", "a hold", hold);
+  const { key, revision } = hold as { readonly key?: unknown; readonly revision?: unknown };
+  if (typeof key !== "string") throw typeError("hold.key", "a string", key);
+  // etcd would compare with 0, which is true when the key is not there: a guard that lets everybody pass.
+  if (checkFence("hold.revision", revision) === 0n) throw rangeError("hold.revision", "1n or more", revision);
+  return { key, revision: revision as bigint };
+}
+
 function checkFence(option: string, value: unknown): bigint {
-  if (typeof value !== "bigint") {
-    throw new TypeError(
-      `Expected ${option} to be a bigint, got ${typeof value}; use BigInt(text) for a stored token`,
-    );
-  }
-  if (value < 0n) throw new RangeError(`Expected ${option} to be 0n or more, got ${value}n`);
+  if (typeof value !== "bigint") throw typeError(option, "a bigint, as BigInt(text) gives", value);
+  if (value < 0n) throw rangeError(option, "0n or more", value);
   return value;
 }

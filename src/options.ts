@@ -5,16 +5,32 @@ const MAX_TIMER_MS = 2_147_483_647;
 export type Options = Readonly<Record<string, unknown>>;
 
 function show(value: unknown): string {
-  if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}…` : value);
+  if (typeof value === "string") return JSON.stringify(shorten(value));
   if (typeof value === "bigint") return `${value}n`;
-  if (typeof value === "function") return "a function";
-  if (typeof value === "symbol") return "a symbol";
-  if (value === null || typeof value !== "object") return String(value);
-  return Array.isArray(value) ? "an array" : `an object (${value.constructor?.name ?? "no prototype"})`;
+  if (typeof value === "number" || typeof value === "boolean") return String(value);
+  return kindOf(value);
+}
+
+/** A URL may carry a password. */
+function shorten(text: string): string {
+  const open = text.replace(/[^/@\s]*@/g, "…@");
+  return open.length > 60 ? `${open.slice(0, 60)}…` : open;
+}
+
+function kindOf(value: unknown): string {
+  if (value === undefined || value === null) return String(value);
+  if (Array.isArray(value)) return "an array";
+  if (typeof value === "object") return `an object (${value.constructor?.name ?? "no prototype"})`;
+  return `a ${typeof value}`;
 }
 
 export function typeError(option: string, rule: string, value: unknown): TypeError {
   return new TypeError(`Expected ${option} to be ${rule}, got ${show(value)}`);
+}
+
+/** The same for what may be a secret, or half of one: tells the kind of value only. */
+export function secretTypeError(option: string, rule: string, value: unknown): TypeError {
+  return new TypeError(`Expected ${option} to be ${rule}, got ${kindOf(value)}`);
 }
 
 export function rangeError(option: string, rule: string, value: unknown): RangeError {

@@ -41,6 +41,8 @@ export class Breakers {
   async execute<T>(host: string, run: () => Promise<T>): Promise<T> {
     const breaker = this.#breakers.find((each) => each.host === host);
     if (!breaker) return run();
+    // Another call is trying the member out, at its own pace: cockatiel would let this one wait for the outcome.
+    if (breaker.policy.state === CircuitState.HalfOpen) return run();
     try {
       return await breaker.policy.execute(run);
     } catch (error) {

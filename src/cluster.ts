@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { AbortFanOut } from "./abort.js";
 import { checkConnect } from "./connect-options.js";
 import { connectionOf, register, type Connection } from "./connection.js";
@@ -128,6 +129,9 @@ export class Cluster implements AsyncDisposable {
 export function connect(options: ConnectOptions): Cluster {
   const checked = checkConnect(options);
   const clock = systemClock;
+  const closing = new AbortController();
+  // Every opening under way listens.
+  setMaxListeners(0, closing.signal);
   const members = new Members(checked, clock, (host, token) => new Etcd3Member(host, checked, clock, token));
   return makeCluster({
     options: checked,
@@ -138,6 +142,6 @@ export function connect(options: ConnectOptions): Cluster {
     aborts: new AbortFanOut(),
     leases: new Set(),
     revoking: new Set(),
-    closing: new AbortController(),
+    closing,
   });
 }

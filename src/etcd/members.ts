@@ -153,9 +153,10 @@ export class Members {
       } catch (error) {
         this.#judge(error, failures, policy);
       }
-      if (left() <= wait.duration || policy.again?.() === false)
-        throw new EtcdUnavailableError(policy.what, failures);
+      if (left() <= wait.duration) throw new EtcdUnavailableError(policy.what, failures);
       await pause(this.clock, wait.duration, policy.signal);
+      // Asked here: the caller may have left during the pause.
+      if (policy.again?.() === false) throw new EtcdUnavailableError(policy.what, failures);
     }
   }
 

@@ -47,11 +47,14 @@ export interface Lost extends OnHold {
   readonly token: bigint;
   readonly reason: string;
 }
+export type WorkerFault = "pause-worker" | "kill-worker";
+/** To a member, or to the link between the workers and a member. */
+export type EtcdFault = "pause-member" | "kill-member" | "cut-link" | "lose-answers" | "slow-link";
 export interface Nemesis extends At {
   readonly k: "nemesis";
-  readonly fault: "pause-worker" | "kill-worker" | "pause-member" | "kill-member";
+  readonly fault: WorkerFault | EtcdFault;
   readonly on: boolean;
-  /** A worker's incarnation or a member's name. */
+  /** A worker's incarnation, or the name of the member whose fault, or whose link's, it is. */
   readonly target: string;
 }
 /** What etcd still had under the run's prefix, and which leases the run added, at a moment named by `when`. */
@@ -92,6 +95,8 @@ export interface Setting {
   readonly locks: string;
   /** Keys of the register: `${registers}${lock}`. */
   readonly registers: string;
+  /** This etcd may revoke living leases when a member that led goes on after a pause (etcd#15247). */
+  readonly revokesEarly?: boolean;
 }
 export interface Run {
   readonly history: readonly Step[];

@@ -76,13 +76,14 @@ export function pausesOf(history) {
 
 /**
  * @param {readonly Step[]} history
- * @param {readonly Nemesis["fault"][]} kinds
+ * @param {readonly Nemesis["fault"][]} [kinds] default: all
  * @returns {(Span & { fault: Nemesis["fault"], target: string })[]} one that was never healed lasts for ever
  */
 export function faultsOf(history, kinds) {
   /** @type {Nemesis[]} */
   const steps = [];
-  for (const step of history) if (step.k === "nemesis" && kinds.includes(step.fault)) steps.push(step);
+  for (const step of history)
+    if (step.k === "nemesis" && (kinds?.includes(step.fault) ?? true)) steps.push(step);
   return steps.flatMap((step, at) => {
     if (!step.on) return [];
     const off = steps.slice(at).find((s) => !s.on && s.fault === step.fault && s.target === step.target);

@@ -183,7 +183,6 @@ export class Lane {
   /** A few guarded increments, each on a claim made right before it. @param {Lock} lock @param {Op} op */
   async #use(lock, op) {
     const random = this.#random;
-    if (random.chance(0.04)) await this.#sit(lock, op);
     for (let left = random.between(0, 3); left > 0; left--) {
       if (!this.#claim(lock, op) && random.chance(0.5)) return;
       if (!(await this.#increment(lock, op, left))) return;
@@ -191,9 +190,9 @@ export class Lane {
     }
   }
 
-  /** Up to two seconds, so that a fault finds a holder, and a holder watches its key. @param {Lock} lock @param {Op} op */
+  /** Long enough that a fault finds a holder between its read and its write, and that a holder watches its key. @param {Lock} lock @param {Op} op */
   async #sit(lock, op) {
-    for (let left = this.#random.between(5, 20); left > 0 && this.#claim(lock, op); left--) await delay(100);
+    for (let left = this.#random.between(2, 15); left > 0 && this.#claim(lock, op); left--) await delay(100);
   }
 
   /** @param {Lock} lock @param {Op} op @param {number} nth @returns {Promise<boolean>} false = leave it */
@@ -203,7 +202,7 @@ export class Lane {
     const before = await register.read(op.lock).catch(() => undefined);
     if (before === undefined) return false;
     this.#note("ok", "read", op, { rev: before.rev, seq: before.seq });
-    if (this.#random.chance(0.3)) await delay(this.#random.between(0, 10));
+    if (this.#random.chance(0.04)) await this.#sit(lock, op);
     this.#claim(lock, op);
     // Also after a claim that said no: the guard must refuse it by itself.
     const seq = before.seq + 1;

@@ -1,4 +1,4 @@
-import { judge, overlapsOf } from "./checker.js";
+import { claimsNeverOverlap, judge, noClaimAfterDeletion, overlapsOf } from "./checker.js";
 /** @import { Run } from "./history.js" */
 
 /**
@@ -9,21 +9,19 @@ import { judge, overlapsOf } from "./checker.js";
  * @property {Record<string, number>} counts
  */
 
-/** @param {Run} run @param {boolean} mayRevokeEarly @returns {Report} */
-export function reportOf(run, mayRevokeEarly) {
-  const crashes = run.history.flatMap((step) =>
+/** @param {Run} run @returns {Report} */
+export function reportOf(run) {
+  const crash = run.history.flatMap((step) =>
     step.k === "crash" ? [`${step.p} ${step.event}: ${step.err}`] : [],
   );
-  const found = Object.entries({ ...judge(run), crash: crashes }).filter(
-    ([, sentences]) => sentences.length > 0,
-  );
-  const isSoft = (/** @type {string} */ label) => mayRevokeEarly && (label === "I1" || label === "I9");
+  const found = { ...judge(run), crash };
+  const strict = { ...run, setting: { ...run.setting, revokesEarly: false } };
+  const told = [...claimsNeverOverlap(strict), ...noClaimAfterDeletion(strict)];
+  const judged = new Set([...found.I1, ...found.I9]);
   const overlap = overlapsOf(run.history).reduce((sum, { ns }) => sum + ns, 0n);
   return {
-    violations: Object.fromEntries(found.filter(([label]) => !isSoft(label))),
-    soft: found
-      .filter(([label]) => isSoft(label))
-      .flatMap(([label, sentences]) => sentences.map((s) => `${label}: ${s}`)),
+    violations: Object.fromEntries(Object.entries(found).filter(([, sentences]) => sentences.length > 0)),
+    soft: told.filter((sentence) => !judged.has(sentence)),
     overlapMs: Number(overlap) / 1e6,
     counts: countsOf(run),
   };

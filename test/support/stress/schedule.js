@@ -1,5 +1,5 @@
 import { seeded } from "./random.js";
-/** @import { Nemesis } from "./history.js" */
+/** @import { EtcdFault, Nemesis } from "./history.js" */
 
 /**
  * @typedef {object} Fault
@@ -15,31 +15,31 @@ export const HOLDER = -2;
 /**
  * What will be broken and when: the same for the same seed and setting.
  * @param {{ seed: string, seconds: number, members: number, workers: number, ttlSeconds: number }} setting
- * @returns {Fault[]} by time; at most one worker and one member are broken at a time
+ * @returns {{ workers: Fault[], etcd: Fault[] }} two series, each for one after the other
  */
 export function planFaults({ seed, seconds, members, workers, ttlSeconds }) {
   const random = seeded(`${seed} faults`);
   const ttlMs = ttlSeconds * 1000;
   // The first stretch is quiet: there the bound for a wake-up is one TTL.
-  const quiet = { fromMs: seconds * 200, untilMs: seconds * 1000 };
-  const workerFaults = series(random, quiet, [300, 2500], () => {
-    const target = random.chance(0.5) ? HOLDER : random.between(0, workers - 1);
-    if (random.chance(0.4)) return { fault: "kill-worker", target, lastsMs: random.between(0, 300) };
-    return { fault: "pause-worker", target, lastsMs: random.between(50, 1.8 * ttlMs) };
-  });
-  const memberFaults = series(random, quiet, [500, 4000], () => {
-    const target = members > 1 && random.chance(0.5) ? LEADER : random.between(0, members - 1);
-    const fault = random.chance(0.5) ? "kill-member" : "pause-member";
-    // One member is the whole of etcd: mostly short, now and then an outage beyond the TTL.
-    const outage = random.chance(members > 1 ? 0.5 : 0.25);
-    return {
-      fault,
-      target,
-      lastsMs: outage ? random.between(ttlMs, 1.5 * ttlMs) : random.between(50, ttlMs / 2),
-    };
-  });
-  return [...workerFaults, ...memberFaults].sort((a, b) => a.atMs - b.atMs);
+  const window = { fromMs: seconds * 200, untilMs: seconds * 1000 };
+  const short = () => random.between(50, ttlMs / 2);
+  const long = () => random.between(ttlMs, 1.6 * ttlMs);
+  return {
+    workers: series(random, window, [200, 2000], () => {
+      const target = random.chance(0.7) ? HOLDER : random.between(0, workers - 1);
+      if (random.chance(0.3)) return { fault: "kill-worker", target, lastsMs: random.between(0, 300) };
+      return { fault: "pause-worker", target, lastsMs: random.chance(0.6) ? long() : short() };
+    }),
+    etcd: series(random, window, [300, 2500], () => {
+      const target = members > 1 && random.chance(0.5) ? LEADER : random.between(0, members - 1);
+      const fault = random.pick(ETCD_FAULTS);
+      // One member is the whole of etcd: now and then an outage beyond the TTL.
+      return { fault, target, lastsMs: random.chance(members > 1 ? 0.5 : 0.2) ? long() : short() };
+    }),
+  };
 }
+/** @type {readonly EtcdFault[]} */
+const ETCD_FAULTS = ["pause-member", "kill-member", "cut-link", "lose-answers", "lose-answers", "slow-link"];
 
 /**
  * @param {ReturnType<typeof seeded>} random

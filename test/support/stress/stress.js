@@ -6,15 +6,17 @@ import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { startEtcd } from "../etcd.js";
 import { Guardian } from "../guarded.js";
+import { startTcpProxy } from "../tcp-proxy.js";
 import { Worker } from "./crew.js";
 import { now, readJournal, record } from "./journal.js";
 import { decode, encode, endOf, Observer } from "./observer.js";
+import { Nemesis } from "./nemesis.js";
 import { reportOf } from "./report.js";
-import { HOLDER, LEADER, planFaults } from "./schedule.js";
-/** @import { EtcdCluster, EtcdMember } from "../etcd.js" */
+import { planFaults } from "./schedule.js";
+/** @import { EtcdCluster } from "../etcd.js" */
+/** @import { TcpProxy } from "../tcp-proxy.js" */
 /** @import { Run, Step } from "./history.js" */
 /** @import { Report } from "./report.js" */
-/** @import { Fault } from "./schedule.js" */
 
 /**
  * @typedef {object} StressOptions
@@ -30,7 +32,7 @@ import { HOLDER, LEADER, planFaults } from "./schedule.js";
 const ROOT = "stress/";
 const PLACES = `${ROOT}lock/`;
 const REGISTERS = `${ROOT}register/`;
-const LOCKS = ["a", "b", "c"].map((name) => PLACES + name);
+const LOCKS = ["a", "b", "c", "d"].map((name) => PLACES + name);
 
 /** @param {StressOptions} options @returns {Promise<Report>} */
 export async function runStress(options) {
@@ -47,6 +49,7 @@ export async function runStress(options) {
 class Stress {
   /** @type {Required<StressOptions>} */ #options;
   #cluster;
+  #links;
   #observer;
   #baseline;
   #guardian;
@@ -60,84 +63,47 @@ class Stress {
     const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-stress-"));
     const baseline = await leasesOf(cluster);
     const { revision } = await cluster.member.status();
-    return new Stress(options, { cluster, folder, baseline, revision });
+    const links = await Promise.all(
+      cluster.members.map(({ clientPort }) => startTcpProxy({ port: clientPort })),
+    );
+    return new Stress(options, { cluster, links, folder, baseline, revision });
   }
 
   /**
    * @param {StressOptions} options
-   * @param {{ cluster: EtcdCluster, folder: string, baseline: readonly string[], revision: bigint }} ground
+   * @param {{ cluster: EtcdCluster, links: TcpProxy[], folder: string, baseline: readonly string[], revision: bigint }} ground
    */
-  constructor(options, { cluster, folder, baseline, revision }) {
+  constructor(options, { cluster, links, folder, baseline, revision }) {
     this.#options = { workers: 4, ttlSeconds: 3, say: () => {}, keep: "", ...options };
     this.#cluster = cluster;
+    this.#links = links;
     this.#folder = folder;
     this.#baseline = baseline;
     this.#guardian = new Guardian(folder);
     this.#fd = openSync(path.join(folder, "run.jsonl"), "a");
     this.#observer = new Observer(cluster.members, ROOT, revision + 1n);
     const { seed, workers, ttlSeconds } = this.#options;
-    const task = { seed, hosts: cluster.endpoints, locks: LOCKS, registers: REGISTERS, ttlSeconds };
+    const task = {
+      seed,
+      hosts: links.map(({ endpoint }) => endpoint),
+      locks: LOCKS,
+      registers: REGISTERS,
+      ttlSeconds,
+    };
     const home = { folder, guardian: this.#guardian };
     this.#workers = Array.from({ length: workers }, (_, n) => new Worker(n, task, home));
   }
 
   /** Lets the faults happen; all are healed when it resolves. */
   async work() {
-    const start = performance.now();
-    const faults = planFaults(this.#options);
-    const onWorkers = (/** @type {Fault} */ { fault }) => fault.endsWith("worker");
-    await Promise.all([
-      this.#inflictAll(faults.filter(onWorkers), start),
-      this.#inflictAll(
-        faults.filter((fault) => !onWorkers(fault)),
-        start,
-      ),
-      delay(this.#options.seconds * 1000),
-    ]);
-  }
-
-  /** One after the other: a member that starts slowly delays the next fault. @param {Fault[]} faults @param {number} start */
-  async #inflictAll(faults, start) {
-    for (const fault of faults) {
-      await delay(Math.max(0, start + fault.atMs - performance.now()));
-      await this.#inflict(fault);
-    }
-  }
-
-  /** @param {Fault} fault */
-  async #inflict({ fault, target, lastsMs }) {
-    const worker = fault.endsWith("worker");
-    const victim = worker ? this.#worker(target) : await this.#member(target);
-    if (victim === undefined) return;
-    const name = victim instanceof Worker ? victim.p : victim.name;
-    const note = (/** @type {boolean} */ on) => this.#note({ k: "nemesis", fault, on, target: name });
-    this.#options.say(`${fault} ${name} for ${lastsMs} ms`);
-    note(true);
-    if (fault.startsWith("pause")) {
-      victim.pause();
-      await delay(lastsMs);
-      victim.resume();
-    } else {
-      await victim.kill();
-      if (worker) note(false);
-      await delay(lastsMs);
-      await victim.restart();
-    }
-    if (fault !== "kill-worker") note(false);
-  }
-
-  /** @param {number} target @returns {Worker | undefined} */
-  #worker(target) {
-    if (target !== HOLDER) return this.#workers[target];
-    const [head = ""] = this.#observer.living(PLACES);
-    const put = this.#observer.events.findLast(({ key }) => key === head);
-    return this.#workers.find(({ p }) => put?.value.includes(`"${p}/`)) ?? this.#workers[0];
-  }
-
-  /** @param {number} target @returns {Promise<EtcdMember | undefined>} */
-  async #member(target) {
-    if (target !== LEADER) return this.#cluster.members[target];
-    return this.#cluster.leader({ timeoutMs: 2000 }).catch(() => this.#cluster.member);
+    const plan = planFaults(this.#options);
+    const nemesis = new Nemesis({
+      ...{ cluster: this.#cluster, links: this.#links, workers: this.#workers, observer: this.#observer },
+      ...{ places: PLACES, say: this.#options.say },
+      note: (step) => this.#note(step),
+    });
+    const all = delay(this.#options.seconds * 1000);
+    await Promise.all([nemesis.inflict(plan.workers), nemesis.inflict(plan.etcd), all]);
   }
 
   /** Every call ends, every key goes while its session lives, then every lease goes: looked at in that order. */
@@ -180,7 +146,7 @@ class Stress {
     if (!seen) throw new Error("the observer did not see the end of the run");
     const run = this.#recorded();
     if (this.#options.keep !== "") this.#keep(run);
-    return reportOf(run, this.#mayRevokeEarly());
+    return reportOf(run);
   }
 
   /** @returns {Run} */
@@ -188,7 +154,7 @@ class Stress {
     const files = [...this.#workers.map(({ journal }) => journal), path.join(this.#folder, "run.jsonl")];
     const history = /** @type {Step[]} */ (files.flatMap(readJournal)).sort((a, b) => Number(a.t - b.t));
     const { ttlSeconds } = this.#options;
-    const setting = { ttlSeconds, locks: PLACES, registers: REGISTERS };
+    const setting = { ttlSeconds, locks: PLACES, registers: REGISTERS, revokesEarly: this.#mayRevokeEarly() };
     return { history, server: this.#observer.events, setting };
   }
 
@@ -209,6 +175,7 @@ class Stress {
   async stop() {
     await Promise.all(this.#workers.map((worker) => worker.kill()));
     await this.#observer.stop();
+    await Promise.all(this.#links.map((link) => link.stop()));
     await this.#cluster.stop();
     await this.#guardian.dismiss();
   }

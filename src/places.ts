@@ -4,6 +4,14 @@ import type { CallPolicy } from "./etcd/members.js";
 import type { KeyValue } from "./etcd/rpc.js";
 import { parsePlaceValue, prefixEnd, prefixOf } from "./keys.js";
 
+interface Reading {
+  readonly kvs: readonly KeyValue[];
+  readonly holder: Place | undefined;
+}
+
+/** Reads under way, by name: hundreds of calls that time out together ask once. */
+const readings = new WeakMap<Connection, Map<string, Promise<Reading>>>();
+
 /** Holder and number of places before `revision` (before the end of the queue where it is not known). */
 export async function readAhead(
   connection: Connection,
@@ -11,14 +19,23 @@ export async function readAhead(
   revision: bigint,
   policy: CallPolicy,
 ): Promise<{ readonly holder: Place | undefined; readonly ahead: number }> {
+  const byName = readings.get(connection) ?? new Map<string, Promise<Reading>>();
+  readings.set(connection, byName);
+  const reading = byName.get(name) ?? readQueue(connection, name, policy).finally(() => byName.delete(name));
+  byName.set(name, reading);
+  const { kvs, holder } = await reading;
+  const ahead = revision > 0n ? kvs.filter((kv) => kv.createRevision < revision).length : kvs.length;
+  return { holder: ahead > 0 ? holder : undefined, ahead };
+}
+
+async function readQueue(connection: Connection, name: string, policy: CallPolicy): Promise<Reading> {
   const prefix = prefixOf(name);
-  const before = revision > 0n ? { maxCreateRevision: revision - 1n } : {};
-  const range = { key: prefix, end: prefixEnd(prefix), order: "oldest first", ...before } as const;
+  const range = { key: prefix, end: prefixEnd(prefix), order: "oldest first" } as const;
   const { kvs } = await connection.members.range(range, policy);
   const [first] = kvs;
-  if (!first) return { holder: undefined, ahead: 0 };
+  if (!first) return { kvs, holder: undefined };
   const ttls = await remainingTtls(connection, [first], policy);
-  return { holder: placeOf(name, first, "holding", ttls.get(first.leaseId)), ahead: kvs.length };
+  return { kvs, holder: placeOf(name, first, "holding", ttls.get(first.leaseId)) };
 }
 
 async function remainingTtls(

@@ -198,6 +198,8 @@ export class WatchHub {
   }
 
   #probe(open: Open): void {
+    // etcd 3.5 and later answers only to a stream that watches something.
+    if (open.watches.size === 0) return this.#hangUp();
     open.stream.probe();
     open.timer ??= this.#patience(open);
   }

@@ -1,0 +1,220 @@
+// The public API as it was promised, in its own words: what src/index.ts exports must be usable as this.
+// Types only. A change here is a change of the promise.
+
+export declare function connect(options: ConnectOptions): Cluster;
+
+export interface ConnectOptions {
+  readonly hosts: string | readonly string[];
+  readonly credentials?: Credentials | undefined;
+  readonly auth?: { readonly username: string; readonly password: string } | undefined;
+  readonly grpcOptions?: Readonly<Record<string, unknown>> | undefined;
+  readonly requestTimeoutMs?: number | undefined;
+  readonly session?: SessionOptions | undefined;
+}
+export interface Credentials {
+  readonly rootCertificate: Uint8Array;
+  readonly privateKey?: Uint8Array | undefined;
+  readonly certChain?: Uint8Array | undefined;
+}
+export interface CloseOptions {
+  readonly drainMs?: number | undefined;
+}
+export interface SessionOptions {
+  readonly ttlSeconds?: number | undefined;
+  readonly owner?: string | undefined;
+}
+export interface WaitOptions {
+  readonly signal?: AbortSignal | undefined;
+  readonly timeoutMs?: number | undefined;
+}
+export interface WorkOptions extends WaitOptions {
+  readonly reentrant?: boolean | undefined;
+}
+
+export interface Cluster extends AsyncDisposable {
+  readonly hosts: readonly string[];
+  session(options?: WaitOptions): Promise<Session>;
+  close(options?: CloseOptions): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+export declare const Cluster: { readonly prototype: Cluster };
+
+export type SessionState = "live" | "jeopardy" | "lost" | "closed";
+export interface SessionStateEvent extends Event {
+  readonly type: "statechange";
+  readonly state: SessionState;
+  readonly previous: SessionState;
+}
+export type StateListener =
+  ((event: SessionStateEvent) => void) | { handleEvent(event: SessionStateEvent): void };
+
+export interface Session extends EventTarget, AsyncDisposable {
+  readonly leaseId: bigint;
+  readonly ttlSeconds: number;
+  readonly owner: string;
+  readonly state: SessionState;
+  readonly signal: AbortSignal;
+  remainingMs(): number;
+  close(options?: CloseOptions): Promise<void>;
+  orphan(): Promise<bigint>;
+  addEventListener(
+    type: "statechange",
+    listener: StateListener | null,
+    options?: boolean | { once?: boolean; signal?: AbortSignal },
+  ): void;
+  removeEventListener(type: "statechange", listener: StateListener | null, options?: boolean): void;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+export declare const Session: {
+  readonly prototype: Session;
+  open(cluster: Cluster, options?: SessionOptions & WaitOptions): Promise<Session>;
+  adopt(
+    cluster: Cluster,
+    leaseId: bigint,
+    options?: Pick<SessionOptions, "owner"> & WaitOptions,
+  ): Promise<Session>;
+};
+
+export interface Hold extends AsyncDisposable {
+  readonly name: string;
+  readonly key: string;
+  readonly revision: bigint;
+  readonly signal: AbortSignal;
+  readonly held: boolean;
+  remainingMs(): number;
+  assertHeld(atLeastMs?: number): void;
+  release(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+  toJSON(): {
+    readonly name: string;
+    readonly key: string;
+    readonly revision: string;
+    readonly held: boolean;
+  };
+}
+export interface Lock extends Hold {
+  readonly fence: bigint;
+}
+export type SessionSource = Cluster | Session;
+
+export declare class Mutex {
+  constructor(source: SessionSource, name: string);
+  readonly name: string;
+  lock(options?: WaitOptions): Promise<Lock>;
+  tryLock(options?: WaitOptions): Promise<Lock | undefined>;
+  withLock<T>(work: (lock: Lock) => T, options?: WorkOptions): Promise<Awaited<T>>;
+}
+
+export declare function whileHeld(
+  hold: Pick<Hold, "key" | "revision">,
+): readonly [key: string, column: "Create", comparator: "==", revision: string];
+export interface FenceGate {
+  readonly highest: bigint;
+  admit(fence: bigint): void;
+}
+export declare const FenceGate: new (highest?: bigint) => FenceGate;
+
+export interface Place {
+  readonly name: string;
+  readonly key: string;
+  readonly state: "holding" | "waiting";
+  readonly revision: bigint;
+  readonly leaseId: bigint;
+  readonly owner: string | undefined;
+  readonly since: Date | undefined;
+  readonly ttlRemainingMs: number | undefined;
+  toJSON(): Readonly<Record<string, unknown>>;
+}
+
+export type LeaseholdErrorCode =
+  | "SESSION_LOST"
+  | "SESSION_CLOSED"
+  | "LOCK_LOST"
+  | "LOCK_RELEASED"
+  | "LOCK_TIMEOUT"
+  | "LOCK_EXPIRING"
+  | "STALE_FENCE"
+  | "DEADLOCK"
+  | "ETCD_UNAVAILABLE"
+  | "ETCD_REFUSED";
+export type Loss = "expired" | "revoked" | "deleted" | "closed";
+
+/** How errors are made is no promise; that `instanceof` knows them is. */
+type ErrorClass<E> = abstract new (...args: never[]) => E;
+export interface LeaseholdError extends Error {
+  readonly code: LeaseholdErrorCode;
+  toJSON(): Readonly<Record<string, unknown>>;
+}
+export declare const LeaseholdError: ErrorClass<LeaseholdError>;
+export interface SessionLostError extends LeaseholdError {
+  readonly code: "SESSION_LOST";
+  readonly leaseId: bigint;
+  readonly loss: "expired" | "revoked";
+}
+export declare const SessionLostError: ErrorClass<SessionLostError>;
+export interface SessionClosedError extends LeaseholdError {
+  readonly code: "SESSION_CLOSED";
+  readonly leaseId: bigint;
+}
+export declare const SessionClosedError: ErrorClass<SessionClosedError>;
+export interface LockLostError extends LeaseholdError {
+  readonly code: "LOCK_LOST";
+  readonly lockName: string;
+  readonly key: string;
+  readonly loss: Loss;
+}
+export declare const LockLostError: ErrorClass<LockLostError>;
+export interface LockReleasedError extends LeaseholdError {
+  readonly code: "LOCK_RELEASED";
+  readonly lockName: string;
+}
+export declare const LockReleasedError: ErrorClass<LockReleasedError>;
+export interface LockTimeoutError extends LeaseholdError {
+  readonly code: "LOCK_TIMEOUT";
+  readonly lockName: string;
+  readonly timeoutMs: number;
+  readonly holder: Place | undefined;
+  readonly ahead: number | undefined;
+}
+export declare const LockTimeoutError: ErrorClass<LockTimeoutError>;
+export interface LockExpiringError extends LeaseholdError {
+  readonly code: "LOCK_EXPIRING";
+  readonly lockName: string;
+  readonly remainingMs: number;
+}
+export declare const LockExpiringError: ErrorClass<LockExpiringError>;
+export interface StaleFenceError extends LeaseholdError {
+  readonly code: "STALE_FENCE";
+  readonly fence: bigint;
+  readonly highest: bigint;
+}
+export declare const StaleFenceError: ErrorClass<StaleFenceError>;
+export interface DeadlockError extends LeaseholdError {
+  readonly code: "DEADLOCK";
+  readonly lockName: string;
+}
+export declare const DeadlockError: ErrorClass<DeadlockError>;
+export interface EtcdUnavailableError extends LeaseholdError {
+  readonly code: "ETCD_UNAVAILABLE";
+  readonly members: ReadonlyMap<string, Error>;
+  readonly cause: AggregateError;
+}
+export declare const EtcdUnavailableError: ErrorClass<EtcdUnavailableError>;
+export interface EtcdRefusedError extends LeaseholdError {
+  readonly code: "ETCD_REFUSED";
+  readonly why: "unauthenticated" | "permission" | "quota" | "tls" | "other";
+  readonly host: string;
+}
+export declare const EtcdRefusedError: ErrorClass<EtcdRefusedError>;
+
+export type AnyLeaseholdError =
+  | SessionLostError
+  | SessionClosedError
+  | LockLostError
+  | LockReleasedError
+  | LockTimeoutError
+  | LockExpiringError
+  | StaleFenceError
+  | DeadlockError
+  | EtcdUnavailableError
+  | EtcdRefusedError;

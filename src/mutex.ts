@@ -121,11 +121,11 @@ export class Mutex {
     return place && this.#hold(queue, { place, ownWatch: undefined, deletedAt: undefined });
   }
 
-  /** The session may have ended since the grant. */
+  /** The session may have ended since the grant, or, unseen, during a pause of the process before it. */
   #hold(queue: Queue, grant: Grant): HeldPlace {
     const lock = new HeldPlace(queue, grant);
-    const { signal } = queue.lease;
-    if (!signal.aborted) return lock;
+    const { standing, signal } = queue.lease;
+    if (standing !== "over") return lock;
     void lock.release();
     throw signal.reason as Error;
   }

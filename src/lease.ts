@@ -214,9 +214,8 @@ export class Lease implements Renewer {
   }
 
   /** Brings the state up to the clocks. */
-  #look(): void {
+  #look(now = this.connection.clock.now()): void {
     if (this.#over.signal.aborted) return;
-    const now = this.connection.clock.now();
     const standing = standingOf(this.#renewal, now);
     if (standing === "over") {
       const seconds = (this.#renewal.ttlMs * 0.9) / 1000;
@@ -231,11 +230,12 @@ export class Lease implements Renewer {
     this.onState(next, previous);
   }
 
-  #scheduleLook(): void {
-    const { clock } = this.connection;
-    this.#lookTimer = clock.after(nextLookMs(this.#renewal, clock.now()), () => {
-      this.#look();
-      if (!this.#over.signal.aborted) this.#scheduleLook();
+  #scheduleLook(now = this.connection.clock.now()): void {
+    this.#lookTimer = this.connection.clock.after(nextLookMs(this.#renewal, now), () => {
+      // One moment for both: between two readings of the clock the boundary could pass unseen.
+      const then = this.connection.clock.now();
+      this.#look(then);
+      if (!this.#over.signal.aborted) this.#scheduleLook(then);
     });
   }
 

@@ -17,8 +17,14 @@ import {
 } from "./rpc.js";
 import { Tokens } from "./tokens.js";
 
+/** One pause of a row that grows. A type of our own: the declarations of this package name no dependency. */
+interface Backoff {
+  readonly duration: number;
+  next(nothing: undefined): Backoff;
+}
+
 /** Milliseconds between attempts, with decorrelated jitter; shared by calls and streams. */
-export const backoff = new ExponentialBackoff({ initialDelay: 20, maxDelay: 1000 });
+export const backoff: { next(): Backoff } = new ExponentialBackoff({ initialDelay: 20, maxDelay: 1000 });
 
 export interface CallPolicy {
   /** What the call is for, as an EtcdUnavailableError says it. */

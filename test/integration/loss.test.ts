@@ -26,7 +26,8 @@ async function contend(crew: Crew, etcd: EtcdCluster, name: string, hosts = etcd
   const [holder, waiter] = await Promise.all([crew.start("holder"), crew.start("waiter")]);
   await Promise.all([holder.connect({ hosts }), waiter.connect({ hosts: etcd.member.endpoint })]);
   const { leaseId } = await holder.session("session", { ttlSeconds: TTL_SECONDS });
-  await waiter.session("session", { ttlSeconds: TTL_SECONDS });
+  // It must live through what ends the holder.
+  await waiter.session("session", { ttlSeconds: 4 * TTL_SECONDS });
   const lock = await holder.lock(name, { as: "lock", source: "session" });
   const next = waiter.lock(name, { as: "lock", source: "session" });
   next.catch(() => {});

@@ -4,12 +4,25 @@ import http from "node:http";
 import https from "node:https";
 
 /**
+ * Paths of PEM files.
  * @typedef {object} ClientTls
- * @property {string} cert path of the server's certificate; our own requests show it too
- * @property {string} key path of its key
- * @property {string} ca path of the certificate authority
+ * @property {string} cert the server's certificate; with `clientCertAuth` it needs the extended key usage "clientAuth"
+ *   besides "serverAuth", as etcd's JSON gateway shows it to its own server
+ * @property {string} key
+ * @property {string} ca
  * @property {boolean} [clientCertAuth] refuse clients without a certificate of that authority
+ * @property {string} [clientCert] what etcdctl and our own requests show; default: the server's, if one must be shown
+ * @property {string} [clientKey]
  */
+
+/**
+ * @param {ClientTls} tls
+ * @returns {{ cert: string, key: string } | undefined} the files to show to the server
+ */
+export function shownTo(tls) {
+  if (tls.clientCert && tls.clientKey) return { cert: tls.clientCert, key: tls.clientKey };
+  return tls.clientCertAuth ? { cert: tls.cert, key: tls.key } : undefined;
+}
 
 /**
  * One request on a connection of its own: a pooled one may belong to a member that was killed since.

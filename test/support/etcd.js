@@ -6,6 +6,7 @@ import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { etcdEnv, findEtcd } from "./etcd-find.js";
 import { Guardian } from "./guarded.js";
+import { shownTo } from "./etcd-http.js";
 import { EtcdMember, PortTakenError } from "./etcd-member.js";
 import { freePorts } from "./ports.js";
 
@@ -201,14 +202,14 @@ export class EtcdCluster {
    * @param {readonly string[]} [endpoints]
    */
   etcdctlCommand(endpoints = this.endpoints) {
-    const tls = this.#tls && [
-      `--cacert=${this.#tls.ca}`,
-      `--cert=${this.#tls.cert}`,
-      `--key=${this.#tls.key}`,
+    const shown = this.#tls && shownTo(this.#tls);
+    const tls = [
+      ...(this.#tls ? [`--cacert=${this.#tls.ca}`] : []),
+      ...(shown ? [`--cert=${shown.cert}`, `--key=${shown.key}`] : []),
     ];
     return {
       program: this.#programs.etcdctl,
-      args: [`--endpoints=${endpoints.join(",")}`, ...(tls ?? [])],
+      args: [`--endpoints=${endpoints.join(",")}`, ...tls],
       env: etcdEnv(),
     };
   }

@@ -101,11 +101,11 @@ async function plan(program, folder, options, tellGuardian) {
  */
 function memberArgs(row, { args = [], clientTls, snapshotCount }) {
   const client = `${clientTls ? "https" : "http"}://127.0.0.1:${row.clientPort}`;
-  const tls = clientTls && [
-    `--cert-file=${clientTls.cert}`,
-    `--key-file=${clientTls.key}`,
+  const tls = clientTls && [`--cert-file=${clientTls.cert}`, `--key-file=${clientTls.key}`];
+  // to name the authority is to demand certificates of it, whatever --client-cert-auth says
+  const clientCerts = clientTls?.clientCertAuth && [
     `--trusted-ca-file=${clientTls.ca}`,
-    `--client-cert-auth=${clientTls.clientCertAuth ?? false}`,
+    "--client-cert-auth",
   ];
   return [
     `--name=${row.name}`,
@@ -122,6 +122,7 @@ function memberArgs(row, { args = [], clientTls, snapshotCount }) {
     "--log-outputs=stderr",
     ...(snapshotCount === undefined ? [] : [`--snapshot-count=${snapshotCount}`]),
     ...(tls ?? []),
+    ...(clientCerts || []),
     ...args,
   ];
 }

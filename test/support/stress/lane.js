@@ -160,10 +160,12 @@ export class Lane {
   async #ask(mutex, how) {
     const random = this.#random;
     if (how === "try") return mutex.tryLock({ timeoutMs: random.between(500, 3000) });
-    if (how === "timeout") return mutex.lock({ timeoutMs: random.between(1, 1500) });
+    // Often so soon that the place is still being asked for.
+    const soon = random.chance(0.5);
+    if (how === "timeout") return mutex.lock({ timeoutMs: random.between(1, soon ? 4 : 1500) });
     if (how !== "abort") return mutex.lock();
     const controller = new AbortController();
-    const timer = setTimeout(() => controller.abort(), random.between(0, 300));
+    const timer = setTimeout(() => controller.abort(), random.between(0, soon ? 3 : 300));
     return mutex.lock({ signal: controller.signal }).finally(() => clearTimeout(timer));
   }
 

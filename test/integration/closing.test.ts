@@ -1,13 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, test } from "vitest";
-import {
-  type Cluster,
-  type CloseOptions,
-  connect,
-  Mutex,
-  Session,
-  SessionClosedError,
-} from "../../src/index.js";
+import { type CloseOptions, connect, Mutex, Session, SessionClosedError } from "../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
 import { leasesOf, placesOf } from "../support/server-view.js";
 

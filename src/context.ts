@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import { LockLostError } from "./errors.js";
 import type { HeldPlace } from "./hold.js";
 
 /** A lock that `withLock` holds around the code that runs in its async context. */
@@ -36,7 +37,10 @@ export class Entrance {
   /** Runs `work` with the lock that is held already. @throws LockLostError when `work` ended well but the lock was lost. */
   async enterAgain<T>(work: (lock: HeldPlace) => T): Promise<Awaited<T>> {
     const result = await this.#run(work);
-    this.lock.signal.throwIfAborted();
+    // Reads the clocks. Released is no loss: the outer work may have ended before this one, and was waiting for it only.
+    void this.lock.held;
+    const reason: unknown = this.lock.signal.reason;
+    if (reason instanceof LockLostError) throw reason;
     return result;
   }
 

@@ -5,6 +5,7 @@ import { EtcdUnavailableError, SessionLostError } from "./errors.js";
 import { LeaseExistsError, type CallOptions, type LeaseAnswer, type Member } from "./etcd/rpc.js";
 import { Lease } from "./lease.js";
 import type { CheckedSession, CheckedWait } from "./options.js";
+import { revokeLease } from "./revoke.js";
 import type { Moment } from "./time.js";
 import { settleWithin } from "./wait.js";
 
@@ -128,13 +129,7 @@ export async function adoptLease(
 function revokeBehind(connection: Connection, leaseId: bigint, granting: Promise<unknown>): void {
   const revoked = granting
     .catch(() => undefined)
-    .then(() => revoke(connection, leaseId))
+    .then(() => revokeLease(connection, leaseId, connection.options.requestTimeoutMs * 4))
     .finally(() => connection.revoking.delete(revoked));
   connection.revoking.add(revoked);
-}
-
-async function revoke({ members, options }: Connection, leaseId: bigint): Promise<void> {
-  const ask = (member: Member, call: CallOptions): Promise<void> => member.revoke(leaseId, call);
-  const giveUpMs = options.requestTimeoutMs * 3;
-  await members.call(ask, { what: "revoke a lease", giveUpMs }).catch(() => undefined);
 }

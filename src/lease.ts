@@ -5,12 +5,11 @@ import { inJeopardy, nextLookMs, remainingMs, standingOf, type Renewal, type Sta
 import { SessionClosedError, SessionLostError } from "./errors.js";
 import type { Renewer } from "./etcd/keepalive.js";
 import type { CallPolicy } from "./etcd/members.js";
+import { revokeLease } from "./revoke.js";
 import type { Moment, Timer } from "./time.js";
 
 export type SessionState = "live" | "jeopardy" | "lost" | "closed";
 export type SessionEnd = SessionLostError | SessionClosedError;
-
-const REVOKE_MS = 10_000;
 
 /** What lives on a lease and ends with it: holds and waits. */
 export interface Dependent {
@@ -30,6 +29,8 @@ export class Lease implements Renewer {
   readonly #inFlight = new Set<Promise<unknown>>();
   #state: SessionState = "live";
   #renewal: Renewal;
+  /** A renewal was sent because of the suspend clock's doubt. */
+  #doubtAsked = false;
   #lookTimer: Timer | undefined;
   #renewTimer: Timer | undefined;
   #closing: Promise<void> | undefined;
@@ -121,7 +122,7 @@ export class Lease implements Renewer {
     if (this.#over.signal.aborted) return;
     this.#end("lost", new SessionLostError(this.leaseId, loss, why));
     // A renewal still in a socket may have extended it, and waiters would wait for nobody.
-    void this.#revoke(Math.min(this.ttlMs, REVOKE_MS));
+    void revokeLease(this.connection, this.leaseId, this.ttlMs);
   }
 
   /** See `Session.close`. A further call can only shorten the drain. */
@@ -157,10 +158,15 @@ export class Lease implements Renewer {
 
   /** Resolves when etcd has renewed it, rejects when the session is over. */
   renewNow(): Promise<void> {
+    const { signal } = this.#over;
     return new Promise((resolve, reject) => {
-      this.#over.signal.throwIfAborted();
-      this.#over.signal.addEventListener("abort", () => reject(this.#over.signal.reason), { once: true });
-      this.#onRenewed.push(resolve);
+      signal.throwIfAborted();
+      const onAbort = (): void => reject(signal.reason as Error);
+      signal.addEventListener("abort", onAbort, { once: true });
+      this.#onRenewed.push(() => {
+        signal.removeEventListener("abort", onAbort);
+        resolve();
+      });
       this.connection.keepalive.renew(this);
     });
   }
@@ -180,19 +186,7 @@ export class Lease implements Renewer {
     if (this.#over.signal.aborted) return;
     const leaseEndsMs = this.remainingMs() + this.ttlMs * 0.1;
     this.#end("closed", new SessionClosedError(this.leaseId));
-    // If revoking takes longer than that, the lease is over anyway; and nobody waits a day for a TTL of a day.
-    await this.#revoke(Math.min(leaseEndsMs, REVOKE_MS));
-  }
-
-  async #revoke(giveUpMs: number): Promise<void> {
-    const { members } = this.connection;
-    const ask = members.call((member, options) => member.revoke(this.leaseId, options), {
-      what: "revoke a lease",
-      attemptMs: Math.max(100, this.ttlMs / 4),
-      giveUpMs,
-    });
-    // Not there any more, or not to be reached while it expires: both are an end.
-    await ask.catch(() => undefined);
+    await revokeLease(this.connection, this.leaseId, leaseEndsMs);
   }
 
   #end(state: "lost" | "closed", reason: SessionEnd): void {
@@ -221,12 +215,13 @@ export class Lease implements Renewer {
       const seconds = (this.#renewal.ttlMs * 0.9) / 1000;
       return this.lose("expired", `no renewal was accepted for ${seconds} s (TTL ${this.ttlSeconds} s)`);
     }
-    const next = inJeopardy(this.#renewal, now) ? "jeopardy" : "live";
-    if (next === this.#state) return;
-    const previous = this.#state;
-    this.#state = next;
     // After a suspend the scheduled renewal may be far away.
-    if (standing === "doubtful") this.connection.keepalive.renew(this);
+    if (standing === "doubtful" && !this.#doubtAsked) this.connection.keepalive.renew(this);
+    this.#doubtAsked = standing === "doubtful";
+    const next = inJeopardy(this.#renewal, now) ? "jeopardy" : "live";
+    const previous = this.#state;
+    if (next === previous) return;
+    this.#state = next;
     this.onState(next, previous);
   }
 

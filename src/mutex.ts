@@ -139,9 +139,10 @@ export class Mutex {
 
   async #timeout(lease: Lease, waiter: Waiter, timeoutMs: number): Promise<LockTimeoutError> {
     const policy = { ...lease.policy("read the queue"), giveUpMs: ASK_HOLDER_MS, attemptMs: ASK_HOLDER_MS };
-    const queue = await readAhead(lease.connection, this.name, waiter.revision, policy).catch(
-      () => undefined,
-    );
+    const asking = readAhead(lease.connection, this.name, waiter.revision, policy);
+    const limit = { signal: undefined, timeoutMs: ASK_HOLDER_MS };
+    const onTimeout = (): Error => new Error("too late to be told");
+    const queue = await settleWithin(asking, limit, lease.connection, { onTimeout }).catch(() => undefined);
     return new LockTimeoutError(this.name, timeoutMs, queue?.holder, queue?.ahead);
   }
 }

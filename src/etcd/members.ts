@@ -8,13 +8,13 @@ import {
   TokenExpiredError,
   UnansweredError,
   type CallOptions,
-  type Header,
   type Member,
   type Range,
   type RangeAnswer,
   type Txn,
   type TxnAnswer,
 } from "./rpc.js";
+import { TermFloor } from "./term.js";
 import { Tokens } from "./tokens.js";
 
 /** One pause of a row that grows. A type of our own: the declarations of this package name no dependency. */
@@ -25,6 +25,9 @@ interface Backoff {
 
 /** Milliseconds between attempts, with decorrelated jitter; shared by calls and streams. */
 export const backoff: { next(): Backoff } = new ExponentialBackoff({ initialDelay: 20, maxDelay: 1000 });
+
+/** A question that nobody may be waiting for any more is not asked for ever. */
+const QUESTION_MS = 10_000;
 
 export interface CallPolicy {
   /** What the call is for, as an EtcdUnavailableError says it. */
@@ -63,8 +66,7 @@ export class Members {
   readonly #failures = new Map<string, Error>();
   #current: Member | undefined;
   #next: number;
-  #termFloor = 0n;
-  #probe: Range | undefined;
+  readonly #floor = new TermFloor();
   #closed = false;
 
   constructor(
@@ -84,9 +86,9 @@ export class Members {
     return this.#current;
   }
 
-  /** Raft term of the latest answer that needed a quorum: a keepalive answer of an older term comes from a deposed leader. */
+  /** A keepalive answer of an older raft term does not count. */
   get termFloor(): bigint {
-    return this.#termFloor;
+    return this.#floor.term;
   }
 
   /** Why nobody has answered yet, by host. Within the first attempt that is known of no member, only which one is asked. */
@@ -112,36 +114,37 @@ export class Members {
 
   /** A committed transaction. */
   async txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
-    this.#probe ??= txn.when[0] && { key: txn.when[0].key, limit: 1 };
+    this.#floor.asking(txn.when[0]?.key);
     const answer = await this.call((member, options) => member.txn(txn, options), policy);
-    this.#noteQuorum(answer.header);
+    this.#floor.answered(answer.header);
     return answer;
   }
 
   /** A linearizable read. */
   async range(range: Range, policy: CallPolicy): Promise<RangeAnswer> {
-    this.#probe ??= { key: range.key, limit: 1 };
+    this.#floor.asking(range.key);
     const answer = await this.call((member, options) => member.range(range, options), policy);
-    this.#noteQuorum(answer.header);
+    this.#floor.answered(answer.header);
     return answer;
   }
 
   /** A keepalive answer was of an older term than the floor: asks a quorum, whose term counts even if it is lower. */
   async renewTermFloor(signal: AbortSignal): Promise<void> {
-    const probe = this.#probe;
-    if (probe === undefined) return void (this.#termFloor = 0n);
-    const answer = await this.call((member, options) => member.range(probe, options), {
+    const { question } = this.#floor;
+    if (question === undefined) return;
+    const answer = await this.call((member, options) => member.range(question, options), {
       what: "term check",
+      giveUpMs: QUESTION_MS,
       signal,
     });
-    this.#termFloor = answer.header.raftTerm;
+    this.#floor.set(answer.header);
   }
 
   /** With a password: a token that is surely fresh. Existing streams do not need it, new watches do. */
   async freshToken(signal?: AbortSignal): Promise<void> {
     if (this.#tokens === undefined) return;
     this.#tokens.drop(this.#tokens.current);
-    await this.call(() => Promise.resolve(), { what: "authenticate", signal });
+    await this.call(() => Promise.resolve(), { what: "authenticate", giveUpMs: QUESTION_MS, signal });
   }
 
   /** Asks the current member, and after a failure the next ones, until one answers. */
@@ -229,10 +232,6 @@ export class Members {
     const member = this.connect(hosts[index] ?? "", () => this.#tokens?.current);
     this.#open.add(member);
     return member;
-  }
-
-  #noteQuorum({ raftTerm }: Header): void {
-    if (raftTerm > this.#termFloor) this.#termFloor = raftTerm;
   }
 }
 

@@ -1,52 +1,18 @@
+import { EtcdRefusedError } from "../errors.js";
 import type { Clock, Timer } from "../time.js";
 import { backoff, type Members } from "./members.js";
 import {
   TokenExpiredError,
   UnansweredError,
-  type KeyValue,
   type Member,
   type Range,
   type RangeAnswer,
   type WatchAnswer,
   type WatchStream,
 } from "./rpc.js";
+import { Watch, type WatchListener, type WatchTarget } from "./watch-handle.js";
 
-/** What a watch tells its owner. After `moved` or `refused` it is over. */
-export interface WatchListener {
-  /** The watch delivers what happens after `revision`. */
-  created(revision: bigint): void;
-  event(kv: KeyValue): void;
-  /** The stream is gone, and with it everything known about this watch: start again on the new one. */
-  moved(): void;
-  /** etcd does not allow this watch. */
-  refused(error: Error): void;
-}
-
-export interface WatchTarget {
-  readonly key: string | Buffer;
-  readonly end?: string;
-  readonly events: "PUT" | "DELETE";
-  /** Default 0n: from now. */
-  readonly startRevision?: bigint;
-}
-
-/** One watch: `cancel` ends it, and its listener hears nothing more. A new owner may take over by setting `listener`. */
-export class Watch {
-  #cancel: (watch: Watch) => void;
-
-  constructor(
-    readonly id: number,
-    readonly target: WatchTarget,
-    public listener: WatchListener,
-    cancel: (watch: Watch) => void,
-  ) {
-    this.#cancel = cancel;
-  }
-
-  cancel(): void {
-    this.#cancel(this);
-  }
-}
+export type { Watch, WatchListener, WatchTarget } from "./watch-handle.js";
 
 /** For so long a new watch, or a probe, may stay unanswered. */
 const PATIENCE_MS = 1500;
@@ -169,9 +135,12 @@ export class WatchHub {
     const reopen = (): void => {
       if (this.#reopening === held) this.#reopen();
     };
-    // Refused or unanswered: the stream tells the same once more, after its backoff.
-    void this.members.freshToken().then(reopen, () => {
-      if (this.#reopening === held) this.#reopenLater();
+    void this.members.freshToken().then(reopen, (error: Error) => {
+      if (this.#reopening !== held) return;
+      this.#reopenLater();
+      // A password that was changed: no stream will ever be opened. Unanswered: the next one may.
+      if (!(error instanceof EtcdRefusedError)) return;
+      for (const watch of this.#unsent.splice(0)) watch.listener.refused(error);
     });
   }
 
@@ -181,6 +150,7 @@ export class WatchHub {
     this.#hangUp();
     if (this.#closed) return;
     this.#reopenLater();
+    for (const watch of open.watches.values()) watch.over = true;
     for (const watch of open.watches.values()) watch.listener.moved();
   }
 
@@ -243,6 +213,9 @@ export class WatchHub {
   /** By etcd, not by us: the revision to start from was compacted. The owner starts again from now, with a read. */
   #cancelled(open: Open, { watchId }: WatchAnswer): void {
     const watch = open.watches.get(watchId);
-    if (open.watches.delete(watchId)) watch?.listener.moved();
+    if (!watch) return;
+    open.watches.delete(watchId);
+    watch.over = true;
+    watch.listener.moved();
   }
 }

@@ -1,0 +1,40 @@
+import type { KeyValue } from "./rpc.js";
+
+/** What a watch tells its owner. After `moved` or `refused` it is over. */
+export interface WatchListener {
+  /** The watch delivers what happens after `revision`. */
+  created(revision: bigint): void;
+  event(kv: KeyValue): void;
+  /** The stream is gone, and with it everything known about this watch: start again on the new one. */
+  moved(): void;
+  /** etcd does not allow this watch. */
+  refused(error: Error): void;
+}
+
+export interface WatchTarget {
+  readonly key: string | Buffer;
+  readonly end?: string;
+  readonly events: "PUT" | "DELETE";
+  /** Default 0n: from now. */
+  readonly startRevision?: bigint;
+}
+
+/** One watch: `cancel` ends it, and its listener hears nothing more. A new owner may take over by setting `listener`. */
+export class Watch {
+  /** Its stream is gone, or etcd has ended it: nothing more comes. */
+  over = false;
+  readonly #cancel: (watch: Watch) => void;
+
+  constructor(
+    readonly id: number,
+    readonly target: WatchTarget,
+    public listener: WatchListener,
+    cancel: (watch: Watch) => void,
+  ) {
+    this.#cancel = cancel;
+  }
+
+  cancel(): void {
+    this.#cancel(this);
+  }
+}

@@ -38,6 +38,8 @@ export interface ConnectOptions {
   readonly session?: SessionOptions | undefined;
 }
 
+const OPEN_TIMEOUT_MS = 10_000;
+
 let makeCluster: (connection: Connection) => Cluster;
 
 /** The members of one etcd, and the session that everything made with it shares. Made by `connect`. */
@@ -93,28 +95,33 @@ export class Cluster implements AsyncDisposable {
     await pause(clock, options.requestTimeoutMs, all.signal);
   }
 
-  #session(wait: CheckedWait): Promise<Session> {
+  async #session({ signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Promise<Session> {
     const connection = connectionOf(this);
-    const closing = connection.closing.signal;
-    if (closing.aborted) return Promise.reject(closing.reason as Error);
-    const standing = this.#standing;
-    // By the clocks: after a pause of the process its end may not have been told yet.
-    if (standing && leaseOf(standing).standing !== "over") {
-      return wait.signal?.aborted ? Promise.reject(wait.signal.reason as Error) : Promise.resolve(standing);
+    const { clock, members } = connection;
+    const start = clock.now().monotonic;
+    const onTimeout = (): Error =>
+      new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, members.silence);
+    for (;;) {
+      connection.closing.signal.throwIfAborted();
+      signal?.throwIfAborted();
+      const standing = this.#standing;
+      // By the clocks: after a pause of the process its end may not have been told yet.
+      if (standing && leaseOf(standing).standing !== "over") return standing;
+      this.#opening ??= this.#open(connection);
+      const leftMs = Math.max(1, timeoutMs - (clock.now().monotonic - start));
+      try {
+        return await settleWithin(this.#opening, { signal, timeoutMs: leftMs }, connection, { onTimeout });
+      } catch (error) {
+        // One opening serves all callers: who came late to one that failed has time left for the next.
+        const over = clock.now().monotonic - start >= timeoutMs;
+        if (!(error instanceof EtcdUnavailableError) || over) throw error;
+      }
     }
-    const timeoutMs = wait.timeoutMs ?? 10_000;
-    this.#opening ??= this.#open(connection, timeoutMs);
-    return settleWithin(this.#opening, { ...wait, timeoutMs }, connection, {
-      onTimeout: () =>
-        new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, connection.members.silence),
-    });
   }
 
-  async #open(connection: Connection, timeoutMs: number): Promise<Session> {
+  async #open(connection: Connection): Promise<Session> {
     try {
-      // One opening serves all callers: its own limit is generous, each caller's is its own.
-      const wait = { timeoutMs: Math.max(timeoutMs, 10_000) };
-      this.#standing = await Session.open(this, { ...connection.options.session, ...wait });
+      this.#standing = await Session.open(this, connection.options.session);
       return this.#standing;
     } finally {
       this.#opening = undefined;

@@ -23,6 +23,11 @@ export class HeldKey {
     private readonly onGone: () => void,
   ) {
     this.#watch = watch;
+    // Its stream broke in the moment of the grant: nobody was there to hear of it.
+    if (watch?.over) {
+      this.#start();
+      return;
+    }
     if (!watch) {
       this.#later(LONG_HOLD_MS, () => this.#start());
       return;

@@ -4,7 +4,9 @@ import { ownRange } from "./keys.js";
 import type { Lease } from "./lease.js";
 import type { Timer } from "./time.js";
 
-const SLOW_REREAD_MS = 5_000;
+/** Between two looks, doubling: a late request is most likely soon after it was sent. */
+const FIRST_REREAD_MS = 5_000;
+const SLOW_REREAD_MS = 30_000;
 
 /**
  * A put that was sent and never answered may be applied at any time while the lease lives, even after its retry was held
@@ -14,6 +16,7 @@ const SLOW_REREAD_MS = 5_000;
 export class Sweep {
   #timer: Timer | undefined;
   #watch: Watch | undefined;
+  #delayMs = FIRST_REREAD_MS;
 
   constructor(
     private readonly lease: Lease,
@@ -59,7 +62,9 @@ export class Sweep {
   #readLater(): void {
     this.#timer?.cancel();
     if (this.lease.signal.aborted) return;
-    this.#timer = this.lease.connection.clock.after(SLOW_REREAD_MS, () => this.read());
+    const { clock } = this.lease.connection;
+    this.#timer = clock.after(this.#delayMs * (0.75 + clock.random() / 2), () => this.read());
+    this.#delayMs = Math.min(SLOW_REREAD_MS, this.#delayMs * 2);
   }
 
   #look(kv: KeyValue): void {

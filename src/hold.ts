@@ -28,7 +28,8 @@ export interface Hold extends AsyncDisposable {
   assertHeld(atLeastMs?: number): void;
   /**
    * Gives the place back: `held` is false and `signal` aborted before this returns. Resolves when etcd has confirmed, or
-   * when the lease is over, at most one TTL later. Idempotent. May be left un-awaited.
+   * when the lease is over, and after one TTL in any case: what is not deleted by then is deleted in the background.
+   * Idempotent. May be left un-awaited.
    * @throws {LockLostError} when the hold was lost before, and nothing else.
    */
   release(): Promise<void>;
@@ -174,15 +175,20 @@ export class HeldPlace implements Lock, Dependent {
     this.#hearSession();
     if (this.#end) throw this.#end;
     this.#endWith(new LockReleasedError(this.name));
+    const { lease } = this.#queue;
+    // Renewals may pass while deletes do not: the deletion goes on, but nobody waits for it longer than this.
+    const limit = { signal: undefined, timeoutMs: lease.ttlMs };
+    const onTimeout = (): Error => new Error("not confirmed within one TTL");
     try {
-      const { deleted, repeated } = await this.#queue.leave(this.#grant.place);
+      const leaving = this.#queue.leave(this.#grant.place);
+      const { deleted, repeated } = await settleWithin(leaving, limit, lease.connection, { onTimeout });
       // Only the first attempt can tell: after an unanswered one, that one may have deleted it.
       if (!deleted && !repeated) throw this.#loss("deleted");
     } catch (error) {
-      // The session is over, and the key with it: released.
+      // The session is over, and the key with it: released. Or not confirmed yet: that is gone on with.
       if (error instanceof LockLostError) throw error;
     } finally {
-      this.#queue.lease.holdEnded(this);
+      lease.holdEnded(this);
     }
   }
 }

@@ -106,6 +106,21 @@ describe.concurrent("an outage", { timeout: 40_000 }, () => {
     expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", loss: "closed" });
   });
 
+  test("that outlives one caller's time for a session leaves a more patient caller its own", async ({
+    expect,
+  }) => {
+    await using etcd = await startEtcd();
+    await using cluster = connect({ hosts: etcd.endpoints });
+    etcd.member.pause();
+    const patient = cluster.session({ timeoutMs: 39_000 });
+    const hasty = cluster.session();
+
+    await expect(hasty).rejects.toMatchObject({ code: "ETCD_UNAVAILABLE" });
+    etcd.member.resume();
+
+    expect((await patient).state).toBe("live");
+  });
+
   test("ends a waiting `tryLock` after its time-out, with an error that names every member asked", async ({
     expect,
   }) => {

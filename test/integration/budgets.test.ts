@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { connect, Mutex, Session, type Cluster } from "../../src/index.js";
+import { connect, Mutex, Session, type Cluster, type Lock } from "../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
 import { meter } from "../support/spent.js";
 
@@ -58,18 +58,17 @@ describe("what a contended lock costs etcd", () => {
     let holder = await takenOver(await a.lock(), b);
 
     const whole = await meter(etcd.member);
+    const part = await meter(etcd.member);
     for (let n = 0; n < ROUNDS; n++) {
-      const join = await meter(etcd.member);
       const waiting = (n % 2 === 0 ? a : b).lock();
-      expect(await join.reach(JOIN)).toEqual(JOIN);
-
-      const handOver = await meter(etcd.member);
+      expect(await part.lap(JOIN)).toEqual(JOIN);
       await holder.release();
       holder = await waiting;
-      expect(await handOver.reach(HAND_OVER)).toEqual(HAND_OVER);
+      expect(await part.lap(HAND_OVER)).toEqual(HAND_OVER);
     }
 
     expect(await whole.read()).toEqual(times(ROUNDS, { Txn: 2, Range: 2, Watch: 4, revisions: 2 }));
+    await holder.release();
   });
 
   it("nothing for the waiters behind the one whose turn it is", async () => {
@@ -81,7 +80,7 @@ describe("what a contended lock costs etcd", () => {
     const handOver = await meter(etcd.member);
     await holder.release();
     await next;
-    expect(await handOver.reach(HAND_OVER)).toEqual(HAND_OVER);
+    expect(await handOver.lap(HAND_OVER)).toEqual(HAND_OVER);
     await Promise.all(sessions.map((session) => session.close({ drainMs: 0 })));
   });
 });
@@ -89,24 +88,24 @@ describe("what a contended lock costs etcd", () => {
 /** Each has its place, its watches and its answer before the next one asks. */
 async function joinedOneByOne(mutexes: readonly Mutex[]) {
   const waiting = [];
+  const join = await meter(etcd.member);
   for (const mutex of mutexes) {
-    const join = await meter(etcd.member);
     const lock = mutex.lock();
     lock.catch(() => {}); // Those still waiting at the end are ended with their sessions.
     waiting.push(lock);
-    expect(await join.reach(JOIN)).toEqual(JOIN);
+    expect(await join.lap(JOIN)).toEqual(JOIN);
   }
   return waiting;
 }
 
 /** One hand-over before the count starts: from now on every holder has waited and so watches its own key. */
-async function takenOver(holder: Awaited<ReturnType<Mutex["lock"]>>, by: Mutex) {
-  const start = await meter(etcd.member);
+async function takenOver(holder: Lock, by: Mutex) {
+  const part = await meter(etcd.member);
   const waiting = by.lock();
-  await start.reach(JOIN);
+  await part.lap(JOIN);
   await holder.release();
   const taken = await waiting;
   // The first holder had no watch on its key: one message less.
-  await start.reach({ Txn: 2, Range: 2, Watch: 3 });
+  await part.lap({ ...HAND_OVER, Watch: 1 });
   return taken;
 }

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from "node:timers/promises";
 /** @import { EtcdMember } from "./etcd.js" */
 
 /**
@@ -35,26 +34,30 @@ async function totals(member) {
 
 /** Starts to count. @param {EtcdMember} member */
 export async function meter(member) {
-  const before = await totals(member);
-  /** What was spent since. */
-  const read = async () => {
-    const after = await totals(member);
+  let before = await totals(member);
+  /** @param {Spent} after */
+  const since = (after) => {
     const spent = Object.entries(after).map(([what, sum]) => [what, sum - (before[what] ?? 0)]);
     return /** @type {Spent} */ (Object.fromEntries(spent.filter(([, sum]) => sum !== 0)));
   };
+  /** What was spent since the start, or since the last lap. */
+  const read = async () => since(await totals(member));
   /**
-   * Messages on streams are counted when etcd reads them, which no answer tells: reads until `spent` has been reached.
-   * @param {Spent} spent @param {{ timeoutMs?: number }} [options]
-   * @returns {Promise<Spent>} what was read last, equal to `spent` or not
+   * Messages on streams are counted when etcd reads them, which no answer tells: reads until `expected` has been
+   * reached, and counts anew from there.
+   * @param {Spent} expected @param {{ timeoutMs?: number }} [options]
+   * @returns {Promise<Spent>} what was spent: `expected`, or more, or what it had come to after `timeoutMs`
    */
-  const reach = async (spent, { timeoutMs = 5000 } = {}) => {
+  const lap = async (expected, { timeoutMs = 5000 } = {}) => {
     const until = performance.now() + timeoutMs;
     for (;;) {
-      const now = await read();
-      const reached = Object.entries(spent).every(([what, sum]) => (now[what] ?? 0) >= sum);
-      if (reached || performance.now() > until) return now;
-      await delay(2);
+      const after = await totals(member);
+      const spent = since(after);
+      const reached = Object.entries(expected).every(([what, sum]) => (spent[what] ?? 0) >= sum);
+      if (!reached && performance.now() < until) continue;
+      before = after;
+      return spent;
     }
   };
-  return { read, reach };
+  return { read, lap };
 }

@@ -15,9 +15,12 @@ export const endOf = (prefix) =>
   prefix.slice(0, -1) + String.fromCharCode(prefix.charCodeAt(prefix.length - 1) + 1);
 
 export class Observer {
-  /** @type {Map<string, ServerEvent>} */ #events = new Map();
+  /** What happened, by revision. @type {ServerEvent[]} */
+  events = [];
+  /** The last event of each key that lives. @type {Map<string, ServerEvent>} */ #living = new Map();
   /** @type {Set<() => void>} */ #watchers = new Set();
-  #revision = 0n;
+  /** The highest revision seen; everything before it was seen too, as each stream tells all in order. */
+  revision = 0n;
   #stopped = new AbortController();
   #prefix;
   #following;
@@ -29,25 +32,9 @@ export class Observer {
     this.#following = members.map((member) => this.#follow(member, from));
   }
 
-  /** @returns {ServerEvent[]} by revision */
-  get events() {
-    return [...this.#events.values()].sort((a, b) => Number(a.rev - b.rev));
-  }
-
-  /** The highest revision seen; everything before it was seen too. */
-  get revision() {
-    return this.#revision;
-  }
-
   /** @param {string} prefix @returns {string[]} the keys that live under it, as far as was seen, in create order */
   living(prefix) {
-    /** @type {Map<string, ServerEvent>} */
-    const latest = new Map();
-    for (const event of this.#events.values()) {
-      if (event.key.startsWith(prefix) && event.rev >= (latest.get(event.key)?.rev ?? 0n))
-        latest.set(event.key, event);
-    }
-    const living = [...latest.values()].filter(({ type }) => type === "PUT");
+    const living = [...this.#living.values()].filter(({ key }) => key.startsWith(prefix));
     return living.sort((a, b) => Number(a.create - b.create)).map(({ key }) => key);
   }
 
@@ -106,15 +93,20 @@ export class Observer {
     const tSeen = now();
     const { result, error } = JSON.parse(line);
     if (error !== undefined) throw new Error(`watch: ${line}`);
-    for (const event of result.events ?? []) {
-      const seen = toServerEvent(event, tSeen);
-      const id = `${seen.rev} ${seen.type} ${seen.key}`;
-      if (!this.#events.has(id)) this.#events.set(id, seen);
-      if (seen.rev >= from) from = seen.rev + 1n;
-      if (seen.rev > this.#revision) this.#revision = seen.rev;
-    }
-    for (const look of this.#watchers) look();
-    return from;
+    const events = (result.events ?? []).map((/** @type {any} */ event) => toServerEvent(event, tSeen));
+    const news = events.filter((/** @type {ServerEvent} */ { rev }) => rev > this.revision);
+    for (const event of news) this.#add(event);
+    if (news.length > 0) for (const look of this.#watchers) look();
+    // All events of a revision come in one answer.
+    return events.length > 0 ? events.at(-1).rev + 1n : from;
+  }
+
+  /** @param {ServerEvent} event */
+  #add(event) {
+    this.events.push(event);
+    this.revision = event.rev;
+    if (event.type === "PUT") this.#living.set(event.key, event);
+    else this.#living.delete(event.key);
   }
 }
 

@@ -209,7 +209,7 @@ export class Queue {
     this.#own.remove(place);
     const behind = this.#behind.get(place);
     this.#behind.delete(place);
-    this.#forget(place);
+    this.#own.release(place);
     if (behind?.stage.at === "local") {
       const next = behind.stage.place;
       if (first && next.is(first))
@@ -217,11 +217,6 @@ export class Queue {
       else this.#wait(behind, next, undefined);
     }
     this.#joinNext();
-  }
-
-  #forget(place: Place): void {
-    this.#own.release(place);
-    this.#rest();
   }
 
   /** Names come and go (one a user, say): what is not needed is not kept. */

@@ -3,8 +3,8 @@ import { defineConfig } from "vitest/config";
 /** Set by test/support/docker-tests.js: only there is a docker engine. */
 const inDocker = process.env["LEASEHOLD_ETCD_IMAGE"] !== undefined;
 
-/** Tests that compare speeds: they have the machine to themselves, after all others. */
-const MEASURED = ["test/integration/handover.test.ts"];
+/** Tests that compare speeds, count calls or need every core: they run one by one, after all others. */
+const ALONE = ["handover", "budgets", "crowds"].map((name) => `test/integration/${name}.test.ts`);
 const ALL = inDocker ? ["test/docker/**/*.test.ts"] : ["test/{unit,integration,interop}/**/*.test.ts"];
 
 export default defineConfig({
@@ -26,11 +26,11 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: "all", include: ALL, exclude: MEASURED, sequence: { groupOrder: 0 } },
+        test: { name: "all", include: ALL, exclude: ALONE, sequence: { groupOrder: 0 } },
       },
       {
         extends: true,
-        test: { name: "measured", include: MEASURED, maxWorkers: 1, sequence: { groupOrder: 1 } },
+        test: { name: "alone", include: ALONE, maxWorkers: 1, sequence: { groupOrder: 1 } },
       },
     ],
   },

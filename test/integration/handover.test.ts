@@ -1,12 +1,12 @@
 import { Etcd3 } from "etcd3";
-import { expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { connect, Mutex, Session } from "../../src/index.js";
 import { startEtcd } from "../support/etcd.js";
 
 const ROUNDS = 6;
 const PER_ROUND = 200;
-const AT_MOST = 6;
 
+const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const median = (values: readonly number[]) =>
   [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
 
@@ -36,25 +36,40 @@ async function puts(client: Etcd3, count: number): Promise<number[]> {
   return costs;
 }
 
-it(`hands a lock over between two contenders in less than ${AT_MOST} times a bare put`, async () => {
-  await using etcd = await startEtcd();
-  await using cluster = connect({ hosts: etcd.endpoints });
-  const client = new Etcd3({ hosts: etcd.endpoints[0] ?? "" });
-  const open = async () => new Mutex(await Session.open(cluster, { ttlSeconds: 60 }), "handover/job");
-  const contenders = [await open(), await open()];
+describe("a hand-over between two contenders, beside a bare put on the same etcd", () => {
+  const rounds: { put: number[]; handOver: number[] }[] = [];
 
-  await handOvers(contenders, PER_ROUND); // Before the count, so that code and connections are warm.
-  const rounds: { put: number; handOver: number }[] = [];
-  for (let round = 0; round < ROUNDS; round++) {
-    // In turn, so that whatever else this machine does falls on both.
-    const put = median(await puts(client, PER_ROUND));
-    rounds.push({ put, handOver: median(await handOvers(contenders, PER_ROUND)) });
+  beforeAll(async () => {
+    await using etcd = await startEtcd();
+    await using cluster = connect({ hosts: etcd.endpoints });
+    const client = new Etcd3({ hosts: etcd.endpoints[0] ?? "" });
+    const open = async () => new Mutex(await Session.open(cluster, { ttlSeconds: 60 }), "handover/job");
+    const contenders = [await open(), await open()];
+    await handOvers(contenders, PER_ROUND); // Before the count, so that code and connections are warm.
+    for (let round = 0; round < ROUNDS; round++) {
+      // In turn, so that whatever else this machine does falls on both.
+      const put = await puts(client, PER_ROUND);
+      rounds.push({ put, handOver: await handOvers(contenders, PER_ROUND) });
+    }
+    client.close();
+  }, 120_000);
+
+  /** What else this machine does makes a round dearer; what the hand-over itself costs is in every one. */
+  function leastRatio(by: (values: readonly number[]) => number) {
+    const costs = rounds.map(({ put, handOver }) => ({ put: by(put), handOver: by(handOver) }));
+    const text = costs.map(({ put, handOver }) => `${handOver.toFixed(2)} / ${put.toFixed(2)} ms`);
+    const least = Math.min(...costs.map(({ put, handOver }) => handOver / put));
+    console.log(`${by.name} hand-over / put: ${text.join(", ")}; least ${least.toFixed(2)} x`);
+    return least;
   }
-  client.close();
 
-  // What else this machine does makes a round dearer; a stall would be in every one.
-  const best = Math.min(...rounds.map(({ put, handOver }) => handOver / put));
-  const costs = rounds.map(({ put, handOver }) => `${handOver.toFixed(2)} / ${put.toFixed(2)} ms`).join(", ");
-  console.log(`hand-over / put: ${costs}; at best ${best.toFixed(2)} x`);
-  expect(best).toBeLessThan(AT_MOST);
-}, 60_000);
+  it("costs less than 6 times as much, by the median", () => {
+    expect(leastRatio(median)).toBeLessThan(6);
+  });
+
+  // A client that watches from a past revision waits for etcd's 100 ms loop in a good third of these hand-overs, as
+  // Go's does: the median hides that, the mean does not.
+  it("waits for none of etcd's loops: by the mean, too, it costs less than 12 times as much", () => {
+    expect(leastRatio(mean)).toBeLessThan(12);
+  });
+});

@@ -194,13 +194,21 @@ export class EtcdUnavailableError extends LeaseholdError {
 /** etcd answered no: wrong password, no permission, quota, certificate. Not retried. */
 export class EtcdRefusedError extends LeaseholdError {
   readonly code = "ETCD_REFUSED";
+  readonly #details: string;
 
   constructor(
     readonly why: "unauthenticated" | "permission" | "quota" | "tls" | "other",
     readonly host: string,
     details: string,
+    what?: string,
   ) {
-    super(`etcd at ${host} refused (${why}): ${details}`);
+    super(`etcd at ${host} refused${what === undefined ? "" : ` to ${what}`} (${why}): ${details}`);
+    this.#details = details;
+  }
+
+  /** @internal The same, with what was refused. */
+  to(what: string): EtcdRefusedError {
+    return new EtcdRefusedError(this.why, this.host, this.#details, what);
   }
 }
 

@@ -1,6 +1,7 @@
 import type { Etcd3 } from "etcd3";
 import { EtcdRefusedError } from "../errors.js";
 import type { Clock } from "../time.js";
+import { readable } from "./reason.js";
 import {
   CancelledError,
   LeaseExistsError,
@@ -39,9 +40,10 @@ export function failureOf({ code, details }: Status, host: string): Error {
   if (STALE_TOKEN.test(details)) return new TokenExpiredError(details);
   if (details.includes("requested lease not found")) return new LeaseNotFoundError(details);
   if (details.includes("lease already exists")) return new LeaseExistsError(details);
-  if (CERTIFICATE.test(details)) return new EtcdRefusedError("tls", host, details);
-  if (AMBIGUOUS.has(code) || details.includes("too many requests")) return new UnansweredError(details);
-  return new EtcdRefusedError(refusal(code, details), host, details);
+  const reason = readable(details);
+  if (CERTIFICATE.test(details)) return new EtcdRefusedError("tls", host, reason);
+  if (AMBIGUOUS.has(code) || details.includes("too many requests")) return new UnansweredError(reason);
+  return new EtcdRefusedError(refusal(code, details), host, reason);
 }
 
 function refusal(code: number, details: string): EtcdRefusedError["why"] {

@@ -211,17 +211,20 @@ export class Members {
     member.retire();
   }
 
-  #judge(error: unknown, failures: Map<string, Error>, { signal, onUnanswered }: CallPolicy): void {
+  #judge(error: unknown, failures: Map<string, Error>, policy: CallPolicy): void {
     if (!(error instanceof AttemptError)) throw error;
-    const unanswered = error.why instanceof UnansweredError;
-    if (unanswered) onUnanswered?.();
-    signal?.throwIfAborted();
-    if (!unanswered && !(error.why instanceof TokenExpiredError)) throw error.why;
-    if (failures.get(error.host) instanceof TokenExpiredError && !unanswered) {
-      throw new EtcdRefusedError("unauthenticated", error.host, error.why.message);
+    const { host, why } = error;
+    const unanswered = why instanceof UnansweredError;
+    const stale = why instanceof TokenExpiredError;
+    if (unanswered) policy.onUnanswered?.();
+    policy.signal?.throwIfAborted();
+    if (why instanceof EtcdRefusedError) throw why.to(policy.what);
+    if (!unanswered && !stale) throw why;
+    if (stale && failures.get(host) instanceof TokenExpiredError) {
+      throw new EtcdRefusedError("unauthenticated", host, why.message, policy.what);
     }
-    failures.set(error.host, error.why);
-    this.#failures.set(error.host, error.why);
+    failures.set(host, why);
+    this.#failures.set(host, why);
   }
 
   #connectNext(): Member {

@@ -59,15 +59,19 @@ describe("a call to the cluster", () => {
     expect(cluster.connected[0]!.retired).toBe(true);
   });
 
-  test("that etcd refuses is not repeated", async () => {
+  test("that etcd refuses is not repeated; the error tells who refused what, and why", async () => {
     const cluster = new FakeCluster();
-    const refused = new EtcdRefusedError("permission", "a:1", "etcdserver: permission denied");
-    cluster.onCall = (call) => call.fail(refused);
+    cluster.onCall = (call, host) => call.fail(new EtcdRefusedError("permission", host, "permission denied"));
 
-    const outcome = txn(cluster);
+    const outcome = txn(cluster, { what: "join the queue" });
     await cluster.clock.pass(5000);
 
-    await expect(outcome).rejects.toBe(refused);
+    await expect(outcome).rejects.toMatchObject({
+      code: "ETCD_REFUSED",
+      why: "permission",
+      host: "a:1",
+      message: "etcd at a:1 refused to join the queue (permission): permission denied",
+    });
     expect(callsOf(cluster)).toHaveLength(1);
   });
 

@@ -1,4 +1,4 @@
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { describe, expect, it } from "vitest";
@@ -17,6 +17,7 @@ async function stress(members: 1 | 3, seconds: number) {
     `claims overlapped for ${report.overlapMs} ms`,
     ...report.soft.map((sentence) => `\n  told, not judged: ${sentence}`),
   );
+  if (Object.keys(report.violations).length === 0) rmSync(keep, { recursive: true });
   return { ...report, replay, history: keep };
 }
 

@@ -1,0 +1,152 @@
+import { describe, expect, test } from "vitest";
+import {
+  type AnyLeaseholdError,
+  DeadlockError,
+  EtcdRefusedError,
+  EtcdUnavailableError,
+  LeaseholdError,
+  LockExpiringError,
+  LockLostError,
+  LockReleasedError,
+  LockTimeoutError,
+  SessionClosedError,
+  SessionLostError,
+  StaleFenceError,
+} from "../../src/index.js";
+import { failureOf } from "../../src/etcd/call.js";
+import {
+  LeaseExistsError,
+  LeaseNotFoundError,
+  TokenExpiredError,
+  UnansweredError,
+} from "../../src/etcd/rpc.js";
+
+const LEASE_ID = 2n ** 62n + 1n;
+const lost = new SessionLostError(LEASE_ID, "expired", "no renewal was accepted for 9 s (TTL 10 s)");
+const down = new UnansweredError("connect ECONNREFUSED 127.0.0.1:2379");
+
+/** Each class, what its fields become in JSON, and words of its message: what failed, on what, why. */
+const ALL: readonly (readonly [string, AnyLeaseholdError, Record<string, unknown>, RegExp])[] = [
+  ["SESSION_LOST", lost, { leaseId: `${LEASE_ID}`, loss: "expired" }, /4000000000000001 .*TTL 10 s/],
+  ["SESSION_CLOSED", new SessionClosedError(0xabcn), { leaseId: "2748" }, /abc/],
+  [
+    "LOCK_LOST",
+    new LockLostError("jobs", "jobs/77", "expired", lost),
+    { lockName: "jobs", key: "jobs/77", loss: "expired" },
+    /"jobs".*not renewed in time.*jobs\/77/,
+  ],
+  ["LOCK_RELEASED", new LockReleasedError("jobs"), { lockName: "jobs" }, /"jobs"/],
+  [
+    "LOCK_TIMEOUT",
+    new LockTimeoutError("jobs", 100, undefined, undefined),
+    { lockName: "jobs", timeoutMs: 100 },
+    /"jobs" not acquired within 100 ms$/,
+  ],
+  [
+    "LOCK_EXPIRING",
+    new LockExpiringError("jobs", 12.5),
+    { lockName: "jobs", remainingMs: 12.5 },
+    /"jobs" has 12 ms/,
+  ],
+  ["STALE_FENCE", new StaleFenceError(6n, 7n), { fence: "6", highest: "7" }, /6 is stale: 7/],
+  [
+    "DEADLOCK",
+    new DeadlockError("jobs", "jobs/a"),
+    { lockName: "jobs" },
+    /"jobs".*"jobs\/a".*reentrant: true/,
+  ],
+  [
+    "ETCD_UNAVAILABLE",
+    new EtcdUnavailableError("grant a lease", new Map([["a:1", down]])),
+    { members: { "a:1": { name: "UnansweredError", message: down.message } } },
+    /grant a lease.*a:1: connect ECONNREFUSED/,
+  ],
+  [
+    "ETCD_REFUSED",
+    new EtcdRefusedError("quota", "a:1", "etcdserver: mvcc: database space exceeded", "grant a lease"),
+    { why: "quota", host: "a:1" },
+    /a:1 refused to grant a lease \(quota\): .*space exceeded/,
+  ],
+];
+
+describe.each(ALL)("an error of code %s", (code, error, fields, message) => {
+  test("is known by its code, its name and instanceof", () => {
+    expect(error.code).toBe(code);
+    expect(error.name).toBe(error.constructor.name);
+    expect(error).toBeInstanceOf(LeaseholdError);
+    expect(error.stack).toContain(error.message);
+  });
+
+  test("says what failed, on what and why", () => {
+    expect(error.message).toMatch(message);
+  });
+
+  test("becomes JSON with everything it knows, bigints as exact decimal strings", () => {
+    expect(JSON.parse(JSON.stringify(error))).toEqual({
+      name: error.name,
+      code,
+      message: error.message,
+      ...fields,
+    });
+  });
+});
+
+test("a lost lock tells the session's loss as its cause", () => {
+  expect(new LockLostError("jobs", "jobs/77", "expired", lost).cause).toBe(lost);
+});
+
+test("an unavailable etcd tells the last failure of every member, by host and together", () => {
+  const error = new EtcdUnavailableError(
+    "read",
+    new Map([
+      ["a:1", down],
+      ["b:1", new Error("b is down")],
+    ]),
+  );
+
+  expect(error.cause).toBeInstanceOf(AggregateError);
+  expect(error.cause.errors).toEqual([...error.members.values()]);
+});
+
+describe("what etcd and gRPC say", () => {
+  const failure = (code: number, details: string) => failureOf({ code, details }, "a:1");
+
+  test.each([
+    [16, "etcdserver: invalid auth token", TokenExpiredError],
+    [3, "etcdserver: revision of auth store is old", TokenExpiredError],
+    [5, "etcdserver: requested lease not found", LeaseNotFoundError],
+    [9, "etcdserver: lease already exists", LeaseExistsError],
+    [14, "etcdserver: leader changed", UnansweredError],
+    [14, "etcdserver: request timed out", UnansweredError],
+    [2, "context deadline exceeded", UnansweredError],
+    [4, "Deadline exceeded", UnansweredError],
+    [8, "etcdserver: too many requests", UnansweredError],
+  ])("(%i, %s) is told from the others", (code, details, kind) => {
+    expect(failure(code, details)).toBeInstanceOf(kind);
+  });
+
+  test.each([
+    [7, "etcdserver: permission denied", "permission"],
+    [3, "etcdserver: user name is empty", "unauthenticated"],
+    [3, "etcdserver: authentication failed, invalid user ID or password", "unauthenticated"],
+    [8, "etcdserver: mvcc: database space exceeded", "quota"],
+    [14, "No connection established. Last error: Error: self-signed certificate. Resolution note: ", "tls"],
+    [9, "etcdserver: something new", "other"],
+  ])("(%i, %s) is a refusal: %s", (code, details, why) => {
+    expect(failure(code, details)).toMatchObject({ code: "ETCD_REFUSED", why, host: "a:1" });
+  });
+
+  test.each([
+    [
+      "No connection established. Last error: Error: connect ECONNREFUSED 127.0.0.1:1. Resolution note: ",
+      "connect ECONNREFUSED 127.0.0.1:1",
+    ],
+    [
+      "No connection established. Last error: Failed to connect (2026-11-21T03:46:38.408Z). Resolution note: ",
+      "Failed to connect; it closed the connection at once: does it want TLS (https://, credentials)?",
+    ],
+    ["Name resolution failed for target dns:nowhere:1", "Name resolution failed for target dns:nowhere:1"],
+  ])("%s is told in plain words", (details, words) => {
+    expect(failure(14, details).message).toBe(words);
+  });
+});

@@ -1,14 +1,18 @@
 // Moves the wall clock of a real process by libfaketime, an hour forth and two back, while it holds a lock: nothing may
-// be lost. Prints "not run: <reason>" where libfaketime is not installed. Needs the built package.
+// be lost. Takes libfaketime from where it is installed, else from Debian's package, unpacked and not installed; prints
+// "not run: <reason>" where neither is to be had. Needs the built package.
 import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { exitWhenMissing, startEtcd } from "../support/etcd.js";
+import { fetchDebianFiles } from "../support/etcd-debian.js";
 import { observe } from "../support/observer.js";
 import { Crew } from "../support/workers.js";
 
+/** By which a script tells `.ci/run` that it cannot be run here (sysexits.h). */
+const EX_TEMPFAIL = 75;
 const TTL_SECONDS = 3;
 const HOUR_MS = 3_600_000;
 
@@ -26,6 +30,21 @@ function findLibrary() {
     }
   });
   return found && `${found}/libfaketime.so.1`;
+}
+
+/** @param {string} into @returns {Promise<string | undefined>} the library, or undefined when the reason has been told */
+async function fetchLibrary(into) {
+  const files = ["usr/lib/*/faketime/libfaketime.so.1"];
+  try {
+    await fetchDebianFiles({ packages: ["libfaketime"], files, into, env: process.env });
+    return path.join(into, "libfaketime.so.1");
+  } catch (error) {
+    console.log(
+      `not run: libfaketime is neither installed nor to be had (${/** @type {Error} */ (error).message})`,
+    );
+    process.exitCode = EX_TEMPFAIL;
+    return undefined;
+  }
 }
 
 /** @param {string} library @param {string} offsetFile */
@@ -71,20 +90,17 @@ async function holdThroughJumps(etcd, crew, library, offsetFile) {
   return undefined;
 }
 
-const library = findLibrary();
-if (library === undefined) {
-  console.log("not run: libfaketime is not installed (Debian: apt-get install faketime)");
-} else {
-  const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-faketime-"));
+const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-faketime-"));
+try {
   const offsetFile = path.join(folder, "offset");
   writeFileSync(offsetFile, "+0");
-  try {
+  const library = findLibrary() ?? (await fetchLibrary(folder));
+  if (library !== undefined) {
     const failure = await run(library, offsetFile).catch(exitWhenMissing);
-    console.log(
-      failure ? `failed: ${failure}` : "passed: a wall clock that jumps an hour forth and back loses nothing",
-    );
+    const passed = "passed: a wall clock that jumps an hour forth and back loses nothing";
+    console.log(failure ? `failed: ${failure}` : passed);
     process.exitCode = failure ? 1 : 0;
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
   }
+} finally {
+  rmSync(folder, { recursive: true, force: true });
 }

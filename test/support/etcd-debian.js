@@ -19,6 +19,16 @@ const RELEASES = new Map([
  * @param {{ env: NodeJS.ProcessEnv, version?: string | undefined }} options
  */
 export async function fetchDebianPackages(into, { env, version }) {
+  const files = ["usr/bin/etcd", "usr/bin/etcdctl"];
+  await fetchDebianFiles({ packages: ["etcd-server", "etcd-client"], files, into, env, version });
+}
+
+/**
+ * Copies some files out of packages that are not installed.
+ * @param {{ packages: string[], files: string[], into: string, env: NodeJS.ProcessEnv, version?: string | undefined }} what
+ *   `*` in a file's path stands for one folder, such as that of the architecture
+ */
+export async function fetchDebianFiles({ packages, files, into, env, version }) {
   const work = await mkdtemp(path.join(os.tmpdir(), "leasehold-apt-"));
   try {
     const apt = await privateApt(work, env);
@@ -26,8 +36,8 @@ export async function fetchDebianPackages(into, { env, version }) {
     const release =
       version === undefined ? undefined : RELEASES.get(version.split(".").slice(0, 2).join("."));
     if (version !== undefined) await useRelease(work, apt, release, version);
-    await apt(["download", "etcd-server", "etcd-client"]);
-    await unpack(work, into, env);
+    await apt(["download", ...packages]);
+    await unpack(work, { files, into, env });
   } catch (error) {
     throw new Error(`Debian packages by apt-get: ${explain(error)}`, { cause: error });
   } finally {
@@ -105,14 +115,18 @@ async function keyringOf(entry) {
   return file ? `[signed-by=${file}] ` : "";
 }
 
-/** @param {string} work @param {string} into @param {NodeJS.ProcessEnv} env */
-async function unpack(work, into, env) {
+/** @param {string} work @param {{ files: string[], into: string, env: NodeJS.ProcessEnv }} what */
+async function unpack(work, { files, into, env }) {
   const packages = (await readdir(work)).filter((file) => file.endsWith(".deb"));
   const tree = path.join(work, "tree");
   for (const file of packages)
     await run("dpkg-deb", ["-x", path.join(work, file), tree], { env, timeout: 60_000 });
-  for (const name of ["etcd", "etcdctl"])
-    await copyFile(path.join(tree, "usr/bin", name), path.join(into, name));
+  for (const file of files) {
+    const [before = "", after] = file.split("*/");
+    const folders = after === undefined ? [""] : await readdir(path.join(tree, before));
+    for (const folder of folders)
+      await copyFile(path.join(tree, before, folder, after ?? ""), path.join(into, path.basename(file)));
+  }
 }
 
 /** @param {unknown} error */

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { LockExpiringError, LockLostError, LockReleasedError, type Loss } from "./errors.js";
 import { HeldKey } from "./held-key.js";
 import type { Dependent, SessionEnd } from "./lease.js";
@@ -52,6 +53,12 @@ export interface Lock extends Hold {
 
 type End = LockLostError | LockReleasedError;
 
+/** However much of a program listens to one lock, that is no leak. */
+function unlimited(controller: AbortController): AbortController {
+  setMaxListeners(0, controller.signal);
+  return controller;
+}
+
 export class HeldPlace implements Lock, Dependent {
   readonly name: string;
   readonly key: string;
@@ -83,7 +90,7 @@ export class HeldPlace implements Lock, Dependent {
 
   get signal(): AbortSignal {
     this.#hearSession();
-    this.#controller ??= new AbortController();
+    this.#controller ??= unlimited(new AbortController());
     if (this.#end && !this.#controller.signal.aborted) this.#controller.abort(this.#end);
     return this.#controller.signal;
   }

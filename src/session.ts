@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { connectionOf, type Connection } from "./connection.js";
 import type { Cluster } from "./cluster.js";
 import { adoptLease, openLease } from "./lease-open.js";
@@ -79,6 +80,8 @@ export class Session extends EventTarget implements AsyncDisposable {
   /** @internal */
   private constructor(lease: Lease) {
     super();
+    // However much of a program listens to one session, that is no leak.
+    setMaxListeners(0, this);
     this.#lease = lease;
     leases.set(this, lease);
     // A listener that throws is an uncaughtException, after all listeners ran: that is EventTarget's own rule in Node.

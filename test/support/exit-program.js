@@ -43,14 +43,25 @@ async function nested(mutex) {
   });
 }
 
+/** Every listener hears of the end, though the first one throws, and there are many. */
 async function loses() {
   const session = await Session.open(cluster, { ttlSeconds: 2 });
   const lock = await new Mutex(session, `${closing}/lost`).lock();
-  const aborted = once(lock.signal, "abort");
+  /** @type {string[]} */
+  const heard = [];
+  const thrown = once(process, "uncaughtException");
+  session.addEventListener("statechange", () => {
+    throw new Error("a listener's own");
+  });
+  for (let i = 0; i < 20; i++) {
+    session.addEventListener("statechange", ({ state }) => heard.push(state));
+    session.signal.addEventListener("abort", () => heard.push("session"));
+    lock.signal.addEventListener("abort", () => heard.push("lock"));
+  }
   await session.close({ drainMs: 0 });
-  await aborted;
+  const [error] = await thrown;
   void lock.release();
-  return lock.signal.reason.code;
+  return [lock.signal.reason.code, error.message, [...new Set(heard)].join(), heard.length];
 }
 
 async function adopts() {

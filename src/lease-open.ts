@@ -89,7 +89,7 @@ export function renewOnce(connection: Connection, leaseId: bigint, wait: Limits)
       renewed: (sent: Moment, ttlSeconds: number) => end(() => resolve({ sent, ttlSeconds })),
       gone: () => end(() => reject(new SessionLostError(leaseId, "revoked", "etcd has no such lease"))),
     };
-    const giveUp = (): void => end(() => reject(new EtcdUnavailableError("renew a lease", new Map())));
+    const giveUp = (): void => end(() => reject(new EtcdUnavailableError("renew a lease", members.silence)));
     const timer = clock.after(wait.timeoutMs, giveUp);
     const stop = aborts.add(wait.signal, () => end(() => reject(wait.signal.reason as Error)));
     const end = (settle: () => void): void => {

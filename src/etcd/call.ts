@@ -74,7 +74,7 @@ export class UnaryCall {
     send: (options: GrpcOptions) => Promise<T>,
   ): Promise<T> {
     const timer = clock.after(timeoutMs, () =>
-      this.#cancel(new UnansweredError(`no answer within ${timeoutMs} ms`)),
+      this.#cancel(new UnansweredError(`no answer within ${Math.round(timeoutMs)} ms`)),
     );
     const onAbort = (): void => this.#cancel(new CancelledError("the caller gave up"));
     signal?.addEventListener("abort", onAbort, { once: true });

@@ -81,7 +81,7 @@ export class Keepalive {
     const { current: member } = this.members;
     const stream = member.keepalive({
       answer: (answer) => open === this.#open && this.#answered(open, answer),
-      ended: () => open === this.#open && this.members.fail(member),
+      ended: (error) => open === this.#open && this.members.fail(member, error),
     });
     const open: Open = { member, stream, sends: new Map() };
     this.#open = open;

@@ -102,7 +102,8 @@ export class Members {
   }
 
   /** A stream found `member` dead: the next use connects to the next one, and every stream on it moves. */
-  fail(member: Member): void {
+  fail(member: Member, why?: Error): void {
+    if (why) this.#failures.set(member.host, why);
     this.#leave(member);
     for (const listener of this.#listeners) listener.failed(member);
   }

@@ -54,7 +54,8 @@ export class Tokens {
         settle();
       };
       const onAbort = (): void => end(() => reject(new CancelledError("the caller gave up")));
-      const onTimeout = (): void => end(() => reject(new UnansweredError(`no token within ${timeoutMs} ms`)));
+      const onTimeout = (): void =>
+        end(() => reject(new UnansweredError(`no token within ${Math.round(timeoutMs)} ms`)));
       const timer = this.clock.after(timeoutMs, onTimeout);
       signal?.addEventListener("abort", onAbort, { once: true });
       answer.then(

@@ -123,7 +123,7 @@ export class WatchHub {
 
   #ended(open: Open, error: Error): void {
     if (error instanceof TokenExpiredError) this.#renewToken(open);
-    else this.members.fail(open.member);
+    else this.members.fail(open.member, error);
   }
 
   /** Existing watches outlive a token, creates on the old stream do not: all move to a stream with a fresh one. */

@@ -180,6 +180,20 @@ describe.concurrent("connecting by", () => {
     for (const { message } of failed.reasons) expect(message).toContain(proxy.endpoint);
   });
 
+  test("a lease's heir fails in the same way: within the time limit, with the reason", async ({ expect }) => {
+    await using cluster = connect({
+      hosts: secure.endpoints,
+      credentials: { rootCertificate: stranger.certificate },
+    });
+    const start = performance.now();
+
+    const adopting = Session.adopt(cluster, 7n, { timeoutMs: TIMEOUT_MS });
+
+    await expect(adopting).rejects.toThrow(EtcdUnavailableError);
+    await expect(adopting).rejects.toThrow(/certificate was not signed by credentials.rootCertificate/);
+    expect(performance.now() - start).toBeLessThan(2 * TIMEOUT_MS);
+  });
+
   test("one good address of three is enough", async ({ expect }) => {
     const hosts = ["127.0.0.1:1", "no-such-host.invalid:2379", plain.endpoints[0]!];
     await using cluster = connect({ hosts });

@@ -101,6 +101,26 @@ describe("tryLock", () => {
   });
 });
 
+describe("a key that this session would use", () => {
+  test("is somebody else's when it has another value, lease or not: the next number queues behind it", async () => {
+    const name = "stranger";
+    const id = session.leaseId.toString(16);
+    await etcd.etcdctl(["put", `--lease=${id}`, `${name}/${id}`, "another process with this lease"]);
+    let lock: Lock | undefined;
+    const waiting = new Mutex(session, name).lock().then((granted) => (lock = granted));
+    await queued(name, 2);
+
+    expect(await new Mutex(session, name).tryLock()).toBeUndefined();
+    expect(lock).toBeUndefined();
+    await etcd.etcdctl(["del", `${name}/${id}`]);
+    await waiting;
+
+    expect(lock!.key).toBe(`${name}/${id}-2`);
+    await lock!.release();
+    expect(await places(name)).toEqual([]);
+  });
+});
+
 describe("two mutexes of one session", () => {
   test("exclude each other, each hold with a key and a fence of its own", async () => {
     const name = "twins";

@@ -4,6 +4,7 @@ import type { CheckedConnect } from "../connect-options.js";
 import { EtcdRefusedError, EtcdUnavailableError } from "../errors.js";
 import { pause, type Clock } from "../time.js";
 import {
+  AttemptError,
   CancelledError,
   TokenExpiredError,
   UnansweredError,
@@ -14,6 +15,7 @@ import {
   type Txn,
   type TxnAnswer,
 } from "./rpc.js";
+import { Slots } from "./slots.js";
 import { TermFloor } from "./term.js";
 import { Tokens } from "./tokens.js";
 
@@ -61,6 +63,7 @@ export class Members {
   readonly #breakers: Breakers;
   readonly #tokens: Tokens | undefined;
   readonly #listeners = new Set<MemberListener>();
+  readonly #slots = new Slots();
   readonly #open = new Set<Member>();
   /** The last failure of each member, until any member answers. */
   readonly #failures = new Map<string, Error>();
@@ -153,8 +156,12 @@ export class Members {
     const failures = new Map<string, Error>();
     const start = this.clock.now().monotonic;
     const left = (): number => (policy.giveUpMs ?? Infinity) - (this.clock.now().monotonic - start);
+    const wanted = (): boolean => left() > 0 && policy.again?.() !== false;
     for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
       policy.signal?.throwIfAborted();
+      // The caller may leave while a crowd is before it: nothing is sent for nobody.
+      if (!this.#slots.take() && !(await this.#slots.wait(policy.signal, wanted)))
+        throw new EtcdUnavailableError(policy.what, failures);
       const timeoutMs = Math.min(policy.attemptMs ?? Infinity, this.options.requestTimeoutMs, left());
       try {
         const answer = await this.#attempt(ask, { timeoutMs: Math.max(1, timeoutMs), signal: policy.signal });
@@ -162,6 +169,8 @@ export class Members {
         return answer;
       } catch (error) {
         this.#judge(error, failures, policy);
+      } finally {
+        this.#slots.give();
       }
       if (left() <= wait.duration) throw new EtcdUnavailableError(policy.what, failures);
       await pause(this.clock, wait.duration, policy.signal);
@@ -236,15 +245,5 @@ export class Members {
     const member = this.connect(hosts[index] ?? "", () => this.#tokens?.current);
     this.#open.add(member);
     return member;
-  }
-}
-
-/** Carries the host of a failed attempt to where all attempts are judged. */
-class AttemptError extends Error {
-  constructor(
-    readonly host: string,
-    readonly why: Error,
-  ) {
-    super(why.message);
   }
 }

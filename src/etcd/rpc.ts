@@ -75,6 +75,16 @@ export class UnansweredError extends Error {
   override readonly name: string = "UnansweredError";
 }
 
+/** Carries the host of a failed attempt to where all attempts are judged. */
+export class AttemptError extends Error {
+  constructor(
+    readonly host: string,
+    readonly why: Error,
+  ) {
+    super(why.message);
+  }
+}
+
 /** We did not wait for the answer: no verdict on the member. */
 export class CancelledError extends UnansweredError {
   override readonly name = "CancelledError";

@@ -47,6 +47,37 @@ describe("a call to the cluster", () => {
     expect(unanswered).toBe(4);
   });
 
+  test("in a crowd is not sent before others are answered: its time limit runs from its sending", async () => {
+    const cluster = new FakeCluster();
+    const crowd = Promise.all(Array.from({ length: 1000 }, () => txn(cluster)));
+
+    await settle();
+    const sent = callsOf(cluster);
+    expect(sent.length).toBeLessThan(1000);
+
+    cluster.onCall = answering;
+    for (const call of sent) answering(call);
+    await crowd;
+    expect(callsOf(cluster)).toHaveLength(1000);
+  });
+
+  test("whose caller left while a crowd was before it is never sent", async () => {
+    const cluster = new FakeCluster();
+    const crowd = Promise.all(Array.from({ length: 1000 }, () => txn(cluster)));
+    const [reason, caller] = [new Error("gone"), new AbortController()];
+    const aborted = txn(cluster, { signal: caller.signal });
+    const unwanted = txn(cluster, { again: () => false });
+    cluster.onCall = answering;
+
+    caller.abort(reason);
+    for (const call of callsOf(cluster)) answering(call);
+
+    await crowd;
+    await expect(aborted).rejects.toBe(reason);
+    await expect(unwanted).rejects.toThrow(EtcdUnavailableError);
+    expect(callsOf(cluster)).toHaveLength(1000);
+  });
+
   test("takes a new connection for the next attempt also when there is one address only", async () => {
     const cluster = new FakeCluster({ hosts: "a:1" });
     cluster.onCall = (call) => (callsOf(cluster).length < 2 ? failing(call) : answering(call));

@@ -73,6 +73,8 @@ export class UnaryCall {
     { timeoutMs, signal }: CallOptions,
     send: (options: GrpcOptions) => Promise<T>,
   ): Promise<T> {
+    // Between the turn of a queued call and its sending, or while a token was asked for.
+    if (signal?.aborted) throw new CancelledError("the caller gave up");
     const timer = clock.after(timeoutMs, () =>
       this.#cancel(new UnansweredError(`no answer within ${Math.round(timeoutMs)} ms`)),
     );

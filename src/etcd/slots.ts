@@ -7,7 +7,8 @@ const MAX_AT_ONCE = 256;
  */
 export class Slots {
   #free = MAX_AT_ONCE;
-  readonly #waiting = new Set<() => void>();
+  /** Each tells whether it takes the slot. */
+  readonly #waiting = new Set<() => boolean>();
 
   /** False: none is free, `wait()` for one. */
   take(): boolean {
@@ -19,11 +20,11 @@ export class Slots {
   /** True: a slot is taken. False: not `wanted` any more when its turn came. Rejects with the signal's reason. */
   wait(signal: AbortSignal | undefined, wanted: () => boolean): Promise<boolean> {
     return new Promise((resolve, reject) => {
-      const go = (): void => {
+      const go = (): boolean => {
         signal?.removeEventListener("abort", leave);
         const still = wanted();
-        if (!still) this.give();
         resolve(still);
+        return still;
       };
       const leave = (): void => {
         this.#waiting.delete(go);
@@ -36,12 +37,10 @@ export class Slots {
 
   give(): void {
     this.#free++;
-    while (this.#free > 0) {
-      const [next] = this.#waiting;
-      if (!next) return;
-      this.#waiting.delete(next);
-      this.#free--;
-      next();
+    for (const go of this.#waiting) {
+      if (this.#free === 0) return;
+      this.#waiting.delete(go);
+      if (go()) this.#free--;
     }
   }
 }

@@ -1,44 +1,19 @@
 import { getEventListeners } from "node:events";
 import { setImmediate as tick } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Cluster, connect, LockTimeoutError, Mutex, Session } from "../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../support/etcd.js";
-import { placesOf } from "../support/server-view.js";
+import { describe, expect, test } from "vitest";
+import { LockTimeoutError, Mutex, Session } from "../../src/index.js";
+import { reasonOf, twoSessions } from "../support/two-sessions.js";
 
 const TTL_SECONDS = 4;
 
-let etcd: EtcdCluster;
-let cluster: Cluster;
-/** Two sessions, as of two processes. */
-let holder: Session;
-let session: Session;
-
-beforeAll(async () => {
-  etcd = await startEtcd();
-  cluster = connect({ hosts: etcd.endpoints });
-  const options = { ttlSeconds: TTL_SECONDS };
-  [holder, session] = await Promise.all([
-    Session.open(cluster, { ...options, owner: "the holder" }),
-    Session.open(cluster, options),
-  ]);
-}, 60_000);
-afterAll(async () => {
-  await cluster.close();
-  await etcd.stop();
-});
-
-const places = (name: string) => placesOf(etcd.member, name);
-const reasonOf = (promise: Promise<unknown>) =>
-  promise.then(() => undefined).catch((reason: unknown) => reason);
-
-/** Waits until etcd has so many places under the name. */
-const queued = (name: string, count: number) => expect.poll(() => places(name)).toHaveLength(count);
+const two = twoSessions(TTL_SECONDS);
+const { places, queued } = two;
 
 describe("an aborted wait", () => {
   test("rejects with the caller's own reason, whatever that is", async () => {
-    const lock = await new Mutex(holder, "abort/reason").lock();
+    const lock = await new Mutex(two.holder, "abort/reason").lock();
     const caller = new AbortController();
-    const waiting = reasonOf(new Mutex(session, "abort/reason").lock({ signal: caller.signal }));
+    const waiting = reasonOf(new Mutex(two.session, "abort/reason").lock({ signal: caller.signal }));
     await queued("abort/reason", 2);
 
     caller.abort("enough");
@@ -49,8 +24,8 @@ describe("an aborted wait", () => {
 
   test("leaves no key, and the waiters behind it are served in their order", async () => {
     const name = "abort/middle";
-    const mutex = new Mutex(session, name);
-    const lock = await new Mutex(holder, name).lock();
+    const mutex = new Mutex(two.session, name);
+    const lock = await new Mutex(two.holder, name).lock();
     const caller = new AbortController();
     const served: string[] = [];
     const wait = (who: string, signal?: AbortSignal) =>
@@ -69,10 +44,10 @@ describe("an aborted wait", () => {
 
   test("that was granted at the same moment gives the lock back", async () => {
     const name = "abort/granted";
-    const lock = await new Mutex(holder, name).lock();
+    const lock = await new Mutex(two.holder, name).lock();
     for (let i = 0; i < 20; i++) {
       const caller = new AbortController();
-      const waiting = reasonOf(new Mutex(session, name).lock({ signal: caller.signal }));
+      const waiting = reasonOf(new Mutex(two.session, name).lock({ signal: caller.signal }));
       await tick();
       caller.abort();
       await waiting;
@@ -80,15 +55,15 @@ describe("an aborted wait", () => {
 
     await lock.release();
 
-    await new Mutex(holder, name).withLock(() => undefined, { timeoutMs: TTL_SECONDS * 1000 });
+    await new Mutex(two.holder, name).withLock(() => undefined, { timeoutMs: TTL_SECONDS * 1000 });
     await queued(name, 0);
   });
 
   test("is over before it began when the signal was aborted already, though the lock is free", async () => {
     const name = "abort/already";
-    const mutex = new Mutex(session, name);
+    const mutex = new Mutex(two.session, name);
     const signal = AbortSignal.abort(new Error("too late"));
-    const before = await etcd.member.status();
+    const before = await two.etcd.member.status();
     let worked = false;
 
     const reasons = await Promise.all(
@@ -96,20 +71,20 @@ describe("an aborted wait", () => {
         mutex.lock({ signal }),
         mutex.tryLock({ signal }),
         mutex.withLock(() => void (worked = true), { signal }),
-        cluster.session({ signal }),
-        Session.open(cluster, { signal }),
-        Session.adopt(cluster, 7n, { signal }),
+        two.cluster.session({ signal }),
+        Session.open(two.cluster, { signal }),
+        Session.adopt(two.cluster, 7n, { signal }),
       ].map(reasonOf),
     );
 
     expect(reasons).toEqual(Array(6).fill(signal.reason));
     expect(worked).toBe(false);
-    expect((await etcd.member.status()).revision).toBe(before.revision);
+    expect((await two.etcd.member.status()).revision).toBe(before.revision);
   });
 
   test("does not end a lock that was granted: the signal is for the wait", async () => {
     const caller = new AbortController();
-    const lock = await new Mutex(session, "abort/late").lock({ signal: caller.signal });
+    const lock = await new Mutex(two.session, "abort/late").lock({ signal: caller.signal });
 
     caller.abort();
     await tick();
@@ -123,8 +98,8 @@ describe("the signal of many waits", () => {
   test("carries one listener of ours while they wait, and none afterwards", async () => {
     const name = "listeners";
     const { signal } = new AbortController();
-    const lock = await new Mutex(holder, name).lock();
-    const mutex = new Mutex(session, name);
+    const lock = await new Mutex(two.holder, name).lock();
+    const mutex = new Mutex(two.session, name);
 
     const all = Array.from({ length: 200 }, () =>
       mutex.withLock(() => undefined, { signal, timeoutMs: 60_000 }),
@@ -142,12 +117,12 @@ describe("the signal of many waits", () => {
 describe("a wait with a time limit", () => {
   test("tells who held the lock and how many were ahead, and leaves no key", async () => {
     const name = "timeout/told";
-    const lock = await new Mutex(holder, name).lock();
+    const lock = await new Mutex(two.holder, name).lock();
     const caller = new AbortController();
-    const between = reasonOf(new Mutex(holder, name).lock({ signal: caller.signal }));
+    const between = reasonOf(new Mutex(two.holder, name).lock({ signal: caller.signal }));
     await queued(name, 2);
 
-    const error = await reasonOf(new Mutex(session, name).lock({ timeoutMs: 100 }));
+    const error = await reasonOf(new Mutex(two.session, name).lock({ timeoutMs: 100 }));
 
     expect(error).toBeInstanceOf(LockTimeoutError);
     expect(error).toMatchObject({
@@ -159,7 +134,7 @@ describe("a wait with a time limit", () => {
         key: lock.key,
         state: "holding",
         revision: lock.fence,
-        leaseId: holder.leaseId,
+        leaseId: two.holder.leaseId,
         owner: "the holder",
       },
     });
@@ -179,19 +154,19 @@ describe("a wait with a time limit", () => {
 
   test("names the key of a holder that is no leasehold's", async () => {
     const name = "timeout/foreign";
-    await etcd.etcdctl(["put", `${name}/1234`, ""]);
+    await two.etcd.etcdctl(["put", `${name}/1234`, ""]);
 
-    const error = await reasonOf(new Mutex(session, name).lock({ timeoutMs: 100 }));
+    const error = await reasonOf(new Mutex(two.session, name).lock({ timeoutMs: 100 }));
 
     expect(error).toMatchObject({
       ahead: 1,
       holder: { key: `${name}/1234`, owner: undefined, since: undefined },
     });
-    await etcd.etcdctl(["del", `${name}/1234`]);
+    await two.etcd.etcdctl(["del", `${name}/1234`]);
   });
 
   test("is no limit for the hold", async () => {
-    const lock = await new Mutex(session, "timeout/held").lock({ timeoutMs: 1000 });
+    const lock = await new Mutex(two.session, "timeout/held").lock({ timeoutMs: 1000 });
 
     const beyond = 0.9 * TTL_SECONDS * 1000 - 1000;
     await expect.poll(() => lock.remainingMs(), { timeout: 3000, interval: 50 }).toBeLessThan(beyond);

@@ -1,0 +1,123 @@
+// The lines a run of the lab leaves behind. Times are CLOCK_MONOTONIC nanoseconds, which every process of one kernel
+// shares; order on the server is by revision, never by time.
+
+export type Operation = "acquire" | "tryAcquire" | "release" | "write" | "read" | "close";
+
+interface At {
+  readonly t: bigint;
+  /** Process incarnation: "w2.1" is the third worker after its first kill -9. */
+  readonly p: string;
+}
+interface OnHold extends At {
+  /** Number of the acquire, unique within `p`; whatever is done with the hold carries it too. */
+  readonly id: number;
+  readonly lock: string;
+}
+export interface Invoke extends OnHold {
+  readonly k: "invoke";
+  readonly f: Operation;
+  /** Whose place it is: the `owner` that the session puts into its keys. */
+  readonly owner?: string;
+  /** Unique per write of the run. */
+  readonly write?: string;
+}
+/** `info` = the outcome is unknown. */
+export interface Outcome extends OnHold {
+  readonly k: "ok" | "fail" | "info";
+  readonly f: Operation;
+  readonly token?: bigint;
+  readonly key?: string;
+  /** On the ok of an acquire: what `lock.held` said when it was granted. */
+  readonly held?: boolean;
+  readonly write?: string;
+  readonly seq?: number;
+  /** The revision in etcd's answer to a read or write. */
+  readonly rev?: bigint;
+  readonly err?: string;
+  /** On the fail of an aborted acquire: turns of the event loop from `abort()` to the rejection. */
+  readonly turns?: number;
+}
+/** The caller's own signal aborted while the acquire was pending. */
+export interface Abort extends OnHold {
+  readonly k: "abort";
+}
+/** `lock.held`, read right before a side effect; `t` was taken before the reading. */
+export interface Claim extends OnHold {
+  readonly k: "claim";
+  readonly token: bigint;
+  readonly held: boolean;
+}
+/** The hold's signal aborted: `released` by an ordinary release, else the loss. One line per abort event. */
+export interface End extends OnHold {
+  readonly k: "end";
+  readonly token: bigint;
+  readonly reason: "released" | "expired" | "revoked" | "deleted" | "closed";
+}
+/** The worker's event loop did not turn for so long, up to `t`: what it would have said it says late. */
+export interface Stall extends At {
+  readonly k: "stall";
+  readonly ms: number;
+}
+/**
+ * What a fault does to the promises: a stopped worker says nothing, a killed one never again; hindered calls and
+ * streams are slow, fail or end; a taken place is gone though its owner did nothing wrong; the wall clock moves.
+ */
+export type Effect = "stops-worker" | "kills-worker" | "hinders" | "takes-place" | "moves-clock";
+export interface Nemesis extends At {
+  readonly k: "nemesis";
+  readonly fault: string;
+  readonly effect: Effect;
+  readonly on: boolean;
+  /** A worker's incarnation, a member's name, a key, a lease: whom it hits. */
+  readonly target: string;
+  /** The revisions by which it took places, where it did. */
+  readonly took?: readonly bigint[];
+}
+/** What etcd still had under the run's prefix, and which leases the run added, at a moment named by `when`. */
+export interface Leftovers extends At {
+  readonly k: "leftovers";
+  /** idle: sessions live, nothing wanted. end: every worker gone. */
+  readonly when: "idle" | "end";
+  readonly keys: readonly string[];
+  readonly leases: readonly string[];
+}
+/** What must never happen in a worker: an unhandled rejection, an uncaught exception, a warning, no end of its own. */
+export interface Crash extends At {
+  readonly k: "crash";
+  readonly event: string;
+  readonly err: string;
+}
+export interface Remark extends At {
+  readonly k: "remark";
+  readonly text: string;
+}
+export type Step = Invoke | Outcome | Abort | Claim | End | Stall | Nemesis | Leftovers | Crash | Remark;
+
+/** One event of etcd, as the observer's watch told it. */
+export interface ServerEvent {
+  readonly rev: bigint;
+  readonly type: "PUT" | "DELETE";
+  readonly key: string;
+  readonly create: bigint;
+  readonly lease: string;
+  readonly value: string;
+  /** When the observer had it: never before it happened. */
+  readonly tSeen: bigint;
+}
+
+export interface Setting {
+  readonly ttlSeconds: number;
+  /** Start of every lock's name. */
+  readonly locks: string;
+  /** Keys of the register: `${registers}${lock}`. */
+  readonly registers: string;
+  /** This etcd may revoke living leases when a member that led goes on after a pause (etcd#15247). */
+  readonly revokesEarly?: boolean;
+}
+export interface Run {
+  readonly history: readonly Step[];
+  readonly server: readonly ServerEvent[];
+  readonly setting: Setting;
+}
+/** Returns one sentence per violation. */
+export type Invariant = (run: Run) => string[];

@@ -37,7 +37,7 @@ class Lane {
     this.bytes += chunk?.length ?? 0;
     if (chunk !== undefined && this.#way === "requests") this.#connection.heard(chunk);
     if (this.#connection.swallows(this.#way)) return void this.#connection.spoil();
-    this.#queue.push({ chunk, due: performance.now() + this.#connection.delayMs });
+    this.#queue.push({ chunk, due: performance.now() + this.#connection.delayMs[this.#way] });
     this.drain();
   }
 
@@ -76,7 +76,7 @@ class Lane {
 export class Connection {
   /** @type {Mode} */
   state = "pass";
-  delayMs = 0;
+  delayMs = { requests: 0, answers: 0 };
   /** @type {Way | undefined} */
   dropped;
   /** What the client sent first: enough to tell who it is. */
@@ -119,9 +119,10 @@ export class Connection {
     this.#healed();
     for (const lane of Object.values(this.#lanes)) lane.drain();
   }
-  /** @param {number} ms added to each way */
-  delay(ms) {
-    this.delayMs = ms;
+  /** @param {number} ms added to each way, or to `way` only @param {Way} [way] */
+  delay(ms, way) {
+    if (way !== "answers") this.delayMs.requests = ms;
+    if (way !== "requests") this.delayMs.answers = ms;
   }
   /** @param {Way | undefined} way swallow this way only; undefined ends it */
   drop(way) {

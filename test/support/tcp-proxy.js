@@ -20,7 +20,7 @@ export class TcpProxy {
   #all = [];
   #settings = {
     mode: /** @type {Mode} */ ("pass"),
-    delay: 0,
+    delay: { ms: 0, way: /** @type {Way | undefined} */ (undefined) },
     drop: /** @type {Way | undefined} */ (undefined),
   };
   /** @type {Map<Which, Mode>} */
@@ -60,7 +60,7 @@ export class TcpProxy {
     const server = net.connect({ host, port, allowHalfOpen: true });
     const connection = new Connection(client, server, backend, (it) => this.#judge(it));
     this.#all.push(connection);
-    connection.delay(this.#settings.delay);
+    connection.delay(this.#settings.delay.ms, this.#settings.delay.way);
     connection.drop(this.#settings.drop);
     connection.mode(this.#settings.mode);
     this.#events.emit("connection", connection);
@@ -93,10 +93,10 @@ export class TcpProxy {
     for (const connection of this.connections) this.#judge(connection);
   }
 
-  /** @param {number} ms */
-  delay(ms) {
-    this.#settings.delay = ms;
-    for (const connection of this.connections) connection.delay(ms);
+  /** @param {number} ms added to each way, or to `way` only; 0 ends it @param {Way} [way] */
+  delay(ms, way) {
+    this.#settings.delay = { ms, way };
+    for (const connection of this.connections) connection.delay(ms, way);
   }
   /** @param {Way | undefined} way */
   drop(way) {

@@ -1,0 +1,52 @@
+import type { GrpcProxy, RuleOptions } from "../../support/grpc-proxy.js";
+import { givesBack, takesPlace } from "../../support/request-shape.js";
+import type { FaultKind, Ground } from "../lab/ground.js";
+
+/** A ground with a proxy that knows single gRPC calls in front of each member. */
+export interface Called extends Ground {
+  readonly calls: readonly GrpcProxy[];
+}
+
+const TXN = "/etcdserverpb.KV/Txn";
+const GRANT = "/etcdserverpb.Lease/LeaseGrant";
+const RANGE = "/etcdserverpb.KV/Range";
+
+interface Rules {
+  readonly path: string;
+  readonly act: RuleOptions["act"];
+  readonly which?: (request: Buffer) => boolean;
+  /** Of those calls, how many are hit; default 0.3. */
+  readonly share?: number;
+}
+
+const onCalls = (name: string, { path, act, which = () => true, share = 0.3 }: Rules): FaultKind<Called> => ({
+  name,
+  effect: "hinders",
+  inflict({ ground, random }) {
+    const when = (request: Buffer) => which(request) && random.chance(share);
+    const made = ground.calls.map((proxy) => {
+      const rule = proxy.rule({ path, act, when, ms: random.between(5, 60) });
+      return { proxy, rule };
+    });
+    const heal = () => {
+      for (const { proxy, rule } of made) {
+        proxy.remove(rule);
+        // What was held back arrives now, long after its sender gave up.
+        rule.release();
+      }
+    };
+    return { target: "all", heal };
+  },
+});
+
+export const callFaults: readonly FaultKind<Called>[] = [
+  onCalls("lose-join-answers", { path: TXN, act: "drop-answer", which: takesPlace }),
+  onCalls("cut-join-answers", { path: TXN, act: "cut-answer", which: takesPlace, share: 0.1 }),
+  onCalls("hold-joins", { path: TXN, act: "hold", which: takesPlace, share: 0.2 }),
+  onCalls("lose-releases", { path: TXN, act: "drop-request", which: givesBack }),
+  onCalls("lose-release-answers", { path: TXN, act: "drop-answer", which: givesBack }),
+  onCalls("hold-releases", { path: TXN, act: "hold", which: givesBack, share: 0.2 }),
+  onCalls("reorder", { path: TXN, act: "delay", share: 0.5 }),
+  onCalls("delay-reads", { path: RANGE, act: "delay", share: 0.5 }),
+  onCalls("lose-grant-answers", { path: GRANT, act: "drop-answer", share: 0.5 }),
+];

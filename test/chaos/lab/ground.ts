@@ -1,0 +1,67 @@
+import type { EtcdMember } from "../../support/etcd.js";
+import type { Crew } from "./crew.js";
+import type { Effect } from "./history.js";
+import type { Observer } from "./observer.js";
+import type { Random } from "./random.js";
+
+/** Where a run takes place: an etcd of its own, and the ways to it. */
+export interface Ground {
+  /** Of etcd, such as "3.4.23". */
+  readonly version: string;
+  /** Reached directly by nemesis and observer, past whatever stands between them and the workers. */
+  readonly members: readonly EtcdMember[];
+  /** What the workers connect to: one address per member, in the same order. */
+  readonly hosts: readonly string[];
+  /** Whoever leads now; the first member where nobody can tell. */
+  leader(): Promise<EtcdMember>;
+  stop(): Promise<void>;
+}
+
+/** What a fault can reach. */
+export interface Field<G extends Ground = Ground> {
+  readonly ground: G;
+  readonly crew: Crew;
+  readonly observer: Observer;
+  /** Prefix of all locks' keys. */
+  readonly places: string;
+  readonly ttlMs: number;
+  /** Of this very fault: the same for the same seed, whichever other faults there are. */
+  readonly random: Random;
+}
+
+export interface Inflicted {
+  /** Whom it hit: a worker's incarnation, a member's name, a key, a lease. */
+  readonly target: string;
+  /** The revisions by which it took places, where it did. */
+  readonly took?: readonly bigint[];
+  heal?(): Promise<void> | void;
+}
+
+/** One kind of fault. */
+export interface FaultKind<G extends Ground = Ground> {
+  readonly name: string;
+  readonly effect: Effect;
+  /** How often it comes, compared with the other kinds; default 1. */
+  readonly weight?: number;
+  /** Milliseconds until it is healed; default: often below half of a TTL, now and then above the whole. */
+  lasts?(random: Random, ttlMs: number): number;
+  /** undefined: there is nothing to hit now. */
+  inflict(field: Field<G>): Promise<Inflicted | undefined> | Inflicted | undefined;
+}
+
+/** A sort of ground with the faults that are possible there. */
+export interface Tier<G extends Ground = Ground> {
+  readonly name: string;
+  readonly title: string;
+  readonly faults: readonly FaultKind<G>[];
+  /** Rejects with a `NotRunError` where this machine cannot do it. */
+  start(options: GroundOptions): Promise<G>;
+}
+
+export interface GroundOptions {
+  /** Such as "3.5"; default: the first etcd that is found. */
+  readonly etcdVersion?: string | undefined;
+}
+
+/** This machine cannot run it; the message says why. */
+export class NotRunError extends Error {}

@@ -1,0 +1,28 @@
+import { readFileSync, writeSync } from "node:fs";
+import type { Step } from "./history.js";
+
+/** Fields that are bigints in memory and decimal strings in the file. */
+const BIG = new Set(["t", "tSeen", "token", "rev", "create"]);
+
+/** Monotonic, and the same clock in every process of this machine. */
+export const now = () => process.hrtime.bigint();
+
+/** Appends one line. Synchronous, so that a kill -9 between two steps keeps the first. */
+export function record(fd: number, step: object): void {
+  const text = JSON.stringify(step, (_, value: unknown) =>
+    typeof value === "bigint" ? String(value) : value,
+  );
+  writeSync(fd, `${text}\n`);
+}
+
+/** Its lines, without a last one that a kill -9 cut short. */
+export function readJournal(file: string): Step[] {
+  const text = readFileSync(file, "utf8");
+  const lines = text.slice(0, text.lastIndexOf("\n") + 1).split("\n");
+  return lines.filter((line) => line !== "").map((line) => JSON.parse(line, revive) as Step);
+}
+
+function revive(name: string, value: unknown): unknown {
+  if (name === "took") return (value as string[]).map(BigInt);
+  return BIG.has(name) ? BigInt(value as string) : value;
+}

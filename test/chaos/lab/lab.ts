@@ -1,0 +1,195 @@
+// A seeded run: workers, an etcd of its own, faults by schedule, and what was seen.
+import { cpSync, existsSync, openSync, readFileSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { Crew } from "./crew.js";
+import type { FaultKind, Ground, Tier } from "./ground.js";
+import type { Run } from "./history.js";
+import { now, readJournal, record } from "./journal.js";
+import { Leftovers } from "./leftovers.js";
+import { Nemesis } from "./nemesis.js";
+import { encode, Observer } from "./observer.js";
+import { plan, type Planned } from "./schedule.js";
+
+export interface LabOptions {
+  readonly tier: Tier;
+  readonly seed: string;
+  readonly seconds: number;
+  /** Names of faults; default: all of the tier. */
+  readonly faults?: readonly string[];
+  /** Numbers of the planned faults to inflict; default: all. */
+  readonly only?: readonly number[];
+  readonly ttlSeconds?: number;
+  readonly workers?: number;
+  /** How many locks. */
+  readonly names?: number;
+  /** Milliseconds between the end of one fault and the start of the next of its series. */
+  readonly gapMs?: readonly [number, number];
+  readonly etcdVersion?: string;
+  /** A folder with another build of leasehold. */
+  readonly build?: string;
+  /** A folder for the journals. */
+  readonly keep?: string;
+  say?(line: string): void;
+}
+
+const DEFAULTS = { ttlSeconds: 2, workers: 4, names: 4, gapMs: [200, 2000] as const, say: () => {} };
+
+const ROOT = "chaos/";
+const PLACES = `${ROOT}lock/`;
+const REGISTERS = `${ROOT}register/`;
+
+/** Rejects with a `NotRunError` where the tier cannot be had. */
+export async function runLab(options: LabOptions): Promise<{ run: Run; planned: readonly Planned[] }> {
+  const ground = await options.tier.start({ etcdVersion: options.etcdVersion });
+  try {
+    const lab = await Lab.start(options, ground);
+    try {
+      await lab.work();
+      await lab.settle();
+      return { run: await lab.recorded(), planned: lab.planned };
+    } finally {
+      await lab.stop();
+    }
+  } finally {
+    await ground.stop();
+  }
+}
+
+class Lab {
+  readonly planned: readonly Planned[];
+  readonly #options: LabOptions & typeof DEFAULTS;
+  readonly #ground: Ground;
+  readonly #folder: string;
+  readonly #leftovers: Leftovers;
+  readonly #fd: number;
+  readonly #observer: Observer;
+  readonly #crew: Crew;
+  readonly #kinds: readonly FaultKind[];
+
+  static async start(options: LabOptions, ground: Ground): Promise<Lab> {
+    const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-chaos-"));
+    const leftovers = await Leftovers.start(ground, PLACES);
+    const { revision } = await (await ground.leader()).status();
+    return new Lab({ ...DEFAULTS, ...options } as LabOptions & typeof DEFAULTS, {
+      ...{ ground, folder, leftovers, revision },
+    });
+  }
+
+  constructor(
+    options: LabOptions & typeof DEFAULTS,
+    from: { ground: Ground; folder: string; leftovers: Leftovers; revision: bigint },
+  ) {
+    const { seed, ttlSeconds, workers, names, build, gapMs, seconds } = options;
+    this.#options = options;
+    this.#ground = from.ground;
+    this.#folder = from.folder;
+    this.#leftovers = from.leftovers;
+    this.#fd = openSync(path.join(from.folder, "run.jsonl"), "a");
+    this.#observer = new Observer(from.ground.members, ROOT, from.revision + 1n);
+    const locks = Array.from({ length: names }, (_, n) => `${PLACES}n${n + 1}`);
+    const task = { seed, hosts: from.ground.hosts, locks, registers: REGISTERS, ttlSeconds, build };
+    this.#crew = new Crew({ count: workers, folder: from.folder, task });
+    this.#kinds = chosen(options);
+    const all = plan({ seed, seconds, ttlMs: ttlSeconds * 1000, kinds: this.#kinds, gapMs });
+    this.planned = options.only === undefined ? all : all.filter(({ n }) => options.only?.includes(n));
+  }
+
+  /** Lets the faults happen; all are healed when it resolves. */
+  async work(): Promise<void> {
+    const { seed, say, seconds, ttlSeconds } = this.#options;
+    const nemesis = new Nemesis({
+      field: {
+        ...{ ground: this.#ground, crew: this.#crew, observer: this.#observer },
+        ...{ places: PLACES, ttlMs: ttlSeconds * 1000 },
+      },
+      ...{ kinds: this.#kinds, seed, say },
+      note: (step) => this.#note(step),
+    });
+    await Promise.all([nemesis.inflict(this.planned), delay(seconds * 1000)]);
+  }
+
+  /** Every call ends, every key goes while its session lives, then every lease goes: looked at in that order. */
+  async settle(): Promise<void> {
+    const patience = 2 * (2 * this.#options.ttlSeconds + 5) * 1000;
+    const { workers } = this.#crew;
+    await Promise.all(workers.map((worker) => worker.finish(patience)));
+    const living = () => this.#observer.living(PLACES);
+    await this.#observer.until(() => living().length === 0, { timeoutMs: patience });
+    this.#note({ k: "leftovers", when: "idle", keys: living(), leases: [] });
+    const ended = await Promise.all(workers.map((worker) => worker.close(patience)));
+    workers.forEach(({ p }, n) => {
+      if (!ended[n]) this.#note({ k: "crash", p, event: "exit", err: "did not end by itself" });
+    });
+    this.#note({ k: "leftovers", when: "end", ...(await this.#leftovers.found(patience)) });
+  }
+
+  async recorded(): Promise<Run> {
+    const mark = { key: encode(`${ROOT}end`), value: "" };
+    const { header } = (await (await this.#ground.leader()).gateway("/v3/kv/put", mark)) as {
+      header: { revision: string };
+    };
+    const last = BigInt(header.revision);
+    const seen = await this.#observer.until(() => this.#observer.revision >= last, { timeoutMs: 20_000 });
+    if (!seen) throw new Error("the observer did not see the end of the run");
+    const run = this.#run();
+    if (this.#options.keep !== undefined) this.#keepAs(this.#options.keep, run);
+    return run;
+  }
+
+  async stop(): Promise<void> {
+    await this.#observer.stop();
+    await this.#crew.stop();
+  }
+
+  #run(): Run {
+    const files = [...this.#crew.journals, path.join(this.#folder, "run.jsonl")];
+    const history = files.flatMap(readJournal).sort((a, b) => Number(a.t - b.t));
+    const revokesEarly = mayRevokeEarly(this.#ground);
+    const setting = {
+      ttlSeconds: this.#options.ttlSeconds,
+      ...{ locks: PLACES, registers: REGISTERS, revokesEarly },
+    };
+    return { history, server: this.#observer.events, setting };
+  }
+
+  #keepAs(folder: string, { server, setting }: Run): void {
+    const truth = openSync(path.join(this.#folder, "server.jsonl"), "a");
+    for (const event of server) record(truth, event);
+    record(openSync(path.join(this.#folder, "setting.json"), "w"), setting);
+    cpSync(this.#folder, folder, { recursive: true });
+  }
+
+  #note(step: object): void {
+    record(this.#fd, { t: now(), p: "run", ...step });
+  }
+}
+
+function chosen({ tier, faults }: LabOptions): readonly FaultKind[] {
+  const known = tier.faults.map(({ name }) => name);
+  const unknown = faults?.filter((name) => !known.includes(name)) ?? [];
+  if (unknown.length > 0)
+    throw new RangeError(`Expected faults of tier ${tier.name} (${known.join()}), got ${unknown.join()}`);
+  return tier.faults.filter(({ name }) => faults?.includes(name) ?? true);
+}
+
+/** A member that led before it was stopped revokes living leases when it goes on, in etcd before these releases. */
+function mayRevokeEarly({ members, version }: Ground): boolean {
+  const [major = 0, minor = 0, patch = 0] = version.split(".").map(Number);
+  const repaired = { 4: 31, 5: 13 }[minor] ?? 0;
+  return members.length > 1 && major === 3 && patch < repaired;
+}
+
+/** What `keep` left in a folder. */
+export function readRun(folder: string): Run {
+  const workers = Array.from({ length: 100 }, (_, n) => path.join(folder, `w${n}.jsonl`));
+  const files = [...workers, path.join(folder, "run.jsonl")];
+  const history = files.flatMap((file) => (existsSync(file) ? readJournal(file) : []));
+  return {
+    history: history.sort((a, b) => Number(a.t - b.t)),
+    server: readJournal(path.join(folder, "server.jsonl")) as unknown as Run["server"],
+    setting: JSON.parse(readFileSync(path.join(folder, "setting.json"), "utf8")) as Run["setting"],
+  };
+}

@@ -1,0 +1,74 @@
+import { noop } from "cockatiel";
+import { Etcd3 } from "etcd3";
+import type { Lock, whileHeld } from "../../../src/index.js";
+
+const CALL_MS = 1000;
+
+export interface RegisterOptions {
+  readonly hosts: readonly string[];
+  readonly prefix: string;
+  /** Which host to use first. */
+  readonly first: number;
+  readonly whileHeld: typeof whileHeld;
+}
+
+/**
+ * A counter in etcd per lock, written only under the lock's guard and never retried: a holder's own etcd client, as a
+ * user would have it.
+ */
+export class Register {
+  readonly #options: RegisterOptions;
+  readonly #clients: readonly Etcd3[];
+  #at: number;
+
+  constructor(options: RegisterOptions) {
+    const settings = {
+      faultHandling: { global: noop, host: () => noop },
+      grpcOptions: { "grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 500 },
+    };
+    this.#options = options;
+    this.#clients = options.hosts.map((host) => new Etcd3({ hosts: host, ...settings }));
+    this.#at = options.first % options.hosts.length;
+  }
+
+  /** A read that needs a quorum. */
+  async read(lock: string): Promise<{ seq: number; rev: bigint }> {
+    const key = this.#options.prefix + lock;
+    const answer = await this.#call((client) => client.get(key).options({ deadline: deadline() }).exec());
+    const [kv] = answer.kvs;
+    const { seq } = kv === undefined ? { seq: 0 } : (JSON.parse(kv.value.toString()) as { seq: number });
+    return { seq, rev: BigInt(answer.header.revision) };
+  }
+
+  /** Rejects when the outcome is unknown. */
+  async write(
+    lock: Lock,
+    value: { seq: number; write: string },
+  ): Promise<{ accepted: boolean; rev: bigint }> {
+    const { prefix, whileHeld } = this.#options;
+    const text = JSON.stringify({ token: String(lock.fence), ...value });
+    const answer = await this.#call((client) =>
+      client
+        .if(...whileHeld(lock))
+        .then(client.put(prefix + lock.name).value(text))
+        .options({ deadline: deadline() })
+        .commit(),
+    );
+    return { accepted: answer.succeeded, rev: BigInt(answer.header.revision) };
+  }
+
+  close(): void {
+    for (const client of this.#clients) client.close();
+  }
+
+  async #call<T>(send: (client: Etcd3) => Promise<T>): Promise<T> {
+    try {
+      return await send(this.#clients[this.#at] as Etcd3);
+    } catch (error) {
+      this.#at = (this.#at + 1) % this.#clients.length;
+      throw error;
+    }
+  }
+}
+
+const deadline = () => Date.now() + CALL_MS;

@@ -1,0 +1,66 @@
+import { seeded, type Random } from "./random.js";
+import type { FaultKind } from "./ground.js";
+import type { Effect } from "./history.js";
+
+/** One fault of a schedule. */
+export interface Planned {
+  /** Its number, by which a shorter list of faults is replayed. */
+  readonly n: number;
+  /** After the start of the run. */
+  readonly atMs: number;
+  readonly lastsMs: number;
+  readonly fault: string;
+}
+
+export interface PlanOptions {
+  readonly seed: string;
+  readonly seconds: number;
+  readonly ttlMs: number;
+  readonly kinds: readonly FaultKind<never>[];
+  /** Milliseconds between the end of one fault and the start of the next of the same series. */
+  readonly gapMs: readonly [number, number];
+}
+
+/** At the start nothing is broken for so long: there a wake-up and a hand-over show their ordinary speed. */
+const QUIET = 0.1;
+
+/**
+ * What will be broken and when: the same for the same seed and setting. One series for each sort of victim, so that
+ * a member is down while a worker is paused; within a series one fault after the other.
+ */
+export function plan(options: PlanOptions): Planned[] {
+  const all = [...new Set(Object.values(SERIES))].flatMap((name) => series(options, name));
+  return all.sort((a, b) => a.atMs - b.atMs).map((fault, n) => ({ ...fault, n }));
+}
+
+/** Which faults never overlap. */
+export const SERIES: Record<Effect, string> = {
+  "stops-worker": "workers",
+  "kills-worker": "workers",
+  "moves-clock": "workers",
+  hinders: "etcd",
+  "takes-place": "places",
+};
+
+function series({ seed, seconds, ttlMs, kinds, gapMs }: PlanOptions, name: string) {
+  const mine = kinds.filter(({ effect }) => SERIES[effect] === name);
+  const bag = mine.flatMap((kind) => Array<(typeof mine)[number]>(kind.weight ?? 1).fill(kind));
+  const random = seeded(`${seed} ${name}`);
+  const found: Omit<Planned, "n">[] = [];
+  if (bag.length === 0) return found;
+  let atMs = seconds * 1000 * QUIET + random.between(...gapMs);
+  while (atMs < seconds * 1000) {
+    const kind = random.pick(bag);
+    const lastsMs = (kind.lasts ?? anyLength)(random, ttlMs);
+    found.push({ atMs, lastsMs, fault: kind.name });
+    atMs += lastsMs + random.between(...gapMs);
+  }
+  return found;
+}
+
+/** Below half of a TTL it must cost nothing; above a whole one it may cost the session. */
+export function anyLength(random: Random, ttlMs: number): number {
+  return random.chance(0.6) ? brief(random, ttlMs) : random.between(ttlMs, 1.6 * ttlMs);
+}
+export const brief = (random: Random, ttlMs: number) => random.between(50, ttlMs / 2);
+export const moment = () => 0;

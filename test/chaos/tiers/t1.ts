@@ -1,0 +1,63 @@
+import { startEtcd, type EtcdCluster } from "../../support/etcd.js";
+import { startGrpcProxy, type GrpcProxy } from "../../support/grpc-proxy.js";
+import { startTcpProxy, type TcpProxy } from "../../support/tcp-proxy.js";
+import { callFaults, type Called } from "../faults/calls.js";
+import { lateThenSilent, linkFaults, type Linked } from "../faults/links.js";
+import { pauseEtcd, restartEtcd } from "../faults/members.js";
+import { storeFaults } from "../faults/store.js";
+import { workerFaults } from "../faults/workers.js";
+import type { GroundOptions, Tier } from "../lab/ground.js";
+
+/** One member; before it a proxy that knows single calls, and before that one that knows bytes. */
+class BehindProxies implements Linked, Called {
+  readonly #etcd: EtcdCluster;
+  readonly links: readonly TcpProxy[];
+  readonly calls: readonly GrpcProxy[];
+
+  constructor(etcd: EtcdCluster, link: TcpProxy, calls: GrpcProxy) {
+    this.#etcd = etcd;
+    this.links = [link];
+    this.calls = [calls];
+  }
+
+  get version() {
+    return this.#etcd.version;
+  }
+  get members() {
+    return this.#etcd.members;
+  }
+  get hosts() {
+    return this.links.map(({ endpoint }) => endpoint);
+  }
+
+  leader() {
+    return Promise.resolve(this.#etcd.member);
+  }
+
+  async stop() {
+    for (const proxy of [...this.links, ...this.calls]) await proxy.stop();
+    await this.#etcd.stop();
+  }
+}
+
+async function start({ etcdVersion }: GroundOptions): Promise<BehindProxies> {
+  const etcd = await startEtcd({ ...(etcdVersion !== undefined && { version: etcdVersion }) });
+  const calls = await startGrpcProxy({ port: etcd.member.clientPort });
+  const link = await startTcpProxy({ port: calls.port });
+  return new BehindProxies(etcd, link, calls);
+}
+
+export const t1: Tier<BehindProxies> = {
+  name: "t1",
+  title: "one etcd behind proxies",
+  faults: [
+    ...workerFaults,
+    ...linkFaults,
+    lateThenSilent,
+    ...callFaults,
+    ...storeFaults,
+    pauseEtcd,
+    restartEtcd,
+  ],
+  start,
+};

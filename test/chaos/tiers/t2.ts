@@ -1,0 +1,65 @@
+import { startEtcd, type EtcdCluster } from "../../support/etcd.js";
+import { PeerNetwork } from "../../support/peer-network.js";
+import { startTcpProxy, type TcpProxy } from "../../support/tcp-proxy.js";
+import { linkFaults, type Linked } from "../faults/links.js";
+import { memberFaults, restartEtcd } from "../faults/members.js";
+import { peerFaults, type Peered } from "../faults/peers.js";
+import { moveLeader, storeFaults } from "../faults/store.js";
+import { workerFaults } from "../faults/workers.js";
+import type { GroundOptions, Tier } from "../lab/ground.js";
+
+/** Three members on loopback, with proxies before their client and their peer addresses. */
+class ThreeMembers implements Linked, Peered {
+  readonly #etcd: EtcdCluster;
+  readonly links: readonly TcpProxy[];
+  readonly peers: PeerNetwork;
+
+  constructor(etcd: EtcdCluster, links: readonly TcpProxy[], peers: PeerNetwork) {
+    this.#etcd = etcd;
+    this.links = links;
+    this.peers = peers;
+  }
+
+  get version() {
+    return this.#etcd.version;
+  }
+  get members() {
+    return this.#etcd.members;
+  }
+  get hosts() {
+    return this.links.map(({ endpoint }) => endpoint);
+  }
+
+  leader() {
+    return this.#etcd.leader({ timeoutMs: 3000 }).catch(() => this.#etcd.member);
+  }
+
+  async stop() {
+    await Promise.all(this.links.map((link) => link.stop()));
+    await this.#etcd.stop();
+    await this.peers[Symbol.asyncDispose]();
+  }
+}
+
+async function start({ etcdVersion }: GroundOptions): Promise<ThreeMembers> {
+  const peers = new PeerNetwork();
+  const version = etcdVersion !== undefined && { version: etcdVersion };
+  const etcd = await startEtcd({ members: 3, peerUrl: peers.peerUrl, ...version });
+  const links = await Promise.all(etcd.members.map(({ clientPort }) => startTcpProxy({ port: clientPort })));
+  return new ThreeMembers(etcd, links, peers);
+}
+
+export const t2: Tier<ThreeMembers> = {
+  name: "t2",
+  title: "three members on loopback",
+  faults: [
+    ...workerFaults,
+    ...linkFaults,
+    ...memberFaults,
+    restartEtcd,
+    ...peerFaults,
+    ...storeFaults,
+    moveLeader,
+  ],
+  start,
+};

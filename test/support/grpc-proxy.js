@@ -2,6 +2,7 @@
 import { EventEmitter, once } from "node:events";
 import http2 from "node:http2";
 import { forward } from "./grpc-forward.js";
+import { answerAsStray } from "./stray-leader.js";
 
 /**
  * @typedef {import("./grpc-forward.js").Call} Call
@@ -16,7 +17,8 @@ import { forward } from "./grpc-forward.js";
  */
 
 /** Calls whose request never ends: they pass both ways, without rules. */
-const STREAMS = new Set(["/etcdserverpb.Watch/Watch", "/etcdserverpb.Lease/LeaseKeepAlive"]);
+const KEEPALIVE = "/etcdserverpb.Lease/LeaseKeepAlive";
+const STREAMS = new Set(["/etcdserverpb.Watch/Watch", KEEPALIVE]);
 
 /** What happens to some unary calls of one path. */
 export class Rule {
@@ -87,6 +89,8 @@ export class GrpcProxy {
   #clients = new Set();
   /** @type {Set<import("node:http2").ClientHttp2Session>} */
   #backends = new Set();
+  /** @type {import("./stray-leader.js").Stray | undefined} */
+  #stray;
   port = 0;
 
   /** @param {() => { host?: string, port: number }} target */
@@ -142,6 +146,7 @@ export class GrpcProxy {
     if (!call.streaming && !(await collect(stream, chunks))) return;
     this.#counts.set(path, this.count(path) + 1);
     this.#events.emit("call");
+    if (this.#stray !== undefined && path === KEEPALIVE) return answerAsStray(stream, this.#stray);
     const rule = call.streaming ? undefined : this.#rules.find((it) => it.takes(call));
     await (rule ? rule.apply(call) : forward(call, { keepOnCancel: false, silent: false }));
   }
@@ -164,6 +169,16 @@ export class GrpcProxy {
   /** @param {Rule} rule */
   remove(rule) {
     this.#rules = this.#rules.filter((it) => it !== rule);
+  }
+
+  /**
+   * From now on renewals are answered as by a deposed leader, on new connections: what is open is broken. undefined ends
+   * it, in the same way.
+   * @param {import("./stray-leader.js").Stray | undefined} stray
+   */
+  stray(stray) {
+    this.#stray = stray;
+    for (const session of this.#clients) session.destroy();
   }
 
   async stop() {

@@ -39,7 +39,25 @@ const onCalls = (name: string, { path, act, which = () => true, share = 0.3 }: R
   },
 });
 
+/**
+ * Renewals are answered by a leader of an older term that renews nothing (etcd#15247): whoever believes it holds on
+ * longer than etcd does.
+ */
+const strayLeader: FaultKind<Called> = {
+  name: "stray-leader",
+  effect: "hinders",
+  lasts: (_, ttlMs) => 1.6 * ttlMs,
+  async inflict({ ground, ttlMs }) {
+    const { raftTerm } = await (await ground.leader()).status();
+    const stray = { term: raftTerm - 1n, ttlSeconds: ttlMs / 1000 };
+    const tell = (what: typeof stray | undefined) => ground.calls.forEach((proxy) => proxy.stray(what));
+    tell(stray);
+    return { target: "all", heal: () => tell(undefined) };
+  },
+};
+
 export const callFaults: readonly FaultKind<Called>[] = [
+  strayLeader,
   onCalls("lose-join-answers", { path: TXN, act: "drop-answer", which: takesPlace }),
   onCalls("cut-join-answers", { path: TXN, act: "cut-answer", which: takesPlace, share: 0.1 }),
   onCalls("hold-joins", { path: TXN, act: "hold", which: takesPlace, share: 0.2 }),

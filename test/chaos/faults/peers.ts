@@ -1,6 +1,7 @@
 import type { EtcdMember } from "../../support/etcd.js";
 import type { PeerNetwork } from "../../support/peer-network.js";
 import type { FaultKind, Field, Ground } from "../lab/ground.js";
+import { anyLength } from "../lab/schedule.js";
 
 /** A ground whose members reach each other through proxies of ours. */
 export interface Peered extends Ground {
@@ -11,6 +12,8 @@ export interface Peered extends Ground {
 const isolate = (who: string, choose: (field: Field<Peered>) => Promise<EtcdMember>): FaultKind<Peered> => ({
   name: `isolate-${who}`,
   effect: "hinders",
+  // A member that has no leader says so after some seconds, an election takes one or two.
+  lasts: (random, ttlMs) => (random.chance(0.5) ? anyLength(random, ttlMs) : random.between(4000, 9000)),
   async inflict(field) {
     const { ground } = field;
     const member = await choose(field);

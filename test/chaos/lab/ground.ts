@@ -61,6 +61,8 @@ export interface Tier<G extends Ground = Ground> {
 export interface GroundOptions {
   /** Such as "3.5"; default: the first etcd that is found. */
   readonly etcdVersion?: string | undefined;
+  /** One address stands for all members, as a Kubernetes service does. */
+  readonly oneAddress?: boolean | undefined;
 }
 
 /** This machine cannot run it; the message says why. */

@@ -107,6 +107,8 @@ export interface ServerEvent {
 
 export interface Setting {
   readonly ttlSeconds: number;
+  /** How many etcd has. */
+  readonly members?: number;
   /** Start of every lock's name. */
   readonly locks: string;
   /** Keys of the register: `${registers}${lock}`. */

@@ -55,7 +55,7 @@ export class HoldLog {
     this.#turns.delete(op.id);
     this.note("ok", f, op, { t, held: lock.held, token: lock.fence, key: lock.key });
     const end = () =>
-      this.#write({ k: "end", ...op, token: lock.fence, reason: reasonOf(lock.signal.reason) });
+      this.#write({ k: "end", ...op, token: lock.fence, reason: reasonOf(lock.signal.reason as Ending) });
     if (lock.signal.aborted) end();
     // Not once: a second end would be a fault of ours.
     else lock.signal.addEventListener("abort", end);
@@ -69,7 +69,12 @@ export class HoldLog {
   }
 }
 
-function reasonOf({ code, loss }: { code: string; loss?: End["reason"] }): End["reason"] {
+interface Ending {
+  readonly code: string;
+  readonly loss?: End["reason"];
+}
+
+function reasonOf({ code, loss }: Ending): End["reason"] {
   return code === "LOCK_RELEASED" || loss === undefined ? "released" : loss;
 }
 

@@ -27,15 +27,22 @@ export interface LabOptions {
   readonly names?: number;
   /** Milliseconds between the end of one fault and the start of the next of its series. */
   readonly gapMs?: readonly [number, number];
+  /** How often a holder keeps the lock until it loses it, or for more than a TTL. */
+  readonly camp?: number;
   readonly etcdVersion?: string;
+  readonly oneAddress?: boolean;
   /** A folder with another build of leasehold. */
   readonly build?: string;
   /** A folder for the journals. */
   readonly keep?: string;
-  say?(line: string): void;
+  readonly say?: (line: string) => void;
 }
 
-const DEFAULTS = { ttlSeconds: 2, workers: 4, names: 4, gapMs: [200, 2000] as const, say: () => {} };
+const DEFAULTS = {
+  ...{ ttlSeconds: 2, workers: 4, names: 4, camp: 0.02 },
+  gapMs: [200, 2000] as const,
+  say: (() => {}) as (line: string) => void,
+};
 
 const ROOT = "chaos/";
 const PLACES = `${ROOT}lock/`;
@@ -43,7 +50,7 @@ const REGISTERS = `${ROOT}register/`;
 
 /** Rejects with a `NotRunError` where the tier cannot be had. */
 export async function runLab(options: LabOptions): Promise<{ run: Run; planned: readonly Planned[] }> {
-  const ground = await options.tier.start({ etcdVersion: options.etcdVersion });
+  const ground = await options.tier.start(options);
   try {
     const lab = await Lab.start(options, ground);
     try {
@@ -82,7 +89,7 @@ class Lab {
     options: LabOptions & typeof DEFAULTS,
     from: { ground: Ground; folder: string; leftovers: Leftovers; revision: bigint },
   ) {
-    const { seed, ttlSeconds, workers, names, build, gapMs, seconds } = options;
+    const { seed, ttlSeconds, workers, names, camp, build, gapMs, seconds } = options;
     this.#options = options;
     this.#ground = from.ground;
     this.#folder = from.folder;
@@ -90,7 +97,7 @@ class Lab {
     this.#fd = openSync(path.join(from.folder, "run.jsonl"), "a");
     this.#observer = new Observer(from.ground.members, ROOT, from.revision + 1n);
     const locks = Array.from({ length: names }, (_, n) => `${PLACES}n${n + 1}`);
-    const task = { seed, hosts: from.ground.hosts, locks, registers: REGISTERS, ttlSeconds, build };
+    const task = { seed, hosts: from.ground.hosts, locks, registers: REGISTERS, ttlSeconds, camp, build };
     this.#crew = new Crew({ count: workers, folder: from.folder, task });
     this.#kinds = chosen(options);
     const all = plan({ seed, seconds, ttlMs: ttlSeconds * 1000, kinds: this.#kinds, gapMs });
@@ -150,7 +157,7 @@ class Lab {
     const revokesEarly = mayRevokeEarly(this.#ground);
     const setting = {
       ttlSeconds: this.#options.ttlSeconds,
-      ...{ locks: PLACES, registers: REGISTERS, revokesEarly },
+      ...{ members: this.#ground.members.length, locks: PLACES, registers: REGISTERS, revokesEarly },
     };
     return { history, server: this.#observer.events, setting };
   }

@@ -7,8 +7,8 @@ export interface NemesisOptions<G extends Ground> {
   readonly field: Omit<Field<G>, "random">;
   readonly kinds: readonly FaultKind<G>[];
   readonly seed: string;
-  note(step: object): void;
-  say(line: string): void;
+  readonly note: (step: object) => void;
+  readonly say: (line: string) => void;
 }
 
 /** Breaks what the schedule says, when it says so, and heals it again. */

@@ -1,10 +1,10 @@
 export interface Random {
   /** 0 <= x < 1 */
-  next(): number;
+  readonly next: () => number;
   /** A whole number, both ends included. */
-  between(low: number, high: number): number;
-  pick<T>(items: readonly T[]): T;
-  chance(probability: number): boolean;
+  readonly between: (low: number, high: number) => number;
+  readonly pick: <T>(items: readonly T[]) => T;
+  readonly chance: (probability: number) => boolean;
 }
 
 /** A small seeded generator (mulberry32): the same seed gives the same numbers on every machine. */

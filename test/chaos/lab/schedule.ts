@@ -21,6 +21,9 @@ export interface PlanOptions {
   readonly gapMs: readonly [number, number];
 }
 
+/** Places that are taken all the time leave nobody to suffer from the other faults. */
+const PATIENCE: Record<string, number> = { places: 4 };
+
 /** At the start nothing is broken for so long: there a wake-up and a hand-over show their ordinary speed. */
 const QUIET = 0.1;
 
@@ -44,16 +47,17 @@ export const SERIES: Record<Effect, string> = {
 
 function series({ seed, seconds, ttlMs, kinds, gapMs }: PlanOptions, name: string) {
   const mine = kinds.filter(({ effect }) => SERIES[effect] === name);
+  const gap = () => random.between(...gapMs) * (PATIENCE[name] ?? 1);
   const bag = mine.flatMap((kind) => Array<(typeof mine)[number]>(kind.weight ?? 1).fill(kind));
   const random = seeded(`${seed} ${name}`);
   const found: Omit<Planned, "n">[] = [];
   if (bag.length === 0) return found;
-  let atMs = seconds * 1000 * QUIET + random.between(...gapMs);
+  let atMs = seconds * 1000 * QUIET + gap();
   while (atMs < seconds * 1000) {
     const kind = random.pick(bag);
     const lastsMs = (kind.lasts ?? anyLength)(random, ttlMs);
     found.push({ atMs, lastsMs, fault: kind.name });
-    atMs += lastsMs + random.between(...gapMs);
+    atMs += lastsMs + gap();
   }
   return found;
 }

@@ -15,6 +15,7 @@ export interface Task extends BaseTask {
   readonly locks: readonly string[];
   readonly registers: string;
   readonly ttlSeconds: number;
+  readonly camp: number;
   /** A folder with another build of leasehold. */
   readonly build?: string;
 }
@@ -65,7 +66,7 @@ const register = new Register({
 
 let finishing = false;
 const context = {
-  ...{ p, leasehold, cluster, register, ttlSeconds, locks: task.locks, note },
+  ...{ p, leasehold, cluster, register, ttlSeconds, locks: task.locks, camp: task.camp, note },
   finishing: () => finishing,
 };
 const lanes = (["own", "other", "shared", "shared"] as const).map(

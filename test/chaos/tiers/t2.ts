@@ -41,11 +41,14 @@ class ThreeMembers implements Linked, Peered {
   }
 }
 
-async function start({ etcdVersion }: GroundOptions): Promise<ThreeMembers> {
+async function start({ etcdVersion, oneAddress }: GroundOptions): Promise<ThreeMembers> {
   const peers = new PeerNetwork();
   const version = etcdVersion !== undefined && { version: etcdVersion };
   const etcd = await startEtcd({ members: 3, peerUrl: peers.peerUrl, ...version });
-  const links = await Promise.all(etcd.members.map(({ clientPort }) => startTcpProxy({ port: clientPort })));
+  const targets = etcd.members.map(({ clientPort }) => ({ port: clientPort }));
+  const links = await Promise.all(
+    oneAddress ? [startTcpProxy(targets)] : targets.map((to) => startTcpProxy(to)),
+  );
   return new ThreeMembers(etcd, links, peers);
 }
 

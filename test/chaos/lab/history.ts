@@ -72,6 +72,8 @@ export interface Nemesis extends At {
   readonly target: string;
   /** The revisions by which it took places, where it did. */
   readonly took?: readonly bigint[];
+  /** It hinders calls or watches only: renewals pass, and no lease may be lost by it. */
+  readonly sparesLeases?: boolean;
 }
 /** What etcd still had under the run's prefix, and which leases the run added, at a moment named by `when`. */
 export interface Leftovers extends At {

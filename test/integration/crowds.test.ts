@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect, Mutex, Session } from "../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
-import { Crowd } from "../support/stress/crowd.js";
+import { Crowd } from "../support/crowd.js";
 import { claimsNeverOverlap, fencesRise, servedInOrder } from "../support/stress/checker.js";
-import type { Run, Step } from "../support/stress/history.js";
-import { Observer } from "../support/stress/observer.js";
+import type { Run, Step } from "../chaos/lab/history.js";
+import { Observer } from "../chaos/lab/observer.js";
 import { startTcpProxy } from "../support/tcp-proxy.js";
 
 let etcd: EtcdCluster;

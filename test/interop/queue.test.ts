@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { connect, Mutex, type Cluster, type Lock } from "../../src/index.js";
 import { EtcdctlLock } from "../support/etcdctl-lock.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
-import { Observer } from "../support/stress/observer.js";
+import { Observer } from "../chaos/lab/observer.js";
 import { V3Lock } from "../support/v3lock.js";
 import { Crew } from "../support/workers.js";
 

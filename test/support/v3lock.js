@@ -1,4 +1,4 @@
-import { decode, encode } from "./stress/observer.js";
+import { decode, encode } from "./gateway-text.js";
 /** @import { EtcdMember } from "./etcd.js" */
 
 /** etcd's own lock service, through its JSON gateway, on a lease that nobody renews. */

@@ -22,6 +22,7 @@ interface Rules {
 const onCalls = (name: string, { path, act, which = () => true, share = 0.3 }: Rules): FaultKind<Called> => ({
   name,
   effect: "hinders",
+  sparesLeases: path !== GRANT,
   inflict({ ground, random }) {
     const when = (request: Buffer) => which(request) && random.chance(share);
     const made = ground.calls.map((proxy) => {

@@ -1,7 +1,7 @@
+import { encode } from "../../support/gateway-text.js";
 import type { EtcdMember } from "../../support/etcd.js";
 import type { FaultKind, Field, Inflicted } from "../lab/ground.js";
 import type { ServerEvent } from "../lab/history.js";
-import { encode } from "../lab/observer.js";
 import { moment } from "../lab/schedule.js";
 
 interface Answer {

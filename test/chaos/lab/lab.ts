@@ -4,13 +4,14 @@ import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { encode } from "../../support/gateway-text.js";
 import { Crew } from "./crew.js";
 import type { FaultKind, Ground, Tier } from "./ground.js";
 import type { Run } from "./history.js";
 import { now, readJournal, record } from "./journal.js";
 import { Leftovers } from "./leftovers.js";
 import { Nemesis } from "./nemesis.js";
-import { encode, Observer } from "./observer.js";
+import { Observer } from "./observer.js";
 import { plan, type Planned } from "./schedule.js";
 
 export interface LabOptions {
@@ -48,15 +49,22 @@ const ROOT = "chaos/";
 const PLACES = `${ROOT}lock/`;
 const REGISTERS = `${ROOT}register/`;
 
+export interface LabResult {
+  readonly run: Run;
+  readonly planned: readonly Planned[];
+  /** Of etcd. */
+  readonly version: string;
+}
+
 /** Rejects with a `NotRunError` where the tier cannot be had. */
-export async function runLab(options: LabOptions): Promise<{ run: Run; planned: readonly Planned[] }> {
+export async function runLab(options: LabOptions): Promise<LabResult> {
   const ground = await options.tier.start(options);
   try {
     const lab = await Lab.start(options, ground);
     try {
       await lab.work();
       await lab.settle();
-      return { run: await lab.recorded(), planned: lab.planned };
+      return { run: await lab.recorded(), planned: lab.planned, version: ground.version };
     } finally {
       await lab.stop();
     }

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { decode, encode, endOf } from "../../support/gateway-text.js";
 import type { Ground } from "./ground.js";
-import { decode, encode, endOf } from "./observer.js";
 
 /** What a run left in etcd: keys under its prefix, and leases that were not there before. */
 export class Leftovers {

@@ -3,14 +3,9 @@ import http from "node:http";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import type { EtcdMember } from "../../support/etcd.js";
+import { decode, encode, endOf } from "../../support/gateway-text.js";
 import type { ServerEvent } from "./history.js";
 import { now } from "./journal.js";
-
-export const encode = (text: string) => Buffer.from(text).toString("base64");
-export const decode = (text = "") => Buffer.from(text, "base64").toString();
-/** The first key behind all keys with `prefix`. */
-export const endOf = (prefix: string) =>
-  prefix.slice(0, -1) + String.fromCharCode(prefix.charCodeAt(prefix.length - 1) + 1);
 
 export class Observer {
   /** What happened, by revision. */

@@ -1,30 +1,29 @@
-// One process of a crowd: many waiters on one name at once, each step written down as in a stress run.
+// One process of a crowd: many waiters on one name at once, each step written down as in a run of the lab.
 // Argument: a JSON CrowdTask. Messages: "abort" = give up every n-th call; "close" = close all and end.
 import { openSync } from "node:fs";
 import { once } from "node:events";
-import { now, record } from "./journal.js";
-import { connect, Mutex, Session } from "./leasehold.js";
-/** @import { Lock } from "../../../src/index.js" */
+import type { Lock } from "../../src/index.js";
+import { describe } from "../chaos/lab/hold-log.js";
+import { now, record } from "../chaos/lab/journal.js";
+import { load } from "../chaos/lab/leasehold.js";
 
-/**
- * @typedef {object} CrowdTask
- * @property {string} p
- * @property {readonly string[]} hosts
- * @property {string} name
- * @property {number} calls
- * @property {number} abortEvery
- * @property {number} ttlSeconds
- * @property {string} journal
- */
+export interface CrowdTask {
+  readonly p: string;
+  readonly hosts: readonly string[];
+  readonly name: string;
+  readonly calls: number;
+  readonly abortEvery: number;
+  readonly ttlSeconds: number;
+  readonly journal: string;
+}
 
-/** @type {CrowdTask} */
-const task = JSON.parse(process.argv[2] ?? "");
+const task = JSON.parse(process.argv[2] ?? "") as CrowdTask;
 const { p, name: lock, calls, abortEvery, ttlSeconds } = task;
 const fd = openSync(task.journal, "a");
-/** @param {object} step */
-const note = (step) => record(fd, { t: now(), p, lock, ...step });
+const note = (step: object) => record(fd, { t: now(), p, lock, ...step });
 process.once("disconnect", () => process.exit(70));
 
+const { connect, Mutex, Session } = await load(undefined);
 const cluster = connect({ hosts: task.hosts });
 const session = await Session.open(cluster, { ttlSeconds, owner: p });
 const mutex = new Mutex(session, lock);
@@ -41,19 +40,17 @@ await cluster.close();
 process.removeAllListeners("disconnect");
 process.disconnect();
 
-/** @param {number} id */
-function wait(id) {
+function wait(id: number) {
   const controller = new AbortController();
   note({ k: "invoke", f: "acquire", id, owner: p });
   const ended = mutex.lock({ signal: controller.signal }).then(
     (hold) => use(id, hold),
-    (error) => note({ k: "fail", f: "acquire", id, err: error.code ?? error.name }),
+    (error: unknown) => note({ k: "fail", f: "acquire", id, err: describe(error) }),
   );
   return { id, ended, giveUp: () => controller.abort() };
 }
 
-/** @param {number} id @param {Lock} hold */
-async function use(id, hold) {
+async function use(id: number, hold: Lock): Promise<void> {
   const token = hold.fence;
   const t = now();
   note({ t, k: "ok", f: "acquire", id, token, key: hold.key, held: hold.held });
@@ -65,10 +62,9 @@ async function use(id, hold) {
   note({ k: "ok", f: "release", id });
 }
 
-/** @param {string} what */
-async function told(what) {
+async function told(what: string): Promise<void> {
   for (;;) {
-    const [message] = await once(process, "message");
+    const [message] = (await once(process, "message")) as [unknown];
     if (message === what) return;
   }
 }

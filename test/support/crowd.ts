@@ -1,26 +1,27 @@
 // Many processes with many waiters each on one name, all behind a holder that the test keeps until it says so.
-import { fork } from "node:child_process";
+import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { Guardian } from "../guarded.js";
-import { readJournal } from "./journal.js";
-/** @import { ChildProcess } from "node:child_process" */
-/** @import { Step } from "./history.js" */
-/** @import { CrowdTask } from "./crowd-worker.js" */
+import type { Step } from "../chaos/lab/history.js";
+import { readJournal } from "../chaos/lab/journal.js";
+import type { CrowdTask } from "./crowd-worker.js";
+import { Guardian } from "./guarded.js";
 
-const PROGRAM = fileURLToPath(new URL("./crowd-worker.js", import.meta.url));
+const PROGRAM = fileURLToPath(new URL("./crowd-worker.ts", import.meta.url));
 
 export class Crowd {
-  /** @type {Map<string, ChildProcess>} */ #children = new Map();
-  /** @type {Map<string, Promise<void>>} */ #exits = new Map();
-  #folder;
-  #guardian;
+  readonly #children = new Map<string, ChildProcess>();
+  readonly #exits = new Map<string, Promise<void>>();
+  readonly #folder: string;
+  readonly #guardian: Guardian;
 
-  /** @param {Omit<CrowdTask, "p" | "journal"> & { processes: number }} task */
-  static async start({ processes, ...task }) {
+  static async start({
+    processes,
+    ...task
+  }: Omit<CrowdTask, "p" | "journal"> & { processes: number }): Promise<Crowd> {
     const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-crowd-"));
     const crowd = new Crowd(folder);
     for (let n = 0; n < processes; n++)
@@ -28,30 +29,29 @@ export class Crowd {
     return crowd;
   }
 
-  /** @param {string} folder */
-  constructor(folder) {
+  constructor(folder: string) {
     this.#folder = folder;
     this.#guardian = new Guardian(folder);
   }
 
-  /** @param {CrowdTask} task */
-  #add(task) {
-    const child = fork(PROGRAM, [JSON.stringify(task)], { stdio: ["ignore", 2, 2, "ipc"] });
+  #add(task: CrowdTask): void {
+    const child = fork(PROGRAM, [JSON.stringify(task)], {
+      stdio: ["ignore", 2, 2, "ipc"],
+      execArgv: ["--import", "tsx"],
+    });
     child.setMaxListeners(0);
     this.#guardian.tell(`+${child.pid}`);
     this.#children.set(task.p, child);
-    this.#exits.set(
-      task.p,
-      once(child, "exit").then(() => this.#guardian.tell(`-${child.pid}`)),
-    );
+    const exit = once(child, "exit").then(() => this.#guardian.tell(`-${child.pid}`));
+    this.#exits.set(task.p, exit);
   }
 
-  get names() {
+  get names(): string[] {
     return [...this.#children.keys()];
   }
 
-  /** Resolves when every process that lives has sent `message`; rejects when one ends before. @param {string} message */
-  async all(message) {
+  /** Resolves when every process that lives has sent `message`; rejects when one ends before. */
+  async all(message: string): Promise<void> {
     await Promise.all(
       [...this.#children].map(async ([p, child]) => {
         const told = new Promise((resolve) =>
@@ -63,29 +63,28 @@ export class Crowd {
     );
   }
 
-  /** @param {string} message */
-  tell(message) {
+  tell(message: string): void {
     for (const child of this.#children.values()) if (child.connected) child.send(message, () => {});
   }
 
-  /** kill -9 @param {string} p */
-  async kill(p) {
+  /** kill -9 */
+  async kill(p: string): Promise<void> {
     this.#children.get(p)?.kill("SIGKILL");
     await this.#exits.get(p);
   }
 
   /** Resolves when every process has ended by itself. */
-  async ended() {
+  async ended(): Promise<void> {
     await Promise.all(this.#exits.values());
   }
 
-  /** @returns {Step[]} by time */
-  get history() {
-    const steps = /** @type {Step[]} */ (this.names.flatMap((p) => readJournal(path.join(this.#folder, p))));
+  /** By time. */
+  get history(): Step[] {
+    const steps = this.names.flatMap((p) => readJournal(path.join(this.#folder, p)));
     return steps.sort((a, b) => Number(a.t - b.t));
   }
 
-  async [Symbol.asyncDispose]() {
+  async [Symbol.asyncDispose](): Promise<void> {
     for (const child of this.#children.values()) child.kill("SIGKILL");
     await this.ended();
     await this.#guardian.dismiss();

@@ -1,0 +1,28 @@
+import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Mutant, Patch } from "./table.js";
+
+const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+const DIST = path.join(ROOT, "dist");
+/** Within the project, so that it finds the packages that it depends on. */
+const HOME = path.join(ROOT, "node_modules", ".leasehold-mutants");
+
+/** A copy of the build with the mutant's patches. Throws when one does not apply any more. */
+export function buildMutant({ name, patches }: Mutant): string {
+  const folder = path.join(HOME, name);
+  rmSync(folder, { recursive: true, force: true });
+  cpSync(DIST, folder, { recursive: true });
+  for (const patch of patches) {
+    const file = path.join(folder, patch.file);
+    writeFileSync(file, patched(readFileSync(file, "utf8"), patch, name));
+  }
+  return folder;
+}
+
+export function patched(text: string, { file, from, to }: Patch, mutant: string): string {
+  const parts = text.split(from);
+  if (parts.length === 2) return parts.join(to);
+  const found = parts.length === 1 ? "is not there" : `is there ${parts.length - 1} times`;
+  throw new Error(`mutant ${mutant}: the text to replace in ${file} ${found}:\n${from}`);
+}

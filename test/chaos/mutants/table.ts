@@ -1,0 +1,251 @@
+// Each rule of the protocol that is easily got wrong, broken on purpose in a copy of the build. The lab must notice.
+import type { LabOptions } from "../lab/lab.js";
+import type { TierName } from "../tiers/index.js";
+
+/** In a file of the build, exactly once: `from` becomes `to`. */
+export interface Patch {
+  readonly file: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+/** Where the lab looks for it. */
+export interface Hunt extends Pick<
+  LabOptions,
+  "faults" | "ttlSeconds" | "names" | "camp" | "gapMs" | "oneAddress"
+> {
+  readonly tier: TierName;
+  readonly seconds: number;
+  /** With so many seeds at most. */
+  readonly runs: number;
+}
+
+export interface Mutant {
+  readonly name: string;
+  /** What it does wrong. */
+  readonly wrong: string;
+  readonly patches: readonly Patch[];
+  readonly hunt: Hunt;
+}
+
+const t1 = (faults: readonly string[], more: Partial<Hunt> = {}): Hunt => ({
+  ...{ tier: "t1", faults, seconds: 20, runs: 3, gapMs: [100, 600], ...more },
+});
+const t2 = (faults: readonly string[], more: Partial<Hunt> = {}): Hunt => ({
+  ...t1(faults, { seconds: 30, ...more }),
+  tier: "t2",
+});
+
+export const MUTANTS: readonly Mutant[] = [
+  {
+    name: "deadline-from-receipt",
+    wrong: "counts the deadline from the answer to a renewal instead of from its sending",
+    patches: [
+      {
+        file: "etcd/keepalive.js",
+        from: "renewer.renewed(sent, ttlSeconds);",
+        to: "renewer.renewed(this.clock.now(), ttlSeconds);",
+      },
+    ],
+    hunt: t1(["late-then-silent"], { ttlSeconds: 9, seconds: 45, camp: 1, gapMs: [100, 200] }),
+  },
+  {
+    name: "whole-ttl",
+    wrong: "uses the whole TTL, and a little more",
+    patches: [{ file: "deadline.js", from: "const USED_PART = 0.9;", to: "const USED_PART = 1.3;" }],
+    hunt: t1(["link-blackhole"], { seconds: 30, camp: 1 }),
+  },
+  {
+    name: "no-hasleader",
+    wrong: "opens streams without `hasleader`: on a member that is cut off from its peers they stay silent",
+    patches: [{ file: "etcd/member.js", from: 'hasleader: "true", ', to: "" }],
+    hunt: t2(["isolate-follower", "delete-key"], { ttlSeconds: 60, seconds: 60, camp: 1, gapMs: [100, 400] }),
+  },
+  {
+    name: "unguarded-release",
+    wrong: "deletes the key without comparing its create revision",
+    patches: [
+      {
+        file: "place.js",
+        from: '                ? { kind: "value is", key: place.key, value: place.value }\n                : { kind: "created at", key: place.key, revision: place.revision },',
+        to: "                ? undefined\n                : undefined,\n        ].filter(Boolean),\n        ignored: [",
+      },
+    ],
+    hunt: t1(["hold-releases"], { ttlSeconds: 9 }),
+  },
+  {
+    name: "fence-not-checked",
+    wrong: "gives a guard that everybody passes",
+    patches: [
+      {
+        file: "fence.js",
+        from: 'return [key, "Create", "==", revision.toString()];',
+        to: 'return [key, "Create", "!=", `-${revision}`];',
+      },
+    ],
+    hunt: t1(["pause-holder"], { seconds: 40 }),
+  },
+  {
+    name: "watch-trusted-on-created",
+    wrong: "takes a watch for verified once it is created, without a read after it",
+    patches: [
+      {
+        file: "turn.js",
+        from: "if (replayed)\n            return this.#trust();",
+        to: "return this.#trust();",
+      },
+    ],
+    hunt: t1(["link-reset"]),
+  },
+  {
+    name: "read-before-watch",
+    wrong: "takes the answer to the join for the read that must come after the watches",
+    patches: [
+      {
+        file: "turn.js",
+        from: "this.#follow(from.predecessor, from.ahead >= FAR ? place.revision + 1n : 0n);",
+        to: "this.#follow(from.predecessor, from.ahead >= FAR ? place.revision + 1n : 0n);\n        this.#asked = true;",
+      },
+      { file: "turn.js", from: "#over = false;", to: "#over = false;\n    #asked = false;" },
+      { file: "turn.js", from: "if (replayed)\n", to: "if (replayed || this.#asked)\n" },
+    ],
+    hunt: t1(["reorder"]),
+  },
+  {
+    name: "stale-answer-accepted",
+    wrong: "accepts a serializable answer that is older than the watch and the own place",
+    patches: [
+      {
+        file: "turn.js",
+        from: "if (near && near.header.revision >= atLeast)",
+        to: "if (near)",
+      },
+    ],
+    hunt: t2(["isolate-follower", "isolate-leader"], { ttlSeconds: 9, seconds: 45 }),
+  },
+  {
+    name: "cleanup-not-retried",
+    wrong: "sends the deletion of a place once",
+    patches: [
+      {
+        file: "queue.js",
+        from: "onUnanswered };",
+        to: "onUnanswered, again: () => false };",
+      },
+    ],
+    hunt: t1(["lose-releases", "drop-requests"], { ttlSeconds: 9 }),
+  },
+  {
+    name: "header-revision",
+    wrong: "takes the header's revision for the own one when an earlier attempt had got through",
+    patches: [
+      {
+        file: "joiner.js",
+        from: "place.revision = own.createRevision;",
+        to: "place.revision = answer.header.revision;",
+      },
+    ],
+    hunt: t1(["lose-join-answers"], { ttlSeconds: 9 }),
+  },
+  {
+    name: "waiters-not-told",
+    wrong: "does not tell waiters that their session is lost",
+    patches: [
+      {
+        file: "lease.js",
+        from: "this.#endAll(this.holds, reason);\n        this.#endAll(this.waits, reason);",
+        to: "this.#endAll(this.holds, reason);",
+      },
+    ],
+    hunt: t1(["revoke-lease"]),
+  },
+  {
+    name: "local-wake-up-without-read",
+    wrong: "gives the lock to a local waiter when the local place before it ends in any way",
+    patches: [{ file: "queue.js", from: "if (first && next.is(first))", to: "if (next)" }],
+    hunt: t1(["link-reset"]),
+  },
+  {
+    name: "no-own-key-watch",
+    wrong: "does not watch the key that it holds",
+    patches: [
+      {
+        file: "held-key.js",
+        from: "        this.#watch = watch;\n",
+        to: "        watch?.cancel();\n        if (this.onGone)\n            return;\n",
+      },
+    ],
+    hunt: t1(["delete-key"], { ttlSeconds: 9, camp: 0.5 }),
+  },
+  {
+    name: "old-term-accepted",
+    wrong: "counts renewals that a deposed leader has answered",
+    patches: [
+      {
+        file: "etcd/keepalive.js",
+        from: "if (header.raftTerm < this.members.termFloor)",
+        to: "if (header.raftTerm < 0n)",
+      },
+    ],
+    hunt: t1(["stray-leader"], { seconds: 30, camp: 0.5 }),
+  },
+  {
+    name: "one-connection-for-all",
+    wrong: "takes the same connection again when it goes to the next member behind one address",
+    patches: [
+      {
+        file: "etcd/member.js",
+        from: '"leasehold.connection": ++connections,',
+        to: '"leasehold.connection": 1 + 0 * connections,',
+      },
+    ],
+    hunt: t2(["pause-follower"], { oneAddress: true, ttlSeconds: 9, seconds: 45, gapMs: [100, 300] }),
+  },
+  {
+    name: "no-sweep",
+    wrong: "does not look for a put that arrives after its place was given back",
+    patches: [
+      {
+        file: "sweep.js",
+        from: "if (lease.signal.aborted)\n            return;",
+        to: "if (lease)\n            return;",
+      },
+      {
+        file: "sweep.js",
+        from: "void members.range(range",
+        to: "if (members)\n            return;\n        void members.range(range",
+      },
+    ],
+    hunt: t1(["hold-joins"], { ttlSeconds: 9 }),
+  },
+  {
+    name: "delete-overtakes-join",
+    wrong: "deletes the place of a caller that has left while its join is still on the way",
+    patches: [
+      {
+        file: "joiner.js",
+        from: "const answer = await this.#put(place, txn, { again });",
+        to: "if (!again())\n                this.undo(place);\n            else\n                setTimeout(() => again() || this.undo(place), 4);\n            const answer = await this.#put(place, txn, { again });",
+      },
+    ],
+    hunt: t1(["reorder"], { ttlSeconds: 9 }),
+  },
+  {
+    name: "try-without-range",
+    wrong: "lets tryLock look at its own key only",
+    patches: [
+      {
+        file: "place.js",
+        from: 'when: [{ kind: "nothing in", ...queueRange(place.name) }],',
+        to: 'when: [{ kind: "created at", key: place.key, revision: 0n }],',
+      },
+    ],
+    hunt: t1(["link-reset"]),
+  },
+  {
+    name: "retry-taken-for-loss",
+    wrong: "takes a repeated release that finds nothing for a loss",
+    patches: [{ file: "hold.js", from: "if (!deleted && !repeated)", to: "if (!deleted)" }],
+    hunt: t1(["lose-release-answers"], { ttlSeconds: 9 }),
+  },
+];

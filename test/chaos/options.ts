@@ -1,0 +1,89 @@
+import { parseArgs } from "node:util";
+import { TIERS, type TierName } from "./tiers/index.js";
+
+export interface ChaosOptions {
+  readonly tiers: readonly TierName[];
+  readonly seed: string;
+  readonly seconds: number;
+  readonly faults: readonly string[] | undefined;
+  readonly only: readonly number[] | undefined;
+  readonly ttlSeconds: number;
+  readonly workers: number;
+  readonly names: number;
+  readonly etcdVersion: string | undefined;
+  readonly keep: string | undefined;
+  readonly build: string | undefined;
+  readonly shrinkRuns: number;
+  readonly quiet: boolean;
+}
+
+export const USAGE = `npm run chaos -- [options]
+  --tier LIST      ${Object.keys(TIERS).join(", ")} or all (default: t1,t2); --time is divided among them
+  --seed S         replays the schedule of a seed; default: a new one, or LEASEHOLD_SEED
+  --time SECONDS   default 60
+  --faults LIST    only these kinds of faults; --list names them
+  --only LIST      only these numbers of the schedule
+  --ttl SECONDS    of the sessions; default 2
+  --workers N      processes; default 4
+  --names N        locks; default 4
+  --etcd VERSION   such as 3.5; default: the first etcd that is found
+  --keep DIR       leaves the history there also when all went well
+  --build DIR      another build of leasehold, such as a mutant
+  --shrink N       runs to shorten a failing list of faults; default 6
+  --quiet          no line per fault
+  --list           the tiers and their faults`;
+
+/** Throws an Error that says what is wrong with the arguments. */
+export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "help" {
+  const text = { type: "string" } as const;
+  const flag = { type: "boolean", default: false } as const;
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      ...{
+        tier: text,
+        seed: text,
+        time: text,
+        faults: text,
+        only: text,
+        ttl: text,
+        workers: text,
+        names: text,
+      },
+      ...{ etcd: text, keep: text, build: text, shrink: text, quiet: flag, list: flag, help: flag },
+    },
+  });
+  if (values.help) return "help";
+  if (values.list) return "list";
+  return {
+    tiers: tiers(values.tier ?? "t1,t2"),
+    seed: values.seed ?? process.env["LEASEHOLD_SEED"] ?? String(Date.now() % 1e6),
+    seconds: number("time", values.time ?? "60", 1),
+    faults: values.faults?.split(","),
+    only: values.only?.split(",").map((n) => number("only", n, 0)),
+    ttlSeconds: number("ttl", values.ttl ?? "2", 2),
+    workers: number("workers", values.workers ?? "4", 1),
+    names: number("names", values.names ?? "4", 1),
+    etcdVersion: values.etcd,
+    keep: values.keep,
+    build: values.build,
+    shrinkRuns: number("shrink", values.shrink ?? "6", 0),
+    quiet: values.quiet,
+  };
+}
+
+function tiers(list: string): TierName[] {
+  const known = Object.keys(TIERS) as TierName[];
+  if (list === "all") return known;
+  const names = list.split(",");
+  const unknown = names.filter((name) => !(known as string[]).includes(name));
+  if (unknown.length > 0) throw new Error(`Expected --tier all or some of ${known.join()}, got ${list}`);
+  return names as TierName[];
+}
+
+function number(option: string, value: string, least: number): number {
+  const parsed = Number(value);
+  if (!Number.isInteger(parsed) || parsed < least)
+    throw new Error(`Expected --${option} to be a whole number of at least ${least}, got ${value}`);
+  return parsed;
+}

@@ -1,0 +1,9 @@
+import type { Tier } from "../lab/ground.js";
+import { t1 } from "./t1.js";
+import { t2 } from "./t2.js";
+
+export const TIERS = { t1, t2 } as const;
+export type TierName = keyof typeof TIERS;
+
+/** A tier whose faults fit its own ground; who runs it need not know which. */
+export const tierOf = (name: TierName): Tier => TIERS[name] as unknown as Tier;

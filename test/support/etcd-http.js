@@ -53,6 +53,34 @@ export function request(url, { body, timeoutMs = 2_000, tls } = {}) {
 }
 
 /**
+ * POST to a member's JSON gateway (keys and values in base64).
+ * @param {{ name: string, endpoint: string }} member
+ * @param {string} path such as "/v3/kv/range"
+ * @param {unknown} body
+ * @param {{ timeoutMs?: number, tls?: ClientTls | undefined }} [options]
+ * @returns {Promise<any>} the answer; rejects with etcd's own words
+ */
+export async function askGateway({ name, endpoint }, path, body, options) {
+  const { status, text } = await request(`${endpoint}${path}`, { body, ...options });
+  if (status !== 200) throw new Error(`${name} ${path}: ${status} ${text}`);
+  return JSON.parse(text);
+}
+
+/**
+ * What a member itself believes.
+ * @param {(path: string, body: object) => Promise<any>} gateway
+ * @returns {Promise<{ leader: boolean, revision: bigint, raftTerm: bigint }>}
+ */
+export async function statusBy(gateway) {
+  const { header, leader } = await gateway("/v3/maintenance/status", {});
+  return {
+    leader: header.member_id === leader,
+    revision: BigInt(header.revision ?? 0),
+    raftTerm: BigInt(header.raft_term ?? 0),
+  };
+}
+
+/**
  * Prometheus' text format as numbers; the key is the series with its labels, as printed.
  * @param {string} text
  * @returns {Map<string, number>}

@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
-import { parseMetrics, request } from "./etcd-http.js";
+import { askGateway, parseMetrics, request, statusBy } from "./etcd-http.js";
 
 /** etcd with this configuration cannot listen where it was told to; other ports may do. */
 export class PortTakenError extends Error {}
@@ -14,6 +14,8 @@ const KEPT_LINES = 300;
 /**
  * @typedef {object} MemberPlan
  * @property {string} name
+ * @property {string} host address that it listens on
+ * @property {readonly string[]} within what etcd is started by, and turns into etcd itself
  * @property {string} program
  * @property {readonly string[]} args
  * @property {NodeJS.ProcessEnv} env
@@ -37,7 +39,7 @@ export class EtcdMember {
     this.name = plan.name;
     this.clientPort = plan.clientPort;
     this.peerPort = plan.peerPort;
-    this.endpoint = `${plan.tls ? "https" : "http"}://127.0.0.1:${plan.clientPort}`;
+    this.endpoint = `${plan.tls ? "https" : "http"}://${plan.host}:${plan.clientPort}`;
   }
 
   /** Of the running process; that of the last one when it was killed. */
@@ -57,9 +59,10 @@ export class EtcdMember {
   /** Starts the process; resolves when it has said that it serves clients. */
   async start() {
     if (this.running) throw new Error(`${this.name} is already running`);
-    const { program, args, env, tellGuardian } = this.#plan;
+    const { within, program, args, env, tellGuardian } = this.#plan;
+    const [command = program, ...rest] = [...within, program, ...args];
     // detached: Ctrl-C in a terminal goes to the starter, which stops its members in order
-    const child = spawn(program, args, { env, stdio: ["ignore", "ignore", "pipe"], detached: true });
+    const child = spawn(command, rest, { env, stdio: ["ignore", "ignore", "pipe"], detached: true });
     this.#child = child;
     this.#lines = [];
     await once(child, "spawn");
@@ -103,22 +106,17 @@ export class EtcdMember {
 
   /** @returns {Promise<Map<string, number>>} etcd's metrics; the key is the series as printed, with its labels */
   async metrics() {
-    const { text } = await request(`http://127.0.0.1:${this.#plan.metricsPort}/metrics`);
+    const { host, metricsPort } = this.#plan;
+    const { text } = await request(`http://${host}:${metricsPort}/metrics`);
     return parseMetrics(text);
   }
 
   /**
    * What this member itself believes. etcd 3.6 wants a password even for this once auth is on.
    * @param {{ timeoutMs?: number }} [options]
-   * @returns {Promise<{ leader: boolean, revision: bigint, raftTerm: bigint }>}
    */
-  async status(options) {
-    const { header, leader } = await this.gateway("/v3/maintenance/status", {}, options);
-    return {
-      leader: header.member_id === leader,
-      revision: BigInt(header.revision ?? 0),
-      raftTerm: BigInt(header.raft_term ?? 0),
-    };
+  status(options) {
+    return statusBy((path, body) => this.gateway(path, body, options));
   }
 
   /**
@@ -128,14 +126,8 @@ export class EtcdMember {
    * @param {{ timeoutMs?: number }} [options]
    * @returns {Promise<any>} the answer; rejects with etcd's own words
    */
-  async gateway(path, body, { timeoutMs = 2_000 } = {}) {
-    const { status, text } = await request(`${this.endpoint}${path}`, {
-      body,
-      timeoutMs,
-      tls: this.#plan.tls,
-    });
-    if (status !== 200) throw new Error(`${this.name} ${path}: ${status} ${text}`);
-    return JSON.parse(text);
+  gateway(path, body, options) {
+    return askGateway(this, path, body, { ...options, tls: this.#plan.tls });
   }
 
   /** @param {Child} child @param {RegExp} pattern */
@@ -172,10 +164,10 @@ export class EtcdMember {
   /** @returns {Promise<string>} what was wrong; empty if nothing */
   async #quorumRead() {
     const { endpoint } = this;
-    const { tls, metricsPort } = this.#plan;
+    const { tls, host, metricsPort } = this.#plan;
     // the gateway is a client of its own server: with client certificates it may be refused, the health page is not
     const { status, text } = await (tls
-      ? request(`http://127.0.0.1:${metricsPort}/health`)
+      ? request(`http://${host}:${metricsPort}/health`)
       : request(`${endpoint}/v3/kv/range`, { body: { key: "AA==" } }));
     // who we are is checked after the read has been confirmed by a quorum
     const refused = /user name is empty|permission denied|invalid auth token/.test(text);

@@ -3,10 +3,10 @@ import { execFile } from "node:child_process";
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { etcdEnv, findEtcd } from "./etcd-find.js";
 import { Guardian } from "./guarded.js";
 import { shownTo } from "./etcd-http.js";
+import { leaderAmong } from "./etcd-leader.js";
 import { EtcdMember, PortTakenError } from "./etcd-member.js";
 import { freePorts } from "./ports.js";
 
@@ -25,7 +25,19 @@ export { EtcdMember } from "./etcd-member.js";
  * @property {(index: number, peerPort: number) => number | Promise<number>} [peerUrl] the port under which peers reach
  *   member `index`, such as that of a proxy before `peerPort`; default `peerPort` itself
  * @property {string} [version] such as "3.5"; default: LEASEHOLD_ETCD_VERSION, else the first etcd found
+ * @property {(index: number) => Place} [place] default: this process's own loopback
  */
+
+/**
+ * Where a member lives.
+ * @typedef {object} Place
+ * @property {string} host address that it listens on
+ * @property {readonly string[]} within what etcd is started by, such as nsenter; it must turn into etcd itself
+ * @property {readonly number[]} doors more ports for clients
+ */
+
+/** @type {Place} */
+const HERE = { host: "127.0.0.1", within: [], doors: [] };
 
 const ATTEMPTS = 5;
 
@@ -78,12 +90,14 @@ async function plan(program, folder, options, tellGuardian) {
         ports.slice(3 * index, 3 * index + 3)
       );
       const advertised = (await options.peerUrl?.(index, peerPort)) ?? peerPort;
+      const place = options.place?.(index) ?? HERE;
       return {
+        ...place,
         name: `m${index + 1}`,
         clientPort,
         peerPort,
         metricsPort,
-        peer: `http://127.0.0.1:${advertised}`,
+        peer: `http://${place.host}:${advertised}`,
       };
     }),
   );
@@ -96,11 +110,12 @@ async function plan(program, folder, options, tellGuardian) {
 }
 
 /**
- * @param {{ name: string, clientPort: number, peerPort: number, metricsPort: number, peer: string, folder: string, initialCluster: string }} row
+ * @param {Place & { name: string, clientPort: number, peerPort: number, metricsPort: number, peer: string, folder: string, initialCluster: string }} row
  * @param {StartOptions} options
  */
 function memberArgs(row, { args = [], clientTls, snapshotCount }) {
-  const client = `${clientTls ? "https" : "http"}://127.0.0.1:${row.clientPort}`;
+  const scheme = clientTls ? "https" : "http";
+  const [client, ...doors] = [row.clientPort, ...row.doors].map((port) => `${scheme}://${row.host}:${port}`);
   const tls = clientTls && [`--cert-file=${clientTls.cert}`, `--key-file=${clientTls.key}`];
   // to name the authority is to demand certificates of it, whatever --client-cert-auth says
   const clientCerts = clientTls?.clientCertAuth && [
@@ -110,11 +125,11 @@ function memberArgs(row, { args = [], clientTls, snapshotCount }) {
   return [
     `--name=${row.name}`,
     `--data-dir=${path.join(row.folder, row.name)}`,
-    `--listen-client-urls=${client}`,
+    `--listen-client-urls=${[client, ...doors].join(",")}`,
     `--advertise-client-urls=${client}`,
-    `--listen-peer-urls=http://127.0.0.1:${row.peerPort}`,
+    `--listen-peer-urls=http://${row.host}:${row.peerPort}`,
     `--initial-advertise-peer-urls=${row.peer}`,
-    `--listen-metrics-urls=http://127.0.0.1:${row.metricsPort}`,
+    `--listen-metrics-urls=http://${row.host}:${row.metricsPort}`,
     `--initial-cluster=${row.initialCluster}`,
     `--initial-cluster-token=${path.basename(row.folder)}`,
     "--initial-cluster-state=new",
@@ -156,25 +171,10 @@ export class EtcdCluster {
 
   /**
    * Waits until a running member leads and says so in the highest term known.
-   * @returns {Promise<EtcdMember>}
+   * @param {{ timeoutMs?: number }} [options]
    */
-  async leader({ timeoutMs = 20_000 } = {}) {
-    const until = Date.now() + timeoutMs;
-    while (Date.now() < until) {
-      const found = await this.#leaderNow();
-      if (found) return found;
-      await delay(50);
-    }
-    throw new Error(`no etcd leader within ${timeoutMs} ms`);
-  }
-
-  async #leaderNow() {
-    const views = await Promise.all(
-      this.members.map(async (member) => ({ member, status: await statusOf(member) })),
-    );
-    const known = views.flatMap(({ member, status }) => (status ? [{ member, status }] : []));
-    const newest = known.reduce((term, { status }) => (status.raftTerm > term ? status.raftTerm : term), 0n);
-    return known.find(({ status }) => status.leader && status.raftTerm === newest)?.member;
+  leader(options) {
+    return leaderAmong(this.members, options);
   }
 
   /**
@@ -226,11 +226,4 @@ export class EtcdCluster {
   async [Symbol.asyncDispose]() {
     await this.stop();
   }
-}
-
-/** @param {EtcdMember} member */
-async function statusOf(member) {
-  if (!member.running) return undefined;
-  // a paused member never answers: do not wait long for it
-  return member.status({ timeoutMs: 500 }).catch(() => undefined);
 }

@@ -63,6 +63,7 @@ function pem(type, bytes) {
  * @typedef {object} Subject
  * @property {string} common
  * @property {readonly string[]} [hosts] none: an authority
+ * @property {number | undefined} [validDays] from today; negative: it has expired. Default 30
  */
 
 class Authority {
@@ -79,24 +80,24 @@ class Authority {
 
   /**
    * For servers and clients alike.
-   * @param {string} common @param {readonly string[]} [hosts]
+   * @param {string} common @param {readonly string[]} [hosts] @param {Pick<Subject, "validDays">} [validity]
    * @returns {Pair}
    */
-  issue(common, hosts = ["127.0.0.1", "localhost"]) {
+  issue(common, hosts = ["127.0.0.1", "localhost"], { validDays } = {}) {
     const { publicKey, privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
     const key = Buffer.from(privateKey.export({ type: "pkcs8", format: "pem" }));
-    return { certificate: this.#sign(publicKey, { common, hosts }), key };
+    return { certificate: this.#sign(publicKey, { common, hosts, validDays }), key };
   }
 
   /** @param {import("node:crypto").KeyObject} publicKey @param {Subject} subject */
-  #sign(publicKey, { common, hosts }) {
+  #sign(publicKey, { common, hosts, validDays = 30 }) {
     const toBeSigned = der(
       SEQUENCE,
       der(0xa0, der(0x02, Buffer.from([2]))),
       der(0x02, Buffer.concat([Buffer.from([1]), randomBytes(15)])),
       algorithm,
       name(this.#common),
-      der(SEQUENCE, time(-1), time(30)),
+      der(SEQUENCE, time(validDays - 31), time(validDays)),
       name(common),
       publicKey.export({ type: "spki", format: "der" }),
       der(0xa3, der(SEQUENCE, ...this.#extensions(publicKey, hosts))),

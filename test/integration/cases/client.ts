@@ -1,0 +1,41 @@
+import { once } from "node:events";
+import { expect } from "vitest";
+import { connect, Mutex, Session } from "../../../src/index.js";
+import type { EtcdMember } from "../../support/etcd.js";
+import { placesOf } from "../../support/server-view.js";
+
+/** A client as another process would have it: a cluster, a session, and every state that this went through. */
+export async function openClient(hosts: string | readonly string[], ttlSeconds: number) {
+  const cluster = connect({ hosts });
+  const session = await Session.open(cluster, { ttlSeconds });
+  const states: string[] = [];
+  session.addEventListener("statechange", ({ state }) => states.push(state));
+  const mutex = (name: string) => new Mutex(session, name);
+  const dispose = () => cluster.close({ drainMs: 0 });
+  return { cluster, session, states, mutex, [Symbol.asyncDispose]: dispose };
+}
+
+export type Client = Awaited<ReturnType<typeof openClient>>;
+
+/** Waits until etcd has so many places under the name. */
+export const queued = async (member: EtcdMember, name: string, count: number): Promise<unknown> =>
+  expect.poll(() => placesOf(member, name), { timeout: 10_000 }).toHaveLength(count);
+
+/** Why it aborted, whether it has or is still to. */
+export async function abortOf(signal: AbortSignal): Promise<unknown> {
+  if (!signal.aborted) await once(signal, "abort");
+  return signal.reason;
+}
+
+/** Whether a promise has been fulfilled so far. */
+export function settledYet(promise: Promise<unknown>): () => boolean {
+  let settled = false;
+  promise.then(
+    () => (settled = true),
+    () => {},
+  );
+  return () => settled;
+}
+
+/** When the session would be lost without a further renewal, by `performance.now()`. */
+export const deadlineOf = (session: Session): number => performance.now() + session.remainingMs();

@@ -1,0 +1,91 @@
+import type { Call } from "./calls.js";
+import { at, ms, type Facts, type Finding, type Rule } from "./facts.js";
+import { grouped } from "./grouped.js";
+import type { Place } from "./places.js";
+import { FOREVER } from "./spans.js";
+import { BREATH } from "./troubles.js";
+
+/** Turns of the event loop from an abort to its rejection. */
+const FEW_TURNS = 3;
+
+/**
+ * I12: an aborted acquire is rejected at once, and what has failed leaves the queue, though its session lives on. That
+ * the others keep their order is I6.
+ */
+export const abortedCallsLeave: Rule = (facts) => [
+  ...facts.calls.flatMap((call) => rejectedLate(facts, call)),
+  ...stayedInQueue(facts),
+];
+
+function rejectedLate(facts: Facts, { p, id, lock, aborted, outcome }: Call): Finding[] {
+  if (aborted === undefined || (outcome !== undefined && outcome.t < aborted)) return [];
+  const text = `${p}#${id} on ${lock}, aborted ${at(facts, aborted)},`;
+  if (outcome === undefined)
+    return facts.troubles.endedWell(p) ? [{ text: `${text} was never rejected` }] : [];
+  if (outcome.turns !== undefined && outcome.turns > FEW_TURNS)
+    return [{ text: `${text} was rejected only after ${outcome.turns} turns of the event loop` }];
+  const atOnce = outcome.turns !== undefined || outcome.t <= facts.troubles.saidBy(p, aborted) + BREATH;
+  const ns = outcome.t - aborted;
+  return atOnce
+    ? []
+    : [{ text: `${text} was ${outcome.k === "ok" ? "granted" : "rejected"} ${ms(ns)} later`, ns }];
+}
+
+/**
+ * Which place an ungranted call had is not known, how many there may be is: per owner and lock, no more that have
+ * outlived their time than calls that may still have one.
+ */
+function stayedInQueue(facts: Facts): Finding[] {
+  const calls = grouped(facts.calls, ({ owner, lock }) => `${owner} ${lock}`);
+  const overdue = [...facts.placeOf.values()].filter(
+    ({ create, owner, deletedSeen, seen }) =>
+      owner !== undefined &&
+      !facts.holdOf.has(create) &&
+      (deletedSeen ?? facts.end) > facts.troubles.limit(undefined, seen),
+  );
+  const groups = grouped(overdue, ({ owner, lock }) => `${owner} ${lock}`);
+  return [...groups].flatMap(([group, places]) => tooMany(facts, places, calls.get(group) ?? []));
+}
+
+interface Change {
+  readonly t: bigint;
+  readonly places: number;
+  readonly calls: number;
+  readonly place?: Place;
+}
+
+function tooMany(facts: Facts, places: readonly Place[], calls: readonly Call[]): Finding[] {
+  const { troubles } = facts;
+  const changes: Change[] = [];
+  for (const { p, invoked, outcome, hold } of calls) {
+    if (hold !== undefined) continue;
+    const until = outcome === undefined ? FOREVER : troubles.limit(p, outcome.t);
+    changes.push({ t: invoked, places: 0, calls: 1 }, { t: until, places: 0, calls: -1 });
+  }
+  for (const place of places) {
+    const p = calls[0]?.p;
+    changes.push({ t: troubles.limit(p, place.seen), places: 1, calls: 0, place });
+    changes.push({ t: place.deletedSeen ?? FOREVER, places: -1, calls: 0 });
+  }
+  return excesses(facts, changes);
+}
+
+/** One sentence each time when there are more places than calls. */
+function excesses(facts: Facts, changes: readonly Change[]): Finding[] {
+  const found: Finding[] = [];
+  let balance = 0;
+  let latest: Place | undefined;
+  // Of the same moment, first what makes room.
+  const room = ({ places, calls }: Change) => places - calls;
+  for (const change of changes.toSorted((a, b) => Number(a.t - b.t) || room(a) - room(b))) {
+    latest = change.place ?? latest;
+    const before = balance;
+    balance += room(change);
+    if (before > 0 || balance <= 0 || latest === undefined || change.t > facts.end) continue;
+    const { key, create, owner } = latest;
+    const ns = (latest.deletedSeen ?? facts.end) - change.t;
+    const text = `${owner} kept the place ${key}@${create} for ${ms(ns)} ${at(facts, change.t)}, when none of its calls may have had one any more`;
+    found.push({ text, ns });
+  }
+  return found;
+}

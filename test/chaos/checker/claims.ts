@@ -1,0 +1,86 @@
+import { claimedTime, stretchesOf, type Hold } from "./calls.js";
+import type { Early } from "./early.js";
+import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
+import { byStart, earlier, type Span } from "./spans.js";
+
+export interface Overlap extends Span {
+  readonly first: Hold;
+  readonly second: Hold;
+}
+
+/**
+ * I1: no two processes claim a lock at the same time, and the one before has been told before the next one is granted.
+ * What a holder could not know (it stood still, or its place was taken from it) is excused, for a bounded time.
+ */
+export const claimsNeverOverlap: Rule = (facts) => {
+  const both = claimOverlaps(facts).flatMap((overlap) => bothClaimed(facts, overlap));
+  const reported = new Set(both.map(({ pair }) => pair));
+  const untold = beliefOverlaps(facts)
+    .filter((overlap) => !reported.has(pairOf(overlap)))
+    .map((overlap) => notYetTold(facts, overlap));
+  return [...both, ...untold];
+};
+
+/** The time in which two holders of a lock both read that they hold. */
+export const claimOverlaps = ({ holds, troubles }: Facts): Overlap[] =>
+  overlapsOf(
+    holds.flatMap((hold) => claimedTime(hold, troubles.still(hold.p)).map((span) => ({ hold, span }))),
+  );
+
+/** The time in which one reads that it holds, or is granted, and another has not been told otherwise. */
+export const beliefOverlaps = ({ holds }: Facts): Overlap[] =>
+  overlapsOf(
+    holds.flatMap((hold) => stretchesOf(hold).map(({ from, told }) => ({ hold, span: { from, to: told } }))),
+  );
+
+function bothClaimed(facts: Facts, overlap: Overlap): (Finding & { pair: string })[] {
+  const { first, second, from, to } = overlap;
+  const early = robbed(facts, overlap);
+  if (early !== undefined && to <= early.until) return [];
+  const excused = early === undefined ? "" : ` (${early.cause}, excused until ${at(facts, early.until)})`;
+  const text = `${nameOf(first)} and ${nameOf(second)} both claimed to hold, for ${ms(to - from)} from ${at(facts, from)}`;
+  return [{ text: text + excused, ns: to - from, pair: pairOf(overlap) }];
+}
+
+function notYetTold(facts: Facts, overlap: Overlap): Finding {
+  const { from, to } = overlap;
+  const [older, younger] = byAge(overlap);
+  const ns = to - from;
+  const text = `${nameOf(older)} had not been told of its end when ${nameOf(younger)} held, for ${ms(ns)} from ${at(facts, from)}`;
+  const early = robbed(facts, overlap);
+  if (early !== undefined && to <= early.until) return { text, ns, excuse: early.cause };
+  const { troubles } = facts;
+  const stillness = troubles.stillnessBefore(older.p, from);
+  if (stillness !== undefined && to <= troubles.saidBy(older.p, from)) return { text, ns, excuse: stillness };
+  return { text, ns };
+}
+
+/** Whether the older place had been taken early when the younger one came to its turn. */
+function robbed({ early, placeOf }: Facts, overlap: Overlap): Early | undefined {
+  const [older, younger] = byAge(overlap);
+  const turn = placeOf.get(younger.token)?.headSince;
+  const gone = placeOf.get(older.token)?.deleted;
+  return turn !== undefined && gone !== undefined && gone <= turn ? early.get(older.token) : undefined;
+}
+
+const byAge = ({ first, second }: Overlap) =>
+  first.token < second.token ? ([first, second] as const) : ([second, first] as const);
+const pairOf = ({ first, second }: Overlap) =>
+  [first, second].map(({ p, id, token }) => `${p}#${id}@${token}`).join();
+
+/** Each stretch with the one before it that reaches furthest, per lock. */
+function overlapsOf(stretches: { readonly hold: Hold; readonly span: Span }[]): Overlap[] {
+  const furthest = new Map<string, (typeof stretches)[number]>();
+  const found: Overlap[] = [];
+  for (const next of stretches.sort((a, b) => byStart(a.span, b.span))) {
+    const { hold, span } = next;
+    const before = furthest.get(hold.lock);
+    if (before !== undefined && before.hold !== hold && before.span.to > span.from)
+      found.push({
+        ...{ first: before.hold, second: hold },
+        ...{ from: span.from, to: earlier(before.span.to, span.to) },
+      });
+    if (before === undefined || span.to > before.span.to) furthest.set(hold.lock, next);
+  }
+  return found;
+}

@@ -1,0 +1,86 @@
+import type { Setting } from "../lab/history.js";
+import type { Hold } from "./calls.js";
+import type { Fault } from "./faults.js";
+import { processOf, type Place } from "./places.js";
+import { FOREVER, later } from "./spans.js";
+import { BREATH, DETECTION, type Troubles } from "./troubles.js";
+
+const SECOND = 1_000_000_000n;
+
+/** A place that went although its holder did nothing wrong: who holds it cannot know before it is told. */
+export interface Early {
+  readonly cause: string;
+  /** By then the holder must have been told. */
+  readonly until: bigint;
+}
+interface Context {
+  readonly setting: Setting;
+  readonly troubles: Troubles;
+  readonly holdOf: ReadonlyMap<bigint, Hold>;
+}
+
+/** By create revision. */
+export function earlyTakings(places: readonly Place[], context: Context): Map<bigint, Early> {
+  const { troubles } = context;
+  const takers = takersOf(troubles.faults);
+  const lastUse = lastUseOf(places);
+  const found = new Map<bigint, Early>();
+  for (const place of places) {
+    if (place.deletedSeen === undefined) continue;
+    const taker = takers(place);
+    const revoked = lastUse.get(place.lease) === place.deleted && mayBeRevoked(place, context);
+    if (taker !== undefined)
+      found.set(place.create, { cause: `taken by ${taker.fault}`, until: toldBy(place, troubles) });
+    else if (revoked)
+      found.set(place.create, { cause: "revoked early by etcd", until: toldLate(place, troubles) });
+  }
+  return found;
+}
+
+/** Per lease, the last revision at which one of its places came or went; `FOREVER` if one is still there. */
+export function lastUseOf(places: Iterable<Place>): Map<string, bigint> {
+  const lastUse = new Map<string, bigint>();
+  for (const { lease, create, deleted = FOREVER } of places)
+    lastUse.set(lease, later(later(create, deleted), lastUse.get(lease) ?? 0n));
+  return lastUse;
+}
+
+/** Which fault took a place: the one that names the revision, or one at its key or lease that was never answered. */
+function takersOf(faults: readonly Fault[]): (place: Place) => Fault | undefined {
+  const taking = faults.filter(({ effect }) => effect === "takes-place");
+  const byTarget = new Map<string, Fault[]>();
+  for (const fault of taking) byTarget.set(fault.target, [...(byTarget.get(fault.target) ?? []), fault]);
+  return ({ key, lease, deleted, deletedSeen }) => {
+    if (deleted === undefined || deletedSeen === undefined) return undefined;
+    const aimed = [...(byTarget.get(key) ?? []), ...(byTarget.get(lease) ?? [])];
+    return aimed.find(({ took, from, to }) =>
+      took.length > 0 ? took.includes(deleted) : from <= deletedSeen && deletedSeen <= to + UNANSWERED,
+    );
+  };
+}
+/** A request that was never answered may be carried out so late. */
+const UNANSWERED = 5n * SECOND;
+
+/**
+ * A hold watches its own key from its first second on, and asks for a renewal before it names the loss; a lease that
+ * is gone is heard of with the next renewal. A stream that was hindered falls silent first.
+ */
+function toldBy({ owner, deletedSeen = 0n }: Place, troubles: Troubles): bigint {
+  const { ttl } = troubles;
+  const soon = deletedSeen + later(SECOND, ttl / 3n) + ttl / 6n + BREATH;
+  const by = troubles.hindered({ from: deletedSeen, to: soon }) ? soon + DETECTION : soon;
+  return troubles.saidBy(processOf(owner) ?? "", by);
+}
+
+/** A member that led before it was stopped answers renewals of leases that it has revoked, until it notices. */
+function toldLate({ owner, deletedSeen = 0n }: Place, troubles: Troubles): bigint {
+  const p = processOf(owner);
+  return troubles.saidBy(p ?? "", troubles.limit(p, deletedSeen) + SECOND);
+}
+
+/** Only whole leases, only when etcd was disturbed, and not what its holder gave back before. */
+function mayBeRevoked({ create, deletedSeen = 0n }: Place, { setting, troubles, holdOf }: Context): boolean {
+  if (setting.revokesEarly !== true) return false;
+  const over = holdOf.get(create)?.ends[0]?.t ?? FOREVER;
+  return over > deletedSeen && troubles.hindered({ from: deletedSeen, to: deletedSeen });
+}

@@ -1,0 +1,133 @@
+import { beliefOverlaps } from "./claims.js";
+import { nameOf, type Facts, type Finding } from "./facts.js";
+import { FOREVER, later } from "./spans.js";
+
+/** How often something was excused, for how long in all, and at most. */
+interface Excused {
+  readonly count: number;
+  readonly ms: number;
+  readonly longestMs: number;
+}
+/** The time from somebody's turn to its grant. */
+interface WakeUp {
+  readonly ms: number;
+  readonly who: string;
+}
+type Counts = Readonly<Record<string, number>>;
+
+/** What a run was made of, and how far its promises were stretched. */
+export class Figures {
+  /** In all, for which a holder had not been told of its end while another one held. */
+  readonly overlapMs: number;
+  /** Grants after a wait for another holder's place. */
+  readonly handOvers: number;
+  readonly longestWakeUp: WakeUp | undefined;
+  /** Of those that no fault touched. */
+  readonly longestQuietWakeUp: WakeUp | undefined;
+  /** By what happened: "acquire ok", "claim" and so on. */
+  readonly operations: Counts;
+  /** Injected, by kind. */
+  readonly faults: Counts;
+  /** By invariant and cause. */
+  readonly excused: Readonly<Record<string, Excused>>;
+
+  constructor(facts: Facts, found: readonly (readonly [label: string, Finding])[]) {
+    this.overlapMs = toMs(beliefOverlaps(facts).reduce((sum, { from, to }) => sum + to - from, 0n));
+    this.handOvers = handOversOf(facts);
+    this.longestWakeUp = longestWakeUp(facts, () => true);
+    const { troubles } = facts;
+    this.longestQuietWakeUp = longestWakeUp(
+      facts,
+      (p, turn) => troubles.limit(p, turn) === turn + troubles.ttl,
+    );
+    this.operations = operationsOf(facts);
+    this.faults = countsOf(troubles.faults.map(({ fault }) => fault));
+    this.excused = excusedOf(found);
+  }
+
+  get faultCount(): number {
+    return Object.values(this.faults).reduce((sum, count) => sum + count, 0);
+  }
+
+  get faultKinds(): number {
+    return Object.keys(this.faults).length;
+  }
+
+  /** For people. */
+  lines(): string[] {
+    const excused = Object.entries(this.excused).map(
+      ([what, { count, ms, longestMs }]) =>
+        `excused, ${what}: ${count} times, ${ms.toFixed(1)} ms in all, ${longestMs.toFixed(1)} ms at most`,
+    );
+    return [
+      `operations: ${listOf(this.operations)}`,
+      `${this.faultCount} faults of ${this.faultKinds} kinds: ${listOf(this.faults)}`,
+      `${this.handOvers} hand-overs; longest wake-up ${wakeUp(this.longestWakeUp)}`,
+      `longest wake-up that no fault touched ${wakeUp(this.longestQuietWakeUp)}`,
+      `claims overlapped for ${this.overlapMs.toFixed(1)} ms`,
+      ...excused,
+    ];
+  }
+}
+
+const toMs = (ns: bigint) => Number(ns) / 1e6;
+const wakeUp = (it: WakeUp | undefined) => (it === undefined ? "none" : `${it.ms.toFixed(1)} ms, ${it.who}`);
+const listOf = (counts: Counts) =>
+  Object.entries(counts)
+    .map(([what, count]) => `${what} ${count}`)
+    .join(", ");
+
+function handOversOf({ places, holdOf }: Facts): number {
+  let count = 0;
+  for (const queue of places.values()) {
+    /** When the last of the older holders' places was gone. */
+    let gone = 0n;
+    for (const { create, deleted = FOREVER } of queue) {
+      if (!holdOf.has(create)) continue;
+      if (gone > create) count++;
+      gone = later(gone, deleted);
+    }
+  }
+  return count;
+}
+
+function longestWakeUp(
+  { holds, placeOf }: Facts,
+  counts: (p: string, turn: bigint) => boolean,
+): WakeUp | undefined {
+  let longest: WakeUp | undefined;
+  for (const hold of holds) {
+    const turn = placeOf.get(hold.token)?.headSeen;
+    if (turn === undefined || !counts(hold.p, turn)) continue;
+    // The observer may hear of the turn later than who has it.
+    const ms = Math.max(0, toMs(hold.granted - turn));
+    if (longest === undefined || ms > longest.ms) longest = { ms, who: nameOf(hold) };
+  }
+  return longest;
+}
+
+function operationsOf({ history, server }: Facts): Counts {
+  const what = history.flatMap((step) => {
+    if (step.k === "nemesis") return [];
+    return ["f" in step ? `${step.f} ${step.k}` : step.k === "end" ? `end ${step.reason}` : step.k];
+  });
+  return { revisions: new Set(server.map(({ rev }) => rev)).size, ...countsOf(what) };
+}
+
+function countsOf(names: readonly string[]): Counts {
+  const counts = new Map<string, number>();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return Object.fromEntries(counts);
+}
+
+function excusedOf(found: readonly (readonly [label: string, Finding])[]): Record<string, Excused> {
+  const excused: Record<string, Excused> = {};
+  for (const [label, { excuse, ns = 0n }] of found) {
+    if (excuse === undefined) continue;
+    const what = `${label} ${excuse}`;
+    const { count, ms, longestMs } = excused[what] ?? { count: 0, ms: 0, longestMs: 0 };
+    const longer = Math.max(longestMs, toMs(ns));
+    excused[what] = { count: count + 1, ms: ms + toMs(ns), longestMs: longer };
+  }
+  return excused;
+}

@@ -1,0 +1,53 @@
+import { readingsOf, type Hold } from "./calls.js";
+import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
+import type { Place } from "./places.js";
+import { later } from "./spans.js";
+
+/**
+ * I9: nobody claims to hold after etcd deleted its place, and who held it was told before. The observer has a DELETE
+ * only after etcd did it, so whatever comes later than that came too late.
+ */
+export const lossIsToldInTime: Rule = (facts) =>
+  facts.holds.flatMap((hold) => {
+    const place = facts.placeOf.get(hold.token);
+    if (place?.deletedSeen === undefined) return [];
+    return [...claimedLate(facts, hold, place.deletedSeen), ...toldLate(facts, hold, place.deletedSeen)];
+  });
+
+/** Also a process that was stopped: it reads its clock when it goes on. */
+function claimedLate(facts: Facts, hold: Hold, gone: bigint): Finding[] {
+  const late = readingsOf(hold).findLast(({ held, t }) => held && t > gone);
+  if (late === undefined) return [];
+  const early = facts.early.get(hold.token);
+  const ns = late.t - gone;
+  const text = `${nameOf(hold)} claimed to hold ${ms(ns)} after etcd deleted its place ${at(facts, gone)}`;
+  return [early !== undefined && late.t <= early.until ? { text, ns, excuse: early.cause } : { text, ns }];
+}
+
+function toldLate(facts: Facts, hold: Hold, gone: bigint): Finding[] {
+  const { by, excuse } = mustBeTold(facts, hold, gone);
+  if (facts.troubles.killedAt(hold.p) <= by) return [];
+  const told = hold.ends[0]?.t;
+  // A crash is reported as such, and the end of the run cuts all short.
+  if (told === undefined && (by >= facts.end || !facts.troubles.endedWell(hold.p))) return [];
+  const name = nameOf(hold);
+  if (told === undefined)
+    return [{ text: `${name} was never told that etcd deleted its place ${at(facts, gone)}` }];
+  if (told <= gone) return [];
+  const ns = told - gone;
+  const text = `${name} was told of its end ${ms(ns)} after etcd deleted its place ${at(facts, gone)}`;
+  return [told <= by && excuse !== undefined ? { text, ns, excuse } : { text, ns }];
+}
+
+/** When at the latest its process must have written down the end of a hold whose place was gone at `gone`. */
+function mustBeTold({ troubles, early }: Facts, hold: Hold, gone: bigint) {
+  const taking = early.get(hold.token);
+  const by = later(troubles.saidBy(hold.p, gone), taking?.until ?? gone);
+  return { by, excuse: taking?.cause ?? troubles.stillnessBefore(hold.p, gone) };
+}
+
+/** The owner knew of its end before, or could not know of it, or was dead. */
+export function knewOfItsEnd(facts: Facts, hold: Hold, { deletedSeen = 0n }: Place): boolean {
+  const { by } = mustBeTold(facts, hold, deletedSeen);
+  return (hold.ends[0]?.t ?? facts.end) <= by || facts.troubles.killedAt(hold.p) <= by;
+}

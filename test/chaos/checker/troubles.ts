@@ -1,0 +1,139 @@
+import type { Setting, Step } from "../lab/history.js";
+import { faultsOf, type Fault } from "./faults.js";
+import { covered, earlier, FOREVER, lastBegun, merged, touching, type Span } from "./spans.js";
+
+const SECOND = 1_000_000_000n;
+/** A process that ran on gets so long to say what it had to say. */
+export const BREATH = SECOND / 2n;
+/** A stream that fell silent is noticed, and an election is over. */
+export const DETECTION = 4n * SECOND;
+
+/** What disturbed whom, and for how long what is promised may therefore take. */
+export class Troubles {
+  readonly ttl: bigint;
+  readonly faults: readonly Fault[];
+  /** A cluster needs so long after a fault: for an election, and for what dead leases have left. */
+  readonly #settle: bigint;
+  readonly #hindered: readonly Span[];
+  readonly #leasesHindered: readonly Span[];
+  readonly #stalls = new Map<string, Span[]>();
+  readonly #stopped = new Map<string, Fault[]>();
+  readonly #killed = new Map<string, bigint>();
+  readonly #crashed = new Set<string>();
+  readonly #still = new Map<string, readonly Span[]>();
+  readonly #slow = new Map<string | undefined, readonly Span[]>();
+
+  constructor(history: readonly Step[], { ttlSeconds }: Setting) {
+    this.ttl = BigInt(ttlSeconds) * SECOND;
+    this.#settle = this.ttl + DETECTION;
+    this.faults = faultsOf(history);
+    const hinders = this.faults.filter(({ effect }) => effect === "hinders");
+    this.#hindered = merged(hinders);
+    this.#leasesHindered = merged(hinders.filter(({ sparesLeases }) => !sparesLeases));
+    for (const fault of this.faults) {
+      const { effect, target, from } = fault;
+      if (effect === "stops-worker") push(this.#stopped, target, fault);
+      if (effect === "kills-worker") this.#killed.set(target, earlier(from, this.killedAt(target)));
+    }
+    for (const step of history) {
+      if (step.k === "crash") this.#crashed.add(step.p);
+      if (step.k === "stall")
+        push(this.#stalls, step.p, { from: step.t - BigInt(Math.round(step.ms * 1e6)), to: step.t });
+    }
+  }
+
+  /** `FOREVER` if it was not. */
+  killedAt(p: string): bigint {
+    return this.#killed.get(p) ?? FOREVER;
+  }
+
+  /** It came to its end by itself, as it should. */
+  endedWell(p: string): boolean {
+    return !this.#killed.has(p) && !this.#crashed.has(p);
+  }
+
+  /** When the process was stopped, or its event loop did not turn. */
+  still(p: string): readonly Span[] {
+    const known = this.#still.get(p);
+    if (known !== undefined) return known;
+    const found = merged([...(this.#stopped.get(p) ?? []), ...(this.#stalls.get(p) ?? [])]);
+    this.#still.set(p, found);
+    return found;
+  }
+
+  /** Why it said nothing then. */
+  stillness(p: string, span: Span): string | undefined {
+    if (touching(merged(this.#stopped.get(p) ?? []), span).length > 0) return "its process was stopped";
+    return touching(this.still(p), span).length > 0 ? "its process stalled" : undefined;
+  }
+
+  /** Why it said late what was due at `t`. */
+  stillnessBefore(p: string, t: bigint): string | undefined {
+    return this.stillness(p, { from: t - BREATH, to: t });
+  }
+
+  /** When a process must have said what it had to say at `t`: at once, unless it stood still. */
+  saidBy(p: string, t: bigint): bigint {
+    let by = t;
+    for (const { from, to } of touching(this.still(p), { from: t - BREATH, to: FOREVER })) {
+      if (from > by) break;
+      if (to + BREATH > by) by = to + BREATH;
+    }
+    return by;
+  }
+
+  /** Calls or streams to etcd were disturbed at some time of the span, or just before it. */
+  hindered({ from, to }: Span): boolean {
+    return touching(this.#hindered, { from: from - this.#settle, to }).length > 0;
+  }
+
+  /** Something touched the time before `t` that may cost a process its lease. */
+  mayCostLease(p: string, t: bigint): boolean {
+    const settling = { from: t - this.#settle, to: t };
+    if (touching(this.#leasesHindered, settling).length > 0) return true;
+    // It renews every third of a TTL: one that stood still for less than this has time enough left.
+    return covered(this.still(p), { from: t - this.ttl - BREATH, to: t }) >= this.ttl / 4n;
+  }
+
+  /**
+   * When a wake-up or a clean-up due at `from` must be done: after one TTL, or one TTL after the cluster has settled.
+   * Counts what disturbed etcd, and process `p`; without `p`, any process.
+   */
+  limit(p: string | undefined, from: bigint): bigint {
+    const limit = from + this.ttl;
+    const slow = lastBegun(this.#slowTimes(p), limit);
+    return slow !== undefined && slow.to > limit ? slow.to : limit;
+  }
+
+  #slowTimes(p: string | undefined): readonly Span[] {
+    const known = this.#slow.get(p);
+    if (known !== undefined) return known;
+    const mine = (of: string) => p === undefined || p === of;
+    const after = (span: Span): Span => ({ from: span.from, to: span.to + this.#settle + this.ttl });
+    const faults = this.faults.flatMap((fault) => (mine(fault.target) ? slowing(fault) : []));
+    const stalls = [...this.#stalls].flatMap(([of, spans]) => (mine(of) ? spans : []));
+    const found = merged([
+      ...this.#hindered.map(after),
+      ...faults.map(after),
+      // A long one may cost the session, as a stop does; a short one only delays.
+      ...stalls.map((stall) =>
+        stall.to - stall.from > this.ttl / 4n ? after(stall) : { ...stall, to: stall.to + BREATH },
+      ),
+    ]);
+    this.#slow.set(p, found);
+    return found;
+  }
+}
+
+/** A killed process leaves its places to its lease; a clock that jumps may cost a call, also when it jumps back. */
+function slowing({ effect, from, to }: Fault): Span[] {
+  if (effect === "stops-worker") return [{ from, to }];
+  if (effect === "kills-worker") return [{ from, to: from }];
+  return effect === "moves-clock" ? [from, to].map((at) => ({ from: at, to: at })) : [];
+}
+
+function push<T>(map: Map<string, T[]>, key: string, value: T): void {
+  const values = map.get(key);
+  if (values === undefined) map.set(key, [value]);
+  else values.push(value);
+}

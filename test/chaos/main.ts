@@ -15,8 +15,6 @@ import { TIERS, tierOf, type TierName } from "./tiers/index.js";
 /** By which a script tells that it cannot be run here (sysexits.h). */
 const EX_TEMPFAIL = 75;
 
-await main().catch(exitWhenMissing);
-
 async function main(): Promise<void> {
   const options = optionsOrUsage();
   if (options === undefined) return;
@@ -133,3 +131,5 @@ const sentencesOf = ({ violations }: Verdict) =>
   Object.entries(violations).flatMap(([label, sentences]) => sentences.map((it) => `${label}: ${it}`));
 
 const temporary = () => mkdtempSync(path.join(os.tmpdir(), "leasehold-history-"));
+
+await main().catch(exitWhenMissing);

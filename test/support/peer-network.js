@@ -2,7 +2,7 @@
 // still reach it, without root.
 import { startTcpProxy } from "./tcp-proxy.js";
 
-/** @typedef {import("./etcd.js").EtcdMember} EtcdMember */
+/** @typedef {Pick<import("./etcd.js").EtcdMember, "gateway">} Member */
 
 export class PeerNetwork {
   /** @type {import("./tcp-proxy.js").TcpProxy[]} */
@@ -20,7 +20,7 @@ export class PeerNetwork {
    * Both ways: what peers send to it, and what it sends to them, known by the sender's ID that etcd puts into the
    * head of its raft connections. Renewals of leases that it forwards to the leader bear no ID and pass: a client's
    * keepalive goes on until the member notices that it has no leader, which is the harder case for the client.
-   * @param {readonly EtcdMember[]} members in the order in which they were started @param {EtcdMember} member
+   * @param {readonly Member[]} members in the order in which they were started @param {Member} member
    */
   async cutOff(members, member) {
     this.#cut = true;

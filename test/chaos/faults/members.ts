@@ -1,20 +1,12 @@
-import type { EtcdMember } from "../../support/etcd.js";
-import type { FaultKind, Field } from "../lab/ground.js";
-
-type Choose = (field: Field) => Promise<EtcdMember>;
-
-const leader: Choose = ({ ground }) => ground.leader();
-const follower: Choose = async ({ ground, random }) => {
-  const led = await ground.leader();
-  return random.pick(ground.members.filter((member) => member !== led));
-};
+import { follower, leader, type Choose } from "./choose.js";
+import type { FaultKind } from "../lab/ground.js";
 
 const pause = (who: string, choose: Choose): FaultKind => ({
   name: `pause-${who}`,
   effect: "hinders",
   async inflict(field) {
     const member = await choose(field);
-    member.pause();
+    await member.pause();
     return { target: member.name, heal: () => member.resume() };
   },
 });

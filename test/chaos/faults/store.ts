@@ -1,6 +1,5 @@
 import { encode } from "../../support/gateway-text.js";
-import type { EtcdMember } from "../../support/etcd.js";
-import type { FaultKind, Field, Inflicted } from "../lab/ground.js";
+import type { FaultKind, Field, Inflicted, Member } from "../lab/ground.js";
 import type { ServerEvent } from "../lab/history.js";
 import { moment } from "../lab/schedule.js";
 
@@ -96,7 +95,7 @@ const quota: FaultKind = {
   },
 };
 
-const status = (member: EtcdMember) =>
+const status = (member: Member) =>
   member.gateway("/v3/maintenance/status", {}).then(
     (answer) => answer as Answer,
     () => undefined,

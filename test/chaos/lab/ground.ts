@@ -4,16 +4,26 @@ import type { Effect } from "./history.js";
 import type { Observer } from "./observer.js";
 import type { Random } from "./random.js";
 
+/** One etcd of a ground, wherever it runs. */
+export type Member = Pick<EtcdMember, "name" | "endpoint" | "running" | "status" | "gateway"> & {
+  /** It stands still with its connections open. */
+  pause(): Promise<void> | void;
+  resume(): Promise<void> | void;
+  kill(): Promise<void>;
+  /** After `kill()`: with its data; resolves when it answers. */
+  restart(): Promise<void>;
+};
+
 /** Where a run takes place: an etcd of its own, and the ways to it. */
 export interface Ground {
   /** Of etcd, such as "3.4.23". */
   readonly version: string;
   /** Reached directly by nemesis and observer, past whatever stands between them and the workers. */
-  readonly members: readonly EtcdMember[];
+  readonly members: readonly Member[];
   /** What the workers connect to: one address per member, in the same order. */
   readonly hosts: readonly string[];
   /** Whoever leads now; the first member where nobody can tell. */
-  leader(): Promise<EtcdMember>;
+  leader(): Promise<Member>;
   stop(): Promise<void>;
 }
 
@@ -56,8 +66,19 @@ export interface Tier<G extends Ground = Ground> {
   readonly name: string;
   readonly title: string;
   readonly faults: readonly FaultKind<G>[];
+  /** What must be around a process that is to `start` it; none: any process may. Rejects as `start` does. */
+  surround?(options: GroundOptions): Promise<Surroundings>;
   /** Rejects with a `NotRunError` where this machine cannot do it. */
   start(options: GroundOptions): Promise<G>;
+}
+
+/** For one run, in a process of its own. */
+export interface Surroundings {
+  /** What a program is started by to be inside; it turns into that program. */
+  readonly within: readonly string[];
+  readonly env: NodeJS.ProcessEnv;
+  /** After the run. */
+  end(): Promise<void>;
 }
 
 export interface GroundOptions {

@@ -13,6 +13,7 @@ import { Leftovers } from "./leftovers.js";
 import { Nemesis } from "./nemesis.js";
 import { Observer } from "./observer.js";
 import { plan, type Planned } from "./schedule.js";
+import { isInside, runInside } from "./surroundings.js";
 
 export interface LabOptions {
   readonly tier: Tier;
@@ -58,7 +59,9 @@ export interface LabResult {
 
 /** Rejects with a `NotRunError` where the tier cannot be had. */
 export async function runLab(options: LabOptions): Promise<LabResult> {
-  const ground = await options.tier.start(options);
+  const { tier } = options;
+  if (tier.surround && !isInside(tier)) return runInside(await tier.surround(options), options);
+  const ground = await tier.start(options);
   try {
     const lab = await Lab.start(options, ground);
     try {

@@ -2,8 +2,8 @@
 import http from "node:http";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
-import type { EtcdMember } from "../../support/etcd.js";
 import { decode, encode, endOf } from "../../support/gateway-text.js";
+import type { Member } from "./ground.js";
 import type { ServerEvent } from "./history.js";
 import { now } from "./journal.js";
 
@@ -20,7 +20,7 @@ export class Observer {
   readonly #following: Promise<void>[];
 
   /** Several members tell the same events: one that is paused or killed hides nothing. */
-  constructor(members: readonly EtcdMember[], prefix: string, from: bigint) {
+  constructor(members: readonly Member[], prefix: string, from: bigint) {
     this.#prefix = prefix;
     this.#following = members.map((member) => this.#follow(member, from));
   }
@@ -70,7 +70,7 @@ export class Observer {
     await Promise.all(this.#following);
   }
 
-  async #follow(member: EtcdMember, first: bigint): Promise<void> {
+  async #follow(member: Member, first: bigint): Promise<void> {
     const { signal } = this.#stopped;
     let from = first;
     while (!signal.aborted) {
@@ -128,7 +128,7 @@ function toServerEvent({ type, kv, prev_kv: before }: WireEvent, tSeen: bigint):
   return { rev: BigInt(kv.mod_revision), type: type ?? "PUT", ...place, value: decode(kv.value), tSeen };
 }
 
-async function* watchLines(member: EtcdMember, prefix: string, from: bigint, signal: AbortSignal) {
+async function* watchLines(member: Member, prefix: string, from: bigint, signal: AbortSignal) {
   const range = { key: encode(prefix), range_end: encode(endOf(prefix)) };
   const body = JSON.stringify({ create_request: { ...range, start_revision: String(from), prev_kv: true } });
   const response = await new Promise<http.IncomingMessage>((resolve, reject) => {

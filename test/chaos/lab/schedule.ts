@@ -66,5 +66,8 @@ function series({ seed, seconds, ttlMs, kinds, gapMs }: PlanOptions, name: strin
 export function anyLength(random: Random, ttlMs: number): number {
   return random.chance(0.6) ? brief(random, ttlMs) : random.between(ttlMs, 1.6 * ttlMs);
 }
+/** Now and then so long that a member which has no leader says so, and another one was elected. */
+export const pastElections = (random: Random, ttlMs: number) =>
+  random.chance(0.5) ? anyLength(random, ttlMs) : random.between(4000, 9000);
 export const brief = (random: Random, ttlMs: number) => random.between(50, ttlMs / 2);
 export const moment = () => 0;

@@ -1,9 +1,10 @@
 import type { Tier } from "../lab/ground.js";
 import { t1 } from "./t1.js";
 import { t2 } from "./t2.js";
+import { t3 } from "./t3.js";
 
-export const TIERS = { t1, t2 } as const;
+export const TIERS = { t1, t2, t3 } as const;
 export type TierName = keyof typeof TIERS;
 
 /** A tier whose faults fit its own ground; who runs it need not know which. */
-export const tierOf = (name: TierName): Tier => TIERS[name] as unknown as Tier;
+export const tierOf = (name: TierName): Tier => TIERS[name];

@@ -41,10 +41,20 @@ export class UserEtcd {
   }
 
   /** How many Authenticate calls etcd has answered, those of etcdctl included: it makes one each time. */
-  async authentications(): Promise<number> {
+  authentications(): Promise<number> {
+    return this.#counted("handled", ["Authenticate"]);
+  }
+
+  /** How many streams clients have opened. */
+  streams(): Promise<number> {
+    return this.#counted("started", ["Watch", "LeaseKeepAlive"]);
+  }
+
+  async #counted(what: "handled" | "started", methods: readonly string[]): Promise<number> {
     const metrics = await this.etcd.member.metrics();
     const series = [...metrics].filter(
-      ([key]) => key.startsWith("grpc_server_handled_total") && key.includes('"Authenticate"'),
+      ([key]) =>
+        key.startsWith(`grpc_server_${what}_total`) && methods.some((each) => key.includes(`"${each}"`)),
     );
     return series.reduce((sum, [, count]) => sum + count, 0);
   }

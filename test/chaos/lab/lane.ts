@@ -182,7 +182,7 @@ export class Lane {
   /** Claims again and again without asking etcd: who is not told of a loss goes on claiming. */
   async #camp(lock: Lock, op: Op): Promise<void> {
     const { finishing, ttlSeconds } = this.#context;
-    const until = performance.now() + 1500 * ttlSeconds;
+    const until = performance.now() + ttlSeconds * this.#random.between(1000, 4000);
     while (this.#log.claim(lock, op) && performance.now() < until && !finishing()) await delay(10);
   }
 

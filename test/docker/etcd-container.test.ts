@@ -1,31 +1,9 @@
 // The same library against etcd in a container, as users of testcontainers have it. Run by test/support/docker-tests.js.
-import { GenericContainer, getContainerRuntimeClient, Wait, type StartedTestContainer } from "testcontainers";
+import { getContainerRuntimeClient, type StartedTestContainer } from "testcontainers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect, LockLostError, Mutex, type Cluster } from "../../src/index.js";
+import { EtcdContainer } from "../support/etcd-container.js";
 import { freePorts } from "../support/ports.js";
-
-class EtcdContainer extends GenericContainer {
-  constructor(port: number) {
-    super(process.env["LEASEHOLD_ETCD_IMAGE"] ?? "leasehold-etcd");
-    const urls = [
-      "--listen-client-urls=http://0.0.0.0:2379",
-      "--advertise-client-urls=http://127.0.0.1:2379",
-    ];
-    this.withCommand(["--data-dir=/tmp/etcd", "--logger=zap", ...urls]);
-    this.withExposedPorts({ container: 2379, host: port });
-    this.withWaitStrategy(Wait.forLogMessage(/ready to serve client requests|serving client traffic/));
-  }
-
-  protected override beforeContainerCreated(): Promise<void> {
-    // docker publishes on all interfaces unless told otherwise
-    for (const bindings of Object.values(
-      this.hostConfig.PortBindings as Record<string, { HostIp?: string }[]>,
-    )) {
-      for (const binding of bindings) binding.HostIp = "127.0.0.1";
-    }
-    return Promise.resolve();
-  }
-}
 
 describe("an etcd in a container", () => {
   let container: StartedTestContainer;

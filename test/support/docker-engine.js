@@ -1,20 +1,21 @@
 // A docker engine for the tests in test/docker: the one that answers, else one of our own, where that may be started.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readFileSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
 import { setTimeout as delay } from "node:timers/promises";
+import { aptInstall } from "./apt-install.js";
+import { Guardian } from "./guarded.js";
 
 const run = promisify(execFile);
-const BRIDGE = "/sys/class/net/docker0";
 const START_MS = 30_000;
 
 /**
  * @typedef {object} Engine
  * @property {NodeJS.ProcessEnv} env environment for the docker command and for testcontainers
+ * @property {readonly string[]} within what a program is started by to reach published ports; it turns into that program
  * @property {() => Promise<void>} stop
  */
 
@@ -22,7 +23,7 @@ const START_MS = 30_000;
  * @returns {Promise<Engine>} rejects with the reason why there is none
  */
 export async function dockerEngine() {
-  if (await answers(process.env)) return { env: {}, stop: () => Promise.resolve() };
+  if (await answers(process.env)) return { env: {}, within: [], stop: () => Promise.resolve() };
   if (process.platform !== "linux") throw new Error("no docker engine answers");
   if (process.getuid?.() !== 0) throw new Error("no docker engine answers, and only root may start one");
   await install();
@@ -37,66 +38,56 @@ async function answers(env) {
   );
 }
 
-// Only where nobody's own machine is changed by it.
 async function install() {
   if (await run("dockerd", ["--version"]).catch(() => undefined)) return;
-  if (process.env["CI"] !== "true") throw new Error("no docker engine answers, and there is no dockerd");
-  const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-  try {
-    await run("apt-get", ["update", "-q"], { env, timeout: 120_000 });
-    const args = ["install", "-y", "-q", "--no-install-recommends", "docker.io"];
-    await run("apt-get", args, { env, timeout: 300_000, maxBuffer: 16 << 20 });
-  } catch (error) {
-    const [line] = String(error instanceof Error ? error.message : error).split("\n");
-    throw new Error(`no docker engine answers, and docker.io cannot be installed (${line})`, {
-      cause: error,
-    });
-  }
+  await aptInstall(["docker.io", "iproute2"]).catch((/** @type {Error} */ error) => {
+    throw new Error(`no docker engine answers, and there is no dockerd: ${error.message}`, { cause: error });
+  });
 }
+
+/**
+ * In namespaces of its own: its bridges touch no network of this machine, its mounts vanish with it, and with its first
+ * process dies every container, also when that process is killed.
+ */
+const APART = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+const WITH_LOOPBACK = ["sh", "-c", 'ip link set lo up && exec "$@"', "dockerd"];
 
 /** @returns {Promise<Engine>} */
 async function start() {
-  const hadBridge = existsSync(BRIDGE);
   const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-docker-"));
+  const guardian = new Guardian(folder);
   const host = `unix://${path.join(folder, "docker.sock")}`;
-  // no firewall rules and no routing: the tests reach containers through docker's own proxies on 127.0.0.1
-  const places = [
-    "--data-root",
-    `${folder}/data`,
-    "--exec-root",
-    `${folder}/exec`,
-    "--pidfile",
-    `${folder}/pid`,
-  ];
-  const network = ["--iptables=false", "--ip-masq=false", "--ip-forward=false"];
-  const child = spawn("dockerd", ["-H", host, ...places, ...network], {
+  const child = spawn("unshare", [...APART, ...WITH_LOOPBACK, ...dockerd(folder, host)], {
     stdio: ["ignore", "ignore", "pipe"],
+    detached: true,
   });
+  guardian.tell(`+${child.pid}`);
   let log = "";
   child.stderr.on("data", (/** @type {Buffer} */ chunk) => (log = (log + chunk.toString()).slice(-20_000)));
+  const ended = once(child, "exit");
   const stop = async () => {
-    if (child.exitCode === null && child.signalCode === null && child.kill()) await once(child, "exit");
-    await unmountBelow(folder);
-    await rm(folder, { recursive: true, force: true, maxRetries: 5 });
-    if (!hadBridge && existsSync(BRIDGE))
-      await run("ip", ["link", "delete", "docker0"]).catch(() => undefined);
+    child.kill("SIGKILL");
+    await ended;
+    await guardian.dismiss();
   };
   const env = { DOCKER_HOST: host };
+  const within = ["nsenter", `--net=/proc/${child.pid}/ns/net`];
   for (const until = Date.now() + START_MS; Date.now() < until && child.exitCode === null; await delay(250)) {
-    if (await answers({ ...process.env, ...env })) return { env, stop };
+    if (await answers({ ...process.env, ...env })) return { env, within, stop };
   }
   await stop();
   throw new Error(`dockerd does not start here (${lastError(log)})`);
 }
 
-// dockerd leaves mounts of its own behind, and what is mounted cannot be removed.
-/** @param {string} folder */
-async function unmountBelow(folder) {
-  const mounts = readFileSync("/proc/self/mounts", "utf8").split("\n");
-  const ours = mounts
-    .map((line) => line.split(" ")[1] ?? "")
-    .filter((point) => point.startsWith(`${folder}/`));
-  for (const point of ours.reverse()) await run("umount", [point]).catch(() => undefined);
+/** @param {string} folder @param {string} host */
+function dockerd(folder, host) {
+  const places = { "data-root": "data", "exec-root": "exec", pidfile: "pid" };
+  return [
+    ...["dockerd", "-H", host],
+    ...Object.entries(places).map(([option, name]) => `--${option}=${path.join(folder, name)}`),
+    // no firewall rules and no routing: the tests reach containers through docker's own proxies on 127.0.0.1
+    ...["--iptables=false", "--ip-masq=false", "--ip-forward=false"],
+  ];
 }
 
 /** @param {string} log */

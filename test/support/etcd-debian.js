@@ -14,6 +14,11 @@ const RELEASES = new Map([
   ["3.5", "trixie"],
 ]);
 
+/** @param {string} version of etcd @returns {string | undefined} the release that carries it, if any is known */
+export function debianReleaseOf(version) {
+  return RELEASES.get(version.split(".").slice(0, 2).join("."));
+}
+
 /**
  * @param {string} into folder that gets `etcd` and `etcdctl`
  * @param {{ env: NodeJS.ProcessEnv, version?: string | undefined }} options
@@ -33,9 +38,7 @@ export async function fetchDebianFiles({ packages, files, into, env, version }) 
   try {
     const apt = await privateApt(work, env);
     await apt(["update"]);
-    const release =
-      version === undefined ? undefined : RELEASES.get(version.split(".").slice(0, 2).join("."));
-    if (version !== undefined) await useRelease(work, apt, release, version);
+    if (version !== undefined) await useRelease(work, apt, debianReleaseOf(version), version);
     await apt(["download", ...packages]);
     await unpack(work, { files, into, env });
   } catch (error) {

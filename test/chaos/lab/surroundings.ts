@@ -24,6 +24,11 @@ export interface Told {
 /** Whether this process was started by `runInside` for that tier. */
 export const isInside = ({ name }: Pick<Tier, "name">) => process.env[MARK] === name;
 
+/** An environment: what stands between this machine and the outside is not there inside. */
+export function withoutProxies(): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !/_proxy$/i.test(name)));
+}
+
 export async function runInside(surroundings: Surroundings, options: LabOptions): Promise<LabResult> {
   const { tier, say, ...rest } = options;
   const keep = options.keep ?? (await mkdtemp(path.join(os.tmpdir(), "leasehold-history-")));

@@ -10,7 +10,7 @@ import { networkFaults, type Networked } from "../faults/network.js";
 import { moveLeader, storeFaults } from "../faults/store.js";
 import { workerFaults } from "../faults/workers.js";
 import { NotRunError, type GroundOptions, type Surroundings, type Tier } from "../lab/ground.js";
-import { isInside } from "../lab/surroundings.js";
+import { isInside, withoutProxies } from "../lab/surroundings.js";
 
 const run = promisify(execFile);
 const MEMBERS = 3;
@@ -81,11 +81,6 @@ const refusal = (what: string) => (error: unknown) => {
   const { stderr, message } = error as Error & { stderr?: string };
   throw new NotRunError(`${what} (${(stderr || message).trim()})`, { cause: error });
 };
-
-/** What stands between this machine and the outside is not between the hosts. */
-function withoutProxies(): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !/_proxy$/i.test(name)));
-}
 
 async function start({ etcdVersion }: GroundOptions): Promise<ThreeHosts> {
   if (!isInside(t3)) throw new Error("Expected a network namespace of the run's own: see surround()");

@@ -70,9 +70,10 @@ export class UserEtcd {
   }
 }
 
-/** With `ROOT` and `WORKER`. */
+/** With `ROOT` and `WORKER`. Passwords are checked fast, so that etcdctl may be asked often. */
 export async function startWithUsers(options: Parameters<typeof startEtcd>[0] = {}): Promise<UserEtcd> {
-  const server = new UserEtcd(await startEtcd(options));
+  const args = [...(options.args ?? []), "--bcrypt-cost=4"];
+  const server = new UserEtcd(await startEtcd({ ...options, args }));
   await server.root("user", "add", `${ROOT.username}:${ROOT.password}`);
   await server.root("user", "grant-role", ROOT.username, "root");
   await server.addUser(WORKER, "jobs/");

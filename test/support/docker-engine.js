@@ -1,16 +1,17 @@
 // A docker engine for the tests in test/docker: the one that answers, else one of our own, where that may be started.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp } from "node:fs/promises";
+import { mkdtemp, readFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { setTimeout as delay } from "node:timers/promises";
 import { aptInstall } from "./apt-install.js";
-import { Guardian } from "./guarded.js";
 
 const run = promisify(execFile);
 const START_MS = 30_000;
+const GUARDIAN = fileURLToPath(new URL("./docker-guardian.js", import.meta.url));
 
 /**
  * @typedef {object} Engine
@@ -45,36 +46,27 @@ async function install() {
   });
 }
 
-/**
- * In namespaces of its own: its bridges touch no network of this machine, its mounts vanish with it, and with its first
- * process dies every container, also when that process is killed.
- */
-const APART = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
-const WITH_LOOPBACK = ["sh", "-c", 'ip link set lo up && exec "$@"', "dockerd"];
-
 /** @returns {Promise<Engine>} */
 async function start() {
   const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-docker-"));
-  const guardian = new Guardian(folder);
   const host = `unix://${path.join(folder, "docker.sock")}`;
-  const child = spawn("unshare", [...APART, ...WITH_LOOPBACK, ...dockerd(folder, host)], {
-    stdio: ["ignore", "ignore", "pipe"],
+  const guardian = spawn(process.execPath, [GUARDIAN, folder, ...dockerd(folder, host)], {
+    stdio: ["pipe", "pipe", "inherit"],
     detached: true,
   });
-  guardian.tell(`+${child.pid}`);
-  let log = "";
-  child.stderr.on("data", (/** @type {Buffer} */ chunk) => (log = (log + chunk.toString()).slice(-20_000)));
-  const ended = once(child, "exit");
+  const ended = once(guardian, "exit");
   const stop = async () => {
-    child.kill("SIGKILL");
+    guardian.stdin.end();
     await ended;
-    await guardian.dismiss();
   };
+  let said = "";
+  guardian.stdout.on("data", (/** @type {Buffer} */ chunk) => (said += chunk.toString()));
   const env = { DOCKER_HOST: host };
-  const within = ["nsenter", `--net=/proc/${child.pid}/ns/net`];
-  for (const until = Date.now() + START_MS; Date.now() < until && child.exitCode === null; await delay(250)) {
+  for (const until = Date.now() + START_MS; Date.now() < until && !/ended/.test(said); await delay(250)) {
+    const within = ["nsenter", `--net=/proc/${parseInt(said)}/ns/net`];
     if (await answers({ ...process.env, ...env })) return { env, within, stop };
   }
+  const log = await readFile(path.join(folder, "log"), "utf8").catch(() => "");
   await stop();
   throw new Error(`dockerd does not start here (${lastError(log)})`);
 }

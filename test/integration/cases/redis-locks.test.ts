@@ -81,44 +81,45 @@ describe.concurrent("a lock", () => {
 });
 
 describe.concurrent("a release", () => {
-  test.for([
-    ["is no loss when a renewal is in flight", false],
-    ["is no loss to its signal when a renewal is in flight that etcd will refuse", true],
-  ] as const)("%s", async ([, refused], { expect }) => {
-    const ttlSeconds = 6;
-    const name = `in-flight/${refused}`;
-    const unhandled: unknown[] = [];
-    const note = (reason: unknown) => void unhandled.push(reason);
-    process.on("unhandledRejection", note);
-    await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
-    await using client = await openClient(proxy.endpoint, ttlSeconds);
-    const lock = await client.mutex(name).lock();
-    const deadline = deadlineOf(client.session);
+  test.for(["grant", "refuse"])(
+    "is no loss when a renewal is in flight that etcd will %s",
+    async (what, { expect }) => {
+      const refused = what === "refuse";
+      const ttlSeconds = 6;
+      const name = `in-flight/${what}`;
+      const unhandled: unknown[] = [];
+      const note = (reason: unknown) => void unhandled.push(reason);
+      process.on("unhandledRejection", note);
+      await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
+      await using client = await openClient(proxy.endpoint, ttlSeconds);
+      const lock = await client.mutex(name).lock();
+      const deadline = deadlineOf(client.session);
 
-    await proxy.mode("pause");
-    // The renewal that is due after a third of the TTL has left the process.
-    const due = 1000 * ttlSeconds * (0.9 - 1 / 3);
-    await expect
-      .poll(() => client.session.remainingMs(), { timeout: 5000, interval: 5 })
-      .toBeLessThan(due - 20);
-    const released = reasonOf(lock.release());
-    if (refused) await revoke(two.etcd.member, client.session.leaseId);
-    await proxy.mode("pass");
-    const failure = await released;
-
-    expect(lock.signal.reason).toMatchObject({ code: "LOCK_RELEASED" });
-    if (refused) expect(await abortOf(client.session.signal)).toMatchObject({ loss: "revoked" });
-    else {
-      expect(failure).toBe(undefined);
+      await proxy.mode("pause");
+      // The renewal that is due after a third of the TTL has left the process.
+      const due = 1000 * ttlSeconds * (0.9 - 1 / 3);
       await expect
-        .poll(() => deadlineOf(client.session), { timeout: 1000 * ttlSeconds })
-        .toBeGreaterThan(deadline + 50);
-      expect(client.states).not.toContain("lost");
-    }
-    expect(await places(name)).toEqual([]);
-    process.off("unhandledRejection", note);
-    expect(unhandled).toEqual([]);
-  });
+        .poll(() => client.session.remainingMs(), { timeout: 5000, interval: 5 })
+        .toBeLessThan(due - 20);
+      const released = reasonOf(lock.release());
+      if (refused) await revoke(two.etcd.member, client.session.leaseId);
+      await proxy.mode("pass");
+      const failure = await released;
+
+      expect(lock.signal.reason).toMatchObject({ code: "LOCK_RELEASED" });
+      if (refused) expect(await abortOf(client.session.signal)).toMatchObject({ loss: "revoked" });
+      else {
+        expect(failure).toBe(undefined);
+        await expect
+          .poll(() => deadlineOf(client.session), { timeout: 1000 * ttlSeconds })
+          .toBeGreaterThan(deadline + 50);
+        expect(client.states).not.toContain("lost");
+      }
+      expect(await places(name)).toEqual([]);
+      process.off("unhandledRejection", note);
+      expect(unhandled).toEqual([]);
+    },
+  );
 });
 
 describe.concurrent("a mutex", () => {

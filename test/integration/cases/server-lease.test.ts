@@ -109,6 +109,25 @@ describe("a session", () => {
   );
 });
 
+describe("an idle session", () => {
+  test("is renewed through another member when its own one stands still: nothing but renewals finds that out", async () => {
+    const used = await three.follower();
+    await using links = await linkTo(three.etcd.members, used);
+    await using client = await openClient(links.hosts, TTL_SECONDS);
+    const lock = await client.mutex("idle").lock();
+    await lock.release();
+
+    used.pause();
+    const since = performance.now();
+
+    await expect
+      .poll(() => deadlineOf(client.session), { timeout: TTL_MS })
+      .toBeGreaterThan(since + 0.9 * TTL_MS);
+    expect(links.inUse.filter((member) => member !== used)).toHaveLength(1);
+    expect(client.states).not.toContain("lost");
+  });
+});
+
 describe("the loss of the quorum for less than a TTL", () => {
   const ttlSeconds = 10;
   let during: {

@@ -1,9 +1,14 @@
 import { follower, leader, type Choose } from "./choose.js";
 import type { FaultKind } from "../lab/ground.js";
 
+/** Without a follower the others serve: a client has all of such a TTL to find one of them. */
+const LONG_TTL_MS = 6000;
+const spared = (who: string) => (ttlMs: number) => who === "follower" && ttlMs >= LONG_TTL_MS;
+
 const pause = (who: string, choose: Choose): FaultKind => ({
   name: `pause-${who}`,
   effect: "hinders",
+  sparesLeases: spared(who),
   async inflict(field) {
     const member = await choose(field);
     await member.pause();
@@ -14,6 +19,7 @@ const pause = (who: string, choose: Choose): FaultKind => ({
 const kill = (who: string, choose: Choose): FaultKind => ({
   name: `kill-${who}`,
   effect: "hinders",
+  sparesLeases: spared(who),
   async inflict(field) {
     const member = await choose(field);
     await member.kill();

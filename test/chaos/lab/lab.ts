@@ -25,6 +25,8 @@ export interface LabOptions {
   readonly only?: readonly number[];
   readonly ttlSeconds?: number;
   readonly workers?: number;
+  /** Of each worker; default 4. */
+  readonly lanes?: number;
   /** How many locks. */
   readonly names?: number;
   /** Milliseconds between the end of one fault and the start of the next of its series. */
@@ -41,7 +43,7 @@ export interface LabOptions {
 }
 
 const DEFAULTS = {
-  ...{ ttlSeconds: 2, workers: 4, names: 4, camp: 0.02 },
+  ...{ ttlSeconds: 2, workers: 4, lanes: 4, names: 4, camp: 0.02 },
   gapMs: [200, 2000] as const,
   say: (() => {}) as (line: string) => void,
 };
@@ -100,7 +102,7 @@ class Lab {
     options: LabOptions & typeof DEFAULTS,
     from: { ground: Ground; folder: string; leftovers: Leftovers; revision: bigint },
   ) {
-    const { seed, ttlSeconds, workers, names, camp, build, gapMs, seconds } = options;
+    const { seed, ttlSeconds, workers, lanes, names, camp, build, gapMs, seconds } = options;
     this.#options = options;
     this.#ground = from.ground;
     this.#folder = from.folder;
@@ -108,7 +110,16 @@ class Lab {
     this.#fd = openSync(path.join(from.folder, "run.jsonl"), "a");
     this.#observer = new Observer(from.ground.members, ROOT, from.revision + 1n);
     const locks = Array.from({ length: names }, (_, n) => `${PLACES}n${n + 1}`);
-    const task = { seed, hosts: from.ground.hosts, locks, registers: REGISTERS, ttlSeconds, camp, build };
+    const task = {
+      seed,
+      hosts: from.ground.hosts,
+      locks,
+      registers: REGISTERS,
+      ttlSeconds,
+      lanes,
+      camp,
+      build,
+    };
     this.#crew = new Crew({ count: workers, folder: from.folder, task });
     this.#kinds = chosen(options);
     const all = plan({ seed, seconds, ttlMs: ttlSeconds * 1000, kinds: this.#kinds, gapMs });

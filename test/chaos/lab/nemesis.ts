@@ -42,7 +42,9 @@ export class Nemesis<G extends Ground> {
 
   async #once(kind: FaultKind<G>, { n, lastsMs }: Planned): Promise<void> {
     const { field, note, say, seed } = this.#options;
-    const { name: fault, effect, sparesLeases } = kind;
+    const { name: fault, effect } = kind;
+    const spares = kind.sparesLeases ?? false;
+    const sparesLeases = typeof spares === "boolean" ? spares : spares(field.ttlMs);
     const begun = process.hrtime.bigint();
     const hit = await kind.inflict({ ...field, random: seeded(`${seed} fault ${n}`) });
     if (hit === undefined) return say(`#${n} ${fault}: nobody to hit`);

@@ -15,6 +15,8 @@ export interface Task extends BaseTask {
   readonly locks: readonly string[];
   readonly registers: string;
   readonly ttlSeconds: number;
+  /** How many locks it may ask for at a time. */
+  readonly lanes: number;
   readonly camp: number;
   /** A folder with another build of leasehold. */
   readonly build?: string;
@@ -69,7 +71,8 @@ const context = {
   ...{ p, leasehold, cluster, register, ttlSeconds, locks: task.locks, camp: task.camp, note },
   finishing: () => finishing,
 };
-const lanes = (["own", "other", "shared", "shared"] as const).map(
+const KINDS = ["own", "other", "shared", "shared"] as const;
+const lanes = KINDS.slice(0, task.lanes).map(
   (kind, n) => new Lane(context, { n, kind, seed: `${seed} ${p} ${n}` }),
 );
 const running = Promise.all(lanes.map((lane) => lane.run()));

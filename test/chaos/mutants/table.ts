@@ -12,7 +12,7 @@ export interface Patch {
 /** Where the lab looks for it. */
 export interface Hunt extends Pick<
   LabOptions,
-  "faults" | "ttlSeconds" | "names" | "camp" | "gapMs" | "oneAddress"
+  "faults" | "ttlSeconds" | "workers" | "lanes" | "names" | "camp" | "gapMs" | "oneAddress"
 > {
   readonly tier: TierName;
   readonly seconds: number;
@@ -59,7 +59,11 @@ export const MUTANTS: readonly Mutant[] = [
     name: "no-hasleader",
     wrong: "opens streams without `hasleader`: on a member that is cut off from its peers they stay silent",
     patches: [{ file: "etcd/member.js", from: 'hasleader: "true", ', to: "" }],
-    hunt: t2(["isolate-follower", "delete-key"], { ttlSeconds: 60, seconds: 60, camp: 1, gapMs: [100, 400] }),
+    // Any call to that member would time out and tell: only the streams are left to notice.
+    hunt: t2(["isolate-follower", "delete-key"], {
+      ...{ ttlSeconds: 60, seconds: 60, gapMs: [100, 400] },
+      ...{ workers: 6, lanes: 1, names: 2, camp: 1 },
+    }),
   },
   {
     name: "unguarded-release",
@@ -71,7 +75,8 @@ export const MUTANTS: readonly Mutant[] = [
         to: "                ? undefined\n                : undefined,\n        ].filter(Boolean),\n        ignored: [",
       },
     ],
-    hunt: t1(["hold-releases"], { ttlSeconds: 9 }),
+    // On one name a session has its place again by the time the late request comes.
+    hunt: t1(["hold-releases"], { ttlSeconds: 9, names: 1 }),
   },
   {
     name: "fence-not-checked",
@@ -226,6 +231,11 @@ export const MUTANTS: readonly Mutant[] = [
         file: "joiner.js",
         from: "const answer = await this.#put(place, txn, { again });",
         to: "if (!again())\n                this.undo(place);\n            else\n                setTimeout(() => again() || this.undo(place), 4);\n            const answer = await this.#put(place, txn, { again });",
+      },
+      {
+        file: "queue.js",
+        from: "return this.#leaveQuietly(place);",
+        to: "return;",
       },
     ],
     hunt: t1(["reorder"], { ttlSeconds: 9 }),

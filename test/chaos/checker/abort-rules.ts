@@ -1,7 +1,7 @@
 import type { Call } from "./calls.js";
 import { at, ms, type Facts, type Finding, type Rule } from "./facts.js";
 import { grouped } from "./grouped.js";
-import type { Place } from "./places.js";
+import { processOf, type Place } from "./places.js";
 import { FOREVER } from "./spans.js";
 import { BREATH } from "./troubles.js";
 
@@ -41,7 +41,7 @@ function stayedInQueue(facts: Facts): Finding[] {
     ({ create, owner, deletedSeen, seen }) =>
       owner !== undefined &&
       !facts.holdOf.has(create) &&
-      (deletedSeen ?? facts.end) > facts.troubles.limit(undefined, seen),
+      (deletedSeen ?? facts.end) > facts.troubles.limit(processOf(owner), seen),
   );
   const groups = grouped(overdue, ({ owner, lock }) => `${owner} ${lock}`);
   return [...groups].flatMap(([group, places]) => tooMany(facts, places, calls.get(group) ?? []));

@@ -1,5 +1,5 @@
 import type { Claim, End, Invoke, Outcome, Step } from "../lab/history.js";
-import { without, type Span } from "./spans.js";
+import { earlier, without, type Span } from "./spans.js";
 
 /** An acquire, from its invocation on. */
 export interface Call {
@@ -85,20 +85,22 @@ export function readingsOf({ granted, heldWhenGranted, claims }: Hold): { t: big
   return [{ t: granted, held: heldWhenGranted }, ...claims];
 }
 
-/** From a first reading that says yes to the last one before something says no. */
+/** From a first reading that says yes to the last one before a reading that says no. */
 export function stretchesOf(hold: Hold): Stretch[] {
-  const releasing = hold.releasing === undefined ? [] : [{ t: hold.releasing, held: false }];
-  const ends = hold.ends.map(({ t }) => ({ t, held: false }));
-  const said = [...readingsOf(hold), ...releasing, ...ends].sort((a, b) => Number(a.t - b.t));
+  const over = [hold.releasing, ...hold.ends.map(({ t }) => t)].filter((t) => t !== undefined);
   const stretches: Stretch[] = [];
   let open: Span | undefined;
-  for (const { t, held } of said) {
+  const close = ({ from, to }: Span, no: readonly bigint[]) => {
+    const told = [...over, ...no].filter((t) => t >= to);
+    // Killed, or the run is over: nothing more was said.
+    stretches.push({ from, to, told: told.length === 0 ? to : told.reduce(earlier) });
+    open = undefined;
+  };
+  for (const { t, held } of readingsOf(hold)) {
     if (held) open = { from: open?.from ?? t, to: t };
-    else if (open !== undefined) stretches.push({ ...open, told: t });
-    if (!held) open = undefined;
+    else if (open !== undefined) close(open, [t]);
   }
-  // Killed, or the run is over: nothing more was said.
-  if (open !== undefined) stretches.push({ ...open, told: open.to });
+  if (open !== undefined) close(open, []);
   return stretches;
 }
 

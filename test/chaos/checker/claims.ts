@@ -1,6 +1,6 @@
 import { claimedTime, stretchesOf, type Hold } from "./calls.js";
 import type { Early } from "./early.js";
-import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
+import { moment, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
 import { byStart, earlier, type Span } from "./spans.js";
 
 export interface Overlap extends Span {
@@ -37,8 +37,8 @@ function bothClaimed(facts: Facts, overlap: Overlap): (Finding & { pair: string 
   const { first, second, from, to } = overlap;
   const early = robbed(facts, overlap);
   if (early !== undefined && to <= early.until) return [];
-  const excused = early === undefined ? "" : ` (${early.cause}, excused until ${at(facts, early.until)})`;
-  const text = `${nameOf(first)} and ${nameOf(second)} both claimed to hold, for ${ms(to - from)} from ${at(facts, from)}`;
+  const excused = early === undefined ? "" : ` (${early.cause}, excused until ${moment(facts, early.until)})`;
+  const text = `${nameOf(first)} and ${nameOf(second)} both claimed to hold, for ${ms(to - from)} from ${moment(facts, from)} on`;
   return [{ text: text + excused, ns: to - from, pair: pairOf(overlap) }];
 }
 
@@ -46,7 +46,7 @@ function notYetTold(facts: Facts, overlap: Overlap): Finding {
   const { from, to } = overlap;
   const [older, younger] = byAge(overlap);
   const ns = to - from;
-  const text = `${nameOf(older)} had not been told of its end when ${nameOf(younger)} held, for ${ms(ns)} from ${at(facts, from)}`;
+  const text = `${nameOf(older)} had not been told of its end when ${nameOf(younger)} held, for ${ms(ns)} from ${moment(facts, from)} on`;
   const early = robbed(facts, overlap);
   if (early !== undefined && to <= early.until) return { text, ns, excuse: early.cause };
   const { troubles } = facts;
@@ -60,7 +60,9 @@ function robbed({ early, placeOf }: Facts, overlap: Overlap): Early | undefined 
   const [older, younger] = byAge(overlap);
   const turn = placeOf.get(younger.token)?.headSince;
   const gone = placeOf.get(older.token)?.deleted;
-  return turn !== undefined && gone !== undefined && gone <= turn ? early.get(older.token) : undefined;
+  const taking = early.get(older.token);
+  if (turn === undefined || gone === undefined || gone > turn) return undefined;
+  return taking !== undefined && taking.since <= overlap.from ? taking : undefined;
 }
 
 const byAge = ({ first, second }: Overlap) =>

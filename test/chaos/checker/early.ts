@@ -10,6 +10,8 @@ const SECOND = 1_000_000_000n;
 /** A place that went although its holder did nothing wrong: who holds it cannot know before it is told. */
 export interface Early {
   readonly cause: string;
+  /** It went no earlier than this. */
+  readonly since: bigint;
   /** By then the holder must have been told. */
   readonly until: bigint;
 }
@@ -22,17 +24,20 @@ interface Context {
 /** By create revision. */
 export function earlyTakings(places: readonly Place[], context: Context): Map<bigint, Early> {
   const { troubles } = context;
-  const takers = takersOf(troubles.faults);
+  const takerOf = takersOf(troubles.faults);
   const lastUse = lastUseOf(places);
   const found = new Map<bigint, Early>();
   for (const place of places) {
-    if (place.deletedSeen === undefined) continue;
-    const taker = takers(place);
-    const revoked = lastUse.get(place.lease) === place.deleted && mayBeRevoked(place, context);
-    if (taker !== undefined)
-      found.set(place.create, { cause: `taken by ${taker.fault}`, until: toldBy(place, troubles) });
-    else if (revoked)
-      found.set(place.create, { cause: "revoked early by etcd", until: toldLate(place, troubles) });
+    const { create, lease, deleted, deletedSeen } = place;
+    if (deletedSeen === undefined) continue;
+    const taker = takerOf(place);
+    if (taker !== undefined) {
+      const until = toldBy(place, troubles);
+      found.set(create, { cause: `taken by ${taker.fault}`, since: taker.from, until });
+    } else if (lastUse.get(lease) === deleted && mayBeRevoked(place, context)) {
+      const times = { since: deletedSeen - DETECTION, until: toldLate(place, troubles) };
+      found.set(create, { cause: "revoked early by etcd", ...times });
+    }
   }
   return found;
 }

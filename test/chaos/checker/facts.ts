@@ -52,4 +52,5 @@ export function factsOf(run: Run): Facts {
 export const nameOf = ({ p, id, lock, token }: Hold) => `${p}#${id} (${lock}, fence ${token})`;
 export const ms = (ns: bigint) => `${(Number(ns) / 1e6).toFixed(1)} ms`;
 /** When, counted from the start of the run. */
-export const at = ({ start }: Facts, t: bigint) => `at ${ms(t - start)}`;
+export const moment = ({ start }: Facts, t: bigint) => ms(t - start);
+export const at = (facts: Facts, t: bigint) => `at ${moment(facts, t)}`;

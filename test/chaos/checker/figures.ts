@@ -1,6 +1,6 @@
 import { beliefOverlaps } from "./claims.js";
 import { nameOf, type Facts, type Finding } from "./facts.js";
-import { FOREVER, later } from "./spans.js";
+import { FOREVER, later, type Span } from "./spans.js";
 
 /** How often something was excused, for how long in all, and at most. */
 interface Excused {
@@ -36,10 +36,7 @@ export class Figures {
     this.handOvers = handOversOf(facts);
     this.longestWakeUp = longestWakeUp(facts, () => true);
     const { troubles } = facts;
-    this.longestQuietWakeUp = longestWakeUp(
-      facts,
-      (p, turn) => troubles.limit(p, turn) === turn + troubles.ttl,
-    );
+    this.longestQuietWakeUp = longestWakeUp(facts, (p, wake) => !troubles.disturbed(p, wake));
     this.operations = operationsOf(facts);
     this.faults = countsOf(troubles.faults.map(({ fault }) => fault));
     this.excused = excusedOf(found);
@@ -93,12 +90,12 @@ function handOversOf({ places, holdOf }: Facts): number {
 
 function longestWakeUp(
   { holds, placeOf }: Facts,
-  counts: (p: string, turn: bigint) => boolean,
+  counts: (p: string, wake: Span) => boolean,
 ): WakeUp | undefined {
   let longest: WakeUp | undefined;
   for (const hold of holds) {
     const turn = placeOf.get(hold.token)?.headSeen;
-    if (turn === undefined || !counts(hold.p, turn)) continue;
+    if (turn === undefined || !counts(hold.p, { from: turn, to: hold.granted })) continue;
     // The observer may hear of the turn later than who has it.
     const ms = Math.max(0, toMs(hold.granted - turn));
     if (longest === undefined || ms > longest.ms) longest = { ms, who: nameOf(hold) };

@@ -29,7 +29,7 @@ function toldLate(facts: Facts, hold: Hold, gone: bigint): Finding[] {
   if (facts.troubles.killedAt(hold.p) <= by) return [];
   const told = hold.ends[0]?.t;
   // A crash is reported as such, and the end of the run cuts all short.
-  if (told === undefined && (by >= facts.end || !facts.troubles.endedWell(hold.p))) return [];
+  if (told === undefined && (by >= facts.end || facts.troubles.crashed(hold.p))) return [];
   const name = nameOf(hold);
   if (told === undefined)
     return [{ text: `${name} was never told that etcd deleted its place ${at(facts, gone)}` }];

@@ -47,9 +47,13 @@ export class Troubles {
     return this.#killed.get(p) ?? FOREVER;
   }
 
+  crashed(p: string): boolean {
+    return this.#crashed.has(p);
+  }
+
   /** It came to its end by itself, as it should. */
   endedWell(p: string): boolean {
-    return !this.#killed.has(p) && !this.#crashed.has(p);
+    return !this.#killed.has(p) && !this.crashed(p);
   }
 
   /** When the process was stopped, or its event loop did not turn. */
@@ -85,6 +89,12 @@ export class Troubles {
   /** Calls or streams to etcd were disturbed at some time of the span, or just before it. */
   hindered({ from, to }: Span): boolean {
     return touching(this.#hindered, { from: from - this.#settle, to }).length > 0;
+  }
+
+  /** A fault disturbed etcd or this process at some time of the span, or just before it. */
+  disturbed(p: string, span: Span): boolean {
+    const just = { from: span.from - this.#settle, to: span.to };
+    return this.hindered(span) || touching(merged(this.#stopped.get(p) ?? []), just).length > 0;
   }
 
   /** Something touched the time before `t` that may cost a process its lease. */

@@ -1,5 +1,5 @@
 import type { Call } from "./calls.js";
-import { at, ms, type Facts, type Finding, type Rule } from "./facts.js";
+import { moment, ms, type Facts, type Finding, type Rule } from "./facts.js";
 import { processOf, type Place } from "./places.js";
 
 /**
@@ -17,7 +17,7 @@ function notGranted(facts: Facts, { key, create, owner, headSeen, deletedSeen }:
   if (end <= facts.troubles.limit(processOf(owner), headSeen)) return [];
   const ns = end - headSeen;
   const whose = owner === undefined ? "" : ` of ${owner}`;
-  const text = `${key}@${create}${whose} was the head for ${ms(ns)} from ${at(facts, headSeen)}, and not granted`;
+  const text = `${key}@${create}${whose} was the head for ${ms(ns)} from ${moment(facts, headSeen)} on, and not granted`;
   return [{ text, ns }];
 }
 
@@ -25,8 +25,8 @@ function stillWaiting(facts: Facts, call: Call): Finding[] {
   const { p, id, lock, invoked } = call;
   if (call.outcome !== undefined || !facts.troubles.endedWell(p)) return [];
   if ((facts.places.get(lock) ?? []).some((place) => isAhead(facts, place, call))) return [];
-  const since = `since ${at(facts, invoked).replace("at ", "")}`;
-  return [{ text: `${p}#${id} still waits for ${lock} at the end, ${since}, and nobody is ahead` }];
+  const text = `${p}#${id} still waits for ${lock} at the end, since ${moment(facts, invoked)}, and nobody is ahead`;
+  return [{ text }];
 }
 
 /** A living place that is held, or somebody else's. */

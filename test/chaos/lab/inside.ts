@@ -6,7 +6,7 @@ import { runLab } from "./lab.js";
 import type { InsideTask, Told } from "./surroundings.js";
 
 const { tier, ...options } = JSON.parse(process.argv[2] ?? "") as InsideTask;
-const tell = (told: Told) => process.send?.(told);
+const tell = (told: Told) => new Promise((sent) => process.send?.(told, sent));
 
 // A starter that died takes the run along; the guardians clean up behind it.
 const orphaned = () => process.exit(70);
@@ -15,12 +15,12 @@ try {
   const { planned, version } = await runLab({
     ...options,
     tier: tierOf(tier as TierName),
-    say: (say) => tell({ say }),
+    say: (say) => void tell({ say }),
   });
-  tell({ done: { planned, version } });
+  await tell({ done: { planned, version } });
 } catch (error) {
   if (!(error instanceof NotRunError)) throw error;
-  tell({ notRun: error.message });
+  await tell({ notRun: error.message });
 } finally {
   process.off("disconnect", orphaned);
   process.disconnect();

@@ -53,8 +53,8 @@ async function writeMain(work, name, source) {
   await writeFile(path.join(work, name, "main.go"), source);
 }
 
-/** @param {unknown} error */
-function explain(error) {
+/** Why a `go` command failed. @param {unknown} error */
+export function explain(error) {
   const { code, message, stderr } = /** @type {NodeJS.ErrnoException & { stderr?: string }} */ (error);
   if (code === "ENOENT") return "there is no go here";
   const told = (stderr ?? "").split("\n").filter((line) => line && !line.startsWith("go: downloading"));

@@ -1,0 +1,75 @@
+// What a run of a rival leaves behind. Other than in the lab's own history nobody has a token for sure, and whoever
+// drives the clients also keeps the shared resource. Times are CLOCK_MONOTONIC nanoseconds, the same for every process.
+
+interface At {
+  readonly t: bigint;
+  /** Process incarnation: "w2.1" is the second client after its first kill -9. */
+  readonly p: string;
+}
+interface OnAcquire extends At {
+  /** Number of the acquire, unique within the run. */
+  readonly id: number;
+  readonly name: string;
+}
+export interface Ask extends OnAcquire {
+  readonly k: "ask";
+  readonly timeoutMs: number;
+}
+export interface Granted extends OnAcquire {
+  readonly k: "granted";
+  readonly token?: bigint;
+}
+export interface Refused extends OnAcquire {
+  readonly k: "refused";
+  /** The time was up; else the acquire ended with an error. */
+  readonly timeUp: boolean;
+  readonly err: string;
+}
+/** What the subject's `held()` said, read right before a side effect; without one: whether no loss was told so far. */
+export interface Claim extends OnAcquire {
+  readonly k: "claim";
+  readonly held: boolean;
+}
+/** release: it was called; released: it resolved; unreleased: it rejected; lost: the loss was told. */
+export interface Ending extends OnAcquire {
+  readonly k: "release" | "released" | "unreleased" | "lost";
+  readonly err?: string;
+}
+/** A holder's use of the shared counter; `t` is the counter's. */
+export interface Access extends OnAcquire {
+  readonly k: "read" | "write";
+  readonly accepted: boolean;
+  /** The counter before. */
+  readonly before: number;
+  /** What was written. */
+  readonly seq?: number;
+}
+/**
+ * stops: the process stood still; kills: it is gone; hinders: it could not talk to its servers, or they did not serve;
+ * takes: the server's state was tampered with; clock: the wall clock moved; none: a fault that others can make up for.
+ */
+export type Effect = "stops" | "kills" | "hinders" | "takes" | "clock" | "none";
+export interface Fault extends At {
+  readonly k: "fault";
+  readonly fault: string;
+  readonly effect: Effect;
+  readonly on: boolean;
+  readonly hits: readonly string[] | "all";
+}
+/** Keys that the server still had. idle: nothing is wanted, clients live. closed: every client has closed. */
+export interface Left extends At {
+  readonly k: "left";
+  readonly when: "idle" | "closed";
+  readonly keys: readonly string[];
+}
+/** The process ended by itself, or did not end a call that must end. */
+export interface Crash extends At {
+  readonly k: "crash";
+  readonly err: string;
+}
+/** The process did not run its event loop for so long, up to `t`, though nobody had stopped it. */
+export interface Stall extends At {
+  readonly k: "stall";
+  readonly ms: number;
+}
+export type Line = Ask | Granted | Refused | Claim | Ending | Access | Fault | Left | Crash | Stall;

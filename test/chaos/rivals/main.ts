@@ -1,0 +1,126 @@
+// `npm run chaos:rivals`: other locks under the faults that leasehold is put under, judged by the same rules.
+// Exit code 1: leasehold itself broke one, or a scenario could not be played.
+import { mkdirSync, openSync, writeFileSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { exitWhenMissing } from "../../support/etcd.js";
+import { Guardian } from "../../support/guarded.js";
+import { RedisMissingError } from "../../support/redis.js";
+import { NotRunError } from "../lab/ground.js";
+import { record } from "../lab/journal.js";
+import { parseOptions, USAGE, type RivalsOptions } from "./options.js";
+import { play, type Played } from "./play.js";
+import { resultsOf, type Outcome } from "./results.js";
+import type { Scenario } from "./scenarios/scenario.js";
+import { scenarios } from "./scenarios/scenarios.js";
+import { SUBJECTS, type Subject } from "./subjects/subjects.js";
+
+const RESULTS = fileURLToPath(new URL("./RESULTS.md", import.meta.url));
+const EX_USAGE = 64;
+const EX_TEMPFAIL = 75;
+
+interface Job {
+  readonly subject: Subject;
+  readonly scenario: Scenario;
+}
+
+async function main(): Promise<void> {
+  const options = optionsOrUsage();
+  if (options === undefined) return;
+  const started = performance.now();
+  const guardian = new Guardian(await mkdtemp(path.join(os.tmpdir(), "leasehold-rivals-")));
+  try {
+    const outcome = await playAll(jobsOf(options), options, guardian);
+    const results = resultsOf(outcome, { seed: options.seed, seconds: (performance.now() - started) / 1000 });
+    console.log(`\n${results}`);
+    if (options.write) writeFileSync(RESULTS, results);
+    process.exitCode = exitCodeOf(outcome);
+  } finally {
+    await guardian.dismiss();
+  }
+}
+
+function optionsOrUsage(): RivalsOptions | undefined {
+  try {
+    const options = parseOptions(process.argv.slice(2), {
+      subjects: SUBJECTS.map(({ name }) => name),
+      scenarios: scenarios("").map(({ name }) => name),
+    });
+    if (!options.help) return options;
+    console.log(USAGE);
+    for (const { name, title } of [...SUBJECTS, ...scenarios("")])
+      console.log(`  ${name.padEnd(16)}${title}`);
+  } catch (error) {
+    console.error(`${(error as Error).message}\n\n${USAGE}`);
+    process.exitCode = EX_USAGE;
+  }
+  return undefined;
+}
+
+/** The long ones first, so that nobody waits for one of them at the end. */
+function jobsOf({ seed, subjects, scenarios: wanted }: RivalsOptions): Job[] {
+  const all = scenarios(seed).filter(({ name }) => wanted.includes(name));
+  return all
+    .toReversed()
+    .flatMap((scenario) =>
+      SUBJECTS.filter(
+        (subject) => subjects.includes(subject.name) && (scenario.suits?.(subject) ?? true),
+      ).map((subject) => ({ subject, scenario })),
+    );
+}
+
+async function playAll(jobs: Job[], options: RivalsOptions, guardian: Guardian): Promise<Outcome> {
+  const outcome = { played: [] as Played[], failed: [] as string[], notRun: new Map<Subject, string>() };
+  const queue = [...jobs];
+  const lane = async () => {
+    for (let job = queue.shift(); job !== undefined; job = queue.shift()) {
+      if (outcome.notRun.has(job.subject)) continue;
+      await playOne(job, { options, guardian, outcome });
+      console.error(`${String(jobs.length - queue.length).padStart(4)} of ${jobs.length}  ${nameOf(job)}`);
+    }
+  };
+  await Promise.all(Array.from({ length: options.jobs }, lane));
+  return outcome;
+}
+
+interface Tools {
+  readonly options: RivalsOptions;
+  readonly guardian: Guardian;
+  readonly outcome: { played: Played[]; failed: string[]; notRun: Map<Subject, string> };
+}
+
+async function playOne(job: Job, { options, guardian, outcome }: Tools): Promise<void> {
+  try {
+    const played = await play(job.subject, job.scenario, guardian);
+    if (options.keep !== undefined) keep(options.keep, played);
+    outcome.played.push(played);
+  } catch (error) {
+    const { message } = error as Error;
+    if (error instanceof NotRunError || error instanceof RedisMissingError) {
+      console.error(`not run: ${job.subject.title}: ${message}`);
+      outcome.notRun.set(job.subject, message);
+    } else if (error instanceof Error && error.name === "EtcdMissingError") exitWhenMissing(error);
+    else outcome.failed.push(`${nameOf(job)}: ${message}`);
+  }
+}
+
+const nameOf = ({ subject, scenario }: Job) => `${subject.name} ${scenario.name}`;
+
+function keep(folder: string, { subject, scenario, lines }: Played): void {
+  mkdirSync(folder, { recursive: true });
+  const file = openSync(path.join(folder, `${subject.name}-${scenario.name}.jsonl`), "w");
+  for (const line of [...lines].sort((a, b) => Number(a.t - b.t))) record(file, line);
+}
+
+function exitCodeOf({ played, failed }: Outcome): number {
+  if (played.length === 0 && failed.length === 0) return EX_TEMPFAIL;
+  const own = played.filter(({ subject }) => subject.name === "leasehold");
+  const broken = own.some(({ findings }) =>
+    Object.values(findings).some(({ violations }) => violations.length > 0),
+  );
+  return broken || failed.length > 0 ? 1 : 0;
+}
+
+await main();

@@ -1,0 +1,76 @@
+// The page that a run leaves: the table, what was violated where, and what was not tested.
+import type { Played } from "./play.js";
+import { scenarios } from "./scenarios/scenarios.js";
+import { PATIENCE_MS, TTL_SECONDS } from "./stage.js";
+import { SUBJECTS, type Subject } from "./subjects/subjects.js";
+import { detailsOf, LABELS, MEANINGS, tableOf, type Entry } from "./table.js";
+
+const SCENARIOS = scenarios("");
+
+export interface Outcome {
+  readonly played: readonly Played[];
+  /** Scenarios that could not be played, with the reason. */
+  readonly failed: readonly string[];
+  readonly notRun: ReadonlyMap<Subject, string>;
+}
+
+const NOTES = [
+  "`violated n, t`: n violations, the longest lasted t. `kept (n)`: n occasions to violate it, none was taken. `–`: there was no occasion. `no token`, `no order promised`: the subject does not have it, so cannot break it.",
+  `Every lock has a TTL of ${TTL_SECONDS} s, every time limit but the scenario's own is ${(3 * PATIENCE_MS) / 1000} s. Each subject is used as its README shows: redlock by \`using\` with the README's settings and as many retries as the time limit allows, redis-semaphore and ioredis with their defaults (ioredis has no command timeout then), etcd3's Lock in a loop of ours, as it does not wait by itself, Go's Mutex with one session per process, its fence being what \`IsOwner\` compares.`,
+  "What a client claims is its own `held` where it has one (leasehold's `lock.held`, redis-semaphore's `isAcquired`, redlock's `signal`, Go's `session.Done()`), otherwise the time from grant to release (etcd3). Time in which a process was stopped counts for nobody.",
+  "The shared counter refuses a token older than one it has seen, from those that have tokens.",
+];
+
+const UNTESTED = [
+  "the wall clock of Go's client (it cannot be moved from inside the process)",
+  "Redis with AOF and fsync, Sentinel, Cluster, `WAIT`; five masters; ioredis with a `commandTimeout`",
+  "semaphores, and locks of several resources at once",
+  "a master that comes back as a replica, or two masters at once (split brain)",
+  "clock drift, network namespaces, slow disks",
+];
+
+/** Markdown. */
+export function resultsOf(
+  { played, failed, notRun }: Outcome,
+  { seed, seconds }: { seed: string; seconds: number },
+): string {
+  const entries = played.map(entryOf);
+  const shown = SUBJECTS.filter((subject) => played.some((it) => it.subject === subject));
+  const titles = shown.map(({ title }) => title);
+  const how = `seed \`${seed}\`, ${seconds.toFixed(0)} s, Node.js ${process.versions.node}`;
+  const missing = [...notRun].map(([{ title }, why]) => `${title}: ${why}`);
+  const parts = [
+    "# Other locks under the same faults",
+    `Written by \`npm run chaos:rivals -- --write\`: ${how}, ${serversOf(played)}.`,
+    tableOf(entries, titles).join("\n"),
+    ...NOTES,
+    listed("Columns", columns()),
+    "## Violations, by scenario",
+    ...titles.map((title) => listed(title, detailsOf(entries, title), "###")),
+    listed("Scenarios", scenariosOf(played)),
+    listed("Not tested", UNTESTED),
+    listed("Not run", missing),
+    listed("Could not be played", failed),
+  ];
+  return `${parts.filter((part) => part !== "").join("\n\n")}\n`;
+}
+
+const entryOf = ({ subject, scenario, findings }: Played): Entry => ({
+  ...{ subject: subject.title, scenario: scenario.name, findings },
+});
+
+const columns = () =>
+  LABELS.map((label) => `**${MEANINGS[label].short}** (${label}): ${MEANINGS[label].long}`);
+
+const serversOf = (played: readonly Played[]) =>
+  [...new Set(played.map(({ version }) => version))].sort().join("; ");
+
+function scenariosOf(played: readonly Played[]): string[] {
+  const all = SCENARIOS.filter((scenario) => played.some((it) => it.scenario.name === scenario.name));
+  return all.map(({ name, title }) => `\`${name}\`: ${title}`);
+}
+
+/** A heading and its list; nothing of an empty one. */
+function listed(title: string, items: readonly string[], level = "##"): string {
+  return items.length === 0 ? "" : `${level} ${title}\n\n${items.map((item) => `- ${item}`).join("\n")}`;
+}

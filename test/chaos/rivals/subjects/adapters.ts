@@ -1,0 +1,13 @@
+import type { Connect } from "../adapter.js";
+
+/** Loaded by need: a worker has only its own subject's client in memory. */
+export const adapters = {
+  leasehold: async () => (await import("./leasehold.js")).connect,
+  "etcd3-acquire": async () => (await import("./etcd3.js")).connectAcquiring,
+  "etcd3-do": async () => (await import("./etcd3.js")).connectDoing,
+  redlock: async () => (await import("./redlock.js")).connect,
+  mutex: async () => (await import("./redis-semaphore.js")).connectMutex,
+  "redlock-mutex": async () => (await import("./redis-semaphore.js")).connectRedlockMutex,
+} satisfies Record<string, () => Promise<Connect>>;
+
+export type AdapterName = keyof typeof adapters;

@@ -1,0 +1,102 @@
+import { deleteKeys } from "./etcd.js";
+import { joinUnanswered } from "./joining.js";
+import { leave, leaveUnanswered } from "./leaving.js";
+import { endLease, loseSession, moveStream } from "./sessions.js";
+import { accident, type Step } from "./step.js";
+import { keeps, sessionOf, tell, type Caller, type Session, type World } from "./world.js";
+
+/** What may go wrong, or be done to us: each as often as the scenario allows. */
+export function accidents(world: World): Step[] {
+  const steps: Step[] = [];
+  for (const session of world.sessions) {
+    if (session.client === "running") steps.push(...toSession(world, session));
+  }
+  for (const caller of world.callers) {
+    if (sessionOf(world, caller).client === "running") steps.push(...toCaller(world, caller));
+  }
+  for (const { key, deleted } of world.keys) {
+    if (deleted === 0) steps.push(...accident(world, "deletions", (w) => deleteByHand(w, key)));
+  }
+  return steps;
+}
+
+function toSession(world: World, { id }: Session): Step[] {
+  const session = (w: World): Session => w.sessions[id]!;
+  const alive = world.leases[session(world).lease];
+  const steps = [...accident(world, "pauses", (w) => pause(w, session(w)))];
+  if (world.scenario.lags) steps.push(...accident(world, "moves", (w) => moveStream(w, session(w))));
+  if (!alive) return steps;
+  steps.push(...accident(world, "losses", (w) => renewalsFail(w, session(w))));
+  steps.push(...accident(world, "revokes", (w) => revoke(w, session(w))));
+  return steps;
+}
+
+function pause(world: World, session: Session): void {
+  session.client = "paused";
+  tell(world, `${session.label}'s process stops for longer than its lease lasts`);
+}
+
+/** The deadline counts from when the last accepted renewal was sent: it passes before etcd ends the lease. */
+function renewalsFail(world: World, session: Session): void {
+  tell(world, `${session.label}'s renewals do not get through`);
+  if (keeps(world, "deadline-before-expiry")) return loseSession(world, session);
+  tell(world, "etcd deletes its keys");
+  endLease(world, session, "its lease");
+}
+
+function revoke(world: World, session: Session): void {
+  tell(world, `somebody revokes ${session.label}'s lease by hand`);
+  endLease(world, session, "hand");
+}
+
+function deleteByHand(world: World, key: string): void {
+  tell(world, `somebody deletes ${key} by hand`);
+  deleteKeys(world, (other) => other.key === key, "hand");
+  world.revision++;
+}
+
+function toCaller(world: World, caller: Caller): Step[] {
+  const { id, state, gaveUp } = caller;
+  const waits = ["again", "joining", "local", "waiting"].includes(state.at);
+  const steps = waits && !gaveUp ? accident(world, "aborts", (w) => abort(w, w.callers[id]!)) : [];
+  if (!("call" in state)) return steps;
+  const { answer } = state.call;
+  if (answer) return [...steps, ...accident(world, "lostAnswers", (w) => loseAnswer(w, w.callers[id]!))];
+  return [...steps, ...accident(world, "lateRequests", (w) => beLate(w, w.callers[id]!))];
+}
+
+function loseAnswer(world: World, caller: Caller): void {
+  tell(world, `the answer to ${caller.label} is lost`);
+  unanswered(world, caller);
+}
+
+/** It was sent, but is still somewhere on its way when the client gives it up. */
+function beLate(world: World, caller: Caller): void {
+  const { state } = caller;
+  if (!("call" in state)) return;
+  tell(world, `${caller.label}'s ${state.call.txn.is} is late: nobody waits for this attempt any more`);
+  world.late = [...world.late, state.call.txn];
+  unanswered(world, caller);
+}
+
+function unanswered(world: World, caller: Caller): void {
+  const { state } = caller;
+  if (state.at === "joining") joinUnanswered(world, caller, state.call.txn);
+  else if (state.at === "leaving") leaveUnanswered(world, caller, state);
+}
+
+/** The caller waits no longer. A join that was sent is waited for: a delete sent now could be executed before it. */
+function abort(world: World, caller: Caller): void {
+  const { state } = caller;
+  caller.gaveUp = true;
+  tell(world, `${caller.label} gives up waiting for "${caller.setup.name}"`);
+  if (state.at === "again") {
+    caller.state = { at: "done" };
+    return;
+  }
+  if (state.at === "joining") {
+    if (keeps(world, "join-is-waited-for")) return;
+    if (!state.call.answer) world.late = [...world.late, state.call.txn];
+  }
+  leave(world, caller, { releases: false });
+}

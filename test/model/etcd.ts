@@ -1,0 +1,104 @@
+import {
+  keeps,
+  tell,
+  type Answer,
+  type Key,
+  type Place,
+  type Position,
+  type Txn,
+  type World,
+} from "./world.js";
+
+const REFUSED = { done: false, position: undefined, own: undefined, first: undefined };
+
+const lives = (key: Key, revision: number): boolean =>
+  key.created <= revision && (key.deleted === 0 || key.deleted > revision);
+
+/** A queue is a range: that of "jobs" contains the keys of "jobs/night", not the other way round. */
+export const covers = (name: string, other: string): boolean =>
+  name === other || other.startsWith(`${name}/`);
+
+/** The places of a queue, first come first, as they were at `revision`. */
+export const queueAt = (world: World, name: string, revision = world.revision): Key[] =>
+  world.keys.filter((key) => lives(key, revision) && covers(name, key.name));
+
+const livingKey = (world: World, key: string): Key | undefined =>
+  world.keys.find((other) => other.key === key && other.deleted === 0);
+
+/** This very place: a key of the same name may have lived before it, and may live after it. */
+export const keyOfPlace = (world: World, { key, revision }: Place): Key | undefined =>
+  world.keys.find((other) => other.key === key && other.created === revision);
+
+/** What a range "the last places up to and including mine" tells. */
+export function positionAt(world: World, name: string, place: Place, revision: number): Position {
+  const places = queueAt(world, name, revision).filter((key) => key.created <= place.revision);
+  const before = places.filter((key) => key.key !== place.key);
+  const last = before.at(-1);
+  return {
+    revision,
+    mine: places.some((key) => key.key === place.key && key.created === place.revision),
+    predecessor: last && { key: last.key, revision: last.created, holder: before.length === 1 },
+  };
+}
+
+/** Transactions that arrive in one request: one, or a batch. All conditions are judged on the state before it. */
+export function execute(world: World, txns: readonly Txn[]): Answer[] {
+  if (txns.some((txn) => txn.is !== "leave" && !world.leases[txn.lease]))
+    return txns.map(() => refuse(world));
+  const allowed = txns.map((txn) => condition(world, txn));
+  const revision = world.revision + 1;
+  const answers = txns.map((txn, i) => (allowed[i] ? apply(world, txn, revision) : otherwise(world, txn)));
+  if (allowed.includes(true)) world.revision = revision;
+  return answers.map((answer) => ({ ...answer, revision: world.revision }));
+}
+
+function refuse(world: World): Answer {
+  tell(world, "etcd refuses: there is no such lease");
+  return { ...REFUSED, leaseGone: true, revision: world.revision };
+}
+
+function condition(world: World, txn: Txn): boolean {
+  if (txn.is === "try") return queueAt(world, txn.name).length === 0;
+  const key = livingKey(world, txn.key);
+  if (txn.is === "join") return key === undefined;
+  if (!keeps(world, "guarded-release")) return key !== undefined;
+  return txn.created === 0 ? key?.value === txn.value : key?.created === txn.created;
+}
+
+function apply(world: World, txn: Txn, revision: number): Answer {
+  const done = { ...REFUSED, done: true, leaseGone: false, revision };
+  if (txn.is === "leave") {
+    deleteKeys(world, (key) => key.key === txn.key, "its owner", revision);
+    tell(world, `etcd deletes ${txn.key} at revision ${revision}`);
+    return { ...done, first: txn.asks ? queueAt(world, txn.name, revision)[0] : undefined };
+  }
+  const { name, key, value, lease } = txn;
+  const put: Key = { name, key, value, lease, created: revision, deleted: 0, deletedBy: "nobody" };
+  world.keys = [...world.keys, put];
+  tell(world, `etcd puts ${key} at revision ${revision}`);
+  const place = { key, value, revision, unanswered: 0 };
+  return { ...done, position: txn.asks ? positionAt(world, name, place, revision) : undefined };
+}
+
+function otherwise(world: World, txn: Txn): Answer {
+  const refused = { ...REFUSED, leaseGone: false, revision: world.revision };
+  if (txn.is === "leave") {
+    tell(world, `etcd finds nothing to delete: ${txn.key} is not there, or another place's`);
+    return { ...refused, first: txn.asks ? queueAt(world, txn.name)[0] : undefined };
+  }
+  const own = livingKey(world, txn.key);
+  tell(world, own ? `etcd finds ${txn.key} there already` : "etcd puts nothing: the queue is not empty");
+  return { ...refused, own };
+}
+
+/** Deletes the living keys for which `which` is true, all in one revision. */
+export function deleteKeys(
+  world: World,
+  which: (key: Key) => boolean,
+  deletedBy: Key["deletedBy"],
+  revision = world.revision + 1,
+): void {
+  world.keys = world.keys.map((key) =>
+    key.deleted === 0 && which(key) ? { ...key, deleted: revision, deletedBy } : key,
+  );
+}

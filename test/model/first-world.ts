@@ -1,0 +1,52 @@
+import type { RuleName } from "./rules.js";
+import type { CallerSetup, Scenario } from "./scenarios.js";
+import { letterOf, type Caller, type Session, type World } from "./world.js";
+
+/** Nothing has happened yet: no key, every lease alive, nobody has asked. */
+export function firstWorld(scenario: Scenario, without: readonly RuleName[]): World {
+  const noFence = Object.fromEntries(scenario.callers.map(({ name }) => [name, 0]));
+  return {
+    scenario,
+    without: new Set(without),
+    revision: 1,
+    lagging: 1,
+    keys: [],
+    leases: scenario.sessions.map(() => true),
+    sessions: sessionsOf(scenario),
+    callers: callersOf(scenario),
+    late: [],
+    granted: noFence,
+    written: noFence,
+    left: scenario.accidents,
+    broken: undefined,
+    said: [],
+  };
+}
+
+const sessionsOf = ({ sessions }: Scenario): Session[] =>
+  sessions.map(({ member, lease }, id) => ({
+    id,
+    label: letterOf(id),
+    lease: lease ?? id,
+    client: "running",
+    member,
+    doubted: [],
+    strangers: [],
+  }));
+
+const callersOf = ({ callers }: Scenario): Caller[] =>
+  callers.map((setup, id) => {
+    const isSibling = ({ session }: CallerSetup): boolean => session === setup.session;
+    const number = callers.slice(0, id + 1).filter(isSibling).length;
+    return {
+      id,
+      label: letterOf(setup.session) + (callers.filter(isSibling).length > 1 ? String(number) : ""),
+      setup,
+      rounds: setup.rounds,
+      places: 0,
+      place: undefined,
+      state: { at: "idle" },
+      gaveUp: false,
+      writing: 0,
+    };
+  });

@@ -1,0 +1,106 @@
+import { keyOfPlace } from "./etcd.js";
+import { gone } from "./leaving.js";
+import { readAgain } from "./reading.js";
+import {
+  breaks,
+  keeps,
+  placeOf,
+  tell,
+  type Caller,
+  type Holding,
+  type Position,
+  type Read,
+  type Watch,
+  type World,
+} from "./world.js";
+
+/** How it came to be our turn. */
+interface Grant {
+  /** A watch on the own key, left from the wait. */
+  readonly ownWatch: Watch | undefined;
+  /** The hold rests on this deletion alone, no read has seen our key since: one runs beside the handle. 0 = none. */
+  readonly deletedAt: number;
+}
+
+/** The caller has the lock, and says so. */
+export function hold(world: World, caller: Caller, { ownWatch, deletedAt }: Grant): void {
+  const place = placeOf(caller);
+  const read = ownWatch && deletedAt > 0 ? ownKeyRead(caller, deletedAt) : undefined;
+  caller.state = { at: "holding", ownWatch, read };
+  tell(world, `${caller.label} HOLDS "${caller.setup.name}" with fence ${place.revision}`);
+  grant(world, caller);
+}
+
+/** Of two grants whose keys live, the later one has the higher fence. */
+function grant(world: World, caller: Caller): void {
+  const { name } = caller.setup;
+  const { revision } = placeOf(caller);
+  const highest = world.granted[name] ?? 0;
+  if (keyOfPlace(world, placeOf(caller))?.deleted !== 0) return;
+  if (revision <= highest) breaks(world, "fencing", `fence ${revision} was granted after ${highest}`);
+  world.granted = { ...world.granted, [name]: Math.max(revision, highest) };
+}
+
+function ownKeyRead(caller: Caller, atLeast: number): Read {
+  return {
+    linearizable: false,
+    atLeast: Math.max(atLeast, placeOf(caller).revision),
+    answer: undefined,
+  };
+}
+
+/** A hold that lasts: now it pays to hear when somebody deletes the key. */
+export function watchHeldKey(world: World, caller: Caller, state: Holding): void {
+  caller.state = { ...state, ownWatch: { key: placeOf(caller).key, createdAt: 0, position: 0 } };
+  tell(world, `${caller.label} has held for a while and asks for a watch on its own key`);
+}
+
+/** Deleted before the watch began? Only a read after it can tell. */
+export function heldKeyWatched(world: World, caller: Caller, state: Holding): void {
+  const verified = keeps(world, "holders-watch-is-verified");
+  const read = verified ? ownKeyRead(caller, state.ownWatch?.createdAt ?? 0) : undefined;
+  caller.state = { ...state, read };
+}
+
+export function heldKeyRead(world: World, caller: Caller, state: Holding, answer: Position): void {
+  tell(world, `${caller.label} gets the answer of revision ${answer.revision}`);
+  const next = readAgain(world, state.read!, answer);
+  if (next || answer.mine) caller.state = { ...state, read: next };
+  else lose(world, caller);
+}
+
+export function heldKeyDeleted(world: World, caller: Caller, deletedAt: number): void {
+  if (deletedAt <= placeOf(caller).revision && keeps(world, "older-events-are-ignored")) return;
+  lose(world, caller);
+}
+
+/** The lock is lost: its signal aborts. */
+function lose(world: World, caller: Caller): void {
+  const place = placeOf(caller);
+  tell(world, `${caller.label} is told that its lock is lost`);
+  if (keyOfPlace(world, place)?.deleted === 0) {
+    breaks(world, "true losses", `${caller.label} is told of a loss, but ${place.key} lives`);
+  }
+  gone(world, caller, undefined);
+}
+
+/** The holder looks at `held` and makes up its mind to write. Whatever happens then, the write will come. */
+export function decideToWrite(world: World, caller: Caller): void {
+  caller.writing = placeOf(caller).revision;
+  tell(world, `${caller.label} sees that it holds, and begins a write with fence ${caller.writing}`);
+}
+
+/** What is written to admits no lower fence than it has seen. */
+export function writeArrives(world: World, caller: Caller): void {
+  const { name } = caller.setup;
+  const fence = caller.writing;
+  const highest = world.written[name] ?? 0;
+  caller.writing = 0;
+  const stale = fence < highest;
+  if (stale && keeps(world, "fence-is-checked")) {
+    return tell(world, `${caller.label}'s write with fence ${fence} is refused: ${highest} has written`);
+  }
+  tell(world, `${caller.label}'s write with fence ${fence} is accepted`);
+  if (stale) breaks(world, "fencing", `fence ${fence} was accepted after ${highest} had written`);
+  world.written = { ...world.written, [name]: Math.max(fence, highest) };
+}

@@ -1,0 +1,73 @@
+import { keyOfPlace, queueAt } from "./etcd.js";
+import { isOurs } from "./sweeping.js";
+import { placeOf, sessionOf, type Broken, type Caller, type World } from "./world.js";
+
+/** Promises that hold at every moment. */
+export function brokenNow(world: World): Broken | undefined {
+  if (world.broken) return world.broken;
+  for (const caller of world.callers) {
+    const what = caller.state.at === "holding" ? falseClaim(world, caller) : undefined;
+    if (what) return { invariant: "single holder", what };
+  }
+  return undefined;
+}
+
+/**
+ * Who claims to hold has the first key of the queue. Its key may be gone already for two reasons only: somebody deleted
+ * it by hand, or the lease ran out while the process stood still. That is what the fence is for.
+ */
+function falseClaim(world: World, caller: Caller): string | undefined {
+  const { name } = caller.setup;
+  const key = keyOfPlace(world, placeOf(caller));
+  const who = `${caller.label} claims to hold "${name}"`;
+  if (!key) return `${who} with a place that never was: revision ${placeOf(caller).revision}`;
+  if (key.deleted > 0) {
+    const paused = sessionOf(world, caller).client === "paused";
+    const excused = key.deletedBy === "hand" || (key.deletedBy === "its lease" && paused);
+    return excused ? undefined : `${who}, but ${key.key} was deleted by ${key.deletedBy}`;
+  }
+  const before = queueAt(world, name).find((other) => other !== key && other.created <= key.created);
+  return before && `${who} with fence ${key.created}, but ${before.key} came before at ${before.created}`;
+}
+
+/** Two callers claim to hold one name: seen from outside, a process that stands still claims on. */
+export function claimsOverlap(world: World): boolean {
+  const names = world.callers
+    .filter(({ state }) => state.at === "holding")
+    .map((caller) => caller.setup.name);
+  return new Set(names).size < names.length;
+}
+
+/** Promises about a world at rest: nothing comes any more unless a user or an accident does something. */
+export function brokenAtRest(world: World): Broken | undefined {
+  for (const caller of world.callers) {
+    const sleeps = sleeper(world, caller);
+    if (sleeps) return { invariant: "no lost wake-up", what: sleeps };
+    const untold = caller.state.at === "holding" && keyOfPlace(world, placeOf(caller))?.deleted !== 0;
+    if (untold && sessionOf(world, caller).client === "running") {
+      return {
+        invariant: "true losses",
+        what: `${caller.label} is never told that its key is gone`,
+      };
+    }
+  }
+  return ghost(world);
+}
+
+/** Everyone who waits has somebody before him. */
+function sleeper(world: World, caller: Caller): string | undefined {
+  if (caller.state.at !== "waiting" && caller.state.at !== "local") return undefined;
+  const who = `${caller.label} waits for "${caller.setup.name}" for ever`;
+  if (sessionOf(world, caller).client === "over") return `${who}: its session is over`;
+  const { revision } = placeOf(caller);
+  const before = queueAt(world, caller.setup.name).some((key) => key.created < revision);
+  return before ? undefined : `${who}: nobody is before it`;
+}
+
+/** Every key is somebody's place. */
+function ghost(world: World): Broken | undefined {
+  const key = world.keys.find((other) => other.deleted === 0 && !isOurs(world, other));
+  if (!key) return undefined;
+  const what = `${key.key}, created at revision ${key.created}, is nobody's place, and its lease is kept alive`;
+  return { invariant: "no ghost", what };
+}

@@ -1,0 +1,106 @@
+import { hold } from "./holding.js";
+import { gone, leave } from "./leaving.js";
+import { loseSession } from "./sessions.js";
+import { wait } from "./waiting.js";
+import {
+  keeps,
+  keyName,
+  placeOf,
+  sessionOf,
+  tell,
+  type Answer,
+  type Caller,
+  type Txn,
+  type World,
+} from "./world.js";
+
+/** The callers of the same session that queue under the same name. */
+export const siblings = (world: World, caller: Caller): Caller[] => {
+  const { session, name } = caller.setup;
+  return world.callers.filter(
+    (other) => other !== caller && other.setup.session === session && other.setup.name === name,
+  );
+};
+
+/** One join of a session and name at a time: then the order of its calls is the order of its revisions. */
+export function mayJoin(world: World, caller: Caller): boolean {
+  if (caller.setup.tries || !keeps(world, "local-order-is-etcds")) return true;
+  return !siblings(world, caller).some((other) => other.state.at === "joining" && !other.setup.tries);
+}
+
+/** `lock()` or `tryLock()`: a new place under the first number that is free. */
+export function ask(world: World, caller: Caller): void {
+  const { tries } = caller.setup;
+  const value = caller.id * 16 + caller.places;
+  caller.places++;
+  caller.place = { key: freeKey(world, caller), value, revision: 0, unanswered: 0 };
+  caller.state = { at: "joining", call: { txn: joinTxn(world, caller), answer: undefined } };
+  const what = tries ? "tries to lock" : "asks to lock";
+  tell(world, `${caller.label} ${what} "${caller.setup.name}" with key ${caller.place.key}`);
+}
+
+function freeKey(world: World, caller: Caller): string {
+  const session = sessionOf(world, caller);
+  const used = siblings(world, caller).flatMap(({ place }) => (place ? [place.key] : []));
+  const taken = [...used, ...session.doubted, ...session.strangers];
+  for (let n = 1; ; n++) {
+    const key = keyName(caller.setup.name, session.lease, n);
+    if (!taken.includes(key)) return key;
+  }
+}
+
+function joinTxn(world: World, caller: Caller): Txn {
+  const { name, tries } = caller.setup;
+  const { key, value } = placeOf(caller);
+  // Our own last place is before us then: who else is need not be asked.
+  const behindOurs = siblings(world, caller).some(({ place }) => place && place.revision > 0);
+  const { lease } = sessionOf(world, caller);
+  return { is: tries ? "try" : "join", name, key, value, lease, created: 0, asks: !tries && !behindOurs };
+}
+
+export function joinAnswered(world: World, caller: Caller, answer: Answer): void {
+  tell(world, `${caller.label} gets the answer`);
+  if (answer.leaseGone) return loseSession(world, sessionOf(world, caller));
+  if (!confirm(world, caller, answer)) return refused(world, caller);
+  if (caller.gaveUp) return leave(world, caller, { releases: false });
+  const { position } = answer;
+  const alone = caller.setup.tries || (position?.mine === true && !position.predecessor);
+  if (alone) hold(world, caller, { ownWatch: undefined, deletedAt: 0 });
+  else wait(world, caller, position?.predecessor);
+}
+
+/** Is the place in the queue? Then this is its create revision. */
+function confirm(world: World, caller: Caller, answer: Answer): boolean {
+  const place = placeOf(caller);
+  if (answer.done) {
+    caller.place = { ...place, revision: answer.revision };
+    return true;
+  }
+  const { own } = answer;
+  if (own === undefined || (own.value !== place.value && keeps(world, "own-value-decides"))) return false;
+  // An earlier attempt got through: its revision counts, and that attempt is in doubt no more.
+  const revision = keeps(world, "own-create-revision") ? own.created : answer.revision;
+  caller.place = { ...place, revision, unanswered: Math.max(0, place.unanswered - 1) };
+  return true;
+}
+
+/** The queue is not empty, or the key is another process's with the same lease. */
+function refused(world: World, caller: Caller): void {
+  if (caller.setup.tries) return gone(world, caller, undefined);
+  const session = sessionOf(world, caller);
+  const { key, unanswered } = placeOf(caller);
+  session.strangers = [...session.strangers, key];
+  if (unanswered > 0) session.doubted = [...session.doubted, key];
+  tell(world, `${key} is somebody else's`);
+  caller.place = undefined;
+  ask(world, caller);
+}
+
+/** The attempt may be applied, now or later. */
+export function joinUnanswered(world: World, caller: Caller, txn: Txn): void {
+  const place = placeOf(caller);
+  caller.place = { ...place, unanswered: place.unanswered + 1 };
+  if (caller.gaveUp) return leave(world, caller, { releases: false });
+  caller.state = { at: "joining", call: { txn, answer: undefined } };
+  tell(world, `${caller.label} sends its join again`);
+}

@@ -1,0 +1,97 @@
+import { keyOfPlace } from "./etcd.js";
+import { hold } from "./holding.js";
+import { siblings } from "./joining.js";
+import { wait } from "./waiting.js";
+import {
+  breaks,
+  keeps,
+  placeOf,
+  sessionOf,
+  tell,
+  type Answer,
+  type Caller,
+  type Key,
+  type State,
+  type Txn,
+  type World,
+} from "./world.js";
+
+/** Deletes the place; repeated until etcd has confirmed it. Nothing is claimed from here on. */
+export function leave(world: World, caller: Caller, { releases }: { readonly releases: boolean }): void {
+  const { key, value, revision, unanswered } = placeOf(caller);
+  // Before the delete: a late put may come right behind it.
+  if (unanswered > 0) doubt(world, caller, key);
+  const session = sessionOf(world, caller);
+  const txn: Txn = {
+    is: "leave",
+    name: caller.setup.name,
+    key,
+    value,
+    lease: session.lease,
+    created: revision,
+    asks: successor(world, caller) !== undefined,
+  };
+  caller.state = { at: "leaving", call: { txn, answer: undefined }, releases, repeated: false };
+  const what = releases ? "releases" : "leaves the queue";
+  tell(world, `${caller.label} ${what}: it sends the delete of ${key}`);
+}
+
+/** Until the lease is over this key is swept, and given to no other place. */
+function doubt(world: World, caller: Caller, key: string): void {
+  const session = sessionOf(world, caller);
+  if (!session.doubted.includes(key)) session.doubted = [...session.doubted, key];
+}
+
+/** The caller of the same session that waits for the end of this place. */
+const successor = (world: World, caller: Caller): Caller | undefined =>
+  siblings(world, caller).find(({ state }) => state.at === "local" && state.below === caller.id);
+
+type Leaving = Extract<State, { at: "leaving" }>;
+
+export function leaveAnswered(world: World, caller: Caller, state: Leaving, answer: Answer): void {
+  tell(world, `${caller.label} gets the answer`);
+  // Only the first attempt can tell: after an unanswered one, that one may have deleted it.
+  const ambiguous = state.repeated && keeps(world, "repeated-release-is-no-loss");
+  if (state.releases && !answer.done && !ambiguous) toldByRelease(world, caller);
+  gone(world, caller, answer.first);
+}
+
+function toldByRelease(world: World, caller: Caller): void {
+  tell(world, `${caller.label}'s release says that the lock was lost before`);
+  if (keyOfPlace(world, placeOf(caller))?.deletedBy !== "its owner") return;
+  breaks(world, "true losses", `${caller.label} is told of a loss that was its own delete`);
+}
+
+export function leaveUnanswered(world: World, caller: Caller, { call, releases }: Leaving): void {
+  if (!releases && !keeps(world, "cleanup-is-repeated")) {
+    tell(world, `${caller.label} gives its cleanup up`);
+    return gone(world, caller, undefined);
+  }
+  caller.state = { at: "leaving", call: { txn: call.txn, answer: undefined }, releases, repeated: true };
+  tell(world, `${caller.label} sends its delete again`);
+}
+
+/** Every end of a place wakes the local waiter behind it once; `first` is who comes first now, where that was told. */
+export function gone(world: World, caller: Caller, first: Key | undefined, next?: State): void {
+  const behind = successor(world, caller);
+  if (placeOf(caller).unanswered > 0) doubt(world, caller, placeOf(caller).key);
+  caller.place = undefined;
+  caller.state = next ?? end(caller);
+  if (behind) wake(world, behind, first);
+}
+
+function end(caller: Caller): State {
+  caller.rounds--;
+  return caller.rounds > 0 && !caller.gaveUp ? { at: "idle" } : { at: "done" };
+}
+
+/** `first` proves that it is its turn; any other end of the place before it means nothing: it looks again. */
+function wake(world: World, behind: Caller, first: Key | undefined): void {
+  const place = placeOf(behind);
+  const proven = first?.key === place.key && first.created === place.revision;
+  if (proven || !keeps(world, "local-successor-looks")) {
+    hold(world, behind, { ownWatch: undefined, deletedAt: 0 });
+  } else if (first || keeps(world, "every-end-wakes")) {
+    wait(world, behind, undefined);
+  }
+}

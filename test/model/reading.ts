@@ -1,0 +1,30 @@
+import { positionAt } from "./etcd.js";
+import {
+  keeps,
+  placeOf,
+  sessionOf,
+  tell,
+  type Caller,
+  type Position,
+  type Read,
+  type Session,
+  type World,
+} from "./world.js";
+
+/** What a member has applied: the one that lags tells of an older state, in reads and in watches alike. */
+export const seenBy = (world: World, session: Session): number =>
+  session.member === "lagging" ? world.lagging : world.revision;
+
+/** etcd answers a read; the answer is then on its way. */
+export function answerRead(world: World, caller: Caller, read: Read): Read {
+  const revision = read.linearizable ? world.revision : seenBy(world, sessionOf(world, caller));
+  tell(world, `etcd answers ${caller.label}'s read as of revision ${revision}`);
+  return { ...read, answer: positionAt(world, caller.setup.name, placeOf(caller), revision) };
+}
+
+/** An answer that is too old does not count: a quorum is asked instead. */
+export function readAgain(world: World, read: Read, answer: Position): Read | undefined {
+  if (answer.revision >= read.atLeast || !keeps(world, "old-answers-do-not-count")) return undefined;
+  tell(world, "too old to count: it asks a quorum");
+  return { ...read, linearizable: true, answer: undefined };
+}

@@ -1,0 +1,175 @@
+import type { ScenarioName } from "./scenarios.js";
+import type { Invariant } from "./world.js";
+
+/** A rule of the protocol that can be switched off, to see what it is good for. */
+interface Rule {
+  readonly says: string;
+  readonly without: string;
+  /** The file under src/ that keeps it; none yet for what is still to be built. */
+  readonly where?: string;
+  /** Explored without the rule, this breaks that. */
+  readonly scenario: ScenarioName;
+  readonly breaks: Invariant;
+}
+
+const RULE_TABLE = {
+  "watch-before-read": {
+    says: "a waiter reads who is before it when its watches are there",
+    without: "it reads first, then watches from now on",
+    where: "turn.ts",
+    scenario: "turns",
+    breaks: "no lost wake-up",
+  },
+  "old-answers-do-not-count": {
+    says: "an answer older than the watches, the own place or the event before it is asked for again",
+    without: "any answer counts",
+    where: "turn.ts",
+    scenario: "moved streams",
+    breaks: "true losses",
+  },
+  "known-holder": {
+    says: "a deletion alone gives the lock only to the waiter behind the known holder",
+    without: "every deletion of the predecessor gives the lock",
+    where: "turn.ts",
+    scenario: "siblings",
+    breaks: "single holder",
+  },
+  "older-events-are-ignored": {
+    says: "a deletion from before a place was created says nothing about it",
+    without: "every deletion of the key counts",
+    where: "turn.ts",
+    scenario: "a moved holder",
+    breaks: "true losses",
+  },
+  "moved-watches-start-again": {
+    says: "when the watch stream moves, every wait starts again with watches and a read",
+    without: "watches go on from now on the other member",
+    where: "turn.ts",
+    scenario: "moved streams",
+    breaks: "no lost wake-up",
+  },
+  "own-key-is-watched": {
+    says: "waiters and holders watch their own key",
+    without: "they watch their predecessor only",
+    where: "held-key.ts",
+    scenario: "deletions",
+    breaks: "true losses",
+  },
+  "read-includes-own-key": {
+    says: "a read in which the own key is missing means that the place is gone",
+    without: "only those before it are looked at",
+    where: "place.ts",
+    scenario: "deletions",
+    breaks: "true losses",
+  },
+  "holders-watch-is-verified": {
+    says: "a holder that begins to watch its key reads it after that",
+    without: "the watch alone is trusted",
+    where: "held-key.ts",
+    scenario: "deletions",
+    breaks: "true losses",
+  },
+  "own-create-revision": {
+    says: "a join found done by an earlier attempt takes the create revision of the key",
+    without: "it takes the revision in the answer's header",
+    where: "joiner.ts",
+    scenario: "aborts",
+    breaks: "no ghost",
+  },
+  "own-value-decides": {
+    says: "a key that is there already is ours only with the value that we put",
+    without: "the key's name is enough",
+    where: "joiner.ts",
+    scenario: "one lease twice",
+    breaks: "single holder",
+  },
+  "join-is-waited-for": {
+    says: "a join that was sent is waited for before its place is deleted",
+    without: "the delete is sent while the join is under way",
+    where: "queue.ts",
+    scenario: "aborts",
+    breaks: "no ghost",
+  },
+  "local-order-is-etcds": {
+    says: "a session joins one place at a time, and orders its places by revision",
+    without: "it joins several at once, and orders them by call",
+    where: "own-places.ts",
+    scenario: "siblings, lost answers",
+    breaks: "no lost wake-up",
+  },
+  "late-keys-are-swept": {
+    says: "keys of puts that were never answered are swept until the lease is over",
+    without: "nobody looks for them",
+    where: "sweep.ts",
+    scenario: "late requests",
+    breaks: "no ghost",
+  },
+  "guarded-release": {
+    says: "a delete names the create revision of its place",
+    without: "it deletes whatever has the key",
+    where: "place.ts",
+    scenario: "late requests",
+    breaks: "single holder",
+  },
+  "repeated-release-is-no-loss": {
+    says: "a release that finds nothing after an unanswered attempt was a release",
+    without: "it is taken for a loss",
+    where: "hold.ts",
+    scenario: "aborts",
+    breaks: "true losses",
+  },
+  "cleanup-is-repeated": {
+    says: "the delete of a place that nobody wants is repeated until it is confirmed",
+    without: "it is sent once",
+    where: "queue.ts",
+    scenario: "late requests, aborts",
+    breaks: "no ghost",
+  },
+  "local-successor-looks": {
+    says: "a place woken by one of its own session holds only if etcd named it as the first",
+    without: "the end of the place before it is enough",
+    where: "queue.ts",
+    scenario: "siblings",
+    breaks: "single holder",
+  },
+  "every-end-wakes": {
+    says: "every end of a place wakes the place of its session behind it",
+    without: "only a release that names the first does",
+    where: "queue.ts",
+    scenario: "siblings, deletions",
+    breaks: "no lost wake-up",
+  },
+  "conflicting-share-no-batch": {
+    says: "transactions share a request only if their names neither are equal nor nest",
+    without: "any two share one",
+    scenario: "batches",
+    breaks: "single holder",
+  },
+  "fence-is-checked": {
+    says: "what is written to admits no lower fence than it has seen",
+    without: "it admits every write",
+    where: "fence.ts",
+    scenario: "pauses",
+    breaks: "fencing",
+  },
+  "deadline-before-expiry": {
+    says: "a client's deadline counts from the sending of a renewal, so it gives up before etcd does",
+    without: "etcd may end the lease first",
+    where: "deadline.ts",
+    scenario: "losses",
+    breaks: "single holder",
+  },
+  "waiters-hear-of-the-session": {
+    says: "the end of a session ends its waits",
+    without: "they wait on",
+    where: "lease.ts",
+    scenario: "losses",
+    breaks: "no lost wake-up",
+  },
+} satisfies Record<string, Rule>;
+
+export type RuleName = keyof typeof RULE_TABLE;
+
+export const RULES: Readonly<Record<RuleName, Rule>> = RULE_TABLE;
+
+export const RULE_NAMES = Object.keys(RULES) as RuleName[];

@@ -1,0 +1,134 @@
+/** How often each of them may happen. These bounds, and the rounds of the callers, make a scenario finite. */
+export interface Accidents {
+  /** A caller waits no longer. */
+  readonly aborts: number;
+  /** A transaction is executed, its answer never comes. */
+  readonly lostAnswers: number;
+  /** A transaction is given up while it is under way, and may arrive much later. */
+  readonly lateRequests: number;
+  /** Renewals do not get through: a session is lost. */
+  readonly losses: number;
+  /** A process stops while its lease runs out. */
+  readonly pauses: number;
+  /** A watch stream breaks, and moves to the other member. */
+  readonly moves: number;
+  /** Somebody deletes a key by hand. */
+  readonly deletions: number;
+  /** Somebody revokes a lease by hand. */
+  readonly revokes: number;
+  /** A holder writes to what the lock protects. */
+  readonly writes: number;
+}
+
+export interface CallerSetup {
+  readonly session: number;
+  readonly name: string;
+  /** How often it locks, one after the other. */
+  readonly rounds: number;
+  /** `tryLock()` instead of `lock()`. */
+  readonly tries?: boolean;
+  readonly writes?: boolean;
+}
+
+export interface SessionSetup {
+  /** The member that serves its watches. */
+  readonly member: "leading" | "lagging";
+  /** Another session's lease: two processes with one lease. */
+  readonly lease?: number;
+}
+
+export interface Scenario {
+  readonly sessions: readonly SessionSetup[];
+  readonly callers: readonly CallerSetup[];
+  readonly accidents: Accidents;
+  /** There is a member that lags. */
+  readonly lags?: boolean;
+  /** Holds last long enough for a watch on the own key. */
+  readonly longHolds?: boolean;
+  /** All sessions are one process's, whose transactions may share a request. */
+  readonly batches?: boolean;
+}
+
+const NONE: Accidents = {
+  aborts: 0,
+  lostAnswers: 0,
+  lateRequests: 0,
+  losses: 0,
+  pauses: 0,
+  moves: 0,
+  deletions: 0,
+  revokes: 0,
+  writes: 0,
+};
+
+type More = Partial<Pick<Scenario, "sessions" | "lags" | "longHolds" | "batches">> & Partial<Accidents>;
+
+/** Sessions A, B, C: as many as the callers name, all on the leading member unless told otherwise. */
+function scenario(callers: readonly CallerSetup[], more: More = {}): Scenario {
+  const { sessions, lags, longHolds, batches, ...accidents } = more;
+  const last = Math.max(...callers.map(({ session }) => session));
+  return {
+    sessions: sessions ?? Array.from({ length: last + 1 }, () => ({ member: "leading" })),
+    callers,
+    accidents: { ...NONE, ...accidents },
+    ...(lags && { lags }),
+    ...(longHolds && { longHolds }),
+    ...(batches && { batches }),
+  };
+}
+
+const caller = (session: number, more: Partial<CallerSetup> = {}): CallerSetup => ({
+  session,
+  name: "jobs",
+  rounds: 1,
+  ...more,
+});
+
+const A = caller(0);
+const B = caller(1);
+const C = caller(2);
+const twice = { rounds: 2 };
+const tries = { tries: true };
+const writes = { writes: true };
+const A_TWICE = caller(0, twice);
+const B_TWICE = caller(1, twice);
+
+/** Each is explored to its end. */
+export const SCENARIOS = {
+  turns: scenario([A_TWICE, B_TWICE]),
+  "three clients": scenario([A, B, C]),
+  aborts: scenario([A_TWICE, B], { aborts: 1, lostAnswers: 1 }),
+  "late requests": scenario([caller(0, { rounds: 3 })], { lateRequests: 2 }),
+  "late requests, aborts": scenario([A, B], { lateRequests: 1, aborts: 1 }),
+  tries: scenario([caller(0, { ...tries, ...twice }), B], { lateRequests: 1, aborts: 1 }),
+  losses: scenario([A, B_TWICE], { losses: 1, lostAnswers: 1 }),
+  pauses: scenario([caller(0, writes), caller(1, writes)], { pauses: 1, writes: 2 }),
+  deletions: scenario([A_TWICE, B], { deletions: 1, longHolds: true }),
+  revokes: scenario([A, B], { revokes: 1, longHolds: true }),
+  "moved streams": scenario([A, B], {
+    sessions: [{ member: "leading" }, { member: "lagging" }],
+    lags: true,
+    moves: 1,
+  }),
+  "a moved holder": scenario([A_TWICE], { lags: true, moves: 1, deletions: 1, longHolds: true }),
+  siblings: scenario([A, A, B], { aborts: 1 }),
+  "siblings, late requests": scenario([A, A], { lateRequests: 2 }),
+  "siblings, lost answers": scenario([A, A], { lostAnswers: 2, aborts: 1 }),
+  "siblings, deletions": scenario([A, A, A], { deletions: 1, longHolds: true }),
+  "one lease twice": scenario([A, B], {
+    sessions: [{ member: "leading" }, { member: "leading", lease: 0 }],
+    aborts: 1,
+    lostAnswers: 1,
+  }),
+  batches: scenario(
+    [caller(0, tries), caller(0, { name: "mail" }), caller(1, { ...tries, name: "jobs/night" })],
+    {
+      batches: true,
+    },
+  ),
+  "batches, waits": scenario([A, caller(0, { name: "mail" }), B], { batches: true }),
+} satisfies Record<string, Scenario>;
+
+export type ScenarioName = keyof typeof SCENARIOS;
+
+export const SCENARIO_NAMES = Object.keys(SCENARIOS) as ScenarioName[];

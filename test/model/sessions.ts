@@ -1,0 +1,92 @@
+import { deleteKeys } from "./etcd.js";
+import { seenBy } from "./reading.js";
+import { progress, type Step } from "./step.js";
+import { sweeps } from "./sweeping.js";
+import { follow } from "./waiting.js";
+import { keeps, tell, type Caller, type Session, type World } from "./world.js";
+
+const callersOf = (world: World, session: Session): Caller[] =>
+  world.callers.filter((caller) => caller.setup.session === session.id);
+
+/** The session is over: holds end with a loss, waiting calls reject, nothing more is sent. */
+export function loseSession(world: World, session: Session): void {
+  session.client = "over";
+  session.doubted = [];
+  session.strangers = [];
+  tell(world, `${session.label}'s session is lost`);
+  for (const caller of callersOf(world, session)) {
+    const waits = caller.state.at === "waiting" || caller.state.at === "local";
+    if (waits && !keeps(world, "waiters-hear-of-the-session")) continue;
+    caller.state = { at: "done" };
+    caller.place = undefined;
+  }
+}
+
+/** etcd deletes all keys of a lease in one revision. */
+export function endLease(world: World, session: Session, deletedBy: "its lease" | "hand"): void {
+  const lease = session.lease;
+  world.leases = world.leases.map((alive, id) => alive && id !== lease);
+  const hasKeys = world.keys.some((key) => key.deleted === 0 && key.lease === lease);
+  if (!hasKeys) return;
+  deleteKeys(world, (key) => key.lease === lease, deletedBy);
+  world.revision++;
+}
+
+/** What a session comes to by itself. */
+export function sessionSteps(world: World, { id, client }: Session): Step[] {
+  const session = (w: World): Session => w.sessions[id]!;
+  const alive = world.leases[session(world).lease];
+  if (alive && client !== "running") return [progress((w) => runOut(w, session(w)))];
+  if (!alive && client === "paused") return [progress((w) => goOn(w, session(w)))];
+  if (!alive && client === "running") return [progress((w) => hear(w, session(w)))];
+  return client === "running" ? sweeps(world, session(world)) : [];
+}
+
+function runOut(world: World, session: Session): void {
+  tell(world, `${session.label}'s lease runs out: etcd deletes its keys`);
+  endLease(world, session, "its lease");
+}
+
+/** The first look at the clocks after a pause ends the session. */
+function goOn(world: World, session: Session): void {
+  tell(world, `${session.label}'s process goes on`);
+  loseSession(world, session);
+}
+
+function hear(world: World, session: Session): void {
+  tell(world, `${session.label} hears that its lease is gone`);
+  loseSession(world, session);
+}
+
+/** The watch stream broke: every wait starts again on the other member; nothing is carried over but places. */
+export function moveStream(world: World, session: Session): void {
+  session.member = session.member === "leading" ? "lagging" : "leading";
+  tell(world, `${session.label}'s watches move to the ${session.member} member`);
+  for (const caller of callersOf(world, session)) {
+    if (keeps(world, "moved-watches-start-again")) startAgain(world, caller);
+    else goOnFromNow(world, session, caller);
+  }
+}
+
+function startAgain(world: World, caller: Caller): void {
+  const { state } = caller;
+  if (state.at === "waiting" && state.predecessor) {
+    const turn = { ...state, predecessorWatch: undefined, ownWatch: undefined };
+    follow(world, caller, turn, state.predecessor);
+  } else if (state.at === "waiting" || state.at === "holding") {
+    const ownWatch = state.ownWatch && { ...state.ownWatch, createdAt: 0, position: 0 };
+    const read = state.read && { ...state.read, linearizable: true, answer: undefined };
+    caller.state = { ...state, ownWatch, read };
+  }
+}
+
+function goOnFromNow(world: World, session: Session, caller: Caller): void {
+  const { state } = caller;
+  if (state.at !== "waiting" && state.at !== "holding") return;
+  const now = seenBy(world, session);
+  const move = <W extends { createdAt: number } | undefined>(watch: W): W =>
+    watch && watch.createdAt > 0 ? { ...watch, createdAt: now, position: now } : watch;
+  const ownWatch = move(state.ownWatch);
+  if (state.at === "holding") caller.state = { ...state, ownWatch };
+  else caller.state = { ...state, ownWatch, predecessorWatch: move(state.predecessorWatch) };
+}

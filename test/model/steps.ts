@@ -1,0 +1,132 @@
+import { accidents } from "./accidents.js";
+import { etcdSteps } from "./arrivals.js";
+import {
+  decideToWrite,
+  heldKeyDeleted,
+  heldKeyRead,
+  heldKeyWatched,
+  watchHeldKey,
+  writeArrives,
+} from "./holding.js";
+import { ask, joinAnswered, mayJoin } from "./joining.js";
+import { leave, leaveAnswered } from "./leaving.js";
+import { seenBy } from "./reading.js";
+import { sessionSteps } from "./sessions.js";
+import { accident, may, will, type Step } from "./step.js";
+import { ownDeleted, predecessorDeleted, turnRead, watching } from "./waiting.js";
+import {
+  keeps,
+  sessionOf,
+  tell,
+  type Caller,
+  type Holding,
+  type Turn,
+  type Watch,
+  type World,
+} from "./world.js";
+
+/** Everything that may happen next. */
+export function nextSteps(world: World): Step[] {
+  const steps = [...etcdSteps(world), ...accidents(world)];
+  for (const session of world.sessions) steps.push(...sessionSteps(world, session));
+  for (const caller of world.callers) {
+    const { client } = sessionOf(world, caller);
+    if (client !== "paused" && caller.writing > 0) steps.push(will(caller, writeArrives));
+    if (client === "running") steps.push(...callerSteps(world, caller));
+  }
+  return steps;
+}
+
+function callerSteps(world: World, caller: Caller): Step[] {
+  const { state } = caller;
+  switch (state.at) {
+    case "idle":
+      return mayJoin(world, caller) ? [may(caller, ask)] : [];
+    case "again":
+      return mayJoin(world, caller) ? [will(caller, ask)] : [];
+    case "joining": {
+      const { answer } = state.call;
+      return answer ? [will(caller, (w, c) => joinAnswered(w, c, answer))] : [];
+    }
+    case "leaving": {
+      const { answer } = state.call;
+      return answer ? [will(caller, (w, c) => leaveAnswered(w, c, state, answer))] : [];
+    }
+    case "waiting":
+      return waiterSteps(world, caller, state);
+    case "holding":
+      return holderSteps(world, caller, state);
+    case "local":
+    case "done":
+      return [];
+  }
+}
+
+function waiterSteps(world: World, caller: Caller, turn: Turn): Step[] {
+  const { predecessorWatch, ownWatch, read } = turn;
+  const answer = read?.answer;
+  return [
+    ...watchSteps(world, caller, predecessorWatch, {
+      created: (w, c, watch) => watching(w, c, { ...turn, predecessorWatch: watch }),
+      deleted: (w, c, watch, at) => {
+        c.state = { ...turn, predecessorWatch: watch };
+        predecessorDeleted(w, c, c.state, at);
+      },
+    }),
+    ...watchSteps(world, caller, ownWatch, {
+      created: (w, c, watch) => watching(w, c, { ...turn, ownWatch: watch }),
+      deleted: (w, c, watch, at) => {
+        c.state = { ...turn, ownWatch: watch };
+        ownDeleted(w, c, at);
+      },
+    }),
+    ...(answer ? [will(caller, (w, c) => turnRead(w, c, turn, answer))] : []),
+  ];
+}
+
+function holderSteps(world: World, caller: Caller, state: Holding): Step[] {
+  const { ownWatch, read } = state;
+  const answer = read?.answer;
+  const steps = watchSteps(world, caller, ownWatch, {
+    created: (w, c, watch) => heldKeyWatched(w, c, { ...state, ownWatch: watch }),
+    deleted: (w, c, watch, at) => {
+      c.state = { ...state, ownWatch: watch };
+      heldKeyDeleted(w, c, at);
+    },
+  });
+  if (answer) steps.push(will(caller, (w, c) => heldKeyRead(w, c, state, answer)));
+  if (!ownWatch && world.scenario.longHolds && keeps(world, "own-key-is-watched"))
+    steps.push(will(caller, (w, c) => watchHeldKey(w, c, state)));
+  // Who writes waits for the answer before it releases.
+  if (caller.writing > 0) return steps;
+  steps.push(may(caller, (w, c) => leave(w, c, { releases: true })));
+  if (!caller.setup.writes) return steps;
+  return [...steps, ...accident(world, "writes", (w) => decideToWrite(w, w.callers[caller.id]!))];
+}
+
+interface OnWatch {
+  created(world: World, caller: Caller, watch: Watch): void;
+  deleted(world: World, caller: Caller, watch: Watch, at: number): void;
+}
+
+/** A watch is created at what its member has applied, and tells what the member applies after that. */
+function watchSteps(world: World, caller: Caller, watch: Watch | undefined, on: OnWatch): Step[] {
+  if (!watch) return [];
+  const seen = seenBy(world, sessionOf(world, caller));
+  if (watch.createdAt === 0) {
+    const created = (w: World, c: Caller): void => {
+      tell(w, `etcd has created ${c.label}'s watch on ${watch.key}, at revision ${seen}`);
+      on.created(w, c, { ...watch, createdAt: seen, position: seen });
+    };
+    return [will(caller, created)];
+  }
+  const next = world.keys.find(
+    ({ key, deleted }) => key === watch.key && deleted > watch.position && deleted <= seen,
+  );
+  if (!next) return [];
+  const deleted = (w: World, c: Caller): void => {
+    tell(w, `${c.label} hears that ${next.key} was deleted at revision ${next.deleted}`);
+    on.deleted(w, c, { ...watch, position: next.deleted }, next.deleted);
+  };
+  return [will(caller, deleted)];
+}

@@ -1,0 +1,128 @@
+import { keyOfPlace } from "./etcd.js";
+import { hold } from "./holding.js";
+import { siblings } from "./joining.js";
+import { gone } from "./leaving.js";
+import { readAgain } from "./reading.js";
+import {
+  breaks,
+  keeps,
+  placeOf,
+  tell,
+  type Caller,
+  type Position,
+  type Predecessor,
+  type Turn,
+  type Watch,
+  type World,
+} from "./world.js";
+
+const asked = (key: string): Watch => ({ key, createdAt: 0, position: 0 });
+
+/** Waits for the turn: behind a place of the own session, or else behind whoever is next before us. */
+export function wait(world: World, caller: Caller, predecessor: Predecessor | undefined): void {
+  const below = localPredecessor(world, caller);
+  if (below) {
+    caller.state = { at: "local", below: below.id };
+    tell(world, `${caller.label} waits for the end of ${below.label}'s place`);
+    return;
+  }
+  const turn: Turn = {
+    at: "waiting",
+    predecessor: undefined,
+    predecessorWatch: undefined,
+    ownWatch: undefined,
+    verified: false,
+    deleted: false,
+    atLeast: placeOf(caller).revision,
+    read: undefined,
+  };
+  if (predecessor && keeps(world, "watch-before-read")) follow(world, caller, turn, predecessor);
+  else look(world, caller, turn);
+}
+
+/** Our last place before this one: by revision, as etcd orders them, or, without that rule, by the order of calls. */
+function localPredecessor(world: World, caller: Caller): Caller | undefined {
+  const byCall = !keeps(world, "local-order-is-etcds");
+  const order = (other: Caller): number => (byCall ? other.id : (other.place?.revision ?? 0));
+  return siblings(world, caller)
+    .filter((other) => (byCall ? other.place : order(other) > 0) && order(other) < order(caller))
+    .sort((a, b) => order(b) - order(a))[0];
+}
+
+/** Watches the predecessor and the own key from now on; the read comes when both watches are there. */
+export function follow(world: World, caller: Caller, turn: Turn, predecessor: Predecessor): void {
+  caller.state = {
+    ...turn,
+    predecessor,
+    predecessorWatch: asked(predecessor.key),
+    ownWatch: keeps(world, "own-key-is-watched") ? (turn.ownWatch ?? asked(placeOf(caller).key)) : undefined,
+    verified: false,
+    deleted: false,
+    read: undefined,
+  };
+  tell(world, `${caller.label} asks for watches on ${predecessor.key} and its own key`);
+}
+
+/** Asks who is before us now. An answer older than what we know already will not count. */
+function look(world: World, caller: Caller, turn: Turn): void {
+  const createdAt = [turn.predecessorWatch?.createdAt ?? 0, turn.ownWatch?.createdAt ?? 0];
+  const atLeast = Math.max(turn.atLeast, ...createdAt);
+  caller.state = { ...turn, read: { linearizable: false, atLeast, answer: undefined } };
+  tell(world, `${caller.label} reads who is before it`);
+}
+
+const bothWatch = (world: World, { predecessorWatch, ownWatch }: Turn): boolean =>
+  (predecessorWatch?.createdAt ?? 0) > 0 &&
+  ((ownWatch?.createdAt ?? 0) > 0 || !keeps(world, "own-key-is-watched"));
+
+/** etcd has created a watch of a waiter. */
+export function watching(world: World, caller: Caller, turn: Turn): void {
+  caller.state = turn;
+  if (!bothWatch(world, turn)) return;
+  if (keeps(world, "watch-before-read")) look(world, caller, turn);
+  else caller.state = { ...turn, verified: true };
+}
+
+export function turnRead(world: World, caller: Caller, turn: Turn, answer: Position): void {
+  tell(world, `${caller.label} gets the answer of revision ${answer.revision}`);
+  const next = readAgain(world, turn.read!, answer);
+  if (next) caller.state = { ...turn, read: next };
+  else decide(world, caller, { ...turn, read: undefined }, answer);
+}
+
+function decide(world: World, caller: Caller, turn: Turn, { mine, predecessor }: Position): void {
+  if (!mine && keeps(world, "read-includes-own-key")) return placeGone(world, caller);
+  if (!predecessor) return hold(world, caller, { ownWatch: turn.ownWatch, deletedAt: 0 });
+  const same = turn.predecessor?.revision === predecessor.revision;
+  if (!same || !turn.predecessorWatch || turn.deleted) return follow(world, caller, turn, predecessor);
+  // The same one still, and by now perhaps the holder.
+  caller.state = { ...turn, predecessor, verified: bothWatch(world, turn) };
+  tell(world, `${predecessor.key} is before it${predecessor.holder ? ", and holds" : ""}`);
+}
+
+/** A single deletion means nothing by itself: the predecessor may have been a waiter that gave up. */
+export function predecessorDeleted(world: World, caller: Caller, turn: Turn, deletedAt: number): void {
+  const { predecessor, verified } = turn;
+  if (!predecessor || (deletedAt <= predecessor.revision && keeps(world, "older-events-are-ignored"))) return;
+  const heard = { ...turn, deleted: true, atLeast: Math.max(turn.atLeast, deletedAt) };
+  const wasHolder = predecessor.holder || !keeps(world, "known-holder");
+  if (verified && wasHolder) return hold(world, caller, { ownWatch: turn.ownWatch, deletedAt });
+  caller.state = heard;
+  // Else the read follows when both watches are there.
+  if (bothWatch(world, heard)) look(world, caller, heard);
+}
+
+export function ownDeleted(world: World, caller: Caller, deletedAt: number): void {
+  if (deletedAt <= placeOf(caller).revision && keeps(world, "older-events-are-ignored")) return;
+  placeGone(world, caller);
+}
+
+/** Somebody deleted the key of a waiting place: it joins anew. */
+function placeGone(world: World, caller: Caller): void {
+  const place = placeOf(caller);
+  tell(world, `${caller.label} finds its place gone, and will join anew`);
+  if (keyOfPlace(world, place)?.deleted === 0) {
+    breaks(world, "true losses", `${caller.label} takes its place for lost, but ${place.key} lives`);
+  }
+  gone(world, caller, undefined, { at: "again" });
+}

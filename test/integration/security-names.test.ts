@@ -5,6 +5,8 @@ import { type EtcdCluster, startEtcd } from "../support/etcd.js";
 import { hostileNames, namesLike } from "../support/hostile-names.js";
 
 const RUNS = { numRuns: 40, endOnFailure: true };
+/** Far longer than it takes: what waits for it would wait for ever. */
+const LIMIT = { timeoutMs: 5000 };
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 
 interface Kv {
@@ -84,7 +86,9 @@ describe("whatever bytes a name has,", () => {
         const start = await revisionNow();
         const before = await keysAt(start);
 
-        const locks = [one, two, one].map((session) => new Mutex(session, name).withLock((lock) => lock.key));
+        const locks = [one, two, one].map((session) =>
+          new Mutex(session, name).withLock((lock) => lock.key, LIMIT),
+        );
         const tries = [one, two].map(async (session) =>
           (await new Mutex(session, name).tryLock())?.release(),
         );
@@ -105,12 +109,19 @@ describe("whatever bytes a name has,", () => {
       fc.asyncProperty(hostileNames, fc.nat(), async (name, pick) => {
         const alike = namesLike(name, one.leaseId);
         const other = alike[pick % alike.length]!;
-        const lock = await new Mutex(one, name).lock();
+        const free = [];
+        for (const [held, asked] of [
+          [name, other],
+          [other, name],
+        ] as const) {
+          const lock = await new Mutex(one, held).lock(LIMIT);
+          const taken = await new Mutex(two, asked).tryLock();
+          await Promise.all([taken?.release(), lock.release()]);
+          free.push(taken !== undefined);
+        }
 
-        const taken = await new Mutex(two, other).tryLock();
-        await Promise.all([taken?.release(), lock.release()]);
-
-        expect({ other, free: taken !== undefined }).toEqual({ other, free: !sharesRange(other, name) });
+        const expected = [!sharesRange(other, name), !sharesRange(name, other)];
+        expect({ other, free }).toEqual({ other, free: expected });
       }),
       { ...RUNS, numRuns: 150 },
     );
@@ -122,10 +133,11 @@ describe("whatever bytes a name has,", () => {
         const unrelated = namesLike(name, one.leaseId).filter(
           (other) => !sharesRange(other, name) && !sharesRange(name, other),
         );
-        const held = await new Mutex(one, name).lock();
-        const waiting = new Mutex(two, name).lock();
+        const held = await new Mutex(one, name).lock(LIMIT);
+        const waiting = new Mutex(two, name).lock(LIMIT);
+        waiting.catch(() => "told below");
 
-        for (const other of unrelated) await new Mutex(one, other).withLock(() => undefined);
+        for (const other of unrelated) await new Mutex(one, other).withLock(() => undefined, LIMIT);
         const early = await Promise.race([waiting, Promise.resolve("waiting")]);
         await held.release();
         const next = await waiting;

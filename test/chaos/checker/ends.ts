@@ -5,7 +5,8 @@ import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js"
 import { grouped } from "./grouped.js";
 import { knewOfItsEnd } from "./loss.js";
 import type { Place } from "./places.js";
-import { later } from "./spans.js";
+import { countUntil, earlier, FOREVER, later } from "./spans.js";
+import type { Troubles } from "./troubles.js";
 
 /** I10: a hold ends once, by what was done to it, is never held again, and nobody else's release ends it. */
 export const endsOnce: Rule = (facts) => {
@@ -76,17 +77,23 @@ function deletedByOthers(facts: Facts): Finding[] {
  */
 function lostWhileWaiting({ troubles }: Facts, place: Place, calls: readonly Call[]): boolean {
   const { seen, deletedSeen = 0n } = place;
-  const pending = calls.filter(({ invoked, outcome }) => {
-    const until = outcome === undefined ? deletedSeen : troubles.limit(outcome.p, outcome.t);
-    return invoked <= seen && until >= seen;
-  });
-  const left = pending.some(
-    ({ p, outcome, aborted }) =>
-      troubles.killedAt(p) <= deletedSeen ||
-      aborted !== undefined ||
-      (outcome !== undefined && outcome.k !== "ok" && outcome.err !== "busy"),
-  );
   const time = { from: seen, to: later(seen, deletedSeen) };
-  const still = pending.some(({ p }) => troubles.stillness(p, time) !== undefined);
-  return pending.length > 0 && !left && !still && !troubles.hindered(time);
+  if (troubles.hindered(time)) return false;
+  let pending = false;
+  // The latest first: it is the most likely one.
+  for (let n = countUntil(calls, seen, ({ invoked }) => invoked) - 1; n >= 0; n--) {
+    const call = calls[n] as Call;
+    const { p, outcome } = call;
+    if (outcome !== undefined && troubles.limit(p, outcome.t) < seen) continue;
+    pending = true;
+    const left = overAt(call, troubles) <= troubles.limit(p, deletedSeen);
+    if (left || troubles.stillness(p, time) !== undefined) return false;
+  }
+  return pending;
+}
+
+/** When it gave up its place, whose deletion may be seen before that is told. */
+function overAt({ p, outcome, aborted }: Call, troubles: Troubles): bigint {
+  const failed = outcome !== undefined && outcome.k !== "ok" && outcome.err !== "busy";
+  return [failed ? outcome.t : FOREVER, aborted ?? FOREVER, troubles.killedAt(p)].reduce(earlier);
 }

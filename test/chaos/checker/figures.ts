@@ -8,7 +8,7 @@ interface Excused {
   readonly ms: number;
   readonly longestMs: number;
 }
-/** The time from somebody's turn to its grant. */
+/** The time from the turn of somebody that waited to its grant. */
 interface WakeUp {
   readonly ms: number;
   readonly who: string;
@@ -94,7 +94,8 @@ function longestWakeUp(
 ): WakeUp | undefined {
   let longest: WakeUp | undefined;
   for (const hold of holds) {
-    const turn = placeOf.get(hold.token)?.headSeen;
+    const place = placeOf.get(hold.token);
+    const turn = place?.headSince === place?.create ? undefined : place?.headSeen;
     if (turn === undefined || !counts(hold.p, { from: turn, to: hold.granted })) continue;
     // The observer may hear of the turn later than who has it.
     const ms = Math.max(0, toMs(hold.granted - turn));

@@ -57,12 +57,15 @@ export function without(span: Span, holes: readonly Span[]): Span[] {
   return rest;
 }
 
-function countBegun(spans: readonly Span[], at: bigint): number {
+const countBegun = (spans: readonly Span[], at: bigint) => countUntil(spans, at, ({ from }) => from);
+
+/** How many of the items, in order of their times, are not later than `at`. */
+export function countUntil<T>(items: readonly T[], at: bigint, timeOf: (item: T) => bigint): number {
   let low = 0;
-  let high = spans.length;
+  let high = items.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((spans[middle]?.from ?? FOREVER) <= at) low = middle + 1;
+    if (timeOf(items[middle] as T) <= at) low = middle + 1;
     else high = middle;
   }
   return low;

@@ -19,6 +19,7 @@ interface Written {
   readonly told?: number;
   readonly write?: string;
   readonly asked?: boolean;
+  readonly lock?: string;
 }
 type FaultOf = Pick<Nemesis, "fault" | "effect" | "target"> & Partial<Pick<Nemesis, "took" | "sparesLeases">>;
 
@@ -108,12 +109,13 @@ export class Story {
   /** A guarded write and how it was told. */
   write(at: number, p: string, id: number, what: Written): this {
     const { token, seq, k = "ok", rev, told = rev, write = `${p}#${id}/${seq}`, asked = true } = what;
-    const of = { f: "write", p, id, lock: LOCK, write } as const;
+    const { lock = LOCK } = what;
+    const of = { f: "write", p, id, lock, write } as const;
     if (asked) {
       this.#add({ k: "invoke", t: ns(at), ...of });
       this.#add({ k, t: ns(at + 1), ...of, seq, ...(told !== undefined && { rev: BigInt(told) }) });
     }
-    return rev === undefined ? this : this.put(at, rev, `reg/${LOCK}`, { token: String(token), seq, write });
+    return rev === undefined ? this : this.put(at, rev, `reg/${lock}`, { token: String(token), seq, write });
   }
 
   fault(at: number, on: boolean, fault: FaultOf): this {

@@ -1,6 +1,7 @@
 import type { Setting, Step } from "../lab/history.js";
 import { faultsOf, type Fault } from "./faults.js";
-import { covered, earlier, FOREVER, lastBegun, merged, touching, type Span } from "./spans.js";
+import { grouped } from "./grouped.js";
+import { covered, earlier, FOREVER, lastBegun, later, merged, touching, type Span } from "./spans.js";
 
 const SECOND = 1_000_000_000n;
 /** A process that ran on gets so long to say what it had to say. */
@@ -17,10 +18,12 @@ export class Troubles {
   readonly #hindered: readonly Span[];
   readonly #leasesHindered: readonly Span[];
   readonly #stalls = new Map<string, Span[]>();
-  readonly #stopped = new Map<string, Fault[]>();
+  readonly #stopped: ReadonlyMap<string, readonly Span[]>;
   readonly #killed = new Map<string, bigint>();
   readonly #crashed = new Set<string>();
   readonly #still = new Map<string, readonly Span[]>();
+  /** The same, each with the breath after it. */
+  readonly #silent = new Map<string, readonly Span[]>();
   readonly #slow = new Map<string | undefined, readonly Span[]>();
 
   constructor(history: readonly Step[], { ttlSeconds }: Setting) {
@@ -30,11 +33,11 @@ export class Troubles {
     const hinders = this.faults.filter(({ effect }) => effect === "hinders");
     this.#hindered = merged(hinders);
     this.#leasesHindered = merged(hinders.filter(({ sparesLeases }) => !sparesLeases));
-    for (const fault of this.faults) {
-      const { effect, target, from } = fault;
-      if (effect === "stops-worker") push(this.#stopped, target, fault);
+    const stops = this.faults.filter(({ effect }) => effect === "stops-worker");
+    const byTarget = [...grouped(stops, ({ target }) => target)];
+    this.#stopped = new Map(byTarget.map(([p, faults]) => [p, merged(faults)]));
+    for (const { effect, target, from } of this.faults)
       if (effect === "kills-worker") this.#killed.set(target, earlier(from, this.killedAt(target)));
-    }
     for (const step of history) {
       if (step.k === "crash") this.#crashed.add(step.p);
       if (step.k === "stall")
@@ -67,7 +70,7 @@ export class Troubles {
 
   /** Why it said nothing then. */
   stillness(p: string, span: Span): string | undefined {
-    if (touching(merged(this.#stopped.get(p) ?? []), span).length > 0) return "its process was stopped";
+    if (touching(this.#stopped.get(p) ?? [], span).length > 0) return "its process was stopped";
     return touching(this.still(p), span).length > 0 ? "its process stalled" : undefined;
   }
 
@@ -78,12 +81,13 @@ export class Troubles {
 
   /** When a process must have said what it had to say at `t`: at once, unless it stood still. */
   saidBy(p: string, t: bigint): bigint {
-    let by = t;
-    for (const { from, to } of touching(this.still(p), { from: t - BREATH, to: FOREVER })) {
-      if (from > by) break;
-      if (to + BREATH > by) by = to + BREATH;
+    let silent = this.#silent.get(p);
+    if (silent === undefined) {
+      silent = merged(this.still(p).map(({ from, to }) => ({ from, to: to + BREATH })));
+      this.#silent.set(p, silent);
     }
-    return by;
+    const last = lastBegun(silent, t);
+    return last === undefined ? t : later(t, last.to);
   }
 
   /** Calls or streams to etcd were disturbed at some time of the span, or just before it. */
@@ -94,7 +98,7 @@ export class Troubles {
   /** A fault disturbed etcd or this process at some time of the span, or just before it. */
   disturbed(p: string, span: Span): boolean {
     const just = { from: span.from - this.#settle, to: span.to };
-    return this.hindered(span) || touching(merged(this.#stopped.get(p) ?? []), just).length > 0;
+    return this.hindered(span) || touching(this.#stopped.get(p) ?? [], just).length > 0;
   }
 
   /** Something touched the time before `t` that may cost a process its lease. */

@@ -1,0 +1,51 @@
+import fc from "fast-check";
+
+/** Whatever a program may hand over by mistake: from JSON, or one slip beside it. */
+export const junk: fc.Arbitrary<unknown> = fc.oneof(
+  { weight: 4, arbitrary: fc.jsonValue({ maxDepth: 2 }) },
+  fc.anything({
+    maxDepth: 2,
+    withBigInt: true,
+    withDate: true,
+    withTypedArray: true,
+    withNullPrototype: true,
+  }),
+  fc.constantFrom(
+    undefined,
+    null,
+    NaN,
+    Infinity,
+    -0,
+    0.5,
+    2 ** 31,
+    "",
+    "100",
+    5n,
+    Symbol("s"),
+    () => undefined,
+  ),
+  fc.double(),
+  fc.bigInt(),
+);
+
+/** Options in which known and unknown names have junk, or a good value. */
+export function junkOptions(good: Readonly<Record<string, fc.Arbitrary<unknown>>>): fc.Arbitrary<unknown> {
+  const known = Object.fromEntries(
+    Object.entries(good).map(([name, value]) => [name, fc.oneof(value, value, junk)]),
+  );
+  const unknown = fc.dictionary(fc.string({ maxLength: 8 }), junk, { maxKeys: 1 });
+  const record = fc
+    .tuple(
+      fc.record(known, { requiredKeys: [] }),
+      fc.oneof({ weight: 4, arbitrary: fc.constant({}) }, unknown),
+    )
+    .map(([options, more]) => ({ ...options, ...more }));
+  return fc.oneof({ weight: 6, arbitrary: record }, junk);
+}
+
+const OPTIONS =
+  /^(Expected (the options of [\w' .]+|hosts|credentials(\.\w+)?|auth(\.\w+)?|grpcOptions|requestTimeoutMs|ttlSeconds|owner|signal|timeoutMs|reentrant|drainMs|atLeastMs|cluster|source|name|work|leaseId|highest|fence|hold(\.\w+)?)\b|Unknown option .* of |Option \w+ of connect is refused)/s;
+
+/** An error for who calls wrongly: of the class for it, and it names what was wrong. */
+export const isMisuse = (error: unknown): boolean =>
+  (error instanceof TypeError || error instanceof RangeError) && OPTIONS.test(error.message);

@@ -101,7 +101,7 @@ describe("a lock, whatever it is asked,", () => {
 
     await fc.assert(
       fc.asyncProperty(fc.oneof(fc.double(), junk), async (atLeastMs) => {
-        const end = await ending(async () => lock.assertHeld(atLeastMs as number));
+        const end = await ending(() => Promise.resolve().then(() => lock.assertHeld(atLeastMs as number)));
 
         if (!isOrderly(end)) throw end;
         expect(lock.held).toBe(true);

@@ -11,7 +11,7 @@ import { RedisMissingError } from "../../support/redis.js";
 import { NotRunError } from "../lab/ground.js";
 import { record } from "../lab/journal.js";
 import { parseOptions, USAGE, type RivalsOptions } from "./options.js";
-import { play, type Played } from "./play.js";
+import { play, StalledError, type Played } from "./play.js";
 import { resultsOf, type Outcome } from "./results.js";
 import type { Scenario } from "./scenarios/scenario.js";
 import { scenarios } from "./scenarios/scenarios.js";
@@ -72,13 +72,20 @@ function jobsOf({ seed, subjects, scenarios: wanted }: RivalsOptions): Job[] {
 }
 
 async function playAll(jobs: Job[], options: RivalsOptions, guardian: Guardian): Promise<Outcome> {
-  const outcome = { played: [] as Played[], failed: [] as string[], notRun: new Map<Subject, string>() };
+  const outcome = {
+    played: [] as Played[],
+    failed: [] as string[],
+    stalled: [] as string[],
+    notRun: new Map<Subject, string>(),
+  };
   const queue = [...jobs];
   const lane = async () => {
     for (let job = queue.shift(); job !== undefined; job = queue.shift()) {
       if (outcome.notRun.has(job.subject)) continue;
+      const begun = performance.now();
       await playOne(job, { options, guardian, outcome });
-      console.error(`${String(jobs.length - queue.length).padStart(4)} of ${jobs.length}  ${nameOf(job)}`);
+      const seconds = ((performance.now() - begun) / 1000).toFixed(1).padStart(6);
+      console.error(`${seconds} s  ${nameOf(job)}, ${queue.length} of ${jobs.length} left`);
     }
   };
   await Promise.all(Array.from({ length: options.jobs }, lane));
@@ -88,7 +95,7 @@ async function playAll(jobs: Job[], options: RivalsOptions, guardian: Guardian):
 interface Tools {
   readonly options: RivalsOptions;
   readonly guardian: Guardian;
-  readonly outcome: { played: Played[]; failed: string[]; notRun: Map<Subject, string> };
+  readonly outcome: { played: Played[]; failed: string[]; stalled: string[]; notRun: Map<Subject, string> };
 }
 
 async function playOne(job: Job, { options, guardian, outcome }: Tools): Promise<void> {
@@ -102,6 +109,7 @@ async function playOne(job: Job, { options, guardian, outcome }: Tools): Promise
       console.error(`not run: ${job.subject.title}: ${message}`);
       outcome.notRun.set(job.subject, message);
     } else if (error instanceof Error && error.name === "EtcdMissingError") exitWhenMissing(error);
+    else if (error instanceof StalledError) outcome.stalled.push(`${nameOf(job)}: ${message}`);
     else outcome.failed.push(`${nameOf(job)}: ${message}`);
   }
 }

@@ -4,7 +4,7 @@ export const USAGE = `npm run chaos:rivals -- [options]
 
   --only A,B     subjects and scenarios by name; default: all
   --seed S       of the mixed runs
-  --jobs N       runs at a time; default 3
+  --jobs N       runs at a time; default 4
   --keep FOLDER  leaves the history of each run there
   --write        writes the table to test/chaos/rivals/RESULTS.md
   --help         this, and the names of subjects and scenarios
@@ -32,7 +32,7 @@ export function parseOptions(args: readonly string[], known: Known): RivalsOptio
     options: {
       only: { type: "string", default: "" },
       seed: { type: "string", default: "rivals" },
-      jobs: { type: "string", default: "3" },
+      jobs: { type: "string", default: "4" },
       keep: { type: "string" },
       write: { type: "boolean", default: false },
       help: { type: "boolean", default: false },

@@ -11,6 +11,8 @@ export interface Outcome {
   readonly played: readonly Played[];
   /** Scenarios that could not be played, with the reason. */
   readonly failed: readonly string[];
+  /** Those for which the machine was too busy. */
+  readonly stalled: readonly string[];
   readonly notRun: ReadonlyMap<Subject, string>;
 }
 
@@ -18,6 +20,7 @@ const NOTES = [
   "`violated n, t`: n violations, the longest lasted t. `kept (n)`: n occasions to violate it, none was taken. `–`: there was no occasion. `no token`, `no order promised`: the subject does not have it, so cannot break it.",
   `Every lock has a TTL of ${TTL_SECONDS} s, every time limit but the scenario's own is ${(3 * PATIENCE_MS) / 1000} s. Each subject is used as its README shows: redlock by \`using\` with the README's settings and as many retries as the time limit allows, redis-semaphore and ioredis with their defaults (ioredis has no command timeout then), etcd3's Lock in a loop of ours, as it does not wait by itself, Go's Mutex with one session per process, its fence being what \`IsOwner\` compares.`,
   "What a client claims is its own `held` where it has one (leasehold's `lock.held`, redis-semaphore's `isAcquired`, redlock's `signal`, Go's `session.Done()`), otherwise the time from grant to release (etcd3). Time in which a process was stopped counts for nobody.",
+  "A run in which the machine itself stood still for a moment is played again: it would be blamed on the subject.",
   "The shared counter refuses a token older than one it has seen, from those that have tokens.",
 ];
 
@@ -31,7 +34,7 @@ const UNTESTED = [
 
 /** Markdown. */
 export function resultsOf(
-  { played, failed, notRun }: Outcome,
+  { played, failed, stalled, notRun }: Outcome,
   { seed, seconds }: { seed: string; seconds: number },
 ): string {
   const entries = played.map(entryOf);
@@ -50,6 +53,7 @@ export function resultsOf(
     listed("Scenarios", scenariosOf(played)),
     listed("Not tested", UNTESTED),
     listed("Not run", missing),
+    listed("Not judged", stalled),
     listed("Could not be played", failed),
   ];
   return `${parts.filter((part) => part !== "").join("\n\n")}\n`;

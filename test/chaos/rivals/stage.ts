@@ -5,6 +5,8 @@ import { PREFIX, type Ground, type Heal } from "./grounds/ground.js";
 import type { Hold } from "./hold.js";
 import type { Effect, Line } from "./line.js";
 import { untilTrue, within } from "./patience.js";
+import { StallClock } from "./stall-clock.js";
+import { STAGE } from "./rules/stalls.js";
 import { Store } from "./store.js";
 import type { Subject } from "./subjects/subjects.js";
 
@@ -38,6 +40,7 @@ export class Stage<G extends Ground = Ground> {
   readonly #clients: Client[] = [];
   readonly #heals = new Set<() => Promise<void>>();
   readonly #waits: Wait[] = [];
+  readonly #clock = new StallClock((ms) => this.note({ k: "stall", t: now(), p: STAGE, ms }));
 
   constructor({ subject, ground, guardian }: StageOptions & { ground: G }) {
     this.subject = subject;
@@ -108,12 +111,12 @@ export class Stage<G extends Ground = Ground> {
     act: () => Promise<Heal | void> | Heal | void,
   ): Promise<() => Promise<void>> {
     const begun = now();
-    this.note({ k: "fault", t: begun, p: "stage", on: true, ...breakage });
+    this.note({ k: "fault", t: begun, p: STAGE, on: true, ...breakage });
     const undo = await act();
     const heal = async () => {
       if (!this.#heals.delete(heal)) return;
       await undo?.();
-      this.note({ k: "fault", t: now(), p: "stage", on: false, ...breakage });
+      this.note({ k: "fault", t: now(), p: STAGE, on: false, ...breakage });
     };
     this.#heals.add(heal);
     return heal;
@@ -126,15 +129,20 @@ export class Stage<G extends Ground = Ground> {
   /** All is healed; whoever still waits is served, one asks anew, all close: what is left then? */
   async settle(): Promise<void> {
     for (const heal of [...this.#heals]) await heal();
-    const [probe] = this.clients;
-    if ((await this.serve()) && probe !== undefined)
-      await this.serve([this.ask(probe, { timeoutMs: PATIENCE_MS })]);
-    await this.#left("idle");
+    const served = (await this.serve()) && (await this.#probe());
+    // Where a key kept everybody out it has been left for long enough.
+    await this.#left("idle", served ? PATIENCE_MS : 0);
     await Promise.all(this.clients.map((client) => this.#close(client)));
-    await this.#left("closed");
+    await this.#left("closed", PATIENCE_MS);
+  }
+
+  async #probe(): Promise<boolean> {
+    const [client] = this.clients;
+    return client === undefined || this.serve([this.ask(client, { timeoutMs: PATIENCE_MS })]);
   }
 
   async stop(): Promise<void> {
+    this.#clock.stop();
     await Promise.all(this.#clients.map((client) => client.kill()));
   }
 
@@ -147,10 +155,10 @@ export class Stage<G extends Ground = Ground> {
   }
 
   /** Locks of those that were killed go with their TTL, at the latest after an election that starts it anew. */
-  async #left(when: "idle" | "closed"): Promise<void> {
+  async #left(when: "idle" | "closed", patienceMs: number): Promise<void> {
     let keys: string[] = [];
-    await untilTrue(PATIENCE_MS, async () => (keys = await this.ground.keys()).length === 0);
-    this.note({ k: "left", t: now(), p: "stage", when, keys });
+    await untilTrue(patienceMs, async () => (keys = await this.ground.keys()).length === 0);
+    this.note({ k: "left", t: now(), p: STAGE, when, keys });
   }
 
   async #warm(p: string): Promise<Client> {

@@ -46,11 +46,14 @@ export function cell(entries: readonly Entry[], label: Label): string | undefine
 }
 
 function worst(violations: readonly Violation[]): string {
-  const most = Math.max(...violations.map(({ ms }) => ms ?? 0));
-  return most > 0 ? `, ${seconds(most)}` : "";
+  const lengths = violations.flatMap(({ ms }) => ms ?? []);
+  return lengths.length > 0 ? `, ${duration(Math.max(...lengths))}` : "";
 }
 
-const seconds = (ms: number) => (ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`);
+function duration(ms: number): string {
+  if (ms < 1) return "under 1 ms";
+  return ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
 
 /** Markdown, with columns of equal width. */
 export function tableOf(entries: readonly Entry[], subjects: readonly string[]): string[] {
@@ -73,16 +76,15 @@ function aligned(rows: readonly (readonly string[])[]): string[] {
   return [line(head), rule, ...rest.map(line)];
 }
 
-/** What was violated, by scenario: one line each, those that say the same together. */
+/** What was violated, by scenario: one line per column, each sentence once. */
 export function detailsOf(entries: readonly Entry[], subject: string): string[] {
   const mine = entries.filter((entry) => entry.subject === subject);
   return mine.flatMap(({ scenario, findings }) =>
     LABELS.flatMap((label) => {
       const { violations = [], lacks } = findings[label] ?? {};
       if (violations.length === 0 || lacks !== undefined) return [];
-      const [first] = violations;
-      const times = violations.length > 1 ? ` (${violations.length} times)` : "";
-      return [`${scenario}: ${label} ${MEANINGS[label].short}: ${first?.text}${worst(violations)}${times}`];
+      const texts = [...new Set(violations.map(({ text }) => text))].join("; ");
+      return [`${scenario}, ${MEANINGS[label].short} ${label}: ${texts}${worst(violations)}`];
     }),
   );
 }

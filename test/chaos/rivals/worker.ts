@@ -4,6 +4,7 @@ import "../../support/shift-date.js";
 import { createInterface } from "node:readline";
 import type { Held } from "./adapter.js";
 import { TimeUpError } from "./adapter.js";
+import { StallClock } from "./stall-clock.js";
 import { adapters, type AdapterName } from "./subjects/adapters.js";
 
 /** The first argument, as JSON. */
@@ -99,14 +100,7 @@ function describe(error: unknown): string {
   return `${name}: ${message}`.split("\n", 1)[0] ?? "";
 }
 
-const STALL_MS = 25;
-let last = performance.now();
-setInterval(() => {
-  const late = performance.now() - last - STALL_MS;
-  last = performance.now();
-  if (late > 4 * STALL_MS) tell({ k: "stall", ms: Math.round(late) });
-}, STALL_MS);
-
+new StallClock((ms) => tell({ k: "stall", ms }));
 tell({ k: "ready" });
 for await (const line of createInterface({ input: process.stdin })) obey(JSON.parse(line) as Command);
 // Whoever gives the orders is gone.

@@ -17,6 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// tick is how often this process looks whether it gets to run.
+const tick = 25 * time.Millisecond
+
 // callTime bounds what a careful caller would not leave without a bound.
 const callTime = 5 * time.Second
 
@@ -40,6 +43,7 @@ type line struct {
 	Held   *bool   `json:"held,omitempty"`
 	TimeUp *bool   `json:"timeUp,omitempty"`
 	Err    *string `json:"err,omitempty"`
+	Ms     int64   `json:"ms,omitempty"`
 }
 
 type hold struct {
@@ -70,6 +74,7 @@ func main() {
 	})
 	must(err)
 	w := &worker{client: client, ttlSeconds: given.TTLSeconds, holds: map[int]hold{}}
+	go w.tellStalls()
 	w.tell(line{K: "ready"})
 	orders := bufio.NewScanner(os.Stdin)
 	for orders.Scan() {
@@ -163,6 +168,18 @@ func (w *worker) release(id int) {
 		return
 	}
 	w.tell(line{K: "released", ID: id})
+}
+
+// tellStalls tells when the process did not get to run for four ticks more than it should.
+func (w *worker) tellStalls() {
+	last := time.Now()
+	for range time.Tick(tick) {
+		late := time.Since(last) - tick
+		last = time.Now()
+		if late > 4*tick {
+			w.tell(line{K: "stall", Ms: late.Milliseconds()})
+		}
+	}
 }
 
 func (w *worker) close() {

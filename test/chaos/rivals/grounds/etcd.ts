@@ -3,6 +3,7 @@ import { encode } from "../../../support/gateway-text.js";
 import { PeerNetwork } from "../../../support/peer-network.js";
 import { Observer } from "../../lab/observer.js";
 import { Links } from "../links.js";
+import { untilTrue } from "../patience.js";
 import { PREFIX, type Ground, type Heal } from "./ground.js";
 
 const PATIENCE_MS = 20_000;
@@ -81,7 +82,20 @@ export class EtcdGround implements Ground {
   async isolate(member: EtcdMember): Promise<Heal> {
     if ((await this.#cluster.leader()) === member) await this.#moveLeaderFrom(member);
     await this.#peers.cutOff(this.members, member);
-    return () => this.#peers.heal();
+    return async () => {
+      await this.#peers.heal();
+      await untilTrue(PATIENCE_MS, () => this.#agrees());
+    };
+  }
+
+  /** Who comes back has called for elections meanwhile, and may cause one now. */
+  async #agrees(): Promise<boolean> {
+    const asked = this.members.map(async (member) => {
+      await member.gateway("/v3/kv/range", { key: encode(PREFIX) });
+      return member.status();
+    });
+    const all = await Promise.all(asked).catch(() => []);
+    return new Set(all.map(({ raftTerm }) => raftTerm)).size === 1 && all.some(({ leader }) => leader);
   }
 
   async beforeFailOver(): Promise<void> {}

@@ -1,5 +1,5 @@
 // I10, I11 and crashes: one end per hold, by the right one, and for a reason.
-import { running, troubled, type Book, type Hold, NS_PER_MS } from "./book.js";
+import { NS_PER_MS, running, troubled, type Book, type Hold } from "./book.js";
 import { successor } from "./exclusion.js";
 import { toMs, type Rule, type Violation } from "./rule.js";
 
@@ -55,21 +55,8 @@ function falselyLost(book: Book, hold: Hold): Violation[] {
   if (next !== undefined && next.granted <= at) return [];
   const before = { from: at - 2n * book.ttl, to: at };
   if (troubled(book, hold.p, before, ["stops", "kills", "hinders", "takes"])) return [];
-  if (stalled(book, hold.p, at)) return [];
   const ms = toMs(running(book, hold.p, { from: hold.granted, to: at }));
   return [{ text: `${hold.p} was told of a loss for no reason`, ms }];
-}
-
-/** This machine had no time for the process. */
-function stalled({ lines, ttl }: Book, p: string, at: bigint): boolean {
-  return lines.some(
-    (line) =>
-      line.k === "stall" &&
-      line.p === p &&
-      line.t > at - ttl &&
-      line.t < at + ttl &&
-      4n * BigInt(line.ms) * NS_PER_MS > ttl,
-  );
 }
 
 /** A process must not end by itself, and `close` must end. */

@@ -54,6 +54,6 @@ function lateness(book: Book, hold: Hold, next: Hold): Violation[] {
   const told = hold.claims.find(({ t, held }) => t > next.granted && !held)?.t ?? hold.told[0];
   const toldAtAll = told !== undefined && told < (hold.release ?? told + 1n);
   const ms = toMs(running(book, hold.p, { from: next.granted, to: toldAtAll ? told : hold.over }));
-  const text = `${hold.p} was told ${toldAtAll ? "late" : "never"} that ${next.p} holds`;
+  const text = `${hold.p} was ${toldAtAll ? "told late" : "never told"} that ${next.p} holds`;
   return [{ text, ms }];
 }

@@ -17,6 +17,7 @@ const ASK_MS = [500, 2 * TTL_MS] as const;
 /** A client, or the one that took its place. */
 interface Seat {
   client: Client;
+  holds: boolean;
 }
 type Strike = (stage: Stage, seat: Seat, random: Random) => Promise<() => Promise<void>>;
 
@@ -41,7 +42,7 @@ export const mixed = (seed: string): Scenario => ({
   title: `${RUN_MS / 1000} s of all of it by seed`,
   members: 3,
   async play(stage) {
-    const seats = (await stage.start()).map((client) => ({ client }));
+    const seats = (await stage.start()).map((client) => ({ client, holds: false }));
     const until = performance.now() + RUN_MS;
     const lanes = seats.map((seat, n) => live(stage, seat, { until, random: seeded(`${seed} lane ${n}`) }));
     await strike(stage, seats, { until, random: seeded(`${seed} strikes`) });
@@ -64,10 +65,16 @@ async function strike(stage: Stage, seats: readonly Seat[], { until, random }: S
       failed = true;
       await failOver(stage);
     }
-    const heal = await random.pick(strikes)(stage, random.pick(seats), random);
-    await delay(random.between(0.2 * TTL_MS, 1.7 * TTL_MS));
+    const heal = await random.pick(strikes)(stage, victim(seats, random), random);
+    await delay(random.between(0.2 * TTL_MS, 2 * TTL_MS));
     await heal();
   }
+}
+
+/** Rather one who holds. */
+function victim(seats: readonly Seat[], random: Random): Seat {
+  const holders = seats.filter(({ holds }) => holds);
+  return random.pick(holders.length > 0 && random.chance(0.7) ? holders : seats);
 }
 
 async function failOver(stage: Stage): Promise<void> {
@@ -84,8 +91,10 @@ async function live(stage: Stage, seat: Seat, { until, random }: Span): Promise<
     // Who is struck may never hear; what comes after the end is served then.
     const hold = await within(until - performance.now(), wait.hold);
     if (hold !== undefined) {
+      seat.holds = true;
       for (let left = random.between(1, 5); left > 0 && (await hold.increment()); left--)
         await delay(random.between(0, 100));
+      seat.holds = false;
       await within(PATIENCE_MS, hold.release());
     }
     await delay(client.ended ? 100 : random.between(0, 50));

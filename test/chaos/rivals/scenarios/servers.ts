@@ -3,7 +3,7 @@ import { kill } from "../faults.js";
 import { RedisTrio } from "../grounds/redis.js";
 import { within } from "../patience.js";
 import { PATIENCE_MS, type Stage } from "../stage.js";
-import { etcdOf, LONG_MS, onEtcd, type Scenario } from "./scenario.js";
+import { etcdOf, inQueue, LONG_MS, onEtcd, type Scenario } from "./scenario.js";
 
 const WATCH = "/etcdserverpb.Watch/Watch";
 const TXN = "/etcdserverpb.KV/Txn";
@@ -28,7 +28,10 @@ export const memberCut: Scenario = {
     await kill(stage, a);
 
     await stage.first([wait]);
+    // The one that comes back makes the others elect again: that is nobody's fault.
+    const joined = await stage.inflict({ fault: "rejoin", effect: "hinders", hits: "all" }, () => {});
     await heal();
+    await joined();
 
     await stage.serve([wait]);
   },
@@ -72,6 +75,7 @@ export const failover: Scenario = {
     await stage.ground.beforeFailOver();
     const hold = await stage.acquire(a);
     const wait = stage.ask(b);
+    if (inQueue(stage.subject)) await etcdOf(stage).queued(stage.name, 2);
     const breakage = { fault: "failover", effect: "hinders", hits: "all" } as const;
     const heal = await stage.inflict(breakage, () => stage.ground.failOver());
     await heal();

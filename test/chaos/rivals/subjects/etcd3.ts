@@ -1,6 +1,6 @@
 // npm etcd3's Lock. It does not wait: who finds the lock taken has to try again, which both ways do here.
 import { setTimeout as delay } from "node:timers/promises";
-import { Etcd3, EtcdLockFailedError, type Lock } from "etcd3";
+import { Etcd3, type Lock } from "etcd3";
 import { TimeUpError, type Connect, type Held } from "../adapter.js";
 
 /** Pause between two attempts, at random so that two waiters do not go on colliding. */
@@ -27,10 +27,9 @@ const waiting =
     };
   };
 
-/** undefined: try again */
+/** undefined: try again, whatever it was */
 function failed(error: unknown, until: number): undefined {
-  if (performance.now() < until) return undefined;
-  throw error instanceof EtcdLockFailedError ? new TimeUpError(error.message) : error;
+  if (performance.now() >= until) throw new TimeUpError((error as Error).message);
 }
 
 /** `acquire()` and `release()`, the call limited by a deadline. */

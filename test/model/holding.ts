@@ -27,7 +27,8 @@ export function hold(world: World, caller: Caller, { ownWatch, deletedAt }: Gran
   const place = placeOf(caller);
   const read = ownWatch && deletedAt > 0 ? ownKeyRead(caller, deletedAt) : undefined;
   caller.state = { at: "holding", ownWatch, read };
-  tell(world, `${caller.label} HOLDS "${caller.setup.name}" with fence ${place.revision}`);
+  const how = deletedAt > 0 ? "takes over and HOLDS" : "HOLDS";
+  tell(world, `${caller.label} ${how} "${caller.setup.name}" with fence ${place.revision}`);
   grant(world, caller);
 }
 

@@ -112,6 +112,7 @@ export const SCENARIOS = {
   }),
   "a moved holder": scenario([A_TWICE], { lags: true, moves: 1, deletions: 1, longHolds: true }),
   siblings: scenario([A, A, B], { aborts: 1 }),
+  "three siblings": scenario([A, A, A], { aborts: 1 }),
   "siblings, late requests": scenario([A, A], { lateRequests: 2 }),
   "siblings, lost answers": scenario([A, A], { lostAnswers: 2, aborts: 1 }),
   "siblings, deletions": scenario([A, A, A], { deletions: 1, longHolds: true }),

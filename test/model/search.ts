@@ -16,15 +16,20 @@ export interface Explored {
   readonly broken: (Broken & { readonly trace: readonly string[] }) | undefined;
 }
 
-/** A state that was visited; the path to it is kept as the numbers of the steps taken. */
+/** The way to a state: the numbers of the steps taken, the last one first. */
+interface Path {
+  readonly before: Path | undefined;
+  readonly step: number;
+}
+
 interface Visited {
   readonly world: World;
   readonly path: Path | undefined;
 }
 
-interface Path {
-  readonly before: Path | undefined;
-  readonly step: number;
+interface Found {
+  readonly broken: Broken;
+  readonly path: Path | undefined;
 }
 
 /**
@@ -34,37 +39,48 @@ interface Path {
 export function explore(scenario: Scenario, without: readonly RuleName[] = []): Explored {
   const start = firstWorld(scenario, without);
   const seen = new Set([fingerprint(start)]);
-  let steps = 0;
-  let overlaps = 0;
-  const end = (broken?: Broken, path?: Path): Explored => ({
+  const count = { steps: 0, overlaps: 0 };
+  const end = (found?: Found): Explored => ({
     states: seen.size,
-    steps,
-    overlaps,
-    broken: broken && { ...broken, trace: retrace(start, path) },
+    ...count,
+    broken: found && { ...found.broken, trace: retrace(start, found.path) },
   });
-  for (let level: Visited[] = [{ world: start, path: undefined }]; level.length > 0;) {
+  let level: Visited[] = [{ world: start, path: undefined }];
+  while (level.length > 0) {
     const next: Visited[] = [];
-    for (const { world, path } of level) {
-      const possible = nextSteps(world);
-      const asleep = possible.some(({ kind }) => kind === "progress") ? undefined : brokenAtRest(world);
-      if (asleep) return end(asleep, path);
-      for (let step = 0; step < possible.length; step++) {
-        const after = copy(world);
-        possible[step]!.run(after);
-        steps++;
-        const way: Path = { before: path, step };
-        const broken = brokenNow(after);
-        if (broken) return end(broken, way);
-        const print = fingerprint(after);
-        if (seen.has(print)) continue;
-        seen.add(print);
-        if (claimsOverlap(after)) overlaps++;
-        next.push({ world: after, path: way });
-      }
+    for (const visited of level) {
+      const { reached, found } = stepsFrom(visited);
+      count.steps += reached.length;
+      if (found) return end(found);
+      next.push(...reached.filter(({ world }) => isNew(world, seen)));
     }
+    count.overlaps += next.filter(({ world }) => claimsOverlap(world)).length;
     level = next;
   }
   return end();
+}
+
+function isNew(world: World, seen: Set<string>): boolean {
+  const print = fingerprint(world);
+  if (seen.has(print)) return false;
+  seen.add(print);
+  return true;
+}
+
+/** Every state that is one step away; or a promise that is broken here or there. */
+function stepsFrom({ world, path }: Visited): { readonly reached: Visited[]; readonly found?: Found } {
+  const possible = nextSteps(world);
+  const reached: Visited[] = [];
+  const asleep = possible.some(({ kind }) => kind === "progress") ? undefined : brokenAtRest(world);
+  if (asleep) return { reached, found: { broken: asleep, path } };
+  for (const [number, step] of possible.entries()) {
+    const after = { world: copy(world), path: { before: path, step: number } };
+    step.run(after.world);
+    const broken = brokenNow(after.world);
+    if (broken) return { reached, found: { broken, path: after.path } };
+    reached.push(after);
+  }
+  return { reached };
 }
 
 /** Nested records are never changed, only replaced. */

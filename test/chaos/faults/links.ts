@@ -10,8 +10,8 @@ export interface Linked extends Ground {
 interface Bend {
   readonly name: string;
   readonly lasts?: FaultKind["lasts"];
-  bend(link: TcpProxy, field: Field<Linked>): Promise<void> | void;
-  mend?(link: TcpProxy): Promise<void> | void;
+  readonly bend: (link: TcpProxy, field: Field<Linked>) => Promise<void> | void;
+  readonly mend?: (link: TcpProxy) => Promise<void> | void;
 }
 
 /** To one link: in front of the leader as often as in front of any other. */

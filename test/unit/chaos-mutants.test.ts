@@ -1,0 +1,22 @@
+import { describe, expect, it } from "vitest";
+import { patched } from "../chaos/mutants/build.js";
+import { MUTANTS } from "../chaos/mutants/table.js";
+import { tierOf } from "../chaos/tiers/index.js";
+
+describe("a mutant", () => {
+  const patch = { file: "a.js", from: "one", to: "two" };
+
+  it("is the exact text replaced once", () => {
+    expect(patched("x one y", patch, "m")).toBe("x two y");
+  });
+
+  it("that no longer applies, or in more than one place, is refused by name", () => {
+    expect(() => patched("x", patch, "m")).toThrow(/mutant m: .* a\.js is not there/);
+    expect(() => patched("one one", patch, "m")).toThrow(/mutant m: .* a\.js is there 2 times/);
+  });
+
+  it.each(MUTANTS)("$name is hunted by faults that its tier has", ({ hunt }) => {
+    const known = tierOf(hunt.tier).faults.map(({ name }) => name);
+    expect(known).toEqual(expect.arrayContaining([...(hunt.faults ?? [])]));
+  });
+});

@@ -1,0 +1,34 @@
+import { describe, expect, it } from "vitest";
+import { parseOptions } from "../chaos/options.js";
+import { plan } from "../chaos/lab/schedule.js";
+import { t1 } from "../chaos/tiers/t1.js";
+
+describe("the arguments of the chaos program", () => {
+  it("name what is wrong with them", () => {
+    expect(() => parseOptions(["--tier", "t9"])).toThrow(/--tier/);
+    expect(() => parseOptions(["--time", "soon"])).toThrow(/--time.*soon/);
+    expect(() => parseOptions(["--ttl", "1"])).toThrow(/--ttl.*at least 2.*1/);
+    expect(() => parseOptions(["--nonsense"])).toThrow(/nonsense/);
+  });
+
+  it("replay a part of a schedule", () => {
+    expect(parseOptions(["--seed", "7", "--only", "3,7"])).toMatchObject({ seed: "7", only: [3, 7] });
+  });
+});
+
+describe("a schedule", () => {
+  const options = { seconds: 120, ttlMs: 2000, kinds: t1.faults, gapMs: [200, 2000] as const };
+
+  it("is the same for the same seed, and another one for another", () => {
+    const first = plan({ ...options, seed: "a" });
+    expect(plan({ ...options, seed: "a" })).toEqual(first);
+    expect(plan({ ...options, seed: "b" })).not.toEqual(first);
+  });
+
+  it("is numbered in the order of time and ends with the run", () => {
+    const all = plan({ ...options, seed: "a" });
+    expect(all.map(({ n }) => n)).toEqual(all.map((_, n) => n));
+    expect(all.map(({ atMs }) => atMs)).toEqual(all.map(({ atMs }) => atMs).toSorted((a, b) => a - b));
+    expect(all.at(-1)?.atMs).toBeLessThan(120_000);
+  });
+});

@@ -16,16 +16,19 @@ export interface Outcome {
   readonly notRun: ReadonlyMap<Subject, string>;
 }
 
-const NOTES = [
-  "`violated n, t`: n violations, the longest lasted t. `kept (n)`: n occasions to violate it, none was taken. `–`: there was no occasion. `no token`, `no order promised`: the subject does not have it, so cannot break it.",
-  `Every lock has a TTL of ${TTL_SECONDS} s, every time limit but the scenario's own is ${(3 * PATIENCE_MS) / 1000} s. Each subject is used as its README shows: redlock by \`using\` with the README's settings and as many retries as the time limit allows, redis-semaphore and ioredis with their defaults (ioredis has no command timeout then), etcd3's Lock in a loop of ours, as it does not wait by itself, Go's Mutex with one session per process, its fence being what \`IsOwner\` compares.`,
-  "What a client claims is its own `held` where it has one (leasehold's `lock.held`, redis-semaphore's `isAcquired`, redlock's `signal`, Go's `session.Done()`), otherwise the time from grant to release (etcd3). Time in which a process was stopped counts for nobody.",
-  "A run in which the machine itself stood still for a moment is played again: it would be blamed on the subject.",
+const NOTES =
+  "`violated n, t`: n violations, the longest lasted t. `kept (n)`: n occasions to violate it, none was taken. `–`: there was no occasion. `no token`, `no order promised`: the subject does not have it, so cannot break it.";
+
+const USAGE = [
+  `Every lock has a TTL of ${TTL_SECONDS} s; an acquire has ${(3 * PATIENCE_MS) / 1000} s, where the scenario is not about its time limit.`,
+  "Each subject is used as its README shows. redlock: `using`, with the README's settings and as many retries as the time limit allows. redis-semaphore and ioredis: their defaults, by which ioredis has no command timeout. etcd3: its Lock does not wait, so a loop of ours tries again. Go: one session per process, and the fence is what `IsOwner` compares; a session is one owner there, by design, so that two locks of one process do not exclude each other.",
+  "What a client claims is its own word where it has one (leasehold's `lock.held`, redis-semaphore's `isAcquired`, redlock's `signal`, Go's `session.Done()`), otherwise the time from grant to release (etcd3). Time in which a process was stopped counts for nobody.",
   "The shared counter refuses a token older than one it has seen, from those that have tokens.",
+  "A run in which the machine itself stood still for a moment is played again: it would be blamed on the subject.",
 ];
 
 const UNTESTED = [
-  "the wall clock of Go's client (it cannot be moved from inside the process)",
+  "the wall clock of Go's client (it cannot be moved from inside the process), and Go with a session for each lock",
   "Redis with AOF and fsync, Sentinel, Cluster, `WAIT`; five masters; ioredis with a `commandTimeout`",
   "semaphores, and locks of several resources at once",
   "a master that comes back as a replica, or two masters at once (split brain)",
@@ -46,8 +49,9 @@ export function resultsOf(
     "# Other locks under the same faults",
     `Written by \`npm run chaos:rivals -- --write\`: ${how}, ${serversOf(played)}.`,
     tableOf(entries, titles).join("\n"),
-    ...NOTES,
+    NOTES,
     listed("Columns", columns()),
+    listed("How it was run", USAGE),
     "## Violations, by scenario",
     ...titles.map((title) => listed(title, detailsOf(entries, title), "###")),
     listed("Scenarios", scenariosOf(played)),

@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -15,7 +15,8 @@ const PROGRAM = "rivals";
 /** The built program beside this file, from the cache; rejects with a `NotRunError` where it cannot be built. */
 export async function goProgram(): Promise<string> {
   const hash = createHash("sha256");
-  for (const file of ["main.go", "go.mod", "go.sum"]) hash.update(readFileSync(path.join(FOLDER, file)));
+  const files = readdirSync(FOLDER).filter((file) => /\.(go|mod|sum)$/.test(file));
+  for (const file of files.sort()) hash.update(`${file}\0`).update(readFileSync(path.join(FOLDER, file)));
   const name = `${PROGRAM}-go-${hash.digest("hex").slice(0, 16)}-${process.arch}`;
   const folder = await inCache(name, process.env, build).catch((error: unknown) => {
     throw new NotRunError(explain(error), { cause: error });

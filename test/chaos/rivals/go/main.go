@@ -14,11 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 )
-
-// tick is how often this process looks whether it gets to run.
-const tick = 25 * time.Millisecond
 
 // callTime bounds what a careful caller would not leave without a bound.
 const callTime = 5 * time.Second
@@ -170,18 +166,6 @@ func (w *worker) release(id int) {
 	w.tell(line{K: "released", ID: id})
 }
 
-// tellStalls tells when the process did not get to run for four ticks more than it should.
-func (w *worker) tellStalls() {
-	last := time.Now()
-	for range time.Tick(tick) {
-		late := time.Since(last) - tick
-		last = time.Now()
-		if late > 4*tick {
-			w.tell(line{K: "stall", Ms: late.Milliseconds()})
-		}
-	}
-}
-
 func (w *worker) close() {
 	w.opening.Lock()
 	defer w.opening.Unlock()
@@ -240,13 +224,6 @@ func over(session *concurrency.Session) bool {
 	default:
 		return false
 	}
-}
-
-// now is CLOCK_MONOTONIC, which all processes of a machine share.
-func now() string {
-	var ts unix.Timespec
-	must(unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts))
-	return fmt.Sprint(ts.Nano())
 }
 
 func text(err error) *string {

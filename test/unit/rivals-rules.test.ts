@@ -54,6 +54,11 @@ describe("two claims at once", () => {
     expect(lengths("I1", [...overtaken, ...told])).toEqual([50]);
   });
 
+  it("do not count between a word that it does not hold and one that it does", () => {
+    const again = [a.claim(150), a.claim(160, false), a.claim(280), a.claim(290)];
+    expect(lengths("I1", [...overtaken, ...again])).toEqual([60]);
+  });
+
   it("are none when one releases before the other is granted", () => {
     expect(count("I1", [...overtaken, a.claim(50), a.release(90), a.claim(250)])).toBe(0);
   });
@@ -68,6 +73,11 @@ describe("a loss", () => {
   it("that is told late counts until then", () => {
     const late = [...overtaken, a.claim(150), a.claim(180, false), a.release(400)];
     expect(judged("I9", late).violations).toEqual([{ text: "a was told late that b holds", ms: 80 }]);
+  });
+
+  it("is not late for the time in which the process was stopped", () => {
+    const stopped = [...fault("stops", "a", 50, 240), a.claim(250), a.claim(270, false)];
+    expect(lengths("I9", [...overtaken, ...stopped])).toEqual([30]);
   });
 
   it("is told in time by who does not claim any more when the next one is granted", () => {
@@ -100,7 +110,7 @@ describe("a release", () => {
   });
 
   it("is not to blame when the second was told of its loss before", () => {
-    expect(count("I10", [...overtaken, a.release(210), b.lost(215), ...third])).toBe(0);
+    expect(count("I10", [...overtaken, a.release(210), b.lost(215), ...third, b.release(400)])).toBe(0);
   });
 });
 
@@ -128,7 +138,8 @@ describe("fencing tokens", () => {
 describe("the shared counter", () => {
   it("tells a write that comes after one of a later holder", () => {
     expect(count("I4", [...overtaken, a.read(20, 0), b.write(210, 0, 1), a.write(220, 1, 1)])).toBe(1);
-    expect(count("I4", [...overtaken, a.write(90, 0, 1), b.write(210, 1, 2)])).toBe(0);
+    const inOrder = [a.read(80, 0), a.write(90, 0, 1), b.read(205, 1), b.write(210, 1, 2)];
+    expect(count("I4", [...overtaken, ...inOrder])).toBe(0);
   });
 
   it("tells a write that covers another", () => {
@@ -184,6 +195,7 @@ describe("a free lock", () => {
 it("a time limit that is said to be over long before is told", () => {
   expect(lengths("I11", [a.ask(0, 1000), a.refused(200, true)])).toEqual([200]);
   expect(count("I11", [a.ask(0, 1000), a.refused(950, true)])).toBe(0);
+  expect(count("I11", [a.ask(0, 1000), a.refused(200, false)])).toBe(0);
 });
 
 it("a key that is left behind is told, also when its client has closed", () => {

@@ -33,6 +33,9 @@ describe("a cell of the table", () => {
   it("blames nobody for what was not promised", () => {
     const lacking = { ...found(9, undefined, undefined), lacks: "no order promised" };
     expect(cell([entry("x", lacking)], "I1")).toBe("no order promised (2 of 9)");
+    expect(cell([entry("x", { ...found(0), lacks: "no token" }), entry("y", found(3))], "I1")).toBe(
+      "kept (3)",
+    );
   });
 });
 

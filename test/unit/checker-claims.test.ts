@@ -75,7 +75,9 @@ describe("I1, no two claims overlap", () => {
     const { hard, soft } = I1(robbed({ claimAt: 3300, toldAt: 3310 }));
     expect(hard).toEqual([]);
     expect(soft).toHaveLength(1);
-    expect(I1(robbed({ claimAt: 3340, toldAt: 3341 })).hard).toHaveLength(1);
+    expect(I1(robbed({ claimAt: 3340, toldAt: 3341 })).hard).toEqual([
+      "w1#1 (lock/a, fence 10) and w2#1 (lock/a, fence 11) both claimed to hold, for 1839.0 ms from 1501.0 ms on (taken by delete-key, excused until 3333.8 ms)",
+    ]);
   });
 
   it("does not excuse by a deletion of another lock's key", () => {
@@ -86,6 +88,11 @@ describe("I1, no two claims overlap", () => {
       .claim(1510, "w1", 1, 10)
       .claim(6000, "w2", 1, 11);
     expect(I1(story).hard).toHaveLength(1);
+  });
+
+  it("does not excuse a grant to somebody whose turn it was not", () => {
+    const story = held().ask(4, "w3", 1, 13).taken(1500, 14, "lock/a/w1").grant(1501, "w3", 1, 13);
+    expect(I1(story.claim(1510, "w1", 1, 10).claim(1520, "w3", 1, 13)).hard).toHaveLength(1);
   });
 
   it("does not excuse an overlap that came before the deletion", () => {

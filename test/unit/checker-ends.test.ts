@@ -124,13 +124,15 @@ describe("I10, only the owner ends a hold", () => {
     expect(complaints("I10", deleted().close(48, "w1", 3).end(49, "w1", 1, "closed"))).toEqual([]);
   });
 
+  /** w2's waiting place goes at 50 ms, alone. */
+  const waiting = () =>
+    held()
+      .del(50, 12, "lock/a/w2")
+      .ask(52, "w2", 2, 13, { lock: "lock/b" })
+      .giveUp(9000, "w2", 1)
+      .release(9000, "w1", 1, 14);
+
   it("sees a waiting place that somebody else deleted", () => {
-    const waiting = () =>
-      held()
-        .del(50, 12, "lock/a/w2")
-        .ask(52, "w2", 2, 13, { lock: "lock/b" })
-        .giveUp(5000, "w2", 1)
-        .release(5000, "w1", 1, 14);
     expect(complaints("I10", waiting())).toEqual([
       "the place lock/a/w2@11, for which w2/own waited, was deleted at 50.5 ms, not by its owner, and its lease lived on",
     ]);
@@ -138,6 +140,17 @@ describe("I10, only the owner ends a hold", () => {
       1,
     );
     expect(complaints("I10", waiting().call(2, "w2", 3).giveUp(51, "w2", 3))).toEqual([]);
+  });
+
+  it("cannot tell whose a waiting place was while etcd was hindered or its process stood still", () => {
+    expect(complaints("I10", waiting().hindered(20, 30))).toEqual([]);
+    expect(complaints("I10", waiting().stopped("w2", 20, 30))).toEqual([]);
+    expect(complaints("I10", waiting().stopped("w1", 20, 30))).toHaveLength(1);
+  });
+
+  it("knows that a waiting place was taken by hand", () => {
+    const taken = held().taken(50, 12, "lock/a/w2").ask(52, "w2", 2, 13, { lock: "lock/b" });
+    expect(complaints("I10", taken.giveUp(9000, "w2", 1).release(9000, "w1", 1, 14))).toEqual([]);
   });
 });
 

@@ -23,6 +23,7 @@ describe("I4, no stale write", () => {
       .ask(1, "w2", 1, 11)
       .write(2, "w2", 1, { token: 11, seq: 1, rev: 12 });
     expect(complaints("I4", waiting)).toHaveLength(1);
+    expect(complaints("I4", waiting.del(3, 13, "lock/a/w1"))).toHaveLength(1);
     const other = new Story()
       .ask(0, "w1", 1, 10, { lock: "lock/b" })
       .write(2, "w1", 1, { token: 10, seq: 1, rev: 12 });

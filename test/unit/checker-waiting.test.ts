@@ -80,6 +80,10 @@ describe("I7, no lost wake-up", () => {
     expect(
       complaints("I7", goodStory().ask(54, "w2", 2, 16).grant(55, "w2", 2, 16).ask(56, "w3", 1, 17)),
     ).toEqual([]);
+    const unasked = goodStory().ask(54, "w3", 1, 16).call(55, "w4", 1);
+    expect(complaints("I7", unasked)).toEqual([expect.stringContaining("w3#1 still waits")]);
+    const third = goodStory().ask(54, "w3", 1, 16).ask(55, "w4", 1, 17);
+    expect(complaints("I7", third)).toEqual([expect.stringContaining("w3#1 still waits")]);
     expect(complaints("I7", goodStory().ask(55, "w3", 1, 16).killed("w3", 56))).toEqual([]);
   });
 });
@@ -115,6 +119,8 @@ describe("I12, an aborted acquire leaves the queue", () => {
     expect(complaints("I12", aborted({ rejectedAt: 620 }))).toHaveLength(1);
     expect(complaints("I12", aborted({ rejectedAt: 1100 }).stopped("w4", 105, 600))).toEqual([]);
     expect(complaints("I12", aborted({ rejectedAt: 1100 }).stopped("w3", 105, 600))).toHaveLength(1);
+    const later = waiting().stopped("w4", 200, 300).abort(3000, "w4", 1).giveUp(3400, "w4", 1);
+    expect(complaints("I12", later.del(3401, 22, "lock/a/w4"))).toEqual([]);
   });
 
   it("is rejected: neither forgotten nor granted later", () => {
@@ -148,7 +154,9 @@ describe("I12, an aborted acquire leaves the queue", () => {
   });
 
   it("does not leave it to a call that was granted another place", () => {
-    const story = aborted({ turns: 0, goneAt: 5000 }).ask(200, "w4", 2, 24, { key: "lock/a/w4-2" });
-    expect(complaints("I12", story.grant(201, "w4", 2, 24, { key: "lock/a/w4-2" }))).toHaveLength(1);
+    const story = aborted({ turns: 0, goneAt: 5000 })
+      .call(200, "w4", 2)
+      .put(3999, 24, "lock/a/w4-2", { owner: "w4/own" });
+    expect(complaints("I12", story.grant(4000, "w4", 2, 24, { key: "lock/a/w4-2" }))).toHaveLength(1);
   });
 });

@@ -58,10 +58,9 @@ function notYetTold(facts: Facts, overlap: Overlap): Finding {
 /** Whether the older place had been taken early when the younger one came to its turn. */
 function robbed({ early, placeOf }: Facts, overlap: Overlap): Early | undefined {
   const [older, younger] = byAge(overlap);
-  const turn = placeOf.get(younger.token)?.headSince;
-  const gone = placeOf.get(older.token)?.deleted;
   const taking = early.get(older.token);
-  if (turn === undefined || gone === undefined || gone > turn) return undefined;
+  // The younger one at the head means that the older one was gone.
+  if (placeOf.get(younger.token)?.headSince === undefined) return undefined;
   return taking !== undefined && taking.since <= overlap.from ? taking : undefined;
 }
 
@@ -77,7 +76,7 @@ function overlapsOf(stretches: { readonly hold: Hold; readonly span: Span }[]): 
   for (const next of stretches.sort((a, b) => byStart(a.span, b.span))) {
     const { hold, span } = next;
     const before = furthest.get(hold.lock);
-    if (before !== undefined && before.hold !== hold && before.span.to > span.from)
+    if (before !== undefined && before.span.to > span.from)
       found.push({
         ...{ first: before.hold, second: hold },
         ...{ from: span.from, to: earlier(before.span.to, span.to) },

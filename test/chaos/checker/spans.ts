@@ -51,7 +51,7 @@ export function without(span: Span, holes: readonly Span[]): Span[] {
   let { from } = span;
   for (const hole of touched) {
     if (from < hole.from) rest.push({ from, to: hole.from });
-    from = later(from, hole.to);
+    from = hole.to;
   }
   if (from < span.to || touched.length === 0) rest.push({ from, to: span.to });
   return rest;

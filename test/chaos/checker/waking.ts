@@ -21,14 +21,11 @@ function notGranted(facts: Facts, { key, create, owner, headSeen, deletedSeen }:
   return [{ text, ns }];
 }
 
-function stillWaiting(facts: Facts, call: Call): Finding[] {
-  const { p, id, lock, invoked } = call;
-  if (call.outcome !== undefined || !facts.troubles.endedWell(p)) return [];
-  if ((facts.places.get(lock) ?? []).some((place) => isAhead(facts, place, call))) return [];
+function stillWaiting(facts: Facts, { p, id, lock, invoked, owner, outcome }: Call): Finding[] {
+  if (outcome !== undefined || !facts.troubles.endedWell(p)) return [];
+  const living = (facts.places.get(lock) ?? []).filter(({ deleted }) => deleted === undefined);
+  const mine = living.find((place) => place.owner === owner && !facts.holdOf.has(place.create));
+  if (living.some((place) => mine === undefined || place.create < mine.create)) return [];
   const text = `${p}#${id} still waits for ${lock} at the end, since ${moment(facts, invoked)}, and nobody is ahead`;
   return [{ text }];
 }
-
-/** A living place that is held, or somebody else's. */
-const isAhead = ({ holdOf }: Facts, { deleted, owner, create }: Place, call: Call) =>
-  deleted === undefined && (owner === undefined || owner !== call.owner || holdOf.has(create));

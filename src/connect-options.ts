@@ -56,7 +56,7 @@ export function checkConnect(options: unknown): CheckedConnect {
     hosts,
     credentials: checkCredentials(given.credentials, hosts),
     auth: checkAuth(given.auth),
-    grpcOptions: given.grpcOptions === undefined ? {} : checkPlainObject("grpcOptions", given.grpcOptions),
+    grpcOptions: checkGrpc(given.grpcOptions),
     requestTimeoutMs: checkInteger("requestTimeoutMs", given.requestTimeoutMs, {
       min: 100,
       max: 60_000,
@@ -68,7 +68,8 @@ export function checkConnect(options: unknown): CheckedConnect {
 
 function checkHosts(value: unknown): readonly string[] {
   const rule = 'one "http(s)://host:port" or a list of them';
-  const hosts: unknown[] = typeof value === "string" ? [value] : Array.isArray(value) ? value : [];
+  const hosts: unknown[] =
+    typeof value === "string" ? [value] : Array.isArray(value) ? Array.from(value) : [];
   if (hosts.length === 0) throw typeError("hosts", rule, value);
   const checked = hosts.map((host) => {
     if (typeof host !== "string") throw typeError("hosts", rule, host);
@@ -82,6 +83,21 @@ function checkHosts(value: unknown): readonly string[] {
   if (secure > 0 && secure < checked.length)
     throw rangeError("hosts", "all https:// or none", checked.join(", "));
   return checked;
+}
+
+/** grpc-js looks at its options when it connects, in callbacks of its own: a wrong one would crash the process. */
+const GRPC_TEXT =
+  /^grpc\.(ssl_target_name_override|\w+_user_agent|default_authority|service_config|http_connect_\w+)$/;
+
+function checkGrpc(value: unknown): Options {
+  const options = checkPlainObject("grpcOptions", value === undefined ? {} : value);
+  for (const [name, setting] of Object.entries(options)) {
+    if (!/^grpc(-node)?\./.test(name))
+      throw rangeError("grpcOptions", 'made of names that start with "grpc."', name);
+    const rule = GRPC_TEXT.test(name) ? "a string" : "a number";
+    if (typeof setting !== rule.slice(2)) throw secretTypeError(`grpcOptions["${name}"]`, rule, setting);
+  }
+  return options;
 }
 
 function checkPlainObject(option: string, value: unknown): Options {

@@ -17,10 +17,16 @@ function shorten(text: string): string {
   return open.length > 60 ? `${open.slice(0, 60)}…` : open;
 }
 
+function classOf(value: object): string {
+  // JSON can set it to anything.
+  const name: unknown = (value.constructor as { readonly name?: unknown } | undefined)?.name;
+  return typeof name === "string" && name !== "" ? shorten(name) : "of no class";
+}
+
 function kindOf(value: unknown): string {
   if (value === undefined || value === null) return String(value);
   if (Array.isArray(value)) return "an array";
-  if (typeof value === "object") return `an object (${value.constructor?.name ?? "no prototype"})`;
+  if (typeof value === "object") return `an object (${classOf(value)})`;
   return `a ${typeof value}`;
 }
 

@@ -1,6 +1,6 @@
 import type { KeyValue } from "./etcd/rpc.js";
 import type { Watch, WatchListener } from "./etcd/watch.js";
-import { ownRange } from "./keys.js";
+import { ownRange, parsePlaceKey } from "./keys.js";
 import type { Lease } from "./lease.js";
 import type { Timer } from "./time.js";
 
@@ -68,7 +68,10 @@ export class Sweep {
   }
 
   #look(kv: KeyValue): void {
-    if (this.lease.signal.aborted || kv.leaseId !== this.lease.leaseId || this.isOurs(kv)) return;
+    const { leaseId, signal } = this.lease;
+    if (signal.aborted || kv.leaseId !== leaseId || this.isOurs(kv)) return;
+    // The range has room for the queue of a name such as `name/<lease>-2`, too.
+    if (parsePlaceKey(kv.key.toString(), leaseId)?.name !== this.name) return;
     const { members } = this.lease.connection;
     const txn = {
       when: [{ kind: "created at", key: kv.key, revision: kv.createRevision }],

@@ -1,6 +1,7 @@
 import type { Clock, Moment, Timer } from "../time.js";
-import { backoff, type Members } from "./members.js";
-import type { KeepaliveStream, LeaseAnswer, Member } from "./rpc.js";
+import { backoff } from "./backoff.js";
+import type { Members } from "./members.js";
+import { TokenExpiredError, type KeepaliveStream, type LeaseAnswer, type Member } from "./rpc.js";
 
 /** A lease that is kept alive. */
 export interface Renewer {
@@ -78,21 +79,40 @@ export class Keepalive {
   #reopen(): void {
     this.#reopening = undefined;
     if (this.#renewers.size === 0) return;
+    if (this.members.tokenMissing) return this.#reopenWithToken();
     const { current: member } = this.members;
     const stream = member.keepalive({
       answer: (answer) => open === this.#open && this.#answered(open, answer),
-      ended: (error) => open === this.#open && this.members.fail(member, error),
+      ended: (error) => open === this.#open && this.#ended(open, error),
     });
     const open: Open = { member, stream, sends: new Map() };
     this.#open = open;
     this.#renewAll();
   }
 
+  /** etcd 3.6 checks the token of this stream too; older ones only that of calls and of new watches. */
+  #ended(open: Open, error: Error): void {
+    if (!(error instanceof TokenExpiredError)) return this.members.fail(open.member, error);
+    this.#hangUp();
+    if (this.#renewers.size > 0) this.#reopenWithToken();
+  }
+
+  #reopenWithToken(): void {
+    const held: Timer = { cancel: () => undefined };
+    this.#reopening = held;
+    const later = (): void => void (this.#reopening === held && this.#reopenLater());
+    // Refused or unanswered: the next stream says so again, after a growing pause.
+    void this.members.freshToken(this.#over.signal).then(later, later);
+  }
+
   /** Off this stream, to the next member: at once, unless the last stream was never answered either. */
   #move(open: Open): void {
     if (open !== this.#open) return;
     this.#hangUp();
-    if (this.#renewers.size === 0) return;
+    if (this.#renewers.size > 0) this.#reopenLater();
+  }
+
+  #reopenLater(): void {
     this.#reopening = this.clock.after(this.#retry.duration, () => this.#reopen());
     this.#retry = this.#retry.next(undefined);
   }

@@ -1,4 +1,4 @@
-import { ExponentialBackoff } from "cockatiel";
+import { backoff } from "./backoff.js";
 import { Breakers } from "./breakers.js";
 import type { CheckedConnect } from "../connect-options.js";
 import { EtcdRefusedError, EtcdUnavailableError } from "../errors.js";
@@ -19,17 +19,10 @@ import { Slots } from "./slots.js";
 import { TermFloor } from "./term.js";
 import { Tokens } from "./tokens.js";
 
-/** One pause of a row that grows. A type of our own: the declarations of this package name no dependency. */
-interface Backoff {
-  readonly duration: number;
-  next(nothing: undefined): Backoff;
-}
-
-/** Milliseconds between attempts, with decorrelated jitter; shared by calls and streams. */
-export const backoff: { next(): Backoff } = new ExponentialBackoff({ initialDelay: 20, maxDelay: 1000 });
-
 /** A question that nobody may be waiting for any more is not asked for ever. */
 const QUESTION_MS = 10_000;
+/** With JWT every edit of users or roles makes all tokens stale: a fresh one may be so at once, and again. */
+const MAX_STALE = 8;
 
 export interface CallPolicy {
   /** What the call is for, as an EtcdUnavailableError says it. */
@@ -144,7 +137,12 @@ export class Members {
     this.#floor.set(answer.header);
   }
 
-  /** With a password: a token that is surely fresh. Existing streams do not need it, new watches do. */
+  /** With a password: a stream that is opened now would have no token. */
+  get tokenMissing(): boolean {
+    return this.#tokens?.missing ?? false;
+  }
+
+  /** With a password: a token that is surely fresh. */
   async freshToken(signal?: AbortSignal): Promise<void> {
     if (this.#tokens === undefined) return;
     this.#tokens.drop(this.#tokens.current);
@@ -230,7 +228,9 @@ export class Members {
     policy.signal?.throwIfAborted();
     if (why instanceof EtcdRefusedError) throw why.to(policy.what);
     if (!unanswered && !stale) throw why;
-    if (stale && failures.get(host) instanceof TokenExpiredError) {
+    const before = failures.get(host);
+    if (stale && before instanceof TokenExpiredError) why.inARow += before.inARow;
+    if (stale && why.inARow > MAX_STALE) {
       throw new EtcdRefusedError("unauthenticated", host, why.message, policy.what);
     }
     failures.set(host, why);

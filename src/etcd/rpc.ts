@@ -103,6 +103,8 @@ export class LeaseExistsError extends Error {
 /** etcd does not accept the token any more: get a new one and ask again. */
 export class TokenExpiredError extends Error {
   override readonly name = "TokenExpiredError";
+  /** So often in a row for one call at one member. */
+  inARow = 1;
 }
 
 export interface WatchRequest {

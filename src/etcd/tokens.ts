@@ -25,6 +25,11 @@ export class Tokens {
     return this.#token || undefined;
   }
 
+  /** None was asked for, or the last one was refused. */
+  get missing(): boolean {
+    return this.#token === undefined;
+  }
+
   /** `token` was refused: unless another call has replaced it meanwhile, the next call gets a new one. */
   drop(token: string | undefined): void {
     if (token === this.current) this.#token = undefined;

@@ -1,6 +1,7 @@
 import { EtcdRefusedError } from "../errors.js";
 import type { Clock, Timer } from "../time.js";
-import { backoff, type Members } from "./members.js";
+import { backoff } from "./backoff.js";
+import type { Members } from "./members.js";
 import {
   TokenExpiredError,
   UnansweredError,
@@ -104,6 +105,7 @@ export class WatchHub {
   #reopen(): void {
     this.#reopening = undefined;
     if (this.#closed || this.#unsent.length === 0) return;
+    if (this.members.tokenMissing) return this.#reopenWithToken();
     const { current: member } = this.members;
     const stream = member.watch({
       answer: (answer) => open === this.#open && this.#answered(open, answer),
@@ -128,9 +130,13 @@ export class WatchHub {
 
   /** Existing watches outlive a token, creates on the old stream do not: all move to a stream with a fresh one. */
   #renewToken(open: Open): void {
-    const held: Timer = { cancel: () => undefined };
     this.#move(open);
     this.#reopening?.cancel();
+    this.#reopenWithToken();
+  }
+
+  #reopenWithToken(): void {
+    const held: Timer = { cancel: () => undefined };
     this.#reopening = held;
     const reopen = (): void => {
       if (this.#reopening === held) this.#reopen();

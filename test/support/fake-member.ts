@@ -54,8 +54,8 @@ export class FakeKeepalive implements KeepaliveStream {
     this.handlers.answer({ header: { ...this.header, ...header }, leaseId, ttlSeconds });
   }
 
-  end(): void {
-    this.handlers.ended(new UnansweredError("the member ended the stream"));
+  end(error: Error = new UnansweredError("the member ended the stream")): void {
+    this.handlers.ended(error);
   }
 }
 

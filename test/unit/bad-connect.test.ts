@@ -42,6 +42,7 @@ const badRest = [
   wrongType("grpcOptions", "an object", null),
   wrongType("grpcOptions", "an object", [], "an array"),
   wrongType("grpcOptions", "an object", "fast", "a string"),
+  wrongType("hosts", 'one "http(s)://host:port" or a list of them', new Array(2), "undefined"),
   wrongType("auth", "an object", "root:secret", "a string"),
   wrongType("auth", "an object", ["root", "secret"], "an array"),
   wrongType("auth", "an object", null),
@@ -64,6 +65,22 @@ const badRest = [
 const within = (option: string) => option.split(".")[0]!;
 
 describe("connect", () => {
+  test.each([
+    [
+      { "grpc-node.flow_control_window": "x" },
+      /grpcOptions\["grpc-node.flow_control_window"\].*a number.*a string/,
+    ],
+    [{ "grpc.default_authority": 5 }, /grpcOptions\["grpc.default_authority"\].*a string.*a number/],
+    [{ channelOverride: {} }, /grpcOptions.*names that start with "grpc\.".*"channelOverride"/],
+  ])("refuses grpcOptions %j, which would crash the process when it connects", (grpcOptions, message) => {
+    expect(() => connecting({ hosts: HOSTS, grpcOptions })()).toThrow(message);
+  });
+
+  test("tells an object whose class has a strange name as misuse", () => {
+    const hosts: unknown = JSON.parse('{"constructor":{"name":{"toString":1}}}');
+    expect(() => connecting({ hosts })()).toThrow(TypeError);
+  });
+
   test.each(titled([...badHosts, ...badRest]))("refuses %s", (_, each) => {
     expectMisuse(thrown(connecting({ hosts: HOSTS, [within(each.option)]: each.value })), each);
   });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Renewer } from "../../src/etcd/keepalive.js";
+import { TokenExpiredError } from "../../src/etcd/rpc.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../support/fake-connection.js";
 import { settle } from "../support/fake-clock.js";
 
@@ -54,6 +55,25 @@ describe("the keepalive stream", () => {
     expect(cluster.connected).toHaveLength(1);
     expect(cluster.member.keepalives).toHaveLength(1);
     expect(streamOf(cluster).renewals).toEqual([LEASE_ID, 0x88n]);
+  });
+
+  test("that is ended for its token is opened again with a fresh one, on the same member", async () => {
+    const auth = { username: "worker", password: "secret" };
+    const cluster = new FakeCluster({ auth });
+    cluster.onCall = (call) => call.answer("token");
+    const { self, accepted } = renewer();
+
+    cluster.connection.keepalive.renew(self);
+    await cluster.clock.pass(1000);
+    const first = streamOf(cluster);
+    first.end(new TokenExpiredError("invalid auth token"));
+    await cluster.clock.pass(1000);
+    streamOf(cluster).answer(LEASE_ID, 10);
+
+    expect(cluster.connected).toHaveLength(1);
+    expect(streamOf(cluster)).not.toBe(first);
+    expect(cluster.authentications).toBe(2);
+    expect(accepted).toHaveLength(1);
   });
 
   test("ignores an answer that nothing was sent for", () => {

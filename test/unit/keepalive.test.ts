@@ -72,7 +72,7 @@ describe("the keepalive stream", () => {
 
     expect(cluster.connected).toHaveLength(1);
     expect(streamOf(cluster)).not.toBe(first);
-    expect(cluster.authentications).toBe(2);
+    expect(cluster.member.of("authenticate")).toHaveLength(2);
     expect(accepted).toHaveLength(1);
   });
 

@@ -95,6 +95,10 @@ describe("a loss", () => {
     expect(count("I11", [...overtaken, a.lost(150)])).toBe(0);
   });
 
+  it("is not false for one who closes", () => {
+    expect(count("I11", [a.ask(0), a.granted(10), { k: "close", t: at(400), p: "a" }, a.lost(500)])).toBe(0);
+  });
+
   it("may be told once, and not after the release", () => {
     expect(count("I10", [a.ask(0), a.granted(10), a.lost(20), a.lost(30)])).toBe(1);
     expect(count("I10", [a.ask(0), a.granted(10), a.release(20), a.released(30), a.lost(40)])).toBe(1);
@@ -189,6 +193,7 @@ describe("a free lock", () => {
     expect(count("I7", [...waiting, b.refused(500, false)])).toBe(1);
     expect(count("I7", [...waiting, ...fault("hinders", "b", 200, 300), b.refused(500, false)])).toBe(0);
     expect(count("I7", [...waiting, b.refused(500, true)])).toBe(0);
+    expect(count("I7", [...waiting, { k: "close", t: at(400), p: "b" }, b.refused(500, false)])).toBe(0);
   });
 });
 

@@ -62,6 +62,10 @@ export interface Left extends At {
   readonly when: "idle" | "closed";
   readonly keys: readonly string[];
 }
+/** `close` was called: whatever is still pending or held ends by it. */
+export interface Close extends At {
+  readonly k: "close";
+}
 /** The process ended by itself, or did not end a call that must end. */
 export interface Crash extends At {
   readonly k: "crash";
@@ -72,4 +76,4 @@ export interface Stall extends At {
   readonly k: "stall";
   readonly ms: number;
 }
-export type Line = Ask | Granted | Refused | Claim | Ending | Access | Fault | Left | Crash | Stall;
+export type Line = Ask | Granted | Refused | Claim | Ending | Access | Fault | Left | Close | Crash | Stall;

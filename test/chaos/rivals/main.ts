@@ -5,7 +5,7 @@ import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { exitWhenMissing } from "../../support/etcd.js";
+import { EtcdMissingError, exitWhenMissing } from "../../support/etcd.js";
 import { Guardian } from "../../support/guarded.js";
 import { RedisMissingError } from "../../support/redis.js";
 import { NotRunError } from "../lab/ground.js";
@@ -21,9 +21,13 @@ const RESULTS = fileURLToPath(new URL("./RESULTS.md", import.meta.url));
 const EX_USAGE = 64;
 const EX_TEMPFAIL = 75;
 
+/** A scenario in which the machine stood still is played again, this often in all. */
+const ATTEMPTS = 4;
+
 interface Job {
   readonly subject: Subject;
   readonly scenario: Scenario;
+  attempts: number;
 }
 
 async function main(): Promise<void> {
@@ -67,54 +71,61 @@ function jobsOf({ seed, subjects, scenarios: wanted }: RivalsOptions): Job[] {
     .flatMap((scenario) =>
       SUBJECTS.filter(
         (subject) => subjects.includes(subject.name) && (scenario.suits?.(subject) ?? true),
-      ).map((subject) => ({ subject, scenario })),
+      ).map((subject) => ({ subject, scenario, attempts: 0 })),
     );
 }
 
-async function playAll(jobs: Job[], options: RivalsOptions, guardian: Guardian): Promise<Outcome> {
-  const outcome = {
-    played: [] as Played[],
-    failed: [] as string[],
-    stalled: [] as string[],
-    notRun: new Map<Subject, string>(),
-  };
+async function playAll(jobs: readonly Job[], options: RivalsOptions, guardian: Guardian): Promise<Outcome> {
+  const outcome = new Results();
   const queue = [...jobs];
   const lane = async () => {
     for (let job = queue.shift(); job !== undefined; job = queue.shift()) {
       if (outcome.notRun.has(job.subject)) continue;
       const begun = performance.now();
-      await playOne(job, { options, guardian, outcome });
+      const told = await playOne(job, { options, guardian, outcome });
+      // At the end of the queue the machine may be less busy.
+      if (told === "again") queue.push(job);
       const seconds = ((performance.now() - begun) / 1000).toFixed(1).padStart(6);
-      console.error(`${seconds} s  ${nameOf(job)}, ${queue.length} of ${jobs.length} left`);
+      console.error(`${seconds} s  ${nameOf(job)}: ${told}, ${queue.length} of ${jobs.length} left`);
     }
   };
   await Promise.all(Array.from({ length: options.jobs }, lane));
   return outcome;
 }
 
+class Results implements Outcome {
+  readonly played: Played[] = [];
+  readonly failed: string[] = [];
+  readonly stalled: string[] = [];
+  readonly notRun = new Map<Subject, string>();
+}
+
 interface Tools {
   readonly options: RivalsOptions;
   readonly guardian: Guardian;
-  readonly outcome: { played: Played[]; failed: string[]; stalled: string[]; notRun: Map<Subject, string> };
+  readonly outcome: Results;
 }
 
-async function playOne(job: Job, { options, guardian, outcome }: Tools): Promise<void> {
+async function playOne(job: Job, { options, guardian, outcome }: Tools): Promise<string> {
   try {
     const played = await play(job.subject, job.scenario, guardian);
     if (options.keep !== undefined) keep(options.keep, played);
     outcome.played.push(played);
+    return "played";
   } catch (error) {
     const { message } = error as Error;
-    if (error instanceof NotRunError || error instanceof RedisMissingError) {
-      console.error(`not run: ${job.subject.title}: ${message}`);
+    if (error instanceof EtcdMissingError) return exitWhenMissing(error);
+    if (error instanceof StalledError && ++job.attempts < ATTEMPTS) return "again";
+    if (error instanceof StalledError) outcome.stalled.push(`${nameOf(job)}: ${message}`);
+    else if (error instanceof NotRunError || error instanceof RedisMissingError)
       outcome.notRun.set(job.subject, message);
-    } else if (error instanceof Error && error.name === "EtcdMissingError") exitWhenMissing(error);
-    else if (error instanceof StalledError) outcome.stalled.push(`${nameOf(job)}: ${message}`);
     else outcome.failed.push(`${nameOf(job)}: ${message}`);
+    return `not run: ${message}`;
   }
 }
 
-const nameOf = ({ subject, scenario }: Job) => `${subject.name} ${scenario.name}`;
+const nameOf = ({ subject, scenario }: Pick<Job, "subject" | "scenario">) =>
+  `${subject.name} ${scenario.name}`;
 
 function keep(folder: string, { subject, scenario, lines }: Played): void {
   mkdirSync(folder, { recursive: true });

@@ -69,6 +69,11 @@ export function troubled(book: Book, p: string, { from, to }: Span, effects: rea
   );
 }
 
+/** Its `close` was called before that moment. */
+export function closing({ lines }: Book, p: string, before: bigint): boolean {
+  return lines.some((line) => line.k === "close" && line.p === p && line.t < before);
+}
+
 /** What is left of a span without others. */
 export function without(span: Span, cuts: readonly Span[]): Span[] {
   let rest = [span];

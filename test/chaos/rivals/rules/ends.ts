@@ -1,5 +1,5 @@
 // I10, I11 and crashes: one end per hold, by the right one, and for a reason.
-import { NS_PER_MS, running, troubled, type Book, type Hold } from "./book.js";
+import { closing, NS_PER_MS, running, troubled, type Book, type Hold } from "./book.js";
 import { successor } from "./exclusion.js";
 import { toMs, type Rule, type Violation } from "./rule.js";
 
@@ -50,7 +50,7 @@ export const noFalseLoss: Rule = (book) => {
 function falselyLost(book: Book, hold: Hold): Violation[] {
   const denied = hold.claims.find(({ t, held }) => !held && t < (hold.release ?? t + 1n))?.t;
   const at = [denied, hold.told[0]].find((t) => t !== undefined && t < (hold.release ?? t + 1n));
-  if (at === undefined) return [];
+  if (at === undefined || closing(book, hold.p, at)) return [];
   const next = successor(book, hold);
   if (next !== undefined && next.granted <= at) return [];
   const before = { from: at - 2n * book.ttl, to: at };

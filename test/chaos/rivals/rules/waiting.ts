@@ -1,5 +1,5 @@
 // I6, I7 and I8: order, no one left waiting, nothing left behind.
-import { NS_PER_MS, troubled, type Book, type Hold } from "./book.js";
+import { closing, NS_PER_MS, troubled, type Book, type Hold } from "./book.js";
 import { toMs, type Rule, type Violation } from "./rule.js";
 
 /** Who asks within this time of another may well come second. */
@@ -68,7 +68,7 @@ function freeTimes(book: Book, name: string): bigint[] {
 }
 
 function gaveUp(book: Book, { p, t, over, refused }: Book["waits"][number]): Violation[] {
-  if (refused === undefined || refused.timeUp) return [];
+  if (refused === undefined || refused.timeUp || closing(book, p, over)) return [];
   const before = { from: t - book.ttl, to: over };
   if (troubled(book, p, before, ["stops", "hinders", "kills"])) return [];
   return [{ text: `${p}'s acquire ended with ${refused.err}`, ms: toMs(over - t) }];

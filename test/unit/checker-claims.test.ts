@@ -142,6 +142,12 @@ describe("I9, a loss is told in time", () => {
     expect(stalled).toMatchObject({ hard: [], soft: [expect.stringContaining("its process stalled")] });
   });
 
+  it("excuses a moment's stall no longer than it lasted", () => {
+    expect(I9(lost(25).stalled(2300, "w1", 30)).hard).toEqual([]);
+    expect(I9(lost(35).stalled(2300, "w1", 30)).hard).toHaveLength(1);
+    expect(I1(lost(35).stalled(2300, "w1", 30)).hard).toHaveLength(1);
+  });
+
   it("excuses stops that follow each other", () => {
     const twice = (between: number) =>
       lost(3000)

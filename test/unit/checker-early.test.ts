@@ -78,6 +78,11 @@ describe("an etcd that revokes early", () => {
     expect(I1(revoked(), early).hard).toEqual([]);
   });
 
+  it("is not blamed for what a stopped process explains", () => {
+    const { soft } = I9(revoked().stopped("w1", 2200, 2390), early);
+    expect(soft).toEqual([expect.stringContaining("(its process was stopped)")]);
+  });
+
   it("is what only some versions do", () => {
     expect(I9(revoked()).hard).toHaveLength(1);
     expect(I1(revoked()).hard).toHaveLength(1);

@@ -1,6 +1,7 @@
 import { claimedTime, stretchesOf, type Hold } from "./calls.js";
 import type { Early } from "./early.js";
 import { moment, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
+import { excuseFor } from "./loss.js";
 import { byStart, earlier, type Span } from "./spans.js";
 
 export interface Overlap extends Span {
@@ -47,12 +48,8 @@ function notYetTold(facts: Facts, overlap: Overlap): Finding {
   const [older, younger] = byAge(overlap);
   const ns = to - from;
   const text = `${nameOf(older)} had not been told of its end when ${nameOf(younger)} held, for ${ms(ns)} from ${moment(facts, from)} on`;
-  const early = robbed(facts, overlap);
-  if (early !== undefined && to <= early.until) return { text, ns, excuse: early.cause };
-  const { troubles } = facts;
-  const stillness = troubles.stillnessBefore(older.p, from);
-  if (stillness !== undefined && to <= troubles.saidBy(older.p, from)) return { text, ns, excuse: stillness };
-  return { text, ns };
+  const excuse = excuseFor(facts, older, { due: from, told: to, taking: robbed(facts, overlap) });
+  return excuse === undefined ? { text, ns } : { text, ns, excuse };
 }
 
 /** Whether the older place had been taken early when the younger one came to its turn. */

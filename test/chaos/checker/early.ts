@@ -10,6 +10,8 @@ const SECOND = 1_000_000_000n;
 /** A place that went although its holder did nothing wrong: who holds it cannot know before it is told. */
 export interface Early {
   readonly cause: string;
+  /** Else it is what may have been. */
+  readonly known: boolean;
   /** It went no earlier than this. */
   readonly since: bigint;
   /** By then the holder must have been told. */
@@ -33,10 +35,10 @@ export function earlyTakings(places: readonly Place[], context: Context): Map<bi
     const taker = takerOf(place);
     if (taker !== undefined) {
       const until = toldBy(place, troubles);
-      found.set(create, { cause: `taken by ${taker.fault}`, since: taker.from, until });
+      found.set(create, { cause: `taken by ${taker.fault}`, known: true, since: taker.from, until });
     } else if (lastUse.get(lease) === deleted && mayBeRevoked(place, context)) {
       const times = { since: deletedSeen - DETECTION, until: toldLate(place, troubles) };
-      found.set(create, { cause: "revoked early by etcd", ...times });
+      found.set(create, { cause: "revoked early by etcd", known: false, ...times });
     }
   }
   return found;

@@ -1,4 +1,5 @@
 import { readingsOf, type Hold } from "./calls.js";
+import type { Early } from "./early.js";
 import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
 import type { Place } from "./places.js";
 import { later } from "./spans.js";
@@ -25,7 +26,7 @@ function claimedLate(facts: Facts, hold: Hold, gone: bigint): Finding[] {
 }
 
 function toldLate(facts: Facts, hold: Hold, gone: bigint): Finding[] {
-  const { by, excuse } = mustBeTold(facts, hold, gone);
+  const by = mustBeToldBy(facts, hold, gone);
   if (facts.troubles.killedAt(hold.p) <= by) return [];
   const told = hold.ends[0]?.t;
   // A crash is reported as such, and the end of the run cuts all short.
@@ -36,18 +37,31 @@ function toldLate(facts: Facts, hold: Hold, gone: bigint): Finding[] {
   if (told <= gone) return [];
   const ns = told - gone;
   const text = `${name} was told of its end ${ms(ns)} after etcd deleted its place ${at(facts, gone)}`;
-  return [told <= by && excuse !== undefined ? { text, ns, excuse } : { text, ns }];
+  const excuse = excuseFor(facts, hold, { due: gone, told, taking: facts.early.get(hold.token) });
+  return [excuse === undefined ? { text, ns } : { text, ns, excuse }];
 }
 
 /** When at the latest its process must have written down the end of a hold whose place was gone at `gone`. */
-function mustBeTold({ troubles, early }: Facts, hold: Hold, gone: bigint) {
-  const taking = early.get(hold.token);
-  const by = later(troubles.saidBy(hold.p, gone), taking?.until ?? gone);
-  return { by, excuse: taking?.cause ?? troubles.stillnessBefore(hold.p, gone) };
+function mustBeToldBy({ troubles, early }: Facts, { p, token }: Hold, gone: bigint): bigint {
+  return later(troubles.saidBy(p, gone), early.get(token)?.until ?? gone);
+}
+
+interface Late {
+  readonly due: bigint;
+  readonly told: bigint;
+  readonly taking: Early | undefined;
+}
+
+/** Why a holder was told of its end later than was due: what is known comes before what is guessed. */
+export function excuseFor({ troubles }: Facts, { p }: Hold, { due, told, taking }: Late): string | undefined {
+  const taken = taking !== undefined && told <= taking.until ? taking : undefined;
+  if (taken?.known === true) return taken.cause;
+  const still = told <= troubles.saidBy(p, due) ? troubles.silentBecause(p, due) : undefined;
+  return still ?? taken?.cause;
 }
 
 /** The owner knew of its end before, or could not know of it, or was dead. */
 export function knewOfItsEnd(facts: Facts, hold: Hold, { deletedSeen = 0n }: Place): boolean {
-  const { by } = mustBeTold(facts, hold, deletedSeen);
+  const by = mustBeToldBy(facts, hold, deletedSeen);
   return (hold.ends[0]?.t ?? facts.end) <= by || facts.troubles.killedAt(hold.p) <= by;
 }

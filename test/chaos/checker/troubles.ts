@@ -4,8 +4,10 @@ import { grouped } from "./grouped.js";
 import { covered, earlier, FOREVER, lastBegun, later, merged, touching, type Span } from "./spans.js";
 
 const SECOND = 1_000_000_000n;
-/** A process that ran on gets so long to say what it had to say. */
+/** A process that runs on gets so long at most to say what it had to say. */
 export const BREATH = SECOND / 2n;
+/** After it stood still for a moment only, no longer than that. */
+const withBreath = ({ from, to }: Span): Span => ({ from, to: to + earlier(BREATH, to - from) });
 /** A stream that fell silent is noticed, and an election is over. */
 export const DETECTION = 4n * SECOND;
 
@@ -74,16 +76,17 @@ export class Troubles {
     return touching(this.still(p), span).length > 0 ? "its process stalled" : undefined;
   }
 
-  /** Why it said late what was due at `t`. */
-  stillnessBefore(p: string, t: bigint): string | undefined {
-    return this.stillness(p, { from: t - BREATH, to: t });
+  /** Why it may say late what was due at `t`. */
+  silentBecause(p: string, t: bigint): string | undefined {
+    const by = this.saidBy(p, t);
+    return by === t ? undefined : this.stillness(p, { from: t - BREATH, to: by });
   }
 
   /** When a process must have said what it had to say at `t`: at once, unless it stood still. */
   saidBy(p: string, t: bigint): bigint {
     let silent = this.#silent.get(p);
     if (silent === undefined) {
-      silent = merged(this.still(p).map(({ from, to }) => ({ from, to: to + BREATH })));
+      silent = merged(this.still(p).map(withBreath));
       this.#silent.set(p, silent);
     }
     const last = lastBegun(silent, t);
@@ -130,9 +133,7 @@ export class Troubles {
       ...this.#hindered.map(after),
       ...faults.map(after),
       // A long one may cost the session, as a stop does; a short one only delays.
-      ...stalls.map((stall) =>
-        stall.to - stall.from > this.ttl / 4n ? after(stall) : { ...stall, to: stall.to + BREATH },
-      ),
+      ...stalls.map((stall) => (stall.to - stall.from > this.ttl / 4n ? after(stall) : withBreath(stall))),
     ]);
     this.#slow.set(p, found);
     return found;

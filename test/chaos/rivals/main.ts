@@ -39,6 +39,7 @@ async function main(): Promise<void> {
     const outcome = await playAll(jobsOf(options), options, guardian);
     const results = resultsOf(outcome, { seed: options.seed, seconds: (performance.now() - started) / 1000 });
     console.log(`\n${results}`);
+    for (const [{ title }, why] of outcome.notRun) console.log(`not run: ${title}: ${why}`);
     if (options.write) writeFileSync(RESULTS, results);
     process.exitCode = exitCodeOf(outcome);
   } finally {

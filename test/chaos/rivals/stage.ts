@@ -147,6 +147,7 @@ export class Stage<G extends Ground = Ground> {
   }
 
   async #close(client: Client): Promise<void> {
+    client.note({ k: "close" });
     const closed = await within(
       PATIENCE_MS,
       client.close().then(() => true),

@@ -33,6 +33,8 @@ export interface LabOptions {
   readonly gapMs?: readonly [number, number];
   /** How often a holder keeps the lock until it loses it, or for more than a TTL. */
   readonly camp?: number;
+  /** Milliseconds that every fault lasts; default: as its kind says. */
+  readonly lastsMs?: readonly [number, number];
   readonly etcdVersion?: string;
   readonly oneAddress?: boolean;
   /** A folder with another build of leasehold. */
@@ -122,7 +124,14 @@ class Lab {
     };
     this.#crew = new Crew({ count: workers, folder: from.folder, task });
     this.#kinds = chosen(options);
-    const all = plan({ seed, seconds, ttlMs: ttlSeconds * 1000, kinds: this.#kinds, gapMs });
+    const all = plan({
+      seed,
+      seconds,
+      ttlMs: ttlSeconds * 1000,
+      kinds: this.#kinds,
+      gapMs,
+      lastsMs: options.lastsMs,
+    });
     this.planned = options.only === undefined ? all : all.filter(({ n }) => options.only?.includes(n));
   }
 

@@ -19,6 +19,8 @@ export interface PlanOptions {
   readonly kinds: readonly FaultKind<never>[];
   /** Milliseconds between the end of one fault and the start of the next of the same series. */
   readonly gapMs: readonly [number, number];
+  /** Milliseconds that every fault lasts that lasts at all; default: as its kind says. */
+  readonly lastsMs?: readonly [number, number] | undefined;
 }
 
 /** Places that are taken all the time leave nobody to suffer from the other faults. */
@@ -45,7 +47,7 @@ export const SERIES: Record<Effect, string> = {
   "takes-place": "places",
 };
 
-function series({ seed, seconds, ttlMs, kinds, gapMs }: PlanOptions, name: string) {
+function series({ seed, seconds, ttlMs, kinds, gapMs, lastsMs }: PlanOptions, name: string) {
   const mine = kinds.filter(({ effect }) => SERIES[effect] === name);
   const gap = () => random.between(...gapMs) * (PATIENCE[name] ?? 1);
   const bag = mine.flatMap((kind) => Array<(typeof mine)[number]>(kind.weight ?? 1).fill(kind));
@@ -55,9 +57,11 @@ function series({ seed, seconds, ttlMs, kinds, gapMs }: PlanOptions, name: strin
   let atMs = seconds * 1000 * QUIET + gap();
   while (atMs < seconds * 1000) {
     const kind = random.pick(bag);
-    const lastsMs = (kind.lasts ?? anyLength)(random, ttlMs);
-    found.push({ atMs, lastsMs, fault: kind.name });
-    atMs += lastsMs + gap();
+    const own = (kind.lasts ?? anyLength)(random, ttlMs);
+    // What is done in a moment stays so.
+    const lasts = lastsMs && own > 0 ? random.between(...lastsMs) : own;
+    found.push({ atMs, lastsMs: lasts, fault: kind.name });
+    atMs += lasts + gap();
   }
   return found;
 }

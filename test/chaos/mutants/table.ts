@@ -12,7 +12,7 @@ export interface Patch {
 /** Where the lab looks for it. */
 export interface Hunt extends Pick<
   LabOptions,
-  "faults" | "ttlSeconds" | "workers" | "lanes" | "names" | "camp" | "gapMs" | "oneAddress"
+  "faults" | "ttlSeconds" | "workers" | "lanes" | "names" | "camp" | "gapMs" | "lastsMs" | "oneAddress"
 > {
   readonly tier: TierName;
   readonly seconds: number;
@@ -75,8 +75,11 @@ export const MUTANTS: readonly Mutant[] = [
         to: "                ? undefined\n                : undefined,\n        ].filter(Boolean),\n        ignored: [",
       },
     ],
-    // On one name a session has its place again by the time the late request comes.
-    hunt: t1(["hold-releases"], { ttlSeconds: 9, names: 1 }),
+    // Two contenders: one of them holds, under the key it had before, when the late request comes.
+    hunt: t1(["hold-releases"], {
+      ...{ ttlSeconds: 9, lastsMs: [300, 1200] },
+      ...{ workers: 2, lanes: 1, names: 1, camp: 0 },
+    }),
   },
   {
     name: "fence-not-checked",

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { complaints, excuses } from "../chaos/checker/complaints.js";
 import { held, lost, robbed } from "../chaos/checker/losses.js";
-import { goodStory, type Story } from "../chaos/checker/story.js";
+import { goodStory, Story } from "../chaos/checker/story.js";
 import type { Setting } from "../chaos/lab/history.js";
 
 const I1 = (story: Story, setting?: Partial<Setting>) => told("I1", story, setting);
@@ -25,6 +25,12 @@ describe("I1, no two claims overlap", () => {
   it("allows claims that touch a lock of another name", () => {
     const other = { lock: "lock/b" };
     expect(I1(goodStory().ask(15, "w3", 1, 30, other).grant(16, "w3", 1, 30, other)).hard).toEqual([]);
+  });
+
+  it("does not take a holder for two, however its claims lie to its stops", () => {
+    const alone = () => new Story().ask(0, "w1", 1, 10).grant(1, "w1", 1, 10).stopped("w1", 5, 10);
+    for (const t of [5, 7, 10])
+      expect(I1(alone().claim(t, "w1", 1, 10).claim(20, "w1", 1, 10)).hard).toEqual([]);
   });
 
   it("does not count the time after a claim that said no", () => {

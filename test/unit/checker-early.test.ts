@@ -32,6 +32,11 @@ describe("a place that was taken early", () => {
     expect(I9(robbed({ claimAt: 1600, toldAt: 5100 }).stopped("w1", 1700, 5000)).hard).toEqual([]);
   });
 
+  it("is named as the cause, also where its process stalled beside", () => {
+    const { soft } = I9(robbed({ claimAt: 1510, toldAt: 1520 }).stalled(1500, "w1", 100));
+    expect(soft).toEqual([expect.stringContaining("(taken by"), expect.stringContaining("(taken by")]);
+  });
+
   it("is known by its revision: another place of the same key is not excused", () => {
     const story = robbed({ claimAt: 1510, toldAt: 1520 });
     expect(I9(story).hard).toEqual([]);

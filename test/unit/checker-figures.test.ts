@@ -81,9 +81,7 @@ describe("a long run", () => {
     const faults = disturbed.run().history.filter(({ k }) => k === "nemesis" || k === "stall");
     const history = [...run.history, ...faults];
     expect(history.length).toBeGreaterThan(300_000);
-    const started = performance.now();
     const { violations, figures: found } = judge({ ...run, history });
-    console.log(`${history.length} lines judged in ${(performance.now() - started).toFixed(0)} ms`);
     expect(violations).toEqual({});
     expect(found.faultCount).toBe(6000);
   });

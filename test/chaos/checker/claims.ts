@@ -73,7 +73,7 @@ function overlapsOf(stretches: { readonly hold: Hold; readonly span: Span }[]): 
   for (const next of stretches.sort((a, b) => byStart(a.span, b.span))) {
     const { hold, span } = next;
     const before = furthest.get(hold.lock);
-    if (before !== undefined && before.span.to > span.from)
+    if (before !== undefined && before.hold !== hold && before.span.to > span.from)
       found.push({
         ...{ first: before.hold, second: hold },
         ...{ from: span.from, to: earlier(before.span.to, span.to) },

@@ -40,7 +40,9 @@ export function resultsOf(
   { played, failed, stalled, notRun }: Outcome,
   { seed, seconds }: { seed: string; seconds: number },
 ): string {
-  const entries = played.map(entryOf);
+  const entries = SCENARIOS.flatMap(({ name }) => played.filter((it) => it.scenario.name === name)).map(
+    entryOf,
+  );
   const shown = SUBJECTS.filter((subject) => played.some((it) => it.subject === subject));
   const titles = shown.map(({ title }) => title);
   const how = `seed \`${seed}\`, ${seconds.toFixed(0)} s, Node.js ${process.versions.node}`;

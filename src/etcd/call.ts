@@ -98,8 +98,9 @@ export class UnaryCall {
 
   #cancel(why: UnansweredError): void {
     this.#cancelled ??= why;
-    // etcd3 retries CANCELLED and counts it as a failure of the host; this code it leaves alone.
-    this.#call?.cancelWithStatus(FAILED_PRECONDITION, why.message);
+    // etcd3 retries CANCELLED and counts it as a failure of the host; this code it leaves alone. Later, as with streams:
+    // this may run within the callback by which the connection is read.
+    setImmediate(() => this.#call?.cancelWithStatus(FAILED_PRECONDITION, why.message));
   }
 
   readonly #intercept: Interceptor = (options, nextCall) => {

@@ -20,38 +20,49 @@ export interface Channel<Request> {
 export function openChannel<Request, Answer>(
   opening: Promise<Duplex<Request, Answer>>,
   host: string,
-  handlers: StreamHandlers<Answer> & { over(): void },
+  handlers: StreamHandlers<Answer> & { readonly over: () => void },
 ): Channel<Request> {
   const unsent: Request[] = [];
   let stream: Duplex<Request, Answer> | undefined;
   let over = false;
-  const finish = (): boolean => {
-    if (over) return false;
+  const fail = (error: Error & Partial<Status>): void => {
+    if (over) return;
     over = true;
     handlers.over();
-    return true;
+    handlers.ended(failure(error, host));
   };
-  const fail = (error: Error & Partial<Status>): void => {
-    if (finish()) handlers.ended(failure(error, host));
-  };
-  opening.then((opened) => {
-    stream = opened;
-    opened.on("error", fail);
-    opened.on("end", () => fail(new UnansweredError("the member ended the stream")));
-    opened.on("data", (answer) => over || guarded(() => handlers.answer(answer)));
-    if (over) hangUp(opened);
-    else for (const request of unsent.splice(0)) opened.write(request);
-  }, fail);
+  opening.then(
+    (opened) => {
+      stream = opened;
+      opened.on("error", fail);
+      opened.on("end", () => fail(new UnansweredError("the member ended the stream")));
+      opened.on("data", (answer) => over || guarded(() => handlers.answer(answer)));
+      if (over) hangUp(opened, handlers.over);
+      else for (const request of unsent.splice(0)) opened.write(request);
+    },
+    (error: Error) => (over ? handlers.over() : fail(error)),
+  );
   return {
     write: (request) => void (over || (stream ? stream.write(request) : unsent.push(request))),
-    close: () => void (finish() && stream && hangUp(stream)),
+    close: () => {
+      if (over) return;
+      over = true;
+      if (stream) hangUp(stream, handlers.over);
+    },
   };
 }
 
-/** `end()` alone leaks the member's watchers, `cancel()` alone counts as a failure of the host. */
-function hangUp(stream: { end(): void; cancel(): void }): void {
-  stream.end();
-  stream.cancel();
+/**
+ * `end()` alone leaks the member's watchers, `cancel()` alone counts as a failure of the host. Later: this may run within
+ * the callback by which node:http2 reads from the same connection, where a reset of another stream never returns (seen
+ * on Node.js 20: the process spins, and its memory grows).
+ */
+function hangUp(stream: { end(): void; cancel(): void }, over: () => void): void {
+  setImmediate(() => {
+    stream.end();
+    stream.cancel();
+    over();
+  });
 }
 
 /** An exception here would leave the stream's promise chain as an unhandled rejection of nobody: make it a plain crash. */

@@ -174,7 +174,8 @@ export class Etcd3Member implements Member {
   #closeIfUnused(): void {
     if (!this.#retired || this.#users > 0 || this.#closed) return;
     this.#closed = true;
-    this.#client.close();
+    // Not within the callback of the call or stream that was the last to use it.
+    setImmediate(() => this.#client.close());
   }
 
   #streamOptions(): GrpcOptions {

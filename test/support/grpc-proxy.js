@@ -9,7 +9,8 @@ import { answerAsStray } from "./stray-leader.js";
  * @typedef {"drop-answer" | "cut-answer" | "hold" | "drop-request" | "delay"} Act
  *   drop-answer: etcd gets the request, the client never gets the answer;
  *   cut-answer: the same, but the client's connection breaks when etcd has answered;
- *   hold: etcd gets the request only after `release()`, even if the client has cancelled or gone meanwhile;
+ *   hold: etcd gets the request only after `release()`, or after `ms` if that is given, even if the client has cancelled
+ *   or gone meanwhile;
  *   drop-request: nobody ever hears of it; delay: forwarded `ms` later.
  * @typedef {{
  *   path: string, act: Act, when?: (request: Buffer, n: number) => boolean, times?: number, ms?: number,
@@ -50,10 +51,11 @@ export class Rule {
   async apply(call) {
     this.hits += 1;
     this.#events.emit("hit");
-    const { act, ms = 0 } = this.#options;
+    const { act, ms } = this.#options;
     if (act === "drop-request") return;
-    if (act === "hold") await this.#released;
-    if (act === "delay") await new Promise((resolve) => setTimeout(resolve, ms));
+    const passed = () => new Promise((resolve) => setTimeout(resolve, ms));
+    if (act === "hold") await (ms === undefined ? this.#released : Promise.race([this.#released, passed()]));
+    if (act === "delay") await passed();
     const late = act === "hold";
     const lost = act === "drop-answer" || act === "cut-answer";
     const answer = forward(call, { keepOnCancel: late || lost, silent: lost });

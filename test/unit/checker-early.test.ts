@@ -28,6 +28,14 @@ describe("a place that was taken early", () => {
     expect(I9(robbed({ claimAt: 7340, toldAt: 7345 }).hindered(1000, 1400)).hard).toHaveLength(2);
   });
 
+  it("gives a holder with a long TTL no longer than that if the hindered member ended its streams", () => {
+    const told = (toldAt: number, more = {}) =>
+      I9(robbed({ claimAt: toldAt - 10, toldAt }).hindered(1000, 20_000, more), { ttlSeconds: 120 }).hard;
+    expect(told(20_000)).toEqual([]);
+    expect(told(11_000, { endsStreams: true })).toEqual([]);
+    expect(told(12_100, { endsStreams: true })).toHaveLength(2);
+  });
+
   it("gives it the time in which its process was stopped", () => {
     expect(I9(robbed({ claimAt: 1600, toldAt: 5100 }).stopped("w1", 1700, 5000)).hard).toEqual([]);
   });

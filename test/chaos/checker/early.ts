@@ -2,7 +2,7 @@ import type { Setting } from "../lab/history.js";
 import type { Hold } from "./calls.js";
 import type { Fault } from "./faults.js";
 import { processOf, type Place } from "./places.js";
-import { FOREVER, later } from "./spans.js";
+import { earlier, FOREVER, later } from "./spans.js";
 import { BREATH, DETECTION, type Troubles } from "./troubles.js";
 
 const SECOND = 1_000_000_000n;
@@ -70,14 +70,19 @@ const UNANSWERED = 5n * SECOND;
 
 /**
  * A hold watches its own key from its first second on, and asks for a renewal before it names the loss; a lease that
- * is gone is heard of with the next renewal. A stream that was hindered falls silent first.
+ * is gone is heard of with the next renewal. A stream that was hindered falls silent first; one that was ended is
+ * opened again elsewhere, however long the TTL.
  */
 function toldBy({ owner, deletedSeen = 0n }: Place, troubles: Troubles): bigint {
   const { ttl } = troubles;
   const soon = deletedSeen + later(SECOND, ttl / 3n) + ttl / 6n + BREATH;
-  const by = troubles.hindered({ from: deletedSeen, to: soon }) ? soon + DETECTION : soon;
-  return troubles.saidBy(processOf(owner) ?? "", by);
+  const span = { from: deletedSeen, to: soon };
+  const by = troubles.hindered(span) ? soon + DETECTION : soon;
+  const ended = troubles.silenced(span) ? by : earlier(by, deletedSeen + ENDED + BREATH);
+  return troubles.saidBy(processOf(owner) ?? "", ended);
 }
+/** An election timeout, a member's patience without a leader, an election, and the renewal that names the loss. */
+const ENDED = 10n * SECOND;
 
 /** A member that led before it was stopped answers renewals of leases that it has revoked, until it notices. */
 function toldLate({ owner, deletedSeen = 0n }: Place, troubles: Troubles): bigint {

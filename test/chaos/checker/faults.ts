@@ -8,6 +8,7 @@ export interface Fault extends Span {
   readonly target: string;
   readonly took: readonly bigint[];
   readonly sparesLeases: boolean;
+  readonly endsStreams: boolean;
 }
 
 /** One that was never healed lasts for ever. */
@@ -25,8 +26,9 @@ export function faultsOf(history: readonly Step[]): Fault[] {
   return faults;
 }
 
-function begin({ fault, effect, target, took = [], sparesLeases = false, t }: Nemesis): Fault {
-  return { fault, effect, target, took, sparesLeases, from: t, to: FOREVER };
+function begin({ t, fault, effect, target, took = [], ...nemesis }: Nemesis): Fault {
+  const { sparesLeases = false, endsStreams = false } = nemesis;
+  return { fault, effect, target, took, sparesLeases, endsStreams, from: t, to: FOREVER };
 }
 
 /** What it took may be known only at its end. */

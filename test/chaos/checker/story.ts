@@ -21,7 +21,8 @@ interface Written {
   readonly asked?: boolean;
   readonly lock?: string;
 }
-type FaultOf = Pick<Nemesis, "fault" | "effect" | "target"> & Partial<Pick<Nemesis, "took" | "sparesLeases">>;
+type FaultOf = Pick<Nemesis, "fault" | "effect" | "target"> &
+  Partial<Pick<Nemesis, "took" | "sparesLeases" | "endsStreams">>;
 
 /** Collects steps and server events in the order in which they are told; `run()` sorts the steps by time. */
 export class Story {
@@ -126,7 +127,11 @@ export class Story {
     return this.#lasting(from, to, { fault: "pause-worker", effect: "stops-worker", target: p });
   }
 
-  hindered(from: number, to: number, more: { sparesLeases?: boolean } = {}): this {
+  hindered(
+    from: number,
+    to: number,
+    more: Partial<Pick<Nemesis, "sparesLeases" | "endsStreams">> = {},
+  ): this {
     return this.#lasting(from, to, { fault: "pause-member", effect: "hinders", target: "m1", ...more });
   }
 

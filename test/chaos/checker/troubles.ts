@@ -19,6 +19,7 @@ export class Troubles {
   readonly #settle: bigint;
   readonly #hindered: readonly Span[];
   readonly #leasesHindered: readonly Span[];
+  readonly #silencing: readonly Span[];
   readonly #stalls = new Map<string, Span[]>();
   readonly #stopped: ReadonlyMap<string, readonly Span[]>;
   readonly #killed = new Map<string, bigint>();
@@ -35,6 +36,7 @@ export class Troubles {
     const hinders = this.faults.filter(({ effect }) => effect === "hinders");
     this.#hindered = merged(hinders);
     this.#leasesHindered = merged(hinders.filter(({ sparesLeases }) => !sparesLeases));
+    this.#silencing = merged(hinders.filter(({ endsStreams }) => !endsStreams));
     const stops = this.faults.filter(({ effect }) => effect === "stops-worker");
     const byTarget = [...grouped(stops, ({ target }) => target)];
     this.#stopped = new Map(byTarget.map(([p, faults]) => [p, merged(faults)]));
@@ -96,6 +98,11 @@ export class Troubles {
   /** Calls or streams to etcd were disturbed at some time of the span, or just before it. */
   hindered({ from, to }: Span): boolean {
     return touching(this.#hindered, { from: from - this.#settle, to }).length > 0;
+  }
+
+  /** The same, by faults that leave streams open and silent. */
+  silenced({ from, to }: Span): boolean {
+    return touching(this.#silencing, { from: from - this.#settle, to }).length > 0;
   }
 
   /** A fault disturbed etcd or this process at some time of the span, or just before it. */

@@ -1,6 +1,7 @@
 import type { GrpcProxy, RuleOptions } from "../../support/grpc-proxy.js";
 import { givesBack, takesPlace } from "../../support/request-shape.js";
 import type { FaultKind, Ground } from "../lab/ground.js";
+import type { Random } from "../lab/random.js";
 
 /** A ground with a proxy that knows single gRPC calls in front of each member. */
 export interface Called extends Ground {
@@ -17,16 +18,25 @@ interface Rules {
   readonly which?: (request: Buffer) => boolean;
   /** Of those calls, how many are hit; default 0.3. */
   readonly share?: number;
+  /** For how many milliseconds a call is delayed, or held back at most; default of the latter: until it is healed. */
+  readonly ms?: (random: Random, ttlMs: number) => number;
 }
 
-const onCalls = (name: string, { path, act, which = () => true, share = 0.3 }: Rules): FaultKind<Called> => ({
+const aMoment = (random: Random) => random.between(5, 60);
+/** Past the client's patience with an attempt, a quarter of a TTL: its retry has got through, and it may hold again. */
+const pastRetry = (random: Random, ttlMs: number) => random.between(0.3 * ttlMs, 0.8 * ttlMs);
+
+const onCalls = (
+  name: string,
+  { path, act, which = () => true, share = 0.3, ms }: Rules,
+): FaultKind<Called> => ({
   name,
   effect: "hinders",
   sparesLeases: path !== GRANT,
-  inflict({ ground, random }) {
+  inflict({ ground, random, ttlMs }) {
     const when = (request: Buffer) => which(request) && random.chance(share);
     const made = ground.calls.map((proxy) => {
-      const rule = proxy.rule({ path, act, when, ms: random.between(5, 60) });
+      const rule = proxy.rule({ path, act, when, ...(ms && { ms: ms(random, ttlMs) }) });
       return { proxy, rule };
     });
     const heal = () => {
@@ -64,8 +74,8 @@ export const callFaults: readonly FaultKind<Called>[] = [
   onCalls("hold-joins", { path: TXN, act: "hold", which: takesPlace, share: 0.2 }),
   onCalls("lose-releases", { path: TXN, act: "drop-request", which: givesBack }),
   onCalls("lose-release-answers", { path: TXN, act: "drop-answer", which: givesBack }),
-  onCalls("hold-releases", { path: TXN, act: "hold", which: givesBack, share: 0.2 }),
-  onCalls("reorder", { path: TXN, act: "delay", share: 0.5 }),
-  onCalls("delay-reads", { path: RANGE, act: "delay", share: 0.5 }),
+  onCalls("hold-releases", { path: TXN, act: "hold", which: givesBack, share: 0.2, ms: pastRetry }),
+  onCalls("reorder", { path: TXN, act: "delay", share: 0.5, ms: aMoment }),
+  onCalls("delay-reads", { path: RANGE, act: "delay", share: 0.5, ms: aMoment }),
   onCalls("lose-grant-answers", { path: GRANT, act: "drop-answer", share: 0.5 }),
 ];

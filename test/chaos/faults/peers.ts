@@ -12,6 +12,7 @@ export interface Peered extends Ground {
 const isolate = (who: string, choose: Choose): FaultKind<Peered> => ({
   name: `isolate-${who}`,
   effect: "hinders",
+  endsStreams: true,
   lasts: pastElections,
   async inflict(field) {
     const { ground } = field;

@@ -53,6 +53,8 @@ export interface FaultKind<G extends Ground = Ground> {
   readonly effect: Effect;
   /** It hinders calls or watches only: renewals pass, and no lease may be lost by it. */
   readonly sparesLeases?: boolean | ((ttlMs: number) => boolean);
+  /** The member that it hits ends the streams that ask for a leader: none stays silent for long. */
+  readonly endsStreams?: boolean;
   /** How often it comes, compared with the other kinds; default 1. */
   readonly weight?: number;
   /** Milliseconds until it is healed; default: often below half of a TTL, now and then above the whole. */

@@ -74,6 +74,8 @@ export interface Nemesis extends At {
   readonly took?: readonly bigint[];
   /** It hinders calls or watches only: renewals pass, and no lease may be lost by it. */
   readonly sparesLeases?: boolean;
+  /** The member that it hits ends the streams that ask for a leader: none stays silent for long. */
+  readonly endsStreams?: boolean;
 }
 /** What etcd still had under the run's prefix, and which leases the run added, at a moment named by `when`. */
 export interface Leftovers extends At {

@@ -146,7 +146,16 @@ class Lab {
       ...{ kinds: this.#kinds, seed, say },
       note: (step) => this.#note(step),
     });
+    await this.#allAtWork();
     await Promise.all([nemesis.inflict(this.planned), delay(seconds * 1000)]);
+  }
+
+  /** A fault before a worker's first step hurts nobody, and a process starts slowly on a busy machine. */
+  async #allAtWork(): Promise<void> {
+    const { events } = this.#observer;
+    const began = (p: string) => events.some(({ value }) => value.includes(`"${p}/`));
+    const all = () => this.#crew.workers.every(({ p }) => began(p));
+    await this.#observer.until(all, { timeoutMs: 20_000 });
   }
 
   /** Every call ends, every key goes while its session lives, then every lease goes: looked at in that order. */

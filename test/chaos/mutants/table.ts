@@ -61,8 +61,10 @@ export const MUTANTS: readonly Mutant[] = [
     patches: [{ file: "etcd/member.js", from: 'hasleader: "true", ', to: "" }],
     // Any call to that member would time out and tell: only the streams are left to notice.
     hunt: t2(["isolate-follower", "delete-key"], {
-      ...{ ttlSeconds: 60, seconds: 60, gapMs: [100, 400] },
-      ...{ workers: 6, lanes: 1, names: 2, camp: 1 },
+      // One isolation, that ends before the next renewal: a keepalive without an answer would tell, too.
+      ...{ ttlSeconds: 120, seconds: 30, gapMs: [50, 200], lastsMs: [27_000, 28_000] },
+      // Each camps on a lock of its own from the start on.
+      ...{ workers: 6, lanes: 1, names: 12, camp: 1 },
     }),
   },
   {
@@ -77,8 +79,8 @@ export const MUTANTS: readonly Mutant[] = [
     ],
     // Two contenders: one of them holds, under the key it had before, when the late request comes.
     hunt: t1(["hold-releases"], {
-      ...{ ttlSeconds: 9, lastsMs: [300, 1200] },
-      ...{ workers: 2, lanes: 1, names: 1, camp: 0 },
+      ...{ lastsMs: [3000, 5000], gapMs: [100, 200] },
+      ...{ workers: 2, lanes: 1, names: 1, camp: 0.05 },
     }),
   },
   {

@@ -6,6 +6,8 @@ import { LIES } from "../support/lies.js";
 /** They mostly wait. */
 const AT_ONCE = 12;
 const MIXED = 40;
+/** More of the same tells nothing. */
+const ENOUGH = 5;
 
 const strays: unknown[] = [];
 const onStray = (stray: unknown) => void strays.push(stray);
@@ -19,7 +21,7 @@ async function outcomes(scripts: readonly (readonly Script[])[]) {
   const troubles: string[] = [];
   const idle: string[] = [];
   const work = async () => {
-    for (let next = rest.pop(); next; next = rest.pop()) {
+    for (let next = rest.pop(); next && troubles.length < ENOUGH; next = rest.pop()) {
       const { told, trouble } = await lieTo(next);
       if (told === 0) idle.push(JSON.stringify(next));
       troubles.push(...trouble.map((each) => `${JSON.stringify(next)}: ${each}`));

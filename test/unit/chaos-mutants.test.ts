@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { patched } from "../chaos/mutants/build.js";
 import { MUTANTS } from "../chaos/mutants/table.js";
@@ -13,6 +14,13 @@ describe("a mutant", () => {
   it("that no longer applies, or in more than one place, is refused by name", () => {
     expect(() => patched("x", patch, "m")).toThrow(/mutant m: .* a\.js is not there/);
     expect(() => patched("one one", patch, "m")).toThrow(/mutant m: .* a\.js is there 2 times/);
+  });
+
+  it.each(MUTANTS)("$name applies to the present build", ({ name, patches }) => {
+    for (const patch of patches) {
+      const file = new URL(`../../dist/${patch.file}`, import.meta.url);
+      expect(() => patched(readFileSync(file, "utf8"), patch, name)).not.toThrow();
+    }
   });
 
   it.each(MUTANTS)("$name is hunted by faults that its tier has", ({ hunt }) => {

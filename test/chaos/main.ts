@@ -110,11 +110,26 @@ async function explain(
     return broken.length > 0;
   };
   const short = await shrink(planned, fails, { runs: options.shrinkRuns });
-  const { seed, ttlSeconds } = options;
-  console.log(
-    `  replay: npm run chaos -- --tier ${name} --seed ${seed} --time ${seconds} --ttl ${ttlSeconds} --only ${short.join()}` +
-      (options.build === undefined ? "" : ` --build ${options.build}`),
-  );
+  console.log(`  replay: ${replay(name, { ...options, seconds, only: short })}`);
+}
+
+/** With all that a schedule depends on: the numbers of its faults mean something else in any other. */
+function replay(tier: TierName, options: ChaosOptions): string {
+  const { seed, seconds, ttlSeconds, workers, names, faults, only, etcdVersion, build } = options;
+  const told = {
+    tier,
+    seed,
+    time: seconds,
+    ttl: ttlSeconds,
+    workers,
+    names,
+    faults,
+    only,
+    etcd: etcdVersion,
+    build,
+  };
+  const given = Object.entries(told).filter(([, value]) => value !== undefined);
+  return `npm run chaos -- ${given.map(([option, value]) => `--${option} ${String(value)}`).join(" ")}`;
 }
 
 function linesOf({ violations, soft, figures }: Verdict): string[] {

@@ -1,5 +1,6 @@
-// `npm run chaos:mutants -- [--only NAME,…] [--baseline] [--seed S] [--write]`: the lab must notice each mutant within its
-// budget of runs; with --baseline the same hunts find nothing in the unchanged build. Exit code 1 = one was missed.
+// `npm run chaos:mutants -- [--only NAME,…] [--runs N] [--seed S] [--baseline] [--write] [--build]`: the lab must notice each
+// mutant within its budget of runs, or within N; with --baseline the same hunts find nothing in the unchanged build.
+// --write puts what was seen into the README; --build only leaves the builds. Exit code 1 = one was missed.
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { judge } from "../checker/judge.js";
@@ -14,8 +15,10 @@ const { values } = parseArgs({
   options: {
     only: { type: "string" },
     seed: { type: "string", default: "mutants" },
+    runs: { type: "string", default: "" },
     baseline: { type: "boolean", default: false },
     write: { type: "boolean", default: false },
+    build: { type: "boolean", default: false },
   },
 });
 
@@ -34,13 +37,17 @@ const wanted = MUTANTS.filter(({ name }) => only?.includes(name) ?? true);
 // A patch that no longer applies fails here, before an hour is spent.
 const builds = new Map(wanted.map((mutant) => [mutant, values.baseline ? undefined : buildMutant(mutant)]));
 
-const rows: string[] = [];
+const rows = new Map<string, string>();
 let bad = 0;
+if (values.build) {
+  for (const build of builds.values()) console.log(build);
+  process.exit();
+}
 for (const [mutant, build] of builds) {
   const caught = await hunt(mutant.hunt, build);
   if ((caught === undefined) !== values.baseline) bad++;
   console.log(sentence(mutant, caught));
-  rows.push(row(mutant, caught));
+  rows.set(mutant.name, row(mutant, caught));
   if (build !== undefined) rmSync(build, { recursive: true });
 }
 const expected = values.baseline ? "hunts that found nothing in the unchanged build" : "mutants caught";
@@ -50,7 +57,8 @@ process.exitCode = bad === 0 ? 0 : 1;
 
 async function hunt(how: Hunt, build: string | undefined): Promise<Caught | undefined> {
   const started = performance.now();
-  for (let run = 1; run <= how.runs; run++) {
+  const runs = Number(values.runs || how.runs);
+  for (let run = 1; run <= runs; run++) {
     const seed = `${values.seed}-${run}`;
     const result = await runLab({
       ...how,
@@ -78,14 +86,15 @@ function row({ name, wrong, hunt }: Mutant, caught: Caught | undefined): string 
   return `| ${name} | ${wrong} | ${hunt.tier}: ${(hunt.faults ?? ["all"]).join(", ")} | ${found} of ${hunt.runs} |`;
 }
 
-/** Between the two marks of the README. */
-function write(table: readonly string[]): void {
+/** Between the two marks of the README; a mutant that was not hunted now keeps its row. */
+function write(found: ReadonlyMap<string, string>): void {
   const text = readFileSync(README, "utf8");
+  const [before = "", rest = ""] = text.split("<!-- mutants -->\n");
+  const [old = "", after = ""] = rest.split("<!-- /mutants -->\n");
   const head =
     "| mutant | what it does wrong | hunted by | broken | after |\n| --- | --- | --- | --- | --- |";
-  const marks = /(<!-- mutants -->\n)[^]*(\n<!-- \/mutants -->)/;
-  writeFileSync(
-    README,
-    text.replace(marks, (_, a: string, b: string) => `${a}\n${head}\n${table.join("\n")}\n${b}`),
-  );
+  const kept = (name: string) => old.split("\n").find((line) => line.startsWith(`| ${name} |`));
+  const table = MUTANTS.flatMap(({ name }) => found.get(name) ?? kept(name) ?? []);
+  const marked = `<!-- mutants -->\n\n${head}\n${table.join("\n")}\n\n<!-- /mutants -->\n`;
+  writeFileSync(README, before + marked + after);
 }

@@ -153,6 +153,20 @@ describe("I12, an aborted acquire leaves the queue", () => {
     expect(complaints("I12", again(2000))).toHaveLength(1);
   });
 
+  it("does not count a place that was taken, whose call joined anew and was granted", () => {
+    const story = (taken: boolean) => {
+      const asked = waiting();
+      const gone = taken ? asked.taken(6000, 22, "lock/a/w4") : asked.del(6000, 22, "lock/a/w4");
+      return gone
+        .put(6002, 23, "lock/a/w4", { owner: "w4/own" })
+        .release(9000, "w3", 1, 24)
+        .grant(9002, "w4", 1, 23)
+        .release(9010, "w4", 1, 25);
+    };
+    expect(complaints("I12", story(true))).toEqual([]);
+    expect(complaints("I12", story(false))).toHaveLength(1);
+  });
+
   it("does not leave it to a call that was granted another place", () => {
     const story = aborted({ turns: 0, goneAt: 5000 })
       .call(200, "w4", 2)

@@ -41,6 +41,8 @@ function stayedInQueue(facts: Facts): Finding[] {
     ({ create, owner, deletedSeen, seen }) =>
       owner !== undefined &&
       !facts.holdOf.has(create) &&
+      // Its call joined anew, and may have been granted since.
+      !facts.early.has(create) &&
       (deletedSeen ?? facts.end) > facts.troubles.limit(processOf(owner), seen),
   );
   const groups = grouped(overdue, ({ owner, lock }) => `${owner} ${lock}`);

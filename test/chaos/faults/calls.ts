@@ -24,7 +24,7 @@ interface Rules {
 
 const aMoment = (random: Random) => random.between(5, 60);
 /** Past the client's patience with an attempt, a quarter of a TTL: its retry has got through, and it may hold again. */
-const pastRetry = (random: Random, ttlMs: number) => random.between(0.3 * ttlMs, 0.8 * ttlMs);
+const pastRetry = (random: Random, ttlMs: number) => random.between(0.3 * ttlMs, 0.6 * ttlMs);
 
 const onCalls = (
   name: string,

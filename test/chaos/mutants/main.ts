@@ -57,8 +57,7 @@ process.exitCode = bad === 0 ? 0 : 1;
 
 async function hunt(how: Hunt, build: string | undefined): Promise<Caught | undefined> {
   const started = performance.now();
-  const runs = Number(values.runs || how.runs);
-  for (let run = 1; run <= runs; run++) {
+  for (let run = 1; run <= runsOf(how); run++) {
     const seed = `${values.seed}-${run}`;
     const result = await runLab({
       ...how,
@@ -75,15 +74,19 @@ async function hunt(how: Hunt, build: string | undefined): Promise<Caught | unde
   return undefined;
 }
 
+function runsOf({ runs }: Hunt): number {
+  return Number(values.runs || runs);
+}
+
 function sentence({ name, wrong, hunt }: Mutant, caught: Caught | undefined): string {
   if (caught === undefined)
-    return `${name}: nothing found in ${hunt.runs} runs of ${hunt.seconds} s (${wrong})`;
+    return `${name}: nothing found in ${runsOf(hunt)} run(s) of ${hunt.seconds} s (${wrong})`;
   return `${name}: ${caught.by.join()} in run ${caught.runs}, ${caught.seconds} s (${wrong})\n    ${caught.example}`;
 }
 
 function row({ name, wrong, hunt }: Mutant, caught: Caught | undefined): string {
   const found = caught ? `${caught.by.join(", ")} | ${caught.seconds} s, run ${caught.runs}` : "missed | –";
-  return `| ${name} | ${wrong} | ${hunt.tier}: ${(hunt.faults ?? ["all"]).join(", ")} | ${found} of ${hunt.runs} |`;
+  return `| ${name} | ${wrong} | ${hunt.tier}: ${(hunt.faults ?? ["all"]).join(", ")} | ${found} of ${runsOf(hunt)} |`;
 }
 
 /** Between the two marks of the README; a mutant that was not hunted now keeps its row. */

@@ -82,7 +82,6 @@ describe("a user whose role covers one prefix", () => {
   test("takes over an orphaned lease with what it holds", async () => {
     await using first = connectAs();
     await using second = connectAs();
-    await second.session();
     const session = await Session.open(first, { ttlSeconds: TTL_SECONDS });
     const lock = await new Mutex(session, "jobs/adopted").lock();
 

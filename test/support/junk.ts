@@ -6,9 +6,14 @@ export const junk: fc.Arbitrary<unknown> = fc.oneof(
   fc.anything({
     maxDepth: 2,
     withBigInt: true,
+    withBoxedValues: true,
     withDate: true,
-    withTypedArray: true,
+    withMap: true,
     withNullPrototype: true,
+    withObjectString: true,
+    withSet: true,
+    withSparseArray: true,
+    withTypedArray: true,
   }),
   fc.constantFrom(
     undefined,

@@ -58,7 +58,7 @@ export const lateThenSilent: FaultKind<Linked> = {
 };
 
 /** Below the library's patience with a keepalive, min(TTL/6, 1.5 s). */
-const lateBy = (ttlMs: number) => 0.8 * Math.min(ttlMs / 6, 1500);
+const lateBy = (ttlMs: number) => 0.9 * Math.min(ttlMs / 6, 1500);
 
 async function heal(links: readonly TcpProxy[]): Promise<void> {
   for (const link of links) link.delay(0);

@@ -82,7 +82,6 @@ export class Joiner {
 function fromOf(place: Place, { succeeded, ranges }: TxnAnswer): Joined["from"] {
   const last = succeeded ? ranges[1] : undefined;
   if (!last) return undefined;
-  if (last.count === 1) return "alone";
   const position = positionOf(place, last.kvs, last.count > last.kvs.length);
   if (position === "first") return "alone";
   return position === "gone" ? undefined : { predecessor: position.predecessor, ahead: last.count - 1 };

@@ -13,7 +13,7 @@ function show(value: unknown): string {
 
 /** A URL may carry a password. */
 function shorten(text: string): string {
-  const open = text.replace(/[^/@\s]*@/g, "…@");
+  const open = text.replace(/^([^/]*:\/\/)?.*@/s, "$1…@");
   return open.length > 60 ? `${open.slice(0, 60)}…` : open;
 }
 

@@ -38,7 +38,8 @@ export const systemClock: Clock = {
   now: () => ({ monotonic: performance.now(), suspend: suspendMs() }),
   date: () => new Date(),
   after(delayMs, run) {
-    const timer = setTimeout(run, delayMs);
+    // Node's timers fire at once beyond this; who waits that long looks again.
+    const timer = setTimeout(run, Math.min(delayMs, 2_147_483_647));
     return { cancel: () => clearTimeout(timer) };
   },
   afterPendingEvents(run) {

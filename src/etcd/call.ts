@@ -28,21 +28,27 @@ const PERMISSION_DENIED = 7;
 const RESOURCE_EXHAUSTED = 8;
 const FAILED_PRECONDITION = 9;
 const UNAUTHENTICATED = 16;
-/** CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE, DATA_LOSS: etcd uses them for "perhaps". */
-const AMBIGUOUS = new Set([1, 2, 4, 10, 13, 14, 15]);
+/**
+ * INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE,
+ * UNIMPLEMENTED, UNAUTHENTICATED. etcd uses all others for "perhaps".
+ */
+const DEFINITE = new Set([3, 5, 6, 7, 8, 9, 11, 12, 16]);
+/** Said with a code that means something else; the second one by grpc-js, when the status came without an answer. */
+const PERHAPS = /too many requests|No message received/;
 
 const CERTIFICATE =
   /certificate|self.signed|altnames|wrong version number|alert (handshake|certificate|unknown ca)/i;
 const STALE_TOKEN = /invalid auth token|revision of auth store is old/;
 
 /** What a gRPC status means here. The only place that looks at etcd's texts: several refusals share one code. */
-export function failureOf({ code, details }: Status, host: string): Error {
+export function failureOf(status: Status, host: string): Error {
+  const { code, details = "" } = status as { readonly code: number; readonly details?: string };
   if (STALE_TOKEN.test(details)) return new TokenExpiredError(details);
   if (details.includes("requested lease not found")) return new LeaseNotFoundError(details);
   if (details.includes("lease already exists")) return new LeaseExistsError(details);
   const reason = readable(details);
   if (CERTIFICATE.test(details)) return new EtcdRefusedError("tls", host, reason);
-  if (AMBIGUOUS.has(code) || details.includes("too many requests")) return new UnansweredError(reason);
+  if (!DEFINITE.has(code) || PERHAPS.test(details)) return new UnansweredError(reason);
   return new EtcdRefusedError(refusal(code, details), host, reason);
 }
 

@@ -17,13 +17,13 @@ export interface Channel<Request> {
 }
 
 /** etcd3 opens streams asynchronously: what is written before is kept. `ended` is told once, and not after `close()`. */
-export function openChannel<Request, Answer>(
-  opening: Promise<Duplex<Request, Answer>>,
+export function openChannel<Request, Raw, Answer>(
+  opening: Promise<Duplex<Request, Raw>>,
   host: string,
-  handlers: StreamHandlers<Answer> & { readonly over: () => void },
+  handlers: StreamHandlers<Answer> & { readonly over: () => void; read(raw: Raw): Answer },
 ): Channel<Request> {
   const unsent: Request[] = [];
-  let stream: Duplex<Request, Answer> | undefined;
+  let stream: Duplex<Request, Raw> | undefined;
   let over = false;
   const fail = (error: Error & Partial<Status>): void => {
     if (over) return;
@@ -31,12 +31,22 @@ export function openChannel<Request, Answer>(
     handlers.over();
     handlers.ended(failure(error, host));
   };
+  const take = (raw: Raw): void => {
+    let answer: Answer;
+    try {
+      answer = handlers.read(raw);
+    } catch (error) {
+      if (stream) hangUp(stream, () => undefined);
+      return fail(new UnansweredError("the answer makes no sense", { cause: error }));
+    }
+    guarded(() => handlers.answer(answer));
+  };
   opening.then(
     (opened) => {
       stream = opened;
       opened.on("error", fail);
       opened.on("end", () => fail(new UnansweredError("the member ended the stream")));
-      opened.on("data", (answer) => over || guarded(() => handlers.answer(answer)));
+      opened.on("data", (raw) => over || take(raw));
       if (over) hangUp(opened, handlers.over);
       else for (const request of unsent.splice(0)) opened.write(request);
     },

@@ -5,6 +5,7 @@ import type { Clock } from "../time.js";
 import { failureOf, metadataInterceptor, UnaryCall, type GrpcOptions } from "./call.js";
 import { openChannel, type Channel, type Duplex } from "./channel.js";
 import {
+  UnansweredError,
   type CallOptions,
   type KeepaliveStream,
   type LeaseAnswer,
@@ -19,7 +20,7 @@ import {
   type WatchStream,
 } from "./rpc.js";
 import {
-  headerOf,
+  leaseAnswer,
   rangeAnswer,
   rangeRequest,
   txnAnswer,
@@ -61,6 +62,15 @@ function clientOptions(host: string, options: CheckedConnect): IOptions {
   };
 }
 
+/** What cannot be read was no answer: what was asked may have been done. */
+function sense<Raw, Answer>(read: (raw: Raw) => Answer, raw: Raw): Answer {
+  try {
+    return read(raw);
+  } catch (error) {
+    throw new UnansweredError("the answer makes no sense", { cause: error });
+  }
+}
+
 /** One etcd3 client for one member: the only file, with its two helpers, that knows etcd3. */
 export class Etcd3Member implements Member {
   readonly #client: Etcd3;
@@ -78,11 +88,12 @@ export class Etcd3Member implements Member {
   }
 
   async txn(txn: Txn, options: CallOptions): Promise<TxnAnswer> {
-    return txnAnswer(await this.#unary(options, (grpc) => this.#client.kv.txn(txnRequest(txn), grpc)));
+    return sense(txnAnswer, await this.#unary(options, (grpc) => this.#client.kv.txn(txnRequest(txn), grpc)));
   }
 
   async range(range: Range, options: CallOptions): Promise<RangeAnswer> {
-    return rangeAnswer(
+    return sense(
+      rangeAnswer,
       await this.#unary(options, (grpc) => this.#client.kv.range(rangeRequest(range), grpc)),
     );
   }
@@ -90,7 +101,7 @@ export class Etcd3Member implements Member {
   async grant(leaseId: bigint, ttlSeconds: number, options: CallOptions): Promise<LeaseAnswer> {
     const request = { ID: leaseId.toString(), TTL: ttlSeconds };
     const answer = await this.#unary(options, (grpc) => this.#client.leaseClient.leaseGrant(request, grpc));
-    return { header: headerOf(answer.header), leaseId: BigInt(answer.ID), ttlSeconds: Number(answer.TTL) };
+    return sense(leaseAnswer, answer);
   }
 
   async revoke(leaseId: bigint, options: CallOptions): Promise<void> {
@@ -107,26 +118,25 @@ export class Etcd3Member implements Member {
     const answer = await this.#unary(options, (grpc) =>
       this.#client.leaseClient.leaseTimeToLive(request, grpc),
     );
-    return {
-      header: headerOf(answer.header),
-      leaseId: BigInt(answer.ID),
-      ttlSeconds: Number(answer.TTL),
-      keys: answer.keys,
-    };
+    return { ...sense(leaseAnswer, answer), keys: answer.keys };
   }
 
   async authenticate(username: string, password: string, options: CallOptions): Promise<string> {
     const request = { name: username, password };
     const send = (grpc: GrpcOptions): Promise<{ token: string }> =>
       this.#client.auth.authenticate(request, grpc);
-    return (await this.#use(() => new UnaryCall(this.host, undefined).send(this.clock, options, send))).token;
+    const call = new UnaryCall(this.host, undefined);
+    const { token } = await this.#use(() => call.send(this.clock, options, send));
+    // gRPC would put it into an error, word by word.
+    if (!/^[\x20-\x7e]*$/.test(token)) throw new UnansweredError("the token is no header text");
+    return token;
   }
 
   keepalive(handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
     const stream = this.#stream(this.#client.leaseClient.leaseKeepAlive(this.#streamOptions()), {
       ended: handlers.ended.bind(handlers),
-      answer: ({ header, ID, TTL }: { header: Parameters<typeof headerOf>[0]; ID: string; TTL: string }) =>
-        handlers.answer({ header: headerOf(header), leaseId: BigInt(ID), ttlSeconds: Number(TTL) }),
+      answer: handlers.answer.bind(handlers),
+      read: leaseAnswer,
     });
     return { renew: (leaseId) => stream.write({ ID: leaseId.toString() }), close: () => stream.close() };
   }
@@ -134,7 +144,8 @@ export class Etcd3Member implements Member {
   watch(handlers: StreamHandlers<WatchAnswer>): WatchStream {
     const stream = this.#stream(this.#client.watchClient.watch(this.#streamOptions()), {
       ended: handlers.ended.bind(handlers),
-      answer: (answer: Parameters<typeof watchAnswer>[0]) => handlers.answer(watchAnswer(answer)),
+      answer: handlers.answer.bind(handlers),
+      read: watchAnswer,
     });
     return {
       create: (request: WatchRequest) => stream.write({ create_request: watchRequest(request) }),
@@ -186,9 +197,9 @@ export class Etcd3Member implements Member {
     };
   }
 
-  #stream<Request, Answer>(
-    opening: Promise<Duplex<Request, Answer>>,
-    handlers: StreamHandlers<Answer>,
+  #stream<Request, Raw, Answer>(
+    opening: Promise<Duplex<Request, Raw>>,
+    handlers: StreamHandlers<Answer> & { read(raw: Raw): Answer },
   ): Channel<Request> {
     this.#users++;
     return openChannel(opening, this.host, { ...handlers, over: () => this.#leave() });

@@ -117,6 +117,7 @@ export interface WatchRequest {
 }
 
 export interface WatchEvent {
+  readonly kind: "PUT" | "DELETE";
   readonly kv: KeyValue;
 }
 

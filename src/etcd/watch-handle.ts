@@ -1,4 +1,4 @@
-import type { KeyValue } from "./rpc.js";
+import type { KeyValue, WatchEvent } from "./rpc.js";
 
 /** What a watch tells its owner. After `moved` or `refused` it is over. */
 export interface WatchListener {
@@ -36,5 +36,15 @@ export class Watch {
 
   cancel(): void {
     this.#cancel(this);
+  }
+
+  /** Is it what was asked for? A lock may rest on one event. */
+  wants({ kind, kv }: WatchEvent): boolean {
+    const { key, end, events } = this.target;
+    if (kind !== events) return false;
+    const from = typeof key === "string" ? Buffer.from(key) : key;
+    return end === undefined
+      ? kv.key.equals(from)
+      : kv.key.compare(from) >= 0 && kv.key.compare(Buffer.from(end)) < 0;
   }
 }

@@ -198,7 +198,11 @@ export class WatchHub {
   }
 
   #deliver(open: Open, { watchId, events }: WatchAnswer): void {
-    for (const { kv } of events) open.watches.get(watchId)?.listener.event(kv);
+    for (const event of events) {
+      // Its owner may cancel it on the first.
+      const watch = open.watches.get(watchId);
+      if (watch?.wants(event)) watch.listener.event(event.kv);
+    }
   }
 
   #created(open: Open, { header, cancelled, cancelReason }: WatchAnswer): void {

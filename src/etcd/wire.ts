@@ -14,6 +14,7 @@ import type {
   Compare,
   Header,
   KeyValue,
+  LeaseAnswer,
   Operation,
   Range,
   RangeAnswer,
@@ -27,7 +28,7 @@ import type {
 
 const bytes = (key: string | Buffer): Buffer => (typeof key === "string" ? Buffer.from(key) : key);
 
-export const headerOf = (header: IResponseHeader): Header => ({
+const headerOf = (header: IResponseHeader): Header => ({
   revision: BigInt(header.revision),
   memberId: header.member_id,
   raftTerm: BigInt(header.raft_term),
@@ -122,6 +123,16 @@ export const txnAnswer = (answer: ITxnResponse): TxnAnswer => ({
   ranges: answer.responses.map(({ response_range }) => response_range && rangeOf(response_range)),
 });
 
+export const leaseAnswer = (answer: {
+  readonly header: IResponseHeader;
+  readonly ID: string;
+  readonly TTL: string;
+}): LeaseAnswer => ({
+  header: headerOf(answer.header),
+  leaseId: BigInt(answer.ID),
+  ttlSeconds: Number(answer.TTL),
+});
+
 export const watchRequest = (request: WatchRequest): IWatchCreateRequest => ({
   key: bytes(request.key),
   ...(request.end !== undefined && { range_end: Buffer.from(request.end) }),
@@ -137,5 +148,8 @@ export const watchAnswer = (answer: IWatchResponse): WatchAnswer => ({
   cancelled: answer.canceled,
   cancelReason: answer.cancel_reason,
   compacted: answer.compact_revision !== "0",
-  events: answer.events.map(({ kv }) => ({ kv: keyValueOf(kv) })),
+  events: answer.events.map(({ type, kv }) => ({
+    kind: type === "Delete" ? "DELETE" : "PUT",
+    kv: keyValueOf(kv),
+  })),
 });

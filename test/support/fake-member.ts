@@ -99,7 +99,7 @@ export class FakeWatch implements WatchStream {
 
   deleted(key: string, revision: bigint): void {
     const kv = keyValue({ key, createRevision: 0n, modRevision: revision });
-    this.answer({ watchId: this.#idOf(key), events: [{ kv }] }, revision);
+    this.answer({ watchId: this.#idOf(key), events: [{ kind: "DELETE", kv }] }, revision);
   }
 
   end(error: Error = new UnansweredError("the member ended the stream")): void {

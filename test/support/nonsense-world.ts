@@ -121,7 +121,7 @@ export class NonsenseWorld {
     const ours = watch !== undefined && String(watch.key).startsWith(`jobs/${LEASE_ID.toString(16)}`);
     const modRevision = ours || !watch || revision <= HOLDER.revision ? revision : HOLDER.revision;
     const kv = keyValue({ key: String(watch?.key ?? "jobs/1"), createRevision: 0n, modRevision });
-    this.#stream?.answer({ watchId: watch?.watchId ?? NOWHERE, events: [{ kv }] }, revision);
+    this.#stream?.answer({ watchId: watch?.watchId ?? NOWHERE, events: [{ kind: "DELETE", kv }] }, revision);
   }
 
   cancelled(pick: number, refused: boolean): void {

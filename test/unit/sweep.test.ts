@@ -20,7 +20,7 @@ async function doubting() {
   const stream = cluster.member.watches[0]!;
   const put = async (key: string, revision: bigint, { value = "", leaseId = LEASE_ID } = {}) => {
     const kv = keyValue({ key, value, leaseId, createRevision: revision, modRevision: revision });
-    stream.answer({ watchId: stream.creates[0]!.watchId, events: [{ kv }] }, revision);
+    stream.answer({ watchId: stream.creates[0]!.watchId, events: [{ kind: "PUT", kv }] }, revision);
     await settle();
   };
   const answerRead = async (kvs: ReturnType<typeof keyValue>[]) => {

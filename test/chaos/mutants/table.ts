@@ -47,7 +47,8 @@ export const MUTANTS: readonly Mutant[] = [
         to: "renewer.renewed(this.clock.now(), ttlSeconds);",
       },
     ],
-    hunt: t1(["late-then-silent"], { ttlSeconds: 9, seconds: 45, camp: 1, gapMs: [100, 200] }),
+    // etcd ends a lease up to half a second late, which hides the rest of the lie in about half of the runs.
+    hunt: t1(["late-then-silent"], { ttlSeconds: 9, seconds: 45, runs: 5, camp: 1, gapMs: [100, 200] }),
   },
   {
     name: "whole-ttl",

@@ -11,6 +11,7 @@ const rewritten =
     ...honest,
     messages: (honest.messages ?? []).map((bytes) => message(rewrite(fieldsOf(bytes)))),
   });
+const without = (number: number) => rewritten((fields) => fields.filter(([each]) => each !== number));
 /** Fields of the same numbers are replaced. */
 const having = (...added: readonly Field[]) => {
   const numbers = new Set(added.map(([number]) => number));
@@ -38,6 +39,8 @@ const event = (type: number, ...kv: Field[]): Field => [
 /** Of any call and any stream. */
 const BROKEN: Lies = {
   "nothing at all": instead({ how: "silence" }),
+  "an empty message": bytes(""),
+  "no header": without(1),
   "another member's header": headed(2, 8n),
   "the header of a term long ago": headed(4, 1n),
   "the header of a term to come": headed(4, 2n ** 60n),
@@ -51,9 +54,14 @@ const BROKEN: Lies = {
     ...honest,
     messages: [...messages, ...messages],
   }),
+  "a frame that says it is compressed": instead({ frames: Buffer.from("0100000003010203", "hex") }),
+  "a frame that never ends": instead({ frames: Buffer.from("00000fffff0102", "hex"), status: 0 }),
   "a stream that is reset": instead({ how: "reset" }),
   "a connection that is cut": instead({ how: "hang up" }),
   "an end without status": instead({ how: "no trailers", status: 0 }),
+  "an end with status 0 and no message": instead({ status: 0 }),
+  "an unknown status": instead({ status: 99, details: "who knows" }),
+  "a status that is no number": instead({ status: "never", details: "%zz" }),
   "status UNAVAILABLE": instead({ status: 14, details: "etcdserver: leader changed" }),
   "a web page": instead({
     headers: { ":status": 502, "content-type": "text/html" },
@@ -62,13 +70,9 @@ const BROKEN: Lies = {
   }),
 };
 
-/** Of everything but transactions: they may have been applied. */
+/** Of everything but transactions: nobody can tell that they were applied all the same. */
 const ODD: Lies = {
   "an empty header": having([1, []]),
-  "a frame that never ends": instead({ frames: Buffer.from("00000fffff0102", "hex"), status: 0 }),
-  "an end with status 0 and no message": instead({ status: 0 }),
-  "an unknown status": instead({ status: 99, details: "who knows" }),
-  "a status that is no number": instead({ status: "never", details: "%zz" }),
   "status UNIMPLEMENTED": instead({ status: 12 }),
 };
 
@@ -89,6 +93,7 @@ const FALSE_READS: Lies = {
 const FALSE_LEASES: Lies = {
   "TTL 0": having([3, 0]),
   "a negative TTL": having([3, -7]),
+  "a huge TTL": having([3, 2n ** 62n]),
   "another lease": having([2, 4711n]),
   "an error beside the grant": having([4, "no more leases"]),
 };
@@ -96,6 +101,10 @@ const FALSE_LEASES: Lies = {
 const FALSE_WATCHES: Lies = {
   "an event for another watch": having([2, 4711n], [3, 0], event(1, [1, "x/1"], [3, 10 ** 9])),
   "an event of long ago": having([3, 0], event(1, [1, "x/1"], [3, 1])),
+  "an event without a key": having([3, 0], [11, [[1, 1]]]),
+  "an event of another key": having([3, 0], event(1, [1, "nobody/1"], [3, 10 ** 9])),
+  "a put on a watch for deletes": having([3, 0], event(0, [1, "x/1"], [3, 10 ** 9])),
+  "an event of an unknown kind": having([3, 0], event(7, [1, "x/1"], [3, 10 ** 9])),
   "a watch that nobody asked for": having([2, 4712n], [3, true]),
   "a cancellation for no reason": having([3, 0], [4, true]),
   "a compaction of the future": having([4, true], [5, 2n ** 60n]),

@@ -106,8 +106,9 @@ class Speaker {
   say({ messages = [], frames, status, details = "", headers, how = "answer" }) {
     const stream = this.#stream;
     if (how === "silence" || stream.destroyed || stream.closed || stream.writableEnded) return;
-    if (how === "reset") return stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR);
-    if (how === "hang up") return stream.session?.destroy();
+    // Later: within the callback that reads the connection, Node 22 may abort the process (onread->IsFunction).
+    if (how === "reset") return void setImmediate(() => stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR));
+    if (how === "hang up") return void setImmediate(() => stream.session?.destroy());
     const usual = { ":status": 200, "content-type": "application/grpc" };
     if (!stream.headersSent)
       stream.respond({ ...usual, ...headers }, { waitForTrailers: how !== "no trailers" });

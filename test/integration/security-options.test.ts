@@ -77,6 +77,12 @@ const isOrderly = (end: unknown): boolean =>
 describe.each(FUNCTIONS)("%s, whatever it is given,", (name, call, good) => {
   const other = name === "Session.adopt" ? fc.oneof(fc.bigInt(), junk) : fc.oneof(fc.constant(work), junk);
 
+  // Chance need not bring one of each.
+  const examples: [object, unknown][] = [
+    [{}, name === "Session.adopt" ? 7n : work],
+    [{ nonsense: 1 }, work],
+  ];
+
   test("does as asked or names the option that is wrong, and leaves no lease and no key", async () => {
     const ends = new Set<unknown>();
     await fc.assert(
@@ -86,7 +92,7 @@ describe.each(FUNCTIONS)("%s, whatever it is given,", (name, call, good) => {
         ends.add(isMisuse(end) ? "misuse" : "taken");
         if (!isOrderly(end)) throw end;
       }),
-      RUNS,
+      { ...RUNS, examples },
     );
 
     expect(ends).toEqual(new Set(["misuse", "taken"]));

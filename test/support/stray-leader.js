@@ -1,6 +1,9 @@
 // What a deposed etcd leader does before 3.4.31 and 3.5.13 (etcd#15247): it goes on answering keepalives, in its old
 // raft term, for leases that it does not renew.
 
+import { fieldOf, message } from "./protobuf.js";
+import { framed } from "./raw-server.js";
+
 /** @typedef {{ term: bigint, ttlSeconds: number }} Stray */
 
 /**
@@ -27,28 +30,10 @@ export function answerAsStray(client, stray) {
  * @param {Buffer} request @param {Stray} stray
  */
 function renewed(request, { term, ttlSeconds }) {
-  const header = Buffer.concat([Buffer.from([0x20]), varint(term)]);
-  const id = request.subarray(1);
-  return Buffer.concat([
-    Buffer.from([0x0a, header.length]),
-    header,
-    Buffer.from([0x10]),
-    id,
-    Buffer.from([0x18]),
-    varint(BigInt(ttlSeconds)),
+  const id = /** @type {bigint} */ (fieldOf(request, 1));
+  return message([
+    [1, [[4, term]]],
+    [2, id],
+    [3, ttlSeconds],
   ]);
-}
-
-/** @param {Buffer} message */
-function framed(message) {
-  const head = Buffer.alloc(5);
-  head.writeUInt32BE(message.length, 1);
-  return Buffer.concat([head, message]);
-}
-
-/** @param {bigint} value */
-function varint(value) {
-  const bytes = [];
-  for (; value >= 0x80n; value >>= 7n) bytes.push(Number(value & 0x7fn) | 0x80);
-  return Buffer.from([...bytes, Number(value)]);
 }

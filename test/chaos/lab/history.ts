@@ -125,5 +125,3 @@ export interface Run {
   readonly server: readonly ServerEvent[];
   readonly setting: Setting;
 }
-/** Returns one sentence per violation. */
-export type Invariant = (run: Run) => string[];

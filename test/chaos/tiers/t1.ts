@@ -7,36 +7,20 @@ import { pauseEtcd, restartEtcd } from "../faults/members.js";
 import { storeFaults } from "../faults/store.js";
 import { workerFaults } from "../faults/workers.js";
 import type { GroundOptions, Tier } from "../lab/ground.js";
+import { LinkedGround } from "./etcd-ground.js";
 
 /** One member; before it a proxy that knows single calls, and before that one that knows bytes. */
-class BehindProxies implements Linked, Called {
-  readonly #etcd: EtcdCluster;
-  readonly links: readonly TcpProxy[];
+class BehindProxies extends LinkedGround implements Linked, Called {
   readonly calls: readonly GrpcProxy[];
 
-  constructor(etcd: EtcdCluster, link: TcpProxy, calls: GrpcProxy) {
-    this.#etcd = etcd;
-    this.links = [link];
-    this.calls = [calls];
+  constructor(etcd: EtcdCluster, link: TcpProxy, call: GrpcProxy) {
+    super(etcd, [link]);
+    this.calls = [call];
   }
 
-  get version() {
-    return this.#etcd.version;
-  }
-  get members() {
-    return this.#etcd.members;
-  }
-  get hosts() {
-    return this.links.map(({ endpoint }) => endpoint);
-  }
-
-  leader() {
-    return Promise.resolve(this.#etcd.member);
-  }
-
-  async stop() {
-    for (const proxy of [...this.links, ...this.calls]) await proxy.stop();
-    await this.#etcd.stop();
+  override async stop() {
+    for (const proxy of this.calls) await proxy.stop();
+    await super.stop();
   }
 }
 

@@ -7,36 +7,19 @@ import { peerFaults, type Peered } from "../faults/peers.js";
 import { moveLeader, storeFaults } from "../faults/store.js";
 import { workerFaults } from "../faults/workers.js";
 import type { GroundOptions, Tier } from "../lab/ground.js";
+import { LinkedGround } from "./etcd-ground.js";
 
 /** Three members on loopback, with proxies before their client and their peer addresses. */
-class ThreeMembers implements Linked, Peered {
-  readonly #etcd: EtcdCluster;
-  readonly links: readonly TcpProxy[];
+class ThreeMembers extends LinkedGround implements Linked, Peered {
   readonly peers: PeerNetwork;
 
   constructor(etcd: EtcdCluster, links: readonly TcpProxy[], peers: PeerNetwork) {
-    this.#etcd = etcd;
-    this.links = links;
+    super(etcd, links);
     this.peers = peers;
   }
 
-  get version() {
-    return this.#etcd.version;
-  }
-  get members() {
-    return this.#etcd.members;
-  }
-  get hosts() {
-    return this.links.map(({ endpoint }) => endpoint);
-  }
-
-  leader() {
-    return this.#etcd.leader({ timeoutMs: 3000 }).catch(() => this.#etcd.member);
-  }
-
-  async stop() {
-    await Promise.all(this.links.map((link) => link.stop()));
-    await this.#etcd.stop();
+  override async stop() {
+    await super.stop();
     await this.peers[Symbol.asyncDispose]();
   }
 }

@@ -11,6 +11,7 @@ import { moveLeader, storeFaults } from "../faults/store.js";
 import { workerFaults } from "../faults/workers.js";
 import { NotRunError, type GroundOptions, type Surroundings, type Tier } from "../lab/ground.js";
 import { isInside, withoutProxies } from "../lab/surroundings.js";
+import { EtcdGround } from "./etcd-ground.js";
 
 const run = promisify(execFile);
 const MEMBERS = 3;
@@ -18,32 +19,21 @@ const MEMBERS = 3;
 const PORT = 2379;
 
 /** Three members, each on a host of its own; workers, nemesis and observer together on a fourth one. */
-class ThreeHosts implements Networked, OnDisk {
-  readonly #etcd: EtcdCluster;
+class ThreeHosts extends EtcdGround implements Networked, OnDisk {
   readonly hostsOfMembers: Hosts;
   readonly workersPort = PORT;
 
   constructor(etcd: EtcdCluster, hosts: Hosts) {
-    this.#etcd = etcd;
+    super(etcd);
     this.hostsOfMembers = hosts;
   }
 
-  get version() {
-    return this.#etcd.version;
-  }
-  get members() {
-    return this.#etcd.members;
-  }
   get hosts() {
     return this.hostsOfMembers.addresses.map((address) => `http://${address}:${this.workersPort}`);
   }
 
-  leader() {
-    return this.#etcd.leader({ timeoutMs: 3000 }).catch(() => this.#etcd.member);
-  }
-
-  async stop() {
-    await this.#etcd.stop();
+  override async stop() {
+    await super.stop();
     await this.hostsOfMembers.stop();
   }
 }

@@ -1,7 +1,8 @@
 import type { Connection } from "./connection.js";
-import type { CallPolicy } from "./etcd/members.js";
+import type { CallPolicy } from "./etcd/attempts.js";
 import { parsePlaceKey } from "./keys.js";
 import type { Lease } from "./lease.js";
+import { removeStray } from "./remove.js";
 
 /** A place that an adopted lease has already. */
 export interface AdoptedPlace {
@@ -38,15 +39,8 @@ export class AdoptedPlaces {
     return place;
   }
 
-  #delete({ key, revision }: AdoptedPlace): void {
-    const txn = {
-      when: [{ kind: "created at", key, revision }],
-      then: [{ kind: "delete", key }],
-      otherwise: [],
-    } as const;
-    const { members } = this.lease.connection;
-    // Refused, or the session is over: then the key ends with the lease.
-    members.txn(txn, this.lease.policy("delete an unclaimed place")).catch(() => undefined);
+  #delete({ name, key, revision }: AdoptedPlace): void {
+    removeStray(this.lease, name, { key, createRevision: revision }, "delete an unclaimed place");
   }
 }
 

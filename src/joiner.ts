@@ -1,4 +1,4 @@
-import type { CallPolicy } from "./etcd/members.js";
+import type { CallPolicy } from "./etcd/attempts.js";
 import { LeaseNotFoundError, type Txn, type TxnAnswer } from "./etcd/rpc.js";
 import type { Lease } from "./lease.js";
 import type { OwnPlaces } from "./own-places.js";

@@ -4,7 +4,7 @@ import type { Connection } from "./connection.js";
 import { inJeopardy, nextLookMs, remainingMs, standingOf, type Renewal, type Standing } from "./deadline.js";
 import { SessionClosedError, SessionLostError } from "./errors.js";
 import type { Renewer } from "./etcd/keepalive.js";
-import type { CallPolicy } from "./etcd/members.js";
+import type { CallPolicy } from "./etcd/attempts.js";
 import { revokeLease } from "./revoke.js";
 import type { Moment, Timer } from "./time.js";
 

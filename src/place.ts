@@ -57,6 +57,7 @@ const first = (name: string): Operation => ({
 
 /** Puts the key unless it is there, and tells the last places and how many there are: alone = held, in one RPC. */
 export const joinTxn = (place: Place): Txn => ({
+  roots: [place.name],
   when: [{ kind: "created at", key: place.key, revision: 0n }],
   then: [put(place), { kind: "range", ...queueRange(place.name), order: "newest first", limit: LAST }],
   otherwise: [own(place)],
@@ -64,6 +65,7 @@ export const joinTxn = (place: Place): Txn => ({
 
 /** The same for a session that has a place under the name already: it knows its predecessor. */
 export const joinBehindTxn = (place: Place): Txn => ({
+  roots: [place.name],
   when: [{ kind: "created at", key: place.key, revision: 0n }],
   then: [put(place)],
   otherwise: [own(place)],
@@ -71,6 +73,7 @@ export const joinBehindTxn = (place: Place): Txn => ({
 
 /** Puts the key if nothing is in the queue. Refused, it writes nothing and nobody hears of it. */
 export const tryTxn = (place: Place): Txn => ({
+  roots: [place.name],
   when: [{ kind: "nothing in", ...queueRange(place.name) }],
   then: [put(place)],
   otherwise: [own(place)],
@@ -80,6 +83,7 @@ export const tryTxn = (place: Place): Txn => ({
 export function leaveTxn(place: Place, { tellFirst }: { readonly tellFirst: boolean }): Txn {
   const tell = tellFirst ? [first(place.name)] : [];
   return {
+    roots: [place.name],
     // Before its create revision is known, its value says that it is ours.
     when: [
       place.revision === 0n

@@ -1,6 +1,6 @@
 import type { Connection } from "./connection.js";
 import type { Place } from "./errors.js";
-import type { CallPolicy } from "./etcd/members.js";
+import type { CallPolicy } from "./etcd/attempts.js";
 import type { KeyValue } from "./etcd/rpc.js";
 import { parsePlaceValue, prefixEnd, prefixOf } from "./keys.js";
 

@@ -1,5 +1,5 @@
 import { EtcdRefusedError } from "./errors.js";
-import type { CallPolicy } from "./etcd/members.js";
+import type { CallPolicy } from "./etcd/attempts.js";
 import type { KeyValue, TxnAnswer } from "./etcd/rpc.js";
 import { Joiner, type Joined } from "./joiner.js";
 import type { Lease } from "./lease.js";

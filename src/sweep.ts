@@ -2,6 +2,7 @@ import type { KeyValue } from "./etcd/rpc.js";
 import type { Watch, WatchListener } from "./etcd/watch.js";
 import { ownRange, parsePlaceKey } from "./keys.js";
 import type { Lease } from "./lease.js";
+import { removeStray } from "./remove.js";
 import type { Timer } from "./time.js";
 
 /** Between two looks, doubling: a late request is most likely soon after it was sent. */
@@ -72,13 +73,7 @@ export class Sweep {
     if (signal.aborted || kv.leaseId !== leaseId || this.isOurs(kv)) return;
     // The range has room for the queue of a name such as `name/<lease>-2`, too.
     if (parsePlaceKey(kv.key.toString(), leaseId)?.name !== this.name) return;
-    const { members } = this.lease.connection;
-    const txn = {
-      when: [{ kind: "created at", key: kv.key, revision: kv.createRevision }],
-      then: [{ kind: "delete", key: kv.key }],
-      otherwise: [],
-    } as const;
-    // Unanswered until the lease is over, or refused: the slow read comes by again.
-    members.txn(txn, this.lease.policy("delete a late key")).catch(() => undefined);
+    // Where this fails the slow read comes by again.
+    removeStray(this.lease, this.name, kv, "delete a late key");
   }
 }

@@ -23,8 +23,8 @@ import {
   leaseAnswer,
   rangeAnswer,
   rangeRequest,
-  txnAnswer,
-  txnRequest,
+  txnsAnswer,
+  txnsRequest,
   watchAnswer,
   watchRequest,
 } from "./wire.js";
@@ -87,8 +87,9 @@ export class Etcd3Member implements Member {
     this.#client = new Etcd3(clientOptions(host, options));
   }
 
-  async txn(txn: Txn, options: CallOptions): Promise<TxnAnswer> {
-    return sense(txnAnswer, await this.#unary(options, (grpc) => this.#client.kv.txn(txnRequest(txn), grpc)));
+  async txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]> {
+    const answer = await this.#unary(options, (grpc) => this.#client.kv.txn(txnsRequest(txns), grpc));
+    return sense((raw) => txnsAnswer(raw, txns.length), answer);
   }
 
   async range(range: Range, options: CallOptions): Promise<RangeAnswer> {

@@ -1,11 +1,12 @@
-import { backoff } from "./backoff.js";
-import { Breakers } from "./breakers.js";
 import type { CheckedConnect } from "../connect-options.js";
-import { EtcdRefusedError, EtcdUnavailableError } from "../errors.js";
-import { pause, type Clock } from "../time.js";
+import type { Clock } from "../time.js";
+import { persist, type AttemptLimits, type AttemptSetting, type CallPolicy } from "./attempts.js";
+import { Batches, type Carrier } from "./batch.js";
+import { Breakers } from "./breakers.js";
 import {
   AttemptError,
   CancelledError,
+  NotSentError,
   TokenExpiredError,
   UnansweredError,
   type CallOptions,
@@ -21,23 +22,6 @@ import { Tokens } from "./tokens.js";
 
 /** A question that nobody may be waiting for any more is not asked for ever. */
 const QUESTION_MS = 10_000;
-/** With JWT every edit of users or roles makes all tokens stale: a fresh one may be so at once, and again. */
-const MAX_STALE = 8;
-
-export interface CallPolicy {
-  /** What the call is for, as an EtcdUnavailableError says it. */
-  readonly what: string;
-  /** Limit of one attempt; never more than `requestTimeoutMs`. */
-  readonly attemptMs?: number;
-  /** Limit of all attempts together. Default: until `signal` aborts. */
-  readonly giveUpMs?: number;
-  /** Cancels what is in flight; the call rejects with its reason. */
-  readonly signal?: AbortSignal | undefined;
-  /** Asked before each further attempt; false = no further one: the call rejects with EtcdUnavailableError. */
-  readonly again?: () => boolean;
-  /** An attempt was sent and not answered: it may be applied, now or later. */
-  readonly onUnanswered?: () => void;
-}
 
 export interface MemberListener {
   /** Move to another member. */
@@ -57,9 +41,11 @@ export class Members {
   readonly #tokens: Tokens | undefined;
   readonly #listeners = new Set<MemberListener>();
   readonly #slots = new Slots();
+  readonly #batches: Batches;
   readonly #open = new Set<Member>();
   /** The last failure of each member, until any member answers. */
   readonly #failures = new Map<string, Error>();
+  readonly #setting: AttemptSetting;
   #current: Member | undefined;
   #next: number;
   readonly #floor = new TermFloor();
@@ -67,11 +53,16 @@ export class Members {
 
   constructor(
     private readonly options: CheckedConnect,
-    private readonly clock: Clock,
+    clock: Clock,
     private readonly connect: Connect,
   ) {
     this.#breakers = new Breakers(options.hosts, clock);
     this.#tokens = options.auth && new Tokens(options.auth, options.requestTimeoutMs, clock);
+    this.#setting = { clock, requestTimeoutMs: options.requestTimeoutMs, failures: this.#failures };
+    const host = (): string => this.current.host;
+    const carry: Carrier["carry"] = (txns, limits) =>
+      this.#attempt((member, options) => member.txns(txns, options), limits);
+    this.#batches = new Batches({ host, carry }, clock);
     // Clients of one configuration spread over the members.
     this.#next = Math.floor(clock.random() * options.hosts.length);
   }
@@ -109,10 +100,16 @@ export class Members {
     this.#listeners.add(listener);
   }
 
-  /** A committed transaction. */
+  /** A committed transaction. It may share its request with others, until an attempt stays unanswered. */
   async txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
     this.#floor.asking(txn.when[0]?.key);
-    const answer = await this.call((member, options) => member.txn(txn, options), policy);
+    let alone = false;
+    const onUnanswered = (): void => {
+      alone = true;
+      policy.onUnanswered?.();
+    };
+    const attempt = (limits: AttemptLimits): Promise<TxnAnswer> => this.#batches.send(txn, limits, alone);
+    const answer = await persist(attempt, { ...policy, onUnanswered }, this.#setting);
     this.#floor.answered(answer.header);
     return answer;
   }
@@ -150,31 +147,19 @@ export class Members {
   }
 
   /** Asks the current member, and after a failure the next ones, until one answers. */
-  async call<T>(ask: (member: Member, options: CallOptions) => Promise<T>, policy: CallPolicy): Promise<T> {
-    const failures = new Map<string, Error>();
-    const start = this.clock.now().monotonic;
-    const left = (): number => (policy.giveUpMs ?? Infinity) - (this.clock.now().monotonic - start);
-    const wanted = (): boolean => left() > 0 && policy.again?.() !== false;
-    for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
-      policy.signal?.throwIfAborted();
+  call<T>(ask: (member: Member, options: CallOptions) => Promise<T>, policy: CallPolicy): Promise<T> {
+    const attempt = async (limits: AttemptLimits): Promise<T> => {
+      const { signal } = limits;
       // The caller may leave while a crowd is before it: nothing is sent for nobody.
-      if (!this.#slots.take() && !(await this.#slots.wait(policy.signal, wanted)))
-        throw new EtcdUnavailableError(policy.what, failures);
-      const timeoutMs = Math.min(policy.attemptMs ?? Infinity, this.options.requestTimeoutMs, left());
+      if (!this.#slots.take() && !(await this.#slots.wait(signal, () => limits.wanted())))
+        throw new NotSentError("nobody wants it any more");
       try {
-        const answer = await this.#attempt(ask, { timeoutMs: Math.max(1, timeoutMs), signal: policy.signal });
-        this.#failures.clear();
-        return answer;
-      } catch (error) {
-        this.#judge(error, failures, policy);
+        return await this.#attempt(ask, { timeoutMs: limits.timeoutMs(), signal });
       } finally {
         this.#slots.give();
       }
-      if (left() <= wait.duration) throw new EtcdUnavailableError(policy.what, failures);
-      await pause(this.clock, wait.duration, policy.signal);
-      // Asked here: the caller may have left during the pause.
-      if (policy.again?.() === false) throw new EtcdUnavailableError(policy.what, failures);
-    }
+    };
+    return persist(attempt, policy, this.#setting);
   }
 
   /** Ends all connections. Streams and calls must have ended before. */
@@ -217,24 +202,7 @@ export class Members {
     if (this.#current === member) this.#current = undefined;
     this.#open.delete(member);
     member.retire();
-  }
-
-  #judge(error: unknown, failures: Map<string, Error>, policy: CallPolicy): void {
-    if (!(error instanceof AttemptError)) throw error;
-    const { host, why } = error;
-    const unanswered = why instanceof UnansweredError;
-    const stale = why instanceof TokenExpiredError;
-    if (unanswered) policy.onUnanswered?.();
-    policy.signal?.throwIfAborted();
-    if (why instanceof EtcdRefusedError) throw why.to(policy.what);
-    if (!unanswered && !stale) throw why;
-    const before = failures.get(host);
-    if (stale && before instanceof TokenExpiredError) why.inARow += before.inARow;
-    if (stale && why.inARow > MAX_STALE) {
-      throw new EtcdRefusedError("unauthenticated", host, why.message, policy.what);
-    }
-    failures.set(host, why);
-    this.#failures.set(host, why);
+    this.#batches.memberLeft();
   }
 
   #connectNext(): Member {

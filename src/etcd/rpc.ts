@@ -45,6 +45,8 @@ export type Operation =
   | ({ readonly kind: "range" } & Range);
 
 export interface Txn {
+  /** The names of the queues whose keys it reads or writes. */
+  readonly roots: readonly string[];
   readonly when: readonly Compare[];
   readonly then: readonly Operation[];
   readonly otherwise: readonly Operation[];
@@ -85,6 +87,11 @@ export class AttemptError extends Error {
   }
 }
 
+/** It waited for its sending until nobody wanted it any more: nothing was done. */
+export class NotSentError extends Error {
+  override readonly name = "NotSentError";
+}
+
 /** We did not wait for the answer: no verdict on the member. */
 export class CancelledError extends UnansweredError {
   override readonly name = "CancelledError";
@@ -103,9 +110,13 @@ export class LeaseExistsError extends Error {
 /** etcd does not accept the token any more: get a new one and ask again. */
 export class TokenExpiredError extends Error {
   override readonly name = "TokenExpiredError";
-  /** So often in a row for one call at one member. */
-  inARow = 1;
 }
+
+/** Did etcd say no to what was asked in this attempt? Then nothing of it was done. */
+export const refused = (error: unknown): boolean =>
+  error instanceof AttemptError &&
+  !(error.why instanceof UnansweredError) &&
+  !(error.why instanceof TokenExpiredError);
 
 export interface WatchRequest {
   readonly watchId: number;
@@ -154,7 +165,11 @@ export interface WatchStream {
 /** One connection to one member. A member that failed is never used again: "next" is always a new one. */
 export interface Member {
   readonly host: string;
-  txn(txn: Txn, options: CallOptions): Promise<TxnAnswer>;
+  /**
+   * In one request: all are applied, or none. With several, every one is decided by the state before all of them, so none
+   * may read or write what another one writes; and what they put has one revision, the header's.
+   */
+  txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]>;
   range(range: Range, options: CallOptions): Promise<RangeAnswer>;
   grant(leaseId: bigint, ttlSeconds: number, options: CallOptions): Promise<LeaseAnswer>;
   revoke(leaseId: bigint, options: CallOptions): Promise<void>;

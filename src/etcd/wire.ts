@@ -111,17 +111,33 @@ function operationOf(operation: Operation): IRequestOp {
   }
 }
 
-export const txnRequest = (txn: Txn): ITxnRequest => ({
+const txnRequest = (txn: Txn): ITxnRequest => ({
   compare: txn.when.map(compareOf),
   success: txn.then.map(operationOf),
   failure: txn.otherwise.map(operationOf),
 });
 
-export const txnAnswer = (answer: ITxnResponse): TxnAnswer => ({
-  header: headerOf(answer.header),
+/** One goes as it is, several inside one that compares nothing. */
+export function txnsRequest(txns: readonly Txn[]): ITxnRequest {
+  const requests = txns.map(txnRequest);
+  const [only] = requests;
+  if (only && requests.length === 1) return only;
+  return { success: requests.map((request_txn) => ({ request_txn })) };
+}
+
+const txnAnswer = (header: Header, answer: ITxnResponse): TxnAnswer => ({
+  header,
   succeeded: answer.succeeded,
   ranges: answer.responses.map(({ response_range }) => response_range && rangeOf(response_range)),
 });
+
+/** The answers to `count` transactions. Those inside another have no header of their own: the outer one is theirs. */
+export function txnsAnswer(answer: ITxnResponse, count: number): TxnAnswer[] {
+  const header = headerOf(answer.header);
+  if (count === 1) return [txnAnswer(header, answer)];
+  if (answer.responses.length !== count) throw new Error("not as many answers as transactions");
+  return answer.responses.map(({ response_txn }) => txnAnswer(header, response_txn));
+}
 
 export const leaseAnswer = (answer: {
   readonly header: IResponseHeader;

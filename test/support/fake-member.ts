@@ -19,7 +19,7 @@ import {
 } from "../../src/etcd/rpc.js";
 import type { Clock } from "../../src/time.js";
 
-export type Method = "txn" | "range" | "grant" | "revoke" | "timeToLive" | "authenticate";
+export type Method = "txn" | "batch" | "range" | "grant" | "revoke" | "timeToLive" | "authenticate";
 
 /** A unary call that the test answers by hand. Its time limit and its signal end it, as they end a real one. */
 export interface FakeCall {
@@ -128,8 +128,10 @@ export class FakeMember implements Member {
     private readonly onCall: (call: FakeCall, host: string) => void,
   ) {}
 
-  txn(request: Txn, options: CallOptions): Promise<TxnAnswer> {
-    return this.#call("txn", request, options);
+  /** One is a call "txn", with an answer of its own; several are a call "batch", with a list of answers. */
+  async txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]> {
+    if (txns.length > 1) return this.#call("batch", txns, options);
+    return [await this.#call<TxnAnswer>("txn", txns[0], options)];
   }
 
   range(request: Range, options: CallOptions): Promise<RangeAnswer> {

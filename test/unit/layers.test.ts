@@ -11,7 +11,7 @@ const SRC = fileURLToPath(new URL("../../src/", import.meta.url));
 const LAYERS: readonly (readonly string[])[] = [
   ["abort", "connect-options", "deadline", "errors", "fence", "keys", "options", "time", "wait"],
   ["etcd/*"],
-  ["adopt", "cluster", "connection", "lease", "lease-open", "revoke", "session", "source"],
+  ["adopt", "cluster", "connection", "lease", "lease-open", "remove", "revoke", "session", "source"],
   [
     "context",
     "held-key",

@@ -1,12 +1,12 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { EtcdRefusedError, EtcdUnavailableError } from "../../src/errors.js";
-import type { CallPolicy } from "../../src/etcd/members.js";
+import type { CallPolicy } from "../../src/etcd/attempts.js";
 import { UnansweredError, type Txn } from "../../src/etcd/rpc.js";
 import { settle } from "../support/fake-clock.js";
 import { FakeCluster, HEADER } from "../support/fake-connection.js";
 import type { FakeCall } from "../support/fake-member.js";
 
-const TXN: Txn = { when: [], then: [], otherwise: [] };
+const TXN: Txn = { roots: ["jobs"], when: [], then: [], otherwise: [] };
 const ANSWER = { header: HEADER, succeeded: true, ranges: [] };
 const NO_ANSWER = new UnansweredError("connection reset");
 
@@ -18,6 +18,12 @@ const callsOf = ({ connected }: FakeCluster) => connected.flatMap(({ calls }) =>
 
 function txn(cluster: FakeCluster, policy: Partial<CallPolicy> = {}) {
   const outcome = cluster.members.txn(TXN, { what: "test", ...policy });
+  outcome.catch(() => undefined);
+  return outcome;
+}
+
+function range(cluster: FakeCluster, policy: Partial<CallPolicy> = {}) {
+  const outcome = cluster.members.range({ key: "jobs/1" }, { what: "test", ...policy });
   outcome.catch(() => undefined);
   return outcome;
 }
@@ -49,7 +55,7 @@ describe("a call to the cluster", () => {
 
   test("in a crowd is not sent before others are answered: its time limit runs from its sending", async () => {
     const cluster = new FakeCluster();
-    const crowd = Promise.all(Array.from({ length: 1000 }, () => txn(cluster)));
+    const crowd = Promise.all(Array.from({ length: 1000 }, () => range(cluster)));
 
     await settle();
     const sent = callsOf(cluster);
@@ -63,10 +69,10 @@ describe("a call to the cluster", () => {
 
   test("whose caller left while a crowd was before it is never sent", async () => {
     const cluster = new FakeCluster();
-    const crowd = Promise.all(Array.from({ length: 1000 }, () => txn(cluster)));
+    const crowd = Promise.all(Array.from({ length: 1000 }, () => range(cluster)));
     const [reason, caller] = [new Error("gone"), new AbortController()];
-    const aborted = txn(cluster, { signal: caller.signal });
-    const unwanted = txn(cluster, { again: () => false });
+    const aborted = range(cluster, { signal: caller.signal });
+    const unwanted = range(cluster, { again: () => false });
     cluster.onCall = answering;
 
     caller.abort(reason);
@@ -155,8 +161,8 @@ describe("a call to the cluster", () => {
     const cluster = new FakeCluster({ requestTimeoutMs: 700 });
     cluster.onCall = ({ options }) => limits.push(options.timeoutMs);
 
-    void txn(cluster, { giveUpMs: 1000 });
-    void txn(cluster, { attemptMs: 400, giveUpMs: 1000 });
+    void range(cluster, { giveUpMs: 1000 });
+    void range(cluster, { attemptMs: 400, giveUpMs: 1000 });
     await cluster.clock.pass(3000);
 
     expect(limits.slice(0, 2)).toEqual([700, 400]);

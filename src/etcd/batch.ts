@@ -1,0 +1,152 @@
+import { AbortFanOut } from "../abort.js";
+import type { Clock, Timer } from "../time.js";
+import type { AttemptLimits } from "./attempts.js";
+import { Flight, Pending } from "./flight.js";
+import { Roots } from "./roots.js";
+import { NotSentError, refused, type CallOptions, type Txn, type TxnAnswer } from "./rpc.js";
+
+/** etcd takes 128 operations in one transaction: these, and what the largest of them has inside. */
+const MAX_BATCH = 96;
+/** Enough to keep a member busy. What comes meanwhile leaves together, which costs etcd less than more at a time. */
+const MAX_FLIGHTS = 4;
+
+/** Takes transactions to the member in use, as one request. */
+export interface Carrier {
+  host(): string;
+  /** All of them are applied, or none. */
+  carry(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]>;
+}
+
+/**
+ * Group commit: transactions that are sent while others are in flight leave together, in one request, one raft entry, one
+ * fsync. The first never waits. Two that touch the same queue share neither a request nor a flight: etcd evaluates all
+ * compares of a request against the state before it, so both could succeed; and it may apply two requests in any order.
+ */
+export class Batches {
+  /** Those of one name in the order of their coming: only the first of them can leave. */
+  readonly #waiting = new Map<string, Set<Pending>>();
+  /** Of everything that is in flight. */
+  readonly #roots = new Roots();
+  /** To the member in use. */
+  #flights = { count: 0 };
+  #departing: Timer | undefined;
+  readonly #aborts = new AbortFanOut();
+
+  constructor(
+    private readonly carrier: Carrier,
+    private readonly clock: Clock,
+  ) {}
+
+  /** One attempt: rejects with AttemptError, with NotSentError, or with the signal's reason before it was sent. */
+  send(txn: Txn, limits: AttemptLimits, alone: boolean): Promise<TxnAnswer> {
+    return new Promise((resolve, reject) => {
+      const pending = new Pending(txn, limits, alone, { resolve, reject });
+      pending.onEnd = this.#aborts.add(limits.signal, () => {
+        this.#remove(pending);
+        pending.abandon();
+      });
+      this.#add(pending);
+      if (this.#flights.count === 0) this.#depart();
+      else this.#departSoon();
+    });
+  }
+
+  /** What is in flight to the last member does not keep the next one waiting. */
+  memberLeft(): void {
+    this.#flights = { count: 0 };
+    this.#departSoon();
+  }
+
+  #add(pending: Pending): void {
+    const line = this.#waiting.get(pending.line) ?? new Set();
+    this.#waiting.set(pending.line, line.add(pending));
+  }
+
+  #addInFront(pending: Pending): void {
+    this.#waiting.set(pending.line, new Set([pending, ...(this.#waiting.get(pending.line) ?? [])]));
+  }
+
+  #remove(pending: Pending): void {
+    const line = this.#waiting.get(pending.line);
+    if (!line?.delete(pending)) return;
+    this.#waiting.delete(pending.line);
+    // At the end: the other names come first.
+    if (line.size > 0) this.#waiting.set(pending.line, line);
+    if (this.#waiting.size === 0) this.#stay();
+  }
+
+  #stay(): void {
+    this.#departing?.cancel();
+    this.#departing = undefined;
+  }
+
+  /** Together with what the answers just read will bring about. */
+  #departSoon(): void {
+    if (this.#waiting.size > 0) this.#departing ??= this.clock.afterPendingEvents(() => this.#depart());
+  }
+
+  #depart(): void {
+    this.#stay();
+    while (this.#flights.count < MAX_FLIGHTS) {
+      const batch = this.#nextBatch();
+      if (batch.length === 0) return;
+      void this.#fly(batch, this.#flights);
+    }
+  }
+
+  #nextBatch(): Pending[] {
+    const batch: Pending[] = [];
+    // No name waits for ever because those that conflict with it overtake it.
+    const passedOver = new Roots();
+    for (const [name, line] of this.#waiting) {
+      if (batch.length === MAX_BATCH || batch[0]?.alone) break;
+      const pending = firstWanted(line);
+      if (!pending) {
+        this.#waiting.delete(name);
+        continue;
+      }
+      const { roots } = pending.txn;
+      const apart = pending.alone && batch.length > 0;
+      if (apart || this.#roots.conflict(roots) || passedOver.conflict(roots)) {
+        passedOver.add(roots);
+      } else {
+        this.#roots.add(roots);
+        batch.push(pending);
+      }
+    }
+    for (const pending of batch) this.#remove(pending);
+    return batch;
+  }
+
+  async #fly(batch: readonly Pending[], flights: { count: number }): Promise<void> {
+    const flight = new Flight(batch);
+    flights.count++;
+    try {
+      const options = flight.board(this.carrier.host(), this.clock);
+      flight.landed(await this.carrier.carry(flight.txns, options));
+    } catch (error) {
+      // Nothing of it was done, and one of them may be the reason for all: each is asked by itself.
+      if (batch.length > 1 && refused(error)) for (const pending of flight.rest()) this.#again(pending);
+      else flight.failed(error as Error);
+    } finally {
+      flight.over();
+      flights.count--;
+      for (const { txn } of batch) this.#roots.remove(txn.roots);
+      this.#departSoon();
+    }
+  }
+
+  #again(pending: Pending): void {
+    pending.alone = true;
+    this.#addInFront(pending);
+  }
+}
+
+function firstWanted(line: Set<Pending>): Pending | undefined {
+  for (const pending of line) {
+    if (pending.limits.wanted()) return pending;
+    line.delete(pending);
+    pending.fail(new NotSentError("nobody wants it any more"));
+  }
+  return undefined;
+}

@@ -104,8 +104,9 @@ export class Turn {
       refused: (error) => this.#end(() => this.outcome.failed(error)),
     };
     const { watches } = this.place.lease.connection;
+    const beside = (this.#ownWatch ?? this.#predecessorWatch)?.watch;
     const watched: Watched = {
-      watch: watches.watch({ key, startRevision, events: "DELETE" }, listener),
+      watch: watches.watch({ key, startRevision, events: "DELETE" }, listener, beside),
       createdAt: undefined,
     };
     return watched;

@@ -19,32 +19,39 @@ export interface WatchTarget {
   readonly startRevision?: bigint;
 }
 
+/** Has a watch until it is cancelled: a stream, or the hub while there is none. */
+export interface WatchCarrier {
+  drop(watch: Watch): void;
+}
+
 /** One watch: `cancel` ends it, and its listener hears nothing more. A new owner may take over by setting `listener`. */
 export class Watch {
   /** Its stream is gone, or etcd has ended it: nothing more comes. */
   over = false;
-  readonly #cancel: (watch: Watch) => void;
+  readonly #from: Buffer;
+  readonly #end: Buffer | undefined;
 
   constructor(
     readonly id: number,
     readonly target: WatchTarget,
     public listener: WatchListener,
-    cancel: (watch: Watch) => void,
+    public carrier: WatchCarrier,
   ) {
-    this.#cancel = cancel;
+    const { key, end } = target;
+    // Once and for all: every event is compared with them.
+    this.#from = typeof key === "string" ? Buffer.from(key) : key;
+    this.#end = end === undefined ? undefined : Buffer.from(end);
   }
 
   cancel(): void {
-    this.#cancel(this);
+    this.carrier.drop(this);
   }
 
   /** Is it what was asked for? A lock may rest on one event. */
   wants({ kind, kv }: WatchEvent): boolean {
-    const { key, end, events } = this.target;
-    if (kind !== events) return false;
-    const from = typeof key === "string" ? Buffer.from(key) : key;
-    return end === undefined
-      ? kv.key.equals(from)
-      : kv.key.compare(from) >= 0 && kv.key.compare(Buffer.from(end)) < 0;
+    if (kind !== this.target.events) return false;
+    return this.#end === undefined
+      ? kv.key.equals(this.#from)
+      : kv.key.compare(this.#from) >= 0 && kv.key.compare(this.#end) < 0;
   }
 }

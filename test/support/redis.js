@@ -15,13 +15,14 @@ const ATTEMPTS = 5;
 
 /**
  * @param {number} [count] default 1
+ * @param {readonly string[]} [args] more for every server, such as "--appendonly", "yes"
  * @returns {Promise<RedisServers>} all of them answer; rejects with a `RedisMissingError` where there is no Redis
  */
-export async function startRedis(count = 1) {
+export async function startRedis(count = 1, args = []) {
   const redis = await findRedis();
   for (let attempt = 1; ; attempt++) {
     try {
-      return await startOnce(redis, count);
+      return await startOnce(redis, count, args);
     } catch (error) {
       // somebody took one of the ports between our look and the server's bind
       if (!(error instanceof PortTakenError) || attempt === ATTEMPTS) throw error;
@@ -29,13 +30,13 @@ export async function startRedis(count = 1) {
   }
 }
 
-/** @param {import("./redis-find.js").Redis} redis @param {number} count */
-async function startOnce(redis, count) {
+/** @param {import("./redis-find.js").Redis} redis @param {number} count @param {readonly string[]} args */
+async function startOnce(redis, count, args) {
   const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-redis-"));
   const guardian = new Guardian(folder);
   const ports = await freePorts(count);
   const servers = ports.map(
-    (port, n) => new RedisServer(redis, { name: `r${n + 1}`, port, folder, guardian }),
+    (port, n) => new RedisServer(redis, { name: `r${n + 1}`, port, folder, guardian, args }),
   );
   const all = new RedisServers(redis.version, servers, guardian);
   try {
@@ -52,9 +53,9 @@ export class RedisServer {
 
   /**
    * @param {import("./redis-find.js").Redis} redis
-   * @param {{ name: string, port: number, folder: string, guardian: Guardian }} where
+   * @param {{ name: string, port: number, folder: string, guardian: Guardian, args: readonly string[] }} where
    */
-  constructor({ program, env }, { name, port, folder, guardian }) {
+  constructor({ program, env }, { name, port, folder, guardian, args }) {
     // a replica that was told to follow copies its master at once, without a file between
     const replication = ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"];
     const storage = ["--dir", folder, "--dbfilename", `${name}.rdb`, "--save", "", "--appendonly", "no"];
@@ -62,7 +63,7 @@ export class RedisServer {
     this.port = port;
     this.#process = new ServerProcess({
       title: `redis ${name}`,
-      command: [program, "--port", String(port), "--bind", "127.0.0.1", ...storage, ...replication],
+      command: [program, "--port", String(port), "--bind", "127.0.0.1", ...storage, ...replication, ...args],
       env,
       ready: /Ready to accept connections/,
       answers: async () => ((await this.call("PING")) === "PONG" ? "" : "no PONG"),

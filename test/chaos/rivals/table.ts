@@ -1,4 +1,5 @@
 // The verdicts of all runs as a table: pure.
+import { markdownTable } from "../../support/markdown.js";
 import type { Finding, Violation } from "./rules/rule.js";
 import type { Label } from "./rules/rules.js";
 
@@ -65,15 +66,7 @@ export function tableOf(entries: readonly Entry[], subjects: readonly string[]):
     const mine = entries.filter((entry) => entry.subject === subject);
     return [subject, ...LABELS.map((label) => cell(mine, label) ?? "–")];
   });
-  return aligned([head, ...rows]);
-}
-
-function aligned(rows: readonly (readonly string[])[]): string[] {
-  const widths = (rows[0] ?? []).map((_, n) => Math.max(3, ...rows.map((row) => row[n]?.length ?? 0)));
-  const line = (row: readonly string[]) => `| ${row.map((it, n) => it.padEnd(widths[n] ?? 0)).join(" | ")} |`;
-  const rule = `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`;
-  const [head = [], ...rest] = rows;
-  return [line(head), rule, ...rest.map(line)];
+  return markdownTable([head, ...rows]);
 }
 
 /** What was violated, by scenario: one line per column, each sentence once. */

@@ -1,0 +1,94 @@
+// The orders' end of a process of contenders: see worker/protocol.ts.
+import { spawn, type ChildProcessByStdio } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import type { Readable, Writable } from "node:stream";
+import type { Guardian } from "../../test/support/guarded.js";
+import type { Answer, Command, Connection, Look, Stopped, Task } from "../worker/protocol.js";
+
+/** No order takes longer, the largest crowd's included: who is silent for so long hangs. */
+const PATIENCE_MS = 60_000;
+
+interface Waiting {
+  resolve(answer: unknown): void;
+  reject(error: Error): void;
+}
+
+export class ContenderProcess {
+  readonly #child: ChildProcessByStdio<Writable, Readable, null>;
+  readonly #waiting: Waiting[] = [];
+  readonly #exit: Promise<unknown>;
+
+  static async start(command: readonly [string, ...string[]], guardian: Guardian): Promise<ContenderProcess> {
+    const started = new ContenderProcess(command, guardian);
+    await started.#answer("its start");
+    return started;
+  }
+
+  private constructor([program, ...args]: readonly [string, ...string[]], guardian: Guardian) {
+    this.#child = spawn(program, args, { stdio: ["pipe", "pipe", "ignore"] });
+    guardian.tell(`+${this.#child.pid}`);
+    this.#exit = once(this.#child, "exit").then(() => guardian.tell(`-${this.#child.pid}`));
+    void this.#exit.then(() =>
+      this.#waiting.splice(0).forEach(({ reject }) => reject(new Error("it ended"))),
+    );
+    this.#child.stdin.on("error", () => {});
+    createInterface({ input: this.#child.stdout }).on("line", (line) => this.#heard(line));
+  }
+
+  open(connection: Connection): Promise<unknown> {
+    return this.#order({ do: "open", connection });
+  }
+
+  start(task: Task): Promise<unknown> {
+    return this.#order({ do: "start", task });
+  }
+
+  async look(options: { readonly collect?: boolean } = {}): Promise<Look> {
+    return (await this.#order({ do: "look", ...options })) as Look;
+  }
+
+  /** What it noted. */
+  async stop(): Promise<readonly number[]> {
+    return ((await this.#order({ do: "stop" })) as Stopped).journal;
+  }
+
+  get ended(): boolean {
+    return this.#child.exitCode !== null || this.#child.signalCode !== null;
+  }
+
+  /** kill -9; resolves when it has exited. */
+  async kill(): Promise<void> {
+    this.#child.kill("SIGKILL");
+    await this.#exit;
+  }
+
+  #order(command: Command): Promise<unknown> {
+    this.#child.stdin.write(`${JSON.stringify(command)}\n`);
+    return this.#answer(command.do);
+  }
+
+  #answer(to: string): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      if (this.ended) return reject(new Error(`no answer to ${to}: it has ended`));
+      const late = setTimeout(
+        () => reject(new Error(`no answer to ${to} in ${PATIENCE_MS} ms`)),
+        PATIENCE_MS,
+      );
+      const settled =
+        <T>(settle: (value: T) => void) =>
+        (value: T) => {
+          clearTimeout(late);
+          settle(value);
+        };
+      this.#waiting.push({ resolve: settled(resolve), reject: settled(reject) });
+    });
+  }
+
+  #heard(line: string): void {
+    const answer = JSON.parse(line) as Answer;
+    const waiting = this.#waiting.shift();
+    if ("error" in answer) waiting?.reject(new Error(answer.error));
+    else waiting?.resolve(answer.ok);
+  }
+}

@@ -1,0 +1,85 @@
+// The servers that are asked, started anew for each question.
+import { setTimeout as delay } from "node:timers/promises";
+import { startEtcd, type EtcdCluster, type EtcdMember } from "../../test/support/etcd.js";
+import { encode, endOf } from "../../test/support/gateway-text.js";
+import { startRedis } from "../../test/support/redis.js";
+import { meter } from "../../test/support/spent.js";
+import type { GroundKind } from "../peers/peers.js";
+
+/** Places are counted so often while a queue fills. */
+const LOOK_MS = 20;
+const PATIENCE_MS = 60_000;
+
+export interface Ground {
+  /** Where clients connect to. */
+  readonly addresses: readonly string[];
+  readonly version: string;
+  stop(): Promise<void>;
+}
+
+export class EtcdGround implements Ground {
+  readonly #cluster: EtcdCluster;
+  /** The one that clients use: a follower, if there is one. */
+  readonly #member: EtcdMember;
+
+  static async start(members: 1 | 3): Promise<EtcdGround> {
+    const cluster = await startEtcd({ members });
+    const leader = await cluster.leader();
+    return new EtcdGround(cluster, cluster.members.find((member) => member !== leader) ?? leader);
+  }
+
+  private constructor(cluster: EtcdCluster, member: EtcdMember) {
+    this.#cluster = cluster;
+    this.#member = member;
+  }
+
+  get addresses() {
+    return [new URL(this.#member.endpoint).host];
+  }
+  get version() {
+    return `etcd ${this.#cluster.version}`;
+  }
+
+  /** What the member counts from now on: unary calls by method, messages on streams, revisions. */
+  meter() {
+    return meter(this.#member);
+  }
+
+  /** A place in front of all who come: they wait until it is gone. */
+  async block(name: string): Promise<() => Promise<void>> {
+    const key = encode(`${name}/0`);
+    await this.#member.gateway("/v3/kv/put", { key, value: "" });
+    return async () => void (await this.#member.gateway("/v3/kv/deleterange", { key }));
+  }
+
+  /** Resolves when so many have places in the queue. */
+  async queued(name: string, places: number): Promise<void> {
+    const range = { key: encode(`${name}/`), range_end: encode(endOf(`${name}/`)), count_only: true };
+    for (const until = performance.now() + PATIENCE_MS; ; await delay(LOOK_MS)) {
+      const { count = "0" } = (await this.#member.gateway("/v3/kv/range", range)) as { count?: string };
+      if (Number(count) >= places) return;
+      if (performance.now() > until) throw new Error(`${count} of ${places} places in ${PATIENCE_MS} ms`);
+    }
+  }
+
+  stop(): Promise<void> {
+    return this.#cluster.stop();
+  }
+}
+
+const FSYNC = ["--appendonly", "yes", "--appendfsync", "always"];
+
+async function redisGround(args: readonly string[]): Promise<Ground> {
+  const redis = await startRedis(1, args);
+  return {
+    addresses: redis.servers.map(({ port }) => `127.0.0.1:${port}`),
+    version: `Redis ${redis.version}`,
+    stop: () => redis.stop(),
+  };
+}
+
+/** Rejects with a `RedisMissingError` where there is no Redis. */
+export function startGround(kind: GroundKind, members: 1 | 3): Promise<Ground> {
+  if (kind === "etcd") return EtcdGround.start(members);
+  return redisGround(kind === "redis" ? [] : FSYNC);
+}

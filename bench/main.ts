@@ -1,0 +1,79 @@
+// `npm run bench`: what leasehold costs and how fast it is, beside other locks on the same servers in the same run. Exit
+// code 1: leasehold itself could not be measured somewhere. A missed target is told, not punished: machines differ.
+import { mkdtemp } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { EtcdMissingError, exitWhenMissing } from "../test/support/etcd.js";
+import { Guardian } from "../test/support/guarded.js";
+import { load, machine } from "./frame/machine.js";
+import { Bench, type Asked } from "./frame/rounds.js";
+import { parseOptions, USAGE, type Options } from "./options.js";
+import { QUESTIONS } from "./questions/questions.js";
+import { verdictOf, type Report, type Result } from "./report/report.js";
+import { medians } from "./report/statistics.js";
+import { reportText, resultText, warnings } from "./report/text.js";
+
+const EX_USAGE = 64;
+
+async function main(): Promise<void> {
+  const options = optionsOrUsage();
+  if (options === undefined) return;
+  const report = await measure(options);
+  if (options.json) console.log(JSON.stringify(report, null, 2));
+  else console.log(reportText(report).join("\n"));
+  process.exitCode = report.questions.some(({ failed }) => failed.length > 0) ? 1 : 0;
+}
+
+function optionsOrUsage(): Options | undefined {
+  try {
+    const names = QUESTIONS.map(({ name }) => name);
+    const options = parseOptions(process.argv.slice(2), names);
+    if (!options.help) return options;
+    console.log(`${USAGE}\n`);
+    for (const { name, title } of QUESTIONS) console.log(`  ${name.padEnd(16)}${title}`);
+  } catch (error) {
+    console.error(`${(error as Error).message}\n\n${USAGE}`);
+    process.exitCode = EX_USAGE;
+  }
+  return undefined;
+}
+
+async function measure({ only, quick, rounds, build }: Options): Promise<Report> {
+  const begun = performance.now();
+  const start = { quick, loadAtStart: load(), machine: machine() };
+  for (const warning of warnings(start)) console.error(warning);
+  const guardian = new Guardian(await mkdtemp(path.join(os.tmpdir(), "leasehold-bench-")));
+  const seconds = () => (performance.now() - begun) / 1000;
+  const onRun = (what: string) => console.error(`${seconds().toFixed(1).padStart(6)} s  ${what}`);
+  const bench = new Bench({ scale: { quick, rounds }, build, guardian, onRun });
+  try {
+    const questions: Result[] = [];
+    for (const question of QUESTIONS.filter(({ name }) => only.includes(name))) {
+      const result = resultOf(await bench.ask(question));
+      for (const line of resultText(result)) console.error(line);
+      questions.push(result);
+    }
+    const { versions, notRun } = bench;
+    return {
+      ...{ ...start, loadAtEnd: load(), seconds: seconds(), questions },
+      ...{ versions: Object.fromEntries(versions), notRun: Object.fromEntries(notRun) },
+    };
+  } finally {
+    await bench.stop();
+    await guardian.dismiss();
+  }
+}
+
+function resultOf({ question, rows, failed, servers }: Asked): Result {
+  const { name, title, members, columns, targets } = question;
+  const judged = rows.map((row) => ({ ...row, medians: medians(row.rounds) }));
+  const verdicts = targets.flatMap((target) => verdictOf(target, judged) ?? []);
+  return { name, title, members, columns, failed, servers, rows: judged, verdicts };
+}
+
+try {
+  await main();
+} catch (error) {
+  if (error instanceof EtcdMissingError) exitWhenMissing(error);
+  throw error;
+}

@@ -1,0 +1,47 @@
+import { parseArgs } from "node:util";
+
+export const USAGE = `npm run bench -- [options]
+  --only LIST   questions by name
+  --rounds N    of each case, default 5; 1 with --quick
+  --quick       a few operations each: to see that it runs; the figures mean nothing
+  --json        for machines
+  --write       writes bench/RESULTS.md, bench/plot.svg and the table in README.md
+  --build DIR   another build of leasehold
+  --help        this, and the names of the questions`;
+
+export interface Options {
+  readonly only: readonly string[];
+  readonly rounds: number;
+  readonly quick: boolean;
+  readonly json: boolean;
+  readonly write: boolean;
+  readonly help: boolean;
+  readonly build: string | undefined;
+}
+
+const flag = { type: "boolean", default: false } as const;
+
+/** Throws an Error that says what is wrong with the arguments. */
+export function parseOptions(args: readonly string[], questions: readonly string[]): Options {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      only: { type: "string", default: questions.join() },
+      rounds: { type: "string" },
+      build: { type: "string" },
+      ...{ quick: flag, json: flag, write: flag, help: flag },
+    },
+  });
+  const { quick, json, write, help, build } = values;
+  const rounds = Number(values.rounds ?? (quick ? 1 : 5));
+  if (!Number.isInteger(rounds) || rounds < 1)
+    throw new RangeError(`Expected --rounds to be a whole number of 1 or more, got ${values.rounds}`);
+  const only = values.only.split(",");
+  const unknown = only.filter((name) => !questions.includes(name));
+  if (unknown.length > 0) throw new RangeError(`Expected --only to name questions, got ${unknown.join()}`);
+  if (write && (quick || only.length < questions.length))
+    throw new RangeError(
+      "Expected --write with all questions and without --quick: what is written must mean something",
+    );
+  return { only, rounds, quick, json, write, help, build };
+}

@@ -1,0 +1,12 @@
+import type { Connect } from "./client.js";
+
+/** Loaded by need: a process has only its own peer's client in memory. */
+export const adapters = {
+  leasehold: async () => (await import("./leasehold.js")).connect,
+  bare: async () => (await import("./bare.js")).connect,
+  etcd3: async () => (await import("./etcd3.js")).connect,
+  redlock: async () => (await import("./redlock.js")).connect,
+  "redis-semaphore": async () => (await import("./redis-semaphore.js")).connect,
+} satisfies Record<string, () => Promise<Connect>>;
+
+export type AdapterName = keyof typeof adapters;

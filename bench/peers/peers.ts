@@ -1,0 +1,92 @@
+// Who is measured, on which server, and how its processes are started.
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { Start } from "../worker/protocol.js";
+import type { AdapterName } from "./adapters.js";
+import { goContender } from "./go.js";
+
+export type GroundKind = "etcd" | "redis" | "redis-fsync";
+
+/** How a process of it is started, and what it is. */
+export interface Program {
+  readonly command: readonly [string, ...string[]];
+  readonly version: string;
+}
+
+export interface Peer {
+  readonly name: PeerName;
+  readonly title: string;
+  readonly ground: GroundKind;
+  /** Its waiters have places in etcd, which can be counted. */
+  readonly queues: boolean;
+  /** Rejects with a `NotRunError` where there is no way. */
+  program(build: string | undefined): Promise<Program>;
+}
+
+export const PEER_NAMES = [
+  "leasehold",
+  "go",
+  "bare",
+  "etcd3",
+  "redlock",
+  "redlock-fsync",
+  "redis-semaphore",
+  "redis-semaphore-fsync",
+] as const;
+export type PeerName = (typeof PEER_NAMES)[number];
+
+const WORKER = fileURLToPath(new URL("../worker/main.ts", import.meta.url));
+const TSX = import.meta.resolve("tsx");
+
+const inNode = (adapter: AdapterName, version: string) => (build: string | undefined) =>
+  Promise.resolve<Program>({
+    version,
+    command: [
+      process.execPath,
+      // Heaps are compared after a collection.
+      ...["--expose-gc", "--import", TSX, WORKER, JSON.stringify({ adapter, build } satisfies Start)],
+    ],
+  });
+
+async function inGo(): Promise<Program> {
+  const { path, client } = await goContender();
+  return { command: [path], version: client };
+}
+
+function version(name: string): string {
+  const file = new URL(`../../node_modules/${name}/package.json`, import.meta.url);
+  return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version.replace(/^v/, "");
+}
+
+const own = (JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as Package)
+  .version;
+interface Package {
+  readonly version: string;
+}
+
+const onEtcd = { ground: "etcd", queues: false } as const;
+const onRedis = { ground: "redis", queues: false } as const;
+const onFsync = { ground: "redis-fsync", queues: false } as const;
+const redlock = inNode("redlock", version("redlock"));
+const semaphore = inNode("redis-semaphore", version("redis-semaphore"));
+
+export const PEERS: Readonly<Record<PeerName, Peer>> = {
+  leasehold: {
+    ...{ name: "leasehold", title: "leasehold", ground: "etcd", queues: true },
+    program: inNode("leasehold", own),
+  },
+  go: { name: "go", title: "Go concurrency.Mutex", ground: "etcd", queues: true, program: inGo },
+  bare: {
+    ...onEtcd,
+    name: "bare",
+    title: "bare requests",
+    program: inNode("bare", `etcd3 ${version("etcd3")}`),
+  },
+  etcd3: { ...onEtcd, name: "etcd3", title: "etcd3 Lock", program: inNode("etcd3", version("etcd3")) },
+  redlock: { ...onRedis, name: "redlock", title: "redlock", program: redlock },
+  "redlock-fsync": { ...onFsync, name: "redlock-fsync", title: "redlock, fsync", program: redlock },
+  "redis-semaphore": { ...onRedis, name: "redis-semaphore", title: "redis-semaphore", program: semaphore },
+  "redis-semaphore-fsync": {
+    ...{ ...onFsync, name: "redis-semaphore-fsync", title: "redis-semaphore, fsync", program: semaphore },
+  },
+};

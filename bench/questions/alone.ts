@@ -1,0 +1,46 @@
+// One lock after the other, nobody waiting.
+import { perSecond } from "../frame/cycles.js";
+import { calls, run } from "../frame/measure.js";
+import type { Field } from "../frame/field.js";
+import type { Question } from "./question.js";
+
+const TIMES = { warmMs: 400, spanMs: 1200 };
+
+async function oneAfterTheOther(field: Field) {
+  const plan = { ...TIMES, contenders: 1, names: "one", holdMs: 0, sessions: "one" } as const;
+  const { cycles, span, cpuMicros, spent } = await run(field, plan);
+  const n = cycles.length;
+  return {
+    rate: perSecond(n, span),
+    ms: 1000 / perSecond(n, span),
+    cpu: cpuMicros / n,
+    rpcs: calls(spent) / n,
+  };
+}
+
+export const alone: Question = {
+  name: "alone",
+  title: "One lock after the other, nobody waiting: lock and release",
+  members: 1,
+  columns: [
+    { figure: "rate", title: "locks/s" },
+    { figure: "ms", title: "ms each" },
+    { figure: "cpu", title: "client CPU µs" },
+    { figure: "rpcs", title: "RPCs" },
+  ],
+  cases: () => [
+    {
+      name: "lock and release",
+      peers: ["leasehold", "bare", "go"],
+      others: ["etcd3", "redlock", "redlock-fsync", "redis-semaphore", "redis-semaphore-fsync"],
+      run: oneAfterTheOther,
+    },
+  ],
+  targets: [
+    {
+      title: "time of lock and release, over two bare transactions",
+      ...{ case: "lock and release", peer: "leasehold", figure: "ms", over: { peer: "bare" } },
+      ...{ bound: { atMost: 1.1 }, shown: true },
+    },
+  ],
+};

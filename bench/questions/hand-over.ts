@@ -1,0 +1,87 @@
+// Hand-over from release to the next holder, by the number of contenders and the length of the critical section.
+import { latencies, perSecond } from "../frame/cycles.js";
+import type { Field } from "../frame/field.js";
+import { calls, messages, run, type Times } from "../frame/measure.js";
+import type { PeerName } from "../peers/peers.js";
+import type { Case, Column, Question, Target } from "./question.js";
+
+export const HAND_OVER_COLUMNS: readonly Column[] = [
+  { figure: "rate", title: "hand-overs/s" },
+  { figure: "p50", title: "p50 ms" },
+  { figure: "p99", title: "p99 ms" },
+  { figure: "cpu", title: "client CPU µs" },
+  { figure: "rpcs", title: "RPCs" },
+  { figure: "messages", title: "stream messages" },
+];
+
+/** Go's client hands over 27 times a second where two contend: less time would leave its p99 to chance. */
+const TIMES: Times = { warmMs: 500, spanMs: 2500 };
+const CROWD = [2, 3, 10, 100, 1000];
+const QUICK_CROWD = [2, 10];
+const POLLING = [
+  ...["etcd3", "redlock", "redlock-fsync", "redis-semaphore", "redis-semaphore-fsync"],
+] as readonly PeerName[];
+
+export async function handOver(field: Field, contenders: number, holdMs: number, times = TIMES) {
+  const plan = { ...times, contenders, names: "one", holdMs, sessions: "each" } as const;
+  const { cycles, span, cpuMicros, spent } = await run(field, plan);
+  const n = cycles.length;
+  return {
+    ...{ rate: perSecond(n, span), ...latencies(cycles) },
+    ...{ cpu: cpuMicros / n, rpcs: calls(spent) / n, messages: messages(spent) / n },
+  };
+}
+
+export const nameOf = (contenders: number, holdMs = 0) =>
+  `${contenders.toLocaleString("en")} contenders, ${holdMs} ms`;
+
+/** Rate and p99 against Go's client. */
+export function againstGo(contenders: number, atLeast: number, p99: number | undefined): Target[] {
+  const ours = { case: nameOf(contenders), peer: "leasehold", over: { peer: "go" } } as const;
+  const rate: Target = {
+    ...{
+      ...ours,
+      title: `rate with ${contenders.toLocaleString("en")} contenders, over Go's`,
+      figure: "rate",
+    },
+    ...{ bound: { atLeast }, shown: contenders === 2 || contenders === 100 },
+  };
+  if (p99 === undefined) return [rate];
+  const title = `p99 with ${contenders.toLocaleString("en")} contenders, over Go's`;
+  return [rate, { ...ours, title, figure: "p99", bound: { atMost: p99 } }];
+}
+
+const P99_OVER_GO = 1.2;
+
+export const handOvers: Question = {
+  name: "hand-over",
+  title: "Hand-over, by contenders and critical section",
+  members: 1,
+  columns: HAND_OVER_COLUMNS,
+  cases: ({ quick }) => {
+    const crowds = quick ? QUICK_CROWD : CROWD;
+    const free = crowds.map((contenders): Case => ({
+      ...{ name: nameOf(contenders), contenders, peers: ["leasehold", "go"], others: POLLING },
+      run: (field) => handOver(field, contenders, 0),
+    }));
+    const busy = crowds.flatMap((contenders) =>
+      [1, 20].map((holdMs): Case => ({
+        ...{ name: nameOf(contenders, holdMs), peers: ["leasehold", "go"], rounds: 2 },
+        run: (field) => handOver(field, contenders, holdMs, { warmMs: 300, spanMs: 1500 }),
+      })),
+    );
+    return [...free, ...busy];
+  },
+  targets: [
+    ...againstGo(2, 15, P99_OVER_GO),
+    ...againstGo(3, 15, P99_OVER_GO),
+    ...againstGo(10, 4.5, P99_OVER_GO),
+    ...againstGo(100, 1.05, P99_OVER_GO),
+    ...againstGo(1000, 1.2, P99_OVER_GO),
+    {
+      title: "rate with 1,000 contenders, over that with 100",
+      ...{ case: nameOf(1000), peer: "leasehold", figure: "rate", over: { case: nameOf(100) } },
+      bound: { atLeast: 0.55 },
+    },
+  ],
+};

@@ -1,0 +1,50 @@
+import type { Field, Figures, Scale } from "../frame/field.js";
+import type { PeerName } from "../peers/peers.js";
+
+/** One figure of a table. */
+export interface Column {
+  readonly figure: string;
+  /** With its unit. */
+  readonly title: string;
+}
+
+/** The same run for each peer, alternating within each round. */
+export interface Case {
+  readonly name: string;
+  readonly peers: readonly PeerName[];
+  /** Peers that no target compares: they take part in the first rounds only. */
+  readonly others?: readonly PeerName[];
+  /** Where the question's usual number is too many. */
+  readonly rounds?: number;
+  /** A point of the plot. */
+  readonly contenders?: number;
+  run(field: Field): Promise<Figures>;
+}
+
+/** A figure in a report: of one case and one peer. */
+export interface Which {
+  readonly case: string;
+  readonly peer: PeerName;
+  readonly figure: string;
+}
+
+/** What must come out, as data. */
+export interface Target extends Which {
+  readonly title: string;
+  /** The figure is divided by this one; what is not given is the same. */
+  readonly over?: Partial<Which>;
+  readonly bound: Bound;
+  /** Has a line in the README. */
+  readonly shown?: boolean;
+}
+export type Bound = { readonly atLeast: number } | { readonly atMost: number };
+
+export interface Question {
+  /** For the command line. */
+  readonly name: string;
+  readonly title: string;
+  readonly members: 1 | 3;
+  readonly columns: readonly Column[];
+  readonly targets: readonly Target[];
+  cases(scale: Scale): readonly Case[];
+}

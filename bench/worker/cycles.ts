@@ -1,0 +1,71 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { Lockable, Session } from "../peers/client.js";
+import { now } from "./clock.js";
+import type { CycleTask } from "./protocol.js";
+
+/** Contenders that lock, hold, release, and begin again. */
+export class Cycles {
+  readonly journal: number[] = [];
+  granted = 0;
+  #failure: Error | undefined;
+  readonly #stopped = new AbortController();
+  readonly #ended: Promise<unknown>;
+  readonly #until: number;
+
+  constructor(
+    sessions: readonly Session[],
+    private readonly task: CycleTask,
+  ) {
+    this.#until = performance.now() + task.forMs;
+    const contenders = Array.from({ length: task.contenders }, (_, n) => {
+      const name = task.names === "one" ? task.name : `${task.name}-${n}`;
+      return this.#contend((sessions[n % sessions.length] as Session).lockable(name));
+    });
+    this.#ended = Promise.all(contenders);
+  }
+
+  /** No further cycle begins; those that wait end as `close` ends them. */
+  async stop(close: () => Promise<void>): Promise<void> {
+    this.#stopped.abort();
+    await close();
+    await this.#ended;
+    if (this.#failure !== undefined) throw this.#failure;
+  }
+
+  async #contend(lockable: Lockable): Promise<void> {
+    const once = this.task.kind === "try" ? this.#tryOnce : this.#once;
+    try {
+      for (let n = 0; n !== this.task.cycles && !this.#stopped.signal.aborted; n++)
+        await once.call(this, lockable);
+    } catch (error) {
+      // After the stop it is the stop's own doing; a client that polls gives up when the time is over.
+      if (!this.#stopped.signal.aborted && performance.now() < this.#until) this.#failure ??= error as Error;
+    }
+  }
+
+  async #once(lockable: Lockable): Promise<void> {
+    const asked = now();
+    const held = await lockable.lock(Math.max(1, this.#until - performance.now()));
+    const granted = now();
+    this.granted++;
+    await this.#hold();
+    const released = now();
+    this.journal.push(asked, granted, released);
+    await held.release();
+  }
+
+  async #tryOnce(lockable: Lockable): Promise<void> {
+    const asked = now();
+    if (await lockable.tryLock?.()) throw new Error("expected the lock to be taken");
+    const answered = now();
+    this.journal.push(asked, answered, answered);
+  }
+
+  async #hold(): Promise<void> {
+    const { holdMs } = this.task;
+    const { signal } = this.#stopped;
+    if (holdMs === undefined)
+      await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+    else if (holdMs > 0) await delay(holdMs);
+  }
+}

@@ -1,0 +1,86 @@
+// One process of contenders that uses a client for Node.js. See protocol.ts.
+import { monitorEventLoopDelay } from "node:perf_hooks";
+import { createInterface } from "node:readline";
+import { adapters, type AdapterName } from "../peers/adapters.js";
+import { bareClient } from "../peers/bare.js";
+import type { Client, Session } from "../peers/client.js";
+import { Cycles } from "./cycles.js";
+import type { Answer, Command, Connection, Look, Start, Stopped, Task } from "./protocol.js";
+import { Requests } from "./requests.js";
+
+/** Of the histogram of the event loop's turns, which counts it in. */
+const TICK_MS = 10;
+
+// tsx switches them on, which would make every error that a client creates dearer than in a user's program.
+process.setSourceMapsEnabled(false);
+
+const { adapter, build } = JSON.parse(process.argv[2] ?? "") as Start;
+const connect = await adapters[adapter as AdapterName]();
+const turns = monitorEventLoopDelay({ resolution: TICK_MS });
+
+let where: Connection;
+let client: Client;
+let sessions: readonly Session[] = [];
+let running: Cycles | Requests | undefined;
+
+async function open(connection: Connection): Promise<true> {
+  where = connection;
+  client = await connect({ ...connection, build });
+  sessions = await Promise.all(Array.from({ length: connection.sessions }, () => client.session()));
+  return true;
+}
+
+async function start(task: Task): Promise<true> {
+  // Its timer costs what idle processes are measured for.
+  if ("contenders" in task && task.stalls) turns.enable();
+  running =
+    "contenders" in task
+      ? new Cycles(sessions, task)
+      : await Requests.start(bareClient(where.addresses), task);
+  return true;
+}
+
+function look(collect: boolean | undefined): Look {
+  if (collect) globalThis.gc?.();
+  const { user, system } = process.cpuUsage();
+  const stallMs = Math.max(0, turns.max / 1e6 - TICK_MS);
+  turns.reset();
+  const { heapUsed: heapBytes } = process.memoryUsage();
+  return { cpuMicros: user + system, granted: running?.granted ?? 0, heapBytes, stallMs };
+}
+
+async function stop(): Promise<Stopped> {
+  turns.disable();
+  const closeSessions = async () => void (await Promise.all(sessions.map((session) => session.close())));
+  await (running?.stop(closeSessions) ?? closeSessions());
+  await client.close();
+  const { journal = [] } = running ?? {};
+  running = undefined;
+  return { journal };
+}
+
+function obey(command: Command): Promise<unknown> | Look {
+  switch (command.do) {
+    case "open":
+      return open(command.connection);
+    case "start":
+      return start(command.task);
+    case "look":
+      return look(command.collect);
+    case "stop":
+      return stop();
+  }
+}
+
+const tell = (answer: Answer) => process.stdout.write(`${JSON.stringify(answer)}\n`);
+
+tell({ ok: true });
+for await (const line of createInterface({ input: process.stdin }))
+  try {
+    tell({ ok: await obey(JSON.parse(line) as Command) });
+  } catch (error) {
+    const { name, message } = error as Error;
+    tell({ error: `${name}: ${message}` });
+  }
+// Whoever gives the orders is gone, or wants no more.
+process.exit();

@@ -1,0 +1,66 @@
+// What a process of contenders is told by lines of JSON on standard input, one at a time; it answers each by one line,
+// and says `{"ok":true}` when it is ready. `go/main.go` understands the same.
+
+/** The first argument, as JSON. */
+export interface Start {
+  readonly adapter: string;
+  /** Another build of leasehold. */
+  readonly build?: string | undefined;
+}
+
+export type Command =
+  | { readonly do: "open"; readonly connection: Connection }
+  | { readonly do: "start"; readonly task: Task }
+  /** Answered by a `Look`; with `collect`, after the garbage was collected. */
+  | { readonly do: "look"; readonly collect?: boolean }
+  /** Ends the task and closes what was opened. Answered by `Stopped`. */
+  | { readonly do: "stop" };
+
+export interface Connection {
+  readonly addresses: readonly string[];
+  readonly ttlSeconds: number;
+  readonly sessions: number;
+}
+
+export interface CycleTask {
+  readonly kind: "cycle" | "try";
+  readonly name: string;
+  /** All contend for one name, or each has its own. */
+  readonly names: "one" | "each";
+  readonly contenders: number;
+  /** Missing: it is held until the task is stopped. */
+  readonly holdMs?: number;
+  /** Missing: until the task is stopped. */
+  readonly cycles?: number;
+  /** Clients that poll stop asking then. */
+  readonly forMs: number;
+  /** Whether to look for stalls of the event loop. */
+  readonly stalls?: boolean;
+}
+
+export type Task =
+  | CycleTask
+  /** For bare requests only: */
+  | { readonly kind: "watch"; readonly name: string }
+  | { readonly kind: "delete"; readonly name: string; readonly everyMs: number }
+  | { readonly kind: "write"; readonly name: string; readonly perSecond: number };
+
+export interface Look {
+  /** Processor time of the process so far. */
+  readonly cpuMicros: number;
+  /** Locks granted since the task was started. */
+  readonly granted: number;
+  readonly heapBytes: number;
+  /** The longest time since the last look in which the event loop did not turn. */
+  readonly stallMs: number;
+}
+
+/**
+ * Times are nanoseconds of the monotonic clock, which all processes of a machine share. Of a cycle: asked, granted, release
+ * called. Of a watch or a deletion: when, and at which revision.
+ */
+export interface Stopped {
+  readonly journal: readonly number[];
+}
+
+export type Answer = { readonly ok: unknown } | { readonly error: string };

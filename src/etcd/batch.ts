@@ -23,8 +23,8 @@ export interface Carrier {
  * compares of a request against the state before it, so both could succeed; and it may apply two requests in any order.
  */
 export class Batches {
-  /** Those of one name in the order of their coming: only the first of them can leave. */
-  readonly #waiting = new Map<string, Set<Pending>>();
+  /** Those of one name in the order of their coming: only the first of them can leave. The names in the order of turns. */
+  #waiting = new Map<string, Set<Pending>>();
   /** Of everything that is in flight. */
   readonly #roots = new Roots();
   /** To the member in use. */
@@ -62,17 +62,28 @@ export class Batches {
     this.#waiting.set(pending.line, line.add(pending));
   }
 
-  #addInFront(pending: Pending): void {
-    this.#waiting.set(pending.line, new Set([pending, ...(this.#waiting.get(pending.line) ?? [])]));
+  /** In front of all others, in this order. */
+  #addInFront(batch: readonly Pending[]): void {
+    const before = this.#waiting;
+    const lineOf = (pending: Pending) => new Set([pending, ...(before.get(pending.line) ?? [])]);
+    this.#waiting = new Map(batch.map((pending) => [pending.line, lineOf(pending)]));
+    for (const [name, line] of before) if (!this.#waiting.has(name)) this.#waiting.set(name, line);
   }
 
   #remove(pending: Pending): void {
     const line = this.#waiting.get(pending.line);
-    if (!line?.delete(pending)) return;
-    this.#waiting.delete(pending.line);
-    // At the end: the other names come first.
-    if (line.size > 0) this.#waiting.set(pending.line, line);
+    line?.delete(pending);
+    if (line?.size === 0) this.#waiting.delete(pending.line);
     if (this.#waiting.size === 0) this.#stay();
+  }
+
+  /** It leaves: the others of its name come after the other names. */
+  #take(pending: Pending): void {
+    const line = this.#waiting.get(pending.line);
+    this.#remove(pending);
+    if (!line || line.size === 0) return;
+    this.#waiting.delete(pending.line);
+    this.#waiting.set(pending.line, line);
   }
 
   #stay(): void {
@@ -114,31 +125,30 @@ export class Batches {
         batch.push(pending);
       }
     }
-    for (const pending of batch) this.#remove(pending);
+    for (const pending of batch) this.#take(pending);
     return batch;
   }
 
   async #fly(batch: readonly Pending[], flights: { count: number }): Promise<void> {
-    const flight = new Flight(batch);
+    const flight = new Flight(batch, this.#roots, () => this.#departSoon());
     flights.count++;
     try {
       const options = flight.board(this.carrier.host(), this.clock);
       flight.landed(await this.carrier.carry(flight.txns, options));
     } catch (error) {
       // Nothing of it was done, and one of them may be the reason for all: each is asked by itself.
-      if (batch.length > 1 && refused(error)) for (const pending of flight.rest()) this.#again(pending);
+      if (batch.length > 1 && refused(error)) this.#oneByOne(flight.rest());
       else flight.failed(error as Error);
     } finally {
       flight.over();
       flights.count--;
-      for (const { txn } of batch) this.#roots.remove(txn.roots);
       this.#departSoon();
     }
   }
 
-  #again(pending: Pending): void {
-    pending.alone = true;
-    this.#addInFront(pending);
+  #oneByOne(batch: readonly Pending[]): void {
+    for (const pending of batch) pending.alone = true;
+    this.#addInFront(batch);
   }
 }
 

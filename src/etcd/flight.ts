@@ -1,5 +1,6 @@
 import type { Clock, Timer } from "../time.js";
 import type { AttemptLimits } from "./attempts.js";
+import type { Roots } from "./roots.js";
 import {
   AttemptError,
   CancelledError,
@@ -65,10 +66,17 @@ export class Pending {
 export class Flight {
   readonly #cancel = new AbortController();
   readonly #timers: Timer[] = [];
+  readonly #late = new Set<Pending>();
   #aboard: number;
+  #ended = false;
   #host = "";
 
-  constructor(private readonly batch: readonly Pending[]) {
+  constructor(
+    private readonly batch: readonly Pending[],
+    /** Those of the batch are among them, until it is over. */
+    private readonly roots: Roots,
+    private readonly onLate: () => void,
+  ) {
     this.#aboard = batch.length;
   }
 
@@ -83,7 +91,7 @@ export class Flight {
     const timeoutMs = Math.max(...limits.map(({ limitMs }) => limitMs));
     for (const { pending, limitMs } of limits) {
       pending.board(this);
-      if (limitMs < timeoutMs) this.#timers.push(clock.after(limitMs, () => this.#late(pending, limitMs)));
+      if (limitMs < timeoutMs) this.#timers.push(clock.after(limitMs, () => this.#tooLate(pending, limitMs)));
     }
     return { timeoutMs, signal: this.#cancel.signal };
   }
@@ -93,6 +101,7 @@ export class Flight {
   }
 
   landed(answers: readonly TxnAnswer[]): void {
+    this.#ended = true;
     this.batch.forEach((pending, i) => {
       const answer = answers[i];
       if (answer) pending.land(answer);
@@ -100,6 +109,7 @@ export class Flight {
   }
 
   failed(error: Error): void {
+    this.#ended = true;
     for (const pending of this.rest()) pending.fail(error);
   }
 
@@ -109,15 +119,22 @@ export class Flight {
   }
 
   left(): void {
-    if (--this.#aboard === 0) this.#cancel.abort();
+    if (--this.#aboard === 0 && !this.#ended) this.#cancel.abort();
   }
 
   over(): void {
     for (const timer of this.#timers) timer.cancel();
-    for (const pending of this.batch) pending.board(undefined);
+    for (const pending of this.batch) {
+      pending.board(undefined);
+      if (!this.#late.has(pending)) this.roots.remove(pending.txn.roots);
+    }
   }
 
-  #late(pending: Pending, limitMs: number): void {
+  /** As if it had been alone: it is repeated, and does not wait for the others to be answered. */
+  #tooLate(pending: Pending, limitMs: number): void {
     pending.fail(this.failure(new UnansweredError(`no answer within ${Math.round(limitMs)} ms`)));
+    this.#late.add(pending);
+    this.roots.remove(pending.txn.roots);
+    this.onLate();
   }
 }

@@ -199,9 +199,11 @@ export class Members {
   }
 
   #leave(member: Member): void {
-    if (this.#current === member) this.#current = undefined;
     this.#open.delete(member);
     member.retire();
+    // Left before, it says nothing about the one in use.
+    if (this.#current !== member) return;
+    this.#current = undefined;
     this.#batches.memberLeft();
   }
 

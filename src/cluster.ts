@@ -98,7 +98,7 @@ export class Cluster implements AsyncDisposable {
   async #session({ signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Promise<Session> {
     const connection = connectionOf(this);
     const { clock, members } = connection;
-    const start = clock.now().monotonic;
+    const start = clock.monotonic();
     const onTimeout = (): Error =>
       new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, members.silence);
     for (;;) {
@@ -106,14 +106,14 @@ export class Cluster implements AsyncDisposable {
       signal?.throwIfAborted();
       const standing = this.#standing;
       // By the clocks: after a pause of the process its end may not have been told yet.
-      if (standing && leaseOf(standing).standing !== "over") return standing;
+      if (standing && !leaseOf(standing).over) return standing;
       this.#opening ??= this.#open(connection);
-      const leftMs = Math.max(1, timeoutMs - (clock.now().monotonic - start));
+      const leftMs = Math.max(1, timeoutMs - (clock.monotonic() - start));
       try {
         return await settleWithin(this.#opening, { signal, timeoutMs: leftMs }, connection, { onTimeout });
       } catch (error) {
         // One opening serves all callers: who came late to one that failed has time left for the next.
-        const over = clock.now().monotonic - start >= timeoutMs;
+        const over = clock.monotonic() - start >= timeoutMs;
         if (!(error instanceof EtcdUnavailableError) || over) throw error;
       }
     }

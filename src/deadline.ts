@@ -17,11 +17,15 @@ export type Standing = "held" | "doubtful" | "over";
 /** A clock that went back tells nothing. */
 const elapsed = (from: number, to: number): number => Math.max(0, to - from);
 
-export function standingOf({ sent, ttlMs }: Renewal, now: Moment): Standing {
-  const usable = ttlMs * USED_PART;
-  if (elapsed(sent.monotonic, now.monotonic) >= usable) return "over";
-  return elapsed(sent.suspend, now.suspend) >= usable ? "doubtful" : "held";
+export function standingOf(renewal: Renewal, now: Moment): Standing {
+  if (isOver(renewal, now.monotonic)) return "over";
+  const { sent, ttlMs } = renewal;
+  return elapsed(sent.suspend, now.suspend) >= ttlMs * USED_PART ? "doubtful" : "held";
 }
+
+/** The monotonic clock alone decides it: the other one only raises doubt. */
+export const isOver = ({ sent, ttlMs }: Renewal, monotonic: number): boolean =>
+  elapsed(sent.monotonic, monotonic) >= ttlMs * USED_PART;
 
 /** Milliseconds until the deadline by the clock that is further on; 0 when it has passed. */
 export function remainingMs({ sent, ttlMs }: Renewal, now: Moment): number {

@@ -178,7 +178,7 @@ export class HeldPlace implements Lock, Dependent {
 
   async #release(): Promise<void> {
     // Brings the hold up to the clocks: its deadline may have passed unseen.
-    void this.#queue.lease.standing;
+    void this.#queue.lease.over;
     this.#hearSession();
     if (this.#end) throw this.#end;
     this.#endWith(new LockReleasedError(this.name));

@@ -1,10 +1,19 @@
 import type { AdoptedPlaces } from "./adopt.js";
 import { setMaxListeners } from "node:events";
 import type { Connection } from "./connection.js";
-import { inJeopardy, nextLookMs, remainingMs, standingOf, type Renewal, type Standing } from "./deadline.js";
+import {
+  inJeopardy,
+  isOver,
+  nextLookMs,
+  remainingMs,
+  standingOf,
+  type Renewal,
+  type Standing,
+} from "./deadline.js";
 import { SessionClosedError, SessionLostError } from "./errors.js";
 import type { Renewer } from "./etcd/keepalive.js";
 import type { CallPolicy } from "./etcd/attempts.js";
+import { InFlight } from "./in-flight.js";
 import { revokeLease } from "./revoke.js";
 import type { Moment, Timer } from "./time.js";
 
@@ -21,12 +30,13 @@ export class Lease implements Renewer {
   readonly ttlMs: number;
   readonly holds = new Set<Dependent>();
   readonly waits = new Set<Dependent>();
+  /** `orphan()` waits for it. */
+  readonly inFlight = new InFlight();
   /** Places that it had when it was adopted. */
   adopted: AdoptedPlaces | undefined;
   /** Tells of a change after everything else has been told. */
   onState: (state: SessionState, previous: SessionState) => void = () => {};
   readonly #over = new AbortController();
-  readonly #inFlight = new Set<Promise<unknown>>();
   #state: SessionState = "live";
   #renewal: Renewal;
   /** A renewal was sent because of the suspend clock's doubt. */
@@ -69,9 +79,15 @@ export class Lease implements Renewer {
 
   /** Reads the clocks itself, so it is right in the first line that runs after a pause of the process. */
   get standing(): Standing {
-    this.#look();
-    if (this.#over.signal.aborted) return "over";
-    return standingOf(this.#renewal, this.connection.clock.now());
+    const now = this.connection.clock.now();
+    this.#look(now);
+    return this.#over.signal.aborted ? "over" : standingOf(this.#renewal, now);
+  }
+
+  /** The same in short: the end may have come unseen, during a pause of the process. */
+  get over(): boolean {
+    if (isOver(this.#renewal, this.connection.clock.monotonic())) this.#look();
+    return this.#over.signal.aborted;
   }
 
   remainingMs(): number {
@@ -86,17 +102,8 @@ export class Lease implements Renewer {
 
   /** @throws SessionLostError | SessionClosedError when nothing new may begin. */
   assertOpen(): void {
-    this.#look();
-    this.#over.signal.throwIfAborted();
+    if (this.over) throw this.#over.signal.reason as SessionEnd;
     if (this.#closing) throw new SessionClosedError(this.leaseId);
-  }
-
-  /** `orphan()` waits for it. */
-  track<T>(work: Promise<T>): Promise<T> {
-    const end = (): boolean => this.#inFlight.delete(settled);
-    const settled: Promise<unknown> = work.then(end, end);
-    this.#inFlight.add(settled);
-    return work;
   }
 
   /** A hold ended; the last one ends a drain. */
@@ -151,7 +158,7 @@ export class Lease implements Renewer {
   async #orphan(): Promise<void> {
     this.#endAll(this.waits, new SessionClosedError(this.leaseId));
     // A join that ends now is followed by its delete.
-    while (this.#inFlight.size > 0) await Promise.all(this.#inFlight);
+    await this.inFlight.none();
     await this.renewNow();
     this.abandon();
   }
@@ -161,10 +168,9 @@ export class Lease implements Renewer {
     const { signal } = this.#over;
     return new Promise((resolve, reject) => {
       signal.throwIfAborted();
-      const onAbort = (): void => reject(signal.reason as Error);
-      signal.addEventListener("abort", onAbort, { once: true });
+      const stop = this.connection.aborts.add(signal, () => reject(signal.reason as Error));
       this.#onRenewed.push(() => {
-        signal.removeEventListener("abort", onAbort);
+        stop();
         resolve();
       });
       this.connection.keepalive.renew(this);
@@ -218,8 +224,7 @@ export class Lease implements Renewer {
     // After a suspend the scheduled renewal may be far away.
     if (standing === "doubtful" && !this.#doubtAsked) this.connection.keepalive.renew(this);
     this.#doubtAsked = standing === "doubtful";
-    const next = inJeopardy(this.#renewal, now) ? "jeopardy" : "live";
-    const previous = this.#state;
+    const [previous, next] = [this.#state, inJeopardy(this.#renewal, now) ? "jeopardy" : "live"] as const;
     if (next === previous) return;
     this.#state = next;
     this.onState(next, previous);
@@ -236,7 +241,7 @@ export class Lease implements Renewer {
 
   /** Counted from the last send: a grant that was answered late leaves less time for the first renewal. */
   #scheduleRenewal(sent: Moment): void {
-    const dueMs = sent.monotonic + this.ttlMs / 3 - this.connection.clock.now().monotonic;
+    const dueMs = sent.monotonic + this.ttlMs / 3 - this.connection.clock.monotonic();
     this.#renewTimer = this.connection.clock.after(Math.max(0, dueMs), () => {
       this.connection.keepalive.renew(this);
       this.#scheduleRenewal(this.connection.clock.now());

@@ -124,17 +124,17 @@ export class Mutex {
   /** The session may have ended since the grant, or, unseen, during a pause of the process before it. */
   #hold(queue: Queue, grant: Grant): HeldPlace {
     const lock = new HeldPlace(queue, grant);
-    const { standing, signal } = queue.lease;
-    if (standing !== "over") return lock;
+    const { lease } = queue;
+    if (!lease.over) return lock;
     void lock.release();
-    throw signal.reason as Error;
+    throw lease.signal.reason as Error;
   }
 
   /** What is left of a time limit that opening a session may have used up in part. */
   #limit(timeoutMs: number | undefined): () => number | undefined {
     const { clock } = this.#source.connection;
-    const start = clock.now().monotonic;
-    return () => timeoutMs && Math.max(1, timeoutMs - (clock.now().monotonic - start));
+    const start = clock.monotonic();
+    return () => timeoutMs && Math.max(1, timeoutMs - (clock.monotonic() - start));
   }
 
   async #timeout(lease: Lease, waiter: Waiter, timeoutMs: number): Promise<LockTimeoutError> {

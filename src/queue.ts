@@ -68,7 +68,7 @@ export class Queue {
       // Own places that are just being deleted would refuse it.
       await Promise.allSettled(this.#leaving);
       this.lease.assertOpen();
-      return await this.lease.track(this.#joiner.tryJoin(policy));
+      return await this.lease.inFlight.add(this.#joiner.tryJoin(policy));
     } finally {
       this.#trying--;
       this.#rest();
@@ -77,7 +77,7 @@ export class Queue {
 
   /** Deletes a place; repeated until etcd has confirmed it. Rejects only with the session's end. */
   leave(place: Place): Promise<Left> {
-    const leaving = this.lease.track(this.#leave(place));
+    const leaving = this.lease.inFlight.add(this.#leave(place));
     this.#leaving.add(leaving);
     const left = (): void => {
       this.#leaving.delete(leaving);
@@ -99,7 +99,7 @@ export class Queue {
     this.#joining = true;
     this.#waiting++;
     waiter.stage = { at: "join" };
-    void this.lease.track(this.#join(waiter)).then(() => {
+    void this.lease.inFlight.add(this.#join(waiter)).then(() => {
       this.#joining = false;
       this.#joinNext();
     });

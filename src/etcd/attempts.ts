@@ -45,8 +45,9 @@ export async function persist<T>(
   { clock, requestTimeoutMs, failures: latest }: AttemptSetting,
 ): Promise<T> {
   const failures = new Map<string, Error>();
-  const start = clock.now().monotonic;
-  const left = (): number => (policy.giveUpMs ?? Infinity) - (clock.now().monotonic - start);
+  const { giveUpMs = Infinity } = policy;
+  const start = clock.monotonic();
+  const left = (): number => (giveUpMs === Infinity ? Infinity : giveUpMs - (clock.monotonic() - start));
   const attemptMs = Math.min(policy.attemptMs ?? Infinity, requestTimeoutMs);
   const limits: AttemptLimits = {
     signal: policy.signal,

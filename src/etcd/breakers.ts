@@ -33,7 +33,7 @@ export class Breakers {
         { halfOpenAfter: LAST_CHOICE_MS, breaker: new ConsecutiveBreaker(2) },
       );
       const breaker = { host, policy, brokenAt: 0 };
-      policy.onBreak(() => (breaker.brokenAt = clock.now().monotonic));
+      policy.onBreak(() => (breaker.brokenAt = clock.monotonic()));
       return breaker;
     });
   }
@@ -63,6 +63,6 @@ export class Breakers {
   #isLastChoice(index: number): boolean {
     const breaker = this.#breakers[index];
     if (breaker?.policy.state !== CircuitState.Open) return false;
-    return this.clock.now().monotonic - breaker.brokenAt < LAST_CHOICE_MS;
+    return this.clock.monotonic() - breaker.brokenAt < LAST_CHOICE_MS;
   }
 }

@@ -137,7 +137,7 @@ export class Keepalive {
         const [oldest] = sends.unanswered;
         sends.timer = undefined;
         if (open !== this.#open || !oldest) return;
-        const left = oldest.monotonic + renewer.patienceMs - this.clock.now().monotonic;
+        const left = oldest.monotonic + renewer.patienceMs - this.clock.monotonic();
         if (left > 0) sends.timer = this.#patience(open, renewer, sends, left);
         else this.members.fail(open.member);
       });

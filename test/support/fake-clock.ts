@@ -26,6 +26,10 @@ export class FakeClock implements Clock {
     return { monotonic: this.#monotonic, suspend: this.#suspend };
   }
 
+  monotonic(): number {
+    return this.#monotonic;
+  }
+
   date(): Date {
     return new Date(EPOCH + this.#monotonic);
   }

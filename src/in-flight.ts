@@ -1,0 +1,16 @@
+/** Work that is under way, for who must not end before it. */
+export class InFlight {
+  readonly #works = new Set<Promise<unknown>>();
+
+  add<T>(work: Promise<T>): Promise<T> {
+    const end = (): boolean => this.#works.delete(settled);
+    const settled: Promise<unknown> = work.then(end, end);
+    this.#works.add(settled);
+    return work;
+  }
+
+  /** Resolves when all of it has settled, with what it began. */
+  async none(): Promise<void> {
+    while (this.#works.size > 0) await Promise.all(this.#works);
+  }
+}

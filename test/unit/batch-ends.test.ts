@@ -75,14 +75,24 @@ describe("a batch without an answer", () => {
     await airport.land(airport.out[0]!);
 
     await airport.fail(airport.out[0]!, NO_ANSWER);
+    // What is busy keeps them waiting, together.
+    for (const name of numbered(4)) {
+      sent.push(...airport.send([name]));
+      await airport.turn();
+    }
     await airport.cluster.clock.pass(1000);
     await airport.landAll();
     await Promise.all(sent);
 
     expect(Object.fromEntries(unanswered)).toEqual({ a: 1, b: 1, c: 1 });
-    expect(airport.sent.slice(2).map(namesOf).toSorted()).toEqual([["a"], ["b"], ["c"]]);
+    expect(
+      airport.sent
+        .slice(2 + 4)
+        .map(namesOf)
+        .toSorted(),
+    ).toEqual([["a"], ["b"], ["c"]]);
     expect(airport.cluster.connected.map(({ host }) => host)).toEqual(expect.arrayContaining(["a:1", "b:1"]));
-    expect(airport.ends.toSorted()).toEqual(["a", "b", "c", "z"]);
+    expect(airport.ends.toSorted()).toEqual(["a", "b", "c", ...numbered(4), "z"]);
   });
 
   test("of which one part was refused before is repeated like any other", async () => {
@@ -175,7 +185,7 @@ describe("the end of one of a batch", () => {
     let unanswered = 0;
     const { airport, ended, batch } = await batchOf(
       ["a", "b", "c"],
-      [{}, { attemptMs: 100, onUnanswered: () => unanswered++ }, {}],
+      [{}, { attemptMs: 100, onUnanswered: () => unanswered++ }, { attemptMs: 1000 }],
     );
 
     await airport.cluster.clock.pass(400);
@@ -189,6 +199,7 @@ describe("the end of one of a batch", () => {
 
     expect(airport.ends).toEqual(["z", "b", "a", "c"]);
     expect(unanswered).toBe(1);
+    expect(airport.cluster.clock.timers).toBe(0);
   });
 
   test("while it waits to be sent: nobody ever hears of it", async () => {

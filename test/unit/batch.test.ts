@@ -132,6 +132,17 @@ describe("transactions whose queues have keys in common", () => {
     expect(airport.out.map(namesOf)).toEqual([["z"], ["a", "ab", "a-b/c"]]);
   });
 
+  test("are served in turn: those of one name let the other one in between", async () => {
+    const airport = new Airport();
+
+    const sent = airport.send(["a", "a", "a", "a/b"]);
+    await airport.turn();
+    await airport.landAll();
+    await Promise.all(sent);
+
+    expect(airport.ends).toEqual(["a", "a", "a/b", "a"]);
+  });
+
   test("are served in turn: an endless stream of `a/1`, `a/2`, … does not keep `a` waiting", async () => {
     const airport = new Airport();
     void airport.send(["a/0", "a/1", "a"]);

@@ -34,8 +34,8 @@ test("names conflict with those that are there exactly when one is the other, or
 
   fc.assert(sameAsNaive, { numRuns: 500 });
 
-  expect(asked.conflicting).toBeGreaterThan(1000);
-  expect(asked.free).toBeGreaterThan(1000);
+  expect(asked.conflicting).toBeGreaterThan(100);
+  expect(asked.free).toBeGreaterThan(100);
 });
 
 test("a name that was added twice is there until it has been removed twice", () => {

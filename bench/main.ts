@@ -1,5 +1,6 @@
 // `npm run bench`: what leasehold costs and how fast it is, beside other locks on the same servers in the same run. Exit
 // code 1: leasehold itself could not be measured somewhere. A missed target is told, not punished: machines differ.
+import { readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
@@ -9,10 +10,14 @@ import { load, machine } from "./frame/machine.js";
 import { Bench, type Asked } from "./frame/rounds.js";
 import { parseOptions, USAGE, type Options } from "./options.js";
 import { QUESTIONS } from "./questions/questions.js";
+import { plotOf, readmeWith, resultsPage } from "./report/pages.js";
 import { verdictOf, type Report, type Result } from "./report/report.js";
 import { medians } from "./report/statistics.js";
 import { reportText, resultText, warnings } from "./report/text.js";
 
+const README = new URL("../README.md", import.meta.url);
+const RESULTS = new URL("./RESULTS.md", import.meta.url);
+const PLOT = new URL("./plot.svg", import.meta.url);
 const EX_USAGE = 64;
 
 async function main(): Promise<void> {
@@ -21,6 +26,7 @@ async function main(): Promise<void> {
   const report = await measure(options);
   if (options.json) console.log(JSON.stringify(report, null, 2));
   else console.log(reportText(report).join("\n"));
+  if (options.write) write(report);
   process.exitCode = report.questions.some(({ failed }) => failed.length > 0) ? 1 : 0;
 }
 
@@ -38,14 +44,14 @@ function optionsOrUsage(): Options | undefined {
   return undefined;
 }
 
-async function measure({ only, quick, rounds, build }: Options): Promise<Report> {
+async function measure({ only, inCase, quick, rounds, build }: Options): Promise<Report> {
   const begun = performance.now();
   const start = { quick, loadAtStart: load(), machine: machine() };
   for (const warning of warnings(start)) console.error(warning);
   const guardian = new Guardian(await mkdtemp(path.join(os.tmpdir(), "leasehold-bench-")));
   const seconds = () => (performance.now() - begun) / 1000;
   const onRun = (what: string) => console.error(`${seconds().toFixed(1).padStart(6)} s  ${what}`);
-  const bench = new Bench({ scale: { quick, rounds }, build, guardian, onRun });
+  const bench = new Bench({ scale: { quick, rounds }, inCase, build, guardian, onRun });
   try {
     const questions: Result[] = [];
     for (const question of QUESTIONS.filter(({ name }) => only.includes(name))) {
@@ -62,6 +68,12 @@ async function measure({ only, quick, rounds, build }: Options): Promise<Report>
     await bench.stop();
     await guardian.dismiss();
   }
+}
+
+function write(report: Report): void {
+  writeFileSync(PLOT, plotOf(report));
+  writeFileSync(RESULTS, resultsPage(report));
+  writeFileSync(README, readmeWith(readFileSync(README, "utf8"), report));
 }
 
 function resultOf({ question, rows, failed, servers }: Asked): Result {

@@ -2,6 +2,7 @@ import { parseArgs } from "node:util";
 
 export const USAGE = `npm run bench -- [options]
   --only LIST   questions by name
+  --case TEXT   only cases whose name contains it
   --rounds N    of each case, default 5; 1 with --quick
   --quick       a few operations each: to see that it runs; the figures mean nothing
   --json        for machines
@@ -11,6 +12,7 @@ export const USAGE = `npm run bench -- [options]
 
 export interface Options {
   readonly only: readonly string[];
+  readonly inCase: string;
   readonly rounds: number;
   readonly quick: boolean;
   readonly json: boolean;
@@ -27,6 +29,7 @@ export function parseOptions(args: readonly string[], questions: readonly string
     args: [...args],
     options: {
       only: { type: "string", default: questions.join() },
+      case: { type: "string", default: "" },
       rounds: { type: "string" },
       build: { type: "string" },
       ...{ quick: flag, json: flag, write: flag, help: flag },
@@ -39,9 +42,10 @@ export function parseOptions(args: readonly string[], questions: readonly string
   const only = values.only.split(",");
   const unknown = only.filter((name) => !questions.includes(name));
   if (unknown.length > 0) throw new RangeError(`Expected --only to name questions, got ${unknown.join()}`);
-  if (write && (quick || only.length < questions.length))
+  const partial = quick || only.length < questions.length || values.case !== "";
+  if (write && partial)
     throw new RangeError(
       "Expected --write with all questions and without --quick: what is written must mean something",
     );
-  return { only, rounds, quick, json, write, help, build };
+  return { only, inCase: values.case, rounds, quick, json, write, help, build };
 }

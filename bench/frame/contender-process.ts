@@ -10,8 +10,8 @@ import type { Answer, Command, Connection, Look, Stopped, Task } from "../worker
 const PATIENCE_MS = 60_000;
 
 interface Waiting {
-  resolve(answer: unknown): void;
-  reject(error: Error): void;
+  readonly resolve: (answer: unknown) => void;
+  readonly reject: (error: Error) => void;
 }
 
 export class ContenderProcess {

@@ -5,6 +5,7 @@ import { ContenderProcess } from "./contender-process.js";
 /** The processes of one peer: started by need and used again, as most of the time of a short run is their start. */
 export class Crew {
   readonly #processes: ContenderProcess[] = [];
+  readonly #warm = new WeakSet<ContenderProcess>();
   readonly #guardian: Guardian;
   readonly #program: Program;
 
@@ -29,6 +30,13 @@ export class Crew {
     );
     this.#processes.splice(0, Infinity, ...living, ...(await Promise.all(missing)));
     return this.#processes.slice(0, count);
+  }
+
+  /** Those that were not asked for before: whoever asks warms them up. */
+  cold(processes: readonly ContenderProcess[]): readonly ContenderProcess[] {
+    const cold = processes.filter((process) => !this.#warm.has(process));
+    for (const process of cold) this.#warm.add(process);
+    return cold;
   }
 
   async stop(): Promise<void> {

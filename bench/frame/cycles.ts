@@ -3,6 +3,8 @@ import { median, percentile } from "../report/statistics.js";
 
 /** Times are nanoseconds. */
 export interface Cycle {
+  /** A number that no other contender has. */
+  readonly contender: number;
   readonly asked: number;
   readonly granted: number;
   /** Release called. */
@@ -14,15 +16,17 @@ export interface Span {
   readonly to: number;
 }
 
-const FIELDS = 3;
+const FIELDS = 4;
+/** No process has more contenders. */
+const MOST = 1e6;
 const MS = 1e6;
 
 /** By the time of the grant. */
 export function cyclesOf(journals: readonly (readonly number[])[]): Cycle[] {
-  const all = journals.flatMap((journal) =>
-    Array.from({ length: journal.length / FIELDS }, (_, n) => {
-      const [asked = 0, granted = 0, released = 0] = journal.slice(n * FIELDS, (n + 1) * FIELDS);
-      return { asked, granted, released };
+  const all = journals.flatMap((journal, process) =>
+    Array.from({ length: journal.length / FIELDS }, (_, row) => {
+      const [n = 0, asked = 0, granted = 0, released = 0] = journal.slice(row * FIELDS, (row + 1) * FIELDS);
+      return { contender: process * MOST + n, asked, granted, released };
     }),
   );
   return all.sort((a, b) => a.granted - b.granted);
@@ -49,4 +53,18 @@ export const perSecond = (count: number, { from, to }: Span) => count / ((to - f
 export function latencies(cycles: readonly Cycle[]): { readonly p50: number; readonly p99: number } {
   const all = handOvers(cycles);
   return { p50: median(all), p99: percentile(all, 99) };
+}
+
+/** How many of all hand-overs went to somebody else, in percent: who queues, goes behind the others. */
+export function percentToOthers(cycles: readonly Cycle[]): number {
+  const others = cycles.filter(({ contender }, n) => n > 0 && contender !== cycles[n - 1]?.contender);
+  return (100 * others.length) / (cycles.length - 1);
+}
+
+/** The longest time that one of so many contenders was without the lock, also if it never got it in the span. */
+export function longestWaitMs(cycles: readonly Cycle[], span: Span, contenders: number): number {
+  const lastReleases = new Map(cycles.map(({ contender, released }) => [contender, released]));
+  const starved = lastReleases.size < contenders ? [span.from] : [];
+  const stillWaiting = [...starved, ...lastReleases.values()].map((since) => (span.to - since) / MS);
+  return Math.max(...stillWaiting, ...waitsMs(cycles));
 }

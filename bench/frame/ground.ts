@@ -9,11 +9,14 @@ import type { GroundKind } from "../peers/peers.js";
 /** Places are counted so often while a queue fills. */
 const LOOK_MS = 20;
 const PATIENCE_MS = 60_000;
+const CALM_MS = 1000;
 
 export interface Ground {
   /** Where clients connect to. */
   readonly addresses: readonly string[];
   readonly version: string;
+  /** What it counts from now on, if it counts. */
+  meter?(): Promise<{ read(): Promise<Readonly<Record<string, number>>> }>;
   stop(): Promise<void>;
 }
 
@@ -60,6 +63,31 @@ export class EtcdGround implements Ground {
       if (Number(count) >= places) return;
       if (performance.now() > until) throw new Error(`${count} of ${places} places in ${PATIENCE_MS} ms`);
     }
+  }
+
+  /** Streams of a kind that are open: "Watch" or "LeaseKeepAlive". */
+  async streams(method: string): Promise<number> {
+    const metrics = await this.#member.metrics();
+    const count = (kind: string) =>
+      [...metrics].reduce((sum, [series, value]) => {
+        const counts = series.startsWith(`grpc_server_${kind}_total{`) && series.includes(`"${method}"`);
+        return sum + (counts ? value : 0);
+      }, 0);
+    return count("started") - count("handled");
+  }
+
+  /** Resolves when no client has sent anything for a second. */
+  async calm(): Promise<void> {
+    const meterOf = await this.meter();
+    const heard = async () => JSON.stringify(await meterOf.read());
+    let before = await heard();
+    for (const until = performance.now() + PATIENCE_MS; performance.now() < until;) {
+      await delay(CALM_MS);
+      const after = await heard();
+      if (after === before) return;
+      before = after;
+    }
+    throw new Error(`etcd was not left alone in ${PATIENCE_MS} ms`);
   }
 
   stop(): Promise<void> {

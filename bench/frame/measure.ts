@@ -8,13 +8,19 @@ import type { Field } from "./field.js";
 import { EtcdGround } from "./ground.js";
 
 /** Contenders are spread over so many processes at most: see README.md. */
-export const MAX_PROCESSES = 10;
+const MAX_PROCESSES = 10;
 /** Renewals are rare in a run of seconds, as in a program. */
-const TTL_SECONDS = 15;
+export const TTL_SECONDS = 15;
 /** Clients that poll go on asking for a moment after the span, so that nobody stops within it. */
 const MARGIN_MS = 500;
+/** Cycles of each process before its first run, or as many as it does in so much time. */
+const WARM_CYCLES = 600;
+const WARM_UP_MS = 6000;
+const LOOK_MS = 50;
+const PATIENCE_MS = 60_000;
 /** With `quick`. */
 const QUICK = { warmMs: 100, spanMs: 300 };
+const QUICK_PROCESSES = 2;
 
 export interface Times {
   readonly warmMs: number;
@@ -33,22 +39,38 @@ export interface Run extends Times {
 /** What etcd counted, by method. */
 export type Spent = Readonly<Record<string, number>>;
 
+/** What was counted, per cycle. */
+export interface Costs {
+  /** Microseconds of all processes of contenders together. */
+  readonly cpu: number;
+  /** Unary calls that etcd answered; messages that were sent to it on streams; writes. */
+  readonly rpcs: number;
+  readonly messages: number;
+  readonly revisions: number;
+}
+
 export interface Measured {
   readonly span: Span;
   /** Of all processes together, within the span. */
   readonly cpuMicros: number;
+  /** Missing where nobody counts. */
   readonly spent: Spent | undefined;
+  /** Within it etcd has counted: not quite the same, as it takes a moment to tell. */
+  readonly counted: Span;
 }
 
-export interface MeasuredRun extends Measured {
+export interface MeasuredRun {
+  readonly span: Span;
   /** Those within the span. */
   readonly cycles: readonly Cycle[];
+  readonly costs: Costs;
 }
 
 /** Opens, runs, measures and closes. */
 export async function run(field: Field, plan: Run): Promise<MeasuredRun> {
   const times = field.scale.quick ? QUICK : plan;
-  const processes = await field.crew.processes(processesFor(plan));
+  const processes = await field.crew.processes(processesFor(plan, field.scale.quick));
+  if (!field.scale.quick) await warmUp(field, field.crew.cold(processes));
   const shares = sharesOf(plan.contenders, processes.length);
   const sessions = (share: number) => (plan.sessions === "each" ? share : 1);
   await open(field, processes, shares.map(sessions));
@@ -62,8 +84,40 @@ export async function run(field: Field, plan: Run): Promise<MeasuredRun> {
   );
   await delay(times.warmMs);
   const measured = await measure(processes, field, times.spanMs);
-  const cycles = cyclesOf(await Promise.all(processes.map((process) => process.stop())));
-  return { ...measured, cycles: within(cycles, measured.span) };
+  const all = cyclesOf(await Promise.all(processes.map((process) => process.stop())));
+  const { span } = measured;
+  return { span, cycles: within(all, span), costs: costsOf(all, measured) };
+}
+
+function costsOf(all: readonly Cycle[], { span, cpuMicros, spent, counted }: Measured): Costs {
+  const n = within(all, counted).length;
+  return {
+    cpu: cpuMicros / within(all, span).length,
+    ...{
+      rpcs: callsOf(spent) / n,
+      messages: messages(spent) / n,
+      revisions: sum(spent, (what) => what === "revisions") / n,
+    },
+  };
+}
+
+/** Code that a process has just loaded is not compiled yet, and ten times slower: a short run would measure that. */
+async function warmUp(field: Field, cold: readonly ContenderProcess[]): Promise<void> {
+  const contenders = field.peer.queues ? 2 : 1;
+  await open(
+    field,
+    cold,
+    cold.map(() => contenders),
+  );
+  const task = { kind: "cycle", names: "one", holdMs: 0, forMs: WARM_UP_MS, contenders } as const;
+  await startAll(
+    cold,
+    cold.map((_, n) => ({ ...task, name: `${field.name}-warm-${n}` })),
+  );
+  const warm = async () => (await lookAll(cold)).every(({ granted }) => granted >= WARM_CYCLES);
+  for (const until = performance.now() + WARM_UP_MS; performance.now() < until && !(await warm());)
+    await delay(LOOK_MS);
+  await Promise.all(cold.map((process) => process.stop()));
 }
 
 /** Connects all processes, with so many sessions each. */
@@ -103,26 +157,47 @@ export async function startAll(
   await Promise.all(processes.map((process, n) => process.start(tasks[n] as Task)));
 }
 
+/** Resolves when a process has had so many locks since its task was started. */
+export async function untilGranted(process: ContenderProcess, count: number): Promise<Look> {
+  let stallMs = 0;
+  for (const until = performance.now() + PATIENCE_MS; performance.now() < until; await delay(LOOK_MS)) {
+    const look = await process.look();
+    stallMs = Math.max(stallMs, look.stallMs);
+    if (look.granted >= count) return { ...look, stallMs };
+  }
+  throw new Error(`fewer than ${count} locks in ${PATIENCE_MS} ms`);
+}
+
 /** Counts what happens within so many milliseconds from now. */
 export async function measure(
   processes: readonly ContenderProcess[],
-  { ground }: Field,
+  { ground }: Pick<Field, "ground">,
   spanMs: number,
 ): Promise<Measured> {
-  const counter = ground instanceof EtcdGround ? await ground.meter() : undefined;
+  const [counter, countedFrom] = await amid(() => ground.meter?.());
   const before = cpuOf(await lookAll(processes));
   const from = now();
   await delay(spanMs);
   const to = now();
   const cpuMicros = cpuOf(await lookAll(processes)) - before;
-  return { span: { from, to }, cpuMicros, spent: await counter?.read() };
+  const [spent, countedTo] = await amid(() => counter?.read());
+  return { span: { from, to }, cpuMicros, spent, counted: { from: countedFrom, to: countedTo } };
+}
+
+/** What an answer says was so at about the middle of the question. */
+async function amid<T>(ask: () => Promise<T> | T): Promise<readonly [T, number]> {
+  const before = now();
+  const answer = await ask();
+  return [answer, (before + now()) / 2];
 }
 
 const lookAll = (processes: readonly ContenderProcess[]) => Promise.all(processes.map((it) => it.look()));
 const cpuOf = (looks: readonly Look[]) => looks.reduce((sum, { cpuMicros }) => sum + cpuMicros, 0);
 
-const processesFor = ({ contenders, sessions }: Run) =>
-  sessions === "one" ? 1 : Math.min(contenders, MAX_PROCESSES);
+function processesFor({ contenders, sessions }: Run, quick: boolean): number {
+  if (sessions === "one") return 1;
+  return Math.min(contenders, quick ? QUICK_PROCESSES : MAX_PROCESSES);
+}
 
 /** As even as can be. */
 export const sharesOf = (contenders: number, processes: number): number[] =>
@@ -131,11 +206,12 @@ export const sharesOf = (contenders: number, processes: number): number[] =>
 const STREAMS = ["Watch", "LeaseKeepAlive"];
 
 /** Unary calls. */
-export const calls = (spent: Spent | undefined) =>
+export const callsOf = (spent: Spent | undefined) =>
   sum(spent, (what) => what !== "revisions" && !STREAMS.includes(what));
 /** Messages sent to etcd on streams. */
-export const messages = (spent: Spent | undefined) => sum(spent, (what) => STREAMS.includes(what));
+const messages = (spent: Spent | undefined) => sum(spent, (what) => STREAMS.includes(what));
 
+/** `NaN` where nobody counts. */
 function sum(spent: Spent | undefined, wanted: (what: string) => boolean): number {
   if (spent === undefined) return NaN;
   return Object.entries(spent).reduce((total, [what, count]) => total + (wanted(what) ? count : 0), 0);

@@ -28,6 +28,8 @@ export interface Asked {
 
 export interface BenchOptions {
   readonly scale: Scale;
+  /** Only cases whose name contains this. */
+  readonly inCase: string;
   readonly build: string | undefined;
   readonly guardian: Guardian;
   /** Told of each run that has ended. */
@@ -51,7 +53,8 @@ export class Bench {
     const rows: Row[] = [];
     const failed: string[] = [];
     try {
-      for (const each of question.cases(this.#options.scale))
+      const { scale, inCase } = this.#options;
+      for (const each of question.cases(scale).filter(({ name }) => name.includes(inCase)))
         rows.push(...(await this.#rounds({ question, grounds, failed }, each)));
       const servers = [...grounds.values()].map(({ version }) => version);
       return { question, rows, failed, servers: [...new Set(servers)] };

@@ -87,7 +87,7 @@ func (w *worker) once(n int, mutex *concurrency.Mutex, t task) error {
 	w.granted.add()
 	w.hold(t)
 	released := now()
-	w.journals[n] = append(w.journals[n], asked, granted, released)
+	w.journals[n] = append(w.journals[n], float64(n), asked, granted, released)
 	return mutex.Unlock(w.run)
 }
 
@@ -98,7 +98,7 @@ func (w *worker) try(n int, mutex *concurrency.Mutex) error {
 		return fmt.Errorf("expected a refusal, got %v", err)
 	}
 	answered := now()
-	w.journals[n] = append(w.journals[n], asked, answered, answered)
+	w.journals[n] = append(w.journals[n], float64(n), asked, answered, answered)
 	return nil
 }
 

@@ -34,8 +34,8 @@ export interface Target extends Which {
   /** The figure is divided by this one; what is not given is the same. */
   readonly over?: Partial<Which>;
   readonly bound: Bound;
-  /** Has a line in the README. */
-  readonly shown?: boolean;
+  /** Its line in the README, if it has one. */
+  readonly shown?: string;
 }
 export type Bound = { readonly atLeast: number } | { readonly atMost: number };
 

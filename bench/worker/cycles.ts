@@ -19,7 +19,7 @@ export class Cycles {
     this.#until = performance.now() + task.forMs;
     const contenders = Array.from({ length: task.contenders }, (_, n) => {
       const name = task.names === "one" ? task.name : `${task.name}-${n}`;
-      return this.#contend((sessions[n % sessions.length] as Session).lockable(name));
+      return this.#contend(n, (sessions[n % sessions.length] as Session).lockable(name));
     });
     this.#ended = Promise.all(contenders);
   }
@@ -32,33 +32,33 @@ export class Cycles {
     if (this.#failure !== undefined) throw this.#failure;
   }
 
-  async #contend(lockable: Lockable): Promise<void> {
+  async #contend(contender: number, lockable: Lockable): Promise<void> {
     const once = this.task.kind === "try" ? this.#tryOnce : this.#once;
     try {
-      for (let n = 0; n !== this.task.cycles && !this.#stopped.signal.aborted; n++)
-        await once.call(this, lockable);
+      for (let cycle = 0; cycle !== this.task.cycles && !this.#stopped.signal.aborted; cycle++)
+        await once.call(this, contender, lockable);
     } catch (error) {
       // After the stop it is the stop's own doing; a client that polls gives up when the time is over.
       if (!this.#stopped.signal.aborted && performance.now() < this.#until) this.#failure ??= error as Error;
     }
   }
 
-  async #once(lockable: Lockable): Promise<void> {
+  async #once(contender: number, lockable: Lockable): Promise<void> {
     const asked = now();
     const held = await lockable.lock(Math.max(1, this.#until - performance.now()));
     const granted = now();
     this.granted++;
     await this.#hold();
     const released = now();
-    this.journal.push(asked, granted, released);
+    this.journal.push(contender, asked, granted, released);
     await held.release();
   }
 
-  async #tryOnce(lockable: Lockable): Promise<void> {
+  async #tryOnce(contender: number, lockable: Lockable): Promise<void> {
     const asked = now();
     if (await lockable.tryLock?.()) throw new Error("expected the lock to be taken");
     const answered = now();
-    this.journal.push(asked, answered, answered);
+    this.journal.push(contender, asked, answered, answered);
   }
 
   async #hold(): Promise<void> {

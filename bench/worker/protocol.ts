@@ -56,8 +56,8 @@ export interface Look {
 }
 
 /**
- * Times are nanoseconds of the monotonic clock, which all processes of a machine share. Of a cycle: asked, granted, release
- * called. Of a watch or a deletion: when, and at which revision.
+ * Times are nanoseconds of the monotonic clock, which all processes of a machine share. Of a cycle: which contender, asked,
+ * granted, release called. Of a watch or a deletion: when, and at which revision.
  */
 export interface Stopped {
   readonly journal: readonly number[];

@@ -1,0 +1,93 @@
+// What sessions and locks cost while nothing happens.
+import { setTimeout as delay } from "node:timers/promises";
+import { etcdOf, type Field } from "../frame/field.js";
+import { measure, open, startAll, TTL_SECONDS, untilGranted } from "../frame/measure.js";
+import type { ContenderProcess } from "../frame/contender-process.js";
+import type { Question } from "./question.js";
+
+/** Several renewals of each session, which come three times in a TTL. */
+const SPAN_MS = TTL_SECONDS * 1000;
+const RENEWALS = 3;
+const QUICK_MS = 500;
+/** For what opening left to do, such as the collection of garbage. */
+const SETTLE_MS = 2000;
+const SESSIONS = 1000;
+const LOCKS = 10_000;
+/** Of what is many, with `quick`. */
+const QUICK_PART = 1 / 50;
+
+const spanMs = ({ scale: { quick } }: Field) => (quick ? QUICK_MS : SPAN_MS);
+const partOf = (count: number, { scale: { quick } }: Field) => (quick ? count * QUICK_PART : count);
+
+/** One process, in which nothing happens but renewals. */
+async function idle(field: Field, process: ContenderProcess) {
+  await delay(field.scale.quick ? 0 : SETTLE_MS);
+  const { cpuMicros, span, spent } = await measure([process], field, spanMs(field));
+  const micros = (span.to - span.from) / 1000;
+  const streams = await etcdOf(field).streams("LeaseKeepAlive");
+  const renewals = ((spent?.["LeaseKeepAlive"] ?? 0) / RENEWALS) * ((SPAN_MS * 1000) / micros);
+  return { percent: (100 * cpuMicros) / micros, renewals, streams };
+}
+
+async function manySessions(field: Field) {
+  const processes = await field.crew.processes(1);
+  const [process] = processes as readonly [ContenderProcess];
+  await open(field, processes, [partOf(SESSIONS, field)]);
+  const figures = await idle(field, process);
+  await process.stop();
+  return figures;
+}
+
+async function manyLocks(field: Field) {
+  const processes = await field.crew.processes(1);
+  const [process] = processes as readonly [ContenderProcess];
+  const contenders = partOf(LOCKS, field);
+  await open(field, processes, [1]);
+  const { heapBytes: before } = await process.look({ collect: true });
+  await startAll(processes, [{ kind: "cycle", name: field.name, names: "each", contenders, forMs: 0 }]);
+  await untilGranted(process, contenders);
+  if (!field.scale.quick) await etcdOf(field).calm();
+  const { heapBytes: after } = await process.look({ collect: true });
+  const figures = await idle(field, process);
+  await process.stop();
+  return { ...figures, heap: (after - before) / contenders / 1024 };
+}
+
+const ONE_SESSION = `${LOCKS.toLocaleString("en")} locks held by one session`;
+const ALL_SESSIONS = `${SESSIONS.toLocaleString("en")} sessions of one process`;
+const peers = ["leasehold", "go"] as const;
+
+export const idleness: Question = {
+  name: "idle",
+  title: `What costs ${TTL_SECONDS} s in which nothing happens`,
+  members: 1,
+  columns: [
+    { figure: "percent", title: "% of a core" },
+    { figure: "renewals", title: "renewals per TTL/3" },
+    { figure: "streams", title: "keepalive streams" },
+    { figure: "heap", title: "KiB of heap per lock" },
+  ],
+  cases: () => [
+    { name: ALL_SESSIONS, peers, rounds: 1, run: manySessions },
+    { name: ONE_SESSION, peers, rounds: 1, run: manyLocks },
+  ],
+  targets: [
+    {
+      title: "% of a core for 1,000 sessions",
+      ...{ case: ALL_SESSIONS, peer: "leasehold", figure: "percent", bound: { atMost: 5 } },
+    },
+    {
+      title: "keepalive streams for 1,000 sessions",
+      ...{ case: ALL_SESSIONS, peer: "leasehold", figure: "streams", bound: { atMost: 1 } },
+    },
+    {
+      title: "% of a core for 10,000 held locks",
+      ...{ case: ONE_SESSION, peer: "leasehold", figure: "percent", bound: { atMost: 2 } },
+    },
+    {
+      // One more may fall into the span.
+      title: "renewals per TTL/3 for 10,000 held locks",
+      ...{ case: ONE_SESSION, peer: "leasehold", figure: "renewals", bound: { atMost: 1.34 } },
+    },
+  ],
+};

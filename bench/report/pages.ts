@@ -1,0 +1,51 @@
+// What a whole run leaves in the repository: pure.
+import { between, markdownTable } from "../../test/support/markdown.js";
+import { PEERS, type PeerName } from "../peers/peers.js";
+import { plot, type Series } from "./plot.js";
+import type { Report, Verdict } from "./report.js";
+import { figure, reportText } from "./text.js";
+
+const COLORS: Readonly<Record<PeerName, string>> = {
+  ...{ leasehold: "#3b82f6", go: "#d97706", bare: "#808890", etcd3: "#a855f7" },
+  ...{ redlock: "#dc2626", "redlock-fsync": "#dc2626" },
+  ...{ "redis-semaphore": "#16a34a", "redis-semaphore-fsync": "#16a34a" },
+};
+const PANELS = [
+  { figure: "rate", title: "hand-overs/s" },
+  { figure: "p50", title: "hand-over, p50 ms" },
+  { figure: "p99", title: "hand-over, p99 ms" },
+];
+
+export function plotOf({ questions }: Report): string {
+  const rows = questions.flatMap((question) => question.rows);
+  const series = (Object.keys(PEERS) as PeerName[]).flatMap((peer): Series[] => {
+    const points = rows.flatMap(({ contenders, medians: figures, ...row }) =>
+      row.peer === peer && contenders !== undefined ? [{ contenders, figures }] : [],
+    );
+    const look = { title: PEERS[peer].title, color: COLORS[peer], dashed: peer.endsWith("-fsync") };
+    return points.length === 0 ? [] : [{ ...look, points }];
+  });
+  return plot(series, PANELS);
+}
+
+export function resultsPage(report: Report): string {
+  const head = [
+    ...["# What the bench found", ""],
+    ...["Written by `npm run bench -- --write`; [how each figure is made](README.md).", ""],
+    ...["![hand-over rate and latency by the number of contenders](plot.svg)", ""],
+  ];
+  return `${[...head, ...reportText(report)].join("\n").trimEnd()}\n`;
+}
+
+/** The README with the figures of those targets that have a line there. */
+export function readmeWith(readme: string, { questions }: Report): string {
+  const verdicts = questions.flatMap((question) => question.verdicts);
+  const rows = verdicts.flatMap((verdict) => readmeRow(verdict) ?? []);
+  return between(readme, "bench", markdownTable([["measured", "leasehold", "compared", "ratio"], ...rows]));
+}
+
+function readmeRow({ target, figure: ours, over, value }: Verdict): string[][] | undefined {
+  if (target.shown === undefined) return undefined;
+  const other = target.over?.peer && PEERS[target.over.peer].title;
+  return [[target.shown, figure(ours), `${figure(over)} (${other})`, figure(value)]];
+}

@@ -6,6 +6,8 @@ import { exitWhenMissing } from "../support/etcd.js";
 import { judge, type Verdict } from "./checker/judge.js";
 import { NotRunError } from "./lab/ground.js";
 import { runLab } from "./lab/lab.js";
+import { buildMutant } from "./mutants/build.js";
+import { PARTS } from "./mutants/parts.js";
 import { shrink } from "./lab/shrink.js";
 import { timeline } from "./lab/timeline.js";
 import { parseOptions, USAGE, type ChaosOptions } from "./options.js";
@@ -72,11 +74,15 @@ interface Where {
 
 /** One run and its verdict; the history, the verdict and a picture of it are left in `keep`. */
 async function once(name: TierName, options: ChaosOptions, { seconds, keep, only, quiet }: Where) {
-  const { seed, faults, ttlSeconds, workers, names, etcdVersion, build } = options;
+  const { seed, faults, ttlSeconds, workers, lanes, names, nested, etcdVersion, without } = options;
   const wanted = only ?? options.only;
+  const build =
+    without === undefined
+      ? options.build
+      : buildMutant({ name: `without-${without}`, patches: PARTS[without] });
   mkdirSync(keep, { recursive: true });
   const { run, planned, version } = await runLab({
-    ...{ tier: tierOf(name), seed, seconds, ttlSeconds, workers, names, keep },
+    ...{ tier: tierOf(name), seed, seconds, ttlSeconds, workers, lanes, names, nested, keep },
     ...(faults && { faults }),
     ...(wanted && { only: wanted }),
     ...(etcdVersion !== undefined && { etcdVersion }),
@@ -115,21 +121,25 @@ async function explain(
 
 /** With all that a schedule depends on: the numbers of its faults mean something else in any other. */
 function replay(tier: TierName, options: ChaosOptions): string {
-  const { seed, seconds, ttlSeconds, workers, names, faults, only, etcdVersion, build } = options;
+  const { seed, seconds, ttlSeconds, workers, lanes, names, faults, only, etcdVersion, build, without } =
+    options;
   const told = {
     tier,
     seed,
     time: seconds,
     ttl: ttlSeconds,
     workers,
+    lanes,
     names,
     faults,
     only,
     etcd: etcdVersion,
     build,
+    without,
   };
   const given = Object.entries(told).filter(([, value]) => value !== undefined);
-  return `npm run chaos -- ${given.map(([option, value]) => `--${option} ${String(value)}`).join(" ")}`;
+  const words = given.map(([option, value]) => `--${option} ${String(value)}`);
+  return ["npm run chaos --", ...words, ...(options.nested ? ["--nested"] : [])].join(" ");
 }
 
 function linesOf({ violations, soft, figures }: Verdict): string[] {

@@ -1,4 +1,5 @@
 import { parseArgs } from "node:util";
+import { PARTS, type Part } from "./mutants/parts.js";
 import { TIERS, type TierName } from "./tiers/index.js";
 
 export interface ChaosOptions {
@@ -9,10 +10,13 @@ export interface ChaosOptions {
   readonly only: readonly number[] | undefined;
   readonly ttlSeconds: number;
   readonly workers: number;
+  readonly lanes: number;
   readonly names: number;
+  readonly nested: boolean;
   readonly etcdVersion: string | undefined;
   readonly keep: string | undefined;
   readonly build: string | undefined;
+  readonly without: Part | undefined;
   readonly shrinkRuns: number;
   readonly quiet: boolean;
 }
@@ -25,10 +29,13 @@ export const USAGE = `npm run chaos -- [options]
   --only LIST      only these numbers of the schedule
   --ttl SECONDS    of the sessions; default 2
   --workers N      processes; default 4
+  --lanes N        calls at a time of each process; default 4; more go in step, so that they share requests
   --names N        locks; default 4
+  --nested         every second lock lies under the one before it
   --etcd VERSION   such as 3.5; default: the first etcd that is found
   --keep DIR       leaves the history there also when all went well
   --build DIR      another build of leasehold, such as a mutant
+  --without PART   a build without it: ${Object.keys(PARTS).join(", ")}
   --shrink N       runs to shorten a failing list of faults; default 6
   --quiet          no line per fault
   --list           the tiers and their faults`;
@@ -48,7 +55,10 @@ export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "
         only: text,
         ttl: text,
         workers: text,
+        lanes: text,
         names: text,
+        nested: flag,
+        without: text,
       },
       ...{ etcd: text, keep: text, build: text, shrink: text, quiet: flag, list: flag, help: flag },
     },
@@ -63,10 +73,13 @@ export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "
     only: values.only?.split(",").map((n) => number("only", n, 0)),
     ttlSeconds: number("ttl", values.ttl ?? "2", 2),
     workers: number("workers", values.workers ?? "4", 1),
+    lanes: number("lanes", values.lanes ?? "4", 1),
     names: number("names", values.names ?? "4", 1),
+    nested: values.nested,
     etcdVersion: values.etcd,
     keep: values.keep,
     build: values.build,
+    without: part(values.without),
     shrinkRuns: number("shrink", values.shrink ?? "6", 0),
     quiet: values.quiet,
   };
@@ -79,6 +92,11 @@ function tiers(list: string): TierName[] {
   const unknown = names.filter((name) => !(known as string[]).includes(name));
   if (unknown.length > 0) throw new Error(`Expected --tier all or some of ${known.join()}, got ${list}`);
   return names as TierName[];
+}
+
+function part(name: string | undefined): Part | undefined {
+  if (name === undefined || name in PARTS) return name as Part | undefined;
+  throw new Error(`Expected --without ${Object.keys(PARTS).join()}, got ${name}`);
 }
 
 function number(option: string, value: string, least: number): number {

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { patched } from "../chaos/mutants/build.js";
+import { PARTS } from "../chaos/mutants/parts.js";
 import { MUTANTS } from "../chaos/mutants/table.js";
 import { tierOf } from "../chaos/tiers/index.js";
 
@@ -20,6 +21,13 @@ describe("a mutant", () => {
     for (const patch of patches) {
       const file = new URL(`../../dist/${patch.file}`, import.meta.url);
       expect(() => patched(readFileSync(file, "utf8"), patch, name)).not.toThrow();
+    }
+  });
+
+  it.each(Object.entries(PARTS))("the build without %s can be made", (part, patches) => {
+    for (const patch of patches) {
+      const file = new URL(`../../dist/${patch.file}`, import.meta.url);
+      expect(() => patched(readFileSync(file, "utf8"), patch, part)).not.toThrow();
     }
   });
 

@@ -9,6 +9,7 @@ describe("the arguments of the chaos program", () => {
     expect(() => parseOptions(["--time", "soon"])).toThrow(/--time.*soon/);
     expect(() => parseOptions(["--ttl", "1"])).toThrow(/--ttl.*at least 2.*1/);
     expect(() => parseOptions(["--nonsense"])).toThrow(/nonsense/);
+    expect(() => parseOptions(["--without", "hope"])).toThrow(/--without batching.*hope/);
   });
 
   it("replay a part of a schedule", () => {

@@ -57,6 +57,7 @@ describe("the figures of a run", () => {
       "1 faults of 1 kinds: pause-worker 1",
       "1 hand-overs; longest wake-up 0.5 ms, w2#1 (lock/a, fence 11)",
       "longest wake-up that no fault touched 0.5 ms, w2#1 (lock/a, fence 11)",
+      "0 revisions of several places at once, 0 at most",
       "claims overlapped for 799.5 ms",
       "excused, I1 its process was stopped: 1 times, 799.5 ms in all, 799.5 ms at most",
       "excused, I9 its process was stopped: 1 times, 800.0 ms in all, 800.0 ms at most",

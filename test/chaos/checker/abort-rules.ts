@@ -37,13 +37,13 @@ function rejectedLate(facts: Facts, { p, id, lock, aborted, outcome }: Call): Fi
  */
 function stayedInQueue(facts: Facts): Finding[] {
   const calls = grouped(facts.calls, ({ owner, lock }) => `${owner} ${lock}`);
-  const overdue = [...facts.placeOf.values()].filter(
-    ({ create, owner, deletedSeen, seen }) =>
-      owner !== undefined &&
-      !facts.holdOf.has(create) &&
+  const overdue = facts.placeOf.values().filter(
+    (place) =>
+      place.owner !== undefined &&
+      !facts.holdOf.has(place) &&
       // Its call joined anew, and may have been granted since.
-      !facts.early.has(create) &&
-      (deletedSeen ?? facts.end) > facts.troubles.limit(processOf(owner), seen),
+      !facts.early.has(place) &&
+      (place.deletedSeen ?? facts.end) > facts.troubles.limit(processOf(place.owner), place.seen),
   );
   const groups = grouped(overdue, ({ owner, lock }) => `${owner} ${lock}`);
   return [...groups].flatMap(([group, places]) => tooMany(facts, places, calls.get(group) ?? []));

@@ -20,6 +20,8 @@ export interface Hold {
   readonly id: number;
   readonly lock: string;
   readonly token: bigint;
+  /** Of its place: what a fence is. */
+  readonly create: bigint;
   readonly invoked: bigint;
   readonly granted: bigint;
   readonly heldWhenGranted: boolean;
@@ -74,7 +76,17 @@ function answered(call: GrowingCall, step: Outcome, holds: Growing<Hold>[]): voi
 
 function granted({ p, id, lock, t, held }: Outcome, token: bigint, invoked: bigint): Growing<Hold> {
   const nothing = { claims: [], ends: [], releasing: undefined, released: undefined };
-  return { p, id, lock, token, invoked, granted: t, heldWhenGranted: held === true, ...nothing };
+  return {
+    p,
+    id,
+    lock,
+    token,
+    create: token,
+    invoked,
+    granted: t,
+    heldWhenGranted: held === true,
+    ...nothing,
+  };
 }
 
 export const isAcquire = (step: Step): step is Invoke | Outcome =>

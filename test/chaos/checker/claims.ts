@@ -55,9 +55,9 @@ function notYetTold(facts: Facts, overlap: Overlap): Finding {
 /** Whether the older place had been taken early when the younger one came to its turn. */
 function robbed({ early, placeOf }: Facts, overlap: Overlap): Early | undefined {
   const [older, younger] = byAge(overlap);
-  const taking = early.get(older.token);
+  const taking = early.get(older);
   // The younger one at the head means that the older one was gone.
-  if (placeOf.get(younger.token)?.headSince === undefined) return undefined;
+  if (placeOf.get(younger)?.headSince === undefined) return undefined;
   return taking !== undefined && taking.since <= overlap.from ? taking : undefined;
 }
 

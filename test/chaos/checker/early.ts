@@ -1,7 +1,7 @@
 import type { Setting } from "../lab/history.js";
 import type { Hold } from "./calls.js";
 import type { Fault } from "./faults.js";
-import { processOf, type Place } from "./places.js";
+import { ByPlace, processOf, type Place } from "./places.js";
 import { earlier, FOREVER, later } from "./spans.js";
 import { BREATH, DETECTION, type Troubles } from "./troubles.js";
 
@@ -20,25 +20,24 @@ export interface Early {
 interface Context {
   readonly setting: Setting;
   readonly troubles: Troubles;
-  readonly holdOf: ReadonlyMap<bigint, Hold>;
+  readonly holdOf: ByPlace<Hold>;
 }
 
-/** By create revision. */
-export function earlyTakings(places: readonly Place[], context: Context): Map<bigint, Early> {
+export function earlyTakings(places: readonly Place[], context: Context): ByPlace<Early> {
   const { troubles } = context;
   const takerOf = takersOf(troubles.faults);
   const lastUse = lastUseOf(places);
-  const found = new Map<bigint, Early>();
+  const found = new ByPlace<Early>();
   for (const place of places) {
-    const { create, lease, deleted, deletedSeen } = place;
+    const { lease, deleted, deletedSeen } = place;
     if (deletedSeen === undefined) continue;
     const taker = takerOf(place);
     if (taker !== undefined) {
       const until = toldBy(place, troubles);
-      found.set(create, { cause: `taken by ${taker.fault}`, known: true, since: taker.from, until });
+      found.set(place, { cause: `taken by ${taker.fault}`, known: true, since: taker.from, until });
     } else if (lastUse.get(lease) === deleted && mayBeRevoked(place, context)) {
       const times = { since: deletedSeen - DETECTION, until: toldLate(place, troubles) };
-      found.set(create, { cause: "revoked early by etcd", known: false, ...times });
+      found.set(place, { cause: "revoked early by etcd", known: false, ...times });
     }
   }
   return found;
@@ -91,8 +90,9 @@ function toldLate({ owner, deletedSeen = 0n }: Place, troubles: Troubles): bigin
 }
 
 /** Only whole leases, only when etcd was disturbed, and not what its holder gave back before. */
-function mayBeRevoked({ create, deletedSeen = 0n }: Place, { setting, troubles, holdOf }: Context): boolean {
+function mayBeRevoked(place: Place, { setting, troubles, holdOf }: Context): boolean {
+  const { deletedSeen = 0n } = place;
   if (setting.revokesEarly !== true) return false;
-  const over = holdOf.get(create)?.ends[0]?.t ?? FOREVER;
+  const over = holdOf.get(place)?.ends[0]?.t ?? FOREVER;
   return over > deletedSeen && troubles.hindered({ from: deletedSeen, to: deletedSeen });
 }

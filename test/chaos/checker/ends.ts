@@ -53,13 +53,13 @@ function firstCloses({ history }: Facts): Map<string, bigint> {
  * unguarded delete. One that went with its lease is judged by I9.
  */
 function deletedByOthers(facts: Facts): Finding[] {
-  const places = [...facts.placeOf.values()];
+  const places = facts.placeOf.values();
   const lastUse = lastUseOf(places);
   const calls = grouped(facts.calls, ({ owner, lock }) => `${owner} ${lock}`);
   return places.flatMap((place) => {
     const { key, create, owner, lock, lease, deleted, deletedSeen } = place;
-    if (deleted === undefined || deletedSeen === undefined || facts.early.has(create)) return [];
-    const hold = facts.holdOf.get(create);
+    if (deleted === undefined || deletedSeen === undefined || facts.early.has(place)) return [];
+    const hold = facts.holdOf.get(place);
     const livedOn = (lastUse.get(lease) ?? 0n) > deleted || hold?.ends[0]?.reason === "deleted";
     if (!livedOn) return [];
     const mine = owner === undefined ? [] : (calls.get(`${owner} ${lock}`) ?? []);

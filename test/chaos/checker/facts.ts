@@ -1,7 +1,7 @@
 import type { Run, ServerEvent, Setting, Step } from "../lab/history.js";
 import { callsOf, type Call, type Hold } from "./calls.js";
 import { earlyTakings, type Early } from "./early.js";
-import { placesOf, type Place } from "./places.js";
+import { ByPlace, placesOf, type Place } from "./places.js";
 import { order } from "./spans.js";
 import { Troubles } from "./troubles.js";
 
@@ -16,12 +16,10 @@ export interface Facts {
   readonly holds: readonly Hold[];
   /** Per lock, in create order. */
   readonly places: ReadonlyMap<string, readonly Place[]>;
-  /** By create revision, which is the fence of its hold. */
-  readonly placeOf: ReadonlyMap<bigint, Place>;
-  readonly holdOf: ReadonlyMap<bigint, Hold>;
+  readonly placeOf: ByPlace<Place>;
+  readonly holdOf: ByPlace<Hold>;
   readonly troubles: Troubles;
-  /** By create revision. */
-  readonly early: ReadonlyMap<bigint, Early>;
+  readonly early: ByPlace<Early>;
 }
 
 /** A violation; with `excuse` one that is told but not judged. */
@@ -41,8 +39,8 @@ export function factsOf(run: Run): Facts {
   const { calls, holds } = callsOf(history);
   const places = placesOf(server, setting);
   const all = [...places.values()].flat();
-  const holdOf = new Map(holds.map((hold) => [hold.token, hold]));
-  const placeOf = new Map(all.map((place) => [place.create, place]));
+  const holdOf = new ByPlace(holds.map((hold) => [hold, hold]));
+  const placeOf = new ByPlace(all.map((place) => [place, place]));
   const ends = { start: history[0]?.t ?? 0n, end: history.at(-1)?.t ?? 0n };
   const early = earlyTakings(all, { setting, troubles, holdOf });
   return { history, server, setting, ...ends, calls, holds, places, placeOf, holdOf, troubles, early };

@@ -22,6 +22,8 @@ export class Figures {
   /** Grants after a wait for another holder's place. */
   readonly handOvers: number;
   readonly longestWakeUp: WakeUp | undefined;
+  /** Revisions at which several calls put or deleted their places: requests that they shared. */
+  readonly batches: { readonly count: number; readonly largest: number };
   /** Of those that no fault touched. */
   readonly longestQuietWakeUp: WakeUp | undefined;
   /** By what happened: "acquire ok", "claim" and so on. */
@@ -34,6 +36,7 @@ export class Figures {
   constructor(facts: Facts, found: readonly (readonly [label: string, Finding])[]) {
     this.overlapMs = toMs(beliefOverlaps(facts).reduce((sum, { from, to }) => sum + to - from, 0n));
     this.handOvers = handOversOf(facts);
+    this.batches = batchesOf(facts);
     this.longestWakeUp = longestWakeUp(facts, () => true);
     const { troubles } = facts;
     this.longestQuietWakeUp = longestWakeUp(facts, (p, wake) => !troubles.disturbed(p, wake));
@@ -61,6 +64,7 @@ export class Figures {
       `${this.faultCount} faults of ${this.faultKinds} kinds: ${listOf(this.faults)}`,
       `${this.handOvers} hand-overs; longest wake-up ${wakeUp(this.longestWakeUp)}`,
       `longest wake-up that no fault touched ${wakeUp(this.longestQuietWakeUp)}`,
+      `${this.batches.count} revisions of several places at once, ${this.batches.largest} at most`,
       `claims overlapped for ${this.overlapMs.toFixed(1)} ms`,
       ...excused,
     ];
@@ -79,13 +83,26 @@ function handOversOf({ places, holdOf }: Facts): number {
   for (const queue of places.values()) {
     /** When the last of the older holders' places was gone. */
     let gone = 0n;
-    for (const { create, deleted = FOREVER } of queue) {
-      if (!holdOf.has(create)) continue;
+    for (const place of queue) {
+      const { create, deleted = FOREVER } = place;
+      if (!holdOf.has(place)) continue;
       if (gone > create) count++;
       gone = later(gone, deleted);
     }
   }
   return count;
+}
+
+/** A lease that ends takes all its places along at one revision: that is no batch. */
+function batchesOf({ places }: Facts): Figures["batches"] {
+  const changes = new Map<bigint, string[]>();
+  const add = (rev: bigint, what: string) => changes.set(rev, [...(changes.get(rev) ?? []), what]);
+  for (const { key, create, deleted, lease } of [...places.values()].flat()) {
+    add(create, `put ${key}`);
+    if (deleted !== undefined) add(deleted, `end ${lease}`);
+  }
+  const sizes = [...changes.values()].map((whats) => new Set(whats).size).filter((size) => size > 1);
+  return { count: sizes.length, largest: sizes.reduce((most, size) => Math.max(most, size), 0) };
 }
 
 function longestWakeUp(
@@ -94,7 +111,7 @@ function longestWakeUp(
 ): WakeUp | undefined {
   let longest: WakeUp | undefined;
   for (const hold of holds) {
-    const place = placeOf.get(hold.token);
+    const place = placeOf.get(hold);
     const turn = place?.headSince === place?.create ? undefined : place?.headSeen;
     if (turn === undefined || !counts(hold.p, { from: turn, to: hold.granted })) continue;
     // The observer may hear of the turn later than who has it.

@@ -19,7 +19,7 @@ export const nothingLeftBehind: Rule = (facts) => {
 function outlived(facts: Facts): Finding[] {
   const { end, placeOf, troubles } = facts;
   return facts.holds.flatMap((hold) => {
-    const place = placeOf.get(hold.token);
+    const place = placeOf.get(hold);
     const over = [hold.releasing, hold.ends[0]?.t, troubles.killedAt(hold.p)].map((t) => t ?? FOREVER);
     const from = over.reduce(earlier);
     if (place === undefined || from > end) return [];

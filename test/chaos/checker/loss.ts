@@ -10,7 +10,7 @@ import { later } from "./spans.js";
  */
 export const lossIsToldInTime: Rule = (facts) =>
   facts.holds.flatMap((hold) => {
-    const place = facts.placeOf.get(hold.token);
+    const place = facts.placeOf.get(hold);
     if (place?.deletedSeen === undefined) return [];
     return [...claimedLate(facts, hold, place.deletedSeen), ...toldLate(facts, hold, place.deletedSeen)];
   });
@@ -19,7 +19,7 @@ export const lossIsToldInTime: Rule = (facts) =>
 function claimedLate(facts: Facts, hold: Hold, gone: bigint): Finding[] {
   const late = readingsOf(hold).findLast(({ held, t }) => held && t > gone);
   if (late === undefined) return [];
-  const early = facts.early.get(hold.token);
+  const early = facts.early.get(hold);
   const ns = late.t - gone;
   const text = `${nameOf(hold)} claimed to hold ${ms(ns)} after etcd deleted its place ${at(facts, gone)}`;
   return [early !== undefined && late.t <= early.until ? { text, ns, excuse: early.cause } : { text, ns }];
@@ -37,13 +37,13 @@ function toldLate(facts: Facts, hold: Hold, gone: bigint): Finding[] {
   if (told <= gone) return [];
   const ns = told - gone;
   const text = `${name} was told of its end ${ms(ns)} after etcd deleted its place ${at(facts, gone)}`;
-  const excuse = excuseFor(facts, hold, { due: gone, told, taking: facts.early.get(hold.token) });
+  const excuse = excuseFor(facts, hold, { due: gone, told, taking: facts.early.get(hold) });
   return [excuse === undefined ? { text, ns } : { text, ns, excuse }];
 }
 
 /** When at the latest its process must have written down the end of a hold whose place was gone at `gone`. */
-function mustBeToldBy({ troubles, early }: Facts, { p, token }: Hold, gone: bigint): bigint {
-  return later(troubles.saidBy(p, gone), early.get(token)?.until ?? gone);
+function mustBeToldBy({ troubles, early }: Facts, hold: Hold, gone: bigint): bigint {
+  return later(troubles.saidBy(hold.p, gone), early.get(hold)?.until ?? gone);
 }
 
 interface Late {

@@ -1,13 +1,12 @@
 import type { ServerEvent, Setting } from "../lab/history.js";
+import { order } from "./spans.js";
 
 /** One key in a lock's queue, from its creation to its deletion. */
-export interface Place {
-  readonly lock: string;
+export interface Place extends Slot {
   readonly key: string;
   readonly lease: string;
   /** From the value that leasehold writes; undefined for other clients. */
   readonly owner: string | undefined;
-  readonly create: bigint;
   readonly seen: bigint;
   readonly deleted: bigint | undefined;
   readonly deletedSeen: bigint | undefined;
@@ -16,6 +15,37 @@ export interface Place {
   readonly headSeen: bigint | undefined;
 }
 type Growing = { -readonly [K in keyof Place]: Place[K] };
+
+/** Which place it is: those of several locks may have been put at once, at one revision. */
+interface Slot {
+  readonly lock: string;
+  readonly create: bigint;
+}
+
+/** Things by place. */
+export class ByPlace<T> {
+  readonly #things = new Map<string, T>();
+
+  constructor(entries: Iterable<readonly [Slot, T]> = []) {
+    for (const [slot, thing] of entries) this.set(slot, thing);
+  }
+
+  set({ lock, create }: Slot, thing: T): void {
+    this.#things.set(`${lock}@${create}`, thing);
+  }
+
+  get({ lock, create }: Slot): T | undefined {
+    return this.#things.get(`${lock}@${create}`);
+  }
+
+  has(slot: Slot): boolean {
+    return this.get(slot) !== undefined;
+  }
+
+  values(): T[] {
+    return [...this.#things.values()];
+  }
+}
 
 /** etcd's own account of every queue: per lock its places in create order, each with the revision of its turn. */
 export function placesOf(
@@ -30,8 +60,14 @@ export function placesOf(
     // A put on a living key (same create revision) changes its value, not its place.
     else if (living.get(event.key)?.create !== event.create) begin(byLock, living, event);
   }
-  for (const places of byLock.values()) findHeads(places);
+  for (const lock of byLock.keys()) findHeads(lock, queueOf(lock, byLock));
   return byLock;
+}
+
+/** The places of a lock, and of those whose names lie under its own: whoever is older comes first. */
+function queueOf(lock: string, byLock: ReadonlyMap<string, readonly Growing[]>): readonly Growing[] {
+  const under = [...byLock].filter(([other]) => other === lock || other.startsWith(`${lock}/`));
+  return under.flatMap(([, places]) => places).sort((a, b) => order(a.create, b.create));
 }
 
 /** "w2.1" of the owner "w2.1/shared". */
@@ -58,13 +94,13 @@ function end(living: Map<string, Growing>, event: ServerEvent): void {
   living.delete(event.key);
 }
 
-function findHeads(places: readonly Growing[]): void {
+function findHeads(lock: string, places: readonly Growing[]): void {
   /** The last deletion among the older places. */
   let cleared = { rev: 0n, seen: 0n };
   for (const place of places) {
     const own = cleared.rev <= place.create;
     const since = own ? place.create : cleared.rev;
-    if (place.deleted === undefined || place.deleted > since) {
+    if (place.lock === lock && (place.deleted === undefined || place.deleted > since)) {
       place.headSince = since;
       place.headSeen = own ? place.seen : cleared.seen;
     }

@@ -1,6 +1,7 @@
 import type { Outcome } from "../lab/history.js";
 import { isAcquire, type Hold } from "./calls.js";
 import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
+import { ByPlace } from "./places.js";
 
 /** I2: whoever was granted a lock had the oldest place on the server, from its grant on. */
 export const serverSawOneHolder: Rule = (facts) => [
@@ -9,12 +10,11 @@ export const serverSawOneHolder: Rule = (facts) => [
 ];
 
 function neverAtHead(facts: Facts, hold: Hold): Finding[] {
-  const place = facts.placeOf.get(hold.token);
-  if (place === undefined || place.lock !== hold.lock)
-    return [{ text: `${nameOf(hold)} has no place on the server` }];
+  const place = facts.placeOf.get(hold);
+  if (place === undefined) return [{ text: `${nameOf(hold)} has no place on the server` }];
   if (place.headSince !== undefined || !hold.heldWhenGranted) return [];
   const text = `${nameOf(hold)} was granted ${at(facts, hold.granted)}, yet an older place outlived it on the server`;
-  const early = facts.early.get(hold.token);
+  const early = facts.early.get(hold);
   // Of a waiter's predecessor and its own place it may hear in either order.
   if (early !== undefined && hold.granted <= early.until) return [{ text, excuse: early.cause }];
   return [{ text }];
@@ -26,7 +26,7 @@ function usedTooEarly(facts: Facts): Finding[] {
   return facts.history.flatMap((step) => {
     if (step.k !== "ok" || (step.f !== "read" && step.f !== "write") || step.rev === undefined) return [];
     const hold = holds.get(`${step.p}#${step.id}`);
-    const since = hold && facts.placeOf.get(hold.token)?.headSince;
+    const since = hold && facts.placeOf.get(hold)?.headSince;
     if (hold === undefined || since === undefined || since <= step.rev) return [];
     return [{ text: `${nameOf(hold)} held at revision ${step.rev}, but came to the head at ${since}` }];
   });
@@ -34,7 +34,7 @@ function usedTooEarly(facts: Facts): Finding[] {
 
 /** I3: a fence is the create revision of the own place, is given once, and is above all that were given before. */
 export const fencesRise: Rule = (facts) => {
-  const given = new Set<bigint>();
+  const given = new ByPlace<true>();
   /** Per lock: the highest fence granted so far. */
   const highest = new Map<string, bigint>();
   /** Per call: the highest one when it was asked. */
@@ -47,8 +47,9 @@ export const fencesRise: Rule = (facts) => {
     const text = `${of} on ${step.lock} got ${step.token === undefined ? "no fence" : `fence ${step.token}`} ${at(facts, step.t)}`;
     if (step.token === undefined) return [{ text }];
     const { token, lock } = step;
-    const wrong = wrongFence(facts, { step, token, floor: floors.get(of) ?? 0n, twice: given.has(token) });
-    given.add(token);
+    const slot = { lock, create: token };
+    const wrong = wrongFence(facts, { step, token, floor: floors.get(of) ?? 0n, twice: given.has(slot) });
+    given.set(slot, true);
     if (token > (highest.get(lock) ?? 0n)) highest.set(lock, token);
     return wrong.map((why) => ({ text: `${text}, ${why}` }));
   });
@@ -58,7 +59,7 @@ function wrongFence(
   facts: Facts,
   { step, token, floor, twice }: { step: Outcome; token: bigint; floor: bigint; twice: boolean },
 ): string[] {
-  const place = facts.placeOf.get(token);
+  const place = facts.placeOf.get({ lock: step.lock, create: token });
   return [
     ...(twice ? ["which was given before"] : []),
     ...(token <= floor ? [`not above ${floor}, granted before it was asked`] : []),
@@ -82,8 +83,9 @@ export const servedInOrder: Rule = (facts) => {
 };
 
 /** A process that stood still between its turn and the line that records it, or whose place was taken meanwhile. */
-function servedLate({ early, placeOf, troubles }: Facts, { p, token, invoked, granted }: Hold) {
-  const taking = early.get(token);
+function servedLate({ early, placeOf, troubles }: Facts, hold: Hold) {
+  const { p, invoked, granted } = hold;
+  const taking = early.get(hold);
   if (taking !== undefined && granted <= taking.until) return taking.cause;
-  return troubles.stillness(p, { from: placeOf.get(token)?.headSeen ?? invoked, to: granted });
+  return troubles.stillness(p, { from: placeOf.get(hold)?.headSeen ?? invoked, to: granted });
 }

@@ -22,7 +22,7 @@ export const noStaleWrite: Rule = (facts) => {
       const text = `${lock}: write ${write} at revision ${rev} (${at(facts, seen)}) with fence ${token}`;
       const wrong = [
         ...(token < highest ? [`came after fence ${highest}`] : []),
-        ...(heldAt(facts.placeOf.get(token), lock, rev) ? [] : ["its place did not hold then"]),
+        ...(heldAt(facts.placeOf.get({ lock, create: token }), rev) ? [] : ["its place did not hold then"]),
         ...(applied.has(write) ? ["was applied twice"] : []),
         ...(outcomes.has(write) ? [] : ["was never asked for"]),
         ...(outcomes.get(write)?.k === "fail" ? ["was reported as refused"] : []),
@@ -54,8 +54,8 @@ export const noLostUpdate: Rule = (facts) => {
   return found;
 };
 
-function heldAt(place: Place | undefined, lock: string, rev: bigint): boolean {
-  if (place?.lock !== lock || place.headSince === undefined || place.headSince > rev) return false;
+function heldAt(place: Place | undefined, rev: bigint): boolean {
+  if (place?.headSince === undefined || place.headSince > rev) return false;
   return place.deleted === undefined || place.deleted > rev;
 }
 

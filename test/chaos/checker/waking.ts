@@ -7,13 +7,14 @@ import { processOf, type Place } from "./places.js";
  * the faults that touched this time; and nobody still waits at the end with nobody ahead.
  */
 export const noLostWakeUp: Rule = (facts) => [
-  ...[...facts.placeOf.values()].flatMap((place) => notGranted(facts, place)),
+  ...facts.placeOf.values().flatMap((place) => notGranted(facts, place)),
   ...facts.calls.flatMap((call) => stillWaiting(facts, call)),
 ];
 
-function notGranted(facts: Facts, { key, create, owner, headSeen, deletedSeen }: Place): Finding[] {
+function notGranted(facts: Facts, place: Place): Finding[] {
+  const { key, create, owner, headSeen, deletedSeen } = place;
   if (headSeen === undefined) return [];
-  const end = facts.holdOf.get(create)?.granted ?? deletedSeen ?? facts.end;
+  const end = facts.holdOf.get(place)?.granted ?? deletedSeen ?? facts.end;
   if (end <= facts.troubles.limit(processOf(owner), headSeen)) return [];
   const ns = end - headSeen;
   const whose = owner === undefined ? "" : ` of ${owner}`;
@@ -24,7 +25,7 @@ function notGranted(facts: Facts, { key, create, owner, headSeen, deletedSeen }:
 function stillWaiting(facts: Facts, { p, id, lock, invoked, owner, outcome }: Call): Finding[] {
   if (outcome !== undefined || !facts.troubles.endedWell(p)) return [];
   const living = (facts.places.get(lock) ?? []).filter(({ deleted }) => deleted === undefined);
-  const mine = living.find((place) => place.owner === owner && !facts.holdOf.has(place.create));
+  const mine = living.find((place) => place.owner === owner && !facts.holdOf.has(place));
   if (living.some((place) => mine === undefined || place.create < mine.create)) return [];
   const text = `${p}#${id} still waits for ${lock} at the end, since ${moment(facts, invoked)}, and nobody is ahead`;
   return [{ text }];

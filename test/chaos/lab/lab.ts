@@ -25,10 +25,12 @@ export interface LabOptions {
   readonly only?: readonly number[];
   readonly ttlSeconds?: number;
   readonly workers?: number;
-  /** Of each worker; default 4. */
+  /** Of each worker; default 4. More go in step, so that what they send leaves together. */
   readonly lanes?: number;
   /** How many locks. */
   readonly names?: number;
+  /** Every second lock lies under the one before it, in whose queue it counts. */
+  readonly nested?: boolean;
   /** Milliseconds between the end of one fault and the start of the next of its series. */
   readonly gapMs?: readonly [number, number];
   /** How often a holder keeps the lock until it loses it, or for more than a TTL. */
@@ -45,7 +47,7 @@ export interface LabOptions {
 }
 
 const DEFAULTS = {
-  ...{ ttlSeconds: 2, workers: 4, lanes: 4, names: 4, camp: 0.02 },
+  ...{ ttlSeconds: 2, workers: 4, lanes: 4, names: 4, nested: false, camp: 0.02 },
   gapMs: [200, 2000] as const,
   say: (() => {}) as (line: string) => void,
 };
@@ -104,14 +106,16 @@ class Lab {
     options: LabOptions & typeof DEFAULTS,
     from: { ground: Ground; folder: string; leftovers: Leftovers; revision: bigint },
   ) {
-    const { seed, ttlSeconds, workers, lanes, names, camp, build, gapMs, seconds } = options;
+    const { seed, ttlSeconds, workers, lanes, names, nested, camp, build, gapMs, seconds } = options;
     this.#options = options;
     this.#ground = from.ground;
     this.#folder = from.folder;
     this.#leftovers = from.leftovers;
     this.#fd = openSync(path.join(from.folder, "run.jsonl"), "a");
     this.#observer = new Observer(from.ground.members, ROOT, from.revision + 1n);
-    const locks = Array.from({ length: names }, (_, n) => `${PLACES}n${n + 1}`);
+    const locks = Array.from({ length: names }, (_, n) =>
+      nested && n % 2 === 1 ? `${PLACES}n${n}/in` : `${PLACES}n${n + 1}`,
+    );
     const task = {
       seed,
       hosts: from.ground.hosts,

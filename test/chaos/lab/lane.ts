@@ -3,6 +3,7 @@ import type { Cluster, Lock, Mutex, Session } from "../../../src/index.js";
 import { describe, HoldLog, type Acquire, type Op } from "./hold-log.js";
 import type { load } from "./leasehold.js";
 import { seeded, type Random } from "./random.js";
+import type { Beats } from "./beats.js";
 import type { Register } from "./register.js";
 
 export interface Context {
@@ -16,6 +17,8 @@ export interface Context {
   readonly camp: number;
   readonly finishing: () => boolean;
   readonly note: (step: object) => void;
+  /** Where there is one, lanes take and give back their locks in step. */
+  readonly beats: Beats | undefined;
 }
 
 /** own, other: sessions of its own; shared: the cluster's standing session, together with another lane. */
@@ -72,6 +75,7 @@ export class Lane {
   }
 
   async #once(source: Cluster | Session): Promise<void> {
+    await this.#context.beats?.next();
     const name = this.#random.pick(this.#context.locks);
     const way = this.#random.pick(WAYS);
     const op = { id: ++ids, lock: name };
@@ -85,6 +89,7 @@ export class Lane {
     const lock = await this.#acquire(mutex, op, way);
     if (lock === undefined) return;
     await this.#use(lock, op);
+    await this.#context.beats?.next();
     this.#log.claim(lock, op);
     this.#log.note("invoke", "release", op);
     const released = lock.release().then(

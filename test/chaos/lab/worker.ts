@@ -5,6 +5,7 @@ import "../../support/shift-date.js";
 import { openSync } from "node:fs";
 import type { BaseTask } from "./crew.js";
 import { now, record } from "./journal.js";
+import { lanesInStep } from "./beats.js";
 import { Lane } from "./lane.js";
 import { load } from "./leasehold.js";
 import { Register } from "./register.js";
@@ -67,14 +68,16 @@ const register = new Register({
 });
 
 let finishing = false;
+const beats = lanesInStep(task.lanes);
 const context = {
-  ...{ p, leasehold, cluster, register, ttlSeconds, locks: task.locks, camp: task.camp, note },
+  ...{ p, leasehold, cluster, register, ttlSeconds, locks: task.locks, camp: task.camp, note, beats },
   finishing: () => finishing,
 };
 const KINDS = ["own", "other", "shared", "shared"] as const;
-const lanes = KINDS.slice(0, task.lanes).map(
-  (kind, n) => new Lane(context, { n, kind, seed: `${seed} ${p} ${n}` }),
-);
+const lanes = Array.from({ length: task.lanes }, (_, n) => {
+  const kind = KINDS[n % KINDS.length] ?? "own";
+  return new Lane(context, { n, kind, seed: `${seed} ${p} ${n}` });
+});
 const running = Promise.all(lanes.map((lane) => lane.run()));
 
 await finish;
@@ -85,6 +88,7 @@ await close;
 await Promise.all(lanes.map((lane) => lane.close()));
 await cluster.close();
 register.close();
+beats?.stop();
 // Nothing is left that keeps the process alive: it ends by itself.
 clearInterval(sampler);
 process.removeAllListeners("disconnect");

@@ -9,7 +9,7 @@ const DIST = path.join(ROOT, "dist");
 const HOME = path.join(ROOT, "node_modules", ".leasehold-mutants");
 
 /** A copy of the build with the mutant's patches. Throws when one does not apply any more. */
-export function buildMutant({ name, patches }: Mutant): string {
+export function buildMutant({ name, patches }: Pick<Mutant, "name" | "patches">): string {
   const folder = path.join(HOME, name);
   rmSync(folder, { recursive: true, force: true });
   cpSync(DIST, folder, { recursive: true });

@@ -12,7 +12,16 @@ export interface Patch {
 /** Where the lab looks for it. */
 export interface Hunt extends Pick<
   LabOptions,
-  "faults" | "ttlSeconds" | "workers" | "lanes" | "names" | "camp" | "gapMs" | "lastsMs" | "oneAddress"
+  | "faults"
+  | "ttlSeconds"
+  | "workers"
+  | "lanes"
+  | "names"
+  | "nested"
+  | "camp"
+  | "gapMs"
+  | "lastsMs"
+  | "oneAddress"
 > {
   readonly tier: TierName;
   readonly seconds: number;
@@ -35,6 +44,9 @@ const t2 = (faults: readonly string[], more: Partial<Hunt> = {}): Hunt => ({
   ...t1(faults, { seconds: 30, ...more }),
   tier: "t2",
 });
+
+/** Many calls at a time in each process, so that they share requests. */
+const CROWD: Partial<Hunt> = { workers: 2, lanes: 12, names: 6, nested: true };
 
 export const MUTANTS: readonly Mutant[] = [
   {
@@ -263,5 +275,85 @@ export const MUTANTS: readonly Mutant[] = [
     wrong: "takes a repeated release that finds nothing for a loss",
     patches: [{ file: "hold.js", from: "if (!deleted && !repeated)", to: "if (!deleted)" }],
     hunt: t1(["lose-release-answers"], { ttlSeconds: 9 }),
+  },
+  {
+    name: "one-name-in-one-batch",
+    wrong: "lets transactions of the same queue share a request",
+    patches: [
+      {
+        file: "etcd/flight.js",
+        from: 'this.line = txn.roots.join("\\n");',
+        to: "this.line = Symbol();",
+      },
+      {
+        file: "etcd/batch.js",
+        from: "if (apart || this.#roots.conflict(roots) || passedOver.conflict(roots)) {",
+        to: "if (apart || this.#roots.conflict(roots)) {",
+      },
+      {
+        file: "etcd/batch.js",
+        from: "this.#roots.add(roots);\n                batch.push(pending);",
+        to: "batch.push(pending);",
+      },
+      {
+        file: "etcd/batch.js",
+        from: "for (const pending of batch)\n            this.#take(pending);",
+        to: "for (const pending of batch) {\n            this.#roots.add(pending.txn.roots);\n            this.#take(pending);\n        }",
+      },
+    ],
+    hunt: t1(["reorder"], CROWD),
+  },
+  {
+    name: "nested-names-in-one-batch",
+    wrong: "lets transactions of a queue and of one under it share a request",
+    patches: [
+      {
+        file: "etcd/roots.js",
+        from: "if (this.#names.has(name) || this.#under.has(name))",
+        to: "if (this.#names.has(name) || (name && !this.#under))",
+      },
+      {
+        file: "etcd/roots.js",
+        from: "for (const upper of above(name))\n            if (this.#names.has(upper))",
+        to: "for (const upper of above(name))\n            if (!this.#names)",
+      },
+    ],
+    hunt: t1(["reorder"], CROWD),
+  },
+  {
+    name: "answers-mixed-up",
+    wrong: "gives each transaction of a batch the answer to the next one",
+    patches: [
+      {
+        file: "etcd/flight.js",
+        from: "const answer = answers[i];",
+        to: "const answer = answers[(i + 1) % answers.length];",
+      },
+    ],
+    hunt: t1(["reorder"], CROWD),
+  },
+  {
+    name: "revision-for-each",
+    wrong: "believes that each transaction of a batch has a revision of its own",
+    patches: [
+      {
+        file: "etcd/wire.js",
+        from: "answer.responses.map(({ response_txn }) => txnAnswer(header, response_txn))",
+        to: "answer.responses.map(({ response_txn }, i) => txnAnswer({ ...header, revision: header.revision + BigInt(i) }, response_txn))",
+      },
+    ],
+    hunt: t1(["reorder"], CROWD),
+  },
+  {
+    name: "unanswered-batch-not-sent",
+    wrong: "takes a batch without an answer for one that was refused: nothing of it is in doubt",
+    patches: [
+      {
+        file: "etcd/batch.js",
+        from: "if (batch.length > 1 && refused(error))",
+        to: "if (batch.length > 1)",
+      },
+    ],
+    hunt: t1(["hold-joins"], { ...CROWD, ttlSeconds: 9 }),
   },
 ];

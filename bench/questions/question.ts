@@ -18,7 +18,7 @@ export interface Case {
   readonly rounds?: number;
   /** A point of the plot. */
   readonly contenders?: number;
-  run(field: Field): Promise<Figures>;
+  readonly run: (field: Field) => Promise<Figures>;
 }
 
 /** A figure in a report: of one case and one peer. */
@@ -46,5 +46,5 @@ export interface Question {
   readonly members: 1 | 3;
   readonly columns: readonly Column[];
   readonly targets: readonly Target[];
-  cases(scale: Scale): readonly Case[];
+  readonly cases: (scale: Scale) => readonly Case[];
 }

@@ -8,6 +8,9 @@ export class AbortFanOut {
     { readonly onAborts: Set<() => void>; readonly listener: () => void }
   >();
 
+  /** `stay`: for signals that live as long as this does, a listener is cheaper kept than added for each call. */
+  constructor(private readonly stay = false) {}
+
   /** Runs `onAbort` once when `signal` aborts. Returns what stops listening. */
   add(signal: AbortSignal | undefined, onAbort: () => void): () => void {
     if (signal === undefined) return () => {};
@@ -15,7 +18,7 @@ export class AbortFanOut {
     onAborts.add(onAbort);
     return () => {
       onAborts.delete(onAbort);
-      if (onAborts.size === 0) this.#unlisten(signal, onAborts);
+      if (onAborts.size === 0 && !this.stay) this.#unlisten(signal, onAborts);
     };
   }
 

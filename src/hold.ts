@@ -66,7 +66,7 @@ export class HeldPlace implements Lock, Dependent {
   readonly #queue: Queue;
   readonly #grant: Grant;
   readonly #heldKey: HeldKey;
-  #end: End | undefined;
+  #ended: "released" | End | undefined;
   /** The key is not there any more; why is still being asked. */
   #gone = false;
   /** Made when somebody asks: most holds are short, and nobody listens. */
@@ -97,12 +97,12 @@ export class HeldPlace implements Lock, Dependent {
 
   get held(): boolean {
     // The standing first: reading it may end this hold.
-    return this.#queue.lease.standing === "held" && !this.#end && !this.#gone;
+    return this.#queue.lease.standing === "held" && !this.#ended && !this.#gone;
   }
 
   remainingMs(): number {
     const left = this.#queue.lease.remainingMs();
-    return this.#end || this.#gone ? 0 : left;
+    return this.#ended || this.#gone ? 0 : left;
   }
 
   assertHeld(atLeastMs = 0): void {
@@ -148,7 +148,7 @@ export class HeldPlace implements Lock, Dependent {
       () => {},
     );
     // Released meanwhile, or the session is over.
-    if (this.#end) return;
+    if (this.#ended) return;
     this.#endWith(this.#loss("deleted"));
     this.#queue.lost(this.#grant.place);
     lease.holdEnded(this);
@@ -169,11 +169,17 @@ export class HeldPlace implements Lock, Dependent {
     return new LockLostError(this.name, this.key, loss, cause);
   }
 
-  #endWith(end: End): void {
-    if (this.#end) return;
-    this.#end = end;
+  /** The error of an ordinary release is made when somebody asks for it: hardly anybody does. */
+  get #end(): End | undefined {
+    if (this.#ended === "released") this.#ended = new LockReleasedError(this.name);
+    return this.#ended;
+  }
+
+  #endWith(end: "released" | End): void {
+    if (this.#ended) return;
+    this.#ended = end;
     this.#heldKey.stop();
-    this.#controller?.abort(end);
+    this.#controller?.abort(this.#end);
   }
 
   async #release(): Promise<void> {
@@ -181,7 +187,7 @@ export class HeldPlace implements Lock, Dependent {
     void this.#queue.lease.over;
     this.#hearSession();
     if (this.#end) throw this.#end;
-    this.#endWith(new LockReleasedError(this.name));
+    this.#endWith("released");
     const { lease } = this.#queue;
     // Renewals may pass while deletes do not: the deletion goes on, but nobody waits for it longer than this.
     const limit = { signal: undefined, timeoutMs: lease.ttlMs };

@@ -91,8 +91,9 @@ export class Lease implements Renewer {
   }
 
   remainingMs(): number {
-    this.#look();
-    return this.#over.signal.aborted ? 0 : remainingMs(this.#renewal, this.connection.clock.now());
+    const now = this.connection.clock.now();
+    this.#look(now);
+    return this.#over.signal.aborted ? 0 : remainingMs(this.#renewal, now);
   }
 
   /** Limits for a call of this session: several attempts must fit into the TTL, and none outlives the lease. */

@@ -1,4 +1,4 @@
-import { randomBytes } from "node:crypto";
+import { randomFillSync } from "node:crypto";
 import { uptime } from "node:os";
 
 /** A moment on both clocks. A lease is judged on both: neither alone sees a suspended machine *and* ignores a stepped one. */
@@ -31,8 +31,17 @@ export interface Clock {
 // os.uptime() counts suspend and knows no steps on Linux; elsewhere it may follow the wall clock, so take that one openly.
 const suspendMs: () => number = process.platform === "linux" ? () => uptime() * 1000 : () => Date.now();
 
+/** Fetched in bulk: asking the system for so few takes longer than all the rest of a place. */
+const randomness = Buffer.alloc(1024);
+let used = randomness.length;
+
 function randomId(): bigint {
-  const id = randomBytes(8).readBigUInt64BE() & 0x7fff_ffff_ffff_ffffn;
+  if (used === randomness.length) {
+    randomFillSync(randomness);
+    used = 0;
+  }
+  const id = randomness.readBigUInt64BE(used) & 0x7fff_ffff_ffff_ffffn;
+  used += 8;
   return id === 0n ? 1n : id;
 }
 

@@ -30,7 +30,7 @@ export class Batches {
   /** To the member in use. */
   #flights = { count: 0 };
   #departing: Timer | undefined;
-  readonly #aborts = new AbortFanOut();
+  readonly #aborts = new AbortFanOut(true);
 
   constructor(
     private readonly carrier: Carrier,

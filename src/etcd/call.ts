@@ -110,15 +110,12 @@ export class UnaryCall {
   }
 
   readonly #intercept: Interceptor = (options, nextCall) => {
-    const call = withMetadata(
-      nextCall(options),
-      this.token === undefined ? {} : { token: this.token },
-      (status) => {
-        this.#status ??= status;
-        // etcd3 would ask for a token of its own on the original text, once per call and without end.
-        return STALE_TOKEN.test(status.details) ? { ...status, details: "the token is stale" } : status;
-      },
-    );
+    const token = this.token === undefined ? undefined : { token: this.token };
+    const call = withMetadata(nextCall(options), token, (status) => {
+      this.#status ??= status;
+      // etcd3 would ask for a token of its own on the original text, once per call and without end.
+      return STALE_TOKEN.test(status.details) ? { ...status, details: "the token is stale" } : status;
+    });
     this.#call = call;
     if (this.#cancelled !== undefined)
       queueMicrotask(() => call.cancelWithStatus(FAILED_PRECONDITION, "cancelled"));
@@ -133,14 +130,14 @@ export function metadataInterceptor(metadata: Readonly<Record<string, string>>):
 
 function withMetadata<S extends Status>(
   call: GrpcCall,
-  added: Readonly<Record<string, string>>,
+  added: Readonly<Record<string, string>> | undefined,
   onStatus: (status: S) => S,
 ): GrpcCall {
   const start = call.start.bind(call);
   call.start = (metadata, listener) => {
     // A copy: etcd3 hands the same object to every call.
-    const own = metadata.clone();
-    for (const [key, value] of Object.entries(added)) own.set(key, value);
+    const own = added ? metadata.clone() : metadata;
+    for (const [key, value] of Object.entries(added ?? {})) own.set(key, value);
     start(own, {
       onReceiveMetadata: (received) => listener?.onReceiveMetadata?.(received),
       onReceiveMessage: (message: unknown) => listener?.onReceiveMessage?.(message),

@@ -64,7 +64,7 @@ export class Pending {
 
 /** One request with several transactions. One that gives up leaves the others alone; the last one cancels the request. */
 export class Flight {
-  readonly #cancel = new AbortController();
+  #cancel: AbortController | undefined;
   readonly #timers: Timer[] = [];
   readonly #late = new Set<Pending>();
   #aboard: number;
@@ -93,7 +93,7 @@ export class Flight {
       pending.board(this);
       if (limitMs < timeoutMs) this.#timers.push(clock.after(limitMs, () => this.#tooLate(pending, limitMs)));
     }
-    return { timeoutMs, signal: this.#cancel.signal };
+    return { timeoutMs, signal: this.#signal() };
   }
 
   failure(why: Error): AttemptError {
@@ -119,7 +119,7 @@ export class Flight {
   }
 
   left(): void {
-    if (--this.#aboard === 0 && !this.#ended) this.#cancel.abort();
+    if (--this.#aboard === 0 && !this.#ended) this.#cancel?.abort();
   }
 
   over(): void {
@@ -128,6 +128,14 @@ export class Flight {
       pending.board(undefined);
       if (!this.#late.has(pending)) this.roots.remove(pending.txn.roots);
     }
+  }
+
+  /** One by itself is cancelled by its own signal. */
+  #signal(): AbortSignal | undefined {
+    const [only] = this.batch;
+    if (only && this.batch.length === 1) return only.limits.signal;
+    this.#cancel = new AbortController();
+    return this.#cancel.signal;
   }
 
   /** As if it had been alone: it is repeated, and does not wait for the others to be answered. */

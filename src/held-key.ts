@@ -1,15 +1,14 @@
+import type { KeyValue } from "./etcd/rpc.js";
 import type { Watch, WatchListener } from "./etcd/watch.js";
+import { LongHolds, type LongHold } from "./long-holds.js";
 import type { Place } from "./place.js";
-import type { Timer } from "./time.js";
-
-/** A hold shorter than this does not pay for a watch of its own key. */
-const LONG_HOLD_MS = 1000;
-const SLOW_REREAD_MS = 30_000;
 
 /** Watches the key of a holder, who loses the lock when somebody deletes it, though the lease goes on. */
-export class HeldKey {
+export class HeldKey implements LongHold, WatchListener {
+  readonly #holds: LongHolds;
   #watch: Watch | undefined;
-  #timer: Timer | undefined;
+  /** A read of an older state does not show whether the key outlived the beginning of the watch. */
+  #atLeast: bigint;
   #over = false;
 
   /**
@@ -22,77 +21,74 @@ export class HeldKey {
     deletedAt: bigint | undefined,
     private readonly onGone: () => void,
   ) {
+    this.#holds = LongHolds.of(place.lease);
     this.#watch = watch;
-    // Its stream broke in the moment of the grant: nobody was there to hear of it.
-    if (watch?.over) {
-      this.#start();
-      return;
-    }
+    this.#atLeast = place.revision;
     if (!watch) {
-      this.#later(LONG_HOLD_MS, () => this.#start());
+      this.#holds.addYoung(this);
       return;
     }
-    watch.listener = this.#listener();
-    if (deletedAt === undefined) this.#verifyLater();
-    else this.#verify(deletedAt);
+    this.#holds.addWatched(this);
+    // Its stream broke in the moment of the grant: nobody was there to hear of it.
+    if (watch.over) {
+      this.watch();
+      return;
+    }
+    watch.listener = this;
+    if (deletedAt === undefined) return;
+    this.#atLeast = deletedAt;
+    // Not in its turn: the caller goes on meanwhile.
+    void this.read();
+  }
+
+  get key(): string {
+    return this.place.key;
   }
 
   stop(): void {
     this.#over = true;
-    this.#timer?.cancel();
+    this.#holds.delete(this);
     this.#watch?.cancel();
   }
 
-  #start(): void {
+  watch(): void {
     if (this.#over) return;
     const { watches } = this.place.lease.connection;
-    this.#watch = watches.watch({ key: this.place.key, events: "DELETE" }, this.#listener());
+    this.#watch = watches.watch({ key: this.key, events: "DELETE" }, this);
   }
 
-  #listener(): WatchListener {
-    return {
-      // Deleted before the watch began? Only a read after it can tell.
-      created: (revision) => this.#verify(revision),
-      event: (kv) => {
-        if (kv.modRevision > this.place.revision) this.#gone();
-      },
-      moved: () => this.#start(),
-      // The slow read goes on, and the deadline holds in any case.
-      refused: () => this.#verifyLater(),
-    };
+  async read(): Promise<void> {
+    // Refused, or the session is over: the one changes nothing, the other has been told.
+    const there = await this.#isThere().catch(() => true);
+    if (!there) this.#gone();
   }
 
-  #verify(atLeast: bigint): void {
+  /** Deleted before the watch began? Only a read after it can tell. */
+  created(revision: bigint): void {
     if (this.#over) return;
-    void this.#isThere(atLeast > this.place.revision ? atLeast : this.place.revision).then(
-      (there) => {
-        if (this.#over) return;
-        if (!there) return this.#gone();
-        this.#verifyLater();
-      },
-      // Refused, or the session is over: the one changes nothing, the other has been told.
-      () => this.#verifyLater(),
-    );
+    if (revision > this.#atLeast) this.#atLeast = revision;
+    this.#holds.read(this);
   }
 
-  async #isThere(atLeast: bigint): Promise<boolean> {
+  event(kv: KeyValue): void {
+    if (kv.modRevision > this.place.revision) this.#gone();
+  }
+
+  moved(): void {
+    this.watch();
+  }
+
+  /** The slow look goes on, and the deadline holds in any case. */
+  refused(): void {}
+
+  async #isThere(): Promise<boolean> {
     const { lease, key } = this.place;
     const { watches, members } = lease.connection;
+    const atLeast = this.#atLeast;
     const near = await watches.read({ key }, Math.min(lease.ttlMs / 4, members.requestTimeoutMs));
     const recent = near && near.header.revision >= atLeast;
     const { kvs } = recent ? near : await members.range({ key }, lease.policy("read the own key"));
     return kvs.some((kv) => this.place.is(kv));
-  }
-
-  #verifyLater(): void {
-    const { clock } = this.place.lease.connection;
-    this.#later(SLOW_REREAD_MS * (0.75 + clock.random() / 2), () => this.#verify(this.place.revision));
-  }
-
-  #later(delayMs: number, run: () => void): void {
-    if (this.#over) return;
-    this.#timer?.cancel();
-    this.#timer = this.place.lease.connection.clock.after(delayMs, run);
   }
 
   #gone(): void {

@@ -10,6 +10,9 @@ export class OwnPlaces {
   readonly #joined: Place[] = [];
   /** Numbers that must not be given to a new place: in use, in doubt, or somebody else's. */
   readonly #taken = new Set<number>();
+  /** Numbers that were given back, to be used before new ones. */
+  readonly #free: number[] = [];
+  #highest = 0;
   /** Places whose put is under way, by key. */
   readonly #made = new Map<string, Place>();
   #sweep: Sweep | undefined;
@@ -28,10 +31,8 @@ export class OwnPlaces {
   }
 
   make(): Place {
-    let n = 1;
-    while (this.#taken.has(n)) n++;
-    const place = new Place(this.lease, this.name, n);
-    this.#taken.add(n);
+    const place = new Place(this.lease, this.name, this.#number());
+    this.#taken.add(place.n);
     this.#made.set(place.key, place);
     return place;
   }
@@ -66,7 +67,7 @@ export class OwnPlaces {
   /** Its number is free again, unless a late put may still come under it. */
   release(place: Place): void {
     this.#made.delete(place.key);
-    if (place.unanswered === 0) this.#taken.delete(place.n);
+    if (place.unanswered === 0) this.#giveBack(place.n);
     // What was put since was taken for this place until now.
     else this.doubt(place).read();
   }
@@ -82,6 +83,18 @@ export class OwnPlaces {
   stranger(place: Place): void {
     this.#made.delete(place.key);
     if (place.unanswered > 0) this.doubt(place);
+  }
+
+  #number(): number {
+    for (;;) {
+      const n = this.#free.pop() ?? ++this.#highest;
+      // An adopted place came with its number.
+      if (!this.#taken.has(n)) return n;
+    }
+  }
+
+  #giveBack(n: number): void {
+    if (this.#taken.delete(n)) this.#free.push(n);
   }
 
   #isOurs(kv: KeyValue): boolean {

@@ -165,7 +165,7 @@ export class Queue {
   #abandoned(waiter: Waiter): void {
     const { stage } = waiter;
     this.lease.waits.delete(waiter);
-    this.#line.remove(waiter);
+    if (stage.at === "line") this.#line.remove(waiter);
     // A join that was sent is waited for: a delete sent now could be executed before it.
     if (stage.at !== "local" && stage.at !== "turn") return;
     waiter.stage = { at: "end" };

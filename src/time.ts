@@ -1,5 +1,6 @@
 import { randomFillSync } from "node:crypto";
 import { uptime } from "node:os";
+import { AbortFanOut } from "./abort.js";
 
 /** A moment on both clocks. A lease is judged on both: neither alone sees a suspended machine *and* ignores a stepped one. */
 export interface Moment {
@@ -62,16 +63,18 @@ export const systemClock: Clock = {
   randomId,
 };
 
+const pauses = new AbortFanOut();
+
 /** Resolves after `delayMs`, or at once when `signal` aborts. Never rejects: the caller looks at its signal anyway. */
 export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted) return Promise.resolve();
   return new Promise((resolve) => {
     const end = (): void => {
       timer.cancel();
-      signal?.removeEventListener("abort", end);
+      stop();
       resolve();
     };
     const timer = clock.after(delayMs, end);
-    signal?.addEventListener("abort", end, { once: true });
+    const stop = pauses.add(signal, end);
   });
 }

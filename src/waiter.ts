@@ -79,7 +79,7 @@ export class Waiter implements Dependent {
 /** Callers of one process that have not joined yet, in the order of their calls. */
 export class Line {
   readonly #new = new Set<Waiter>();
-  /** Those who lost their place and join anew. */
+  /** Those who lost their place and join anew: never more than wait in etcd. */
   #again: Waiter[] = [];
 
   get empty(): boolean {

@@ -17,6 +17,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "held-key",
     "hold",
     "joiner",
+    "long-holds",
     "own-places",
     "place",
     "places",

@@ -10,6 +10,8 @@ import type { GroundKind } from "../peers/peers.js";
 const LOOK_MS = 20;
 const PATIENCE_MS = 60_000;
 const CALM_MS = 1000;
+/** Who asks besides a thousand contenders waits. */
+const SLOW = { timeoutMs: 15_000 };
 
 export interface Ground {
   /** Where clients connect to. */
@@ -45,21 +47,21 @@ export class EtcdGround implements Ground {
 
   /** What the member counts from now on: unary calls by method, messages on streams, revisions. */
   meter() {
-    return meter(this.#member);
+    return meter(this.#member, SLOW);
   }
 
   /** A place in front of all who come: they wait until it is gone. */
   async block(name: string): Promise<() => Promise<void>> {
     const key = encode(`${name}/0`);
-    await this.#member.gateway("/v3/kv/put", { key, value: "" });
-    return async () => void (await this.#member.gateway("/v3/kv/deleterange", { key }));
+    await this.#member.gateway("/v3/kv/put", { key, value: "" }, SLOW);
+    return async () => void (await this.#member.gateway("/v3/kv/deleterange", { key }, SLOW));
   }
 
   /** Resolves when so many have places in the queue. */
   async queued(name: string, places: number): Promise<void> {
     const range = { key: encode(`${name}/`), range_end: encode(endOf(`${name}/`)), count_only: true };
     for (const until = performance.now() + PATIENCE_MS; ; await delay(LOOK_MS)) {
-      const { count = "0" } = (await this.#member.gateway("/v3/kv/range", range)) as { count?: string };
+      const { count = "0" } = (await this.#member.gateway("/v3/kv/range", range, SLOW)) as { count?: string };
       if (Number(count) >= places) return;
       if (performance.now() > until) throw new Error(`${count} of ${places} places in ${PATIENCE_MS} ms`);
     }
@@ -67,7 +69,7 @@ export class EtcdGround implements Ground {
 
   /** Streams of a kind that are open: "Watch" or "LeaseKeepAlive". */
   async streams(method: string): Promise<number> {
-    const metrics = await this.#member.metrics();
+    const metrics = await this.#member.metrics(SLOW);
     const count = (kind: string) =>
       [...metrics].reduce((sum, [series, value]) => {
         const counts = series.startsWith(`grpc_server_${kind}_total{`) && series.includes(`"${method}"`);

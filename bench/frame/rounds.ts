@@ -10,7 +10,7 @@ import type { Figures, Scale } from "./field.js";
 import { startGround, type Ground } from "./ground.js";
 
 /** Peers that no target compares take part in so many rounds. */
-const ROUNDS_OF_OTHERS = 2;
+const ROUNDS_OF_OTHERS = 1;
 
 export interface Row {
   readonly case: string;

@@ -16,7 +16,7 @@ export const HAND_OVER_COLUMNS: readonly Column[] = [
 ];
 
 /** Go's client hands over 27 times a second where two contend: less time would leave its p99 to chance. */
-const TIMES: Times = { warmMs: 500, spanMs: 2500 };
+const TIMES: Times = { warmMs: 400, spanMs: 2000 };
 const CROWD = [2, 3, 10, 100, 1000];
 const QUICK_CROWD = [2, 10];
 const POLLING = [

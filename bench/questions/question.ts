@@ -12,7 +12,7 @@ export interface Column {
 export interface Case {
   readonly name: string;
   readonly peers: readonly PeerName[];
-  /** Peers that no target compares: they take part in the first rounds only. */
+  /** Peers that no target compares: they take part in the first round only. */
   readonly others?: readonly PeerName[];
   /** Where the question's usual number is too many. */
   readonly rounds?: number;

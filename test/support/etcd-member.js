@@ -81,10 +81,13 @@ export class EtcdMember {
     this.#process.resume();
   }
 
-  /** @returns {Promise<Map<string, number>>} etcd's metrics; the key is the series as printed, with its labels */
-  async metrics() {
+  /**
+   * @param {{ timeoutMs?: number }} [options]
+   * @returns {Promise<Map<string, number>>} etcd's metrics; the key is the series as printed, with its labels
+   */
+  async metrics(options) {
     const { host, metricsPort } = this.#plan;
-    const { text } = await request(`http://${host}:${metricsPort}/metrics`);
+    const { text } = await request(`http://${host}:${metricsPort}/metrics`, options);
     return parseMetrics(text);
   }
 

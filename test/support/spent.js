@@ -17,10 +17,13 @@ const UNARY = [
 ];
 const STREAMS = ["Watch", "LeaseKeepAlive"];
 
-/** @param {EtcdMember} member @returns {Promise<Spent>} since it was started */
-async function totals(member) {
-  const metrics = await member.metrics();
-  const { revision } = await member.status();
+/**
+ * @param {EtcdMember} member @param {{ timeoutMs?: number }} [options] of each question
+ * @returns {Promise<Spent>} since it was started
+ */
+async function totals(member, options) {
+  const metrics = await member.metrics(options);
+  const { revision } = await member.status(options);
   /** @type {Spent} */
   const sums = { revisions: Number(revision) };
   for (const [series, value] of metrics) {
@@ -32,16 +35,16 @@ async function totals(member) {
   return sums;
 }
 
-/** Starts to count. @param {EtcdMember} member */
-export async function meter(member) {
-  let before = await totals(member);
+/** Starts to count. @param {EtcdMember} member @param {{ timeoutMs?: number }} [options] of each question */
+export async function meter(member, options) {
+  let before = await totals(member, options);
   /** @param {Spent} after */
   const since = (after) => {
     const spent = Object.entries(after).map(([what, sum]) => [what, sum - (before[what] ?? 0)]);
     return /** @type {Spent} */ (Object.fromEntries(spent.filter(([, sum]) => sum !== 0)));
   };
   /** What was spent since the start, or since the last lap. */
-  const read = async () => since(await totals(member));
+  const read = async () => since(await totals(member, options));
   /**
    * Messages on streams are counted when etcd reads them, which no answer tells: reads until `expected` has been
    * reached, and counts anew from there.
@@ -51,7 +54,7 @@ export async function meter(member) {
   const lap = async (expected, { timeoutMs = 5000 } = {}) => {
     const until = performance.now() + timeoutMs;
     for (;;) {
-      const after = await totals(member);
+      const after = await totals(member, options);
       const spent = since(after);
       const reached = Object.entries(expected).every(([what, sum]) => (spent[what] ?? 0) >= sum);
       if (!reached && performance.now() < until) continue;

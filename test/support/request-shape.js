@@ -31,6 +31,14 @@ export const takesPlace = (bytes) => txnShape(bytes).success.has("put");
 /** @param {Buffer} bytes a `TxnRequest` @returns {boolean} it removes a place: a release or a cleanup */
 export const givesBack = (bytes) => txnShape(bytes).success.has("delete");
 
+/** @param {Buffer} bytes a `TxnRequest` @returns {boolean} several transactions in one */
+export const isBatch = (bytes) =>
+  fieldsOf(bytes).some(
+    ([branch, value]) =>
+      BRANCHES[branch] !== undefined &&
+      fieldsOf(/** @type {Buffer} */ (value)).some(([op]) => OPS[op] === "txn"),
+  );
+
 /**
  * @param {Buffer} bytes a `LeaseGrantRequest`
  * @returns {bigint} the lease ID that the client chose; 0n if it left that to etcd

@@ -1,5 +1,5 @@
 import type { GrpcProxy, RuleOptions } from "../../support/grpc-proxy.js";
-import { givesBack, takesPlace } from "../../support/request-shape.js";
+import { givesBack, isBatch, takesPlace } from "../../support/request-shape.js";
 import type { FaultKind, Ground } from "../lab/ground.js";
 import type { Random } from "../lab/random.js";
 
@@ -72,6 +72,10 @@ export const callFaults: readonly FaultKind<Called>[] = [
   onCalls("lose-join-answers", { path: TXN, act: "drop-answer", which: takesPlace }),
   onCalls("cut-join-answers", { path: TXN, act: "cut-answer", which: takesPlace, share: 0.1 }),
   onCalls("hold-joins", { path: TXN, act: "hold", which: takesPlace, share: 0.2 }),
+  onCalls("hold-batches", {
+    ...{ path: TXN, act: "hold", share: 0.5, ms: pastRetry },
+    which: (request) => isBatch(request) && takesPlace(request),
+  }),
   onCalls("lose-releases", { path: TXN, act: "drop-request", which: givesBack }),
   onCalls("lose-release-answers", { path: TXN, act: "drop-answer", which: givesBack }),
   onCalls("hold-releases", { path: TXN, act: "hold", which: givesBack, share: 0.2, ms: pastRetry }),

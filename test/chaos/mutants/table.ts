@@ -354,6 +354,7 @@ export const MUTANTS: readonly Mutant[] = [
         to: "if (batch.length > 1)",
       },
     ],
-    hunt: t1(["hold-joins"], { ...CROWD, ttlSeconds: 9 }),
+    // What is lost alone is looked for under its name: that finds what a batch has left there, too.
+    hunt: t1(["hold-batches"], { ...CROWD, ttlSeconds: 9, lastsMs: [3000, 6000] }),
   },
 ];

@@ -166,10 +166,9 @@ export class Lease implements Renewer {
 
   /** Resolves when etcd has renewed it, rejects when the session is over. */
   renewNow(): Promise<void> {
-    const { signal } = this.#over;
     return new Promise((resolve, reject) => {
-      signal.throwIfAborted();
-      const stop = this.connection.aborts.add(signal, () => reject(signal.reason as Error));
+      this.signal.throwIfAborted();
+      const stop = this.connection.aborts.add(this.signal, () => reject(this.signal.reason as Error));
       this.#onRenewed.push(() => {
         stop();
         resolve();

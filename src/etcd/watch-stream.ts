@@ -4,6 +4,10 @@ import type { Watch, WatchCarrier } from "./watch-handle.js";
 
 /** For so long a new watch, or a probe, may stay unanswered. */
 const PATIENCE_MS = 1500;
+/** With thousands of creates under way one stream may wait for longer, while its member answers on the others. */
+const MAX_PATIENCE = 10;
+/** etcd 3.5 and later leaves a probe unanswered while a watch of the stream catches up, up to 100 ms: ask twice. */
+const REPROBE_MS = 500;
 /**
  * On one stream. When a session with thousands of places dies, their deletions come in one burst, and etcd sets aside
  * what its buffer for the stream cannot take. 10,000 at once, etcd 3.5: 500 to 830 ms on one stream, 190 to 270 on ten,
@@ -11,11 +15,14 @@ const PATIENCE_MS = 1500;
  */
 const MAX_WATCHES = 1000;
 
-/** What the hub hears of a stream. */
-export interface StreamListener {
+/** What the streams of one member have in common. */
+export interface StreamGroup {
+  readonly member: Member;
+  /** So many on all of them: it is alive while they come. */
+  answers: number;
   /** The member of this ID has created a watch. */
   created(memberId: string): void;
-  /** The watches live on, but no new one will be created on this stream. */
+  /** The watches live on, but no new one will be created on these streams. */
   tokenExpired(): void;
   failed(why?: Error): void;
 }
@@ -34,11 +41,10 @@ export class OpenStream implements WatchCarrier {
   #closed = false;
 
   constructor(
-    private readonly member: Member,
+    private readonly group: StreamGroup,
     private readonly clock: Clock,
-    private readonly listener: StreamListener,
   ) {
-    this.#stream = member.watch({
+    this.#stream = group.member.watch({
       answer: (answer) => this.#closed || this.#answered(answer),
       ended: (error) => this.#closed || this.#ended(error),
     });
@@ -67,7 +73,10 @@ export class OpenStream implements WatchCarrier {
 
   probe(): void {
     this.#stream.probe();
-    this.#timer ??= this.#patience();
+    this.#timer ??= this.clock.after(REPROBE_MS, () => {
+      this.#stream.probe();
+      this.#timer = this.#patience(PATIENCE_MS - REPROBE_MS);
+    });
   }
 
   close(): void {
@@ -77,18 +86,23 @@ export class OpenStream implements WatchCarrier {
   }
 
   #ended(error: Error): void {
-    if (error instanceof TokenExpiredError) this.listener.tokenExpired();
-    else this.listener.failed(error);
+    if (error instanceof TokenExpiredError) this.group.tokenExpired();
+    else this.group.failed(error);
   }
 
-  #patience(): Timer {
-    return this.clock.after(PATIENCE_MS, () => {
+  #patience(ms = PATIENCE_MS, times = 1): Timer {
+    const { answers } = this.group;
+    return this.clock.after(ms, () => {
       // After a pause of this process the answer may be waiting in the socket: timers run before it is read.
-      this.#timer = this.clock.afterPendingEvents(() => this.listener.failed());
+      this.#timer = this.clock.afterPendingEvents(() => {
+        if (this.group.answers === answers || times === MAX_PATIENCE) return this.group.failed();
+        this.#timer = this.#patience(PATIENCE_MS, times + 1);
+      });
     });
   }
 
   #answered(answer: WatchAnswer): void {
+    this.group.answers++;
     this.#timer?.cancel();
     this.#timer = undefined;
     if (answer.created) this.#created(answer);
@@ -109,14 +123,14 @@ export class OpenStream implements WatchCarrier {
     const watch = this.#creating.shift();
     if (!watch) return;
     if (cancelled) return this.#refused(watch, cancelReason);
-    this.listener.created(header.memberId);
+    this.group.created(header.memberId);
     // Its owner may have cancelled it meanwhile.
     if (this.watches.has(watch.id)) watch.listener.created(header.revision);
   }
 
   #refused(watch: Watch, reason: string): void {
-    const error = this.member.failure(reason);
-    if (error instanceof TokenExpiredError) return this.listener.tokenExpired();
+    const error = this.group.member.failure(reason);
+    if (error instanceof TokenExpiredError) return this.group.tokenExpired();
     if (this.watches.delete(watch.id)) watch.listener.refused(error);
   }
 

@@ -4,13 +4,12 @@ import { backoff } from "./backoff.js";
 import type { Members } from "./members.js";
 import { UnansweredError, type Member, type Range, type RangeAnswer } from "./rpc.js";
 import { Watch, type WatchCarrier, type WatchListener, type WatchTarget } from "./watch-handle.js";
-import { OpenStream } from "./watch-stream.js";
+import { OpenStream, type StreamGroup } from "./watch-stream.js";
 
 export type { Watch, WatchListener, WatchTarget } from "./watch-handle.js";
 
 /** Streams of one member: they stay and move together. */
-interface Open {
-  readonly member: Member;
+interface Open extends StreamGroup {
   readonly streams: Set<OpenStream>;
   /** By which the watches say they were created: more than one if something between us and etcd divides the streams. */
   readonly memberIds: Set<string>;
@@ -99,9 +98,25 @@ export class WatchHub {
     this.#reopening = undefined;
     if (this.#closed || this.#unsent.size === 0) return;
     if (this.members.tokenMissing) return this.#reopenWithToken();
-    const open: Open = { member: this.members.current, streams: new Set(), memberIds: new Set() };
-    this.#open = open;
+    const open = (this.#open = this.#openOn(this.members.current));
     for (const [watch, beside] of this.#takeUnsent()) this.#create(open, watch, beside);
+  }
+
+  #openOn(member: Member): Open {
+    const memberIds = new Set<string>();
+    const open: Open = {
+      member,
+      streams: new Set(),
+      memberIds,
+      answers: 0,
+      created: (memberId) => {
+        this.#retry = backoff.next();
+        memberIds.add(memberId);
+      },
+      tokenExpired: () => this.#renewToken(open),
+      failed: (why) => this.members.fail(member, why),
+    };
+    return open;
   }
 
   #takeUnsent(): Map<Watch, Watch | undefined> {
@@ -118,14 +133,7 @@ export class WatchHub {
 
   #streamWithRoom(open: Open): OpenStream {
     for (const stream of open.streams) if (!stream.full) return stream;
-    const stream = new OpenStream(open.member, this.clock, {
-      created: (memberId) => {
-        this.#retry = backoff.next();
-        open.memberIds.add(memberId);
-      },
-      tokenExpired: () => this.#renewToken(open),
-      failed: (why) => this.members.fail(open.member, why),
-    });
+    const stream = new OpenStream(open, this.clock);
     open.streams.add(stream);
     return stream;
   }

@@ -1,3 +1,4 @@
+import { sharing } from "./arrivals.js";
 import { deleteKeys } from "./etcd.js";
 import { joinUnanswered } from "./joining.js";
 import { leave, leaveUnanswered } from "./leaving.js";
@@ -13,6 +14,11 @@ export function accidents(world: World): Step[] {
   }
   for (const caller of world.callers) {
     if (sessionOf(world, caller).client === "running") steps.push(...toCaller(world, caller));
+  }
+  for (const [one, other] of sharing(world)) {
+    const both = (w: World): Caller[] => [w.callers[one.id]!, w.callers[other.id]!];
+    if (both(world).every((caller) => sessionOf(world, caller).client === "running"))
+      steps.push(...accident(world, "lateRequests", (w) => batchIsLate(w, both(w))));
   }
   for (const { key, deleted } of world.keys) {
     if (deleted === 0) steps.push(...accident(world, "deletions", (w) => deleteByHand(w, key)));
@@ -77,6 +83,19 @@ function beLate(world: World, caller: Caller): void {
   tell(world, `${caller.label}'s ${state.call.txn.is} is late: nobody waits for this attempt any more`);
   world.late = [...world.late, state.call.txn];
   unanswered(world, caller);
+}
+
+/** Its transactions arrive, if at all, each at its time, which is no less than they can do together. */
+function batchIsLate(world: World, callers: readonly Caller[]): void {
+  const names = callers.map(({ label }) => label).join(" and ");
+  tell(world, `the batch of ${names} is late: nobody waits for this attempt any more`);
+  for (const caller of callers) {
+    const { state } = caller;
+    if (!("call" in state)) continue;
+    world.late = [...world.late, state.call.txn];
+    // What is on its way stays so, in a request of its own.
+    if (keeps(world, "unanswered-batch-is-in-doubt")) unanswered(world, caller);
+  }
 }
 
 function unanswered(world: World, caller: Caller): void {

@@ -42,17 +42,16 @@ const transactions = (world: World): Step[] =>
     return txn ? [will(caller, (w, c) => answer(c, execute(w, [txn])[0]))] : [];
   });
 
-/** Two transactions of one process may share a request. */
-function batches(world: World): Step[] {
+/** Pairs of callers of one process whose transactions may share a request. */
+export function sharing(world: World): (readonly [Caller, Caller])[] {
   if (!world.scenario.batches) return [];
-  const { callers } = world;
-  return callers.flatMap((one, i) =>
-    callers.slice(i + 1).flatMap((other) => {
-      const [a, b] = [underWay(one), underWay(other)];
-      return a && b && mayShare(world, a, b) ? [progress((w) => batchArrives(w, [one, other], [a, b]))] : [];
-    }),
-  );
+  const sent = world.callers.filter((caller) => underWay(caller) !== undefined);
+  const pairs = sent.flatMap((one, i) => sent.slice(i + 1).map((other) => [one, other] as const));
+  return pairs.filter(([one, other]) => mayShare(world, underWay(one)!, underWay(other)!));
 }
+
+const batches = (world: World): Step[] =>
+  sharing(world).map((callers) => progress((w) => batchArrives(w, callers)));
 
 /** Two conflict when a range of the one contains a key of the other. */
 function mayShare(world: World, a: Txn, b: Txn): boolean {
@@ -61,10 +60,13 @@ function mayShare(world: World, a: Txn, b: Txn): boolean {
   return !conflict || !keeps(world, "conflicting-share-no-batch");
 }
 
-function batchArrives(world: World, callers: readonly Caller[], txns: readonly Txn[]): void {
+function batchArrives(world: World, callers: readonly Caller[]): void {
   const names = callers.map((caller) => caller.label).join(" and ");
   tell(world, `the transactions of ${names} arrive in one batch`);
-  const answers = execute(world, txns);
+  const answers = execute(
+    world,
+    callers.flatMap((caller) => underWay(caller) ?? []),
+  );
   callers.forEach(({ id }, i) => answer(world.callers[id]!, answers[i]));
 }
 

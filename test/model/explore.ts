@@ -40,7 +40,7 @@ const exploreWithout = (rule: RuleName): ReturnType<typeof explore> =>
 
 function explain(rule: RuleName): void {
   const { says, without, where } = RULES[rule];
-  console.log(`The rule "${rule}": ${says} (${where ? `src/${where}` : "not built yet"}).`);
+  console.log(`The rule "${rule}": ${says} (src/${where}).`);
   console.log(`Without it: ${without}.\n`);
 }
 

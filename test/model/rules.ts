@@ -5,8 +5,8 @@ import type { Invariant } from "./world.js";
 interface Rule {
   readonly says: string;
   readonly without: string;
-  /** The file under src/ that keeps it; none yet for what is still to be built. */
-  readonly where?: string;
+  /** The file under src/ that keeps it. */
+  readonly where: string;
   /** Explored without the rule, this breaks that. */
   readonly scenario: ScenarioName;
   readonly breaks: Invariant;
@@ -142,8 +142,16 @@ const RULE_TABLE = {
   "conflicting-share-no-batch": {
     says: "transactions share a request only if their names neither are equal nor nest",
     without: "any two share one",
+    where: "etcd/batch.ts",
     scenario: "batches",
     breaks: "single holder",
+  },
+  "unanswered-batch-is-in-doubt": {
+    says: "every transaction of a batch without an answer counts as unanswered",
+    without: "they are sent again as if they had not been sent",
+    where: "etcd/flight.ts",
+    scenario: "batches, late requests",
+    breaks: "true losses",
   },
   "fence-is-checked": {
     says: "what is written to admits no lower fence than it has seen",

@@ -127,6 +127,7 @@ export const SCENARIOS = {
       batches: true,
     },
   ),
+  "batches, late requests": scenario([A, caller(0, { name: "mail" })], { batches: true, lateRequests: 1 }),
   "batches, waits": scenario([A, caller(0, { name: "mail" }), B], { batches: true }),
 } satisfies Record<string, Scenario>;
 

@@ -85,7 +85,7 @@ test("a wrong order of steps is told as a story by one command", () => {
 test.each(RULE_NAMES)("the file that keeps the rule exists: %s", (rule) => {
   const { where } = RULES[rule];
 
-  if (where !== undefined) expect(existsSync(new URL(`../../src/${where}`, import.meta.url))).toBe(true);
+  expect(existsSync(new URL(`../../src/${where}`, import.meta.url))).toBe(true);
 });
 
 describe("the model's README", () => {

@@ -27,8 +27,11 @@ async function main(): Promise<void> {
   if (options.json) console.log(JSON.stringify(report, null, 2));
   else console.log(reportText(report).join("\n"));
   if (options.write) write(report);
-  process.exitCode = report.questions.some(({ failed }) => failed.length > 0) ? 1 : 0;
+  process.exitCode = ownFailures(report) > 0 ? 1 : 0;
 }
+
+const ownFailures = ({ questions }: Report) =>
+  questions.flatMap(({ failed }) => failed).filter(({ peer }) => peer === "leasehold").length;
 
 function optionsOrUsage(): Options | undefined {
   try {

@@ -19,10 +19,16 @@ export interface Row {
   readonly rounds: readonly Figures[];
 }
 
+/** A round that ended with an error. */
+export interface Failure {
+  readonly peer: PeerName;
+  readonly why: string;
+}
+
 export interface Asked {
   readonly question: Question;
   readonly rows: readonly Row[];
-  readonly failed: readonly string[];
+  readonly failed: readonly Failure[];
   readonly servers: readonly string[];
 }
 
@@ -51,7 +57,7 @@ export class Bench {
   async ask(question: Question): Promise<Asked> {
     const grounds = new Map<GroundKind, Ground>();
     const rows: Row[] = [];
-    const failed: string[] = [];
+    const failed: Failure[] = [];
     try {
       const { scale, inCase } = this.#options;
       for (const each of question.cases(scale).filter(({ name }) => name.includes(inCase)))
@@ -108,7 +114,7 @@ export class Bench {
       if (error instanceof EtcdMissingError) throw error;
       const { message } = error as Error;
       if (error instanceof NotRunError || error instanceof RedisMissingError) this.notRun.set(name, message);
-      else failed.push(`${each.name}: ${peer.title}: ${message}`);
+      else failed.push({ peer: name, why: `${each.name}: ${peer.title}: ${message}` });
       // What it was doing is over; what its processes are doing, nobody knows.
       await this.#crews.get(name)?.stop();
       onRun(`${question.name}: ${each.name}: ${peer.title}: not run: ${message}`);
@@ -128,7 +134,7 @@ export class Bench {
 interface Asking {
   readonly question: Question;
   readonly grounds: Map<GroundKind, Ground>;
-  readonly failed: string[];
+  readonly failed: Failure[];
 }
 
 /** Each begins as often as the others. */

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -91,10 +92,20 @@ func (w *worker) once(n int, mutex *concurrency.Mutex, t task) error {
 	return mutex.Unlock(w.run)
 }
 
+// tryLocker is not every client: that of etcd 3.4 lacks TryLock and the error that it returns.
+type tryLocker interface {
+	TryLock(ctx context.Context) error
+}
+
+const taken = "mutex: Locked by another session"
+
 func (w *worker) try(n int, mutex *concurrency.Mutex) error {
+	locker, can := interface{}(mutex).(tryLocker)
+	if !can {
+		return errors.New("this client has no TryLock")
+	}
 	asked := now()
-	err := mutex.TryLock(w.run)
-	if err != concurrency.ErrLocked {
+	if err := locker.TryLock(w.run); err == nil || err.Error() != taken {
 		return fmt.Errorf("expected a refusal, got %v", err)
 	}
 	answered := now()

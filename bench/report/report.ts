@@ -1,5 +1,6 @@
 // All that a run of the bench found, for machines and for tables.
 import type { Machine } from "../frame/machine.js";
+import type { Failure } from "../frame/rounds.js";
 import type { Figures } from "../frame/field.js";
 import type { PeerName } from "../peers/peers.js";
 import type { Bound, Question, Target, Which } from "../questions/question.js";
@@ -20,7 +21,7 @@ export interface Result extends Omit<Question, "cases" | "targets"> {
   readonly servers: readonly string[];
   readonly rows: readonly ResultRow[];
   readonly verdicts: readonly Verdict[];
-  readonly failed: readonly string[];
+  readonly failed: readonly Failure[];
 }
 
 export interface ResultRow {

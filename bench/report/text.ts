@@ -25,7 +25,7 @@ export function resultText(result: Result): string[] {
     ...[`## ${title}`, "", `${where.join("; ")}.`, ""],
     ...(body.length > 0 ? [...markdownTable([head, ...body]), ""] : []),
     ...(verdicts.length > 0 ? [...verdicts, ""] : []),
-    ...failed.map((why) => `- could not be measured: ${why}`),
+    ...failed.map(({ why }) => `- could not be measured: ${why}`),
     ...(failed.length > 0 ? [""] : []),
   ];
 }

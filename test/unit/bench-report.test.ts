@@ -159,7 +159,7 @@ const report: Report = {
         title: "Hand-over",
         members: 1,
         servers: ["etcd 3.4.23"],
-        failed: ["it broke"],
+        failed: [{ peer: "go", why: "it broke" }],
       },
       columns: [{ figure: "rate", title: "hand-overs/s" }],
       rows: [row("leasehold", 300), row("go", 20)],

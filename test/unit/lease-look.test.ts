@@ -15,6 +15,7 @@ function statesWhenTimersAre(earlyMs: number): string[] {
     clock.freeze(0.05);
     return now();
   };
+  clock.monotonic = () => clock.now().monotonic;
 
   const states: string[] = [];
   cluster.lease(TTL_SECONDS).onState = (state) => states.push(state);

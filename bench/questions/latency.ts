@@ -55,7 +55,7 @@ export const latency: Question = {
     {
       title: "median hand-over, over a bare deletion's event",
       ...{ case: CASE, peer: "leasehold", figure: "p50", over: { peer: "bare" } },
-      ...{ bound: { atMost: 1.6 }, shown: "median hand-over, next one waiting: ms" },
+      ...{ bound: { atMost: 1.6 } },
     },
   ],
 };

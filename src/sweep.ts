@@ -31,7 +31,7 @@ export class Sweep {
       this.#timer?.cancel();
       this.#watch?.cancel();
     };
-    lease.signal.addEventListener("abort", stop, { once: true });
+    lease.connection.aborts.add(lease.signal, stop);
   }
 
   #start(): Watch {

@@ -1,3 +1,5 @@
+import { AbortFanOut } from "../abort.js";
+
 /** Attempts at a time: enough to keep etcd busy, and soon answered even where one takes long. */
 const MAX_AT_ONCE = 256;
 
@@ -7,6 +9,7 @@ const MAX_AT_ONCE = 256;
  */
 export class Slots {
   #free = MAX_AT_ONCE;
+  readonly #aborts = new AbortFanOut(true);
   /** Each tells whether it takes the slot. */
   readonly #waiting = new Set<() => boolean>();
 
@@ -21,7 +24,7 @@ export class Slots {
   wait(signal: AbortSignal | undefined, wanted: () => boolean): Promise<boolean> {
     return new Promise((resolve, reject) => {
       const go = (): boolean => {
-        signal?.removeEventListener("abort", leave);
+        stop();
         const still = wanted();
         resolve(still);
         return still;
@@ -31,7 +34,7 @@ export class Slots {
         reject(signal?.reason as Error);
       };
       this.#waiting.add(go);
-      signal?.addEventListener("abort", leave, { once: true });
+      const stop = this.#aborts.add(signal, leave);
     });
   }
 

@@ -99,6 +99,27 @@ describe("of those who share a request", () => {
     await session.close({ drainMs: 0 });
   });
 
+  test("one whose session is closed ends with it, at once; the request goes on for the others", async () => {
+    await using proxy = await startGrpcProxy({ port: etcd.member.clientPort });
+    const far = connect({ hosts: proxy.endpoint, ...SETTING });
+    const session = await far.session();
+    const other = await Session.open(far);
+    const rule = proxy.rule({ path: TXN, act: "hold", when: isBatch });
+
+    const taking = lockAll(session, numbered("stay"));
+    const ending = endsOf(lockAll(other, ["stay/x"]));
+    await rule.hit();
+    await other.close({ drainMs: 0 });
+    expect(await ending).toEqual(["SESSION_CLOSED"]);
+    rule.release();
+
+    // Its lease is gone: the batch is refused, and the others ask again by themselves.
+    expect(heldOf(await Promise.all(taking))).toEqual(numbered("stay"));
+    expect(await placesOf(etcd.member, "stay/x")).toEqual([]);
+    expect([rule.hits, session.state]).toEqual([1, "live"]);
+    await far.close({ drainMs: 0 });
+  });
+
   test("one that gives up leaves no key behind and takes nobody along", async () => {
     await using proxy = await startGrpcProxy({ port: etcd.member.clientPort });
     const far = connect({ hosts: proxy.endpoint, ...SETTING });

@@ -35,6 +35,8 @@ const GRPC_OPTIONS = {
   "grpc.keepalive_timeout_ms": 2000,
   "grpc.initial_reconnect_backoff_ms": 100,
   "grpc.max_reconnect_backoff_ms": 1000,
+  // Other people's values may be large. An answer over 4 MiB would look like a refusal of what was done.
+  "grpc.max_receive_message_length": -1,
 };
 
 let connections = 0;

@@ -24,6 +24,8 @@ export interface CallPolicy {
 /** What holds for one attempt. It may have to wait before it is sent. */
 export interface AttemptLimits {
   readonly signal: AbortSignal | undefined;
+  /** An earlier attempt of the same call stayed unanswered. */
+  readonly repeated: boolean;
   /** Asked when it is sent: what is left for it then, from that moment on. */
   timeoutMs(): number;
   /** Asked when it is about to be sent: false = nobody wants it any more, reject with NotSentError. */
@@ -49,8 +51,9 @@ export async function persist<T>(
   const start = clock.monotonic();
   const left = (): number => (giveUpMs === Infinity ? Infinity : giveUpMs - (clock.monotonic() - start));
   const attemptMs = Math.min(policy.attemptMs ?? Infinity, requestTimeoutMs);
-  const limits: AttemptLimits = {
+  const limits = {
     signal: policy.signal,
+    repeated: false,
     timeoutMs: () => Math.max(1, Math.min(attemptMs, left())),
     wanted: () => left() > 0 && policy.again?.() !== false,
   };
@@ -63,6 +66,7 @@ export async function persist<T>(
       return answer;
     } catch (error) {
       const { host, why } = judge(error, failures, policy);
+      limits.repeated ||= why instanceof UnansweredError;
       stale = why instanceof TokenExpiredError ? stale + 1 : 0;
       if (stale > MAX_STALE) throw new EtcdRefusedError("unauthenticated", host, why.message, policy.what);
       failures.set(host, why);

@@ -103,13 +103,7 @@ export class Members {
   /** A committed transaction. It may share its request with others, until an attempt stays unanswered. */
   async txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
     this.#floor.asking(txn.when[0]?.key);
-    let alone = false;
-    const onUnanswered = (): void => {
-      alone = true;
-      policy.onUnanswered?.();
-    };
-    const attempt = (limits: AttemptLimits): Promise<TxnAnswer> => this.#batches.send(txn, limits, alone);
-    const answer = await persist(attempt, { ...policy, onUnanswered }, this.#setting);
+    const answer = await persist((limits) => this.#batches.send(txn, limits), policy, this.#setting);
     this.#floor.answered(answer.header);
     return answer;
   }
@@ -177,7 +171,7 @@ export class Members {
     const member = this.current;
     let token: string | undefined;
     const run = async (): Promise<T> => {
-      await this.#tokens?.ready(member, options);
+      if (this.#tokens) await this.#tokens.ready(member, options);
       token = this.#tokens?.current;
       return ask(member, options);
     };

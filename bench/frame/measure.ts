@@ -14,8 +14,7 @@ export const TTL_SECONDS = 15;
 /** Clients that poll go on asking for a moment after the span, so that nobody stops within it. */
 const MARGIN_MS = 500;
 /** Cycles of each process before its first run, or as many as it does in so much time. */
-const WARM_CYCLES = 2000;
-const WARM_UP_MS = 5000;
+const WARM_UP = { cycles: 2000, withinMs: 5000 };
 const LOOK_MS = 50;
 const PATIENCE_MS = 60_000;
 /** With `quick`. */
@@ -34,6 +33,8 @@ export interface Run extends Times {
   readonly holdMs: number;
   /** Each contender's own, in processes of their own as far as there are; or one for all of them. */
   readonly sessions: "each" | "one";
+  /** Where a program that has been running for long is asked for, as most are. */
+  readonly warmUp?: typeof WARM_UP;
 }
 
 /** What etcd counted, by method. */
@@ -70,7 +71,7 @@ export interface MeasuredRun {
 export async function run(field: Field, plan: Run): Promise<MeasuredRun> {
   const times = field.scale.quick ? QUICK : plan;
   const processes = await field.crew.processes(processesFor(plan, field.scale.quick));
-  if (!field.scale.quick) await warmUp(field, field.crew.cold(processes));
+  if (!field.scale.quick) await warmUp(field, field.crew.cold(processes), plan.warmUp);
   const shares = sharesOf(plan.contenders, processes.length);
   const sessions = (share: number) => (plan.sessions === "each" ? share : 1);
   await open(field, processes, shares.map(sessions));
@@ -102,20 +103,24 @@ function costsOf(all: readonly Cycle[], { span, cpuMicros, spent, counted }: Mea
 }
 
 /** Code that a process has just loaded is not compiled yet, and ten times slower: a short run would measure that. */
-async function warmUp(field: Field, cold: readonly ContenderProcess[]): Promise<void> {
+async function warmUp(
+  field: Field,
+  cold: readonly ContenderProcess[],
+  { cycles, withinMs } = WARM_UP,
+): Promise<void> {
   const contenders = field.peer.queues ? 2 : 1;
   await open(
     field,
     cold,
     cold.map(() => contenders),
   );
-  const task = { kind: "cycle", names: "one", holdMs: 0, forMs: WARM_UP_MS, contenders } as const;
+  const task = { kind: "cycle", names: "one", holdMs: 0, forMs: withinMs, contenders } as const;
   await startAll(
     cold,
     cold.map((_, n) => ({ ...task, name: `${field.name}-warm-${n}` })),
   );
-  const warm = async () => (await lookAll(cold)).every(({ granted }) => granted >= WARM_CYCLES);
-  for (const until = performance.now() + WARM_UP_MS; performance.now() < until && !(await warm());)
+  const warm = async () => (await lookAll(cold)).every(({ granted }) => granted >= cycles);
+  for (const until = performance.now() + withinMs; performance.now() < until && !(await warm());)
     await delay(LOOK_MS);
   await Promise.all(cold.map((process) => process.stop()));
 }

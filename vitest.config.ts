@@ -4,7 +4,7 @@ import { defineConfig } from "vitest/config";
 const inDocker = process.env["LEASEHOLD_ETCD_IMAGE"] !== undefined;
 
 /** Tests that compare speeds, count calls or need every core: they run one by one, after all others. */
-const ALONE = ["handover", "budgets", "batches-counts", "crowds"].map(
+const ALONE = ["handover", "budgets", "batches-counts", "crowds", "bulk-crowds", "watches-bulk"].map(
   (name) => `test/integration/${name}.test.ts`,
 );
 const ALL = inDocker ? ["test/docker/**/*.test.ts"] : ["test/{unit,integration,interop}/**/*.test.ts"];

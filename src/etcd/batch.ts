@@ -19,14 +19,14 @@ export interface Carrier {
 
 /**
  * Group commit: transactions that are sent while others are in flight leave together, in one request, one raft entry, one
- * fsync. The first never waits. Two that touch the same queue share neither a request nor a flight: etcd evaluates all
- * compares of a request against the state before it, so both could succeed; and it may apply two requests in any order.
+ * fsync. The first never waits. Two that touch the same queue share no request: etcd evaluates all compares of a request
+ * against the state before it, so both could succeed. They may be in flight together, in requests of their own, which
+ * etcd applies in any order: who needs an order (a place's deletion after its join) waits for the answer. A release that
+ * waited for another session's join would hand over later by a whole request.
  */
 export class Batches {
   /** Those of one name in the order of their coming: only the first of them can leave. The names in the order of turns. */
   #waiting = new Map<string, Set<Pending>>();
-  /** Of everything that is in flight. */
-  readonly #roots = new Roots();
   /** To the member in use. */
   #flights = { count: 0 };
   #departing: Timer | undefined;
@@ -107,6 +107,7 @@ export class Batches {
 
   #nextBatch(): Pending[] {
     const batch: Pending[] = [];
+    const taken = new Roots();
     // No name waits for ever because those that conflict with it overtake it.
     const passedOver = new Roots();
     for (const [name, line] of this.#waiting) {
@@ -118,10 +119,10 @@ export class Batches {
       }
       const { roots } = pending.txn;
       const apart = pending.alone && batch.length > 0;
-      if (apart || this.#roots.conflict(roots) || passedOver.conflict(roots)) {
+      if (apart || taken.conflict(roots) || passedOver.conflict(roots)) {
         passedOver.add(roots);
       } else {
-        this.#roots.add(roots);
+        taken.add(roots);
         batch.push(pending);
       }
     }
@@ -130,7 +131,7 @@ export class Batches {
   }
 
   async #fly(batch: readonly Pending[], flights: { count: number }): Promise<void> {
-    const flight = new Flight(batch, this.#roots, () => this.#departSoon());
+    const flight = new Flight(batch);
     flights.count++;
     try {
       const options = flight.board(this.carrier.host(), this.clock);

@@ -1,6 +1,5 @@
 import type { Clock, Timer } from "../time.js";
 import type { AttemptLimits } from "./attempts.js";
-import type { Roots } from "./roots.js";
 import {
   AttemptError,
   CancelledError,
@@ -67,17 +66,11 @@ export class Pending {
 export class Flight {
   #cancel: AbortController | undefined;
   readonly #timers: Timer[] = [];
-  readonly #late = new Set<Pending>();
   #aboard: number;
   #ended = false;
   #host = "";
 
-  constructor(
-    private readonly batch: readonly Pending[],
-    /** Those of the batch are among them, until it is over. */
-    private readonly roots: Roots,
-    private readonly onLate: () => void,
-  ) {
+  constructor(private readonly batch: readonly Pending[]) {
     this.#aboard = batch.length;
   }
 
@@ -125,10 +118,7 @@ export class Flight {
 
   over(): void {
     for (const timer of this.#timers) timer.cancel();
-    for (const pending of this.batch) {
-      pending.board(undefined);
-      if (!this.#late.has(pending)) this.roots.remove(pending.txn.roots);
-    }
+    for (const pending of this.batch) pending.board(undefined);
   }
 
   /** One by itself is cancelled by its own signal. */
@@ -142,8 +132,5 @@ export class Flight {
   /** As if it had been alone: it is repeated, and does not wait for the others to be answered. */
   #tooLate(pending: Pending, limitMs: number): void {
     pending.fail(this.failure(new UnansweredError(`no answer within ${Math.round(limitMs)} ms`)));
-    this.#late.add(pending);
-    this.roots.remove(pending.txn.roots);
-    this.onLate();
   }
 }

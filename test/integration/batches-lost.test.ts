@@ -37,44 +37,51 @@ const fencesOf = (locks: readonly Lock[]) => new Map(locks.map(({ key, fence }) 
 const givenBack = (locks: readonly Lock[]) => Promise.all(locks.map((lock) => lock.release()));
 const sorted = (keys: ReadonlyMap<string, bigint>) => new Map([...keys].toSorted());
 
+/** What becomes of them, and of how many requests that is seen at least: what is cut takes others in flight with it. */
 const FATES = [
-  ["are done, and whose answers are lost", "drop-answer"],
-  ["are done, and whose connection breaks", "cut-answer"],
-  ["never get to etcd", "drop-request"],
+  ["are done, and whose answers are lost", "drop-answer", 4],
+  ["are done, and whose connection breaks", "cut-answer", 1],
+  ["never get to etcd", "drop-request", 4],
 ] as const;
 
 describe(`${LOCKS} locks in requests that`, { timeout: 60_000 }, () => {
-  test.each(FATES)("%s: each is held once, by the revision that etcd has, and given back", async (_, act) => {
-    const name = `taking/${act}`;
-    await using scene = await stage(name);
-    const rule = scene.proxy.rule({
-      path: TXN,
-      act,
-      times: 4,
-      when: (it) => isBatch(it) && takesPlace(it),
-    });
+  test.each(FATES)(
+    "%s: each is held once, by the revision that etcd has, and given back",
+    async (_, act, hits) => {
+      const name = `taking/${act}`;
+      await using scene = await stage(name);
+      const rule = scene.proxy.rule({
+        path: TXN,
+        act,
+        times: 4,
+        when: (it) => isBatch(it) && takesPlace(it),
+      });
 
-    const locks = await scene.lock();
+      const locks = await scene.lock();
 
-    expect(rule.hits).toBe(4);
-    expect(locks.every(({ held }) => held)).toBe(true);
-    expect(sorted(await keysOf(name))).toEqual(sorted(fencesOf(locks)));
-    await givenBack(locks);
-    expect(await keysOf(name)).toEqual(new Map());
-  });
+      expect(rule.hits).toBeGreaterThanOrEqual(hits);
+      expect(locks.every(({ held }) => held)).toBe(true);
+      expect(sorted(await keysOf(name))).toEqual(sorted(fencesOf(locks)));
+      await givenBack(locks);
+      expect(await keysOf(name)).toEqual(new Map());
+    },
+  );
 
-  test.each(FATES)("give them back, and %s: none is told of a loss, and none is left", async (_, act) => {
-    const name = `giving/${act}`;
-    await using scene = await stage(name);
-    const locks = await scene.lock();
-    const rule = scene.proxy.rule({ path: TXN, act, times: 4, when: (it) => isBatch(it) && givesBack(it) });
+  test.each(FATES)(
+    "give them back, and %s: none is told of a loss, and none is left",
+    async (_, act, hits) => {
+      const name = `giving/${act}`;
+      await using scene = await stage(name);
+      const locks = await scene.lock();
+      const rule = scene.proxy.rule({ path: TXN, act, times: 4, when: (it) => isBatch(it) && givesBack(it) });
 
-    await givenBack(locks);
+      await givenBack(locks);
 
-    expect(rule.hits).toBe(4);
-    expect(await keysOf(name)).toEqual(new Map());
-    expect(scene.session.state).toBe("live");
-  });
+      expect(rule.hits).toBeGreaterThanOrEqual(hits);
+      expect(await keysOf(name)).toEqual(new Map());
+      expect(scene.session.state).toBe("live");
+    },
+  );
 
   test("come when they have been repeated, held and given back: no key of theirs stays", async () => {
     const name = "late";

@@ -95,30 +95,13 @@ describe("transactions whose queues have keys in common", () => {
     { why: "one of several names", one: "x+a/b", other: "y+a" },
   ];
 
-  test.each(PAIRS)("share neither a request nor a flight: $why", async ({ one, other }) => {
+  test.each(PAIRS)("share no request, and may be in flight together: $why", async ({ one, other }) => {
     const airport = new Airport();
 
     const sent = airport.send(["z", one, other]);
     await airport.turn();
-    expect(airport.out.map(namesOf)).toEqual([["z"], [one]]);
 
-    await airport.land(airport.out[1]!);
-    expect(airport.out.map(namesOf)).toEqual([["z"], [other]]);
-    await airport.landAll();
-    await Promise.all(sent);
-  });
-
-  test.each(PAIRS)("are not in flight to two members at a time: $why", async ({ one, other }) => {
-    const airport = new Airport({ hosts: ["a:1", "b:1"] });
-
-    const sent = airport.send([one, other]);
-    airport.cluster.members.fail(airport.cluster.member);
-    void airport.send(["z"]);
-    await airport.turn();
-    expect(airport.out.map(namesOf)).toEqual([[one], ["z"]]);
-
-    await airport.land(airport.out[0]!);
-    expect(airport.out.map(namesOf)).toEqual([["z"], [other]]);
+    expect(airport.out.map(namesOf)).toEqual([["z"], [one], [other]]);
     await airport.landAll();
     await Promise.all(sent);
   });

@@ -287,18 +287,8 @@ export const MUTANTS: readonly Mutant[] = [
       },
       {
         file: "etcd/batch.js",
-        from: "if (apart || this.#roots.conflict(roots) || passedOver.conflict(roots)) {",
-        to: "if (apart || this.#roots.conflict(roots)) {",
-      },
-      {
-        file: "etcd/batch.js",
-        from: "this.#roots.add(roots);\n                batch.push(pending);",
-        to: "batch.push(pending);",
-      },
-      {
-        file: "etcd/batch.js",
-        from: "for (const pending of batch)\n            this.#take(pending);",
-        to: "for (const pending of batch) {\n            this.#roots.add(pending.txn.roots);\n            this.#take(pending);\n        }",
+        from: "if (apart || taken.conflict(roots) || passedOver.conflict(roots)) {",
+        to: "if (apart) {",
       },
     ],
     hunt: t1(["reorder"], CROWD),
@@ -309,8 +299,8 @@ export const MUTANTS: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/roots.js",
-        from: "if (this.#names.has(name) || this.#under.has(name))",
-        to: "if (this.#names.has(name) || (name && !this.#under))",
+        from: "if (this.#names.has(name) || this.#above.has(name))",
+        to: "if (this.#names.has(name) || (name && !this.#above))",
       },
       {
         file: "etcd/roots.js",

@@ -14,7 +14,7 @@ export const TTL_SECONDS = 15;
 /** Clients that poll go on asking for a moment after the span, so that nobody stops within it. */
 const MARGIN_MS = 500;
 /** Cycles of each process before its first run, or as many as it does in so much time. */
-const WARM_UP = { cycles: 2000, withinMs: 5000 };
+const WARM_UP = { cycles: 2000, withinMs: 25_000 };
 const LOOK_MS = 50;
 const PATIENCE_MS = 60_000;
 /** With `quick`. */

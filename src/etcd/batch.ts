@@ -38,9 +38,9 @@ export class Batches {
   ) {}
 
   /** One attempt: rejects with AttemptError, with NotSentError, or with the signal's reason before it was sent. */
-  send(txn: Txn, limits: AttemptLimits): Promise<TxnAnswer> {
+  send(txn: Txn, limits: AttemptLimits, alone: boolean): Promise<TxnAnswer> {
     return new Promise((resolve, reject) => {
-      const pending = new Pending(txn, limits, { resolve, reject });
+      const pending = new Pending(txn, limits, alone, { resolve, reject });
       pending.onEnd = this.#aborts.add(limits.signal, () => {
         this.#remove(pending);
         pending.abandon();

@@ -13,8 +13,6 @@ import {
 export class Pending {
   /** Those of one line conflict with one another. */
   readonly line: string;
-  /** It shares no request. */
-  alone: boolean;
   onEnd: () => void = () => {};
   #flight: Flight | undefined;
   #ended = false;
@@ -22,13 +20,14 @@ export class Pending {
   constructor(
     readonly txn: Txn,
     readonly limits: AttemptLimits,
+    /** It shares no request. */
+    public alone: boolean,
     private readonly caller: {
       readonly resolve: (answer: TxnAnswer) => void;
       readonly reject: (reason: unknown) => void;
     },
   ) {
     this.line = txn.roots.join("\n");
-    this.alone = limits.repeated;
   }
 
   get ended(): boolean {

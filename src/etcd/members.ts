@@ -100,10 +100,17 @@ export class Members {
     this.#listeners.add(listener);
   }
 
-  /** A committed transaction. It may share its request with others, until an attempt stays unanswered. */
+  /**
+   * A committed transaction. It may share its request with others, until an attempt stays unanswered. Never with a
+   * password: before 3.4.42, 3.5.28 and 3.6.9 etcd checks no role inside a shared one (CVE-2026-33343), so a forbidden
+   * name would be locked or refused by chance.
+   */
   async txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
     this.#floor.asking(txn.when[0]?.key);
-    const answer = await persist((limits) => this.#batches.send(txn, limits), policy, this.#setting);
+    const guarded = this.#tokens !== undefined;
+    const attempt = (limits: AttemptLimits): Promise<TxnAnswer> =>
+      this.#batches.send(txn, limits, guarded || limits.repeated);
+    const answer = await persist(attempt, policy, this.#setting);
     this.#floor.answered(answer.header);
     return answer;
   }

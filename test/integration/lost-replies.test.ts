@@ -92,6 +92,8 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
     await expectSoleHold(expect, scene, lock);
     await lock?.release();
 
+    // The retry found the first attempt's place: a second one would have another number.
+    expect(lock?.key).toBe(`${scene.rival.name}/${session.leaseId.toString(16)}`);
     expect(rule.hits).toBe(1);
     expect(lock?.signal.reason).toMatchObject({ code: "LOCK_RELEASED" });
     expect(await places(scene.rival.name)).toEqual([]);

@@ -5,6 +5,7 @@ import os from "node:os";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { encode } from "../../support/gateway-text.js";
+import { assertAgreement } from "./agreement.js";
 import { Crew } from "./crew.js";
 import type { FaultKind, Ground, Tier } from "./ground.js";
 import type { Run } from "./history.js";
@@ -185,6 +186,7 @@ class Lab {
     const last = BigInt(header.revision);
     const seen = await this.#observer.until(() => this.#observer.revision >= last, { timeoutMs: 20_000 });
     if (!seen) throw new Error("the observer did not see the end of the run");
+    await assertAgreement(this.#ground.members);
     const run = this.#run();
     if (this.#options.keep !== undefined) this.#keepAs(this.#options.keep, run);
     return run;

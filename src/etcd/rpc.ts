@@ -36,6 +36,7 @@ export interface RangeAnswer {
 
 export type Compare =
   | { readonly kind: "created at"; readonly key: string | Buffer; readonly revision: bigint }
+  | { readonly kind: "modified at"; readonly key: string; readonly revision: bigint }
   | { readonly kind: "nothing in"; readonly key: string; readonly end: string }
   | { readonly kind: "value is"; readonly key: string; readonly value: string };
 
@@ -124,11 +125,13 @@ export interface WatchRequest {
   readonly end?: string;
   /** 0 = from now. Anything else may deliver up to 100 ms late: etcd serves such a watch from a loop. */
   readonly startRevision: bigint;
-  readonly events: "PUT" | "DELETE";
+  readonly events: EventKind | "ALL";
 }
 
+export type EventKind = "PUT" | "DELETE";
+
 export interface WatchEvent {
-  readonly kind: "PUT" | "DELETE";
+  readonly kind: EventKind;
   readonly kv: KeyValue;
 }
 

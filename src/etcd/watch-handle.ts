@@ -1,10 +1,11 @@
-import type { KeyValue, WatchEvent } from "./rpc.js";
+import type { EventKind, KeyValue, WatchEvent } from "./rpc.js";
 
 /** What a watch tells its owner. After `moved` or `refused` it is over. */
 export interface WatchListener {
   /** The watch delivers what happens after `revision`. */
   created(revision: bigint): void;
-  event(kv: KeyValue): void;
+  /** In the order of revisions; all events of one revision are told before anything else runs. */
+  event(kv: KeyValue, kind: EventKind): void;
   /** The stream is gone, and with it everything known about this watch: start again on the new one. */
   moved(): void;
   /** etcd does not allow this watch. */
@@ -14,7 +15,7 @@ export interface WatchListener {
 export interface WatchTarget {
   readonly key: string | Buffer;
   readonly end?: string;
-  readonly events: "PUT" | "DELETE";
+  readonly events: EventKind | "ALL";
   /** Default 0n: from now. */
   readonly startRevision?: bigint;
 }
@@ -49,7 +50,8 @@ export class Watch {
 
   /** Is it what was asked for? A lock may rest on one event. */
   wants({ kind, kv }: WatchEvent): boolean {
-    if (kind !== this.target.events) return false;
+    const { events } = this.target;
+    if (events !== "ALL" && kind !== events) return false;
     return this.#end === undefined
       ? kv.key.equals(this.#from)
       : kv.key.compare(this.#from) >= 0 && kv.key.compare(this.#end) < 0;

@@ -115,7 +115,7 @@ export class OpenStream implements WatchCarrier {
     for (const event of events) {
       // Its owner may cancel it on the first.
       const watch = this.watches.get(watchId);
-      if (watch?.wants(event)) watch.listener.event(event.kv);
+      if (watch?.wants(event)) watch.listener.event(event.kv, event.kind);
     }
   }
 

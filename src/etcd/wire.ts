@@ -76,6 +76,13 @@ function compareOf(compare: Compare): ICompare {
         key: bytes(compare.key),
         create_revision: compare.revision.toString(),
       };
+    case "modified at":
+      return {
+        target: "Mod",
+        result: "Equal",
+        key: Buffer.from(compare.key),
+        mod_revision: compare.revision.toString(),
+      };
     case "nothing in":
       return {
         target: "Create",
@@ -154,7 +161,7 @@ export const watchRequest = (request: WatchRequest): IWatchCreateRequest => ({
   ...(request.end !== undefined && { range_end: Buffer.from(request.end) }),
   start_revision: request.startRevision.toString(),
   watch_id: request.watchId.toString(),
-  filters: [request.events === "DELETE" ? "Noput" : "Nodelete"],
+  filters: request.events === "ALL" ? [] : [request.events === "DELETE" ? "Noput" : "Nodelete"],
 });
 
 export const watchAnswer = (answer: IWatchResponse): WatchAnswer => ({

@@ -21,11 +21,11 @@ export class Joiner {
   ) {}
 
   /** An adopted place, or a new one. A key with a value that is not ours is somebody else's: the next number is taken. */
-  async join(again: () => boolean): Promise<Joined> {
+  async join(value: string | undefined, again: () => boolean): Promise<Joined> {
     const adopted = this.lease.adopted?.claim(this.name);
     if (adopted) return { place: this.own.adopt(adopted), from: undefined };
     for (;;) {
-      const place = this.own.make();
+      const place = this.own.make(value);
       // Our own last place is before us then; who else is need not be asked.
       const behindOurs = this.own.any;
       const txn = behindOurs ? joinBehindTxn(place) : joinTxn(place);

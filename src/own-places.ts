@@ -30,8 +30,8 @@ export class OwnPlaces {
     return this.#taken.size === 0;
   }
 
-  make(): Place {
-    const place = new Place(this.lease, this.name, this.#number());
+  make(value?: string): Place {
+    const place = new Place(this.lease, this.name, this.#number(), value);
     this.#taken.add(place.n);
     this.#made.set(place.key, place);
     return place;

@@ -16,7 +16,7 @@ export class Place {
     readonly name: string,
     /** The n of `name/<lease>-n`. */
     readonly n: number,
-    /** An adopted place keeps the value it has. */
+    /** A campaign puts its candidate's value, and an adopted place keeps the one it has. */
     value?: string,
   ) {
     this.key = placeKey(name, lease.leaseId, n);

@@ -52,9 +52,9 @@ export class Queue {
     return queue;
   }
 
-  /** A caller of `lock()`, at the end of the line. */
-  enter(): Waiter {
-    const waiter = new Waiter((left) => this.#abandoned(left));
+  /** A caller that waits for its turn, at the end of the line. */
+  enter({ value }: { readonly value?: string } = {}): Waiter {
+    const waiter = new Waiter((left) => this.#abandoned(left), value);
     this.lease.waits.add(waiter);
     this.#line.add(waiter);
     this.#joinNext();
@@ -108,7 +108,7 @@ export class Queue {
   async #join(waiter: Waiter): Promise<void> {
     let joined: Joined;
     try {
-      joined = await this.#joiner.join(() => !waiter.gaveUp);
+      joined = await this.#joiner.join(waiter.value, () => !waiter.gaveUp);
     } catch (error) {
       this.#waiting--;
       waiter.fail(error as Error);

@@ -34,7 +34,11 @@ export class Waiter implements Dependent {
   #resolve: (grant: Grant) => void = () => {};
   #reject: (error: Error) => void = () => {};
 
-  constructor(private readonly onGiveUp: (waiter: Waiter) => void) {
+  constructor(
+    private readonly onGiveUp: (waiter: Waiter) => void,
+    /** What to write under its key, instead of what tells `inspect` about it. An adopted place keeps the value it has. */
+    readonly value: string | undefined,
+  ) {
     this.granted = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;

@@ -48,7 +48,9 @@ export class HeldKey implements LongHold, WatchListener {
   stop(): void {
     this.#over = true;
     this.#holds.delete(this);
-    this.#watch?.cancel();
+    // The next place of this session will most likely have the same key.
+    this.#watch?.park();
+    this.#watch = undefined;
   }
 
   watch(): void {

@@ -25,8 +25,8 @@ const SLOW_REREAD_MS = 30_000;
 
 interface Watched {
   readonly watch: Watch;
-  /** undefined until etcd has created it. */
-  createdAt: bigint | undefined;
+  /** It misses nothing from our join on, so no read has to look for what came before it. */
+  readonly sinceJoin: boolean;
 }
 
 const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b) => (a > b ? a : b));
@@ -91,36 +91,44 @@ export class Turn {
     this.#ownWatch ??= this.#watch(this.place.key, startRevision, (deletedAt) => {
       if (deletedAt > this.place.revision) this.#end(() => this.outcome.gone());
     });
+    this.#heardBefore(predecessor);
+    this.#created();
+  }
+
+  /** What a watch that went on without an owner has told: a read decides. */
+  #heardBefore(predecessor: Predecessor): void {
+    const ofPredecessor = this.#predecessorWatch?.watch.lastEvent ?? 0n;
+    const ofOurs = this.#ownWatch?.watch.lastEvent ?? 0n;
+    this.#deleted = ofPredecessor > predecessor.revision || ofOurs > this.place.revision;
+    if (this.#deleted) this.#atLeast = max(this.#atLeast, ofPredecessor, ofOurs);
   }
 
   #watch(key: string | Buffer, startRevision: bigint, onDelete: (revision: bigint) => void): Watched {
     const listener: WatchListener = {
-      created: (revision) => {
-        watched.createdAt = revision;
-        this.#created(startRevision > 0n);
-      },
+      created: () => this.#created(),
       event: (kv) => onDelete(kv.modRevision),
       moved: () => this.#moved(watched),
       refused: (error) => this.#end(() => this.outcome.failed(error)),
     };
     const { watches } = this.place.lease.connection;
     const beside = (this.#ownWatch ?? this.#predecessorWatch)?.watch;
-    const watched: Watched = {
-      watch: watches.watch({ key, startRevision, events: "DELETE" }, listener, beside),
-      createdAt: undefined,
-    };
+    const target = { key, startRevision, reuseFrom: this.place.revision + 1n, events: "DELETE" } as const;
+    const watch = watches.watch(target, listener, beside);
+    const watched: Watched = { watch, sinceJoin: startRevision > 0n || watch.createdAt !== undefined };
     return watched;
   }
 
-  #created(replayed: boolean): void {
-    if (
-      this.#over ||
-      this.#predecessorWatch?.createdAt === undefined ||
-      this.#ownWatch?.createdAt === undefined
-    )
-      return;
+  /** The revisions at which etcd began to watch, once both watches are there. */
+  get #createdAt(): bigint | undefined {
+    const predecessor = this.#predecessorWatch?.watch.createdAt;
+    const own = this.#ownWatch?.watch.createdAt;
+    return predecessor === undefined || own === undefined ? undefined : max(predecessor, own);
+  }
+
+  #created(): void {
+    if (this.#over || this.#createdAt === undefined) return;
     if (this.#deleted) return this.#look();
-    if (replayed) return this.#trust();
+    if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin) return this.#trust();
     if (this.#ahead <= NEAR) return this.#look();
     // In a crowd the event usually comes before the read is needed.
     this.#timer = this.place.lease.connection.clock.after(100, () => this.#look());
@@ -141,12 +149,15 @@ export class Turn {
     this.#deleted = true;
     if (this.#verified && predecessor.holder) return this.#grant(deletedAt);
     // Else the read follows when both watches are there.
-    if (this.#ownWatch?.createdAt !== undefined) this.#look();
+    if (this.#ownWatch?.watch.createdAt !== undefined) this.#look();
   }
 
   #grant(deletedAt: bigint | undefined): void {
     const ownWatch = this.#ownWatch?.watch;
     this.#ownWatch = undefined;
+    // Who takes turns with us will be before us again.
+    this.#predecessorWatch?.watch.park();
+    this.#predecessorWatch = undefined;
     this.#end(() => this.outcome.granted(ownWatch, deletedAt));
   }
 
@@ -176,8 +187,8 @@ export class Turn {
     const range = lastPlaces(this.place);
     const atLeast = max(
       this.#atLeast,
-      this.#predecessorWatch?.createdAt ?? 0n,
-      this.#ownWatch?.createdAt ?? 0n,
+      this.#predecessorWatch?.watch.createdAt ?? 0n,
+      this.#ownWatch?.watch.createdAt ?? 0n,
     );
     const near = await watches.read(range, Math.min(lease.ttlMs / 4, members.requestTimeoutMs));
     if (near && near.header.revision >= atLeast) return near;
@@ -195,9 +206,9 @@ export class Turn {
     }
     // The same one still, and by now perhaps the holder. The object stays: events are bound to it.
     known.holder = position.predecessor.holder;
-    if (this.#predecessorWatch.createdAt === undefined || this.#ownWatch?.createdAt === undefined) return;
+    const createdAt = this.#createdAt;
+    if (createdAt === undefined) return;
     this.#verified = true;
-    const createdAt = max(this.#predecessorWatch.createdAt, this.#ownWatch.createdAt);
     if (this.#ahead <= NEAR && header.revision > createdAt) return this.#rereadSoon();
     this.#trust();
   }

@@ -18,17 +18,28 @@ export interface WatchTarget {
   readonly events: EventKind | "ALL";
   /** Default 0n: from now. */
   readonly startRevision?: bigint;
+  /** A watch that is there already will do, if it tells every event from this revision on. */
+  readonly reuseFrom?: bigint;
 }
 
 /** Has a watch until it is cancelled: a stream, or the hub while there is none. */
 export interface WatchCarrier {
   drop(watch: Watch): void;
+  /** Whether the watch goes on for whoever needs it next; its owner hears nothing more. */
+  park(watch: Watch): boolean;
 }
+
+/** A key as it is, whichever bytes it has: for maps. */
+export const keyText = (key: string | Buffer): string => Buffer.from(key).toString("latin1");
 
 /** One watch: `cancel` ends it, and its listener hears nothing more. A new owner may take over by setting `listener`. */
 export class Watch {
   /** Its stream is gone, or etcd has ended it: nothing more comes. */
   over = false;
+  /** It tells what happens after this revision; `undefined` until etcd has created it. */
+  createdAt: bigint | undefined;
+  /** Revision of the last event that it told. */
+  lastEvent = 0n;
   readonly #from: Buffer;
   readonly #end: Buffer | undefined;
 
@@ -44,8 +55,17 @@ export class Watch {
     this.#end = end === undefined ? undefined : Buffer.from(end);
   }
 
+  get tellsDeletionsOfOneKey(): boolean {
+    return this.target.events === "DELETE" && this.target.end === undefined;
+  }
+
   cancel(): void {
     this.carrier.drop(this);
+  }
+
+  /** Instead of `cancel`, where the same key may soon be watched again. */
+  park(): void {
+    if (!this.carrier.park(this)) this.cancel();
   }
 
   /** Is it what was asked for? A lock may rest on one event. */

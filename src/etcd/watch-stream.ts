@@ -25,6 +25,7 @@ export interface StreamGroup {
   /** The watches live on, but no new one will be created on these streams. */
   tokenExpired(): void;
   failed(why?: Error): void;
+  park(watch: Watch): void;
 }
 
 /** One stream with its watches. Creates are pipelined: no watch waits for another one's answer. */
@@ -71,6 +72,13 @@ export class OpenStream implements WatchCarrier {
     if (this.watches.delete(watch.id) && !this.#closed) this.#stream.cancel(watch.id);
   }
 
+  park(watch: Watch): boolean {
+    const there = !this.#closed && watch.createdAt !== undefined && this.watches.has(watch.id);
+    const keeps = there && watch.tellsDeletionsOfOneKey;
+    if (keeps) this.group.park(watch);
+    return keeps;
+  }
+
   probe(): void {
     this.#stream.probe();
     this.#timer ??= this.clock.after(REPROBE_MS, () => {
@@ -115,7 +123,9 @@ export class OpenStream implements WatchCarrier {
     for (const event of events) {
       // Its owner may cancel it on the first.
       const watch = this.watches.get(watchId);
-      if (watch?.wants(event)) watch.listener.event(event.kv, event.kind);
+      if (!watch?.wants(event)) continue;
+      watch.lastEvent = event.kv.modRevision;
+      watch.listener.event(event.kv, event.kind);
     }
   }
 
@@ -124,6 +134,7 @@ export class OpenStream implements WatchCarrier {
     if (!watch) return;
     if (cancelled) return this.#refused(watch, cancelReason);
     this.group.created(header.memberId);
+    watch.createdAt = header.revision;
     // Its owner may have cancelled it meanwhile.
     if (this.watches.has(watch.id)) watch.listener.created(header.revision);
   }

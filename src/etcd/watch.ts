@@ -2,6 +2,7 @@ import { EtcdRefusedError } from "../errors.js";
 import type { Clock, Timer } from "../time.js";
 import { backoff } from "./backoff.js";
 import type { Members } from "./members.js";
+import { ParkedWatches } from "./parked.js";
 import { UnansweredError, type Member, type Range, type RangeAnswer } from "./rpc.js";
 import { Watch, type WatchCarrier, type WatchListener, type WatchTarget } from "./watch-handle.js";
 import { OpenStream, type StreamGroup } from "./watch-stream.js";
@@ -22,7 +23,8 @@ export class WatchHub {
   #retry = backoff.next();
   /** Made while there was no stream; each with the one that it wants to be beside. */
   #unsent = new Map<Watch, Watch | undefined>();
-  readonly #waiting: WatchCarrier = { drop: (watch) => void this.#unsent.delete(watch) };
+  readonly #waiting: WatchCarrier = { drop: (watch) => void this.#unsent.delete(watch), park: () => false };
+  readonly #parked: ParkedWatches;
   #reopening: Timer | undefined;
   #closed = false;
 
@@ -30,14 +32,24 @@ export class WatchHub {
     private readonly members: Members,
     private readonly clock: Clock,
   ) {
+    this.#parked = new ParkedWatches(clock);
     members.listen({
       failed: (member) => this.#open?.member === member && this.#move(this.#open),
       suspected: (member) => this.#open?.member === member && this.#probe(this.#open),
     });
   }
 
-  /** The listener is never called before this has returned. The stream is that of `beside`, if it has one. */
+  /**
+   * The listener is never called before this has returned. The stream is that of `beside`, if it has one. A watch that is
+   * reused has its `createdAt` already, and the owner looks at its `lastEvent`.
+   */
   watch(target: WatchTarget, listener: WatchListener, beside?: Watch): Watch {
+    const { key, reuseFrom } = target;
+    const there = reuseFrom === undefined ? undefined : this.#parked.take(key, reuseFrom);
+    if (there) {
+      there.listener = listener;
+      return there;
+    }
     const watch = new Watch(this.#nextId++, target, listener, this.#waiting);
     if (this.#open) {
       this.#create(this.#open, watch, beside);
@@ -68,12 +80,14 @@ export class WatchHub {
 
   /** Ends streams on which nothing is watched, so that they do not keep the process alive. */
   rest(): void {
+    this.#parked.clear();
     if (this.#open) this.#endIdle(this.#open);
     else if (this.#unsent.size === 0) this.#hangUp();
   }
 
   close(): void {
     this.#closed = true;
+    this.#parked.clear();
     this.#unsent.clear();
     this.#hangUp();
   }
@@ -115,6 +129,7 @@ export class WatchHub {
       },
       tokenExpired: () => this.#renewToken(open),
       failed: (why) => this.members.fail(member, why),
+      park: (watch) => this.#parked.add(watch),
     };
     return open;
   }

@@ -105,7 +105,7 @@ describe("a waiter", () => {
     expect(waiter.reads).toHaveLength(1);
   });
 
-  test("keeps the watch on its own key, and only that one, when it holds", async () => {
+  test("keeps the watch on its own key when it holds, and parks the other one for its next wait", async () => {
     const waiter = new WaitingTurn({ ahead: 1, holder: true });
     await waiter.watched();
     await waiter.answerRead([MINE, BELOW]);
@@ -113,8 +113,12 @@ describe("a waiter", () => {
     await waiter.deleted(BELOW, WATCHED + 1n);
 
     const [below, own] = waiter.stream.creates;
+    const { watches } = waiter.cluster.connection;
+    const listener = waiter.granted!.ownWatch!.listener;
+    const target = { key: placeKey(BELOW), events: "DELETE", reuseFrom: WATCHED + 2n } as const;
     expect(waiter.granted?.ownWatch?.id).toBe(own!.watchId);
-    expect(waiter.stream.cancels).toEqual([below!.watchId]);
+    expect(waiter.stream.cancels).toEqual([]);
+    expect(watches.watch(target, listener).id).toBe(below!.watchId);
   });
 
   test("reads when a predecessor that may itself have waited is deleted, and follows who is next before it", async () => {

@@ -114,7 +114,7 @@ export const MUTANTS: readonly Mutant[] = [
     patches: [
       {
         file: "turn.js",
-        from: "if (replayed)\n            return this.#trust();",
+        from: "if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin)\n            return this.#trust();",
         to: "return this.#trust();",
       },
     ],
@@ -130,9 +130,19 @@ export const MUTANTS: readonly Mutant[] = [
         to: "this.#follow(from.predecessor, from.ahead >= FAR ? place.revision + 1n : 0n);\n        this.#asked = true;",
       },
       { file: "turn.js", from: "#over = false;", to: "#over = false;\n    #asked = false;" },
-      { file: "turn.js", from: "if (replayed)\n", to: "if (replayed || this.#asked)\n" },
+      {
+        file: "turn.js",
+        from: "if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin)\n",
+        to: "if (this.#asked || (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin))\n",
+      },
     ],
     hunt: t1(["reorder"]),
+  },
+  {
+    name: "parked-event-forgotten",
+    wrong: "waits with a watch that went on meanwhile, and does not ask what it has told",
+    patches: [{ file: "turn.js", from: "this.#heardBefore(predecessor);\n", to: "\n" }],
+    hunt: t1(["link-delay", "link-pause"]),
   },
   {
     name: "stale-answer-accepted",

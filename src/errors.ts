@@ -159,18 +159,17 @@ export class StaleFenceError extends LeaseholdError {
   }
 }
 
-/** This async context already holds the name (or one under it): waiting for it would never end. */
+/** What is asked for waits for something that ends only after it: for this async context, or this candidate, itself. */
 export class DeadlockError extends LeaseholdError {
   readonly code = "DEADLOCK";
 
   constructor(
     readonly lockName: string,
     heldName: string,
+    message = `Lock "${lockName}" would wait for "${heldName}", which this async context already holds; ` +
+      `pass { reentrant: true } to withLock to enter again`,
   ) {
-    super(
-      `Lock "${lockName}" would wait for "${heldName}", which this async context already holds; ` +
-        `pass { reentrant: true } to withLock to enter again`,
-    );
+    super(message);
   }
 }
 

@@ -80,7 +80,7 @@ export class HeldPlace implements Lock, Dependent {
     this.revision = place.revision;
     this.#queue = queue;
     this.#grant = grant;
-    this.#heldKey = new HeldKey(place, grant.ownWatch, grant.deletedAt, () => void this.#keyGone());
+    this.#heldKey = new HeldKey(place, grant.ownWatch, grant.deletedAt, () => void this.keyGone());
     queue.lease.holds.add(this);
   }
 
@@ -138,8 +138,8 @@ export class HeldPlace implements Lock, Dependent {
     return { name: this.name, key: this.key, revision: this.revision.toString(), held: this.held };
   }
 
-  /** Somebody deleted the key, or it went with its lease: that is asked before the loss gets its name. */
-  async #keyGone(): Promise<void> {
+  /** Somebody deleted the key, or it went with its lease: that is asked before the loss gets its name. Resolves at the end. */
+  async keyGone(): Promise<void> {
     this.#gone = true;
     const { lease } = this.#queue;
     const overdue = new Error("no answer to a renewal");

@@ -1,14 +1,12 @@
-import { blockedHere, Entrance, heldHere } from "./context.js";
-import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "./errors.js";
-import { HeldPlace, type Lock } from "./hold.js";
-import type { Lease } from "./lease.js";
+import { acquire, holdOf, timeLeft } from "./acquire.js";
+import { Entrance, heldHere } from "./context.js";
+import { EtcdUnavailableError } from "./errors.js";
+import type { HeldPlace, Lock } from "./hold.js";
 import { checkBoolean, checkFunction, checkName, checkWait, type CheckedWait } from "./options.js";
-import { readAhead } from "./places.js";
 import { Queue } from "./queue.js";
 import type { WaitOptions } from "./session.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "./source.js";
 import { settleWithin } from "./wait.js";
-import type { Grant, Waiter } from "./waiter.js";
 
 export interface WorkOptions extends WaitOptions {
   /**
@@ -20,8 +18,6 @@ export interface WorkOptions extends WaitOptions {
 }
 
 const TRY_TIMEOUT_MS = 5000;
-/** A timeout names the holder if etcd says it within this time. */
-const ASK_HOLDER_MS = 500;
 
 /**
  * A lock of which one holder exists at a time, in all processes and languages that use the same name on the same etcd.
@@ -81,22 +77,7 @@ export class Mutex {
   }
 
   async #lock(wait: CheckedWait): Promise<HeldPlace> {
-    const { connection } = this.#source;
-    const left = this.#limit(wait.timeoutMs);
-    wait.signal?.throwIfAborted();
-    const blocking = blockedHere(connection, this.name);
-    if (blocking !== undefined) throw new DeadlockError(this.name, blocking);
-    const lease = await this.#source.lease(wait);
-    lease.assertOpen();
-    wait.signal?.throwIfAborted();
-    const queue = Queue.of(lease, this.name);
-    const waiter = queue.enter();
-    const grant = await settleWithin(waiter.granted, { signal: wait.signal, timeoutMs: left() }, connection, {
-      onTimeout: () => this.#timeout(lease, waiter, wait.timeoutMs ?? 0),
-      onGiveUp: () => waiter.giveUp(),
-      onUnwanted: (unwanted) => void new HeldPlace(queue, unwanted).release(),
-    });
-    return this.#hold(queue, grant);
+    return holdOf(await acquire(this.#source, this.name, wait));
   }
 
   async #tryLock(wait: {
@@ -104,7 +85,7 @@ export class Mutex {
     readonly timeoutMs: number;
   }): Promise<Lock | undefined> {
     const { connection } = this.#source;
-    const left = this.#limit(wait.timeoutMs);
+    const left = timeLeft(connection.clock, wait.timeoutMs);
     wait.signal?.throwIfAborted();
     const lease = await this.#source.lease(wait);
     lease.assertOpen();
@@ -118,31 +99,6 @@ export class Mutex {
       onGiveUp: () => (gaveUp = true),
       onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
     });
-    return place && this.#hold(queue, { place, ownWatch: undefined, deletedAt: undefined });
-  }
-
-  /** The session may have ended since the grant, or, unseen, during a pause of the process before it. */
-  #hold(queue: Queue, grant: Grant): HeldPlace {
-    const lock = new HeldPlace(queue, grant);
-    const { lease } = queue;
-    if (!lease.over) return lock;
-    void lock.release();
-    throw lease.signal.reason as Error;
-  }
-
-  /** What is left of a time limit that opening a session may have used up in part. */
-  #limit(timeoutMs: number | undefined): () => number | undefined {
-    const { clock } = this.#source.connection;
-    const start = clock.monotonic();
-    return () => timeoutMs && Math.max(1, timeoutMs - (clock.monotonic() - start));
-  }
-
-  async #timeout(lease: Lease, waiter: Waiter, timeoutMs: number): Promise<LockTimeoutError> {
-    const policy = { ...lease.policy("read the queue"), giveUpMs: ASK_HOLDER_MS, attemptMs: ASK_HOLDER_MS };
-    const asking = readAhead(lease.connection, this.name, waiter.revision, policy);
-    const limit = { signal: undefined, timeoutMs: ASK_HOLDER_MS };
-    const onTimeout = (): Error => new Error("too late to be told");
-    const queue = await settleWithin(asking, limit, lease.connection, { onTimeout }).catch(() => undefined);
-    return new LockTimeoutError(this.name, timeoutMs, queue?.holder, queue?.ahead);
+    return place && holdOf({ queue, grant: { place, ownWatch: undefined, deletedAt: undefined } });
   }
 }

@@ -161,6 +161,14 @@ function isWellFormed(text: string): boolean {
   return !/[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/.test(text);
 }
 
+/** What a candidate shows. Everybody who observes an election reads all of its candidates' values. */
+export function checkValue(option: string, value: unknown): string {
+  const rule = "a well-formed string of at most 65536 bytes";
+  if (typeof value !== "string") throw typeError(option, rule, value);
+  if (Buffer.byteLength(value) > 65_536 || !isWellFormed(value)) throw rangeError(option, rule, value);
+  return value;
+}
+
 export interface CheckedSession {
   readonly ttlSeconds: number;
   /** undefined = "host:pid". */

@@ -13,6 +13,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ["etcd/*"],
   ["adopt", "cluster", "connection", "lease", "lease-open", "remove", "revoke", "session", "source"],
   [
+    "acquire",
     "context",
     "held-key",
     "hold",
@@ -26,7 +27,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "turn",
     "waiter",
   ],
-  ["mutex"],
+  ["election", "leader", "leader-watch", "leadership", "mutex", "observe"],
   [],
   ["index"],
 ];

@@ -139,12 +139,6 @@ export const MUTANTS: readonly Mutant[] = [
     hunt: t1(["reorder"]),
   },
   {
-    name: "parked-event-forgotten",
-    wrong: "waits with a watch that went on meanwhile, and does not ask what it has told",
-    patches: [{ file: "turn.js", from: "this.#heardBefore(predecessor);\n", to: "\n" }],
-    hunt: t1(["link-delay", "link-pause"]),
-  },
-  {
     name: "stale-answer-accepted",
     wrong: "accepts a serializable answer that is older than the watch and the own place",
     patches: [

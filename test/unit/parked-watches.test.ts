@@ -151,8 +151,9 @@ describe("a watch that nobody needs at the moment", () => {
       { ...again, moved: () => hub.watch({ key: "a", events: "DELETE", reuseFrom: CREATED + 1n }, again) },
     );
     watching.cluster.clock.advance(0);
+    watching.stream.created("first", CREATED);
+    expect(watching.parked("a").createdAt).toBe(CREATED);
     expect(first.over).toBe(false);
-    watching.parked("a");
 
     watching.stream.end();
     watching.cluster.clock.advance(1000);

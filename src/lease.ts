@@ -1,15 +1,8 @@
 import type { AdoptedPlaces } from "./adopt.js";
 import { setMaxListeners } from "node:events";
 import type { Connection } from "./connection.js";
-import {
-  inJeopardy,
-  isOver,
-  nextLookMs,
-  remainingMs,
-  standingOf,
-  type Renewal,
-  type Standing,
-} from "./deadline.js";
+import type { Renewal, Standing } from "./deadline.js";
+import { inJeopardy, isOver, nextLookMs, remainingMs, standingOf } from "./deadline.js";
 import { SessionClosedError, SessionLostError } from "./errors.js";
 import type { Renewer } from "./etcd/keepalive.js";
 import type { CallPolicy } from "./etcd/attempts.js";
@@ -192,7 +185,10 @@ export class Lease implements Renewer {
     if (this.#over.signal.aborted) return;
     const leaseEndsMs = this.remainingMs() + this.ttlMs * 0.1;
     this.#end("closed", new SessionClosedError(this.leaseId));
+    // Still to be waited for: a close of the cluster that comes now would hang up on the revocation.
+    this.connection.leases.add(this);
     await revokeLease(this.connection, this.leaseId, leaseEndsMs);
+    this.connection.leases.delete(this);
   }
 
   #end(state: "lost" | "closed", reason: SessionEnd): void {

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { type CloseOptions, connect, Mutex, Session, SessionClosedError } from "../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
 import { leasesOf, placesOf } from "../support/server-view.js";
+import { startTcpProxy } from "../support/tcp-proxy.js";
 
 const TTL_SECONDS = 2;
 const TTL_MS = TTL_SECONDS * 1000;
@@ -135,6 +136,24 @@ describe.concurrent.each(CLOSING)("closing %s", (what, close) => {
 });
 
 describe.concurrent("after close()", () => {
+  test.for(CLOSING)(
+    "%s, and its cluster when a lock is lost by that, resolves both times only when the lease is gone",
+    async ([what, close], { expect }) => {
+      await using slow = await startTcpProxy({ port: etcd.member.clientPort });
+      const held = await holding(`close-at-loss/${what}`, [slow.endpoint]);
+      const atLoss = new Promise<void>((resolve) => {
+        held.lock.signal.addEventListener("abort", () => resolve(held.cluster.close()));
+      });
+
+      slow.delay(300, "requests");
+      const closed = close(held, { drainMs: 1 });
+      await atLoss;
+
+      expect((await leasesOf(etcd.member)).has(held.session.leaseId)).toBe(false);
+      await closed;
+    },
+  );
+
   test("a cluster opens no session, and its mutexes give no lock", async ({ expect }) => {
     const { cluster } = await holding("after/cluster");
     const mutex = new Mutex(cluster, "after/cluster");

@@ -1,0 +1,41 @@
+// @ts-check
+// A cron job that runs once across replicas. Every replica has the same line, one of them runs the command:
+//   0 2 * * *  node nightly.js backup ./backup.sh
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { Etcd3 } from "etcd3";
+import { connect, Mutex, whileHeld } from "leasehold";
+
+const { ETCD_HOSTS = "http://127.0.0.1:2379", TTL_SECONDS = "15" } = process.env;
+const [job = "", command = "", ...args] = process.argv.slice(2);
+const today = new Date().toISOString().slice(0, 10);
+// Not under `jobs/${job}/`: that is the queue of the lock.
+const mark = `jobs-done/${job}`;
+
+const cluster = connect({ hosts: ETCD_HOSTS.split(","), session: { ttlSeconds: Number(TTL_SECONDS) } });
+const etcd = new Etcd3({ hosts: [...cluster.hosts] });
+try {
+  // Waits in the queue, as whoever runs the job may die of it; `tryLock` if a night may then be left out.
+  await new Mutex(cluster, `jobs/${job}`).withLock(async (lock) => {
+    // The lock alone lets a replica in whose clock is late: the mark tells it that this night is done.
+    const done = await etcd.get(mark).string();
+    if (done !== null && done >= today) return console.log(`${job} was done for ${done}`);
+    await run(lock.signal);
+    const put = etcd.put(mark).value(today);
+    const { succeeded } = await etcd
+      .if(...whileHeld(lock))
+      .then(put)
+      .commit();
+    if (!succeeded) throw new Error(`Lost the lock while ${job} ran: another replica may have run it, too`);
+    console.log(`${job} is done for ${today}`);
+  });
+} finally {
+  etcd.close();
+  await cluster.close();
+}
+
+/** Rejects when the command fails, and when the lock is lost: the command is ended then. @param {AbortSignal} signal */
+async function run(signal) {
+  const [code] = await once(spawn(command, args, { stdio: "inherit", signal }), "exit");
+  if (code !== 0) throw new Error(`${command} ended with ${code}`);
+}

@@ -1,6 +1,7 @@
 export { Cluster, connect, type ConnectOptions, type Credentials } from "./cluster.js";
 export { Mutex, type WorkOptions } from "./mutex.js";
 export { Election } from "./election.js";
+export { lead, type LeadOptions } from "./lead.js";
 export type { Leader } from "./leader.js";
 export type { Leadership } from "./leadership.js";
 export type { Hold, Lock } from "./hold.js";

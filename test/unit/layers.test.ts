@@ -28,7 +28,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "waiter",
   ],
   ["election", "leader", "leader-watch", "leadership", "mutex", "observe"],
-  [],
+  ["lead"],
   ["index"],
 ];
 

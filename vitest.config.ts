@@ -2,12 +2,15 @@ import { defineConfig } from "vitest/config";
 
 /** Set by test/support/docker-tests.js: only there is a docker engine. */
 const inDocker = process.env["LEASEHOLD_ETCD_IMAGE"] !== undefined;
+/** Set by test/support/redis-tests.js: no test needs a Redis but there. */
+const withRedis = process.env["LEASEHOLD_REDIS"] !== undefined;
 
 /** Tests that compare speeds, count calls or need every core: they run one by one, after all others. */
 const ALONE = ["handover", "budgets", "batches-counts", "crowds", "bulk-crowds", "watches-bulk"].map(
   (name) => `test/integration/${name}.test.ts`,
 );
-const ALL = inDocker ? ["test/docker/**/*.test.ts"] : ["test/{unit,integration,interop}/**/*.test.ts"];
+const FOLDERS = inDocker ? "docker" : withRedis ? "redis" : "{unit,integration,interop}";
+const ALL = [`test/${FOLDERS}/**/*.test.ts`];
 
 export default defineConfig({
   test: {

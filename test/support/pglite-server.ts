@@ -1,14 +1,16 @@
 // PGlite behind PostgreSQL's protocol on a TCP port, so that programs use it by the client that they use in production.
-// For statements of their own each: sessions share one backend, hence no transactions of several messages.
+// All connections share one session of PGlite: for statements that stand by themselves, not for transactions of several.
 import { once } from "node:events";
 import net, { type AddressInfo, type Socket } from "node:net";
 import { PGlite } from "@electric-sql/pglite";
 
-/** AuthenticationOk, then ReadyForQuery: whoever connects is let in. */
+/** The first message of a connection has no type. */
+const STARTUP = "startup";
+const TERMINATE = "X";
+/** Query, and Sync behind the parts of a prepared statement: what is answered. */
+const ASKING = new Set(["Q", "S"]);
+/** AuthenticationOk and ReadyForQuery. */
 const WELCOME = Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 0, 0x5a, 0, 0, 0, 5, 0x49]);
-/** Simple queries, and the end of an extended one: messages that are followed by an answer. */
-const ASKING = "QS";
-const GOODBYE = "X";
 
 export class PgliteServer {
   readonly #database = new PGlite();
@@ -31,22 +33,16 @@ export class PgliteServer {
     this.#sockets.add(socket);
     socket.on("error", () => socket.destroy());
     socket.on("close", () => this.#sockets.delete(socket));
-    let rest = Buffer.alloc(0);
-    let begun = false;
-    let asked: Buffer[] = [];
+    const messages = new Messages();
+    let question: Buffer[] = [];
     socket.on("data", (bytes) => {
-      rest = Buffer.concat([rest, bytes]);
-      for (let end = endOf(rest, begun); end <= rest.length; end = endOf(rest, begun)) {
-        const message = rest.subarray(0, end);
-        const type = begun ? String.fromCharCode(message[0]!) : "";
-        rest = rest.subarray(end);
-        if (!begun) socket.write(WELCOME);
-        begun = true;
-        if (type === GOODBYE) return void socket.end();
-        if (type !== "") asked.push(message);
-        if (!ASKING.includes(type) || type === "") continue;
-        void this.#answer(socket, Buffer.concat(asked));
-        asked = [];
+      for (const { type, message } of messages.in(bytes)) {
+        if (type === STARTUP) socket.write(WELCOME);
+        else if (type === TERMINATE) socket.end();
+        else question.push(message);
+        if (!ASKING.has(type)) continue;
+        void this.#answer(socket, Buffer.concat(question));
+        question = [];
       }
     });
   }
@@ -63,8 +59,23 @@ export class PgliteServer {
   }
 }
 
-/** Where the first message ends: a length of four bytes follows the type, which the very first message lacks. */
-function endOf(bytes: Buffer, begun: boolean): number {
-  const at = begun ? 1 : 0;
-  return bytes.length < at + 4 ? Infinity : at + bytes.readInt32BE(at);
+/** Cuts what a connection says into messages: a type, then a length of four bytes that counts itself. */
+class Messages {
+  #rest = Buffer.alloc(0);
+  #begun = false;
+
+  *in(bytes: Buffer): Generator<{ readonly type: string; readonly message: Buffer }> {
+    this.#rest = Buffer.concat([this.#rest, bytes]);
+    for (let end = this.#end(); end <= this.#rest.length; end = this.#end()) {
+      const message = this.#rest.subarray(0, end);
+      this.#rest = this.#rest.subarray(end);
+      yield { type: this.#begun ? String.fromCharCode(message[0]!) : STARTUP, message };
+      this.#begun = true;
+    }
+  }
+
+  #end(): number {
+    const at = this.#begun ? 1 : 0;
+    return this.#rest.length < at + 4 ? Infinity : at + this.#rest.readInt32BE(at);
+  }
 }

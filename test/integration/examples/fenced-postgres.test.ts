@@ -4,36 +4,37 @@ import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
 import { buildPackage, Examples } from "../../support/examples.js";
 import { fenceIn, overtaken } from "../../support/overtaken.js";
 import { PgliteServer } from "../../support/pglite-server.js";
+import { type PostgresServer, startPostgres } from "../../support/postgres.js";
 
-/** Set by test/support/postgres-tests.js: a real server. */
-const POSTGRES_URL = process.env["LEASEHOLD_POSTGRES_URL"];
+/** Set by test/support/postgres-tests.js: the version of a real server. */
+const POSTGRES = process.env["LEASEHOLD_POSTGRES"];
 const TABLE = "CREATE TABLE rate (currency text PRIMARY KEY, value numeric, fence bigint NOT NULL DEFAULT 0)";
 
 let etcd: EtcdCluster;
-let pglite: PgliteServer | undefined;
-let db: pg.Pool;
-let url: string;
+let server: PgliteServer | PostgresServer;
+let db: pg.Client;
 
 beforeAll(async () => {
   buildPackage();
   etcd = await startEtcd();
-  pglite = POSTGRES_URL === undefined ? await PgliteServer.start() : undefined;
-  url = POSTGRES_URL ?? pglite!.url;
-  db = new pg.Pool({ connectionString: url });
+  server = await (POSTGRES === undefined ? PgliteServer.start() : startPostgres());
+  db = new pg.Client({ connectionString: server.url });
+  await db.connect();
   await db.query(TABLE);
   await db.query("INSERT INTO rate VALUES ('EUR')");
 }, 150_000);
 afterAll(async () => {
   await db?.end();
-  await pglite?.[Symbol.asyncDispose]();
+  await server?.[Symbol.asyncDispose]();
   await etcd?.stop();
 });
 
-describe(`examples/fenced-postgres.js on ${POSTGRES_URL === undefined ? "PGlite" : "PostgreSQL"}`, () => {
+describe(`examples/fenced-postgres.js on ${POSTGRES === undefined ? "PGlite" : `PostgreSQL ${POSTGRES}`}`, () => {
   test("a holder that was paused for longer than its TTL cannot overwrite the row of the next one", async () => {
     await using examples = new Examples(etcd.endpoints);
 
-    const { stale, next } = await overtaken(examples, "fenced-postgres.js", { DATABASE_URL: url });
+    const env = { DATABASE_URL: server.url };
+    const { stale, next } = await overtaken(examples, "fenced-postgres.js", env);
 
     expect([next.code, next.stderr]).toEqual([0, ""]);
     expect(stale.code).toBe(1);

@@ -1,10 +1,11 @@
 import { blockedHere } from "./context.js";
-import { DeadlockError, LockTimeoutError } from "./errors.js";
+import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "./errors.js";
 import { HeldPlace } from "./hold.js";
+import type { Kind } from "./kind.js";
 import type { Lease } from "./lease.js";
 import type { CheckedWait } from "./options.js";
 import { readAhead } from "./places.js";
-import { Queue } from "./queue.js";
+import { Queue, type Entry } from "./queue.js";
 import type { LeaseSource } from "./source.js";
 import type { Clock } from "./time.js";
 import { settleWithin } from "./wait.js";
@@ -12,6 +13,7 @@ import type { Grant, Waiter } from "./waiter.js";
 
 /** A timeout names the holder if etcd says it within this time. */
 const ASK_HOLDER_MS = 500;
+const TRY_TIMEOUT_MS = 5000;
 
 /** A place whose turn it is, not made a hold yet. */
 export interface Acquired {
@@ -19,12 +21,12 @@ export interface Acquired {
   readonly grant: Grant;
 }
 
-/** Waits in the queue of `name` until it is our turn. `value` is written under the place's key instead of its owner. */
+/** Waits in the queue of `name` until it is our turn. */
 export async function acquire(
   source: LeaseSource,
   name: string,
   wait: CheckedWait,
-  value?: string,
+  entry?: Entry,
 ): Promise<Acquired> {
   const { connection } = source;
   const left = timeLeft(connection.clock, wait.timeoutMs);
@@ -35,13 +37,38 @@ export async function acquire(
   lease.assertOpen();
   wait.signal?.throwIfAborted();
   const queue = Queue.of(lease, name);
-  const waiter = queue.enter(value === undefined ? {} : { value });
+  const waiter = queue.enter(entry);
   const grant = await settleWithin(waiter.granted, { signal: wait.signal, timeoutMs: left() }, connection, {
     onTimeout: () => timeout(lease, name, waiter, wait.timeoutMs ?? 0),
     onGiveUp: () => waiter.giveUp(),
     onUnwanted: (unwanted) => void new HeldPlace(queue, unwanted).release(),
   });
   return { queue, grant };
+}
+
+/** A hold that needs not be waited for, or undefined. `timeoutMs` bounds the wait for etcd. */
+export async function tryAcquire(
+  source: LeaseSource,
+  name: string,
+  { signal, timeoutMs: given = TRY_TIMEOUT_MS }: CheckedWait,
+  kind?: Kind,
+): Promise<HeldPlace | undefined> {
+  const { connection } = source;
+  const left = timeLeft(connection.clock, given);
+  signal?.throwIfAborted();
+  const lease = await source.lease({ signal, timeoutMs: given });
+  lease.assertOpen();
+  signal?.throwIfAborted();
+  const queue = Queue.of(lease, name);
+  const timeoutMs = left() ?? given;
+  let gaveUp = false;
+  const entering = queue.tryEnter({ giveUpMs: timeoutMs, again: () => !gaveUp }, kind);
+  const place = await settleWithin(entering, { signal, timeoutMs }, connection, {
+    onTimeout: () => new EtcdUnavailableError(`try lock "${name}"`, connection.members.silence),
+    onGiveUp: () => (gaveUp = true),
+    onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
+  });
+  return place && holdOf({ queue, grant: { place, ownWatch: undefined, deletedAt: undefined } });
 }
 
 /** The session may have ended since the grant, or, unseen, during a pause of the process before it. */

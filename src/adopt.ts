@@ -6,6 +6,7 @@ import { removeStray } from "./remove.js";
 
 /** A place that an adopted lease has already. */
 export interface AdoptedPlace {
+  /** The directory of its key. */
   readonly name: string;
   readonly n: number;
   readonly key: Buffer;
@@ -13,8 +14,9 @@ export interface AdoptedPlace {
   readonly revision: bigint;
 }
 
-/** The places of an orphaned lease: the first `lock` on a name takes over the oldest one under it. */
+/** The places of an orphaned lease: the first call on a name that waits for such a place takes over the oldest one. */
 export class AdoptedPlaces {
+  /** By the directory of their keys: `name`, or `name/read` and `name/write`. */
   readonly #unclaimed = new Map<string, AdoptedPlace>();
 
   /** A second place of a name, and whatever nobody has claimed within one TTL, is deleted. */
@@ -33,9 +35,9 @@ export class AdoptedPlaces {
     lease.signal.addEventListener("abort", () => timer.cancel(), { once: true });
   }
 
-  claim(name: string): AdoptedPlace | undefined {
-    const place = this.#unclaimed.get(name);
-    this.#unclaimed.delete(name);
+  claim(directory: string): AdoptedPlace | undefined {
+    const place = this.#unclaimed.get(directory);
+    this.#unclaimed.delete(directory);
     return place;
   }
 

@@ -167,7 +167,7 @@ export class DeadlockError extends LeaseholdError {
     readonly lockName: string,
     heldName: string,
     message = `Lock "${lockName}" would wait for "${heldName}", which this async context already holds; ` +
-      `pass { reentrant: true } to withLock to enter again`,
+      `a Mutex can be entered again with { reentrant: true }`,
   ) {
     super(message);
   }

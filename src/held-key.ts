@@ -24,18 +24,9 @@ export class HeldKey implements LongHold, WatchListener {
     this.#holds = LongHolds.of(place.lease);
     this.#watch = watch;
     this.#atLeast = place.revision;
-    if (!watch) {
-      this.#holds.addYoung(this);
-      return;
-    }
-    this.#holds.addWatched(this);
-    // Its stream broke in the moment of the grant: nobody was there to hear of it.
-    if (watch.over) {
-      this.watch();
-      return;
-    }
-    watch.listener = this;
-    if (deletedAt === undefined) return;
+    if (watch) this.#takeOver(watch);
+    else this.#holds.addYoung(this);
+    if (deletedAt === undefined || watch?.over) return;
     this.#atLeast = deletedAt;
     // Not in its turn: the caller goes on meanwhile.
     void this.read();
@@ -83,14 +74,21 @@ export class HeldKey implements LongHold, WatchListener {
   /** The slow look goes on, and the deadline holds in any case. */
   refused(): void {}
 
+  #takeOver(watch: Watch): void {
+    this.#holds.addWatched(this);
+    // Its stream broke in the moment of the grant: nobody was there to hear of it.
+    if (watch.over) this.watch();
+    else watch.listener = this;
+  }
+
   async #isThere(): Promise<boolean> {
     const { lease, key } = this.place;
     const { watches, members } = lease.connection;
     const atLeast = this.#atLeast;
-    const near = await watches.read({ key }, Math.min(lease.ttlMs / 4, members.requestTimeoutMs));
+    const near = await watches.read([{ key }], Math.min(lease.ttlMs / 4, members.requestTimeoutMs));
     const recent = near && near.header.revision >= atLeast;
-    const { kvs } = recent ? near : await members.range({ key }, lease.policy("read the own key"));
-    return kvs.some((kv) => this.place.is(kv));
+    const { ranges } = recent ? near : await members.ranges([{ key }], lease.policy("read the own key"));
+    return ranges.some(({ kvs }) => kvs.some((kv) => this.place.is(kv)));
   }
 
   #gone(): void {

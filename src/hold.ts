@@ -60,6 +60,8 @@ function unlimited(controller: AbortController): AbortController {
 }
 
 export class HeldPlace implements Lock, Dependent {
+  /** Not there at all where several may hold: see `Hold`. */
+  declare readonly fence: bigint;
   readonly name: string;
   readonly key: string;
   readonly revision: bigint;
@@ -78,14 +80,11 @@ export class HeldPlace implements Lock, Dependent {
     this.name = place.name;
     this.key = place.key;
     this.revision = place.revision;
+    if (!place.kind.shared) Object.defineProperty(this, "fence", { value: place.revision });
     this.#queue = queue;
     this.#grant = grant;
     this.#heldKey = new HeldKey(place, grant.ownWatch, grant.deletedAt, () => void this.keyGone());
     queue.lease.holds.add(this);
-  }
-
-  get fence(): bigint {
-    return this.revision;
   }
 
   get signal(): AbortSignal {

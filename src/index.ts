@@ -1,5 +1,7 @@
 export { Cluster, connect, type ConnectOptions, type Credentials } from "./cluster.js";
 export { Mutex, type WorkOptions } from "./mutex.js";
+export { RwLock } from "./rwlock.js";
+export { Semaphore } from "./semaphore.js";
 export { Election } from "./election.js";
 export { lead, type LeadOptions } from "./lead.js";
 export type { Leader } from "./leader.js";

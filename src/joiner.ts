@@ -1,13 +1,16 @@
 import type { CallPolicy } from "./etcd/attempts.js";
-import { LeaseNotFoundError, type Txn, type TxnAnswer } from "./etcd/rpc.js";
+import { LeaseNotFoundError, type Range, type Txn, type TxnAnswer } from "./etcd/rpc.js";
+import type { Joined, Kind, Told } from "./kind.js";
 import type { Lease } from "./lease.js";
 import type { OwnPlaces } from "./own-places.js";
-import { joinBehindTxn, joinTxn, positionOf, tryTxn, type Place, type Predecessor } from "./place.js";
+import { joinBehindTxn, joinTxn, tryTxn, type Place } from "./place.js";
 
-export interface Joined {
+type Limits = Pick<CallPolicy, "giveUpMs" | "again">;
+
+/** A place in the queue, and what its join was told of it. */
+export interface JoinedPlace {
   readonly place: Place;
-  /** undefined: it takes a read to know. */
-  readonly from: "alone" | { readonly predecessor: Predecessor; readonly ahead: number } | undefined;
+  readonly from: Joined;
 }
 
 /** Puts places into the queue of one name, so that a lost answer neither loses one nor leaves one behind. */
@@ -16,40 +19,70 @@ export class Joiner {
     private readonly lease: Lease,
     private readonly name: string,
     private readonly own: OwnPlaces,
-    /** Removes a place that may be there though its join failed. */
+    /** Removes a place that may be there though its join failed, or that is not wanted. */
     private readonly undo: (place: Place) => void,
   ) {}
 
   /** An adopted place, or a new one. A key with a value that is not ours is somebody else's: the next number is taken. */
-  async join(value: string | undefined, again: () => boolean): Promise<Joined> {
-    const adopted = this.lease.adopted?.claim(this.name);
-    if (adopted) return { place: this.own.adopt(adopted), from: undefined };
+  async join(kind: Kind, value: string | undefined, limits: Limits): Promise<JoinedPlace> {
+    const adopted = this.lease.adopted?.claim(`${this.name}${kind.folder}`);
+    if (adopted) return { place: this.own.adopt(adopted, kind), from: undefined };
+    return this.#joinAnew(kind, value, limits);
+  }
+
+  async #joinAnew(kind: Kind, value: string | undefined, limits: Limits): Promise<JoinedPlace> {
     for (;;) {
-      const place = this.own.make(value);
-      // Our own last place is before us then; who else is need not be asked.
-      const behindOurs = this.own.any;
+      const place = this.own.make(kind, value);
+      const behindOurs = kind.surelyFollows(this.own.joined);
       const txn = behindOurs ? joinBehindTxn(place) : joinTxn(place);
-      const answer = await this.#put(place, txn, { again });
-      if (this.#confirm(place, answer)) return { place, from: fromOf(place, answer) };
+      const answer = await this.#put(place, txn, limits);
+      if (this.#confirm(place, answer))
+        return { place, from: behindOurs ? undefined : fromOf(place, answer) };
       this.own.stranger(place);
     }
   }
 
-  /** A place that holds at once, or undefined if anybody is in the queue. */
-  async tryJoin(limits: Pick<CallPolicy, "giveUpMs" | "again">): Promise<Place | undefined> {
-    const place = this.own.make();
-    const answer = await this.#put(place, tryTxn(place), limits);
-    if (this.#confirm(place, answer)) return place;
+  /** A place that holds at once, or undefined if it would have to wait. */
+  async tryJoin(kind: Kind, limits: Limits): Promise<JoinedPlace | undefined> {
+    const { trying } = kind;
+    if ("look" in trying) {
+      const [told] = await this.#read([trying.look(this.name)], limits);
+      return told && trying.hasRoom(told) ? this.#joinIfHeld(kind, limits) : undefined;
+    }
+    const place = this.own.make(kind);
+    const answer = await this.#put(place, tryTxn(place, trying.when(this.name)), limits);
+    if (this.#confirm(place, answer)) return { place, from: "held" };
     this.own.release(place);
     return undefined;
   }
 
-  async #put(place: Place, txn: Txn, limits: Pick<CallPolicy, "giveUpMs" | "again">): Promise<TxnAnswer> {
-    const policy = {
-      ...this.lease.policy(`join the queue of "${this.name}"`),
-      ...limits,
-      onUnanswered: () => void place.unanswered++,
-    };
+  /** Somebody may have been faster: then it leaves again. */
+  async #joinIfHeld(kind: Kind, limits: Limits): Promise<JoinedPlace | undefined> {
+    const { place, from } = await this.#joinAnew(kind, undefined, limits);
+    if (typeof from === "string") return { place, from };
+    const held = from === undefined && (await this.#isFirst(place, limits));
+    if (held) return { place, from: "held, unseen" };
+    this.undo(place);
+    return undefined;
+  }
+
+  async #isFirst(place: Place, limits: Limits): Promise<boolean> {
+    try {
+      const told = await this.#read(place.kind.reads(place, true), limits);
+      return place.kind.positionOf(place, told) === "first";
+    } catch (error) {
+      this.undo(place);
+      throw error;
+    }
+  }
+
+  async #read(ranges: readonly Range[], limits: Limits): Promise<readonly Told[]> {
+    const policy = { ...this.#policy(), ...limits };
+    return (await this.lease.connection.members.ranges(ranges, policy)).ranges;
+  }
+
+  async #put(place: Place, txn: Txn, limits: Limits): Promise<TxnAnswer> {
+    const policy = { ...this.#policy(), ...limits, onUnanswered: () => void place.unanswered++ };
     try {
       return await this.lease.connection.members.txn(txn, policy);
     } catch (error) {
@@ -60,6 +93,10 @@ export class Joiner {
       this.lease.signal.throwIfAborted();
       throw error;
     }
+  }
+
+  #policy(): CallPolicy {
+    return this.lease.policy(`join the queue of "${this.name}"`);
   }
 
   /** Is the place in the queue? Then this is its create revision. */
@@ -79,10 +116,9 @@ export class Joiner {
 }
 
 /** What the answer to a join tells of the places before it. */
-function fromOf(place: Place, { succeeded, ranges }: TxnAnswer): Joined["from"] {
-  const last = succeeded ? ranges[1] : undefined;
-  if (!last) return undefined;
-  const position = positionOf(place, last.kvs, last.count > last.kvs.length);
-  if (position === "first") return "alone";
-  return position === "gone" ? undefined : { predecessor: position.predecessor, ahead: last.count - 1 };
+function fromOf(place: Place, { succeeded, ranges }: TxnAnswer): Joined {
+  const told = ranges.filter((range) => range !== undefined);
+  const from = succeeded && told.length > 0 ? place.kind.joined(place, told) : undefined;
+  if (typeof from === "object") place.joinedBehind = from.predecessor.revision;
+  return from;
 }

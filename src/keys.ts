@@ -30,25 +30,34 @@ export function parsePlaceKey(
   return /^[1-9]\d*$/.test(n) && n !== "1" ? { name: key.slice(0, slash), n: Number(n) } : undefined;
 }
 
+/** The most permits that a semaphore may have. */
+export const MAX_PERMITS = 1000;
+
 /** What a place's value says to `inspect`; `id` makes it recognisable after a lost reply. */
 export interface PlaceValue {
   readonly owner: string;
   readonly since: string;
   readonly id: string;
+  /** Of a semaphore: so many may hold at a time. */
+  readonly permits?: number;
 }
 
 export function parsePlaceValue(value: string): Partial<PlaceValue> {
   try {
     const parsed: unknown = JSON.parse(value);
     if (typeof parsed !== "object" || parsed === null) return {};
-    const { owner, since, id } = parsed as Record<string, unknown>;
+    const { owner, since, id, permits } = parsed as Record<string, unknown>;
     return {
       ...(typeof owner === "string" && { owner }),
       ...(typeof since === "string" && { since }),
       ...(typeof id === "string" && { id }),
+      ...(isPermits(permits) && { permits }),
     };
   } catch {
     // Go and etcdctl write empty or free values: their places have no owner to show.
     return {};
   }
 }
+
+const isPermits = (value: unknown): value is number =>
+  typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= MAX_PERMITS;

@@ -1,12 +1,9 @@
-import { acquire, holdOf, timeLeft } from "./acquire.js";
+import { acquire, holdOf, tryAcquire } from "./acquire.js";
 import { Entrance, heldHere } from "./context.js";
-import { EtcdUnavailableError } from "./errors.js";
 import type { HeldPlace, Lock } from "./hold.js";
 import { checkBoolean, checkFunction, checkName, checkWait, type CheckedWait } from "./options.js";
-import { Queue } from "./queue.js";
 import type { WaitOptions } from "./session.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "./source.js";
-import { settleWithin } from "./wait.js";
 
 export interface WorkOptions extends WaitOptions {
   /**
@@ -16,8 +13,6 @@ export interface WorkOptions extends WaitOptions {
    */
   readonly reentrant?: boolean | undefined;
 }
-
-const TRY_TIMEOUT_MS = 5000;
 
 /**
  * A lock of which one holder exists at a time, in all processes and languages that use the same name on the same etcd.
@@ -57,8 +52,7 @@ export class Mutex {
    * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.
    */
   async tryLock(options?: WaitOptions): Promise<Lock | undefined> {
-    const { signal, timeoutMs = TRY_TIMEOUT_MS } = checkWait("tryLock", options);
-    return this.#tryLock({ signal, timeoutMs });
+    return tryAcquire(this.#source, this.name, checkWait("tryLock", options));
   }
 
   /**
@@ -78,27 +72,5 @@ export class Mutex {
 
   async #lock(wait: CheckedWait): Promise<HeldPlace> {
     return holdOf(await acquire(this.#source, this.name, wait));
-  }
-
-  async #tryLock(wait: {
-    readonly signal: AbortSignal | undefined;
-    readonly timeoutMs: number;
-  }): Promise<Lock | undefined> {
-    const { connection } = this.#source;
-    const left = timeLeft(connection.clock, wait.timeoutMs);
-    wait.signal?.throwIfAborted();
-    const lease = await this.#source.lease(wait);
-    lease.assertOpen();
-    wait.signal?.throwIfAborted();
-    const queue = Queue.of(lease, this.name);
-    const timeoutMs = left() ?? wait.timeoutMs;
-    let gaveUp = false;
-    const entering = queue.tryEnter({ giveUpMs: timeoutMs, again: () => !gaveUp });
-    const place = await settleWithin(entering, { signal: wait.signal, timeoutMs }, connection, {
-      onTimeout: () => new EtcdUnavailableError(`try lock "${this.name}"`, connection.members.silence),
-      onGiveUp: () => (gaveUp = true),
-      onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
-    });
-    return place && holdOf({ queue, grant: { place, ownWatch: undefined, deletedAt: undefined } });
   }
 }

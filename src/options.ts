@@ -1,3 +1,5 @@
+import { MAX_PERMITS } from "./keys.js";
+
 /** Checks of what users pass in. Each message names the option, the rule and the value that broke it. */
 
 const MAX_TIMER_MS = 2_147_483_647;
@@ -86,7 +88,10 @@ export function checkInteger(
   value: unknown,
   { min, max, fallback }: { readonly min: number; readonly max: number; readonly fallback: number },
 ): number {
-  if (value === undefined) return fallback;
+  return value === undefined ? fallback : checkWhole(option, value, min, max);
+}
+
+function checkWhole(option: string, value: unknown, min: number, max: number): number {
   const rule = `a whole number from ${min} to ${max}`;
   if (typeof value !== "number") throw typeError(option, rule, value);
   if (!Number.isInteger(value) || value < min || value > max) throw rangeError(option, rule, value);
@@ -131,6 +136,8 @@ export function checkBoolean(option: string, value: unknown): boolean {
 export function checkFunction(option: string, value: unknown): void {
   if (typeof value !== "function") throw typeError(option, "a function", value);
 }
+
+export const checkPermits = (value: unknown): number => checkWhole("permits", value, 1, MAX_PERMITS);
 
 /** `drainMs` of `close()`. */
 export function checkDrain(where: string, options: unknown): number {

@@ -1,5 +1,6 @@
-import { placeKey, prefixEnd, prefixOf, type PlaceValue } from "./keys.js";
-import type { KeyValue, Operation, Range, Txn } from "./etcd/rpc.js";
+import type { Compare, KeyValue, Operation, Range, Txn } from "./etcd/rpc.js";
+import { placeKey, type PlaceValue } from "./keys.js";
+import { exclusive, type Kind } from "./kind.js";
 import type { Lease } from "./lease.js";
 
 /** One key of ours in a queue: (key, create revision), never a key alone. */
@@ -10,17 +11,29 @@ export class Place {
   revision = 0n;
   /** Attempts to put the key that were sent and not answered: each may be applied yet. */
   unanswered = 0;
+  /** Create revision of the place that its join found before it, if it was told. */
+  joinedBehind: bigint | undefined;
+  /** Its turn has come. */
+  held = false;
+  /** Nobody wants it any more. */
+  leaving = false;
 
   constructor(
     readonly lease: Lease,
     readonly name: string,
     /** The n of `name/<lease>-n`. */
     readonly n: number,
+    readonly kind: Kind = exclusive,
     /** A campaign puts its candidate's value, and an adopted place keeps the one it has. */
     value?: string,
   ) {
-    this.key = placeKey(name, lease.leaseId, n);
+    this.key = placeKey(this.directory, lease.leaseId, n);
     this.value = value ?? JSON.stringify(this.#newValue());
+  }
+
+  /** Its key is `directory/<lease>`. */
+  get directory(): string {
+    return `${this.name}${this.kind.folder}`;
   }
 
   is(kv: KeyValue): boolean {
@@ -29,17 +42,15 @@ export class Place {
 
   #newValue(): PlaceValue {
     const { clock } = this.lease.connection;
-    return { owner: this.lease.owner, since: clock.date().toISOString(), id: clock.randomId().toString(36) };
+    const { permits } = this.kind;
+    return {
+      owner: this.lease.owner,
+      since: clock.date().toISOString(),
+      id: clock.randomId().toString(36),
+      ...(permits !== undefined && { permits }),
+    };
   }
 }
-
-const queueRange = (name: string): { readonly key: string; readonly end: string } => {
-  const prefix = prefixOf(name);
-  return { key: prefix, end: prefixEnd(prefix) };
-};
-
-/** How many of the last places a join or a read tells: enough to see whether the predecessor is the holder. */
-const LAST = 4;
 
 const put = ({ key, value, lease }: Place): Operation => ({
   kind: "put",
@@ -48,22 +59,15 @@ const put = ({ key, value, lease }: Place): Operation => ({
   leaseId: lease.leaseId,
 });
 const own = ({ key }: Place): Operation => ({ kind: "range", key });
-const first = (name: string): Operation => ({
-  kind: "range",
-  ...queueRange(name),
-  order: "oldest first",
-  limit: 1,
-});
+const ranges = (asked: readonly Range[]): Operation[] => asked.map((range) => ({ kind: "range", ...range }));
 
-/** Puts the key unless it is there, and tells the last places and how many there are: alone = held, in one RPC. */
+/** Puts the key unless it is there, and tells who else is, as the kind asks. */
 export const joinTxn = (place: Place): Txn => ({
-  roots: [place.name],
-  when: [{ kind: "created at", key: place.key, revision: 0n }],
-  then: [put(place), { kind: "range", ...queueRange(place.name), order: "newest first", limit: LAST }],
-  otherwise: [own(place)],
+  ...joinBehindTxn(place),
+  then: [put(place), ...ranges(place.kind.asksToJoin(place))],
 });
 
-/** The same for a session that has a place under the name already: it knows its predecessor. */
+/** The same for a session that has a place under the name already, which this one waits for. */
 export const joinBehindTxn = (place: Place): Txn => ({
   roots: [place.name],
   when: [{ kind: "created at", key: place.key, revision: 0n }],
@@ -71,17 +75,25 @@ export const joinBehindTxn = (place: Place): Txn => ({
   otherwise: [own(place)],
 });
 
-/** Puts the key if nothing is in the queue. Refused, it writes nothing and nobody hears of it. */
-export const tryTxn = (place: Place): Txn => ({
+/** Puts the key if the queue is as it must be. Refused, it writes nothing and nobody hears of it. */
+export const tryTxn = (place: Place, when: readonly Compare[]): Txn => ({
   roots: [place.name],
-  when: [{ kind: "nothing in", ...queueRange(place.name) }],
+  when,
   then: [put(place)],
   otherwise: [own(place)],
 });
 
-/** Deletes exactly this place. `tellFirst` asks who is first after it. */
-export function leaveTxn(place: Place, { tellFirst }: { readonly tellFirst: boolean }): Txn {
-  const tell = tellFirst ? [first(place.name)] : [];
+/** Writes the key once more, the same as it was: who watches it hears that its turn has come. */
+export const tellTxn = (place: Place): Txn => ({
+  roots: [place.name],
+  when: [{ kind: "created at", key: place.key, revision: place.revision }],
+  then: [put(place)],
+  otherwise: [],
+});
+
+/** Deletes exactly this place, and asks who is first after it. */
+export function leaveTxn(place: Place, asked: readonly Range[]): Txn {
+  const tell = ranges(asked);
   return {
     roots: [place.name],
     // Before its create revision is known, its value says that it is ours.
@@ -93,31 +105,4 @@ export function leaveTxn(place: Place, { tellFirst }: { readonly tellFirst: bool
     then: [{ kind: "delete", key: place.key }, ...tell],
     otherwise: tell,
   };
-}
-
-/** The last places up to and including `place`. */
-export const lastPlaces = (place: Place): Range => ({
-  ...queueRange(place.name),
-  order: "newest first",
-  limit: LAST,
-  maxCreateRevision: place.revision,
-});
-
-/** The place just below ours. */
-export interface Predecessor {
-  readonly key: Buffer;
-  readonly revision: bigint;
-  /** It is known that nobody is below it. */
-  holder: boolean;
-}
-
-export type Position = "first" | "gone" | { readonly predecessor: Predecessor; readonly ahead: number };
-
-/** Where `place` stands, by an answer to `lastPlaces`. */
-export function positionOf(place: Place, kvs: readonly KeyValue[], more: boolean): Position {
-  const [mine, below, ...rest] = kvs;
-  if (!mine || !place.is(mine)) return "gone";
-  if (!below) return "first";
-  const ahead = 1 + rest.length + (more ? 1 : 0);
-  return { predecessor: { key: below.key, revision: below.createRevision, holder: ahead === 1 }, ahead };
 }

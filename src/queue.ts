@@ -1,18 +1,22 @@
-import { EtcdRefusedError } from "./errors.js";
 import type { CallPolicy } from "./etcd/attempts.js";
-import type { KeyValue, TxnAnswer } from "./etcd/rpc.js";
-import { Joiner, type Joined } from "./joiner.js";
+import { Joiner, type JoinedPlace } from "./joiner.js";
+import { exclusive, type Behind, type Joined, type Kind } from "./kind.js";
 import type { Lease } from "./lease.js";
 import { OwnPlaces } from "./own-places.js";
-import { leaveTxn, type Place, type Predecessor } from "./place.js";
-import { pause } from "./time.js";
+import { leaveTxn, tellTxn, type Place } from "./place.js";
+import { removeSurely } from "./remove.js";
 import { Turn, type TurnOutcome } from "./turn.js";
-import { Line, Waiter } from "./waiter.js";
+import { Followers, Line, Waiter, type Grant } from "./waiter.js";
 
 /** More waiting places of one session under one name only make etcd's sorted ranges slower: the rest waits in line here. */
 const MAX_WAITING = 100;
-/** A refused delete is sent again after this time: a place must not outlive its use while the lease lives. */
-const REFUSED_AGAIN_MS = 1000;
+
+/** What is asked for: a place of a mutex, if nothing else is said. */
+export interface Entry {
+  readonly kind?: Kind;
+  /** Written under its key, instead of what tells `inspect` about it. An adopted place keeps the value it has. */
+  readonly value?: string;
+}
 
 /** What deleting a place came to. */
 export interface Left {
@@ -22,6 +26,8 @@ export interface Left {
   readonly repeated: boolean;
 }
 
+const unwatched = (place: Place): Grant => ({ place, ownWatch: undefined, deletedAt: undefined });
+
 const queues = new WeakMap<Lease, Map<string, Queue>>();
 
 /** One session's side of the queue of one name: joins it, waits for its turn, leaves it. */
@@ -29,8 +35,7 @@ export class Queue {
   readonly #own: OwnPlaces;
   readonly #joiner: Joiner;
   readonly #line = new Line();
-  /** Waiters by the local place whose end they wait for. */
-  readonly #behind = new Map<Place, Waiter>();
+  readonly #followers = new Followers();
   readonly #leaving = new Set<Promise<unknown>>();
   #joining = false;
   #trying = 0;
@@ -53,22 +58,27 @@ export class Queue {
   }
 
   /** A caller that waits for its turn, at the end of the line. */
-  enter({ value }: { readonly value?: string } = {}): Waiter {
-    const waiter = new Waiter((left) => this.#abandoned(left), value);
+  enter({ kind = exclusive, value }: Entry = {}): Waiter {
+    const waiter = new Waiter((left) => this.#abandoned(left), kind, value);
     this.lease.waits.add(waiter);
     this.#line.add(waiter);
     this.#joinNext();
     return waiter;
   }
 
-  /** A place that holds at once, or undefined if anybody is in the queue. `policy` bounds the attempts. */
-  async tryEnter(policy: Pick<CallPolicy, "giveUpMs" | "again">): Promise<Place | undefined> {
+  /** A place that holds at once, or undefined if it would have to wait. `policy` bounds the attempts. */
+  async tryEnter(
+    policy: Pick<CallPolicy, "giveUpMs" | "again">,
+    kind: Kind = exclusive,
+  ): Promise<Place | undefined> {
     this.#trying++;
     try {
       // Own places that are just being deleted would refuse it.
       await Promise.allSettled(this.#leaving);
       this.lease.assertOpen();
-      return await this.lease.inFlight.add(this.#joiner.tryJoin(policy));
+      const joined = await this.lease.inFlight.add(this.#joiner.tryJoin(kind, policy));
+      if (joined) this.#turnCame(joined.place, joined.from);
+      return joined?.place;
     } finally {
       this.#trying--;
       this.#rest();
@@ -77,6 +87,7 @@ export class Queue {
 
   /** Deletes a place; repeated until etcd has confirmed it. Rejects only with the session's end. */
   leave(place: Place): Promise<Left> {
+    place.leaving = true;
     const leaving = this.lease.inFlight.add(this.#leave(place));
     this.#leaving.add(leaving);
     const left = (): void => {
@@ -89,7 +100,7 @@ export class Queue {
 
   /** A held place is gone: somebody deleted its key. */
   lost(place: Place): void {
-    this.#gone(place, undefined);
+    this.#gone(place, () => false);
   }
 
   #joinNext(): void {
@@ -106,9 +117,9 @@ export class Queue {
   }
 
   async #join(waiter: Waiter): Promise<void> {
-    let joined: Joined;
+    let joined: JoinedPlace;
     try {
-      joined = await this.#joiner.join(waiter.value, () => !waiter.gaveUp);
+      joined = await this.#joiner.join(waiter.kind, waiter.value, { again: () => !waiter.gaveUp });
     } catch (error) {
       this.#waiting--;
       waiter.fail(error as Error);
@@ -120,19 +131,15 @@ export class Queue {
       this.#waiting--;
       return this.#leaveQuietly(place);
     }
-    if (from === "alone") this.#grant(waiter, { place, ownWatch: undefined, deletedAt: undefined });
+    if (typeof from === "string") this.#grant(waiter, unwatched(place), from);
     else this.#wait(waiter, place, from);
   }
 
-  #wait(
-    waiter: Waiter,
-    place: Place,
-    from: { readonly predecessor: Predecessor; readonly ahead: number } | undefined,
-  ): void {
-    const below = this.#own.below(place);
+  #wait(waiter: Waiter, place: Place, from: Behind | undefined): void {
+    const below = this.#own.followedBy(place);
     if (below) {
       waiter.stage = { at: "local", place, below };
-      this.#behind.set(below, waiter);
+      this.#followers.add(waiter, place, below);
       return;
     }
     const outcome: TurnOutcome = {
@@ -148,18 +155,41 @@ export class Queue {
     waiter.stage = { at: "turn", place, turn: new Turn(place, outcome, from) };
   }
 
-  #grant(waiter: Waiter, grant: Parameters<Waiter["grant"]>[0]): void {
+  #grant(waiter: Waiter, grant: Grant, from?: Joined): void {
     this.#waiting--;
     this.lease.waits.delete(waiter);
     waiter.grant(grant);
+    this.#turnCame(grant.place, from, grant.deletedAt);
     this.#joinNext();
+  }
+
+  /** Those of this session who waited for the turn of `place`, not for its end, go on: beside it, or on their own. */
+  #turnCame(place: Place, from: Joined, deletedAt = place.revision): void {
+    place.held = true;
+    if (place.kind.tellsTurn && from !== "held") this.#tell(place);
+    for (const [waiter, next] of this.#followers.of(place)) {
+      if (this.#own.followedBy(next) === place) continue;
+      this.#followers.remove(waiter, place);
+      const then = next.kind.afterTurn(next);
+      // Nothing has confirmed its key since: that is read beside the handle.
+      if (typeof then === "string") this.#grant(waiter, { ...unwatched(next), deletedAt }, then);
+      else this.#wait(waiter, next, then);
+    }
+  }
+
+  /** Who waits behind a place that waited itself cannot see that it holds by now: it hears a put of the same key. */
+  #tell(place: Place): void {
+    const { members } = this.lease.connection;
+    const policy = { ...this.lease.policy("tell the next waiter"), again: () => !place.leaving };
+    // Not told: then the end of the place tells, and a slow read before that.
+    void this.lease.inFlight.add(members.txn(tellTxn(place), policy).catch(() => undefined));
   }
 
   /** Somebody deleted the key of a waiting place. */
   #joinAnew(waiter: Waiter, place: Place): void {
     this.#waiting--;
     this.#line.addAgain(waiter);
-    this.#gone(place, undefined);
+    this.#gone(place, () => false);
   }
 
   #abandoned(waiter: Waiter): void {
@@ -170,7 +200,7 @@ export class Queue {
     if (stage.at !== "local" && stage.at !== "turn") return;
     waiter.stage = { at: "end" };
     if (stage.at === "turn") stage.turn.stop();
-    else if (this.#behind.get(stage.below) === waiter) this.#behind.delete(stage.below);
+    else this.#followers.remove(waiter, stage.below);
     this.#waiting--;
     this.#leaveQuietly(stage.place);
   }
@@ -185,36 +215,24 @@ export class Queue {
     // Before the delete: a late put may come right behind it.
     if (place.unanswered > 0) this.#own.doubt(place);
     let repeated = false;
-    const answer = await this.#delete(place, () => (repeated = true));
-    const first = answer.ranges.at(-1)?.kvs[0];
-    this.#gone(place, first);
+    const asker = this.#followers.of(place)[0]?.[1];
+    const asked = asker?.kind.asksForFirst(asker) ?? [];
+    const onUnanswered = (): void => void (repeated = true);
+    const policy = { ...this.lease.policy(`leave the queue of "${this.name}"`), onUnanswered };
+    const answer = await removeSurely(this.lease, leaveTxn(place, asked), policy);
+    const told = answer.ranges.slice(-asked.length).filter((range) => range !== undefined);
+    this.#gone(place, (next) => next.kind === asker?.kind && next.kind.isFirst(next, told));
     return { deleted: answer.succeeded, repeated };
   }
 
-  async #delete(place: Place, onUnanswered: () => void): Promise<TxnAnswer> {
-    const { members, clock } = this.lease.connection;
-    const policy = { ...this.lease.policy(`leave the queue of "${this.name}"`), onUnanswered };
-    for (;;) {
-      try {
-        return await members.txn(leaveTxn(place, { tellFirst: this.#behind.has(place) }), policy);
-      } catch (error) {
-        if (!(error instanceof EtcdRefusedError)) throw error;
-        await pause(clock, REFUSED_AGAIN_MS, this.lease.signal);
-      }
-    }
-  }
-
-  /** Every end of a place wakes the local waiter behind it once; `first` is who comes first now, where that was told. */
-  #gone(place: Place, first: KeyValue | undefined): void {
+  /** Every end of a place wakes the local waiters behind it once; `isFirst` knows whom its deletion has told to be first. */
+  #gone(place: Place, isFirst: (next: Place) => boolean): void {
     this.#own.remove(place);
-    const behind = this.#behind.get(place);
-    this.#behind.delete(place);
     this.#own.release(place);
-    if (behind?.stage.at === "local") {
-      const next = behind.stage.place;
-      if (first && next.is(first))
-        this.#grant(behind, { place: next, ownWatch: undefined, deletedAt: undefined });
-      else this.#wait(behind, next, undefined);
+    for (const [waiter, next] of this.#followers.of(place)) {
+      this.#followers.remove(waiter, place);
+      if (isFirst(next)) this.#grant(waiter, unwatched(next));
+      else this.#wait(waiter, next, undefined);
     }
     this.#joinNext();
   }
@@ -222,7 +240,6 @@ export class Queue {
   /** Names come and go (one a user, say): what is not needed is not kept. */
   #rest(): void {
     const busy = this.#joining || this.#trying > 0 || this.#waiting > 0 || this.#leaving.size > 0;
-    // An own place, also one in doubt, keeps its number from being used twice.
-    if (!busy && this.#line.empty && this.#own.empty) queues.get(this.lease)?.delete(this.name);
+    if (!busy && this.#line.empty && this.#own.joined.length === 0) queues.get(this.lease)?.delete(this.name);
   }
 }

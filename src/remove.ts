@@ -1,4 +1,27 @@
+import { EtcdRefusedError } from "./errors.js";
+import type { CallPolicy } from "./etcd/attempts.js";
+import type { Txn, TxnAnswer } from "./etcd/rpc.js";
 import type { Lease } from "./lease.js";
+import { pause } from "./time.js";
+
+/** A refused delete is sent again after this time: a place must not outlive its use while the lease lives. */
+const REFUSED_AGAIN_MS = 1000;
+
+/** Repeats a deletion until etcd has answered it. Rejects only with the session's end. */
+export async function removeSurely(
+  { connection, signal }: Lease,
+  txn: Txn,
+  policy: CallPolicy,
+): Promise<TxnAnswer> {
+  for (;;) {
+    try {
+      return await connection.members.txn(txn, policy);
+    } catch (error) {
+      if (!(error instanceof EtcdRefusedError)) throw error;
+      await pause(connection.clock, REFUSED_AGAIN_MS, signal);
+    }
+  }
+}
 
 interface Stray {
   readonly key: Buffer;

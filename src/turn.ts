@@ -1,6 +1,8 @@
-import type { Watch, WatchListener } from "./etcd/watch.js";
-import type { RangeAnswer } from "./etcd/rpc.js";
-import { lastPlaces, positionOf, type Place, type Predecessor } from "./place.js";
+import type { RangesAnswer } from "./etcd/ranges.js";
+import type { EventKind } from "./etcd/rpc.js";
+import type { Watch, WatchListener, WatchTarget } from "./etcd/watch.js";
+import type { Behind, Predecessor } from "./kind.js";
+import type { Place } from "./place.js";
 import type { Timer } from "./time.js";
 
 /** How a wait ends, unless it is stopped from outside. */
@@ -45,8 +47,11 @@ export class Turn {
   #verified = false;
   /** Answers of older states must not count. */
   #atLeast: bigint;
-  #deleted = false;
+  /** The predecessor has come to its end, or told that its turn has come, and no read has looked since. */
+  #ended = false;
   #rereads = 0;
+  /** The last read did not tell enough. */
+  #readAll = false;
   /** Counts reads; only the latest one may decide. */
   #read = 0;
   #timer: Timer | undefined;
@@ -55,7 +60,7 @@ export class Turn {
   constructor(
     private readonly place: Place,
     private readonly outcome: TurnOutcome,
-    from: { readonly predecessor: Predecessor; readonly ahead: number } | undefined,
+    from: Behind | undefined,
   ) {
     this.#atLeast = place.revision;
     this.#ahead = from?.ahead ?? 0;
@@ -79,17 +84,17 @@ export class Turn {
     // A read on its way was sent before these watches existed: it must not verify them.
     this.#read++;
     this.#verified = false;
-    this.#deleted = false;
     this.#rereads = 0;
     this.#timer?.cancel();
     this.#predecessor = predecessor;
     this.#predecessorWatch?.watch.cancel();
-    this.#predecessorWatch = this.#watch(predecessor.key, startRevision, (deletedAt) => {
-      // An event of an earlier life of the same key says nothing about this place.
-      if (deletedAt > predecessor.revision) this.#predecessorDeleted(predecessor, deletedAt);
+    this.#predecessorWatch = this.#watch(predecessor.target, startRevision, (kv, kind) => {
+      // As the last read has described it: it may stand for several places.
+      if (this.#predecessor?.endedBy(kv)) this.#predecessorEnded(kv.modRevision, kind);
     });
-    this.#ownWatch ??= this.#watch(this.place.key, startRevision, (deletedAt) => {
-      if (deletedAt > this.place.revision) this.#end(() => this.outcome.gone());
+    const own = { key: this.place.key, events: "DELETE" } as const;
+    this.#ownWatch ??= this.#watch(own, startRevision, ({ modRevision }) => {
+      if (modRevision > this.place.revision) this.#end(() => this.outcome.gone());
     });
     this.#heardBefore(predecessor);
     this.#created();
@@ -99,20 +104,20 @@ export class Turn {
   #heardBefore(predecessor: Predecessor): void {
     const ofPredecessor = this.#predecessorWatch?.watch.lastEvent ?? 0n;
     const ofOurs = this.#ownWatch?.watch.lastEvent ?? 0n;
-    this.#deleted = ofPredecessor > predecessor.revision || ofOurs > this.place.revision;
-    if (this.#deleted) this.#atLeast = max(this.#atLeast, ofPredecessor, ofOurs);
+    this.#ended = ofPredecessor > predecessor.revision || ofOurs > this.place.revision;
+    if (this.#ended) this.#atLeast = max(this.#atLeast, ofPredecessor, ofOurs);
   }
 
-  #watch(key: string | Buffer, startRevision: bigint, onDelete: (revision: bigint) => void): Watched {
+  #watch(what: WatchTarget, startRevision: bigint, onEvent: WatchListener["event"]): Watched {
     const listener: WatchListener = {
       created: () => this.#created(),
-      event: (kv) => onDelete(kv.modRevision),
+      event: onEvent,
       moved: () => this.#moved(watched),
       refused: (error) => this.#end(() => this.outcome.failed(error)),
     };
     const { watches } = this.place.lease.connection;
     const beside = (this.#ownWatch ?? this.#predecessorWatch)?.watch;
-    const target = { key, startRevision, reuseFrom: this.place.revision + 1n, events: "DELETE" } as const;
+    const target = { ...what, startRevision, reuseFrom: this.place.revision + 1n };
     const watch = watches.watch(target, listener, beside);
     const watched: Watched = { watch, sinceJoin: startRevision > 0n || watch.createdAt !== undefined };
     return watched;
@@ -127,7 +132,7 @@ export class Turn {
 
   #created(): void {
     if (this.#over || this.#createdAt === undefined) return;
-    if (this.#deleted) return this.#look();
+    if (this.#ended) return this.#look();
     if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin) return this.#trust();
     if (this.#ahead <= NEAR) return this.#look();
     // In a crowd the event usually comes before the read is needed.
@@ -143,11 +148,13 @@ export class Turn {
     if (this.#predecessor) this.#follow(this.#predecessor, 0n);
   }
 
-  #predecessorDeleted(predecessor: Predecessor, deletedAt: bigint): void {
-    if (this.#over || predecessor !== this.#predecessor) return;
-    this.#atLeast = max(this.#atLeast, deletedAt);
-    this.#deleted = true;
-    if (this.#verified && predecessor.holder) return this.#grant(deletedAt);
+  #predecessorEnded(endedAt: bigint, by: EventKind): void {
+    if (this.#over) return;
+    this.#atLeast = max(this.#atLeast, endedAt);
+    const next = by === "PUT" ? this.#predecessor?.afterPut : undefined;
+    if (next) return this.#follow(next, 0n);
+    this.#ended = true;
+    if (this.#verified && this.#predecessor?.holder) return this.#grant(endedAt);
     // Else the read follows when both watches are there.
     if (this.#ownWatch?.watch.createdAt !== undefined) this.#look();
   }
@@ -169,8 +176,9 @@ export class Turn {
 
   #look(): void {
     this.#timer?.cancel();
+    this.#ended = false;
     const read = ++this.#read;
-    void this.#lastPlaces().then(
+    void this.#whoIsThere().then(
       (answer) => {
         if (!this.#over && read === this.#read) this.#decide(answer);
       },
@@ -181,31 +189,33 @@ export class Turn {
   }
 
   /** Serializable on the watches' own member where that is recent enough, else linearizable. */
-  async #lastPlaces(): Promise<RangeAnswer> {
+  async #whoIsThere(): Promise<RangesAnswer> {
     const { lease } = this.place;
     const { watches, members } = lease.connection;
-    const range = lastPlaces(this.place);
+    const ranges = this.place.kind.reads(this.place, this.#readAll);
     const atLeast = max(
       this.#atLeast,
       this.#predecessorWatch?.watch.createdAt ?? 0n,
       this.#ownWatch?.watch.createdAt ?? 0n,
     );
-    const near = await watches.read(range, Math.min(lease.ttlMs / 4, members.requestTimeoutMs));
+    const near = await watches.read(ranges, Math.min(lease.ttlMs / 4, members.requestTimeoutMs));
     if (near && near.header.revision >= atLeast) return near;
-    return members.range(range, lease.policy("read the queue"));
+    return members.ranges(ranges, lease.policy("read the queue"));
   }
 
-  #decide({ kvs, more, header }: RangeAnswer): void {
-    const position = positionOf(this.place, kvs, more);
+  #decide({ ranges, header }: RangesAnswer): void {
+    const position = this.place.kind.positionOf(this.place, ranges);
+    this.#readAll = position === "unclear";
+    if (position === "unclear") return this.#look();
     if (position === "gone") return this.#end(() => this.outcome.gone());
     if (position === "first") return this.#grant(undefined);
     const known = this.#predecessor;
     this.#ahead = position.ahead;
-    if (known?.revision !== position.predecessor.revision || !this.#predecessorWatch || this.#deleted) {
+    if (known?.revision !== position.predecessor.revision || !this.#predecessorWatch) {
       return this.#follow(position.predecessor, 0n);
     }
-    // The same one still, and by now perhaps the holder. The object stays: events are bound to it.
-    known.holder = position.predecessor.holder;
+    // The same one still, and by now perhaps the holder.
+    this.#predecessor = position.predecessor;
     const createdAt = this.#createdAt;
     if (createdAt === undefined) return;
     this.#verified = true;

@@ -1,5 +1,6 @@
 import type { SessionEnd, Dependent } from "./lease.js";
 import type { Watch } from "./etcd/watch.js";
+import type { Kind } from "./kind.js";
 import type { Place } from "./place.js";
 import type { Turn } from "./turn.js";
 
@@ -16,14 +17,14 @@ export interface Grant {
 export type Stage =
   | { readonly at: "line" }
   | { readonly at: "join" }
-  /** Behind a place of the same session: its end wakes us, no watch is needed. */
+  /** Behind a place of the same session: its end, or its turn, wakes us, no watch is needed. */
   | { readonly at: "local"; readonly place: Place; readonly below: Place }
   | { readonly at: "turn"; readonly place: Place; readonly turn: Turn }
   | { readonly at: "end" };
 
 let calls = 0;
 
-/** One caller of `lock()`, from the call to its turn or to its giving up. */
+/** One caller who waits for a turn, from the call to its turn or to its giving up. */
 export class Waiter implements Dependent {
   /** A waiter that must join anew comes before later callers of this process. */
   readonly order = calls++;
@@ -36,7 +37,7 @@ export class Waiter implements Dependent {
 
   constructor(
     private readonly onGiveUp: (waiter: Waiter) => void,
-    /** What to write under its key, instead of what tells `inspect` about it. An adopted place keeps the value it has. */
+    readonly kind: Kind,
     readonly value: string | undefined,
   ) {
     this.granted = new Promise((resolve, reject) => {
@@ -112,5 +113,25 @@ export class Line {
       return waiter;
     }
     return undefined;
+  }
+}
+
+/** Waiters, each with its place, by the place of their own session that they wait for. */
+export class Followers {
+  readonly #behind = new Map<Place, Map<Waiter, Place>>();
+
+  /** In the order in which they came. */
+  of(below: Place): readonly (readonly [Waiter, Place])[] {
+    return [...(this.#behind.get(below) ?? [])];
+  }
+
+  add(waiter: Waiter, place: Place, below: Place): void {
+    this.#behind.set(below, (this.#behind.get(below) ?? new Map<Waiter, Place>()).set(waiter, place));
+  }
+
+  remove(waiter: Waiter, below: Place): void {
+    const waiters = this.#behind.get(below);
+    waiters?.delete(waiter);
+    if (waiters?.size === 0) this.#behind.delete(below);
   }
 }

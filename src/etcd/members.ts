@@ -16,6 +16,7 @@ import {
   type Txn,
   type TxnAnswer,
 } from "./rpc.js";
+import { readRanges, type RangesAnswer } from "./ranges.js";
 import { Slots } from "./slots.js";
 import { TermFloor } from "./term.js";
 import { Tokens } from "./tokens.js";
@@ -119,6 +120,14 @@ export class Members {
   async range(range: Range, policy: CallPolicy): Promise<RangeAnswer> {
     this.#floor.asking(range.key);
     const answer = await this.call((member, options) => member.range(range, options), policy);
+    this.#floor.answered(answer.header);
+    return answer;
+  }
+
+  /** Several linearizable reads of one state. */
+  async ranges(ranges: readonly Range[], policy: CallPolicy): Promise<RangesAnswer> {
+    this.#floor.asking(ranges[0]?.key);
+    const answer = await this.call((member, options) => readRanges(member, ranges, options), policy);
     this.#floor.answered(answer.header);
     return answer;
   }

@@ -3,7 +3,8 @@ import type { Clock, Timer } from "../time.js";
 import { backoff } from "./backoff.js";
 import type { Members } from "./members.js";
 import { ParkedWatches } from "./parked.js";
-import { UnansweredError, type Member, type Range, type RangeAnswer } from "./rpc.js";
+import { readRanges, type RangesAnswer } from "./ranges.js";
+import { UnansweredError, type Member, type Range } from "./rpc.js";
 import { Watch, type WatchCarrier, type WatchListener, type WatchTarget } from "./watch-handle.js";
 import { OpenStream, type StreamGroup } from "./watch-stream.js";
 
@@ -44,8 +45,7 @@ export class WatchHub {
    * reused has its `createdAt` already, and the owner looks at its `lastEvent`.
    */
   watch(target: WatchTarget, listener: WatchListener, beside?: Watch): Watch {
-    const { key, reuseFrom } = target;
-    const there = reuseFrom === undefined ? undefined : this.#parked.take(key, reuseFrom);
+    const there = this.#parkedFor(target);
     if (there) {
       there.listener = listener;
       return there;
@@ -60,15 +60,22 @@ export class WatchHub {
     return watch;
   }
 
+  /** Parked are watches for the deletion of one key: another kind of watch would hear too little from one. */
+  #parkedFor({ key, end, events, reuseFrom }: WatchTarget): Watch | undefined {
+    const oneDeletion = end === undefined && events === "DELETE";
+    return oneDeletion && reuseFrom !== undefined ? this.#parked.take(key, reuseFrom) : undefined;
+  }
+
   /**
    * A serializable read on the member that serves all watches, so that its answer can be compared with what they told.
    * undefined = no usable answer: another member's, or none.
    */
-  async read(range: Range, timeoutMs: number): Promise<RangeAnswer | undefined> {
+  async read(ranges: readonly Range[], timeoutMs: number): Promise<RangesAnswer | undefined> {
     const open = this.#open;
     if (!open) return undefined;
     try {
-      const answer = await open.member.range({ ...range, serializable: true }, { timeoutMs });
+      const near = ranges.map((range) => ({ ...range, serializable: true }));
+      const answer = await readRanges(open.member, near, { timeoutMs });
       const { memberIds } = open;
       const theirs = memberIds.size === 1 && memberIds.has(answer.header.memberId);
       return open === this.#open && theirs ? answer : undefined;

@@ -4,7 +4,8 @@ import { connectionOf } from "../../src/connection.js";
 import type { Txn } from "../../src/etcd/rpc.js";
 import { type Cluster, connect, Session } from "../../src/index.js";
 import type { Lease } from "../../src/lease.js";
-import { joinBehindTxn, joinTxn, lastPlaces, leaveTxn, Place, tryTxn } from "../../src/place.js";
+import { exclusive, lastPlaces, queueRange } from "../../src/kind.js";
+import { joinBehindTxn, joinTxn, leaveTxn, Place, tryTxn } from "../../src/place.js";
 import { leaseSourceOf } from "../../src/source.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
 import { type Done, hasOrder, type Keys } from "../support/queue-history.js";
@@ -87,15 +88,17 @@ class Play {
   #txnOf({ is, name, caller, which }: Omit<Call, "late">): Txn {
     const old = this.#places[which % this.#places.length];
     const revision = (old && this.#keys.get(old.key)?.revision) ?? 0n;
-    if (is === "leave by value" && old) return leaveTxn(old, { tellFirst: which % 2 === 0 });
-    const known = old && Object.assign(new Place(old.lease, old.name, old.n, old.value), { revision });
-    if (is === "leave" && known) return leaveTxn(known, { tellFirst: which % 2 === 0 });
+    if (is === "leave by value" && old)
+      return leaveTxn(old, which % 2 === 0 ? exclusive.asksForFirst(old) : []);
+    const known =
+      old && Object.assign(new Place(old.lease, old.name, old.n, exclusive, old.value), { revision });
+    if (is === "leave" && known) return leaveTxn(known, which % 2 === 0 ? exclusive.asksForFirst(known) : []);
     if (is === "again" && old) return joinTxn(old);
     // Without a revision etcd would read all of them.
     if (is === "read" && known && revision > 0n) return readTxn(known);
     const place = new Place(leases[caller]!, `${this.#root}/${name}`, this.#places.length + 1);
     this.#places.push(place);
-    if (is === "try") return tryTxn(place);
+    if (is === "try") return tryTxn(place, [{ kind: "nothing in", ...queueRange(place.name) }]);
     return is === "behind" ? joinBehindTxn(place) : joinTxn(place);
   }
 

@@ -105,6 +105,25 @@ export declare class Mutex {
   withLock<T>(work: (lock: Lock) => T, options?: WorkOptions): Promise<Awaited<T>>;
 }
 
+export declare class RwLock {
+  constructor(source: SessionSource, name: string);
+  readonly name: string;
+  readLock(options?: WaitOptions): Promise<Hold>;
+  writeLock(options?: WaitOptions): Promise<Lock>;
+  tryReadLock(options?: WaitOptions): Promise<Hold | undefined>;
+  tryWriteLock(options?: WaitOptions): Promise<Lock | undefined>;
+  withReadLock<T>(work: (hold: Hold) => T, options?: WaitOptions): Promise<Awaited<T>>;
+  withWriteLock<T>(work: (lock: Lock) => T, options?: WaitOptions): Promise<Awaited<T>>;
+}
+export declare class Semaphore {
+  constructor(source: SessionSource, name: string, permits: number);
+  readonly name: string;
+  readonly permits: number;
+  acquire(options?: WaitOptions): Promise<Hold>;
+  tryAcquire(options?: WaitOptions): Promise<Hold | undefined>;
+  withPermit<T>(work: (hold: Hold) => T, options?: WaitOptions): Promise<Awaited<T>>;
+}
+
 export declare function whileHeld(
   hold: Pick<Hold, "key" | "revision">,
 ): readonly [key: string, column: "Create", comparator: "==", revision: string];

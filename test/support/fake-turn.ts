@@ -1,5 +1,6 @@
 import type { Range } from "../../src/etcd/rpc.js";
 import type { Watch } from "../../src/etcd/watch.js";
+import { placeBelow } from "../../src/kind.js";
 import { Place } from "../../src/place.js";
 import { Turn } from "../../src/turn.js";
 import { settle } from "./fake-clock.js";
@@ -87,8 +88,5 @@ export class WaitingTurn {
   }
 }
 
-const predecessor = ({ holder = false }: From) => ({
-  key: Buffer.from(placeKey(BELOW)),
-  revision: BELOW,
-  holder,
-});
+const predecessor = ({ holder = false }: From) =>
+  placeBelow({ key: Buffer.from(placeKey(BELOW)), createRevision: BELOW }, holder);

@@ -100,6 +100,8 @@ describe("the public API", () => {
       "LockReleasedError",
       "LockTimeoutError",
       "Mutex",
+      "RwLock",
+      "Semaphore",
       "Session",
       "SessionClosedError",
       "SessionLostError",

@@ -212,7 +212,7 @@ describe("an answer of an older raft term than a quorum has shown", () => {
     cluster.clock.advance(0);
     const [watch] = cluster.member.watches;
     watch!.answer({ created: true, watchId: 1, header: { ...HEADER, raftTerm: 99n } });
-    const read = watches.read({ key: "k" }, 1000);
+    const read = watches.read([{ key: "k" }], 1000);
     await settle();
     cluster.member
       .of("range")[0]!

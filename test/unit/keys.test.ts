@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { ownRange, parsePlaceKey, parsePlaceValue, placeKey, prefixEnd, prefixOf } from "../../src/keys.js";
-import { joinTxn, leaveTxn, Place, positionOf } from "../../src/place.js";
+import { positionOf } from "../../src/kind.js";
+import { joinTxn, leaveTxn, Place } from "../../src/place.js";
 import { FakeCluster } from "../support/fake-connection.js";
 import { keyValue } from "../support/fake-member.js";
 
@@ -82,20 +83,22 @@ describe("where a place stands", () => {
   const other = (createRevision: bigint) => keyValue({ key: `jobs/${createRevision}`, createRevision });
 
   test("is first when it is the only one", () => {
-    expect(positionOf(place, [mine], false)).toBe("first");
+    expect(positionOf(place, { kvs: [mine], more: false })).toBe("first");
   });
 
   test("is gone when it is not there, or its key is another place's by now", () => {
-    expect(positionOf(place, [], false)).toBe("gone");
-    expect(positionOf(place, [other(40n)], false)).toBe("gone");
-    expect(positionOf(place, [keyValue({ key: place.key, createRevision: 51n })], false)).toBe("gone");
-    expect(positionOf(place, [keyValue({ key: "jobs/x", createRevision: 50n })], false)).toBe("gone");
+    expect(positionOf(place, { kvs: [], more: false })).toBe("gone");
+    expect(positionOf(place, { kvs: [other(40n)], more: false })).toBe("gone");
+    const later = keyValue({ key: place.key, createRevision: 51n });
+    const stranger = keyValue({ key: "jobs/x", createRevision: 50n });
+    expect(positionOf(place, { kvs: [later], more: false })).toBe("gone");
+    expect(positionOf(place, { kvs: [stranger], more: false })).toBe("gone");
   });
 
   test("is right behind the holder when there is exactly one other", () => {
-    expect(positionOf(place, [mine, other(40n)], false)).toMatchObject({
+    expect(positionOf(place, { kvs: [mine, other(40n)], more: false })).toMatchObject({
       ahead: 1,
-      predecessor: { key: Buffer.from("jobs/40"), revision: 40n, holder: true },
+      predecessor: { target: { key: Buffer.from("jobs/40"), events: "DELETE" }, revision: 40n, holder: true },
     });
   });
 
@@ -104,7 +107,7 @@ describe("where a place stands", () => {
     ["one other and more that were not told", [40n], true, 2],
     ["three others and more", [40n, 30n, 20n], true, 4],
   ])("is behind somebody who waits as well when there are %s", (_, others, more, ahead) => {
-    const position = positionOf(place, [mine, ...others.map(other)], more);
+    const position = positionOf(place, { kvs: [mine, ...others.map(other)], more });
 
     expect(position).toMatchObject({ ahead, predecessor: { revision: 40n, holder: false } });
   });
@@ -119,9 +122,9 @@ describe("a request for a place", () => {
   });
 
   test("to leave deletes this very place only: by its value first, by its create revision once that is known", () => {
-    const early = leaveTxn(place, { tellFirst: false });
+    const early = leaveTxn(place, []);
     place.revision = 50n;
-    const later = leaveTxn(place, { tellFirst: false });
+    const later = leaveTxn(place, []);
 
     expect(early.when).toEqual([{ kind: "value is", key: place.key, value: place.value }]);
     expect(later.when).toEqual([{ kind: "created at", key: place.key, revision: 50n }]);

@@ -162,8 +162,8 @@ describe("the number of a place", () => {
     [a.revision, b.revision, c.revision] = [30n, 10n, 20n];
     [a, b, c].forEach((place) => own.add(place));
 
-    expect([a, c, b].map((place) => own.below(place))).toEqual([c, b, undefined]);
+    expect([a, c, b].map((place) => own.followedBy(place))).toEqual([c, b, undefined]);
     own.remove(c);
-    expect(own.below(a)).toBe(b);
+    expect(own.followedBy(a)).toBe(b);
   });
 });

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { placeBelow } from "../../src/kind.js";
 import { Turn } from "../../src/turn.js";
 import { settle } from "../support/fake-clock.js";
 import { BELOW, MINE, placeKey, WaitingTurn, WATCHED } from "../support/fake-turn.js";
@@ -25,7 +26,10 @@ describe("a waiter that waits for the same place as the last time", () => {
         gone: () => void told.push("gone"),
         failed: (error) => void told.push(`failed ${error.message}`),
       },
-      { ahead: 1, predecessor: { key: Buffer.from(placeKey(BELOW)), revision: 80n, holder: true } },
+      {
+        ahead: 1,
+        predecessor: placeBelow({ key: Buffer.from(placeKey(BELOW)), createRevision: 80n }, true),
+      },
     );
     await settle();
     return {

@@ -288,7 +288,7 @@ describe("a member of several streams", () => {
     const { watchId } = watching.streams[1]!.creates[0]!;
     watching.streams[1]?.answer({ header: { ...HEADER, memberId }, watchId, created: true });
 
-    const outcome = watching.hub.read({ key: "k0" }, 1000);
+    const outcome = watching.hub.read([{ key: "k0" }], 1000);
     await settle();
     watching.cluster.member.of("range")[0]?.answer({
       header: { ...HEADER, memberId: "a" },
@@ -297,6 +297,6 @@ describe("a member of several streams", () => {
       count: 1,
     });
 
-    expect((await outcome)?.kvs.length).toBe(kvs);
+    expect((await outcome)?.ranges[0]?.kvs.length).toBe(kvs);
   });
 });

@@ -223,7 +223,7 @@ describe("a read beside the watches", () => {
   async function read(memberId: string) {
     const { cluster, stream } = watching(["k1"]);
     stream.created("k1", 101n);
-    const outcome = cluster.connection.watches.read({ key: "k1" }, 1000);
+    const outcome = cluster.connection.watches.read([{ key: "k1" }], 1000);
     await settle();
     const call = cluster.member.of("range")[0]!;
     const kvs = [keyValue({ key: "k1" })];
@@ -235,7 +235,7 @@ describe("a read beside the watches", () => {
     const { call, answer } = await read("a");
 
     expect(call.request).toMatchObject({ serializable: true });
-    expect(answer?.kvs).toHaveLength(1);
+    expect(answer?.ranges[0]?.kvs).toHaveLength(1);
   });
 
   test("does not count when another member has answered", async () => {

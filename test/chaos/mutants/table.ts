@@ -189,7 +189,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "local-wake-up-without-read",
     wrong: "gives the lock to a local waiter when the local place before it ends in any way",
-    patches: [{ file: "queue.js", from: "if (first && next.is(first))", to: "if (next)" }],
+    patches: [{ file: "queue.js", from: "if (isFirst(next))", to: "if (next)" }],
     hunt: t1(["link-reset"]),
   },
   {
@@ -251,8 +251,8 @@ export const MUTANTS: readonly Mutant[] = [
     patches: [
       {
         file: "joiner.js",
-        from: "const answer = await this.#put(place, txn, { again });",
-        to: "if (!again())\n                this.undo(place);\n            else\n                setTimeout(() => again() || this.undo(place), 4);\n            const answer = await this.#put(place, txn, { again });",
+        from: "const answer = await this.#put(place, txn, limits);",
+        to: "const again = limits.again ?? (() => true);\n            if (!again())\n                this.undo(place);\n            else\n                setTimeout(() => again() || this.undo(place), 4);\n            const answer = await this.#put(place, txn, limits);",
       },
       {
         file: "queue.js",
@@ -268,8 +268,8 @@ export const MUTANTS: readonly Mutant[] = [
     patches: [
       {
         file: "place.js",
-        from: 'when: [{ kind: "nothing in", ...queueRange(place.name) }],',
-        to: 'when: [{ kind: "created at", key: place.key, revision: 0n }],',
+        from: "roots: [place.name],\n    when,",
+        to: 'roots: [place.name],\n    when: [{ kind: "created at", key: place.key, revision: 0n }],',
       },
     ],
     hunt: t1(["link-reset"]),

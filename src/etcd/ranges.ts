@@ -1,0 +1,32 @@
+import {
+  UnansweredError,
+  type CallOptions,
+  type Header,
+  type Member,
+  type Range,
+  type RangeAnswer,
+} from "./rpc.js";
+
+/** Several ranges of one state, in the order of the question. */
+export interface RangesAnswer {
+  readonly header: Header;
+  readonly ranges: readonly Omit<RangeAnswer, "header">[];
+}
+
+/** Reads them in one request. */
+export async function readRanges(
+  member: Member,
+  ranges: readonly Range[],
+  options: CallOptions,
+): Promise<RangesAnswer> {
+  const [only] = ranges;
+  if (only && ranges.length === 1) {
+    const { header, ...range } = await member.range(only, options);
+    return { header, ranges: [range] };
+  }
+  const then = ranges.map((range) => ({ kind: "range", ...range }) as const);
+  const [answer] = await member.txns([{ roots: [], when: [], then, otherwise: [] }], options);
+  const told = answer?.ranges.filter((range) => range !== undefined);
+  if (!answer || told?.length !== ranges.length) throw new UnansweredError("the answer makes no sense");
+  return { header: answer.header, ranges: told };
+}

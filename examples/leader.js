@@ -37,7 +37,7 @@ await lead(cluster, "reports", work, {
 server.close();
 await cluster.close();
 
-/** Ends, with an AbortError, when it is to stop or does not lead any more. @param {import("leasehold").Leadership} leadership */
+/** Until it is to stop, or does not lead any more. @param {import("leasehold").Leadership} leadership */
 async function work(leadership) {
   term = leadership;
   const signal = AbortSignal.any([stop.signal, leadership.signal]);

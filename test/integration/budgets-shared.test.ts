@@ -41,7 +41,7 @@ describe("with nobody in the way it costs one transaction to take, and one to gi
   test("a read lock beside other readers, and a permit beside others, of the same session too", async () => {
     const [own, other] = [await session(), await session()];
     const sharing = [own, other].flatMap((source) => [
-      () => new RwLock(source, "beside").readLock(),
+      () => new RwLock(source, "beside/readers").readLock(),
       () => new Semaphore(source, "beside/permits", 8).acquire(),
     ]);
     const held: Hold[] = [];
@@ -143,7 +143,8 @@ describe("a semaphore in use", () => {
     }
 
     for (const cost of costs) expect(cost).toMatchObject({ Txn: 2, Range: 2, revisions: 2 });
+    const rest = Promise.allSettled(waiting);
     await Promise.all(sessions.map((each) => each.close({ drainMs: 0 })));
-    await Promise.allSettled(waiting);
+    await rest;
   });
 });

@@ -63,6 +63,24 @@ describe("a semaphore", () => {
     await releaseAll(await Promise.all(waiting.slice(4)));
   });
 
+  test("serves who comes after hand-overs by the first permit that comes free, whoever gives it back", async () => {
+    const name = "whichever";
+    const [a, b] = semaphoresOf(name, 3);
+    const first = await Promise.all([a.acquire(), b.acquire(), a.acquire()]);
+    const next = await inLine(name, [() => a.acquire(), () => b.acquire(), () => a.acquire()]);
+    await releaseAll(first);
+    const held = await Promise.all(next);
+
+    for (const oldest of held) {
+      const [waiting] = await inLine(name, [() => b.acquire()]);
+      await oldest.release();
+      await (await waiting!).release();
+      await (await b.acquire()).release();
+    }
+
+    expect(await places(name)).toEqual([]);
+  });
+
   test("has no fence: an older permit is as good as a newer one", async () => {
     const [a] = semaphoresOf("fence", 2);
 

@@ -199,6 +199,11 @@ test.each(seeds)(
       );
       await expect.poll(() => placesOf(etcd.member, name)).toEqual([]);
 
+      for (const revision of granted) {
+        await server.first(({ type, create }) => type === "DELETE" && create === revision);
+      }
+      for (const { type, key, create } of [...server.seen])
+        if (type === "PUT") await server.deleted(key, create);
       const history = new History(server.seen);
       for (const revision of granted) expect(history.allows(revision, permitsOf)).toBe(true);
     });

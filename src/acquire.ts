@@ -86,10 +86,11 @@ export function timeLeft(clock: Clock, timeoutMs: number | undefined): () => num
   return () => timeoutMs && Math.max(1, timeoutMs - (clock.monotonic() - start));
 }
 
-async function timeout(
+/** Names who holds, if etcd still says it, and how many are ahead of the place of that create revision. */
+export async function timeout(
   lease: Lease,
   name: string,
-  { revision }: Waiter,
+  { revision }: Pick<Waiter, "revision">,
   timeoutMs: number,
 ): Promise<LockTimeoutError> {
   const policy = { ...lease.policy("read the queue"), giveUpMs: ASK_HOLDER_MS, attemptMs: ASK_HOLDER_MS };

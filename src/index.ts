@@ -1,4 +1,5 @@
 export { Cluster, connect, type ConnectOptions, type Credentials } from "./cluster.js";
+export { lockAll, type MultiLock } from "./multilock.js";
 export { Mutex, type WorkOptions } from "./mutex.js";
 export { RwLock } from "./rwlock.js";
 export { Semaphore } from "./semaphore.js";

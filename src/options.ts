@@ -164,6 +164,26 @@ export function checkName(value: unknown): string {
   return value;
 }
 
+/** Names for one transaction, which etcd lets have so many operations beside those of others. */
+const MAX_NAMES = 30;
+
+/** Of `lockAll`. */
+export function checkNames(value: unknown): readonly string[] {
+  const rule = `an array of 1 to ${MAX_NAMES} names`;
+  if (!Array.isArray(value)) throw typeError("names", rule, value);
+  if (value.length < 1 || value.length > MAX_NAMES)
+    throw rangeError("names", rule, `${value.length} of them`);
+  const names = Array.from(value as readonly unknown[], checkName);
+  const sorted = [...names].sort();
+  names.forEach((name, n) => {
+    if (names.indexOf(name) !== n) throw rangeError("names", "free of duplicates", name);
+    const inside = sorted.find((other) => other.startsWith(`${name}/`));
+    if (inside !== undefined)
+      throw rangeError("names", `free of names under others, such as under ${show(name)}`, inside);
+  });
+  return names;
+}
+
 function isWellFormed(text: string): boolean {
   return !/[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/.test(text);
 }

@@ -52,13 +52,13 @@ export class Place {
   }
 }
 
-const put = ({ key, value, lease }: Place): Operation => ({
+export const put = ({ key, value, lease }: Place): Operation => ({
   kind: "put",
   key,
   value,
   leaseId: lease.leaseId,
 });
-const own = ({ key }: Place): Operation => ({ kind: "range", key });
+export const own = ({ key }: Place): Operation => ({ kind: "range", key });
 const ranges = (asked: readonly Range[]): Operation[] => asked.map((range) => ({ kind: "range", ...range }));
 
 /** Puts the key unless it is there, and tells who else is, as the kind asks. */

@@ -32,7 +32,7 @@ const queues = new WeakMap<Lease, Map<string, Queue>>();
 
 /** One session's side of the queue of one name: joins it, waits for its turn, leaves it. */
 export class Queue {
-  readonly #own: OwnPlaces;
+  readonly own: OwnPlaces;
   readonly #joiner: Joiner;
   readonly #line = new Line();
   readonly #followers = new Followers();
@@ -45,8 +45,8 @@ export class Queue {
     readonly lease: Lease,
     readonly name: string,
   ) {
-    this.#own = new OwnPlaces(lease, name);
-    this.#joiner = new Joiner(lease, name, this.#own, (place) => this.#leaveQuietly(place));
+    this.own = new OwnPlaces(lease, name);
+    this.#joiner = new Joiner(lease, name, this.own, (place) => this.leaveQuietly(place));
   }
 
   static of(lease: Lease, name: string): Queue {
@@ -81,7 +81,7 @@ export class Queue {
       return joined?.place;
     } finally {
       this.#trying--;
-      this.#rest();
+      this.rest();
     }
   }
 
@@ -92,7 +92,7 @@ export class Queue {
     this.#leaving.add(leaving);
     const left = (): void => {
       this.#leaving.delete(leaving);
-      this.#rest();
+      this.rest();
     };
     leaving.then(left, left);
     return leaving;
@@ -106,7 +106,7 @@ export class Queue {
   #joinNext(): void {
     if (this.#joining || this.#waiting >= MAX_WAITING) return;
     const waiter = this.#line.next();
-    if (!waiter) return this.#rest();
+    if (!waiter) return this.rest();
     this.#joining = true;
     this.#waiting++;
     waiter.stage = { at: "join" };
@@ -129,14 +129,14 @@ export class Queue {
     const { place, from } = joined;
     if (waiter.gaveUp) {
       this.#waiting--;
-      return this.#leaveQuietly(place);
+      return this.leaveQuietly(place);
     }
     if (typeof from === "string") this.#grant(waiter, unwatched(place), from);
     else this.#wait(waiter, place, from);
   }
 
   #wait(waiter: Waiter, place: Place, from: Behind | undefined): void {
-    const below = this.#own.followedBy(place);
+    const below = this.own.followedBy(place);
     if (below) {
       waiter.stage = { at: "local", place, below };
       this.#followers.add(waiter, place, below);
@@ -149,7 +149,7 @@ export class Queue {
         this.#waiting--;
         this.lease.waits.delete(waiter);
         waiter.fail(error);
-        this.#leaveQuietly(place);
+        this.leaveQuietly(place);
       },
     };
     waiter.stage = { at: "turn", place, turn: new Turn(place, outcome, from) };
@@ -168,7 +168,7 @@ export class Queue {
     place.held = true;
     if (place.kind.tellsTurn && from !== "held") this.#tell(place);
     for (const [waiter, next] of this.#followers.of(place)) {
-      if (this.#own.followedBy(next) === place) continue;
+      if (this.own.followedBy(next) === place) continue;
       this.#followers.remove(waiter, place);
       const then = next.kind.afterTurn(next);
       // Nothing has confirmed its key since: that is read beside the handle.
@@ -202,10 +202,11 @@ export class Queue {
     if (stage.at === "turn") stage.turn.stop();
     else this.#followers.remove(waiter, stage.below);
     this.#waiting--;
-    this.#leaveQuietly(stage.place);
+    this.leaveQuietly(stage.place);
   }
 
-  #leaveQuietly(place: Place): void {
+  /** The same for whoever does not wait for it. */
+  leaveQuietly(place: Place): void {
     // Rejects only when the session is over, and the key with it.
     this.leave(place).catch(() => undefined);
     this.#joinNext();
@@ -213,7 +214,7 @@ export class Queue {
 
   async #leave(place: Place): Promise<Left> {
     // Before the delete: a late put may come right behind it.
-    if (place.unanswered > 0) this.#own.doubt(place);
+    if (place.unanswered > 0) this.own.doubt(place);
     let repeated = false;
     const asker = this.#followers.of(place)[0]?.[1];
     const asked = asker?.kind.asksForFirst(asker) ?? [];
@@ -227,8 +228,8 @@ export class Queue {
 
   /** Every end of a place wakes the local waiters behind it once; `isFirst` knows whom its deletion has told to be first. */
   #gone(place: Place, isFirst: (next: Place) => boolean): void {
-    this.#own.remove(place);
-    this.#own.release(place);
+    this.own.remove(place);
+    this.own.release(place);
     for (const [waiter, next] of this.#followers.of(place)) {
       this.#followers.remove(waiter, place);
       if (isFirst(next)) this.#grant(waiter, unwatched(next));
@@ -238,8 +239,8 @@ export class Queue {
   }
 
   /** Names come and go (one a user, say): what is not needed is not kept. */
-  #rest(): void {
+  rest(): void {
     const busy = this.#joining || this.#trying > 0 || this.#waiting > 0 || this.#leaving.size > 0;
-    if (!busy && this.#line.empty && this.#own.joined.length === 0) queues.get(this.lease)?.delete(this.name);
+    if (!busy && this.#line.empty && this.own.joined.length === 0) queues.get(this.lease)?.delete(this.name);
   }
 }

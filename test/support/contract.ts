@@ -124,6 +124,49 @@ export declare class Semaphore {
   withPermit<T>(work: (hold: Hold) => T, options?: WaitOptions): Promise<Awaited<T>>;
 }
 
+export interface MultiLock extends Omit<Lock, "name" | "key" | "toJSON"> {
+  readonly names: readonly string[];
+  readonly keys: readonly string[];
+  toJSON(): { readonly names: readonly string[]; readonly revision: string; readonly held: boolean };
+}
+/** As a method, whose parameters may be narrower: the classes here have none of the private members of ours. */
+export declare const lockAll: {
+  all(source: SessionSource, names: readonly string[], options?: WaitOptions): Promise<MultiLock>;
+}["all"];
+
+export interface Leader {
+  readonly key: string;
+  readonly value: string;
+  readonly fence: bigint;
+  readonly revision: bigint;
+  readonly leaseId: bigint;
+  toJSON(): Readonly<Record<"key" | "value" | "fence" | "revision" | "leaseId", string>>;
+}
+export declare class Election {
+  constructor(source: SessionSource, name: string);
+  readonly name: string;
+  campaign(value: string, options?: WaitOptions): Promise<Leadership>;
+  leader(options?: WaitOptions): Promise<Leader | undefined>;
+  observe(options?: { readonly signal?: AbortSignal | undefined }): AsyncIterableIterator<Leader | undefined>;
+}
+export interface Leadership extends Lock {
+  proclaim(value: string): Promise<void>;
+  resign(): Promise<void>;
+}
+export interface LeadOptions extends SessionOptions {
+  readonly value?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly onLeader?: ((leader: Leader | undefined) => void) | undefined;
+}
+export declare const lead: {
+  lead(
+    cluster: Cluster,
+    name: string,
+    work: (leadership: Leadership) => unknown,
+    options?: LeadOptions,
+  ): Promise<void>;
+}["lead"];
+
 export declare function whileHeld(
   hold: Pick<Hold, "key" | "revision">,
 ): readonly [key: string, column: "Create", comparator: "==", revision: string];

@@ -24,6 +24,10 @@ const SAME = [
   "SessionStateEvent",
   "Hold",
   "Lock",
+  "MultiLock",
+  "Leader",
+  "Leadership",
+  "LeadOptions",
   "Place",
   "Loss",
   "LeaseholdErrorCode",
@@ -91,6 +95,7 @@ describe("the public API", () => {
     expect(Object.keys(leasehold).sort()).toEqual([
       "Cluster",
       "DeadlockError",
+      "Election",
       "EtcdRefusedError",
       "EtcdUnavailableError",
       "FenceGate",
@@ -107,6 +112,8 @@ describe("the public API", () => {
       "SessionLostError",
       "StaleFenceError",
       "connect",
+      "lead",
+      "lockAll",
       "whileHeld",
     ]);
   });

@@ -1,0 +1,76 @@
+import { timeLeft, timeout } from "./acquire.js";
+import { blockedHere } from "./context.js";
+import { DeadlockError } from "./errors.js";
+import { HeldPlaces, type MultiLock } from "./held-places.js";
+import type { HeldPlace } from "./hold.js";
+import type { Lease } from "./lease.js";
+import { MultiWaiter } from "./multi-waiter.js";
+import { checkNames, checkWait, type CheckedWait } from "./options.js";
+import type { WaitOptions } from "./session.js";
+import { leaseSourceOf, type LeaseSource, type SessionSource } from "./source.js";
+import { settleWithin } from "./wait.js";
+
+export type { MultiLock } from "./held-places.js";
+
+/**
+ * Takes all of `names` at once: one transaction puts a place under each, so the order is the same in every queue, and
+ * callers that name the same locks in any order never wait for each other in a circle. Excludes, and is excluded by,
+ * every other holder of one of the names, such as a `Mutex`. When one place is lost while waiting, all are given back and
+ * joined anew, behind those who came meanwhile; when one is lost while held, all are.
+ * Take several locks by one call of this, never by one lock after the other.
+ * On abort: rejects at once with the signal's own reason; the places are removed in the background.
+ * @param names 1 to 30, each as a Mutex's; no duplicates, none under another one such as "a/b" under "a".
+ * @throws {LockTimeoutError} after `timeoutMs`: it names the first lock that was still waited for.
+ * @throws {DeadlockError} in an async context that already holds one of the names, or a name under one of them.
+ * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
+ * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd said no.
+ * @throws {TypeError | RangeError} on bad arguments.
+ */
+export async function lockAll(
+  source: SessionSource,
+  names: readonly string[],
+  options?: WaitOptions,
+): Promise<MultiLock> {
+  const leases = leaseSourceOf(source);
+  const checked = checkNames(names);
+  return new HeldPlaces(await acquireAll(leases, checked, checkWait("lockAll", options)));
+}
+
+async function acquireAll(
+  source: LeaseSource,
+  names: readonly string[],
+  wait: CheckedWait,
+): Promise<readonly HeldPlace[]> {
+  const { connection } = source;
+  const left = timeLeft(connection.clock, wait.timeoutMs);
+  wait.signal?.throwIfAborted();
+  assertFree(source, names);
+  const lease = await source.lease(wait);
+  lease.assertOpen();
+  wait.signal?.throwIfAborted();
+  const waiter = new MultiWaiter(lease, names);
+  const holds = await settleWithin(waiter.granted, { signal: wait.signal, timeoutMs: left() }, connection, {
+    onTimeout: () => timeout(lease, waiter.waitingFor.name, waiter.waitingFor, wait.timeoutMs ?? 0),
+    onGiveUp: () => waiter.giveUp(),
+    onUnwanted: giveBack,
+  });
+  return unlessOver(lease, holds);
+}
+
+function assertFree({ connection }: LeaseSource, names: readonly string[]): void {
+  for (const name of names) {
+    const blocking = blockedHere(connection, name);
+    if (blocking !== undefined) throw new DeadlockError(name, blocking);
+  }
+}
+
+/** The session may have ended since the grant, or, unseen, during a pause of the process before it. */
+function unlessOver(lease: Lease, holds: readonly HeldPlace[]): readonly HeldPlace[] {
+  if (!lease.over) return holds;
+  giveBack(holds);
+  throw lease.signal.reason as Error;
+}
+
+function giveBack(holds: readonly HeldPlace[]): void {
+  for (const hold of holds) void hold.release();
+}

@@ -43,8 +43,8 @@ function service(
 
 interface Term {
   readonly leadership: Leadership;
-  resolve(): void;
-  reject(error: Error): void;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
 }
 
 const leaderOf = (name: string) => new Election(two.cluster, name).leader();

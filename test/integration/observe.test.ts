@@ -1,19 +1,16 @@
 import { describe, expect, test } from "vitest";
 import { connect, Election, type Leader, Session } from "../../src/index.js";
+import { nextLeader } from "../support/next-leader.js";
 import { startTcpProxy } from "../support/tcp-proxy.js";
 import { reasonOf, twoSessions } from "../support/two-sessions.js";
 
 const two = twoSessions(20);
 const { queued } = two;
 
-/** Reads an election from now on. `next()` is a value, undefined for a vacancy; it must have come within the test's time. */
+/** Reads an election from now on. */
 function reading(name: string, cluster = two.cluster) {
   const iterator = new Election(cluster, name).observe();
-  const next = async () => {
-    const told: IteratorResult<Leader | undefined, undefined> = await iterator.next();
-    expect(told.done).toBe(false);
-    return told.value;
-  };
+  const next = () => nextLeader(iterator);
   const nextValue = async () => (await next())?.value;
   return { next, nextValue, iterator, [Symbol.asyncDispose]: async () => void (await iterator.return?.()) };
 }

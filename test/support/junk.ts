@@ -49,7 +49,7 @@ export function junkOptions(good: Readonly<Record<string, fc.Arbitrary<unknown>>
 }
 
 const OPTIONS =
-  /^(Expected (the options of [\w' .]+|hosts|credentials(\.\w+)?|auth(\.\w+)?|grpcOptions|requestTimeoutMs|ttlSeconds|owner|signal|timeoutMs|reentrant|drainMs|atLeastMs|cluster|source|name|work|leaseId|highest|fence|hold(\.\w+)?)\b|Unknown option .* of |Option \w+ of connect is refused)/s;
+  /^(Expected (the options of [\w' .]+|hosts|credentials(\.\w+)?|auth(\.\w+)?|grpcOptions|requestTimeoutMs|ttlSeconds|owner|signal|timeoutMs|reentrant|drainMs|atLeastMs|cluster|source|name|permits|work|leaseId|highest|fence|hold(\.\w+)?)\b|Unknown option .* of |Option \w+ of connect is refused)/s;
 
 /** An error for who calls wrongly: of the class for it, and it names what was wrong. */
 export const isMisuse = (error: unknown): boolean =>

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "vitest";
-import { type Cluster, connect, Mutex, Session } from "../../src/index.js";
+import { type Cluster, connect, Mutex, RwLock, Semaphore, Session } from "../../src/index.js";
 import { FakeCluster } from "../support/fake-connection.js";
 import {
   BAD_OWNERS,
@@ -20,6 +20,8 @@ const cluster = connect({ hosts: "127.0.0.1:1" });
 const lease = new FakeCluster().lease();
 const session = Reflect.construct(Session, [lease]) as Session;
 const mutex = new Mutex(session, "jobs");
+const rwlock = new RwLock(session, "jobs");
+const semaphore = new Semaphore(session, "jobs", 2);
 const work = () => undefined;
 
 /** A function that returns a promise, called with the given options. */
@@ -32,6 +34,15 @@ const WAITING: readonly (readonly [name: string, call: Call, known: string])[] =
   ["lock", (options) => mutex.lock(options), "timeoutMs"],
   ["tryLock", (options) => mutex.tryLock(options), "timeoutMs"],
   ["withLock", (options) => mutex.withLock(work, options), "signal, timeoutMs, reentrant"],
+  ["readLock", (options) => rwlock.readLock(options), "timeoutMs"],
+  ["writeLock", (options) => rwlock.writeLock(options), "timeoutMs"],
+  ["tryReadLock", (options) => rwlock.tryReadLock(options), "timeoutMs"],
+  ["tryWriteLock", (options) => rwlock.tryWriteLock(options), "timeoutMs"],
+  ["withReadLock", (options) => rwlock.withReadLock(work, options), "signal, timeoutMs"],
+  ["withWriteLock", (options) => rwlock.withWriteLock(work, options), "signal, timeoutMs"],
+  ["acquire", (options) => semaphore.acquire(options), "timeoutMs"],
+  ["tryAcquire", (options) => semaphore.tryAcquire(options), "timeoutMs"],
+  ["withPermit", (options) => semaphore.withPermit(work, options), "signal, timeoutMs"],
 ];
 const CLOSING: readonly (readonly [name: string, call: Call])[] = [
   ["cluster.close", (options) => cluster.close(options)],
@@ -132,7 +143,11 @@ describe("Session.open and Session.adopt", () => {
   });
 });
 
-describe("new Mutex", () => {
+describe.each([
+  ["Mutex", (source: unknown, name: unknown) => new Mutex(source as Session, name as string)],
+  ["RwLock", (source: unknown, name: unknown) => new RwLock(source as Session, name as string)],
+  ["Semaphore", (source: unknown, name: unknown) => new Semaphore(source as Session, name as string, 2)],
+])("new %s", (_, make) => {
   const sourceRule = "a Cluster or a Session";
   const nameRule = "1 to 1024 bytes of well-formed Unicode";
   const slashRule = 'free of "/" at its ends and of "//"';
@@ -145,9 +160,9 @@ describe("new Mutex", () => {
       wrongType("source", sourceRule, {}, "an object (Object)"),
       wrongType("source", sourceRule, mutex, "an object (Mutex)"),
     ]),
-  )("throws for %s", (_, each) => {
+  )("throws for %s", (__, each) => {
     expectMisuse(
-      thrown(() => new Mutex(each.value as Session, "jobs")),
+      thrown(() => make(each.value, "jobs")),
       each,
     );
   });
@@ -163,9 +178,9 @@ describe("new Mutex", () => {
       outOfRange("name", nameRule, "\udc00b", '"\\udc00b"'),
       ...["/", "/a", "a/", "a//b"].map((name) => outOfRange("name", slashRule, name, JSON.stringify(name))),
     ]),
-  )("throws for %s", (_, each) => {
+  )("throws for %s", (__, each) => {
     expectMisuse(
-      thrown(() => new Mutex(session, each.value as string)),
+      thrown(() => make(session, each.value)),
       each,
     );
   });
@@ -173,9 +188,46 @@ describe("new Mutex", () => {
   test.each(["a", "a/b/c", "é".repeat(512), "💥", " ", "a\u0000b", "..", "%2F"])(
     "takes the name %j",
     (name) => {
-      expect(new Mutex(session, name).name).toBe(name);
+      expect(make(session, name).name).toBe(name);
     },
   );
+});
+
+describe("new Semaphore", () => {
+  const rule = "a whole number from 1 to 1000";
+
+  test.each(
+    titled([
+      ...[0, -1, 1001, 1.5, NaN, Infinity].map((value) => outOfRange("permits", rule, value)),
+      wrongType("permits", rule, undefined),
+      wrongType("permits", rule, "3", '"3"'),
+      wrongType("permits", rule, 3n),
+    ]),
+  )("throws for %s", (_, each) => {
+    expectMisuse(
+      thrown(() => new Semaphore(session, "jobs", each.value as number)),
+      each,
+    );
+  });
+
+  test.each([1, 1000])("takes %i permits", (permits) => {
+    expect(new Semaphore(session, "jobs", permits).permits).toBe(permits);
+  });
+});
+
+describe.each([
+  ["withReadLock", (given: () => void) => rwlock.withReadLock(given)],
+  ["withWriteLock", (given: () => void) => rwlock.withWriteLock(given)],
+  ["withPermit", (given: () => void) => semaphore.withPermit(given)],
+])("%s", (_, call) => {
+  test.each(
+    titled([
+      wrongType("work", "a function", undefined),
+      wrongType("work", "a function", Promise.resolve(), "an object (Promise)"),
+    ]),
+  )("rejects %s", async (__, each) => {
+    expectMisuse(await rejection(() => call(each.value as () => void)), each);
+  });
 });
 
 describe("withLock", () => {

@@ -1,6 +1,15 @@
 import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
-import { connect, FenceGate, Mutex, Session, StaleFenceError, whileHeld } from "../../src/index.js";
+import {
+  connect,
+  FenceGate,
+  Mutex,
+  RwLock,
+  Semaphore,
+  Session,
+  StaleFenceError,
+  whileHeld,
+} from "../../src/index.js";
 import { FakeCluster } from "../support/fake-connection.js";
 import { isName } from "../support/hostile-names.js";
 import { isMisuse, junk, junkOptions } from "../support/junk.js";
@@ -56,26 +65,44 @@ describe("whatever it is given,", () => {
     );
   });
 
-  test("new Mutex() takes exactly the names that the README allows", () => {
-    const names = fc.oneof(
-      fc.string({ unit: "binary", maxLength: 1030 }),
-      fc.string({ unit: fc.constantFrom("/", "a", "\ud800", "\udc00", "\0", "💥"), maxLength: 6 }),
-      junk,
-    );
-    fc.assert(
-      fc.property(names, (name) => {
-        const mutex = tried(() => new Mutex(session, name as string));
-        expect(mutex?.name).toBe(typeof name === "string" && isName(name) ? name : undefined);
-      }),
-      RUNS,
-    );
-  });
+  test.each([
+    ["Mutex", (source: unknown, name: unknown) => new Mutex(source as Session, name as string)],
+    ["RwLock", (source: unknown, name: unknown) => new RwLock(source as Session, name as string)],
+    ["Semaphore", (source: unknown, name: unknown) => new Semaphore(source as Session, name as string, 1)],
+  ])(
+    "new %s() takes exactly the names that the README allows, and no source but a Cluster or a Session",
+    (_, make) => {
+      const names = fc.oneof(
+        fc.string({ unit: "binary", maxLength: 1030 }),
+        fc.string({ unit: fc.constantFrom("/", "a", "\ud800", "\udc00", "\0", "💥"), maxLength: 6 }),
+        junk,
+      );
+      fc.assert(
+        fc.property(names, (name) => {
+          const lock = tried(() => make(session, name));
+          expect(lock?.name).toBe(typeof name === "string" && isName(name) ? name : undefined);
+        }),
+        RUNS,
+      );
+      fc.assert(
+        fc.property(junk, (source) => {
+          expect(tried(() => make(source, "jobs"))).toBeUndefined();
+        }),
+        RUNS,
+      );
+    },
+  );
 
-  test("new Mutex() takes no source but a Cluster or a Session", () => {
+  test("new Semaphore() takes whole numbers of permits from 1 to 1000", () => {
     fc.assert(
-      fc.property(junk, (source) => {
-        expect(tried(() => new Mutex(source as Session, "jobs"))).toBeUndefined();
-      }),
+      fc.property(
+        fc.oneof(fc.integer(), fc.integer({ min: -1, max: 1002 }), fc.double(), junk),
+        (permits) => {
+          const semaphore = tried(() => new Semaphore(session, "jobs", permits as number));
+          const takes = Number.isInteger(permits) && (permits as number) >= 1 && (permits as number) <= 1000;
+          expect(semaphore?.permits).toBe(takes ? permits : undefined);
+        },
+      ),
       RUNS,
     );
   });

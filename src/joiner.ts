@@ -105,6 +105,8 @@ export class Joiner {
       place.revision = answer.header.revision;
     } else {
       const own = answer.ranges[0]?.kvs[0];
+      // Candidates may have the same value: a key that no unanswered attempt of ours can have put is another process's.
+      if (place.unanswered === 0) return false;
       if (own?.value !== place.value || own.leaseId !== this.lease.leaseId) return false;
       // An earlier attempt got through: its revision counts, and that attempt is in doubt no more.
       place.revision = own.createRevision;

@@ -1,6 +1,7 @@
 import type { Connection } from "./connection.js";
 import type { EventKind, KeyValue, RangeAnswer } from "./etcd/rpc.js";
 import type { Watch, WatchListener } from "./etcd/watch.js";
+import { queueRange } from "./kind.js";
 import { candidates, leaderOf, type Leader } from "./leader.js";
 
 /** What following an election comes to. */
@@ -72,8 +73,7 @@ export class LeaderWatch implements WatchListener {
   #begin({ header, kvs }: RangeAnswer): void {
     if (this.#stopped.signal.aborted) return;
     this.#candidates = new Map(kvs.map((kv) => [kv.key.toString("latin1"), kv]));
-    const { key, end = "" } = candidates(this.name);
-    const target = { key, end, events: "ALL", startRevision: header.revision + 1n } as const;
+    const target = { ...queueRange(this.name), events: "ALL", startRevision: header.revision + 1n } as const;
     this.#watch = this.connection.watches.watch(target, this);
     this.#leads();
   }

@@ -1,5 +1,6 @@
 import type { KeyValue, Range } from "./etcd/rpc.js";
-import { prefixEnd, prefixOf } from "./keys.js";
+import { prefixOf } from "./keys.js";
+import { queueRange } from "./kind.js";
 
 /** Who leads an election, as everybody sees it. */
 export interface Leader {
@@ -16,10 +17,7 @@ export interface Leader {
 }
 
 /** All who lead or wait to lead, the one whose turn it is first. */
-export const candidates = (name: string): Range => {
-  const prefix = prefixOf(name);
-  return { key: prefix, end: prefixEnd(prefix), order: "oldest first" };
-};
+export const candidates = (name: string): Range => ({ ...queueRange(name), order: "oldest first" });
 
 /** Who leads when `oldest` is the oldest key under the name. */
 export function leaderOf(name: string, oldest: KeyValue | undefined): Leader | undefined {

@@ -135,6 +135,23 @@ describe("a candidate", () => {
     await leadership.resign();
   });
 
+  test("is not taken in by a key of its own lease, with its own value, that another process has put", async () => {
+    const name = "elect/same-lease";
+    const { leaseId } = two.session;
+    const key = `${name}/${leaseId.toString(16)}`;
+    await two.etcd.etcdctl(["put", key, "same", `--lease=${leaseId.toString(16)}`]);
+
+    const waiting = new Election(two.session, name).campaign("same");
+    const leads = settledYet(waiting);
+    await queued(name, 2);
+    expect(leads()).toBe(false);
+    await deleteKey(key);
+
+    const leadership = await waiting;
+    expect(leadership.key).toBe(`${key}-2`);
+    await leadership.resign();
+  });
+
   test("of many with large values all join, though what they ask for exceeds one request together", async () => {
     const name = "elect/crowd";
     const value = "v".repeat(65_536);

@@ -116,6 +116,28 @@ describe("readers", () => {
     expect(await places(name)).toEqual([]);
   });
 
+  test("of one session with another one's writer between them have their turns before and after it", async () => {
+    const name = "between";
+    const [a, b] = locksOf(name);
+    const first = await a.writeLock();
+    const { order, record } = recorder();
+    const early = record("early", b.readLock());
+    await queued(name, 2);
+    const writing = record("writer", a.writeLock());
+    await queued(name, 3);
+    const late = record("late", b.readLock());
+    await queued(name, 4);
+
+    await first.release();
+    const reader = await early;
+    await reader.release();
+    const writer = await writing;
+    expect(order).toEqual(["early", "writer"]);
+    await writer.release();
+
+    await (await late).release();
+  });
+
   test("go on waiting together when the one of them that asks for all gives up", async () => {
     const name = "leader-leaves";
     const [a, b] = locksOf(name);

@@ -48,6 +48,22 @@ describe("a waiter that waits for the same place as the last time", () => {
     expect([again.newCreates(), again.newReads()]).toEqual([0, 0]);
   });
 
+  test("asks anew where it must hear of puts, or of several places", async () => {
+    const { cluster, stream, newCreates } = await waitingAgain();
+    const { watches } = cluster.connection;
+    const key = placeKey(BELOW);
+    const listener = { created() {}, event() {}, moved() {}, refused() {} };
+
+    watches.watch({ key, events: "ALL", reuseFrom: 96n }, listener);
+    watches.watch({ key, end: `${key}0`, events: "DELETE", reuseFrom: 96n }, listener);
+
+    expect(newCreates()).toBe(2);
+    expect(stream.creates.slice(-2).map(({ events, end }) => [events, end])).toEqual([
+      ["ALL", undefined],
+      ["DELETE", `${key}0`],
+    ]);
+  });
+
   test("reads at once if the deletion was told before it began to wait", async () => {
     const again = await waitingAgain({ deletedMeanwhile: [91n] });
 

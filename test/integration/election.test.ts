@@ -3,14 +3,16 @@ import { connect, Election, Mutex, Session } from "../../src/index.js";
 import { startGrpcProxy } from "../support/grpc-proxy.js";
 import { takesPlace } from "../support/request-shape.js";
 import { reasonOf, twoSessions } from "../support/two-sessions.js";
-import { abortOf, settledYet } from "./cases/client.js";
+import { abortOf, queued as joined, settledYet } from "./cases/client.js";
 import { revoke } from "./cases/lease-calls.js";
 
 const TTL_SECONDS = 20;
 const TXN = "/etcdserverpb.KV/Txn";
 
 const two = twoSessions(TTL_SECONDS);
-const { places, queued } = two;
+const { places } = two;
+/** Waits until etcd has so many places under the name. */
+const queued = (name: string, count: number) => joined(two.etcd.member, name, count);
 
 const deleteKey = (key: string) => two.etcd.etcdctl(["del", key]);
 /** What etcd itself has under a key. */

@@ -10,6 +10,10 @@ const BUILD = fileURLToPath(new URL("../support/build.js", import.meta.url));
 const TTL_SECONDS = 2;
 
 const two = twoSessions(20);
+/** Processes start. */
+const PATIENCE = { timeout: 30_000 };
+const queued = (name: string, count: number) =>
+  expect.poll(() => two.places(name), PATIENCE).toHaveLength(count);
 beforeAll(() => void execFileSync(process.execPath, [BUILD], { timeout: 120_000 }), 130_000);
 
 const ms = (from: bigint, to: bigint) => Number(to - from) / 1e6;
@@ -23,7 +27,7 @@ describe("of 200 candidates in 4 processes", { timeout: 60_000 }, () => {
     using server = await observe(two.etcd.member.endpoint, `${name}/`);
     await using processes = crew(name, 50, TTL_SECONDS, 0);
     for (let n = 0; n < 4; n++) processes.start();
-    await expect.poll(() => two.places(name), { timeout: 30_000 }).toHaveLength(200);
+    await queued(name, 200);
     const first = await processes.moment(({ what }) => what === "begin");
 
     const killedAt = process.hrtime.bigint();
@@ -52,7 +56,7 @@ describe("a hand-over", () => {
     let lock = await mutexes[0]!.lock();
     for (let n = 1; n <= rounds; n++) {
       const waiting = mutexes[n % 2]!.lock();
-      await two.queued(`${name}/mutex`, 2);
+      await queued(`${name}/mutex`, 2);
       const begin = process.hrtime.bigint();
       void lock.release();
       lock = await waiting;
@@ -74,9 +78,9 @@ describe("a hand-over", () => {
     const services = Array.from({ length: places }, () =>
       lead(two.cluster, `${name}/lead`, work, { ttlSeconds: 20, signal: stop.signal }),
     );
-    await two.queued(`${name}/lead`, places);
+    await queued(`${name}/lead`, places);
     go();
-    await expect.poll(() => ofLead.length, { timeout: 10_000 }).toBeGreaterThanOrEqual(rounds);
+    await expect.poll(() => ofLead.length, PATIENCE).toBeGreaterThanOrEqual(rounds);
     stop.abort();
     await Promise.all(services);
 
@@ -92,7 +96,7 @@ describe("20 rolling restarts of 3 replicas under load", { timeout: 90_000 }, ()
     const drainMs = 50;
     await using processes = crew(name, 1, ttlSeconds, drainMs);
     const replicas = [processes.start(), processes.start(), processes.start()];
-    await two.queued(name, 3);
+    await queued(name, 3);
     const load = new AbortController();
     const loaded = putUntil(load.signal);
     const stops: bigint[] = [];

@@ -2,13 +2,17 @@ import { describe, expect, test } from "vitest";
 import { type Cluster, connect, Election, lead, type Leadership, type LeadOptions } from "../../src/index.js";
 import { startTcpProxy } from "../support/tcp-proxy.js";
 import { reasonOf, twoSessions } from "../support/two-sessions.js";
-import { abortOf } from "./cases/client.js";
+import { abortOf, queued as joined } from "./cases/client.js";
 import { revoke } from "./cases/lease-calls.js";
 
 const TTL_SECONDS = 2;
 
 const two = twoSessions(20);
-const { places, queued } = two;
+const { places } = two;
+/** Beside other tests a process may take seconds to do what takes it milliseconds alone. */
+const PATIENCE = { timeout: 10_000 };
+/** Waits until etcd has so many places under the name. */
+const queued = (name: string, count: number) => joined(two.etcd.member, name, count);
 
 /** A service with one candidate. `term()` is the next one that it leads; each works until the test ends it. */
 function service(
@@ -47,6 +51,17 @@ interface Term {
   readonly reject: (error: Error) => void;
 }
 
+/** Waits until its deadline has moved. */
+async function renewed(leadership: Leadership): Promise<void> {
+  let left = leadership.remainingMs();
+  const rises = () => {
+    const before = left;
+    left = leadership.remainingMs();
+    return left > before;
+  };
+  await expect.poll(rises, { ...PATIENCE, interval: 10 }).toBe(true);
+}
+
 const leaderOf = (name: string) => new Election(two.cluster, name).leader();
 const deleteKey = (key: string) => two.etcd.etcdctl(["del", key]);
 const leaseOf = async (name: string) => (await places(name))[0]!.leaseId;
@@ -61,9 +76,7 @@ describe("a service that leads", () => {
     void it.done.then(() => (settled = true));
 
     it.stop.abort();
-    const left = leadership.remainingMs();
-    await expect.poll(() => leadership.remainingMs() < left - 200).toBe(true);
-    await expect.poll(() => leadership.remainingMs()).toBeGreaterThan(left - 200);
+    for (let renewals = 0; renewals < 2; renewals++) await renewed(leadership);
     expect([leadership.held, leadership.signal.aborted, settled]).toEqual([true, false, false]);
     resolve();
     await it.done;
@@ -237,16 +250,16 @@ describe("`onLeader`", () => {
     const heard: (string | undefined)[] = [];
     const rival = await new Election(two.session, name).campaign("rival");
     await using it = service(name, { value: "it", onLeader: (leader) => heard.push(leader?.value) });
-    await expect.poll(() => heard).toEqual(["rival"]);
+    await expect.poll(() => heard, PATIENCE).toEqual(["rival"]);
     await queued(name, 2);
     await rival.resign();
     const { leadership, resolve } = await it.term();
-    await expect.poll(() => heard).toEqual(["rival", "it"]);
+    await expect.poll(() => heard, PATIENCE).toEqual(["rival", "it"]);
     await leadership.proclaim("it, busy");
     resolve();
     await queued(name, 0);
     const other = await new Election(two.session, name).campaign("other");
-    await expect.poll(() => heard).toEqual(["rival", "it", "it, busy", undefined, "other"]);
+    await expect.poll(() => heard, PATIENCE).toEqual(["rival", "it", "it, busy", undefined, "other"]);
     await other.resign();
 
     (await it.term()).resolve();

@@ -3,9 +3,13 @@ import { connect, Election, type Leader, Session } from "../../src/index.js";
 import { nextLeader } from "../support/next-leader.js";
 import { startTcpProxy } from "../support/tcp-proxy.js";
 import { reasonOf, twoSessions } from "../support/two-sessions.js";
+import { queued as joined } from "./cases/client.js";
 
 const two = twoSessions(20);
-const { queued } = two;
+/** Beside other tests a process may take seconds to do what takes it milliseconds alone. */
+const PATIENCE = { timeout: 10_000 };
+/** Waits until etcd has so many places under the name. */
+const queued = (name: string, count: number) => joined(two.etcd.member, name, count);
 
 /** Reads an election from now on. */
 function reading(name: string, cluster = two.cluster) {
@@ -189,11 +193,11 @@ describe("observing ends", () => {
         return observer;
       }),
     );
-    await expect.poll(watchers).toBe(before + 5);
+    await expect.poll(watchers, PATIENCE).toBe(before + 5);
 
     for (const observer of observers) await observer[Symbol.asyncDispose]();
 
-    await expect.poll(watchers).toBe(before);
+    await expect.poll(watchers, PATIENCE).toBe(before);
   });
 });
 

@@ -4,9 +4,11 @@ import { connect, Election, Session } from "../../../src/index.js";
 import { nextLeader } from "../../support/next-leader.js";
 import { twoSessions } from "../../support/two-sessions.js";
 import { startWithUsers, WORKER } from "../../support/users.js";
-import { openClient } from "./client.js";
+import { openClient, queued as joined } from "./client.js";
 
 const two = twoSessions(20);
+/** Waits until etcd has so many places under the name. */
+const queued = (name: string, count: number) => joined(two.etcd.member, name, count);
 
 const valuesOf = async (name: string, count: number): Promise<(string | undefined)[]> => {
   const values = [];
@@ -42,7 +44,7 @@ describe("candidates", () => {
     const client = await openClient(two.etcd.endpoints, 20);
     const first = await new Election(client.session, name).campaign("foo");
     const waiting = new Election(two.session, name).campaign("bar");
-    await two.queued(name, 2);
+    await queued(name, 2);
     const seen = valuesOf(name, 2);
     await new Election(two.cluster, name).leader();
 

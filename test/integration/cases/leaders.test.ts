@@ -6,12 +6,16 @@ import { freePorts } from "../../support/ports.js";
 import { takesPlace } from "../../support/request-shape.js";
 import { startTcpProxy } from "../../support/tcp-proxy.js";
 import { reasonOf, twoSessions } from "../../support/two-sessions.js";
-import { abortOf, openClient, settledYet } from "./client.js";
+import { abortOf, openClient, queued as joined, settledYet } from "./client.js";
 import { revoke } from "./lease-calls.js";
 
 const TTL_SECONDS = 3;
 
 const two = twoSessions(20);
+/** Beside other tests a process may take seconds to do what takes it milliseconds alone. */
+const PATIENCE = { timeout: 10_000 };
+/** Waits until etcd has so many places under the name. */
+const queued = (name: string, count: number) => joined(two.etcd.member, name, count);
 
 /** Works until its leadership ends, or the service is stopped. */
 const untilEnd =
@@ -46,14 +50,14 @@ describe("a leader", () => {
     await using client = await openClient(two.etcd.endpoints, TTL_SECONDS);
     const first = await new Election(client.cluster, name).campaign("first");
     const waiting = new Election(two.session, name).campaign("second");
-    await two.queued(name, 2);
+    await queued(name, 2);
 
     await revoke(two.etcd.member, (await client.cluster.session()).leaseId);
     const second = await waiting;
     await abortOf(first.signal);
     const again = new Election(client.cluster, name).campaign("first again");
     const leads = settledYet(again);
-    await two.queued(name, 2);
+    await queued(name, 2);
     expect([first.held, second.held, leads()]).toEqual([false, true, false]);
     await second.resign();
 
@@ -86,7 +90,7 @@ describe("a service", () => {
 
     const proxied = await startTcpProxy({ port: two.etcd.member.clientPort }, { port });
 
-    await expect.poll(() => terms.length, { timeout: 10_000 }).toBe(1);
+    await expect.poll(() => terms.length, PATIENCE).toBe(1);
     stop.abort();
     await done;
     await cluster.close();
@@ -102,13 +106,13 @@ describe("a service", () => {
     const terms: Leadership[] = [];
     const work = untilEnd(stop.signal, (leadership) => terms.push(leadership));
     const done = lead(cluster, name, work, { signal: stop.signal, ttlSeconds: 2 });
-    await expect.poll(() => terms.length).toBe(1);
+    await expect.poll(() => terms.length, PATIENCE).toBe(1);
 
     await proxy.mode("refuse");
     expect(await abortOf(terms[0]!.signal)).toMatchObject({ code: "LOCK_LOST", loss: "expired" });
     await proxy.mode("pass");
 
-    await expect.poll(() => terms.length, { timeout: 10_000 }).toBe(2);
+    await expect.poll(() => terms.length, PATIENCE).toBe(2);
     stop.abort();
     await done;
   });
@@ -129,7 +133,7 @@ describe("a service", () => {
 
     for (const id of leases) await revoke(two.etcd.member, BigInt(id));
     join.release();
-    await expect.poll(() => fences.length, { timeout: 10_000 }).toBe(1);
+    await expect.poll(() => fences.length, PATIENCE).toBe(1);
 
     expect((await new Election(two.session, name).leader())?.fence).toBe(fences[0]);
     stop.abort();
@@ -144,10 +148,10 @@ describe("a service", () => {
     const services = [0, 1, 2].map((id) =>
       lead(two.cluster, name, () => void led.push(id), { signal: stop.signal }),
     );
-    await two.queued(name, 4);
+    await queued(name, 4);
 
     await rival.resign();
-    await expect.poll(() => led.length, { timeout: 10_000 }).toBe(6);
+    await expect.poll(() => led.length, PATIENCE).toBe(6);
 
     stop.abort();
     await Promise.all(services);

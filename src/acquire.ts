@@ -1,7 +1,6 @@
 import { blockedHere } from "./context.js";
 import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "./errors.js";
 import { HeldPlace } from "./hold.js";
-import type { Kind } from "./kind.js";
 import type { Lease } from "./lease.js";
 import type { CheckedWait } from "./options.js";
 import { readAhead } from "./places.js";
@@ -51,7 +50,7 @@ export async function tryAcquire(
   source: LeaseSource,
   name: string,
   { signal, timeoutMs: given = TRY_TIMEOUT_MS }: CheckedWait,
-  kind?: Kind,
+  entry?: Entry,
 ): Promise<HeldPlace | undefined> {
   const { connection } = source;
   const left = timeLeft(connection.clock, given);
@@ -62,7 +61,7 @@ export async function tryAcquire(
   const queue = Queue.of(lease, name);
   const timeoutMs = left() ?? given;
   let gaveUp = false;
-  const entering = queue.tryEnter({ giveUpMs: timeoutMs, again: () => !gaveUp }, kind);
+  const entering = queue.tryEnter({ giveUpMs: timeoutMs, again: () => !gaveUp }, entry);
   const place = await settleWithin(entering, { signal, timeoutMs }, connection, {
     onTimeout: () => new EtcdUnavailableError(`try lock "${name}"`, connection.members.silence),
     onGiveUp: () => (gaveUp = true),

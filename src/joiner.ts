@@ -43,13 +43,13 @@ export class Joiner {
   }
 
   /** A place that holds at once, or undefined if it would have to wait. */
-  async tryJoin(kind: Kind, limits: Limits): Promise<JoinedPlace | undefined> {
+  async tryJoin(kind: Kind, value: string | undefined, limits: Limits): Promise<JoinedPlace | undefined> {
     const { trying } = kind;
     if ("look" in trying) {
       const [told] = await this.#read([trying.look(this.name)], limits);
-      return told && trying.hasRoom(told) ? this.#joinIfHeld(kind, limits) : undefined;
+      return told && trying.hasRoom(told) ? this.#joinIfHeld(kind, value, limits) : undefined;
     }
-    const place = this.own.make(kind);
+    const place = this.own.make(kind, value);
     const answer = await this.#put(place, tryTxn(place, trying.when(this.name)), limits);
     if (this.#confirm(place, answer)) return { place, from: "held" };
     this.own.release(place);
@@ -57,8 +57,8 @@ export class Joiner {
   }
 
   /** Somebody may have been faster: then it leaves again. */
-  async #joinIfHeld(kind: Kind, limits: Limits): Promise<JoinedPlace | undefined> {
-    const { place, from } = await this.#joinAnew(kind, undefined, limits);
+  async #joinIfHeld(kind: Kind, value: string | undefined, limits: Limits): Promise<JoinedPlace | undefined> {
+    const { place, from } = await this.#joinAnew(kind, value, limits);
     if (typeof from === "string") return { place, from };
     const held = from === undefined && (await this.#isFirst(place, limits));
     if (held) return { place, from: "held, unseen" };

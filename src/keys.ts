@@ -40,18 +40,21 @@ export interface PlaceValue {
   readonly id: string;
   /** Of a semaphore: so many may hold at a time. */
   readonly permits?: number;
+  /** Of a web lock: the manager that asked for it. */
+  readonly client?: string;
 }
 
 export function parsePlaceValue(value: string): Partial<PlaceValue> {
   try {
     const parsed: unknown = JSON.parse(value);
     if (typeof parsed !== "object" || parsed === null) return {};
-    const { owner, since, id, permits } = parsed as Record<string, unknown>;
+    const { owner, since, id, permits, client } = parsed as Record<string, unknown>;
     return {
       ...(typeof owner === "string" && { owner }),
       ...(typeof since === "string" && { since }),
       ...(typeof id === "string" && { id }),
       ...(isPermits(permits) && { permits }),
+      ...(typeof client === "string" && { client }),
     };
   } catch {
     // Go and etcdctl write empty or free values: their places have no owner to show.

@@ -152,14 +152,14 @@ export function checkAtLeast(value: unknown): number {
 }
 
 /** A queue's name: its keys are `name/...`, so the rules keep one name one range. */
-export function checkName(value: unknown): string {
-  if (typeof value !== "string") throw typeError("name", "a string", value);
+export function checkName(value: unknown, option = "name"): string {
+  if (typeof value !== "string") throw typeError(option, "a string", value);
   const rule = "1 to 1024 bytes of well-formed Unicode";
   const bytes = Buffer.byteLength(value);
   // A lone surrogate would be written as U+FFFD: two different names, one key.
-  if (bytes < 1 || bytes > 1024 || !isWellFormed(value)) throw rangeError("name", rule, value);
+  if (bytes < 1 || bytes > 1024 || !isWellFormed(value)) throw rangeError(option, rule, value);
   if (value.startsWith("/") || value.endsWith("/") || value.includes("//")) {
-    throw rangeError("name", 'free of "/" at its ends and of "//"', value);
+    throw rangeError(option, 'free of "/" at its ends and of "//"', value);
   }
   return value;
 }
@@ -173,7 +173,7 @@ export function checkNames(value: unknown): readonly string[] {
   if (!Array.isArray(value)) throw typeError("names", rule, value);
   if (value.length < 1 || value.length > MAX_NAMES)
     throw rangeError("names", rule, `${value.length} of them`);
-  const names = Array.from(value as readonly unknown[], checkName);
+  const names = Array.from(value as readonly unknown[], (name) => checkName(name));
   const sorted = [...names].sort();
   names.forEach((name, n) => {
     if (names.indexOf(name) !== n) throw rangeError("names", "free of duplicates", name);

@@ -16,6 +16,8 @@ export interface Entry {
   readonly kind?: Kind;
   /** Written under its key, instead of what tells `inspect` about it. An adopted place keeps the value it has. */
   readonly value?: string;
+  /** Its place is in the queue, or never will be: later calls cannot come before it any more. */
+  readonly onJoined?: () => void;
 }
 
 /** What deleting a place came to. */
@@ -58,8 +60,8 @@ export class Queue {
   }
 
   /** A caller that waits for its turn, at the end of the line. */
-  enter({ kind = exclusive, value }: Entry = {}): Waiter {
-    const waiter = new Waiter((left) => this.#abandoned(left), kind, value);
+  enter({ kind = exclusive, value, onJoined }: Entry = {}): Waiter {
+    const waiter = new Waiter((left) => this.#abandoned(left), kind, value, onJoined);
     this.lease.waits.add(waiter);
     this.#line.add(waiter);
     this.#joinNext();
@@ -69,14 +71,14 @@ export class Queue {
   /** A place that holds at once, or undefined if it would have to wait. `policy` bounds the attempts. */
   async tryEnter(
     policy: Pick<CallPolicy, "giveUpMs" | "again">,
-    kind: Kind = exclusive,
+    { kind = exclusive, value }: Entry = {},
   ): Promise<Place | undefined> {
     this.#trying++;
     try {
       // Own places that are just being deleted would refuse it.
       await Promise.allSettled(this.#leaving);
       this.lease.assertOpen();
-      const joined = await this.lease.inFlight.add(this.#joiner.tryJoin(kind, policy));
+      const joined = await this.lease.inFlight.add(this.#joiner.tryJoin(kind, value, policy));
       if (joined) this.#turnCame(joined.place, joined.from);
       return joined?.place;
     } finally {
@@ -112,6 +114,7 @@ export class Queue {
     waiter.stage = { at: "join" };
     void this.lease.inFlight.add(this.#join(waiter)).then(() => {
       this.#joining = false;
+      waiter.onJoined?.();
       this.#joinNext();
     });
   }

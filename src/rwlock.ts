@@ -54,12 +54,12 @@ export class RwLock {
    * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.
    */
   async tryReadLock(options?: WaitOptions): Promise<Hold | undefined> {
-    return tryAcquire(this.#source, this.name, checkWait("tryReadLock", options), reader);
+    return tryAcquire(this.#source, this.name, checkWait("tryReadLock", options), { kind: reader });
   }
 
   /** The lock if nobody holds or waits, else undefined. Else as `tryReadLock`. */
   async tryWriteLock(options?: WaitOptions): Promise<Lock | undefined> {
-    return tryAcquire(this.#source, this.name, checkWait("tryWriteLock", options), writer);
+    return tryAcquire(this.#source, this.name, checkWait("tryWriteLock", options), { kind: writer });
   }
 
   /**

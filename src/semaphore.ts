@@ -52,7 +52,7 @@ export class Semaphore {
    * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.
    */
   async tryAcquire(options?: WaitOptions): Promise<Hold | undefined> {
-    return tryAcquire(this.#source, this.name, checkWait("tryAcquire", options), this.#kind);
+    return tryAcquire(this.#source, this.name, checkWait("tryAcquire", options), { kind: this.#kind });
   }
 
   /**

@@ -39,6 +39,7 @@ export class Waiter implements Dependent {
     private readonly onGiveUp: (waiter: Waiter) => void,
     readonly kind: Kind,
     readonly value: string | undefined,
+    readonly onJoined: (() => void) | undefined,
   ) {
     this.granted = new Promise((resolve, reject) => {
       this.#resolve = resolve;

@@ -167,6 +167,41 @@ export declare const lead: {
   ): Promise<void>;
 }["lead"];
 
+export declare class ClusterLockManager implements AsyncDisposable {
+  constructor(cluster: Cluster, options?: { readonly prefix?: string | undefined });
+  request<T>(name: string, callback: (lock: WebLock | null) => T): Promise<Awaited<T>>;
+  request<T>(
+    name: string,
+    options: WebLockOptions,
+    callback: (lock: WebLock | null) => T,
+  ): Promise<Awaited<T>>;
+  query(): Promise<WebLockSnapshot>;
+  close(options?: CloseOptions): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+export interface WebLock {
+  readonly name: string;
+  readonly mode: "exclusive" | "shared";
+  readonly signal: AbortSignal;
+  readonly revision: bigint;
+  readonly key: string;
+}
+export interface WebLockOptions {
+  mode?: "exclusive" | "shared";
+  ifAvailable?: boolean;
+  steal?: boolean;
+  signal?: AbortSignal;
+}
+export interface WebLockInfo {
+  name: string;
+  mode: "exclusive" | "shared";
+  clientId: string;
+}
+export interface WebLockSnapshot {
+  held: WebLockInfo[];
+  pending: WebLockInfo[];
+}
+
 export declare function whileHeld(
   hold: Pick<Hold, "key" | "revision">,
 ): readonly [key: string, column: "Create", comparator: "==", revision: string];

@@ -28,6 +28,10 @@ const SAME = [
   "Leader",
   "Leadership",
   "LeadOptions",
+  "WebLock",
+  "WebLockOptions",
+  "WebLockInfo",
+  "WebLockSnapshot",
   "Place",
   "Loss",
   "LeaseholdErrorCode",
@@ -94,6 +98,7 @@ describe("the public API", () => {
   it("exports these values and no others", () => {
     expect(Object.keys(leasehold).sort()).toEqual([
       "Cluster",
+      "ClusterLockManager",
       "DeadlockError",
       "Election",
       "EtcdRefusedError",

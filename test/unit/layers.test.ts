@@ -46,7 +46,18 @@ const LAYERS: readonly (readonly string[])[] = [
     "rwlock",
     "semaphore",
   ],
-  ["lead"],
+  [
+    "cluster-lock-manager",
+    "lead",
+    "web-lock-arguments",
+    "web-lock-held",
+    "web-lock-line",
+    "web-lock-names",
+    "web-lock-registry",
+    "web-lock-request",
+    "web-lock-snapshot",
+    "web-lock-steal",
+  ],
   ["index"],
 ];
 

@@ -1,0 +1,171 @@
+import { holdOf, tryAcquire, type Acquired } from "./acquire.js";
+import type { Connection } from "./connection.js";
+import { SessionClosedError, SessionLostError } from "./errors.js";
+import type { HeldPlace } from "./hold.js";
+import type { PlaceValue } from "./keys.js";
+import { writer } from "./kind.js";
+import type { Lease } from "./lease.js";
+import { Queue, type Entry } from "./queue.js";
+import { reader } from "./reader.js";
+import type { LeaseSource } from "./source.js";
+import type { Waiter } from "./waiter.js";
+import { closedError, type AskedLock } from "./web-lock-arguments.js";
+import { RequestLine, type Entrant, type Way } from "./web-lock-line.js";
+import { queueNameOf } from "./web-lock-names.js";
+import { RequestRegistry } from "./web-lock-registry.js";
+import { stealFromEarlier } from "./web-lock-steal.js";
+
+/** Who asks: one manager. */
+export interface WebLockClient {
+  readonly connection: Connection;
+  readonly source: LeaseSource;
+  readonly clientId: string;
+  /** Of the keys of all its locks. */
+  readonly prefix: string;
+}
+
+const UNLIMITED = { signal: undefined, timeoutMs: undefined };
+
+let calls = 0;
+
+/** A call of `request` until its lock is granted, through any number of sessions. */
+export class LockRequest implements Entrant {
+  readonly order = calls++;
+  readonly way: Way;
+  /** Tells its place from those of other requests. */
+  readonly id: string;
+  /** undefined = it would have to wait, and was not to. Granted ones come in the order of the calls, whatever their names. */
+  readonly acquired: Promise<HeldPlace | undefined>;
+  /** Resolves when it is known that it has to wait; otherwise when `answer` is called. */
+  readonly answered: Promise<void>;
+  answer: () => void = () => {};
+  readonly #queueName: string;
+  readonly #line: RequestLine;
+  readonly #earlier: Promise<void>;
+  #resolve: (hold: HeldPlace | undefined) => void = () => {};
+  #reject: (error: unknown) => void = () => {};
+  #waiter: Waiter | undefined;
+  #entered: () => void = () => {};
+  #over = false;
+
+  /** @throws RangeError when the name is too long */
+  constructor(
+    readonly client: WebLockClient,
+    readonly asked: AskedLock,
+  ) {
+    this.#queueName = queueNameOf(client.prefix, asked.name);
+    this.id = client.connection.clock.randomId().toString(36);
+    this.way = asked.steal ? "steal" : asked.ifAvailable ? "try" : "wait";
+    this.answered = new Promise((resolve) => (this.answer = resolve));
+    this.acquired = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    const registry = RequestRegistry.of(client.connection);
+    this.#earlier = registry.answered;
+    registry.add(this);
+    this.#line = RequestLine.of(client.connection, this.#queueName);
+    this.#line.add(this);
+  }
+
+  /** It waits, whether its place is in the queue at this moment or not. */
+  get pending(): boolean {
+    return !this.#over && this.way !== "try";
+  }
+
+  async enter(): Promise<void> {
+    try {
+      const lease = await this.client.source.lease(UNLIMITED);
+      if (this.#over) return;
+      if (this.way === "try") this.#acquire(await this.#try(lease));
+      else await this.#join(Queue.of(lease, this.#queueName));
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  linedUp(): void {
+    if (this.way === "try") this.#acquire(undefined);
+    else this.answer();
+  }
+
+  /** The caller waits no longer; its place is removed in the background. */
+  giveUp(reason: unknown): void {
+    const unsent = this.#waiter?.stage.at === "line";
+    this.#end(() => this.#reject(reason));
+    this.#waiter?.giveUp();
+    // A join that was sent is waited for: its place may come into the queue yet.
+    if (unsent) this.#entered();
+  }
+
+  #try(lease: Lease): Promise<HeldPlace | undefined> {
+    const { connection } = this.client;
+    const source = { connection, lease: () => Promise.resolve(lease) };
+    return tryAcquire(source, this.#queueName, UNLIMITED, this.#entry(lease));
+  }
+
+  async #join(queue: Queue): Promise<void> {
+    queue.lease.assertOpen();
+    const waiter = await this.#enterQueue(queue);
+    if (this.#over || waiter.stage.at === "end") return;
+    this.answer();
+    if (this.way === "steal") await this.#steal(queue, waiter);
+  }
+
+  /** Resolves when its place is in the queue, or never will be. */
+  #enterQueue(queue: Queue): Promise<Waiter> {
+    return new Promise((resolve) => {
+      this.#entered = () => resolve(waiter);
+      const waiter = queue.enter({ ...this.#entry(queue.lease), onJoined: this.#entered });
+      this.#waiter = waiter;
+      const granted = waiter.granted.then((grant) => this.#grant({ queue, grant }));
+      void granted.catch((error: unknown) => this.#fail(error)).then(this.#entered);
+    });
+  }
+
+  async #steal(queue: Queue, waiter: Waiter): Promise<void> {
+    try {
+      await stealFromEarlier(queue, waiter.revision);
+    } catch (error) {
+      // With the session the waiter ends, too, and tells why.
+      if (queue.lease.over) return;
+      this.#fail(error);
+      waiter.giveUp();
+    }
+  }
+
+  #entry(lease: Lease): Entry {
+    const { connection, clientId: client } = this.client;
+    const since = connection.clock.date().toISOString();
+    const value: PlaceValue = { owner: lease.owner, since, id: this.id, client };
+    return { kind: this.asked.mode === "shared" ? reader : writer, value: JSON.stringify(value) };
+  }
+
+  #grant(acquired: Acquired): void {
+    const hold = holdOf(acquired);
+    if (this.#over) void hold.release();
+    else this.#acquire(hold);
+  }
+
+  #acquire(hold: HeldPlace | undefined): void {
+    // Others may enter, though its callback comes after those of earlier requests only.
+    this.#line.remove(this);
+    void this.#earlier.then(() => {
+      if (this.#over) void hold?.release();
+      this.#end(() => this.#resolve(hold));
+    });
+  }
+
+  #fail(error: unknown): void {
+    // With the next session it joins anew, before later calls.
+    if (error instanceof SessionLostError && !this.#over) return this.#line.add(this);
+    this.#end(() => this.#reject(error instanceof SessionClosedError ? closedError(error) : error));
+  }
+
+  #end(tell: () => void): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#line.remove(this);
+    tell();
+  }
+}

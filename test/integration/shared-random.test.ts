@@ -10,7 +10,7 @@ import { placesOf } from "../support/server-view.js";
 
 const SESSIONS = 3;
 const SEEDS = 3;
-const SECONDS_EACH = 6;
+const SECONDS_EACH = 3;
 /** Far longer than all others hold together, and shorter than the slow look that finds what was forgotten after half a minute. */
 const FORGOTTEN_MS = 15_000;
 

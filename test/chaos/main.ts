@@ -21,8 +21,10 @@ async function main(): Promise<void> {
   const options = optionsOrUsage();
   if (options === undefined) return;
   const tally = new Tally();
+  const seconds = Math.ceil(options.seconds / (options.tiers.length * options.of.length));
   const started = performance.now();
-  for (const tier of options.tiers) await runTier(tier, options, tally);
+  for (const tier of options.tiers)
+    for (const of of options.of) await runTier(tier, { ...options, of: [of] }, { tally, seconds });
   if (tally.runs === 0) process.exitCode = EX_TEMPFAIL;
   else if (tally.broken > 0) process.exitCode = 1;
   if (tally.runs > 1) for (const line of tally.lines()) console.log(line);
@@ -46,11 +48,18 @@ const listOfFaults = () =>
     .map(({ name, title, faults }) => `${name}  ${title}\n    ${faults.map((it) => it.name).join(" ")}`)
     .join("\n");
 
-async function runTier(name: TierName, options: ChaosOptions, tally: Tally): Promise<void> {
+async function runTier(
+  name: TierName,
+  options: ChaosOptions,
+  { tally, seconds }: { tally: Tally; seconds: number },
+): Promise<void> {
   const { title } = tierOf(name);
-  const seconds = Math.ceil(options.seconds / options.tiers.length);
-  console.log(`\n${name}, ${title}: seed ${options.seed}, ${seconds} s, TTL ${options.ttlSeconds}`);
-  const folder = options.keep === undefined ? temporary() : path.join(options.keep, name);
+  const [of = "mutex"] = options.of;
+  console.log(`\n${name}, ${title}, ${of}: seed ${options.seed}, ${seconds} s, TTL ${options.ttlSeconds}`);
+  const folder =
+    options.keep === undefined
+      ? temporary()
+      : path.join(options.keep, of === "mutex" ? name : `${name}-${of}`);
   try {
     const { verdict, planned, version } = await once(name, options, { seconds, keep: folder });
     console.log(`  etcd ${version}`);
@@ -74,6 +83,7 @@ interface Where {
 
 /** One run and its verdict; the history, the verdict and a picture of it are left in `keep`. */
 async function once(name: TierName, options: ChaosOptions, { seconds, keep, only, quiet }: Where) {
+  const [of = "mutex"] = options.of;
   const { seed, faults, ttlSeconds, workers, lanes, names, nested, etcdVersion, without } = options;
   const wanted = only ?? options.only;
   const build =
@@ -82,7 +92,7 @@ async function once(name: TierName, options: ChaosOptions, { seconds, keep, only
       : buildMutant({ name: `without-${without}`, patches: PARTS[without] });
   mkdirSync(keep, { recursive: true });
   const { run, planned, version } = await runLab({
-    ...{ tier: tierOf(name), seed, seconds, ttlSeconds, workers, lanes, names, nested, keep },
+    ...{ tier: tierOf(name), of, seed, seconds, ttlSeconds, workers, lanes, names, nested, keep },
     ...(faults && { faults }),
     ...(wanted && { only: wanted }),
     ...(etcdVersion !== undefined && { etcdVersion }),
@@ -121,22 +131,9 @@ async function explain(
 
 /** With all that a schedule depends on: the numbers of its faults mean something else in any other. */
 function replay(tier: TierName, options: ChaosOptions): string {
-  const { seed, seconds, ttlSeconds, workers, lanes, names, faults, only, etcdVersion, build, without } =
-    options;
-  const told = {
-    tier,
-    seed,
-    time: seconds,
-    ttl: ttlSeconds,
-    workers,
-    lanes,
-    names,
-    faults,
-    only,
-    etcd: etcdVersion,
-    build,
-    without,
-  };
+  const { of, seed, seconds: time, ttlSeconds: ttl, workers, lanes, names, faults, only, build } = options;
+  const { etcdVersion: etcd, without } = options;
+  const told = { tier, of, seed, time, ttl, workers, lanes, names, faults, only, etcd, build, without };
   const given = Object.entries(told).filter(([, value]) => value !== undefined);
   const words = given.map(([option, value]) => `--${option} ${String(value)}`);
   return ["npm run chaos --", ...words, ...(options.nested ? ["--nested"] : [])].join(" ");

@@ -1,8 +1,10 @@
 import { parseArgs } from "node:util";
+import { SUBJECTS, type Of } from "./lab/subject.js";
 import { PARTS, type Part } from "./mutants/parts.js";
 import { TIERS, type TierName } from "./tiers/index.js";
 
 export interface ChaosOptions {
+  readonly of: readonly Of[];
   readonly tiers: readonly TierName[];
   readonly seed: string;
   readonly seconds: number;
@@ -22,7 +24,8 @@ export interface ChaosOptions {
 }
 
 export const USAGE = `npm run chaos -- [options]
-  --tier LIST      ${Object.keys(TIERS).join(", ")} or all (default: t1,t2); --time is divided among them
+  --tier LIST      ${Object.keys(TIERS).join(", ")} or all (default: t1,t2); --time is divided among the runs
+  --of LIST        ${SUBJECTS.join(", ")} or all, one run each (default: mutex)
   --seed S         replays the schedule of a seed; default: a new one, or LEASEHOLD_SEED
   --time SECONDS   default 60
   --faults LIST    only these kinds of faults; --list names them
@@ -47,26 +50,16 @@ export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "
   const { values } = parseArgs({
     args: [...args],
     options: {
-      ...{
-        tier: text,
-        seed: text,
-        time: text,
-        faults: text,
-        only: text,
-        ttl: text,
-        workers: text,
-        lanes: text,
-        names: text,
-        nested: flag,
-        without: text,
-      },
+      ...{ tier: text, of: text, seed: text, time: text, faults: text, only: text, ttl: text },
+      ...{ workers: text, lanes: text, names: text, nested: flag, without: text },
       ...{ etcd: text, keep: text, build: text, shrink: text, quiet: flag, list: flag, help: flag },
     },
   });
   if (values.help) return "help";
   if (values.list) return "list";
   return {
-    tiers: tiers(values.tier ?? "t1,t2"),
+    tiers: some("tier", values.tier ?? "t1,t2", Object.keys(TIERS) as TierName[]),
+    of: some("of", values.of ?? "mutex", SUBJECTS),
     seed: values.seed ?? process.env["LEASEHOLD_SEED"] ?? String(Date.now() % 1e6),
     seconds: number("time", values.time ?? "60", 1),
     faults: values.faults?.split(","),
@@ -85,13 +78,12 @@ export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "
   };
 }
 
-function tiers(list: string): TierName[] {
-  const known = Object.keys(TIERS) as TierName[];
+function some<T extends string>(option: string, list: string, known: readonly T[]): readonly T[] {
   if (list === "all") return known;
   const names = list.split(",");
-  const unknown = names.filter((name) => !(known as string[]).includes(name));
-  if (unknown.length > 0) throw new Error(`Expected --tier all or some of ${known.join()}, got ${list}`);
-  return names as TierName[];
+  const unknown = names.filter((name) => !(known as readonly string[]).includes(name));
+  if (unknown.length > 0) throw new Error(`Expected --${option} all or some of ${known.join()}, got ${list}`);
+  return names as T[];
 }
 
 function part(name: string | undefined): Part | undefined {

@@ -7,6 +7,8 @@ export interface Call {
   readonly id: number;
   readonly lock: string;
   readonly owner: string | undefined;
+  /** All that it asks for at once, where it is more than one; else none. */
+  readonly names: readonly string[];
   readonly invoked: bigint;
   readonly aborted: bigint | undefined;
   readonly outcome: Outcome | undefined;
@@ -22,6 +24,8 @@ export interface Hold {
   readonly token: bigint;
   /** Of its place: what a fence is. */
   readonly create: bigint;
+  /** Others that share may hold beside it. */
+  readonly shared: boolean;
   readonly invoked: bigint;
   readonly granted: bigint;
   readonly heldWhenGranted: boolean;
@@ -57,12 +61,12 @@ export function callsOf(history: readonly Step[]): { calls: readonly Call[]; hol
 }
 
 function asked(calls: Map<string, GrowingCall>, step: Invoke): void {
-  const { p, id, lock, owner, t } = step;
+  const { p, id, lock, owner, names = [], t } = step;
   const of = `${p}#${id}`;
   const hold = calls.get(of)?.hold;
   if (step.f === "release" && hold !== undefined) hold.releasing ??= t;
   const nothing = { aborted: undefined, outcome: undefined, hold: undefined };
-  if (isAcquire(step)) calls.set(of, { p, id, lock, owner, invoked: t, ...nothing });
+  if (isAcquire(step)) calls.set(of, { p, id, lock, owner, names: [...names], invoked: t, ...nothing });
 }
 
 function answered(call: GrowingCall, step: Outcome, holds: Growing<Hold>[]): void {
@@ -74,20 +78,18 @@ function answered(call: GrowingCall, step: Outcome, holds: Growing<Hold>[]): voi
   holds.push(call.hold);
 }
 
-function granted({ p, id, lock, t, held }: Outcome, token: bigint, invoked: bigint): Growing<Hold> {
+function granted(
+  { p, id, lock, t, held, shared = false }: Outcome,
+  token: bigint,
+  invoked: bigint,
+): Growing<Hold> {
   const nothing = { claims: [], ends: [], releasing: undefined, released: undefined };
-  return {
-    p,
-    id,
-    lock,
-    token,
-    create: token,
-    invoked,
-    granted: t,
-    heldWhenGranted: held === true,
-    ...nothing,
-  };
+  const what = { p, id, lock, token, create: token, shared };
+  return { ...what, invoked, granted: t, heldWhenGranted: held === true, ...nothing };
 }
+
+/** Whether only one of two holds of a lock may be held at a time. */
+export const exclude = (a: Hold, b: Hold): boolean => !(a.shared && b.shared);
 
 export const isAcquire = (step: Step): step is Invoke | Outcome =>
   "f" in step && (step.f === "acquire" || step.f === "tryAcquire");

@@ -1,4 +1,4 @@
-import { claimedTime, stretchesOf, type Hold } from "./calls.js";
+import { claimedTime, exclude, stretchesOf, type Hold } from "./calls.js";
 import type { Early } from "./early.js";
 import { moment, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
 import { excuseFor } from "./loss.js";
@@ -66,19 +66,23 @@ const byAge = ({ first, second }: Overlap) =>
 const pairOf = ({ first, second }: Overlap) =>
   [first, second].map(({ p, id, token }) => `${p}#${id}@${token}`).join();
 
-/** Each stretch with the one before it that reaches furthest, per lock. */
+/** Each stretch with the one before it that reaches furthest, per lock, of those that it excludes. */
 function overlapsOf(stretches: { readonly hold: Hold; readonly span: Span }[]): Overlap[] {
   const furthest = new Map<string, (typeof stretches)[number]>();
   const found: Overlap[] = [];
   for (const next of stretches.sort((a, b) => byStart(a.span, b.span))) {
     const { hold, span } = next;
-    const before = furthest.get(hold.lock);
-    if (before !== undefined && before.hold !== hold && before.span.to > span.from)
-      found.push({
-        ...{ first: before.hold, second: hold },
-        ...{ from: span.from, to: earlier(before.span.to, span.to) },
-      });
-    if (before === undefined || span.to > before.span.to) furthest.set(hold.lock, next);
+    for (const shared of [false, true]) {
+      const before = furthest.get(`${hold.lock} ${shared}`);
+      if (before === undefined || before.hold === hold || !exclude(before.hold, hold)) continue;
+      if (before.span.to > span.from)
+        found.push({
+          ...{ first: before.hold, second: hold },
+          ...{ from: span.from, to: earlier(before.span.to, span.to) },
+        });
+    }
+    const mine = `${hold.lock} ${hold.shared}`;
+    if (span.to > (furthest.get(mine)?.span.to ?? -1n)) furthest.set(mine, next);
   }
   return found;
 }

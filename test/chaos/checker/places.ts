@@ -1,5 +1,5 @@
 import type { ServerEvent, Setting } from "../lab/history.js";
-import { order } from "./spans.js";
+import { FOREVER, order } from "./spans.js";
 
 /** One key in a lock's queue, from its creation to its deletion. */
 export interface Place extends Slot {
@@ -7,10 +7,12 @@ export interface Place extends Slot {
   readonly lease: string;
   /** From the value that leasehold writes; undefined for other clients. */
   readonly owner: string | undefined;
+  /** A semaphore's number, as this user has it. */
+  readonly permits: number | undefined;
   readonly seen: bigint;
   readonly deleted: bigint | undefined;
   readonly deletedSeen: bigint | undefined;
-  /** The revision from which on no older place lived; undefined = it never came so far. */
+  /** The revision from which on no older place kept it from holding; undefined = it never came so far. */
   readonly headSince: bigint | undefined;
   readonly headSeen: bigint | undefined;
 }
@@ -60,7 +62,7 @@ export function placesOf(
     // A put on a living key (same create revision) changes its value, not its place.
     else if (living.get(event.key)?.create !== event.create) begin(byLock, living, event);
   }
-  for (const lock of byLock.keys()) findHeads(lock, queueOf(lock, byLock));
+  for (const lock of byLock.keys()) findTurns(lock, queueOf(lock, byLock));
   return byLock;
 }
 
@@ -75,9 +77,9 @@ export const processOf = (owner: string | undefined) => owner?.split("/")[0];
 
 function begin(byLock: Map<string, Growing[]>, living: Map<string, Growing>, event: ServerEvent): void {
   const { key, lease, create, tSeen } = event;
-  const lock = key.slice(0, key.lastIndexOf("/"));
+  const lock = key.slice(0, key.lastIndexOf("/")).replace(/\/(read|write)$/, "");
   const place = {
-    ...{ lock, key, lease, create, owner: ownerIn(event.value), seen: tSeen },
+    ...{ lock, key, lease, create, ...saidIn(event.value), seen: tSeen },
     ...{ deleted: undefined, deletedSeen: undefined, headSince: undefined, headSeen: undefined },
   };
   living.set(key, place);
@@ -94,26 +96,52 @@ function end(living: Map<string, Growing>, event: ServerEvent): void {
   living.delete(event.key);
 }
 
-function findHeads(lock: string, places: readonly Growing[]): void {
-  /** The last deletion among the older places. */
-  let cleared = { rev: 0n, seen: 0n };
+function findTurns(lock: string, places: readonly Growing[]): void {
+  let older: Growing[] = [];
   for (const place of places) {
-    const own = cleared.rev <= place.create;
-    const since = own ? place.create : cleared.rev;
-    if (place.lock === lock && (place.deleted === undefined || place.deleted > since)) {
-      place.headSince = since;
-      place.headSeen = own ? place.seen : cleared.seen;
-    }
-    if (place.deleted === undefined) return;
-    if (place.deleted > cleared.rev) cleared = { rev: place.deleted, seen: place.deletedSeen ?? place.seen };
+    older = older.filter(({ deleted = FOREVER }) => deleted > place.create);
+    if (place.lock === lock) findTurn(place, older);
+    older.push(place);
   }
 }
 
-function ownerIn(value: string): string | undefined {
+/** From its creation on, or from the end of one of those that were before it then. */
+function findTurn(place: Growing, older: readonly Growing[]): void {
+  const ended = older.filter(({ deleted }) => deleted !== undefined).sort(byDeletion);
+  const moments = ended.map(({ deleted = FOREVER, deletedSeen }) => ({ rev: deleted, seen: deletedSeen }));
+  for (const { rev, seen } of [{ rev: place.create, seen: place.seen }, ...moments]) {
+    if ((place.deleted ?? FOREVER) <= rev) return;
+    const below = older.filter(({ deleted = FOREVER }) => deleted > rev);
+    if (!mayHold(place, below)) continue;
+    place.headSince = rev;
+    place.headSeen = seen ?? place.seen;
+    return;
+  }
+}
+
+const byDeletion = (a: Place, b: Place) => order(a.deleted ?? FOREVER, b.deleted ?? FOREVER);
+
+/**
+ * `below`: the older places that live, oldest first. A reader waits for all that are none; a permit by the number that the
+ * oldest one has, which holds alone if it has none; all others for every one.
+ */
+export function mayHold(place: Place, below: readonly Place[]): boolean {
+  if (isReader(place)) return below.every(isReader);
+  if (place.permits === undefined) return below.length === 0;
+  const [oldest = place] = below;
+  return below.length < (oldest.permits ?? 1);
+}
+
+const isReader = ({ key, lock }: Place) => key.startsWith(`${lock}/read/`);
+
+function saidIn(value: string): Pick<Place, "owner" | "permits"> {
   try {
-    const owner: unknown = (JSON.parse(value) as { owner?: unknown } | null)?.owner;
-    return typeof owner === "string" ? owner : undefined;
+    const said = JSON.parse(value) as { owner?: unknown; permits?: unknown } | null;
+    return {
+      owner: typeof said?.owner === "string" ? said.owner : undefined,
+      permits: typeof said?.permits === "number" ? said.permits : undefined,
+    };
   } catch {
-    return undefined;
+    return { owner: undefined, permits: undefined };
   }
 }

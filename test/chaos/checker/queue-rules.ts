@@ -1,5 +1,5 @@
 import type { Outcome } from "../lab/history.js";
-import { isAcquire, type Hold } from "./calls.js";
+import { exclude, isAcquire, type Hold } from "./calls.js";
 import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
 import { ByPlace } from "./places.js";
 
@@ -67,20 +67,28 @@ function wrongFence(
   ];
 }
 
-/** I6: who came later is not served earlier. Also: the neighbours of a waiter that gave up keep their order. */
+/**
+ * I6: who came later is not served earlier than one that it excludes. Also: the neighbours of a waiter that gave up keep
+ * their order.
+ */
 export const servedInOrder: Rule = (facts) => {
-  /** Per lock: the youngest place granted so far. */
+  /** Per lock, of those that share and of those that do not: the youngest place granted so far. */
   const youngest = new Map<string, Hold>();
   return facts.holds.flatMap((hold) => {
-    const before = youngest.get(hold.lock);
-    if (before === undefined || hold.token > before.token) youngest.set(hold.lock, hold);
-    if (before === undefined || hold.token >= before.token || !hold.heldWhenGranted) return [];
-    const ns = hold.granted - before.granted;
-    const text = `${nameOf(hold)} was granted ${at(facts, hold.granted)}, ${ms(ns)} after the younger place ${nameOf(before)}`;
-    const excuse = servedLate(facts, hold);
-    return [excuse === undefined ? { text, ns } : { text, ns, excuse }];
+    const before = [false, true].map((shared) => youngest.get(`${hold.lock} ${shared}`));
+    const mine = `${hold.lock} ${hold.shared}`;
+    if (hold.token > (youngest.get(mine)?.token ?? -1n)) youngest.set(mine, hold);
+    return before.flatMap((other) => (other && exclude(other, hold) ? servedAfter(facts, hold, other) : []));
   });
 };
+
+function servedAfter(facts: Facts, hold: Hold, before: Hold): Finding[] {
+  if (hold.token >= before.token || !hold.heldWhenGranted) return [];
+  const ns = hold.granted - before.granted;
+  const text = `${nameOf(hold)} was granted ${at(facts, hold.granted)}, ${ms(ns)} after the younger place ${nameOf(before)}`;
+  const excuse = servedLate(facts, hold);
+  return [excuse === undefined ? { text, ns } : { text, ns, excuse }];
+}
 
 /** A process that stood still between its turn and the line that records it, or whose place was taken meanwhile. */
 function servedLate({ early, placeOf, troubles }: Facts, hold: Hold) {

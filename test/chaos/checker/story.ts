@@ -32,9 +32,15 @@ export class Story {
   readonly #tokens = new Map<string, bigint>();
 
   /** Asks for a lock and puts its place, which is seen half a millisecond later. */
-  ask(at: number, p: string, id: number, rev: number, where: Where & { owner?: string } = {}): this {
-    const { lock = LOCK, owner = `${p}/own`, key = `${lock}/${p}` } = where;
-    return this.call(at, p, id, { lock, owner }).put(at, rev, key, { owner });
+  ask(
+    at: number,
+    p: string,
+    id: number,
+    rev: number,
+    where: Where & { owner?: string; permits?: number } = {},
+  ): this {
+    const { lock = LOCK, owner = `${p}/own`, key = `${lock}/${p}`, permits } = where;
+    return this.call(at, p, id, { lock, owner }).put(at, rev, key, { owner, permits });
   }
 
   /** The same, before anything is on the server. */
@@ -42,11 +48,17 @@ export class Story {
     return this.#add({ k: "invoke", f: "acquire", t: ns(at), p, id, lock, owner });
   }
 
-  grant(at: number, p: string, id: number, token: number, where: Where & { held?: boolean } = {}): this {
-    const { lock = LOCK, key = `${lock}/${p}`, held = true } = where;
+  grant(
+    at: number,
+    p: string,
+    id: number,
+    token: number,
+    where: Where & { held?: boolean; shared?: boolean } = {},
+  ): this {
+    const { lock = LOCK, key = `${lock}/${p}`, held = true, shared = false } = where;
     this.#tokens.set(`${p}#${id}`, BigInt(token));
     const of = { t: ns(at), p, id, lock, token: BigInt(token) };
-    return this.#add({ k: "ok", f: "acquire", ...of, key, held });
+    return this.#add({ k: "ok", f: "acquire", ...of, key, held, shared });
   }
 
   abort(at: number, p: string, id: number): this {

@@ -1,7 +1,7 @@
 // The lines a run of the lab leaves behind. Times are CLOCK_MONOTONIC nanoseconds, which every process of one kernel
 // shares; order on the server is by revision, never by time.
 
-export type Operation = "acquire" | "tryAcquire" | "release" | "write" | "read" | "close";
+export type Operation = "acquire" | "tryAcquire" | "release" | "write" | "read" | "proclaim" | "close";
 
 interface At {
   readonly t: bigint;
@@ -18,8 +18,12 @@ export interface Invoke extends OnHold {
   readonly f: Operation;
   /** Whose place it is: the `owner` that the session puts into its keys. */
   readonly owner?: string;
+  /** All names of the call, where it asks for several at once. */
+  readonly names?: readonly string[];
   /** Unique per write of the run. */
   readonly write?: string;
+  /** Unique per proclamation of the run. */
+  readonly value?: string;
 }
 /** `info` = the outcome is unknown. */
 export interface Outcome extends OnHold {
@@ -29,6 +33,9 @@ export interface Outcome extends OnHold {
   readonly key?: string;
   /** On the ok of an acquire: what `lock.held` said when it was granted. */
   readonly held?: boolean;
+  /** Others may hold beside it. */
+  readonly shared?: boolean;
+  readonly value?: string;
   readonly write?: string;
   readonly seq?: number;
   /** The revision in etcd's answer to a read or write. */
@@ -52,6 +59,20 @@ export interface End extends OnHold {
   readonly k: "end";
   readonly token: bigint;
   readonly reason: "released" | "expired" | "revoked" | "deleted" | "closed";
+}
+/** What one `observe()` told of an election; without a token: nobody leads. */
+export interface Observed extends At {
+  readonly k: "observed";
+  readonly lock: string;
+  /** Create revision of the leader's key, and its modification revision. */
+  readonly token?: bigint;
+  readonly rev?: bigint;
+  readonly value?: string;
+}
+/** No more is listened to. */
+export interface Unobserved extends At {
+  readonly k: "unobserved";
+  readonly lock: string;
 }
 /** The worker's event loop did not turn for so long, up to `t`: what it would have said it says late. */
 export interface Stall extends At {
@@ -95,7 +116,9 @@ export interface Remark extends At {
   readonly k: "remark";
   readonly text: string;
 }
-export type Step = Invoke | Outcome | Abort | Claim | End | Stall | Nemesis | Leftovers | Crash | Remark;
+export type Step =
+  | (Invoke | Outcome | Abort | Claim | End | Observed | Unobserved)
+  | (Stall | Nemesis | Leftovers | Crash | Remark);
 
 /** One event of etcd, as the observer's watch told it. */
 export interface ServerEvent {

@@ -1,15 +1,15 @@
-import type { Lock } from "../../../src/index.js";
 import type { End, Operation } from "./history.js";
 import { now } from "./journal.js";
+import type { Grip, Gripped } from "./subject.js";
 
-/** An acquire and all that is done with its hold. */
+/** An acquire of one name and all that is done with its hold. Those of one call for several names go together. */
 export interface Op {
   readonly id: number;
   readonly lock: string;
 }
 export type Acquire = "acquire" | "tryAcquire";
 
-/** Writes down what a lane asks for, is told and claims. */
+/** Writes down what a lane asks for, is told and claims: a line for each name. */
 export class HoldLog {
   readonly #owner: string;
   readonly #write: (step: object) => void;
@@ -21,52 +21,68 @@ export class HoldLog {
     this.#write = write;
   }
 
-  note(k: "invoke" | "ok" | "fail" | "info", f: Operation, op: Op, more: object = {}): void {
-    this.#write({ k, f, ...op, ...more });
+  note(k: "invoke" | "ok" | "fail" | "info", f: Operation, ops: readonly Op[], more: object = {}): void {
+    for (const op of ops) this.#write({ k, f, ...op, ...more });
   }
 
-  asked(f: Acquire, op: Op): void {
-    this.note("invoke", f, op, { owner: this.#owner });
+  asked(f: Acquire, ops: readonly Op[]): void {
+    const names = ops.map(({ lock }) => lock);
+    this.note("invoke", f, ops, { owner: this.#owner, ...(names.length > 1 && { names }) });
   }
 
-  failed(error: unknown, op: Op, f: Acquire): void {
-    const turns = this.#turns.get(op.id);
-    this.#turns.delete(op.id);
-    this.note("fail", f, op, { err: describe(error), ...(turns !== undefined && { turns }) });
+  failed(error: unknown, ops: readonly Op[], f: Acquire): void {
+    for (const op of ops) {
+      const turns = this.#turns.get(op.id);
+      this.#turns.delete(op.id);
+      this.note("fail", f, [op], { err: describe(error), ...(turns !== undefined && { turns }) });
+    }
   }
 
   /** Counts from the call of `abort` on how often the event loop turns until the acquire is told to have failed. */
-  aborted(op: Op, abort: () => void): void {
-    this.#write({ k: "abort", ...op });
-    this.#turns.set(op.id, 0);
+  aborted(ops: readonly Op[], abort: () => void): void {
+    for (const op of ops) {
+      this.#write({ k: "abort", ...op });
+      this.#turns.set(op.id, 0);
+    }
     abort();
     const turn = () => {
-      const before = this.#turns.get(op.id);
-      if (before === undefined || before > 1000) return;
-      this.#turns.set(op.id, before + 1);
-      setImmediate(turn);
+      const counted = ops.filter(({ id }) => (this.#turns.get(id) ?? Infinity) <= 1000);
+      for (const { id } of counted) this.#turns.set(id, (this.#turns.get(id) ?? 0) + 1);
+      if (counted.length > 0) setImmediate(turn);
     };
     setImmediate(turn);
   }
 
-  granted(lock: Lock, op: Op, f: Acquire): void {
+  granted({ hold, places, shared }: Grip, ops: readonly Op[], f: Acquire): void {
     // The time comes first: a process stopped between the two must not seem to have claimed later than it did.
     const t = now();
-    this.#turns.delete(op.id);
-    this.note("ok", f, op, { t, held: lock.held, token: lock.fence, key: lock.key });
-    const end = () =>
-      this.#write({ k: "end", ...op, token: lock.fence, reason: reasonOf(lock.signal.reason as Ending) });
-    if (lock.signal.aborted) end();
+    const { held } = hold;
+    each(ops, places, (op, { token, key }) => {
+      this.#turns.delete(op.id);
+      this.note("ok", f, [op], { t, held, token, key, ...(shared && { shared }) });
+    });
+    const end = () => {
+      const reason = reasonOf(hold.signal.reason as Ending);
+      each(ops, places, (op, { token }) => this.#write({ k: "end", ...op, token, reason }));
+    };
+    if (hold.signal.aborted) end();
     // Not once: a second end would be a fault of ours.
-    else lock.signal.addEventListener("abort", end);
+    else hold.signal.addEventListener("abort", end);
   }
 
-  claim(lock: Lock, op: Op): boolean {
+  claim({ hold, places }: Grip, ops: readonly Op[]): boolean {
     const t = now();
-    const held = lock.held;
-    this.#write({ t, k: "claim", ...op, token: lock.fence, held });
+    const { held } = hold;
+    each(ops, places, (op, { token }) => this.#write({ t, k: "claim", ...op, token, held }));
     return held;
   }
+}
+
+function each(ops: readonly Op[], places: readonly Gripped[], tell: (op: Op, place: Gripped) => void): void {
+  ops.forEach((op, n) => {
+    const place = places[n];
+    if (place !== undefined) tell(op, place);
+  });
 }
 
 interface Ending {

@@ -14,6 +14,7 @@ import { Leftovers } from "./leftovers.js";
 import { Nemesis } from "./nemesis.js";
 import { Observer } from "./observer.js";
 import { plan, type Planned } from "./schedule.js";
+import type { Of } from "./subject.js";
 import { isInside, runInside } from "./surroundings.js";
 
 export interface LabOptions {
@@ -40,6 +41,8 @@ export interface LabOptions {
   readonly lastsMs?: readonly [number, number];
   readonly etcdVersion?: string;
   readonly oneAddress?: boolean;
+  /** What is taken under the names; default: a mutex. */
+  readonly of?: Of;
   /** A folder with another build of leasehold. */
   readonly build?: string;
   /** A folder for the journals. */
@@ -49,6 +52,7 @@ export interface LabOptions {
 
 const DEFAULTS = {
   ...{ ttlSeconds: 2, workers: 4, lanes: 4, names: 4, nested: false, camp: 0.02 },
+  of: "mutex" as Of,
   gapMs: [200, 2000] as const,
   say: (() => {}) as (line: string) => void,
 };
@@ -107,7 +111,7 @@ class Lab {
     options: LabOptions & typeof DEFAULTS,
     from: { ground: Ground; folder: string; leftovers: Leftovers; revision: bigint },
   ) {
-    const { seed, ttlSeconds, workers, lanes, names, nested, camp, build, gapMs, seconds } = options;
+    const { seed, ttlSeconds, workers, lanes, names, nested, camp, build, gapMs, seconds, of } = options;
     this.#options = options;
     this.#ground = from.ground;
     this.#folder = from.folder;
@@ -117,26 +121,12 @@ class Lab {
     const locks = Array.from({ length: names }, (_, n) =>
       nested && n % 2 === 1 ? `${PLACES}n${n}/in` : `${PLACES}n${n + 1}`,
     );
-    const task = {
-      seed,
-      hosts: from.ground.hosts,
-      locks,
-      registers: REGISTERS,
-      ttlSeconds,
-      lanes,
-      camp,
-      build,
-    };
+    const { hosts } = from.ground;
+    const task = { seed, hosts, locks, of, registers: REGISTERS, ttlSeconds, lanes, camp, build };
     this.#crew = new Crew({ count: workers, folder: from.folder, task });
     this.#kinds = chosen(options);
-    const all = plan({
-      seed,
-      seconds,
-      ttlMs: ttlSeconds * 1000,
-      kinds: this.#kinds,
-      gapMs,
-      lastsMs: options.lastsMs,
-    });
+    const { lastsMs } = options;
+    const all = plan({ seed, seconds, ttlMs: ttlSeconds * 1000, kinds: this.#kinds, gapMs, lastsMs });
     this.planned = options.only === undefined ? all : all.filter(({ n }) => options.only?.includes(n));
   }
 

@@ -1,25 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { Cluster, Lock, Mutex, Session } from "../../../src/index.js";
+import type { Cluster, Leadership, Session } from "../../../src/index.js";
 import { describe, HoldLog, type Acquire, type Op } from "./hold-log.js";
-import type { load } from "./leasehold.js";
 import { seeded, type Random } from "./random.js";
-import type { Beats } from "./beats.js";
-import type { Register } from "./register.js";
-
-export interface Context {
-  readonly p: string;
-  readonly leasehold: Awaited<ReturnType<typeof load>>;
-  readonly cluster: Cluster;
-  readonly register: Register;
-  readonly ttlSeconds: number;
-  readonly locks: readonly string[];
-  /** How often a holder keeps the lock until it loses it, or for more than a TTL. */
-  readonly camp: number;
-  readonly finishing: () => boolean;
-  readonly note: (step: object) => void;
-  /** Where there is one, lanes take and give back their locks in step. */
-  readonly beats: Beats | undefined;
-}
+import type { Context } from "./context.js";
+import { subjectOf, type Grip, type Gripped, type Subject } from "./subject.js";
 
 /** own, other: sessions of its own; shared: the cluster's standing session, together with another lane. */
 export type Kind = "own" | "other" | "shared";
@@ -76,147 +60,178 @@ export class Lane {
 
   async #once(source: Cluster | Session): Promise<void> {
     await this.#context.beats?.next();
-    const name = this.#random.pick(this.#context.locks);
     const way = this.#random.pick(WAYS);
-    const op = { id: ++ids, lock: name };
-    const mutex = new this.#context.leasehold.Mutex(source, name);
-    if (way === "with") await this.#withLock(mutex, op);
-    else if (way === "close" && this.#kind !== "shared") await this.#lockAndClose(mutex, op);
-    else await this.#lockAndRelease(mutex, op, way);
+    const subject = this.#subject(source);
+    const ops = opsOf(subject);
+    if (way === "with" && subject.during) await this.#during(subject.during, ops);
+    else if (way === "close" && this.#kind !== "shared") await this.#lockAndClose(subject, ops);
+    else await this.#lockAndRelease(subject, ops, way);
   }
 
-  async #lockAndRelease(mutex: Mutex, op: Op, way: Way): Promise<void> {
-    const lock = await this.#acquire(mutex, op, way);
-    if (lock === undefined) return;
-    await this.#use(lock, op);
+  #subject(source: Cluster | Session): Subject {
+    const { leasehold, locks, of } = this.#context;
+    const random = this.#random;
+    return subjectOf(of, { leasehold, source, locks, random, value: this.#says("campaigns") });
+  }
+
+  /** A candidate's value: whose it is, and unique. */
+  #says(says: string): string {
+    return JSON.stringify({ owner: this.#owner, says, n: ++ids });
+  }
+
+  async #lockAndRelease(subject: Subject, ops: readonly Op[], way: Way): Promise<void> {
+    const grip = await this.#acquire(subject, ops, way);
+    if (grip === undefined) return;
+    await this.#use(grip, ops);
     await this.#context.beats?.next();
-    this.#log.claim(lock, op);
-    this.#log.note("invoke", "release", op);
-    const released = lock.release().then(
-      () => this.#log.note("ok", "release", op),
-      (error: unknown) => this.#log.note("fail", "release", op, { err: describe(error) }),
+    this.#log.claim(grip, ops);
+    this.#log.note("invoke", "release", ops);
+    const released = grip.hold.release().then(
+      () => this.#log.note("ok", "release", ops),
+      (error: unknown) => this.#log.note("fail", "release", ops, { err: describe(error) }),
     );
     // Now and then the next lock is asked for while this release is still on its way.
     if (this.#random.chance(0.8)) await released;
   }
 
-  async #withLock(mutex: Mutex, op: Op): Promise<void> {
-    this.#log.asked("acquire", op);
+  async #during(during: NonNullable<Subject["during"]>, ops: readonly Op[]): Promise<void> {
+    this.#log.asked("acquire", ops);
     let granted = false;
     try {
-      await mutex.withLock(async (lock) => {
+      await during(async (grip) => {
         granted = true;
-        this.#log.granted(lock, op, "acquire");
-        await this.#use(lock, op);
-        this.#log.claim(lock, op);
-        this.#log.note("invoke", "release", op);
+        this.#log.granted(grip, ops, "acquire");
+        await this.#use(grip, ops);
+        this.#log.claim(grip, ops);
+        this.#log.note("invoke", "release", ops);
       });
-      this.#log.note("ok", "release", op);
+      this.#log.note("ok", "release", ops);
     } catch (error) {
-      this.#log.note("fail", granted ? "release" : "acquire", op, { err: describe(error) });
+      this.#log.note("fail", granted ? "release" : "acquire", ops, { err: describe(error) });
     }
   }
 
   /** Ends the session with the hold, and perhaps another wait, still open. */
-  async #lockAndClose(mutex: Mutex, op: Op): Promise<void> {
-    const { leasehold, locks } = this.#context;
-    const lock = await this.#acquire(mutex, op, "timeout");
-    if (lock !== undefined) await this.#use(lock, op);
-    const second = { id: ++ids, lock: this.#random.pick(locks) };
-    const session = this.#session;
+  async #lockAndClose(subject: Subject, ops: readonly Op[]): Promise<void> {
+    const grip = await this.#acquire(subject, ops, "timeout");
+    if (grip !== undefined) await this.#use(grip, ops);
     const waiting =
-      session !== undefined && this.#random.chance(0.5)
-        ? this.#acquire(new leasehold.Mutex(session, second.lock), second, "lock")
-        : undefined;
+      this.#session !== undefined && this.#random.chance(0.5) ? this.#waitAgain(this.#session) : undefined;
     if (this.#random.chance(0.5)) await delay(this.#random.between(0, 20));
-    if (lock !== undefined) this.#log.claim(lock, op);
+    if (grip !== undefined) this.#log.claim(grip, ops);
     await this.#endSession({ drainMs: 0 });
     await waiting;
+  }
+
+  #waitAgain(session: Session): Promise<unknown> {
+    const second = this.#subject(session);
+    return this.#acquire(second, opsOf(second), "lock");
   }
 
   async #endSession(options: { drainMs?: number }): Promise<void> {
     const session = this.#session;
     if (session === undefined) return;
-    const op = { id: ++ids, lock: "" };
-    this.#log.note("invoke", "close", op);
+    const none = [{ id: ++ids, lock: "" }];
+    this.#log.note("invoke", "close", none);
     await session.close(options);
-    this.#log.note("ok", "close", op);
+    this.#log.note("ok", "close", none);
     this.#session = undefined;
   }
 
-  async #acquire(mutex: Mutex, op: Op, way: Way): Promise<Lock | undefined> {
-    const f: Acquire = way === "try" ? "tryAcquire" : "acquire";
-    this.#log.asked(f, op);
+  async #acquire(subject: Subject, ops: readonly Op[], way: Way): Promise<Grip | undefined> {
+    const f: Acquire = way === "try" && subject.tryLock ? "tryAcquire" : "acquire";
+    this.#log.asked(f, ops);
     try {
-      const lock =
-        way === "try"
-          ? await mutex.tryLock({ timeoutMs: this.#random.between(500, 3000) })
-          : await this.#lock(mutex, op, way);
-      if (lock === undefined) this.#log.note("fail", f, op, { err: "busy" });
-      else this.#log.granted(lock, op, f);
-      return lock;
+      const grip =
+        way === "try" && subject.tryLock
+          ? await subject.tryLock({ timeoutMs: this.#random.between(500, 3000) })
+          : await this.#lock(subject, ops, way);
+      if (grip === undefined) this.#log.note("fail", f, ops, { err: "busy" });
+      else this.#log.granted(grip, ops, f);
+      return grip;
     } catch (error) {
-      this.#log.failed(error, op, f);
+      this.#log.failed(error, ops, f);
       return undefined;
     }
   }
 
-  async #lock(mutex: Mutex, op: Op, way: Way): Promise<Lock> {
+  async #lock(subject: Subject, ops: readonly Op[], way: Way): Promise<Grip> {
     const random = this.#random;
     // Often so soon that the place is still being asked for.
     const soon = random.chance(0.5);
-    if (way === "timeout") return mutex.lock({ timeoutMs: random.between(1, soon ? 4 : 1500) });
-    if (way !== "abort") return mutex.lock();
+    if (way === "timeout") return subject.lock({ timeoutMs: random.between(1, soon ? 4 : 1500) });
+    if (way !== "abort") return subject.lock();
     const controller = new AbortController();
-    const abort = () => this.#log.aborted(op, () => controller.abort());
+    const abort = () => this.#log.aborted(ops, () => controller.abort());
     const timer = setTimeout(abort, random.between(0, soon ? 3 : 300));
-    return mutex.lock({ signal: controller.signal }).finally(() => clearTimeout(timer));
+    return subject.lock({ signal: controller.signal }).finally(() => clearTimeout(timer));
   }
 
-  /** A few guarded increments, each on a claim made right before it. */
-  async #use(lock: Lock, op: Op): Promise<void> {
+  /** A few guarded increments or proclamations, each on a claim made right before it. */
+  async #use(grip: Grip, ops: readonly Op[]): Promise<void> {
     const random = this.#random;
-    if (random.chance(this.#context.camp)) return this.#camp(lock, op);
+    if (random.chance(this.#context.camp)) return this.#camp(grip, ops);
     for (let left = random.between(0, 3); left > 0; left--) {
-      if (!this.#log.claim(lock, op) && random.chance(0.5)) return;
-      if (!(await this.#increment(lock, op, left))) return;
+      if (!this.#log.claim(grip, ops) && random.chance(0.5)) return;
+      if (!(await this.#act(grip, ops, left))) return;
       await delay(random.between(0, 15));
     }
   }
 
   /** Claims again and again without asking etcd: who is not told of a loss goes on claiming. */
-  async #camp(lock: Lock, op: Op): Promise<void> {
+  async #camp(grip: Grip, ops: readonly Op[]): Promise<void> {
     const { finishing, ttlSeconds } = this.#context;
     const until = performance.now() + ttlSeconds * this.#random.between(1000, 4000);
-    while (this.#log.claim(lock, op) && performance.now() < until && !finishing()) await delay(10);
+    while (this.#log.claim(grip, ops) && performance.now() < until && !finishing()) await delay(10);
   }
 
   /** Long enough that a fault finds a holder between its read and its write, and that a holder watches its key. */
-  async #sit(lock: Lock, op: Op): Promise<void> {
-    for (let left = this.#random.between(2, 15); left > 0 && this.#log.claim(lock, op); left--)
+  async #sit(grip: Grip, ops: readonly Op[]): Promise<void> {
+    for (let left = this.#random.between(2, 15); left > 0 && this.#log.claim(grip, ops); left--)
       await delay(100);
   }
 
   /** false = leave it */
-  async #increment(lock: Lock, op: Op, nth: number): Promise<boolean> {
+  async #act(grip: Grip, ops: readonly Op[], nth: number): Promise<boolean> {
+    const n = this.#random.between(0, ops.length - 1);
+    const op = ops[n] as Op;
+    if (grip.leadership && this.#random.chance(0.5)) return this.#proclaim(grip.leadership, op);
+    const before = await this.#context.register.read(op.lock).catch(() => undefined);
+    if (before === undefined) return false;
+    this.#log.note("ok", "read", [op], { rev: before.rev, seq: before.seq });
+    if (this.#random.chance(0.04)) await this.#sit(grip, ops);
+    this.#log.claim(grip, ops);
+    // Also after a claim that said no: the guard must refuse it by itself.
+    return grip.shared || this.#write(grip.places[n] as Gripped, op, { seq: before.seq + 1, nth });
+  }
+
+  async #write(place: Gripped, op: Op, { seq, nth }: { seq: number; nth: number }): Promise<boolean> {
     const { register, p } = this.#context;
     const write = `${p}#${op.id}/${nth}`;
-    const before = await register.read(op.lock).catch(() => undefined);
-    if (before === undefined) return false;
-    this.#log.note("ok", "read", op, { rev: before.rev, seq: before.seq });
-    if (this.#random.chance(0.04)) await this.#sit(lock, op);
-    this.#log.claim(lock, op);
-    // Also after a claim that said no: the guard must refuse it by itself.
-    const seq = before.seq + 1;
-    this.#log.note("invoke", "write", op, { write });
+    this.#log.note("invoke", "write", [op], { write });
     try {
-      const { accepted, rev } = await register.write(lock, { seq, write });
-      this.#log.note(accepted ? "ok" : "fail", "write", op, { write, seq, ...(accepted && { rev }) });
+      const { accepted, rev } = await register.write(place, { seq, write });
+      this.#log.note(accepted ? "ok" : "fail", "write", [op], { write, seq, ...(accepted && { rev }) });
       return accepted;
     } catch (error) {
       // It may still be applied: no other write may follow it under this hold.
-      this.#log.note("info", "write", op, { write, seq, err: describe(error) });
+      this.#log.note("info", "write", [op], { write, seq, err: describe(error) });
+      return false;
+    }
+  }
+
+  async #proclaim(leadership: Leadership, op: Op): Promise<boolean> {
+    const value = this.#says("proclaims");
+    this.#log.note("invoke", "proclaim", [op], { value });
+    try {
+      await leadership.proclaim(value);
+      this.#log.note("ok", "proclaim", [op], { value });
+      return true;
+    } catch (error) {
+      this.#log.note("fail", "proclaim", [op], { value, err: describe(error) });
       return false;
     }
   }
 }
+
+const opsOf = ({ names }: Subject): readonly Op[] => names.map((lock) => ({ id: ++ids, lock }));

@@ -1,6 +1,7 @@
 import { noop } from "cockatiel";
 import { Etcd3 } from "etcd3";
-import type { Lock, whileHeld } from "../../../src/index.js";
+import type { whileHeld } from "../../../src/index.js";
+import type { Gripped } from "./subject.js";
 
 const CALL_MS = 1000;
 
@@ -42,15 +43,15 @@ export class Register {
 
   /** Rejects when the outcome is unknown. */
   async write(
-    lock: Lock,
+    place: Gripped,
     value: { seq: number; write: string },
   ): Promise<{ accepted: boolean; rev: bigint }> {
     const { prefix, whileHeld } = this.#options;
-    const text = JSON.stringify({ token: String(lock.fence), ...value });
+    const text = JSON.stringify({ token: String(place.token), ...value });
     const answer = await this.#call((client) =>
       client
-        .if(...whileHeld(lock))
-        .then(client.put(prefix + lock.name).value(text))
+        .if(...whileHeld({ key: place.key, revision: place.token }))
+        .then(client.put(prefix + place.name).value(text))
         .options({ deadline: deadline() })
         .commit(),
     );

@@ -8,7 +8,9 @@ import { now, record } from "./journal.js";
 import { lanesInStep } from "./beats.js";
 import { Lane } from "./lane.js";
 import { load } from "./leasehold.js";
+import { observeAll } from "./listener.js";
 import { Register } from "./register.js";
+import type { Of } from "./subject.js";
 
 export interface Task extends BaseTask {
   readonly seed: string;
@@ -16,6 +18,7 @@ export interface Task extends BaseTask {
   readonly locks: readonly string[];
   readonly registers: string;
   readonly ttlSeconds: number;
+  readonly of: Of;
   /** How many locks it may ask for at a time. */
   readonly lanes: number;
   readonly camp: number;
@@ -70,7 +73,18 @@ const register = new Register({
 let finishing = false;
 const beats = lanesInStep(task.lanes);
 const context = {
-  ...{ p, leasehold, cluster, register, ttlSeconds, locks: task.locks, camp: task.camp, note, beats },
+  ...{
+    p,
+    leasehold,
+    cluster,
+    register,
+    ttlSeconds,
+    locks: task.locks,
+    of: task.of,
+    camp: task.camp,
+    note,
+    beats,
+  },
   finishing: () => finishing,
 };
 const KINDS = ["own", "other", "shared", "shared"] as const;
@@ -78,6 +92,7 @@ const lanes = Array.from({ length: task.lanes }, (_, n) => {
   const kind = KINDS[n % KINDS.length] ?? "own";
   return new Lane(context, { n, kind, seed: `${seed} ${p} ${n}` });
 });
+const listening = observeAll(task.of === "election" ? task.locks : [], { cluster, leasehold, note });
 const running = Promise.all(lanes.map((lane) => lane.run()));
 
 await finish;
@@ -86,6 +101,7 @@ await running;
 process.send?.("idle");
 await close;
 await Promise.all(lanes.map((lane) => lane.close()));
+await listening.stop();
 await cluster.close();
 register.close();
 beats?.stop();

@@ -13,6 +13,7 @@ export interface Patch {
 export interface Hunt extends Pick<
   LabOptions,
   | "faults"
+  | "of"
   | "ttlSeconds"
   | "workers"
   | "lanes"
@@ -256,7 +257,7 @@ export const MUTANTS: readonly Mutant[] = [
       },
       {
         file: "queue.js",
-        from: "return this.#leaveQuietly(place);",
+        from: "return this.leaveQuietly(place);",
         to: "return;",
       },
     ],

@@ -1,0 +1,23 @@
+import type { Cluster } from "../../../src/index.js";
+import type { Beats } from "./beats.js";
+import type { load } from "./leasehold.js";
+import type { Register } from "./register.js";
+import type { Of } from "./subject.js";
+
+/** What all lanes of a process share. */
+export interface Context {
+  readonly p: string;
+  readonly leasehold: Awaited<ReturnType<typeof load>>;
+  readonly cluster: Cluster;
+  readonly register: Register;
+  readonly ttlSeconds: number;
+  readonly locks: readonly string[];
+  /** What is taken under these names. */
+  readonly of: Of;
+  /** How often a holder keeps the lock until it loses it, or for more than a TTL. */
+  readonly camp: number;
+  readonly finishing: () => boolean;
+  readonly note: (step: object) => void;
+  /** Where there is one, lanes take and give back their locks in step. */
+  readonly beats: Beats | undefined;
+}

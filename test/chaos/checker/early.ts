@@ -21,6 +21,7 @@ interface Context {
   readonly setting: Setting;
   readonly troubles: Troubles;
   readonly holdOf: ByPlace<Hold>;
+  readonly together: ByPlace<readonly Place[]>;
 }
 
 export function earlyTakings(places: readonly Place[], context: Context): ByPlace<Early> {
@@ -40,7 +41,20 @@ export function earlyTakings(places: readonly Place[], context: Context): ByPlac
       found.set(place, { cause: "revoked early by etcd", known: false, ...times });
     }
   }
-  return found;
+  return withThoseBeside(found, context);
+}
+
+/** One of several that were taken together is gone early: the others are given back as soon as that is known. */
+function withThoseBeside(found: ByPlace<Early>, { together }: Context): ByPlace<Early> {
+  const all = new ByPlace<Early>();
+  for (const group of together.values())
+    for (const gone of group) {
+      const early = found.get(gone);
+      if (early === undefined) continue;
+      for (const place of group) if (!found.has(place)) all.set(place, early);
+    }
+  for (const [place, early] of found.entries()) all.set(place, early);
+  return all;
 }
 
 /** Per lease, the last revision at which one of its places came or went; `FOREVER` if one is still there. */

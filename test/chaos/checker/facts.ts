@@ -2,6 +2,7 @@ import type { Run, ServerEvent, Setting, Step } from "../lab/history.js";
 import { callsOf, type Call, type Hold } from "./calls.js";
 import { earlyTakings, type Early } from "./early.js";
 import { ByPlace, placesOf, type Place } from "./places.js";
+import { togetherOf } from "./together.js";
 import { order } from "./spans.js";
 import { Troubles } from "./troubles.js";
 
@@ -18,6 +19,8 @@ export interface Facts {
   readonly places: ReadonlyMap<string, readonly Place[]>;
   readonly placeOf: ByPlace<Place>;
   readonly holdOf: ByPlace<Hold>;
+  /** All places that came with it by a call for several names, itself among them. */
+  readonly together: ByPlace<readonly Place[]>;
   readonly troubles: Troubles;
   readonly early: ByPlace<Early>;
 }
@@ -38,12 +41,26 @@ export function factsOf(run: Run): Facts {
   const troubles = new Troubles(history, setting);
   const { calls, holds } = callsOf(history);
   const places = placesOf(server, setting);
+  const together = togetherOf(places, calls);
   const all = [...places.values()].flat();
   const holdOf = new ByPlace(holds.map((hold) => [hold, hold]));
   const placeOf = new ByPlace(all.map((place) => [place, place]));
   const ends = { start: history[0]?.t ?? 0n, end: history.at(-1)?.t ?? 0n };
-  const early = earlyTakings(all, { setting, troubles, holdOf });
-  return { history, server, setting, ...ends, calls, holds, places, placeOf, holdOf, troubles, early };
+  const early = earlyTakings(all, { setting, troubles, holdOf, together });
+  return {
+    history,
+    server,
+    setting,
+    ...ends,
+    calls,
+    holds,
+    places,
+    placeOf,
+    holdOf,
+    together,
+    troubles,
+    early,
+  };
 }
 
 /** How a sentence names a hold. */

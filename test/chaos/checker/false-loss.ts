@@ -30,9 +30,10 @@ function releaseToldOfLoss(facts: Facts, hold: Hold): Finding[] {
 
 /** The place was gone `before`, or was taken, or something may have cost the lease. */
 function hasCause(facts: Facts, hold: Hold, { told, before }: { told: bigint; before: bigint }): boolean {
-  const gone = facts.placeOf.get(hold)?.deletedSeen;
-  if (gone !== undefined && gone <= before) return true;
+  const places = facts.together.get(hold) ?? [facts.placeOf.get(hold)];
+  const gone = places.flatMap((place) => place?.deletedSeen ?? []);
+  if (gone.some((t) => t <= before)) return true;
   // Its own watch may tell a holder sooner than the observer is told.
-  if (gone !== undefined && facts.early.has(hold) && gone <= told + BREATH) return true;
+  if (facts.early.has(hold) && gone.some((t) => t <= told + BREATH)) return true;
   return facts.troubles.mayCostLease(hold.p, told);
 }

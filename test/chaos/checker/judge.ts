@@ -11,6 +11,7 @@ import { lossIsToldInTime } from "./loss.js";
 import { fencesRise, servedInOrder, serverSawOneHolder } from "./queue-rules.js";
 import { permitsAreLimited } from "./permit-rules.js";
 import { noLostUpdate, noStaleWrite } from "./register-rules.js";
+import { allAtOnce } from "./together.js";
 import { noLostWakeUp } from "./waking.js";
 
 const noCrash: Rule = ({ history }) =>
@@ -19,7 +20,7 @@ const noCrash: Rule = ({ history }) =>
 const RULES = {
   ...{ I1: claimsNeverOverlap, I2: serverSawOneHolder, I3: fencesRise, I4: noStaleWrite, I5: noLostUpdate },
   ...{ I6: servedInOrder, I7: noLostWakeUp, I8: nothingLeftBehind, I9: lossIsToldInTime, I10: endsOnce },
-  ...{ I11: noFalseLoss, I12: abortedCallsLeave, I13: permitsAreLimited, crash: noCrash },
+  ...{ I11: noFalseLoss, I12: abortedCallsLeave, I13: permitsAreLimited, I14: allAtOnce, crash: noCrash },
 } satisfies Record<string, Rule>;
 export type Label = keyof typeof RULES;
 export const LABELS = Object.keys(RULES) as readonly Label[];

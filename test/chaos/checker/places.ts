@@ -16,7 +16,7 @@ export interface Place extends Slot {
   readonly headSince: bigint | undefined;
   readonly headSeen: bigint | undefined;
 }
-type Growing = { -readonly [K in keyof Place]: Place[K] };
+export type GrowingPlace = { -readonly [K in keyof Place]: Place[K] };
 
 /** Which place it is: those of several locks may have been put at once, at one revision. */
 interface Slot {
@@ -26,26 +26,30 @@ interface Slot {
 
 /** Things by place. */
 export class ByPlace<T> {
-  readonly #things = new Map<string, T>();
+  readonly #things = new Map<string, readonly [Slot, T]>();
 
   constructor(entries: Iterable<readonly [Slot, T]> = []) {
     for (const [slot, thing] of entries) this.set(slot, thing);
   }
 
-  set({ lock, create }: Slot, thing: T): void {
-    this.#things.set(`${lock}@${create}`, thing);
+  set(slot: Slot, thing: T): void {
+    this.#things.set(`${slot.lock}@${slot.create}`, [slot, thing]);
   }
 
   get({ lock, create }: Slot): T | undefined {
-    return this.#things.get(`${lock}@${create}`);
+    return this.#things.get(`${lock}@${create}`)?.[1];
   }
 
   has(slot: Slot): boolean {
     return this.get(slot) !== undefined;
   }
 
-  values(): T[] {
+  entries(): (readonly [Slot, T])[] {
     return [...this.#things.values()];
+  }
+
+  values(): T[] {
+    return this.entries().map(([, thing]) => thing);
   }
 }
 
@@ -53,9 +57,9 @@ export class ByPlace<T> {
 export function placesOf(
   server: readonly ServerEvent[],
   { locks }: Setting,
-): ReadonlyMap<string, readonly Place[]> {
-  const byLock = new Map<string, Growing[]>();
-  const living = new Map<string, Growing>();
+): ReadonlyMap<string, readonly GrowingPlace[]> {
+  const byLock = new Map<string, GrowingPlace[]>();
+  const living = new Map<string, GrowingPlace>();
   for (const event of server) {
     if (!event.key.startsWith(locks)) continue;
     if (event.type === "DELETE") end(living, event);
@@ -67,7 +71,10 @@ export function placesOf(
 }
 
 /** The places of a lock, and of those whose names lie under its own: whoever is older comes first. */
-function queueOf(lock: string, byLock: ReadonlyMap<string, readonly Growing[]>): readonly Growing[] {
+function queueOf(
+  lock: string,
+  byLock: ReadonlyMap<string, readonly GrowingPlace[]>,
+): readonly GrowingPlace[] {
   const under = [...byLock].filter(([other]) => other === lock || other.startsWith(`${lock}/`));
   return under.flatMap(([, places]) => places).sort((a, b) => order(a.create, b.create));
 }
@@ -75,7 +82,11 @@ function queueOf(lock: string, byLock: ReadonlyMap<string, readonly Growing[]>):
 /** "w2.1" of the owner "w2.1/shared". */
 export const processOf = (owner: string | undefined) => owner?.split("/")[0];
 
-function begin(byLock: Map<string, Growing[]>, living: Map<string, Growing>, event: ServerEvent): void {
+function begin(
+  byLock: Map<string, GrowingPlace[]>,
+  living: Map<string, GrowingPlace>,
+  event: ServerEvent,
+): void {
   const { key, lease, create, tSeen } = event;
   const lock = key.slice(0, key.lastIndexOf("/")).replace(/\/(read|write)$/, "");
   const place = {
@@ -88,7 +99,7 @@ function begin(byLock: Map<string, Growing[]>, living: Map<string, Growing>, eve
   else places.push(place);
 }
 
-function end(living: Map<string, Growing>, event: ServerEvent): void {
+function end(living: Map<string, GrowingPlace>, event: ServerEvent): void {
   const place = living.get(event.key);
   if (place === undefined) return;
   place.deleted = event.rev;
@@ -96,8 +107,8 @@ function end(living: Map<string, Growing>, event: ServerEvent): void {
   living.delete(event.key);
 }
 
-function findTurns(lock: string, places: readonly Growing[]): void {
-  let older: Growing[] = [];
+function findTurns(lock: string, places: readonly GrowingPlace[]): void {
+  let older: GrowingPlace[] = [];
   for (const place of places) {
     older = older.filter(({ deleted = FOREVER }) => deleted > place.create);
     if (place.lock === lock) findTurn(place, older);
@@ -106,7 +117,7 @@ function findTurns(lock: string, places: readonly Growing[]): void {
 }
 
 /** From its creation on, or from the end of one of those that were before it then. */
-function findTurn(place: Growing, older: readonly Growing[]): void {
+function findTurn(place: GrowingPlace, older: readonly GrowingPlace[]): void {
   const ended = older.filter(({ deleted }) => deleted !== undefined).sort(byDeletion);
   const moments = ended.map(({ deleted = FOREVER, deletedSeen }) => ({ rev: deleted, seen: deletedSeen }));
   for (const { rev, seen } of [{ rev: place.create, seen: place.seen }, ...moments]) {

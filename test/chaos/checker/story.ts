@@ -37,15 +37,25 @@ export class Story {
     p: string,
     id: number,
     rev: number,
-    where: Where & { owner?: string; permits?: number } = {},
+    where: Where & { owner?: string; permits?: number; names?: string[] } = {},
   ): this {
-    const { lock = LOCK, owner = `${p}/own`, key = `${lock}/${p}`, permits } = where;
-    return this.call(at, p, id, { lock, owner }).put(at, rev, key, { owner, permits });
+    const { lock = LOCK, owner = `${p}/own`, key = `${lock}/${p}`, permits, names } = where;
+    return this.call(at, p, id, { lock, owner, ...(names && { names }) }).put(at, rev, key, {
+      owner,
+      permits,
+    });
   }
 
   /** The same, before anything is on the server. */
-  call(at: number, p: string, id: number, { lock = LOCK, owner = `${p}/own` } = {}): this {
-    return this.#add({ k: "invoke", f: "acquire", t: ns(at), p, id, lock, owner });
+  call(
+    at: number,
+    p: string,
+    id: number,
+    of: { lock?: string; owner?: string; names?: string[] } = {},
+  ): this {
+    const { lock = LOCK, owner = `${p}/own`, names } = of;
+    const asked = { k: "invoke", f: "acquire", t: ns(at), p, id, lock, owner } as const;
+    return this.#add(names ? { ...asked, names } : asked);
   }
 
   grant(

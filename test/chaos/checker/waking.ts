@@ -27,6 +27,8 @@ function stillWaiting(facts: Facts, { p, id, lock, invoked, owner, outcome }: Ca
   const living = (facts.places.get(lock) ?? []).filter(({ deleted }) => deleted === undefined);
   const mine = living.find((place) => place.owner === owner && !facts.holdOf.has(place));
   if (living.some((place) => mine === undefined || place.create < mine.create)) return [];
+  // Its places under other names may be waiting for somebody.
+  if (mine !== undefined && facts.together.has(mine) && mine.headSince === undefined) return [];
   const text = `${p}#${id} still waits for ${lock} at the end, since ${moment(facts, invoked)}, and nobody is ahead`;
   return [{ text }];
 }

@@ -6,6 +6,7 @@ import { endsOnce } from "./ends.js";
 import { factsOf, type Rule } from "./facts.js";
 import { noFalseLoss } from "./false-loss.js";
 import { Figures } from "./figures.js";
+import { observersAgree, proclaimedOnce } from "./leader-rules.js";
 import { nothingLeftBehind } from "./leftovers.js";
 import { lossIsToldInTime } from "./loss.js";
 import { fencesRise, servedInOrder, serverSawOneHolder } from "./queue-rules.js";
@@ -20,7 +21,14 @@ const noCrash: Rule = ({ history }) =>
 const RULES = {
   ...{ I1: claimsNeverOverlap, I2: serverSawOneHolder, I3: fencesRise, I4: noStaleWrite, I5: noLostUpdate },
   ...{ I6: servedInOrder, I7: noLostWakeUp, I8: nothingLeftBehind, I9: lossIsToldInTime, I10: endsOnce },
-  ...{ I11: noFalseLoss, I12: abortedCallsLeave, I13: permitsAreLimited, I14: allAtOnce, crash: noCrash },
+  ...{
+    I11: noFalseLoss,
+    I12: abortedCallsLeave,
+    I13: permitsAreLimited,
+    I14: allAtOnce,
+    ...{ I15: observersAgree, I16: proclaimedOnce },
+    crash: noCrash,
+  },
 } satisfies Record<string, Rule>;
 export type Label = keyof typeof RULES;
 export const LABELS = Object.keys(RULES) as readonly Label[];

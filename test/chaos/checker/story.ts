@@ -55,7 +55,7 @@ export class Story {
   ): this {
     const { lock = LOCK, owner = `${p}/own`, names } = of;
     const asked = { k: "invoke", f: "acquire", t: ns(at), p, id, lock, owner } as const;
-    return this.#add(names ? { ...asked, names } : asked);
+    return this.tell(names ? { ...asked, names } : asked);
   }
 
   grant(
@@ -68,11 +68,11 @@ export class Story {
     const { lock = LOCK, key = `${lock}/${p}`, held = true, shared = false } = where;
     this.#tokens.set(`${p}#${id}`, BigInt(token));
     const of = { t: ns(at), p, id, lock, token: BigInt(token) };
-    return this.#add({ k: "ok", f: "acquire", ...of, key, held, shared });
+    return this.tell({ k: "ok", f: "acquire", ...of, key, held, shared });
   }
 
   abort(at: number, p: string, id: number): this {
-    return this.#add({ k: "abort", t: ns(at), p, id, lock: LOCK });
+    return this.tell({ k: "abort", t: ns(at), p, id, lock: LOCK });
   }
 
   /** An acquire that was aborted, timed out, or lost its session. */
@@ -83,17 +83,17 @@ export class Story {
     { err = "AbortError", turns }: { err?: string; turns?: number } = {},
   ) {
     const of = { t: ns(at), p, id, lock: LOCK, err };
-    return this.#add({ k: "fail", f: "acquire", ...of, ...(turns !== undefined && { turns }) });
+    return this.tell({ k: "fail", f: "acquire", ...of, ...(turns !== undefined && { turns }) });
   }
 
   claim(at: number, p: string, id: number, token: number, held = true): this {
-    return this.#add({ k: "claim", t: ns(at), p, id, lock: LOCK, token: BigInt(token), held });
+    return this.tell({ k: "claim", t: ns(at), p, id, lock: LOCK, token: BigInt(token), held });
   }
 
   /** What the hold's signal says. */
   end(at: number, p: string, id: number, reason: End["reason"]): this {
     const token = this.#tokens.get(`${p}#${id}`) ?? 0n;
-    return this.#add({ k: "end", t: ns(at), p, id, lock: LOCK, token, reason });
+    return this.tell({ k: "end", t: ns(at), p, id, lock: LOCK, token, reason });
   }
 
   /** Asks for a release, whose deletion is revision `rev`, and is told that it is done. */
@@ -111,22 +111,22 @@ export class Story {
   }
 
   askRelease(at: number, p: string, id: number): this {
-    return this.#add({ k: "invoke", f: "release", t: ns(at), p, id, lock: LOCK });
+    return this.tell({ k: "invoke", f: "release", t: ns(at), p, id, lock: LOCK });
   }
 
   released(at: number, p: string, id: number, err?: string): this {
     const of = { f: "release", t: ns(at), p, id, lock: LOCK } as const;
-    return this.#add(err === undefined ? { k: "ok", ...of } : { k: "fail", ...of, err });
+    return this.tell(err === undefined ? { k: "ok", ...of } : { k: "fail", ...of, err });
   }
 
   /** A session was closed. */
   close(at: number, p: string, id: number): this {
-    return this.#add({ k: "invoke", f: "close", t: ns(at), p, id, lock: "" });
+    return this.tell({ k: "invoke", f: "close", t: ns(at), p, id, lock: "" });
   }
 
   /** A read of the register, answered at revision `rev`. */
   read(at: number, p: string, id: number, rev: number): this {
-    return this.#add({ k: "ok", f: "read", t: ns(at), p, id, lock: LOCK, rev: BigInt(rev) });
+    return this.tell({ k: "ok", f: "read", t: ns(at), p, id, lock: LOCK, rev: BigInt(rev) });
   }
 
   /** A guarded write and how it was told. */
@@ -135,14 +135,14 @@ export class Story {
     const { lock = LOCK } = what;
     const of = { f: "write", p, id, lock, write } as const;
     if (asked) {
-      this.#add({ k: "invoke", t: ns(at), ...of });
-      this.#add({ k, t: ns(at + 1), ...of, seq, ...(told !== undefined && { rev: BigInt(told) }) });
+      this.tell({ k: "invoke", t: ns(at), ...of });
+      this.tell({ k, t: ns(at + 1), ...of, seq, ...(told !== undefined && { rev: BigInt(told) }) });
     }
     return rev === undefined ? this : this.put(at, rev, `reg/${lock}`, { token: String(token), seq, write });
   }
 
   fault(at: number, on: boolean, fault: FaultOf): this {
-    return this.#add({ k: "nemesis", t: ns(at), p: "run", on, ...fault });
+    return this.tell({ k: "nemesis", t: ns(at), p: "run", on, ...fault });
   }
 
   stopped(p: string, from: number, to?: number): this {
@@ -173,16 +173,16 @@ export class Story {
   }
 
   stalled(at: number, p: string, ms: number): this {
-    return this.#add({ k: "stall", t: ns(at), p, ms });
+    return this.tell({ k: "stall", t: ns(at), p, ms });
   }
 
   crash(at: number, p: string): this {
-    return this.#add({ k: "crash", t: ns(at), p, event: "unhandledRejection", err: "Error: oh" });
+    return this.tell({ k: "crash", t: ns(at), p, event: "unhandledRejection", err: "Error: oh" });
   }
 
   leftovers(at: number, when: "idle" | "end", what: { keys?: string[]; leases?: string[] } = {}): this {
     const { keys = [], leases = [] } = what;
-    return this.#add({ k: "leftovers", t: ns(at), p: "run", when, keys, leases });
+    return this.tell({ k: "leftovers", t: ns(at), p: "run", when, keys, leases });
   }
 
   put(at: number, rev: number, key: string, value: object): this {
@@ -215,7 +215,8 @@ export class Story {
     return to === undefined ? this : this.fault(to, false, fault);
   }
 
-  #add(step: Step): this {
+  /** Any other line. */
+  tell(step: Step): this {
     this.#steps.push(step);
     return this;
   }

@@ -44,6 +44,7 @@ export class LockRequest implements Entrant {
   readonly #earlier: Promise<void>;
   #resolve: (hold: HeldPlace | undefined) => void = () => {};
   #reject: (error: unknown) => void = () => {};
+  #lease: Promise<Lease>;
   #waiter: Waiter | undefined;
   #entered: () => void = () => {};
   #over = false;
@@ -61,6 +62,7 @@ export class LockRequest implements Entrant {
       this.#resolve = resolve;
       this.#reject = reject;
     });
+    this.#lease = this.#openSession();
     const registry = RequestRegistry.of(client.connection);
     this.#earlier = registry.answered;
     registry.add(this);
@@ -75,7 +77,7 @@ export class LockRequest implements Entrant {
 
   async enter(): Promise<void> {
     try {
-      const lease = await this.client.source.lease(UNLIMITED);
+      const lease = await this.#lease;
       if (this.#over) return;
       if (this.way === "try") this.#acquire(await this.#try(lease));
       else await this.#join(Queue.of(lease, this.#queueName));
@@ -96,6 +98,13 @@ export class LockRequest implements Entrant {
     this.#waiter?.giveUp();
     // A join that was sent is waited for: its place may come into the queue yet.
     if (unsent) this.#entered();
+  }
+
+  /** At once, not when it may enter: of many that cannot have one, the last is not to wait for all time limits before it. */
+  #openSession(): Promise<Lease> {
+    const lease = this.client.source.lease(UNLIMITED);
+    lease.catch(() => undefined);
+    return lease;
   }
 
   #try(lease: Lease): Promise<HeldPlace | undefined> {
@@ -157,9 +166,14 @@ export class LockRequest implements Entrant {
   }
 
   #fail(error: unknown): void {
-    // With the next session it joins anew, before later calls.
-    if (error instanceof SessionLostError && !this.#over) return this.#line.add(this);
+    if (error instanceof SessionLostError && !this.#over) return this.#joinAnew();
     this.#end(() => this.#reject(error instanceof SessionClosedError ? closedError(error) : error));
+  }
+
+  /** With the next session, before later calls. */
+  #joinAnew(): void {
+    this.#lease = this.#openSession();
+    this.#line.add(this);
   }
 
   #end(tell: () => void): void {

@@ -1,0 +1,188 @@
+// What the standard says of requests that wait, or do not want to: order, ifAvailable, signal.
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import { reasonOf } from "../support/two-sessions.js";
+import { counts, holding, twoManagers } from "../support/web-locks.js";
+
+const two = twoManagers(20);
+
+describe("requests of one process", () => {
+  test("are granted in the order of the calls, whatever their names", async () => {
+    const order: string[] = [];
+    const names = ["a", "b", "a", "c", "a", "b", "c", "d"];
+
+    await Promise.all(
+      names.map((name, n) =>
+        two.locks.request(`order/${name}`, { mode: "shared" }, () => void order.push(`${n} ${name}`)),
+      ),
+    );
+
+    expect(order).toEqual(names.map((name, n) => `${n} ${name}`));
+  });
+
+  test("are granted one after the other when they exclude each other", async () => {
+    const order: number[] = [];
+
+    await Promise.all([1, 2, 3, 4].map((n) => two.locks.request("turns", () => void order.push(n))));
+
+    expect(order).toEqual([1, 2, 3, 4]);
+  });
+
+  test("wait behind an exclusive one that waits, also where they are shared", async () => {
+    const shared = { mode: "shared" } as const;
+    const reader = await holding(two.locks, "fair", shared);
+    const order: string[] = [];
+    const writer = two.locks.request("fair", () => void order.push("writer"));
+    const later = two.locks.request("fair", shared, () => void order.push("reader"));
+    await counts(two.locks, "fair", 1, 2);
+
+    await reader.release();
+    await Promise.all([writer, later]);
+
+    expect(order).toEqual(["writer", "reader"]);
+  });
+
+  test("more than wait in etcd at a time are all told as pending, and all served in order", async () => {
+    const held = await holding(two.locks, "crowd");
+    const order: number[] = [];
+    const all = Array.from({ length: 120 }, (_, n) => two.locks.request("crowd", () => void order.push(n)));
+
+    await counts(two.locks, "crowd", 1, 120);
+    expect(await two.locks.request("crowd", { ifAvailable: true }, (lock) => lock)).toBeNull();
+    await held.release();
+    await Promise.all(all);
+
+    expect(order).toEqual(all.map((_, n) => n));
+  });
+});
+
+describe("ifAvailable", () => {
+  const ifAvailable = true;
+
+  test("calls back with a lock when nobody has the name", async () => {
+    expect(await two.locks.request("free", { ifAvailable }, (lock) => lock?.mode)).toBe("exclusive");
+  });
+
+  test("calls back with null when the lock would have to be waited for, and settles as the callback does", async () => {
+    const held = await holding(two.other, "taken");
+    const boom = new Error("boom");
+
+    expect(await two.locks.request("taken", { ifAvailable }, (lock) => [lock])).toEqual([null]);
+    expect(
+      await reasonOf(
+        two.locks.request("taken", { ifAvailable }, () => {
+          throw boom;
+        }),
+      ),
+    ).toBe(boom);
+    expect(await reasonOf(two.locks.request("taken", { ifAvailable }, () => Promise.reject(boom)))).toBe(
+      boom,
+    );
+    await held.release();
+  });
+
+  test("calls back with null when an exclusive request waits, though only shared ones hold", async () => {
+    const held = await holding(two.locks, "waited", { mode: "shared" });
+    const writer = two.other.request("waited", () => undefined);
+    await counts(two.locks, "waited", 1, 1);
+
+    expect(await two.locks.request("waited", { ifAvailable, mode: "shared" }, (lock) => lock)).toBeNull();
+    await held.release();
+    await writer;
+  });
+
+  test("sees the request made just before, though its answer is not there yet", async () => {
+    const first = two.locks.request("just before", () => sleep(20));
+
+    expect(await two.locks.request("just before", { ifAvailable }, (lock) => lock)).toBeNull();
+    await first;
+  });
+
+  test("gets the lock when the request made just before was aborted", async () => {
+    const controller = new AbortController();
+    const first = two.locks.request("aborted before", { signal: controller.signal }, () => undefined);
+    const second = two.locks.request("aborted before", { ifAvailable }, (lock) => lock !== null);
+    controller.abort();
+
+    expect(await reasonOf(first)).toBe(controller.signal.reason);
+    expect(await second).toBe(true);
+  });
+
+  test("leaves nothing in the queue when it is refused", async () => {
+    const held = await holding(two.other, "no trace");
+    const { revision } = await two.etcd.member.status();
+
+    await two.locks.request("no trace", { ifAvailable }, () => undefined);
+
+    expect((await two.etcd.member.status()).revision).toBe(revision);
+    await held.release();
+  });
+});
+
+describe("an abort", () => {
+  test("of a request that waits rejects with the signal's very reason, and its place goes", async () => {
+    const held = await holding(two.other, "abort");
+    const controller = new AbortController();
+    const waiting = two.locks.request("abort", { signal: controller.signal }, () =>
+      expect.unreachable("granted"),
+    );
+    await counts(two.other, "abort", 1, 1);
+
+    const reason = { any: "thing" };
+    controller.abort(reason);
+
+    expect(await reasonOf(waiting)).toBe(reason);
+    // Of this process's own there is nothing to be seen from that moment on.
+    expect(await two.locks.query()).toMatchObject({ pending: [] });
+    await counts(two.other, "abort", 1, 0);
+    await held.release();
+  });
+
+  test("in the same turn as the request comes before the grant", async () => {
+    const controller = new AbortController();
+    const request = two.locks.request("at once", { signal: controller.signal }, () =>
+      expect.unreachable("granted"),
+    );
+    controller.abort();
+
+    expect(await reasonOf(request)).toBe(controller.signal.reason);
+    expect(await two.locks.request("at once", () => "next")).toBe("next");
+  });
+
+  test("lets the next request be granted", async () => {
+    const controller = new AbortController();
+    const first = two.locks.request("next", { signal: controller.signal }, () => new Promise(() => {}));
+    const next = two.locks.request("next", () => "granted");
+    controller.abort();
+
+    expect(await reasonOf(first)).toBe(controller.signal.reason);
+    expect(await next).toBe("granted");
+  });
+
+  test("is ignored once the lock is granted", async () => {
+    const controller = new AbortController();
+
+    const result = await two.locks.request("late", { signal: controller.signal }, async (lock) => {
+      controller.abort();
+      await sleep(10);
+      return lock?.signal.aborted;
+    });
+
+    expect(result).toBe(false);
+  });
+
+  test("of a signal that many requests share ends all that wait, and leaves no listener behind", async () => {
+    const held = await holding(two.other, "shared signal");
+    const controller = new AbortController();
+    const { signal } = controller;
+    const waiting = Array.from({ length: 30 }, () =>
+      reasonOf(two.locks.request("shared signal", { signal }, () => expect.unreachable("granted"))),
+    );
+    await counts(two.locks, "shared signal", 1, 30);
+
+    controller.abort();
+
+    expect(new Set(await Promise.all(waiting))).toEqual(new Set([signal.reason]));
+    await held.release();
+  });
+});

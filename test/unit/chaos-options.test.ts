@@ -6,10 +6,16 @@ import { t1 } from "../chaos/tiers/t1.js";
 describe("the arguments of the chaos program", () => {
   it("name what is wrong with them", () => {
     expect(() => parseOptions(["--tier", "t9"])).toThrow(/--tier/);
+    expect(() => parseOptions(["--of", "mutex,queue"])).toThrow(/--of.*rwlock.*queue/);
     expect(() => parseOptions(["--time", "soon"])).toThrow(/--time.*soon/);
     expect(() => parseOptions(["--ttl", "1"])).toThrow(/--ttl.*at least 2.*1/);
     expect(() => parseOptions(["--nonsense"])).toThrow(/nonsense/);
     expect(() => parseOptions(["--without", "hope"])).toThrow(/--without batching.*hope/);
+  });
+
+  it("choose what is taken: a mutex, if nothing else is said", () => {
+    expect(parseOptions([])).toMatchObject({ of: ["mutex"] });
+    expect(parseOptions(["--of", "rwlock,election"])).toMatchObject({ of: ["rwlock", "election"] });
   });
 
   it("replay a part of a schedule", () => {

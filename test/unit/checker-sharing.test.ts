@@ -127,6 +127,17 @@ describe("permits in a history", () => {
     expect(complaints("I2", story)).toEqual([]);
   });
 
+  it("may leave again after a try, where a mutex puts no place when it is refused", () => {
+    const tried = (permits?: number) =>
+      new Story()
+        .ask(0, "w1", 1, 10, permits === undefined ? {} : { permits })
+        .del(2, 11, "lock/a/w1")
+        .put(3, 12, "lock/b/w1", {})
+        .giveUp(5, "w1", 1, { err: "busy" });
+    expect(complaints("I10", tried(2))).toEqual([]);
+    expect(complaints("I10", tried())).toHaveLength(1);
+  });
+
   it("break I7 when one that is free is not given within a TTL", () => {
     const story = new Story()
       .ask(0, "w1", 1, 10, of(2))

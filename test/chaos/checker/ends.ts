@@ -86,14 +86,18 @@ function lostWhileWaiting({ troubles }: Facts, place: Place, calls: readonly Cal
     const { p, outcome } = call;
     if (outcome !== undefined && troubles.limit(p, outcome.t) < seen) continue;
     pending = true;
-    const left = overAt(call, troubles) <= troubles.limit(p, deletedSeen);
+    const left = overAt(call, place, troubles) <= troubles.limit(p, deletedSeen);
     if (left || troubles.stillness(p, time) !== undefined) return false;
   }
   return pending;
 }
 
-/** When it gave up its place, whose deletion may be seen before that is told. */
-function overAt({ p, outcome, aborted }: Call, troubles: Troubles): bigint {
-  const failed = outcome !== undefined && outcome.k !== "ok" && outcome.err !== "busy";
+/**
+ * When it gave up its place, whose deletion may be seen before that is told. A try that is refused has put none, but for
+ * a permit: of several who see the last free one, all but one leave again.
+ */
+function overAt({ p, outcome, aborted }: Call, { permits }: Place, troubles: Troubles): bigint {
+  const refused = outcome?.err === "busy" && permits === undefined;
+  const failed = outcome !== undefined && outcome.k !== "ok" && !refused;
   return [failed ? outcome.t : FOREVER, aborted ?? FOREVER, troubles.killedAt(p)].reduce(earlier);
 }

@@ -1,7 +1,7 @@
 import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Mutant, Patch } from "./table.js";
+import type { Mutant, Patch } from "./mutant.js";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const DIST = path.join(ROOT, "dist");

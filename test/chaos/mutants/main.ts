@@ -7,7 +7,8 @@ import { judge } from "../checker/judge.js";
 import { runLab } from "../lab/lab.js";
 import { tierOf } from "../tiers/index.js";
 import { buildMutant } from "./build.js";
-import { MUTANTS, type Hunt, type Mutant } from "./table.js";
+import type { Hunt, Mutant } from "./mutant.js";
+import { MUTANTS } from "./table.js";
 
 const README = new URL("../README.md", import.meta.url);
 

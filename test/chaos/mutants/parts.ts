@@ -1,4 +1,4 @@
-import type { Patch } from "./table.js";
+import type { Patch } from "./mutant.js";
 
 /** What leasehold can do without, being slower only: the same lab must be green with it and without it. */
 const TABLE = {

@@ -1,55 +1,11 @@
 // Each rule of the protocol that is easily got wrong, broken on purpose in a copy of the build. The lab must notice.
-import type { LabOptions } from "../lab/lab.js";
-import type { TierName } from "../tiers/index.js";
-
-/** In a file of the build, exactly once: `from` becomes `to`. */
-export interface Patch {
-  readonly file: string;
-  readonly from: string;
-  readonly to: string;
-}
-
-/** Where the lab looks for it. */
-export interface Hunt extends Pick<
-  LabOptions,
-  | "faults"
-  | "of"
-  | "ttlSeconds"
-  | "workers"
-  | "lanes"
-  | "names"
-  | "nested"
-  | "camp"
-  | "gapMs"
-  | "lastsMs"
-  | "oneAddress"
-> {
-  readonly tier: TierName;
-  readonly seconds: number;
-  /** With so many seeds at most. */
-  readonly runs: number;
-}
-
-export interface Mutant {
-  readonly name: string;
-  /** What it does wrong. */
-  readonly wrong: string;
-  readonly patches: readonly Patch[];
-  readonly hunt: Hunt;
-}
-
-const t1 = (faults: readonly string[], more: Partial<Hunt> = {}): Hunt => ({
-  ...{ tier: "t1", faults, seconds: 20, runs: 3, gapMs: [100, 600], ...more },
-});
-const t2 = (faults: readonly string[], more: Partial<Hunt> = {}): Hunt => ({
-  ...t1(faults, { seconds: 30, ...more }),
-  tier: "t2",
-});
+import { t1, t2, type Hunt, type Mutant } from "./mutant.js";
+import { OTHERS } from "./others.js";
 
 /** Many calls at a time in each process, so that they share requests. */
 const CROWD: Partial<Hunt> = { workers: 2, lanes: 12, names: 6, nested: true };
 
-export const MUTANTS: readonly Mutant[] = [
+const MUTEX: readonly Mutant[] = [
   {
     name: "deadline-from-receipt",
     wrong: "counts the deadline from the answer to a renewal instead of from its sending",
@@ -353,3 +309,5 @@ export const MUTANTS: readonly Mutant[] = [
     hunt: t1(["hold-batches"], { ...CROWD, ttlSeconds: 9, lastsMs: [3000, 6000] }),
   },
 ];
+
+export const MUTANTS: readonly Mutant[] = [...MUTEX, ...OTHERS];

@@ -1,0 +1,156 @@
+// The rules of readers and writers, permits, several locks at once, and elections, broken on purpose.
+import { t1, type Hunt, type Mutant } from "./mutant.js";
+
+/** Many on few names, so that all kinds of neighbours meet in a queue. */
+const readers = (faults: readonly string[], more: Partial<Hunt> = {}): Hunt =>
+  t1(faults, { of: "rwlock", seconds: 15, names: 2, ...more });
+const permits = (faults: readonly string[], more: Partial<Hunt> = {}): Hunt =>
+  t1(faults, { of: "semaphore", seconds: 15, names: 2, ...more });
+const several = (faults: readonly string[], more: Partial<Hunt> = {}): Hunt =>
+  t1(faults, { of: "lockall", seconds: 15, ...more });
+const leaders = (faults: readonly string[], more: Partial<Hunt> = {}): Hunt =>
+  t1(faults, { of: "election", seconds: 15, names: 2, ...more });
+
+export const OTHERS: readonly Mutant[] = [
+  {
+    name: "reader-ignores-writers",
+    wrong: "lets a reader pass the writers that wait",
+    patches: [
+      {
+        file: "reader.js",
+        from: "    const [first, ...rest] = last;\n    if (!first)",
+        to: "    const [first, ...rest] = last;\n    if (!first || others === 1)",
+      },
+    ],
+    hunt: readers(["link-reset"]),
+  },
+  {
+    name: "reader-looks-on-one-side",
+    wrong:
+      "lets a reader look only at the keys that sort behind the readers': a mutex of the same name is not seen",
+    patches: [
+      {
+        file: "reader.js",
+        from: "const last = told.map(({ kvs }) => kvs[0])",
+        to: "const last = told.slice(1).map(({ kvs }) => kvs[0])",
+      },
+    ],
+    hunt: readers(["link-reset"]),
+  },
+  {
+    name: "writer-ignores-readers",
+    wrong: "lets a writer wait for writers only",
+    patches: [
+      {
+        file: "kind.js",
+        from: '    if (!below)\n        return "first";',
+        to: '    if (!below || below.key.includes("/read/"))\n        return "first";',
+      },
+    ],
+    hunt: readers(["link-reset"]),
+  },
+  {
+    name: "one-permit-too-many",
+    wrong: "grants a permit to one place more than there are permits",
+    patches: [
+      {
+        file: "permit.js",
+        from: "if (rank < permits || !last)",
+        to: "if (rank <= permits || !last)",
+      },
+    ],
+    hunt: permits(["link-reset"]),
+  },
+  {
+    name: "own-number-rules",
+    wrong: "goes by the own number of permits, not by that of the oldest place",
+    patches: [
+      {
+        file: "permit.js",
+        from: "const permits = permitsOf(first);",
+        to: "const permits = place.kind.permits;",
+      },
+    ],
+    hunt: permits(["link-reset"]),
+  },
+  {
+    name: "turn-not-told",
+    wrong: "does not put its key when its turn comes: who waits behind it does not become the first waiter",
+    patches: [{ file: "permit.js", from: "tellsTurn: true,", to: "tellsTurn: false," }],
+    // A holder that stays while another permit comes free: nobody would look.
+    hunt: permits(["delay-reads"], { camp: 0.4, gapMs: [4000, 5000] }),
+  },
+  {
+    name: "held-with-the-first",
+    wrong: "holds all names when it holds the first of them",
+    patches: [
+      {
+        file: "gathering.js",
+        from: "        if (this.#holds.size < this.places.length)\n            return;\n",
+        to: "        for (const other of this.places) {\n            if (this.#holds.has(other))\n                continue;\n            this.#turns.get(other)?.stop();\n            const grant = { place: other, ownWatch: undefined, deletedAt: undefined };\n            this.#holds.set(other, new HeldPlace(Queue.of(this.lease, other.name), grant));\n        }\n        if (this.#over)\n            return;\n",
+      },
+    ],
+    hunt: several(["link-reset"]),
+  },
+  {
+    name: "joined-one-by-one",
+    wrong: "joins the queues of several names one after the other",
+    patches: [
+      {
+        file: "multi-joiner.js",
+        from: "const joined = await this.#put(places, joinTxn(places), again);",
+        to: "let joined;\n            for (const place of places)\n                joined = await this.#put([place], joinTxn([place]), again);",
+      },
+    ],
+    hunt: several(["reorder"]),
+  },
+  {
+    name: "rest-not-given-back",
+    wrong: "keeps the other names when one of several is lost",
+    patches: [
+      {
+        file: "held-places.js",
+        from: "        for (const hold of this.#holds)\n            void hold.release();\n",
+        to: "",
+      },
+    ],
+    // Few wait, so that it is mostly a holder's key that is deleted.
+    hunt: several(["delete-key"], { camp: 0.7, workers: 3, lanes: 1, names: 9, gapMs: [100, 300] }),
+  },
+  {
+    name: "proclaimed-unguarded",
+    wrong: "proclaims without comparing the revisions of its key",
+    patches: [
+      {
+        file: "leadership.js",
+        from: '                { kind: "created at", key, revision },\n                { kind: "modified at", key, revision: this.#modified },\n',
+        to: "",
+      },
+    ],
+    hunt: leaders(["hold-batches", "hold-joins", "link-delay", "delete-key"]),
+  },
+  {
+    name: "vacancy-not-told",
+    wrong: "does not tell observers that nobody leads",
+    patches: [
+      {
+        file: "observe.js",
+        from: "        if (last && sameLeader(last.leader, leader))\n",
+        to: "        if (!leader || (last && sameLeader(last.leader, leader)))\n",
+      },
+    ],
+    hunt: leaders(["delete-key"]),
+  },
+  {
+    name: "youngest-observed",
+    wrong: "tells observers the candidate that came last as the leader",
+    patches: [
+      {
+        file: "leader-watch.js",
+        from: "const [oldest] = this.#candidates.values();",
+        to: "const oldest = [...this.#candidates.values()].at(-1);",
+      },
+    ],
+    hunt: leaders(["delete-key"]),
+  },
+];

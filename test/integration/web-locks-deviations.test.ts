@@ -2,12 +2,19 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import { describe, expect, test } from "vitest";
-import { ClusterLockManager, connect, EtcdUnavailableError, LockLostError } from "../../src/index.js";
+import { describe, expect, onTestFinished, test } from "vitest";
+import {
+  ClusterLockManager,
+  connect,
+  EtcdRefusedError,
+  EtcdUnavailableError,
+  LockLostError,
+} from "../../src/index.js";
 import { startEtcd } from "../support/etcd.js";
 import { placesOf } from "../support/server-view.js";
 import { startTcpProxy } from "../support/tcp-proxy.js";
 import { reasonOf } from "../support/two-sessions.js";
+import { startWithUsers, WORKER } from "../support/users.js";
 import { counts, holding, twoManagers } from "../support/web-locks.js";
 import { abortOf, settledYet } from "./cases/client.js";
 import { revoke } from "./cases/lease-calls.js";
@@ -148,6 +155,28 @@ describe("an etcd that does not answer", () => {
       for (const reason of [request, attempt, query]) expect(reason).toBeInstanceOf(EtcdUnavailableError);
     },
   );
+
+  test("is told by EtcdRefusedError, which is no DOMException, when etcd says no", async () => {
+    const etcd = await startWithUsers();
+    onTestFinished(() => etcd.stop());
+    await using cluster = connect({ hosts: etcd.endpoints, auth: WORKER });
+    const forbidden = new ClusterLockManager(cluster);
+    const allowed = new ClusterLockManager(cluster, { prefix: "jobs/web-locks" });
+
+    const [request, attempt, query] = await Promise.all([
+      reasonOf(forbidden.request("no", () => expect.unreachable("granted"))),
+      reasonOf(forbidden.request("no", { ifAvailable: true }, () => expect.unreachable("called"))),
+      reasonOf(forbidden.query()),
+    ]);
+    const held = await holding(allowed, "yes");
+    expect(await allowed.request("yes", { steal: true }, () => "stolen")).toBe("stolen");
+
+    for (const reason of [request, attempt, query]) {
+      expect(reason).toBeInstanceOf(EtcdRefusedError);
+      expect(reason).toMatchObject({ why: "permission" });
+    }
+    expect(await reasonOf(held.settled)).toMatchObject({ name: "AbortError" });
+  });
 
   test("for a while, once there is a session, is waited for", async () => {
     await using etcd = await startEtcd();

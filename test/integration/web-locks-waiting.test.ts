@@ -1,4 +1,5 @@
 // What the standard says of requests that wait, or do not want to: order, ifAvailable, signal.
+import { getEventListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { reasonOf } from "../support/two-sessions.js";
@@ -179,10 +180,12 @@ describe("an abort", () => {
       reasonOf(two.locks.request("shared signal", { signal }, () => expect.unreachable("granted"))),
     );
     await counts(two.locks, "shared signal", 1, 30);
+    expect(getEventListeners(signal, "abort")).toHaveLength(1);
 
     controller.abort();
 
     expect(new Set(await Promise.all(waiting))).toEqual(new Set([signal.reason]));
+    expect(getEventListeners(signal, "abort")).toEqual([]);
     await held.release();
   });
 });

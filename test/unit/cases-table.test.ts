@@ -1,42 +1,12 @@
 // `test/cases.md` maps the cases of other suites to ours: it must not name what is not there.
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
+import { isThere, namedIn, readTest, rowsOf, titledIn, titlesOf } from "../support/named-tests.js";
 
 const TEST = fileURLToPath(new URL("../", import.meta.url));
 const OWN_CASES = "integration/cases";
-
-const read = (file: string) => readFileSync(path.join(TEST, file), "utf8");
-const escaped = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-
-interface Named {
-  readonly file: string;
-  readonly title: string;
-}
-
-/** The cells of every row, without the heads of the tables. */
-function rowsOf(markdown: string): string[][] {
-  const lines = markdown.split("\n").filter((line) => line.startsWith("|"));
-  const rows = lines.map((line) =>
-    line
-      .split("|")
-      .slice(1, -1)
-      .map((cell) => cell.trim()),
-  );
-  return rows.filter(([first, , ours]) => ours !== "ours" && !/^-+$/.test(first ?? ""));
-}
-
-/** A file in backticks and the titles in quotes behind it. */
-function namedIn(cell: string): Named[] {
-  const named: Named[] = [];
-  let file = "";
-  for (const [, inBackticks, title] of cell.matchAll(/`([\w/.-]+\.test\.ts)`|"([^"]+)"/g)) {
-    if (inBackticks) file = inBackticks;
-    else if (file && title) named.push({ file, title });
-  }
-  return named;
-}
 
 /** What a cell of the last column owes. */
 function flawOf(cell: string): string | undefined {
@@ -45,24 +15,8 @@ function flawOf(cell: string): string | undefined {
   return /^does not apply: \w.{10,}/.test(cell) ? undefined : "names no test and gives no reason";
 }
 
-const titledIn = (source: string, title: string) => new RegExp(`\\(\\s*"${escaped(title)}",`).test(source);
-
-function isThere({ file, title }: Named): boolean {
-  try {
-    return titledIn(read(file), title);
-  } catch {
-    return false;
-  }
-}
-
-/** The titles of the tests in a file. */
-function titlesOf(file: string): string[] {
-  const calls = read(file).matchAll(/\btest(?:\.(?:each|for)\([^]*?\))?\(\s*"([^"]+)",/g);
-  return [...calls].map(([, title]) => title!);
-}
-
 describe("the table of cases", () => {
-  const rows = rowsOf(read("cases.md"));
+  const rows = rowsOf(readTest("cases.md"));
   const named = rows.flatMap(([, , ours]) => namedIn(ours ?? ""));
 
   it("has no empty cell, and a test or a reason in each row", () => {

@@ -1,7 +1,9 @@
 // How `request` takes its arguments: nothing is connected in here, what is refused is refused before.
+import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
 import { ClusterLockManager, connect, Session } from "../../src/index.js";
 import { checkAsked, convertArguments } from "../../src/web-lock-arguments.js";
+import { junk } from "../support/junk.js";
 import { expectMisuse, outOfRange, rejection, thrown, wrongType } from "../support/misuse.js";
 
 const cluster = connect({ hosts: "127.0.0.1:1" });
@@ -179,6 +181,24 @@ describe("a request", () => {
 
     expectMisuse(await rejection(() => request(name, never)), expected);
   });
+});
+
+test("whatever is asked for is converted, or refused with a TypeError", () => {
+  const options = fc.oneof(
+    junk,
+    fc.record({ mode: junk, signal: junk, ifAvailable: junk }, { requiredKeys: [] }),
+  );
+  fc.assert(
+    fc.property(junk, options, fc.oneof(junk, fc.constant(never)), (name, given, callback) => {
+      try {
+        const asked = converted(name, given, callback);
+        expect(["exclusive", "shared"]).toContain(asked.mode);
+        expect(typeof asked.name).toBe("string");
+      } catch (error) {
+        expect(error).toBeInstanceOf(TypeError);
+      }
+    }),
+  );
 });
 
 describe("a closed manager", () => {

@@ -50,7 +50,7 @@ describe("several names taken at once, in a history", () => {
 
   it("may be lost all when one is taken, and only then", () => {
     const lost = (story: Story) =>
-      story.end(41, "w2", 1, "deleted").end(41, "w2", 2, "deleted").del(45, 14, "lock/a/w2");
+      story.end(41, "w2", 1, "deleted").end(41, "w2", 2, "deleted").del(700, 14, "lock/a/w2");
     expect(broken(over(lost(granted().taken(40, 13, "lock/b/w2"))))).toEqual([]);
     expect(complaints("I11", lost(granted())).length).toBeGreaterThan(0);
   });
@@ -60,8 +60,19 @@ describe("several names taken at once, in a history", () => {
     expect(complaints("I9", story).length).toBeGreaterThan(0);
   });
 
-  it("may leave the queue unasked when one is taken while they wait", () => {
-    const story = waiting().taken(5, 12, "lock/b/w2").del(6, 13, "lock/a/w2").ask(8, "w2", 1, 14, a);
-    expect(complaints("I10", story.ask(8, "w2", 2, 14, b).release(30, "w1", 1, 15))).toEqual([]);
+  it("may leave the queue unasked when one is taken while they wait, and only then", () => {
+    const again = (story: Story) =>
+      story
+        .del(6, 13, "lock/a/w2")
+        .put(8, 14, "lock/a/w2", { owner: "w2/own" })
+        .put(8, 14, "lock/b/w2", { owner: "w2/own" })
+        .release(30, "w1", 1, 15, { lock: "lock/b" });
+    expect(complaints("I10", again(waiting().taken(5, 12, "lock/b/w2")))).toEqual([]);
+    expect(complaints("I10", again(waiting())).length).toBeGreaterThan(0);
+  });
+
+  it("break I2 when one is used before the turn of the last", () => {
+    expect(complaints("I2", granted().read(23, "w2", 1, 12))).toEqual([]);
+    expect(complaints("I2", granted().read(23, "w2", 1, 11))).toHaveLength(1);
   });
 });

@@ -1,6 +1,7 @@
 import type { RangesAnswer } from "./etcd/ranges.js";
 import type { EventKind } from "./etcd/rpc.js";
 import type { Watch, WatchListener, WatchTarget } from "./etcd/watch.js";
+import { keyText } from "./etcd/watch-handle.js";
 import type { Behind, Predecessor } from "./kind.js";
 import type { Place } from "./place.js";
 import type { Timer } from "./time.js";
@@ -32,6 +33,10 @@ interface Watched {
 }
 
 const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b) => (a > b ? a : b));
+
+/** Not by revision alone: one request puts several places, and those of names below ours are all before us. */
+const isSame = (a: Predecessor | undefined, b: Predecessor): boolean =>
+  a?.revision === b.revision && keyText(a.target.key) === keyText(b.target.key);
 
 /**
  * Waits until no earlier place is left: watches the predecessor and the own key from now on, *then* reads who is
@@ -211,7 +216,7 @@ export class Turn {
     if (position === "first") return this.#grant(undefined);
     const known = this.#predecessor;
     this.#ahead = position.ahead;
-    if (known?.revision !== position.predecessor.revision || !this.#predecessorWatch) {
+    if (!isSame(known, position.predecessor) || !this.#predecessorWatch) {
       return this.#follow(position.predecessor, 0n);
     }
     // The same one still, and by now perhaps the holder.

@@ -2,6 +2,8 @@ import { Gathering } from "./gathering.js";
 import type { HeldPlace } from "./hold.js";
 import type { Dependent, Lease, SessionEnd } from "./lease.js";
 import { MultiJoiner } from "./multi-joiner.js";
+import type { Place } from "./place.js";
+import { Queue } from "./queue.js";
 
 /** One caller of `lockAll`, from the call to its turn under every name, or to its giving up. */
 export class MultiWaiter implements Dependent {
@@ -18,7 +20,11 @@ export class MultiWaiter implements Dependent {
     this.#joiner = new MultiJoiner(lease, names);
     this.granted = new Promise((resolve, reject) => {
       this.#reject = reject;
-      this.#gather().then((holds) => holds && resolve(holds), reject);
+      this.#gather().then((holds) => {
+        // Rejected meanwhile, by the end of the session: nobody else would give them back.
+        if (this.#gaveUp) for (const hold of holds ?? []) void hold.release();
+        else if (holds) resolve(holds);
+      }, reject);
     });
     // The caller may have left already: then nobody else hears of a rejection.
     this.granted.catch(() => undefined);
@@ -50,12 +56,16 @@ export class MultiWaiter implements Dependent {
   async #gather(): Promise<readonly HeldPlace[] | undefined> {
     while (!this.#gaveUp) {
       const { places, alone } = await this.lease.inFlight.add(this.#joiner.join(() => !this.#gaveUp));
-      this.#gathering = new Gathering(this.lease, places, alone);
       // A join that was sent was waited for: a delete sent before its answer could be executed first.
-      if (this.#gaveUp) this.#gathering.stop();
+      if (this.#gaveUp) return this.#leave(places);
+      this.#gathering = new Gathering(this.lease, places, alone);
       const holds = await this.#gathering.held;
       if (holds) return holds;
     }
     return undefined;
+  }
+
+  #leave(places: readonly Place[]): undefined {
+    for (const place of places) Queue.of(this.lease, place.name).leaveQuietly(place);
   }
 }

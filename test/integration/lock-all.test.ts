@@ -1,3 +1,4 @@
+import { setImmediate as tick } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { connect, lockAll, Mutex, Session } from "../../src/index.js";
 import { observe } from "../support/observer.js";
@@ -236,5 +237,31 @@ describe("lockAll on a cluster", () => {
     expect(second.fence).toBeGreaterThan(first.fence);
     await second.release();
     await cluster.close();
+  });
+
+  test("leaves nothing to who adopts a session that is orphaned while it joins", async () => {
+    const session = await Session.open(two.cluster, { ttlSeconds: TTL_SECONDS });
+    const waiting = reasonOf(lockAll(session, named("orphan", 2)));
+    await tick();
+
+    await session.orphan();
+
+    expect(await waiting).toMatchObject({ code: "SESSION_CLOSED" });
+    expect(await places("orphan")).toEqual([]);
+  });
+
+  test("gives back what a session that is being closed has joined meanwhile, without waiting for its other holds", async () => {
+    const session = await Session.open(two.cluster, { ttlSeconds: TTL_SECONDS });
+    const kept = await new Mutex(session, "kept").lock();
+    const waiting = reasonOf(lockAll(session, named("closed", 2)));
+    await tick();
+
+    const closing = session.close({ drainMs: 60_000 });
+
+    expect(await waiting).toMatchObject({ code: "SESSION_CLOSED" });
+    await expect.poll(() => places("closed")).toEqual([]);
+    expect(kept.held).toBe(true);
+    await kept.release();
+    await closing;
   });
 });

@@ -27,7 +27,8 @@ export class HeldKey implements LongHold, WatchListener {
     if (watch) this.#takeOver(watch);
     else this.#holds.addYoung(this);
     if (deletedAt === undefined || watch?.over) return;
-    this.#atLeast = deletedAt;
+    // Of a place that took its turn together with ours, it may have been before ours was put.
+    if (deletedAt > this.#atLeast) this.#atLeast = deletedAt;
     // Not in its turn: the caller goes on meanwhile.
     void this.read();
   }

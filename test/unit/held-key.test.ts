@@ -3,7 +3,8 @@ import { HeldPlace } from "../../src/hold.js";
 import { OwnPlaces } from "../../src/own-places.js";
 import { Queue } from "../../src/queue.js";
 import { settle } from "../support/fake-clock.js";
-import { FakeCluster } from "../support/fake-connection.js";
+import { FakeCluster, HEADER } from "../support/fake-connection.js";
+import { keyValue } from "../support/fake-member.js";
 
 test("a hold whose watch broke in the moment of the grant is watched anew", async () => {
   const cluster = new FakeCluster();
@@ -45,4 +46,32 @@ test("`release` resolves after one TTL though renewals pass and the delete is ne
   expect(released).toBe(true);
   expect(lease.state).toBe("live");
   expect(cluster.connected.flatMap((member) => member.of("txn")).length).toBeGreaterThan(1);
+});
+
+test("a hold is not lost by a state in which its key was not there yet", async () => {
+  const cluster = new FakeCluster();
+  const lease = cluster.lease();
+  const place = new OwnPlaces(lease, "jobs").make();
+  place.revision = 50n;
+  const deaf = { created: () => {}, event: () => {}, moved: () => {}, refused: () => {} };
+  cluster.connection.watches.watch({ key: place.key, events: "DELETE" }, deaf);
+  cluster.clock.advance(0);
+  cluster.member.watches[0]!.created(place.key, 40n);
+
+  // It took its turn together with a place of the same session that was put before it.
+  const lock = new HeldPlace(Queue.of(lease, "jobs"), { place, ownWatch: undefined, deletedAt: 30n });
+  await settle();
+  cluster.member.of("range")[0]!.answer({
+    header: { ...HEADER, revision: 45n },
+    kvs: [],
+    more: false,
+    count: 0,
+  });
+  await settle();
+  const kvs = [keyValue({ key: place.key, value: place.value, createRevision: 50n, modRevision: 50n })];
+  cluster.member.of("range")[1]?.answer({ header: HEADER, kvs, more: false, count: 1 });
+  await settle();
+
+  expect(cluster.member.of("range")).toHaveLength(2);
+  expect(lock.held).toBe(true);
 });

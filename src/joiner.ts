@@ -50,7 +50,7 @@ export class Joiner {
       return told && trying.hasRoom(told) ? this.#joinIfHeld(kind, value, limits) : undefined;
     }
     const place = this.own.make(kind, value);
-    const answer = await this.#put(place, tryTxn(place, trying.when(this.name)), limits);
+    const answer = await this.#put(place, tryTxn(place, trying.when(place)), limits);
     if (this.#confirm(place, answer)) return { place, from: "held" };
     this.own.release(place);
     return undefined;

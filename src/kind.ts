@@ -35,7 +35,7 @@ export type Joined = "held" | "held, unseen" | Behind | undefined;
 
 /** How to take a place only if it holds at once: by conditions in one transaction, or by a look before the join. */
 export type Trying =
-  | { readonly when: (name: string) => readonly Compare[] }
+  | { readonly when: (place: Place) => readonly Compare[] }
   | { readonly look: (name: string) => Range; readonly hasRoom: (told: Told) => boolean };
 
 /** What differs between the places of a mutex, a reader, a writer and a permit. All else is the queue's. */
@@ -104,7 +104,7 @@ const alone = (folder: Kind["folder"]): Kind => ({
   folder,
   shared: false,
   tellsTurn: false,
-  trying: { when: (name) => [{ kind: "nothing in", ...queueRange(name) }] },
+  trying: { when: ({ name }) => [{ kind: "nothing in", ...queueRange(name) }] },
   follows: (_, earlier) => earlier.at(-1),
   afterTurn: () => undefined,
   surelyFollows: (ours) => ours.length > 0,

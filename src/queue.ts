@@ -166,14 +166,15 @@ export class Queue {
     this.#joinNext();
   }
 
-  /** Those of this session who waited for the turn of `place`, not for its end, go on: beside it, or on their own. */
+  /** Those of this session who waited for the turn of `place`, not for its end, go on: beside it, on their own, or behind another. */
   #turnCame(place: Place, from: Joined, deletedAt = place.revision): void {
     place.held = true;
     if (place.kind.tellsTurn && from !== "held") this.#tell(place);
     for (const [waiter, next] of this.#followers.of(place)) {
-      if (this.own.followedBy(next) === place) continue;
+      const below = this.own.followedBy(next);
+      if (below === place) continue;
       this.#followers.remove(waiter, place);
-      const then = next.kind.afterTurn(next);
+      const then = below ? undefined : next.kind.afterTurn(next);
       // Nothing has confirmed its key since: that is read beside the handle.
       if (typeof then === "string") this.#grant(waiter, { ...unwatched(next), deletedAt }, then);
       else this.#wait(waiter, next, then);

@@ -35,7 +35,13 @@ export const reader: Kind = {
   folder: "/read",
   shared: true,
   tellsTurn: false,
-  trying: { when: (name) => otherRanges(name).map((range) => ({ kind: "nothing in", ...range })) },
+  trying: {
+    // In none of the ranges is its own key: an attempt whose answer was lost may have put it.
+    when: ({ name, key }) => [
+      { kind: "created at", key, revision: 0n },
+      ...otherRanges(name).map((range) => ({ kind: "nothing in", ...range }) as const),
+    ],
+  },
   // Two readers whose joins found the same place before them have no other between them: their turn comes together.
   follows: (place, earlier) =>
     earlier.findLast((other) => !isReader(other)) ??

@@ -57,11 +57,14 @@ export class Entrance {
 
 const storage = new AsyncLocalStorage<readonly Entrance[]>();
 
-/** What this context holds of exactly this name. */
+/** What this context holds of exactly this name, by itself: who shares it, and so has no fence, has no lock to enter again. */
 export function heldHere(realm: object, name: string): Entrance | undefined {
   return storage
     .getStore()
-    ?.find((entrance) => entrance.realm === realm && entrance.lock.name === name && entrance.held);
+    ?.find(
+      (entrance) =>
+        entrance.realm === realm && entrance.lock.name === name && entrance.held && "fence" in entrance.lock,
+    );
 }
 
 /** The name that a `lock()` here would wait for in vain: `name` itself, or one under it, whose keys are in its range. */

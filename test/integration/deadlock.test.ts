@@ -1,7 +1,16 @@
 import { once } from "node:events";
 import { setImmediate as tick } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Cluster, connect, DeadlockError, type Lock, Mutex, Session } from "../../src/index.js";
+import {
+  type Cluster,
+  connect,
+  DeadlockError,
+  type Lock,
+  Mutex,
+  RwLock,
+  Semaphore,
+  Session,
+} from "../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
 import { placesOf } from "../support/server-view.js";
 
@@ -149,6 +158,14 @@ describe("a context in which a name was held", () => {
 
 describe("reentrant: true", () => {
   const AGAIN = { reentrant: true };
+
+  test("does not enter with a reader's hold or a permit, which others have at the same time", async () => {
+    const inside = () => reasonOf(mutex("shared").withLock(() => 1, AGAIN));
+
+    expect(await new RwLock(session, "shared").withReadLock(inside)).toBeInstanceOf(DeadlockError);
+    expect(await new Semaphore(session, "shared", 2).withPermit(inside)).toBeInstanceOf(DeadlockError);
+    expect(await new RwLock(session, "shared").withWriteLock(inside)).toBeUndefined();
+  });
 
   test("enters again with the very lock that is held, and writes nothing", async () => {
     const name = "again";

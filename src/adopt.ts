@@ -1,5 +1,6 @@
 import type { Connection } from "./connection.js";
 import type { CallPolicy } from "./etcd/attempts.js";
+import type { KeyValue } from "./etcd/rpc.js";
 import { parsePlaceKey } from "./keys.js";
 import type { Lease } from "./lease.js";
 import { removeStray } from "./remove.js";
@@ -39,6 +40,12 @@ export class AdoptedPlaces {
     const place = this.#unclaimed.get(directory);
     this.#unclaimed.delete(directory);
     return place;
+  }
+
+  /** Is `kv`, in that directory, a place that may be claimed yet? */
+  has(directory: string, kv: KeyValue): boolean {
+    const place = this.#unclaimed.get(directory);
+    return place !== undefined && place.revision === kv.createRevision && place.key.equals(kv.key);
   }
 
   #delete({ name, key, revision }: AdoptedPlace): void {

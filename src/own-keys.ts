@@ -66,6 +66,7 @@ export class OwnKeys {
   }
 
   #isOurs(kv: KeyValue): boolean {
+    if (this.lease.adopted?.has(this.directory, kv)) return true;
     const place = this.#made.get(kv.key.toString());
     // Not confirmed yet: its value tells.
     if (place?.revision === 0n) return place.value === kv.value;

@@ -9,6 +9,7 @@ import {
 } from "../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
 import { startGrpcProxy } from "../support/grpc-proxy.js";
+import { takesPlace } from "../support/request-shape.js";
 import { observe } from "../support/observer.js";
 import { leasesOf, placesOf } from "../support/server-view.js";
 
@@ -153,6 +154,36 @@ describe.concurrent("an adopted session", () => {
     expect(lock.fence).toBe(before.fence);
     expect(next.fence).toBeGreaterThan(lock.fence);
     await next.release();
+  });
+
+  test("keeps the inherited place when it sweeps up after a tryLock that was not answered", async ({
+    expect,
+  }) => {
+    await using proxy = await startGrpcProxy({ port: etcd.member.clientPort });
+    await using cluster = connect({ hosts: proxy.endpoint });
+    const session = await Session.open(first, { ttlSeconds: 10 });
+    const before = await new Mutex(session, "adopt/swept").lock();
+    const adopted = await Session.adopt(cluster, await session.orphan());
+    const mutex = new Mutex(adopted, "adopt/swept");
+    const lost = proxy.rule({
+      path: "/etcdserverpb.KV/Txn",
+      when: takesPlace,
+      act: "cut-answer",
+      times: 1,
+    });
+    let reads = 0;
+    proxy.rule({ path: "/etcdserverpb.KV/Range", when: () => ++reads < 0, act: "drop-answer" });
+
+    expect(await mutex.tryLock()).toBeUndefined();
+    await expect.poll(() => reads).toBeGreaterThan(0);
+    // What the sweep has read has been acted upon when other requests have been answered.
+    await (await new Mutex(adopted, "adopt/other").lock()).release();
+
+    expect(lost.hits).toBe(1);
+    const lock = await mutex.lock();
+    expect(lock.fence).toBe(before.fence);
+    await lock.release();
+    await adopted.close();
   });
 
   test("renews beyond the TTL, and deletes within one TTL what nobody has claimed", async ({ expect }) => {

@@ -196,6 +196,24 @@ describe("an etcd that does not answer", () => {
   });
 });
 
+describe("a release that etcd has not confirmed", () => {
+  test("keeps the request from settling: who awaits it may count on the lock being free", async () => {
+    await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
+    await using cluster = connect({ hosts: proxy.endpoint, session: { ttlSeconds: 20 } });
+    const request = new ClusterLockManager(cluster).request("confirmed", () => proxy.mode("pause"));
+    const settled = settledYet(request);
+    await counts(two.other, "confirmed", 1, 0);
+
+    // A round trip of somebody else later it could have settled.
+    await counts(two.other, "confirmed", 1, 0);
+    expect(settled()).toBe(false);
+    await proxy.mode("pass");
+
+    await request;
+    expect(await two.other.request("confirmed", { ifAvailable: true }, (lock) => lock !== null)).toBe(true);
+  });
+});
+
 describe("a nested request of a held name", () => {
   test("waits, and is no DeadlockError: for ever, unless its signal aborts", async () => {
     const controller = new AbortController();

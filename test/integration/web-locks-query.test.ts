@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { ClusterLockManager, Mutex, type WebLockInfo } from "../../src/index.js";
+import { ClusterLockManager, Mutex, type WebLockInfo, type WebLockOptions } from "../../src/index.js";
 import { counts, type HeldForTest, holding, twoManagers } from "../support/web-locks.js";
 import { reasonOf } from "../support/two-sessions.js";
 
@@ -42,14 +42,15 @@ describe("query", () => {
   test("shows requests made before it that nobody has awaited: what can be granted as held, the rest as pending", async () => {
     let end = () => {};
     const until = new Promise<void>((resolve) => (end = resolve));
-    const requests = [
-      two.locks.request("unawaited", () => until),
-      ...Array.from({ length: 5 }, () => two.locks.request("unawaited", shared, () => undefined)),
-    ];
+    const all = [...Array<WebLockOptions>(5).fill(shared), {}, shared, shared];
+    const requests = all.map((options) => two.locks.request("unawaited", options, () => until));
 
     const { held, pending } = await two.locks.query();
 
-    expect([modes(held), modes(pending)]).toEqual([["exclusive"], Array(5).fill("shared")]);
+    expect([modes(held), modes(pending)]).toEqual([
+      Array(5).fill("shared"),
+      ["exclusive", "shared", "shared"],
+    ]);
     end();
     await Promise.all(requests);
   });

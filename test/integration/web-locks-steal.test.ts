@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { ClusterLockManager, connect, Mutex } from "../../src/index.js";
+import { ClusterLockManager, connect, Mutex, type WebLockOptions } from "../../src/index.js";
 import { placesOf } from "../support/server-view.js";
 import { reasonOf } from "../support/two-sessions.js";
 import { counts, holding, type HeldForTest, twoManagers } from "../support/web-locks.js";
@@ -39,6 +39,19 @@ describe("a steal", () => {
       expect(await two.other.request("held", { ifAvailable: true }, (lock) => lock !== null)).toBe(true);
     },
   );
+
+  test("from a holder of the same process does not wait until its key is watched, which a short hold's is not", async () => {
+    const timed = async (options: WebLockOptions) => {
+      const start = performance.now();
+      await two.locks.request("timed", options, () => undefined);
+      return performance.now() - start;
+    };
+    const free = await Promise.all([1, 2, 3, 4, 5].map(() => timed({})));
+    const held = await holding(two.locks, "timed");
+
+    expect(await timed(steal)).toBeLessThan(20 * Math.max(...free));
+    await expectRobbed(held);
+  });
 
   test("takes it from all who share it", async () => {
     const all = [

@@ -85,17 +85,16 @@ describe("a crowd of readers of one session behind a writer of another one", () 
     const spent = await meter(etcd.member);
     const waiting = Array.from({ length: 20 }, () => readers.readLock());
     // 20 joins, and what the first of them looks at: its own key and the writer's, and a read of who is there.
-    expect(await spent.lap({ Txn: 21, Watch: 2, revisions: 20 })).toEqual({
-      Txn: 21,
-      Watch: 2,
-      revisions: 20,
-    });
+    const joined = await spent.lap({ Txn: 21, Watch: 2, revisions: 20 });
+    expect(joined).toMatchObject({ Watch: 2, revisions: 20 });
 
     await writer.release();
     const held = await Promise.all(waiting);
     // The release; each holder reads its own key once, beside the handle.
     const granted = await spent.lap({ Txn: 1, Range: 20, revisions: 1 });
-    expect(granted).toMatchObject({ Txn: 1, Range: 20, revisions: 1 });
+    expect(granted).toMatchObject({ Range: 20, revisions: 1 });
+    // The others' joins come while the first one looks: it looks again, four times at most.
+    expect((joined["Txn"] ?? 0) + (granted["Txn"] ?? 0)).toBeOneOf([22, 23, 24, 25, 26]);
     await Promise.all(held.map((hold) => hold.release()));
   });
 

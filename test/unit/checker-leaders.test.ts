@@ -128,6 +128,25 @@ describe("what a leader proclaims", () => {
     ).toHaveLength(1);
   });
 
+  it("has an order of its own in each election, though their places came with one revision", () => {
+    const where = { lock: "lock/b" };
+    const [here, there] = [
+      { owner: "w1/own", says: "here" },
+      { owner: "w1/own", says: "there" },
+    ];
+    const story = new Story()
+      .ask(1, "w1", 1, 10)
+      .grant(2, "w1", 1, 10)
+      .ask(1, "w1", 2, 10, where)
+      .grant(2, "w1", 2, 10, where)
+      .tell(proclaim("invoke", 4, "w1", here))
+      .tell({ ...proclaim("invoke", 5, "w1", there), id: 2, ...where })
+      .put(6, 11, "lock/b/w1", there)
+      .put(7, 12, "lock/a/w1", here);
+
+    expect(complaints("I16", story)).toEqual([]);
+  });
+
   it("breaks I16 when it is under the place of another leader", () => {
     const late = { owner: "w1/own", says: "late" };
     const story = led()

@@ -93,15 +93,17 @@ export const proclaimedOnce: Rule = (facts) => {
   }
   const tokens = new Map(facts.holds.map((hold) => [`${hold.p}#${hold.id}`, hold.create]));
   const applied = new Set<string>();
-  const latest = new Map<bigint, number>();
+  // By place: places of several elections may have one create revision.
+  const latest = new Map<string, number>();
   const found: Finding[] = [];
   const puts = facts.server.filter(({ type, value }) => type === "PUT" && asked.has(value));
   for (const { key, create, value, rev } of puts) {
+    const place = `${key}@${create}`;
     const { order: nth = 0, hold = "" } = asked.get(value) ?? {};
     const wrong = [
       ...(applied.has(value) ? ["was applied twice"] : []),
       ...(tokens.get(hold) === create ? [] : ["came under a place that is not its leader's"]),
-      ...(nth < (latest.get(create) ?? -1) ? ["came after a later one"] : []),
+      ...(nth < (latest.get(place) ?? -1) ? ["came after a later one"] : []),
     ];
     found.push(
       ...wrong.map((why) => ({
@@ -109,7 +111,7 @@ export const proclaimedOnce: Rule = (facts) => {
       })),
     );
     applied.add(value);
-    latest.set(create, nth);
+    latest.set(place, nth);
   }
   for (const [value, { hold, told }] of asked)
     if (told === "ok" && !applied.has(value))

@@ -28,13 +28,9 @@ export async function acquire(
   entry?: Entry,
 ): Promise<Acquired> {
   const { connection } = source;
-  const left = timeLeft(connection.clock, wait.timeoutMs);
   wait.signal?.throwIfAborted();
-  const blocking = blockedHere(connection, name);
-  if (blocking !== undefined) throw new DeadlockError(name, blocking);
-  const lease = await source.lease(wait);
-  lease.assertOpen();
-  wait.signal?.throwIfAborted();
+  assertFree(source, [name]);
+  const { lease, left } = await leaseFor(source, wait);
   const queue = Queue.of(lease, name);
   const waiter = queue.enter(entry);
   const grant = await settleWithin(waiter.granted, { signal: wait.signal, timeoutMs: left() }, connection, {
@@ -53,11 +49,8 @@ export async function tryAcquire(
   entry?: Entry,
 ): Promise<HeldPlace | undefined> {
   const { connection } = source;
-  const left = timeLeft(connection.clock, given);
   signal?.throwIfAborted();
-  const lease = await source.lease({ signal, timeoutMs: given });
-  lease.assertOpen();
-  signal?.throwIfAborted();
+  const { lease, left } = await leaseFor(source, { signal, timeoutMs: given });
   const queue = Queue.of(lease, name);
   const timeoutMs = left() ?? given;
   let gaveUp = false;
@@ -79,7 +72,27 @@ export function holdOf({ queue, grant }: Acquired): HeldPlace {
   throw lease.signal.reason as Error;
 }
 
-/** What is left of a time limit that opening a session may have used up in part. */
+/** @throws DeadlockError when this async context would wait for itself. */
+export function assertFree({ connection }: LeaseSource, names: readonly string[]): void {
+  for (const name of names) {
+    const blocking = blockedHere(connection, name);
+    if (blocking !== undefined) throw new DeadlockError(name, blocking);
+  }
+}
+
+/** A lease that takes calls, and what opening its session has left of the time limit. */
+export async function leaseFor(
+  source: LeaseSource,
+  wait: CheckedWait,
+): Promise<{ readonly lease: Lease; readonly left: () => number | undefined }> {
+  const left = timeLeft(source.connection.clock, wait.timeoutMs);
+  const lease = await source.lease(wait);
+  lease.assertOpen();
+  wait.signal?.throwIfAborted();
+  return { lease, left };
+}
+
+/** What is left of a time limit that earlier steps may have used up in part. */
 export function timeLeft(clock: Clock, timeoutMs: number | undefined): () => number | undefined {
   const start = clock.monotonic();
   return () => timeoutMs && Math.max(1, timeoutMs - (clock.monotonic() - start));

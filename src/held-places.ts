@@ -1,6 +1,7 @@
 import { setMaxListeners } from "node:events";
 import { LockExpiringError, LockReleasedError, type LockLostError } from "./errors.js";
 import type { HeldPlace, Lock } from "./hold.js";
+import { Once } from "./once.js";
 import { checkAtLeast } from "./options.js";
 
 /** Several names taken at once; lost as a whole, released as a whole. */
@@ -20,7 +21,7 @@ export class HeldPlaces implements MultiLock {
   readonly revision: bigint;
   readonly #holds: readonly HeldPlace[];
   readonly #controller = new AbortController();
-  #released: Promise<void> | undefined;
+  readonly #released = new Once(() => this.#release());
 
   constructor(holds: readonly HeldPlace[]) {
     this.#holds = holds;
@@ -58,15 +59,7 @@ export class HeldPlaces implements MultiLock {
   }
 
   release(): Promise<void> {
-    if (!this.#released) {
-      let settle: (released: Promise<void>) => void = () => {};
-      // Before it begins: a listener of `signal` may release, too.
-      this.#released = new Promise((resolve) => (settle = resolve));
-      // `void lock.release()` must not become an unhandled rejection; who awaits it still hears of it.
-      this.#released.catch(() => undefined);
-      settle(this.#release());
-    }
-    return this.#released;
+    return this.#released.run();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

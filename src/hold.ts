@@ -2,6 +2,7 @@ import { setMaxListeners } from "node:events";
 import { LockExpiringError, LockLostError, LockReleasedError, type Loss } from "./errors.js";
 import { HeldKey } from "./held-key.js";
 import type { Dependent, SessionEnd } from "./lease.js";
+import { Once } from "./once.js";
 import { checkAtLeast } from "./options.js";
 import type { Queue } from "./queue.js";
 import { settleWithin } from "./wait.js";
@@ -73,7 +74,7 @@ export class HeldPlace implements Lock, Dependent {
   #gone = false;
   /** Made when somebody asks: most holds are short, and nobody listens. */
   #controller: AbortController | undefined;
-  #released: Promise<void> | undefined;
+  readonly #released = new Once(() => this.#release());
 
   constructor(queue: Queue, grant: Grant) {
     const { place } = grant;
@@ -113,15 +114,7 @@ export class HeldPlace implements Lock, Dependent {
   }
 
   release(): Promise<void> {
-    if (!this.#released) {
-      let settle: (released: Promise<void>) => void = () => {};
-      // Before it begins: a listener of `signal` may release, too.
-      this.#released = new Promise((resolve) => (settle = resolve));
-      // `void lock.release()` must not become an unhandled rejection; who awaits it still hears of it.
-      this.#released.catch(() => undefined);
-      settle(this.#release());
-    }
-    return this.#released;
+    return this.#released.run();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,6 +1,4 @@
-import { timeLeft, timeout } from "./acquire.js";
-import { blockedHere } from "./context.js";
-import { DeadlockError } from "./errors.js";
+import { assertFree, leaseFor, timeout } from "./acquire.js";
 import { HeldPlaces, type MultiLock } from "./held-places.js";
 import type { HeldPlace } from "./hold.js";
 import type { Lease } from "./lease.js";
@@ -42,12 +40,9 @@ async function acquireAll(
   wait: CheckedWait,
 ): Promise<readonly HeldPlace[]> {
   const { connection } = source;
-  const left = timeLeft(connection.clock, wait.timeoutMs);
   wait.signal?.throwIfAborted();
   assertFree(source, names);
-  const lease = await source.lease(wait);
-  lease.assertOpen();
-  wait.signal?.throwIfAborted();
+  const { lease, left } = await leaseFor(source, wait);
   const waiter = new MultiWaiter(lease, names);
   const holds = await settleWithin(waiter.granted, { signal: wait.signal, timeoutMs: left() }, connection, {
     onTimeout: () => timeout(lease, waiter.waitingFor.name, waiter.waitingFor, wait.timeoutMs ?? 0),
@@ -55,13 +50,6 @@ async function acquireAll(
     onUnwanted: giveBack,
   });
   return unlessOver(lease, holds);
-}
-
-function assertFree({ connection }: LeaseSource, names: readonly string[]): void {
-  for (const name of names) {
-    const blocking = blockedHere(connection, name);
-    if (blocking !== undefined) throw new DeadlockError(name, blocking);
-  }
 }
 
 /** The session may have ended since the grant, or, unseen, during a pause of the process before it. */

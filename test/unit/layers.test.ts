@@ -9,7 +9,19 @@ const SRC = fileURLToPath(new URL("../../src/", import.meta.url));
 
 /** Every file of src/ by layer, lowest first. A new file is added here by whoever writes it. */
 const LAYERS: readonly (readonly string[])[] = [
-  ["abort", "connect-options", "deadline", "errors", "fence", "in-flight", "keys", "options", "time", "wait"],
+  [
+    "abort",
+    "connect-options",
+    "deadline",
+    "errors",
+    "fence",
+    "in-flight",
+    "keys",
+    "once",
+    "options",
+    "time",
+    "wait",
+  ],
   ["etcd/*"],
   ["adopt", "cluster", "connection", "lease", "lease-open", "remove", "revoke", "session", "source"],
   [

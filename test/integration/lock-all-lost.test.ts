@@ -63,6 +63,8 @@ describe.concurrent("lockAll with a lost or late request", { timeout: 40_000 }, 
     const lock = await waiting;
 
     expect((await scene.places()).map(({ revision }) => revision)).toEqual([lock.revision, lock.revision]);
+    // The retry found the first attempt's places: other ones would have another number.
+    expect(lock.keys).toEqual(scene.names.map((name) => `${name}/${scene.session.leaseId.toString(16)}`));
     await lock.release();
     expect(await scene.places()).toEqual([]);
   });

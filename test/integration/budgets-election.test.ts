@@ -1,22 +1,11 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Cluster, connect, Election, Session } from "../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../support/etcd.js";
+import { describe, expect, it } from "vitest";
+import { connect, Election } from "../../src/index.js";
+import { metered } from "../support/metered.js";
 import { meter } from "../support/spent.js";
 
-// A lease so long that no renewal falls into a test.
-const SESSION = { ttlSeconds: 3600 };
 const ROUNDS = 5;
 
-let etcd: EtcdCluster;
-let cluster: Cluster;
-beforeAll(async () => {
-  etcd = await startEtcd();
-  cluster = connect({ hosts: etcd.endpoints });
-});
-afterAll(async () => {
-  await cluster.close({ drainMs: 0 });
-  await etcd.stop();
-});
+const at = metered();
 
 /** One transaction leads; beside it the key is watched from the start, and read once when etcd has begun to watch. */
 const CAMPAIGN = { Txn: 1, Range: 1, Watch: 1, revisions: 1 };
@@ -31,8 +20,8 @@ const WRITE = { Txn: 1, revisions: 1 };
 
 describe("what an election costs etcd", () => {
   it("to campaign with nobody there, to proclaim, to ask who leads, and to resign", async () => {
-    const session = await Session.open(cluster, SESSION);
-    const part = await meter(etcd.member);
+    const session = await at.session();
+    const part = await meter(at.etcd.member);
     for (let n = 0; n < ROUNDS; n++) {
       const election = new Election(session, `budget/alone-${n}`);
       const leadership = await election.campaign("a");
@@ -49,10 +38,10 @@ describe("what an election costs etcd", () => {
   it("to join behind a leader, and to take over from it; nothing for those who wait behind", async () => {
     const name = "budget/queue";
     for (let n = 0; n < ROUNDS; n++) {
-      await using own = connect({ hosts: etcd.endpoints });
-      const sessions = await Promise.all([1, 2, 3].map(() => Session.open(own, SESSION)));
+      await using own = connect({ hosts: at.etcd.endpoints });
+      const sessions = await Promise.all([1, 2, 3].map(() => at.session(own)));
       const [first, second, third] = sessions.map((session) => new Election(session, name));
-      const part = await meter(etcd.member);
+      const part = await meter(at.etcd.member);
       const leader = await first!.campaign("1");
       expect(await part.lap(CAMPAIGN)).toEqual(CAMPAIGN);
       const next = second!.campaign("2");
@@ -71,9 +60,9 @@ describe("what an election costs etcd", () => {
 
   it("to observe: one read and one watch, whatever happens; nothing for each change", async () => {
     const name = "budget/observed";
-    const session = await Session.open(cluster, SESSION);
-    const observer = new Election(cluster, name).observe();
-    const part = await meter(etcd.member);
+    const session = await at.session();
+    const observer = new Election(at.cluster, name).observe();
+    const part = await meter(at.etcd.member);
     await observer.next();
     expect(await part.lap({ Range: 1, Watch: 1 })).toEqual({ Range: 1, Watch: 1 });
 

@@ -1,27 +1,14 @@
 // What readers, writers and permits cost etcd, as etcd itself counts. A read of several ranges at once is a transaction to it.
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Cluster, connect, type Hold, RwLock, Semaphore, Session } from "../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../support/etcd.js";
+import { describe, expect, test } from "vitest";
+import { type Hold, RwLock, Semaphore, Session } from "../../src/index.js";
+import { metered, times } from "../support/metered.js";
 import { meter } from "../support/spent.js";
 
-// A lease so long that no renewal falls into a test.
-const SESSION = { ttlSeconds: 3600 };
 const ROUNDS = 50;
 
-let etcd: EtcdCluster;
-let cluster: Cluster;
-beforeAll(async () => {
-  etcd = await startEtcd();
-  cluster = connect({ hosts: etcd.endpoints });
-});
-afterAll(async () => {
-  await cluster.close({ drainMs: 0 });
-  await etcd.stop();
-});
+const at = metered();
 
-const session = () => Session.open(cluster, SESSION);
-const times = (n: number, spent: Record<string, number>) =>
-  Object.fromEntries(Object.entries(spent).map(([what, sum]) => [what, n * sum]));
+const session = () => at.session();
 
 describe("with nobody in the way it costs one transaction to take, and one to give back:", () => {
   test.each([
@@ -32,7 +19,7 @@ describe("with nobody in the way it costs one transaction to take, and one to gi
     const own = await session();
     await (await take(own, what)).release();
 
-    const spent = await meter(etcd.member);
+    const spent = await meter(at.etcd.member);
     for (let n = 0; n < ROUNDS; n++) await (await take(own, what)).release();
 
     expect(await spent.read()).toEqual(times(ROUNDS, { Txn: 2, revisions: 2 }));
@@ -47,7 +34,7 @@ describe("with nobody in the way it costs one transaction to take, and one to gi
     const held: Hold[] = [];
     for (const take of sharing) held.push(await take());
 
-    const spent = await meter(etcd.member);
+    const spent = await meter(at.etcd.member);
     for (const take of sharing) await (await take()).release();
 
     expect(await spent.read()).toEqual(times(sharing.length, { Txn: 2, revisions: 2 }));
@@ -67,9 +54,9 @@ describe("to be refused writes nothing, and costs one request:", () => {
   ])("%s", async (name, cost, attempt) => {
     const own = await session();
     // Somebody else's place, of no number: a lock of ours would begin to watch its key after a second.
-    await etcd.etcdctl(["put", `${name}/1`, "held"]);
+    await at.etcd.etcdctl(["put", `${name}/1`, "held"]);
 
-    const spent = await meter(etcd.member);
+    const spent = await meter(at.etcd.member);
     for (let n = 0; n < ROUNDS; n++) expect(await attempt(own, name)).toBeUndefined();
 
     expect(await spent.read()).toEqual(times(ROUNDS, cost));
@@ -82,7 +69,7 @@ describe("a crowd of readers of one session behind a writer of another one", () 
     const writer = await new RwLock(other, "crowd").writeLock();
     const readers = new RwLock(own, "crowd");
 
-    const spent = await meter(etcd.member);
+    const spent = await meter(at.etcd.member);
     const waiting = Array.from({ length: 20 }, () => readers.readLock());
     // 20 joins, and what the first of them looks at: its own key and the writer's, and a read of who is there.
     const joined = await spent.lap({ Txn: 21, Watch: 2, revisions: 20 });
@@ -101,7 +88,7 @@ describe("a crowd of readers of one session behind a writer of another one", () 
   test("of the writer's own session is granted by the release alone", async () => {
     const own = new RwLock(await session(), "crowd/own");
     const writer = await own.writeLock();
-    const spent = await meter(etcd.member);
+    const spent = await meter(at.etcd.member);
     const waiting = Array.from({ length: 20 }, () => own.readLock());
     expect(await spent.lap({ Txn: 20, revisions: 20 })).toEqual({ Txn: 20, revisions: 20 });
 
@@ -121,7 +108,7 @@ describe("a semaphore in use", () => {
     const semaphores = sessions.map((source) => new Semaphore(source, name, permits));
     const held = await Promise.all(semaphores.slice(0, permits).map((each) => each.acquire()));
     const waiting: Promise<Hold>[] = [];
-    const joins = await meter(etcd.member);
+    const joins = await meter(at.etcd.member);
     for (const each of semaphores.slice(permits)) {
       waiting.push(each.acquire());
       // The join, a watch on who is before it and one on its own key, and a read.
@@ -133,7 +120,7 @@ describe("a semaphore in use", () => {
     }
 
     const costs: unknown[] = [];
-    const spent = await meter(etcd.member);
+    const spent = await meter(at.etcd.member);
     for (let n = 0; n < 6; n++) {
       await held.shift()!.release();
       held.push(await waiting.shift()!);

@@ -1,43 +1,29 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { connect, Mutex, Session, type Cluster } from "../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../support/etcd.js";
+import { afterAll, describe, expect, it } from "vitest";
+import { connect, Mutex, type Cluster } from "../../src/index.js";
+import { metered, times } from "../support/metered.js";
 import { meter } from "../support/spent.js";
 
-// A lease so long that no renewal falls into a test.
-const SESSION = { ttlSeconds: 3600 };
 const ROUNDS = 100;
 
-let etcd: EtcdCluster;
-let cluster: Cluster;
-beforeAll(async () => {
-  etcd = await startEtcd();
-  cluster = connect({ hosts: etcd.endpoints });
-});
-afterAll(async () => {
-  await cluster.close({ drainMs: 0 });
-  await etcd.stop();
-});
-
-const times = (n: number, spent: Record<string, number>) =>
-  Object.fromEntries(Object.entries(spent).map(([what, sum]) => [what, n * sum]));
+const at = metered();
 
 describe("what it costs etcd", () => {
   it("to lock and release with nobody waiting: one transaction each, and nothing else", async () => {
-    const mutex = new Mutex(await Session.open(cluster, SESSION), "budget/alone");
+    const mutex = new Mutex(await at.session(), "budget/alone");
     await (await mutex.lock()).release();
 
-    const meterOf = await meter(etcd.member);
+    const meterOf = await meter(at.etcd.member);
     for (let n = 0; n < ROUNDS; n++) await (await mutex.lock()).release();
 
     expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 2, revisions: 2 }));
   });
 
   it("to be refused by tryLock: one transaction, and not one revision", async () => {
-    const other = new Mutex(await Session.open(cluster, SESSION), "budget/busy");
+    const other = new Mutex(await at.session(), "budget/busy");
     // Somebody else's place: a lock of ours would begin to watch its key if the rounds take more than a second.
-    await etcd.etcdctl(["put", "budget/busy/1", "held"]);
+    await at.etcd.etcdctl(["put", "budget/busy/1", "held"]);
 
-    const meterOf = await meter(etcd.member);
+    const meterOf = await meter(at.etcd.member);
     for (let n = 0; n < ROUNDS; n++) expect(await other.tryLock()).toBeUndefined();
 
     expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 1 }));
@@ -59,15 +45,15 @@ describe("what a contended lock costs etcd", () => {
   const contenders = (count: number, name: string) =>
     Promise.all(
       Array.from({ length: count }, async () => {
-        const replica = connect({ hosts: etcd.endpoints });
+        const replica = connect({ hosts: at.etcd.endpoints });
         replicas.push(replica);
-        return new Mutex(await Session.open(replica, SESSION), name);
+        return new Mutex(await at.session(replica), name);
       }),
     );
 
   it("to join, and to take over from the holder, with two contenders", async () => {
     const [a, b] = (await contenders(2, "budget/two")) as [Mutex, Mutex];
-    const part = await meter(etcd.member);
+    const part = await meter(at.etcd.member);
     let holder = await a.lock();
     await part.lap({ Txn: 1 });
     // Each waits for the other one for the first time.
@@ -79,7 +65,7 @@ describe("what a contended lock costs etcd", () => {
       expect(await part.lap(HAND_OVER)).toEqual(HAND_OVER);
     }
 
-    const whole = await meter(etcd.member);
+    const whole = await meter(at.etcd.member);
     for (let n = 0; n < ROUNDS; n++) {
       const waiting = (n % 2 === 0 ? b : a).lock();
       expect(await part.lap(JOIN_AGAIN)).toEqual(JOIN_AGAIN);
@@ -97,7 +83,7 @@ describe("what a contended lock costs etcd", () => {
     const holder = await a.lock();
     const [next] = await joinedOneByOne(others);
 
-    const handOver = await meter(etcd.member);
+    const handOver = await meter(at.etcd.member);
     await holder.release();
     await next;
     expect(await handOver.lap(HAND_OVER)).toEqual(HAND_OVER);
@@ -107,7 +93,7 @@ describe("what a contended lock costs etcd", () => {
 /** Each has its place, its watches and its answer before the next one asks. */
 async function joinedOneByOne(mutexes: readonly Mutex[]) {
   const waiting = [];
-  const join = await meter(etcd.member);
+  const join = await meter(at.etcd.member);
   for (const mutex of mutexes) {
     const lock = mutex.lock();
     lock.catch(() => {}); // Those still waiting at the end are ended with their sessions.

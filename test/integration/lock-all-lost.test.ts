@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, describe, test } from "vitest";
-import { connect, lockAll, Mutex, Session } from "../../src/index.js";
+import { lockAll, Mutex } from "../../src/index.js";
+import { behindProxy } from "../support/behind-proxy.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
-import { startGrpcProxy } from "../support/grpc-proxy.js";
 import { givesBack, takesPlace } from "../support/request-shape.js";
-import { placesOf } from "../support/server-view.js";
 
 const TTL_SECONDS = 3;
 const TXN = "/etcdserverpb.KV/Txn";
@@ -13,19 +12,11 @@ describe.concurrent("lockAll with a lost or late request", { timeout: 40_000 }, 
   beforeAll(async () => void (etcd = await startEtcd()), 60_000);
   afterAll(() => etcd.stop());
 
-  /** A session behind a proxy of its own, a rival with a good line, and two names under `name`. */
-  async function stage(name: string) {
-    const proxy = await startGrpcProxy({ port: etcd.member.clientPort });
-    const cluster = connect({ hosts: proxy.endpoint });
-    const rivals = connect({ hosts: etcd.member.endpoint });
-    const session = await Session.open(cluster, { ttlSeconds: TTL_SECONDS });
-    const stop = async () => {
-      await Promise.all([cluster.close({ drainMs: 0 }), rivals.close({ drainMs: 0 })]);
-      await proxy.stop();
-    };
-    const places = () => placesOf(etcd.member, name);
-    return { proxy, session, rivals, names: [`${name}/a`, `${name}/b`], places, [Symbol.asyncDispose]: stop };
-  }
+  /** With two names under `name`. */
+  const stage = async (name: string) => ({
+    ...(await behindProxy(etcd, name, TTL_SECONDS)),
+    names: [`${name}/a`, `${name}/b`],
+  });
 
   test.for([
     ["answer is dropped", "drop-answer"],

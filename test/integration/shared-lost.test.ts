@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, describe, test } from "vitest";
-import { connect, type Hold, lockAll, Mutex, RwLock, Session } from "../../src/index.js";
+import { type Hold, lockAll, Mutex, RwLock } from "../../src/index.js";
+import { behindProxy } from "../support/behind-proxy.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
-import { startGrpcProxy } from "../support/grpc-proxy.js";
 import { takesPlace } from "../support/request-shape.js";
-import { placesOf } from "../support/server-view.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
 
@@ -12,19 +11,7 @@ describe.concurrent("readers, with answers that are lost", { timeout: 40_000 }, 
   beforeAll(async () => void (etcd = await startEtcd()), 60_000);
   afterAll(() => etcd.stop());
 
-  /** A session behind a proxy of its own, and a rival with a good line. */
-  async function stage(name: string) {
-    const proxy = await startGrpcProxy({ port: etcd.member.clientPort });
-    const cluster = connect({ hosts: proxy.endpoint });
-    const rivals = connect({ hosts: etcd.member.endpoint });
-    const session = await Session.open(cluster, { ttlSeconds: 5 });
-    const stop = async () => {
-      await Promise.all([cluster.close({ drainMs: 0 }), rivals.close({ drainMs: 0 })]);
-      await proxy.stop();
-    };
-    const places = () => placesOf(etcd.member, name);
-    return { proxy, session, rivals, places, [Symbol.asyncDispose]: stop };
-  }
+  const stage = (name: string) => behindProxy(etcd, name, 5);
 
   test.for([
     ["answer is dropped", "drop-answer"],

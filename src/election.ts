@@ -102,15 +102,21 @@ export class Election {
     const acquired = await acquire(this.#source, this.name, wait, { value });
     const { queue, grant } = acquired;
     const leadership = new HeldLeadership(holdOf(watched(acquired)), queue.lease);
-    if (grant.place.value !== value) await this.#takeOver(leadership, value, { ...wait, timeoutMs: left() });
+    if (grant.place.value !== value) await this.#takeOver(leadership, value, wait, left());
     return leadership;
   }
 
   /** An adopted place shows what its last candidate said. */
-  async #takeOver(leadership: HeldLeadership, value: string, wait: CheckedWait): Promise<void> {
+  async #takeOver(
+    leadership: HeldLeadership,
+    value: string,
+    wait: CheckedWait,
+    leftMs: number | undefined,
+  ): Promise<void> {
+    const left = { signal: wait.signal, timeoutMs: leftMs };
     const onTimeout = (): Error => new LockTimeoutError(this.name, wait.timeoutMs ?? 0, undefined, undefined);
     try {
-      await settleWithin(leadership.proclaim(value), wait, this.#source.connection, { onTimeout });
+      await settleWithin(leadership.proclaim(value), left, this.#source.connection, { onTimeout });
     } catch (error) {
       void leadership.resign();
       throw error;

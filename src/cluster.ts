@@ -139,7 +139,11 @@ export function connect(options: ConnectOptions): Cluster {
   const closing = new AbortController();
   // Every opening under way listens.
   setMaxListeners(0, closing.signal);
-  const members = new Members(checked, clock, (host, token) => new Etcd3Member(host, checked, clock, token));
+  const members = new Members(
+    checked,
+    clock,
+    (host, setting) => new Etcd3Member(host, checked, clock, setting),
+  );
   return makeCluster({
     options: checked,
     members,

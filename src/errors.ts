@@ -190,24 +190,42 @@ export class EtcdUnavailableError extends LeaseholdError {
   }
 }
 
-/** etcd answered no: wrong password, no permission, quota, certificate. Not retried. */
+/** Why etcd rejected a request. `member`: every host did, for a reason of its own (a web server, a learner, another cluster). */
+export type RefusalReason = "unauthenticated" | "permission" | "quota" | "tls" | "member" | "other";
+
+/**
+ * etcd rejected the request and would reject it again: wrong password, no permission, quota. Or every host rejected it for
+ * a reason of its own: `tls` or `member`. Not retried. docs/refusals.md lists all of them.
+ */
 export class EtcdRefusedError extends LeaseholdError {
   readonly code = "ETCD_REFUSED";
   readonly #details: string;
+  readonly #inDoubt: boolean;
 
   constructor(
-    readonly why: "unauthenticated" | "permission" | "quota" | "tls" | "other",
+    readonly why: RefusalReason,
     readonly host: string,
     details: string,
-    what?: string,
+    { what, inDoubt = false }: { readonly what?: string; readonly inDoubt?: boolean } = {},
   ) {
     super(`etcd at ${host} refused${what === undefined ? "" : ` to ${what}`} (${why}): ${details}`);
     this.#details = details;
+    this.#inDoubt = inDoubt;
+  }
+
+  /** @internal What etcd, or whatever answered in its place, said. */
+  get details(): string {
+    return this.#details;
+  }
+
+  /** @internal The request may have been executed all the same: see "database space exceeded" in etcd/refusals.ts. */
+  get inDoubt(): boolean {
+    return this.#inDoubt;
   }
 
   /** @internal The same, with what was refused. */
   to(what: string): EtcdRefusedError {
-    return new EtcdRefusedError(this.why, this.host, this.#details, what);
+    return new EtcdRefusedError(this.why, this.host, this.#details, { what, inDoubt: this.#inDoubt });
   }
 }
 

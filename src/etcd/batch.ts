@@ -3,7 +3,7 @@ import type { Clock, Timer } from "../time.js";
 import type { AttemptLimits } from "./attempts.js";
 import { Flight, Pending } from "./flight.js";
 import { Roots } from "./roots.js";
-import { NotSentError, refused, type CallOptions, type Txn, type TxnAnswer } from "./rpc.js";
+import { inDoubt, NotSentError, refused, type CallOptions, type Txn, type TxnAnswer } from "./rpc.js";
 
 /** etcd takes 128 operations in one transaction: these, and what the largest of them has inside. */
 const MAX_BATCH = 96;
@@ -137,8 +137,8 @@ export class Batches {
       const options = flight.board(this.carrier.host(), this.clock);
       flight.landed(await this.carrier.carry(flight.txns, options));
     } catch (error) {
-      // Nothing of it was done, and one of them may be the reason for all: each is asked by itself.
-      if (batch.length > 1 && refused(error)) this.#oneByOne(flight.rest());
+      // One of them may be the reason for all: each is asked by itself.
+      if (batch.length > 1 && refused(error)) this.#oneByOne(flight.rest(), inDoubt(error));
       else flight.failed(error as Error);
     } finally {
       flight.over();
@@ -147,8 +147,11 @@ export class Batches {
     }
   }
 
-  #oneByOne(batch: readonly Pending[]): void {
-    for (const pending of batch) pending.alone = true;
+  #oneByOne(batch: readonly Pending[], doubted: boolean): void {
+    for (const pending of batch) {
+      pending.alone = true;
+      if (doubted) pending.limits.doubted();
+    }
     this.#addInFront(batch);
   }
 }

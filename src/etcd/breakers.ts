@@ -7,7 +7,7 @@ import {
   type CircuitBreakerPolicy,
 } from "cockatiel";
 import type { Clock } from "../time.js";
-import { CancelledError, UnansweredError } from "./rpc.js";
+import { CancelledError, MemberRefusedError, UnansweredError } from "./rpc.js";
 
 /** For so long after two failures in a row a member is asked only when no other is left. */
 const LAST_CHOICE_MS = 1000;
@@ -17,6 +17,11 @@ interface Breaker {
   readonly policy: CircuitBreakerPolicy;
   brokenAt: number;
 }
+
+/** Is it a reason to ask another member? */
+export const isMembersFault = (error: unknown): boolean =>
+  error instanceof MemberRefusedError ||
+  (error instanceof UnansweredError && !(error instanceof CancelledError));
 
 /** A circuit breaker for each member. An open one does not shut a member out: it makes it the last choice. */
 export class Breakers {
@@ -28,10 +33,10 @@ export class Breakers {
   ) {
     this.#breakers = hosts.map((host) => {
       // One bad call is no verdict on a member: two in a row are.
-      const policy = circuitBreaker(
-        handleWhen((error) => error instanceof UnansweredError && !(error instanceof CancelledError)),
-        { halfOpenAfter: LAST_CHOICE_MS, breaker: new ConsecutiveBreaker(2) },
-      );
+      const policy = circuitBreaker(handleWhen(isMembersFault), {
+        halfOpenAfter: LAST_CHOICE_MS,
+        breaker: new ConsecutiveBreaker(2),
+      });
       const breaker = { host, policy, brokenAt: 0 };
       policy.onBreak(() => (breaker.brokenAt = clock.monotonic()));
       return breaker;

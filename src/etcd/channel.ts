@@ -1,4 +1,4 @@
-import { failureOf, type Status } from "./call.js";
+import { failureOf, type Status } from "./refusals.js";
 import { UnansweredError, type StreamHandlers } from "./rpc.js";
 
 /** What a gRPC stream is to this library. */
@@ -7,7 +7,7 @@ export interface Duplex<Request, Answer> {
   end(): void;
   cancel(): void;
   on(event: "data", listener: (answer: Answer) => void): unknown;
-  on(event: "error", listener: (error: Error & Partial<Status>) => void): unknown;
+  on(event: "error", listener: (error: Error) => void): unknown;
   on(event: "end", listener: () => void): unknown;
 }
 
@@ -16,20 +16,26 @@ export interface Channel<Request> {
   close(): void;
 }
 
+/** Where a stream leads to, and how its call ended, if gRPC has said it. */
+export interface Line {
+  readonly host: string;
+  readonly status: Status | undefined;
+}
+
 /** etcd3 opens streams asynchronously: what is written before is kept. `ended` is told once, and not after `close()`. */
 export function openChannel<Request, Raw, Answer>(
   opening: Promise<Duplex<Request, Raw>>,
-  host: string,
+  line: Line,
   handlers: StreamHandlers<Answer> & { readonly over: () => void; read(raw: Raw): Answer },
 ): Channel<Request> {
   const unsent: Request[] = [];
   let stream: Duplex<Request, Raw> | undefined;
   let over = false;
-  const fail = (error: Error & Partial<Status>): void => {
+  const fail = (error: Error): void => {
     if (over) return;
     over = true;
     handlers.over();
-    handlers.ended(failure(error, host));
+    handlers.ended(line.status ? failureOf(line.status, line.host, false) : error);
   };
   const take = (raw: Raw): void => {
     let answer: Answer;
@@ -84,10 +90,4 @@ function guarded(run: () => void): void {
       throw error;
     });
   }
-}
-
-function failure(error: Error & Partial<Status>, host: string): Error {
-  return typeof error.code === "number"
-    ? failureOf({ code: error.code, details: error.details ?? error.message }, host)
-    : error;
 }

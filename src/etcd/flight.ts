@@ -49,7 +49,7 @@ export class Pending {
   /** Its caller waits no longer. What is in flight may be done all the same. */
   abandon(): void {
     const { signal } = this.limits;
-    this.fail(this.#flight?.failure(new CancelledError("the caller gave up")) ?? signal?.reason);
+    this.fail(this.#flight?.givenUp() ?? signal?.reason);
   }
 
   #end(tell: () => void): void {
@@ -68,6 +68,7 @@ export class Flight {
   #aboard: number;
   #ended = false;
   #host = "";
+  #sent = false;
 
   constructor(private readonly batch: readonly Pending[]) {
     this.#aboard = batch.length;
@@ -86,11 +87,12 @@ export class Flight {
       pending.board(this);
       if (limitMs < timeoutMs) this.#timers.push(clock.after(limitMs, () => this.#tooLate(pending, limitMs)));
     }
-    return { timeoutMs, signal: this.#signal() };
+    return { timeoutMs, signal: this.#signal(), onSent: () => void (this.#sent = true) };
   }
 
-  failure(why: Error): AttemptError {
-    return new AttemptError(this.#host, why);
+  /** What one that waits no longer has come to. */
+  givenUp(): AttemptError {
+    return new AttemptError(this.#host, new CancelledError("the caller gave up", { inDoubt: this.#sent }));
   }
 
   landed(answers: readonly TxnAnswer[]): void {
@@ -130,6 +132,7 @@ export class Flight {
 
   /** As if it had been alone: it is repeated, and does not wait for the others to be answered. */
   #tooLate(pending: Pending, limitMs: number): void {
-    pending.fail(this.failure(new UnansweredError(`no answer within ${Math.round(limitMs)} ms`)));
+    const why = `no ${this.#sent ? "answer" : "connection"} within ${Math.round(limitMs)} ms`;
+    pending.fail(new AttemptError(this.#host, new UnansweredError(why, { inDoubt: this.#sent })));
   }
 }

@@ -150,6 +150,7 @@ export class Keepalive {
     const renewer = this.#renewers.get(leaseId);
     if (!sends || !sent || !renewer) return;
     this.#retry = backoff.next();
+    if (!this.members.accepts(open.member, header)) return;
     // With nothing left to wait for the timer ends; else it looks again when it is due.
     if (sends.unanswered.length === 0) {
       sends.timer?.cancel();

@@ -2,9 +2,13 @@ import { noop } from "cockatiel";
 import { Etcd3, type IOptions } from "etcd3";
 import type { CheckedConnect } from "../connect-options.js";
 import type { Clock } from "../time.js";
-import { failureOf, metadataInterceptor, UnaryCall, type GrpcOptions } from "./call.js";
+import { streamInterceptor, UnaryCall, type GrpcOptions } from "./call.js";
 import { openChannel, type Channel, type Duplex } from "./channel.js";
+import { EtcdRefusedError } from "../errors.js";
+import { readable } from "./reason.js";
+import { ownWord, type Status } from "./refusals.js";
 import {
+  TokenExpiredError,
   UnansweredError,
   type CallOptions,
   type KeepaliveStream,
@@ -30,8 +34,6 @@ import {
 } from "./wire.js";
 
 const GRPC_OPTIONS = {
-  // A dead link is noticed after 8 s at the latest. etcd answers pings under 5 s with ENHANCE_YOUR_CALM, for ever.
-  "grpc.keepalive_time_ms": 6000,
   "grpc.keepalive_timeout_ms": 2000,
   "grpc.initial_reconnect_backoff_ms": 100,
   "grpc.max_reconnect_backoff_ms": 1000,
@@ -39,9 +41,12 @@ const GRPC_OPTIONS = {
   "grpc.max_receive_message_length": -1,
 };
 
+/** A request that gRPC repeats by itself would find its own key: nothing that a user sets may switch that on. */
+const NO_RETRIES = { "grpc.enable_retries": 0, "grpc.service_config_disable_resolution": 1 };
+
 let connections = 0;
 
-function clientOptions(host: string, options: CheckedConnect): IOptions {
+function clientOptions(host: string, options: CheckedConnect, pingMs: number): IOptions {
   const { credentials } = options;
   return {
     hosts: host,
@@ -54,7 +59,9 @@ function clientOptions(host: string, options: CheckedConnect): IOptions {
     }),
     grpcOptions: {
       ...GRPC_OPTIONS,
+      "grpc.keepalive_time_ms": pingMs,
       ...options.grpcOptions,
+      ...NO_RETRIES,
       // grpc-js shares a connection between channels of equal options. A number of its own makes this one new, so that
       // "next member" reaches another backend behind one address, while its services still share one connection.
       "leasehold.connection": ++connections,
@@ -76,17 +83,21 @@ function sense<Raw, Answer>(read: (raw: Raw) => Answer, raw: Raw): Answer {
 /** One etcd3 client for one member: the only file, with its two helpers, that knows etcd3. */
 export class Etcd3Member implements Member {
   readonly #client: Etcd3;
+  readonly #authenticates: boolean;
   #users = 0;
   #retired = false;
   #closed = false;
+  /** That of the last stream. */
+  #streamToken: string | undefined;
 
   constructor(
     readonly host: string,
     options: CheckedConnect,
     private readonly clock: Clock,
-    private readonly token: () => string | undefined,
+    private readonly connection: { readonly token: () => string | undefined; readonly pingMs: number },
   ) {
-    this.#client = new Etcd3(clientOptions(host, options));
+    this.#authenticates = options.auth !== undefined;
+    this.#client = new Etcd3(clientOptions(host, options, connection.pingMs));
   }
 
   async txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]> {
@@ -136,7 +147,7 @@ export class Etcd3Member implements Member {
   }
 
   keepalive(handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
-    const stream = this.#stream(this.#client.leaseClient.leaseKeepAlive(this.#streamOptions()), {
+    const stream = this.#stream((grpc) => this.#client.leaseClient.leaseKeepAlive(grpc), {
       ended: handlers.ended.bind(handlers),
       answer: handlers.answer.bind(handlers),
       read: leaseAnswer,
@@ -145,7 +156,7 @@ export class Etcd3Member implements Member {
   }
 
   watch(handlers: StreamHandlers<WatchAnswer>): WatchStream {
-    const stream = this.#stream(this.#client.watchClient.watch(this.#streamOptions()), {
+    const stream = this.#stream((grpc) => this.#client.watchClient.watch(grpc), {
       ended: handlers.ended.bind(handlers),
       answer: handlers.answer.bind(handlers),
       read: watchAnswer,
@@ -159,7 +170,11 @@ export class Etcd3Member implements Member {
   }
 
   failure(reason: string): Error {
-    return failureOf({ code: reason.includes("permission denied") ? 7 : 9, details: reason }, this.host);
+    // A watch is created by an answer, not by a status: every reason in it is etcd's own.
+    const failure = ownWord(reason, this.host) ?? new EtcdRefusedError("other", this.host, readable(reason));
+    // etcd 3.4 says so, too, to a stream that has no token: authentication has been enabled since it was opened.
+    const unknown = this.#authenticates && this.#streamToken === undefined;
+    return unknown && failure instanceof EtcdRefusedError ? new TokenExpiredError(reason) : failure;
   }
 
   retire(): void {
@@ -168,7 +183,7 @@ export class Etcd3Member implements Member {
   }
 
   #unary<T>(options: CallOptions, send: (grpc: GrpcOptions) => Promise<T>): Promise<T> {
-    return this.#use(() => new UnaryCall(this.host, this.token()).send(this.clock, options, send));
+    return this.#use(() => new UnaryCall(this.host, this.connection.token()).send(this.clock, options, send));
   }
 
   async #use<T>(run: () => Promise<T>): Promise<T> {
@@ -192,19 +207,20 @@ export class Etcd3Member implements Member {
     setImmediate(() => this.#client.close());
   }
 
-  #streamOptions(): GrpcOptions {
-    const token = this.token();
-    // `hasleader`: a member that is cut off from its peers ends the stream after some seconds instead of staying silent.
-    return {
-      interceptors: [metadataInterceptor({ hasleader: "true", ...(token !== undefined && { token }) })],
-    };
-  }
-
   #stream<Request, Raw, Answer>(
-    opening: Promise<Duplex<Request, Raw>>,
+    open: (grpc: GrpcOptions) => Promise<Duplex<Request, Raw>>,
     handlers: StreamHandlers<Answer> & { read(raw: Raw): Answer },
   ): Channel<Request> {
+    const token = (this.#streamToken = this.connection.token());
+    const line = { host: this.host, status: undefined as Status | undefined };
+    // `hasleader`: a member that is cut off from its peers ends the stream after some seconds instead of staying silent.
+    const metadata = { hasleader: "true", ...(token !== undefined && { token }) };
+    const interceptors = [
+      streamInterceptor(metadata, (status) => {
+        if (status.code !== 0) line.status = status;
+      }),
+    ];
     this.#users++;
-    return openChannel(opening, this.host, { ...handlers, over: () => this.#leave() });
+    return openChannel(open({ interceptors }), line, { ...handlers, over: () => this.#leave() });
   }
 }

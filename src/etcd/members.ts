@@ -2,14 +2,18 @@ import type { CheckedConnect } from "../connect-options.js";
 import type { Clock } from "../time.js";
 import { persist, type AttemptLimits, type AttemptSetting, type CallPolicy } from "./attempts.js";
 import { Batches, type Carrier } from "./batch.js";
-import { Breakers } from "./breakers.js";
+import { Breakers, isMembersFault } from "./breakers.js";
+import { ClusterIdentity } from "./cluster-id.js";
+import { PingIntervals } from "./ping-intervals.js";
 import {
   AttemptError,
-  CancelledError,
+  LeaseNotFoundError,
   NotSentError,
   TokenExpiredError,
+  TooManyPingsError,
   UnansweredError,
   type CallOptions,
+  type Header,
   type Member,
   type Range,
   type RangeAnswer,
@@ -31,7 +35,13 @@ export interface MemberListener {
   suspected(member: Member): void;
 }
 
-export type Connect = (host: string, token: () => string | undefined) => Member;
+/** What a connection to a member needs beside its host. */
+export interface ConnectionSetting {
+  readonly token: () => string | undefined;
+  readonly pingMs: number;
+}
+
+export type Connect = (host: string, setting: ConnectionSetting) => Member;
 
 /**
  * The members of the cluster, of which one at a time is in use. A call is repeated on the next member, on a new
@@ -43,7 +53,10 @@ export class Members {
   readonly #listeners = new Set<MemberListener>();
   readonly #slots = new Slots();
   readonly #batches: Batches;
-  readonly #open = new Set<Member>();
+  /** Those in use, and how often each is pinged. */
+  readonly #open = new Map<Member, number>();
+  readonly #cluster = new ClusterIdentity();
+  readonly #pings = new PingIntervals();
   /** The last failure of each member, until any member answers. */
   readonly #failures = new Map<string, Error>();
   readonly #setting: AttemptSetting;
@@ -59,7 +72,9 @@ export class Members {
   ) {
     this.#breakers = new Breakers(options.hosts, clock);
     this.#tokens = options.auth && new Tokens(options.auth, options.requestTimeoutMs, clock);
-    this.#setting = { clock, requestTimeoutMs: options.requestTimeoutMs, failures: this.#failures };
+    const { hosts, requestTimeoutMs } = options;
+    const authenticates = options.auth !== undefined;
+    this.#setting = { clock, requestTimeoutMs, hosts, authenticates, failures: this.#failures };
     const host = (): string => this.current.host;
     const carry: Carrier["carry"] = (txns, limits) =>
       this.#attempt((member, options) => member.txns(txns, options), limits);
@@ -92,8 +107,20 @@ export class Members {
   /** A stream found `member` dead: the next use connects to the next one, and every stream on it moves. */
   fail(member: Member, why?: Error): void {
     if (why) this.#failures.set(member.host, why);
+    this.#hearPings(member, why);
     this.#leave(member);
     for (const listener of this.#listeners) listener.failed(member);
+  }
+
+  /** Does `member` belong to this cluster, as an answer on one of its streams says? One that does not has failed. */
+  accepts(member: Member, header: Header): boolean {
+    try {
+      this.#cluster.check(member.host, header);
+      return true;
+    } catch (error) {
+      this.fail(member, error as Error);
+      return false;
+    }
   }
 
   /** Streams listen, to hear from each other and from calls that their member is dead or may be. */
@@ -176,7 +203,7 @@ export class Members {
   close(): void {
     this.#closed = true;
     this.#current = undefined;
-    for (const member of this.#open) member.retire();
+    for (const member of this.#open.keys()) member.retire();
     this.#open.clear();
   }
 
@@ -192,20 +219,42 @@ export class Members {
       return ask(member, options);
     };
     try {
-      return await this.#breakers.execute(member.host, run);
+      return await this.#breakers.execute(member.host, () => this.#checked(member, run, options));
     } catch (error) {
-      if (error instanceof UnansweredError && !(error instanceof CancelledError)) this.#suspect(member);
+      if (isMembersFault(error)) this.#suspect(member, error as Error);
       if (error instanceof TokenExpiredError) this.#tokens?.drop(token);
       throw error instanceof Error ? new AttemptError(member.host, error) : error;
     }
   }
 
+  /** The answer of a member of this cluster, whose word on a lease counts. */
+  async #checked<T>(member: Member, run: () => Promise<T>, options: CallOptions): Promise<T> {
+    try {
+      const answer = await run();
+      const header = headerOf(answer);
+      if (header) this.#cluster.check(member.host, header);
+      return answer;
+    } catch (error) {
+      const stranger = error instanceof LeaseNotFoundError && !this.#cluster.knows(member.host);
+      // A rejection does not name its cluster, but an answer does: any lease will do for that.
+      if (stranger && this.options.hosts.length > 1)
+        this.#cluster.check(member.host, (await member.timeToLive(1n, options)).header);
+      throw error;
+    }
+  }
+
   /** Calls go on elsewhere, on a new connection; streams stay until they know better. */
-  #suspect(member: Member): void {
+  #suspect(member: Member, why: Error): void {
     // Of hundreds of calls that end with one member, the first says it: each would renew all leases.
     if (!this.#open.has(member)) return;
+    this.#hearPings(member, why);
     this.#leave(member);
     for (const listener of this.#listeners) listener.suspected(member);
+  }
+
+  #hearPings(member: Member, why: Error | undefined): void {
+    const pingMs = this.#open.get(member);
+    if (why instanceof TooManyPingsError && pingMs !== undefined) this.#pings.tooShort(member.host, pingMs);
   }
 
   #leave(member: Member): void {
@@ -222,8 +271,16 @@ export class Members {
     const { hosts } = this.options;
     const index = this.#breakers.firstUsable(this.#next);
     this.#next = index + 1;
-    const member = this.connect(hosts[index] ?? "", () => this.#tokens?.current);
-    this.#open.add(member);
+    const host = hosts[index] ?? "";
+    const pingMs = this.#pings.of(host);
+    const member = this.connect(host, { token: () => this.#tokens?.current, pingMs });
+    this.#open.set(member, pingMs);
     return member;
   }
+}
+
+/** Several transactions are answered by as many answers, with one header. */
+function headerOf(answer: unknown): Header | undefined {
+  const first: unknown = Array.isArray(answer) ? answer[0] : answer;
+  return (first as { readonly header?: Header } | undefined)?.header;
 }

@@ -1,6 +1,10 @@
+import { EtcdRefusedError } from "../errors.js";
+
 /** The port: what the rest of the library asks of one etcd member. Everything that is etcd3's stays behind it. */
 
 export interface Header {
+  /** Of the etcd cluster that answered. Each restore from a snapshot makes a new one. */
+  readonly clusterId: string;
   readonly revision: bigint;
   readonly memberId: string;
   readonly raftTerm: bigint;
@@ -71,11 +75,32 @@ export interface CallOptions {
   /** The attempt is cancelled and counts as unanswered after this time. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
+  /** Runs when the request is handed to an open connection: from then on it may be executed. */
+  readonly onSent?: (() => void) | undefined;
 }
 
-/** The member did not answer, or not usably: what was asked may have been done, or may yet be. */
+/**
+ * No usable answer, or one that passes: another member may answer. While `inDoubt`, the request may have been executed,
+ * or may yet be; otherwise it was certainly not (it never left this process, or etcd says so).
+ */
 export class UnansweredError extends Error {
   override readonly name: string = "UnansweredError";
+  readonly inDoubt: boolean;
+
+  constructor(message: string, options: { readonly cause?: unknown; readonly inDoubt?: boolean } = {}) {
+    super(message, "cause" in options ? { cause: options.cause } : undefined);
+    this.inDoubt = options.inDoubt ?? true;
+  }
+}
+
+/** The caller did not wait for the answer: no verdict on the member. */
+export class CancelledError extends UnansweredError {
+  override readonly name = "CancelledError";
+}
+
+/** The member, or a proxy before it, wants fewer pings, and drops calls that etcd may have executed. */
+export class TooManyPingsError extends UnansweredError {
+  override readonly name = "TooManyPingsError";
 }
 
 /** Carries the host of a failed attempt to where all attempts are judged. */
@@ -88,36 +113,60 @@ export class AttemptError extends Error {
   }
 }
 
-/** It waited for its sending until nobody wanted it any more: nothing was done. */
+/** The request waited to be sent until its caller had left: nothing was done. */
 export class NotSentError extends Error {
   override readonly name = "NotSentError";
 }
 
-/** We did not wait for the answer: no verdict on the member. */
-export class CancelledError extends UnansweredError {
-  override readonly name = "CancelledError";
+/** Only this member, or what answers in its place, rejects the request: another member may accept it. */
+export class MemberRefusedError extends Error {
+  override readonly name = "MemberRefusedError";
+
+  constructor(
+    readonly refusal: EtcdRefusedError,
+    /** Not etcd's own word: the request may have been executed behind a proxy. */
+    readonly inDoubt: boolean,
+  ) {
+    super(refusal.details);
+  }
 }
 
-/** etcd says that the lease is not there: an answer, not a failure. */
+/** etcd has more requests than it can apply and did not begin this one: ask the same member again, later. */
+export class OverloadedError extends Error {
+  override readonly name = "OverloadedError";
+}
+
+/** etcd has no such lease: an answer, not a failure. */
 export class LeaseNotFoundError extends Error {
   override readonly name = "LeaseNotFoundError";
 }
 
-/** etcd says that the lease ID is taken: an earlier grant of ours got through. */
+/** The lease ID is taken: an earlier grant of ours was executed. */
 export class LeaseExistsError extends Error {
   override readonly name = "LeaseExistsError";
 }
 
-/** etcd does not accept the token any more: get a new one and ask again. */
+/** etcd does not accept the token, or wants one: get a new one and ask again. Nothing was done. */
 export class TokenExpiredError extends Error {
   override readonly name = "TokenExpiredError";
 }
 
-/** Did etcd say no to what was asked in this attempt? Then nothing of it was done. */
-export const refused = (error: unknown): boolean =>
+/** Authentication is off: calls need no token. */
+export class AuthDisabledError extends Error {
+  override readonly name = "AuthDisabledError";
+}
+
+/** Did etcd reject what this attempt asked for? */
+export const refused = (error: unknown): error is AttemptError =>
   error instanceof AttemptError &&
-  !(error.why instanceof UnansweredError) &&
-  !(error.why instanceof TokenExpiredError);
+  (error.why instanceof EtcdRefusedError ||
+    error.why instanceof LeaseNotFoundError ||
+    error.why instanceof LeaseExistsError);
+
+/** May the request of this attempt have been executed? */
+export const inDoubt = ({ why }: AttemptError): boolean =>
+  (why instanceof UnansweredError || why instanceof MemberRefusedError || why instanceof EtcdRefusedError) &&
+  why.inDoubt;
 
 export interface WatchRequest {
   readonly watchId: number;

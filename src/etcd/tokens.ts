@@ -1,6 +1,5 @@
-import { EtcdRefusedError } from "../errors.js";
 import type { Clock } from "../time.js";
-import { CancelledError, UnansweredError, type CallOptions, type Member } from "./rpc.js";
+import { AuthDisabledError, CancelledError, UnansweredError, type CallOptions, type Member } from "./rpc.js";
 
 interface Asking {
   readonly member: Member;
@@ -12,6 +11,7 @@ interface Asking {
  * asks for a new one and the others wait: each Authenticate costs the server a bcrypt.
  */
 export class Tokens {
+  /** Empty while authentication is off: the first call that etcd rejects for want of a token ends that. */
   #token: string | undefined;
   #asking: Asking | undefined;
 
@@ -58,14 +58,14 @@ export class Tokens {
         signal?.removeEventListener("abort", onAbort);
         settle();
       };
-      const onAbort = (): void => end(() => reject(new CancelledError("the caller gave up")));
+      const onAbort = (): void => end(() => reject(new CancelledError("the caller gave up", UNSENT)));
       const onTimeout = (): void =>
-        end(() => reject(new UnansweredError(`no token within ${Math.round(timeoutMs)} ms`)));
+        end(() => reject(new UnansweredError(`no token within ${Math.round(timeoutMs)} ms`, UNSENT)));
       const timer = this.clock.after(timeoutMs, onTimeout);
       signal?.addEventListener("abort", onAbort, { once: true });
       answer.then(
         () => end(resolve),
-        (error: unknown) => end(() => reject(error)),
+        (error: unknown) => end(() => reject(unsent(error))),
       );
     });
   }
@@ -75,10 +75,14 @@ export class Tokens {
     try {
       this.#token = await member.authenticate(this.user.username, this.user.password, { timeoutMs });
     } catch (error) {
-      // As Go's client does: a server without authentication needs no token.
-      if (!(error instanceof EtcdRefusedError && error.message.includes("authentication is not enabled")))
-        throw error;
+      if (!(error instanceof AuthDisabledError)) throw error;
       this.#token = "";
     }
   }
 }
+
+/** While a token is asked for, the call itself is not on its way. */
+const UNSENT = { inDoubt: false };
+
+const unsent = (error: unknown): unknown =>
+  error instanceof UnansweredError ? new UnansweredError(error.message, { cause: error, ...UNSENT }) : error;

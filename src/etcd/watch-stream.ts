@@ -1,5 +1,13 @@
 import type { Clock, Timer } from "../time.js";
-import { TokenExpiredError, type Member, type WatchAnswer, type WatchStream } from "./rpc.js";
+import {
+  MemberRefusedError,
+  TokenExpiredError,
+  UnansweredError,
+  type Header,
+  type Member,
+  type WatchAnswer,
+  type WatchStream,
+} from "./rpc.js";
 import type { Watch, WatchCarrier } from "./watch-handle.js";
 
 /** For so long a new watch, or a probe, may stay unanswered. */
@@ -20,8 +28,8 @@ export interface StreamGroup {
   readonly member: Member;
   /** So many on all of them: it is alive while they come. */
   answers: number;
-  /** The member of this ID has created a watch. */
-  created(memberId: string): void;
+  /** A watch was created, as this header says; false: not by a member of this cluster, which has failed now. */
+  created(header: Header): boolean;
   /** The watches live on, but no new one will be created on these streams. */
   tokenExpired(): void;
   failed(why?: Error): void;
@@ -133,7 +141,7 @@ export class OpenStream implements WatchCarrier {
     const watch = this.#creating.shift();
     if (!watch) return;
     if (cancelled) return this.#refused(watch, cancelReason);
-    this.group.created(header.memberId);
+    if (!this.group.created(header)) return;
     watch.createdAt = header.revision;
     // Its owner may have cancelled it meanwhile.
     if (this.watches.has(watch.id)) watch.listener.created(header.revision);
@@ -142,6 +150,9 @@ export class OpenStream implements WatchCarrier {
   #refused(watch: Watch, reason: string): void {
     const error = this.group.member.failure(reason);
     if (error instanceof TokenExpiredError) return this.group.tokenExpired();
+    // Another member may create it.
+    if (error instanceof MemberRefusedError || error instanceof UnansweredError)
+      return this.group.failed(error);
     if (this.watches.delete(watch.id)) watch.listener.refused(error);
   }
 

@@ -130,9 +130,10 @@ export class WatchHub {
       streams: new Set(),
       memberIds,
       answers: 0,
-      created: (memberId) => {
+      created: (header) => {
         this.#retry = backoff.next();
-        memberIds.add(memberId);
+        memberIds.add(header.memberId);
+        return this.members.accepts(member, header);
       },
       tokenExpired: () => this.#renewToken(open),
       failed: (why) => this.members.fail(member, why),

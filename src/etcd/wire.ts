@@ -29,6 +29,7 @@ import type {
 const bytes = (key: string | Buffer): Buffer => (typeof key === "string" ? Buffer.from(key) : key);
 
 const headerOf = (header: IResponseHeader): Header => ({
+  clusterId: header.cluster_id,
   revision: BigInt(header.revision),
   memberId: header.member_id,
   raftTerm: BigInt(header.raft_term),

@@ -65,7 +65,8 @@ function longestTurn() {
 
 function hubOver(endpoint: string) {
   const checked = checkConnect({ hosts: endpoint });
-  const connect = (host: string) => new Etcd3Member(host, checked, clock, () => undefined);
+  const setting = { token: () => undefined, pingMs: 6000 };
+  const connect = (host: string) => new Etcd3Member(host, checked, clock, setting);
   const members = new Members(checked, clock, connect);
   return { members, hub: new WatchHub(members, clock) };
 }

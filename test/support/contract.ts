@@ -299,7 +299,7 @@ export interface EtcdUnavailableError extends LeaseholdError {
 export declare const EtcdUnavailableError: ErrorClass<EtcdUnavailableError>;
 export interface EtcdRefusedError extends LeaseholdError {
   readonly code: "ETCD_REFUSED";
-  readonly why: "unauthenticated" | "permission" | "quota" | "tls" | "other";
+  readonly why: "unauthenticated" | "permission" | "quota" | "tls" | "member" | "other";
   readonly host: string;
 }
 export declare const EtcdRefusedError: ErrorClass<EtcdRefusedError>;

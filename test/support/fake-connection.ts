@@ -9,7 +9,7 @@ import { Lease } from "../../src/lease.js";
 import { FakeClock } from "./fake-clock.js";
 import { type FakeCall, FakeMember } from "./fake-member.js";
 
-export const HEADER: Header = { revision: 100n, memberId: "a", raftTerm: 3n };
+export const HEADER: Header = { clusterId: "1", revision: 100n, memberId: "a", raftTerm: 3n };
 export const LEASE_ID = 0x77n;
 
 /** Everything that a cluster has inside, with fake members `a`, `b` and `c` instead of etcd, and a fake clock. */

@@ -192,6 +192,7 @@ export class FakeMember implements Member {
       };
       const call = { method, request, options, sentAt: this.clock.now().monotonic, answer, fail };
       this.calls.push(call);
+      options.onSent?.();
       this.onCall(call, this.host);
     });
   }

@@ -10,7 +10,9 @@ import http2 from "node:http2";
  * @property {string | number} [status] default 0; of gRPC, in the trailers
  * @property {string} [details]
  * @property {http2.OutgoingHttpHeaders} [headers] merged over the usual ones
- * @property {"answer" | "silence" | "reset" | "hang up" | "no trailers"} [how] default "answer"
+ * @property {"answer" | "silence" | "reset" | "go away" | "hang up" | "no trailers"} [how] default "answer"
+ * @property {number} [error] HTTP/2's, of "reset" and "go away"; default INTERNAL_ERROR
+ * @property {string} [debug] of "go away"
  */
 
 /**
@@ -22,6 +24,7 @@ import http2 from "node:http2";
  * @property {(answer: Answer) => void} say more answers on the same call, at any time: of streams
  */
 
+const INTERNAL_ERROR = http2.constants.NGHTTP2_INTERNAL_ERROR;
 const STREAMS = new Set(["Watch", "LeaseKeepAlive"]);
 
 /** @param {Uint8Array} bytes */
@@ -37,12 +40,15 @@ export class RawServer {
   #sessions = new Set();
   #answer;
   port = 0;
+  /** How many connections were ever accepted. */
+  accepted = 0;
 
   /** @param {(call: Call) => Answer} answer to each message of each call; a stream ends with a `status` only */
   constructor(answer) {
     this.#answer = answer;
     this.#server.on("session", (session) => {
       this.#sessions.add(session);
+      this.accepted += 1;
       session.on("error", () => {});
       session.once("close", () => this.#sessions.delete(session));
     });
@@ -103,11 +109,25 @@ class Speaker {
   }
 
   /** @param {Answer} answer */
-  say({ messages = [], frames, status, details = "", headers, how = "answer" }) {
+  say({
+    messages = [],
+    frames,
+    status,
+    details = "",
+    headers,
+    how = "answer",
+    error = INTERNAL_ERROR,
+    debug = "",
+  }) {
     const stream = this.#stream;
     if (how === "silence" || stream.destroyed || stream.closed || stream.writableEnded) return;
     // Later: within the callback that reads the connection, Node 22 may abort the process (onread->IsFunction).
-    if (how === "reset") return void setImmediate(() => stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR));
+    if (how === "reset") return void setImmediate(() => stream.close(error));
+    if (how === "go away")
+      return void setImmediate(() => {
+        stream.session?.goaway(error, 0, Buffer.from(debug));
+        stream.session?.destroy();
+      });
     if (how === "hang up") return void setImmediate(() => stream.session?.destroy());
     const usual = { ":status": 200, "content-type": "application/grpc" };
     if (!stream.headersSent)

@@ -13,13 +13,7 @@ import {
   SessionLostError,
   StaleFenceError,
 } from "../../src/index.js";
-import { failureOf } from "../../src/etcd/call.js";
-import {
-  LeaseExistsError,
-  LeaseNotFoundError,
-  TokenExpiredError,
-  UnansweredError,
-} from "../../src/etcd/rpc.js";
+import { UnansweredError } from "../../src/etcd/rpc.js";
 
 const LEASE_ID = 2n ** 62n + 1n;
 const lost = new SessionLostError(LEASE_ID, "expired", "no renewal was accepted for 9 s (TTL 10 s)");
@@ -63,7 +57,7 @@ const ALL: readonly (readonly [string, AnyLeaseholdError, Record<string, unknown
   ],
   [
     "ETCD_REFUSED",
-    new EtcdRefusedError("quota", "a:1", "etcdserver: mvcc: database space exceeded", "grant a lease"),
+    new EtcdRefusedError("quota", "a:1", "etcdserver: mvcc: database space exceeded", { what: "grant a lease" }),
     { why: "quota", host: "a:1" },
     /a:1 refused to grant a lease \(quota\): .*space exceeded/,
   ],
@@ -106,47 +100,4 @@ test("an unavailable etcd tells the last failure of every member, by host and to
 
   expect(error.cause).toBeInstanceOf(AggregateError);
   expect(error.cause.errors).toEqual([...error.members.values()]);
-});
-
-describe("what etcd and gRPC say", () => {
-  const failure = (code: number, details: string) => failureOf({ code, details }, "a:1");
-
-  test.each([
-    [16, "etcdserver: invalid auth token", TokenExpiredError],
-    [3, "etcdserver: revision of auth store is old", TokenExpiredError],
-    [5, "etcdserver: requested lease not found", LeaseNotFoundError],
-    [9, "etcdserver: lease already exists", LeaseExistsError],
-    [14, "etcdserver: leader changed", UnansweredError],
-    [14, "etcdserver: request timed out", UnansweredError],
-    [2, "context deadline exceeded", UnansweredError],
-    [4, "Deadline exceeded", UnansweredError],
-    [8, "etcdserver: too many requests", UnansweredError],
-  ])("(%i, %s) is told from the others", (code, details, kind) => {
-    expect(failure(code, details)).toBeInstanceOf(kind);
-  });
-
-  test.each([
-    [7, "etcdserver: permission denied", "permission"],
-    [3, "etcdserver: user name is empty", "unauthenticated"],
-    [3, "etcdserver: authentication failed, invalid user ID or password", "unauthenticated"],
-    [8, "etcdserver: mvcc: database space exceeded", "quota"],
-    [14, "No connection established. Last error: Error: self-signed certificate. Resolution note: ", "tls"],
-    [9, "etcdserver: something new", "other"],
-  ])("(%i, %s) is a refusal: %s", (code, details, why) => {
-    expect(failure(code, details)).toMatchObject({ code: "ETCD_REFUSED", why, host: "a:1" });
-  });
-
-  test.each([
-    [
-      "No connection established. Last error: Error: connect ECONNREFUSED 127.0.0.1:1. Resolution note: ",
-      "connect ECONNREFUSED 127.0.0.1:1",
-    ],
-    [
-      "No connection established. Last error: Failed to connect (2026-11-21T03:46:38.408Z). Resolution note: ",
-      "Failed to connect; it closed the connection at once: does it want TLS (https://, credentials)?",
-    ],
-    ["Name resolution failed for target dns:nowhere:1", "Name resolution failed for target dns:nowhere:1"],
-  ])("%s is told in plain words", (details, words) => {
-    expect(failure(14, details).message).toBe(words);
-  });
 });

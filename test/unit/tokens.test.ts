@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../src/errors.js";
-import { TokenExpiredError } from "../../src/etcd/rpc.js";
+import { AuthDisabledError, TokenExpiredError } from "../../src/etcd/rpc.js";
 import { settle } from "../support/fake-clock.js";
 import { FakeCluster, HEADER } from "../support/fake-connection.js";
 import type { FakeCall } from "../support/fake-member.js";
@@ -74,7 +74,7 @@ describe("the token for user and password", () => {
 
   test("is not needed by a server that has no authentication", async () => {
     const cluster = new FakeCluster({ auth: AUTH });
-    const disabled = new EtcdRefusedError("other", "a:1", "etcdserver: authentication is not enabled");
+    const disabled = new AuthDisabledError("etcdserver: authentication is not enabled");
     cluster.onCall = (call) => (call.method === "authenticate" ? call.fail(disabled) : call.answer(ANSWER));
 
     await expect(cluster.members.range(RANGE, POLICY)).resolves.toBe(ANSWER);

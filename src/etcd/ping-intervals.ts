@@ -1,0 +1,18 @@
+/** A dead link is noticed after 8 s at the latest. etcd answers pings under 5 s with ENHANCE_YOUR_CALM, for ever. */
+const FIRST_MS = 6000;
+/** Go's gRPC servers allow one ping in five minutes when nothing else is configured. */
+const LONGEST_MS = 320_000;
+
+/** How often connections are pinged while a stream is open: a host that asks for fewer pings gets fewer. */
+export class PingIntervals {
+  readonly #byHost = new Map<string, number>();
+
+  of(host: string): number {
+    return this.#byHost.get(host) ?? FIRST_MS;
+  }
+
+  /** `host` asked for fewer pings on a connection that pinged every `pingMs`. */
+  tooShort(host: string, pingMs: number): void {
+    this.#byHost.set(host, Math.max(this.of(host), Math.min(LONGEST_MS, 2 * pingMs)));
+  }
+}

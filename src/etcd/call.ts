@@ -126,7 +126,7 @@ function withMetadata(
       onReceiveMessage: (message: unknown) => listener?.onReceiveMessage?.(message),
       onReceiveStatus: (status) => {
         onStatus(status);
-        listener?.onReceiveStatus?.(status.code === 0 ? status : { ...status, ...HIDDEN });
+        listener?.onReceiveStatus?.(Number(status.code) === 0 ? status : { ...status, ...HIDDEN });
       },
     });
   };

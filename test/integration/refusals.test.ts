@@ -87,8 +87,8 @@ async function call(members: Members) {
 
 const ANSWERED = { header: { revision: 5n } };
 const ENDS: Readonly<Record<string, unknown>> = {
-  lease: expect.any(LeaseNotFoundError),
-  "lease exists": expect.any(LeaseExistsError),
+  lease: expect.any(LeaseNotFoundError) as unknown,
+  "lease exists": expect.any(LeaseExistsError) as unknown,
   credentials: expect.objectContaining({ code: "ETCD_REFUSED", why: "unauthenticated" }),
   permission: expect.objectContaining({ code: "ETCD_REFUSED", why: "permission" }),
   quota: expect.objectContaining({ code: "ETCD_REFUSED", why: "quota" }),

@@ -1,0 +1,183 @@
+import type { CheckedConnect } from "../connect-options.js";
+import type { Clock } from "../time.js";
+import { Breakers, isMembersFault } from "./breakers.js";
+import { ClusterIdentity } from "./cluster-id.js";
+import { PingIntervals } from "./ping-intervals.js";
+import {
+  AttemptError,
+  LeaseNotFoundError,
+  TokenExpiredError,
+  TooManyPingsError,
+  UnansweredError,
+  type CallOptions,
+  type Header,
+  type Member,
+} from "./rpc.js";
+import { Tokens } from "./tokens.js";
+
+export interface MemberListener {
+  /** Move to another member. */
+  failed(member: Member): void;
+  /** A call got no answer from it, which may be the leader's fault: look whether it is alive. */
+  suspected(member: Member): void;
+}
+
+/** What a connection to a member needs beside its host. */
+export interface ConnectionSetting {
+  readonly token: () => string | undefined;
+  readonly pingMs: number;
+}
+
+export type Connect = (host: string, setting: ConnectionSetting) => Member;
+
+/** The members of the cluster, of which one at a time is in use: one attempt of a call is made on that one. */
+export class MemberPool {
+  /** With a password. */
+  readonly tokens: Tokens | undefined;
+  /** The last failure of each member, until any member answers. */
+  readonly failures = new Map<string, Error>();
+  /** The member in use was left: what waits for it need not wait any longer. */
+  onLeft: () => void = () => {};
+  readonly #breakers: Breakers;
+  readonly #cluster = new ClusterIdentity();
+  readonly #pings = new PingIntervals();
+  readonly #listeners = new Set<MemberListener>();
+  /** Those in use, and how often each is pinged. */
+  readonly #open = new Map<Member, number>();
+  #current: Member | undefined;
+  #next: number;
+  #closed = false;
+
+  constructor(
+    private readonly options: CheckedConnect,
+    clock: Clock,
+    private readonly connect: Connect,
+  ) {
+    this.#breakers = new Breakers(options.hosts, clock);
+    this.tokens = options.auth && new Tokens(options.auth, options.requestTimeoutMs, clock);
+    // Clients of one configuration spread over the members.
+    this.#next = Math.floor(clock.random() * options.hosts.length);
+  }
+
+  /** The member in use. All streams and calls start here; the first use connects. */
+  get current(): Member {
+    this.#current ??= this.#connectNext();
+    return this.#current;
+  }
+
+  /** Why nobody has answered yet, by host. Within the first attempt that is known of no member, only which one is asked. */
+  get silence(): ReadonlyMap<string, Error> {
+    if (this.failures.size > 0 || !this.#current) return new Map(this.failures);
+    return new Map([[this.#current.host, new UnansweredError("no answer yet")]]);
+  }
+
+  /** A stream found `member` dead: the next use connects to the next one, and every stream on it moves. */
+  fail(member: Member, why?: Error): void {
+    if (why) this.failures.set(member.host, why);
+    this.#hearPings(member, why);
+    this.#leave(member);
+    for (const listener of this.#listeners) listener.failed(member);
+  }
+
+  /** Does `member` belong to this cluster, as an answer on one of its streams says? One that does not has failed. */
+  accepts(member: Member, header: Header): boolean {
+    try {
+      this.#cluster.check(member.host, header);
+      return true;
+    } catch (error) {
+      this.fail(member, error as Error);
+      return false;
+    }
+  }
+
+  /** Streams listen, to hear from each other and from calls that their member is dead or may be. */
+  listen(listener: MemberListener): void {
+    this.#listeners.add(listener);
+  }
+
+  /** Ends all connections. Streams and calls must have ended before. */
+  close(): void {
+    this.#closed = true;
+    this.#current = undefined;
+    for (const member of this.#open.keys()) member.retire();
+    this.#open.clear();
+  }
+
+  /** One attempt on the member in use. Rejects with AttemptError. */
+  async attempt<T>(
+    ask: (member: Member, options: CallOptions) => Promise<T>,
+    options: CallOptions,
+  ): Promise<T> {
+    const member = this.current;
+    let token: string | undefined;
+    const run = async (): Promise<T> => {
+      if (this.tokens) await this.tokens.ready(member, options);
+      token = this.tokens?.current;
+      return ask(member, options);
+    };
+    try {
+      return await this.#breakers.execute(member.host, () => this.#checked(member, run, options));
+    } catch (error) {
+      if (isMembersFault(error)) this.#suspect(member, error as Error);
+      if (error instanceof TokenExpiredError) this.tokens?.drop(token);
+      throw error instanceof Error ? new AttemptError(member.host, error) : error;
+    }
+  }
+
+  /** The answer of a member of this cluster, whose word on a lease counts. */
+  async #checked<T>(member: Member, run: () => Promise<T>, options: CallOptions): Promise<T> {
+    try {
+      const answer = await run();
+      const header = headerOf(answer);
+      if (header) this.#cluster.check(member.host, header);
+      return answer;
+    } catch (error) {
+      const stranger = error instanceof LeaseNotFoundError && !this.#cluster.knows(member.host);
+      // A rejection does not name its cluster, but an answer does: any lease will do for that.
+      if (stranger && this.options.hosts.length > 1)
+        this.#cluster.check(member.host, (await member.timeToLive(1n, options)).header);
+      throw error;
+    }
+  }
+
+  /** Calls go on elsewhere, on a new connection; streams stay until they know better. */
+  #suspect(member: Member, why: Error): void {
+    // Of hundreds of calls that end with one member, the first says it: each would renew all leases.
+    if (!this.#open.has(member)) return;
+    this.#hearPings(member, why);
+    this.#leave(member);
+    for (const listener of this.#listeners) listener.suspected(member);
+  }
+
+  #hearPings(member: Member, why: Error | undefined): void {
+    const pingMs = this.#open.get(member);
+    if (why instanceof TooManyPingsError && pingMs !== undefined) this.#pings.tooShort(member.host, pingMs);
+  }
+
+  #leave(member: Member): void {
+    this.#open.delete(member);
+    member.retire();
+    // Left before, it says nothing about the one in use.
+    if (this.#current !== member) return;
+    this.#current = undefined;
+    this.onLeft();
+  }
+
+  #connectNext(): Member {
+    if (this.#closed) throw new UnansweredError("the cluster is closed");
+    const { hosts } = this.options;
+    const index = this.#breakers.firstUsable(this.#next);
+    this.#next = index + 1;
+    const host = hosts[index] ?? "";
+    const pingMs = this.#pings.of(host);
+    const member = this.connect(host, { token: () => this.tokens?.current, pingMs });
+    this.#open.set(member, pingMs);
+    return member;
+  }
+}
+
+/** Several transactions are answered by as many answers, with one header. */
+function headerOf(answer: unknown): Header | undefined {
+  const first: unknown = Array.isArray(answer) ? answer[0] : answer;
+  return (first as { readonly header?: Header } | undefined)?.header;
+}

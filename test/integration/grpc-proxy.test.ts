@@ -83,6 +83,33 @@ describe("the gRPC proxy", () => {
     client.close();
   });
 
+  test("can reset a call in place of its answer", async () => {
+    await using proxy = await startProxy();
+    const client = connectTo(proxy.endpoint);
+    proxy.rule({ path: PUT, act: "calm", times: 1 });
+
+    // grpc-js makes RESOURCE_EXHAUSTED of ENHANCE_YOUR_CALM, though etcd has applied the request.
+    await expect(client.put("calm").value("1").exec()).rejects.toThrow(
+      "RESOURCE_EXHAUSTED: Bandwidth exhausted",
+    );
+
+    expect(await direct.get("calm")).toBe("1");
+    client.close();
+  });
+
+  test("can refuse a request in etcd's place", async () => {
+    await using proxy = await startProxy();
+    const client = connectTo(proxy.endpoint);
+    const status = { code: 8, details: "etcdserver: too many requests" };
+    proxy.rule({ path: PUT, act: "refuse", status, times: 1 });
+
+    await expect(client.put("refused").value("1").exec()).rejects.toThrow("etcdserver: too many requests");
+    await client.put("accepted").value("1");
+
+    expect(await direct.get("refused")).toBeNull();
+    client.close();
+  });
+
   test("keeps a request back until it is released, though its caller has given up and gone", async () => {
     await using proxy = await startProxy();
     const client = connectTo(proxy.endpoint, 200);

@@ -44,6 +44,16 @@ export async function forward(call, { keepOnCancel, silent }) {
   await new Promise((resolve) => request.once("close", resolve));
 }
 
+/**
+ * Answers a call with a status and nothing else, as etcd does when it refuses one.
+ * @param {Call} call @param {{ code: number, details: string }} [status] default: UNAVAILABLE
+ */
+export function refuse({ client }, { code, details } = { code: 14, details: "refused" }) {
+  if (gone(client)) return;
+  const status = { "grpc-status": String(code), "grpc-message": encodeURI(details) };
+  client.respond({ ":status": 200, "content-type": "application/grpc", ...status }, { endStream: true });
+}
+
 /** @param {import("node:http2").ClientHttp2Stream} request @param {import("node:http2").ServerHttp2Stream} client */
 function answer(request, client) {
   /** @type {import("node:http2").IncomingHttpHeaders} */

@@ -1,25 +1,31 @@
 // An h2c proxy in front of one etcd member that can lose or keep back single gRPC calls.
 import { EventEmitter, once } from "node:events";
 import http2 from "node:http2";
-import { forward } from "./grpc-forward.js";
+import { forward, refuse } from "./grpc-forward.js";
 import { answerAsStray } from "./stray-leader.js";
 
 /**
  * @typedef {import("./grpc-forward.js").Call} Call
- * @typedef {"drop-answer" | "cut-answer" | "hold" | "drop-request" | "delay"} Act
+ * @typedef {"drop-answer" | "cut-answer" | "calm" | "hold" | "drop-request" | "delay" | "refuse"} Act
  *   drop-answer: etcd gets the request, the client never gets the answer;
  *   cut-answer: the same, but the client's connection breaks when etcd has answered;
+ *   calm: the same, but HTTP/2 resets the call alone, with ENHANCE_YOUR_CALM, when etcd has answered;
  *   hold: etcd gets the request only after `release()`, or after `ms` if that is given, even if the client has cancelled
  *   or gone meanwhile;
- *   drop-request: nobody ever hears of it; delay: forwarded `ms` later.
+ *   drop-request: nobody ever hears of it; delay: forwarded `ms` later;
+ *   refuse: etcd does not get the request, the client gets `status` in etcd's place.
+ * @typedef {{ code: number, details: string }} Status of gRPC
  * @typedef {{
  *   path: string, act: Act, when?: (request: Buffer, n: number) => boolean, times?: number, ms?: number,
+ *   status?: Status,
  * }} RuleOptions `n` counts the calls on `path` since the rule was made, from 1. `times`: default no limit.
  */
 
 /** Calls whose request never ends: they pass both ways, without rules. */
 const KEEPALIVE = "/etcdserverpb.Lease/LeaseKeepAlive";
 const STREAMS = new Set(["/etcdserverpb.Watch/Watch", KEEPALIVE]);
+/** Etcd answers, and the client does not get the answer. */
+const LOST = new Set(["drop-answer", "cut-answer", "calm"]);
 
 /** What happens to some unary calls of one path. */
 export class Rule {
@@ -51,16 +57,17 @@ export class Rule {
   async apply(call) {
     this.hits += 1;
     this.#events.emit("hit");
-    const { act, ms } = this.#options;
+    const { act, ms, status } = this.#options;
     if (act === "drop-request") return;
+    if (act === "refuse") return refuse(call, status);
     const passed = () => new Promise((resolve) => setTimeout(resolve, ms));
     if (act === "hold") await (ms === undefined ? this.#released : Promise.race([this.#released, passed()]));
     if (act === "delay") await passed();
     const late = act === "hold";
-    const lost = act === "drop-answer" || act === "cut-answer";
-    const answer = forward(call, { keepOnCancel: late || lost, silent: lost });
-    await answer;
+    const lost = LOST.has(act);
+    await forward(call, { keepOnCancel: late || lost, silent: lost });
     if (act === "cut-answer") call.client.session?.destroy();
+    if (act === "calm") call.client.close(http2.constants.NGHTTP2_ENHANCE_YOUR_CALM);
     this.#answered += 1;
     this.#events.emit("answered");
   }

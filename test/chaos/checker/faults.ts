@@ -1,4 +1,4 @@
-import type { Effect, Nemesis, Step } from "../lab/history.js";
+import type { Effect, Nemesis, Refusal, Step } from "../lab/history.js";
 import { FOREVER, type Span } from "./spans.js";
 
 /** One injected fault, from its beginning until it was healed. */
@@ -9,6 +9,7 @@ export interface Fault extends Span {
   readonly took: readonly bigint[];
   readonly sparesLeases: boolean;
   readonly endsStreams: boolean;
+  readonly refuses: Refusal | undefined;
 }
 
 /** One that was never healed lasts for ever. */
@@ -27,8 +28,8 @@ export function faultsOf(history: readonly Step[]): Fault[] {
 }
 
 function begin({ t, fault, effect, target, took = [], ...nemesis }: Nemesis): Fault {
-  const { sparesLeases = false, endsStreams = false } = nemesis;
-  return { fault, effect, target, took, sparesLeases, endsStreams, from: t, to: FOREVER };
+  const { sparesLeases = false, endsStreams = false, refuses } = nemesis;
+  return { fault, effect, target, took, sparesLeases, endsStreams, refuses, from: t, to: FOREVER };
 }
 
 /** What it took may be known only at its end. */

@@ -9,6 +9,7 @@ import { Figures } from "./figures.js";
 import { observersAgree, proclaimedOnce } from "./leader-rules.js";
 import { nothingLeftBehind } from "./leftovers.js";
 import { lossIsToldInTime } from "./loss.js";
+import { healthyMajorityServes } from "./refusal-rules.js";
 import { fencesRise, servedInOrder, serverSawOneHolder } from "./queue-rules.js";
 import { permitsAreLimited } from "./permit-rules.js";
 import { noLostUpdate, noStaleWrite } from "./register-rules.js";
@@ -26,7 +27,7 @@ const RULES = {
     I12: abortedCallsLeave,
     I13: permitsAreLimited,
     I14: allAtOnce,
-    ...{ I15: observersAgree, I16: proclaimedOnce },
+    ...{ I15: observersAgree, I16: proclaimedOnce, I17: healthyMajorityServes },
     crash: noCrash,
   },
 } satisfies Record<string, Rule>;

@@ -32,6 +32,10 @@ export const MISTAKES: Readonly<Record<string, readonly [Label, Mistake]>> = {
   "a release is told as a loss": ["I11", onStep(isRelease, (step) => [asLoss(step)])],
   "a claim comes after the end": ["I10", onStep(isEnd, (step) => [step, claimAfter(step)])],
   "a rejection takes its time": ["I12", onStep(isRejection, (step) => [{ ...step, turns: 9 } as Step])],
+  "a rejection is told as a refusal": [
+    "I17",
+    onStep(isRejection, (step) => [{ ...step, err: "ETCD_REFUSED" } as Step]),
+  ],
   "a place is never put": ["I2", onEvent((it, run) => isPlace(it) && wasGranted(it, run))],
   "a place outlives its hold": [
     "I8",

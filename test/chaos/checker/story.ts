@@ -22,7 +22,7 @@ interface Written {
   readonly lock?: string;
 }
 type FaultOf = Pick<Nemesis, "fault" | "effect" | "target"> &
-  Partial<Pick<Nemesis, "took" | "sparesLeases" | "endsStreams">>;
+  Partial<Pick<Nemesis, "took" | "sparesLeases" | "endsStreams" | "refuses">>;
 
 /** Collects steps and server events in the order in which they are told; `run()` sorts the steps by time. */
 export class Story {
@@ -152,7 +152,7 @@ export class Story {
   hindered(
     from: number,
     to: number,
-    more: Partial<Pick<Nemesis, "sparesLeases" | "endsStreams">> = {},
+    more: Partial<Pick<Nemesis, "sparesLeases" | "endsStreams" | "refuses">> = {},
   ): this {
     return this.#lasting(from, to, { fault: "pause-member", effect: "hinders", target: "m1", ...more });
   }

@@ -14,10 +14,15 @@ export const DETECTION = 4n * SECOND;
 /** What disturbed whom, and for how long what is promised may therefore take. */
 export class Troubles {
   readonly ttl: bigint;
+  /** While a majority is healthy, who asks etcd has its answer after so long: one attempt, and what a wake-up may take. */
+  readonly failOver: bigint;
   readonly faults: readonly Fault[];
   /** A cluster needs so long after a fault: for an election, and for what dead leases have left. */
   readonly #settle: bigint;
   readonly #hindered: readonly Span[];
+  /** Only those of them that leave nobody to ask. */
+  readonly #outages: readonly Span[];
+  readonly #refusals: readonly Span[];
   readonly #leasesHindered: readonly Span[];
   readonly #silencing: readonly Span[];
   readonly #stalls = new Map<string, Span[]>();
@@ -29,12 +34,15 @@ export class Troubles {
   readonly #silent = new Map<string, readonly Span[]>();
   readonly #slow = new Map<string | undefined, readonly Span[]>();
 
-  constructor(history: readonly Step[], { ttlSeconds }: Setting) {
+  constructor(history: readonly Step[], { ttlSeconds, requestTimeoutMs = 1000 }: Setting) {
     this.ttl = BigInt(ttlSeconds) * SECOND;
+    this.failOver = this.ttl + BigInt(requestTimeoutMs) * (SECOND / 1000n);
     this.#settle = this.ttl + DETECTION;
     this.faults = faultsOf(history);
     const hinders = this.faults.filter(({ effect }) => effect === "hinders");
     this.#hindered = merged(hinders);
+    this.#outages = merged(hinders.filter((fault) => !leavesHelp(fault)));
+    this.#refusals = merged(hinders.filter(({ refuses }) => refuses === "cluster"));
     this.#leasesHindered = merged(hinders.filter(({ sparesLeases }) => !sparesLeases));
     this.#silencing = merged(hinders.filter(({ endsStreams }) => !endsStreams));
     const stops = this.faults.filter(({ effect }) => effect === "stops-worker");
@@ -100,6 +108,12 @@ export class Troubles {
     return touching(this.#hindered, { from: from - this.#settle, to }).length > 0;
   }
 
+  /** The whole cluster refuses calls of process `p`, or did so just before. */
+  refusedByAll(p: string, t: bigint): boolean {
+    const last = lastBegun(this.#refusals, t);
+    return last !== undefined && t <= this.saidBy(p, last.to + this.failOver);
+  }
+
   /** The same, by faults that leave streams open and silent. */
   silenced({ from, to }: Span): boolean {
     return touching(this.#silencing, { from: from - this.#settle, to }).length > 0;
@@ -121,12 +135,17 @@ export class Troubles {
 
   /**
    * When a wake-up or a clean-up due at `from` must be done: after one TTL, or one TTL after the cluster has settled.
-   * Counts what disturbed etcd, and process `p`; without `p`, any process.
+   * Counts what disturbed etcd, and process `p`; without `p`, any process. A refusal that another member or a new token
+   * cures costs one fail-over when it begins and when it ends, however long it lasts.
    */
-  limit(p: string | undefined, from: bigint): bigint {
-    const limit = from + this.ttl;
+  limit(p: string | undefined, from: bigint, patience = this.ttl): bigint {
+    const limit = from + patience;
     const slow = lastBegun(this.#slowTimes(p), limit);
     return slow !== undefined && slow.to > limit ? slow.to : limit;
+  }
+
+  #failOverAt(from: bigint): Span {
+    return { from, to: from + this.failOver };
   }
 
   #slowTimes(p: string | undefined): readonly Span[] {
@@ -137,7 +156,10 @@ export class Troubles {
     const faults = this.faults.flatMap((fault) => (mine(fault.target) ? slowing(fault) : []));
     const stalls = [...this.#stalls].flatMap(([of, spans]) => (mine(of) ? spans : []));
     const found = merged([
-      ...this.#hindered.map(after),
+      ...this.#outages.map(after),
+      ...this.faults
+        .filter(leavesHelp)
+        .flatMap(({ from, to }) => [this.#failOverAt(from), this.#failOverAt(to)]),
       ...faults.map(after),
       // A long one may cost the session, as a stop does; a short one only delays.
       ...stalls.map((stall) => (stall.to - stall.from > this.ttl / 4n ? after(stall) : withBreath(stall))),
@@ -146,6 +168,9 @@ export class Troubles {
     return found;
   }
 }
+
+/** Another member answers, or the same one with a new token. */
+const leavesHelp = ({ refuses }: Fault): boolean => refuses === "member" || refuses === "token";
 
 /** A killed process leaves its places to its lease; a clock that jumps may cost a call, also when it jumps back. */
 function slowing({ effect, from, to }: Fault): Span[] {

@@ -1,6 +1,6 @@
 import type { EtcdMember } from "../../support/etcd.js";
 import type { Crew } from "./crew.js";
-import type { Effect } from "./history.js";
+import type { Effect, Refusal } from "./history.js";
 import type { Observer } from "./observer.js";
 import type { Random } from "./random.js";
 
@@ -55,6 +55,8 @@ export interface FaultKind<G extends Ground = Ground> {
   readonly sparesLeases?: boolean | ((ttlMs: number) => boolean);
   /** The member that it hits ends the streams that ask for a leader: none stays silent for long. */
   readonly endsStreams?: boolean;
+  /** It answers with refusals; without this it delays, loses or breaks what it hinders. */
+  readonly refuses?: Refusal;
   /** How often it comes, compared with the other kinds; default 1. */
   readonly weight?: number;
   /** Milliseconds until it is healed; default: often below half of a TTL, now and then above the whole. */

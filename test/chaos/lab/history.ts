@@ -1,7 +1,8 @@
 // The lines a run of the lab leaves behind. Times are CLOCK_MONOTONIC nanoseconds, which every process of one kernel
 // shares; order on the server is by revision, never by time.
 
-export type Operation = "acquire" | "tryAcquire" | "release" | "write" | "read" | "proclaim" | "close";
+export type Operation =
+  "acquire" | "tryAcquire" | "release" | "write" | "read" | "proclaim" | "open" | "close";
 
 interface At {
   readonly t: bigint;
@@ -84,6 +85,11 @@ export interface Stall extends At {
  * streams are slow, fail or end; a taken place is gone though its owner did nothing wrong; the wall clock moves.
  */
 export type Effect = "stops-worker" | "kills-worker" | "hinders" | "takes-place" | "moves-clock";
+/**
+ * Whose refusal a fault makes. One member refuses, or some calls are refused: another attempt helps. A token is refused:
+ * a new token helps. The whole cluster refuses: nothing helps until the fault ends.
+ */
+export type Refusal = "member" | "token" | "cluster";
 export interface Nemesis extends At {
   readonly k: "nemesis";
   readonly fault: string;
@@ -97,6 +103,8 @@ export interface Nemesis extends At {
   readonly sparesLeases?: boolean;
   /** The member that it hits ends the streams that ask for a leader: none stays silent for long. */
   readonly endsStreams?: boolean;
+  /** It answers with refusals; without this it delays, loses or breaks what it hinders. */
+  readonly refuses?: Refusal;
 }
 /** What etcd still had under the run's prefix, and which leases the run added, at a moment named by `when`. */
 export interface Leftovers extends At {
@@ -112,13 +120,8 @@ export interface Crash extends At {
   readonly event: string;
   readonly err: string;
 }
-export interface Remark extends At {
-  readonly k: "remark";
-  readonly text: string;
-}
 export type Step =
-  | (Invoke | Outcome | Abort | Claim | End | Observed | Unobserved)
-  | (Stall | Nemesis | Leftovers | Crash | Remark);
+  (Invoke | Outcome | Abort | Claim | End | Observed | Unobserved) | (Stall | Nemesis | Leftovers | Crash);
 
 /** One event of etcd, as the observer's watch told it. */
 export interface ServerEvent {
@@ -134,6 +137,8 @@ export interface ServerEvent {
 
 export interface Setting {
   readonly ttlSeconds: number;
+  /** How long a worker's client waits for one answer; default 1000. */
+  readonly requestTimeoutMs?: number;
   /** How many etcd has. */
   readonly members?: number;
   /** Start of every lock's name. */

@@ -45,15 +45,18 @@ export class Lane {
 
   /** Its own session, opened anew after a loss, or the cluster's standing one. */
   async #source(): Promise<Cluster | Session | undefined> {
-    const { cluster, leasehold, note, ttlSeconds } = this.#context;
+    const { cluster, leasehold, ttlSeconds } = this.#context;
     if (this.#kind === "shared") return cluster;
     if (this.#session?.state === "live" || this.#session?.state === "jeopardy") return this.#session;
+    const none = [{ id: ++ids, lock: "" }];
+    this.#log.note("invoke", "open", none);
     try {
       const options = { ttlSeconds, owner: this.#owner, timeoutMs: 3000 };
       this.#session = await leasehold.Session.open(cluster, options);
+      this.#log.note("ok", "open", none);
       return this.#session;
     } catch (error) {
-      note({ k: "remark", text: `open: ${describe(error)}` });
+      this.#log.note("fail", "open", none, { err: describe(error) });
       return undefined;
     }
   }

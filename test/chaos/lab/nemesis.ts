@@ -42,14 +42,15 @@ export class Nemesis<G extends Ground> {
 
   async #once(kind: FaultKind<G>, { n, lastsMs }: Planned): Promise<void> {
     const { field, note, say, seed } = this.#options;
-    const { name: fault, effect, endsStreams } = kind;
+    const { name: fault, effect, endsStreams, refuses } = kind;
     const spares = kind.sparesLeases ?? false;
     const sparesLeases = typeof spares === "boolean" ? spares : spares(field.ttlMs);
     const begun = process.hrtime.bigint();
     const hit = await kind.inflict({ ...field, random: seeded(`${seed} fault ${n}`) });
     if (hit === undefined) return say(`#${n} ${fault}: nobody to hit`);
-    const of = { k: "nemesis", fault, effect, target: hit.target, sparesLeases, endsStreams, took: hit.took };
-    say(`#${n} ${fault} ${hit.target}${lastsMs > 0 ? ` for ${lastsMs} ms` : ""}`);
+    const { target, took } = hit;
+    const of = { k: "nemesis", fault, effect, target, sparesLeases, endsStreams, refuses, took };
+    say(`#${n} ${fault} ${target}${lastsMs > 0 ? ` for ${lastsMs} ms` : ""}`);
     // Written when it is done, dated when it began: what it did it may have done at any time between.
     note({ ...of, t: begun, on: true });
     await delay(lastsMs);

@@ -174,6 +174,41 @@ describe("a started etcd", () => {
     expect((await cluster.etcdctl(["get", "anything"])).code).toBe(0);
   });
 
+  it("takes a learner in, which refuses what a voting member answers, and stops it with the others", async () => {
+    const cluster = await startEtcd({ args: ["--strict-reconfig-check=false"] });
+    const learner = await cluster.addLearner();
+
+    await expect(learner.gateway("/v3/kv/range", { key: "AA==" })).rejects.toThrow(/learner/);
+    const { members } = (await cluster.member.gateway("/v3/cluster/member/list", {})) as {
+      members: { isLearner?: boolean }[];
+    };
+    expect(members.map(({ isLearner }) => isLearner === true)).toEqual([false, true]);
+
+    await cluster.stop();
+    expect(learner.running).toBe(false);
+  });
+
+  it("is asked as a user from the login on, with or without passwords, and after its tokens were dropped", async () => {
+    await using cluster = await startEtcd({ args: ["--bcrypt-cost=4"] });
+    const { member } = cluster;
+    const root = { username: "root", password: "secret" };
+    await member.gateway("/v3/auth/user/add", { name: "root", password: root.password });
+    await member.gateway("/v3/auth/role/add", { name: "root" });
+    await member.gateway("/v3/auth/user/grant", { user: "root", role: "root" });
+    const read = () => member.gateway("/v3/kv/range", { key: "AA==" });
+
+    await member.gateway("/v3/auth/enable", {});
+    await expect(read()).rejects.toThrow("user name is empty");
+    expect(await member.headers()).toEqual({});
+    member.login(root);
+    await read();
+    expect(await member.headers()).toEqual({ authorization: expect.any(String) as string });
+    await member.gateway("/v3/auth/disable", {});
+    await read();
+    await member.gateway("/v3/auth/enable", {});
+    await read();
+  });
+
   it("with three members elects another leader when its leader is killed or paused", async () => {
     await using cluster = await startEtcd({ members: 3 });
     const first = await cluster.leader();

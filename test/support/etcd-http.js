@@ -27,10 +27,11 @@ export function shownTo(tls) {
 /**
  * One request on a connection of its own: a pooled one may belong to a member that was killed since.
  * @param {string} url
- * @param {{ body?: unknown, timeoutMs?: number, tls?: ClientTls | undefined }} [options]
+ * @param {{ body?: unknown, timeoutMs?: number, tls?: ClientTls | undefined, token?: string | undefined }} [options]
+ *   `token`: of a user of etcd
  * @returns {Promise<{ status: number, text: string }>}
  */
-export function request(url, { body, timeoutMs = 2_000, tls } = {}) {
+export function request(url, { body, timeoutMs = 2_000, tls, token } = {}) {
   const secret = tls && {
     cert: readFileSync(tls.cert),
     key: readFileSync(tls.key),
@@ -40,7 +41,8 @@ export function request(url, { body, timeoutMs = 2_000, tls } = {}) {
   const send = url.startsWith("https:") ? https.request : http.request;
   return new Promise((resolve, reject) => {
     const signal = AbortSignal.timeout(timeoutMs);
-    const sent = send(url, { method, signal, agent: false, ...secret }, (response) => {
+    const headers = token === undefined ? {} : { authorization: token };
+    const sent = send(url, { method, headers, signal, agent: false, ...secret }, (response) => {
       let text = "";
       response.setEncoding("utf8");
       response.on("data", (/** @type {string} */ chunk) => (text += chunk));
@@ -57,7 +59,7 @@ export function request(url, { body, timeoutMs = 2_000, tls } = {}) {
  * @param {{ name: string, endpoint: string }} member
  * @param {string} path such as "/v3/kv/range"
  * @param {unknown} body
- * @param {{ timeoutMs?: number, tls?: ClientTls | undefined }} [options]
+ * @param {{ timeoutMs?: number, tls?: ClientTls | undefined, token?: string | undefined }} [options]
  * @returns {Promise<any>} the answer; rejects with etcd's own words
  */
 export async function askGateway({ name, endpoint }, path, body, options) {

@@ -19,9 +19,16 @@ export { PortTakenError } from "./server-process.js";
  * @property {(line: string) => void} tellGuardian
  */
 
+/** What etcd says when it wants to know who asks, and has no valid token. */
+const TOKEN_WANTED = /user name is empty|invalid auth token|revision of auth store is old/;
+
 export class EtcdMember {
   /** @type {MemberPlan} */ #plan;
   #process;
+  /** @type {{ username: string, password: string } | undefined} */
+  #user;
+  /** @type {string | undefined} */
+  #token;
 
   /** @param {MemberPlan} plan */
   constructor(plan) {
@@ -106,8 +113,39 @@ export class EtcdMember {
    * @param {{ timeoutMs?: number }} [options]
    * @returns {Promise<any>} the answer; rejects with etcd's own words
    */
-  gateway(path, body, options) {
-    return askGateway(this, path, body, { ...options, tls: this.#plan.tls });
+  async gateway(path, body, options) {
+    const send = () => askGateway(this, path, body, { ...options, tls: this.#plan.tls, token: this.#token });
+    try {
+      return await send();
+    } catch (error) {
+      if (!this.#user || !TOKEN_WANTED.test(/** @type {Error} */ (error).message)) throw error;
+      await this.#authenticate(this.#user, options);
+      return send();
+    }
+  }
+
+  /** From now on `gateway` asks as this user, if etcd wants to know who asks. @param {{ username: string, password: string }} user */
+  login(user) {
+    this.#user = user;
+  }
+
+  /** What a request that does not go through `gateway` must bear now. @returns {Promise<{ authorization?: string }>} */
+  async headers() {
+    if (!this.#user) return {};
+    await this.gateway("/v3/kv/range", { key: "AA==" });
+    return this.#token === undefined ? {} : { authorization: this.#token };
+  }
+
+  /** @param {{ username: string, password: string }} user @param {{ timeoutMs?: number }} [options] */
+  async #authenticate({ username: name, password }, options) {
+    const settings = { ...options, tls: this.#plan.tls };
+    this.#token = await askGateway(this, "/v3/auth/authenticate", { name, password }, settings).then(
+      ({ token }) => token,
+      (error) => {
+        // etcd refuses a token of before even when it asks for none any more.
+        if (!/authentication is not enabled/.test(error.message)) throw error;
+      },
+    );
   }
 
   /** @returns {Promise<string>} what was wrong; empty if nothing */
@@ -119,7 +157,9 @@ export class EtcdMember {
       ? request(`http://${host}:${metricsPort}/health`)
       : request(`${endpoint}/v3/kv/range`, { body: { key: "AA==" } }));
     // who we are is checked after the read has been confirmed by a quorum
-    const refused = /user name is empty|permission denied|invalid auth token/.test(text);
+    const refused = /user name is empty|permission denied|invalid auth token|not supported for learner/.test(
+      text,
+    );
     return status === 200 || refused ? "" : text;
   }
 }

@@ -62,7 +62,8 @@ async function startOnce(programs, options) {
   const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-etcd-"));
   const guardian = new Guardian(folder);
   const members = await plan(programs.etcd, folder, options, (line) => guardian.tell(line));
-  const cluster = new EtcdCluster(programs, members, guardian, options.clientTls);
+  const start = { options, folder };
+  const cluster = new EtcdCluster(programs, members, guardian, start);
   try {
     const started = await Promise.allSettled(members.map((member) => member.start()));
     const failures = started.flatMap((result) =>
@@ -146,19 +147,23 @@ function memberArgs(row, { args = [], clientTls, snapshotCount }) {
 export class EtcdCluster {
   #guardian;
   #programs;
+  #start;
   #tls;
+  /** @type {EtcdMember[]} */
+  #learners = [];
   #stopped = false;
 
   /**
    * @param {import("./etcd-find.js").Etcd} programs
    * @param {readonly EtcdMember[]} members
    * @param {Guardian} guardian
-   * @param {ClientTls} [tls]
+   * @param {{ options: StartOptions, folder: string }} start how the members were started
    */
-  constructor(programs, members, guardian, tls) {
+  constructor(programs, members, guardian, start) {
     this.#programs = programs;
     this.#guardian = guardian;
-    this.#tls = tls;
+    this.#start = start;
+    this.#tls = start.options.clientTls;
     this.members = members;
     this.endpoints = members.map((member) => member.endpoint);
     this.version = programs.version;
@@ -175,6 +180,34 @@ export class EtcdCluster {
    */
   leader(options) {
     return leaderAmong(this.members, options);
+  }
+
+  /**
+   * One more member, on this process's loopback, that does not vote. Resolves when it serves. etcd refuses it for five
+   * seconds after its own start, but with `--strict-reconfig-check=false`.
+   */
+  async addLearner() {
+    const { options, folder } = this.#start;
+    const [clientPort, peerPort, metricsPort] = /** @type {[number, number, number]} */ (await freePorts(3));
+    const peer = `http://127.0.0.1:${peerPort}`;
+    const leader = await this.leader();
+    const body = { peerURLs: [peer], isLearner: true };
+    /** @type {{ members: { name?: string, peerURLs: string[] }[] }} */
+    const { members } = await leader.gateway("/v3/cluster/member/add", body, { timeoutMs: 10_000 });
+    const name = `learner${this.#learners.length + 1}`;
+    const initialCluster = members.map((it) => `${it.name || name}=${it.peerURLs[0]}`).join(",");
+    const row = { ...HERE, name, clientPort, peerPort, metricsPort, peer };
+    const args = [
+      ...memberArgs({ ...row, folder, initialCluster }, options),
+      "--initial-cluster-state=existing",
+    ];
+    const learner = new EtcdMember({
+      ...{ ...row, program: this.#programs.etcd, args, env: { ...etcdEnv(), ...options.env } },
+      ...{ tls: this.#tls, tellGuardian: (line) => this.#guardian.tell(line) },
+    });
+    this.#learners.push(learner);
+    await learner.start();
+    return learner;
   }
 
   /**
@@ -219,7 +252,7 @@ export class EtcdCluster {
   async stop() {
     if (this.#stopped) return;
     this.#stopped = true;
-    await Promise.all(this.members.map((member) => member.kill()));
+    await Promise.all([...this.members, ...this.#learners].map((member) => member.kill()));
     await this.#guardian.dismiss();
   }
 

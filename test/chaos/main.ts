@@ -43,9 +43,13 @@ function optionsOrUsage(): ChaosOptions | undefined {
   return undefined;
 }
 
+/** What it needs is added by itself where the fault is named, or for all faults by an option. */
+const named = ({ name, needs }: { readonly name: string; readonly needs?: string }) =>
+  needs === undefined ? name : `${name}(${needs})`;
+
 const listOfFaults = () =>
   Object.values(TIERS)
-    .map(({ name, title, faults }) => `${name}  ${title}\n    ${faults.map((it) => it.name).join(" ")}`)
+    .map(({ name, title, faults }) => `${name}  ${title}\n    ${faults.map(named).join(" ")}`)
     .join("\n");
 
 async function runTier(
@@ -84,7 +88,8 @@ interface Where {
 /** One run and its verdict; the history, the verdict and a picture of it are left in `keep`. */
 async function once(name: TierName, options: ChaosOptions, { seconds, keep, only, quiet }: Where) {
   const [of = "mutex"] = options.of;
-  const { seed, faults, ttlSeconds, workers, lanes, names, nested, etcdVersion, without } = options;
+  const { seed, faults, ttlSeconds, workers, lanes, names, nested, tls, auth, etcdVersion, without } =
+    options;
   const wanted = only ?? options.only;
   const build =
     without === undefined
@@ -92,7 +97,8 @@ async function once(name: TierName, options: ChaosOptions, { seconds, keep, only
       : buildMutant({ name: `without-${without}`, patches: PARTS[without] });
   mkdirSync(keep, { recursive: true });
   const { run, planned, version } = await runLab({
-    ...{ tier: tierOf(name), of, seed, seconds, ttlSeconds, workers, lanes, names, nested, keep },
+    ...{ tier: tierOf(name), of, seed, seconds, ttlSeconds, workers, lanes, names, nested, tls, keep },
+    ...(auth && { auth }),
     ...(faults && { faults }),
     ...(wanted && { only: wanted }),
     ...(etcdVersion !== undefined && { etcdVersion }),
@@ -132,11 +138,16 @@ async function explain(
 /** With all that a schedule depends on: the numbers of its faults mean something else in any other. */
 function replay(tier: TierName, options: ChaosOptions): string {
   const { of, seed, seconds: time, ttlSeconds: ttl, workers, lanes, names, faults, only, build } = options;
-  const { etcdVersion: etcd, without } = options;
-  const told = { tier, of, seed, time, ttl, workers, lanes, names, faults, only, etcd, build, without };
+  const { auth, etcdVersion: etcd, without } = options;
+  const told = { tier, of, seed, time, ttl, workers, lanes, names, auth, faults, only, etcd, build, without };
   const given = Object.entries(told).filter(([, value]) => value !== undefined);
   const words = given.map(([option, value]) => `--${option} ${String(value)}`);
-  return ["npm run chaos --", ...words, ...(options.nested ? ["--nested"] : [])].join(" ");
+  return [
+    "npm run chaos --",
+    ...words,
+    ...(options.nested ? ["--nested"] : []),
+    ...(options.tls ? ["--tls"] : []),
+  ].join(" ");
 }
 
 function linesOf({ violations, soft, figures }: Verdict): string[] {

@@ -15,6 +15,8 @@ export interface ChaosOptions {
   readonly lanes: number;
   readonly names: number;
   readonly nested: boolean;
+  readonly tls: boolean;
+  readonly auth: "on" | "off" | undefined;
   readonly etcdVersion: string | undefined;
   readonly keep: string | undefined;
   readonly build: string | undefined;
@@ -35,6 +37,8 @@ export const USAGE = `npm run chaos -- [options]
   --lanes N        calls at a time of each process; default 4; more go in step, so that they share requests
   --names N        locks; default 4
   --nested         every second lock lies under the one before it
+  --tls            workers speak TLS (t2); faults that need it bring it with them
+  --auth on|off    etcd has users, and asks for passwords at the beginning or does not (t1, t2)
   --etcd VERSION   such as 3.5; default: the first etcd that is found
   --keep DIR       leaves the history there also when all went well
   --build DIR      another build of leasehold, such as a mutant
@@ -52,6 +56,7 @@ export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "
     options: {
       ...{ tier: text, of: text, seed: text, time: text, faults: text, only: text, ttl: text },
       ...{ workers: text, lanes: text, names: text, nested: flag, without: text },
+      ...{ tls: flag, auth: text },
       ...{ etcd: text, keep: text, build: text, shrink: text, quiet: flag, list: flag, help: flag },
     },
   });
@@ -69,6 +74,8 @@ export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "
     lanes: number("lanes", values.lanes ?? "4", 1),
     names: number("names", values.names ?? "4", 1),
     nested: values.nested,
+    tls: values.tls,
+    auth: onOrOff(values.auth),
     etcdVersion: values.etcd,
     keep: values.keep,
     build: values.build,
@@ -84,6 +91,11 @@ function some<T extends string>(option: string, list: string, known: readonly T[
   const unknown = names.filter((name) => !(known as readonly string[]).includes(name));
   if (unknown.length > 0) throw new Error(`Expected --${option} all or some of ${known.join()}, got ${list}`);
   return names as T[];
+}
+
+function onOrOff(value: string | undefined): "on" | "off" | undefined {
+  if (value === undefined || value === "on" || value === "off") return value;
+  throw new Error(`Expected --auth on or off, got ${value}`);
 }
 
 function part(name: string | undefined): Part | undefined {

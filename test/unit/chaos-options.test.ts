@@ -1,4 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { runLab } from "../chaos/lab/lab.js";
+import { NotRunError, type Tier } from "../chaos/lab/ground.js";
 import { parseOptions } from "../chaos/options.js";
 import { plan } from "../chaos/lab/schedule.js";
 import { t1 } from "../chaos/tiers/t1.js";
@@ -10,12 +12,18 @@ describe("the arguments of the chaos program", () => {
     expect(() => parseOptions(["--time", "soon"])).toThrow(/--time.*soon/);
     expect(() => parseOptions(["--ttl", "1"])).toThrow(/--ttl.*at least 2.*1/);
     expect(() => parseOptions(["--nonsense"])).toThrow(/nonsense/);
+    expect(() => parseOptions(["--auth", "maybe"])).toThrow(/--auth on or off.*maybe/);
     expect(() => parseOptions(["--without", "hope"])).toThrow(/--without batching.*hope/);
   });
 
   it("choose what is taken: a mutex, if nothing else is said", () => {
     expect(parseOptions([])).toMatchObject({ of: ["mutex"] });
     expect(parseOptions(["--of", "rwlock,election"])).toMatchObject({ of: ["rwlock", "election"] });
+  });
+
+  it("choose a ground with TLS, or with users that need a password or do not yet", () => {
+    expect(parseOptions([])).toMatchObject({ tls: false, auth: undefined });
+    expect(parseOptions(["--tls", "--auth", "off"])).toMatchObject({ tls: true, auth: "off" });
   });
 
   it("replay a part of a schedule", () => {
@@ -37,5 +45,35 @@ describe("a schedule", () => {
     expect(all.map(({ n }) => n)).toEqual(all.map((_, n) => n));
     expect(all.map(({ atMs }) => atMs)).toEqual(all.map(({ atMs }) => atMs).toSorted((a, b) => a - b));
     expect(all.at(-1)?.atMs).toBeLessThan(120_000);
+  });
+});
+
+describe("what a fault needs", () => {
+  const fault = { name: "wrong", effect: "hinders", needs: "tls", inflict: () => undefined } as const;
+  /** A tier that tells what it was asked for, and cannot be had. */
+  const tier = (has: Tier["has"], asked: object[]): Tier => ({
+    ...{ name: "t0", title: "", faults: [fault], ...(has && { has }) },
+    start: (options) => {
+      asked.push(options);
+      return Promise.reject(new NotRunError("enough is known"));
+    },
+  });
+  const run = { seed: "a", seconds: 1 };
+
+  it("is there when the fault is named, or when it is asked for", async () => {
+    const asked: object[] = [];
+    const it = tier(["tls"], asked);
+    await expect(runLab({ ...run, tier: it, faults: ["wrong"] })).rejects.toThrow("enough");
+    await expect(runLab({ ...run, tier: it, tls: true })).rejects.toThrow("enough");
+    await expect(runLab({ ...run, tier: it })).rejects.toThrow("enough");
+    expect(asked).toMatchObject([{ tls: true }, { tls: true }, { tls: false }]);
+  });
+
+  it("is refused by a tier that does not have it", async () => {
+    const asked: object[] = [];
+    await expect(runLab({ ...run, tier: tier(undefined, asked), tls: true })).rejects.toThrow(
+      "t0 has no tls",
+    );
+    expect(asked).toEqual([]);
   });
 });

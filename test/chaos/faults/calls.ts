@@ -1,7 +1,10 @@
 import type { GrpcProxy, RuleOptions } from "../../support/grpc-proxy.js";
 import { givesBack, isBatch, takesPlace } from "../../support/request-shape.js";
 import type { FaultKind, Ground } from "../lab/ground.js";
+import type { Refusal } from "../lab/history.js";
 import type { Random } from "../lab/random.js";
+import { pastFailOver } from "../lab/schedule.js";
+import { OVERLOADED, PROPOSALS } from "./overload.js";
 
 /** A ground with a proxy that knows single gRPC calls in front of each member. */
 export interface Called extends Ground {
@@ -13,13 +16,14 @@ const GRANT = "/etcdserverpb.Lease/LeaseGrant";
 const RANGE = "/etcdserverpb.KV/Range";
 
 interface Rules {
-  readonly path: string;
+  readonly path: string | readonly string[];
   readonly act: RuleOptions["act"];
   readonly which?: (request: Buffer) => boolean;
   /** Of those calls, how many are hit; default 0.3. */
   readonly share?: number;
   /** For how many milliseconds a call is delayed, or held back at most; default of the latter: until it is healed. */
   readonly ms?: (random: Random, ttlMs: number) => number;
+  readonly refuses?: Refusal;
 }
 
 const aMoment = (random: Random) => random.between(5, 60);
@@ -28,17 +32,18 @@ const pastRetry = (random: Random, ttlMs: number) => random.between(0.3 * ttlMs,
 
 const onCalls = (
   name: string,
-  { path, act, which = () => true, share = 0.3, ms }: Rules,
+  { path, act, which = () => true, share = 0.3, ms, refuses }: Rules,
 ): FaultKind<Called> => ({
   name,
   effect: "hinders",
   sparesLeases: path !== GRANT,
+  ...(refuses && { refuses, lasts: pastFailOver }),
   inflict({ ground, random, ttlMs }) {
     const when = (request: Buffer) => which(request) && random.chance(share);
-    const made = ground.calls.map((proxy) => {
-      const rule = proxy.rule({ path, act, when, ...(ms && { ms: ms(random, ttlMs) }) });
-      return { proxy, rule };
-    });
+    const rest = { act, when, status: OVERLOADED, ...(ms && { ms: ms(random, ttlMs) }) };
+    const made = ground.calls.flatMap((proxy) =>
+      [path].flat().map((each) => ({ proxy, rule: proxy.rule({ path: each, ...rest }) })),
+    );
     const heal = () => {
       for (const { proxy, rule } of made) {
         proxy.remove(rule);
@@ -82,4 +87,8 @@ export const callFaults: readonly FaultKind<Called>[] = [
   onCalls("reorder", { path: TXN, act: "delay", share: 0.5, ms: aMoment }),
   onCalls("delay-reads", { path: RANGE, act: "delay", share: 0.5, ms: aMoment }),
   onCalls("lose-grant-answers", { path: GRANT, act: "drop-answer", share: 0.5 }),
+  onCalls("too-many-requests", { path: PROPOSALS, act: "refuse", refuses: "member" }),
+  // gRPC makes a refusal of this answer to what etcd has done: RESOURCE_EXHAUSTED.
+  onCalls("calm-joins", { path: TXN, act: "calm", which: takesPlace, refuses: "member" }),
+  onCalls("calm-releases", { path: TXN, act: "calm", which: givesBack, refuses: "member" }),
 ];

@@ -84,6 +84,7 @@ const defrag: FaultKind = {
 const quota: FaultKind = {
   name: "quota",
   effect: "hinders",
+  refuses: "cluster",
   async inflict(field) {
     const { header } = (await field.ground.leader().then(status)) ?? {};
     if (header === undefined) return undefined;

@@ -12,6 +12,8 @@ export type Member = Pick<EtcdMember, "name" | "endpoint" | "running" | "status"
   kill(): Promise<void>;
   /** After `kill()`: with its data; resolves when it answers. */
   restart(): Promise<void>;
+  /** What a request that does not go through `gateway` must bear now; none: nothing. */
+  headers?(): Promise<Readonly<Record<string, string>>>;
 };
 
 /** Where a run takes place: an etcd of its own, and the ways to it. */
@@ -22,10 +24,25 @@ export interface Ground {
   readonly members: readonly Member[];
   /** What the workers connect to: one address per member, in the same order. */
   readonly hosts: readonly string[];
+  /** What they need beside an address. */
+  readonly access: Access;
   /** Whoever leads now; the first member where nobody can tell. */
   leader(): Promise<Member>;
   stop(): Promise<void>;
 }
+
+export interface Access {
+  /** Where the members ask for a password. */
+  readonly auth?: { readonly username: string; readonly password: string };
+  /** PEM, where they speak TLS. */
+  readonly rootCertificate?: string;
+}
+
+/** Of all keys of a run. */
+export const LAB_PREFIX = "chaos/";
+
+/** What a ground has only where it is asked for. */
+export type Need = "tls" | "auth";
 
 /** What a fault can reach. */
 export interface Field<G extends Ground = Ground> {
@@ -57,10 +74,14 @@ export interface FaultKind<G extends Ground = Ground> {
   readonly endsStreams?: boolean;
   /** It answers with refusals; without this it delays, loses or breaks what it hinders. */
   readonly refuses?: Refusal;
+  /** There is nothing to hit on a ground without it. */
+  readonly needs?: Need;
   /** How often it comes, compared with the other kinds; default 1. */
   readonly weight?: number;
   /** Milliseconds until it is healed; default: often below half of a TTL, now and then above the whole. */
   lasts?(random: Random, ttlMs: number): number;
+  /** Before the run: makes what takes too long to be made while it lasts. */
+  prepare?(ground: G): Promise<unknown>;
   /** undefined: there is nothing to hit now. */
   inflict(field: Field<G>): Promise<Inflicted | undefined> | Inflicted | undefined;
 }
@@ -70,6 +91,8 @@ export interface Tier<G extends Ground = Ground> {
   readonly name: string;
   readonly title: string;
   readonly faults: readonly FaultKind<G>[];
+  /** What its ground has, if that is asked for. */
+  readonly has?: readonly Need[];
   /** What must be around a process that is to `start` it; none: any process may. Rejects as `start` does. */
   surround?(options: GroundOptions): Promise<Surroundings>;
   /** Rejects with a `NotRunError` where this machine cannot do it. */
@@ -90,6 +113,10 @@ export interface GroundOptions {
   readonly etcdVersion?: string | undefined;
   /** One address stands for all members, as a Kubernetes service does. */
   readonly oneAddress?: boolean | undefined;
+  /** Workers speak TLS, to members that each have a certificate of their own. */
+  readonly tls?: boolean | undefined;
+  /** Members ask for a password, or could: whether they do so at the beginning. */
+  readonly auth?: "on" | "off" | undefined;
 }
 
 /** This machine cannot run it; the message says why. */

@@ -7,7 +7,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { encode } from "../../support/gateway-text.js";
 import { assertAgreement } from "./agreement.js";
 import { Crew } from "./crew.js";
-import type { FaultKind, Ground, Tier } from "./ground.js";
+import { LAB_PREFIX, NotRunError, type FaultKind, type Ground, type Need, type Tier } from "./ground.js";
 import type { Run } from "./history.js";
 import { now, readJournal, record } from "./journal.js";
 import { Leftovers } from "./leftovers.js";
@@ -41,6 +41,8 @@ export interface LabOptions {
   readonly lastsMs?: readonly [number, number];
   readonly etcdVersion?: string;
   readonly oneAddress?: boolean;
+  readonly tls?: boolean;
+  readonly auth?: "on" | "off";
   /** What is taken under the names; default: a mutex. */
   readonly of?: Of;
   /** A folder with another build of leasehold. */
@@ -57,9 +59,10 @@ const DEFAULTS = {
   say: (() => {}) as (line: string) => void,
 };
 
-const ROOT = "chaos/";
-const PLACES = `${ROOT}lock/`;
-const REGISTERS = `${ROOT}register/`;
+/** Of the workers' clients. */
+const REQUEST_TIMEOUT_MS = 1000;
+const PLACES = `${LAB_PREFIX}lock/`;
+const REGISTERS = `${LAB_PREFIX}register/`;
 
 export interface LabResult {
   readonly run: Run;
@@ -69,7 +72,8 @@ export interface LabResult {
 }
 
 /** Rejects with a `NotRunError` where the tier cannot be had. */
-export async function runLab(options: LabOptions): Promise<LabResult> {
+export async function runLab(given: LabOptions): Promise<LabResult> {
+  const options = withNeeds(given);
   const { tier } = options;
   if (tier.surround && !isInside(tier)) return runInside(await tier.surround(options), options);
   const ground = await tier.start(options);
@@ -117,12 +121,13 @@ class Lab {
     this.#folder = from.folder;
     this.#leftovers = from.leftovers;
     this.#fd = openSync(path.join(from.folder, "run.jsonl"), "a");
-    this.#observer = new Observer(from.ground.members, ROOT, from.revision + 1n);
+    this.#observer = new Observer(from.ground.members, LAB_PREFIX, from.revision + 1n);
     const locks = Array.from({ length: names }, (_, n) =>
       nested && n % 2 === 1 ? `${PLACES}n${n}/in` : `${PLACES}n${n + 1}`,
     );
-    const { hosts } = from.ground;
-    const task = { seed, hosts, locks, of, registers: REGISTERS, ttlSeconds, lanes, camp, build };
+    const { hosts, access } = from.ground;
+    const work = { seed, locks, of, registers: REGISTERS, ttlSeconds, lanes, camp, build };
+    const task = { ...work, hosts, access, requestTimeoutMs: REQUEST_TIMEOUT_MS };
     this.#crew = new Crew({ count: workers, folder: from.folder, task });
     this.#kinds = chosen(options);
     const { lastsMs } = options;
@@ -141,6 +146,7 @@ class Lab {
       ...{ kinds: this.#kinds, seed, say },
       note: (step) => this.#note(step),
     });
+    await Promise.all(this.#kinds.map((kind) => kind.prepare?.(this.#ground)));
     await this.#allAtWork();
     await Promise.all([nemesis.inflict(this.planned), delay(seconds * 1000)]);
   }
@@ -169,7 +175,7 @@ class Lab {
   }
 
   async recorded(): Promise<Run> {
-    const mark = { key: encode(`${ROOT}end`), value: "" };
+    const mark = { key: encode(`${LAB_PREFIX}end`), value: "" };
     const { header } = (await (await this.#ground.leader()).gateway("/v3/kv/put", mark)) as {
       header: { revision: string };
     };
@@ -193,6 +199,7 @@ class Lab {
     const revokesEarly = mayRevokeEarly(this.#ground);
     const setting = {
       ttlSeconds: this.#options.ttlSeconds,
+      requestTimeoutMs: REQUEST_TIMEOUT_MS,
       ...{ members: this.#ground.members.length, locks: PLACES, registers: REGISTERS, revokesEarly },
     };
     return { history, server: this.#observer.events, setting };
@@ -210,12 +217,25 @@ class Lab {
   }
 }
 
-function chosen({ tier, faults }: LabOptions): readonly FaultKind[] {
+/** What the named faults need is there without being asked for. */
+function withNeeds(options: LabOptions): LabOptions {
+  const { tier, faults, tls = false, auth } = options;
+  const named = tier.faults.filter(({ name }) => faults?.includes(name));
+  const needs = (need: Need) => named.some((kind) => kind.needs === need);
+  const asked = { tls: tls || needs("tls"), auth: auth ?? (needs("auth") ? ("on" as const) : undefined) };
+  for (const need of ["tls", "auth"] as const)
+    if (asked[need] && !tier.has?.includes(need)) throw new NotRunError(`tier ${tier.name} has no ${need}`);
+  return { ...options, tls: asked.tls, ...(asked.auth && { auth: asked.auth }) };
+}
+
+function chosen({ tier, faults, tls, auth }: LabOptions): readonly FaultKind[] {
   const known = tier.faults.map(({ name }) => name);
   const unknown = faults?.filter((name) => !known.includes(name)) ?? [];
   if (unknown.length > 0)
     throw new RangeError(`Expected faults of tier ${tier.name} (${known.join()}), got ${unknown.join()}`);
-  return tier.faults.filter(({ name }) => faults?.includes(name) ?? true);
+  const has = { tls, auth };
+  const possible = tier.faults.filter(({ needs }) => needs === undefined || has[needs]);
+  return possible.filter(({ name }) => faults?.includes(name) ?? true);
 }
 
 /** A member that led before it was stopped revokes living leases when it goes on, in etcd before these releases. */

@@ -89,8 +89,11 @@ export class Observer {
   /** Returns the next revision to ask for. */
   #take(line: string, from: bigint): bigint {
     const tSeen = now();
-    const { result, error } = JSON.parse(line) as { result: { events?: WireEvent[] }; error?: unknown };
-    if (error !== undefined) throw new Error(`watch: ${line}`);
+    const { result, error } = JSON.parse(line) as {
+      result: { events?: WireEvent[]; canceled?: boolean };
+      error?: unknown;
+    };
+    if (error !== undefined || result.canceled) throw new Error(`watch: ${line}`);
     const events = (result.events ?? []).map((event) => toServerEvent(event, tSeen));
     const news = events.filter(({ rev }) => rev > this.revision);
     for (const event of news) this.#add(event);
@@ -131,8 +134,9 @@ function toServerEvent({ type, kv, prev_kv: before }: WireEvent, tSeen: bigint):
 async function* watchLines(member: Member, prefix: string, from: bigint, signal: AbortSignal) {
   const range = { key: encode(prefix), range_end: encode(endOf(prefix)) };
   const body = JSON.stringify({ create_request: { ...range, start_revision: String(from), prev_kv: true } });
+  const headers = await member.headers?.();
   const response = await new Promise<http.IncomingMessage>((resolve, reject) => {
-    const settings = { method: "POST", agent: false as const, signal };
+    const settings = { method: "POST", agent: false as const, signal, ...(headers && { headers }) };
     http.request(`${member.endpoint}/v3/watch`, settings, resolve).on("error", reject).end(body);
   });
   yield* createInterface({ input: response, crlfDelay: Infinity });

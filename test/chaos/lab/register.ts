@@ -7,6 +7,9 @@ const CALL_MS = 1000;
 
 export interface RegisterOptions {
   readonly hosts: readonly string[];
+  readonly auth: { readonly username: string; readonly password: string } | undefined;
+  readonly credentials: { readonly rootCertificate: Buffer } | undefined;
+  readonly grpcOptions: Readonly<Record<string, string>>;
   readonly prefix: string;
   /** Which host to use first. */
   readonly first: number;
@@ -25,10 +28,20 @@ export class Register {
   constructor(options: RegisterOptions) {
     const settings = {
       faultHandling: { global: noop, host: () => noop },
-      grpcOptions: { "grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 500 },
+      grpcOptions: {
+        ...options.grpcOptions,
+        "grpc.initial_reconnect_backoff_ms": 100,
+        "grpc.max_reconnect_backoff_ms": 500,
+      },
     };
     this.#options = options;
-    this.#clients = options.hosts.map((host) => new Etcd3({ hosts: host, ...settings }));
+    const { hosts, auth, credentials } = options;
+    // etcd3 cannot log in where no password is asked for.
+    this.#clients = (auth ? [{ auth }, {}] : [{}]).flatMap((login) =>
+      hosts.map(
+        (host) => new Etcd3({ hosts: host, ...settings, ...login, ...(credentials && { credentials }) }),
+      ),
+    );
     this.#at = options.first % options.hosts.length;
   }
 

@@ -73,5 +73,8 @@ export function anyLength(random: Random, ttlMs: number): number {
 /** Now and then so long that a member which has no leader says so, and another one was elected. */
 export const pastElections = (random: Random, ttlMs: number) =>
   random.chance(0.5) ? anyLength(random, ttlMs) : random.between(4000, 9000);
+/** Often so long that a client which waits for the end of it would be seen to wait. */
+export const pastFailOver = (random: Random, ttlMs: number) =>
+  random.chance(0.5) ? anyLength(random, ttlMs) : random.between(2 * ttlMs, 4 * ttlMs);
 export const brief = (random: Random, ttlMs: number) => random.between(50, ttlMs / 2);
 export const moment = () => 0;

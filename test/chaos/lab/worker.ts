@@ -10,11 +10,14 @@ import { Lane } from "./lane.js";
 import { load } from "./leasehold.js";
 import { observeAll } from "./listener.js";
 import { Register } from "./register.js";
+import type { Access } from "./ground.js";
 import type { Of } from "./subject.js";
 
 export interface Task extends BaseTask {
   readonly seed: string;
   readonly hosts: readonly string[];
+  readonly access: Access;
+  readonly requestTimeoutMs: number;
   readonly locks: readonly string[];
   readonly registers: string;
   readonly ttlSeconds: number;
@@ -28,7 +31,12 @@ export interface Task extends BaseTask {
 
 const task = JSON.parse(process.argv[2] ?? "") as Task;
 const fd = openSync(task.journal, "a");
-const { p, seed, hosts, ttlSeconds } = task;
+const { p, seed, hosts, access, requestTimeoutMs, ttlSeconds } = task;
+const { auth, rootCertificate } = access;
+// Node.js warns of an address as the name of a server.
+const grpcOptions = rootCertificate === undefined ? {} : { "grpc.ssl_target_name_override": "localhost" };
+const credentials =
+  rootCertificate === undefined ? undefined : { rootCertificate: Buffer.from(rootCertificate) };
 const note = (step: object) => record(fd, { t: now(), p, ...step });
 
 // An orchestrator that died takes its workers along.
@@ -59,12 +67,18 @@ const sampler = setInterval(() => {
 const leasehold = await load(task.build);
 const cluster = leasehold.connect({
   hosts,
-  requestTimeoutMs: 1000,
+  ...(auth && { auth }),
+  ...(credentials && { credentials }),
+  grpcOptions,
+  requestTimeoutMs,
   session: { ttlSeconds, owner: `${p}/shared` },
 });
 const first = Number(/\d+/.exec(p)?.[0]);
 const register = new Register({
   hosts,
+  auth,
+  credentials,
+  grpcOptions,
   prefix: task.registers,
   first,
   whileHeld: leasehold.whileHeld,

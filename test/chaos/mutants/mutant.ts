@@ -22,6 +22,8 @@ export interface Hunt extends Pick<
   | "gapMs"
   | "lastsMs"
   | "oneAddress"
+  | "tls"
+  | "auth"
 > {
   readonly tier: TierName;
   readonly seconds: number;

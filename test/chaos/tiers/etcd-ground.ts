@@ -1,11 +1,24 @@
 import type { EtcdCluster } from "../../support/etcd.js";
 import type { TcpProxy } from "../../support/tcp-proxy.js";
-import type { Ground } from "../lab/ground.js";
+import { LAB_PREFIX, type Access, type Ground, type GroundOptions } from "../lab/ground.js";
+import { Users, WORKER } from "../lab/users.js";
+
+/** What these options mean to `startEtcd`. */
+export const etcdOptions = ({ etcdVersion, auth }: GroundOptions) => ({
+  ...(etcdVersion !== undefined && { version: etcdVersion }),
+  args: [
+    // A learner may join in the first five seconds.
+    "--strict-reconfig-check=false",
+    // Passwords are checked fast: each worker's client brings one.
+    ...(auth ? ["--bcrypt-cost=4"] : []),
+  ],
+});
 
 /** What the grounds have in common whose etcd was started by `startEtcd`. */
 export abstract class EtcdGround implements Ground {
   protected readonly etcd: EtcdCluster;
   abstract readonly hosts: readonly string[];
+  users: Users | undefined;
 
   constructor(etcd: EtcdCluster) {
     this.etcd = etcd;
@@ -16,6 +29,18 @@ export abstract class EtcdGround implements Ground {
   }
   get members() {
     return this.etcd.members;
+  }
+
+  get access(): Access {
+    return this.users === undefined ? {} : { auth: WORKER };
+  }
+
+  /** Resolves when etcd has them, and asks for passwords if it is to do so from the beginning on. */
+  async addUsers({ auth }: GroundOptions): Promise<this> {
+    if (auth === undefined) return this;
+    this.users = await Users.add(this.members, () => this.leader(), LAB_PREFIX);
+    if (auth === "on") await this.users.turn(true);
+    return this;
   }
 
   leader() {

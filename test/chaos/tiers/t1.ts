@@ -5,12 +5,13 @@ import { callFaults, type Called } from "../faults/calls.js";
 import { lateThenSilent, linkFaults, type Linked } from "../faults/links.js";
 import { pauseEtcd, restartEtcd } from "../faults/members.js";
 import { storeFaults } from "../faults/store.js";
+import { userFaults, type Peopled } from "../faults/users.js";
 import { workerFaults } from "../faults/workers.js";
 import type { GroundOptions, Tier } from "../lab/ground.js";
-import { LinkedGround } from "./etcd-ground.js";
+import { etcdOptions, LinkedGround } from "./etcd-ground.js";
 
 /** One member; before it a proxy that knows single calls, and before that one that knows bytes. */
-class BehindProxies extends LinkedGround implements Linked, Called {
+class BehindProxies extends LinkedGround implements Linked, Called, Peopled {
   readonly calls: readonly GrpcProxy[];
 
   constructor(etcd: EtcdCluster, link: TcpProxy, call: GrpcProxy) {
@@ -24,11 +25,11 @@ class BehindProxies extends LinkedGround implements Linked, Called {
   }
 }
 
-async function start({ etcdVersion }: GroundOptions): Promise<BehindProxies> {
-  const etcd = await startEtcd({ ...(etcdVersion !== undefined && { version: etcdVersion }) });
+async function start(options: GroundOptions): Promise<BehindProxies> {
+  const etcd = await startEtcd(etcdOptions(options));
   const calls = await startGrpcProxy({ port: etcd.member.clientPort });
   const link = await startTcpProxy({ port: calls.port });
-  return new BehindProxies(etcd, link, calls);
+  return new BehindProxies(etcd, link, calls).addUsers(options);
 }
 
 export const t1: Tier<BehindProxies> = {
@@ -40,8 +41,10 @@ export const t1: Tier<BehindProxies> = {
     lateThenSilent,
     ...callFaults,
     ...storeFaults,
+    ...userFaults,
     pauseEtcd,
     restartEtcd,
   ],
+  has: ["auth"],
   start,
 };

@@ -8,10 +8,11 @@ import { diskFaults, type OnDisk } from "../faults/disk.js";
 import { memberFaults, restartEtcd } from "../faults/members.js";
 import { networkFaults, type Networked } from "../faults/network.js";
 import { moveLeader, storeFaults } from "../faults/store.js";
+import { userFaults, type Peopled } from "../faults/users.js";
 import { workerFaults } from "../faults/workers.js";
 import { NotRunError, type GroundOptions, type Surroundings, type Tier } from "../lab/ground.js";
 import { isInside, withoutProxies } from "../lab/surroundings.js";
-import { EtcdGround } from "./etcd-ground.js";
+import { EtcdGround, etcdOptions } from "./etcd-ground.js";
 
 const run = promisify(execFile);
 const MEMBERS = 3;
@@ -19,7 +20,7 @@ const MEMBERS = 3;
 const PORT = 2379;
 
 /** Three members, each on a host of its own; workers, nemesis and observer together on a fourth one. */
-class ThreeHosts extends EtcdGround implements Networked, OnDisk {
+class ThreeHosts extends EtcdGround implements Networked, OnDisk, Peopled {
   readonly hostsOfMembers: Hosts;
   readonly workersPort = PORT;
 
@@ -72,17 +73,17 @@ const refusal = (what: string) => (error: unknown) => {
   throw new NotRunError(`${what} (${(stderr || message).trim()})`, { cause: error });
 };
 
-async function start({ etcdVersion }: GroundOptions): Promise<ThreeHosts> {
+async function start(options: GroundOptions): Promise<ThreeHosts> {
   if (!isInside(t3)) throw new Error("Expected a network namespace of the run's own: see surround()");
   const hosts = await Hosts.start(MEMBERS).catch(refusal("no bridge between namespaces can be made"));
   try {
     await tryOut(hosts);
     const etcd = await startEtcd({
       members: MEMBERS,
-      ...(etcdVersion !== undefined && { version: etcdVersion }),
+      ...etcdOptions(options),
       place: (n) => ({ host: hosts.addresses[n] as string, within: hosts.within(n), doors: [PORT] }),
     });
-    return new ThreeHosts(etcd, hosts);
+    return await new ThreeHosts(etcd, hosts).addUsers(options);
   } catch (error) {
     await hosts.stop();
     throw error;
@@ -110,8 +111,10 @@ export const t3: Tier<ThreeHosts> = {
     ...networkFaults,
     ...diskFaults,
     ...storeFaults,
+    ...userFaults,
     moveLeader,
   ],
+  has: ["auth"],
   surround,
   start,
 };

@@ -22,6 +22,7 @@ const NAMES = ["m1", "m2", "m3"];
 class ThreeContainers implements Contained {
   readonly members: readonly ContainerMember[];
   readonly version: string;
+  readonly access = {};
 
   constructor(members: readonly ContainerMember[], version: string) {
     this.members = members;

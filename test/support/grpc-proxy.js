@@ -6,14 +6,15 @@ import { answerAsStray } from "./stray-leader.js";
 
 /**
  * @typedef {import("./grpc-forward.js").Call} Call
- * @typedef {"drop-answer" | "cut-answer" | "calm" | "hold" | "drop-request" | "delay" | "refuse"} Act
+ * @typedef {"drop-answer" | "cut-answer" | "calm" | "hold" | "drop-request" | "delay" | "refuse" | "overrule"} Act
  *   drop-answer: etcd gets the request, the client never gets the answer;
  *   cut-answer: the same, but the client's connection breaks when etcd has answered;
  *   calm: the same, but HTTP/2 resets the call alone, with ENHANCE_YOUR_CALM, when etcd has answered;
  *   hold: etcd gets the request only after `release()`, or after `ms` if that is given, even if the client has cancelled
  *   or gone meanwhile;
  *   drop-request: nobody ever hears of it; delay: forwarded `ms` later;
- *   refuse: etcd does not get the request, the client gets `status` in etcd's place.
+ *   refuse: etcd does not get the request, the client gets `status` in etcd's place;
+ *   overrule: etcd gets the request, and the client `status` instead of its answer.
  * @typedef {{ code: number, details: string }} Status of gRPC
  * @typedef {{
  *   path: string, act: Act, when?: (request: Buffer, n: number) => boolean, times?: number, ms?: number,
@@ -25,7 +26,7 @@ import { answerAsStray } from "./stray-leader.js";
 const KEEPALIVE = "/etcdserverpb.Lease/LeaseKeepAlive";
 const STREAMS = new Set(["/etcdserverpb.Watch/Watch", KEEPALIVE]);
 /** Etcd answers, and the client does not get the answer. */
-const LOST = new Set(["drop-answer", "cut-answer", "calm"]);
+const LOST = new Set(["drop-answer", "cut-answer", "calm", "overrule"]);
 
 /** What happens to some unary calls of one path. */
 export class Rule {
@@ -67,6 +68,7 @@ export class Rule {
     const lost = LOST.has(act);
     await forward(call, { keepOnCancel: late || lost, silent: lost });
     if (act === "cut-answer") call.client.session?.destroy();
+    if (act === "overrule") refuse(call, status);
     if (act === "calm") call.client.close(http2.constants.NGHTTP2_ENHANCE_YOUR_CALM);
     this.#answered += 1;
     this.#events.emit("answered");

@@ -38,9 +38,14 @@ export class TlsFront {
     this.#server.setSecureContext({ cert: certificate, key });
   }
 
+  /** What is open. */
+  cut() {
+    for (const socket of this.#open) socket.destroy();
+  }
+
   async stop() {
     const closed = new Promise((resolve) => this.#server.close(resolve));
-    for (const socket of this.#open) socket.destroy();
+    this.cut();
     await closed;
   }
   async [Symbol.asyncDispose]() {

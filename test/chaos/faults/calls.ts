@@ -24,6 +24,7 @@ interface Rules {
   /** For how many milliseconds a call is delayed, or held back at most; default of the latter: until it is healed. */
   readonly ms?: (random: Random, ttlMs: number) => number;
   readonly refuses?: Refusal;
+  readonly status?: RuleOptions["status"];
 }
 
 const aMoment = (random: Random) => random.between(5, 60);
@@ -32,7 +33,7 @@ const pastRetry = (random: Random, ttlMs: number) => random.between(0.3 * ttlMs,
 
 const onCalls = (
   name: string,
-  { path, act, which = () => true, share = 0.3, ms, refuses }: Rules,
+  { path, act, which = () => true, share = 0.3, ms, refuses, status = OVERLOADED }: Rules,
 ): FaultKind<Called> => ({
   name,
   effect: "hinders",
@@ -40,7 +41,7 @@ const onCalls = (
   ...(refuses && { refuses, lasts: pastFailOver }),
   inflict({ ground, random, ttlMs }) {
     const when = (request: Buffer) => which(request) && random.chance(share);
-    const rest = { act, when, status: OVERLOADED, ...(ms && { ms: ms(random, ttlMs) }) };
+    const rest = { act, when, status, ...(ms && { ms: ms(random, ttlMs) }) };
     const made = ground.calls.flatMap((proxy) =>
       [path].flat().map((each) => ({ proxy, rule: proxy.rule({ path: each, ...rest }) })),
     );
@@ -90,5 +91,10 @@ export const callFaults: readonly FaultKind<Called>[] = [
   onCalls("too-many-requests", { path: PROPOSALS, act: "refuse", refuses: "member" }),
   // gRPC makes a refusal of this answer to what etcd has done: RESOURCE_EXHAUSTED.
   onCalls("calm-joins", { path: TXN, act: "calm", which: takesPlace, refuses: "member" }),
+  // etcd executes the request that crosses its quota, and rejects it all the same.
+  onCalls("crossed-quota", {
+    ...{ path: TXN, act: "overrule", which: takesPlace, refuses: "cluster" },
+    status: { code: 8, details: "etcdserver: mvcc: database space exceeded" },
+  }),
   onCalls("calm-releases", { path: TXN, act: "calm", which: givesBack, refuses: "member" }),
 ];

@@ -1,6 +1,7 @@
 // Each rule of the protocol that is easily got wrong, broken on purpose in a copy of the build. The lab must notice.
 import { t1, t2, type Hunt, type Mutant } from "./mutant.js";
 import { OTHERS } from "./others.js";
+import { REFUSALS } from "./refusals.js";
 
 /** Many calls at a time in each process, so that they share requests. */
 const CROWD: Partial<Hunt> = { workers: 2, lanes: 12, names: 6, nested: true };
@@ -301,8 +302,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/batch.js",
-        from: "if (batch.length > 1 && refused(error))",
-        to: "if (batch.length > 1)",
+        from: "if (batch.length > 1 && refused(error))\n                this.#oneByOne(flight.rest(), inDoubt(error));",
+        to: "if (batch.length > 1)\n                this.#oneByOne(flight.rest(), false);",
       },
     ],
     // What is lost alone is looked for under its name: that finds what a batch has left there, too.
@@ -310,4 +311,4 @@ const MUTEX: readonly Mutant[] = [
   },
 ];
 
-export const MUTANTS: readonly Mutant[] = [...MUTEX, ...OTHERS];
+export const MUTANTS: readonly Mutant[] = [...MUTEX, ...OTHERS, ...REFUSALS];

@@ -1,0 +1,44 @@
+// The rules by which a rejection is judged, broken on purpose.
+import { t1, t2, type Mutant } from "./mutant.js";
+
+export const REFUSALS: readonly Mutant[] = [
+  {
+    name: "member-taken-for-cluster",
+    wrong: "rejects a call when one host has rejected it for a reason of its own",
+    patches: [
+      {
+        file: "etcd/attempts.js",
+        from: "if (!mayPass(why))\n            throw why;",
+        to: "if (!mayPass(why) || why.refusal)\n            throw why.refusal ?? why;",
+      },
+    ],
+    hunt: t2(["web-server", "unimplemented", "learner"]),
+  },
+  {
+    name: "token-not-renewed",
+    wrong: "goes on with the token that etcd has rejected",
+    patches: [{ file: "etcd/member-pool.js", from: "this.tokens?.drop(token);", to: "void token;" }],
+    hunt: t1(["tokens-dropped", "auth-off"], { auth: "on" }),
+  },
+  {
+    name: "lost-answer-taken-for-rejection",
+    wrong:
+      "takes HTTP/2's ENHANCE_YOUR_CALM, which comes after etcd has executed the request, for a rejection",
+    patches: [
+      {
+        file: "etcd/refusals.js",
+        from: "return new TooManyPingsError(text, { inDoubt: sent });",
+        to: 'return new EtcdRefusedError("quota", host, text);',
+      },
+    ],
+    hunt: t1(["calm-joins"]),
+  },
+  {
+    name: "rejection-never-executed",
+    wrong: "takes a quota rejection for a request that was not executed",
+    patches: [
+      { file: "etcd/refusals.js", from: 'return refusal("quota", true);', to: 'return refusal("quota");' },
+    ],
+    hunt: t1(["crossed-quota"]),
+  },
+];

@@ -4,7 +4,7 @@ import { exclusive, type Behind, type Joined, type Kind } from "./kind.js";
 import type { Lease } from "./lease.js";
 import { OwnPlaces } from "./own-places.js";
 import { leaveTxn, tellTxn, type Place } from "./place.js";
-import { removeSurely } from "./remove.js";
+import { txnUntilConfirmed } from "./remove.js";
 import { Turn, type TurnOutcome } from "./turn.js";
 import { Followers, Line, Waiter, type Grant } from "./waiter.js";
 
@@ -183,10 +183,9 @@ export class Queue {
 
   /** Who waits behind a place that waited itself cannot see that it holds by now: it hears a put of the same key. */
   #tell(place: Place): void {
-    const { members } = this.lease.connection;
     const policy = { ...this.lease.policy("tell the next waiter"), again: () => !place.leaving };
-    // Not told: then the end of the place tells, and a slow read before that.
-    void this.lease.inFlight.add(members.txn(tellTxn(place), policy).catch(() => undefined));
+    // Rejects only when the place leaves or the session ends. `orphan()` does not wait for it: the key may be refused for long.
+    txnUntilConfirmed(this.lease, tellTxn(place), policy).catch(() => undefined);
   }
 
   /** Somebody deleted the key of a waiting place. */
@@ -224,7 +223,7 @@ export class Queue {
     const asked = asker?.kind.asksForFirst(asker) ?? [];
     const onUnanswered = (): void => void (repeated = true);
     const policy = { ...this.lease.policy(`leave the queue of "${this.name}"`), onUnanswered };
-    const answer = await removeSurely(this.lease, leaveTxn(place, asked), policy);
+    const answer = await txnUntilConfirmed(this.lease, leaveTxn(place, asked), policy);
     const told = answer.ranges.slice(-asked.length).filter((range) => range !== undefined);
     this.#gone(place, (next) => next.kind === asker?.kind && next.kind.isFirst(next, told));
     return { deleted: answer.succeeded, repeated };

@@ -1,24 +1,25 @@
 import { EtcdRefusedError } from "./errors.js";
 import type { CallPolicy } from "./etcd/attempts.js";
+import { backoff } from "./etcd/backoff.js";
 import type { Txn, TxnAnswer } from "./etcd/rpc.js";
 import type { Lease } from "./lease.js";
 import { pause } from "./time.js";
 
-/** A refused delete is sent again after this time: a place must not outlive its use while the lease lives. */
-const REFUSED_AGAIN_MS = 1000;
-
-/** Repeats a deletion until etcd has answered it. Rejects only with the session's end. */
-export async function removeSurely(
+/**
+ * Sends a transaction until etcd has executed it, also after etcd rejected it: then with pauses that grow to 1 s. Rejects
+ * when the session ends, and when `policy.again` ends the attempts.
+ */
+export async function txnUntilConfirmed(
   { connection, signal }: Lease,
   txn: Txn,
   policy: CallPolicy,
 ): Promise<TxnAnswer> {
-  for (;;) {
+  for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
     try {
       return await connection.members.txn(txn, policy);
     } catch (error) {
       if (!(error instanceof EtcdRefusedError)) throw error;
-      await pause(connection.clock, REFUSED_AGAIN_MS, signal);
+      await pause(connection.clock, wait.duration, signal);
     }
   }
 }

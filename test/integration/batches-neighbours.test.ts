@@ -4,6 +4,7 @@ import { type EtcdCluster, startEtcd } from "../support/etcd.js";
 import { startGrpcProxy } from "../support/grpc-proxy.js";
 import { isBatch } from "../support/request-shape.js";
 import { placesOf } from "../support/server-view.js";
+import { spaceAlarm } from "../support/space-alarm.js";
 import { meter } from "../support/spent.js";
 import { startWithUsers, WORKER } from "../support/users.js";
 
@@ -68,12 +69,7 @@ describe("of those who share a request", () => {
   test("one that etcd has no space for does not keep the others from giving their locks back", async () => {
     const session = await cluster.session();
     const locks = await Promise.all(lockAll(session, numbered("full")));
-    const { header } = (await etcd.member.gateway("/v3/maintenance/status", {})) as {
-      header: { member_id: string };
-    };
-    const alarm = (action: string) =>
-      etcd.member.gateway("/v3/maintenance/alarm", { memberID: header.member_id, alarm: "NOSPACE", action });
-    await alarm("ACTIVATE");
+    await spaceAlarm(etcd.member, "ACTIVATE");
     try {
       const [ends] = await Promise.all([endsOf(lockAll(session, numbered("none"))), givenBack(locks)]);
 
@@ -83,7 +79,7 @@ describe("of those who share a request", () => {
       expect(there).toHaveLength(ends.filter((end) => end !== "ETCD_REFUSED").length);
       expect(await endsOf(lockAll(session, ["none/alone"]))).toEqual(["ETCD_REFUSED"]);
     } finally {
-      await alarm("DEACTIVATE");
+      await spaceAlarm(etcd.member, "DEACTIVATE");
     }
     await session.close({ drainMs: 0 });
   });

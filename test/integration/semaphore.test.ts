@@ -1,5 +1,7 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { type Hold, LockTimeoutError, Mutex, Semaphore, Session } from "../../src/index.js";
+import { spaceAlarm } from "../support/space-alarm.js";
 import { reasonOf, twoSessions } from "../support/two-sessions.js";
 
 const TTL_SECONDS = 4;
@@ -117,6 +119,31 @@ describe("a semaphore", () => {
     await two.etcd.etcdctl(["lease", "revoke", dying.leaseId.toString(16)]);
 
     await releaseAll([await waiting!, other]);
+  });
+});
+
+describe("a permit that was granted while etcd rejected every put", () => {
+  test("writes its mark as soon as etcd accepts puts, and the next one gets the next free permit", async () => {
+    const name = "marked-late";
+    const [a, b] = semaphoresOf(name, 2);
+    const old = await Promise.all([a.acquire(), a.acquire()]);
+    const waiting = await inLine(name, [() => b.acquire(), () => a.acquire()]);
+
+    await spaceAlarm(two.etcd.member, "ACTIVATE");
+    let marked: Hold;
+    try {
+      await old[0].release();
+      marked = await waiting[0]!;
+      await old[1].release();
+    } finally {
+      await spaceAlarm(two.etcd.member, "DEACTIVATE");
+    }
+
+    // Without the mark only a new watch stream, or a read after 22 s or more, finds the free permit.
+    const next = await Promise.race([waiting[1]!, delay(TTL_SECONDS * 1000, undefined, { ref: false })]);
+    expect(next?.held).toBe(true);
+    await releaseAll([marked, next!]);
+    expect(await places(name)).toEqual([]);
   });
 });
 

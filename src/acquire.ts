@@ -1,4 +1,4 @@
-import { blockedHere } from "./context.js";
+import { blockedHere, heldHere } from "./context.js";
 import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "./errors.js";
 import { HeldPlace } from "./hold.js";
 import type { Lease } from "./lease.js";
@@ -76,7 +76,12 @@ export function holdOf({ queue, grant }: Acquired): HeldPlace {
 export function assertFree({ connection }: LeaseSource, names: readonly string[]): void {
   for (const name of names) {
     const blocking = blockedHere(connection, name);
-    if (blocking !== undefined) throw new DeadlockError(name, blocking);
+    if (blocking === undefined) continue;
+    const advice = heldHere(connection, name)
+      ? "; a Mutex can be entered again with { reentrant: true }"
+      : "";
+    const why = `would wait for "${blocking}", which this async context already holds${advice}`;
+    throw new DeadlockError(name, `Lock "${name}" ${why}`);
   }
 }
 

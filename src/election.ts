@@ -45,7 +45,7 @@ export class Election {
   async campaign(value: string, options?: WaitOptions): Promise<Leadership> {
     checkValue("value", value);
     const wait = checkWait("campaign", options);
-    if (this.#busy) throw new DeadlockError(this.name, this.name, alreadyCandidate(this.name));
+    if (this.#busy) throw new DeadlockError(this.name, alreadyCandidate(this.name));
     this.#candidate = "waiting";
     try {
       return (this.#candidate = await this.#campaign(value, wait));

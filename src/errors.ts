@@ -165,9 +165,7 @@ export class DeadlockError extends LeaseholdError {
 
   constructor(
     readonly lockName: string,
-    heldName: string,
-    message = `Lock "${lockName}" would wait for "${heldName}", which this async context already holds; ` +
-      `a Mutex can be entered again with { reentrant: true }`,
+    message: string,
   ) {
     super(message);
   }

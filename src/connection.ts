@@ -37,3 +37,13 @@ export const isCluster = (value: unknown): boolean =>
 export function register(cluster: object, connection: Connection): void {
   connections.set(cluster, connection);
 }
+
+/**
+ * A session ended. Watches that no hold or wait needs at the moment are cancelled with the last live session: before that
+ * they serve the other sessions, after it they would only keep the process alive.
+ */
+export function restWatches({ watches, leases }: Connection): void {
+  const noneIsLive = [...leases].every(({ signal }) => signal.aborted);
+  if (noneIsLive) watches.dropParked();
+  watches.rest();
+}

@@ -1,6 +1,6 @@
 import type { AdoptedPlaces } from "./adopt.js";
 import { setMaxListeners } from "node:events";
-import type { Connection } from "./connection.js";
+import { restWatches, type Connection } from "./connection.js";
 import type { Renewal, Standing } from "./deadline.js";
 import { inJeopardy, isOver, nextLookMs, remainingMs, standingOf } from "./deadline.js";
 import { SessionClosedError, SessionLostError } from "./errors.js";
@@ -201,7 +201,7 @@ export class Lease implements Renewer {
     this.#over.abort(reason);
     this.#endAll(this.holds, reason);
     this.#endAll(this.waits, reason);
-    this.connection.watches.rest();
+    restWatches(this.connection);
     this.onState(state, previous);
   }
 

@@ -87,9 +87,12 @@ export class WatchHub {
 
   /** Ends streams on which nothing is watched, so that they do not keep the process alive. */
   rest(): void {
-    this.#parked.clear();
     if (this.#open) this.#endIdle(this.#open);
     else if (this.#unsent.size === 0) this.#hangUp();
+  }
+
+  dropParked(): void {
+    this.#parked.clear();
   }
 
   close(): void {

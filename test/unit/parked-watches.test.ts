@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Watch } from "../../src/etcd/watch.js";
+import { settle } from "../support/fake-clock.js";
 import { FakeCluster } from "../support/fake-connection.js";
 import type { FakeWatch } from "../support/fake-member.js";
 
@@ -184,11 +185,29 @@ describe("a watch that nobody needs at the moment", () => {
     expect(watching.stream.cancels).toEqual([puts.id, range.id]);
   });
 
-  test("keeps no stream open when the last session has ended", () => {
+  test("serves the sessions that go on when another one ends, and keeps no stream open after the last one", () => {
     const watching = new Watching();
+    const [first, last] = [watching.cluster.lease(), watching.cluster.lease()];
+    const parked = watching.parked("a");
+
+    first.abandon();
+    const next = watching.watch("a", CREATED + 1n);
+    expect(next).toBe(parked);
+
+    next.park();
+    last.abandon();
+    expect(watching.stream.closed).toBe(true);
+  });
+
+  test("is cancelled with the last live session, while a session that has ended still revokes its lease", async () => {
+    const watching = new Watching();
+    const [closing, last] = [watching.cluster.lease(), watching.cluster.lease()];
     watching.parked("a");
 
-    watching.cluster.connection.watches.rest();
+    void closing.close(0);
+    await settle();
+    expect(watching.cluster.connection.leases).toContain(closing);
+    last.abandon();
 
     expect(watching.stream.closed).toBe(true);
   });

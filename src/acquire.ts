@@ -1,5 +1,6 @@
 import { blockedHere, heldHere } from "./context.js";
 import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "./errors.js";
+import type { WatchListener } from "./etcd/watch.js";
 import { HeldPlace } from "./hold.js";
 import type { Lease } from "./lease.js";
 import type { CheckedWait } from "./options.js";
@@ -13,6 +14,9 @@ import type { Grant, Waiter } from "./waiter.js";
 /** A timeout names the holder if etcd says it within this time. */
 const ASK_HOLDER_MS = 500;
 const TRY_TIMEOUT_MS = 5000;
+
+/** Before the hold takes the watch over, in the same turn of the event loop, there is nothing to hear. */
+const NOBODY: WatchListener = { created() {}, event() {}, moved() {}, refused() {} };
 
 /** A place whose turn it is, not made a hold yet. */
 export interface Acquired {
@@ -45,9 +49,20 @@ export async function acquire(
 export async function tryAcquire(
   source: LeaseSource,
   name: string,
-  { signal, timeoutMs: given = TRY_TIMEOUT_MS }: CheckedWait,
+  wait: CheckedWait,
   entry?: Entry,
 ): Promise<HeldPlace | undefined> {
+  const acquired = await tryPlace(source, name, wait, entry);
+  return acquired && holdOf(acquired);
+}
+
+/** The same before it is made a hold. */
+export async function tryPlace(
+  source: LeaseSource,
+  name: string,
+  { signal, timeoutMs: given = TRY_TIMEOUT_MS }: CheckedWait,
+  entry?: Entry,
+): Promise<Acquired | undefined> {
   const { connection } = source;
   signal?.throwIfAborted();
   const { lease, left } = await leaseFor(source, { signal, timeoutMs: given });
@@ -60,7 +75,15 @@ export async function tryAcquire(
     onGiveUp: () => (gaveUp = true),
     onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
   });
-  return place && holdOf({ queue, grant: { place, ownWatch: undefined, deletedAt: undefined } });
+  return place && { queue, grant: { place, ownWatch: undefined, deletedAt: undefined } };
+}
+
+/** Watches the key from the grant on: for a hold that lasts, or that others may take at any moment. */
+export function watched({ queue, grant }: Acquired): Acquired {
+  if (grant.ownWatch) return { queue, grant };
+  const { watches } = queue.lease.connection;
+  const ownWatch = watches.watch({ key: grant.place.key, events: "DELETE" }, NOBODY);
+  return { queue, grant: { ...grant, ownWatch } };
 }
 
 /** The session may have ended since the grant, or, unseen, during a pause of the process before it. */

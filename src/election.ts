@@ -1,6 +1,5 @@
-import { acquire, holdOf, timeLeft, type Acquired } from "./acquire.js";
+import { acquire, holdOf, timeLeft, watched } from "./acquire.js";
 import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "./errors.js";
-import type { WatchListener } from "./etcd/watch.js";
 import { candidates, leaderOf, type Leader } from "./leader.js";
 import { HeldLeadership, type Leadership } from "./leadership.js";
 import { Observation } from "./observe.js";
@@ -11,9 +10,6 @@ import { settleWithin } from "./wait.js";
 
 /** How long `leader()` asks when it is not told. */
 const ASK_TIMEOUT_MS = 5000;
-
-/** Before the hold takes the watch over, in the same turn of the event loop, there is nothing to hear. */
-const NOBODY: WatchListener = { created() {}, event() {}, moved() {}, refused() {} };
 
 /**
  * One leader at a time, in all processes and languages that use the same name on the same etcd; the others wait in
@@ -127,11 +123,3 @@ export class Election {
 const alreadyCandidate = (name: string): string =>
   `This candidate of the election "${name}" waits or leads already; ` +
   `use proclaim to tell another value, or another Election for another candidate`;
-
-/** A term lasts: the leader's key is watched from the start. */
-function watched({ queue, grant }: Acquired): Acquired {
-  const { watches } = queue.lease.connection;
-  const watch = (): ReturnType<typeof watches.watch> =>
-    watches.watch({ key: grant.place.key, events: "DELETE" }, NOBODY);
-  return { queue, grant: { ...grant, ownWatch: grant.ownWatch ?? watch() } };
-}

@@ -1,4 +1,4 @@
-import { holdOf, tryAcquire, type Acquired } from "./acquire.js";
+import { holdOf, tryPlace, watched, type Acquired } from "./acquire.js";
 import type { Connection } from "./connection.js";
 import { SessionClosedError, SessionLostError } from "./errors.js";
 import type { HeldPlace } from "./hold.js";
@@ -107,10 +107,11 @@ export class LockRequest implements Entrant {
     return lease;
   }
 
-  #try(lease: Lease): Promise<HeldPlace | undefined> {
+  async #try(lease: Lease): Promise<HeldPlace | undefined> {
     const { connection } = this.client;
     const source = { connection, lease: () => Promise.resolve(lease) };
-    return tryAcquire(source, this.#queueName, UNLIMITED, this.#entry(lease));
+    const acquired = await tryPlace(source, this.#queueName, UNLIMITED, this.#entry(lease));
+    return acquired && holdOf(watched(acquired));
   }
 
   async #join(queue: Queue): Promise<void> {
@@ -150,8 +151,9 @@ export class LockRequest implements Entrant {
     return { kind: this.asked.mode === "shared" ? reader : writer, value: JSON.stringify(value) };
   }
 
+  /** Another process may steal the lock at any moment: the key is watched from the grant on. */
   #grant(acquired: Acquired): void {
-    const hold = holdOf(acquired);
+    const hold = holdOf(watched(acquired));
     if (this.#over) void hold.release();
     else this.#acquire(hold);
   }

@@ -53,6 +53,30 @@ describe("a steal", () => {
     await expectRobbed(held);
   });
 
+  test.each([
+    ["waited for", {}],
+    ["asked for with ifAvailable", { ifAvailable: true }],
+  ])(
+    "from another process is told at once to a lock that was %s, however short it is held",
+    async (how, options) => {
+      // A mutex, which nobody can steal, watches its key only when it has been held for a second.
+      const mutex = await new Mutex(two.cluster, `unwatched/${how}`).lock();
+      const held = await holding(two.locks, how, options);
+      const told: string[] = [];
+      const lossOf = (who: string, signal: AbortSignal) => abortOf(signal).then(() => told.push(who));
+      const losses = [lossOf("mutex", mutex.signal), lossOf("web lock", held.lock.signal)];
+
+      await Promise.all([
+        two.other.request(how, steal, () => undefined),
+        two.etcd.etcdctl(["del", mutex.key]),
+        ...losses,
+      ]);
+
+      expect(told).toEqual(["web lock", "mutex"]);
+      await expectRobbed(held);
+    },
+  );
+
   test("takes it from all who share it", async () => {
     const all = [
       await holding(two.locks, "shared", shared),

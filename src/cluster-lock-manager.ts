@@ -52,8 +52,9 @@ export class ClusterLockManager implements AsyncDisposable {
 
   /**
    * Calls `callback` when the lock is granted, holds it until the callback's result has settled, and settles as that does
-   * when the lock is released. Requests are granted in order; those of one manager in the order of the calls. A request
-   * that waits when the session is lost joins the queue again with the next one.
+   * when the lock is released. Requests are granted in order; those of one manager in the order of the calls, also under
+   * several names, unless etcd decides an earlier one more than 250 ms later. A request that waits when the session is lost
+   * joins the queue again with the next one.
    * @throws {DOMException} AbortError when the lock is lost or stolen while the callback runs, which goes on: `cause` is
    * the LockLostError, and `lock.signal` is aborted. NotSupportedError for a name that begins with "-", and for options
    * that exclude each other. InvalidStateError when the manager is closed.

@@ -8,6 +8,7 @@ import type { Lease } from "./lease.js";
 import { Queue, type Entry } from "./queue.js";
 import { reader } from "./reader.js";
 import type { LeaseSource } from "./source.js";
+import { settleWithin } from "./wait.js";
 import type { Waiter } from "./waiter.js";
 import { closedError, type AskedLock } from "./web-lock-arguments.js";
 import { RequestLine, type Entrant, type Way } from "./web-lock-line.js";
@@ -24,6 +25,8 @@ export interface WebLockClient {
   readonly prefix: string;
 }
 
+/** A granted lock is kept from its callback for so long by earlier requests that etcd has not decided: of other names, too. */
+const ORDER_MS = 250;
 const UNLIMITED = { signal: undefined, timeoutMs: undefined };
 
 let calls = 0;
@@ -34,7 +37,7 @@ export class LockRequest implements Entrant {
   readonly way: Way;
   /** Tells its place from those of other requests. */
   readonly id: string;
-  /** undefined = it would have to wait, and was not to. Granted ones come in the order of the calls, whatever their names. */
+  /** undefined = it would have to wait, and was not to. Granted ones come in the order of the calls, unless etcd is late with one. */
   readonly acquired: Promise<HeldPlace | undefined>;
   /** Resolves when it is known that it has to wait; otherwise when `answer` is called. */
   readonly answered: Promise<void>;
@@ -158,13 +161,20 @@ export class LockRequest implements Entrant {
     else this.#acquire(hold);
   }
 
+  /** The standard calls back in the order of the calls, whatever their names, where all locks can be granted at once. */
   #acquire(hold: HeldPlace | undefined): void {
-    // Others may enter, though its callback comes after those of earlier requests only.
+    // Others may enter meanwhile.
     this.#line.remove(this);
-    void this.#earlier.then(() => {
-      if (this.#over) void hold?.release();
-      this.#end(() => this.#resolve(hold));
-    });
+    const { connection } = this.client;
+    const limit = { signal: undefined, timeoutMs: ORDER_MS };
+    const onTimeout = (): Error => new Error("an earlier request is still undecided");
+    const inOrder = settleWithin(this.#earlier, limit, connection, { onTimeout });
+    void inOrder
+      .catch(() => RequestRegistry.of(connection).pass(this))
+      .then(() => {
+        if (this.#over) void hold?.release();
+        this.#end(() => this.#resolve(hold));
+      });
   }
 
   #fail(error: unknown): void {

@@ -200,8 +200,14 @@ describe("a release that etcd has not confirmed", () => {
   test("keeps the request from settling: who awaits it may count on the lock being free", async () => {
     await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
     await using cluster = connect({ hosts: proxy.endpoint, session: { ttlSeconds: 20 } });
-    const request = new ClusterLockManager(cluster).request("confirmed", () => proxy.mode("pause"));
+    let paused = () => {};
+    const pausing = new Promise<void>((resolve) => (paused = resolve));
+    const request = new ClusterLockManager(cluster).request("confirmed", () =>
+      proxy.mode("pause").then(paused),
+    );
     const settled = settledYet(request);
+    // The key is in etcd before the callback is called.
+    await pausing;
     await counts(two.other, "confirmed", 1, 0);
 
     // A round trip of somebody else later it could have settled.

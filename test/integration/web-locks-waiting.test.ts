@@ -2,6 +2,8 @@
 import { getEventListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
+import { ClusterLockManager, connect } from "../../src/index.js";
+import { startGrpcProxy } from "../support/grpc-proxy.js";
 import { reasonOf } from "../support/two-sessions.js";
 import { counts, holding, twoManagers } from "../support/web-locks.js";
 
@@ -19,6 +21,29 @@ describe("requests of one process", () => {
     );
 
     expect(order).toEqual(names.map((name, n) => `${n} ${name}`));
+  });
+
+  test("of which etcd does not decide one do not wait for it under other names", async () => {
+    await using proxy = await startGrpcProxy({ port: two.etcd.member.clientPort });
+    const setting = { requestTimeoutMs: 20_000, session: { ttlSeconds: 120 } };
+    const cluster = connect({ hosts: proxy.endpoint, ...setting });
+    const locks = new ClusterLockManager(cluster);
+    await locks.request("slow", () => undefined);
+    const rule = proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "hold", times: 1 });
+
+    const order: string[] = [];
+    const slow = locks.request("slow", () => void order.push("slow"));
+    await rule.hit();
+    const start = performance.now();
+    for (let n = 0; n < 20; n++) await locks.request(`quick ${n}`, () => void order.push("quick"));
+    // The first one waits 250 ms for the slow one, the others do not wait for it again.
+    expect(performance.now() - start).toBeLessThan(10 * 250);
+    expect(order).toEqual(Array(20).fill("quick"));
+    rule.release();
+    await slow;
+
+    expect(order.at(-1)).toBe("slow");
+    await cluster.close({ drainMs: 0 });
   });
 
   test("are granted one after the other when they exclude each other", async () => {

@@ -1,3 +1,5 @@
+import { printable } from "./printable.js";
+
 /** One code per class: match on `code` (or `instanceof`), never on the text. */
 export type LeaseholdErrorCode =
   | "SESSION_LOST"
@@ -50,6 +52,11 @@ function jsonOf(value: unknown): unknown {
 /** Every error that leasehold makes, but for misuse, which is a `TypeError` or `RangeError`. */
 export abstract class LeaseholdError extends Error {
   abstract readonly code: LeaseholdErrorCode;
+
+  /** The message is one line, whatever the names in it are; texts of other clients and of servers are bounded, too. */
+  constructor(message: string, options?: ErrorOptions) {
+    super(printable(message, Infinity), options);
+  }
 
   override get name(): string {
     return this.constructor.name;
@@ -129,7 +136,7 @@ export class LockTimeoutError extends LeaseholdError {
     readonly holder: Place | undefined,
     readonly ahead: number | undefined,
   ) {
-    const by = holder ? `, held by ${holder.owner ?? holder.key}` : "";
+    const by = holder ? `, held by ${printable(holder.owner ?? holder.key)}` : "";
     const queue = ahead === undefined ? "" : `, ${ahead} ahead in the queue`;
     super(`Lock "${lockName}" not acquired within ${timeoutMs} ms${by}${queue}`);
   }
@@ -181,7 +188,7 @@ export class EtcdUnavailableError extends LeaseholdError {
     /** The last failure of each member that was tried, by host. */
     readonly members: ReadonlyMap<string, Error>,
   ) {
-    const last = [...members].map(([host, error]) => `${host}: ${error.message}`).join("; ");
+    const last = [...members].map(([host, error]) => `${host}: ${printable(error.message)}`).join("; ");
     super(`etcd did not answer (${what})${last ? `: ${last}` : ""}`, {
       cause: new AggregateError([...members.values()], "every member that was tried failed"),
     });
@@ -206,7 +213,9 @@ export class EtcdRefusedError extends LeaseholdError {
     details: string,
     { what, inDoubt = false }: { readonly what?: string; readonly inDoubt?: boolean } = {},
   ) {
-    super(`etcd at ${host} refused${what === undefined ? "" : ` to ${what}`} (${why}): ${details}`);
+    super(
+      `etcd at ${host} refused${what === undefined ? "" : ` to ${what}`} (${why}): ${printable(details)}`,
+    );
     this.#details = details;
     this.#inDoubt = inDoubt;
   }

@@ -1,5 +1,6 @@
 import { LockLostError } from "./errors.js";
 import type { HeldPlace } from "./hold.js";
+import { printable } from "./printable.js";
 import type { AskedLock, WebLock, WebLockMode } from "./web-lock-arguments.js";
 
 type Callback = AskedLock["callback"];
@@ -98,4 +99,4 @@ export class HeldWebLock {
 }
 
 const abortError = (name: string, loss: LockLostError): DOMException =>
-  new DOMException(`Lock ${JSON.stringify(name)}: ${loss.message}`, { name: "AbortError", cause: loss });
+  new DOMException(`Lock "${printable(name)}": ${loss.message}`, { name: "AbortError", cause: loss });

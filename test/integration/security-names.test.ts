@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Cluster, connect, Mutex, Session } from "../../src/index.js";
+import { type Cluster, connect, type LockTimeoutError, Mutex, Session } from "../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
 import { hostileNames, namesLike } from "../support/hostile-names.js";
 
@@ -149,4 +149,20 @@ describe("whatever bytes a name has,", () => {
       RUNS,
     );
   }, 60_000);
+});
+
+test("the owner that another client wrote cannot forge a line of the log, nor color it", async () => {
+  const owner = `evil\u001b[31m\nFATAL forged line\u2028\u202e${"x".repeat(5000)}`;
+  await etcd.etcdctl(["put", "forged/7", JSON.stringify({ owner })]);
+
+  const error = await new Mutex(one, "forged").lock({ timeoutMs: 500 }).then(
+    () => expect.unreachable("granted"),
+    (reason: unknown) => reason as LockTimeoutError,
+  );
+
+  expect(error.message).toContain("held by evil\\u001b[31m\\u000aFATAL forged line\\u2028\\u202exxx");
+  expect(error.message.length).toBeLessThan(400);
+  expect(error.stack?.split("\n")[0]).toBe(`LockTimeoutError: ${error.message}`);
+  expect(error.holder?.owner).toBe(owner);
+  await etcd.etcdctl(["del", "forged/7"]);
 });

@@ -19,6 +19,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "keys",
     "once",
     "options",
+    "printable",
     "time",
     "wait",
   ],

@@ -1,13 +1,19 @@
 import type { EventKind, KeyValue, WatchEvent } from "./rpc.js";
 
+/**
+ * Why a watch ended. `broken`: its stream is gone; another watch can start from the revision after the last one that was
+ * reported. `compacted`: etcd no longer has the revision to start from; only a read shows the present state.
+ */
+export type Interruption = "broken" | "compacted";
+
 /** What a watch tells its owner. After `moved` or `refused` it is over. */
 export interface WatchListener {
   /** The watch delivers what happens after `revision`. */
   created(revision: bigint): void;
   /** In the order of revisions; all events of one revision are told before anything else runs. */
   event(kv: KeyValue, kind: EventKind): void;
-  /** The stream is gone, and with it everything known about this watch: start again on the new one. */
-  moved(): void;
+  /** Nothing more comes from this watch: start again with another one. */
+  moved(why: Interruption): void;
   /** etcd does not allow this watch. */
   refused(error: Error): void;
 }

@@ -156,12 +156,12 @@ export class OpenStream implements WatchCarrier {
     if (this.watches.delete(watch.id)) watch.listener.refused(error);
   }
 
-  /** By etcd, not by us: the revision to start from was compacted. The owner starts again from now, with a read. */
-  #cancelled({ watchId }: WatchAnswer): void {
+  /** By etcd, not by us. */
+  #cancelled({ watchId, compacted }: WatchAnswer): void {
     const watch = this.watches.get(watchId);
     if (!watch) return;
     this.watches.delete(watchId);
     watch.over = true;
-    watch.listener.moved();
+    watch.listener.moved(compacted ? "compacted" : "broken");
   }
 }

@@ -8,7 +8,7 @@ import { UnansweredError, type Member, type Range } from "./rpc.js";
 import { Watch, type WatchCarrier, type WatchListener, type WatchTarget } from "./watch-handle.js";
 import { OpenStream, type StreamGroup } from "./watch-stream.js";
 
-export type { Watch, WatchListener, WatchTarget } from "./watch-handle.js";
+export type { Interruption, Watch, WatchListener, WatchTarget } from "./watch-handle.js";
 
 /** Streams of one member: they stay and move together. */
 interface Open extends StreamGroup {
@@ -193,7 +193,8 @@ export class WatchHub {
     if (this.#closed) return;
     this.#reopenLater();
     for (const { watches } of open.streams) for (const watch of watches.values()) watch.over = true;
-    for (const { watches } of open.streams) for (const watch of watches.values()) watch.listener.moved();
+    for (const { watches } of open.streams)
+      for (const watch of watches.values()) watch.listener.moved("broken");
   }
 
   #reopenLater(): void {

@@ -201,64 +201,6 @@ describe("observing ends", () => {
   });
 });
 
-describe("an observer whose line breaks", () => {
-  test("goes on with the present state, and is told nothing twice and nothing older", async () => {
-    const name = "broken/line";
-    await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
-    await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 500 });
-    const leadership = await new Election(two.session, name).campaign("1");
-    await using observer = reading(name, cluster);
-    expect(await observer.nextValue()).toBe("1");
-    const news = observer.next();
-
-    await proxy.mode("refuse");
-    await leadership.proclaim("2");
-    await leadership.proclaim("3");
-    await proxy.mode("pass");
-
-    expect((await news)?.value).toBe("3");
-    await leadership.resign();
-    expect(await observer.next()).toBeUndefined();
-  });
-
-  test("is told nothing when nothing has changed meanwhile", async () => {
-    const name = "broken/nothing";
-    await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
-    await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 500 });
-    const leadership = await new Election(two.session, name).campaign("1");
-    await using observer = reading(name, cluster);
-    expect(await observer.nextValue()).toBe("1");
-    const news = observer.next();
-
-    await proxy.mode("refuse");
-    await proxy.mode("pass");
-    await new Election(cluster, name).leader();
-    await leadership.proclaim("2");
-
-    expect((await news)?.value).toBe("2");
-    await leadership.resign();
-  });
-
-  test("finds the present leader though etcd has forgotten all that happened meanwhile", async () => {
-    const name = "broken/compacted";
-    await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
-    await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 500 });
-    const leadership = await new Election(two.session, name).campaign("1");
-    await using observer = reading(name, cluster);
-    expect(await observer.nextValue()).toBe("1");
-    const news = observer.next();
-
-    await proxy.mode("refuse");
-    await leadership.proclaim("2");
-    const { revision } = await two.etcd.member.status();
-    await two.etcd.etcdctl(["compact", String(revision)]);
-    await proxy.mode("pass");
-
-    expect((await news)?.value).toBe("2");
-    await leadership.resign();
-  });
-});
-
 test("leader() gives up after its time when etcd is silent, or at once when its caller does", async () => {
   await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
   await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 100 });

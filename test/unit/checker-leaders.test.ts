@@ -94,10 +94,37 @@ describe("what observers of an election are told", () => {
     ).toHaveLength(1);
   });
 
-  it("breaks I15 when a change is left out, but for the time in which etcd was hindered", () => {
+  it("breaks I15 when a change is left out, though etcd was hindered then, but not when it was compacted", () => {
     const gap = () => heard((all) => all.splice(2, 1));
     expect(complaints("I15", gap())).toHaveLength(1);
-    expect(complaints("I15", gap().hindered(3, 8))).toEqual([]);
+    expect(complaints("I15", gap().hindered(3, 8))).toHaveLength(1);
+    expect(complaints("I15", gap().compacted(8))).toEqual([]);
+    expect(complaints("I15", gap().compacted(20))).toHaveLength(1);
+  });
+
+  it("does not judge by I15 what came before the last 1000 that a reader is told", () => {
+    /** w1 proclaims at the revisions 11 to 1020, of which w3 is told those from `from` on. */
+    const heardFrom = (from: number) => {
+      const story = new Story().ask(1, "w1", 1, 10).grant(2, "w1", 1, 10);
+      const hears = (t: number, rev: number, value: object) =>
+        story.tell({
+          k: "observed",
+          t: ns(t),
+          p: "w3",
+          lock,
+          token: 10n,
+          rev: BigInt(rev),
+          value: JSON.stringify(value),
+        });
+      hears(1, 10, first);
+      for (let rev = 11; rev <= 1020; rev++) {
+        story.put(rev, rev, "lock/a/w1", { ...says, rev });
+        if (rev >= from) hears(rev + 1, rev, { ...says, rev });
+      }
+      return story;
+    };
+    expect(complaints("I15", heardFrom(21))).toEqual([]);
+    expect(complaints("I15", heardFrom(22))).toHaveLength(1);
   });
 
   it("breaks I15 when the last state is never told", () => {

@@ -3,9 +3,12 @@ import { at, type Facts, type Finding, type Rule } from "./facts.js";
 import { grouped } from "./grouped.js";
 import { leadersOf, type Led } from "./leaders.js";
 
+/** As much as an observer keeps for a reader that stands still. */
+const MAX_UNREAD = 1000;
+
 /**
- * I15: each observer is told a part of what was, in its order: no leader twice, none older than the one before, and none
- * left out while nothing hinders.
+ * I15: each observer is told what was, in its order: no leader twice, none older than the one before, and none left out,
+ * but where etcd was compacted, or the reader left too many unread.
  */
 export const observersAgree: Rule = (facts) => {
   const told = facts.history.filter((step) => step.k === "observed" || step.k === "unobserved");
@@ -42,7 +45,7 @@ function wrongOrder(facts: Facts, steps: readonly Observed[], leaders: readonly 
   const indexOf = new Map(leaders.map((led, n) => [stateOf(led), n]));
   let last: Last | undefined;
   let vacant = false;
-  return steps.flatMap((step): Finding[] => {
+  return steps.flatMap((step, n): Finding[] => {
     const { token, value, p, lock } = step;
     const text = `${p} was told ${at(facts, step.t)} that ${token === undefined ? "nobody" : `fence ${token}, revision ${step.rev},`} leads ${lock}`;
     if (token === undefined) {
@@ -61,21 +64,30 @@ function wrongOrder(facts: Facts, steps: readonly Observed[], leaders: readonly 
     if (before === undefined) return [];
     if (index <= before.index)
       return [{ text: `${text}, after fence ${before.step.token}, revision ${before.step.rev}` }];
-    return missed(facts, before, { index, step, leaders }).map((what) => ({ text: `${text}, ${what}` }));
+    const overflow = steps.length - n >= MAX_UNREAD;
+    return missed(facts, before, { index, step, leaders, overflow }).map((what) => ({
+      text: `${text}, ${what}`,
+    }));
   });
 }
 
-/** What came between the two, where nothing may have broken its watch. */
-function missed(
-  { troubles }: Facts,
-  before: Last,
-  { index, step, leaders }: { index: number; step: Observed; leaders: readonly Led[] },
-): string[] {
+interface Next {
+  readonly index: number;
+  readonly step: Observed;
+  readonly leaders: readonly Led[];
+  /** So many were told from here on that the reader may have left more unread. */
+  readonly overflow: boolean;
+}
+
+/** What came between the two and etcd still had. */
+function missed({ troubles }: Facts, before: Last, { index, step, leaders, overflow }: Next): string[] {
   const between = leaders.slice(before.index + 1, index);
   const vacancies = between.filter(({ token }) => token === undefined).length;
   if (before.vacancies > vacancies)
     return [`with ${before.vacancies - vacancies} vacancies before it that never were`];
-  if (troubles.disturbed(step.p, { from: before.step.t, to: step.t })) return [];
+  // It had seen that state, and may not have asked for the next one before the compaction.
+  const since = leaders[before.index]?.seen ?? before.step.t;
+  if (overflow || troubles.compacted({ from: since, to: step.t })) return [];
   const left = between.length - before.vacancies;
   return left > 0 ? [`without ${left} that came before it`] : [];
 }

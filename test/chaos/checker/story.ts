@@ -157,6 +157,10 @@ export class Story {
     return this.#lasting(from, to, { fault: "pause-member", effect: "hinders", target: "m1", ...more });
   }
 
+  compacted(at: number): this {
+    return this.#lasting(at, at, { fault: "compact", effect: "hinders", target: "100" });
+  }
+
   killed(p: string, at: number): this {
     return this.#lasting(at, at, { fault: "kill-worker", effect: "kills-worker", target: p });
   }

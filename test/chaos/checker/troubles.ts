@@ -25,6 +25,7 @@ export class Troubles {
   readonly #refusals: readonly Span[];
   readonly #leasesHindered: readonly Span[];
   readonly #silencing: readonly Span[];
+  readonly #compactions: readonly Span[];
   readonly #stalls = new Map<string, Span[]>();
   readonly #stopped: ReadonlyMap<string, readonly Span[]>;
   readonly #killed = new Map<string, bigint>();
@@ -45,6 +46,7 @@ export class Troubles {
     this.#refusals = merged(hinders.filter(({ refuses }) => refuses === "cluster"));
     this.#leasesHindered = merged(hinders.filter(({ sparesLeases }) => !sparesLeases));
     this.#silencing = merged(hinders.filter(({ endsStreams }) => !endsStreams));
+    this.#compactions = merged(hinders.filter(({ fault }) => fault === "compact"));
     const stops = this.faults.filter(({ effect }) => effect === "stops-worker");
     const byTarget = [...grouped(stops, ({ target }) => target)];
     this.#stopped = new Map(byTarget.map(([p, faults]) => [p, merged(faults)]));
@@ -117,6 +119,11 @@ export class Troubles {
   /** The same, by faults that leave streams open and silent. */
   silenced({ from, to }: Span): boolean {
     return touching(this.#silencing, { from: from - this.#settle, to }).length > 0;
+  }
+
+  /** etcd forgot what had been before. */
+  compacted(span: Span): boolean {
+    return touching(this.#compactions, span).length > 0;
   }
 
   /** A fault disturbed etcd or this process at some time of the span, or just before it. */

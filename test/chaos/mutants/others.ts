@@ -153,4 +153,17 @@ export const OTHERS: readonly Mutant[] = [
     ],
     hunt: leaders(["delete-key"]),
   },
+  {
+    name: "gap-not-replayed",
+    wrong:
+      "reads the present state when an observer's watch breaks, though etcd still has what happened since",
+    patches: [
+      {
+        file: "leader-watch.js",
+        from: 'if (why === "compacted")',
+        to: "if (why)",
+      },
+    ],
+    hunt: leaders(["link-reset"]),
+  },
 ];

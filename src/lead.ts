@@ -42,7 +42,8 @@ interface Candidacy {
  * `leadership.signal` aborts, and `work` is awaited before the next campaign. When `work` resolves it resigns and
  * campaigns again after a pause (1 s, doubling to 30 s). Resolves when it was stopped and has resigned: a stop is no
  * error, nor is an AbortError, or the signal's own reason, thrown by `work` then.
- * Rejects with what `work` throws while it leads, after it has resigned.
+ * Rejects with what `work` throws while it leads, after it has resigned. What `work` throws after the term was lost is
+ * ignored, even if etcd knew of the loss before this session did.
  * @throws {EtcdRefusedError} when etcd said no. @throws {SessionClosedError} when the cluster is closed.
  * @throws {TypeError | RangeError} on bad arguments.
  */
@@ -158,9 +159,12 @@ class Candidate {
     // Reads the clocks: the loss may have come unseen.
     void leadership.held;
     const lost = leadership.signal.reason instanceof LockLostError;
-    // Lost by now, or it will be: both end the term.
-    await leadership.resign().catch(() => undefined);
-    if (failure && !lost && !this.#isStop(failure.error)) throw failure.error;
+    // The work may have learned of a loss from etcd before the session did: then there is nothing to resign.
+    const led = await leadership.resign().then(
+      () => true,
+      () => false,
+    );
+    if (failure && led && !this.#isStop(failure.error)) throw failure.error;
     return { lost };
   }
 

@@ -169,6 +169,31 @@ describe("a service that leads", () => {
     },
   );
 
+  test.each([
+    ["its key", ({ key }: Leadership) => deleteKey(key)],
+    ["its lease", async ({ name }: Leadership) => revoke(two.etcd.member, await leaseOf(name))],
+  ])(
+    "and loses %s before its session hears of it campaigns again, though its work threw",
+    async (what, lose) => {
+      const name = `lead/loss-unheard/${what}`;
+      await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
+      await using cluster = connect({ hosts: proxy.endpoint });
+      await using it = service(name, { cluster });
+      const first = await it.term();
+
+      await proxy.mode("pause");
+      await lose(first.leadership);
+      expect(first.leadership.held).toBe(true);
+      first.reject(new Error("lost the lock before the write"));
+      await abortOf(first.leadership.signal);
+      await proxy.mode("pass");
+
+      const second = await it.term();
+      expect(second.leadership.fence).toBeGreaterThan(first.leadership.fence);
+      second.resolve();
+    },
+  );
+
   test.each(["leads", "campaigns"])("gets another session when its own is lost while it %s", async (when) => {
     const name = `lead/session/${when}`;
     const rival = when === "campaigns" ? await new Election(two.session, name).campaign("rival") : undefined;

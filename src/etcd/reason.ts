@@ -15,6 +15,11 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
     "the member's certificate was not signed by credentials.rootCertificate",
   ],
   [/before secure TLS connection|wrong version number/, "does it speak TLS at all (http://)?"],
+  // https://nodejs.org/api/deprecations.html#DEP0123
+  [
+    /TLS ServerName to an IP address/,
+    "from Node.js 26 on TLS needs a host name, or the certificate's name in grpcOptions['grpc.ssl_target_name_override']",
+  ],
   [/^Failed to connect$/, "it closed the connection at once: does it want TLS (https://, credentials)?"],
 ];
 

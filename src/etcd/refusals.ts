@@ -152,7 +152,7 @@ const UNAUTHENTICATED = 16;
  */
 const LASTING = new Set([3, 5, 6, PERMISSION_DENIED, 9, 11, 12, UNAUTHENTICATED]);
 const CERTIFICATE =
-  /certificate|self.signed|altnames|wrong version number|alert (handshake|certificate|unknown ca)/i;
+  /certificate|self.signed|altnames|wrong version number|TLS ServerName|alert (handshake|certificate|unknown ca)/i;
 /** Said by Go's gRPC of a request, or by a proxy of etcd's answer to one: a smaller request may pass. */
 const TOO_LARGE = /^(grpc: received|trying to send) message larger than max /;
 /** HTTP/2's error 11 as grpc-js reports it, with the code RESOURCE_EXHAUSTED. */

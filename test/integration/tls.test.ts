@@ -44,7 +44,7 @@ afterAll(async () => {
 });
 
 const swapped = (etcd: EtcdCluster, scheme: string) =>
-  etcd.endpoints.map((host) => host.replace(/^\w+/, scheme));
+  etcd.members.map(({ clientPort }) => `${scheme}://localhost:${clientPort}`);
 const client = (of: typeof authority) => {
   const { certificate, key } = of.issue("a client");
   return { certChain: certificate, privateKey: key };
@@ -73,6 +73,32 @@ describe.concurrent("TLS", () => {
     const held = await new Mutex(cluster, "tls/client").withLock((lock) => lock.held);
 
     expect(held).toBe(true);
+  });
+});
+
+describe("a member that is named by its IP address", () => {
+  const byAddress = () => secure.endpoints.map((host) => host.replace("localhost", "127.0.0.1"));
+  const connected = (grpcOptions = {}) => connect({ hosts: byAddress(), credentials: ours, grpcOptions });
+  const [major] = process.versions.node.split(".").map(Number);
+
+  test("is used with the name in its certificate, whatever Node.js says about the address", async ({
+    expect,
+  }) => {
+    await using cluster = connected({ "grpc.ssl_target_name_override": "localhost" });
+
+    expect(await new Mutex(cluster, "tls/override").withLock((lock) => lock.held)).toBe(true);
+  });
+
+  test("is used without it before Node.js 26, which refuses it at once and says what to do", async ({
+    expect,
+  }) => {
+    await using cluster = connected();
+
+    const held = new Mutex(cluster, "tls/address").withLock((lock) => lock.held);
+
+    if (Number(major) < 26) return expect(await held).toBe(true);
+    await expect(held).rejects.toMatchObject({ why: "tls" });
+    await expect(held).rejects.toThrow("TLS needs a host name");
   });
 });
 
@@ -108,7 +134,7 @@ const REFUSED: readonly (readonly [string, () => ConnectOptions, RegExp])[] = [
   [
     "a member whose certificate is for another host",
     () => ({ hosts: elsewhere.endpoints, credentials: ours }),
-    /altnames.*127\.0\.0\.1/,
+    /altnames.*localhost/,
   ],
   [
     "a client that shows no certificate to a member that asks for one",

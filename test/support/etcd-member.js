@@ -38,7 +38,10 @@ export class EtcdMember {
     this.name = plan.name;
     this.clientPort = plan.clientPort;
     this.peerPort = plan.peerPort;
-    this.endpoint = `${plan.tls ? "https" : "http"}://${plan.host}:${plan.clientPort}`;
+    // From Node.js 26 on grpc-js speaks TLS to names only.
+    this.endpoint = plan.tls
+      ? `https://localhost:${plan.clientPort}`
+      : `http://${plan.host}:${plan.clientPort}`;
     this.#process = new ServerProcess({
       title: `etcd ${plan.name}`,
       command: [first, ...rest],

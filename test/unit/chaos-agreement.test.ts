@@ -8,6 +8,17 @@ const member = (name: string, { running = true, hash = 7, revision = "12" } = {}
     gateway: () => Promise.resolve({ header: { revision }, hash }),
   }) as unknown as Member;
 
+/** Its first requests fail, as those of a member that was cut off do until its peers have found it again. */
+function returning(name: string, failures: number): Member {
+  let asked = 0;
+  const { running, gateway } = member(name);
+  const late = (path: string, body: unknown) =>
+    ++asked > failures
+      ? gateway(path, body)
+      : Promise.reject(new Error(`${name}: etcdserver: request timed out`));
+  return { name, running, gateway: late } as unknown as Member;
+}
+
 describe("the members' agreement at the end of a run", () => {
   it("is there when all that run have the same data at the same revision", async () => {
     const members = [member("m1"), member("m2"), member("m3", { running: false, hash: 8 })];
@@ -22,5 +33,15 @@ describe("the members' agreement at the end of a run", () => {
     const members = [member("m1"), member("m2", other), member("m3")];
 
     await expect(assertAgreement(members)).rejects.toThrow(/m1: 7 at revision 12, m2: .*, m3: /);
+  });
+
+  it("is asked for again while a member that was cut off does not answer yet", async () => {
+    await expect(assertAgreement([member("m1"), returning("m2", 3)])).resolves.toBeUndefined();
+  });
+
+  it("is given up, with the member's reason, when one does not answer in time", async () => {
+    const members = [member("m1"), returning("m2", Infinity)];
+
+    await expect(assertAgreement(members, { timeoutMs: 150 })).rejects.toThrow("m2: etcdserver: request");
   });
 });

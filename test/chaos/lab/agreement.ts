@@ -1,5 +1,6 @@
 import { encode } from "../../support/gateway-text.js";
 import type { Member } from "./ground.js";
+import { untilAnswered } from "./patience.js";
 
 interface Hash {
   readonly header: { readonly revision: string };
@@ -10,8 +11,12 @@ interface Hash {
  * Rejects if the members do not have the same data when nothing is written any more: such an etcd keeps no promise, and
  * no client can be judged by it.
  */
-export async function assertAgreement(members: readonly Member[]): Promise<void> {
-  const said = await Promise.all(members.filter(({ running }) => running).map(hashOf));
+export async function assertAgreement(
+  members: readonly Member[],
+  options?: { timeoutMs: number },
+): Promise<void> {
+  const running = members.filter((member) => member.running);
+  const said = await Promise.all(running.map((member) => untilAnswered(() => hashOf(member), options)));
   if (new Set(said.map(({ data }) => data)).size <= 1) return;
   const each = said.map(({ name, data }) => `${name}: ${data}`).join(", ");
   throw new Error(`etcd's members have different data, and nothing is judged by them (${each})`);

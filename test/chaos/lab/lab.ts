@@ -10,7 +10,7 @@ import { Crew } from "./crew.js";
 import { LAB_PREFIX, NotRunError, type FaultKind, type Ground, type Need, type Tier } from "./ground.js";
 import type { Run } from "./history.js";
 import { now, readJournal, record } from "./journal.js";
-import { Leftovers } from "./leftovers.js";
+import { askLeader, Leftovers } from "./leftovers.js";
 import { Nemesis } from "./nemesis.js";
 import { Observer } from "./observer.js";
 import { plan, type Planned } from "./schedule.js";
@@ -176,9 +176,7 @@ class Lab {
 
   async recorded(): Promise<Run> {
     const mark = { key: encode(`${LAB_PREFIX}end`), value: "" };
-    const { header } = (await (await this.#ground.leader()).gateway("/v3/kv/put", mark)) as {
-      header: { revision: string };
-    };
+    const { header } = await askLeader<{ header: { revision: string } }>(this.#ground, "/v3/kv/put", mark);
     const last = BigInt(header.revision);
     const seen = await this.#observer.until(() => this.#observer.revision >= last, { timeoutMs: 20_000 });
     if (!seen) throw new Error("the observer did not see the end of the run");

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { decode, encode, endOf } from "../../support/gateway-text.js";
 import type { Ground } from "./ground.js";
+import { untilAnswered } from "./patience.js";
 
 /** What a run left in etcd: keys under its prefix, and leases that were not there before. */
 export class Leftovers {
@@ -30,14 +31,16 @@ export class Leftovers {
 
   async #keys(): Promise<string[]> {
     const range = { key: encode(this.#prefix), range_end: encode(endOf(this.#prefix)), keys_only: true };
-    const leader = await this.#ground.leader();
-    const { kvs = [] } = (await leader.gateway("/v3/kv/range", range)) as { kvs?: { key: string }[] };
+    const { kvs = [] } = await askLeader<{ kvs?: { key: string }[] }>(this.#ground, "/v3/kv/range", range);
     return kvs.map(({ key }) => decode(key));
   }
 }
 
 async function leasesOf(ground: Ground): Promise<string[]> {
-  const leader = await ground.leader();
-  const { leases = [] } = (await leader.gateway("/v3/lease/leases", {})) as { leases?: { ID: string }[] };
+  const { leases = [] } = await askLeader<{ leases?: { ID: string }[] }>(ground, "/v3/lease/leases", {});
   return leases.map(({ ID }) => BigInt(ID).toString(16));
 }
+
+/** Of whoever leads then: at the end of a run the last fault may just have ended. */
+export const askLeader = <Answer>(ground: Ground, path: string, body: object): Promise<Answer> =>
+  untilAnswered(async () => (await (await ground.leader()).gateway(path, body)) as Answer);

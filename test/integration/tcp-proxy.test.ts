@@ -1,3 +1,6 @@
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import net from "node:net";
 import { noop } from "cockatiel";
 import { Etcd3, type IOptions } from "etcd3";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -100,6 +103,18 @@ describe("the TCP proxy", () => {
     expect(proxy.port).toBe(port);
     await expect.poll(() => client.get("refuse").catch(() => "broken"), { timeout: 5_000 }).toBeNull();
     client.close();
+  });
+
+  test("keeps its port from everybody else while it refuses", async () => {
+    await using proxy = await startTcpProxy(target);
+
+    await proxy.mode("refuse");
+    const [refused] = (await once(net.connect(proxy.port, "127.0.0.1"), "error")) as [NodeJS.ErrnoException];
+
+    expect(refused.code).toBe("ECONNREFUSED");
+    // Who asks for any free port is given none that a socket is bound to.
+    const bound = `:${proxy.port.toString(16).toUpperCase()} `;
+    if (process.platform === "linux") expect(await readFile("/proc/net/tcp", "utf8")).toContain(bound);
   });
 
   test("can delay each way", async () => {

@@ -25,6 +25,8 @@ export class TcpProxy {
   };
   /** @type {Map<Which, Mode>} */
   #rules = new Map();
+  /** Open while nobody listens. @type {net.Socket | undefined} */
+  #keeper;
   port = 0;
 
   /** @param {TargetSource[]} targets */
@@ -54,6 +56,7 @@ export class TcpProxy {
 
   /** @param {net.Socket} client */
   #accept(client) {
+    if (this.#keeper && client.remotePort === this.#keeper.localPort) return this.#keepPort(client);
     const backend = this.#all.length % this.#targets.length;
     const source = /** @type {TargetSource} */ (this.#targets[backend]);
     const { host = "127.0.0.1", port } = typeof source === "function" ? source() : source;
@@ -79,8 +82,31 @@ export class TcpProxy {
     this.#settings.mode = mode;
     this.#rules.clear();
     for (const connection of this.connections) connection.mode(mode);
-    if (mode === "refuse" && this.#server.listening) await this.#closeListener();
-    if (mode !== "refuse" && !this.#server.listening) await this.listen();
+    if (mode === "refuse" && this.#server.listening) await this.#refuse();
+    if (mode !== "refuse" && !this.#server.listening) await this.#welcome();
+  }
+
+  /** The system gives the port to nobody else while a connection to it is open, though nobody listens. */
+  async #refuse() {
+    this.#keeper = net.connect(this.port, "127.0.0.1").on("error", () => {});
+    await once(this.#events, "kept");
+    this.#server.close();
+  }
+
+  /** @param {net.Socket} socket the other end of the keeper's connection */
+  #keepPort(socket) {
+    socket.on("error", () => {}).resume();
+    this.#events.emit("kept");
+  }
+
+  async #welcome() {
+    await this.listen();
+    this.#dropKeeper();
+  }
+
+  #dropKeeper() {
+    this.#keeper?.resetAndDestroy();
+    this.#keeper = undefined;
   }
 
   /**
@@ -113,11 +139,9 @@ export class TcpProxy {
     while (this.accepted < n) await once(this.#events, "connection");
   }
 
-  #closeListener() {
-    return new Promise((resolve) => this.#server.close(resolve));
-  }
   async stop() {
-    const closed = this.#server.listening ? this.#closeListener() : undefined;
+    const closed = this.#server.listening && new Promise((resolve) => this.#server.close(resolve));
+    this.#dropKeeper();
     this.reset();
     await closed;
   }

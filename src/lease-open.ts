@@ -61,9 +61,10 @@ async function grant(
   ttlSeconds: number,
   { signal, timeoutMs }: Limits,
 ): Promise<Accepted> {
-  const { clock, members } = connection;
+  const { clock, keepalive, members } = connection;
   let sent = clock.now();
-  const ask = (member: Member, options: CallOptions): Promise<LeaseAnswer> => {
+  const ask = async (member: Member, options: CallOptions): Promise<LeaseAnswer> => {
+    await keepalive.assertDirect(member, { ...options, timeoutMs: members.requestTimeoutMs });
     sent = clock.now();
     return member.grant(leaseId, ttlSeconds, options);
   };

@@ -1,7 +1,14 @@
 import type { Clock, Moment, Timer } from "../time.js";
 import { backoff } from "./backoff.js";
+import { DirectHosts } from "./direct.js";
 import type { Members } from "./members.js";
-import { TokenExpiredError, type KeepaliveStream, type LeaseAnswer, type Member } from "./rpc.js";
+import {
+  TokenExpiredError,
+  type CallOptions,
+  type KeepaliveStream,
+  type LeaseAnswer,
+  type Member,
+} from "./rpc.js";
 
 /** A lease that is kept alive. */
 export interface Renewer {
@@ -31,6 +38,7 @@ interface Open {
 export class Keepalive {
   readonly #renewers = new Map<bigint, Renewer>();
   readonly #over = new AbortController();
+  readonly #hosts: DirectHosts;
   #open: Open | undefined;
   #retry = backoff.next();
   #reopening: Timer | undefined;
@@ -40,10 +48,16 @@ export class Keepalive {
     private readonly members: Members,
     private readonly clock: Clock,
   ) {
+    this.#hosts = new DirectHosts(clock);
     members.listen({
       failed: (member) => this.#open?.member === member && this.#move(this.#open),
       suspected: (member) => this.#open?.member === member && this.#renewAll(),
     });
+  }
+
+  /** Rejects if renewals by way of this member would not reach etcd, or nobody can tell. */
+  assertDirect(member: Member, options: CallOptions): Promise<void> {
+    return this.#hosts.assertDirect(member, options);
   }
 
   /** Sends a renewal now; its answer, if one comes, goes to `renewer`. */
@@ -81,7 +95,7 @@ export class Keepalive {
     if (this.#renewers.size === 0) return;
     if (this.members.tokenMissing) return this.#reopenWithToken();
     const { current: member } = this.members;
-    const stream = member.keepalive({
+    const stream = this.#hosts.keepalive(member, {
       answer: (answer) => open === this.#open && this.#answered(open, answer),
       ended: (error) => open === this.#open && this.#ended(open, error),
     });

@@ -19,6 +19,8 @@ export class FakeCluster {
   readonly connected: FakeMember[] = [];
   /** Hears of every call when it is sent, and may answer it there and then. */
   onCall: (call: FakeCall, host: string) => void = () => {};
+  /** Hosts of which the test answers whether they are etcd itself. */
+  unknown: readonly string[] = [];
   readonly members: Members;
   readonly connection: Connection;
 
@@ -28,6 +30,7 @@ export class FakeCluster {
       const memberId = host.slice(0, 1);
       const header = { ...HEADER, memberId };
       const member = new FakeMember(host, this.clock, header, (call) => this.onCall(call, host));
+      member.direct = !this.unknown.includes(host);
       this.connected.push(member);
       return member;
     });

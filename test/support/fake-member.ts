@@ -39,10 +39,13 @@ export class FakeKeepalive implements KeepaliveStream {
   constructor(
     private readonly header: Header,
     private readonly handlers: StreamHandlers<LeaseAnswer>,
+    private readonly direct: boolean,
   ) {}
 
+  /** That of no lease, which tells etcd from its proxy, is answered at once, as etcd does. */
   renew(leaseId: bigint): void {
-    this.renewals.push(leaseId);
+    if (this.direct && leaseId === 0n) this.answer(0n, 0);
+    else this.renewals.push(leaseId);
   }
 
   close(): void {
@@ -119,6 +122,8 @@ export class FakeMember implements Member {
   readonly keepalives: FakeKeepalive[] = [];
   readonly watches: FakeWatch[] = [];
   retired = false;
+  /** False: the test answers whether this is etcd itself. */
+  direct = true;
 
   constructor(
     readonly host: string,
@@ -155,7 +160,7 @@ export class FakeMember implements Member {
   }
 
   keepalive(handlers: StreamHandlers<LeaseAnswer>): FakeKeepalive {
-    const stream = new FakeKeepalive(this.header, handlers);
+    const stream = new FakeKeepalive(this.header, handlers, this.direct);
     this.keepalives.push(stream);
     return stream;
   }

@@ -3,6 +3,7 @@ import type { Renewer } from "../../src/etcd/keepalive.js";
 import { TokenExpiredError } from "../../src/etcd/rpc.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../support/fake-connection.js";
 import { settle } from "../support/fake-clock.js";
+import type { FakeKeepalive } from "../support/fake-member.js";
 
 const PATIENCE_MS = 1000;
 
@@ -154,6 +155,102 @@ describe("the keepalive stream", () => {
 
     expect(streamOf(cluster).closed).toBe(true);
     expect(clock.timers).toBe(0);
+  });
+});
+
+describe("a host that has not been used before", () => {
+  /** The first host answers by hand whether it is etcd itself. */
+  function unknown() {
+    const cluster = new FakeCluster();
+    cluster.unknown = ["a:1"];
+    const { self, accepted } = renewer();
+    cluster.connection.keepalive.renew(self);
+    return { cluster, self, accepted, stream: streamOf(cluster) };
+  }
+
+  test("is asked first to renew no lease, which etcd answers with TTL 0: then its answers count", () => {
+    const { stream, accepted } = unknown();
+
+    stream.answer(0n, 0);
+    stream.answer(LEASE_ID, 10);
+
+    expect(stream.renewals).toEqual([0n, LEASE_ID]);
+    expect(accepted).toHaveLength(1);
+  });
+
+  test.each([
+    ["answers that with TTL -1", 0n, -1],
+    ["answers a later renewal first", LEASE_ID, 10],
+  ])("and %s is an etcd grpc-proxy: its answers never count, and the stream moves on", (_, leaseId, ttl) => {
+    const { cluster, stream, accepted } = unknown();
+
+    stream.answer(leaseId, ttl);
+    stream.answer(LEASE_ID, 10);
+    cluster.clock.advance(200);
+
+    expect(accepted).toEqual([]);
+    expect(stream.closed).toBe(true);
+    expect(cluster.member.host).toBe("b:1");
+    expect(cluster.members.silence.get("a:1")?.message).toContain("etcd grpc-proxy");
+  });
+
+  test("is asked once: later connections to it are known", () => {
+    const cluster = new FakeCluster({ hosts: "a:1" });
+    cluster.unknown = ["a:1"];
+    cluster.connection.keepalive.renew(renewer().self);
+
+    streamOf(cluster).answer(0n, 0);
+    streamOf(cluster).end();
+    cluster.clock.advance(200);
+
+    expect(cluster.connected).toHaveLength(2);
+    expect(streamOf(cluster).renewals).toEqual([LEASE_ID]);
+  });
+
+  test.each([
+    ["answers", (stream: FakeKeepalive) => stream.answer(0n, 0), undefined],
+    ["refuses", (stream: FakeKeepalive) => stream.answer(0n, -1), "etcd grpc-proxy"],
+    ["is cut off", (stream: FakeKeepalive) => stream.end(), "ended the stream"],
+    ["stays silent", () => {}, "no answer in time"],
+  ])("is waited for before a lease is granted there: it %s", async (_, happens, reason) => {
+    const { cluster } = unknown();
+    const { member, clock } = cluster;
+    const asked = cluster.connection.keepalive.assertDirect(member, { timeoutMs: PATIENCE_MS / 2 });
+    const told = asked.then(
+      () => undefined,
+      (error: Error) => error.message,
+    );
+
+    happens(streamOf(cluster));
+    clock.advance(PATIENCE_MS / 2);
+
+    expect((await told)?.includes(reason ?? "")).toBe(reason && true);
+    expect(streamOf(cluster).closed).toBe(true);
+  });
+
+  test("is asked once for all sessions that open at the same time", async () => {
+    const { cluster } = unknown();
+    const { keepalive } = cluster.connection;
+    const streams = cluster.member.keepalives.length;
+    const options = { timeoutMs: PATIENCE_MS };
+
+    const asked = [1, 2, 3].map(() => keepalive.assertDirect(cluster.member, options));
+    streamOf(cluster).answer(0n, 0);
+    await Promise.all(asked);
+
+    expect(cluster.member.keepalives).toHaveLength(streams + 1);
+  });
+
+  test("is not used for a caller who has left meanwhile", async () => {
+    const { cluster } = unknown();
+    const leaving = new AbortController();
+    const options = { timeoutMs: PATIENCE_MS, signal: leaving.signal };
+    const asked = cluster.connection.keepalive.assertDirect(cluster.member, options);
+
+    leaving.abort();
+    streamOf(cluster).answer(0n, 0);
+
+    await expect(asked).rejects.toThrow("cancelled");
   });
 });
 

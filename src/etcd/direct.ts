@@ -1,0 +1,87 @@
+import { EtcdRefusedError } from "../errors.js";
+import type { Clock } from "../time.js";
+import {
+  CancelledError,
+  TokenExpiredError,
+  UnansweredError,
+  type CallOptions,
+  type KeepaliveStream,
+  type LeaseAnswer,
+  type Member,
+  type StreamHandlers,
+} from "./rpc.js";
+
+/** To etcd this ID means "no lease": nobody can have it. */
+const NO_LEASE = 0n;
+
+const PROXY =
+  "this is an `etcd grpc-proxy`, which answers renewals by itself: no deadline holds behind it; " +
+  "connect to the members of etcd instead";
+
+/** Of a stream that ended in any other way nothing is known. */
+const isKnown = (error: Error): boolean =>
+  error instanceof EtcdRefusedError || error instanceof TokenExpiredError;
+
+/**
+ * Tells etcd from an `etcd grpc-proxy`. The proxy renews leases when it is due for the proxy, and repeats etcd's latest
+ * answer to its clients: such an answer does not show that etcd extended the lease after we sent our renewal. Asked to
+ * renew no lease, etcd answers with TTL 0, before it answers whatever was sent later; the proxy answers with TTL -1, in any
+ * order (3.4 to 3.7). Each host is asked once.
+ */
+export class DirectHosts {
+  readonly #known = new Set<string>();
+  /** Questions that are under way: sessions that open at the same time share one. */
+  readonly #questions = new Map<Member, Promise<void>>();
+
+  constructor(private readonly clock: Clock) {}
+
+  /** The stream ends with EtcdRefusedError if the host is a proxy; none of the proxy's answers is passed on. */
+  keepalive(member: Member, handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
+    if (this.#known.has(member.host)) return member.keepalive(handlers);
+    const stream = this.#open(member, handlers);
+    stream.renew(NO_LEASE);
+    return stream;
+  }
+
+  /** @throws EtcdRefusedError if the host is a proxy. @throws UnansweredError if the host does not answer in time. */
+  async assertDirect(member: Member, { timeoutMs, signal }: CallOptions): Promise<void> {
+    if (this.#known.has(member.host)) return;
+    await (this.#questions.get(member) ?? this.#ask(member, timeoutMs));
+    if (signal?.aborted) throw new CancelledError("cancelled");
+  }
+
+  #ask(member: Member, timeoutMs: number): Promise<void> {
+    const question = new Promise<void>((resolve, reject) => {
+      const end = (error?: Error): void => {
+        timer.cancel();
+        stream.close();
+        this.#questions.delete(member);
+        if (error === undefined) resolve();
+        else reject(isKnown(error) ? error : new UnansweredError(error.message));
+      };
+      const timer = this.clock.after(timeoutMs, () => end(new UnansweredError("no answer in time")));
+      const stream = this.#open(member, { answer: () => undefined, ended: end }, end);
+      stream.renew(NO_LEASE);
+    });
+    if (!this.#known.has(member.host)) this.#questions.set(member, question);
+    return question;
+  }
+
+  #open(
+    member: Member,
+    handlers: StreamHandlers<LeaseAnswer>,
+    onDirect: () => void = () => undefined,
+  ): KeepaliveStream {
+    let direct = false;
+    return member.keepalive({
+      ended: (error) => handlers.ended(error),
+      answer: (answer) => {
+        if (direct) return handlers.answer(answer);
+        direct = answer.leaseId === NO_LEASE && answer.ttlSeconds === 0;
+        if (!direct) return handlers.ended(new EtcdRefusedError("other", member.host, PROXY));
+        this.#known.add(member.host);
+        onDirect();
+      },
+    });
+  }
+}

@@ -103,10 +103,13 @@ function toldLate({ owner, deletedSeen = 0n }: Place, troubles: Troubles): bigin
   return troubles.saidBy(p ?? "", troubles.limit(p, deletedSeen) + SECOND);
 }
 
-/** Only whole leases, only when etcd was disturbed, and not what its holder gave back before. */
+/**
+ * A member that led when it was stopped revokes living leases when it goes on (etcd#15247): where there are several, only
+ * whole leases, only when etcd was disturbed, and not what its holder gave back before.
+ */
 function mayBeRevoked(place: Place, { setting, troubles, holdOf }: Context): boolean {
   const { deletedSeen = 0n } = place;
-  if (setting.revokesEarly !== true) return false;
+  if ((setting.members ?? 1) === 1) return false;
   const over = holdOf.get(place)?.ends[0]?.t ?? FOREVER;
   return over > deletedSeen && troubles.hindered({ from: deletedSeen, to: deletedSeen });
 }

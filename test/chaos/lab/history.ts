@@ -145,8 +145,6 @@ export interface Setting {
   readonly locks: string;
   /** Keys of the register: `${registers}${lock}`. */
   readonly registers: string;
-  /** This etcd may revoke living leases when a member that led goes on after a pause (etcd#15247). */
-  readonly revokesEarly?: boolean;
 }
 export interface Run {
   readonly history: readonly Step[];

@@ -194,11 +194,10 @@ class Lab {
   #run(): Run {
     const files = [...this.#crew.journals, path.join(this.#folder, "run.jsonl")];
     const history = files.flatMap(readJournal).sort((a, b) => Number(a.t - b.t));
-    const revokesEarly = mayRevokeEarly(this.#ground);
     const setting = {
       ttlSeconds: this.#options.ttlSeconds,
       requestTimeoutMs: REQUEST_TIMEOUT_MS,
-      ...{ members: this.#ground.members.length, locks: PLACES, registers: REGISTERS, revokesEarly },
+      ...{ members: this.#ground.members.length, locks: PLACES, registers: REGISTERS },
     };
     return { history, server: this.#observer.events, setting };
   }
@@ -234,13 +233,6 @@ function chosen({ tier, faults, tls, auth }: LabOptions): readonly FaultKind[] {
   const has = { tls, auth };
   const possible = tier.faults.filter(({ needs }) => needs === undefined || has[needs]);
   return possible.filter(({ name }) => faults?.includes(name) ?? true);
-}
-
-/** A member that led before it was stopped revokes living leases when it goes on, in etcd before these releases. */
-function mayRevokeEarly({ members, version }: Ground): boolean {
-  const [major = 0, minor = 0, patch = 0] = version.split(".").map(Number);
-  const repaired = { 4: 31, 5: 13 }[minor] ?? 0;
-  return members.length > 1 && major === 3 && patch < repaired;
 }
 
 /** What `keep` left in a folder. */

@@ -2,6 +2,7 @@ import { EtcdRefusedError } from "../errors.js";
 import type { Clock } from "../time.js";
 import {
   CancelledError,
+  MemberRefusedError,
   TokenExpiredError,
   UnansweredError,
   type CallOptions,
@@ -20,7 +21,10 @@ const PROXY =
 
 /** Of a stream that ended in any other way nothing is known. */
 const isKnown = (error: Error): boolean =>
-  error instanceof EtcdRefusedError || error instanceof TokenExpiredError;
+  error instanceof MemberRefusedError || error instanceof TokenExpiredError;
+
+const refusal = (host: string): MemberRefusedError =>
+  new MemberRefusedError(new EtcdRefusedError("member", host, PROXY), false);
 
 /**
  * Tells etcd from an `etcd grpc-proxy`. The proxy renews leases when it is due for the proxy, and repeats etcd's latest
@@ -35,7 +39,7 @@ export class DirectHosts {
 
   constructor(private readonly clock: Clock) {}
 
-  /** The stream ends with EtcdRefusedError if the host is a proxy; none of the proxy's answers is passed on. */
+  /** The stream ends with MemberRefusedError if the host is a proxy; none of the proxy's answers is passed on. */
   keepalive(member: Member, handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
     if (this.#known.has(member.host)) return member.keepalive(handlers);
     const stream = this.#open(member, handlers);
@@ -43,7 +47,7 @@ export class DirectHosts {
     return stream;
   }
 
-  /** @throws EtcdRefusedError if the host is a proxy. @throws UnansweredError if the host does not answer in time. */
+  /** @throws MemberRefusedError if the host is a proxy. @throws UnansweredError if the host does not answer in time. */
   async assertDirect(member: Member, { timeoutMs, signal }: CallOptions): Promise<void> {
     if (this.#known.has(member.host)) return;
     await (this.#questions.get(member) ?? this.#ask(member, timeoutMs));
@@ -78,7 +82,7 @@ export class DirectHosts {
       answer: (answer) => {
         if (direct) return handlers.answer(answer);
         direct = answer.leaseId === NO_LEASE && answer.ttlSeconds === 0;
-        if (!direct) return handlers.ended(new EtcdRefusedError("other", member.host, PROXY));
+        if (!direct) return handlers.ended(refusal(member.host));
         this.#known.add(member.host);
         onDirect();
       },

@@ -101,7 +101,7 @@ describe("an error's message", () => {
           new LockExpiringError(name, 5),
           new DeadlockError(name, `Lock "${name}" would wait for itself`),
           new EtcdUnavailableError(`join the queue of "${name}"`, new Map()),
-          new EtcdRefusedError("quota", "a:1", "no space", `join the queue of "${name}"`),
+          new EtcdRefusedError("quota", "a:1", "no space", { what: `join the queue of "${name}"` }),
         ];
         for (const { message } of errors) {
           expect(isSafe(message)).toBe(true);

@@ -146,7 +146,7 @@ class Lab {
       ...{ kinds: this.#kinds, seed, say },
       note: (step) => this.#note(step),
     });
-    await Promise.all(this.#kinds.map((kind) => kind.prepare?.(this.#ground)));
+    await Promise.all(this.#kinds.map(async (kind) => kind.prepare?.(this.#ground)));
     await this.#allAtWork();
     await Promise.all([nemesis.inflict(this.planned), delay(seconds * 1000)]);
   }

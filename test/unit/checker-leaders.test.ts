@@ -64,6 +64,16 @@ describe("what observers of an election are told", () => {
     ).toHaveLength(1);
   });
 
+  it("begins again with the present state in an observation that follows a refused one", () => {
+    const again = (n: number) => {
+      const led = { ...told(20, 20, second), token: 20n, rev: 20n };
+      return heard().tell({ k: "observed", t: ns(7), p: "w3", lock, ...led, n });
+    };
+    expect(complaints("I15", again(1))).toEqual([]);
+    const same = heard().tell({ k: "observed", t: ns(16), p: "w3", lock, token: 20n, rev: 20n });
+    expect(complaints("I15", same)).toHaveLength(1);
+  });
+
   it("breaks I15 when a leader never was, or said something else", () => {
     expect(
       complaints(

@@ -51,6 +51,14 @@ describe("I17, a healthy majority is never refused", () => {
     ]);
   });
 
+  it("tells the words of the error", () => {
+    const of = { p: "w3", id: 0, lock: "lock/a", f: "observe" } as const;
+    const words = { err: "ETCD_REFUSED", said: "etcd at m2 refused" };
+    expect(complaints("I17", goodStory().tell({ k: "fail", t: 51_000_000n, ...of, ...words }))).toEqual([
+      "the observe of w3#0 on lock/a was refused at 51.0 ms, though the whole cluster refused nothing (etcd at m2 refused)",
+    ]);
+  });
+
   it("leaves other ends of a call alone", () => {
     const ends = goodStory().call(50, "w3", 1).giveUp(60, "w3", 1, { err: "ETCD_UNAVAILABLE" });
     expect(complaints("I17", ends)).toEqual([]);

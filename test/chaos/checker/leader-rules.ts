@@ -13,7 +13,7 @@ const MAX_UNREAD = 1000;
 export const observersAgree: Rule = (facts) => {
   const told = facts.history.filter((step) => step.k === "observed" || step.k === "unobserved");
   const leaders = leadersOf(facts);
-  return [...grouped(told, ({ p, lock }) => `${p} ${lock}`).values()].flatMap((steps) => {
+  return [...grouped(told, ({ p, lock, n }) => `${p} ${lock} ${n}`).values()].flatMap((steps) => {
     const observed = steps.filter((step) => step.k === "observed");
     const mine = leaders.get(steps[0]?.lock ?? "") ?? [];
     return [...wrongOrder(facts, observed, mine), ...notToldOfTheEnd(facts, steps, mine)];

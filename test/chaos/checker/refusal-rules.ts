@@ -14,10 +14,13 @@ export const healthyMajorityServes: Rule = (facts) => [
   ...answeredLate(facts),
 ];
 
-function refused(facts: Facts, { p, id, lock, f, t, err }: Outcome): Finding[] {
+function refused(facts: Facts, { p, id, lock, f, t, err, said }: Outcome): Finding[] {
   if (err !== "ETCD_REFUSED" || facts.troubles.refusedByAll(p, t)) return [];
-  const what = [`${f} of ${p}#${id}`, ...(lock === "" ? [] : [`on ${lock}`])].join(" ");
-  return [{ text: `the ${what} was refused ${at(facts, t)}, though the whole cluster refused nothing` }];
+  const what = lock === "" ? `${f} of ${p}#${id}` : `${f} of ${p}#${id} on ${lock}`;
+  const words = said === undefined ? "" : ` (${said})`;
+  return [
+    { text: `the ${what} was refused ${at(facts, t)}, though the whole cluster refused nothing${words}` },
+  ];
 }
 
 /** Which place is the call's is not known while it waits: any that its owner put under the name will do. */

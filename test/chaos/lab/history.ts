@@ -2,7 +2,7 @@
 // shares; order on the server is by revision, never by time.
 
 export type Operation =
-  "acquire" | "tryAcquire" | "release" | "write" | "read" | "proclaim" | "open" | "close";
+  "acquire" | "tryAcquire" | "release" | "write" | "read" | "proclaim" | "observe" | "open" | "close";
 
 interface At {
   readonly t: bigint;
@@ -42,6 +42,8 @@ export interface Outcome extends OnHold {
   /** The revision in etcd's answer to a read or write. */
   readonly rev?: bigint;
   readonly err?: string;
+  /** The words of the error. */
+  readonly said?: string;
   /** On the fail of an aborted acquire: turns of the event loop from `abort()` to the rejection. */
   readonly turns?: number;
 }
@@ -65,6 +67,8 @@ export interface End extends OnHold {
 export interface Observed extends At {
   readonly k: "observed";
   readonly lock: string;
+  /** Which one of this name, where a refused one was followed by another. */
+  readonly n?: number;
   /** Create revision of the leader's key, and its modification revision. */
   readonly token?: bigint;
   readonly rev?: bigint;
@@ -74,6 +78,7 @@ export interface Observed extends At {
 export interface Unobserved extends At {
   readonly k: "unobserved";
   readonly lock: string;
+  readonly n?: number;
 }
 /** The worker's event loop did not turn for so long, up to `t`: what it would have said it says late. */
 export interface Stall extends At {

@@ -34,7 +34,7 @@ export class HoldLog {
     for (const op of ops) {
       const turns = this.#turns.get(op.id);
       this.#turns.delete(op.id);
-      this.note("fail", f, [op], { err: describe(error), ...(turns !== undefined && { turns }) });
+      this.note("fail", f, [op], { ...failureOf(error), ...(turns !== undefined && { turns }) });
     }
   }
 
@@ -93,6 +93,9 @@ interface Ending {
 function reasonOf({ code, loss }: Ending): End["reason"] {
   return code === "LOCK_RELEASED" || loss === undefined ? "released" : loss;
 }
+
+/** For a step that failed. */
+export const failureOf = (error: unknown) => ({ err: describe(error), said: (error as Error).message });
 
 export function describe(error: unknown): string {
   const { code, name } = error as { code?: string; name?: string };

@@ -146,7 +146,9 @@ class Lab {
       ...{ kinds: this.#kinds, seed, say },
       note: (step) => this.#note(step),
     });
-    await Promise.all(this.#kinds.map(async (kind) => kind.prepare?.(this.#ground)));
+    const wanted = new Set(this.planned.map(({ fault }) => fault));
+    const kinds = this.#kinds.filter(({ name }) => wanted.has(name));
+    await Promise.all(kinds.map(async (kind) => kind.prepare?.(this.#ground)));
     await this.#allAtWork();
     await Promise.all([nemesis.inflict(this.planned), delay(seconds * 1000)]);
   }

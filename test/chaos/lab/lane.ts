@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Cluster, Leadership, Session } from "../../../src/index.js";
-import { describe, HoldLog, type Acquire, type Op } from "./hold-log.js";
+import { failureOf, HoldLog, type Acquire, type Op } from "./hold-log.js";
 import { seeded, type Random } from "./random.js";
 import type { Context } from "./context.js";
 import { subjectOf, type Grip, type Gripped, type Subject } from "./subject.js";
@@ -56,7 +56,7 @@ export class Lane {
       this.#log.note("ok", "open", none);
       return this.#session;
     } catch (error) {
-      this.#log.note("fail", "open", none, { err: describe(error) });
+      this.#log.note("fail", "open", none, failureOf(error));
       return undefined;
     }
   }
@@ -91,7 +91,7 @@ export class Lane {
     this.#log.note("invoke", "release", ops);
     const released = grip.hold.release().then(
       () => this.#log.note("ok", "release", ops),
-      (error: unknown) => this.#log.note("fail", "release", ops, { err: describe(error) }),
+      (error: unknown) => this.#log.note("fail", "release", ops, failureOf(error)),
     );
     // Now and then the next lock is asked for while this release is still on its way.
     if (this.#random.chance(0.8)) await released;
@@ -110,7 +110,7 @@ export class Lane {
       });
       this.#log.note("ok", "release", ops);
     } catch (error) {
-      this.#log.note("fail", granted ? "release" : "acquire", ops, { err: describe(error) });
+      this.#log.note("fail", granted ? "release" : "acquire", ops, failureOf(error));
     }
   }
 
@@ -218,7 +218,7 @@ export class Lane {
       return accepted;
     } catch (error) {
       // It may still be applied: no other write may follow it under this hold.
-      this.#log.note("info", "write", [op], { write, seq, err: describe(error) });
+      this.#log.note("info", "write", [op], { write, seq, ...failureOf(error) });
       return false;
     }
   }
@@ -231,7 +231,7 @@ export class Lane {
       this.#log.note("ok", "proclaim", [op], { value });
       return true;
     } catch (error) {
-      this.#log.note("fail", "proclaim", [op], { value, err: describe(error) });
+      this.#log.note("fail", "proclaim", [op], { value, ...failureOf(error) });
       return false;
     }
   }

@@ -1,5 +1,6 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { Cluster } from "../../../src/index.js";
-import { describe } from "./hold-log.js";
+import { describe, failureOf } from "./hold-log.js";
 import type { load } from "./leasehold.js";
 
 interface Options {
@@ -20,18 +21,33 @@ export function observeAll(names: readonly string[], options: Options): { stop()
   };
 }
 
-async function observe(
-  lock: string,
+/** Until it is stopped: one that was refused is followed by another. */
+async function observe(lock: string, options: Options, signal: AbortSignal): Promise<void> {
+  for (let n = 0; !signal.aborted; n++) {
+    const refused = await observeOnce({ lock, n }, options, signal);
+    if (!refused) return;
+    await delay(AGAIN_MS, undefined, { signal }).catch(() => {});
+  }
+}
+const AGAIN_MS = 100;
+
+/** true = it was refused. */
+async function observeOnce(
+  of: { readonly lock: string; readonly n: number },
   { cluster, leasehold, note }: Options,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<boolean> {
+  let refused = false;
   try {
-    for await (const leader of new leasehold.Election(cluster, lock).observe({ signal })) {
+    for await (const leader of new leasehold.Election(cluster, of.lock).observe({ signal })) {
       const told = leader && { token: leader.fence, rev: leader.revision, value: leader.value };
-      note({ k: "observed", lock, ...told });
+      note({ k: "observed", ...of, ...told });
     }
   } catch (error) {
-    if (!signal.aborted) note({ k: "crash", event: "observe", err: describe(error) });
+    refused = (error as { code?: string }).code === "ETCD_REFUSED" && !signal.aborted;
+    if (refused) note({ k: "fail", f: "observe", id: of.n, lock: of.lock, ...failureOf(error) });
+    else if (!signal.aborted) note({ k: "crash", event: "observe", err: describe(error) });
   }
-  note({ k: "unobserved", lock });
+  note({ k: "unobserved", ...of });
+  return refused;
 }

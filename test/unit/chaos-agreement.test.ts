@@ -2,10 +2,13 @@ import { describe, expect, it } from "vitest";
 import { assertAgreement } from "../chaos/lab/agreement.js";
 import type { Member } from "../chaos/lab/ground.js";
 
-const member = (name: string, { running = true, hash = 7, revision = "12" } = {}): Member =>
+const member = (
+  name: string,
+  { running = true, hash = 7, revision = "12", kvs = [{ key: "a" }] } = {},
+): Member =>
   ({
     ...{ name, running },
-    gateway: () => Promise.resolve({ header: { revision }, hash }),
+    gateway: () => Promise.resolve({ header: { revision }, hash, kvs }),
   }) as unknown as Member;
 
 /** Its first requests fail, as those of a member that was cut off do until its peers have found it again. */
@@ -43,5 +46,14 @@ describe("the members' agreement at the end of a run", () => {
     const members = [member("m1"), returning("m2", Infinity)];
 
     await expect(assertAgreement(members, { timeoutMs: 150 })).rejects.toThrow("m2: etcdserver: request");
+  });
+
+  it("is one of the keys alone where there are users: each member may hash their passwords by itself", async () => {
+    const salted = [member("m1"), member("m2", { hash: 8 })];
+    await expect(assertAgreement(salted, { users: true })).resolves.toBeUndefined();
+    const different = [member("m1"), member("m2", { kvs: [{ key: "b" }] })];
+    await expect(assertAgreement(different, { users: true })).rejects.toThrow(/m1: .* at revision 12, m2: /);
+    const behind = [member("m1"), member("m2", { revision: "11" })];
+    await expect(assertAgreement(behind, { users: true })).rejects.toThrow(/revision 12, m2: .* revision 11/);
   });
 });

@@ -182,7 +182,7 @@ class Lab {
     const last = BigInt(header.revision);
     const seen = await this.#observer.until(() => this.#observer.revision >= last, { timeoutMs: 20_000 });
     if (!seen) throw new Error("the observer did not see the end of the run");
-    await assertAgreement(this.#ground.members);
+    await assertAgreement(this.#ground.members, { users: this.#ground.access.auth !== undefined });
     const run = this.#run();
     if (this.#options.keep !== undefined) this.#keepAs(this.#options.keep, run);
     return run;

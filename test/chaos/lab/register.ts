@@ -9,7 +9,6 @@ export interface RegisterOptions {
   readonly hosts: readonly string[];
   readonly auth: { readonly username: string; readonly password: string } | undefined;
   readonly credentials: { readonly rootCertificate: Buffer } | undefined;
-  readonly grpcOptions: Readonly<Record<string, string>>;
   readonly prefix: string;
   /** Which host to use first. */
   readonly first: number;
@@ -29,7 +28,6 @@ export class Register {
     const settings = {
       faultHandling: { global: noop, host: () => noop },
       grpcOptions: {
-        ...options.grpcOptions,
         "grpc.initial_reconnect_backoff_ms": 100,
         "grpc.max_reconnect_backoff_ms": 500,
       },

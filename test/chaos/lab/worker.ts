@@ -33,8 +33,6 @@ const task = JSON.parse(process.argv[2] ?? "") as Task;
 const fd = openSync(task.journal, "a");
 const { p, seed, hosts, access, requestTimeoutMs, ttlSeconds } = task;
 const { auth, rootCertificate } = access;
-// Node.js warns of an address as the name of a server.
-const grpcOptions = rootCertificate === undefined ? {} : { "grpc.ssl_target_name_override": "localhost" };
 const credentials =
   rootCertificate === undefined ? undefined : { rootCertificate: Buffer.from(rootCertificate) };
 const note = (step: object) => record(fd, { t: now(), p, ...step });
@@ -46,7 +44,11 @@ for (const event of ["uncaughtException", "unhandledRejection"])
     note({ k: "crash", event, err: String(error?.stack ?? error) });
     process.exit(71);
   });
-process.on("warning", (warning) => note({ k: "crash", event: "warning", err: String(warning) }));
+// grpc-js gives an address to TLS as the name of the server, of which Node.js warns.
+const ADDRESS_AS_NAME = "DEP0123";
+process.on("warning", (warning: Error & { code?: string }) => {
+  if (warning.code !== ADDRESS_AS_NAME) note({ k: "crash", event: "warning", err: String(warning) });
+});
 
 const told = new Map<string, () => void>();
 const finish = new Promise<void>((resolve) => told.set("finish", resolve));
@@ -69,7 +71,6 @@ const cluster = leasehold.connect({
   hosts,
   ...(auth && { auth }),
   ...(credentials && { credentials }),
-  grpcOptions,
   requestTimeoutMs,
   session: { ttlSeconds, owner: `${p}/shared` },
 });
@@ -78,7 +79,6 @@ const register = new Register({
   hosts,
   auth,
   credentials,
-  grpcOptions,
   prefix: task.registers,
   first,
   whileHeld: leasehold.whileHeld,

@@ -43,11 +43,9 @@ export const userFaults: readonly FaultKind<Peopled>[] = [
     undo: (users) => users.turn(false),
   }),
   onUsers({
+    // By the same password, set again.
     ...{ name: "tokens-dropped", refuses: "token", lasts: moment },
-    async edit(users) {
-      await users.turn(false);
-      await users.turn(true);
-    },
+    edit: (users) => users.changePassword(),
   }),
   onUsers({
     ...{ name: "role-edited", refuses: "token" },

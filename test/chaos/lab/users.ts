@@ -44,7 +44,7 @@ export class Users {
     return this.#on;
   }
 
-  /** What the workers need. */
+  /** Of all that the workers need. */
   get prefix(): string {
     return this.#prefix;
   }
@@ -74,6 +74,7 @@ export class Users {
     await this.#ask("user/delete", { name: WORKER.username });
   }
 
+  /** No token that the workers have is valid afterwards, also if it is the same password again. */
   async changePassword(password = WORKER.password): Promise<void> {
     await this.#ask("user/changepw", { name: WORKER.username, password });
   }

@@ -12,13 +12,14 @@ export const REFUSALS: readonly Mutant[] = [
         to: "if (!mayPass(why) || why.refusal)\n            throw why.refusal ?? why;",
       },
     ],
-    hunt: t2(["web-server", "unimplemented", "learner"]),
+    // Who starts while it lasts may come to this member first.
+    hunt: t2(["web-server", "unimplemented", "kill-holder"], { lastsMs: [4000, 6000] }),
   },
   {
     name: "token-not-renewed",
     wrong: "goes on with the token that etcd has rejected",
     patches: [{ file: "etcd/member-pool.js", from: "this.tokens?.drop(token);", to: "void token;" }],
-    hunt: t1(["tokens-dropped", "auth-off"], { auth: "on" }),
+    hunt: t1(["tokens-dropped"], { auth: "on" }),
   },
   {
     name: "lost-answer-taken-for-rejection",
@@ -31,7 +32,7 @@ export const REFUSALS: readonly Mutant[] = [
         to: 'return new EtcdRefusedError("quota", host, text);',
       },
     ],
-    hunt: t1(["calm-joins"]),
+    hunt: t1(["calm-joins"], { ttlSeconds: 9 }),
   },
   {
     name: "rejection-never-executed",

@@ -1,12 +1,20 @@
 import type { Cluster } from "./cluster.js";
 import { connectionOf } from "./connection.js";
 import { Election } from "./election.js";
-import { EtcdUnavailableError, LockLostError, SessionLostError } from "./errors.js";
-import type { Leader } from "./leader.js";
+import {
+  EtcdRefusedError,
+  EtcdUnavailableError,
+  LockLostError,
+  SessionClosedError,
+  SessionLostError,
+  type LeaseholdError,
+} from "./errors.js";
+import { sameLeader, type Leader } from "./leader.js";
 import type { Leadership } from "./leadership.js";
 import { checkFunction, checkName, checkSession, checkSignal, checkValue } from "./options.js";
+import { Pauses, retry, type RetryPolicy } from "./retry.js";
 import { Session, type SessionOptions } from "./session.js";
-import { pause, type Clock } from "./time.js";
+import { pause } from "./time.js";
 
 export interface LeadOptions extends SessionOptions {
   /** What others see of this candidate in `leader()` and `observe()`, at most 65536 bytes. @default `owner` */
@@ -18,18 +26,21 @@ export interface LeadOptions extends SessionOptions {
   readonly signal?: AbortSignal | undefined;
   /** Hears of every leader, as `observe()` tells them; undefined = nobody. What it throws is an `uncaughtException`. */
   readonly onLeader?: ((leader: Leader | undefined) => void) | undefined;
+  /**
+   * Called when campaigning, or observing for `onLeader`, failed and is repeated after `delayMs` milliseconds. What it
+   * throws is an `uncaughtException`.
+   */
+  readonly onRetry?: ((error: LeaseholdError, delayMs: number) => void) | undefined;
 }
 
-/** Work that ends soon after it was begun must not be begun again and again: others may do better. */
-const FIRST_PAUSE_MS = 1000;
-const MAX_PAUSE_MS = 30_000;
-/** After a term as long as this it starts with the first pause again. */
+/** After a term as long as this, the pauses between terms start with the first one again. */
 const LONG_TERM_MS = 30_000;
+/** Why etcd may reject a request now and accept it later, without any change to this program. */
+const PASSING: ReadonlySet<string> = new Set(["quota", "tls", "member"]);
 
 /** What is checked, and known by its default where it was not given. */
 interface Candidacy {
   readonly cluster: Cluster;
-  readonly clock: Clock;
   readonly name: string;
   readonly work: (leadership: Leadership) => unknown;
   readonly session: SessionOptions;
@@ -42,9 +53,15 @@ interface Candidacy {
  * `leadership.signal` aborts, and `work` is awaited before the next campaign. When `work` resolves it resigns and
  * campaigns again after a pause (1 s, doubling to 30 s). Resolves when it was stopped and has resigned: a stop is no
  * error, nor is an AbortError, or the signal's own reason, thrown by `work` then.
+ *
+ * A campaign that fails because etcd does not answer, because the session is lost, or because of an EtcdRefusedError
+ * whose `why` is "quota", "tls" or "member", is repeated after a pause (1 s, doubling to 30 s while failures come
+ * quickly): see `onRetry`. So is observing for `onLeader`, whatever the refusal: leading goes on.
+ *
  * Rejects with what `work` throws while it leads, after it has resigned. What `work` throws after the term was lost is
  * ignored, even if etcd knew of the loss before this session did.
- * @throws {EtcdRefusedError} when etcd said no. @throws {SessionClosedError} when the cluster is closed.
+ * @throws {EtcdRefusedError} when etcd rejects a campaign for another reason: "permission", "unauthenticated", "other".
+ * @throws {SessionClosedError} when the cluster is closed before `signal` aborts.
  * @throws {TypeError | RangeError} on bad arguments.
  */
 export async function lead(
@@ -56,59 +73,66 @@ export async function lead(
   const { clock } = connectionOf(cluster);
   checkName(name);
   checkFunction("work", work);
-  const session = checkSession("lead", options, ["value", "signal", "onLeader"]);
-  const { value, onLeader } = options ?? {};
+  const session = checkSession("lead", options, ["value", "signal", "onLeader", "onRetry"]);
+  const { value, onLeader, onRetry } = options ?? {};
   if (value !== undefined) checkValue("value", value);
   if (onLeader !== undefined) checkFunction("onLeader", onLeader);
-  const following = new Following(new Election(cluster, name), onLeader);
-  const given = checkSignal(options?.signal);
-  const stop = given ? AbortSignal.any([given, following.failed]) : following.failed;
+  if (onRetry !== undefined) checkFunction("onRetry", onRetry);
+  const stop = checkSignal(options?.signal) ?? new AbortController().signal;
+  const over = new AbortController();
+  const policy = { clock, onRetry: reporting(onRetry) };
+  if (onLeader) void follow(new Election(cluster, name), onLeader, { ...policy, stop: over.signal });
   try {
-    await new Candidate({ cluster, clock, name, work, session, value }, stop).run();
-    following.failed.throwIfAborted();
+    await new Candidate({ cluster, name, work, session, value }, { ...policy, stop, mayPass }).run();
   } finally {
-    following.end();
+    over.abort();
   }
 }
 
-/** Tells a listener of every leader. */
-class Following {
-  readonly #leaders: AsyncIterableIterator<Leader | undefined>;
-  readonly #failed = new AbortController();
+const mayPass = (error: unknown): boolean =>
+  error instanceof SessionLostError ||
+  error instanceof EtcdUnavailableError ||
+  (error instanceof EtcdRefusedError && PASSING.has(error.why));
 
-  constructor(election: Election, onLeader: LeadOptions["onLeader"]) {
-    this.#leaders = election.observe();
-    if (onLeader) void this.#follow(onLeader).catch((error: unknown) => this.#failed.abort(error));
-  }
+/** By itself: what the listener throws is its own affair. */
+const reporting =
+  (onRetry: LeadOptions["onRetry"]): RetryPolicy["onRetry"] =>
+  (error, delayMs) => {
+    if (onRetry) queueMicrotask(() => onRetry(error as LeaseholdError, delayMs));
+  };
 
-  /** Aborts when nobody will be told any more, though this has not been ended. */
-  get failed(): AbortSignal {
-    return this.#failed.signal;
-  }
-
-  end(): void {
-    void this.#leaders.return?.();
-  }
-
-  async #follow(onLeader: (leader: Leader | undefined) => void): Promise<void> {
-    // By itself: what it throws is its own affair.
-    for await (const leader of this.#leaders) queueMicrotask(() => onLeader(leader));
-  }
+/** Tells a listener of every leader, until `stop` aborts or the cluster is closed. */
+async function follow(
+  election: Election,
+  onLeader: NonNullable<LeadOptions["onLeader"]>,
+  policy: Omit<RetryPolicy, "mayPass">,
+): Promise<void> {
+  let last: { readonly leader: Leader | undefined } | undefined;
+  const observe = async (): Promise<void> => {
+    for await (const leader of election.observe({ signal: policy.stop })) {
+      if (last && sameLeader(last.leader, leader)) continue;
+      last = { leader };
+      queueMicrotask(() => onLeader(leader));
+    }
+  };
+  const mayPass = (error: unknown): boolean => !(error instanceof SessionClosedError);
+  // The candidate reports that the cluster is closed.
+  await retry(observe, { ...policy, mayPass }).catch(() => undefined);
 }
 
 class Candidate {
   #session: Session | undefined;
-  #pauseMs = FIRST_PAUSE_MS;
+  readonly #pauses = new Pauses(LONG_TERM_MS);
 
   constructor(
     private readonly candidacy: Candidacy,
-    private readonly stop: AbortSignal,
+    private readonly policy: RetryPolicy,
   ) {}
 
   async run(): Promise<void> {
     try {
-      while (!this.stop.aborted) {
-        const leadership = await this.#elected();
+      while (!this.policy.stop.aborted) {
+        const leadership = await retry(() => this.#campaign(), this.policy);
         if (leadership) await this.#term(leadership);
       }
     } finally {
@@ -117,39 +141,31 @@ class Candidate {
     }
   }
 
-  /** undefined = stopped, or to be tried again. */
-  async #elected(): Promise<Leadership | undefined> {
+  async #campaign(): Promise<Leadership> {
     const { name, value } = this.candidacy;
-    try {
-      const session = await this.#openSession();
-      return await new Election(session, name).campaign(value ?? session.owner, { signal: this.stop });
-    } catch (error) {
-      const passes = error instanceof SessionLostError || error instanceof EtcdUnavailableError;
-      if (passes || this.stop.aborted) return undefined;
-      throw error;
-    }
+    const session = await this.#openSession();
+    return new Election(session, name).campaign(value ?? session.owner, { signal: this.policy.stop });
   }
 
   async #openSession(): Promise<Session> {
     const { cluster, session } = this.candidacy;
     const state = this.#session?.state;
     if (this.#session && state !== "lost" && state !== "closed") return this.#session;
-    this.#session = await Session.open(cluster, { ...session, signal: this.stop });
+    this.#session = await Session.open(cluster, { ...session, signal: this.policy.stop });
     return this.#session;
   }
 
   async #term(leadership: Leadership): Promise<void> {
-    const { clock } = this.candidacy;
+    const { clock, stop } = this.policy;
     const begin = clock.monotonic();
-    const { lost } = await this.#work(leadership);
-    if (clock.monotonic() - begin > LONG_TERM_MS) this.#pauseMs = FIRST_PAUSE_MS;
-    if (lost) return;
-    await pause(clock, this.#pauseMs, this.stop);
-    this.#pauseMs = Math.min(MAX_PAUSE_MS, 2 * this.#pauseMs);
+    const lost = await this.#work(leadership);
+    this.#pauses.lasted(clock.monotonic() - begin);
+    // Work that ends soon after it was begun must not be begun again and again: others may do better.
+    if (!lost) await pause(clock, this.#pauses.next(), stop);
   }
 
-  /** Rejects with what the work threw while it led. */
-  async #work(leadership: Leadership): Promise<{ readonly lost: boolean }> {
+  /** Whether the loss came before the end of the work. Rejects with what the work threw while it led. */
+  async #work(leadership: Leadership): Promise<boolean> {
     let failure: { readonly error: unknown } | undefined;
     try {
       await this.candidacy.work(leadership);
@@ -165,11 +181,12 @@ class Candidate {
       () => false,
     );
     if (failure && led && !this.#isStop(failure.error)) throw failure.error;
-    return { lost };
+    return lost;
   }
 
   #isStop(error: unknown): boolean {
+    const { stop } = this.policy;
     const abort = error instanceof Error && error.name === "AbortError";
-    return this.stop.aborted && (abort || error === this.stop.reason);
+    return stop.aborted && (abort || error === stop.reason);
   }
 }

@@ -270,6 +270,31 @@ describe("a service that does not lead", () => {
 });
 
 describe("`onLeader`", () => {
+  test.each(["leads", "campaigns"])(
+    "does not fail a service that is stopped while it %s, and whose cluster is closed then",
+    async (when) => {
+      const name = `lead/closed-after-stop/${when}`;
+      const rival =
+        when === "campaigns" ? await new Election(two.session, name).campaign("rival") : undefined;
+      const cluster = connect({ hosts: two.etcd.endpoints });
+      const heard: (string | undefined)[] = [];
+      const retried: Error[] = [];
+      const onLeader: LeadOptions["onLeader"] = (leader) => heard.push(leader?.value);
+      await using it = service(name, { cluster, onLeader, onRetry: (error) => retried.push(error) });
+      const term = rival ? undefined : await it.term();
+      await expect.poll(() => heard.at(-1), PATIENCE).toBeDefined();
+
+      it.stop.abort();
+      const closed = cluster.close();
+      term?.resolve();
+
+      await expect(it.done).resolves.toBeUndefined();
+      await closed;
+      expect(retried).toEqual([]);
+      await rival?.resign();
+    },
+  );
+
   test("hears of every leader and vacancy, also of others", async () => {
     const name = "lead/hears";
     const heard: (string | undefined)[] = [];

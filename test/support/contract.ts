@@ -157,6 +157,7 @@ export interface LeadOptions extends SessionOptions {
   readonly value?: string | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly onLeader?: ((leader: Leader | undefined) => void) | undefined;
+  readonly onRetry?: ((error: LeaseholdError, delayMs: number) => void) | undefined;
 }
 export declare const lead: {
   lead(

@@ -130,12 +130,16 @@ describe("lead", () => {
     expectMisuse(await rejection(() => lead(cluster, "jobs", each.value as () => void)), each);
   });
 
-  test.each(titled([wrongType("onLeader", "a function", 7), wrongType("onLeader", "a function", null)]))(
-    "rejects %s",
-    async (_, each) => {
-      expectMisuse(await rejection(() => lead(cluster, "jobs", work, given(each))), each);
-    },
-  );
+  test.each(
+    titled([
+      wrongType("onLeader", "a function", 7),
+      wrongType("onLeader", "a function", null),
+      wrongType("onRetry", "a function", true),
+      wrongType("onRetry", "a function", null),
+    ]),
+  )("rejects %s", async (_, each) => {
+    expectMisuse(await rejection(() => lead(cluster, "jobs", work, given(each))), each);
+  });
 
   test("rejects a session, and bad names", async () => {
     const rule = "a Cluster, made by connect()";

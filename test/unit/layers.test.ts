@@ -20,6 +20,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "once",
     "options",
     "printable",
+    "retry",
     "time",
     "wait",
   ],

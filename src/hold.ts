@@ -1,5 +1,11 @@
 import { setMaxListeners } from "node:events";
-import { LockExpiringError, LockLostError, LockReleasedError, type Loss } from "./errors.js";
+import {
+  LockExpiringError,
+  LockLostError,
+  LockReleasedError,
+  SessionLostError,
+  type Loss,
+} from "./errors.js";
 import { HeldKey } from "./held-key.js";
 import type { Dependent, SessionEnd } from "./lease.js";
 import { Once } from "./once.js";
@@ -32,7 +38,9 @@ export interface Hold extends AsyncDisposable {
    * Gives the place back: `held` is false and `signal` aborted before this returns. Resolves when etcd has confirmed, or
    * when the lease is over, and after one TTL in any case: what is not deleted by then is deleted in the background.
    * Idempotent. May be left un-awaited.
-   * @throws {LockLostError} when the hold was lost before, and nothing else.
+   * @throws {LockLostError} when the hold was lost before and this process knows it, and nothing else. That the key is gone
+   * when etcd is asked to delete it is no proof: the same request may have deleted it, if a proxy sent it twice. So the loss
+   * of a hold that lasts less than a second, whose key is not watched yet, is reported only if its lease is gone, too.
    */
   release(): Promise<void>;
   /** Same as `release()`. */
@@ -133,17 +141,16 @@ export class HeldPlace implements Lock, Dependent {
   /** Somebody deleted the key, or it went with its lease: that is asked before the loss gets its name. Resolves at the end. */
   async keyGone(): Promise<void> {
     this.#gone = true;
-    const { lease } = this.#queue;
-    const overdue = new Error("no answer to a renewal");
-    const limit = { signal: undefined, timeoutMs: lease.patienceMs };
-    await settleWithin(lease.renewNow(), limit, lease.connection, { onTimeout: () => overdue }).catch(
-      () => {},
-    );
+    await this.#askForLease();
+    this.#endAsDeleted();
+  }
+
+  #endAsDeleted(): void {
     // Released meanwhile, or the session is over.
     if (this.#ended) return;
     this.#endWith(this.#loss("deleted"));
     this.#queue.lost(this.#grant.place);
-    lease.holdEnded(this);
+    this.#queue.lease.holdEnded(this);
   }
 
   sessionEnded(reason: SessionEnd): void {
@@ -178,22 +185,29 @@ export class HeldPlace implements Lock, Dependent {
     // Brings the hold up to the clocks: its deadline may have passed unseen.
     void this.#queue.lease.over;
     this.#hearSession();
+    if (this.#gone) this.#endAsDeleted();
     if (this.#end) throw this.#end;
     this.#endWith("released");
     const { lease } = this.#queue;
     // Renewals may pass while deletes do not: the deletion goes on, but nobody waits for it longer than this.
     const limit = { signal: undefined, timeoutMs: lease.ttlMs };
     const onTimeout = (): Error => new Error("not confirmed within one TTL");
-    try {
-      const leaving = this.#queue.leave(this.#grant.place);
-      const { deleted, repeated } = await settleWithin(leaving, limit, lease.connection, { onTimeout });
-      // Only the first attempt can tell: after an unanswered one, that one may have deleted it.
-      if (!deleted && !repeated) throw this.#loss("deleted");
-    } catch (error) {
-      // The session is over, and the key with it: released. Or not confirmed yet: that is gone on with.
-      if (error instanceof LockLostError) throw error;
-    } finally {
-      lease.holdEnded(this);
-    }
+    const leaving = settleWithin(this.#queue.leave(this.#grant.place), limit, lease.connection, {
+      onTimeout,
+    });
+    // The session is over, and the key with it: released. Or not confirmed yet: the deletion goes on.
+    const deleted = await leaving.catch(() => true);
+    if (!deleted) await this.#askForLease();
+    lease.holdEnded(this);
+    const reason: unknown = lease.signal.reason;
+    if (!deleted && reason instanceof SessionLostError) throw this.#loss(reason.loss, reason);
+  }
+
+  /** The session hears the answer; resolves when it has, or after a while. */
+  async #askForLease(): Promise<void> {
+    const { lease } = this.#queue;
+    const limit = { signal: undefined, timeoutMs: lease.patienceMs };
+    const onTimeout = (): Error => new Error("no answer to a renewal");
+    await settleWithin(lease.renewNow(), limit, lease.connection, { onTimeout }).catch(() => undefined);
   }
 }

@@ -1,9 +1,11 @@
 import type { CallPolicy } from "./etcd/attempts.js";
+import { backoff } from "./etcd/backoff.js";
 import { LeaseNotFoundError, type Range, type Txn, type TxnAnswer } from "./etcd/rpc.js";
 import type { Joined, Kind, Told } from "./kind.js";
 import type { Lease } from "./lease.js";
 import type { OwnPlaces } from "./own-places.js";
 import { joinBehindTxn, joinTxn, tryTxn, type Place } from "./place.js";
+import { pause } from "./time.js";
 
 type Limits = Pick<CallPolicy, "giveUpMs" | "again">;
 
@@ -23,7 +25,7 @@ export class Joiner {
     private readonly undo: (place: Place) => void,
   ) {}
 
-  /** An adopted place, or a new one. A key with a value that is not ours is somebody else's: the next number is taken. */
+  /** An adopted place, or a new one. When the key is there with a value that is not ours, the next number is tried. */
   async join(kind: Kind, value: string | undefined, limits: Limits): Promise<JoinedPlace> {
     const adopted = this.lease.adopted?.claim(`${this.name}${kind.folder}`);
     if (adopted) return { place: this.own.adopt(adopted, kind), from: undefined };
@@ -31,7 +33,7 @@ export class Joiner {
   }
 
   async #joinAnew(kind: Kind, value: string | undefined, limits: Limits): Promise<JoinedPlace> {
-    for (;;) {
+    for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
       const place = this.own.make(kind, value);
       const behindOurs = kind.surelyFollows(this.own.joined);
       const txn = behindOurs ? joinBehindTxn(place) : joinTxn(place);
@@ -39,6 +41,7 @@ export class Joiner {
       if (this.#confirm(place, answer))
         return { place, from: behindOurs ? undefined : fromOf(place, answer) };
       this.own.stranger(place);
+      await pause(this.lease.connection.clock, wait.duration, this.lease.signal);
     }
   }
 
@@ -105,12 +108,11 @@ export class Joiner {
       place.revision = answer.header.revision;
     } else {
       const own = answer.ranges[0]?.kvs[0];
-      // Candidates may have the same value: a key that no unanswered attempt of ours can have put is another process's.
-      if (place.unanswered === 0) return false;
       if (own?.value !== place.value || own.leaseId !== this.lease.leaseId) return false;
-      // An earlier attempt got through: its revision counts, and that attempt is in doubt no more.
+      // The same request got through before, sent by us or repeated by a proxy: its revision counts, and no attempt is in
+      // doubt for it. Candidates may have equal values, but no two places of a session have the same key at a time.
       place.revision = own.createRevision;
-      place.unanswered--;
+      place.unanswered = Math.max(0, place.unanswered - 1);
     }
     this.own.add(place);
     return true;

@@ -6,6 +6,7 @@ import { LeaseExistsError, type CallOptions, type LeaseAnswer, type Member } fro
 import { Lease } from "./lease.js";
 import type { CheckedSession, CheckedWait } from "./options.js";
 import { revokeLease } from "./revoke.js";
+import { Sweep } from "./sweep.js";
 import type { Moment } from "./time.js";
 import { settleWithin } from "./wait.js";
 
@@ -118,6 +119,8 @@ export async function adoptLease(
     const what = "read an adopted lease";
     const places = await within(connection, wait, what, readAdopted(connection, leaseId, lease.policy(what)));
     lease.adopted = new AdoptedPlaces(lease, places);
+    // A put of the session that orphaned it may arrive yet.
+    Sweep.of(lease).soon();
     return lease;
   } catch (error) {
     // Not revoked: whoever calls again may still adopt it.

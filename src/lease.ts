@@ -29,6 +29,8 @@ export class Lease implements Renewer {
   adopted: AdoptedPlaces | undefined;
   /** Tells of a change after everything else has been told. */
   onState: (state: SessionState, previous: SessionState) => void = () => {};
+  /** See Renewer. */
+  interrupted: () => void = () => {};
   readonly #over = new AbortController();
   #state: SessionState = "live";
   #renewal: Renewal;

@@ -1,4 +1,4 @@
-import { EtcdUnavailableError } from "./errors.js";
+import { KeyAudit, type AuditListener } from "./key-audit.js";
 import type { Lease } from "./lease.js";
 import type { Timer } from "./time.js";
 
@@ -24,19 +24,22 @@ export interface LongHold {
 const ofLease = new WeakMap<Lease, LongHolds>();
 
 /**
- * When the holds of one session watch and read their keys. One timer each for the young and for the long ones, and one
- * slow look for all: ten thousand locks that nobody touches cost what one costs.
+ * When the holds of one session watch and read their keys. One timer for the young ones, and one list of the session's
+ * keys for all long ones: ten thousand locks that nobody touches cost what one costs.
  */
-export class LongHolds {
+export class LongHolds implements AuditListener {
   /** Not watched yet, with the moment of their grant, oldest first: most are released before they are long. */
   readonly #young = new Map<LongHold, number>();
   readonly #watched = new Set<LongHold>();
   readonly #unread = new Set<LongHold>();
   #reading = 0;
   #agingTimer: Timer | undefined;
-  #lookTimer: Timer | undefined;
+  readonly #audit: KeyAudit;
 
-  private constructor(private readonly lease: Lease) {}
+  private constructor(private readonly lease: Lease) {
+    this.#audit = KeyAudit.of(lease);
+    this.#audit.add(this);
+  }
 
   static of(lease: Lease): LongHolds {
     const holds = ofLease.get(lease) ?? new LongHolds(lease);
@@ -53,7 +56,7 @@ export class LongHolds {
 
   addWatched(hold: LongHold): void {
     this.#watched.add(hold);
-    this.#lookTimer ??= this.#lookLater();
+    this.#audit.within(SLOW_LOOK_MS);
   }
 
   delete(hold: LongHold): void {
@@ -63,10 +66,6 @@ export class LongHolds {
     if (this.#young.size === 0) {
       this.#agingTimer?.cancel();
       this.#agingTimer = undefined;
-    }
-    if (this.#watched.size === 0) {
-      this.#lookTimer?.cancel();
-      this.#lookTimer = undefined;
     }
   }
 
@@ -105,38 +104,16 @@ export class LongHolds {
     }
   }
 
-  #lookLater(): Timer {
-    const { clock } = this.lease.connection;
-    return clock.after(SLOW_LOOK_MS * (0.75 + clock.random() / 2), () => void this.#look());
-  }
-
   /**
-   * Bounds the damage of an event that never came: etcd lists all keys of the lease in one answer, and what is missing
-   * there is read. The list may be of an older state: the read decides, and a key that it shows too long is missing in
-   * the next one. It tells no create revisions, so a key that was deleted and put anew in between, with our own lease,
-   * looks untouched: that takes a lost event *and* somebody who forges our keys, and a fence still refuses the one
-   * who held it before.
+   * Bounds the damage of an event that never came: what is missing in the list is read. The list may be of an older state:
+   * the read decides, and a key that it shows too long is missing in the next one. It tells no create revisions, so a key
+   * that was deleted and put anew in between, with our own lease, looks untouched: that takes a lost event *and* somebody
+   * who forges our keys, and a fence still refuses the one who held it before.
    */
-  async #look(): Promise<void> {
-    this.#lookTimer = undefined;
-    const listed = await this.#keysOfLease();
+  audited(keys: readonly Buffer[] | undefined): void {
+    // Refused it may be for ever: then all are read.
+    const listed = new Set(keys?.map((key) => key.toString()));
     for (const hold of this.#watched) if (!listed.has(hold.key)) this.read(hold);
-    if (this.#watched.size > 0) this.#lookTimer ??= this.#lookLater();
-  }
-
-  async #keysOfLease(): Promise<{ has(key: string): boolean }> {
-    const { leaseId, connection } = this.lease;
-    const policy = { ...this.lease.policy("list the keys of the lease"), giveUpMs: SLOW_LOOK_MS / 2 };
-    try {
-      const { keys } = await connection.members.call(
-        (member, options) => member.timeToLive(leaseId, options),
-        policy,
-      );
-      return new Set(keys.map((key) => key.toString()));
-    } catch (error) {
-      // Nobody answers: the next look may have more luck, and the deadline holds in any case. But refused (the lease has
-      // keys that this user may not read, or too many for one answer) it would be for ever: then all are read.
-      return { has: () => error instanceof EtcdUnavailableError };
-    }
+    if (this.#watched.size > 0) this.#audit.within(SLOW_LOOK_MS);
   }
 }

@@ -1,9 +1,11 @@
 import type { CallPolicy } from "./etcd/attempts.js";
+import { backoff } from "./etcd/backoff.js";
 import { LeaseNotFoundError, type KeyValue, type Txn, type TxnAnswer } from "./etcd/rpc.js";
 import { queueRange } from "./kind.js";
 import type { Lease } from "./lease.js";
 import { own, put, type Place } from "./place.js";
 import { Queue } from "./queue.js";
+import { pause } from "./time.js";
 
 /** Puts a place into each of several queues in one transaction: all of them, with one create revision, or none. */
 export class MultiJoiner {
@@ -14,13 +16,14 @@ export class MultiJoiner {
 
   /** `alone`: nobody else was in any of the queues, so all of them hold, after one request. */
   async join(again: () => boolean): Promise<{ readonly places: readonly Place[]; readonly alone: boolean }> {
-    for (;;) {
+    for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
       const places = this.names.map((name) => Queue.of(this.lease, name).own.make());
       const tried = await this.#put(places, tryTxn(places), again);
       if (this.#confirm(places, tried)) return { places, alone: tried.succeeded };
       const joined = await this.#put(places, joinTxn(places), again);
       if (this.#confirm(places, joined)) return { places, alone: false };
       this.#undo(places, joined);
+      await pause(this.lease.connection.clock, wait.duration, this.lease.signal);
     }
   }
 
@@ -53,8 +56,8 @@ export class MultiJoiner {
     if (revision === undefined || (!succeeded && !places.every(isOurs))) return false;
     for (const place of places) {
       place.revision = revision;
-      // An earlier attempt got through: that one is in doubt no more.
-      if (!succeeded) place.unanswered--;
+      // The same request got through before, sent by us or repeated by a proxy: no attempt is in doubt for it.
+      if (!succeeded) place.unanswered = Math.max(0, place.unanswered - 1);
       this.#queueOf(place).own.add(place);
     }
     return true;

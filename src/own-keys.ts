@@ -1,25 +1,24 @@
-import type { KeyValue } from "./etcd/rpc.js";
+import { placeKey } from "./keys.js";
 import type { Lease } from "./lease.js";
 import type { Place } from "./place.js";
 import { Sweep } from "./sweep.js";
 
 const keysOf = new WeakMap<Lease, Map<string, OwnKeys>>();
 
-/** The keys of one session in one directory, whichever queue they are used in: the readers of `a` are where a mutex `a/read` is. */
+/** The numbers of one session's keys in one directory, whichever queue they are used in: the readers of `a` are where a mutex `a/read` is. */
 export class OwnKeys {
-  /** Numbers that must not be given to a new place: in use, in doubt, or somebody else's. */
-  readonly #taken = new Set<number>();
   /** Numbers that were given back, to be used before new ones. */
   readonly #free: number[] = [];
   #highest = 0;
-  /** Places whose put is under way, or done. */
-  readonly #made = new Map<string, Place>();
-  #sweep: Sweep | undefined;
+  #used = 0;
+  readonly #sweep: Sweep;
 
   private constructor(
     private readonly lease: Lease,
     private readonly directory: string,
-  ) {}
+  ) {
+    this.#sweep = Sweep.of(lease);
+  }
 
   static of(lease: Lease, directory: string): OwnKeys {
     const byDirectory = keysOf.get(lease) ?? new Map<string, OwnKeys>();
@@ -30,46 +29,34 @@ export class OwnKeys {
   }
 
   nextNumber(): number {
-    for (;;) {
-      const n = this.#free.pop() ?? ++this.#highest;
-      // An adopted place came with its number.
-      if (!this.#taken.has(n)) return n;
-    }
+    // A late put may come under one that was given back, and an adopted place came with its number.
+    const last = this.#free.findLastIndex((n) => !this.#isTaken(n));
+    if (last >= 0) return this.#free.splice(last, 1)[0] as number;
+    do this.#highest++;
+    while (this.#isTaken(this.#highest));
+    return this.#highest;
   }
 
   take(place: Place): void {
-    this.#taken.add(place.n);
-    this.#made.set(place.key, place);
+    if (this.#sweep.take(place)) this.#used++;
   }
 
   /** The number is free again, unless a late put may still come under it. */
   release(place: Place): void {
-    this.#made.delete(place.key);
+    if (!this.#sweep.release(place)) return;
     // What was put since was taken for this place until now.
-    if (place.unanswered > 0) return this.doubt(place).read();
-    if (this.#taken.delete(place.n)) this.#free.push(place.n);
-    // Names come and go (one a user, say): what is not needed is not kept.
-    if (this.#taken.size === 0) keysOf.get(this.lease)?.delete(this.directory);
-  }
-
-  /** A put of this place may be applied yet: until the lease is over its key is not used again, and swept. */
-  doubt(place: Place): Sweep {
-    this.#taken.add(place.n);
-    this.#sweep ??= new Sweep(this.lease, this.directory, (kv) => this.#isOurs(kv));
-    return this.#sweep;
-  }
-
-  /** The key is another process's with the same lease. Its number stays taken. */
-  stranger(place: Place): void {
-    this.#made.delete(place.key);
     if (place.unanswered > 0) this.doubt(place);
+    this.#free.push(place.n);
+    // Names come and go (one a user, say): what is not needed is not kept.
+    if (--this.#used === 0) keysOf.get(this.lease)?.delete(this.directory);
   }
 
-  #isOurs(kv: KeyValue): boolean {
-    if (this.lease.adopted?.has(this.directory, kv)) return true;
-    const place = this.#made.get(kv.key.toString());
-    // Not confirmed yet: its value tells.
-    if (place?.revision === 0n) return place.value === kv.value;
-    return place !== undefined && place.is(kv);
+  /** A key may come under the number, or is there, that is not this place's: for a while it is given to no other place. */
+  doubt(place: Place): void {
+    this.#sweep.doubt(place.key);
+  }
+
+  #isTaken(n: number): boolean {
+    return this.#sweep.isTaken(placeKey(this.directory, this.lease.leaseId, n));
   }
 }

@@ -3,7 +3,6 @@ import { exclusive, type Kind } from "./kind.js";
 import type { Lease } from "./lease.js";
 import { OwnKeys } from "./own-keys.js";
 import { Place } from "./place.js";
-import type { Sweep } from "./sweep.js";
 
 /** The places of one session under one name, of whatever kind. */
 export class OwnPlaces {
@@ -58,12 +57,15 @@ export class OwnPlaces {
     this.#keysOf(place).release(place);
   }
 
-  doubt(place: Place): Sweep {
-    return this.#keysOf(place).doubt(place);
+  /** See OwnKeys. */
+  doubt(place: Place): void {
+    this.#keysOf(place).doubt(place);
   }
 
+  /** Its key is there, with another value: of a late put, or of another process that uses the lease. */
   stranger(place: Place): void {
-    this.#keysOf(place).stranger(place);
+    this.doubt(place);
+    this.release(place);
   }
 
   #keysOf({ directory }: Place): OwnKeys {

@@ -2,9 +2,10 @@ import type { Compare, KeyValue, Operation, Range, Txn } from "./etcd/rpc.js";
 import { placeKey, type PlaceValue } from "./keys.js";
 import { exclusive, type Kind } from "./kind.js";
 import type { Lease } from "./lease.js";
+import type { OwnedKey } from "./sweep.js";
 
 /** One key of ours in a queue: (key, create revision), never a key alone. */
-export class Place {
+export class Place implements OwnedKey {
   readonly key: string;
   readonly value: string;
   /** Create revision; 0n until etcd has told it. */

@@ -20,14 +20,6 @@ export interface Entry {
   readonly onJoined?: () => void;
 }
 
-/** What deleting a place came to. */
-export interface Left {
-  /** `false`: the key was not there any more, or not this place's. */
-  readonly deleted: boolean;
-  /** An earlier attempt was not answered, and may be the one that deleted it. */
-  readonly repeated: boolean;
-}
-
 const unwatched = (place: Place): Grant => ({ place, ownWatch: undefined, deletedAt: undefined });
 
 const queues = new WeakMap<Lease, Map<string, Queue>>();
@@ -87,8 +79,12 @@ export class Queue {
     }
   }
 
-  /** Deletes a place; repeated until etcd has confirmed it. Rejects only with the session's end. */
-  leave(place: Place): Promise<Left> {
+  /**
+   * Deletes a place; repeated until etcd has confirmed it. Rejects only with the session's end. false: the key was not there
+   * any more, or not this place's. That proves no loss: an attempt without an answer may have deleted it, and so may the
+   * same request if a proxy sent it twice.
+   */
+  leave(place: Place): Promise<boolean> {
     place.leaving = true;
     const leaving = this.lease.inFlight.add(this.#leave(place));
     this.#leaving.add(leaving);
@@ -215,18 +211,16 @@ export class Queue {
     this.#joinNext();
   }
 
-  async #leave(place: Place): Promise<Left> {
+  async #leave(place: Place): Promise<boolean> {
     // Before the delete: a late put may come right behind it.
     if (place.unanswered > 0) this.own.doubt(place);
-    let repeated = false;
     const asker = this.#followers.of(place)[0]?.[1];
     const asked = asker?.kind.asksForFirst(asker) ?? [];
-    const onUnanswered = (): void => void (repeated = true);
-    const policy = { ...this.lease.policy(`leave the queue of "${this.name}"`), onUnanswered };
+    const policy = this.lease.policy(`leave the queue of "${this.name}"`);
     const answer = await txnUntilConfirmed(this.lease, leaveTxn(place, asked), policy);
     const told = answer.ranges.slice(-asked.length).filter((range) => range !== undefined);
     this.#gone(place, (next) => next.kind === asker?.kind && next.kind.isFirst(next, told));
-    return { deleted: answer.succeeded, repeated };
+    return answer.succeeded;
   }
 
   /** Every end of a place wakes the local waiters behind it once; `isFirst` knows whom its deletion has told to be first. */

@@ -19,6 +19,8 @@ export interface Renewer {
   renewed(sent: Moment, ttlSeconds: number): void;
   /** etcd has no such lease. */
   gone(): void;
+  /** The stream broke: renewals go on over another connection, to an etcd that may have been restored meanwhile. */
+  interrupted?(): void;
 }
 
 /** Renewals sent and not answered, oldest first, and the timer for the oldest. */
@@ -123,6 +125,7 @@ export class Keepalive {
   #move(open: Open): void {
     if (open !== this.#open) return;
     this.#hangUp();
+    for (const renewer of this.#renewers.values()) renewer.interrupted?.();
     if (this.#renewers.size > 0) this.#reopenLater();
   }
 

@@ -6,7 +6,8 @@ import { answerAsStray } from "./stray-leader.js";
 
 /**
  * @typedef {import("./grpc-forward.js").Call} Call
- * @typedef {"drop-answer" | "cut-answer" | "calm" | "hold" | "drop-request" | "delay" | "refuse" | "overrule"} Act
+ * @typedef {"drop-answer" | "cut-answer" | "calm" | "hold" | "drop-request" | "delay"} Mishap
+ * @typedef {Mishap | "refuse" | "overrule" | "repeat" | "repeat-late"} Act
  *   drop-answer: etcd gets the request, the client never gets the answer;
  *   cut-answer: the same, but the client's connection breaks when etcd has answered;
  *   calm: the same, but HTTP/2 resets the call alone, with ENHANCE_YOUR_CALM, when etcd has answered;
@@ -14,7 +15,9 @@ import { answerAsStray } from "./stray-leader.js";
  *   or gone meanwhile;
  *   drop-request: nobody ever hears of it; delay: forwarded `ms` later;
  *   refuse: etcd does not get the request, the client gets `status` in etcd's place;
- *   overrule: etcd gets the request, and the client `status` instead of its answer.
+ *   overrule: etcd gets the request, and the client `status` instead of its answer;
+ *   repeat: sent twice, the client gets the second answer, as from a proxy that retries when the connection behind it broke;
+ *   repeat-late: answered, and sent once more after `release()`, or after `ms`.
  * @typedef {{ code: number, details: string }} Status of gRPC
  * @typedef {{
  *   path: string, act: Act, when?: (request: Buffer, n: number) => boolean, times?: number, ms?: number,
@@ -26,7 +29,7 @@ import { answerAsStray } from "./stray-leader.js";
 const KEEPALIVE = "/etcdserverpb.Lease/LeaseKeepAlive";
 const STREAMS = new Set(["/etcdserverpb.Watch/Watch", KEEPALIVE]);
 /** Etcd answers, and the client does not get the answer. */
-const LOST = new Set(["drop-answer", "cut-answer", "calm", "overrule"]);
+const LOST = new Set(["drop-answer", "cut-answer", "calm", "overrule", "repeat-late"]);
 
 /** What happens to some unary calls of one path. */
 export class Rule {
@@ -62,7 +65,10 @@ export class Rule {
     if (act === "drop-request") return;
     if (act === "refuse") return refuse(call, status);
     const passed = () => new Promise((resolve) => setTimeout(resolve, ms));
-    if (act === "hold") await (ms === undefined ? this.#released : Promise.race([this.#released, passed()]));
+    const kept = () => (ms === undefined ? this.#released : Promise.race([this.#released, passed()]));
+    if (act === "repeat") await forward(call, { keepOnCancel: true, silent: true });
+    if (act === "repeat-late") await forward(call, { keepOnCancel: true, silent: false });
+    if (act === "hold" || act === "repeat-late") await kept();
     if (act === "delay") await passed();
     const late = act === "hold";
     const lost = LOST.has(act);

@@ -108,24 +108,70 @@ describe("release", () => {
     });
   });
 
-  test("tells of the loss when etcd's first answer is that the key was gone", async () => {
-    const { cluster, lock } = holding();
+  test("tells of the loss when the key is known to be gone, though not yet why, and asks nothing of etcd", async () => {
+    const { cluster, clock, lock, answerRead } = holding();
+    clock.advance(1001);
+    cluster.member.watches[0]!.created(lock.key, 90n);
+    await settle();
+    await answerRead(false);
+    expect([lock.held, lock.signal.aborted]).toEqual([false, false]);
 
+    await expect(lock.release()).rejects.toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
+
+    expect(cluster.connected.flatMap((member) => member.of("txn"))).toEqual([]);
+  });
+
+  /** etcd's only answer to the delete is that the key is not there. */
+  async function foundGone() {
+    const { cluster, lock, lease } = holding();
+    const released = lock.release();
+    await settle();
+    cluster.member.of("txn")[0]!.answer(GONE);
+    await settle();
+    return { lease, released, stream: cluster.member.keepalives.at(-1)! };
+  }
+
+  test("is no loss when the key is gone while the lease lives: a proxy may have sent the delete twice", async () => {
+    const { stream, released } = await foundGone();
+
+    stream.answer(LEASE_ID, TTL_SECONDS);
+
+    await expect(released).resolves.toBeUndefined();
+  });
+
+  test("tells of the loss when the key is gone together with its lease", async () => {
+    const { stream, released, lease } = await foundGone();
+
+    stream.answer(LEASE_ID, 0);
+
+    await expect(released).rejects.toMatchObject({
+      code: "LOCK_LOST",
+      loss: "revoked",
+      cause: lease.signal.reason as Error,
+    });
+  });
+
+  test("is done when the key is gone and nobody says whether the lease is", async () => {
+    const { cluster, clock, lock } = holding();
     const released = lock.release();
     await settle();
     cluster.member.of("txn")[0]!.answer(GONE);
 
-    await expect(released).rejects.toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
+    await clock.pass(TTL_MS / 6);
+
+    await expect(released).resolves.toBeUndefined();
   });
 
   test("is no loss when the key is gone after an attempt whose answer was lost: that one deleted it", async () => {
-    const { cluster, clock, lock } = holding();
+    const { cluster, clock, lock, renewed } = holding();
 
     const released = lock.release();
     await settle();
     cluster.member.of("txn")[0]!.fail(new UnansweredError("connection reset"));
     await clock.pass(100);
     cluster.member.of("txn")[0]!.answer(GONE);
+    await settle();
+    renewed();
 
     await expect(released).resolves.toBeUndefined();
   });

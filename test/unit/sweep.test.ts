@@ -1,39 +1,73 @@
 import { describe, expect, test } from "vitest";
-import type { Txn } from "../../src/etcd/rpc.js";
+import { EtcdRefusedError } from "../../src/errors.js";
+import type { Range, Txn } from "../../src/etcd/rpc.js";
 import { OwnPlaces } from "../../src/own-places.js";
+import type { Place } from "../../src/place.js";
 import { settle } from "../support/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../support/fake-connection.js";
-import { keyValue } from "../support/fake-member.js";
+import { type FakeCall, keyValue } from "../support/fake-member.js";
 
-const RANGE = "jobs/77";
+const KEY = "jobs/77";
+/** The first list comes after this time, and the second one after twice as long: as the fake clock draws it. */
+const SOON_MS = 375;
+/** Longer than the time for which a key in doubt is given to no place. */
+const DOUBT_OVER_MS = 300_000;
+/** No renewal falls into a test. */
+const TTL_SECONDS = 86_400;
 
-/** A session whose first place under the name was put, and never answered. */
-async function doubting() {
+type Kv = ReturnType<typeof keyValue>;
+
+/** A session whose keys are in an etcd that answers lists and reads by itself. */
+function session() {
   const cluster = new FakeCluster();
-  const lease = cluster.lease();
+  const lease = cluster.lease(TTL_SECONDS);
   const own = new OwnPlaces(lease, "jobs");
-  const late = own.make();
-  late.unanswered = 1;
-  own.doubt(late);
-  cluster.clock.advance(0);
-  await settle();
-  const stream = cluster.member.watches[0]!;
-  const put = async (key: string, revision: bigint, { value = "", leaseId = LEASE_ID } = {}) => {
-    const kv = keyValue({ key, value, leaseId, createRevision: revision, modRevision: revision });
-    stream.answer({ watchId: stream.creates[0]!.watchId, events: [{ kind: "PUT", kv }] }, revision);
-    await settle();
+  const stored = new Map<string, Kv>();
+  let refusal: Error | undefined;
+  const answerTo: Partial<Record<FakeCall["method"], (call: FakeCall) => void>> = {
+    timeToLive: (call) => {
+      const keys = [...stored.values()].map(({ key }) => key);
+      if (refusal) call.fail(refusal);
+      else call.answer({ header: HEADER, ttlSeconds: 9, keys });
+    },
+    range: (call) => {
+      const kv = stored.get(String((call.request as Range).key));
+      call.answer({ header: HEADER, kvs: kv ? [kv] : [], more: false, count: kv ? 1 : 0 });
+    },
+    txn: (call) => {
+      for (const each of (call.request as Txn).then)
+        if (each.kind === "delete") stored.delete(String(each.key));
+      call.answer({ header: HEADER, succeeded: true, ranges: [undefined] });
+    },
   };
-  const answerRead = async (kvs: ReturnType<typeof keyValue>[]) => {
-    cluster.member.of("range").at(-1)!.answer({ header: HEADER, kvs, more: false, count: kvs.length });
-    await settle();
-  };
+  cluster.onCall = (call) => queueMicrotask(() => answerTo[call.method]?.(call));
+  const put = ({ key, value }: Pick<Place, "key" | "value">, revision: bigint, leaseId = LEASE_ID) =>
+    stored.set(key, keyValue({ key, value, leaseId, createRevision: revision, modRevision: revision }));
+  const of = (method: FakeCall["method"]) => cluster.connected.flatMap((member) => member.of(method));
   /** Keys that were asked to be deleted, with the create revision that guards it. */
   const deletes = () =>
-    cluster.member.of("txn").map(({ request }) => {
+    of("txn").map(({ request }) => {
       const { when, then } = request as Txn;
       return [then.map((each) => (each.kind === "delete" ? String(each.key) : each.kind)), when];
     });
-  return { cluster, clock: cluster.clock, lease, own, late, stream, put, answerRead, deletes };
+  const refuse = (error: Error) => (refusal = error);
+  return { cluster, clock: cluster.clock, lease, own, stored, put, of, deletes, refuse };
+}
+
+/** Its first place under the name was put, and never answered. */
+function doubting() {
+  const doubtful = session();
+  const late = doubtful.own.make();
+  late.unanswered = 1;
+  doubtful.own.doubt(late);
+  return { ...doubtful, late };
+}
+
+function joined(own: OwnPlaces, revision: bigint): Place {
+  const place = own.make();
+  place.revision = revision;
+  own.add(place);
+  return place;
 }
 
 const guardedDelete = (key: string, revision: bigint) => [
@@ -42,99 +76,175 @@ const guardedDelete = (key: string, revision: bigint) => [
 ];
 
 describe("a put that was sent and never answered", () => {
-  test("makes the session watch its own keys of the name for puts", async () => {
-    const { stream, cluster } = await doubting();
+  test("makes the session list its keys soon, by one request and no watch, whatever the number of names", async () => {
+    const { cluster, clock, lease, of } = session();
+    for (let n = 0; n < 300; n++) {
+      const own = new OwnPlaces(lease, `jobs/${n}`);
+      const late = own.make();
+      late.unanswered = 1;
+      own.release(late);
+    }
 
-    expect(stream.creates).toMatchObject([
-      { key: RANGE, end: `${RANGE}.`, startRevision: 0n, events: "PUT" },
-    ]);
-    expect(cluster.member.of("range")).toHaveLength(0);
+    await clock.pass(SOON_MS);
+
+    expect(of("timeToLive").map(({ request }) => request)).toEqual([LEASE_ID]);
+    expect(of("range")).toEqual([]);
+    expect(cluster.connected.flatMap(({ watches }) => watches)).toEqual([]);
   });
 
   test("is deleted, guarded by its create revision, when it is applied late after all", async () => {
-    const { put, deletes, late, own } = await doubting();
-
+    const { clock, put, deletes, late, own } = doubting();
     own.release(late);
-    await put(late.key, 200n, { value: late.value });
+
+    put(late, 200n);
+    await clock.pass(SOON_MS);
 
     expect(deletes()).toEqual([guardedDelete(late.key, 200n)]);
   });
 
-  test("is found by a read when it was applied before the watch began", async () => {
-    const { stream, answerRead, deletes, late, own } = await doubting();
+  test("is looked for ever more rarely, but to the end of the lease", async () => {
+    const { clock, of, own, late } = doubting();
     own.release(late);
+    clock.nextRandom = 0.5;
 
-    stream.created(RANGE, 150n);
-    await settle();
-    await answerRead([keyValue({ key: late.key, leaseId: LEASE_ID, createRevision: 140n })]);
+    const lists = async (ms: number) => {
+      const before = of("timeToLive").length;
+      await clock.pass(ms);
+      return of("timeToLive").length - before;
+    };
 
-    expect(deletes()).toEqual([guardedDelete(late.key, 140n)]);
+    expect(await lists(120_000)).toBe(7);
+    expect(await lists(3_600_000)).toBe(13);
   });
 
-  test("is looked for again after some seconds, in case an event was lost", async () => {
-    const { cluster, clock, stream, answerRead } = await doubting();
-    stream.created(RANGE, 150n);
-    await settle();
-    await answerRead([]);
+  test("is found within about as long again as it was late", async () => {
+    const { clock, put, deletes, late, own } = doubting();
+    own.release(late);
+    await clock.pass(20_000);
 
-    await clock.pass(5000);
+    put(late, 200n);
+    await clock.pass(20_000);
 
-    expect(cluster.connected.flatMap((member) => member.of("range"))).toHaveLength(2);
+    expect(deletes()).toEqual([guardedDelete(late.key, 200n)]);
   });
 
-  test("never lends its key to another place while the session lives", async () => {
-    const { own, late } = await doubting();
+  test("lends its key to no other place for some minutes, and then does", async () => {
+    const { clock, own, late } = doubting();
 
     own.release(late);
+    const beside = [own.make(), own.make()];
+    for (const place of beside) own.release(place);
+    await clock.pass(DOUBT_OVER_MS);
 
-    expect([own.make().key, own.make().key]).toEqual([`${RANGE}-2`, `${RANGE}-3`]);
+    expect(beside.map(({ key }) => key)).toEqual([`${KEY}-2`, `${KEY}-3`]);
+    expect(own.make().key).toBe(KEY);
   });
 
   test("costs no place of ours: confirmed ones are spared, and one whose put is under way", async () => {
-    const { own, put, deletes } = await doubting();
-    const held = own.make();
-    held.revision = 160n;
-    own.add(held);
+    const { clock, own, put, deletes } = doubting();
     const underWay = own.make();
 
-    await put(held.key, 160n, { value: held.value });
-    await put(underWay.key, 170n, { value: underWay.value });
+    put(joined(own, 160n), 160n);
+    put(underWay, 170n);
+    await clock.pass(DOUBT_OVER_MS);
 
     expect(deletes()).toEqual([]);
   });
 
   test("is not a key of ours that another session made", async () => {
-    const { put, deletes } = await doubting();
+    const { clock, put, deletes, late, own } = doubting();
+    own.release(late);
 
-    await put(`${RANGE}-9`, 200n, { leaseId: 0x88n });
+    put({ ...late, key: `${KEY}-9` }, 200n, 0x88n);
+    await clock.pass(SOON_MS);
 
     expect(deletes()).toEqual([]);
   });
 
-  test("that comes after its key was ours and released is deleted: the create revision tells", async () => {
-    const { own, put, deletes } = await doubting();
-    const held = own.make();
-    held.revision = 160n;
-    own.add(held);
+  test("is looked for by itself when etcd refuses to list the keys", async () => {
+    const { clock, own, late, put, of, deletes, refuse } = doubting();
+    refuse(new EtcdRefusedError("permission", "a:1", "etcdserver: permission denied"));
+    own.release(late);
 
-    await put(held.key, 180n, { value: held.value });
+    put(late, 200n);
+    await clock.pass(SOON_MS);
 
-    expect(deletes()).toEqual([guardedDelete(held.key, 180n)]);
+    expect(of("range").map(({ request }) => (request as Range).key)).toEqual([late.key]);
+    expect(deletes()).toEqual([guardedDelete(late.key, 200n)]);
   });
 
   test("is looked for no longer when the lease is over", async () => {
-    const { clock, lease, stream, put, deletes, late, own } = await doubting();
+    const { clock, lease, put, deletes, late, own } = doubting();
     own.release(late);
-    stream.created(RANGE, 150n);
-    await settle();
 
     lease.abandon();
-    await put(late.key, 200n);
-    await clock.pass(10_000);
+    put(late, 200n);
+    await clock.pass(DOUBT_OVER_MS);
 
     expect(deletes()).toEqual([]);
-    expect(stream.closed).toBe(true);
     expect(clock.timers).toBe(0);
+  });
+});
+
+describe("a key of our lease that is no place of ours", () => {
+  test("is deleted when the same put was applied again after the release, though every attempt was answered", async () => {
+    const { clock, own, put, deletes } = session();
+    const place = joined(own, 160n);
+    own.release(place);
+
+    put(place, 180n);
+    await clock.pass(40_000);
+
+    expect(deletes()).toEqual([guardedDelete(KEY, 180n)]);
+  });
+
+  test("is looked for as soon as the connection that renews the lease broke: etcd may have been restored", async () => {
+    const { cluster, clock, lease, own, put, of, deletes } = session();
+    const place = joined(own, 160n);
+    own.release(place);
+    void lease.renewNow().catch(() => undefined);
+    put(place, 160n);
+    const lists = of("timeToLive").length;
+
+    cluster.member.keepalives[0]!.end();
+    await clock.pass(SOON_MS);
+
+    expect(of("timeToLive").length).toBe(lists + 1);
+    expect(deletes()).toEqual([guardedDelete(KEY, 160n)]);
+  });
+
+  test("is not taken by a new place while it is being deleted", async () => {
+    const { clock, own, put, stored, late } = doubting();
+    own.release(late);
+    put({ ...late, key: `${KEY}-2` }, 200n);
+
+    await clock.pass(SOON_MS);
+    expect([...stored.keys()]).toEqual([]);
+
+    expect([own.make().key, own.make().key]).toEqual([`${KEY}-3`, `${KEY}-4`]);
+  });
+
+  test("is spared when this library has not put it: a user may bind keys of the same form", async () => {
+    const { clock, put, deletes } = doubting();
+
+    put({ key: "services/77", value: "http://10.0.0.1" }, 200n);
+    await clock.pass(DOUBT_OVER_MS);
+
+    expect(deletes()).toEqual([]);
+  });
+
+  test("may have any value where the session has had candidates", async () => {
+    const { clock, lease, put, deletes } = session();
+    const own = new OwnPlaces(lease, "election");
+    const candidate = own.make(undefined, "http://10.0.0.1");
+    candidate.revision = 150n;
+    own.add(candidate);
+    own.release(candidate);
+
+    put(candidate, 200n);
+    await clock.pass(40_000);
+
+    expect(deletes()).toEqual([guardedDelete(candidate.key, 200n)]);
   });
 });
 
@@ -145,15 +255,15 @@ describe("the number of a place", () => {
 
     own.release(first);
 
-    expect([first.key, second.key, own.make().key]).toEqual([RANGE, `${RANGE}-2`, RANGE]);
+    expect([first.key, second.key, own.make().key]).toEqual([KEY, `${KEY}-2`, KEY]);
   });
 
-  test("stays taken when the key is another process's with the same lease", () => {
+  test("is not given again at once when its key is there with another value", () => {
     const own = new OwnPlaces(new FakeCluster().lease(), "jobs");
 
     own.stranger(own.make());
 
-    expect(own.make().key).toBe(`${RANGE}-2`);
+    expect(own.make().key).toBe(`${KEY}-2`);
   });
 
   test("does not tell the order: the predecessor among our own is found by create revision", () => {

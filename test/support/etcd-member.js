@@ -42,6 +42,7 @@ export class EtcdMember {
     this.endpoint = plan.tls
       ? `https://localhost:${plan.clientPort}`
       : `http://${plan.host}:${plan.clientPort}`;
+    this.dataDir = plan.args.find((arg) => arg.startsWith("--data-dir="))?.slice("--data-dir=".length) ?? "";
     this.#process = new ServerProcess({
       title: `etcd ${plan.name}`,
       command: [first, ...rest],

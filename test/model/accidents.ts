@@ -1,5 +1,5 @@
 import { sharing } from "./arrivals.js";
-import { deleteKeys } from "./etcd.js";
+import { deleteKeys, execute } from "./etcd.js";
 import { joinUnanswered } from "./joining.js";
 import { leave, leaveUnanswered } from "./leaving.js";
 import { endLease, loseSession, moveStream } from "./sessions.js";
@@ -67,8 +67,26 @@ function toCaller(world: World, caller: Caller): Step[] {
   const steps = waits && !gaveUp ? accident(world, "aborts", (w) => abort(w, w.callers[id]!)) : [];
   if (!("call" in state)) return steps;
   const { answer } = state.call;
+  steps.push(...accident(world, "repeats", (w) => copyIsLate(w, w.callers[id]!)));
+  if (answer) steps.push(...accident(world, "repeats", (w) => repeat(w, w.callers[id]!)));
   if (answer) return [...steps, ...accident(world, "lostAnswers", (w) => loseAnswer(w, w.callers[id]!))];
   return [...steps, ...accident(world, "lateRequests", (w) => beLate(w, w.callers[id]!))];
+}
+
+/** The connection behind a proxy broke before the answer came: it sends the transaction again. */
+function repeat(world: World, caller: Caller): void {
+  const { state } = caller;
+  if (!("call" in state)) return;
+  const { txn } = state.call;
+  tell(world, `a proxy sends ${caller.label}'s ${txn.is} again`);
+  caller.state = { ...state, call: { txn, answer: execute(world, [txn])[0] } };
+}
+
+/** The client gets its answer, and the second one may be executed much later. */
+function copyIsLate(world: World, { state, label }: Caller): void {
+  if (!("call" in state)) return;
+  tell(world, `a proxy keeps a copy of ${label}'s ${state.call.txn.is}`);
+  world.late = [...world.late, state.call.txn];
 }
 
 function loseAnswer(world: World, caller: Caller): void {

@@ -31,7 +31,7 @@ const sessionsOf = ({ sessions }: Scenario): Session[] =>
     client: "running",
     member,
     doubted: [],
-    strangers: [],
+    sweeps: false,
   }));
 
 const callersOf = ({ callers }: Scenario): Caller[] =>

@@ -1,6 +1,7 @@
 import { hold } from "./holding.js";
 import { gone, leave } from "./leaving.js";
 import { loseSession } from "./sessions.js";
+import { doubt } from "./sweeping.js";
 import { wait } from "./waiting.js";
 import {
   keeps,
@@ -42,7 +43,7 @@ export function ask(world: World, caller: Caller): void {
 function freeKey(world: World, caller: Caller): string {
   const session = sessionOf(world, caller);
   const used = siblings(world, caller).flatMap(({ place }) => (place ? [place.key] : []));
-  const taken = [...used, ...session.doubted, ...session.strangers];
+  const taken = [...used, ...session.doubted];
   for (let n = 1; ; n++) {
     const key = keyName(caller.setup.name, session.lease, n);
     if (!taken.includes(key)) return key;
@@ -84,14 +85,12 @@ function confirm(world: World, caller: Caller, answer: Answer): boolean {
   return true;
 }
 
-/** The queue is not empty, or the key is another process's with the same lease. */
+/** The queue is not empty, or the key is there with another value: of a late put, or of another process with the same lease. */
 function refused(world: World, caller: Caller): void {
   if (caller.setup.tries) return gone(world, caller, undefined);
-  const session = sessionOf(world, caller);
-  const { key, unanswered } = placeOf(caller);
-  session.strangers = [...session.strangers, key];
-  if (unanswered > 0) session.doubted = [...session.doubted, key];
-  tell(world, `${key} is somebody else's`);
+  const { key } = placeOf(caller);
+  doubt(world, caller, key);
+  tell(world, `${key} is not the one that it has put`);
   caller.place = undefined;
   ask(world, caller);
 }

@@ -1,6 +1,7 @@
 import { keyOfPlace } from "./etcd.js";
 import { hold } from "./holding.js";
 import { siblings } from "./joining.js";
+import { doubt } from "./sweeping.js";
 import { wait } from "./waiting.js";
 import {
   breaks,
@@ -36,12 +37,6 @@ export function leave(world: World, caller: Caller, { releases }: { readonly rel
   tell(world, `${caller.label} ${what}: it sends the delete of ${key}`);
 }
 
-/** Until the lease is over this key is swept, and given to no other place. */
-function doubt(world: World, caller: Caller, key: string): void {
-  const session = sessionOf(world, caller);
-  if (!session.doubted.includes(key)) session.doubted = [...session.doubted, key];
-}
-
 /** The caller of the same session that waits for the end of this place. */
 const successor = (world: World, caller: Caller): Caller | undefined =>
   siblings(world, caller).find(({ state }) => state.at === "local" && state.below === caller.id);
@@ -50,9 +45,9 @@ type Leaving = Extract<State, { at: "leaving" }>;
 
 export function leaveAnswered(world: World, caller: Caller, state: Leaving, answer: Answer): void {
   tell(world, `${caller.label} gets the answer`);
-  // Only the first attempt can tell: after an unanswered one, that one may have deleted it.
-  const ambiguous = state.repeated && keeps(world, "repeated-release-is-no-loss");
-  if (state.releases && !answer.done && !ambiguous) toldByRelease(world, caller);
+  // An earlier attempt may have deleted it, or the same one, if a proxy sent it twice.
+  const taken = state.releases && !answer.done && !keeps(world, "repeated-release-is-no-loss");
+  if (taken && !state.repeated) toldByRelease(world, caller);
   gone(world, caller, answer.first);
 }
 

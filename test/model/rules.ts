@@ -98,10 +98,17 @@ const RULE_TABLE = {
     breaks: "no lost wake-up",
   },
   "late-keys-are-swept": {
-    says: "keys of puts that were never answered are swept until the lease is over",
+    says: "a session looks for keys of its lease that are no place, and deletes them, until the lease is over",
     without: "nobody looks for them",
     where: "sweep.ts",
     scenario: "late requests",
+    breaks: "no ghost",
+  },
+  "answered-puts-are-swept-for": {
+    says: "it does so also when each of its puts was answered",
+    without: "it does so while an unanswered put is in doubt",
+    where: "sweep.ts",
+    scenario: "repeats",
     breaks: "no ghost",
   },
   "guarded-release": {
@@ -112,10 +119,10 @@ const RULE_TABLE = {
     breaks: "single holder",
   },
   "repeated-release-is-no-loss": {
-    says: "a release that finds nothing after an unanswered attempt was a release",
-    without: "it is taken for a loss",
+    says: "a release that finds nothing is no loss: the same request may have deleted the key before",
+    without: "it is taken for a loss unless an attempt went unanswered",
     where: "hold.ts",
-    scenario: "aborts",
+    scenario: "repeats",
     breaks: "true losses",
   },
   "cleanup-is-repeated": {
@@ -151,7 +158,7 @@ const RULE_TABLE = {
     without: "they are sent again as if they had not been sent",
     where: "etcd/flight.ts",
     scenario: "batches, late requests",
-    breaks: "true losses",
+    breaks: "no ghost",
   },
   "fence-is-checked": {
     says: "what is written to admits no lower fence than it has seen",

@@ -6,6 +6,8 @@ export interface Accidents {
   readonly lostAnswers: number;
   /** A transaction is given up while it is under way, and may arrive much later. */
   readonly lateRequests: number;
+  /** A proxy sends a transaction twice, and the client hears of one of them. */
+  readonly repeats: number;
   /** Renewals do not get through: a session is lost. */
   readonly losses: number;
   /** A process stops while its lease runs out. */
@@ -53,6 +55,7 @@ const NONE: Accidents = {
   aborts: 0,
   lostAnswers: 0,
   lateRequests: 0,
+  repeats: 0,
   losses: 0,
   pauses: 0,
   moves: 0,
@@ -100,6 +103,11 @@ export const SCENARIOS = {
   aborts: scenario([A_TWICE, B], { aborts: 1, lostAnswers: 1 }),
   "late requests": scenario([caller(0, { rounds: 3 })], { lateRequests: 2 }),
   "late requests, aborts": scenario([A, B], { lateRequests: 1, aborts: 1 }),
+  repeats: scenario([A_TWICE], { repeats: 2 }),
+  "repeats, waits": scenario([A, B], { repeats: 1 }),
+  "repeats, late requests": scenario([caller(0, { rounds: 2 })], { repeats: 1, lateRequests: 1, aborts: 1 }),
+  "repeated tries": scenario([caller(0, { ...tries, ...twice }), B], { repeats: 1, aborts: 1 }),
+  "siblings, repeats": scenario([A, A], { repeats: 1, aborts: 1 }),
   tries: scenario([caller(0, { ...tries, ...twice }), B], { lateRequests: 1, aborts: 1 }),
   losses: scenario([A, B_TWICE], { losses: 1, lostAnswers: 1 }),
   pauses: scenario([caller(0, writes), caller(1, writes)], { pauses: 1, writes: 2 }),

@@ -12,7 +12,7 @@ const callersOf = (world: World, session: Session): Caller[] =>
 export function loseSession(world: World, session: Session): void {
   session.client = "over";
   session.doubted = [];
-  session.strangers = [];
+  session.sweeps = false;
   tell(world, `${session.label}'s session is lost`);
   for (const caller of callersOf(world, session)) {
     const waits = caller.state.at === "waiting" || caller.state.at === "local";

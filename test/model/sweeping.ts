@@ -1,17 +1,45 @@
 import { deleteKeys } from "./etcd.js";
 import { progress, type Step } from "./step.js";
-import { keeps, tell, type Key, type Session, type World } from "./world.js";
+import { keeps, sessionOf, tell, type Caller, type Key, type Session, type World } from "./world.js";
 
 /**
- * While a session has keys in doubt it looks at all its keys, by a watch and by slow reads. What is no place of its own
- * is deleted, guarded by the create revision that was seen: one step here, since that can hit nothing else.
+ * A session lists all keys of its lease from time to time. What is no place is deleted, guarded by the create revision that
+ * was seen: one step here, since that can hit nothing else. And a doubt ends: its keys are given to new places.
  */
 export function sweeps(world: World, session: Session): Step[] {
-  if (session.doubted.length === 0 || !keeps(world, "late-keys-are-swept")) return [];
+  return [...doubtEnds(world, session), ...strays(world, session)];
+}
+
+/** After some time, in which lists have shown that nothing is there. Requests may be on their way all the same. */
+function doubtEnds(world: World, { id, doubted }: Session): Step[] {
+  const there = world.keys.some(({ key, deleted }) => deleted === 0 && doubted.includes(key));
+  if (there || doubted.length === 0) return [];
+  const end = (w: World): void => {
+    const session = w.sessions[id]!;
+    tell(w, `${session.label} may use its keys in doubt again`);
+    session.doubted = [];
+  };
+  return [progress(end)];
+}
+
+function strays(world: World, session: Session): Step[] {
+  if (!keeps(world, "late-keys-are-swept")) return [];
+  if (!session.sweeps && !listsAlways(world)) return [];
   const lease = session.lease;
   return world.keys
     .filter((key) => key.deleted === 0 && key.lease === lease && !isOurs(world, key))
     .map((key) => progress((w) => sweep(w, session, key)));
+}
+
+/** Where no proxy repeats anything, every promise holds without it. */
+const listsAlways = (world: World): boolean =>
+  world.scenario.accidents.repeats > 0 && keeps(world, "answered-puts-are-swept-for");
+
+/** For a while the key is given to no other place; and from now on the session looks for keys that are no place. */
+export function doubt(world: World, caller: Caller, key: string): void {
+  const session = sessionOf(world, caller);
+  session.sweeps = true;
+  if (!session.doubted.includes(key)) session.doubted = [...session.doubted, key];
 }
 
 function sweep(world: World, session: Session, key: Key): void {

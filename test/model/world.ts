@@ -148,10 +148,10 @@ export interface Session {
   client: "running" | "paused" | "over";
   /** The member that serves its watches and serializable reads. */
   member: "leading" | "lagging";
-  /** Keys of which a late put may come yet: swept, and given to no other place. */
+  /** Keys of which a late put may come yet, or that are there with a value not ours: given to no other place for a while. */
   doubted: readonly string[];
-  /** Keys that are another process's with the same lease. */
-  strangers: readonly string[];
+  /** It has had a key in doubt: it looks for keys that are no place to the end of the lease. */
+  sweeps: boolean;
 }
 
 /** One moment: what etcd stores, what every client believes, and what is on its way between them. */

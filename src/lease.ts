@@ -30,7 +30,7 @@ export class Lease implements Renewer {
   /** Tells of a change after everything else has been told. */
   onState: (state: SessionState, previous: SessionState) => void = () => {};
   /** See Renewer. */
-  interrupted: () => void = () => {};
+  reconnected: () => void = () => {};
   readonly #over = new AbortController();
   #state: SessionState = "live";
   #renewal: Renewal;

@@ -47,7 +47,7 @@ export class Sweep implements AuditListener {
   private constructor(private readonly lease: Lease) {
     this.#audit = KeyAudit.of(lease);
     this.#audit.add(this);
-    lease.interrupted = () => this.soon();
+    lease.reconnected = () => this.soon();
   }
 
   static of(lease: Lease): Sweep {

@@ -19,8 +19,8 @@ export interface Renewer {
   renewed(sent: Moment, ttlSeconds: number): void;
   /** etcd has no such lease. */
   gone(): void;
-  /** The stream broke: renewals go on over another connection, to an etcd that may have been restored meanwhile. */
-  interrupted?(): void;
+  /** Its renewals go over a new stream from now on: etcd may have been restored from a snapshot meanwhile. */
+  reconnected?(): void;
 }
 
 /** Renewals sent and not answered, oldest first, and the timer for the oldest. */
@@ -104,6 +104,7 @@ export class Keepalive {
     const open: Open = { member, stream, sends: new Map() };
     this.#open = open;
     this.#renewAll();
+    for (const renewer of this.#renewers.values()) renewer.reconnected?.();
   }
 
   /** etcd 3.6 checks the token of this stream too; older ones only that of calls and of new watches. */
@@ -125,7 +126,6 @@ export class Keepalive {
   #move(open: Open): void {
     if (open !== this.#open) return;
     this.#hangUp();
-    for (const renewer of this.#renewers.values()) renewer.interrupted?.();
     if (this.#renewers.size > 0) this.#reopenLater();
   }
 

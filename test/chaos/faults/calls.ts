@@ -11,7 +11,7 @@ export interface Called extends Ground {
   readonly calls: readonly GrpcProxy[];
 }
 
-const TXN = "/etcdserverpb.KV/Txn";
+export const TXN = "/etcdserverpb.KV/Txn";
 const GRANT = "/etcdserverpb.Lease/LeaseGrant";
 const RANGE = "/etcdserverpb.KV/Range";
 
@@ -31,7 +31,7 @@ const aMoment = (random: Random) => random.between(5, 60);
 /** Past the client's patience with an attempt, a quarter of a TTL: its retry has got through, and it may hold again. */
 const pastRetry = (random: Random, ttlMs: number) => random.between(0.3 * ttlMs, 0.6 * ttlMs);
 
-const onCalls = (
+export const onCalls = (
   name: string,
   { path, act, which = () => true, share = 0.3, ms, refuses, status = OVERLOADED }: Rules,
 ): FaultKind<Called> => ({

@@ -1,10 +1,18 @@
 // Each rule of the protocol that is easily got wrong, broken on purpose in a copy of the build. The lab must notice.
-import { t1, t2, type Hunt, type Mutant } from "./mutant.js";
+import { t1, t2, type Hunt, type Mutant, type Patch } from "./mutant.js";
 import { OTHERS } from "./others.js";
 import { REFUSALS } from "./refusals.js";
 
 /** Many calls at a time in each process, so that they share requests. */
 const CROWD: Partial<Hunt> = { workers: 2, lanes: 12, names: 6, nested: true };
+
+/** The lists of the lease's keys would find what these mutants leave behind, before the lab does. */
+const NO_SWEEP: Patch = { file: "sweep.js", from: "this.#audit.add(this);", to: "" };
+const NO_LIST_AFTER_RELEASE: Patch = {
+  file: "sweep.js",
+  from: "this.#audit.within(Math.min(LATER_MS, this.lease.ttlMs));",
+  to: "",
+};
 
 const MUTEX: readonly Mutant[] = [
   {
@@ -114,9 +122,15 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue.js",
-        from: "onUnanswered };",
-        to: "onUnanswered, again: () => false };",
+        from: "const policy = this.lease.policy(`leave the queue of",
+        to: "const policy = { ...this.lease.policy(`leave the queue of",
       },
+      {
+        file: "queue.js",
+        from: '"${this.name}"`);\n        const answer',
+        to: '"${this.name}"`), again: () => false };\n        const answer',
+      },
+      NO_SWEEP,
     ],
     hunt: t1(["lose-releases", "drop-requests"], { ttlSeconds: 9 }),
   },
@@ -129,6 +143,7 @@ const MUTEX: readonly Mutant[] = [
         from: "place.revision = own.createRevision;",
         to: "place.revision = answer.header.revision;",
       },
+      NO_SWEEP,
     ],
     hunt: t1(["lose-join-answers"], { ttlSeconds: 9 }),
   },
@@ -189,18 +204,7 @@ const MUTEX: readonly Mutant[] = [
   {
     name: "no-sweep",
     wrong: "does not look for a put that arrives after its place was given back",
-    patches: [
-      {
-        file: "sweep.js",
-        from: "if (lease.signal.aborted)\n            return;",
-        to: "if (lease)\n            return;",
-      },
-      {
-        file: "sweep.js",
-        from: "void members.range(range",
-        to: "if (members)\n            return;\n        void members.range(range",
-      },
-    ],
+    patches: [NO_SWEEP],
     hunt: t1(["hold-joins"], { ttlSeconds: 9 }),
   },
   {
@@ -217,6 +221,7 @@ const MUTEX: readonly Mutant[] = [
         from: "return this.leaveQuietly(place);",
         to: "return;",
       },
+      NO_SWEEP,
     ],
     hunt: t1(["reorder"], { ttlSeconds: 9 }),
   },
@@ -235,8 +240,28 @@ const MUTEX: readonly Mutant[] = [
   {
     name: "retry-taken-for-loss",
     wrong: "takes a repeated release that finds nothing for a loss",
-    patches: [{ file: "hold.js", from: "if (!deleted && !repeated)", to: "if (!deleted)" }],
+    patches: [
+      {
+        file: "hold.js",
+        from: "if (!deleted)\n            await this.#askForLease();",
+        to: 'if (!deleted)\n            throw this.#loss("deleted");',
+      },
+    ],
     hunt: t1(["lose-release-answers"], { ttlSeconds: 9 }),
+  },
+  {
+    name: "own-key-taken-for-anothers",
+    wrong:
+      "takes its own key for another process's when no attempt went unanswered: a proxy has sent the join twice",
+    patches: [
+      {
+        file: "joiner.js",
+        from: "if (own?.value !== place.value ||",
+        to: "if (place.unanswered === 0 || own?.value !== place.value ||",
+      },
+      NO_SWEEP,
+    ],
+    hunt: t1(["repeat-joins"], { ttlSeconds: 9 }),
   },
   {
     name: "one-name-in-one-batch",
@@ -305,8 +330,9 @@ const MUTEX: readonly Mutant[] = [
         from: "if (batch.length > 1 && refused(error))\n                this.#oneByOne(flight.rest(), inDoubt(error));",
         to: "if (batch.length > 1)\n                this.#oneByOne(flight.rest(), false);",
       },
+      NO_LIST_AFTER_RELEASE,
     ],
-    // What is lost alone is looked for under its name: that finds what a batch has left there, too.
+    // What is lost alone makes the session list its keys: that finds what a batch has left, too.
     hunt: t1(["hold-batches"], { ...CROWD, ttlSeconds: 9, lastsMs: [3000, 6000] }),
   },
 ];

@@ -3,6 +3,7 @@ import { startGrpcProxy, type GrpcProxy } from "../../support/grpc-proxy.js";
 import { startTcpProxy, type TcpProxy } from "../../support/tcp-proxy.js";
 import { callFaults, type Called } from "../faults/calls.js";
 import { lateThenSilent, linkFaults, type Linked } from "../faults/links.js";
+import { repeatFaults } from "../faults/repeats.js";
 import { pauseEtcd, restartEtcd } from "../faults/members.js";
 import { storeFaults } from "../faults/store.js";
 import { userFaults, type Peopled } from "../faults/users.js";
@@ -40,6 +41,7 @@ export const t1: Tier<BehindProxies> = {
     ...linkFaults,
     lateThenSilent,
     ...callFaults,
+    ...repeatFaults,
     ...storeFaults,
     ...userFaults,
     pauseEtcd,

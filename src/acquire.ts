@@ -24,13 +24,14 @@ export interface Acquired {
   readonly grant: Grant;
 }
 
-/** Waits in the queue of `name` until it is our turn. */
+/** Waits in the queue of `name` until it is our turn. `check` throws on bad options. */
 export async function acquire(
   source: LeaseSource,
   name: string,
-  wait: CheckedWait,
+  check: () => CheckedWait,
   entry?: Entry,
 ): Promise<Acquired> {
+  const wait = check();
   const { connection } = source;
   wait.signal?.throwIfAborted();
   assertFree(source, [name]);
@@ -44,6 +45,10 @@ export async function acquire(
   });
   return { queue, grant };
 }
+
+/** The same as a hold. Each waiter costs one suspended function, `acquire`: a process may have thousands. */
+export const acquireHold = (...asked: Parameters<typeof acquire>): Promise<HeldPlace> =>
+  acquire(...asked).then(holdOf);
 
 /** A hold that needs not be waited for, or undefined. `timeoutMs` bounds the wait for etcd. */
 export async function tryAcquire(

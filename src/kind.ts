@@ -16,7 +16,7 @@ export interface Predecessor {
   /** Is this event its end? One of an earlier life of the same key is not. */
   endedBy(kv: KeyValue): boolean;
   /** Who is waited for next if a put said that its turn has come, which frees nothing. */
-  readonly afterPut?: Predecessor;
+  readonly afterPut?: Predecessor | undefined;
 }
 
 export interface Behind {
@@ -82,13 +82,24 @@ export const lastPlaces = (place: Place): Range => ({
   maxCreateRevision: place.revision,
 });
 
-/** The place of `kv`, which ends when its key is deleted. */
-export const placeBelow = (kv: Pick<KeyValue, "key" | "createRevision">, holder: boolean): Predecessor => ({
-  target: { key: kv.key, events: "DELETE" },
-  revision: kv.createRevision,
-  holder,
-  endedBy: ({ modRevision }) => modRevision > kv.createRevision,
-});
+/** One place, which ends when its key is deleted. Nothing else of the answer that told it is kept. */
+export class PlaceBelow implements Predecessor {
+  readonly target: WatchTarget;
+  readonly revision: bigint;
+
+  constructor(
+    { key, createRevision }: Pick<KeyValue, "key" | "createRevision">,
+    readonly holder: boolean,
+    readonly afterPut?: Predecessor,
+  ) {
+    this.target = { key, events: afterPut ? "ALL" : "DELETE" };
+    this.revision = createRevision;
+  }
+
+  endedBy({ modRevision }: KeyValue): boolean {
+    return modRevision > this.revision;
+  }
+}
 
 /** Where `place` stands, by an answer to `lastPlaces`. */
 export function positionOf(place: Place, { kvs, more }: Omit<Told, "count">): Position {
@@ -96,7 +107,7 @@ export function positionOf(place: Place, { kvs, more }: Omit<Told, "count">): Po
   if (!mine || !place.is(mine)) return "gone";
   if (!below) return "first";
   const ahead = 1 + rest.length + (more ? 1 : 0);
-  return { predecessor: placeBelow(below, ahead === 1), ahead };
+  return { predecessor: new PlaceBelow(below, ahead === 1), ahead };
 }
 
 /** Alone: it waits for every earlier place, of whatever kind. */

@@ -1,7 +1,7 @@
-import { acquire, holdOf, tryAcquire } from "./acquire.js";
+import { acquireHold, tryAcquire } from "./acquire.js";
 import { Entrance, heldHere } from "./context.js";
-import type { HeldPlace, Lock } from "./hold.js";
-import { checkBoolean, checkFunction, checkName, checkWait, type CheckedWait } from "./options.js";
+import type { Lock } from "./hold.js";
+import { checkBoolean, checkFunction, checkName, checkWait } from "./options.js";
 import type { WaitOptions } from "./session.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "./source.js";
 
@@ -40,8 +40,8 @@ export class Mutex {
    * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd said no.
    * @throws {TypeError | RangeError} on bad options.
    */
-  async lock(options?: WaitOptions): Promise<Lock> {
-    return this.#lock(checkWait("lock", options));
+  lock(options?: WaitOptions): Promise<Lock> {
+    return acquireHold(this.#source, this.name, () => checkWait("lock", options));
   }
 
   /**
@@ -67,10 +67,7 @@ export class Mutex {
     wait.signal?.throwIfAborted();
     const here = reentrant ? heldHere(this.#source.connection, this.name) : undefined;
     if (here) return here.enterAgain(work);
-    return new Entrance(this.#source.connection, await this.#lock(wait)).enter(work);
-  }
-
-  async #lock(wait: CheckedWait): Promise<HeldPlace> {
-    return holdOf(await acquire(this.#source, this.name, wait));
+    const lock = await acquireHold(this.#source, this.name, () => wait);
+    return new Entrance(this.#source.connection, lock).enter(work);
   }
 }

@@ -4,10 +4,12 @@ import type { Lease } from "./lease.js";
 import { OwnKeys } from "./own-keys.js";
 import { Place } from "./place.js";
 
+const NONE: readonly Place[] = [];
+
 /** The places of one session under one name, of whatever kind. */
 export class OwnPlaces {
   /** Joined and not known to be gone, by create revision. */
-  readonly #joined: Place[] = [];
+  #joined: readonly Place[] = NONE;
 
   constructor(
     private readonly lease: Lease,
@@ -37,9 +39,9 @@ export class OwnPlaces {
   /** It is in the queue. */
   add(place: Place): void {
     this.#keysOf(place).take(place);
-    let i = this.#joined.length;
-    while (i > 0 && (this.#joined[i - 1]?.revision ?? 0n) > place.revision) i--;
-    this.#joined.splice(i, 0, place);
+    const later = this.#joined.findIndex(({ revision }) => revision > place.revision);
+    const i = later === -1 ? this.#joined.length : later;
+    this.#joined = [...this.#joined.slice(0, i), place, ...this.#joined.slice(i)];
   }
 
   /** Our place that `place` waits for: looked up by revision, not by the order of calls. */
@@ -48,8 +50,7 @@ export class OwnPlaces {
   }
 
   remove(place: Place): void {
-    const i = this.#joined.indexOf(place);
-    if (i >= 0) this.#joined.splice(i, 1);
+    this.#joined = this.#joined.filter((other) => other !== place);
   }
 
   /** See OwnKeys. */

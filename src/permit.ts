@@ -1,6 +1,6 @@
 import type { KeyValue, Range } from "./etcd/rpc.js";
 import { parsePlaceValue } from "./keys.js";
-import { placeBelow, queueRange, type Behind, type Kind, type Predecessor, type Told } from "./kind.js";
+import { PlaceBelow, queueRange, type Behind, type Kind, type Predecessor, type Told } from "./kind.js";
 import type { Place } from "./place.js";
 
 const oldestOf = (name: string): Range => ({ ...queueRange(name), order: "oldest first", limit: 1 });
@@ -17,8 +17,7 @@ const willTell = (kv: KeyValue, rank: number): boolean =>
 
 /** Waits for the put or the end of the place below, which still waits itself. */
 function behindWaiter(name: string, below: KeyValue): Predecessor {
-  const { target, ...rest } = placeBelow(below, false);
-  return { ...rest, target: { ...target, events: "ALL" }, afterPut: behindHolders(name, undefined, false) };
+  return new PlaceBelow(below, false, behindHolders(name, undefined, false));
 }
 
 /** Waits for the end of any of those that hold. `holders` undefined: who they are is still to be read. */
@@ -68,7 +67,7 @@ function joined(place: Place, [oldest, last]: readonly Told[]): ReturnType<Kind[
  * value, so that users who disagree, as while a new number is rolled out, all go by the same. Only the first waiter
  * watches the holders. It puts its key when its turn comes, which tells the next one that it is the first waiter now.
  */
-export const permit = (permits: number): Kind => ({
+const permitOf = (permits: number): Kind => ({
   folder: "",
   shared: true,
   permits,
@@ -103,3 +102,12 @@ export const permit = (permits: number): Kind => ({
   asksForFirst: () => [],
   isFirst: () => false,
 });
+
+/** One for each number: a program may make a semaphore for each call. */
+const kinds = new Map<number, Kind>();
+
+export function permit(permits: number): Kind {
+  const kind = kinds.get(permits) ?? permitOf(permits);
+  kinds.set(permits, kind);
+  return kind;
+}

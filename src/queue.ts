@@ -30,7 +30,7 @@ export class Queue {
   readonly #joiner: Joiner;
   readonly #line = new Line();
   readonly #followers = new Followers();
-  readonly #leaving = new Set<Promise<unknown>>();
+  #leaving: Set<Promise<unknown>> | undefined;
   #joining = false;
   #trying = 0;
   #waiting = 0;
@@ -53,7 +53,7 @@ export class Queue {
 
   /** A caller that waits for its turn, at the end of the line. */
   enter({ kind = exclusive, value, onJoined }: Entry = {}): Waiter {
-    const waiter = new Waiter((left) => this.#abandoned(left), kind, value, onJoined);
+    const waiter = new Waiter(this, kind, value, onJoined);
     this.lease.waits.add(waiter);
     this.#line.add(waiter);
     this.#joinNext();
@@ -68,7 +68,7 @@ export class Queue {
     this.#trying++;
     try {
       // Own places that are just being deleted would refuse it.
-      await Promise.allSettled(this.#leaving);
+      if (this.#leaving) await Promise.allSettled(this.#leaving);
       this.lease.assertOpen();
       const joined = await this.lease.inFlight.add(this.#joiner.tryJoin(kind, value, policy));
       if (joined) this.#turnCame(joined.place, joined.from);
@@ -87,9 +87,9 @@ export class Queue {
   leave(place: Place): Promise<boolean> {
     place.leaving = true;
     const leaving = this.lease.inFlight.add(this.#leave(place));
-    this.#leaving.add(leaving);
+    const all = (this.#leaving ??= new Set()).add(leaving);
     const left = (): void => {
-      this.#leaving.delete(leaving);
+      all.delete(leaving);
       this.rest();
     };
     leaving.then(left, left);
@@ -191,7 +191,8 @@ export class Queue {
     this.#gone(place, () => false);
   }
 
-  #abandoned(waiter: Waiter): void {
+  /** The caller of `waiter` waits no longer. */
+  abandoned(waiter: Waiter): void {
     const { stage } = waiter;
     this.lease.waits.delete(waiter);
     if (stage.at === "line") this.#line.remove(waiter);
@@ -237,7 +238,7 @@ export class Queue {
 
   /** Names come and go (one a user, say): what is not needed is not kept. */
   rest(): void {
-    const busy = this.#joining || this.#trying > 0 || this.#waiting > 0 || this.#leaving.size > 0;
+    const busy = this.#joining || this.#trying > 0 || this.#waiting > 0 || this.#leaving?.size;
     if (!busy && this.#line.empty && this.own.joined.length === 0) queues.get(this.lease)?.delete(this.name);
   }
 }

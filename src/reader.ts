@@ -1,6 +1,6 @@
 import type { KeyValue, Range } from "./etcd/rpc.js";
 import { ownRange, prefixEnd, prefixOf } from "./keys.js";
-import { placeBelow, queueRange, type Behind, type Kind, type Told } from "./kind.js";
+import { PlaceBelow, queueRange, type Behind, type Kind, type Told } from "./kind.js";
 import type { Place } from "./place.js";
 
 /** Everything in the queue that is no reader: what sorts before the readers' folder, and what sorts behind it. */
@@ -22,7 +22,7 @@ function behind(told: readonly Told[], others: number): Behind | undefined {
   const [first, ...rest] = last;
   if (!first) return undefined;
   const below = rest.reduce((a, b) => (a.createRevision > b.createRevision ? a : b), first);
-  return { predecessor: placeBelow(below, others === 1), ahead: others };
+  return { predecessor: new PlaceBelow(below, others === 1), ahead: others };
 }
 
 const isReader = ({ kind }: Place): boolean => kind === reader;

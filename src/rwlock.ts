@@ -1,4 +1,4 @@
-import { acquire, holdOf, tryAcquire } from "./acquire.js";
+import { acquireHold, tryAcquire } from "./acquire.js";
 import { Entrance } from "./context.js";
 import type { HeldPlace, Hold, Lock } from "./hold.js";
 import { writer, type Kind } from "./kind.js";
@@ -37,13 +37,13 @@ export class RwLock {
    * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd said no.
    * @throws {TypeError | RangeError} on bad options.
    */
-  async readLock(options?: WaitOptions): Promise<Hold> {
-    return this.#lock(reader, checkWait("readLock", options));
+  readLock(options?: WaitOptions): Promise<Hold> {
+    return this.#lock(reader, () => checkWait("readLock", options));
   }
 
   /** Waits until nobody is before it and returns the lock. Else as `readLock`; prefer `withWriteLock`. */
-  async writeLock(options?: WaitOptions): Promise<Lock> {
-    return this.#lock(writer, checkWait("writeLock", options));
+  writeLock(options?: WaitOptions): Promise<Lock> {
+    return this.#lock(writer, () => checkWait("writeLock", options));
   }
 
   /**
@@ -81,11 +81,11 @@ export class RwLock {
     return this.#during(writer, checkWait("withWriteLock", options), work);
   }
 
-  async #lock(kind: Kind, wait: CheckedWait): Promise<HeldPlace> {
-    return holdOf(await acquire(this.#source, this.name, wait, { kind }));
+  #lock(kind: Kind, check: () => CheckedWait): Promise<HeldPlace> {
+    return acquireHold(this.#source, this.name, check, { kind });
   }
 
   async #during<T>(kind: Kind, wait: CheckedWait, work: (held: HeldPlace) => T): Promise<Awaited<T>> {
-    return new Entrance(this.#source.connection, await this.#lock(kind, wait)).enter(work);
+    return new Entrance(this.#source.connection, await this.#lock(kind, () => wait)).enter(work);
   }
 }

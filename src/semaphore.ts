@@ -1,4 +1,4 @@
-import { acquire, holdOf, tryAcquire } from "./acquire.js";
+import { acquireHold, tryAcquire } from "./acquire.js";
 import { Entrance } from "./context.js";
 import type { HeldPlace, Hold } from "./hold.js";
 import type { Kind } from "./kind.js";
@@ -39,8 +39,8 @@ export class Semaphore {
    * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd said no.
    * @throws {TypeError | RangeError} on bad options.
    */
-  async acquire(options?: WaitOptions): Promise<Hold> {
-    return this.#acquire(checkWait("acquire", options));
+  acquire(options?: WaitOptions): Promise<Hold> {
+    return this.#acquire(() => checkWait("acquire", options));
   }
 
   /**
@@ -66,10 +66,10 @@ export class Semaphore {
   async withPermit<T>(work: (hold: Hold) => T, options?: WaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
     const wait = checkWait("withPermit", options);
-    return new Entrance(this.#source.connection, await this.#acquire(wait)).enter(work);
+    return new Entrance(this.#source.connection, await this.#acquire(() => wait)).enter(work);
   }
 
-  async #acquire(wait: CheckedWait): Promise<HeldPlace> {
-    return holdOf(await acquire(this.#source, this.name, wait, { kind: this.#kind }));
+  #acquire(check: () => CheckedWait): Promise<HeldPlace> {
+    return acquireHold(this.#source, this.name, check, { kind: this.#kind });
   }
 }

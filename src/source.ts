@@ -14,13 +14,24 @@ export interface LeaseSource {
   lease(wait: CheckedWait): Promise<Lease>;
 }
 
+const known = new WeakMap<object, LeaseSource>();
+
+/** The same for every lock of one session or cluster: a program may make a lock for each call. */
 export function leaseSourceOf(source: unknown): LeaseSource {
+  const checked = source as SessionSource;
+  const leases = known.get(checked) ?? newLeaseSource(checked);
+  known.set(checked, leases);
+  return leases;
+}
+
+/** @throws TypeError */
+function newLeaseSource(source: SessionSource): LeaseSource {
   if (source instanceof Session) {
     const lease = leaseOf(source);
     return { connection: lease.connection, lease: () => Promise.resolve(lease) };
   }
   if (!isCluster(source)) throw typeError("source", "a Cluster or a Session", source);
-  const cluster = source as Cluster;
+  const cluster = source;
   return {
     connection: connectionOf(cluster),
     lease: async ({ signal, timeoutMs }) => leaseOf(await cluster.session({ signal, timeoutMs })),

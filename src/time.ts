@@ -46,14 +46,21 @@ function randomId(): bigint {
   return id === 0n ? 1n : id;
 }
 
+class SystemTimer implements Timer {
+  constructor(private readonly timeout: NodeJS.Timeout) {}
+
+  cancel(): void {
+    clearTimeout(this.timeout);
+  }
+}
+
 export const systemClock: Clock = {
   now: () => ({ monotonic: performance.now(), suspend: suspendMs() }),
   monotonic: () => performance.now(),
   date: () => new Date(),
   after(delayMs, run) {
     // Node's timers fire at once beyond this; who waits that long looks again.
-    const timer = setTimeout(run, Math.min(delayMs, 2_147_483_647));
-    return { cancel: () => clearTimeout(timer) };
+    return new SystemTimer(setTimeout(run, Math.min(delayMs, 2_147_483_647)));
   },
   afterPendingEvents(run) {
     const immediate = setImmediate(run);

@@ -1,5 +1,5 @@
 import type { RangesAnswer } from "./etcd/ranges.js";
-import type { EventKind } from "./etcd/rpc.js";
+import type { EventKind, KeyValue } from "./etcd/rpc.js";
 import type { Watch, WatchListener, WatchTarget } from "./etcd/watch.js";
 import { keyText } from "./etcd/watch-handle.js";
 import type { Behind, Predecessor } from "./kind.js";
@@ -25,6 +25,8 @@ const NEAR = 3;
 /** etcd's resync loop runs every 100 ms: a watch that fell into it delivers late, reads in between find out earlier. */
 const REREAD_MS = [4, 12, 30, 54];
 const SLOW_REREAD_MS = 30_000;
+/** Node keeps the timers of each duration in a list of its own: thousands of waits share a few. */
+const SLOW_GRAIN_MS = 500;
 
 interface Watched {
   readonly watch: Watch;
@@ -43,7 +45,7 @@ const isSame = (a: Predecessor | undefined, b: Predecessor): boolean =>
  * there. The order matters: read first, and a deletion between the two is never heard of. A single deletion means
  * nothing by itself (the predecessor may have been a waiter that gave up), unless it was known to be the holder.
  */
-export class Turn {
+export class Turn implements WatchListener {
   #predecessor: Predecessor | undefined;
   #predecessorWatch: Watched | undefined;
   #ownWatch: Watched | undefined;
@@ -77,6 +79,29 @@ export class Turn {
     this.#follow(from.predecessor, from.ahead >= FAR ? place.revision + 1n : 0n);
   }
 
+  /** A watch that stands for several places may tell of our own one, too. */
+  event(kv: KeyValue, kind: EventKind): void {
+    if (kv.key.toString() === this.place.key) {
+      if (kv.modRevision > this.place.revision) this.#end(() => this.outcome.gone());
+      return;
+    }
+    // As the last read has described it: it may stand for several places.
+    if (this.#predecessor?.endedBy(kv)) this.#predecessorEnded(kv.modRevision, kind);
+  }
+
+  /** Nothing that an older stream told is carried over but the places themselves. */
+  moved(): void {
+    if (this.#over) return;
+    this.#predecessorWatch?.watch.cancel();
+    this.#ownWatch?.watch.cancel();
+    this.#predecessorWatch = this.#ownWatch = undefined;
+    if (this.#predecessor) this.#follow(this.#predecessor, 0n);
+  }
+
+  refused(error: Error): void {
+    this.#end(() => this.outcome.failed(error));
+  }
+
   /** Stops waiting; the outcome is not told any more. */
   stop(): void {
     this.#over = true;
@@ -93,16 +118,10 @@ export class Turn {
     this.#timer?.cancel();
     this.#predecessor = predecessor;
     this.#predecessorWatch?.watch.cancel();
-    this.#predecessorWatch = this.#watch(predecessor.target, startRevision, (kv, kind) => {
-      // As the last read has described it: it may stand for several places.
-      if (this.#predecessor?.endedBy(kv)) this.#predecessorEnded(kv.modRevision, kind);
-    });
-    const own = { key: this.place.key, events: "DELETE" } as const;
-    this.#ownWatch ??= this.#watch(own, startRevision, ({ modRevision }) => {
-      if (modRevision > this.place.revision) this.#end(() => this.outcome.gone());
-    });
+    this.#predecessorWatch = this.#watch(predecessor.target, startRevision);
+    this.#ownWatch ??= this.#watch({ key: this.place.key, events: "DELETE" }, startRevision);
     this.#heardBefore(predecessor);
-    this.#created();
+    this.created();
   }
 
   /** What a watch that went on without an owner has told: a read decides. */
@@ -113,19 +132,12 @@ export class Turn {
     if (this.#ended) this.#atLeast = max(this.#atLeast, ofPredecessor, ofOurs);
   }
 
-  #watch(what: WatchTarget, startRevision: bigint, onEvent: WatchListener["event"]): Watched {
-    const listener: WatchListener = {
-      created: () => this.#created(),
-      event: onEvent,
-      moved: () => this.#moved(watched),
-      refused: (error) => this.#end(() => this.outcome.failed(error)),
-    };
+  #watch(what: WatchTarget, startRevision: bigint): Watched {
     const { watches } = this.place.lease.connection;
     const beside = (this.#ownWatch ?? this.#predecessorWatch)?.watch;
     const target = { ...what, startRevision, reuseFrom: this.place.revision + 1n };
-    const watch = watches.watch(target, listener, beside);
-    const watched: Watched = { watch, sinceJoin: startRevision > 0n || watch.createdAt !== undefined };
-    return watched;
+    const watch = watches.watch(target, this, beside);
+    return { watch, sinceJoin: startRevision > 0n || watch.createdAt !== undefined };
   }
 
   /** The revisions at which etcd began to watch, once both watches are there. */
@@ -135,22 +147,13 @@ export class Turn {
     return predecessor === undefined || own === undefined ? undefined : max(predecessor, own);
   }
 
-  #created(): void {
+  created(): void {
     if (this.#over || this.#createdAt === undefined) return;
     if (this.#ended) return this.#look();
     if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin) return this.#trust();
     if (this.#ahead <= NEAR) return this.#look();
     // In a crowd the event usually comes before the read is needed.
     this.#timer = this.place.lease.connection.clock.after(100, () => this.#look());
-  }
-
-  /** Nothing that an older stream told is carried over but the places themselves. */
-  #moved(watched: Watched): void {
-    if (this.#over || (watched !== this.#predecessorWatch && watched !== this.#ownWatch)) return;
-    this.#predecessorWatch?.watch.cancel();
-    this.#ownWatch?.watch.cancel();
-    this.#predecessorWatch = this.#ownWatch = undefined;
-    if (this.#predecessor) this.#follow(this.#predecessor, 0n);
   }
 
   #predecessorEnded(endedAt: bigint, by: EventKind): void {
@@ -240,6 +243,7 @@ export class Turn {
     this.#verified = true;
     const { clock } = this.place.lease.connection;
     this.#timer?.cancel();
-    this.#timer = clock.after(SLOW_REREAD_MS * (0.75 + clock.random() / 2), () => this.#look());
+    const grains = Math.round((SLOW_REREAD_MS / SLOW_GRAIN_MS) * (0.75 + clock.random() / 2));
+    this.#timer = clock.after(grains * SLOW_GRAIN_MS, () => this.#look());
   }
 }

@@ -22,6 +22,10 @@ export type Stage =
   | { readonly at: "turn"; readonly place: Place; readonly turn: Turn }
   | { readonly at: "end" };
 
+const NOBODY: readonly Waiter[] = [];
+const IN_LINE: Stage = { at: "line" };
+const END: Stage = { at: "end" };
+
 let calls = 0;
 
 /** One caller who waits for a turn, from the call to its turn or to its giving up. */
@@ -29,14 +33,14 @@ export class Waiter implements Dependent {
   /** A waiter that must join anew comes before later callers of this process. */
   readonly order = calls++;
   readonly granted: Promise<Grant>;
-  stage: Stage = { at: "line" };
+  stage: Stage = IN_LINE;
   #gaveUp = false;
   #lastRevision = 0n;
   #resolve: (grant: Grant) => void = () => {};
   #reject: (error: Error) => void = () => {};
 
   constructor(
-    private readonly onGiveUp: (waiter: Waiter) => void,
+    private readonly queue: { abandoned(waiter: Waiter): void },
     readonly kind: Kind,
     readonly value: string | undefined,
     readonly onJoined: (() => void) | undefined,
@@ -45,8 +49,6 @@ export class Waiter implements Dependent {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    // The caller may have left already: then nobody else hears of a rejection.
-    this.granted.catch(() => undefined);
   }
 
   /** Create revision of its place; 0n when it has none yet. */
@@ -59,13 +61,13 @@ export class Waiter implements Dependent {
   }
 
   grant(grant: Grant): void {
-    this.stage = { at: "end" };
+    this.stage = END;
     this.#resolve(grant);
   }
 
   fail(error: Error): void {
-    this.stage = { at: "end" };
-    this.#reject(error);
+    this.stage = END;
+    this.#rejectGranted(error);
   }
 
   /** The caller waits no longer; its place is removed in the background. */
@@ -73,66 +75,84 @@ export class Waiter implements Dependent {
     if (this.#gaveUp || this.stage.at === "end") return;
     this.#gaveUp = true;
     this.#lastRevision = this.revision;
-    this.onGiveUp(this);
+    this.queue.abandoned(this);
   }
 
   sessionEnded(reason: SessionEnd): void {
-    this.#reject(reason);
+    this.#rejectGranted(reason);
     this.giveUp();
+  }
+
+  #rejectGranted(error: Error): void {
+    // The caller may have left already: then nobody else hears of it.
+    this.granted.catch(() => undefined);
+    this.#reject(error);
   }
 }
 
 /** Callers of one process that have not joined yet, in the order of their calls. */
 export class Line {
-  readonly #new = new Set<Waiter>();
+  /** Made when needed: of thousands of names most have nobody in line. */
+  #new: Set<Waiter> | undefined;
   /** Those who lost their place and join anew: never more than wait in etcd. */
-  #again: Waiter[] = [];
+  #again: readonly Waiter[] = NOBODY;
 
   get empty(): boolean {
-    return this.#new.size === 0 && this.#again.length === 0;
+    return this.#new === undefined && this.#again.length === 0;
   }
 
   add(waiter: Waiter): void {
+    this.#new ??= new Set();
     this.#new.add(waiter);
   }
 
   addAgain(waiter: Waiter): void {
-    waiter.stage = { at: "line" };
-    this.#again.push(waiter);
-    this.#again.sort((a, b) => a.order - b.order);
+    waiter.stage = IN_LINE;
+    this.#again = [...this.#again, waiter].sort((a, b) => a.order - b.order);
   }
 
   remove(waiter: Waiter): void {
-    if (!this.#new.delete(waiter)) this.#again = this.#again.filter((other) => other !== waiter);
+    if (!this.#removeNew(waiter)) this.#again = this.#again.filter((other) => other !== waiter);
   }
 
   next(): Waiter | undefined {
-    const again = this.#again.shift();
-    if (again) return again;
-    for (const waiter of this.#new) {
-      this.#new.delete(waiter);
+    const [again, ...rest] = this.#again;
+    if (again) {
+      this.#again = rest;
+      return again;
+    }
+    for (const waiter of this.#new ?? NOBODY) {
+      this.#removeNew(waiter);
       return waiter;
     }
     return undefined;
+  }
+
+  #removeNew(waiter: Waiter): boolean {
+    const removed = this.#new?.delete(waiter) ?? false;
+    if (this.#new?.size === 0) this.#new = undefined;
+    return removed;
   }
 }
 
 /** Waiters, each with its place, by the place of their own session that they wait for. */
 export class Followers {
-  readonly #behind = new Map<Place, Map<Waiter, Place>>();
+  /** Made when needed: of thousands of names most have one waiter. */
+  #behind: Map<Place, Map<Waiter, Place>> | undefined;
 
   /** In the order in which they came. */
   of(below: Place): readonly (readonly [Waiter, Place])[] {
-    return [...(this.#behind.get(below) ?? [])];
+    return [...(this.#behind?.get(below) ?? [])];
   }
 
   add(waiter: Waiter, place: Place, below: Place): void {
+    this.#behind ??= new Map();
     this.#behind.set(below, (this.#behind.get(below) ?? new Map<Waiter, Place>()).set(waiter, place));
   }
 
   remove(waiter: Waiter, below: Place): void {
-    const waiters = this.#behind.get(below);
+    const waiters = this.#behind?.get(below);
     waiters?.delete(waiter);
-    if (waiters?.size === 0) this.#behind.delete(below);
+    if (waiters?.size === 0) this.#behind?.delete(below);
   }
 }

@@ -38,6 +38,14 @@ export interface WatchCarrier {
 /** A key as it is, whichever bytes it has: for maps. */
 export const keyText = (key: string | Buffer): string => Buffer.from(key).toString("latin1");
 
+const boundsOf = ({
+  key,
+  end,
+}: WatchTarget): { readonly from: Buffer; readonly end: Buffer | undefined } => ({
+  from: typeof key === "string" ? Buffer.from(key) : key,
+  end: end === undefined ? undefined : Buffer.from(end),
+});
+
 /** One watch: `cancel` ends it, and its listener hears nothing more. A new owner may take over by setting `listener`. */
 export class Watch {
   /** Its stream is gone, or etcd has ended it: nothing more comes. */
@@ -46,20 +54,15 @@ export class Watch {
   createdAt: bigint | undefined;
   /** Revision of the last event that it told. */
   lastEvent = 0n;
-  readonly #from: Buffer;
-  readonly #end: Buffer | undefined;
+  /** Made once, for the first event: every event is compared with them, and most watches never see one. */
+  #bounds: { readonly from: Buffer; readonly end: Buffer | undefined } | undefined;
 
   constructor(
     readonly id: number,
     readonly target: WatchTarget,
     public listener: WatchListener,
     public carrier: WatchCarrier,
-  ) {
-    const { key, end } = target;
-    // Once and for all: every event is compared with them.
-    this.#from = typeof key === "string" ? Buffer.from(key) : key;
-    this.#end = end === undefined ? undefined : Buffer.from(end);
-  }
+  ) {}
 
   get tellsDeletionsOfOneKey(): boolean {
     return this.target.events === "DELETE" && this.target.end === undefined;
@@ -78,8 +81,7 @@ export class Watch {
   wants({ kind, kv }: WatchEvent): boolean {
     const { events } = this.target;
     if (events !== "ALL" && kind !== events) return false;
-    return this.#end === undefined
-      ? kv.key.equals(this.#from)
-      : kv.key.compare(this.#from) >= 0 && kv.key.compare(this.#end) < 0;
+    const { from, end } = (this.#bounds ??= boundsOf(this.target));
+    return end === undefined ? kv.key.equals(from) : kv.key.compare(from) >= 0 && kv.key.compare(end) < 0;
   }
 }

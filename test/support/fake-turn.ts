@@ -1,6 +1,6 @@
 import type { Range } from "../../src/etcd/rpc.js";
 import type { Watch } from "../../src/etcd/watch.js";
-import { placeBelow } from "../../src/kind.js";
+import { PlaceBelow } from "../../src/kind.js";
 import { Place } from "../../src/place.js";
 import { Turn } from "../../src/turn.js";
 import { settle } from "./fake-clock.js";
@@ -89,4 +89,4 @@ export class WaitingTurn {
 }
 
 const predecessor = ({ holder = false }: From) =>
-  placeBelow({ key: Buffer.from(placeKey(BELOW)), createRevision: BELOW }, holder);
+  new PlaceBelow({ key: Buffer.from(placeKey(BELOW)), createRevision: BELOW }, holder);

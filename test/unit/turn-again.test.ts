@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { placeBelow } from "../../src/kind.js";
+import { PlaceBelow } from "../../src/kind.js";
 import { Turn } from "../../src/turn.js";
 import { settle } from "../support/fake-clock.js";
 import { BELOW, MINE, placeKey, WaitingTurn, WATCHED } from "../support/fake-turn.js";
@@ -28,7 +28,7 @@ describe("a waiter that waits for the same place as the last time", () => {
       },
       {
         ahead: 1,
-        predecessor: placeBelow({ key: Buffer.from(placeKey(BELOW)), createRevision: 80n }, true),
+        predecessor: new PlaceBelow({ key: Buffer.from(placeKey(BELOW)), createRevision: 80n }, true),
       },
     );
     await settle();

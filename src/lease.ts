@@ -1,4 +1,5 @@
 import type { AdoptedPlaces } from "./adopt.js";
+import { Closing } from "./closing.js";
 import { setMaxListeners } from "node:events";
 import { restWatches, type Connection } from "./connection.js";
 import type { Renewal, Standing } from "./deadline.js";
@@ -38,8 +39,7 @@ export class Lease implements Renewer {
   #doubtAsked = false;
   #lookTimer: Timer | undefined;
   #renewTimer: Timer | undefined;
-  #closing: Promise<void> | undefined;
-  #endDrain: () => void = () => {};
+  readonly #closing = new Closing(this);
   readonly #onRenewed: (() => void)[] = [];
 
   constructor(
@@ -96,16 +96,21 @@ export class Lease implements Renewer {
     return { what, attemptMs: this.ttlMs / 4, signal: this.#over.signal };
   }
 
+  /** New calls may begin. */
+  get open(): boolean {
+    return !this.over && !this.#closing.begun;
+  }
+
   /** @throws SessionLostError | SessionClosedError when nothing new may begin. */
   assertOpen(): void {
     if (this.over) throw this.#over.signal.reason as SessionEnd;
-    if (this.#closing) throw new SessionClosedError(this.leaseId);
+    if (this.#closing.begun) throw new SessionClosedError(this.leaseId);
   }
 
   /** A hold ended; the last one ends a drain. */
   holdEnded(hold: Dependent): void {
     this.holds.delete(hold);
-    if (this.holds.size === 0) this.#endDrain();
+    if (this.holds.size === 0) this.#closing.holdsEnded();
   }
 
   renewed(sent: Moment, ttlSeconds: number): void {
@@ -128,35 +133,17 @@ export class Lease implements Renewer {
     void revokeLease(this.connection, this.leaseId, this.ttlMs);
   }
 
-  /** See `Session.close`. A further call can only shorten the drain. */
   close(drainMs: number): Promise<void> {
-    if (this.#over.signal.aborted) return this.#closing ?? Promise.resolve();
-    const timer = this.connection.clock.after(drainMs, () => this.#endDrain());
-    this.#closing ??= this.#drain().then(() => this.#finishClose());
-    if (drainMs === 0) this.#endDrain();
-    return this.#closing.finally(() => timer.cancel());
+    return this.#closing.close(drainMs);
   }
 
-  /** See `Session.orphan`. */
-  async orphan(): Promise<bigint> {
-    this.assertOpen();
-    const orphaned = this.#orphan();
-    this.#closing = orphaned.catch(() => undefined);
-    await orphaned;
-    return this.leaseId;
+  orphan(): Promise<bigint> {
+    return this.#closing.orphan();
   }
 
   /** Stops without revoking and without renewing once more. */
   abandon(): void {
     if (!this.#over.signal.aborted) this.#end("closed", new SessionClosedError(this.leaseId));
-  }
-
-  async #orphan(): Promise<void> {
-    this.#endAll(this.waits, new SessionClosedError(this.leaseId));
-    // A join that ends now is followed by its delete.
-    await this.inFlight.none();
-    await this.renewNow();
-    this.abandon();
   }
 
   /** Resolves when etcd has renewed it, rejects when the session is over. */
@@ -172,25 +159,9 @@ export class Lease implements Renewer {
     });
   }
 
-  /** Refuses what is new, rejects what waits, and goes on renewing while anything is held. */
-  #drain(): Promise<void> {
-    const drained = new Promise<void>((resolve) => {
-      this.#endDrain = resolve;
-      this.#over.signal.addEventListener("abort", () => resolve(), { once: true });
-      if (this.holds.size === 0) resolve();
-    });
-    this.#endAll(this.waits, new SessionClosedError(this.leaseId));
-    return drained;
-  }
-
-  async #finishClose(): Promise<void> {
-    if (this.#over.signal.aborted) return;
-    const leaseEndsMs = this.remainingMs() + this.ttlMs * 0.1;
-    this.#end("closed", new SessionClosedError(this.leaseId));
-    // Still to be waited for: a close of the cluster that comes now would hang up on the revocation.
-    this.connection.leases.add(this);
-    await revokeLease(this.connection, this.leaseId, leaseEndsMs);
-    this.connection.leases.delete(this);
+  /** Rejects what waits; what is held goes on. */
+  endWaits(reason: SessionEnd): void {
+    this.#endAll(this.waits, reason);
   }
 
   #end(state: "lost" | "closed", reason: SessionEnd): void {
@@ -202,7 +173,7 @@ export class Lease implements Renewer {
     this.connection.leases.delete(this);
     this.#over.abort(reason);
     this.#endAll(this.holds, reason);
-    this.#endAll(this.waits, reason);
+    this.endWaits(reason);
     restWatches(this.connection);
     this.onState(state, previous);
   }

@@ -27,6 +27,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ["etcd/*"],
   [
     "adopt",
+    "closing",
     "cluster",
     "connection",
     "key-audit",

@@ -153,7 +153,7 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "lease.js",
-        from: "this.#endAll(this.holds, reason);\n        this.#endAll(this.waits, reason);",
+        from: "this.#endAll(this.holds, reason);\n        this.endWaits(reason);",
         to: "this.#endAll(this.holds, reason);",
       },
     ],

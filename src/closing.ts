@@ -1,0 +1,70 @@
+import { SessionClosedError } from "./errors.js";
+import type { Lease } from "./lease.js";
+import { revokeLease } from "./revoke.js";
+
+/** How a session ends because its user wants it to: closed, or orphaned. */
+export class Closing {
+  #closing: Promise<void> | undefined;
+  #endDrain: () => void = () => {};
+
+  constructor(private readonly lease: Lease) {}
+
+  get begun(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  /** See `Session.close`. A further call can only shorten the drain. */
+  close(drainMs: number): Promise<void> {
+    if (this.lease.signal.aborted) return this.#closing ?? Promise.resolve();
+    const timer = this.lease.connection.clock.after(drainMs, () => this.#endDrain());
+    this.#closing ??= this.#drain().then(() => this.#finish());
+    if (drainMs === 0) this.#endDrain();
+    return this.#closing.finally(() => timer.cancel());
+  }
+
+  /** See `Session.orphan`. */
+  async orphan(): Promise<bigint> {
+    this.lease.assertOpen();
+    const orphaned = this.#orphan();
+    this.#closing = orphaned.catch(() => undefined);
+    await orphaned;
+    return this.lease.leaseId;
+  }
+
+  /** The last hold has ended, and with it a drain. */
+  holdsEnded(): void {
+    this.#endDrain();
+  }
+
+  async #orphan(): Promise<void> {
+    const { lease } = this;
+    lease.endWaits(new SessionClosedError(lease.leaseId));
+    // A join that ends now is followed by its delete.
+    await lease.inFlight.none();
+    await lease.renewNow();
+    lease.abandon();
+  }
+
+  /** Refuses what is new, rejects what waits, and goes on renewing while anything is held. */
+  #drain(): Promise<void> {
+    const { lease } = this;
+    const drained = new Promise<void>((resolve) => {
+      this.#endDrain = resolve;
+      lease.signal.addEventListener("abort", () => resolve(), { once: true });
+      if (lease.holds.size === 0) resolve();
+    });
+    lease.endWaits(new SessionClosedError(lease.leaseId));
+    return drained;
+  }
+
+  async #finish(): Promise<void> {
+    const { lease } = this;
+    if (lease.signal.aborted) return;
+    const leaseEndsMs = lease.remainingMs() + lease.ttlMs * 0.1;
+    lease.abandon();
+    // Still to be waited for: a close of the cluster that comes now would hang up on the revocation.
+    lease.connection.leases.add(lease);
+    await revokeLease(lease.connection, lease.leaseId, leaseEndsMs);
+    lease.connection.leases.delete(lease);
+  }
+}

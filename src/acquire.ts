@@ -1,5 +1,11 @@
 import { blockedHere, heldHere } from "./context.js";
-import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "./errors.js";
+import {
+  DeadlockError,
+  EtcdUnavailableError,
+  LockTimeoutError,
+  SessionClosedError,
+  SessionLostError,
+} from "./errors.js";
 import type { WatchListener } from "./etcd/watch.js";
 import { HeldPlace } from "./hold.js";
 import type { Lease } from "./lease.js";
@@ -35,15 +41,17 @@ export async function acquire(
   const { connection } = source;
   wait.signal?.throwIfAborted();
   assertFree(source, [name]);
-  const { lease, left } = await leaseFor(source, wait);
-  const queue = Queue.of(lease, name);
-  const waiter = queue.enter(entry);
-  const grant = await settleWithin(waiter.granted, { signal: wait.signal, timeoutMs: left() }, connection, {
-    onTimeout: () => timeout(lease, name, waiter, wait.timeoutMs ?? 0),
-    onGiveUp: () => waiter.giveUp(),
-    onUnwanted: (unwanted) => void new HeldPlace(queue, unwanted).release(),
+  const grant = await withLease(source, wait, (lease, left) => {
+    const queue = Queue.of(lease, name);
+    const waiter = queue.enter(entry);
+    const settled = settleWithin(waiter.granted, left, connection, {
+      onTimeout: () => timeout(lease, name, waiter, wait.timeoutMs ?? 0),
+      onGiveUp: () => waiter.giveUp(),
+      onUnwanted: (unwanted) => void new HeldPlace(queue, unwanted).release(),
+    });
+    return { settled, joined: () => waiter.joined };
   });
-  return { queue, grant };
+  return { queue: Queue.of(grant.place.lease, name), grant };
 }
 
 /** The same as a hold. Each waiter costs one suspended function, `acquire`: a process may have thousands. */
@@ -65,22 +73,29 @@ export async function tryAcquire(
 export async function tryPlace(
   source: LeaseSource,
   name: string,
-  { signal, timeoutMs: given = TRY_TIMEOUT_MS }: CheckedWait,
+  { signal, timeoutMs = TRY_TIMEOUT_MS }: CheckedWait,
   entry?: Entry,
 ): Promise<Acquired | undefined> {
   const { connection } = source;
   signal?.throwIfAborted();
-  const { lease, left } = await leaseFor(source, { signal, timeoutMs: given });
-  const queue = Queue.of(lease, name);
-  const timeoutMs = left() ?? given;
-  let gaveUp = false;
-  const entering = queue.tryEnter({ giveUpMs: timeoutMs, again: () => !gaveUp }, entry);
-  const place = await settleWithin(entering, { signal, timeoutMs }, connection, {
-    onTimeout: () => new EtcdUnavailableError(`try lock "${name}"`, connection.members.silence),
-    onGiveUp: () => (gaveUp = true),
-    onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
+  const place = await withLease(source, { signal, timeoutMs }, (lease, left) => {
+    const queue = Queue.of(lease, name);
+    let gaveUp = false;
+    const entering = queue.tryEnter({ giveUpMs: left.timeoutMs ?? timeoutMs, again: () => !gaveUp }, entry);
+    const settled = settleWithin(entering, left, connection, {
+      onTimeout: () => new EtcdUnavailableError(`try lock "${name}"`, connection.members.silence),
+      onGiveUp: () => (gaveUp = true),
+      onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
+    });
+    // What it has joined it has not waited for: nobody's turn is lost with it.
+    return { settled, joined: () => false };
   });
-  return place && { queue, grant: { place, ownWatch: undefined, deletedAt: undefined } };
+  return (
+    place && {
+      queue: Queue.of(place.lease, name),
+      grant: { place, ownWatch: undefined, deletedAt: undefined },
+    }
+  );
 }
 
 /** Watches the key from the grant on: for a hold that lasts, or that others may take at any moment. */
@@ -113,22 +128,45 @@ export function assertFree({ connection }: LeaseSource, names: readonly string[]
   }
 }
 
-/** A lease that takes calls, and what opening its session has left of the time limit. */
-export async function leaseFor(
+/** What a call does with a lease. */
+interface Attempt<T> {
+  readonly settled: Promise<T>;
+  /** It had a place in a queue, which is lost with the session: the caller hears of that. */
+  joined(): boolean;
+}
+
+/**
+ * Runs `begin` with a lease that takes new calls, and with what opening its session has left of the time limit. The
+ * session may have ended unnoticed, as when its lease was revoked: unless the call had joined a queue by then, it is
+ * begun once more, with the next session of a cluster. A session of the caller's own only says again that it has ended.
+ */
+export async function withLease<T>(
   source: LeaseSource,
   wait: CheckedWait,
-): Promise<{ readonly lease: Lease; readonly left: () => number | undefined }> {
+  begin: (lease: Lease, left: CheckedWait) => Attempt<T>,
+): Promise<T> {
   const left = timeLeft(source.connection.clock, wait.timeoutMs);
-  const lease = await source.lease(wait);
-  lease.assertOpen();
-  wait.signal?.throwIfAborted();
-  return { lease, left };
+  const limits = (): CheckedWait => ({ signal: wait.signal, timeoutMs: left() });
+  let attempt: Attempt<T> | undefined;
+  const run = async (lease: Lease): Promise<T> => {
+    lease.assertOpen();
+    wait.signal?.throwIfAborted();
+    attempt = begin(lease, limits());
+    return attempt.settled;
+  };
+  try {
+    return await run(await source.lease(wait));
+  } catch (error) {
+    const ended = error instanceof SessionLostError || error instanceof SessionClosedError;
+    if (!ended || attempt?.joined()) throw error;
+  }
+  return run(await source.lease(limits()));
 }
 
 /** What is left of a time limit that earlier steps may have used up in part. */
 export function timeLeft(clock: Clock, timeoutMs: number | undefined): () => number | undefined {
   const start = clock.monotonic();
-  return () => timeoutMs && Math.max(1, timeoutMs - (clock.monotonic() - start));
+  return () => timeoutMs && Math.max(1, Math.ceil(timeoutMs - (clock.monotonic() - start)));
 }
 
 /** Names who holds, if etcd still says it, and how many are ahead of the place of that create revision. */

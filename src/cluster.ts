@@ -58,8 +58,8 @@ export class Cluster implements AsyncDisposable {
   }
 
   /**
-   * The cluster's standing session: opened on first use, opened anew after a loss. `timeoutMs` is 10000 here when it is
-   * not given. On abort: rejects at once with the signal's reason; the session is opened all the same, for the next caller.
+   * The cluster's standing session: opened on first use, opened anew after a loss or a `close()` of it, even while that
+   * drains. `timeoutMs` is 10000 here when it is not given. On abort: rejects at once with the signal's reason; the session is opened all the same, for the next caller.
    * @throws {EtcdUnavailableError} when no member granted in time. @throws {EtcdRefusedError} when etcd said no.
    * @throws {SessionClosedError} when the cluster is closed. @throws {TypeError | RangeError} on bad options.
    */
@@ -106,7 +106,7 @@ export class Cluster implements AsyncDisposable {
       signal?.throwIfAborted();
       const standing = this.#standing;
       // By the clocks: after a pause of the process its end may not have been told yet.
-      if (standing && !leaseOf(standing).over) return standing;
+      if (standing && leaseOf(standing).open) return standing;
       this.#opening ??= this.#open(connection);
       const leftMs = Math.max(1, timeoutMs - (clock.monotonic() - start));
       try {

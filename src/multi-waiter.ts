@@ -40,6 +40,11 @@ export class MultiWaiter implements Dependent {
     return this.#gathering?.waitingFor ?? { name: this.names[0] as string, revision: 0n };
   }
 
+  /** It has, or had, a place in each of the queues. */
+  get joined(): boolean {
+    return this.#gathering !== undefined;
+  }
+
   /** The caller waits no longer; its places are removed in the background. */
   giveUp(): void {
     this.#gaveUp = true;

@@ -1,4 +1,4 @@
-import { assertFree, leaseFor, timeout } from "./acquire.js";
+import { assertFree, timeout, withLease } from "./acquire.js";
 import { HeldPlaces, type MultiLock } from "./held-places.js";
 import type { HeldPlace } from "./hold.js";
 import type { Lease } from "./lease.js";
@@ -42,14 +42,18 @@ async function acquireAll(
   const { connection } = source;
   wait.signal?.throwIfAborted();
   assertFree(source, names);
-  const { lease, left } = await leaseFor(source, wait);
-  const waiter = new MultiWaiter(lease, names);
-  const holds = await settleWithin(waiter.granted, { signal: wait.signal, timeoutMs: left() }, connection, {
-    onTimeout: () => timeout(lease, waiter.waitingFor.name, waiter.waitingFor, wait.timeoutMs ?? 0),
-    onGiveUp: () => waiter.giveUp(),
-    onUnwanted: giveBack,
+  return withLease(source, wait, (lease, left) => {
+    const waiter = new MultiWaiter(lease, names);
+    const settled = settleWithin(waiter.granted, left, connection, {
+      onTimeout: () => timeout(lease, waiter.waitingFor.name, waiter.waitingFor, wait.timeoutMs ?? 0),
+      onGiveUp: () => waiter.giveUp(),
+      onUnwanted: giveBack,
+    });
+    return {
+      settled: settled.then((holds) => unlessOver(lease, holds)),
+      joined: () => waiter.joined,
+    };
   });
-  return unlessOver(lease, holds);
 }
 
 /** The session may have ended since the grant, or, unseen, during a pause of the process before it. */

@@ -4,7 +4,10 @@ import type { Lease } from "./lease.js";
 import { typeError, type CheckedWait } from "./options.js";
 import { leaseOf, Session } from "./session.js";
 
-/** With a Cluster: its standing session, so that the object outlives a lost session. With a Session: that one only. */
+/**
+ * With a Cluster: its standing session, so that the object outlives a lost session; a call that finds it lost before it
+ * has joined a queue uses the next one. With a Session: that one only.
+ */
 export type SessionSource = Cluster | Session;
 
 /** Where a lock takes its lease from. */

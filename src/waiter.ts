@@ -35,6 +35,7 @@ export class Waiter implements Dependent {
   readonly granted: Promise<Grant>;
   stage: Stage = IN_LINE;
   #gaveUp = false;
+  #lostPlace = false;
   #lastRevision = 0n;
   #resolve: (grant: Grant) => void = () => {};
   #reject: (error: Error) => void = () => {};
@@ -56,8 +57,19 @@ export class Waiter implements Dependent {
     return "place" in this.stage ? this.stage.place.revision : this.#lastRevision;
   }
 
+  /** It has, or had, a place in the queue. */
+  get joined(): boolean {
+    return this.#lostPlace || this.revision > 0n;
+  }
+
   get gaveUp(): boolean {
     return this.#gaveUp;
+  }
+
+  /** Somebody deleted the key of its place: it must join anew. */
+  lostPlace(): void {
+    this.#lostPlace = true;
+    this.stage = IN_LINE;
   }
 
   grant(grant: Grant): void {
@@ -107,7 +119,7 @@ export class Line {
   }
 
   addAgain(waiter: Waiter): void {
-    waiter.stage = IN_LINE;
+    waiter.lostPlace();
     this.#again = [...this.#again, waiter].sort((a, b) => a.order - b.order);
   }
 

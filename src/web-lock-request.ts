@@ -178,12 +178,16 @@ export class LockRequest implements Entrant {
   }
 
   #fail(error: unknown): void {
-    if (error instanceof SessionLostError && !this.#over) return this.#joinAnew();
-    this.#end(() => this.#reject(error instanceof SessionClosedError ? closedError(error) : error));
+    const ended = error instanceof SessionLostError || error instanceof SessionClosedError;
+    if (!ended) return this.#end(() => this.#reject(error));
+    // A session that its user has closed is followed by another one, as a lost one is.
+    if (!this.client.connection.closing.signal.aborted) return this.#joinAnew();
+    this.#end(() => this.#reject(closedError(error)));
   }
 
   /** With the next session, before later calls. */
   #joinAnew(): void {
+    if (this.#over) return;
     this.#lease = this.#openSession();
     this.#line.add(this);
   }

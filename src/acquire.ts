@@ -1,24 +1,14 @@
-import { blockedHere, heldHere } from "./context.js";
-import {
-  DeadlockError,
-  EtcdUnavailableError,
-  LockTimeoutError,
-  SessionClosedError,
-  SessionLostError,
-} from "./errors.js";
+import { EtcdUnavailableError } from "./errors.js";
 import type { WatchListener } from "./etcd/watch.js";
 import { HeldPlace } from "./hold.js";
-import type { Lease } from "./lease.js";
 import type { CheckedWait } from "./options.js";
-import { readAhead } from "./places.js";
 import { Queue, type Entry } from "./queue.js";
 import type { LeaseSource } from "./source.js";
-import type { Clock } from "./time.js";
 import { settleWithin } from "./wait.js";
+import { waitForTurn } from "./wait-for-turn.js";
 import type { Grant, Waiter } from "./waiter.js";
+import { withLease } from "./with-lease.js";
 
-/** A timeout names the holder if etcd says it within this time. */
-const ASK_HOLDER_MS = 500;
 const TRY_TIMEOUT_MS = 5000;
 
 /** Before the hold takes the watch over, in the same turn of the event loop, there is nothing to hear. */
@@ -30,6 +20,11 @@ export interface Acquired {
   readonly grant: Grant;
 }
 
+const acquired = (grant: Grant): Acquired => ({
+  queue: Queue.of(grant.place.lease, grant.place.name),
+  grant,
+});
+
 /** Waits in the queue of `name` until it is our turn. `check` throws on bad options. */
 export async function acquire(
   source: LeaseSource,
@@ -37,21 +32,13 @@ export async function acquire(
   check: () => CheckedWait,
   entry?: Entry,
 ): Promise<Acquired> {
-  const wait = check();
-  const { connection } = source;
-  wait.signal?.throwIfAborted();
-  assertFree(source, [name]);
-  const grant = await withLease(source, wait, (lease, left) => {
-    const queue = Queue.of(lease, name);
-    const waiter = queue.enter(entry);
-    const settled = settleWithin(waiter.granted, left, connection, {
-      onTimeout: () => timeout(lease, name, waiter, wait.timeoutMs ?? 0),
-      onGiveUp: () => waiter.giveUp(),
-      onUnwanted: (unwanted) => void new HeldPlace(queue, unwanted).release(),
-    });
-    return { settled, joined: () => waiter.joined };
+  const grant = await waitForTurn<Grant, Waiter>(source, check(), {
+    names: [name],
+    enter: (lease) => Queue.of(lease, name).enter(entry),
+    waitedFor: ({ revision }) => ({ name, revision }),
+    giveBack: (unwanted) => void new HeldPlace(acquired(unwanted).queue, unwanted).release(),
   });
-  return { queue: Queue.of(grant.place.lease, name), grant };
+  return acquired(grant);
 }
 
 /** The same as a hold. Each waiter costs one suspended function, `acquire`: a process may have thousands. */
@@ -90,12 +77,7 @@ export async function tryPlace(
     // What it has joined it has not waited for: nobody's turn is lost with it.
     return { settled, joined: () => false };
   });
-  return (
-    place && {
-      queue: Queue.of(place.lease, name),
-      grant: { place, ownWatch: undefined, deletedAt: undefined },
-    }
-  );
+  return place && acquired({ place, ownWatch: undefined, deletedAt: undefined });
 }
 
 /** Watches the key from the grant on: for a hold that lasts, or that others may take at any moment. */
@@ -113,73 +95,4 @@ export function holdOf({ queue, grant }: Acquired): HeldPlace {
   if (!lease.over) return hold;
   void hold.release();
   throw lease.signal.reason as Error;
-}
-
-/** @throws DeadlockError when this async context would wait for itself. */
-export function assertFree({ connection }: LeaseSource, names: readonly string[]): void {
-  for (const name of names) {
-    const blocking = blockedHere(connection, name);
-    if (blocking === undefined) continue;
-    const advice = heldHere(connection, name)
-      ? "; a Mutex can be entered again with { reentrant: true }"
-      : "";
-    const why = `would wait for "${blocking}", which this async context already holds${advice}`;
-    throw new DeadlockError(name, `Lock "${name}" ${why}`);
-  }
-}
-
-/** What a call does with a lease. */
-interface Attempt<T> {
-  readonly settled: Promise<T>;
-  /** It had a place in a queue, which is lost with the session: the caller hears of that. */
-  joined(): boolean;
-}
-
-/**
- * Runs `begin` with a lease that takes new calls, and with what opening its session has left of the time limit. The
- * session may have ended unnoticed, as when its lease was revoked: unless the call had joined a queue by then, it is
- * begun once more, with the next session of a cluster. A session of the caller's own only says again that it has ended.
- */
-export async function withLease<T>(
-  source: LeaseSource,
-  wait: CheckedWait,
-  begin: (lease: Lease, left: CheckedWait) => Attempt<T>,
-): Promise<T> {
-  const left = timeLeft(source.connection.clock, wait.timeoutMs);
-  const limits = (): CheckedWait => ({ signal: wait.signal, timeoutMs: left() });
-  let attempt: Attempt<T> | undefined;
-  const run = async (lease: Lease): Promise<T> => {
-    lease.assertOpen();
-    wait.signal?.throwIfAborted();
-    attempt = begin(lease, limits());
-    return attempt.settled;
-  };
-  try {
-    return await run(await source.lease(wait));
-  } catch (error) {
-    const ended = error instanceof SessionLostError || error instanceof SessionClosedError;
-    if (!ended || attempt?.joined()) throw error;
-  }
-  return run(await source.lease(limits()));
-}
-
-/** What is left of a time limit that earlier steps may have used up in part. */
-export function timeLeft(clock: Clock, timeoutMs: number | undefined): () => number | undefined {
-  const start = clock.monotonic();
-  return () => timeoutMs && Math.max(1, Math.ceil(timeoutMs - (clock.monotonic() - start)));
-}
-
-/** Names who holds, if etcd still says it, and how many are ahead of the place of that create revision. */
-export async function timeout(
-  lease: Lease,
-  name: string,
-  { revision }: Pick<Waiter, "revision">,
-  timeoutMs: number,
-): Promise<LockTimeoutError> {
-  const policy = { ...lease.policy("read the queue"), giveUpMs: ASK_HOLDER_MS, attemptMs: ASK_HOLDER_MS };
-  const asking = readAhead(lease.connection, name, revision, policy);
-  const limit = { signal: undefined, timeoutMs: ASK_HOLDER_MS };
-  const onTimeout = (): Error => new Error("too late to be told");
-  const queue = await settleWithin(asking, limit, lease.connection, { onTimeout }).catch(() => undefined);
-  return new LockTimeoutError(name, timeoutMs, queue?.holder, queue?.ahead);
 }

@@ -1,4 +1,4 @@
-import { acquire, holdOf, timeLeft, watched } from "./acquire.js";
+import { acquire, holdOf, watched } from "./acquire.js";
 import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "./errors.js";
 import { candidates, leaderOf, type Leader } from "./leader.js";
 import { HeldLeadership, type Leadership } from "./leadership.js";
@@ -7,6 +7,7 @@ import { checkName, checkOptions, checkSignal, checkValue, checkWait, type Check
 import type { WaitOptions } from "./session.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "./source.js";
 import { settleWithin } from "./wait.js";
+import { timeLeft } from "./with-lease.js";
 
 /** How long `leader()` asks when it is not told. */
 const ASK_TIMEOUT_MS = 5000;

@@ -126,7 +126,10 @@ export class LockReleasedError extends LeaseholdError {
   }
 }
 
-/** `timeoutMs` passed before it was our turn; says who held it and how many were ahead, where etcd still answered. */
+/**
+ * `timeoutMs` passed before it was our turn. `holder` and `ahead` are what etcd answered in the last part of that time,
+ * half a second at most; undefined when it did not answer, or when the first session was still being opened.
+ */
 export class LockTimeoutError extends LeaseholdError {
   readonly code = "LOCK_TIMEOUT";
 
@@ -135,10 +138,11 @@ export class LockTimeoutError extends LeaseholdError {
     readonly timeoutMs: number,
     readonly holder: Place | undefined,
     readonly ahead: number | undefined,
+    phase?: string,
   ) {
     const by = holder ? `, held by ${printable(holder.owner ?? holder.key)}` : "";
     const queue = ahead === undefined ? "" : `, ${ahead} ahead in the queue`;
-    super(`Lock "${lockName}" not acquired within ${timeoutMs} ms${by}${queue}`);
+    super(`Lock "${lockName}" not acquired within ${timeoutMs} ms${by}${queue}${phase ? `: ${phase}` : ""}`);
   }
 }
 

@@ -21,8 +21,9 @@ export class MultiWaiter implements Dependent {
     this.granted = new Promise((resolve, reject) => {
       this.#reject = reject;
       this.#gather().then((holds) => {
-        // Rejected meanwhile, by the end of the session: nobody else would give them back.
-        if (this.#gaveUp) for (const hold of holds ?? []) void hold.release();
+        // Rejected by the end of the session, which may have come unseen in a pause of the process: nobody else would give
+        // them back.
+        if (lease.over || this.#gaveUp) for (const hold of holds ?? []) void hold.release();
         else if (holds) resolve(holds);
       }, reject);
     });

@@ -1,12 +1,10 @@
-import { assertFree, timeout, withLease } from "./acquire.js";
 import { HeldPlaces, type MultiLock } from "./held-places.js";
 import type { HeldPlace } from "./hold.js";
-import type { Lease } from "./lease.js";
 import { MultiWaiter } from "./multi-waiter.js";
-import { checkNames, checkWait, type CheckedWait } from "./options.js";
+import { checkNames, checkWait } from "./options.js";
 import type { WaitOptions } from "./session.js";
-import { leaseSourceOf, type LeaseSource, type SessionSource } from "./source.js";
-import { settleWithin } from "./wait.js";
+import { leaseSourceOf, type SessionSource } from "./source.js";
+import { waitForTurn } from "./wait-for-turn.js";
 
 export type { MultiLock } from "./held-places.js";
 
@@ -31,38 +29,15 @@ export async function lockAll(
 ): Promise<MultiLock> {
   const leases = leaseSourceOf(source);
   const checked = checkNames(names);
-  return new HeldPlaces(await acquireAll(leases, checked, checkWait("lockAll", options)));
-}
-
-async function acquireAll(
-  source: LeaseSource,
-  names: readonly string[],
-  wait: CheckedWait,
-): Promise<readonly HeldPlace[]> {
-  const { connection } = source;
-  wait.signal?.throwIfAborted();
-  assertFree(source, names);
-  return withLease(source, wait, (lease, left) => {
-    const waiter = new MultiWaiter(lease, names);
-    const settled = settleWithin(waiter.granted, left, connection, {
-      onTimeout: () => timeout(lease, waiter.waitingFor.name, waiter.waitingFor, wait.timeoutMs ?? 0),
-      onGiveUp: () => waiter.giveUp(),
-      onUnwanted: giveBack,
-    });
-    return {
-      settled: settled.then((holds) => unlessOver(lease, holds)),
-      joined: () => waiter.joined,
-    };
+  const holds = await waitForTurn(leases, checkWait("lockAll", options), {
+    names: checked,
+    enter: (lease) => new MultiWaiter(lease, checked),
+    waitedFor: ({ waitingFor }) => waitingFor,
+    giveBack,
   });
+  return new HeldPlaces(holds);
 }
 
-/** The session may have ended since the grant, or, unseen, during a pause of the process before it. */
-function unlessOver(lease: Lease, holds: readonly HeldPlace[]): readonly HeldPlace[] {
-  if (!lease.over) return holds;
-  giveBack(holds);
-  throw lease.signal.reason as Error;
-}
-
-function giveBack(holds: readonly HeldPlace[]): void {
+const giveBack = (holds: readonly HeldPlace[]): void => {
   for (const hold of holds) void hold.release();
-}
+};

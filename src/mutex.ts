@@ -34,7 +34,8 @@ export class Mutex {
   /**
    * Waits for its turn and returns the lock. Release it, or use `await using`; prefer `withLock`.
    * On abort: rejects at once with the signal's own reason; the place in the queue is removed in the background.
-   * @throws {LockTimeoutError} after `timeoutMs`, with the holder and the places ahead where etcd still says so.
+   * @throws {LockTimeoutError} after `timeoutMs`, with the holder and the places ahead where etcd still says so. Opening
+   * the first session counts; if a member failed meanwhile, EtcdUnavailableError says which.
    * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
    * @throws {DeadlockError} inside a `withLock` of the same name, or of a name under it.
    * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd said no.

@@ -9,6 +9,12 @@ interface Reading {
   readonly holder: Place | undefined;
 }
 
+/** Who is before a place in the queue. */
+export interface Ahead {
+  readonly holder: Place | undefined;
+  readonly ahead: number;
+}
+
 /** Reads under way, by name: hundreds of calls that time out together ask once. */
 const readings = new WeakMap<Connection, Map<string, Promise<Reading>>>();
 
@@ -18,7 +24,7 @@ export async function readAhead(
   name: string,
   revision: bigint,
   policy: CallPolicy,
-): Promise<{ readonly holder: Place | undefined; readonly ahead: number }> {
+): Promise<Ahead> {
   const byName = readings.get(connection) ?? new Map<string, Promise<Reading>>();
   readings.set(connection, byName);
   const reading = byName.get(name) ?? readQueue(connection, name, policy).finally(() => byName.delete(name));

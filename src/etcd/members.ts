@@ -77,6 +77,11 @@ export class Members {
     return this.#floor.term;
   }
 
+  /** A member has failed, and none has answered since. */
+  get failing(): boolean {
+    return this.#pool.failures.size > 0;
+  }
+
   get requestTimeoutMs(): number {
     return this.options.requestTimeoutMs;
   }

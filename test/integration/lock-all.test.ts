@@ -203,7 +203,7 @@ describe("a caller of lockAll that leaves", () => {
     const [a, b] = named("late", 2) as [string, string];
     const held = await new Mutex(two.holder, b).lock();
 
-    const error = await reasonOf(lockAll(two.session, [a, b], { timeoutMs: 300 }));
+    const error = await reasonOf(lockAll(two.session, [a, b], { timeoutMs: 1000 }));
 
     expect(error).toMatchObject({ code: "LOCK_TIMEOUT", lockName: b, ahead: 1 });
     expect((error as { holder: { owner: string } }).holder.owner).toBe("the holder");

@@ -252,8 +252,8 @@ describe("tryReadLock and tryWriteLock", () => {
 
 describe("a wait to read or to write", () => {
   test.each([
-    ["read", (lock: RwLock) => lock.readLock({ timeoutMs: 200 })],
-    ["write", (lock: RwLock) => lock.writeLock({ timeoutMs: 200 })],
+    ["read", (lock: RwLock) => lock.readLock({ timeoutMs: 1000 })],
+    ["write", (lock: RwLock) => lock.writeLock({ timeoutMs: 1000 })],
   ])(
     "to %s that takes too long tells the holder and how many are ahead, and leaves no key",
     async (_, call) => {

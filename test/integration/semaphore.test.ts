@@ -242,7 +242,7 @@ describe("a wait for a permit", () => {
     const held = [await a.acquire(), await a.acquire()];
     const waiting = await inLine(name, [() => a.acquire()]);
 
-    const reason = await reasonOf(b.acquire({ timeoutMs: 200 }));
+    const reason = await reasonOf(b.acquire({ timeoutMs: 1000 }));
 
     expect(reason).toBeInstanceOf(LockTimeoutError);
     expect(reason).toMatchObject({

@@ -122,13 +122,13 @@ describe("a wait with a time limit", () => {
     const between = reasonOf(new Mutex(two.holder, name).lock({ signal: caller.signal }));
     await queued(name, 2);
 
-    const error = await reasonOf(new Mutex(two.session, name).lock({ timeoutMs: 100 }));
+    const error = await reasonOf(new Mutex(two.session, name).lock({ timeoutMs: 1000 }));
 
     expect(error).toBeInstanceOf(LockTimeoutError);
     expect(error).toMatchObject({
       code: "LOCK_TIMEOUT",
       lockName: name,
-      timeoutMs: 100,
+      timeoutMs: 1000,
       ahead: 2,
       holder: {
         key: lock.key,
@@ -140,7 +140,7 @@ describe("a wait with a time limit", () => {
     });
     const { holder: place, message } = error as LockTimeoutError;
     expect(message).toBe(
-      `Lock "${name}" not acquired within 100 ms, held by the holder, 2 ahead in the queue`,
+      `Lock "${name}" not acquired within 1000 ms, held by the holder, 2 ahead in the queue`,
     );
     expect(place!.since!.getTime()).toBeLessThanOrEqual(Date.now());
     expect(place!.ttlRemainingMs).toBeGreaterThan(0);
@@ -156,7 +156,7 @@ describe("a wait with a time limit", () => {
     const name = "timeout/foreign";
     await two.etcd.etcdctl(["put", `${name}/1234`, ""]);
 
-    const error = await reasonOf(new Mutex(two.session, name).lock({ timeoutMs: 100 }));
+    const error = await reasonOf(new Mutex(two.session, name).lock({ timeoutMs: 1000 }));
 
     expect(error).toMatchObject({
       ahead: 1,

@@ -59,7 +59,9 @@ const LAYERS: readonly (readonly string[])[] = [
     "queue",
     "reader",
     "turn",
+    "wait-for-turn",
     "waiter",
+    "with-lease",
   ],
   [
     "election",

@@ -33,7 +33,7 @@ describe("a lease with an ID that only others choose", () => {
     await putOn(etcd.member, -5n, `${name}/-5`);
 
     expect(await mutex.tryLock()).toBeUndefined();
-    const late = await reasonOf(mutex.lock({ timeoutMs: 100 }));
+    const late = await reasonOf(mutex.lock({ timeoutMs: 1000 }));
     const waiting = mutex.lock();
     await queued(etcd.member, name, 2);
     await revoke(etcd.member, -5n);

@@ -217,7 +217,7 @@ describe("a holder that dies together with the leader", () => {
     const loss = abortOf(lock.signal).then((reason) => ({ reason, at: process.hrtime.bigint() }));
     await three.etcd.leader();
     const elected = process.hrtime.bigint();
-    const late = await reasonOf(waiter.mutex(name).lock({ timeoutMs: 100 }));
+    const late = await reasonOf(waiter.mutex(name).lock({ timeoutMs: 1000 }));
     const told = await loss;
     const deletion = await server.deleted(lock.key, lock.fence);
     const next = await waiting;

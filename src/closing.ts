@@ -1,16 +1,18 @@
 import { SessionClosedError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import { revokeLease } from "./revoke.js";
+import { settleWithin } from "./wait.js";
 
 /** How a session ends because its user wants it to: closed, or orphaned. */
 export class Closing {
   #closing: Promise<void> | undefined;
+  #orphaning = false;
   #endDrain: () => void = () => {};
 
   constructor(private readonly lease: Lease) {}
 
   get begun(): boolean {
-    return this.#closing !== undefined;
+    return this.#closing !== undefined || this.#orphaning;
   }
 
   /** See `Session.close`. A further call can only shorten the drain. */
@@ -24,11 +26,16 @@ export class Closing {
 
   /** See `Session.orphan`. */
   async orphan(): Promise<bigint> {
-    this.lease.assertOpen();
-    const orphaned = this.#orphan();
-    this.#closing = orphaned.catch(() => undefined);
-    await orphaned;
-    return this.lease.leaseId;
+    const { lease } = this;
+    lease.assertOpen();
+    this.#orphaning = true;
+    lease.endWaits(new SessionClosedError(lease.leaseId));
+    await this.#settled();
+    await lease.renewNow();
+    // A close that came meanwhile revokes the lease.
+    if (this.#closing) throw new SessionClosedError(lease.leaseId);
+    lease.abandon();
+    return lease.leaseId;
   }
 
   /** The last hold has ended, and with it a drain. */
@@ -36,13 +43,12 @@ export class Closing {
     this.#endDrain();
   }
 
-  async #orphan(): Promise<void> {
-    const { lease } = this;
-    lease.endWaits(new SessionClosedError(lease.leaseId));
-    // A join that ends now is followed by its delete.
-    await lease.inFlight.none();
-    await lease.renewNow();
-    lease.abandon();
+  /** A join that ends now is followed by its delete. Deletes that etcd refuses are repeated, but waited for one TTL only. */
+  async #settled(): Promise<void> {
+    const { inFlight, connection, ttlMs } = this.lease;
+    const limit = { signal: undefined, timeoutMs: ttlMs };
+    const onTimeout = (): Error => new Error("not settled within one TTL");
+    await settleWithin(inFlight.none(), limit, connection, { onTimeout }).catch(() => undefined);
   }
 
   /** Refuses what is new, rejects what waits, and goes on renewing while anything is held. */

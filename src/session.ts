@@ -159,7 +159,8 @@ export class Session extends EventTarget implements AsyncDisposable {
   /**
    * The lease ID, for `Session.adopt` in another process. Leaves the waiting places, renews once more, then stops
    * renewing without revoking: keys of holds stay until the TTL. Holds end here with LockLostError (`loss: "closed"`).
-   * @throws {SessionLostError | SessionClosedError} when the session is over.
+   * What etcd does not let it delete within one TTL stays, too. `close()` meanwhile revokes instead.
+   * @throws {SessionLostError | SessionClosedError} when the session is over, or is closed meanwhile.
    */
   async orphan(): Promise<bigint> {
     return this.#lease.orphan();

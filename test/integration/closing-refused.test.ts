@@ -1,0 +1,63 @@
+// Sessions that end while etcd refuses to delete what they have, or after somebody has changed it by hand.
+import { describe, test } from "vitest";
+import { connect, Mutex, Session, SessionClosedError } from "../../src/index.js";
+import { startEtcd } from "../support/etcd.js";
+import { startGrpcProxy } from "../support/grpc-proxy.js";
+import { leasesOf } from "../support/server-view.js";
+import { reasonOf } from "../support/two-sessions.js";
+import { ROOT, startWithUsers, WORKER, type UserEtcd } from "../support/users.js";
+
+const TTL_SECONDS = 4;
+const TTL_MS = TTL_SECONDS * 1000;
+/** The end of a lease that is renewed is far away. */
+const LONG_SECONDS = 600;
+
+/** The worker may read the keys of its jobs, and write them no more. */
+async function forbidWrites(etcd: UserEtcd): Promise<void> {
+  await etcd.root("role", "grant-permission", WORKER.username, "--prefix=true", "read", "jobs/");
+}
+
+describe.concurrent("orphan(), when deletes are refused", { timeout: 60_000 }, () => {
+  test("leaves behind what cannot be deleted within one TTL, and resolves", async ({ expect }) => {
+    const etcd = await startWithUsers();
+    const [workers, rivals] = [WORKER, ROOT].map((auth) => connect({ hosts: etcd.endpoints, auth }));
+    const lock = await new Mutex(rivals!, "jobs/a").lock();
+    const session = await Session.open(workers!, { ttlSeconds: TTL_SECONDS });
+    const waiting = reasonOf(new Mutex(session, "jobs/a").lock());
+    await expect.poll(() => etcd.keysIn("jobs/a")).toHaveLength(2);
+    await forbidWrites(etcd);
+
+    const start = performance.now();
+    await session.orphan();
+
+    expect(performance.now() - start).toBeLessThan(3 * TTL_MS);
+    expect(await waiting).toBeInstanceOf(SessionClosedError);
+    expect(session.state).toBe("closed");
+    // Not renewed any more: the place goes with its lease.
+    await expect.poll(() => etcd.keysIn("jobs/a"), { timeout: 20_000 }).toEqual([lock.key]);
+    await Promise.all([rivals!.close({ drainMs: 0 }), workers!.close({ drainMs: 0 })]);
+    await etcd.stop();
+  });
+
+  test.for(["session", "cluster"])(
+    "is ended by close() of its %s, which revokes",
+    async (what, { expect }) => {
+      await using etcd = await startEtcd();
+      await using proxy = await startGrpcProxy({ port: etcd.member.clientPort });
+      const cluster = connect({ hosts: proxy.endpoint });
+      const session = await Session.open(cluster, { ttlSeconds: LONG_SECONDS });
+      const join = proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "hold", times: 1 });
+      const waiting = reasonOf(new Mutex(session, "closed").lock());
+      await join.hit();
+
+      const orphaned = reasonOf(session.orphan());
+      await (what === "session" ? session : cluster).close({ drainMs: 0 });
+
+      expect(await orphaned).toBeInstanceOf(SessionClosedError);
+      expect(await waiting).toBeInstanceOf(SessionClosedError);
+      expect(await leasesOf(etcd.member)).toEqual(new Set());
+      join.release();
+      await cluster.close();
+    },
+  );
+});

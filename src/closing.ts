@@ -1,5 +1,6 @@
 import { SessionClosedError } from "./errors.js";
 import type { Lease } from "./lease.js";
+import { removePlaces } from "./remove.js";
 import { revokeLease } from "./revoke.js";
 import { settleWithin } from "./wait.js";
 
@@ -68,9 +69,15 @@ export class Closing {
     if (lease.signal.aborted) return;
     const leaseEndsMs = lease.remainingMs() + lease.ttlMs * 0.1;
     lease.abandon();
+    const { connection, leaseId, places } = lease;
     // Still to be waited for: a close of the cluster that comes now would hang up on the revocation.
-    lease.connection.leases.add(lease);
-    await revokeLease(lease.connection, lease.leaseId, leaseEndsMs);
-    lease.connection.leases.delete(lease);
+    connection.leases.add(lease);
+    await Promise.all([
+      revokeLease(connection, leaseId, leaseEndsMs),
+      // A put without the lease takes a key away from it; and etcd refuses to revoke a lease with a key that we must not
+      // write, whoever has put it there.
+      removePlaces(connection, places(), leaseEndsMs),
+    ]);
+    connection.leases.delete(lease);
   }
 }

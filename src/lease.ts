@@ -19,6 +19,13 @@ export interface Dependent {
   sessionEnded(reason: SessionEnd): void;
 }
 
+/** A key of ours that is in a queue. */
+export interface OwnPlace {
+  readonly name: string;
+  readonly key: string;
+  readonly revision: bigint;
+}
+
 /** A lease that is kept alive, with its deadline. `Session` is its public face. */
 export class Lease implements Renewer {
   readonly ttlMs: number;
@@ -28,6 +35,8 @@ export class Lease implements Renewer {
   readonly inFlight = new InFlight();
   /** Places that it had when it was adopted. */
   adopted: AdoptedPlaces | undefined;
+  /** What it has in queues, as far as etcd has confirmed it. */
+  places: () => Iterable<OwnPlace> = () => [];
   /** Tells of a change after everything else has been told. */
   onState: (state: SessionState, previous: SessionState) => void = () => {};
   /** See Renewer. */

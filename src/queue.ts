@@ -24,6 +24,13 @@ const unwatched = (place: Place): Grant => ({ place, ownWatch: undefined, delete
 
 const queues = new WeakMap<Lease, Map<string, Queue>>();
 
+function queuesOn(lease: Lease): Map<string, Queue> {
+  const byName = new Map<string, Queue>();
+  queues.set(lease, byName);
+  lease.places = () => [...byName.values()].flatMap(({ own }) => own.joined);
+  return byName;
+}
+
 /** One session's side of the queue of one name: joins it, waits for its turn, leaves it. */
 export class Queue {
   readonly own: OwnPlaces;
@@ -44,8 +51,7 @@ export class Queue {
   }
 
   static of(lease: Lease, name: string): Queue {
-    const byName = queues.get(lease) ?? new Map<string, Queue>();
-    queues.set(lease, byName);
+    const byName = queues.get(lease) ?? queuesOn(lease);
     const queue = byName.get(name) ?? new Queue(lease, name);
     byName.set(name, queue);
     return queue;

@@ -2,7 +2,9 @@ import { EtcdRefusedError } from "./errors.js";
 import type { CallPolicy } from "./etcd/attempts.js";
 import { backoff } from "./etcd/backoff.js";
 import type { Txn, TxnAnswer } from "./etcd/rpc.js";
-import type { Lease } from "./lease.js";
+import type { Connection } from "./connection.js";
+import type { Lease, OwnPlace } from "./lease.js";
+import { lastPolicy } from "./revoke.js";
 import { pause } from "./time.js";
 
 /**
@@ -25,18 +27,32 @@ export async function txnUntilConfirmed(
 }
 
 interface Stray {
-  readonly key: Buffer;
+  readonly key: string | Buffer;
   readonly createRevision: bigint;
 }
 
-/** Deletes a key of our lease in the queue of `name` that is no place of ours: that very key, not a later one. */
-export function removeStray(lease: Lease, name: string, { key, createRevision }: Stray, what: string): void {
-  const txn = {
-    roots: [name],
-    when: [{ kind: "created at", key, revision: createRevision }],
-    then: [{ kind: "delete", key }],
-    otherwise: [],
-  } as const;
+/** That very key, not a later one. */
+const deletion = (name: string, { key, createRevision }: Stray): Txn => ({
+  roots: [name],
+  when: [{ kind: "created at", key, revision: createRevision }],
+  then: [{ kind: "delete", key }],
+  otherwise: [],
+});
+
+/** Deletes a key of our lease in the queue of `name` that is no place of ours. */
+export function removeStray(lease: Lease, name: string, stray: Stray, what: string): void {
   // Refused, or the session is over: then the key ends with the lease.
-  lease.connection.members.txn(txn, lease.policy(what)).catch(() => undefined);
+  lease.connection.members.txn(deletion(name, stray), lease.policy(what)).catch(() => undefined);
+}
+
+/** Deletes the places of a session that has ended, as far as etcd allows and answers within `withinMs`. */
+export async function removePlaces(
+  { members }: Connection,
+  places: Iterable<OwnPlace>,
+  withinMs: number,
+): Promise<void> {
+  const policy = lastPolicy("leave the queues of a closed session", withinMs);
+  const remove = ({ name, key, revision }: OwnPlace): Promise<unknown> =>
+    members.txn(deletion(name, { key, createRevision: revision }), policy).catch(() => undefined);
+  await Promise.all([...places].map(remove));
 }

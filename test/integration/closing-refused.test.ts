@@ -3,7 +3,7 @@ import { describe, test } from "vitest";
 import { connect, Mutex, Session, SessionClosedError } from "../../src/index.js";
 import { startEtcd } from "../support/etcd.js";
 import { startGrpcProxy } from "../support/grpc-proxy.js";
-import { leasesOf } from "../support/server-view.js";
+import { leasesOf, placesOf } from "../support/server-view.js";
 import { reasonOf } from "../support/two-sessions.js";
 import { ROOT, startWithUsers, WORKER, type UserEtcd } from "../support/users.js";
 
@@ -60,4 +60,71 @@ describe.concurrent("orphan(), when deletes are refused", { timeout: 60_000 }, (
       await cluster.close();
     },
   );
+});
+
+describe.concurrent("close({ drainMs: 0 })", { timeout: 60_000 }, () => {
+  test("deletes the keys that somebody has put without the lease", async ({ expect }) => {
+    await using etcd = await startEtcd();
+    await using cluster = connect({ hosts: etcd.endpoints });
+    const [first, second] = await Promise.all(
+      [1, 2].map(() => Session.open(cluster, { ttlSeconds: LONG_SECONDS })),
+    );
+    const lock = await new Mutex(first!, "detached").lock();
+    const waiting = reasonOf(new Mutex(second!, "detached").lock());
+    await expect.poll(() => placesOf(etcd.member, "detached")).toHaveLength(2);
+    for (const { key } of await placesOf(etcd.member, "detached")) await etcd.etcdctl(["put", key, "mine"]);
+    expect(lock.held).toBe(true);
+
+    await Promise.all([first, second].map((session) => session!.close({ drainMs: 0 })));
+
+    expect(await placesOf(etcd.member, "detached")).toEqual([]);
+    expect(await waiting).toBeInstanceOf(SessionClosedError);
+  });
+
+  test("never deletes a later key of the same name", async ({ expect }) => {
+    await using etcd = await startEtcd();
+    await using cluster = connect({ hosts: etcd.endpoints });
+    const session = await Session.open(cluster, { ttlSeconds: LONG_SECONDS });
+    const lock = await new Mutex(session, "replaced").lock();
+    // In one transaction: the session has not heard of it when it closes.
+    const put = { requestPut: { key: Buffer.from(lock.key).toString("base64"), value: "" } };
+    await etcd.member.gateway("/v3/kv/deleterange", { key: put.requestPut.key });
+    await etcd.member.gateway("/v3/kv/put", put.requestPut);
+
+    await session.close({ drainMs: 0 });
+
+    expect((await placesOf(etcd.member, "replaced")).map(({ key }) => key)).toEqual([lock.key]);
+  });
+
+  test("frees what may still be deleted when etcd refuses to revoke the lease", async ({ expect }) => {
+    const etcd = await startWithUsers();
+    await etcd.root("role", "grant-permission", WORKER.username, "--prefix=true", "readwrite", "tasks/");
+    const cluster = connect({ hosts: etcd.endpoints, auth: WORKER });
+    const session = await Session.open(cluster, { ttlSeconds: TTL_SECONDS });
+    const names = ["jobs/a", "tasks/a", "tasks/b"];
+    await Promise.all(names.map((name) => new Mutex(session, name).lock()));
+    await forbidWrites(etcd);
+
+    await session.close({ drainMs: 0 });
+
+    expect(await etcd.keysUnder("tasks/")).toEqual([]);
+    expect(await etcd.keysUnder("jobs/")).toHaveLength(1);
+    await expect.poll(() => etcd.keysUnder("jobs/"), { timeout: 4 * TTL_MS }).toEqual([]);
+    await cluster.close({ drainMs: 0 });
+    await etcd.stop();
+  });
+
+  test("frees all names at once though another user's key is on the lease", async ({ expect }) => {
+    const etcd = await startWithUsers();
+    const cluster = connect({ hosts: etcd.endpoints, auth: WORKER });
+    const session = await Session.open(cluster, { ttlSeconds: LONG_SECONDS });
+    await Promise.all(["jobs/a", "jobs/b"].map((name) => new Mutex(session, name).lock()));
+    await etcd.root("put", "other/x", "", `--lease=${session.leaseId.toString(16)}`);
+
+    await session.close({ drainMs: 0 });
+
+    expect(await etcd.keysUnder("jobs/")).toEqual([]);
+    await cluster.close({ drainMs: 0 });
+    await etcd.stop();
+  });
 });

@@ -30,7 +30,7 @@ export interface ConnectOptions {
   readonly grpcOptions?: Readonly<Record<string, unknown>> | undefined;
   /**
    * Milliseconds for one attempt on one member, 100..60000; then the next member is asked. A session's calls take at
-   * most a quarter of its TTL.
+   * most a quarter of its TTL, but for the one that opens it.
    * @default 2000
    */
   readonly requestTimeoutMs?: number | undefined;

@@ -56,13 +56,36 @@ function within<T>(connection: Connection, wait: Limits, what: string, promise: 
   return settleWithin(promise, wait, connection, { onTimeout });
 }
 
+/** A granted lease with most of its TTL before it. */
 async function grant(
   connection: Connection,
   leaseId: bigint,
   ttlSeconds: number,
   { signal, timeoutMs }: Limits,
 ): Promise<Accepted> {
-  const { clock, keepalive, members } = connection;
+  const { clock } = connection;
+  const start = clock.monotonic();
+  const left = (): Limits => ({ signal, timeoutMs: Math.max(1, timeoutMs - (clock.monotonic() - start)) });
+  for (;;) {
+    const granted = await grantOnce(connection, leaseId, ttlSeconds, left());
+    if (granted && clock.monotonic() - granted.sent.monotonic <= ttlSeconds * 250) return granted;
+    try {
+      // Granted late, or by an earlier attempt at a time unknown: the deadline counts from a renewal.
+      return await renewOnce(connection, leaseId, left());
+    } catch (error) {
+      // So late that it has expired: it is granted anew.
+      if (!(error instanceof SessionLostError)) throw error;
+    }
+  }
+}
+
+/** undefined: an earlier attempt got through. */
+async function grantOnce(
+  { clock, keepalive, members }: Connection,
+  leaseId: bigint,
+  ttlSeconds: number,
+  { signal, timeoutMs }: Limits,
+): Promise<Accepted | undefined> {
   let sent = clock.now();
   const ask = async (member: Member, options: CallOptions): Promise<LeaseAnswer> => {
     await keepalive.assertDirect(member, { ...options, timeoutMs: members.requestTimeoutMs });
@@ -70,14 +93,12 @@ async function grant(
     return member.grant(leaseId, ttlSeconds, options);
   };
   try {
-    // Short, as for all calls of a session: what is granted after that has too little time left.
-    const attemptMs = ttlSeconds * 250;
-    const answer = await members.call(ask, { what: "grant a lease", attemptMs, giveUpMs: timeoutMs, signal });
+    // Not as short as the other calls of a session: this one may have to connect, and to get a token.
+    const answer = await members.call(ask, { what: "grant a lease", giveUpMs: timeoutMs, signal });
     return { sent, ttlSeconds: answer.ttlSeconds };
   } catch (error) {
     if (!(error instanceof LeaseExistsError)) throw error;
-    // Granted by an earlier attempt, at a time unknown: the deadline counts from a renewal.
-    return renewOnce(connection, leaseId, { signal, timeoutMs });
+    return undefined;
   }
 }
 

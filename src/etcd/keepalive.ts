@@ -1,3 +1,4 @@
+import { EtcdRefusedError } from "../errors.js";
 import type { Clock, Moment, Timer } from "../time.js";
 import { backoff } from "./backoff.js";
 import { DirectHosts } from "./direct.js";
@@ -109,9 +110,22 @@ export class Keepalive {
 
   /** etcd 3.6 checks the token of this stream too; older ones only that of calls and of new watches. */
   #ended(open: Open, error: Error): void {
+    const forbidden = error instanceof EtcdRefusedError && error.why === "permission";
+    const refusedId = forbidden ? firstUnanswered(open.sends) : undefined;
+    if (refusedId !== undefined) return this.#reopenWithout(refusedId);
     if (!(error instanceof TokenExpiredError)) return this.members.fail(open.member, error);
     this.#hangUp();
     if (this.#renewers.size > 0) this.#reopenWithToken();
+  }
+
+  /**
+   * etcd 3.6 does not renew a lease with a key that the user may not write, and ends the stream, on which it answers one
+   * renewal after the other. The other leases go on; this one is tried again when its next renewal is due.
+   */
+  #reopenWithout(leaseId: bigint): void {
+    this.#renewers.delete(leaseId);
+    this.#hangUp();
+    this.#reopen();
   }
 
   #reopenWithToken(): void {
@@ -195,4 +209,14 @@ export class Keepalive {
         this.#renewAll();
       });
   }
+}
+
+/** The lease whose renewal was sent first of those that are not answered. */
+function firstUnanswered(sends: ReadonlyMap<bigint, Sends>): bigint | undefined {
+  let first: { readonly leaseId: bigint; readonly sentAt: number } | undefined;
+  for (const [leaseId, { unanswered }] of sends) {
+    const sentAt = unanswered[0]?.monotonic ?? Infinity;
+    if (sentAt < (first?.sentAt ?? Infinity)) first = { leaseId, sentAt };
+  }
+  return first?.leaseId;
 }

@@ -28,11 +28,13 @@ describe.concurrent("orphan(), when deletes are refused", { timeout: 60_000 }, (
     await forbidWrites(etcd);
 
     const start = performance.now();
-    await session.orphan();
+    const reason = await reasonOf(session.orphan());
 
     expect(performance.now() - start).toBeLessThan(3 * TTL_MS);
     expect(await waiting).toBeInstanceOf(SessionClosedError);
-    expect(session.state).toBe("closed");
+    // etcd 3.6 does not renew the lease of a key that may not be written: then it is lost.
+    if (reason !== undefined) expect(reason).toMatchObject({ code: "SESSION_LOST" });
+    expect(session.state).toBe(reason === undefined ? "closed" : "lost");
     // Not renewed any more: the place goes with its lease.
     await expect.poll(() => etcd.keysIn("jobs/a"), { timeout: 20_000 }).toEqual([lock.key]);
     await Promise.all([rivals!.close({ drainMs: 0 }), workers!.close({ drainMs: 0 })]);

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Renewer } from "../../src/etcd/keepalive.js";
+import { EtcdRefusedError } from "../../src/errors.js";
 import { TokenExpiredError } from "../../src/etcd/rpc.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../support/fake-connection.js";
 import { settle } from "../support/fake-clock.js";
@@ -56,6 +57,30 @@ describe("the keepalive stream", () => {
     expect(cluster.connected).toHaveLength(1);
     expect(cluster.member.keepalives).toHaveLength(1);
     expect(streamOf(cluster).renewals).toEqual([LEASE_ID, 0x88n]);
+  });
+
+  test("that is ended for the first lease that is not answered goes on with the others, until that one is renewed", () => {
+    const { cluster, clock, keepalive, self, accepted } = renewing();
+    const [forbidden, last] = [renewer(0x88n), renewer(0x99n)];
+    keepalive.renew(forbidden.self);
+    keepalive.renew(last.self);
+    const first = streamOf(cluster);
+    first.answer(LEASE_ID, 10);
+
+    first.end(new EtcdRefusedError("permission", "a:1", "permission denied"));
+
+    expect(streamOf(cluster)).not.toBe(first);
+    expect(cluster.connected).toHaveLength(1);
+    expect(streamOf(cluster).renewals).toEqual([LEASE_ID, 0x99n]);
+    streamOf(cluster).answer(LEASE_ID, 10);
+    streamOf(cluster).answer(0x99n, 10);
+    expect([accepted.length, forbidden.accepted.length, last.accepted.length]).toEqual([2, 0, 1]);
+    keepalive.renew(forbidden.self);
+    streamOf(cluster).answer(0x88n, 10);
+    expect(forbidden.accepted).toHaveLength(1);
+    for (const each of [self, forbidden.self, last.self]) keepalive.detach(each);
+    clock.advance(PATIENCE_MS);
+    expect(clock.timers).toBe(0);
   });
 
   test("that is ended for its token is opened again with a fresh one, on the same member", async () => {

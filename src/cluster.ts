@@ -120,8 +120,10 @@ export class Cluster implements AsyncDisposable {
   }
 
   async #open(connection: Connection): Promise<Session> {
+    const last = this.#standing;
     try {
       this.#standing = await Session.open(this, connection.options.session);
+      if (last) leaseOf(last).retire();
       return this.#standing;
     } finally {
       this.#opening = undefined;

@@ -1,3 +1,4 @@
+import type { Place } from "./contender.js";
 import { printable } from "./printable.js";
 
 /** One code per class: match on `code` (or `instanceof`), never on the text. */
@@ -15,23 +16,6 @@ export type LeaseholdErrorCode =
 
 /** How a hold was lost: deadline passed, lease revoked, key deleted by somebody, session closed under it. */
 export type Loss = "expired" | "revoked" | "deleted" | "closed";
-
-/** One key in a queue, as others see it. */
-export interface Place {
-  readonly name: string;
-  readonly key: string;
-  readonly state: "holding" | "waiting";
-  /** Create revision of the key: the fence of its holder. */
-  readonly revision: bigint;
-  readonly leaseId: bigint;
-  /** `undefined` for places made by other clients (Go, etcdctl). */
-  readonly owner: string | undefined;
-  readonly since: Date | undefined;
-  /** `undefined` when the lease was gone between the two reads. */
-  readonly ttlRemainingMs: number | undefined;
-  /** bigints as decimal strings, the date as ISO 8601. */
-  toJSON(): Readonly<Record<string, unknown>>;
-}
 
 function jsonOf(value: unknown): unknown {
   if (typeof value === "bigint") return value.toString();

@@ -21,6 +21,7 @@ export {
 } from "./session.js";
 export type { SessionSource } from "./source.js";
 export { FenceGate, whileHeld } from "./fence.js";
+export type { Place } from "./contender.js";
 export {
   DeadlockError,
   EtcdRefusedError,
@@ -36,5 +37,4 @@ export {
   type AnyLeaseholdError,
   type LeaseholdErrorCode,
   type Loss,
-  type Place,
 } from "./errors.js";

@@ -1,9 +1,10 @@
 import type { CallPolicy } from "./etcd/attempts.js";
 import { backoff } from "./etcd/backoff.js";
-import { LeaseNotFoundError, type Range, type Txn, type TxnAnswer } from "./etcd/rpc.js";
+import type { Range, Txn, TxnAnswer } from "./etcd/rpc.js";
 import type { Joined, Kind, Told } from "./kind.js";
 import type { Lease } from "./lease.js";
 import type { OwnPlaces } from "./own-places.js";
+import { joinRefused } from "./refused-join.js";
 import { joinBehindTxn, joinTxn, tryTxn, type Place } from "./place.js";
 import { pause } from "./time.js";
 
@@ -89,7 +90,7 @@ export class Joiner {
     try {
       return await this.lease.connection.members.txn(txn, policy);
     } catch (error) {
-      if (error instanceof LeaseNotFoundError) this.lease.gone();
+      await joinRefused(this.lease, txn, error);
       if (place.unanswered === 0) this.own.release(place);
       // It may have been applied, or will be.
       else this.undo(place);

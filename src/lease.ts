@@ -35,6 +35,8 @@ export class Lease implements Renewer {
   readonly inFlight = new InFlight();
   /** Places that it had when it was adopted. */
   adopted: AdoptedPlaces | undefined;
+  /** etcd refuses every put with it: what it has goes on, and nothing new can be joined. */
+  unfit = false;
   /** What it has in queues, as far as etcd has confirmed it. */
   places: () => Iterable<OwnPlace> = () => [];
   /** Tells of a change after everything else has been told. */
@@ -107,7 +109,15 @@ export class Lease implements Renewer {
 
   /** New calls may begin. */
   get open(): boolean {
-    return !this.over && !this.#closing.begun;
+    return !this.over && !this.#closing.begun && !this.unfit;
+  }
+
+  /** It is used no more: closed with a later renewal, when nothing is held or waited for. */
+  retire(): void {
+    this.#onRenewed.push(() => {
+      if (this.holds.size === 0 && this.waits.size === 0) void this.close(0);
+      else this.retire();
+    });
   }
 
   /** @throws SessionLostError | SessionClosedError when nothing new may begin. */

@@ -1,10 +1,11 @@
 import type { CallPolicy } from "./etcd/attempts.js";
 import { backoff } from "./etcd/backoff.js";
-import { LeaseNotFoundError, type KeyValue, type Txn, type TxnAnswer } from "./etcd/rpc.js";
+import type { KeyValue, Txn, TxnAnswer } from "./etcd/rpc.js";
 import { queueRange } from "./kind.js";
 import type { Lease } from "./lease.js";
 import { own, put, type Place } from "./place.js";
 import { Queue } from "./queue.js";
+import { joinRefused } from "./refused-join.js";
 import { pause } from "./time.js";
 
 /** Puts a place into each of several queues in one transaction: all of them, with one create revision, or none. */
@@ -36,7 +37,7 @@ export class MultiJoiner {
     try {
       return await this.lease.connection.members.txn(txn, policy);
     } catch (error) {
-      if (error instanceof LeaseNotFoundError) this.lease.gone();
+      await joinRefused(this.lease, txn, error);
       for (const place of places) {
         if (place.unanswered === 0) this.#discard(place);
         // It may have been applied, or will be.

@@ -1,5 +1,5 @@
 import type { Connection } from "./connection.js";
-import type { Place } from "./errors.js";
+import type { Place } from "./contender.js";
 import type { CallPolicy } from "./etcd/attempts.js";
 import type { KeyValue } from "./etcd/rpc.js";
 import { parsePlaceValue, prefixEnd, prefixOf } from "./keys.js";

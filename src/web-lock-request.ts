@@ -1,6 +1,5 @@
 import { holdOf, tryPlace, watched, type Acquired } from "./acquire.js";
 import type { Connection } from "./connection.js";
-import { SessionClosedError, SessionLostError } from "./errors.js";
 import type { HeldPlace } from "./hold.js";
 import type { PlaceValue } from "./keys.js";
 import { writer } from "./kind.js";
@@ -15,6 +14,7 @@ import { RequestLine, type Entrant, type Way } from "./web-lock-line.js";
 import { queueNameOf } from "./web-lock-names.js";
 import { RequestRegistry } from "./web-lock-registry.js";
 import { stealFromEarlier } from "./web-lock-steal.js";
+import { isOfSession } from "./with-lease.js";
 
 /** Who asks: one manager. */
 export interface WebLockClient {
@@ -48,6 +48,7 @@ export class LockRequest implements Entrant {
   #resolve: (hold: HeldPlace | undefined) => void = () => {};
   #reject: (error: unknown) => void = () => {};
   #lease: Promise<Lease>;
+  #used: Lease | undefined;
   #waiter: Waiter | undefined;
   #entered: () => void = () => {};
   #over = false;
@@ -81,6 +82,7 @@ export class LockRequest implements Entrant {
   async enter(): Promise<void> {
     try {
       const lease = await this.#lease;
+      this.#used = lease;
       if (this.#over) return;
       if (this.way === "try") this.#acquire(await this.#try(lease));
       else await this.#join(Queue.of(lease, this.#queueName));
@@ -178,11 +180,10 @@ export class LockRequest implements Entrant {
   }
 
   #fail(error: unknown): void {
-    const ended = error instanceof SessionLostError || error instanceof SessionClosedError;
-    if (!ended) return this.#end(() => this.#reject(error));
+    if (!isOfSession(error, this.#used)) return this.#end(() => this.#reject(error));
     // A session that its user has closed is followed by another one, as a lost one is.
     if (!this.client.connection.closing.signal.aborted) return this.#joinAnew();
-    this.#end(() => this.#reject(closedError(error)));
+    this.#end(() => this.#reject(closedError(error as Error)));
   }
 
   /** With the next session, before later calls. */

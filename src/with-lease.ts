@@ -1,4 +1,4 @@
-import { SessionClosedError, SessionLostError } from "./errors.js";
+import { EtcdRefusedError, SessionClosedError, SessionLostError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import type { CheckedWait } from "./options.js";
 import type { LeaseSource } from "./source.js";
@@ -24,7 +24,9 @@ export async function withLease<T>(
   const left = timeLeft(source.connection.clock, wait.timeoutMs);
   const limits = (): CheckedWait => ({ signal: wait.signal, timeoutMs: left() });
   let attempt: Attempt<T> | undefined;
+  let used: Lease | undefined;
   const run = async (lease: Lease): Promise<T> => {
+    used = lease;
     lease.assertOpen();
     wait.signal?.throwIfAborted();
     attempt = begin(lease, limits());
@@ -33,11 +35,16 @@ export async function withLease<T>(
   try {
     return await run(await source.lease(wait));
   } catch (error) {
-    const ended = error instanceof SessionLostError || error instanceof SessionClosedError;
-    if (!ended || attempt?.joined()) throw error;
+    if (!isOfSession(error, used) || attempt?.joined()) throw error;
   }
   return run(await source.lease(limits()));
 }
+
+/** Would the same call with another session be answered otherwise? */
+export const isOfSession = (error: unknown, lease: Lease | undefined): boolean =>
+  error instanceof SessionLostError ||
+  error instanceof SessionClosedError ||
+  (error instanceof EtcdRefusedError && lease?.unfit === true);
 
 /** What is left of a time limit that earlier steps may have used up in part. */
 export function timeLeft(clock: Clock, timeoutMs: number | undefined): () => number | undefined {

@@ -12,6 +12,7 @@ const LAYERS: readonly (readonly string[])[] = [
   [
     "abort",
     "connect-options",
+    "contender",
     "deadline",
     "errors",
     "fence",
@@ -58,6 +59,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "places",
     "queue",
     "reader",
+    "refused-join",
     "turn",
     "wait-for-turn",
     "waiter",

@@ -78,7 +78,8 @@ describe.concurrent("a time limit that ends before the first session is open", {
       Session.open(cluster, { timeoutMs: 35 }),
     ];
 
-    for (const call of calls) expect(await reasonOf(call)).toMatchObject({ code: "ETCD_UNAVAILABLE" });
+    for (const reason of await Promise.all(calls.map(reasonOf)))
+      expect(reason).toMatchObject({ code: "ETCD_UNAVAILABLE" });
   });
 });
 

@@ -3,7 +3,7 @@ import { between, markdownTable } from "../../test/support/markdown.js";
 import { PEERS, type PeerName } from "../peers/peers.js";
 import { plot, type Series } from "./plot.js";
 import type { Report, Verdict } from "./report.js";
-import { figure, reportText } from "./text.js";
+import { boundText, figure, reportText } from "./text.js";
 
 const COLORS: Readonly<Record<PeerName, string>> = {
   ...{ leasehold: "#3b82f6", go: "#d97706", bare: "#808890", etcd3: "#a855f7" },
@@ -41,11 +41,15 @@ export function resultsPage(report: Report): string {
 export function readmeWith(readme: string, { questions }: Report): string {
   const verdicts = questions.flatMap((question) => question.verdicts);
   const rows = verdicts.flatMap((verdict) => readmeRow(verdict) ?? []);
-  return between(readme, "bench", markdownTable([["measured", "leasehold", "compared", "ratio"], ...rows]));
+  const table = markdownTable([["measured", "leasehold", "compared", "ratio", "target"], ...rows]);
+  const met = verdicts.filter((verdict) => verdict.met).length;
+  const missed = `${met} of ${verdicts.length} targets are met: [the missed ones](bench/RESULTS.md), with their figures.`;
+  return between(readme, "bench", [...table, "", missed]);
 }
 
-function readmeRow({ target, figure: ours, over, value }: Verdict): string[][] | undefined {
+function readmeRow({ target, figure: ours, over, value, met }: Verdict): string[][] | undefined {
   if (target.shown === undefined) return undefined;
   const other = target.over?.peer && PEERS[target.over.peer].title;
-  return [[target.shown, figure(ours), `${figure(over)} (${other})`, figure(value)]];
+  const judged = `${boundText(target.bound)}: ${met ? "met" : "missed"}`;
+  return [[target.shown, figure(ours), `${figure(over)} (${other})`, figure(value), judged]];
 }

@@ -39,11 +39,15 @@ function cells(row: ResultRow, before: ResultRow | undefined, { columns }: Resul
 
 /** `met: 23.1 (>= 15): rate with 2 contenders, over Go's`, or `MISSED by 12 %: …`. */
 export function verdictText({ target, value, met }: Verdict): string {
-  const [sign, bound] =
-    "atLeast" in target.bound ? [">=", target.bound.atLeast] : ["<=", target.bound.atMost];
+  const bound = "atLeast" in target.bound ? target.bound.atLeast : target.bound.atMost;
   const by = Math.abs(value / bound - 1) * 100;
-  return `${met ? "met" : `MISSED by ${figure(by)} %`}: ${figure(value)} (${sign} ${bound}): ${target.title}`;
+  const how = met ? "met" : `MISSED by ${figure(by)} %`;
+  return `${how}: ${figure(value)} (${boundText(target.bound)}): ${target.title}`;
 }
+
+/** `>= 15` */
+export const boundText = (bound: Verdict["target"]["bound"]): string =>
+  "atLeast" in bound ? `>= ${bound.atLeast}` : `<= ${bound.atMost}`;
 
 export function reportText(report: Report): string[] {
   const { machine, versions, notRun, loadAtStart, loadAtEnd, questions } = report;

@@ -6,7 +6,7 @@ import { Queue, type Entry } from "./queue.js";
 import type { LeaseSource } from "./source.js";
 import { settleWithin } from "./wait.js";
 import { waitForTurn } from "./wait-for-turn.js";
-import type { Grant, Waiter } from "./waiter.js";
+import { unwatched, type Grant, type Waiter } from "./waiter.js";
 import { withLease } from "./with-lease.js";
 
 const TRY_TIMEOUT_MS = 5000;
@@ -77,7 +77,7 @@ export async function tryPlace(
     // What it has joined it has not waited for: nobody's turn is lost with it.
     return { settled, joined: () => false };
   });
-  return place && acquired({ place, ownWatch: undefined, deletedAt: undefined });
+  return place && acquired(unwatched(place));
 }
 
 /** Watches the key from the grant on: for a hold that lasts, or that others may take at any moment. */

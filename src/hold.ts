@@ -38,9 +38,9 @@ export interface Hold extends AsyncDisposable {
    * Gives the place back: `held` is false and `signal` aborted before this returns. Resolves when etcd has confirmed, or
    * when the lease is over, and after one TTL in any case: what is not deleted by then is deleted in the background.
    * Idempotent. May be left un-awaited.
-   * @throws {LockLostError} when the hold was lost before and this process knows it, and nothing else. That the key is gone
-   * when etcd is asked to delete it is no proof: the same request may have deleted it, if a proxy sent it twice. So the loss
-   * of a hold that lasts less than a second, whose key is not watched yet, is reported only if its lease is gone, too.
+   * @throws {LockLostError} when the hold was lost before, and nothing else. Where a proxy has been seen to send requests
+   * twice, a key that is gone already is no proof: the first of two releases may have deleted it. The loss of a hold that
+   * lasts less than a second, whose key is not watched yet, is then reported only if its lease is gone, too.
    */
   release(): Promise<void>;
   /** Same as `release()`. */
@@ -201,6 +201,7 @@ export class HeldPlace implements Lock, Dependent {
     lease.holdEnded(this);
     const reason: unknown = lease.signal.reason;
     if (!deleted && reason instanceof SessionLostError) throw this.#loss(reason.loss, reason);
+    if (!deleted && !lease.requestsAreRepeated) throw this.#loss("deleted");
   }
 
   /** The session hears the answer; resolves when it has, or after a while. */

@@ -113,7 +113,7 @@ export class Joiner {
       // The same request got through before, sent by us or repeated by a proxy: its revision counts, and no attempt is in
       // doubt for it. Candidates may have equal values, but no two places of a session have the same key at a time.
       place.revision = own.createRevision;
-      place.unanswered = Math.max(0, place.unanswered - 1);
+      place.foundExecuted();
     }
     this.own.add(place);
     return true;

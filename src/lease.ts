@@ -37,6 +37,8 @@ export class Lease implements Renewer {
   adopted: AdoptedPlaces | undefined;
   /** etcd refuses every put with it: what it has goes on, and nothing new can be joined. */
   unfit = false;
+  /** Something between this process and etcd sends requests twice: a join that was sent once has found its own key. */
+  requestsAreRepeated = false;
   /** What it has in queues, as far as etcd has confirmed it. */
   places: () => Iterable<OwnPlace> = () => [];
   /** Tells of a change after everything else has been told. */

@@ -57,8 +57,7 @@ export class MultiJoiner {
     if (revision === undefined || (!succeeded && !places.every(isOurs))) return false;
     for (const place of places) {
       place.revision = revision;
-      // The same request got through before, sent by us or repeated by a proxy: no attempt is in doubt for it.
-      if (!succeeded) place.unanswered = Math.max(0, place.unanswered - 1);
+      if (!succeeded) place.foundExecuted();
       this.#queueOf(place).own.add(place);
     }
     return true;

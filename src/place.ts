@@ -37,6 +37,12 @@ export class Place implements OwnedKey {
     return `${this.name}${this.kind.folder}`;
   }
 
+  /** An attempt to put the key was executed before: one of ours without an answer, or one that was sent twice on the way. */
+  foundExecuted(): void {
+    if (this.unanswered > 0) this.unanswered--;
+    else this.lease.requestsAreRepeated = true;
+  }
+
   is(kv: KeyValue): boolean {
     return kv.createRevision === this.revision && kv.key.toString() === this.key;
   }

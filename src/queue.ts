@@ -6,7 +6,7 @@ import { OwnPlaces } from "./own-places.js";
 import { leaveTxn, tellTxn, type Place } from "./place.js";
 import { txnUntilConfirmed } from "./remove.js";
 import { Turn, type TurnOutcome } from "./turn.js";
-import { Followers, Line, Waiter, type Grant } from "./waiter.js";
+import { Followers, Line, unwatched, Waiter, type Grant } from "./waiter.js";
 
 /** More waiting places of one session under one name only make etcd's sorted ranges slower: the rest waits in line here. */
 const MAX_WAITING = 100;
@@ -19,8 +19,6 @@ export interface Entry {
   /** Its place is in the queue, or never will be: later calls cannot come before it any more. */
   readonly onJoined?: () => void;
 }
-
-const unwatched = (place: Place): Grant => ({ place, ownWatch: undefined, deletedAt: undefined });
 
 const queues = new WeakMap<Lease, Map<string, Queue>>();
 
@@ -223,11 +221,13 @@ export class Queue {
     if (place.unanswered > 0) this.own.doubt(place);
     const asker = this.#followers.of(place)[0]?.[1];
     const asked = asker?.kind.asksForFirst(asker) ?? [];
-    const policy = this.lease.policy(`leave the queue of "${this.name}"`);
+    let doubted = false;
+    const onUnanswered = (): void => void (doubted = true);
+    const policy = { ...this.lease.policy(`leave the queue of "${this.name}"`), onUnanswered };
     const answer = await txnUntilConfirmed(this.lease, leaveTxn(place, asked), policy);
     const told = answer.ranges.slice(-asked.length).filter((range) => range !== undefined);
     this.#gone(place, (next) => next.kind === asker?.kind && next.kind.isFirst(next, told));
-    return answer.succeeded;
+    return answer.succeeded || doubted;
   }
 
   /** Every end of a place wakes the local waiters behind it once; `isFirst` knows whom its deletion has told to be first. */

@@ -13,6 +13,9 @@ export interface Grant {
   readonly deletedAt: bigint | undefined;
 }
 
+/** No watch is left from the wait. */
+export const unwatched = (place: Place): Grant => ({ place, ownWatch: undefined, deletedAt: undefined });
+
 /** Where a waiter stands. */
 export type Stage =
   | { readonly at: "line" }

@@ -1,4 +1,5 @@
 import type { Etcd3 } from "etcd3";
+import { printable } from "../printable.js";
 import type { Clock } from "../time.js";
 import { failureOf, type Status } from "./refusals.js";
 import { CancelledError, UnansweredError, type CallOptions } from "./rpc.js";
@@ -62,7 +63,7 @@ export class UnaryCall {
   #failure(error: unknown): Error {
     if (this.#cancelled !== undefined) return this.#cancelled;
     if (this.#status) return failureOf(this.#status, this.host, this.#sent);
-    const message = error instanceof Error ? error.message : String(error);
+    const message = printable(error instanceof Error ? error.message : String(error));
     return new UnansweredError(message, { cause: error, inDoubt: this.#sent });
   }
 

@@ -1,3 +1,5 @@
+import { printable } from "../printable.js";
+
 /** How grpc-js wraps the reason why it could not connect: with a time, sometimes, and a note that is empty, mostly. */
 const NO_CONNECTION =
   /^No connection established\. Last error: (?:Error: )?(.*?)\s*(?:\(\d{4}-[^)]*\))?\. Resolution note: ?/s;
@@ -27,5 +29,5 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
 export function readable(details: string): string {
   const reason = (NO_CONNECTION.exec(details)?.[1] ?? details).replace(OPENSSL, "$1");
   const hint = HINTS.find(([looksLike]) => looksLike.test(reason))?.[1];
-  return hint === undefined ? reason : `${reason}; ${hint}`;
+  return hint === undefined ? printable(reason) : `${printable(reason)}; ${hint}`;
 }

@@ -1,4 +1,5 @@
 import { EtcdRefusedError, type RefusalReason } from "../errors.js";
+import { printable } from "../printable.js";
 import { readable } from "./reason.js";
 import {
   AuthDisabledError,
@@ -116,13 +117,13 @@ export function ownWord(details: string, host: string): Error | undefined {
     new EtcdRefusedError(why, host, readable(details), { inDoubt });
   switch (verdict) {
     case "lease":
-      return new LeaseNotFoundError(details);
+      return new LeaseNotFoundError(printable(details));
     case "lease exists":
-      return new LeaseExistsError(details);
+      return new LeaseExistsError(printable(details));
     case "token":
-      return new TokenExpiredError(details);
+      return new TokenExpiredError(printable(details));
     case "auth off":
-      return new AuthDisabledError(details);
+      return new AuthDisabledError(printable(details));
     case "credentials":
       return refusal("unauthenticated");
     case "permission":
@@ -131,7 +132,7 @@ export function ownWord(details: string, host: string): Error | undefined {
       // etcd executes the request that crosses the quota and rejects it all the same: 19 of 199 rejected puts, 3.6.16.
       return refusal("quota", true);
     case "overload":
-      return new OverloadedError(details);
+      return new OverloadedError(printable(details));
     case "request":
       return refusal("other");
     case "member":

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { printable } from "../../src/printable.js";
 import { connect, EtcdRefusedError, LockLostError, Mutex, Session } from "../../src/index.js";
 import { startGrpcProxy } from "../support/grpc-proxy.js";
 import { untilLeaseExpires } from "../support/lease-yardstick.js";
@@ -108,7 +109,7 @@ describe("a name that the role does not cover", () => {
       for (const reason of reasons) {
         expect(reason).toBeInstanceOf(EtcdRefusedError);
         expect(reason).toMatchObject({ why: "permission", host: etcd.endpoints[0] });
-        expect((reason as Error).message).toContain(`join the queue of "${name}"`);
+        expect((reason as Error).message).toContain(`join the queue of "${printable(name)}"`);
       }
       expect(await etcd.keysUnder("")).toEqual(before);
     },

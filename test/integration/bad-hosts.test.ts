@@ -26,7 +26,11 @@ beforeAll(async () => {
   web.listen(0, "127.0.0.1");
   await once(web, "listening");
   stops.push(() => new Promise((resolve) => web.close(resolve)));
-  const missing = await startRawServer(() => ({ headers: { ":status": 404 }, how: "no trailers" }));
+  const missing = await startRawServer(() => ({
+    headers: { ":status": 404 },
+    how: "no trailers",
+    status: 0,
+  }));
   const unimplemented = await startRawServer(() => ({ status: 12, details: "unknown service" }));
   stops.push(
     () => missing.stop(),

@@ -57,9 +57,10 @@ async function stage() {
 describe("lock() that joins", () => {
   test.each([...REJECTIONS, [QUOTA, "quota"] as const])("rejects on %j", async (status, why) => {
     await using it = await stage();
-    it.proxy.rule({ path: TXN, act: "refuse", when: takesPlace, times: 1, status });
+    const rule = it.proxy.rule({ path: TXN, act: "refuse", when: takesPlace, status });
 
     await expect(new Mutex(it.session, it.name).lock()).rejects.toMatchObject({ code: "ETCD_REFUSED", why });
+    it.proxy.remove(rule);
 
     const lock = await new Mutex(it.session, it.name).lock();
     expect(await it.places()).toHaveLength(1);

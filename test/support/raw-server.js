@@ -135,7 +135,9 @@ class Speaker {
     this.#trailers = { "grpc-status": String(status ?? 0), "grpc-message": encodeURI(details) };
     for (const each of messages) stream.write(framed(each));
     if (frames) stream.write(frames);
-    if (!this.#streaming || status !== undefined) stream.end();
+    if (this.#streaming && status === undefined) return;
+    // A web server does not wait for the rest of the request: it resets the stream behind its answer.
+    stream.end(() => how === "no trailers" && stream.close(http2.constants.NGHTTP2_NO_ERROR));
   }
 }
 

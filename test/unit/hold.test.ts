@@ -131,8 +131,17 @@ describe("release", () => {
     return { lease, released, stream: cluster.member.keepalives.at(-1)! };
   }
 
-  test("is no loss when the key is gone while the lease lives: a proxy may have sent the delete twice", async () => {
+  test("tells of the loss when the key is gone while the lease lives: somebody deleted it", async () => {
     const { stream, released } = await foundGone();
+
+    stream.answer(LEASE_ID, TTL_SECONDS);
+
+    await expect(released).rejects.toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
+  });
+
+  test("is no loss then where requests are sent twice: the first of two may have deleted it", async () => {
+    const { stream, released, lease } = await foundGone();
+    lease.requestsAreRepeated = true;
 
     stream.answer(LEASE_ID, TTL_SECONDS);
 
@@ -151,27 +160,26 @@ describe("release", () => {
     });
   });
 
-  test("is done when the key is gone and nobody says whether the lease is", async () => {
+  test("tells of the loss when the key is gone and nobody says whether the lease is", async () => {
     const { cluster, clock, lock } = holding();
     const released = lock.release();
     await settle();
     cluster.member.of("txn")[0]!.answer(GONE);
 
+    released.catch(() => undefined);
     await clock.pass(TTL_MS / 6);
 
-    await expect(released).resolves.toBeUndefined();
+    await expect(released).rejects.toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
   });
 
   test("is no loss when the key is gone after an attempt whose answer was lost: that one deleted it", async () => {
-    const { cluster, clock, lock, renewed } = holding();
+    const { cluster, clock, lock } = holding();
 
     const released = lock.release();
     await settle();
     cluster.member.of("txn")[0]!.fail(new UnansweredError("connection reset"));
     await clock.pass(100);
     cluster.member.of("txn")[0]!.answer(GONE);
-    await settle();
-    renewed();
 
     await expect(released).resolves.toBeUndefined();
   });

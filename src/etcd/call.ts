@@ -12,6 +12,7 @@ type GrpcCall = ReturnType<Parameters<Interceptor>[1]>;
 type Intercepted = ReturnType<Interceptor>;
 
 type Credentials = NonNullable<GrpcOptions["credentials"]>;
+type Metadata = Parameters<GrpcCall["start"]>[0];
 
 const FAILED_PRECONDITION = 9;
 /**
@@ -88,6 +89,15 @@ export class UnaryCall {
   };
 }
 
+/** Before 1.14.7 grpc-js takes no other answer than metadata. Made of the first that it hands over: before any connection. */
+let noMetadata: Metadata | undefined;
+
+function emptied(metadata: Metadata): Metadata {
+  const copy = metadata.clone();
+  for (const key of Object.keys(copy.getMap())) copy.remove(key);
+  return copy;
+}
+
 /**
  * Per-call credentials that add nothing: gRPC asks for them when it has picked an open connection for the call, so
  * `onSent` runs just before the request can leave, and not at all while there is no connection.
@@ -96,7 +106,7 @@ function departure(onSent: () => void): Credentials {
   const credentials = {
     generateMetadata: () => {
       onSent();
-      return Promise.resolve(undefined);
+      return Promise.resolve(noMetadata);
     },
     compose: () => credentials,
     _equals: (other: unknown) => other === credentials,
@@ -119,6 +129,7 @@ function withMetadata(
 ): GrpcCall {
   const start = call.start.bind(call);
   call.start = (metadata, listener) => {
+    noMetadata ??= emptied(metadata);
     // A copy: etcd3 hands the same object to every call.
     const own = added ? metadata.clone() : metadata;
     for (const [key, value] of Object.entries(added ?? {})) own.set(key, value);

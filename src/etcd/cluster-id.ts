@@ -1,26 +1,40 @@
 import { EtcdRefusedError } from "../errors.js";
+import type { Clock } from "../time.js";
 import { MemberRefusedError, type Header } from "./rpc.js";
 
+/** A host that has not answered for so long does not speak for its cluster: it may have been restored, or be gone. */
+const STANDS_MS = 30_000;
+
+interface Answered {
+  readonly id: string;
+  readonly at: number;
+}
+
 /**
- * Which etcd cluster this is. Hosts of two clusters in one list would lose leases and grant locks twice, so a host of
- * another cluster is refused while any host still belongs to the first one. A restore from a snapshot gives every member a
- * new cluster ID: when no host has the old one left, the new one is taken over.
+ * Which etcd cluster this process uses. With hosts of two clusters in one list it would lose its leases at a fail-over, so
+ * a host of another cluster is refused while a host has lately answered for the first one. A restore from a snapshot gives
+ * every member a new cluster ID: when no host has answered with the old one for 30 s, or all have changed, the new one is
+ * taken over. Two processes that begin at hosts of different clusters do not learn of each other.
  */
 export class ClusterIdentity {
   #id: string | undefined;
   /** What each host answered last. */
-  readonly #byHost = new Map<string, string>();
+  readonly #byHost = new Map<string, Answered>();
+
+  constructor(private readonly clock: Clock) {}
 
   /** `host` has answered before, so it is known to belong to this cluster. */
   knows(host: string): boolean {
-    return this.#byHost.get(host) === this.#id && this.#id !== undefined;
+    return this.#byHost.get(host)?.id === this.#id && this.#id !== undefined;
   }
 
   /** @throws {MemberRefusedError} when `host` belongs to another cluster than the other hosts. */
   check(host: string, { clusterId }: Header): void {
-    this.#byHost.set(host, clusterId);
+    const now = this.clock.monotonic();
+    this.#byHost.set(host, { id: clusterId, at: now });
     if (clusterId === this.#id) return;
-    const ours = [...this.#byHost].find(([, id]) => id === this.#id)?.[0];
+    const speaks = ({ id, at }: Answered): boolean => id === this.#id && now - at < STANDS_MS;
+    const ours = [...this.#byHost].find(([, answered]) => speaks(answered))?.[0];
     if (ours === undefined) {
       this.#id = clusterId;
       return;

@@ -39,8 +39,8 @@ export class MemberPool {
   /** The member in use was left: what waits for it need not wait any longer. */
   onLeft: () => void = () => {};
   readonly #breakers: Breakers;
-  readonly #cluster = new ClusterIdentity();
-  readonly #pings = new PingIntervals();
+  readonly #cluster: ClusterIdentity;
+  readonly #pings: PingIntervals;
   readonly #listeners = new Set<MemberListener>();
   /** Those in use, and how often each is pinged. */
   readonly #open = new Map<Member, number>();
@@ -54,6 +54,8 @@ export class MemberPool {
     private readonly connect: Connect,
   ) {
     this.#breakers = new Breakers(options.hosts, clock);
+    this.#cluster = new ClusterIdentity(clock);
+    this.#pings = new PingIntervals(options.grpcOptions["grpc.keepalive_time_ms"] as number | undefined);
     this.tokens = options.auth && new Tokens(options.auth, options.requestTimeoutMs, clock);
     // Clients of one configuration spread over the members.
     this.#next = Math.floor(clock.random() * options.hosts.length);
@@ -74,7 +76,7 @@ export class MemberPool {
   /** A stream found `member` dead: the next use connects to the next one, and every stream on it moves. */
   fail(member: Member, why?: Error): void {
     if (why) this.failures.set(member.host, why);
-    this.#hearPings(member, why);
+    this.#adjustPings(member, why);
     this.#leave(member);
     for (const listener of this.#listeners) listener.failed(member);
   }
@@ -132,9 +134,9 @@ export class MemberPool {
       if (header) this.#cluster.check(member.host, header);
       return answer;
     } catch (error) {
-      const stranger = error instanceof LeaseNotFoundError && !this.#cluster.knows(member.host);
+      const unproven = error instanceof LeaseNotFoundError && !this.#cluster.knows(member.host);
       // A rejection does not name its cluster, but an answer does: any lease will do for that.
-      if (stranger && this.options.hosts.length > 1)
+      if (unproven && this.options.hosts.length > 1)
         this.#cluster.check(member.host, (await member.timeToLive(1n, options)).header);
       throw error;
     }
@@ -144,12 +146,12 @@ export class MemberPool {
   #suspect(member: Member, why: Error): void {
     // Of hundreds of calls that end with one member, the first says it: each would renew all leases.
     if (!this.#open.has(member)) return;
-    this.#hearPings(member, why);
+    this.#adjustPings(member, why);
     this.#leave(member);
     for (const listener of this.#listeners) listener.suspected(member);
   }
 
-  #hearPings(member: Member, why: Error | undefined): void {
+  #adjustPings(member: Member, why: Error | undefined): void {
     const pingMs = this.#open.get(member);
     if (why instanceof TooManyPingsError && pingMs !== undefined) this.#pings.tooShort(member.host, pingMs);
   }

@@ -59,8 +59,8 @@ function clientOptions(host: string, options: CheckedConnect, pingMs: number): I
     }),
     grpcOptions: {
       ...GRPC_OPTIONS,
-      "grpc.keepalive_time_ms": pingMs,
       ...options.grpcOptions,
+      "grpc.keepalive_time_ms": pingMs,
       ...NO_RETRIES,
       // grpc-js shares a connection between channels of equal options. A number of its own makes this one new, so that
       // "next member" reaches another backend behind one address, while its services still share one connection.

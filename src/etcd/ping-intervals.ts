@@ -7,8 +7,11 @@ const LONGEST_MS = 320_000;
 export class PingIntervals {
   readonly #byHost = new Map<string, number>();
 
+  /** `firstMs`: as the user wants it. */
+  constructor(private readonly firstMs = FIRST_MS) {}
+
   of(host: string): number {
-    return this.#byHost.get(host) ?? FIRST_MS;
+    return this.#byHost.get(host) ?? this.firstMs;
   }
 
   /** `host` asked for fewer pings on a connection that pinged every `pingMs`. */

@@ -1,3 +1,4 @@
+import { AbortFanOut } from "../abort.js";
 import { EtcdRefusedError } from "../errors.js";
 import type { Clock } from "../time.js";
 import {
@@ -36,6 +37,8 @@ export class DirectHosts {
   readonly #known = new Set<string>();
   /** Questions that are under way: sessions that open at the same time share one. */
   readonly #questions = new Map<Member, Promise<void>>();
+  readonly #ends = new Set<(error: Error) => void>();
+  readonly #aborts = new AbortFanOut();
 
   constructor(private readonly clock: Clock) {}
 
@@ -50,8 +53,19 @@ export class DirectHosts {
   /** @throws MemberRefusedError if the host is a proxy. @throws UnansweredError if the host does not answer in time. */
   async assertDirect(member: Member, { timeoutMs, signal }: CallOptions): Promise<void> {
     if (this.#known.has(member.host)) return;
-    await (this.#questions.get(member) ?? this.#ask(member, timeoutMs));
-    if (signal?.aborted) throw new CancelledError("cancelled");
+    const question = this.#questions.get(member) ?? this.#ask(member, timeoutMs);
+    // Others wait for the same answer: who leaves does not end the question.
+    await new Promise<void>((resolve, reject) => {
+      const left = (): void => reject(new CancelledError("the caller gave up", { inDoubt: false }));
+      const stop = this.#aborts.add(signal, left);
+      if (signal?.aborted) left();
+      void question.finally(stop).then(resolve, reject);
+    });
+  }
+
+  /** Ends every question. */
+  close(): void {
+    for (const end of [...this.#ends]) end(new UnansweredError("the cluster is closed", { inDoubt: false }));
   }
 
   #ask(member: Member, timeoutMs: number): Promise<void> {
@@ -59,12 +73,14 @@ export class DirectHosts {
       const end = (error?: Error): void => {
         timer.cancel();
         stream.close();
+        this.#ends.delete(end);
         this.#questions.delete(member);
         if (error === undefined) resolve();
-        else reject(isKnown(error) ? error : new UnansweredError(error.message));
+        else reject(isKnown(error) ? error : new UnansweredError(error.message, { inDoubt: false }));
       };
       const timer = this.clock.after(timeoutMs, () => end(new UnansweredError("no answer in time")));
       const stream = this.#open(member, { answer: () => undefined, ended: end }, end);
+      this.#ends.add(end);
       stream.renew(NO_LEASE);
     });
     if (!this.#known.has(member.host)) this.#questions.set(member, question);

@@ -80,6 +80,7 @@ export class Keepalive {
 
   close(): void {
     this.#over.abort();
+    this.#hosts.close();
     this.#renewers.clear();
     this.#hangUp();
   }

@@ -266,16 +266,20 @@ describe("a host that has not been used before", () => {
     expect(cluster.member.keepalives).toHaveLength(streams + 1);
   });
 
-  test("is not used for a caller who has left meanwhile", async () => {
+  test("keeps no caller who leaves waiting, nor the cluster that is closed", async () => {
     const { cluster } = unknown();
-    const leaving = new AbortController();
-    const options = { timeoutMs: PATIENCE_MS, signal: leaving.signal };
-    const asked = cluster.connection.keepalive.assertDirect(cluster.member, options);
+    const { keepalive } = cluster.connection;
+    const options = { timeoutMs: PATIENCE_MS };
+    const caller = new AbortController();
+    const left = keepalive.assertDirect(cluster.member, { ...options, signal: caller.signal });
+    const stayed = keepalive.assertDirect(cluster.member, options);
 
-    leaving.abort();
-    streamOf(cluster).answer(0n, 0);
+    caller.abort();
+    await expect(left).rejects.toMatchObject({ name: "CancelledError", inDoubt: false });
+    keepalive.close();
 
-    await expect(asked).rejects.toThrow("cancelled");
+    await expect(stayed).rejects.toThrow("closed");
+    expect(cluster.clock.timers).toBe(0);
   });
 });
 

@@ -123,7 +123,7 @@ export class Cluster implements AsyncDisposable {
     const last = this.#standing;
     try {
       this.#standing = await Session.open(this, connection.options.session);
-      if (last) leaseOf(last).retire();
+      if (last && leaseOf(last).unfit) leaseOf(last).retire();
       return this.#standing;
     } finally {
       this.#opening = undefined;
@@ -153,6 +153,7 @@ export function connect(options: ConnectOptions): Cluster {
     watches: new WatchHub(members, clock),
     clock,
     aborts: new AbortFanOut(),
+    path: { requestsAreRepeated: false },
     leases: new Set(),
     revoking: new Set(),
     closing,

@@ -13,7 +13,7 @@ import { sameLeader, type Leader } from "./leader.js";
 import type { Leadership } from "./leadership.js";
 import { checkFunction, checkName, checkSession, checkSignal, checkValue } from "./options.js";
 import { Pauses, retry, type RetryPolicy } from "./retry.js";
-import { Session, type SessionOptions } from "./session.js";
+import { leaseOf, Session, type SessionOptions } from "./session.js";
 import { pause } from "./time.js";
 
 export interface LeadOptions extends SessionOptions {
@@ -131,14 +131,21 @@ class Candidate {
 
   async run(): Promise<void> {
     try {
-      while (!this.policy.stop.aborted) {
-        const leadership = await retry(() => this.#campaign(), this.policy);
+      const policy = { ...this.policy, mayPass: (error: unknown) => this.#mayPass(error) };
+      while (!policy.stop.aborted) {
+        const leadership = await retry(() => this.#campaign(), policy);
         if (leadership) await this.#term(leadership);
       }
     } finally {
       // Nothing is held any more: there is nothing to wait for.
       await this.#session?.close({ drainMs: 0 });
     }
+  }
+
+  /** Another session may be allowed what this one is not. */
+  #mayPass(error: unknown): boolean {
+    const unfit = this.#session !== undefined && leaseOf(this.#session).unfit;
+    return unfit || this.policy.mayPass(error);
   }
 
   async #campaign(): Promise<Leadership> {
@@ -149,8 +156,10 @@ class Candidate {
 
   async #openSession(): Promise<Session> {
     const { cluster, session } = this.candidacy;
-    const state = this.#session?.state;
-    if (this.#session && state !== "lost" && state !== "closed") return this.#session;
+    const last = this.#session;
+    if (last && leaseOf(last).open) return last;
+    // One that etcd allows no further campaign on.
+    void last?.close({ drainMs: 0 });
     this.#session = await Session.open(cluster, { ...session, signal: this.policy.stop });
     return this.#session;
   }

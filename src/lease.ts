@@ -37,8 +37,6 @@ export class Lease implements Renewer {
   adopted: AdoptedPlaces | undefined;
   /** etcd refuses every put with it: what it has goes on, and nothing new can be joined. */
   unfit = false;
-  /** Something between this process and etcd sends requests twice: a join that was sent once has found its own key. */
-  requestsAreRepeated = false;
   /** What it has in queues, as far as etcd has confirmed it. */
   places: () => Iterable<OwnPlace> = () => [];
   /** Tells of a change after everything else has been told. */
@@ -117,6 +115,8 @@ export class Lease implements Renewer {
   /** It is used no more: closed with a later renewal, when nothing is held or waited for. */
   retire(): void {
     this.#onRenewed.push(() => {
+      // Its user is closing or orphaning it.
+      if (this.#closing.begun) return;
       if (this.holds.size === 0 && this.waits.size === 0) void this.close(0);
       else this.retire();
     });

@@ -81,6 +81,7 @@ export class Waiter implements Dependent {
   }
 
   fail(error: Error): void {
+    this.#lastRevision = this.revision;
     this.stage = END;
     this.#rejectGranted(error);
   }

@@ -214,3 +214,23 @@ describe.concurrent("a standing session that its user closes", () => {
     await Promise.all([held, lock.release(), closed, ended]);
   });
 });
+
+describe("a standing session that its user orphans", () => {
+  test("stays orphaned while other calls open the next one", async ({ expect }) => {
+    await using cluster = open();
+    const standing = await cluster.session();
+    const waiting = new Mutex(standing, "orphaned").lock();
+    const held = await waiting;
+    const late = new Mutex(standing, "orphaned").lock();
+    late.catch(() => undefined);
+    await expect.poll(() => placesOf(etcd.member, "orphaned")).toHaveLength(2);
+
+    const [leaseId, next] = await Promise.all([standing.orphan(), cluster.session()]);
+
+    expect(leaseId).toBe(standing.leaseId);
+    expect(next.leaseId).not.toBe(leaseId);
+    // Orphaned, not revoked: the holder's key is there.
+    expect(await placesOf(etcd.member, "orphaned")).toMatchObject([{ key: held.key, leaseId }]);
+    await revoke(standing);
+  });
+});

@@ -33,6 +33,9 @@ function jsonOf(value: unknown): unknown {
   return value;
 }
 
+/** What etcd and gRPC said is bounded where it comes in; this leaves room for hints, and for the reasons of several hosts. */
+const MAX_REASON = 2000;
+
 /** Every error that leasehold makes, but for misuse, which is a `TypeError` or `RangeError`. */
 export abstract class LeaseholdError extends Error {
   abstract readonly code: LeaseholdErrorCode;
@@ -176,7 +179,9 @@ export class EtcdUnavailableError extends LeaseholdError {
     /** The last failure of each member that was tried, by host. */
     readonly members: ReadonlyMap<string, Error>,
   ) {
-    const last = [...members].map(([host, error]) => `${host}: ${printable(error.message)}`).join("; ");
+    const last = [...members]
+      .map(([host, error]) => `${host}: ${printable(error.message, MAX_REASON)}`)
+      .join("; ");
     super(`etcd did not answer (${what})${last ? `: ${last}` : ""}`, {
       cause: new AggregateError([...members.values()], "every member that was tried failed"),
     });
@@ -202,7 +207,7 @@ export class EtcdRefusedError extends LeaseholdError {
     { what, inDoubt = false }: { readonly what?: string; readonly inDoubt?: boolean } = {},
   ) {
     super(
-      `etcd at ${host} refused${what === undefined ? "" : ` to ${what}`} (${why}): ${printable(details)}`,
+      `etcd at ${host} refused${what === undefined ? "" : ` to ${what}`} (${why}): ${printable(details, MAX_REASON)}`,
     );
     this.#details = details;
     this.#inDoubt = inDoubt;

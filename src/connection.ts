@@ -15,6 +15,8 @@ export interface Connection {
   readonly watches: WatchHub;
   readonly clock: Clock;
   readonly aborts: AbortFanOut;
+  /** Something between this process and etcd sends requests twice: a join that was sent once has found its own key. */
+  readonly path: { requestsAreRepeated: boolean };
   readonly leases: Set<Lease>;
   /** Leases of failed openings that are being revoked. */
   readonly revoking: Set<Promise<void>>;

@@ -74,9 +74,9 @@ export class Election {
 
   /**
    * Who leads now, and from then on every change of leader or value, in order; undefined = nobody. Begins with the first
-   * `next()`, needs no session, and goes on while etcd is away. What happened during an outage is told afterwards, one by
-   * one. Only the latest state is told of what etcd has compacted meanwhile, or lost in a restore from a backup, and of
-   * what a reader has left unread beyond the last 1000. Leave the loop to end it.
+   * `next()`, needs no session, and goes on while etcd is away. Changes during an outage follow after it, one by one.
+   * Where etcd has compacted them, or lost them in a restore from a backup, only the latest state follows, and so it does
+   * for items beyond the last 1000 that the reader has not read. Leave the loop to end it.
    * When `signal` aborts, or the cluster is closed, the loop throws the reason; it throws EtcdRefusedError when etcd
    * said no. @throws {TypeError | RangeError} at once on bad options.
    */

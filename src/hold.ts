@@ -201,7 +201,7 @@ export class HeldPlace implements Lock, Dependent {
     lease.holdEnded(this);
     const reason: unknown = lease.signal.reason;
     if (!deleted && reason instanceof SessionLostError) throw this.#loss(reason.loss, reason);
-    if (!deleted && !lease.requestsAreRepeated) throw this.#loss("deleted");
+    if (!deleted && !lease.connection.path.requestsAreRepeated) throw this.#loss("deleted");
   }
 
   /** The session hears the answer; resolves when it has, or after a while. */

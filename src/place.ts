@@ -40,7 +40,7 @@ export class Place implements OwnedKey {
   /** An attempt to put the key was executed before: one of ours without an answer, or one that was sent twice on the way. */
   foundExecuted(): void {
     if (this.unanswered > 0) this.unanswered--;
-    else this.lease.requestsAreRepeated = true;
+    else this.lease.connection.path.requestsAreRepeated = true;
   }
 
   is(kv: KeyValue): boolean {

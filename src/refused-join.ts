@@ -2,7 +2,7 @@ import { EtcdRefusedError } from "./errors.js";
 import { LeaseNotFoundError, type Txn } from "./etcd/rpc.js";
 import type { Lease } from "./lease.js";
 
-/** A join was not done: tells the lease if the lease is the reason. */
+/** etcd rejected a join: marks the lease if the lease is the reason. */
 export async function joinRefused(lease: Lease, txn: Txn, error: unknown): Promise<void> {
   if (error instanceof LeaseNotFoundError) lease.gone();
   const forbidden = error instanceof EtcdRefusedError && error.why === "permission";
@@ -11,7 +11,8 @@ export async function joinRefused(lease: Lease, txn: Txn, error: unknown): Promi
 
 /**
  * Since 3.6 etcd refuses a put with a lease that has a key which the user may not write, such as one that another user has
- * put there. It checks what a transaction may do before it looks at the conditions: one that never hold tell, and write nothing.
+ * put there. It checks permissions before it evaluates the compares: a transaction whose compares never hold shows what is allowed, and
+ * writes nothing.
  */
 async function allowedWithoutLease(lease: Lease, txn: Txn): Promise<boolean> {
   const never = txn.then.flatMap((operation) => (operation.kind === "put" ? [operation.key] : []));

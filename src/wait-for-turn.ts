@@ -8,7 +8,7 @@ import type { Timer } from "./time.js";
 import { settleWithin } from "./wait.js";
 import { withLease, type Attempt } from "./with-lease.js";
 
-/** A timeout names the holder if etcd says it within this time, the last of the wait. */
+/** The last part of a wait, in which the holder is asked for, so that a timeout can name it. */
 const ASK_HOLDER_MS = 500;
 const OPENING = "its session was still being opened";
 
@@ -55,7 +55,7 @@ export async function waitForTurn<T, W extends TurnWaiter<T>>(
     return { settled: question.during(settled), joined: () => waiter.joined };
   };
   return withLease(source, wait, begin).catch((error: unknown) => {
-    // With no failure to tell of, the time was too short for opening the first session.
+    // No member has failed: the time was too short for opening the first session.
     const tooShort = error instanceof EtcdUnavailableError && !connection.members.failing;
     if (!tooShort || wait.timeoutMs === undefined) throw error;
     const [name = ""] = wanted.names;
@@ -110,7 +110,7 @@ class HolderQuestion {
     const { name, revision } = this.waitedFor();
     const policy = { ...this.lease.policy("read the queue"), giveUpMs: askMs, attemptMs: askMs };
     this.#name = name;
-    // Not answered, or the session is over, which is told otherwise.
+    // Not answered, or the session is over, which rejects the call itself.
     this.#ahead = await readAhead(connection, name, revision, policy).catch(() => undefined);
   }
 }

@@ -129,7 +129,7 @@ export function ownWord(details: string, host: string): Error | undefined {
     case "permission":
       return refusal("permission");
     case "quota":
-      // etcd executes the request that crosses the quota and rejects it all the same: 19 of 199 rejected puts, 3.6.16.
+      // etcd executes the request that crosses the quota, and rejects it nevertheless: 19 of 199 rejected puts, 3.6.16.
       return refusal("quota", true);
     case "overload":
       return new OverloadedError(printable(details));

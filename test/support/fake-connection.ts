@@ -41,6 +41,7 @@ export class FakeCluster {
       watches: new WatchHub(this.members, this.clock),
       clock: this.clock,
       aborts: new AbortFanOut(),
+      path: { requestsAreRepeated: false },
       leases: new Set(),
       revoking: new Set(),
       closing: new AbortController(),

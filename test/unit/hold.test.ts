@@ -141,7 +141,7 @@ describe("release", () => {
 
   test("is no loss then where requests are sent twice: the first of two may have deleted it", async () => {
     const { stream, released, lease } = await foundGone();
-    lease.requestsAreRepeated = true;
+    lease.connection.path.requestsAreRepeated = true;
 
     stream.answer(LEASE_ID, TTL_SECONDS);
 

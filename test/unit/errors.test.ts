@@ -57,7 +57,9 @@ const ALL: readonly (readonly [string, AnyLeaseholdError, Record<string, unknown
   ],
   [
     "ETCD_REFUSED",
-    new EtcdRefusedError("quota", "a:1", "etcdserver: mvcc: database space exceeded", { what: "grant a lease" }),
+    new EtcdRefusedError("quota", "a:1", "etcdserver: mvcc: database space exceeded", {
+      what: "grant a lease",
+    }),
     { why: "quota", host: "a:1" },
     /a:1 refused to grant a lease \(quota\): .*space exceeded/,
   ],

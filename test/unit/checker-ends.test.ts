@@ -11,6 +11,12 @@ describe("I8, nothing left behind", () => {
     expect(complaints("I8", story)).toEqual(["key lock/a/7 was left (idle)", "lease 8 was left (end)"]);
   });
 
+  it("sees watches that nobody needs", () => {
+    const story = goodStory().leftovers(70, "idle", { watches: 3 });
+    expect(complaints("I8", story)).toEqual(["3 watches were left (idle)"]);
+    expect(complaints("I8", goodStory().leftovers(70, "idle", { watches: 0 }))).toEqual([]);
+  });
+
   it("sees that nobody looked", () => {
     expect(complaints("I8", new Story())).toHaveLength(2);
   });

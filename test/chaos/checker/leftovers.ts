@@ -1,13 +1,14 @@
 import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
 import { earlier, FOREVER } from "./spans.js";
 
-/** I8: no place outlives its hold, no key and no lease the run. */
+/** I8: no place outlives its hold, no key and no lease the run, no watch its use. */
 export const nothingLeftBehind: Rule = (facts) => {
   const reports = facts.history.flatMap((step) => (step.k === "leftovers" ? [step] : []));
   const missing = ["idle", "end"].filter((when) => !reports.some((report) => report.when === when));
-  const left = reports.flatMap(({ when, keys, leases }) => [
+  const left = reports.flatMap(({ when, keys, leases, watches = 0 }) => [
     ...keys.map((key) => `key ${key} was left (${when})`),
     ...leases.map((lease) => `lease ${lease} was left (${when})`),
+    ...(watches > 0 ? [`${watches} watches were left (${when})`] : []),
   ]);
   return [
     ...missing.map((when) => ({ text: `nobody looked for leftovers (${when})` })),

@@ -1,5 +1,5 @@
 // Hand-made runs for the checker's own tests. Revisions and milliseconds are small numbers that a reader can follow.
-import type { End, Nemesis, Run, ServerEvent, Setting, Step } from "../lab/history.js";
+import type { End, Leftovers, Nemesis, Run, ServerEvent, Setting, Step } from "../lab/history.js";
 
 const LOCK = "lock/a";
 const SETTING: Setting = { ttlSeconds: 2, locks: "lock/", registers: "reg/" };
@@ -21,6 +21,7 @@ interface Written {
   readonly asked?: boolean;
   readonly lock?: string;
 }
+type Left = Pick<Leftovers, "keys" | "leases" | "watches">;
 type FaultOf = Pick<Nemesis, "fault" | "effect" | "target"> &
   Partial<Pick<Nemesis, "took" | "sparesLeases" | "endsStreams" | "refuses">>;
 
@@ -184,9 +185,8 @@ export class Story {
     return this.tell({ k: "crash", t: ns(at), p, event: "unhandledRejection", err: "Error: oh" });
   }
 
-  leftovers(at: number, when: "idle" | "end", what: { keys?: string[]; leases?: string[] } = {}): this {
-    const { keys = [], leases = [] } = what;
-    return this.tell({ k: "leftovers", t: ns(at), p: "run", when, keys, leases });
+  leftovers(at: number, when: "idle" | "end", what: Partial<Left> = {}): this {
+    return this.tell({ k: "leftovers", t: ns(at), p: "run", when, keys: [], leases: [], ...what });
   }
 
   put(at: number, rev: number, key: string, value: object): this {

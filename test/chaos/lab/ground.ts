@@ -28,6 +28,8 @@ export interface Ground {
   readonly access: Access;
   /** Whoever leads now; the first member where nobody can tell. */
   leader(): Promise<Member>;
+  /** How many watches all members have; only where etcd hears of each connection that a client gives up. */
+  readonly watches?: () => Promise<number>;
   stop(): Promise<void>;
 }
 

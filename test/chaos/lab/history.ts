@@ -111,13 +111,18 @@ export interface Nemesis extends At {
   /** It answers with refusals; without this it delays, loses or breaks what it hinders. */
   readonly refuses?: Refusal;
 }
-/** What etcd still had under the run's prefix, and which leases the run added, at a moment named by `when`. */
+/**
+ * What etcd still had under the run's prefix, which leases the run added, and how many watches nobody needed, at a moment
+ * named by `when`.
+ */
 export interface Leftovers extends At {
   readonly k: "leftovers";
   /** idle: sessions live, nothing wanted. end: every worker gone. */
   readonly when: "idle" | "end";
   readonly keys: readonly string[];
   readonly leases: readonly string[];
+  /** Counted on idle, where the ground can tell. */
+  readonly watches?: number;
 }
 /** What must never happen in a worker: an unhandled rejection, an uncaught exception, a warning, no end of its own. */
 export interface Crash extends At {

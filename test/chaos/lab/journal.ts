@@ -1,5 +1,6 @@
-import { readFileSync, writeSync } from "node:fs";
-import type { Step } from "./history.js";
+import { existsSync, readFileSync, writeSync } from "node:fs";
+import path from "node:path";
+import type { Run, Step } from "./history.js";
 
 /** Fields that are bigints in memory and decimal strings in the file. */
 const BIG = new Set(["t", "tSeen", "token", "rev", "create"]);
@@ -25,4 +26,16 @@ export function readJournal(file: string): Step[] {
 function revive(name: string, value: unknown): unknown {
   if (name === "took") return (value as string[]).map(BigInt);
   return BIG.has(name) ? BigInt(value as string) : value;
+}
+
+/** What `keep` left in a folder. */
+export function readRun(folder: string): Run {
+  const workers = Array.from({ length: 100 }, (_, n) => path.join(folder, `w${n}.jsonl`));
+  const files = [...workers, path.join(folder, "run.jsonl")];
+  const history = files.flatMap((file) => (existsSync(file) ? readJournal(file) : []));
+  return {
+    history: history.sort((a, b) => Number(a.t - b.t)),
+    server: readJournal(path.join(folder, "server.jsonl")) as unknown as Run["server"],
+    setting: JSON.parse(readFileSync(path.join(folder, "setting.json"), "utf8")) as Run["setting"],
+  };
 }

@@ -1,5 +1,5 @@
 // A seeded run: workers, an etcd of its own, faults by schedule, and what was seen.
-import { cpSync, existsSync, openSync, readFileSync } from "node:fs";
+import { cpSync, openSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
@@ -168,12 +168,20 @@ class Lab {
     await Promise.all(workers.map((worker) => worker.finish(patience)));
     const living = () => this.#observer.living(PLACES);
     await this.#observer.until(() => living().length === 0, { timeoutMs: patience });
-    this.#note({ k: "leftovers", when: "idle", keys: living(), leases: [] });
+    const keys = living();
+    const watches = await this.#leftovers.watches(this.#ownWatches());
+    this.#note({ k: "leftovers", when: "idle", keys, leases: [], watches });
     const ended = await Promise.all(workers.map((worker) => worker.close(patience)));
     workers.forEach(({ p }, n) => {
       if (!ended[n]) this.#note({ k: "crash", p, event: "exit", err: "did not end by itself" });
     });
     this.#note({ k: "leftovers", when: "end", ...(await this.#leftovers.found(patience)) });
+  }
+
+  /** What the observer watches, and what the workers listen to as long as they live. */
+  #ownWatches(): number {
+    const { of, workers, names } = this.#options;
+    return this.#ground.members.length + (of === "election" ? workers * names : 0);
   }
 
   async recorded(): Promise<Run> {
@@ -235,16 +243,4 @@ function chosen({ tier, faults, tls, auth }: LabOptions): readonly FaultKind[] {
   const has = { tls, auth };
   const possible = tier.faults.filter(({ needs }) => needs === undefined || has[needs]);
   return possible.filter(({ name }) => faults?.includes(name) ?? true);
-}
-
-/** What `keep` left in a folder. */
-export function readRun(folder: string): Run {
-  const workers = Array.from({ length: 100 }, (_, n) => path.join(folder, `w${n}.jsonl`));
-  const files = [...workers, path.join(folder, "run.jsonl")];
-  const history = files.flatMap((file) => (existsSync(file) ? readJournal(file) : []));
-  return {
-    history: history.sort((a, b) => Number(a.t - b.t)),
-    server: readJournal(path.join(folder, "server.jsonl")) as unknown as Run["server"],
-    setting: JSON.parse(readFileSync(path.join(folder, "setting.json"), "utf8")) as Run["setting"],
-  };
 }

@@ -3,7 +3,10 @@ import { decode, encode, endOf } from "../../support/gateway-text.js";
 import type { Ground } from "./ground.js";
 import { untilAnswered } from "./patience.js";
 
-/** What a run left in etcd: keys under its prefix, and leases that were not there before. */
+/** A client keeps a watch that nobody needs for five seconds: twice that. */
+const WATCHES_END_MS = 10_000;
+
+/** What a run left in etcd: keys under its prefix, leases that were not there before, and watches. */
 export class Leftovers {
   readonly #ground: Ground;
   readonly #prefix: string;
@@ -25,6 +28,18 @@ export class Leftovers {
     for (;;) {
       const leases = (await leasesOf(this.#ground)).filter((lease) => !this.#baseline.includes(lease));
       if (leases.length === 0 || performance.now() > until) return { keys: await this.#keys(), leases };
+      await delay(100);
+    }
+  }
+
+  /** Waits until no watch is left beyond `own`. undefined: this ground cannot tell. */
+  async watches(own: number): Promise<number | undefined> {
+    const { watches } = this.#ground;
+    if (watches === undefined) return undefined;
+    const until = performance.now() + WATCHES_END_MS;
+    for (;;) {
+      const left = (await untilAnswered(watches)) - own;
+      if (left <= 0 || performance.now() > until) return Math.max(left, 0);
       await delay(100);
     }
   }

@@ -6,7 +6,8 @@ import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { NotRunError, type Surroundings, type Tier } from "./ground.js";
-import { readRun, type LabOptions, type LabResult } from "./lab.js";
+import { readRun } from "./journal.js";
+import type { LabOptions, LabResult } from "./lab.js";
 
 const PROGRAM = fileURLToPath(new URL("./inside.ts", import.meta.url));
 const MARK = "LEASEHOLD_CHAOS_INSIDE";

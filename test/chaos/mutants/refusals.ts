@@ -42,4 +42,26 @@ export const REFUSALS: readonly Mutant[] = [
     ],
     hunt: t1(["crossed-quota"]),
   },
+  {
+    name: "doubt-never-ended",
+    wrong: "watches the queue of each key in doubt for the rest of the session",
+    patches: [
+      {
+        file: "sweep.js",
+        from: "    doubt(key) {\n",
+        to: `    doubt(key) {
+        const folder = key.slice(0, key.lastIndexOf("/"));
+        const nothing = () => {};
+        const watch = () => {
+            const listener = { created: nothing, event: nothing, moved: watch, refused: nothing };
+            const target = { key: folder + "/", end: folder + "0", events: "ALL" };
+            if (!this.lease.signal.aborted)
+                this.lease.connection.watches.watch(target, listener);
+        };
+        watch();
+`,
+      },
+    ],
+    hunt: t1(["lose-join-answers"], { ttlSeconds: 9 }),
+  },
 ];

@@ -122,13 +122,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue.js",
-        from: "const policy = this.lease.policy(`leave the queue of",
-        to: "const policy = { ...this.lease.policy(`leave the queue of",
-      },
-      {
-        file: "queue.js",
-        from: '"${this.name}"`);\n        const answer',
-        to: '"${this.name}"`), again: () => false };\n        const answer',
+        from: '`leave the queue of "${this.name}"`), onUnanswered }',
+        to: '`leave the queue of "${this.name}"`), onUnanswered, again: () => false }',
       },
       NO_SWEEP,
     ],

@@ -56,6 +56,12 @@ export abstract class EtcdGround implements Ground {
 export abstract class LinkedGround extends EtcdGround {
   readonly links: readonly TcpProxy[];
 
+  /** The proxies pass the end of a connection on. */
+  readonly watches = async () => {
+    const metrics = await Promise.all(this.members.map((member) => member.metrics()));
+    return metrics.reduce((sum, of) => sum + (of.get("etcd_debugging_mvcc_watcher_total") ?? 0), 0);
+  };
+
   constructor(etcd: EtcdCluster, links: readonly TcpProxy[]) {
     super(etcd);
     this.links = links;

@@ -4,8 +4,10 @@ import { HeldPlace } from "./hold.js";
 import type { CheckedWait } from "./options.js";
 import { Queue, type Entry } from "./queue.js";
 import type { LeaseSource } from "./source.js";
+import type { Lease } from "./lease.js";
+import type { Place } from "./place.js";
 import { settleWithin } from "./wait.js";
-import { waitForTurn } from "./wait-for-turn.js";
+import { TurnCall } from "./wait-for-turn.js";
 import { unwatched, type Grant, type Waiter } from "./waiter.js";
 import { withLease } from "./with-lease.js";
 
@@ -25,25 +27,58 @@ const acquired = (grant: Grant): Acquired => ({
   grant,
 });
 
-/** Waits in the queue of `name` until it is our turn. `check` throws on bad options. */
+/** Waits in the queue of `name` until it is our turn. */
+class NameCall<R> extends TurnCall<Grant, R> {
+  constructor(
+    source: LeaseSource,
+    wait: CheckedWait,
+    private readonly name: string,
+    private readonly entry: Entry | undefined,
+    private readonly resultOf: (acquired: Acquired) => R,
+  ) {
+    super(source, wait);
+  }
+
+  protected get names(): readonly string[] {
+    return [this.name];
+  }
+
+  protected enter(lease: Lease): Waiter {
+    return Queue.of(lease, this.name).enter(this.entry);
+  }
+
+  protected giveBack(unwanted: Grant): void {
+    void new HeldPlace(acquired(unwanted).queue, unwanted).release();
+  }
+
+  result(grant: Grant): R {
+    return this.resultOf(acquired(grant));
+  }
+}
+
+/** A place of `name`, when it is our turn. */
 export async function acquire(
+  source: LeaseSource,
+  name: string,
+  wait: CheckedWait,
+  entry?: Entry,
+): Promise<Acquired> {
+  return new NameCall(source, wait, name, entry, (place) => place).run();
+}
+
+/** The same as a hold. `check` throws on bad options. It suspends no function of its own: a process may have thousands of waiters. */
+export function acquireHold(
   source: LeaseSource,
   name: string,
   check: () => CheckedWait,
   entry?: Entry,
-): Promise<Acquired> {
-  const grant = await waitForTurn<Grant, Waiter>(source, check(), {
-    names: [name],
-    enter: (lease) => Queue.of(lease, name).enter(entry),
-    waitedFor: ({ revision }) => ({ name, revision }),
-    giveBack: (unwanted) => void new HeldPlace(acquired(unwanted).queue, unwanted).release(),
-  });
-  return acquired(grant);
+): Promise<HeldPlace> {
+  try {
+    return new NameCall(source, check(), name, entry, holdOf).run();
+  } catch (error) {
+    return Promise.reject(error as Error);
+  }
 }
-
-/** The same as a hold. Each waiter costs one suspended function, `acquire`: a process may have thousands. */
-export const acquireHold = (...asked: Parameters<typeof acquire>): Promise<HeldPlace> =>
-  acquire(...asked).then(holdOf);
 
 /** A hold that needs not be waited for, or undefined. `timeoutMs` bounds the wait for etcd. */
 export async function tryAcquire(
@@ -65,19 +100,23 @@ export async function tryPlace(
 ): Promise<Acquired | undefined> {
   const { connection } = source;
   signal?.throwIfAborted();
-  const place = await withLease(source, { signal, timeoutMs }, (lease, left) => {
+  const begin = (lease: Lease, left: CheckedWait): Promise<Place | undefined> => {
     const queue = Queue.of(lease, name);
     let gaveUp = false;
     const entering = queue.tryEnter({ giveUpMs: left.timeoutMs ?? timeoutMs, again: () => !gaveUp }, entry);
-    const settled = settleWithin(entering, left, connection, {
+    return settleWithin(entering, left, connection, {
       onTimeout: () => new EtcdUnavailableError(`try lock "${name}"`, connection.members.silence),
       onGiveUp: () => (gaveUp = true),
       onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
     });
-    // What it has joined it has not waited for: nobody's turn is lost with it.
-    return { settled, joined: () => false };
+  };
+  // What it has joined it has not waited for: nobody's turn is lost with it.
+  return withLease(source, { signal, timeoutMs }, {
+    begin,
+    joined: false,
+    result: (place) => place && acquired(unwatched(place)),
+    failure: (error) => error,
   });
-  return place && acquired(unwatched(place));
 }
 
 /** Watches the key from the grant on: for a hold that lasts, or that others may take at any moment. */

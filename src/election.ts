@@ -97,7 +97,7 @@ export class Election {
 
   async #campaign(value: string, wait: CheckedWait): Promise<HeldLeadership> {
     const left = timeLeft(this.#source.connection.clock, wait.timeoutMs);
-    const acquired = await acquire(this.#source, this.name, () => wait, { value });
+    const acquired = await acquire(this.#source, this.name, wait, { value });
     const { queue, grant } = acquired;
     const leadership = new HeldLeadership(holdOf(watched(acquired)), queue.lease);
     if (grant.place.value !== value) await this.#takeOver(leadership, value, wait, left());

@@ -1,10 +1,11 @@
 import { HeldPlaces, type MultiLock } from "./held-places.js";
 import type { HeldPlace } from "./hold.js";
+import type { Lease } from "./lease.js";
 import { MultiWaiter } from "./multi-waiter.js";
-import { checkNames, checkWait } from "./options.js";
+import { checkNames, checkWait, type CheckedWait } from "./options.js";
 import type { WaitOptions } from "./session.js";
-import { leaseSourceOf, type SessionSource } from "./source.js";
-import { waitForTurn } from "./wait-for-turn.js";
+import { leaseSourceOf, type LeaseSource, type SessionSource } from "./source.js";
+import { TurnCall } from "./wait-for-turn.js";
 
 export type { MultiLock } from "./held-places.js";
 
@@ -29,15 +30,27 @@ export async function lockAll(
 ): Promise<MultiLock> {
   const leases = leaseSourceOf(source);
   const checked = checkNames(names);
-  const holds = await waitForTurn(leases, checkWait("lockAll", options), {
-    names: checked,
-    enter: (lease) => new MultiWaiter(lease, checked),
-    waitedFor: ({ waitingFor }) => waitingFor,
-    giveBack,
-  });
-  return new HeldPlaces(holds);
+  return new AllCall(leases, checkWait("lockAll", options), checked).run();
 }
 
-const giveBack = (holds: readonly HeldPlace[]): void => {
-  for (const hold of holds) void hold.release();
-};
+class AllCall extends TurnCall<readonly HeldPlace[], MultiLock> {
+  constructor(
+    source: LeaseSource,
+    wait: CheckedWait,
+    protected readonly names: readonly string[],
+  ) {
+    super(source, wait);
+  }
+
+  protected enter(lease: Lease): MultiWaiter {
+    return new MultiWaiter(lease, this.names);
+  }
+
+  protected giveBack(holds: readonly HeldPlace[]): void {
+    for (const hold of holds) void hold.release();
+  }
+
+  result(holds: readonly HeldPlace[]): MultiLock {
+    return new HeldPlaces(holds);
+  }
+}

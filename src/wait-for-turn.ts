@@ -6,61 +6,74 @@ import { readAhead, type Ahead } from "./places.js";
 import type { LeaseSource } from "./source.js";
 import type { Timer } from "./time.js";
 import { settleWithin } from "./wait.js";
-import { withLease, type Attempt } from "./with-lease.js";
+import { withLease, type LeasedCall } from "./with-lease.js";
 
 /** The last part of a wait, in which the holder is asked for, so that a timeout can name it. */
 const ASK_HOLDER_MS = 500;
 const OPENING = "its session was still being opened";
 
-/** A call that waits for its turn under one name, or under several. */
-interface TurnWaiter<T> {
+/** A call in its queue, or in several. */
+export interface TurnWaiter<T> {
   readonly granted: Promise<T>;
   /** It has, or had, a place in the queue. */
   readonly joined: boolean;
+  readonly waitingFor: Waited;
   /** The caller waits no longer; its place is removed in the background. */
   giveUp(): void;
 }
 
 /** A name that is waited for, with the create revision of its place; 0n when it has none yet. */
-interface Waited {
+export interface Waited {
   readonly name: string;
   readonly revision: bigint;
 }
 
-interface Wanted<T, W extends TurnWaiter<T>> {
-  readonly names: readonly string[];
-  enter(lease: Lease): W;
-  waitedFor(waiter: W): Waited;
-  /** Its turn came after the caller had left. */
-  giveBack(granted: T): void;
-}
+/** A call that waits for its turn under one name, or under several. */
+export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
+  #waiter: TurnWaiter<T> | undefined;
 
-/** Puts a call into its queues, and waits for its turn there. */
-export async function waitForTurn<T, W extends TurnWaiter<T>>(
-  source: LeaseSource,
-  wait: CheckedWait,
-  wanted: Wanted<T, W>,
-): Promise<T> {
-  const { connection } = source;
-  wait.signal?.throwIfAborted();
-  assertFree(source, wanted.names);
-  const begin = (lease: Lease, left: CheckedWait): Attempt<T> => {
-    const waiter = wanted.enter(lease);
-    const question = new HolderQuestion(lease, () => wanted.waitedFor(waiter), left.timeoutMs);
-    const settled = settleWithin(waiter.granted, left, connection, {
-      onTimeout: () => question.timeout(wait.timeoutMs ?? 0),
+  constructor(
+    private readonly source: LeaseSource,
+    private readonly wait: CheckedWait,
+  ) {}
+
+  protected abstract get names(): readonly string[];
+  /** Puts it into its queues. */
+  protected abstract enter(lease: Lease): TurnWaiter<T>;
+  /** Its turn came after the caller had left. */
+  protected abstract giveBack(granted: T): void;
+  abstract result(granted: T): R;
+
+  get joined(): boolean {
+    return this.#waiter?.joined ?? false;
+  }
+
+  /** @throws DeadlockError when this async context would wait for itself. @throws the reason of an aborted signal. */
+  run(): Promise<R> {
+    this.wait.signal?.throwIfAborted();
+    assertFree(this.source, this.names);
+    return withLease(this.source, this.wait, this);
+  }
+
+  begin(lease: Lease, left: CheckedWait): Promise<T> {
+    const waiter = (this.#waiter = this.enter(lease));
+    const question = new HolderQuestion(lease, waiter, left.timeoutMs);
+    const settled = settleWithin(waiter.granted, left, lease.connection, {
+      onTimeout: () => question.timeout(this.wait.timeoutMs ?? 0),
       onGiveUp: () => waiter.giveUp(),
-      onUnwanted: (granted) => wanted.giveBack(granted),
+      onUnwanted: (granted) => this.giveBack(granted),
     });
-    return { settled: question.during(settled), joined: () => waiter.joined };
-  };
-  return withLease(source, wait, begin).catch((error: unknown) => {
-    // No member has failed: the time was too short for opening the first session.
-    const tooShort = error instanceof EtcdUnavailableError && !connection.members.failing;
-    if (!tooShort || wait.timeoutMs === undefined) throw error;
-    const [name = ""] = wanted.names;
-    throw new LockTimeoutError(name, wait.timeoutMs, undefined, undefined, OPENING);
-  });
+    return question.during(settled);
+  }
+
+  /** If no member has failed, the time was too short for opening the first session. */
+  failure(error: unknown): unknown {
+    const { timeoutMs } = this.wait;
+    const tooShort = error instanceof EtcdUnavailableError && !this.source.connection.members.failing;
+    if (!tooShort || timeoutMs === undefined) return error;
+    const [name = ""] = this.names;
+    return new LockTimeoutError(name, timeoutMs, undefined, undefined, OPENING);
+  }
 }
 
 /** @throws DeadlockError when this async context would wait for itself. */
@@ -84,7 +97,7 @@ class HolderQuestion {
 
   constructor(
     private readonly lease: Lease,
-    private readonly waitedFor: () => Waited,
+    private readonly waiter: { readonly waitingFor: Waited },
     timeoutMs: number | undefined,
   ) {
     if (timeoutMs === undefined) return;
@@ -100,14 +113,14 @@ class HolderQuestion {
 
   /** With what was answered so far. */
   timeout(timeoutMs: number): LockTimeoutError {
-    const { name } = this.waitedFor();
+    const { name } = this.waiter.waitingFor;
     const known = this.#name === name ? this.#ahead : undefined;
     return new LockTimeoutError(name, timeoutMs, known?.holder, known?.ahead);
   }
 
   async #ask(askMs: number): Promise<void> {
     const { connection } = this.lease;
-    const { name, revision } = this.waitedFor();
+    const { name, revision } = this.waiter.waitingFor;
     const policy = { ...this.lease.policy("read the queue"), giveUpMs: askMs, attemptMs: askMs };
     this.#name = name;
     // Not answered, or the session is over, which rejects the call itself.

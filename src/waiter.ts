@@ -44,7 +44,7 @@ export class Waiter implements Dependent {
   #reject: (error: Error) => void = () => {};
 
   constructor(
-    private readonly queue: { abandoned(waiter: Waiter): void },
+    private readonly queue: { readonly name: string; abandoned(waiter: Waiter): void },
     readonly kind: Kind,
     readonly value: string | undefined,
     readonly onJoined: (() => void) | undefined,
@@ -58,6 +58,10 @@ export class Waiter implements Dependent {
   /** Create revision of its place; 0n when it has none yet. */
   get revision(): bigint {
     return "place" in this.stage ? this.stage.place.revision : this.#lastRevision;
+  }
+
+  get waitingFor(): { readonly name: string; readonly revision: bigint } {
+    return { name: this.queue.name, revision: this.revision };
   }
 
   /** It has, or had, a place in the queue. */

@@ -5,39 +5,43 @@ import type { LeaseSource } from "./source.js";
 import type { Clock } from "./time.js";
 
 /** What a call does with a lease. */
-export interface Attempt<T> {
-  readonly settled: Promise<T>;
+export interface LeasedCall<T, R> {
+  /** Called once more, with another lease, when the session of the first one had ended. */
+  begin(lease: Lease, left: CheckedWait): Promise<T>;
   /** It had a place in a queue, which is lost with the session: the caller hears of that. */
-  joined(): boolean;
+  readonly joined: boolean;
+  /** What the caller gets. */
+  result(value: T): R;
+  /** What the caller hears of a failure. */
+  failure(error: unknown): unknown;
 }
 
 /**
- * Runs `begin` with a lease that takes new calls, and with what opening its session has left of the time limit. The
+ * Runs `call` with a lease that takes new calls, and with what opening its session has left of the time limit. The
  * session may have ended unnoticed, as when its lease was revoked: unless the call had joined a queue by then, it is
  * begun once more, with the next session of a cluster. A session of the caller's own only says again that it has ended.
+ * This is the only suspended function of a waiting call, and it keeps few variables: a process may have thousands.
  */
-export async function withLease<T>(
+export async function withLease<T, R>(
   source: LeaseSource,
   wait: CheckedWait,
-  begin: (lease: Lease, left: CheckedWait) => Attempt<T>,
-): Promise<T> {
+  call: LeasedCall<T, R>,
+): Promise<R> {
   const left = timeLeft(source.connection.clock, wait.timeoutMs);
-  const limits = (): CheckedWait => ({ signal: wait.signal, timeoutMs: left() });
-  let attempt: Attempt<T> | undefined;
-  let used: Lease | undefined;
-  const run = async (lease: Lease): Promise<T> => {
-    used = lease;
-    lease.assertOpen();
-    wait.signal?.throwIfAborted();
-    attempt = begin(lease, limits());
-    return attempt.settled;
-  };
-  try {
-    return await run(await source.lease(wait));
-  } catch (error) {
-    if (!isOfSession(error, used) || attempt?.joined()) throw error;
+  let lease: Lease | undefined;
+  for (let again = false; ; again = true) {
+    let value: T;
+    try {
+      lease = await source.lease({ signal: wait.signal, timeoutMs: left() });
+      lease.assertOpen();
+      wait.signal?.throwIfAborted();
+      value = await call.begin(lease, { signal: wait.signal, timeoutMs: left() });
+    } catch (error) {
+      if (again || !isOfSession(error, lease) || call.joined) throw call.failure(error);
+      continue;
+    }
+    return call.result(value);
   }
-  return run(await source.lease(limits()));
 }
 
 /** Would the same call with another session be answered otherwise? */
@@ -46,8 +50,11 @@ export const isOfSession = (error: unknown, lease: Lease | undefined): boolean =
   error instanceof SessionClosedError ||
   (error instanceof EtcdRefusedError && lease?.unfit === true);
 
+const NO_LIMIT = (): undefined => undefined;
+
 /** What is left of a time limit that earlier steps may have used up in part. */
 export function timeLeft(clock: Clock, timeoutMs: number | undefined): () => number | undefined {
+  if (timeoutMs === undefined) return NO_LIMIT;
   const start = clock.monotonic();
-  return () => timeoutMs && Math.max(1, Math.ceil(timeoutMs - (clock.monotonic() - start)));
+  return () => Math.max(1, Math.ceil(timeoutMs - (clock.monotonic() - start)));
 }

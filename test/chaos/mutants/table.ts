@@ -8,11 +8,6 @@ const CROWD: Partial<Hunt> = { workers: 2, lanes: 12, names: 6, nested: true };
 
 /** The lists of the lease's keys would find what these mutants leave behind, before the lab does. */
 const NO_SWEEP: Patch = { file: "sweep.js", from: "this.#audit.add(this);", to: "" };
-const NO_LIST_AFTER_RELEASE: Patch = {
-  file: "sweep.js",
-  from: "this.#audit.within(Math.min(LATER_MS, this.lease.ttlMs));",
-  to: "",
-};
 
 const MUTEX: readonly Mutant[] = [
   {
@@ -325,10 +320,11 @@ const MUTEX: readonly Mutant[] = [
         from: "if (batch.length > 1 && refused(error))\n                this.#oneByOne(flight.rest(), inDoubt(error));",
         to: "if (batch.length > 1)\n                this.#oneByOne(flight.rest(), false);",
       },
-      NO_LIST_AFTER_RELEASE,
+      // The session would blame a proxy for what it has sent twice itself.
+      { file: "place.js", from: "this.lease.requestsAreRepeated = true;", to: "void 0;" },
     ],
-    // What is lost alone makes the session list its keys: that finds what a batch has left, too.
-    hunt: t1(["hold-batches"], { ...CROWD, ttlSeconds: 9, lastsMs: [3000, 6000] }),
+    // The list of the session's keys finds what a late batch puts. A release that is repeated alone finds nothing.
+    hunt: t1(["lose-release-answers"], { ...CROWD, ttlSeconds: 9 }),
   },
 ];
 

@@ -321,7 +321,7 @@ const MUTEX: readonly Mutant[] = [
         to: "if (batch.length > 1)\n                this.#oneByOne(flight.rest(), false);",
       },
       // The session would blame a proxy for what it has sent twice itself.
-      { file: "place.js", from: "this.lease.requestsAreRepeated = true;", to: "void 0;" },
+      { file: "place.js", from: "this.lease.connection.path.requestsAreRepeated = true;", to: "void 0;" },
     ],
     // The list of the session's keys finds what a late batch puts. A release that is repeated alone finds nothing.
     hunt: t1(["lose-release-answers"], { ...CROWD, ttlSeconds: 9 }),

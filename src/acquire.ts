@@ -76,7 +76,7 @@ export function acquireHold(
   try {
     return new NameCall(source, check(), name, entry, holdOf).run();
   } catch (error) {
-    return Promise.reject(error as Error);
+    return Promise.reject(error);
   }
 }
 
@@ -111,12 +111,16 @@ export async function tryPlace(
     });
   };
   // What it has joined it has not waited for: nobody's turn is lost with it.
-  return withLease(source, { signal, timeoutMs }, {
-    begin,
-    joined: false,
-    result: (place) => place && acquired(unwatched(place)),
-    failure: (error) => error,
-  });
+  return withLease(
+    source,
+    { signal, timeoutMs },
+    {
+      begin,
+      joined: false,
+      result: (place) => place && acquired(unwatched(place)),
+      failure: (error) => error,
+    },
+  );
 }
 
 /** Watches the key from the grant on: for a hold that lasts, or that others may take at any moment. */

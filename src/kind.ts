@@ -1,5 +1,6 @@
 import type { Compare, KeyValue, Range, RangeAnswer } from "./etcd/rpc.js";
 import type { WatchTarget } from "./etcd/watch.js";
+import { compactKey, keyText } from "./etcd/watch-handle.js";
 import { prefixEnd, prefixOf } from "./keys.js";
 import type { Place } from "./place.js";
 
@@ -18,6 +19,10 @@ export interface Predecessor {
   /** Who is waited for next if a put said that its turn has come, which frees nothing. */
   readonly afterPut?: Predecessor | undefined;
 }
+
+/** Not by revision alone: one request puts several places, and those of names below ours are all before us. */
+export const isSame = (a: Predecessor | undefined, b: Predecessor): boolean =>
+  a?.revision === b.revision && keyText(a.target.key) === keyText(b.target.key);
 
 export interface Behind {
   readonly predecessor: Predecessor;
@@ -92,7 +97,7 @@ export class PlaceBelow implements Predecessor {
     readonly holder: boolean,
     readonly afterPut?: Predecessor,
   ) {
-    this.target = { key, events: afterPut ? "ALL" : "DELETE" };
+    this.target = { key: compactKey(key), events: afterPut ? "ALL" : "DELETE" };
     this.revision = createRevision;
   }
 

@@ -118,8 +118,11 @@ export interface CheckedWait {
 const WAIT_OPTIONS = ["signal", "timeoutMs"] as const;
 
 /** `signal` and `timeoutMs`, which every waiting call takes; `also` lists what this call takes beside them. */
+const NO_LIMITS: CheckedWait = { signal: undefined, timeoutMs: undefined };
+
 export function checkWait(where: string, options: unknown, also: readonly string[] = []): CheckedWait {
   const given = checkOptions(where, options, [...WAIT_OPTIONS, ...also]);
+  if (given.signal === undefined && given.timeoutMs === undefined) return NO_LIMITS;
   return {
     signal: checkSignal(given.signal),
     // Larger delays overflow Node's timer, which then fires at once.

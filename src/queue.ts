@@ -5,8 +5,8 @@ import type { Lease } from "./lease.js";
 import { OwnPlaces } from "./own-places.js";
 import { leaveTxn, tellTxn, type Place } from "./place.js";
 import { txnUntilConfirmed } from "./remove.js";
-import { Turn, type TurnOutcome } from "./turn.js";
-import { Followers, Line, unwatched, Waiter, type Grant } from "./waiter.js";
+import { Turn } from "./turn.js";
+import { Followers, Line, unwatched, Waiter, WaiterTurn, type Grant } from "./waiter.js";
 
 /** More waiting places of one session under one name only make etcd's sorted ranges slower: the rest waits in line here. */
 const MAX_WAITING = 100;
@@ -32,7 +32,6 @@ function queuesOn(lease: Lease): Map<string, Queue> {
 /** One session's side of the queue of one name: joins it, waits for its turn, leaves it. */
 export class Queue {
   readonly own: OwnPlaces;
-  readonly #joiner: Joiner;
   readonly #line = new Line();
   readonly #followers = new Followers();
   #leaving: Set<Promise<unknown>> | undefined;
@@ -45,7 +44,10 @@ export class Queue {
     readonly name: string,
   ) {
     this.own = new OwnPlaces(lease, name);
-    this.#joiner = new Joiner(lease, name, this.own, (place) => this.leaveQuietly(place));
+  }
+
+  get #joiner(): Joiner {
+    return new Joiner(this.lease, this.name, this.own, (place) => this.leaveQuietly(place));
   }
 
   static of(lease: Lease, name: string): Queue {
@@ -134,7 +136,7 @@ export class Queue {
       this.#waiting--;
       return this.leaveQuietly(place);
     }
-    if (typeof from === "string") this.#grant(waiter, unwatched(place), from);
+    if (typeof from === "string") this.grant(waiter, unwatched(place), from);
     else this.#wait(waiter, place, from);
   }
 
@@ -145,20 +147,25 @@ export class Queue {
       this.#followers.add(waiter, place, below);
       return;
     }
-    const outcome: TurnOutcome = {
-      granted: (ownWatch, deletedAt) => this.#grant(waiter, { place, ownWatch, deletedAt }),
-      gone: () => this.#joinAnew(waiter, place),
-      failed: (error) => {
-        this.#waiting--;
-        this.lease.waits.delete(waiter);
-        waiter.fail(error);
-        this.leaveQuietly(place);
-      },
-    };
-    waiter.stage = { at: "turn", place, turn: new Turn(place, outcome, from) };
+    const turn = new Turn(place, new WaiterTurn(this, waiter, place), from);
+    waiter.stage = { at: "turn", place, turn };
   }
 
-  #grant(waiter: Waiter, grant: Grant, from?: Joined): void {
+  /** Somebody deleted the key of a waiting place. */
+  joinAnew(waiter: Waiter, place: Place): void {
+    this.#waiting--;
+    this.#line.addAgain(waiter);
+    this.#gone(place, () => false);
+  }
+
+  failed(waiter: Waiter, place: Place, error: Error): void {
+    this.#waiting--;
+    this.lease.waits.delete(waiter);
+    waiter.fail(error);
+    this.leaveQuietly(place);
+  }
+
+  grant(waiter: Waiter, grant: Grant, from?: Joined): void {
     this.#waiting--;
     this.lease.waits.delete(waiter);
     waiter.grant(grant);
@@ -176,7 +183,7 @@ export class Queue {
       this.#followers.remove(waiter, place);
       const then = below ? undefined : next.kind.afterTurn(next);
       // Nothing has confirmed its key since: that is read beside the handle.
-      if (typeof then === "string") this.#grant(waiter, { ...unwatched(next), deletedAt }, then);
+      if (typeof then === "string") this.grant(waiter, { ...unwatched(next), deletedAt }, then);
       else this.#wait(waiter, next, then);
     }
   }
@@ -186,13 +193,6 @@ export class Queue {
     const policy = { ...this.lease.policy("tell the next waiter"), again: () => !place.leaving };
     // Rejects only when the place leaves or the session ends. `orphan()` does not wait for it: the key may be refused for long.
     txnUntilConfirmed(this.lease, tellTxn(place), policy).catch(() => undefined);
-  }
-
-  /** Somebody deleted the key of a waiting place. */
-  #joinAnew(waiter: Waiter, place: Place): void {
-    this.#waiting--;
-    this.#line.addAgain(waiter);
-    this.#gone(place, () => false);
   }
 
   /** The caller of `waiter` waits no longer. */
@@ -236,7 +236,7 @@ export class Queue {
     this.own.release(place);
     for (const [waiter, next] of this.#followers.of(place)) {
       this.#followers.remove(waiter, place);
-      if (isFirst(next)) this.#grant(waiter, unwatched(next));
+      if (isFirst(next)) this.grant(waiter, unwatched(next));
       else this.#wait(waiter, next, undefined);
     }
     this.#joinNext();

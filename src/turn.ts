@@ -1,9 +1,9 @@
 import type { RangesAnswer } from "./etcd/ranges.js";
 import type { EventKind, KeyValue } from "./etcd/rpc.js";
 import type { Watch, WatchListener, WatchTarget } from "./etcd/watch.js";
-import { keyText } from "./etcd/watch-handle.js";
-import type { Behind, Predecessor } from "./kind.js";
+import { isSame, type Behind, type Predecessor } from "./kind.js";
 import type { Place } from "./place.js";
+import { SlowReads, type SlowReader } from "./slow-reads.js";
 import type { Timer } from "./time.js";
 
 /** How a wait ends, unless it is stopped from outside. */
@@ -24,9 +24,6 @@ const FAR = 64;
 const NEAR = 3;
 /** etcd's resync loop runs every 100 ms: a watch that fell into it delivers late, reads in between find out earlier. */
 const REREAD_MS = [4, 12, 30, 54];
-const SLOW_REREAD_MS = 30_000;
-/** Node keeps the timers of each duration in a list of its own: thousands of waits share a few. */
-const SLOW_GRAIN_MS = 500;
 
 interface Watched {
   readonly watch: Watch;
@@ -36,16 +33,12 @@ interface Watched {
 
 const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b) => (a > b ? a : b));
 
-/** Not by revision alone: one request puts several places, and those of names below ours are all before us. */
-const isSame = (a: Predecessor | undefined, b: Predecessor): boolean =>
-  a?.revision === b.revision && keyText(a.target.key) === keyText(b.target.key);
-
 /**
  * Waits until no earlier place is left: watches the predecessor and the own key from now on, *then* reads who is
  * there. The order matters: read first, and a deletion between the two is never heard of. A single deletion means
  * nothing by itself (the predecessor may have been a waiter that gave up), unless it was known to be the holder.
  */
-export class Turn implements WatchListener {
+export class Turn implements WatchListener, SlowReader {
   #predecessor: Predecessor | undefined;
   #predecessorWatch: Watched | undefined;
   #ownWatch: Watched | undefined;
@@ -72,7 +65,7 @@ export class Turn implements WatchListener {
     this.#atLeast = place.revision;
     this.#ahead = from?.ahead ?? 0;
     if (!from) {
-      this.#look();
+      this.look();
       return;
     }
     // A replay from the join on misses nothing, so it needs no read.
@@ -105,7 +98,7 @@ export class Turn implements WatchListener {
   /** Stops waiting; the outcome is not told any more. */
   stop(): void {
     this.#over = true;
-    this.#timer?.cancel();
+    this.#cancelTimer();
     this.#predecessorWatch?.watch.cancel();
     this.#ownWatch?.watch.cancel();
   }
@@ -115,7 +108,7 @@ export class Turn implements WatchListener {
     this.#read++;
     this.#verified = false;
     this.#rereads = 0;
-    this.#timer?.cancel();
+    this.#cancelTimer();
     this.#predecessor = predecessor;
     this.#predecessorWatch?.watch.cancel();
     this.#predecessorWatch = this.#watch(predecessor.target, startRevision);
@@ -132,10 +125,11 @@ export class Turn implements WatchListener {
     if (this.#ended) this.#atLeast = max(this.#atLeast, ofPredecessor, ofOurs);
   }
 
-  #watch(what: WatchTarget, startRevision: bigint): Watched {
+  #watch({ key, end, events }: WatchTarget, startRevision: bigint): Watched {
     const { watches } = this.place.lease.connection;
     const beside = (this.#ownWatch ?? this.#predecessorWatch)?.watch;
-    const target = { ...what, startRevision, reuseFrom: this.place.revision + 1n };
+    const reuseFrom = this.place.revision + 1n;
+    const target: WatchTarget = { key, end, events, startRevision, reuseFrom };
     const watch = watches.watch(target, this, beside);
     return { watch, sinceJoin: startRevision > 0n || watch.createdAt !== undefined };
   }
@@ -149,11 +143,11 @@ export class Turn implements WatchListener {
 
   created(): void {
     if (this.#over || this.#createdAt === undefined) return;
-    if (this.#ended) return this.#look();
+    if (this.#ended) return this.look();
     if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin) return this.#trust();
-    if (this.#ahead <= NEAR) return this.#look();
+    if (this.#ahead <= NEAR) return this.look();
     // In a crowd the event usually comes before the read is needed.
-    this.#timer = this.place.lease.connection.clock.after(100, () => this.#look());
+    this.#timer = this.place.lease.connection.clock.after(100, () => this.look());
   }
 
   #predecessorEnded(endedAt: bigint, by: EventKind): void {
@@ -164,7 +158,7 @@ export class Turn implements WatchListener {
     this.#ended = true;
     if (this.#verified && this.#predecessor?.holder) return this.#grant(endedAt);
     // Else the read follows when both watches are there.
-    if (this.#ownWatch?.watch.createdAt !== undefined) this.#look();
+    if (this.#ownWatch?.watch.createdAt !== undefined) this.look();
   }
 
   #grant(deletedAt: bigint | undefined): void {
@@ -182,8 +176,8 @@ export class Turn implements WatchListener {
     tell();
   }
 
-  #look(): void {
-    this.#timer?.cancel();
+  look(): void {
+    this.#cancelTimer();
     this.#ended = false;
     const read = ++this.#read;
     void this.#whoIsThere().then(
@@ -214,7 +208,7 @@ export class Turn implements WatchListener {
   #decide({ ranges, header }: RangesAnswer): void {
     const position = this.place.kind.positionOf(this.place, ranges);
     this.#readAll = position === "unclear";
-    if (position === "unclear") return this.#look();
+    if (position === "unclear") return this.look();
     if (position === "gone") return this.#end(() => this.outcome.gone());
     if (position === "first") return this.#grant(undefined);
     const known = this.#predecessor;
@@ -235,15 +229,20 @@ export class Turn implements WatchListener {
   #rereadSoon(): void {
     const delayMs = REREAD_MS[this.#rereads++];
     if (delayMs === undefined) return this.#trust();
-    this.#timer = this.place.lease.connection.clock.after(delayMs, () => this.#look());
+    this.#timer = this.place.lease.connection.clock.after(delayMs, () => this.look());
   }
 
   /** From here on the watches tell; a slow read bounds the damage of an event that never comes. */
   #trust(): void {
     this.#verified = true;
-    const { clock } = this.place.lease.connection;
+    this.#cancelTimer();
+    SlowReads.of(this.place.lease.connection.clock).add(this);
+  }
+
+  /** Nothing of a timer that has run is kept, either. */
+  #cancelTimer(): void {
     this.#timer?.cancel();
-    const grains = Math.round((SLOW_REREAD_MS / SLOW_GRAIN_MS) * (0.75 + clock.random() / 2));
-    this.#timer = clock.after(grains * SLOW_GRAIN_MS, () => this.#look());
+    this.#timer = undefined;
+    SlowReads.of(this.place.lease.connection.clock).delete(this);
   }
 }

@@ -2,7 +2,7 @@ import type { SessionEnd, Dependent } from "./lease.js";
 import type { Watch } from "./etcd/watch.js";
 import type { Kind } from "./kind.js";
 import type { Place } from "./place.js";
-import type { Turn } from "./turn.js";
+import type { Turn, TurnOutcome } from "./turn.js";
 
 /** It is a caller's turn. */
 export interface Grant {
@@ -107,6 +107,31 @@ export class Waiter implements Dependent {
     // The caller may have left already: then nobody else hears of it.
     this.granted.catch(() => undefined);
     this.#reject(error);
+  }
+}
+
+/** How the turn of one waiter ends, told to its queue. */
+export class WaiterTurn implements TurnOutcome {
+  constructor(
+    private readonly queue: {
+      grant(waiter: Waiter, grant: Grant): void;
+      joinAnew(waiter: Waiter, place: Place): void;
+      failed(waiter: Waiter, place: Place, error: Error): void;
+    },
+    private readonly waiter: Waiter,
+    private readonly place: Place,
+  ) {}
+
+  granted(ownWatch: Watch | undefined, deletedAt: bigint | undefined): void {
+    this.queue.grant(this.waiter, { place: this.place, ownWatch, deletedAt });
+  }
+
+  gone(): void {
+    this.queue.joinAnew(this.waiter, this.place);
+  }
+
+  failed(error: Error): void {
+    this.queue.failed(this.waiter, this.place, error);
   }
 }
 

@@ -26,7 +26,7 @@ export class ParkedWatches {
 
   /** Takes the watch over from its owner. */
   add(watch: Watch): void {
-    const key = keyText(watch.target.key);
+    const key = keyText(watch.key);
     this.#remove(key);
     const parked = { watch, since: this.clock.monotonic(), events: 0 };
     watch.listener = this.#listener(parked, key);

@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import type { EventKind, KeyValue, WatchEvent } from "./rpc.js";
 
 /**
@@ -20,7 +21,7 @@ export interface WatchListener {
 
 export interface WatchTarget {
   readonly key: string | Buffer;
-  readonly end?: string;
+  readonly end?: string | undefined;
   readonly events: EventKind | "ALL";
   /** Default 0n: from now. */
   readonly startRevision?: bigint;
@@ -35,13 +36,13 @@ export interface WatchCarrier {
   park(watch: Watch): boolean;
 }
 
+/** A Buffer that came from etcd keeps the whole message in which it came; text is smaller, and the same key. */
+export const compactKey = (key: Buffer): string | Buffer => (isUtf8(key) ? key.toString() : Buffer.from(key));
+
 /** A key as it is, whichever bytes it has: for maps. */
 export const keyText = (key: string | Buffer): string => Buffer.from(key).toString("latin1");
 
-const boundsOf = ({
-  key,
-  end,
-}: WatchTarget): { readonly from: Buffer; readonly end: Buffer | undefined } => ({
+const boundsOf = ({ key, end }: Watch): { readonly from: Buffer; readonly end: Buffer | undefined } => ({
   from: typeof key === "string" ? Buffer.from(key) : key,
   end: end === undefined ? undefined : Buffer.from(end),
 });
@@ -57,15 +58,25 @@ export class Watch {
   /** Made once, for the first event: every event is compared with them, and most watches never see one. */
   #bounds: { readonly from: Buffer; readonly end: Buffer | undefined } | undefined;
 
+  readonly key: string | Buffer;
+  readonly end: string | undefined;
+  readonly events: WatchTarget["events"];
+  readonly startRevision: bigint;
+
   constructor(
     readonly id: number,
-    readonly target: WatchTarget,
+    { key, end, events, startRevision = 0n }: WatchTarget,
     public listener: WatchListener,
     public carrier: WatchCarrier,
-  ) {}
+  ) {
+    this.key = key;
+    this.end = end;
+    this.events = events;
+    this.startRevision = startRevision;
+  }
 
   get tellsDeletionsOfOneKey(): boolean {
-    return this.target.events === "DELETE" && this.target.end === undefined;
+    return this.events === "DELETE" && this.end === undefined;
   }
 
   cancel(): void {
@@ -79,9 +90,8 @@ export class Watch {
 
   /** Is it what was asked for? A lock may rest on one event. */
   wants({ kind, kv }: WatchEvent): boolean {
-    const { events } = this.target;
-    if (events !== "ALL" && kind !== events) return false;
-    const { from, end } = (this.#bounds ??= boundsOf(this.target));
+    if (this.events !== "ALL" && kind !== this.events) return false;
+    const { from, end } = (this.#bounds ??= boundsOf(this));
     return end === undefined ? kv.key.equals(from) : kv.key.compare(from) >= 0 && kv.key.compare(end) < 0;
   }
 }

@@ -71,7 +71,7 @@ export class OpenStream implements WatchCarrier {
     watch.carrier = this;
     this.watches.set(watch.id, watch);
     this.#creating.push(watch);
-    const { key, end, events, startRevision = 0n } = watch.target;
+    const { key, end, events, startRevision } = watch;
     this.#stream.create({ watchId: watch.id, key, ...(end !== undefined && { end }), events, startRevision });
     this.#timer ??= this.#patience();
   }

@@ -14,9 +14,13 @@ afterAll(() => etcd.stop());
 
 describe("20,000 waiters of one process", { timeout: 120_000 }, () => {
   test.each([
-    ["one name", 1700],
-    ["semaphore", 1800],
+    ["one name", 1150],
+    ["semaphore", 1200],
   ] as const)("on %s fit in a heap of 64 MB, at less than %i bytes each", async (kind, limit) => {
     expect(await waiterBytes(etcd, kind, 20_000, 64)).toBeLessThan(limit);
   });
 });
+
+test("3,000 waiters, each on a name of its own, cost less than 4,250 bytes each", async () => {
+  expect(await waiterBytes(etcd, "names", 3000, 64)).toBeLessThan(4250);
+}, 120_000);

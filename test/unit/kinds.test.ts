@@ -134,7 +134,7 @@ describe("a permit", () => {
   test("that is further back waits for a put or the end of the one before it", () => {
     const position = read(other(30n, 2), other(20n, 2), other(10n, 2));
 
-    expect(targetOf(position)).toEqual({ key: Buffer.from("jobs/30"), events: "ALL" });
+    expect(targetOf(position)).toEqual({ key: "jobs/30", events: "ALL" });
     expect((position as Behind).predecessor.afterPut?.target.events).toBe("DELETE");
   });
 

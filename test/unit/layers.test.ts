@@ -60,6 +60,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "queue",
     "reader",
     "refused-join",
+    "slow-reads",
     "turn",
     "wait-for-turn",
     "waiter",

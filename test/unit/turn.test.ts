@@ -7,7 +7,7 @@ describe("a waiter", () => {
     const waiter = new WaitingTurn({ ahead: 1 });
 
     expect(waiter.stream.creates).toMatchObject([
-      { key: Buffer.from(placeKey(BELOW)), startRevision: 0n, events: "DELETE" },
+      { key: placeKey(BELOW), startRevision: 0n, events: "DELETE" },
       { key: waiter.place.key, startRevision: 0n, events: "DELETE" },
     ]);
     waiter.stream.created(placeKey(BELOW), WATCHED);
@@ -133,7 +133,7 @@ describe("a waiter", () => {
 
     expect(waiter.told).toEqual([]);
     expect(waiter.stream.creates.at(-1)).toMatchObject({
-      key: Buffer.from(placeKey(FIRST)),
+      key: placeKey(FIRST),
       startRevision: 0n,
     });
   });

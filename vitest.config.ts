@@ -17,6 +17,7 @@ const ALONE = [
 const ONCE = [
   "test/unit/{checker,chaos,model,package,api,fuzz}*.test.ts",
   "test/integration/{chaos,batches-chaos,security-*,etcd-module,bulk-crowds,lock-all-many}.test.ts",
+  "test/integration/{refusals,refused-callers,repeated-requests,time-limits,slow-link,waiter-memory}.test.ts",
   "test/integration/examples/*.test.ts",
 ];
 const LEFT_OUT = process.env["LEASEHOLD_SUITE"] === "versions" ? ONCE : [];

@@ -182,7 +182,8 @@ describe("a started etcd", () => {
     const { members } = (await cluster.member.gateway("/v3/cluster/member/list", {})) as {
       members: { isLearner?: boolean }[];
     };
-    expect(members.map(({ isLearner }) => isLearner === true)).toEqual([false, true]);
+    // In the order of their IDs.
+    expect(members.map(({ isLearner }) => isLearner === true).toSorted()).toEqual([false, true]);
 
     await cluster.stop();
     expect(learner.running).toBe(false);

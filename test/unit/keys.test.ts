@@ -98,7 +98,7 @@ describe("where a place stands", () => {
   test("is right behind the holder when there is exactly one other", () => {
     expect(positionOf(place, { kvs: [mine, other(40n)], more: false })).toMatchObject({
       ahead: 1,
-      predecessor: { target: { key: Buffer.from("jobs/40"), events: "DELETE" }, revision: 40n, holder: true },
+      predecessor: { target: { key: "jobs/40", events: "DELETE" }, revision: 40n, holder: true },
     });
   });
 

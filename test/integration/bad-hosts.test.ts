@@ -141,7 +141,8 @@ describe("certificates", () => {
     const fronts = await Promise.all(
       members.members.map(({ clientPort }) => startTlsFront(() => clientPort, authority.issue("etcd"))),
     );
-    const hosts = fronts.map(({ port }) => `https://127.0.0.1:${port}`);
+    // From Node.js 26 on TLS is spoken to names only.
+    const hosts = fronts.map(({ port }) => `https://localhost:${port}`);
     const session = { ttlSeconds: TTL_SECONDS };
     const both = Buffer.concat([Buffer.from(authority.certificate), Buffer.from(next.certificate)]);
     const clusters = [authority.certificate, both].map((rootCertificate) =>

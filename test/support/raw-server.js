@@ -137,7 +137,8 @@ class Speaker {
     if (frames) stream.write(frames);
     if (this.#streaming && status === undefined) return;
     // A web server does not wait for the rest of the request: it resets the stream behind its answer.
-    stream.end(() => how === "no trailers" && stream.close(http2.constants.NGHTTP2_NO_ERROR));
+    stream.end();
+    if (how === "no trailers") setImmediate(() => stream.close(http2.constants.NGHTTP2_NO_ERROR));
   }
 }
 

@@ -20,6 +20,8 @@ export async function startEtcdGrpcProxy(cluster) {
       etcd,
       ...["grpc-proxy", "start", `--endpoints=${cluster.endpoints.join(",")}`, `--data-dir=${folder}`],
       ...[`--listen-addr=127.0.0.1:${port}`, `--metrics-addr=http://127.0.0.1:${metricsPort}`],
+      // 3.6 and later dial it
+      `--advertise-client-url=127.0.0.1:${port}`,
     ],
     env: etcdEnv(),
     ready: /listening for gRPC proxy client requests/,

@@ -110,7 +110,7 @@ export async function tryPlace(
       onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
     });
   };
-  // What it has joined it has not waited for: nobody's turn is lost with it.
+  // It has not waited for the place that it joined, so no turn is lost with it.
   return withLease(
     source,
     { signal, timeoutMs },

@@ -13,7 +13,7 @@ import {
   type StreamHandlers,
 } from "./rpc.js";
 
-/** To etcd this ID means "no lease": nobody can have it. */
+/** To etcd this ID means "no lease", so no lease has it. */
 const NO_LEASE = 0n;
 
 const PROXY =

@@ -112,7 +112,9 @@ export class ClusterLockManager implements AsyncDisposable {
 
   async #request(request: LockRequest): Promise<unknown> {
     try {
-      const outcome = this.#callBack(request, await this.#acquired(request));
+      const hold = await this.#acquired(request);
+      this.#assertWanted(request, hold);
+      const outcome = this.#callBack(request, hold);
       request.answer();
       return await outcome;
     } finally {
@@ -128,14 +130,17 @@ export class ClusterLockManager implements AsyncDisposable {
       aborts.add(each, () => request.giveUp(each?.reason)),
     );
     try {
-      const hold = await request.acquired;
-      // In the very moment of the grant: the standard looks once more, too.
-      if (signal?.aborted) void hold?.release();
-      signal?.throwIfAborted();
-      return hold;
+      return await request.acquired;
     } finally {
       for (const stop of stops) stop();
     }
+  }
+
+  /** Called in the same turn as the callback: an abort may come between the grant and it. The standard checks again, too. */
+  #assertWanted({ asked }: LockRequest, hold: HeldPlace | undefined): void {
+    const aborted = [asked.signal, this.#closing.signal].find((each) => each?.aborted);
+    if (aborted) void hold?.release();
+    aborted?.throwIfAborted();
   }
 
   /** The callback is called before this returns. */

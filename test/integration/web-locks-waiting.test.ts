@@ -200,6 +200,31 @@ describe("an abort", () => {
     }
   });
 
+  test("that comes between the grant and the callback keeps it from being called", async () => {
+    for (let later = 0; later < 10; later++) {
+      const controller = new AbortController();
+      const { signal } = controller;
+      const removeListener = signal.removeEventListener.bind(signal);
+      // The request stops to listen when its lock is granted; the abort comes that many microtasks later.
+      signal.removeEventListener = (...listener: Parameters<typeof removeListener>) => {
+        removeListener(...listener);
+        void (async () => {
+          for (let n = 0; n < later; n++) await Promise.resolve();
+          controller.abort();
+        })();
+      };
+      let abortedBefore = false;
+      const request = two.locks.request("between", { signal }, () => {
+        abortedBefore = signal.aborted;
+      });
+
+      const reason = await reasonOf(request);
+      expect(signal.aborted).toBe(true);
+      expect([undefined, signal.reason]).toContain(reason);
+      expect(abortedBefore).toBe(false);
+    }
+  });
+
   test("lets the next request be granted", async () => {
     const controller = new AbortController();
     const first = two.locks.request("next", { signal: controller.signal }, () => new Promise(() => {}));

@@ -21,14 +21,15 @@ const ONCE = [
   "test/integration/examples/*.test.ts",
 ];
 const LEFT_OUT = process.env["LEASEHOLD_SUITE"] === "versions" ? ONCE : [];
-const FOLDERS = inDocker ? "docker" : withRedis ? "redis" : "{unit,integration,interop}";
+const FOLDERS = inDocker ? "docker" : withRedis ? "redis" : "{integration,interop}";
 const ALL = [`test/${FOLDERS}/**/*.test.ts`];
+const UNIT = inDocker || withRedis ? [] : ["test/unit/**/*.test.ts"];
 
 export default defineConfig({
   test: {
     pool: "forks",
     // etcd members and worker processes share the machine with the tests
-    maxWorkers: 2,
+    maxWorkers: 3,
     testTimeout: 30_000,
     hookTimeout: 30_000,
     teardownTimeout: 10_000,
@@ -38,11 +39,16 @@ export default defineConfig({
     coverage: {
       provider: "v8",
       include: ["src/**/*.ts"],
-      reporter: ["text"],
+      reporter: ["text-summary"],
       reportOnFailure: true,
       reportsDirectory: "coverage",
     },
     projects: [
+      {
+        extends: true,
+        // No unit test changes what is global: a process runs many files, and loads the modules once.
+        test: { name: "unit", include: UNIT, exclude: LEFT_OUT, isolate: false, sequence: { groupOrder: 0 } },
+      },
       {
         extends: true,
         test: { name: "all", include: ALL, exclude: [...ALONE, ...LEFT_OUT], sequence: { groupOrder: 0 } },

@@ -5,8 +5,9 @@ import { expect, it } from "vitest";
 import { judge } from "../chaos/checker/judge.js";
 import { runLab } from "../chaos/lab/lab.js";
 import { tierOf } from "../chaos/tiers/index.js";
+import { crowdOf } from "../support/scale.js";
 
-const SECONDS = 15;
+const SECONDS = crowdOf(15, 8);
 const CROWD = { workers: 2, lanes: 12, names: 12, nested: true };
 const seed = process.env["LEASEHOLD_SEED"] ?? String(Date.now() % 1e6);
 

@@ -3,12 +3,13 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
+import { crowdOf } from "../support/scale.js";
 import { meter } from "../support/spent.js";
 
 const inSupport = (file: string) => fileURLToPath(new URL(`../support/${file}`, import.meta.url));
-const BULK = 10_000;
+const BULK = crowdOf(10_000, 2000);
 /** A hand-over is a write of its own: those of the whole crowd would take minutes on a slow disk. */
-const DRAINED = 2_000;
+const DRAINED = crowdOf(2000, 500);
 const KIB = 1024;
 const STALL_MS = 1000;
 
@@ -42,7 +43,7 @@ async function start(count: number) {
   return { tell, [Symbol.dispose]: () => child.kill("SIGKILL") };
 }
 
-describe("10,000 waiters of one process on one name", { timeout: 120_000 }, () => {
+describe(`${BULK} waiters of one process on one name`, { timeout: 120_000 }, () => {
   it("cost less than 4 KiB of heap each, and no turn of the event loop takes a second when they come and give up", async () => {
     using crowd = await start(BULK);
 
@@ -85,7 +86,7 @@ describe(`${DRAINED} waiters of one process on one name`, { timeout: 120_000 }, 
   });
 });
 
-describe("10,000 locks of one session on names of their own", { timeout: 180_000 }, () => {
+describe(`${BULK} locks of one session on names of their own`, { timeout: 180_000 }, () => {
   it("are watched and read once each, and then nothing but the renewals of their lease is sent", async () => {
     using holder = await start(BULK);
     const spent = await meter(etcd.member);

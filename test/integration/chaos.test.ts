@@ -5,12 +5,13 @@ import { describe, expect, it } from "vitest";
 import { judge } from "../chaos/checker/judge.js";
 import { runLab } from "../chaos/lab/lab.js";
 import { tierOf } from "../chaos/tiers/index.js";
+import { crowdOf } from "../support/scale.js";
 
 const seed = process.env["LEASEHOLD_SEED"] ?? String(Date.now() % 1e6);
 
 describe.each([
-  { tier: "t1", seconds: 15 },
-  { tier: "t2", seconds: 20 },
+  { tier: "t1", seconds: crowdOf(15, 8) },
+  { tier: "t2", seconds: crowdOf(20, 8) },
 ] as const)(
   "processes that are killed, stopped and cut off, in tier $tier of the lab",
   ({ tier, seconds }) => {

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect, Mutex, Session } from "../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
 import { Crowd } from "../support/crowd.js";
+import { crowdOf } from "../support/scale.js";
 import { judge } from "../chaos/checker/judge.js";
 import type { Run, Step } from "../chaos/lab/history.js";
 import { Observer } from "../chaos/lab/observer.js";
@@ -19,8 +20,12 @@ async function observe(prefix: string) {
 const outcomes = (history: readonly Step[], p: string, k: "ok" | "fail") =>
   history.flatMap((step) => (step.p === p && step.k === k && step.f === "acquire" ? [step] : []));
 
-describe("1,500 waiters of 10 processes on one name", () => {
-  const CALLS = 150;
+const PROCESSES = crowdOf(10, 4);
+/** Places of one process in etcd: its other calls wait in line behind them. */
+const PLACES = 100;
+const CALLS = 150;
+
+describe(`${PROCESSES * CALLS} waiters of ${PROCESSES} processes on one name`, () => {
   const ABORT_EVERY = 7;
   const ABORTED = Math.ceil(CALLS / ABORT_EVERY);
   const KILLED = "p3";
@@ -34,15 +39,14 @@ describe("1,500 waiters of 10 processes on one name", () => {
     const cluster = connect({ hosts: etcd.endpoints });
     const first = await new Mutex(cluster, name).lock();
     const task = { hosts: etcd.endpoints, name, calls: CALLS, abortEvery: ABORT_EVERY, ttlSeconds: 3 };
-    await using crowd = await Crowd.start({ ...task, processes: 10 });
+    await using crowd = await Crowd.start({ ...task, processes: PROCESSES });
     await crowd.all("waiting");
-    // 100 waiting places per process are in etcd, the others wait in line behind them in their process.
-    await observer.untilLiving("crowd/", (count) => count === 1001, { timeoutMs: 60_000 });
+    await observer.untilLiving("crowd/", (count) => count === PROCESSES * PLACES + 1, { timeoutMs: 60_000 });
 
     const drained = crowd.all("drained");
     crowd.tell("abort");
     await first.release();
-    await observer.untilLiving("crowd/", (count) => count < 700, { timeoutMs: 60_000 });
+    await observer.untilLiving("crowd/", (count) => count < 0.7 * PROCESSES * PLACES, { timeoutMs: 60_000 });
     await crowd.kill(KILLED);
     await drained;
     left = await observer.untilLiving("crowd/", (count) => count === 0, { timeoutMs: 10_000 });

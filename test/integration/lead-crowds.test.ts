@@ -4,10 +4,13 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { lead, Mutex, Session } from "../../src/index.js";
 import { LeadCrew } from "../support/lead-crew.js";
 import { observe } from "../support/observer.js";
+import { crowdOf } from "../support/scale.js";
 import { twoSessions } from "../support/two-sessions.js";
 
 const BUILD = fileURLToPath(new URL("../support/build.js", import.meta.url));
 const TTL_SECONDS = 2;
+const CANDIDATES = crowdOf(50, 10);
+const RESTARTS = crowdOf(20, 6);
 
 const two = twoSessions(20);
 /** Processes start. */
@@ -21,13 +24,13 @@ const median = (values: readonly number[]) => [...values].sort((a, b) => a - b)[
 const crew = (name: string, candidates: number, ttlSeconds: number, drainMs: number) =>
   new LeadCrew([two.etcd.endpoints.join(), name, ...[candidates, ttlSeconds, drainMs].map(String)]);
 
-describe("of 200 candidates in 4 processes", { timeout: 60_000 }, () => {
+describe(`of ${4 * CANDIDATES} candidates in 4 processes`, { timeout: 60_000 }, () => {
   test("one of another process works within 2 s of the end of the dead ones' leases, when the leader's is killed -9", async () => {
     const name = "crowd/killed";
     using server = await observe(two.etcd.member.endpoint, `${name}/`);
-    await using processes = crew(name, 50, TTL_SECONDS, 0);
+    await using processes = crew(name, CANDIDATES, TTL_SECONDS, 0);
     for (let n = 0; n < 4; n++) processes.start();
-    await queued(name, 200);
+    await queued(name, 4 * CANDIDATES);
     const first = await processes.moment(({ what }) => what === "begin");
 
     const killedAt = process.hrtime.bigint();
@@ -89,7 +92,7 @@ describe("a hand-over", () => {
   });
 });
 
-describe("20 rolling restarts of 3 replicas under load", { timeout: 90_000 }, () => {
+describe(`${RESTARTS} rolling restarts of 3 replicas under load`, { timeout: 90_000 }, () => {
   test("let no two work at once, and no gap in the work be longer than a third of the TTL", async () => {
     const name = "crowd/rolling";
     const ttlSeconds = 20;
@@ -101,7 +104,7 @@ describe("20 rolling restarts of 3 replicas under load", { timeout: 90_000 }, ()
     const loaded = putUntil(load.signal);
     const stops: bigint[] = [];
 
-    for (let n = 0; n < 20; n++) {
+    for (let n = 0; n < RESTARTS; n++) {
       const begun = processes.moments.filter(({ what }) => what === "begin").length;
       const leader = (await processes.moment(({ what, pid }) => what === "begin" && replicas.includes(pid)))
         .pid;
@@ -124,7 +127,7 @@ describe("20 rolling restarts of 3 replicas under load", { timeout: 90_000 }, ()
     const begins = moments.filter(({ what }) => what === "begin");
     const ends = moments.filter(({ what }) => what === "end");
     expect(ends.map(({ fence }) => fence)).toEqual(begins.slice(0, -1).map(({ fence }) => fence));
-    expect(begins).toHaveLength(21);
+    expect(begins).toHaveLength(RESTARTS + 1);
     const gaps = ends.map(({ at }, i) => ms(at, begins[i + 1]!.at));
     const untilNext = stops.map((at, i) => ms(at, begins[i + 1]!.at));
     // Waiting for a lease to end would take nine tenths of the TTL and more.

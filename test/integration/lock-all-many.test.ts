@@ -10,12 +10,13 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
 import { Guardian } from "../support/guarded.js";
 import type { HeldTogether, ManyLocksTask } from "../support/many-locks-worker.js";
+import { crowdOf } from "../support/scale.js";
 import { observe } from "../support/observer.js";
 
 const PROGRAM = fileURLToPath(new URL("../support/many-locks-worker.ts", import.meta.url));
-const PROCESSES = 10;
+const PROCESSES = crowdOf(10, 4);
 const CALLERS = 5;
-const CALLS = 20;
+const CALLS = crowdOf(20, 10);
 const NAMES = Array.from({ length: 20 }, (_, n) => `many/n${n}`);
 
 let etcd: EtcdCluster;
@@ -50,7 +51,7 @@ async function played(): Promise<HeldTogether[]> {
   return lines.map((line) => JSON.parse(line) as HeldTogether);
 }
 
-describe("a thousand calls of lockAll and lock over twenty names by ten processes", () => {
+describe(`${PROCESSES * CALLERS * CALLS} calls of lockAll and lock over twenty names by ${PROCESSES} processes`, () => {
   test("all end, never hold a name twice, overtake nobody, and join all or nothing", async () => {
     using server = await observe(etcd.member.endpoint, "many/");
 

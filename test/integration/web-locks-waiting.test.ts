@@ -11,16 +11,19 @@ const two = twoManagers(20);
 
 describe("requests of one process", () => {
   test("are granted in the order of the calls, whatever their names", async () => {
-    const order: string[] = [];
     const names = ["a", "b", "a", "c", "a", "b", "c", "d"];
-
-    await Promise.all(
-      names.map((name, n) =>
-        two.locks.request(`order/${name}`, { mode: "shared" }, () => void order.push(`${n} ${name}`)),
-      ),
-    );
-
-    expect(order).toEqual(names.map((name, n) => `${n} ${name}`));
+    // Where etcd is late with one, the others wait 250 ms for it, and no longer: such an attempt shows nothing.
+    for (let tookMs = Infinity; tookMs >= 250;) {
+      const order: string[] = [];
+      const start = performance.now();
+      await Promise.all(
+        names.map((name, n) =>
+          two.locks.request(`order/${name}`, { mode: "shared" }, () => void order.push(`${n} ${name}`)),
+        ),
+      );
+      tookMs = performance.now() - start;
+      if (tookMs < 250) expect(order).toEqual(names.map((name, n) => `${n} ${name}`));
+    }
   });
 
   test("of which etcd does not decide one do not wait for it under other names", async () => {

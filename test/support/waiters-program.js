@@ -21,12 +21,13 @@ const wait = {
   semaphore: () => new Semaphore(session, name, 1).acquire(),
 };
 
-/** Until the event loop has had next to nothing to do for a while: on a busy machine it takes longer to come to that. */
+/** Until the heap has kept its size for a while. The event loop is no measure: 20,000 watches alone keep it at work. */
 async function rest() {
-  for (let quiet = 0; quiet < 4;) {
-    const start = performance.eventLoopUtilization();
+  for (let quiet = 0, last = heap(); quiet < 6;) {
     await new Promise((resolve) => setTimeout(resolve, 500));
-    quiet = performance.eventLoopUtilization(start).utilization < 0.1 ? quiet + 1 : 0;
+    const now = heap();
+    quiet = Math.abs(now - last) < last / 200 ? quiet + 1 : 0;
+    last = now;
   }
 }
 

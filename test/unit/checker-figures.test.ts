@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { judge } from "../chaos/checker/judge.js";
 import { lost, robbed } from "../chaos/checker/losses.js";
 import { perfectRun } from "../chaos/checker/perfect.js";
+import { crowdOf } from "../support/scale.js";
 import { goodStory, type Story } from "../chaos/checker/story.js";
 
 const figures = (story: Story) => judge(story.run()).figures;
@@ -66,13 +67,15 @@ describe("the figures of a run", () => {
 });
 
 describe("a long run", () => {
-  it("of 300,000 lines is judged within the time of a test, faults, stalls and all", () => {
-    const moves = Array.from({ length: 150_000 }, (_, n) => ({
+  const LINES = crowdOf(300_000, 60_000);
+
+  it(`of ${LINES} lines is judged within the time of a test, faults, stalls and all`, () => {
+    const moves = Array.from({ length: LINES / 2 }, (_, n) => ({
       ...{ process: (n * 7) % 11, lock: n % 5, choice: (n * 37) % 95, afterMs: n % 3 },
     }));
     const { run } = perfectRun(moves);
     const disturbed = goodStory();
-    for (let n = 0; n < 3000; n++) {
+    for (let n = 0; n < LINES / 100; n++) {
       const at = n * 400;
       disturbed
         .stopped(`w${n % 11}`, at, at + 5)
@@ -81,9 +84,9 @@ describe("a long run", () => {
     }
     const faults = disturbed.run().history.filter(({ k }) => k === "nemesis" || k === "stall");
     const history = [...run.history, ...faults];
-    expect(history.length).toBeGreaterThan(300_000);
+    expect(history.length).toBeGreaterThan(LINES);
     const { violations, figures: found } = judge({ ...run, history });
     expect(violations).toEqual({});
-    expect(found.faultCount).toBe(6000);
+    expect(found.faultCount).toBe(LINES / 50);
   });
 });

@@ -1,5 +1,5 @@
 import { StaleFenceError } from "./errors.js";
-import { rangeError, typeError } from "./options.js";
+import { rangeError, typeError } from "./options/check.js";
 
 /**
  * The arguments of etcd3's `client.if(...)` and `.and(...)`: true while this very hold lives.

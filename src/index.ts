@@ -1,16 +1,16 @@
-export { Cluster, connect, type ConnectOptions, type Credentials } from "./cluster.js";
-export { lockAll, type MultiLock } from "./multilock.js";
-export { Mutex, type WorkOptions } from "./mutex.js";
-export { RwLock } from "./rwlock.js";
-export { Semaphore } from "./semaphore.js";
-export { ClusterLockManager } from "./cluster-lock-manager.js";
-export type { WebLock, WebLockOptions } from "./web-lock-arguments.js";
-export type { WebLockInfo, WebLockSnapshot } from "./web-lock-snapshot.js";
-export { Election } from "./election.js";
-export { lead, type LeadOptions } from "./lead.js";
-export type { Leader } from "./leader.js";
-export type { Leadership } from "./leadership.js";
-export type { Hold, Lock } from "./hold.js";
+export { Cluster, connect, type ConnectOptions, type Credentials } from "./session/cluster.js";
+export { lockAll, type MultiLock } from "./locks/lock-all.js";
+export { Mutex, type WorkOptions } from "./locks/mutex.js";
+export { RwLock } from "./locks/rwlock.js";
+export { Semaphore } from "./locks/semaphore.js";
+export { ClusterLockManager } from "./web-locks/cluster-lock-manager.js";
+export type { WebLock, WebLockOptions } from "./web-locks/arguments.js";
+export type { WebLockInfo, WebLockSnapshot } from "./web-locks/snapshot.js";
+export { Election } from "./election/election.js";
+export { lead, type LeadOptions } from "./election/lead.js";
+export type { Leader } from "./election/leader.js";
+export type { Leadership } from "./election/leadership.js";
+export type { Hold, Lock } from "./hold/hold.js";
 export {
   Session,
   type CloseOptions,
@@ -18,8 +18,8 @@ export {
   type SessionState,
   type SessionStateEvent,
   type WaitOptions,
-} from "./session.js";
-export type { SessionSource } from "./source.js";
+} from "./session/session.js";
+export type { SessionSource } from "./session/session-source.js";
 export { FenceGate, whileHeld } from "./fence.js";
 export type { Place } from "./contender.js";
 export {

@@ -1,6 +1,6 @@
 import { EtcdRefusedError } from "../errors.js";
-import type { Clock } from "../time.js";
-import { MemberRefusedError, type Header } from "./rpc.js";
+import type { Clock } from "../async/clock.js";
+import { MemberRefusedError, type Header } from "./port.js";
 
 /** A host that has not answered for so long does not speak for its cluster: it may have been restored, or be gone. */
 const STANDS_MS = 30_000;

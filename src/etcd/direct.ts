@@ -1,6 +1,6 @@
-import { AbortFanOut } from "../abort.js";
+import { AbortFanOut } from "../async/abort-fan-out.js";
 import { EtcdRefusedError } from "../errors.js";
-import type { Clock } from "../time.js";
+import type { Clock } from "../async/clock.js";
 import {
   CancelledError,
   MemberRefusedError,
@@ -11,7 +11,7 @@ import {
   type LeaseAnswer,
   type Member,
   type StreamHandlers,
-} from "./rpc.js";
+} from "./port.js";
 
 /** To etcd this ID means "no lease", so no lease has it. */
 const NO_LEASE = 0n;

@@ -1,15 +1,15 @@
 import { EtcdRefusedError } from "../errors.js";
-import type { Clock, Moment, Timer } from "../time.js";
+import type { Clock, Moment, Timer } from "../async/clock.js";
 import { backoff } from "./backoff.js";
 import { DirectHosts } from "./direct.js";
-import type { Members } from "./members.js";
+import type { Members } from "./client.js";
 import {
   TokenExpiredError,
   type CallOptions,
   type KeepaliveStream,
   type LeaseAnswer,
   type Member,
-} from "./rpc.js";
+} from "./port.js";
 
 /** A lease that is kept alive. */
 export interface Renewer {

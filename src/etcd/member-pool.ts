@@ -1,6 +1,6 @@
-import type { CheckedConnect } from "../connect-options.js";
-import type { Clock } from "../time.js";
-import { Breakers, isMembersFault } from "./breakers.js";
+import type { CheckedConnect } from "../options/connect.js";
+import type { Clock } from "../async/clock.js";
+import { Breakers, isMembersFault } from "./circuit-breakers.js";
 import { ClusterIdentity } from "./cluster-id.js";
 import { PingIntervals } from "./ping-intervals.js";
 import {
@@ -12,8 +12,8 @@ import {
   type CallOptions,
   type Header,
   type Member,
-} from "./rpc.js";
-import { Tokens } from "./tokens.js";
+} from "./port.js";
+import { Tokens } from "./auth-token.js";
 
 export interface MemberListener {
   /** Move to another member. */

@@ -5,7 +5,7 @@ import {
   type Member,
   type Range,
   type RangeAnswer,
-} from "./rpc.js";
+} from "./port.js";
 
 /** Several ranges of one state, in the order of the question. */
 export interface RangesAnswer {

@@ -1,12 +1,12 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { connectionOf } from "../../src/connection.js";
-import type { Txn } from "../../src/etcd/rpc.js";
+import { connectionOf } from "../../src/session/connection.js";
+import type { Txn } from "../../src/etcd/port.js";
 import { type Cluster, connect, Session } from "../../src/index.js";
-import type { Lease } from "../../src/lease.js";
-import { exclusive, lastPlaces, queueRange } from "../../src/kind.js";
-import { joinBehindTxn, joinTxn, leaveTxn, Place, tryTxn } from "../../src/place.js";
-import { leaseSourceOf } from "../../src/source.js";
+import type { Lease } from "../../src/session/lease.js";
+import { exclusive, lastPlaces, queueRange } from "../../src/queue/lock-mode.js";
+import { joinBehindTxn, joinTxn, leaveTxn, Place, tryTxn } from "../../src/queue/entry.js";
+import { leaseSourceOf } from "../../src/session/session-source.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd.js";
 import { type Done, hasOrder, type Keys } from "../support/queue-history.js";
 import { meter } from "../support/spent.js";

@@ -1,13 +1,13 @@
 // Each row of docs/refusals.md, said over a real connection: what becomes of a call, and what of the connection.
 import http2 from "node:http2";
 import { afterEach, describe, expect, test } from "vitest";
-import { checkConnect } from "../../src/connect-options.js";
+import { checkConnect } from "../../src/options/connect.js";
 import { EtcdRefusedError } from "../../src/errors.js";
-import { Etcd3Member } from "../../src/etcd/member.js";
-import { Members } from "../../src/etcd/members.js";
-import { REFUSALS } from "../../src/etcd/refusals.js";
-import { LeaseExistsError, LeaseNotFoundError, type Txn } from "../../src/etcd/rpc.js";
-import { systemClock } from "../../src/time.js";
+import { Etcd3Member } from "../../src/etcd/etcd3/member.js";
+import { Members } from "../../src/etcd/client.js";
+import { REFUSALS } from "../../src/etcd/etcd3/refusals.js";
+import { LeaseExistsError, LeaseNotFoundError, type Txn } from "../../src/etcd/port.js";
+import { systemClock } from "../../src/async/clock.js";
 import { message } from "../support/protobuf.js";
 import { startRawServer, type RawServer } from "../support/raw-server.js";
 import { EXECUTED, REFUSAL_ROWS } from "../support/refusal-rows.js";

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { checkConnect } from "../../src/connect-options.js";
-import { Etcd3Member } from "../../src/etcd/member.js";
-import { Members } from "../../src/etcd/members.js";
-import { WatchHub } from "../../src/etcd/watch.js";
-import { systemClock as clock } from "../../src/time.js";
+import { checkConnect } from "../../src/options/connect.js";
+import { Etcd3Member } from "../../src/etcd/etcd3/member.js";
+import { Members } from "../../src/etcd/client.js";
+import { WatchHub } from "../../src/etcd/watch/hub.js";
+import { systemClock as clock } from "../../src/async/clock.js";
 import { type EtcdCluster, type EtcdMember, startEtcd } from "../support/etcd.js";
 import { meter } from "../support/spent.js";
 import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.js";

@@ -1,5 +1,5 @@
-import type { CallPolicy } from "../../src/etcd/attempts.js";
-import type { Txn } from "../../src/etcd/rpc.js";
+import type { CallPolicy } from "../../src/etcd/retry.js";
+import type { Txn } from "../../src/etcd/port.js";
 import { settle } from "./fake-clock.js";
 import { FakeCluster, HEADER } from "./fake-connection.js";
 import type { FakeCall } from "./fake-member.js";

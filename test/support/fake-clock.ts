@@ -1,4 +1,4 @@
-import type { Clock, Moment, Timer } from "../../src/time.js";
+import type { Clock, Moment, Timer } from "../../src/async/clock.js";
 
 interface Due {
   readonly at: number;

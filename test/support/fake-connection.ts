@@ -1,11 +1,11 @@
-import { AbortFanOut } from "../../src/abort.js";
-import { checkConnect } from "../../src/connect-options.js";
-import type { Connection } from "../../src/connection.js";
+import { AbortFanOut } from "../../src/async/abort-fan-out.js";
+import { checkConnect } from "../../src/options/connect.js";
+import type { Connection } from "../../src/session/connection.js";
 import { Keepalive } from "../../src/etcd/keepalive.js";
-import { Members } from "../../src/etcd/members.js";
-import type { Header } from "../../src/etcd/rpc.js";
-import { WatchHub } from "../../src/etcd/watch.js";
-import { Lease } from "../../src/lease.js";
+import { Members } from "../../src/etcd/client.js";
+import type { Header } from "../../src/etcd/port.js";
+import { WatchHub } from "../../src/etcd/watch/hub.js";
+import { Lease } from "../../src/session/lease.js";
 import { FakeClock } from "./fake-clock.js";
 import { type FakeCall, FakeMember } from "./fake-member.js";
 

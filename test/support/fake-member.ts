@@ -16,8 +16,8 @@ import {
   type WatchAnswer,
   type WatchRequest,
   type WatchStream,
-} from "../../src/etcd/rpc.js";
-import type { Clock } from "../../src/time.js";
+} from "../../src/etcd/port.js";
+import type { Clock } from "../../src/async/clock.js";
 
 export type Method = "txn" | "batch" | "range" | "grant" | "revoke" | "timeToLive" | "authenticate";
 

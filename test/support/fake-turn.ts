@@ -1,8 +1,8 @@
-import type { Range } from "../../src/etcd/rpc.js";
-import type { Watch } from "../../src/etcd/watch.js";
-import { PlaceBelow } from "../../src/kind.js";
-import { Place } from "../../src/place.js";
-import { Turn } from "../../src/turn.js";
+import type { Range } from "../../src/etcd/port.js";
+import type { Watch } from "../../src/etcd/watch/hub.js";
+import { PlaceBelow } from "../../src/queue/lock-mode.js";
+import { Place } from "../../src/queue/entry.js";
+import { Turn } from "../../src/queue/predecessor-wait.js";
 import { settle } from "./fake-clock.js";
 import { FakeCluster, HEADER } from "./fake-connection.js";
 import { type FakeCall, type FakeWatch, keyValue } from "./fake-member.js";

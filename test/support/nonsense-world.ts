@@ -5,7 +5,7 @@ import {
   TokenExpiredError,
   type Txn,
   UnansweredError,
-} from "../../src/etcd/rpc.js";
+} from "../../src/etcd/port.js";
 import { Mutex, Session } from "../../src/index.js";
 import { settle } from "./fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "./fake-connection.js";

@@ -1,4 +1,4 @@
-import type { Operation, RangeAnswer, Txn, TxnAnswer } from "../../src/etcd/rpc.js";
+import type { Operation, RangeAnswer, Txn, TxnAnswer } from "../../src/etcd/port.js";
 
 /** A transaction of a queue, from its call to its answer, in moments of one clock. */
 export interface Done {

@@ -1,6 +1,6 @@
 // The tables of docs/refusals.md.
 import { readFileSync } from "node:fs";
-import type { Verdict } from "../../src/etcd/refusals.js";
+import type { Verdict } from "../../src/etcd/etcd3/refusals.js";
 
 const PAGE = readFileSync(new URL("../../docs/refusals.md", import.meta.url), "utf8");
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { FenceGate, type Lock, StaleFenceError, whileHeld } from "../../src/index.js";
-import { HeldPlace } from "../../src/hold.js";
-import { OwnPlaces } from "../../src/own-places.js";
-import { Queue } from "../../src/queue.js";
+import { HeldPlace } from "../../src/hold/hold.js";
+import { OwnPlaces } from "../../src/queue/session-entries.js";
+import { Queue } from "../../src/queue/queue.js";
 import { FakeCluster } from "../support/fake-connection.js";
 import { expectMisuse, outOfRange, thrown, titled, wrongType } from "../support/misuse.js";
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { ownRange, parsePlaceKey, parsePlaceValue, placeKey, prefixEnd, prefixOf } from "../../src/keys.js";
-import { positionOf } from "../../src/kind.js";
-import { joinTxn, leaveTxn, Place } from "../../src/place.js";
+import { positionOf } from "../../src/queue/lock-mode.js";
+import { joinTxn, leaveTxn, Place } from "../../src/queue/entry.js";
 import { FakeCluster } from "../support/fake-connection.js";
 import { keyValue } from "../support/fake-member.js";
 

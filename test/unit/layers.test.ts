@@ -1,175 +1,80 @@
-// The import lines of src/ against the layers of the design: reading one file never needs the files above it.
-import { readdirSync, readFileSync } from "node:fs";
-import path from "node:path";
-import { fileURLToPath } from "node:url";
-import ts from "typescript";
+// The imports of src/ against the rules between its folders: reading one file never needs the files above it.
 import { describe, expect, it } from "vitest";
+import { filesOf, findCycle, folderOf, importsOf } from "../../scripts/imports.js";
 
-const SRC = fileURLToPath(new URL("../../src/", import.meta.url));
-
-/** Every file of src/ by layer, lowest first. A new file is added here by whoever writes it. */
+/**
+ * Files and folders by layer, lowest first: a file imports from lower layers and from its own folder. Folders of one
+ * layer do not import each other.
+ */
 const LAYERS: readonly (readonly string[])[] = [
-  [
-    "abort",
-    "connect-options",
-    "contender",
-    "deadline",
-    "errors",
-    "fence",
-    "in-flight",
-    "keys",
-    "once",
-    "options",
-    "printable",
-    "retry",
-    "time",
-    "wait",
-  ],
-  ["etcd/*"],
-  [
-    "adopt",
-    "closing",
-    "cluster",
-    "connection",
-    "key-audit",
-    "lease",
-    "lease-open",
-    "remove",
-    "revoke",
-    "session",
-    "source",
-    "sweep",
-  ],
-  [
-    "acquire",
-    "context",
-    "gathering",
-    "held-key",
-    "held-places",
-    "hold",
-    "joiner",
-    "kind",
-    "long-holds",
-    "multi-joiner",
-    "multi-waiter",
-    "own-keys",
-    "own-places",
-    "permit",
-    "place",
-    "places",
-    "queue",
-    "reader",
-    "refused-join",
-    "slow-reads",
-    "turn",
-    "wait-for-turn",
-    "waiter",
-    "with-lease",
-  ],
-  [
-    "election",
-    "leader",
-    "leader-watch",
-    "leadership",
-    "multilock",
-    "mutex",
-    "observe",
-    "rwlock",
-    "semaphore",
-  ],
-  [
-    "cluster-lock-manager",
-    "lead",
-    "web-lock-arguments",
-    "web-lock-held",
-    "web-lock-line",
-    "web-lock-names",
-    "web-lock-registry",
-    "web-lock-request",
-    "web-lock-snapshot",
-    "web-lock-steal",
-  ],
+  ["contender", "keys", "printable"],
+  ["errors"],
+  ["options/"],
+  ["async/", "fence"],
+  ["etcd/port"],
+  ["etcd/etcd3/", "etcd/retry", "etcd/backoff", "etcd/circuit-breakers", "etcd/concurrency-limit"],
+  ["etcd/auth-token", "etcd/cluster-id", "etcd/ping-intervals", "etcd/raft-term", "etcd/ranges"],
+  ["etcd/member-pool"],
+  ["etcd/batch/"],
+  ["etcd/client"],
+  ["etcd/direct", "etcd/keepalive", "etcd/watch/"],
+  ["session/"],
+  ["queue/"],
+  ["hold/"],
+  ["locks/", "election/", "web-locks/"],
   ["index"],
 ];
 
-interface Import {
-  readonly from: string;
-  /** A file of src/ without its extension, or the name of a package. */
-  readonly to: string;
-  readonly isTypeOnly: boolean;
-}
+/** What other folders may import of a folder; the rest of it is private. */
+const FRONT_DOORS: Readonly<Record<string, readonly string[]>> = {
+  async: ["abort-fan-out", "clock", "once", "settle-within", "task-tracker"],
+  options: ["check", "connect"],
+  etcd: ["backoff", "client", "keepalive", "port", "ranges", "retry"],
+  "etcd/batch": ["batcher"],
+  "etcd/etcd3": ["member"],
+  "etcd/watch": ["hub", "watch"],
+  session: [
+    ...["cluster", "connection", "lease", "session", "session-source"],
+    ...["adopted-entries", "cleanup", "key-audit", "late-put-sweeper"],
+  ],
+  queue: [
+    ...["contenders", "entry", "lock-mode", "permit-mode", "predecessor-wait", "queue", "reader-mode"],
+    ...["refused-join", "waiter"],
+  ],
+  hold: ["acquire", "hold", "reentrancy", "wait-for-turn", "with-lease"],
+  locks: ["lock-all", "mutex", "rwlock", "semaphore"],
+  election: ["election", "lead", "leader", "leadership"],
+  "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
+};
+const MOST_FILES = 15;
 
-const files = readdirSync(SRC, { recursive: true, encoding: "utf8" })
-  .filter((file) => file.endsWith(".ts"))
-  .map((file) => file.slice(0, -3).replaceAll(path.sep, "/"));
-const imports = files.flatMap(importsOf);
+const files = filesOf();
+const imports = files.flatMap((file) => importsOf(file));
+const inside = imports.filter(({ to }) => files.includes(to));
+const arrow = ({ from, to }: { from: string; to: string }) => `${from} imports ${to}`;
 
-function importsOf(file: string): Import[] {
-  const source = ts.createSourceFile(
-    file,
-    readFileSync(path.join(SRC, `${file}.ts`), "utf8"),
-    ts.ScriptTarget.Latest,
-  );
-  return source.statements.flatMap((statement) => {
-    if (!ts.isImportDeclaration(statement) && !ts.isExportDeclaration(statement)) return [];
-    const specifier = statement.moduleSpecifier;
-    if (!specifier || !ts.isStringLiteral(specifier)) return [];
-    return [{ from: file, to: target(file, specifier.text), isTypeOnly: isTypeOnly(statement) }];
-  });
-}
-
-// `import { type A } from "./a.js"` still loads a.js, under the compiler options that we use.
-function isTypeOnly(statement: ts.ImportDeclaration | ts.ExportDeclaration): boolean {
-  if (ts.isExportDeclaration(statement)) return statement.isTypeOnly;
-  return statement.importClause?.phaseModifier === ts.SyntaxKind.TypeKeyword;
-}
-
-function target(file: string, specifier: string): string {
-  if (!specifier.startsWith(".")) return specifier;
-  return path.posix.join(path.posix.dirname(file), specifier).replace(/\.js$/, "");
-}
-
-function layerOf(file: string): number {
-  return LAYERS.findIndex((names) =>
-    names.some((name) => name === file || name === `${path.posix.dirname(file)}/*`),
-  );
-}
-
-function findCycle(edges: ReadonlyMap<string, readonly string[]>): readonly string[] | undefined {
-  const done = new Set<string>();
-  const visit = (file: string, trail: readonly string[]): readonly string[] | undefined => {
-    if (trail.includes(file)) return [...trail.slice(trail.indexOf(file)), file];
-    if (done.has(file)) return undefined;
-    for (const next of edges.get(file) ?? []) {
-      const cycle = visit(next, [...trail, file]);
-      if (cycle) return cycle;
-    }
-    done.add(file);
-    return undefined;
-  };
-  for (const file of edges.keys()) {
-    const cycle = visit(file, []);
-    if (cycle) return cycle;
-  }
-  return undefined;
-}
+const layerOf = (file: string) =>
+  LAYERS.findIndex((names) => names.includes(file) || names.includes(`${folderOf(file)}/`));
 
 describe("the layers of src/", () => {
-  it("name every file, and no file that is gone", () => {
+  it("name every file, and no file or folder that is gone", () => {
     const unlisted = files.filter((file) => layerOf(file) === -1);
-    const gone = LAYERS.flat().filter((name) => !name.endsWith("/*") && !files.includes(name));
+    const folders = files.map((file) => `${folderOf(file)}/`);
+    const gone = LAYERS.flat().filter((name) => !files.includes(name) && !folders.includes(name));
 
     expect({ unlisted, gone }).toEqual({ unlisted: [], gone: [] });
   });
 
-  it("are imported downwards only, types too", () => {
-    const upward = imports.filter(({ from, to }) => layerOf(from) !== -1 && layerOf(to) > layerOf(from));
+  it("are imported downwards only, types too, and folders of one layer do not meet", () => {
+    const wrong = inside.filter(({ from, to }) =>
+      folderOf(from) === folderOf(to) ? layerOf(to) > layerOf(from) : layerOf(to) >= layerOf(from),
+    );
 
-    expect(upward.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
+    expect(wrong.map(arrow)).toEqual([]);
   });
 
   it("have no cycle of files that load one another", () => {
-    const loaded = imports.filter(({ isTypeOnly }) => !isTypeOnly);
+    const loaded = inside.filter(({ isTypeOnly }) => !isTypeOnly);
     const edges = new Map(
       files.map((file) => [file, loaded.filter(({ from }) => from === file).map(({ to }) => to)]),
     );
@@ -177,14 +82,12 @@ describe("the layers of src/", () => {
     expect(findCycle(edges)).toBeUndefined();
   });
 
-  it("load etcd3 in one file, and know cockatiel and etcd3's types in the etcd layer only", () => {
-    const loadsEtcd3 = imports.filter(({ to, isTypeOnly }) => to === "etcd3" && !isTypeOnly);
-    const above = imports.filter(
-      ({ from, to }) => ["etcd3", "cockatiel"].includes(to) && !from.startsWith("etcd/"),
-    );
+  it("load etcd3 in one file, and know cockatiel in three", () => {
+    const users = (name: string) =>
+      imports.filter(({ to, isTypeOnly }) => to === name && !isTypeOnly).map(({ from }) => from);
 
-    expect(loadsEtcd3.map(({ from }) => from)).toEqual(["etcd/member"]);
-    expect(above).toEqual([]);
+    expect(users("etcd3")).toEqual(["etcd/etcd3/member"]);
+    expect(users("cockatiel")).toEqual(["etcd/backoff", "etcd/circuit-breakers", "etcd/etcd3/member"]);
   });
 
   it("import nothing but one another, Node's own modules and the two dependencies", () => {
@@ -192,9 +95,37 @@ describe("the layers of src/", () => {
       ({ to }) => !files.includes(to) && !/^(node:.*|etcd3|cockatiel)$/.test(to),
     );
 
-    expect(foreign).toEqual([]);
+    expect(foreign.map(arrow)).toEqual([]);
   });
 });
+
+describe("a folder of src/", () => {
+  const crossing = inside.filter(({ from, to }) => folderOf(to) !== "" && folderOf(from) !== folderOf(to));
+
+  it("is entered by its front doors", () => {
+    const around = crossing.filter(({ to }) => !doorsOf(folderOf(to)).includes(to));
+
+    expect(around.map(arrow)).toEqual([]);
+  });
+
+  it("has no front door that no other folder uses", () => {
+    const used = new Set(crossing.map(({ to }) => to));
+    const unused = Object.keys(FRONT_DOORS).flatMap((folder) =>
+      doorsOf(folder).filter((door) => !used.has(door)),
+    );
+
+    expect(unused).toEqual([]);
+  });
+
+  it(`has ${MOST_FILES} files at most`, () => {
+    const count = (folder: string) => files.filter((file) => folderOf(file) === folder).length;
+    const crowded = [...new Set(files.map(folderOf))].filter((folder) => count(folder) > MOST_FILES);
+
+    expect(crowded).toEqual([]);
+  });
+});
+
+const doorsOf = (folder: string) => (FRONT_DOORS[folder] ?? []).map((door) => `${folder}/${door}`);
 
 describe("the search for cycles", () => {
   it("finds a cycle that does not contain the file where it starts", () => {

@@ -17,7 +17,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "lets a reader pass the writers that wait",
     patches: [
       {
-        file: "reader.js",
+        file: "queue/reader-mode.js",
         from: "    const [first, ...rest] = last;\n    if (!first)",
         to: "    const [first, ...rest] = last;\n    if (!first || others === 1)",
       },
@@ -30,7 +30,7 @@ export const OTHERS: readonly Mutant[] = [
       "lets a reader look only at the keys that sort behind the readers': a mutex of the same name is not seen",
     patches: [
       {
-        file: "reader.js",
+        file: "queue/reader-mode.js",
         from: "const last = told.map(({ kvs }) => kvs[0])",
         to: "const last = told.slice(1).map(({ kvs }) => kvs[0])",
       },
@@ -42,7 +42,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "lets a writer wait for writers only",
     patches: [
       {
-        file: "kind.js",
+        file: "queue/lock-mode.js",
         from: '    if (!below)\n        return "first";',
         to: '    if (!below || below.key.includes("/read/"))\n        return "first";',
       },
@@ -54,7 +54,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "grants a permit to one place more than there are permits",
     patches: [
       {
-        file: "permit.js",
+        file: "queue/permit-mode.js",
         from: "if (rank < permits || !last)",
         to: "if (rank <= permits || !last)",
       },
@@ -66,7 +66,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "goes by the own number of permits, not by that of the oldest place",
     patches: [
       {
-        file: "permit.js",
+        file: "queue/permit-mode.js",
         from: "const permits = permitsOf(first);",
         to: "const permits = place.kind.permits;",
       },
@@ -76,7 +76,7 @@ export const OTHERS: readonly Mutant[] = [
   {
     name: "turn-not-told",
     wrong: "does not put its key when its turn comes: who waits behind it does not become the first waiter",
-    patches: [{ file: "permit.js", from: "tellsTurn: true,", to: "tellsTurn: false," }],
+    patches: [{ file: "queue/permit-mode.js", from: "tellsTurn: true,", to: "tellsTurn: false," }],
     // A holder that stays while another permit comes free: nobody would look.
     hunt: permits(["delay-reads"], { camp: 0.4, gapMs: [4000, 5000] }),
   },
@@ -85,7 +85,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "holds all names when it holds the first of them",
     patches: [
       {
-        file: "gathering.js",
+        file: "locks/gathering.js",
         from: "        if (this.#holds.size < this.places.length)\n            return;\n",
         to: "        for (const other of this.places) {\n            if (this.#holds.has(other))\n                continue;\n            this.#turns.get(other)?.stop();\n            const grant = { place: other, ownWatch: undefined, deletedAt: undefined };\n            this.#holds.set(other, new HeldPlace(Queue.of(this.lease, other.name), grant));\n        }\n        if (this.#over)\n            return;\n",
       },
@@ -97,7 +97,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "joins the queues of several names one after the other",
     patches: [
       {
-        file: "multi-joiner.js",
+        file: "locks/multi-join.js",
         from: "const joined = await this.#put(places, joinTxn(places), again);",
         to: "let joined;\n            for (const place of places)\n                joined = await this.#put([place], joinTxn([place]), again);",
       },
@@ -109,7 +109,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "keeps the other names when one of several is lost",
     patches: [
       {
-        file: "held-places.js",
+        file: "locks/multi-lock.js",
         from: "        for (const hold of this.#holds)\n            void hold.release();\n",
         to: "",
       },
@@ -122,7 +122,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "proclaims without comparing the revisions of its key",
     patches: [
       {
-        file: "leadership.js",
+        file: "election/leadership.js",
         from: '                { kind: "created at", key, revision },\n                { kind: "modified at", key, revision: this.#modified },\n',
         to: "",
       },
@@ -134,7 +134,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "does not tell observers that nobody leads",
     patches: [
       {
-        file: "observe.js",
+        file: "election/observation.js",
         from: "        if (last && sameLeader(last.leader, leader))\n",
         to: "        if (!leader || (last && sameLeader(last.leader, leader)))\n",
       },
@@ -146,7 +146,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "tells observers the candidate that came last as the leader",
     patches: [
       {
-        file: "leader-watch.js",
+        file: "election/leader-watch.js",
         from: "const [oldest] = this.#candidates.values();",
         to: "const oldest = [...this.#candidates.values()].at(-1);",
       },
@@ -159,7 +159,7 @@ export const OTHERS: readonly Mutant[] = [
       "reads the present state when an observer's watch breaks, though etcd still has what happened since",
     patches: [
       {
-        file: "leader-watch.js",
+        file: "election/leader-watch.js",
         from: 'if (why === "compacted")',
         to: "if (why)",
       },

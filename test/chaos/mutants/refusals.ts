@@ -7,7 +7,7 @@ export const REFUSALS: readonly Mutant[] = [
     wrong: "rejects a call when one host has rejected it for a reason of its own",
     patches: [
       {
-        file: "etcd/attempts.js",
+        file: "etcd/retry.js",
         from: "if (!mayPass(why))\n            throw why;",
         to: "if (!mayPass(why) || why.refusal)\n            throw why.refusal ?? why;",
       },
@@ -27,7 +27,7 @@ export const REFUSALS: readonly Mutant[] = [
       "takes HTTP/2's ENHANCE_YOUR_CALM, which comes after etcd has executed the request, for a rejection",
     patches: [
       {
-        file: "etcd/refusals.js",
+        file: "etcd/etcd3/refusals.js",
         from: "return new TooManyPingsError(text, { inDoubt: sent });",
         to: 'return new EtcdRefusedError("quota", host, text);',
       },
@@ -38,7 +38,11 @@ export const REFUSALS: readonly Mutant[] = [
     name: "rejection-never-executed",
     wrong: "takes a quota rejection for a request that was not executed",
     patches: [
-      { file: "etcd/refusals.js", from: 'return refusal("quota", true);', to: 'return refusal("quota");' },
+      {
+        file: "etcd/etcd3/refusals.js",
+        from: 'return refusal("quota", true);',
+        to: 'return refusal("quota");',
+      },
     ],
     hunt: t1(["crossed-quota"]),
   },
@@ -47,7 +51,7 @@ export const REFUSALS: readonly Mutant[] = [
     wrong: "watches the queue of each key in doubt for the rest of the session",
     patches: [
       {
-        file: "sweep.js",
+        file: "session/late-put-sweeper.js",
         from: "    doubt(key) {\n",
         to: `    doubt(key) {
         const folder = key.slice(0, key.lastIndexOf("/"));

@@ -7,7 +7,7 @@ import { REFUSALS } from "./refusals.js";
 const CROWD: Partial<Hunt> = { workers: 2, lanes: 12, names: 6, nested: true };
 
 /** The lists of the lease's keys would find what these mutants leave behind, before the lab does. */
-const NO_SWEEP: Patch = { file: "sweep.js", from: "this.#audit.add(this);", to: "" };
+const NO_SWEEP: Patch = { file: "session/late-put-sweeper.js", from: "this.#audit.add(this);", to: "" };
 
 const MUTEX: readonly Mutant[] = [
   {
@@ -26,13 +26,13 @@ const MUTEX: readonly Mutant[] = [
   {
     name: "whole-ttl",
     wrong: "uses the whole TTL, and a little more",
-    patches: [{ file: "deadline.js", from: "const USED_PART = 0.9;", to: "const USED_PART = 1.3;" }],
+    patches: [{ file: "session/deadline.js", from: "const USED_PART = 0.9;", to: "const USED_PART = 1.3;" }],
     hunt: t1(["link-blackhole"], { seconds: 30, camp: 1 }),
   },
   {
     name: "no-hasleader",
     wrong: "opens streams without `hasleader`: on a member that is cut off from its peers they stay silent",
-    patches: [{ file: "etcd/member.js", from: 'hasleader: "true", ', to: "" }],
+    patches: [{ file: "etcd/etcd3/member.js", from: 'hasleader: "true", ', to: "" }],
     // Any call to that member would time out and tell: only the streams are left to notice.
     hunt: t2(["isolate-follower", "delete-key"], {
       // One isolation, that ends before the next renewal: a keepalive without an answer would tell, too.
@@ -46,7 +46,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "deletes the key without comparing its create revision",
     patches: [
       {
-        file: "place.js",
+        file: "queue/entry.js",
         from: '                ? { kind: "value is", key: place.key, value: place.value }\n                : { kind: "created at", key: place.key, revision: place.revision },',
         to: "                ? undefined\n                : undefined,\n        ].filter(Boolean),\n        ignored: [",
       },
@@ -74,7 +74,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes a watch for verified once it is created, without a read after it",
     patches: [
       {
-        file: "turn.js",
+        file: "queue/predecessor-wait.js",
         from: "if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin)\n            return this.#trust();",
         to: "return this.#trust();",
       },
@@ -86,13 +86,17 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes the answer to the join for the read that must come after the watches",
     patches: [
       {
-        file: "turn.js",
+        file: "queue/predecessor-wait.js",
         from: "this.#follow(from.predecessor, from.ahead >= FAR ? place.revision + 1n : 0n);",
         to: "this.#follow(from.predecessor, from.ahead >= FAR ? place.revision + 1n : 0n);\n        this.#asked = true;",
       },
-      { file: "turn.js", from: "#over = false;", to: "#over = false;\n    #asked = false;" },
       {
-        file: "turn.js",
+        file: "queue/predecessor-wait.js",
+        from: "#over = false;",
+        to: "#over = false;\n    #asked = false;",
+      },
+      {
+        file: "queue/predecessor-wait.js",
         from: "if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin)\n",
         to: "if (this.#asked || (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin))\n",
       },
@@ -104,7 +108,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "accepts a serializable answer that is older than the watch and the own place",
     patches: [
       {
-        file: "turn.js",
+        file: "queue/predecessor-wait.js",
         from: "if (near && near.header.revision >= atLeast)",
         to: "if (near)",
       },
@@ -116,7 +120,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "sends the deletion of a place once",
     patches: [
       {
-        file: "queue.js",
+        file: "queue/queue.js",
         from: '`leave the queue of "${this.name}"`), onUnanswered }',
         to: '`leave the queue of "${this.name}"`), onUnanswered, again: () => false }',
       },
@@ -129,7 +133,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes the header's revision for the own one when an earlier attempt had got through",
     patches: [
       {
-        file: "joiner.js",
+        file: "queue/join.js",
         from: "place.revision = own.createRevision;",
         to: "place.revision = answer.header.revision;",
       },
@@ -142,7 +146,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "does not tell waiters that their session is lost",
     patches: [
       {
-        file: "lease.js",
+        file: "session/lease.js",
         from: "this.#endAll(this.holds, reason);\n        this.endWaits(reason);",
         to: "this.#endAll(this.holds, reason);",
       },
@@ -152,7 +156,7 @@ const MUTEX: readonly Mutant[] = [
   {
     name: "local-wake-up-without-read",
     wrong: "gives the lock to a local waiter when the local place before it ends in any way",
-    patches: [{ file: "queue.js", from: "if (isFirst(next))", to: "if (next)" }],
+    patches: [{ file: "queue/queue.js", from: "if (isFirst(next))", to: "if (next)" }],
     hunt: t1(["link-reset"]),
   },
   {
@@ -160,7 +164,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "does not watch the key that it holds",
     patches: [
       {
-        file: "held-key.js",
+        file: "hold/key-watch.js",
         from: "        this.#watch = watch;\n",
         to: "        watch?.cancel();\n        if (this.onGone)\n            return;\n",
       },
@@ -184,7 +188,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes the same connection again when it goes to the next member behind one address",
     patches: [
       {
-        file: "etcd/member.js",
+        file: "etcd/etcd3/member.js",
         from: '"leasehold.connection": ++connections,',
         to: '"leasehold.connection": 1 + 0 * connections,',
       },
@@ -202,12 +206,12 @@ const MUTEX: readonly Mutant[] = [
     wrong: "deletes the place of a caller that has left while its join is still on the way",
     patches: [
       {
-        file: "joiner.js",
+        file: "queue/join.js",
         from: "const answer = await this.#put(place, txn, limits);",
         to: "const again = limits.again ?? (() => true);\n            if (!again())\n                this.undo(place);\n            else\n                setTimeout(() => again() || this.undo(place), 4);\n            const answer = await this.#put(place, txn, limits);",
       },
       {
-        file: "queue.js",
+        file: "queue/queue.js",
         from: "return this.leaveQuietly(place);",
         to: "return;",
       },
@@ -220,7 +224,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "lets tryLock look at its own key only",
     patches: [
       {
-        file: "place.js",
+        file: "queue/entry.js",
         from: "roots: [place.name],\n    when,",
         to: 'roots: [place.name],\n    when: [{ kind: "created at", key: place.key, revision: 0n }],',
       },
@@ -232,7 +236,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes a repeated release that finds nothing for a loss",
     patches: [
       {
-        file: "hold.js",
+        file: "hold/hold.js",
         from: "if (!deleted)\n            await this.#askForLease();",
         to: 'if (!deleted)\n            throw this.#loss("deleted");',
       },
@@ -245,7 +249,7 @@ const MUTEX: readonly Mutant[] = [
       "takes its own key for another process's when no attempt went unanswered: a proxy has sent the join twice",
     patches: [
       {
-        file: "joiner.js",
+        file: "queue/join.js",
         from: "if (own?.value !== place.value ||",
         to: "if (place.unanswered === 0 || own?.value !== place.value ||",
       },
@@ -258,12 +262,12 @@ const MUTEX: readonly Mutant[] = [
     wrong: "lets transactions of the same queue share a request",
     patches: [
       {
-        file: "etcd/flight.js",
+        file: "etcd/batch/request.js",
         from: 'this.line = txn.roots.join("\\n");',
         to: "this.line = Symbol();",
       },
       {
-        file: "etcd/batch.js",
+        file: "etcd/batch/batcher.js",
         from: "if (apart || taken.conflict(roots) || passedOver.conflict(roots)) {",
         to: "if (apart) {",
       },
@@ -275,12 +279,12 @@ const MUTEX: readonly Mutant[] = [
     wrong: "lets transactions of a queue and of one under it share a request",
     patches: [
       {
-        file: "etcd/roots.js",
+        file: "etcd/batch/conflicts.js",
         from: "if (this.#names.has(name) || this.#above.has(name))",
         to: "if (this.#names.has(name) || (name && !this.#above))",
       },
       {
-        file: "etcd/roots.js",
+        file: "etcd/batch/conflicts.js",
         from: "for (const upper of above(name))\n            if (this.#names.has(upper))",
         to: "for (const upper of above(name))\n            if (!this.#names)",
       },
@@ -292,7 +296,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "gives each transaction of a batch the answer to the next one",
     patches: [
       {
-        file: "etcd/flight.js",
+        file: "etcd/batch/request.js",
         from: "const answer = answers[i];",
         to: "const answer = answers[(i + 1) % answers.length];",
       },
@@ -304,7 +308,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "believes that each transaction of a batch has a revision of its own",
     patches: [
       {
-        file: "etcd/wire.js",
+        file: "etcd/etcd3/codec.js",
         from: "answer.responses.map(({ response_txn }) => txnAnswer(header, response_txn))",
         to: "answer.responses.map(({ response_txn }, i) => txnAnswer({ ...header, revision: header.revision + BigInt(i) }, response_txn))",
       },
@@ -316,12 +320,16 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes a batch without an answer for one that was refused: nothing of it is in doubt",
     patches: [
       {
-        file: "etcd/batch.js",
+        file: "etcd/batch/batcher.js",
         from: "if (batch.length > 1 && refused(error))\n                this.#oneByOne(flight.rest(), inDoubt(error));",
         to: "if (batch.length > 1)\n                this.#oneByOne(flight.rest(), false);",
       },
       // The session would blame a proxy for what it has sent twice itself.
-      { file: "place.js", from: "this.lease.connection.path.requestsAreRepeated = true;", to: "void 0;" },
+      {
+        file: "queue/entry.js",
+        from: "this.lease.connection.path.requestsAreRepeated = true;",
+        to: "void 0;",
+      },
     ],
     // The list of the session's keys finds what a late batch puts. A release that is repeated alone finds nothing.
     hunt: t1(["lose-release-answers"], { ...CROWD, ttlSeconds: 9 }),

@@ -1,0 +1,134 @@
+import { acquire, holdOf, watched } from "../hold/acquire.js";
+import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "../errors.js";
+import { candidates, leaderOf, type Leader } from "./leader.js";
+import { HeldLeadership, type Leadership } from "./leadership.js";
+import { Observation } from "./observation.js";
+import {
+  checkName,
+  checkOptions,
+  checkSignal,
+  checkValue,
+  checkWait,
+  type CheckedWait,
+} from "../options/check.js";
+import type { WaitOptions } from "../session/session.js";
+import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
+import { settleWithin } from "../async/settle-within.js";
+import { timeLeft } from "../hold/with-lease.js";
+
+/** How long `leader()` asks when it is not told. */
+const ASK_TIMEOUT_MS = 5000;
+
+/**
+ * One leader at a time, in all processes and languages that use the same name on the same etcd; the others wait in
+ * order. An object is one candidate, or an observer: it holds no connection and needs no closing.
+ */
+export class Election {
+  readonly name: string;
+  readonly #source: LeaseSource;
+  #candidate: HeldLeadership | "waiting" | undefined;
+
+  /**
+   * @throws {TypeError | RangeError} when `source` is no Cluster or Session, or `name` is not 1..1024 bytes of
+   * well-formed Unicode without "/" at its ends and without "//".
+   */
+  constructor(source: SessionSource, name: string) {
+    this.#source = leaseSourceOf(source);
+    this.name = checkName(name);
+  }
+
+  /**
+   * Waits for its turn and leads, until it resigns or the session ends. `value` is what others see of this candidate:
+   * at most 65536 bytes. With an adopted session the place that it had is taken over, with the same key and fence.
+   * On abort: rejects at once with the signal's own reason; the place in the queue is removed in the background.
+   * @throws {DeadlockError} when this object waits or leads already: `proclaim` tells another value.
+   * @throws {LockTimeoutError} after `timeoutMs`. @throws {SessionLostError | SessionClosedError} when the session ends
+   * while waiting. @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd
+   * said no. @throws {TypeError | RangeError} on bad arguments.
+   */
+  async campaign(value: string, options?: WaitOptions): Promise<Leadership> {
+    checkValue("value", value);
+    const wait = checkWait("campaign", options);
+    if (this.#busy) throw new DeadlockError(this.name, alreadyCandidate(this.name));
+    this.#candidate = "waiting";
+    try {
+      return (this.#candidate = await this.#campaign(value, wait));
+    } catch (error) {
+      this.#candidate = undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Who leads now; undefined = nobody. A linearizable read, which needs no session. `timeoutMs` is 5000 when it is not
+   * given. On abort: rejects at once with the signal's own reason.
+   * @throws {EtcdUnavailableError} when etcd did not answer in time. @throws {EtcdRefusedError} when etcd said no.
+   * @throws {SessionClosedError} when the cluster is closed. @throws {TypeError | RangeError} on bad options.
+   */
+  async leader(options?: WaitOptions): Promise<Leader | undefined> {
+    const { signal, timeoutMs = ASK_TIMEOUT_MS } = checkWait("leader", options);
+    const { connection } = this.#source;
+    const { members, closing } = connection;
+    closing.signal.throwIfAborted();
+    const what = `ask for the leader of "${this.name}"`;
+    const range = { ...candidates(this.name), limit: 1 };
+    const asking = members.range(range, { what, giveUpMs: timeoutMs, signal: closing.signal });
+    const { kvs } = await settleWithin(asking, { signal, timeoutMs }, connection, {
+      onTimeout: () => new EtcdUnavailableError(what, members.silence),
+    });
+    return leaderOf(this.name, kvs[0]);
+  }
+
+  /**
+   * Who leads now, and from then on every change of leader or value, in order; undefined = nobody. Begins with the first
+   * `next()`, needs no session, and goes on while etcd is away. Changes during an outage follow after it, one by one.
+   * Where etcd has compacted them, or lost them in a restore from a backup, only the latest state follows, and so it does
+   * for items beyond the last 1000 that the reader has not read. Leave the loop to end it.
+   * When `signal` aborts, or the cluster is closed, the loop throws the reason; it throws EtcdRefusedError when etcd
+   * said no. @throws {TypeError | RangeError} at once on bad options.
+   */
+  observe(options?: {
+    readonly signal?: AbortSignal | undefined;
+  }): AsyncIterableIterator<Leader | undefined> {
+    const { signal } = checkOptions("observe", options, ["signal"]);
+    return new Observation(this.#source.connection, this.name, checkSignal(signal));
+  }
+
+  get #busy(): boolean {
+    const candidate = this.#candidate;
+    if (candidate === undefined || candidate === "waiting") return candidate === "waiting";
+    // Reads the clocks: its end may have come unseen.
+    void candidate.held;
+    return !candidate.signal.aborted;
+  }
+
+  async #campaign(value: string, wait: CheckedWait): Promise<HeldLeadership> {
+    const left = timeLeft(this.#source.connection.clock, wait.timeoutMs);
+    const acquired = await acquire(this.#source, this.name, wait, { value });
+    const { queue, grant } = acquired;
+    const leadership = new HeldLeadership(holdOf(watched(acquired)), queue.lease);
+    if (grant.place.value !== value) await this.#takeOver(leadership, value, wait, left());
+    return leadership;
+  }
+
+  /** An adopted place shows what its last candidate said. */
+  async #takeOver(
+    leadership: HeldLeadership,
+    value: string,
+    wait: CheckedWait,
+    leftMs: number | undefined,
+  ): Promise<void> {
+    const left = { signal: wait.signal, timeoutMs: leftMs };
+    const onTimeout = (): Error => new LockTimeoutError(this.name, wait.timeoutMs ?? 0, undefined, undefined);
+    try {
+      await settleWithin(leadership.proclaim(value), left, this.#source.connection, { onTimeout });
+    } catch (error) {
+      void leadership.resign();
+      throw error;
+    }
+  }
+}
+
+const alreadyCandidate = (name: string): string =>
+  `This candidate of the election "${name}" waits or leads already; ` +
+  `use proclaim to tell another value, or another Election for another candidate`;

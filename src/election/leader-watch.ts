@@ -1,0 +1,183 @@
+import type { Connection } from "../session/connection.js";
+import type { EventKind, KeyValue, RangeAnswer } from "../etcd/port.js";
+import type { Interruption, Watch, WatchListener } from "../etcd/watch/hub.js";
+import { queueRange } from "../queue/lock-mode.js";
+import { candidates, leaderOf, type Leader } from "./leader.js";
+import type { Timer } from "../async/clock.js";
+
+/** How often a read checks that the watch has missed no event. */
+const SLOW_READ_MS = 30_000;
+/** Every event older than a read arrives within this time after it: a dead connection is noticed after 8 s. */
+const LATEST_EVENT_MS = 10_000;
+
+/** What following an election comes to. */
+export interface LeaderListener {
+  /** After every revision that changed a candidate, also where the leader is the same. */
+  leads(leader: Leader | undefined): void;
+  failed(error: Error): void;
+}
+
+/**
+ * Follows the candidates of one election, not only its leader: who comes after him was there before, so the next one is
+ * known from the very deletion that ends the last one. Reads them, then watches everything that happens after that read.
+ * When a watch breaks, the next one starts where it ended. Only when etcd has compacted that revision, a new read replaces
+ * what happened in between.
+ */
+export class LeaderWatch implements WatchListener {
+  /** In the order of their create revisions: that of a new key is above all others. */
+  #candidates = new Map<string, KeyValue>();
+  #watch: Watch | undefined;
+  /** Every event up to this revision has been applied and reported. */
+  #complete = 0n;
+  /** The revision whose events are being told, until all of them have been. */
+  #telling: bigint | undefined;
+  /** The answer to a slow read, until every older event has arrived. */
+  #snapshot: RangeAnswer | undefined;
+  /** Runs only while etcd serves the watch. */
+  #timer: Timer | undefined;
+  readonly #stopped = new AbortController();
+
+  constructor(
+    private readonly connection: Connection,
+    private readonly name: string,
+    private readonly listener: LeaderListener,
+  ) {
+    this.#readFirst();
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+    this.#endWatch();
+    // An idle stream must not keep the process alive.
+    this.connection.watches.rest();
+  }
+
+  created(revision: bigint): void {
+    // The member lags behind, or etcd was restored from a backup and would take long to reach the revision that is watched.
+    if (revision < this.#complete) void this.#readSlowly();
+    else this.#readLater();
+  }
+
+  event(kv: KeyValue, kind: EventKind): void {
+    const { modRevision } = kv;
+    if (modRevision !== this.#telling) this.#tell();
+    if (modRevision <= this.#complete || !this.#allBefore(modRevision)) return;
+    // Those of one revision come in one go.
+    if (this.#telling === undefined) queueMicrotask(() => this.#tell());
+    this.#telling = modRevision;
+    const key = kv.key.toString("latin1");
+    const before = this.#candidates.get(key);
+    if (kind === "DELETE" || before?.createRevision !== kv.createRevision) this.#candidates.delete(key);
+    if (kind === "PUT") this.#candidates.set(key, kv);
+  }
+
+  moved(why: Interruption): void {
+    this.#endWatch();
+    if (why === "compacted") this.#readFirst();
+    else this.#follow();
+  }
+
+  refused(error: Error): void {
+    this.#fail(error);
+  }
+
+  #readFirst(): void {
+    void this.#read().then(
+      (answer) => this.#begin(answer),
+      (error: unknown) => this.#fail(error as Error),
+    );
+  }
+
+  #read(): Promise<RangeAnswer> {
+    const policy = { what: `observe the election "${this.name}"`, signal: this.#stopped.signal };
+    return this.connection.members.range(candidates(this.name), policy);
+  }
+
+  #begin({ header, kvs }: RangeAnswer): void {
+    if (this.#stopped.signal.aborted) return;
+    this.#endWatch();
+    this.#candidates = new Map(kvs.map((kv) => [kv.key.toString("latin1"), kv]));
+    this.#complete = header.revision;
+    this.#follow();
+    this.#leads();
+  }
+
+  #follow(): void {
+    const target = { ...queueRange(this.name), events: "ALL", startRevision: this.#complete + 1n } as const;
+    this.#watch = this.connection.watches.watch(target, this);
+  }
+
+  #endWatch(): void {
+    this.#watch?.cancel();
+    this.#watch = undefined;
+    this.#timer?.cancel();
+    this.#snapshot = undefined;
+    // A revision that was delivered only in part is delivered again, as a whole.
+    this.#telling = undefined;
+  }
+
+  #readLater(): void {
+    const { clock } = this.connection;
+    this.#timer?.cancel();
+    this.#timer = clock.after(SLOW_READ_MS * (0.75 + clock.random() / 2), () => void this.#readSlowly());
+  }
+
+  async #readSlowly(): Promise<void> {
+    const [watch, complete] = [this.#watch, this.#complete];
+    // When etcd rejects the read, the watch still reports.
+    const answer = await this.#read().catch(() => undefined);
+    if (this.#stopped.signal.aborted || watch !== this.#watch) return;
+    if (!answer) return this.#readLater();
+    const { revision } = answer.header;
+    // A quorum is behind what was reported before the read: etcd was restored from a backup.
+    if (revision < complete) return this.#begin(answer);
+    // Newer events than the read have arrived, and with them all older ones.
+    if (revision < this.#complete) return this.#readLater();
+    this.#snapshot = answer;
+    this.#timer = this.connection.clock.after(LATEST_EVENT_MS, () => {
+      // After a pause of this process events may wait in the socket: timers run before it is read.
+      this.#timer = this.connection.clock.afterPendingEvents(() => this.#check(answer));
+    });
+  }
+
+  /** Has the watch reported every event before this one, as far as the last read can tell? Else it begins anew. */
+  #allBefore(modRevision: bigint): boolean {
+    const snapshot = this.#snapshot;
+    return !snapshot || modRevision <= snapshot.header.revision || this.#check(snapshot);
+  }
+
+  /** Compares the candidates with a read whose older events have all arrived; begins anew from it if one was missed. */
+  #check(snapshot: RangeAnswer): boolean {
+    const { header, kvs } = snapshot;
+    if (kvs.length !== this.#candidates.size || !kvs.every((kv) => this.#has(kv))) {
+      this.#begin(snapshot);
+      return false;
+    }
+    // Even if nothing happens for hours, the next watch starts at a revision that etcd has hardly compacted yet.
+    this.#complete = header.revision;
+    this.#snapshot = undefined;
+    this.#readLater();
+    return true;
+  }
+
+  #has({ key, modRevision }: KeyValue): boolean {
+    return this.#candidates.get(key.toString("latin1"))?.modRevision === modRevision;
+  }
+
+  /** All events of a revision have come. */
+  #tell(): void {
+    if (this.#telling === undefined || this.#stopped.signal.aborted) return;
+    this.#complete = this.#telling;
+    this.#telling = undefined;
+    this.#leads();
+  }
+
+  #leads(): void {
+    const [oldest] = this.#candidates.values();
+    this.listener.leads(leaderOf(this.name, oldest));
+  }
+
+  #fail(error: Error): void {
+    if (!this.#stopped.signal.aborted) this.listener.failed(error);
+  }
+}

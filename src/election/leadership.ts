@@ -1,0 +1,134 @@
+import { LeaseNotFoundError, type Txn, type TxnAnswer } from "../etcd/port.js";
+import type { HeldPlace, Lock } from "../hold/hold.js";
+import type { Lease } from "../session/lease.js";
+import { checkValue } from "../options/check.js";
+
+/** A term as leader: an exclusive hold of the election's name, whose value others read. */
+export interface Leadership extends Lock {
+  /**
+   * Tells all observers another value, under the same key and fence. One at a time is on its way, in the order of the
+   * calls. Resolves when etcd has it; goes on for as long as this leads, however long etcd is away.
+   * @throws {LockLostError | LockReleasedError} when this does not lead any more. @throws {EtcdRefusedError} when etcd said
+   * no. @throws {TypeError | RangeError} when `value` is no well-formed string of at most 65536 bytes.
+   */
+  proclaim(value: string): Promise<void>;
+  /** Same as `release()`. */
+  resign(): Promise<void>;
+}
+
+export class HeldLeadership implements Leadership {
+  readonly #hold: HeldPlace;
+  readonly #lease: Lease;
+  /** Modification revision of the key, as far as it is known here. */
+  #modified: bigint;
+  #proclaiming: Promise<unknown> = Promise.resolve();
+
+  constructor(hold: HeldPlace, lease: Lease) {
+    this.#hold = hold;
+    this.#lease = lease;
+    this.#modified = hold.revision;
+  }
+
+  get name(): string {
+    return this.#hold.name;
+  }
+
+  get key(): string {
+    return this.#hold.key;
+  }
+
+  get revision(): bigint {
+    return this.#hold.revision;
+  }
+
+  get fence(): bigint {
+    return this.#hold.fence;
+  }
+
+  get signal(): AbortSignal {
+    return this.#hold.signal;
+  }
+
+  get held(): boolean {
+    return this.#hold.held;
+  }
+
+  remainingMs(): number {
+    return this.#hold.remainingMs();
+  }
+
+  assertHeld(atLeastMs?: number): void {
+    this.#hold.assertHeld(atLeastMs);
+  }
+
+  async proclaim(value: string): Promise<void> {
+    checkValue("value", value);
+    const proclaimed = this.#proclaiming.then(() => this.#proclaim(value));
+    this.#proclaiming = proclaimed.catch(() => undefined);
+    return proclaimed;
+  }
+
+  release(): Promise<void> {
+    return this.#hold.release();
+  }
+
+  resign(): Promise<void> {
+    return this.release();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+  }
+
+  toJSON(): ReturnType<Lock["toJSON"]> {
+    return this.#hold.toJSON();
+  }
+
+  async #proclaim(value: string): Promise<void> {
+    for (;;) {
+      const { succeeded, header, ranges } = await this.#put(value);
+      const own = ranges[0]?.kvs[0];
+      if (!succeeded && own?.createRevision !== this.revision) return this.#lost();
+      // Not succeeded: somebody wrote the key, or an attempt of ours got through without an answer.
+      this.#modified = own?.modRevision ?? header.revision;
+      if (succeeded || own?.value === value) return;
+    }
+  }
+
+  async #put(value: string): Promise<TxnAnswer> {
+    // Reads the clocks: the end may have come unseen.
+    void this.held;
+    this.signal.throwIfAborted();
+    const what = `proclaim a value as leader of "${this.name}"`;
+    try {
+      const policy = { ...this.#lease.policy(what), signal: this.signal };
+      return await this.#lease.connection.members.txn(this.#putTxn(value), policy);
+    } catch (error) {
+      if (error instanceof LeaseNotFoundError) this.#lease.gone();
+      this.signal.throwIfAborted();
+      throw error;
+    }
+  }
+
+  /**
+   * An attempt that was never answered may be applied yet: the create revision keeps it from a later holder's key, the
+   * modification revision from what was proclaimed since.
+   */
+  #putTxn(value: string): Txn {
+    const { name, key, revision } = this;
+    return {
+      roots: [name],
+      when: [
+        { kind: "created at", key, revision },
+        { kind: "modified at", key, revision: this.#modified },
+      ],
+      then: [{ kind: "put", key, value, leaseId: this.#lease.leaseId }],
+      otherwise: [{ kind: "range", key }],
+    };
+  }
+
+  async #lost(): Promise<never> {
+    await this.#hold.keyGone();
+    throw this.signal.reason as Error;
+  }
+}

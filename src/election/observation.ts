@@ -1,0 +1,113 @@
+import type { Connection } from "../session/connection.js";
+import { sameLeader, type Leader } from "./leader.js";
+import { LeaderWatch } from "./leader-watch.js";
+
+/** A reader that stands still must not fill the memory: what it has missed beyond this is not told one by one. */
+const MAX_UNREAD = 1000;
+
+type Told = IteratorResult<Leader | undefined, undefined>;
+
+interface Asked {
+  readonly resolve: (told: Told) => void;
+  readonly reject: (reason: unknown) => void;
+}
+
+const DONE: Told = { done: true, value: undefined };
+
+/** What `observe()` iterates over. Begins with the first `next()`. */
+export class Observation implements AsyncIterableIterator<Leader | undefined> {
+  #unread: (Leader | undefined)[] = [];
+  /** Calls of `next()` that nothing has been told to yet. */
+  readonly #asked: Asked[] = [];
+  /** The last that was told, in a box: nobody is an answer, too. */
+  #told: { readonly leader: Leader | undefined } | undefined;
+  #failure: { readonly reason: unknown } | undefined;
+  #state: "new" | "open" | "over" = "new";
+  #watch: LeaderWatch | undefined;
+  #unlisten: () => void = () => {};
+
+  constructor(
+    private readonly connection: Connection,
+    private readonly name: string,
+    private readonly signal: AbortSignal | undefined,
+  ) {}
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<Told> {
+    if (this.#state === "new") this.#begin();
+    if (this.#failure) {
+      const { reason } = this.#failure;
+      this.#failure = undefined;
+      return Promise.reject(reason);
+    }
+    while (this.#unread.length > 0) {
+      const leader = this.#unread.shift();
+      // Merging may have left two vacancies with nobody between them.
+      if (this.#isNews(leader)) return Promise.resolve(this.#tell(leader));
+    }
+    if (this.#state === "over") return Promise.resolve(DONE);
+    return new Promise((resolve, reject) => this.#asked.push({ resolve, reject }));
+  }
+
+  /** The loop was left. */
+  return(): Promise<Told> {
+    this.#end();
+    for (const { resolve } of this.#asked.splice(0)) resolve(DONE);
+    return Promise.resolve(DONE);
+  }
+
+  #begin(): void {
+    const { aborts, closing } = this.connection;
+    this.#state = "open";
+    const signals = [this.signal, closing.signal];
+    const stops = signals.map((signal) => aborts.add(signal, () => this.#fail(signal?.reason)));
+    this.#unlisten = () => {
+      for (const stop of stops) stop();
+    };
+    const aborted = signals.find((signal) => signal?.aborted);
+    if (aborted) return this.#fail(aborted.reason);
+    this.#watch = new LeaderWatch(this.connection, this.name, {
+      leads: (leader) => this.#leads(leader),
+      failed: (error) => this.#fail(error),
+    });
+  }
+
+  #leads(leader: Leader | undefined): void {
+    const last = this.#unread.length > 0 ? { leader: this.#unread.at(-1) } : this.#told;
+    if (last && sameLeader(last.leader, leader)) return;
+    const asked = this.#asked.shift();
+    if (asked) return asked.resolve(this.#tell(leader));
+    this.#unread.push(leader);
+    if (this.#unread.length > MAX_UNREAD) this.#unread.shift();
+  }
+
+  #isNews(leader: Leader | undefined): boolean {
+    return !this.#told || !sameLeader(this.#told.leader, leader);
+  }
+
+  #tell(leader: Leader | undefined): Told {
+    this.#told = { leader };
+    return { done: false, value: leader };
+  }
+
+  /** Told to the one who asked first, or asks next; after that the iteration is done. */
+  #fail(reason: unknown): void {
+    if (this.#state !== "open" || this.#failure) return;
+    this.#end();
+    const [first, ...others] = this.#asked.splice(0);
+    if (first) first.reject(reason);
+    else this.#failure = { reason };
+    for (const { resolve } of others) resolve(DONE);
+  }
+
+  #end(): void {
+    this.#state = "over";
+    this.#failure = undefined;
+    this.#unread = [];
+    this.#unlisten();
+    this.#watch?.stop();
+  }
+}

@@ -1,0 +1,88 @@
+import type { Clock } from "../async/clock.js";
+import { AuthDisabledError, CancelledError, UnansweredError, type CallOptions, type Member } from "./port.js";
+
+interface Asking {
+  readonly member: Member;
+  readonly answer: Promise<void>;
+}
+
+/**
+ * The token for user and password, valid on every member. However many calls find it missing or expired, one of them
+ * asks for a new one and the others wait: each Authenticate costs the server a bcrypt.
+ */
+export class Tokens {
+  /** Empty while authentication is off: the first call that etcd rejects for want of a token ends that. */
+  #token: string | undefined;
+  #asking: Asking | undefined;
+
+  constructor(
+    private readonly user: { readonly username: string; readonly password: string },
+    private readonly timeoutMs: number,
+    private readonly clock: Clock,
+  ) {}
+
+  get current(): string | undefined {
+    return this.#token || undefined;
+  }
+
+  /** None was asked for, or the last one was refused. */
+  get missing(): boolean {
+    return this.#token === undefined;
+  }
+
+  /** `token` was refused: unless another call has replaced it meanwhile, the next call gets a new one. */
+  drop(token: string | undefined): void {
+    if (token === this.current) this.#token = undefined;
+  }
+
+  async ready(member: Member, options: CallOptions): Promise<void> {
+    if (this.#token !== undefined) return;
+    // One that stays unanswered at another member says nothing about this one.
+    if (this.#asking?.member !== member) this.#asking = this.#begin(member);
+    await this.#within(this.#asking.answer, options);
+  }
+
+  #begin(member: Member): Asking {
+    const answer = this.#ask(member).finally(() => {
+      if (this.#asking === asking) this.#asking = undefined;
+    });
+    const asking = { member, answer };
+    return asking;
+  }
+
+  /** The caller's limits end its waiting, not the asking: others wait for the same answer. */
+  #within(answer: Promise<void>, { timeoutMs, signal }: CallOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const end = (settle: () => void): void => {
+        timer.cancel();
+        signal?.removeEventListener("abort", onAbort);
+        settle();
+      };
+      const onAbort = (): void => end(() => reject(new CancelledError("the caller gave up", UNSENT)));
+      const onTimeout = (): void =>
+        end(() => reject(new UnansweredError(`no token within ${Math.round(timeoutMs)} ms`, UNSENT)));
+      const timer = this.clock.after(timeoutMs, onTimeout);
+      signal?.addEventListener("abort", onAbort, { once: true });
+      answer.then(
+        () => end(resolve),
+        (error: unknown) => end(() => reject(unsent(error))),
+      );
+    });
+  }
+
+  async #ask(member: Member): Promise<void> {
+    const { timeoutMs } = this;
+    try {
+      this.#token = await member.authenticate(this.user.username, this.user.password, { timeoutMs });
+    } catch (error) {
+      if (!(error instanceof AuthDisabledError)) throw error;
+      this.#token = "";
+    }
+  }
+}
+
+/** While a token is asked for, the call itself is not on its way. */
+const UNSENT = { inDoubt: false };
+
+const unsent = (error: unknown): unknown =>
+  error instanceof UnansweredError ? new UnansweredError(error.message, { cause: error, ...UNSENT }) : error;

@@ -1,0 +1,138 @@
+import type { Clock, Timer } from "../../async/clock.js";
+import type { AttemptLimits } from "../retry.js";
+import {
+  AttemptError,
+  CancelledError,
+  UnansweredError,
+  type CallOptions,
+  type Txn,
+  type TxnAnswer,
+} from "../port.js";
+
+/** A transaction between its call and its answer. Ends once. */
+export class Pending {
+  /** Those of one line conflict with one another. */
+  readonly line: string;
+  onEnd: () => void = () => {};
+  #flight: Flight | undefined;
+  #ended = false;
+
+  constructor(
+    readonly txn: Txn,
+    readonly limits: AttemptLimits,
+    /** It shares no request. */
+    public alone: boolean,
+    private readonly caller: {
+      readonly resolve: (answer: TxnAnswer) => void;
+      readonly reject: (reason: unknown) => void;
+    },
+  ) {
+    this.line = txn.roots.join("\n");
+  }
+
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  board(flight: Flight | undefined): void {
+    this.#flight = flight;
+  }
+
+  land(answer: TxnAnswer): void {
+    this.#end(() => this.caller.resolve(answer));
+  }
+
+  fail(error: unknown): void {
+    this.#end(() => this.caller.reject(error));
+  }
+
+  /** Its caller waits no longer. What is in flight may be done all the same. */
+  abandon(): void {
+    const { signal } = this.limits;
+    this.fail(this.#flight?.givenUp() ?? signal?.reason);
+  }
+
+  #end(tell: () => void): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.onEnd();
+    tell();
+    this.#flight?.left();
+  }
+}
+
+/** One request with several transactions. One that gives up leaves the others alone; the last one cancels the request. */
+export class Flight {
+  #cancel: AbortController | undefined;
+  readonly #timers: Timer[] = [];
+  #aboard: number;
+  #ended = false;
+  #host = "";
+  #sent = false;
+
+  constructor(private readonly batch: readonly Pending[]) {
+    this.#aboard = batch.length;
+  }
+
+  get txns(): readonly Txn[] {
+    return this.batch.map(({ txn }) => txn);
+  }
+
+  /** The request has the time of the most patient; the others have timers of their own. */
+  board(host: string, clock: Clock): CallOptions {
+    this.#host = host;
+    const limits = this.batch.map((pending) => ({ pending, limitMs: pending.limits.timeoutMs() }));
+    const timeoutMs = Math.max(...limits.map(({ limitMs }) => limitMs));
+    for (const { pending, limitMs } of limits) {
+      pending.board(this);
+      if (limitMs < timeoutMs) this.#timers.push(clock.after(limitMs, () => this.#tooLate(pending, limitMs)));
+    }
+    return { timeoutMs, signal: this.#signal(), onSent: () => void (this.#sent = true) };
+  }
+
+  /** What one that waits no longer has come to. */
+  givenUp(): AttemptError {
+    return new AttemptError(this.#host, new CancelledError("the caller gave up", { inDoubt: this.#sent }));
+  }
+
+  landed(answers: readonly TxnAnswer[]): void {
+    this.#ended = true;
+    this.batch.forEach((pending, i) => {
+      const answer = answers[i];
+      if (answer) pending.land(answer);
+    });
+  }
+
+  failed(error: Error): void {
+    this.#ended = true;
+    for (const pending of this.rest()) pending.fail(error);
+  }
+
+  /** Those that still want an answer. */
+  rest(): Pending[] {
+    return this.batch.filter((pending) => !pending.ended);
+  }
+
+  left(): void {
+    if (--this.#aboard === 0 && !this.#ended) this.#cancel?.abort();
+  }
+
+  over(): void {
+    for (const timer of this.#timers) timer.cancel();
+    for (const pending of this.batch) pending.board(undefined);
+  }
+
+  /** One by itself is cancelled by its own signal. */
+  #signal(): AbortSignal | undefined {
+    const [only] = this.batch;
+    if (only && this.batch.length === 1) return only.limits.signal;
+    this.#cancel = new AbortController();
+    return this.#cancel.signal;
+  }
+
+  /** As if it had been alone: it is repeated, and does not wait for the others to be answered. */
+  #tooLate(pending: Pending, limitMs: number): void {
+    const why = `no ${this.#sent ? "answer" : "connection"} within ${Math.round(limitMs)} ms`;
+    pending.fail(new AttemptError(this.#host, new UnansweredError(why, { inDoubt: this.#sent })));
+  }
+}

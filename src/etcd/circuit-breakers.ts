@@ -1,0 +1,73 @@
+import {
+  BrokenCircuitError,
+  circuitBreaker,
+  CircuitState,
+  ConsecutiveBreaker,
+  handleWhen,
+  type CircuitBreakerPolicy,
+} from "cockatiel";
+import type { Clock } from "../async/clock.js";
+import { CancelledError, MemberRefusedError, UnansweredError } from "./port.js";
+
+/** For so long after two failures in a row a member is asked only when no other is left. */
+const LAST_CHOICE_MS = 1000;
+
+interface Breaker {
+  readonly host: string;
+  readonly policy: CircuitBreakerPolicy;
+  brokenAt: number;
+}
+
+/** Is it a reason to ask another member? */
+export const isMembersFault = (error: unknown): boolean =>
+  error instanceof MemberRefusedError ||
+  (error instanceof UnansweredError && !(error instanceof CancelledError));
+
+/** A circuit breaker for each member. An open one does not shut a member out: it makes it the last choice. */
+export class Breakers {
+  readonly #breakers: readonly Breaker[];
+
+  constructor(
+    hosts: readonly string[],
+    private readonly clock: Clock,
+  ) {
+    this.#breakers = hosts.map((host) => {
+      // One bad call is no verdict on a member: two in a row are.
+      const policy = circuitBreaker(handleWhen(isMembersFault), {
+        halfOpenAfter: LAST_CHOICE_MS,
+        breaker: new ConsecutiveBreaker(2),
+      });
+      const breaker = { host, policy, brokenAt: 0 };
+      policy.onBreak(() => (breaker.brokenAt = clock.monotonic()));
+      return breaker;
+    });
+  }
+
+  async execute<T>(host: string, run: () => Promise<T>): Promise<T> {
+    const breaker = this.#breakers.find((each) => each.host === host);
+    if (!breaker) return run();
+    // Another call is trying the member out, at its own pace: cockatiel would let this one wait for the outcome.
+    if (breaker.policy.state === CircuitState.HalfOpen) return run();
+    try {
+      return await breaker.policy.execute(run);
+    } catch (error) {
+      // With nothing better to ask, it is asked all the same.
+      if (error instanceof BrokenCircuitError) return run();
+      throw error;
+    }
+  }
+
+  /** Index of the first member, from `start` on and around, that has not just failed; `start` if all have. */
+  firstUsable(start: number): number {
+    const { length } = this.#breakers;
+    for (let i = 0; i < length; i++)
+      if (!this.#isLastChoice((start + i) % length)) return (start + i) % length;
+    return start % length;
+  }
+
+  #isLastChoice(index: number): boolean {
+    const breaker = this.#breakers[index];
+    if (breaker?.policy.state !== CircuitState.Open) return false;
+    return this.clock.monotonic() - breaker.brokenAt < LAST_CHOICE_MS;
+  }
+}

@@ -1,0 +1,165 @@
+import type { CheckedConnect } from "../options/connect.js";
+import type { Clock } from "../async/clock.js";
+import { persist, type AttemptLimits, type AttemptSetting, type CallPolicy } from "./retry.js";
+import { Batches, type Carrier } from "./batch/batcher.js";
+import { MemberPool, type Connect, type MemberListener } from "./member-pool.js";
+import {
+  NotSentError,
+  type CallOptions,
+  type Header,
+  type Member,
+  type Range,
+  type RangeAnswer,
+  type Txn,
+  type TxnAnswer,
+} from "./port.js";
+import { readRanges, type RangesAnswer } from "./ranges.js";
+import { Slots } from "./concurrency-limit.js";
+import { TermFloor } from "./raft-term.js";
+
+/** A question that nobody may be waiting for any more is not asked for ever. */
+const QUESTION_MS = 10_000;
+
+/**
+ * The calls of a cluster. Each is repeated on the next member, on a new connection, until one answers; so everything that
+ * changes something must be idempotent by its own guard.
+ */
+export class Members {
+  readonly #pool: MemberPool;
+  readonly #slots = new Slots();
+  readonly #batches: Batches;
+  readonly #setting: AttemptSetting;
+  readonly #floor = new TermFloor();
+
+  constructor(
+    private readonly options: CheckedConnect,
+    clock: Clock,
+    connect: Connect,
+  ) {
+    this.#pool = new MemberPool(options, clock, connect);
+    const { hosts, requestTimeoutMs } = options;
+    const authenticates = options.auth !== undefined;
+    this.#setting = { clock, requestTimeoutMs, hosts, authenticates, failures: this.#pool.failures };
+    const host = (): string => this.current.host;
+    const carry: Carrier["carry"] = (txns, limits) =>
+      this.#pool.attempt((member, options) => member.txns(txns, options), limits);
+    this.#batches = new Batches({ host, carry }, clock);
+    this.#pool.onLeft = () => this.#batches.memberLeft();
+  }
+
+  /** The member in use. All streams and calls start here; the first use connects. */
+  get current(): Member {
+    return this.#pool.current;
+  }
+
+  /** Why nobody has answered yet, by host. */
+  get silence(): ReadonlyMap<string, Error> {
+    return this.#pool.silence;
+  }
+
+  /** See MemberPool. */
+  fail(member: Member, why?: Error): void {
+    this.#pool.fail(member, why);
+  }
+
+  /** See MemberPool. */
+  accepts(member: Member, header: Header): boolean {
+    return this.#pool.accepts(member, header);
+  }
+
+  /** See MemberPool. */
+  listen(listener: MemberListener): void {
+    this.#pool.listen(listener);
+  }
+
+  /** A keepalive answer of an older raft term does not count. */
+  get termFloor(): bigint {
+    return this.#floor.term;
+  }
+
+  /** A member has failed, and none has answered since. */
+  get failing(): boolean {
+    return this.#pool.failures.size > 0;
+  }
+
+  get requestTimeoutMs(): number {
+    return this.options.requestTimeoutMs;
+  }
+
+  /**
+   * A committed transaction. It may share its request with others, until an attempt stays unanswered. Never with a
+   * password: before 3.4.42, 3.5.28 and 3.6.9 etcd checks no role inside a shared one (CVE-2026-33343), so a forbidden
+   * name would be locked or refused by chance.
+   */
+  async txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
+    this.#floor.asking(txn.when[0]?.key);
+    const guarded = this.#pool.tokens !== undefined;
+    const attempt = (limits: AttemptLimits): Promise<TxnAnswer> =>
+      this.#batches.send(txn, limits, guarded || limits.repeated);
+    const answer = await persist(attempt, policy, this.#setting);
+    this.#floor.answered(answer.header);
+    return answer;
+  }
+
+  /** A linearizable read. */
+  async range(range: Range, policy: CallPolicy): Promise<RangeAnswer> {
+    this.#floor.asking(range.key);
+    const answer = await this.call((member, options) => member.range(range, options), policy);
+    this.#floor.answered(answer.header);
+    return answer;
+  }
+
+  /** Several linearizable reads of one state. */
+  async ranges(ranges: readonly Range[], policy: CallPolicy): Promise<RangesAnswer> {
+    this.#floor.asking(ranges[0]?.key);
+    const answer = await this.call((member, options) => readRanges(member, ranges, options), policy);
+    this.#floor.answered(answer.header);
+    return answer;
+  }
+
+  /** A keepalive answer was of an older term than the floor: asks a quorum, whose term counts even if it is lower. */
+  async renewTermFloor(signal: AbortSignal): Promise<void> {
+    const { question } = this.#floor;
+    if (question === undefined) return;
+    const answer = await this.call((member, options) => member.range(question, options), {
+      what: "term check",
+      giveUpMs: QUESTION_MS,
+      signal,
+    });
+    this.#floor.set(answer.header);
+  }
+
+  /** With a password: a stream that is opened now would have no token. */
+  get tokenMissing(): boolean {
+    return this.#pool.tokens?.missing ?? false;
+  }
+
+  /** With a password: a token that is surely fresh. */
+  async freshToken(signal?: AbortSignal): Promise<void> {
+    const { tokens } = this.#pool;
+    if (tokens === undefined) return;
+    tokens.drop(tokens.current);
+    await this.call(() => Promise.resolve(), { what: "authenticate", giveUpMs: QUESTION_MS, signal });
+  }
+
+  /** Asks the current member, and after a failure the next ones, until one answers. */
+  call<T>(ask: (member: Member, options: CallOptions) => Promise<T>, policy: CallPolicy): Promise<T> {
+    const attempt = async (limits: AttemptLimits): Promise<T> => {
+      const { signal } = limits;
+      // The caller may leave while a crowd is before it: nothing is sent for nobody.
+      if (!this.#slots.take() && !(await this.#slots.wait(signal, () => limits.wanted())))
+        throw new NotSentError("nobody wants it any more");
+      try {
+        return await this.#pool.attempt(ask, { timeoutMs: limits.timeoutMs(), signal });
+      } finally {
+        this.#slots.give();
+      }
+    };
+    return persist(attempt, policy, this.#setting);
+  }
+
+  /** Ends all connections. Streams and calls must have ended before. */
+  close(): void {
+    this.#pool.close();
+  }
+}

@@ -1,0 +1,226 @@
+import { noop } from "cockatiel";
+import { Etcd3, type IOptions } from "etcd3";
+import type { CheckedConnect } from "../../options/connect.js";
+import type { Clock } from "../../async/clock.js";
+import { streamInterceptor, UnaryCall, type GrpcOptions } from "./unary-call.js";
+import { openChannel, type Channel, type Duplex } from "./stream.js";
+import { EtcdRefusedError } from "../../errors.js";
+import { readable } from "./failure-text.js";
+import { ownWord, type Status } from "./refusals.js";
+import {
+  TokenExpiredError,
+  UnansweredError,
+  type CallOptions,
+  type KeepaliveStream,
+  type LeaseAnswer,
+  type Member,
+  type Range,
+  type RangeAnswer,
+  type StreamHandlers,
+  type Txn,
+  type TxnAnswer,
+  type WatchAnswer,
+  type WatchRequest,
+  type WatchStream,
+} from "../port.js";
+import {
+  leaseAnswer,
+  rangeAnswer,
+  rangeRequest,
+  txnsAnswer,
+  txnsRequest,
+  watchAnswer,
+  watchRequest,
+} from "./codec.js";
+
+const GRPC_OPTIONS = {
+  "grpc.keepalive_timeout_ms": 2000,
+  "grpc.initial_reconnect_backoff_ms": 100,
+  "grpc.max_reconnect_backoff_ms": 1000,
+  // Other people's values may be large. An answer over 4 MiB would look like a refusal of what was done.
+  "grpc.max_receive_message_length": -1,
+};
+
+/** A request that gRPC repeats by itself would find its own key: nothing that a user sets may switch that on. */
+const NO_RETRIES = { "grpc.enable_retries": 0, "grpc.service_config_disable_resolution": 1 };
+
+let connections = 0;
+
+function clientOptions(host: string, options: CheckedConnect, pingMs: number): IOptions {
+  const { credentials } = options;
+  return {
+    hosts: host,
+    ...(credentials && {
+      credentials: {
+        rootCertificate: Buffer.from(credentials.rootCertificate),
+        ...(credentials.privateKey && { privateKey: Buffer.from(credentials.privateKey) }),
+        ...(credentials.certChain && { certChain: Buffer.from(credentials.certChain) }),
+      },
+    }),
+    grpcOptions: {
+      ...GRPC_OPTIONS,
+      ...options.grpcOptions,
+      "grpc.keepalive_time_ms": pingMs,
+      ...NO_RETRIES,
+      // grpc-js shares a connection between channels of equal options. A number of its own makes this one new, so that
+      // "next member" reaches another backend behind one address, while its services still share one connection.
+      "leasehold.connection": ++connections,
+    },
+    // etcd3's own retries repeat what must not be repeated, and its breaker shuts out healthy leases: see Members.
+    faultHandling: { global: noop, host: () => noop },
+  };
+}
+
+/** What cannot be read was no answer: what was asked may have been done. */
+function sense<Raw, Answer>(read: (raw: Raw) => Answer, raw: Raw): Answer {
+  try {
+    return read(raw);
+  } catch (error) {
+    throw new UnansweredError("the answer makes no sense", { cause: error });
+  }
+}
+
+/** One etcd3 client for one member: the only file, with its two helpers, that knows etcd3. */
+export class Etcd3Member implements Member {
+  readonly #client: Etcd3;
+  readonly #authenticates: boolean;
+  #users = 0;
+  #retired = false;
+  #closed = false;
+  /** That of the last stream. */
+  #streamToken: string | undefined;
+
+  constructor(
+    readonly host: string,
+    options: CheckedConnect,
+    private readonly clock: Clock,
+    private readonly connection: { readonly token: () => string | undefined; readonly pingMs: number },
+  ) {
+    this.#authenticates = options.auth !== undefined;
+    this.#client = new Etcd3(clientOptions(host, options, connection.pingMs));
+  }
+
+  async txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]> {
+    const answer = await this.#unary(options, (grpc) => this.#client.kv.txn(txnsRequest(txns), grpc));
+    return sense((raw) => txnsAnswer(raw, txns.length), answer);
+  }
+
+  async range(range: Range, options: CallOptions): Promise<RangeAnswer> {
+    return sense(
+      rangeAnswer,
+      await this.#unary(options, (grpc) => this.#client.kv.range(rangeRequest(range), grpc)),
+    );
+  }
+
+  async grant(leaseId: bigint, ttlSeconds: number, options: CallOptions): Promise<LeaseAnswer> {
+    const request = { ID: leaseId.toString(), TTL: ttlSeconds };
+    const answer = await this.#unary(options, (grpc) => this.#client.leaseClient.leaseGrant(request, grpc));
+    return sense(leaseAnswer, answer);
+  }
+
+  async revoke(leaseId: bigint, options: CallOptions): Promise<void> {
+    await this.#unary(options, (grpc) =>
+      this.#client.leaseClient.leaseRevoke({ ID: leaseId.toString() }, grpc),
+    );
+  }
+
+  async timeToLive(
+    leaseId: bigint,
+    options: CallOptions,
+  ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }> {
+    const request = { ID: leaseId.toString(), keys: true };
+    const answer = await this.#unary(options, (grpc) =>
+      this.#client.leaseClient.leaseTimeToLive(request, grpc),
+    );
+    return { ...sense(leaseAnswer, answer), keys: answer.keys };
+  }
+
+  async authenticate(username: string, password: string, options: CallOptions): Promise<string> {
+    const request = { name: username, password };
+    const send = (grpc: GrpcOptions): Promise<{ token: string }> =>
+      this.#client.auth.authenticate(request, grpc);
+    const call = new UnaryCall(this.host, undefined);
+    const { token } = await this.#use(() => call.send(this.clock, options, send));
+    // gRPC would put it into an error, word by word.
+    if (!/^[\x20-\x7e]*$/.test(token)) throw new UnansweredError("the token is no header text");
+    return token;
+  }
+
+  keepalive(handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
+    const stream = this.#stream((grpc) => this.#client.leaseClient.leaseKeepAlive(grpc), {
+      ended: handlers.ended.bind(handlers),
+      answer: handlers.answer.bind(handlers),
+      read: leaseAnswer,
+    });
+    return { renew: (leaseId) => stream.write({ ID: leaseId.toString() }), close: () => stream.close() };
+  }
+
+  watch(handlers: StreamHandlers<WatchAnswer>): WatchStream {
+    const stream = this.#stream((grpc) => this.#client.watchClient.watch(grpc), {
+      ended: handlers.ended.bind(handlers),
+      answer: handlers.answer.bind(handlers),
+      read: watchAnswer,
+    });
+    return {
+      create: (request: WatchRequest) => stream.write({ create_request: watchRequest(request) }),
+      cancel: (watchId) => stream.write({ cancel_request: { watch_id: watchId.toString() } }),
+      probe: () => stream.write({ progress_request: {} }),
+      close: () => stream.close(),
+    };
+  }
+
+  failure(reason: string): Error {
+    // A watch is created by an answer, not by a status: every reason in it is etcd's own.
+    const failure = ownWord(reason, this.host) ?? new EtcdRefusedError("other", this.host, readable(reason));
+    // etcd 3.4 says so, too, to a stream that has no token: authentication has been enabled since it was opened.
+    const unknown = this.#authenticates && this.#streamToken === undefined;
+    return unknown && failure instanceof EtcdRefusedError ? new TokenExpiredError(reason) : failure;
+  }
+
+  retire(): void {
+    this.#retired = true;
+    this.#closeIfUnused();
+  }
+
+  #unary<T>(options: CallOptions, send: (grpc: GrpcOptions) => Promise<T>): Promise<T> {
+    return this.#use(() => new UnaryCall(this.host, this.connection.token()).send(this.clock, options, send));
+  }
+
+  async #use<T>(run: () => Promise<T>): Promise<T> {
+    this.#users++;
+    try {
+      return await run();
+    } finally {
+      this.#leave();
+    }
+  }
+
+  #leave(): void {
+    this.#users--;
+    this.#closeIfUnused();
+  }
+
+  #closeIfUnused(): void {
+    if (!this.#retired || this.#users > 0 || this.#closed) return;
+    this.#closed = true;
+    // Not within the callback of the call or stream that was the last to use it.
+    setImmediate(() => this.#client.close());
+  }
+
+  #stream<Request, Raw, Answer>(
+    open: (grpc: GrpcOptions) => Promise<Duplex<Request, Raw>>,
+    handlers: StreamHandlers<Answer> & { read(raw: Raw): Answer },
+  ): Channel<Request> {
+    const token = (this.#streamToken = this.connection.token());
+    const line = { host: this.host, status: undefined as Status | undefined };
+    // `hasleader`: a member that is cut off from its peers ends the stream after some seconds instead of staying silent.
+    const metadata = { hasleader: "true", ...(token !== undefined && { token }) };
+    const interceptors = [
+      streamInterceptor(metadata, (status) => {
+        if (status.code !== 0) line.status = status;
+      }),
+    ];
+    this.#users++;
+    return openChannel(open({ interceptors }), line, { ...handlers, over: () => this.#leave() });
+  }
+}

@@ -1,0 +1,177 @@
+import { EtcdRefusedError, type RefusalReason } from "../../errors.js";
+import { printable } from "../../printable.js";
+import { readable } from "./failure-text.js";
+import {
+  AuthDisabledError,
+  LeaseExistsError,
+  LeaseNotFoundError,
+  MemberRefusedError,
+  OverloadedError,
+  TokenExpiredError,
+  TooManyPingsError,
+  UnansweredError,
+} from "../port.js";
+
+/** A gRPC status: https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
+export interface Status {
+  readonly code: number;
+  readonly details: string;
+}
+
+/**
+ * What a rejection means, and so what every caller does: docs/refusals.md has the same table, with a column for each
+ * kind of caller. "passing" rejections end by themselves, so they count as no answer; "unknown" ones may have executed.
+ */
+export type Verdict =
+  | "lease"
+  | "lease exists"
+  | "token"
+  | "auth off"
+  | "credentials"
+  | "permission"
+  | "quota"
+  | "overload"
+  | "request"
+  | "member"
+  | "passing"
+  | "passing, unknown";
+
+/** Each text that etcd 3.4 to 3.7 can answer to a request of this library: `api/v3rpc/rpctypes` in its source. */
+export const REFUSALS: ReadonlyMap<string, Verdict> = new Map<string, Verdict>([
+  ["requested lease not found", "lease"],
+  ["lease already exists", "lease exists"],
+
+  ["invalid auth token", "token"],
+  ["revision of auth store is old", "token"],
+  // A call without a token on an etcd whose authentication is on.
+  ["user name is empty", "token"],
+  ["authentication is not enabled", "auth off"],
+
+  ["authentication failed, invalid user ID or password", "credentials"],
+  ["user name not found", "credentials"],
+  ["permission denied", "permission"],
+  ["permission is not granted to the role", "permission"],
+
+  ["mvcc: database space exceeded", "quota"],
+  ["too many requests", "overload"],
+
+  ["key is not provided", "request"],
+  ["duplicate key given in txn request", "request"],
+  ["too many operations in txn request", "request"],
+  ["request is too large", "request"],
+  ["too large lease TTL", "request"],
+  ["invalid sort option", "request"],
+  ["invalid client api version", "request"],
+  ["mvcc: required revision has been compacted", "request"],
+  ["mvcc: required revision is a future revision", "request"],
+  ["key not found", "request"],
+  ["value is provided", "request"],
+  ["lease is provided", "request"],
+  ["invalid auth management", "request"],
+
+  ["rpc not supported for learner", "member"],
+  ["cluster ID mismatch", "member"],
+  ["corrupt cluster", "member"],
+
+  // The member cannot serve now, and did not begin.
+  ["no leader", "passing"],
+  ["not leader", "passing"],
+  ["not capable", "passing"],
+  ["unhealthy cluster", "passing"],
+  // Whether the request was proposed before is not said.
+  ["server stopped", "passing, unknown"],
+  ["leader changed", "passing, unknown"],
+  ["request timed out", "passing, unknown"],
+  ["request timed out, possibly due to previous leader failure", "passing, unknown"],
+  ["request timed out, possibly due to connection lost", "passing, unknown"],
+  ["request timed out, waiting for the applied index took too long", "passing, unknown"],
+  ["request canceled", "passing, unknown"],
+  ["context deadline exceeded", "passing, unknown"],
+  ["watch canceled", "passing, unknown"],
+]);
+
+/** etcd's own words, alone or as Go's gRPC wraps them: `rpc error: code = … desc = etcdserver: …`. */
+const ETCD = /^(?:rpc error: code = \w+ desc = )?etcdserver: (.+)$/s;
+
+/** What etcd itself said, whichever code came with it: behind `etcd grpc-proxy` every code is UNKNOWN. */
+export function verdictOf(details: string): Verdict | undefined {
+  const text = ETCD.exec(details.trim())?.[1];
+  return text === undefined ? undefined : REFUSALS.get(text);
+}
+
+/** What a failed attempt on `host` was. Only etcd's own words reject a request; anything else leaves it in doubt. */
+export function failureOf(status: Status, host: string, sent = true): Error {
+  const { code, details = "" } = status as { readonly code: number; readonly details?: string };
+  const known = ownWord(details, host);
+  if (known) return known;
+  const rejected = ETCD.test(details) ? LASTING.has(code) : TOO_LARGE.test(details);
+  if (rejected) return new EtcdRefusedError("other", host, readable(details), { inDoubt: true });
+  return notEtcds(code, details, { host, sent });
+}
+
+/** The failure for a text of etcd's; undefined for any other text. */
+export function ownWord(details: string, host: string): Error | undefined {
+  const verdict = verdictOf(details);
+  if (verdict === undefined) return undefined;
+  const refusal = (why: RefusalReason, inDoubt = false): EtcdRefusedError =>
+    new EtcdRefusedError(why, host, readable(details), { inDoubt });
+  switch (verdict) {
+    case "lease":
+      return new LeaseNotFoundError(printable(details));
+    case "lease exists":
+      return new LeaseExistsError(printable(details));
+    case "token":
+      return new TokenExpiredError(printable(details));
+    case "auth off":
+      return new AuthDisabledError(printable(details));
+    case "credentials":
+      return refusal("unauthenticated");
+    case "permission":
+      return refusal("permission");
+    case "quota":
+      // etcd executes the request that crosses the quota, and rejects it nevertheless: 19 of 199 rejected puts, 3.6.16.
+      return refusal("quota", true);
+    case "overload":
+      return new OverloadedError(printable(details));
+    case "request":
+      return refusal("other");
+    case "member":
+      return new MemberRefusedError(refusal("member"), false);
+    case "passing":
+      return new UnansweredError(readable(details), { inDoubt: false });
+    case "passing, unknown":
+      return new UnansweredError(readable(details));
+  }
+}
+
+/** https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
+const PERMISSION_DENIED = 7;
+const UNAUTHENTICATED = 16;
+/**
+ * INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED,
+ * UNAUTHENTICATED: whatever answers there says that it will not serve us.
+ */
+const LASTING = new Set([3, 5, 6, PERMISSION_DENIED, 9, 11, 12, UNAUTHENTICATED]);
+const CERTIFICATE =
+  /certificate|self.signed|altnames|wrong version number|TLS ServerName|alert (handshake|certificate|unknown ca)/i;
+/** Said by Go's gRPC of a request, or by a proxy of etcd's answer to one: a smaller request may pass. */
+const TOO_LARGE = /^(grpc: received|trying to send) message larger than max /;
+/** HTTP/2's error 11 as grpc-js reports it, with the code RESOURCE_EXHAUSTED. */
+const ENHANCE_YOUR_CALM = /^Bandwidth exhausted or memory limit exceeded$|too_many_pings/;
+/** HTTP/2's error 12, with the code PERMISSION_DENIED; and a status without its message, with UNIMPLEMENTED. */
+const TRANSPORT = /^Protocol not secure enough$|^No message received$/;
+
+/** A status that gRPC, a proxy or another server made: never a verdict on the request. */
+function notEtcds(code: number, details: string, { host, sent }: { host: string; sent: boolean }): Error {
+  const text = readable(details);
+  if (!sent && CERTIFICATE.test(details))
+    return new MemberRefusedError(new EtcdRefusedError("tls", host, text), false);
+  if (ENHANCE_YOUR_CALM.test(details)) return new TooManyPingsError(text, { inDoubt: sent });
+  if (!LASTING.has(code) || TRANSPORT.test(details)) return new UnansweredError(text, { inDoubt: sent });
+  return new MemberRefusedError(new EtcdRefusedError(reasonOf(code), host, text), sent);
+}
+
+function reasonOf(code: number): RefusalReason {
+  if (code === PERMISSION_DENIED) return "permission";
+  return code === UNAUTHENTICATED ? "unauthenticated" : "member";
+}

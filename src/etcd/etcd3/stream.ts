@@ -1,0 +1,93 @@
+import { failureOf, type Status } from "./refusals.js";
+import { UnansweredError, type StreamHandlers } from "../port.js";
+
+/** What a gRPC stream is to this library. */
+export interface Duplex<Request, Answer> {
+  write(request: Request): unknown;
+  end(): void;
+  cancel(): void;
+  on(event: "data", listener: (answer: Answer) => void): unknown;
+  on(event: "error", listener: (error: Error) => void): unknown;
+  on(event: "end", listener: () => void): unknown;
+}
+
+export interface Channel<Request> {
+  write(request: Request): void;
+  close(): void;
+}
+
+/** Where a stream leads to, and how its call ended, if gRPC has said it. */
+export interface Line {
+  readonly host: string;
+  readonly status: Status | undefined;
+}
+
+/** etcd3 opens streams asynchronously: what is written before is kept. `ended` is told once, and not after `close()`. */
+export function openChannel<Request, Raw, Answer>(
+  opening: Promise<Duplex<Request, Raw>>,
+  line: Line,
+  handlers: StreamHandlers<Answer> & { readonly over: () => void; read(raw: Raw): Answer },
+): Channel<Request> {
+  const unsent: Request[] = [];
+  let stream: Duplex<Request, Raw> | undefined;
+  let over = false;
+  const fail = (error: Error): void => {
+    if (over) return;
+    over = true;
+    handlers.over();
+    handlers.ended(line.status ? failureOf(line.status, line.host, false) : error);
+  };
+  const take = (raw: Raw): void => {
+    let answer: Answer;
+    try {
+      answer = handlers.read(raw);
+    } catch (error) {
+      if (stream) hangUp(stream, () => undefined);
+      return fail(new UnansweredError("the answer makes no sense", { cause: error }));
+    }
+    guarded(() => handlers.answer(answer));
+  };
+  opening.then(
+    (opened) => {
+      stream = opened;
+      opened.on("error", fail);
+      opened.on("end", () => fail(new UnansweredError("the member ended the stream")));
+      opened.on("data", (raw) => over || take(raw));
+      if (over) hangUp(opened, handlers.over);
+      else for (const request of unsent.splice(0)) opened.write(request);
+    },
+    (error: Error) => (over ? handlers.over() : fail(error)),
+  );
+  return {
+    write: (request) => void (over || (stream ? stream.write(request) : unsent.push(request))),
+    close: () => {
+      if (over) return;
+      over = true;
+      if (stream) hangUp(stream, handlers.over);
+    },
+  };
+}
+
+/**
+ * `end()` alone leaks the member's watchers, `cancel()` alone counts as a failure of the host. Later: this may run within
+ * the callback by which node:http2 reads from the same connection, where a reset of another stream never returns (seen
+ * on Node.js 20: the process spins, and its memory grows).
+ */
+function hangUp(stream: { end(): void; cancel(): void }, over: () => void): void {
+  setImmediate(() => {
+    stream.end();
+    stream.cancel();
+    over();
+  });
+}
+
+/** An exception here would leave the stream's promise chain as an unhandled rejection of nobody: make it a plain crash. */
+function guarded(run: () => void): void {
+  try {
+    run();
+  } catch (error) {
+    process.nextTick(() => {
+      throw error;
+    });
+  }
+}

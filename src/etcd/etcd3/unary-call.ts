@@ -1,0 +1,146 @@
+import type { Etcd3 } from "etcd3";
+import { printable } from "../../printable.js";
+import type { Clock } from "../../async/clock.js";
+import { failureOf, type Status } from "./refusals.js";
+import { CancelledError, UnansweredError, type CallOptions } from "../port.js";
+
+// gRPC's types by way of etcd3's, so that this package names no dependency of a dependency.
+export type GrpcOptions = NonNullable<Parameters<Etcd3["kv"]["txn"]>[1]>;
+type Interceptor = NonNullable<GrpcOptions["interceptors"]>[number];
+type GrpcCall = ReturnType<Parameters<Interceptor>[1]>;
+/** The declared type names a class where grpc-js asks for its interface only. */
+type Intercepted = ReturnType<Interceptor>;
+
+type Credentials = NonNullable<GrpcOptions["credentials"]>;
+type Metadata = Parameters<GrpcCall["start"]>[0];
+
+const FAILED_PRECONDITION = 9;
+/**
+ * What etcd3 is shown instead of any failure. It closes the connection, and with it all streams, on UNAVAILABLE, UNKNOWN,
+ * RESOURCE_EXHAUSTED, INTERNAL and CANCELLED, and asks for a token of its own on the text of a stale one.
+ */
+const HIDDEN = { code: FAILED_PRECONDITION, details: "see the status that leasehold has kept" };
+
+/**
+ * One attempt of one unary call: adds the token, keeps the status that etcd3's errors lose, and can be cancelled.
+ * The time limit is ours, on the monotonic clock: grpc-js computes deadlines on the wall clock, which may step.
+ */
+export class UnaryCall {
+  #call: GrpcCall | undefined;
+  #status: Status | undefined;
+  #cancelled: UnansweredError | undefined;
+  #sent = false;
+
+  constructor(
+    private readonly host: string,
+    private readonly token: string | undefined,
+  ) {}
+
+  async send<T>(
+    clock: Clock,
+    { timeoutMs, signal, onSent }: CallOptions,
+    send: (options: GrpcOptions) => Promise<T>,
+  ): Promise<T> {
+    // Between the turn of a queued call and its sending, or while a token was asked for.
+    if (signal?.aborted) throw new CancelledError("the caller gave up", { inDoubt: false });
+    const timer = clock.after(timeoutMs, () => this.#timeOut(timeoutMs));
+    const onAbort = (): void =>
+      this.#cancel(new CancelledError("the caller gave up", { inDoubt: this.#sent }));
+    signal?.addEventListener("abort", onAbort, { once: true });
+    try {
+      const credentials = departure(() => {
+        this.#sent = true;
+        onSent?.();
+      });
+      return await send({ interceptors: [this.#intercept], credentials });
+    } catch (error) {
+      throw this.#failure(error);
+    } finally {
+      timer.cancel();
+      signal?.removeEventListener("abort", onAbort);
+    }
+  }
+
+  #failure(error: unknown): Error {
+    if (this.#cancelled !== undefined) return this.#cancelled;
+    if (this.#status) return failureOf(this.#status, this.host, this.#sent);
+    const message = printable(error instanceof Error ? error.message : String(error));
+    return new UnansweredError(message, { cause: error, inDoubt: this.#sent });
+  }
+
+  #timeOut(timeoutMs: number): void {
+    const what = this.#sent ? "no answer" : "no connection";
+    this.#cancel(new UnansweredError(`${what} within ${Math.round(timeoutMs)} ms`, { inDoubt: this.#sent }));
+  }
+
+  #cancel(why: UnansweredError): void {
+    this.#cancelled ??= why;
+    // Later, as with streams: this may run within the callback by which the connection is read.
+    setImmediate(() => this.#call?.cancelWithStatus(FAILED_PRECONDITION, why.message));
+  }
+
+  readonly #intercept: Interceptor = (options, nextCall) => {
+    const token = this.token === undefined ? undefined : { token: this.token };
+    const call = withMetadata(nextCall(options), token, (status) => (this.#status ??= status));
+    this.#call = call;
+    if (this.#cancelled !== undefined)
+      queueMicrotask(() => call.cancelWithStatus(FAILED_PRECONDITION, "cancelled"));
+    return call as Intercepted;
+  };
+}
+
+/** Before 1.14.7 grpc-js takes no other answer than metadata. Made of the first that it hands over: before any connection. */
+let noMetadata: Metadata | undefined;
+
+function emptied(metadata: Metadata): Metadata {
+  const copy = metadata.clone();
+  for (const key of Object.keys(copy.getMap())) copy.remove(key);
+  return copy;
+}
+
+/**
+ * Per-call credentials that add nothing: gRPC asks for them when it has picked an open connection for the call, so
+ * `onSent` runs just before the request can leave, and not at all while there is no connection.
+ */
+function departure(onSent: () => void): Credentials {
+  const credentials = {
+    generateMetadata: () => {
+      onSent();
+      return Promise.resolve(noMetadata);
+    },
+    compose: () => credentials,
+    _equals: (other: unknown) => other === credentials,
+  };
+  return credentials as unknown as Credentials;
+}
+
+/** An interceptor for streams that adds metadata, such as the token, or `hasleader`, and keeps the status. */
+export function streamInterceptor(
+  metadata: Readonly<Record<string, string>>,
+  onStatus: (status: Status) => void,
+): Interceptor {
+  return (options, nextCall) => withMetadata(nextCall(options), metadata, onStatus) as Intercepted;
+}
+
+function withMetadata(
+  call: GrpcCall,
+  added: Readonly<Record<string, string>> | undefined,
+  onStatus: (status: Status) => void,
+): GrpcCall {
+  const start = call.start.bind(call);
+  call.start = (metadata, listener) => {
+    noMetadata ??= emptied(metadata);
+    // A copy: etcd3 hands the same object to every call.
+    const own = added ? metadata.clone() : metadata;
+    for (const [key, value] of Object.entries(added ?? {})) own.set(key, value);
+    start(own, {
+      onReceiveMetadata: (received) => listener?.onReceiveMetadata?.(received),
+      onReceiveMessage: (message: unknown) => listener?.onReceiveMessage?.(message),
+      onReceiveStatus: (status) => {
+        onStatus(status);
+        listener?.onReceiveStatus?.(Number(status.code) === 0 ? status : { ...status, ...HIDDEN });
+      },
+    });
+  };
+  return call;
+}

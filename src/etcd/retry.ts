@@ -1,0 +1,161 @@
+import { EtcdRefusedError, EtcdUnavailableError } from "../errors.js";
+import { pause, type Clock } from "../async/clock.js";
+import { backoff } from "./backoff.js";
+import {
+  AttemptError,
+  inDoubt,
+  MemberRefusedError,
+  NotSentError,
+  OverloadedError,
+  TokenExpiredError,
+  UnansweredError,
+} from "./port.js";
+
+/** With JWT every edit of users or roles makes all tokens stale: a fresh one may be so at once, and again. */
+const MAX_STALE = 8;
+/** One address may stand for several members: one bad member behind it is not all of them. */
+const MIN_REFUSALS = 3;
+
+export interface CallPolicy {
+  /** What the call is for, as an EtcdUnavailableError says it. */
+  readonly what: string;
+  /** Limit of one attempt; never more than `requestTimeoutMs`. */
+  readonly attemptMs?: number;
+  /** Limit of all attempts together. Default: until `signal` aborts. */
+  readonly giveUpMs?: number;
+  /** Cancels what is in flight; the call rejects with its reason. */
+  readonly signal?: AbortSignal | undefined;
+  /** Asked before each further attempt; false = no further one: the call rejects with EtcdUnavailableError. */
+  readonly again?: () => boolean;
+  /** An attempt may have been executed, or may yet be: it was sent, and etcd has not said that it was not done. */
+  readonly onUnanswered?: () => void;
+}
+
+/** What holds for one attempt. It may have to wait before it is sent. */
+export interface AttemptLimits {
+  readonly signal: AbortSignal | undefined;
+  /** An earlier attempt of the same call may have been executed. */
+  readonly repeated: boolean;
+  /** This attempt may have been executed, or may yet be. */
+  doubted(): void;
+  /** Asked when it is sent: what is left for it then, from that moment on. */
+  timeoutMs(): number;
+  /** Asked when it is about to be sent: false = nobody wants it any more, reject with NotSentError. */
+  wanted(): boolean;
+}
+
+/** What all calls of a cluster have in common. */
+export interface AttemptSetting {
+  readonly clock: Clock;
+  readonly requestTimeoutMs: number;
+  readonly hosts: readonly string[];
+  /** Calls carry a token. */
+  readonly authenticates: boolean;
+  /** The last failure of each member, until any member answers. */
+  readonly failures: Map<string, Error>;
+}
+
+/** Repeats `attempt`, with pauses that grow, until one is answered, or the policy ends it. */
+export async function persist<T>(
+  attempt: (limits: AttemptLimits) => Promise<T>,
+  policy: CallPolicy,
+  setting: AttemptSetting,
+): Promise<T> {
+  const { clock, failures: latest } = setting;
+  const failures = new Failures(policy, setting);
+  const { giveUpMs = Infinity } = policy;
+  const start = clock.monotonic();
+  const left = (): number => (giveUpMs === Infinity ? Infinity : giveUpMs - (clock.monotonic() - start));
+  const attemptMs = Math.min(policy.attemptMs ?? Infinity, setting.requestTimeoutMs);
+  const limits = {
+    signal: policy.signal,
+    repeated: false,
+    doubted: () => {
+      limits.repeated = true;
+      policy.onUnanswered?.();
+    },
+    timeoutMs: () => Math.max(1, Math.min(attemptMs, left())),
+    wanted: () => left() > 0 && policy.again?.() !== false,
+  };
+  for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
+    policy.signal?.throwIfAborted();
+    try {
+      const answer = await attempt(limits);
+      latest.clear();
+      return answer;
+    } catch (error) {
+      if (error instanceof AttemptError && inDoubt(error)) limits.doubted();
+      const { host, why } = failures.add(error);
+      latest.set(host, why);
+    }
+    if (left() <= wait.duration) throw failures.unavailable();
+    await pause(clock, wait.duration, policy.signal);
+    // Asked here: the caller may have left during the pause.
+    if (policy.again?.() === false) throw failures.unavailable();
+  }
+}
+
+/** The failed attempts of one call. */
+class Failures {
+  readonly #byHost = new Map<string, Error>();
+  #count = 0;
+  /** Tokens rejected in a row. */
+  #stale = 0;
+
+  constructor(
+    private readonly policy: CallPolicy,
+    private readonly setting: AttemptSetting,
+  ) {}
+
+  unavailable(): EtcdUnavailableError {
+    return new EtcdUnavailableError(this.policy.what, this.#byHost);
+  }
+
+  /** Returns what another attempt may cure, throws everything else. */
+  add(error: unknown): AttemptError {
+    this.policy.signal?.throwIfAborted();
+    if (error instanceof NotSentError) throw this.unavailable();
+    if (!(error instanceof AttemptError)) throw error;
+    const { host, why } = error;
+    if (why instanceof EtcdRefusedError) throw why.to(this.policy.what);
+    if (!mayPass(why)) throw why;
+    this.#byHost.set(host, why);
+    this.#count++;
+    this.#addToken(error);
+    this.#assertNotAllRefused();
+    return error;
+  }
+
+  #addToken({ host, why }: AttemptError): void {
+    this.#stale = why instanceof TokenExpiredError ? this.#stale + 1 : 0;
+    if (this.#stale <= (this.setting.authenticates ? MAX_STALE : 0)) return;
+    throw new EtcdRefusedError("unauthenticated", host, why.message, { what: this.policy.what });
+  }
+
+  /** What one member rejects, another one may accept: only when every host has rejected it, the call has failed. */
+  #assertNotAllRefused(): void {
+    const { hosts } = this.setting;
+    if (this.#count < MIN_REFUSALS || hosts.some((host) => !this.#byHost.has(host))) return;
+    const refusals: EtcdRefusedError[] = [];
+    for (const failure of this.#byHost.values()) {
+      if (!(failure instanceof MemberRefusedError)) return;
+      refusals.push(failure.refusal);
+    }
+    throw together(refusals, this.policy.what);
+  }
+}
+
+const mayPass = (why: Error): boolean =>
+  why instanceof UnansweredError ||
+  why instanceof MemberRefusedError ||
+  why instanceof OverloadedError ||
+  why instanceof TokenExpiredError;
+
+function together(refusals: readonly EtcdRefusedError[], what: string): EtcdRefusedError {
+  const [first, ...others] = refusals as readonly [EtcdRefusedError, ...EtcdRefusedError[]];
+  if (others.length === 0) return first.to(what);
+  const why = others.every((other) => other.why === first.why) ? first.why : "member";
+  const hosts = refusals.map(({ host }) => host).join(", ");
+  const details = refusals.map((refusal) => `${refusal.host}: ${refusal.details}`).join("; ");
+  return new EtcdRefusedError(why, hosts, details, { what });
+}

@@ -1,0 +1,167 @@
+import type { Clock, Timer } from "../../async/clock.js";
+import {
+  MemberRefusedError,
+  TokenExpiredError,
+  UnansweredError,
+  type Header,
+  type Member,
+  type WatchAnswer,
+  type WatchStream,
+} from "../port.js";
+import type { Watch, WatchCarrier } from "./watch.js";
+
+/** For so long a new watch, or a probe, may stay unanswered. */
+const PATIENCE_MS = 1500;
+/** With thousands of creates under way one stream may wait for longer, while its member answers on the others. */
+const MAX_PATIENCE = 10;
+/** etcd 3.5 and later leaves a probe unanswered while a watch of the stream catches up, up to 100 ms: ask twice. */
+const REPROBE_MS = 500;
+/**
+ * On one stream. When a session with thousands of places dies, their deletions come in one burst, and etcd sets aside
+ * what its buffer for the stream cannot take. 10,000 at once, etcd 3.5: 500 to 830 ms on one stream, 190 to 270 on ten,
+ * and no faster on more. A single event comes equally fast on any.
+ */
+const MAX_WATCHES = 1000;
+
+/** What the streams of one member have in common. */
+export interface StreamGroup {
+  readonly member: Member;
+  /** So many on all of them: it is alive while they come. */
+  answers: number;
+  /** A watch was created, as this header says; false: not by a member of this cluster, which has failed now. */
+  created(header: Header): boolean;
+  /** The watches live on, but no new one will be created on these streams. */
+  tokenExpired(): void;
+  failed(why?: Error): void;
+  park(watch: Watch): void;
+}
+
+/** One stream with its watches. Creates are pipelined: no watch waits for another one's answer. */
+export class OpenStream implements WatchCarrier {
+  readonly watches = new Map<number, Watch>();
+  /**
+   * Creates not answered yet, in order: etcd tells a refused one by its place in the order only. Never so long that
+   * `shift` would have to move much.
+   */
+  readonly #creating: Watch[] = [];
+  readonly #stream: WatchStream;
+  /** Something was asked and nothing has been heard since. */
+  #timer: Timer | undefined;
+  #closed = false;
+
+  constructor(
+    private readonly group: StreamGroup,
+    private readonly clock: Clock,
+  ) {
+    this.#stream = group.member.watch({
+      answer: (answer) => this.#closed || this.#answered(answer),
+      ended: (error) => this.#closed || this.#ended(error),
+    });
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  get full(): boolean {
+    return Math.max(this.watches.size, this.#creating.length) >= MAX_WATCHES;
+  }
+
+  create(watch: Watch): void {
+    watch.carrier = this;
+    this.watches.set(watch.id, watch);
+    this.#creating.push(watch);
+    const { key, end, events, startRevision } = watch;
+    this.#stream.create({ watchId: watch.id, key, ...(end !== undefined && { end }), events, startRevision });
+    this.#timer ??= this.#patience();
+  }
+
+  drop(watch: Watch): void {
+    if (this.watches.delete(watch.id) && !this.#closed) this.#stream.cancel(watch.id);
+  }
+
+  park(watch: Watch): boolean {
+    const there = !this.#closed && watch.createdAt !== undefined && this.watches.has(watch.id);
+    const keeps = there && watch.tellsDeletionsOfOneKey;
+    if (keeps) this.group.park(watch);
+    return keeps;
+  }
+
+  probe(): void {
+    this.#stream.probe();
+    this.#timer ??= this.clock.after(REPROBE_MS, () => {
+      this.#stream.probe();
+      this.#timer = this.#patience(PATIENCE_MS - REPROBE_MS);
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#timer?.cancel();
+    this.#stream.close();
+  }
+
+  #ended(error: Error): void {
+    if (error instanceof TokenExpiredError) this.group.tokenExpired();
+    else this.group.failed(error);
+  }
+
+  #patience(ms = PATIENCE_MS, times = 1): Timer {
+    const { answers } = this.group;
+    return this.clock.after(ms, () => {
+      // After a pause of this process the answer may be waiting in the socket: timers run before it is read.
+      this.#timer = this.clock.afterPendingEvents(() => {
+        if (this.group.answers === answers || times === MAX_PATIENCE) return this.group.failed();
+        this.#timer = this.#patience(PATIENCE_MS, times + 1);
+      });
+    });
+  }
+
+  #answered(answer: WatchAnswer): void {
+    this.group.answers++;
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    if (answer.created) this.#created(answer);
+    else if (answer.cancelled) this.#cancelled(answer);
+    else this.#deliver(answer);
+    if (!this.#closed && this.#creating.length > 0) this.#timer ??= this.#patience();
+  }
+
+  #deliver({ watchId, events }: WatchAnswer): void {
+    for (const event of events) {
+      // Its owner may cancel it on the first.
+      const watch = this.watches.get(watchId);
+      if (!watch?.wants(event)) continue;
+      watch.lastEvent = event.kv.modRevision;
+      watch.listener.event(event.kv, event.kind);
+    }
+  }
+
+  #created({ header, cancelled, cancelReason }: WatchAnswer): void {
+    const watch = this.#creating.shift();
+    if (!watch) return;
+    if (cancelled) return this.#refused(watch, cancelReason);
+    if (!this.group.created(header)) return;
+    watch.createdAt = header.revision;
+    // Its owner may have cancelled it meanwhile.
+    if (this.watches.has(watch.id)) watch.listener.created(header.revision);
+  }
+
+  #refused(watch: Watch, reason: string): void {
+    const error = this.group.member.failure(reason);
+    if (error instanceof TokenExpiredError) return this.group.tokenExpired();
+    // Another member may create it.
+    if (error instanceof MemberRefusedError || error instanceof UnansweredError)
+      return this.group.failed(error);
+    if (this.watches.delete(watch.id)) watch.listener.refused(error);
+  }
+
+  /** By etcd, not by us. */
+  #cancelled({ watchId, compacted }: WatchAnswer): void {
+    const watch = this.watches.get(watchId);
+    if (!watch) return;
+    this.watches.delete(watchId);
+    watch.over = true;
+    watch.listener.moved(compacted ? "compacted" : "broken");
+  }
+}

@@ -1,0 +1,129 @@
+import { blockedHere, heldHere } from "./reentrancy.js";
+import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "../errors.js";
+import type { Lease } from "../session/lease.js";
+import type { CheckedWait } from "../options/check.js";
+import { readAhead, type Ahead } from "../queue/contenders.js";
+import type { LeaseSource } from "../session/session-source.js";
+import type { Timer } from "../async/clock.js";
+import { settleWithin } from "../async/settle-within.js";
+import { withLease, type LeasedCall } from "./with-lease.js";
+
+/** The last part of a wait, in which the holder is asked for, so that a timeout can name it. */
+const ASK_HOLDER_MS = 500;
+const OPENING = "its session was still being opened";
+
+/** A call in its queue, or in several. */
+export interface TurnWaiter<T> {
+  readonly granted: Promise<T>;
+  /** It has, or had, a place in the queue. */
+  readonly joined: boolean;
+  readonly waitingFor: Waited;
+  /** The caller waits no longer; its place is removed in the background. */
+  giveUp(): void;
+}
+
+/** A name that is waited for, with the create revision of its place; 0n when it has none yet. */
+export interface Waited {
+  readonly name: string;
+  readonly revision: bigint;
+}
+
+/** A call that waits for its turn under one name, or under several. */
+export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
+  #waiter: TurnWaiter<T> | undefined;
+
+  constructor(
+    private readonly source: LeaseSource,
+    private readonly wait: CheckedWait,
+  ) {}
+
+  protected abstract get names(): readonly string[];
+  /** Puts it into its queues. */
+  protected abstract enter(lease: Lease): TurnWaiter<T>;
+  /** Its turn came after the caller had left. */
+  protected abstract giveBack(granted: T): void;
+  abstract result(granted: T): R;
+
+  get joined(): boolean {
+    return this.#waiter?.joined ?? false;
+  }
+
+  /** @throws DeadlockError when this async context would wait for itself. @throws the reason of an aborted signal. */
+  run(): Promise<R> {
+    this.wait.signal?.throwIfAborted();
+    assertFree(this.source, this.names);
+    return withLease(this.source, this.wait, this);
+  }
+
+  begin(lease: Lease, left: CheckedWait): Promise<T> {
+    const waiter = (this.#waiter = this.enter(lease));
+    const question = new HolderQuestion(lease, waiter, left.timeoutMs);
+    const settled = settleWithin(waiter.granted, left, lease.connection, {
+      onTimeout: () => question.timeout(this.wait.timeoutMs ?? 0),
+      onGiveUp: () => waiter.giveUp(),
+      onUnwanted: (granted) => this.giveBack(granted),
+    });
+    return question.during(settled);
+  }
+
+  /** If no member has failed, the time was too short for opening the first session. */
+  failure(error: unknown): unknown {
+    const { timeoutMs } = this.wait;
+    const tooShort = error instanceof EtcdUnavailableError && !this.source.connection.members.failing;
+    if (!tooShort || timeoutMs === undefined) return error;
+    const [name = ""] = this.names;
+    return new LockTimeoutError(name, timeoutMs, undefined, undefined, OPENING);
+  }
+}
+
+/** @throws DeadlockError when this async context would wait for itself. */
+function assertFree({ connection }: LeaseSource, names: readonly string[]): void {
+  for (const name of names) {
+    const blocking = blockedHere(connection, name);
+    if (blocking === undefined) continue;
+    const advice = heldHere(connection, name)
+      ? "; a Mutex can be entered again with { reentrant: true }"
+      : "";
+    const why = `would wait for "${blocking}", which this async context already holds${advice}`;
+    throw new DeadlockError(name, `Lock "${name}" ${why}`);
+  }
+}
+
+/** Asks who holds shortly before the time is over: a timeout says it without keeping its caller any longer. */
+class HolderQuestion {
+  #name: string | undefined;
+  #ahead: Ahead | undefined;
+  readonly #timer: Timer | undefined;
+
+  constructor(
+    private readonly lease: Lease,
+    private readonly waiter: { readonly waitingFor: Waited },
+    timeoutMs: number | undefined,
+  ) {
+    if (timeoutMs === undefined) return;
+    const askMs = Math.min(ASK_HOLDER_MS, timeoutMs / 2);
+    this.#timer = lease.connection.clock.after(timeoutMs - askMs, () => void this.#ask(askMs));
+  }
+
+  /** The same promise, or one that ends the question when it settles. */
+  during<T>(settled: Promise<T>): Promise<T> {
+    const timer = this.#timer;
+    return timer ? settled.finally(() => timer.cancel()) : settled;
+  }
+
+  /** With what was answered so far. */
+  timeout(timeoutMs: number): LockTimeoutError {
+    const { name } = this.waiter.waitingFor;
+    const known = this.#name === name ? this.#ahead : undefined;
+    return new LockTimeoutError(name, timeoutMs, known?.holder, known?.ahead);
+  }
+
+  async #ask(askMs: number): Promise<void> {
+    const { connection } = this.lease;
+    const { name, revision } = this.waiter.waitingFor;
+    const policy = { ...this.lease.policy("read the queue"), giveUpMs: askMs, attemptMs: askMs };
+    this.#name = name;
+    // Not answered, or the session is over, which rejects the call itself.
+    this.#ahead = await readAhead(connection, name, revision, policy).catch(() => undefined);
+  }
+}

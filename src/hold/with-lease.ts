@@ -1,0 +1,60 @@
+import { EtcdRefusedError, SessionClosedError, SessionLostError } from "../errors.js";
+import type { Lease } from "../session/lease.js";
+import type { CheckedWait } from "../options/check.js";
+import type { LeaseSource } from "../session/session-source.js";
+import type { Clock } from "../async/clock.js";
+
+/** What a call does with a lease. */
+export interface LeasedCall<T, R> {
+  /** Called once more, with another lease, when the session of the first one had ended. */
+  begin(lease: Lease, left: CheckedWait): Promise<T>;
+  /** It had a place in a queue, which is lost with the session: the caller hears of that. */
+  readonly joined: boolean;
+  /** What the caller gets. */
+  result(value: T): R;
+  /** What the caller hears of a failure. */
+  failure(error: unknown): unknown;
+}
+
+/**
+ * Runs `call` with a lease that takes new calls, and with what opening its session has left of the time limit. The
+ * session may have ended unnoticed, as when its lease was revoked: unless the call had joined a queue by then, it is
+ * begun once more, with the next session of a cluster. A session of the caller's own only says again that it has ended.
+ * This is the only suspended function of a waiting call, and it keeps few variables: a process may have thousands.
+ */
+export async function withLease<T, R>(
+  source: LeaseSource,
+  wait: CheckedWait,
+  call: LeasedCall<T, R>,
+): Promise<R> {
+  const left = timeLeft(source.connection.clock, wait.timeoutMs);
+  let lease: Lease | undefined;
+  for (let again = false; ; again = true) {
+    let value: T;
+    try {
+      lease = await source.lease({ signal: wait.signal, timeoutMs: left() });
+      lease.assertOpen();
+      wait.signal?.throwIfAborted();
+      value = await call.begin(lease, { signal: wait.signal, timeoutMs: left() });
+    } catch (error) {
+      if (again || !isOfSession(error, lease) || call.joined) throw call.failure(error);
+      continue;
+    }
+    return call.result(value);
+  }
+}
+
+/** Would the same call with another session be answered otherwise? */
+export const isOfSession = (error: unknown, lease: Lease | undefined): boolean =>
+  error instanceof SessionLostError ||
+  error instanceof SessionClosedError ||
+  (error instanceof EtcdRefusedError && lease?.unfit === true);
+
+const NO_LIMIT = (): undefined => undefined;
+
+/** What is left of a time limit that earlier steps may have used up in part. */
+export function timeLeft(clock: Clock, timeoutMs: number | undefined): () => number | undefined {
+  if (timeoutMs === undefined) return NO_LIMIT;
+  const start = clock.monotonic();
+  return () => Math.max(1, Math.ceil(timeoutMs - (clock.monotonic() - start)));
+}

@@ -1,0 +1,56 @@
+import { HeldPlaces, type MultiLock } from "./multi-lock.js";
+import type { HeldPlace } from "../hold/hold.js";
+import type { Lease } from "../session/lease.js";
+import { MultiWaiter } from "./multi-wait.js";
+import { checkNames, checkWait, type CheckedWait } from "../options/check.js";
+import type { WaitOptions } from "../session/session.js";
+import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
+import { TurnCall } from "../hold/wait-for-turn.js";
+
+export type { MultiLock } from "./multi-lock.js";
+
+/**
+ * Takes all of `names` at once: one transaction puts a place under each, so the order is the same in every queue, and
+ * callers that name the same locks in any order never wait for each other in a circle. Excludes, and is excluded by,
+ * every other holder of one of the names, such as a `Mutex`. When one place is lost while waiting, all are given back and
+ * joined anew, behind those who came meanwhile; when one is lost while held, all are.
+ * Take several locks by one call of this, never by one lock after the other.
+ * On abort: rejects at once with the signal's own reason; the places are removed in the background.
+ * @param names 1 to 30, each as a Mutex's; no duplicates, none under another one such as "a/b" under "a".
+ * @throws {LockTimeoutError} after `timeoutMs`: it names the first lock that was still waited for.
+ * @throws {DeadlockError} in an async context that already holds one of the names, or a name under one of them.
+ * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
+ * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd said no.
+ * @throws {TypeError | RangeError} on bad arguments.
+ */
+export async function lockAll(
+  source: SessionSource,
+  names: readonly string[],
+  options?: WaitOptions,
+): Promise<MultiLock> {
+  const leases = leaseSourceOf(source);
+  const checked = checkNames(names);
+  return new AllCall(leases, checkWait("lockAll", options), checked).run();
+}
+
+class AllCall extends TurnCall<readonly HeldPlace[], MultiLock> {
+  constructor(
+    source: LeaseSource,
+    wait: CheckedWait,
+    protected readonly names: readonly string[],
+  ) {
+    super(source, wait);
+  }
+
+  protected enter(lease: Lease): MultiWaiter {
+    return new MultiWaiter(lease, this.names);
+  }
+
+  protected giveBack(holds: readonly HeldPlace[]): void {
+    for (const hold of holds) void hold.release();
+  }
+
+  result(holds: readonly HeldPlace[]): MultiLock {
+    return new HeldPlaces(holds);
+  }
+}

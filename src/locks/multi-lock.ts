@@ -1,0 +1,96 @@
+import { setMaxListeners } from "node:events";
+import { LockExpiringError, LockReleasedError, type LockLostError } from "../errors.js";
+import type { HeldPlace, Lock } from "../hold/hold.js";
+import { Once } from "../async/once.js";
+import { checkAtLeast } from "../options/check.js";
+
+/** Several names taken at once; lost as a whole, released as a whole. */
+export interface MultiLock extends Omit<Lock, "name" | "key" | "toJSON"> {
+  /** As they were given to `lockAll`. */
+  readonly names: readonly string[];
+  /** The key under each name, in the same order. */
+  readonly keys: readonly string[];
+  /** bigints as decimal strings. */
+  toJSON(): { readonly names: readonly string[]; readonly revision: string; readonly held: boolean };
+}
+
+export class HeldPlaces implements MultiLock {
+  readonly names: readonly string[];
+  readonly keys: readonly string[];
+  /** Of all keys: one transaction has made them. */
+  readonly revision: bigint;
+  readonly #holds: readonly HeldPlace[];
+  readonly #controller = new AbortController();
+  readonly #released = new Once(() => this.#release());
+
+  constructor(holds: readonly HeldPlace[]) {
+    this.#holds = holds;
+    this.names = Object.freeze(holds.map(({ name }) => name));
+    this.keys = Object.freeze(holds.map(({ key }) => key));
+    this.revision = (holds[0] as HeldPlace).revision;
+    // However much of a program listens to one lock, that is no leak.
+    setMaxListeners(0, this.#controller.signal);
+    for (const { signal } of holds)
+      signal.addEventListener("abort", () => this.#end(signal.reason as LockLostError), { once: true });
+  }
+
+  get fence(): bigint {
+    return this.revision;
+  }
+
+  get signal(): AbortSignal {
+    this.#hear();
+    return this.#controller.signal;
+  }
+
+  get held(): boolean {
+    return this.#holds.every((hold) => hold.held) && !this.#controller.signal.aborted;
+  }
+
+  remainingMs(): number {
+    return Math.min(...this.#holds.map((hold) => hold.remainingMs()));
+  }
+
+  assertHeld(atLeastMs = 0): void {
+    checkAtLeast(atLeastMs);
+    const left = this.remainingMs();
+    this.signal.throwIfAborted();
+    if (!this.held || left < atLeastMs) throw new LockExpiringError(this.#label, left);
+  }
+
+  release(): Promise<void> {
+    return this.#released.run();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+  }
+
+  toJSON(): { readonly names: readonly string[]; readonly revision: string; readonly held: boolean } {
+    return { names: this.names, revision: this.revision.toString(), held: this.held };
+  }
+
+  get #label(): string {
+    return this.names.join(", ");
+  }
+
+  /** A listener of the session's own signal runs before the session tells its holds: ask each. */
+  #hear(): void {
+    for (const { signal } of this.#holds) if (signal.aborted) this.#end(signal.reason as LockLostError);
+  }
+
+  /** One place lost: the others are no use, and are given back. */
+  #end(reason: LockLostError | LockReleasedError): void {
+    if (this.#controller.signal.aborted) return;
+    this.#controller.abort(reason);
+    for (const hold of this.#holds) void hold.release();
+  }
+
+  async #release(): Promise<void> {
+    // Brings the holds up to the clocks: their deadline may have passed unseen.
+    void this.remainingMs();
+    this.signal.throwIfAborted();
+    this.#end(new LockReleasedError(this.#label));
+    await Promise.all(this.#holds.map((hold) => hold.release()));
+  }
+}

@@ -1,0 +1,225 @@
+import { MAX_PERMITS } from "../keys.js";
+
+/** Checks of what users pass in. Each message names the option, the rule and the value that broke it. */
+
+const MAX_TIMER_MS = 2_147_483_647;
+
+export type Options = Readonly<Record<string, unknown>>;
+
+function show(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(shorten(value));
+  if (typeof value === "bigint") return `${value}n`;
+  if (typeof value === "number" || typeof value === "boolean") return String(value);
+  return kindOf(value);
+}
+
+/** A URL may carry a password. */
+function shorten(text: string): string {
+  const open = text.replace(/^([^/]*:\/\/)?.*@/s, "$1…@");
+  return open.length > 60 ? `${open.slice(0, 60)}…` : open;
+}
+
+function classOf(value: object): string {
+  // JSON can set it to anything.
+  const name: unknown = (value.constructor as { readonly name?: unknown } | undefined)?.name;
+  return typeof name === "string" && name !== "" ? shorten(name) : "of no class";
+}
+
+function kindOf(value: unknown): string {
+  if (value === undefined || value === null) return String(value);
+  if (Array.isArray(value)) return "an array";
+  if (typeof value === "object") return `an object (${classOf(value)})`;
+  return `a ${typeof value}`;
+}
+
+export function typeError(option: string, rule: string, value: unknown): TypeError {
+  return new TypeError(`Expected ${option} to be ${rule}, got ${show(value)}`);
+}
+
+/** The same for what may be a secret, or half of one: tells the kind of value only. */
+export function secretTypeError(option: string, rule: string, value: unknown): TypeError {
+  return new TypeError(`Expected ${option} to be ${rule}, got ${kindOf(value)}`);
+}
+
+export function rangeError(option: string, rule: string, value: unknown): RangeError {
+  return new RangeError(`Expected ${option} to be ${rule}, got ${show(value)}`);
+}
+
+/** Number of single-character edits, to name the option that was probably meant. */
+function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const swap = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min((row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, swap));
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}
+
+function nearest(option: string, known: readonly string[]): string {
+  const lower = option.toLowerCase();
+  const close = (name: string): number =>
+    name.toLowerCase().startsWith(lower) ? 0 : distance(lower, name.toLowerCase());
+  return [...known].sort((a, b) => close(a) - close(b))[0] ?? "";
+}
+
+/** An options object with known names only: a misspelt `timeout` would wait for ever. */
+export function checkOptions(where: string, options: unknown, known: readonly string[]): Options {
+  if (options === undefined) return {};
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw typeError(`the options of ${where}`, "an object", options);
+  }
+  for (const option of Object.keys(options)) {
+    if (known.includes(option)) continue;
+    const hint = known.length === 0 ? "it takes none" : `did you mean ${nearest(option, known)}?`;
+    throw new TypeError(
+      `Unknown option ${option} of ${where}: ${hint} (known: ${known.join(", ") || "none"})`,
+    );
+  }
+  return options as Options;
+}
+
+/** A whole number within the range, or `fallback` where it was not given. */
+export function checkInteger(
+  option: string,
+  value: unknown,
+  { min, max, fallback }: { readonly min: number; readonly max: number; readonly fallback: number },
+): number {
+  return value === undefined ? fallback : checkWhole(option, value, min, max);
+}
+
+function checkWhole(option: string, value: unknown, min: number, max: number): number {
+  const rule = `a whole number from ${min} to ${max}`;
+  if (typeof value !== "number") throw typeError(option, rule, value);
+  if (!Number.isInteger(value) || value < min || value > max) throw rangeError(option, rule, value);
+  return value;
+}
+
+function checkNumber(option: string, value: unknown, min: number): number {
+  const rule = `a number of milliseconds from ${min} to ${MAX_TIMER_MS}`;
+  if (typeof value !== "number") throw typeError(option, rule, value);
+  if (!(value >= min && value <= MAX_TIMER_MS)) throw rangeError(option, rule, value);
+  return value;
+}
+
+export function checkSignal(value: unknown): AbortSignal | undefined {
+  if (value === undefined || value instanceof AbortSignal) return value;
+  throw typeError("signal", "an AbortSignal", value);
+}
+
+export interface CheckedWait {
+  readonly signal: AbortSignal | undefined;
+  readonly timeoutMs: number | undefined;
+}
+
+const WAIT_OPTIONS = ["signal", "timeoutMs"] as const;
+
+/** `signal` and `timeoutMs`, which every waiting call takes; `also` lists what this call takes beside them. */
+const NO_LIMITS: CheckedWait = { signal: undefined, timeoutMs: undefined };
+
+export function checkWait(where: string, options: unknown, also: readonly string[] = []): CheckedWait {
+  const given = checkOptions(where, options, [...WAIT_OPTIONS, ...also]);
+  if (given.signal === undefined && given.timeoutMs === undefined) return NO_LIMITS;
+  return {
+    signal: checkSignal(given.signal),
+    // Larger delays overflow Node's timer, which then fires at once.
+    timeoutMs: given.timeoutMs === undefined ? undefined : checkNumber("timeoutMs", given.timeoutMs, 1),
+  };
+}
+
+export function checkBoolean(option: string, value: unknown): boolean {
+  if (value === undefined) return false;
+  if (typeof value !== "boolean") throw typeError(option, "true or false", value);
+  return value;
+}
+
+export function checkFunction(option: string, value: unknown): void {
+  if (typeof value !== "function") throw typeError(option, "a function", value);
+}
+
+export const checkPermits = (value: unknown): number => checkWhole("permits", value, 1, MAX_PERMITS);
+
+/** `drainMs` of `close()`. */
+export function checkDrain(where: string, options: unknown): number {
+  const { drainMs } = checkOptions(where, options, ["drainMs"]);
+  return drainMs === undefined ? 5000 : checkNumber("drainMs", drainMs, 0);
+}
+
+export function checkAtLeast(value: unknown): number {
+  if (typeof value !== "number") throw typeError("atLeastMs", "a number of milliseconds, 0 or more", value);
+  if (!(value >= 0)) throw rangeError("atLeastMs", "a number of milliseconds, 0 or more", value);
+  return value;
+}
+
+/** A queue's name: its keys are `name/...`, so the rules keep one name one range. */
+export function checkName(value: unknown, option = "name"): string {
+  if (typeof value !== "string") throw typeError(option, "a string", value);
+  const rule = "1 to 1024 bytes of well-formed Unicode";
+  const bytes = Buffer.byteLength(value);
+  // A lone surrogate would be written as U+FFFD: two different names, one key.
+  if (bytes < 1 || bytes > 1024 || !isWellFormed(value)) throw rangeError(option, rule, value);
+  if (value.startsWith("/") || value.endsWith("/") || value.includes("//")) {
+    throw rangeError(option, 'free of "/" at its ends and of "//"', value);
+  }
+  return value;
+}
+
+/** Names for one transaction, which etcd lets have so many operations beside those of others. */
+const MAX_NAMES = 30;
+
+/** Of `lockAll`. */
+export function checkNames(value: unknown): readonly string[] {
+  const rule = `an array of 1 to ${MAX_NAMES} names`;
+  if (!Array.isArray(value)) throw typeError("names", rule, value);
+  if (value.length < 1 || value.length > MAX_NAMES)
+    throw rangeError("names", rule, `${value.length} of them`);
+  const names = Array.from(value as readonly unknown[], (name) => checkName(name));
+  const sorted = [...names].sort();
+  names.forEach((name, n) => {
+    if (names.indexOf(name) !== n) throw rangeError("names", "free of duplicates", name);
+    const inside = sorted.find((other) => other.startsWith(`${name}/`));
+    if (inside !== undefined)
+      throw rangeError("names", `free of names under others, such as under ${show(name)}`, inside);
+  });
+  return names;
+}
+
+function isWellFormed(text: string): boolean {
+  return !/[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/.test(text);
+}
+
+/** What a candidate shows. Everybody who observes an election reads all of its candidates' values. */
+export function checkValue(option: string, value: unknown): string {
+  const rule = "a well-formed string of at most 65536 bytes";
+  if (typeof value !== "string") throw typeError(option, rule, value);
+  if (Buffer.byteLength(value) > 65_536 || !isWellFormed(value)) throw rangeError(option, rule, value);
+  return value;
+}
+
+export interface CheckedSession {
+  readonly ttlSeconds: number;
+  /** undefined = "host:pid". */
+  readonly owner: string | undefined;
+}
+
+const SESSION_OPTIONS = ["ttlSeconds", "owner"] as const;
+
+export function checkOwner(value: unknown): string | undefined {
+  if (value === undefined) return undefined;
+  if (typeof value !== "string") throw typeError("owner", "a string of at most 256 bytes", value);
+  if (Buffer.byteLength(value) > 256 || !isWellFormed(value)) {
+    throw rangeError("owner", "a well-formed string of at most 256 bytes", value);
+  }
+  return value;
+}
+
+export function checkSession(where: string, options: unknown, also: readonly string[] = []): CheckedSession {
+  const given = checkOptions(where, options, [...SESSION_OPTIONS, ...also]);
+  return {
+    ttlSeconds: checkInteger("ttlSeconds", given.ttlSeconds, { min: 2, max: 86_400, fallback: 15 }),
+    owner: checkOwner(given.owner),
+  };
+}

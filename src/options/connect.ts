@@ -1,0 +1,167 @@
+import { X509Certificate } from "node:crypto";
+import { createSecureContext } from "node:tls";
+import {
+  checkInteger,
+  checkOptions,
+  checkSession,
+  rangeError,
+  secretTypeError,
+  typeError,
+  type CheckedSession,
+  type Options,
+} from "./check.js";
+
+/** What `connect` takes, checked. */
+export interface CheckedConnect {
+  readonly hosts: readonly string[];
+  readonly credentials:
+    | {
+        readonly rootCertificate: Uint8Array;
+        readonly privateKey?: Uint8Array;
+        readonly certChain?: Uint8Array;
+      }
+    | undefined;
+  readonly auth: { readonly username: string; readonly password: string } | undefined;
+  readonly grpcOptions: Readonly<Record<string, unknown>>;
+  readonly requestTimeoutMs: number;
+  readonly session: CheckedSession;
+}
+
+const CONNECT_OPTIONS = [
+  "hosts",
+  "credentials",
+  "auth",
+  "grpcOptions",
+  "requestTimeoutMs",
+  "session",
+] as const;
+
+/** etcd3's own options that would undo the safety of this library. */
+const REFUSED: Readonly<Record<string, string>> = {
+  faultHandling:
+    "leasehold retries by itself: etcd3's retries and breaker repeat grants and block healthy leases",
+  defaultCallOptions: "leasehold sets a fresh time limit per attempt: use requestTimeoutMs",
+  dialTimeout: "etcd3 does not implement it: use requestTimeoutMs",
+};
+
+export function checkConnect(options: unknown): CheckedConnect {
+  if (typeof options !== "object" || options === null || Array.isArray(options))
+    throw typeError("the options of connect", "an object", options);
+  for (const [option, why] of Object.entries(REFUSED)) {
+    if (option in options) throw new TypeError(`Option ${option} of connect is refused: ${why}`);
+  }
+  const given = checkOptions("connect", options, CONNECT_OPTIONS);
+  const hosts = checkHosts(given.hosts);
+  return {
+    hosts,
+    credentials: checkCredentials(given.credentials, hosts),
+    auth: checkAuth(given.auth),
+    grpcOptions: checkGrpc(given.grpcOptions),
+    requestTimeoutMs: checkInteger("requestTimeoutMs", given.requestTimeoutMs, {
+      min: 100,
+      max: 60_000,
+      fallback: 2000,
+    }),
+    session: checkSession("connect's session", given.session),
+  };
+}
+
+function checkHosts(value: unknown): readonly string[] {
+  const rule = 'one "http(s)://host:port" or a list of them';
+  const hosts: unknown[] =
+    typeof value === "string" ? [value] : Array.isArray(value) ? Array.from(value) : [];
+  if (hosts.length === 0) throw typeError("hosts", rule, value);
+  const checked = hosts.map((host) => {
+    if (typeof host !== "string") throw typeError("hosts", rule, host);
+    const port = /^(?:https?:\/\/)?(?:[\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})$/.exec(host)?.[1];
+    if (port === undefined) throw rangeError("hosts", rule, host);
+    if (Number(port) < 1 || Number(port) > 65_535)
+      throw rangeError("hosts", "with a port from 1 to 65535", host);
+    return host;
+  });
+  const secure = checked.filter((host) => host.startsWith("https:")).length;
+  if (secure > 0 && secure < checked.length)
+    throw rangeError("hosts", "all https:// or none", checked.join(", "));
+  return checked;
+}
+
+/** grpc-js looks at its options when it connects, in callbacks of its own: a wrong one would crash the process. */
+const GRPC_TEXT =
+  /^grpc\.(ssl_target_name_override|\w+_user_agent|default_authority|service_config|http_connect_\w+)$/;
+
+function checkGrpc(value: unknown): Options {
+  const options = checkPlainObject("grpcOptions", value === undefined ? {} : value);
+  for (const [name, setting] of Object.entries(options)) {
+    if (!/^grpc(-node)?\./.test(name))
+      throw rangeError("grpcOptions", 'made of names that start with "grpc."', name);
+    const rule = GRPC_TEXT.test(name) ? "a string" : "a number";
+    if (typeof setting !== rule.slice(2)) throw secretTypeError(`grpcOptions["${name}"]`, rule, setting);
+  }
+  return options;
+}
+
+function checkPlainObject(option: string, value: unknown): Options {
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw secretTypeError(option, "an object", value);
+  return value as Options;
+}
+
+function checkBytes(option: string, value: unknown): Uint8Array {
+  if (!(value instanceof Uint8Array))
+    throw secretTypeError(option, "a Buffer or Uint8Array with PEM text", value);
+  return value;
+}
+
+function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConnect["credentials"] {
+  if (value === undefined) return undefined;
+  const known = ["rootCertificate", "privateKey", "certChain"];
+  const given = checkOptions("credentials", checkPlainObject("credentials", value), known);
+  // gRPC takes the scheme for a comment: with credentials it speaks TLS whatever the URL says.
+  if (hosts.some((host) => host.startsWith("http:"))) {
+    throw rangeError("hosts", "https:// when credentials are given", hosts.join(", "));
+  }
+  const { privateKey, certChain } = given;
+  if ((privateKey === undefined) !== (certChain === undefined)) {
+    throw new TypeError(
+      "Expected credentials.privateKey and credentials.certChain together: one was not given",
+    );
+  }
+  return checkPem({
+    rootCertificate: checkBytes("credentials.rootCertificate", given.rootCertificate),
+    ...(privateKey !== undefined && {
+      privateKey: checkBytes("credentials.privateKey", privateKey),
+      certChain: checkBytes("credentials.certChain", certChain),
+    }),
+  });
+}
+
+/** gRPC would throw OpenSSL's own words at the first call. */
+function checkPem(credentials: NonNullable<CheckedConnect["credentials"]>): CheckedConnect["credentials"] {
+  const { rootCertificate, privateKey, certChain } = credentials;
+  const bytes = (pem: Uint8Array | undefined): Buffer | undefined => pem && Buffer.from(pem);
+  if (!Buffer.from(rootCertificate).includes("-----BEGIN"))
+    throw new RangeError("Expected credentials.rootCertificate to be PEM text, got other bytes");
+  try {
+    // OpenSSL skips what it cannot read of a list of authorities, and then trusts nobody.
+    new X509Certificate(rootCertificate);
+    createSecureContext({ ca: bytes(rootCertificate), key: bytes(privateKey), cert: bytes(certChain) });
+  } catch (error) {
+    throw new RangeError(
+      `Expected credentials to be PEM text, the key being that of the certificate: ${(error as Error).message}`,
+      { cause: error },
+    );
+  }
+  return credentials;
+}
+
+function checkAuth(value: unknown): CheckedConnect["auth"] {
+  if (value === undefined) return undefined;
+  const given = checkOptions("auth", checkPlainObject("auth", value), ["username", "password"]);
+  const text = (option: "username" | "password"): string => {
+    const entry = given[option];
+    if (typeof entry !== "string") throw secretTypeError(`auth.${option}`, "a non-empty string", entry);
+    if (entry === "") throw rangeError(`auth.${option}`, "a non-empty string", entry);
+    return entry;
+  };
+  return { username: text("username"), password: text("password") };
+}

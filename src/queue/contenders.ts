@@ -1,0 +1,91 @@
+import type { Connection } from "../session/connection.js";
+import type { Place } from "../contender.js";
+import type { CallPolicy } from "../etcd/retry.js";
+import type { KeyValue } from "../etcd/port.js";
+import { parsePlaceValue, prefixEnd, prefixOf } from "../keys.js";
+
+interface Reading {
+  readonly kvs: readonly KeyValue[];
+  readonly holder: Place | undefined;
+}
+
+/** Who is before a place in the queue. */
+export interface Ahead {
+  readonly holder: Place | undefined;
+  readonly ahead: number;
+}
+
+/** Reads under way, by name: hundreds of calls that time out together ask once. */
+const readings = new WeakMap<Connection, Map<string, Promise<Reading>>>();
+
+/** Holder and number of places before `revision` (before the end of the queue where it is not known). */
+export async function readAhead(
+  connection: Connection,
+  name: string,
+  revision: bigint,
+  policy: CallPolicy,
+): Promise<Ahead> {
+  const byName = readings.get(connection) ?? new Map<string, Promise<Reading>>();
+  readings.set(connection, byName);
+  const reading = byName.get(name) ?? readQueue(connection, name, policy).finally(() => byName.delete(name));
+  byName.set(name, reading);
+  const { kvs, holder } = await reading;
+  const ahead = revision > 0n ? kvs.filter((kv) => kv.createRevision < revision).length : kvs.length;
+  return { holder: ahead > 0 ? holder : undefined, ahead };
+}
+
+async function readQueue(connection: Connection, name: string, policy: CallPolicy): Promise<Reading> {
+  const prefix = prefixOf(name);
+  const range = { key: prefix, end: prefixEnd(prefix), order: "oldest first" } as const;
+  const { kvs } = await connection.members.range(range, policy);
+  const [first] = kvs;
+  if (!first) return { kvs, holder: undefined };
+  const ttls = await remainingTtls(connection, [first], policy);
+  return { kvs, holder: placeOf(name, first, "holding", ttls.get(first.leaseId)) };
+}
+
+async function remainingTtls(
+  { members }: Connection,
+  kvs: readonly KeyValue[],
+  policy: CallPolicy,
+): Promise<ReadonlyMap<bigint, number>> {
+  const ttls = new Map<bigint, number>();
+  const leaseIds = new Set(kvs.map((kv) => kv.leaseId).filter((id) => id !== 0n));
+  await Promise.all(
+    [...leaseIds].map(async (leaseId) => {
+      const { ttlSeconds } = await members.call(
+        (member, options) => member.timeToLive(leaseId, options),
+        policy,
+      );
+      if (ttlSeconds >= 0) ttls.set(leaseId, ttlSeconds * 1000);
+    }),
+  );
+  return ttls;
+}
+
+function placeOf(
+  name: string,
+  kv: KeyValue,
+  state: Place["state"],
+  ttlRemainingMs: number | undefined,
+): Place {
+  const { owner, since } = parsePlaceValue(kv.value);
+  const date = since === undefined ? undefined : new Date(since);
+  const place = {
+    name,
+    key: kv.key.toString(),
+    state,
+    revision: kv.createRevision,
+    leaseId: kv.leaseId,
+    owner,
+    since: date && !Number.isNaN(date.getTime()) ? date : undefined,
+    ttlRemainingMs,
+  };
+  const toJSON = (): Record<string, unknown> => ({
+    ...place,
+    revision: place.revision.toString(),
+    leaseId: place.leaseId.toString(),
+  });
+  // Not enumerable, so that what is logged or compared is the data.
+  return Object.defineProperty(place, "toJSON", { value: toJSON }) as Place;
+}

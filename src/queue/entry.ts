@@ -1,0 +1,115 @@
+import type { Compare, KeyValue, Operation, Range, Txn } from "../etcd/port.js";
+import { placeKey, type PlaceValue } from "../keys.js";
+import { exclusive, type Kind } from "./lock-mode.js";
+import type { Lease } from "../session/lease.js";
+import type { OwnedKey } from "../session/late-put-sweeper.js";
+
+/** One key of ours in a queue: (key, create revision), never a key alone. */
+export class Place implements OwnedKey {
+  readonly key: string;
+  readonly value: string;
+  /** Create revision; 0n until etcd has told it. */
+  revision = 0n;
+  /** Attempts to put the key that were sent and not answered: each may be applied yet. */
+  unanswered = 0;
+  /** Create revision of the place that its join found before it, if it was told. */
+  joinedBehind: bigint | undefined;
+  /** Its turn has come. */
+  held = false;
+  /** Nobody wants it any more. */
+  leaving = false;
+
+  constructor(
+    readonly lease: Lease,
+    readonly name: string,
+    /** The n of `name/<lease>-n`. */
+    readonly n: number,
+    readonly kind: Kind = exclusive,
+    /** A campaign puts its candidate's value, and an adopted place keeps the one it has. */
+    value?: string,
+  ) {
+    this.key = placeKey(this.directory, lease.leaseId, n);
+    this.value = value ?? JSON.stringify(this.#newValue());
+  }
+
+  /** Its key is `directory/<lease>`. */
+  get directory(): string {
+    return `${this.name}${this.kind.folder}`;
+  }
+
+  /** An attempt to put the key was executed before: one of ours without an answer, or one that was sent twice on the way. */
+  foundExecuted(): void {
+    if (this.unanswered > 0) this.unanswered--;
+    else this.lease.connection.path.requestsAreRepeated = true;
+  }
+
+  is(kv: KeyValue): boolean {
+    return kv.createRevision === this.revision && kv.key.toString() === this.key;
+  }
+
+  #newValue(): PlaceValue {
+    const { clock } = this.lease.connection;
+    const { permits } = this.kind;
+    return {
+      owner: this.lease.owner,
+      since: clock.date().toISOString(),
+      id: clock.randomId().toString(36),
+      ...(permits !== undefined && { permits }),
+    };
+  }
+}
+
+export const put = ({ key, value, lease }: Place): Operation => ({
+  kind: "put",
+  key,
+  value,
+  leaseId: lease.leaseId,
+});
+export const own = ({ key }: Place): Operation => ({ kind: "range", key });
+const ranges = (asked: readonly Range[]): Operation[] => asked.map((range) => ({ kind: "range", ...range }));
+
+/** Puts the key unless it is there, and tells who else is, as the kind asks. */
+export const joinTxn = (place: Place): Txn => ({
+  ...joinBehindTxn(place),
+  then: [put(place), ...ranges(place.kind.asksToJoin(place))],
+});
+
+/** The same for a session that has a place under the name already, which this one waits for. */
+export const joinBehindTxn = (place: Place): Txn => ({
+  roots: [place.name],
+  when: [{ kind: "created at", key: place.key, revision: 0n }],
+  then: [put(place)],
+  otherwise: [own(place)],
+});
+
+/** Puts the key if the queue is as it must be. Refused, it writes nothing and nobody hears of it. */
+export const tryTxn = (place: Place, when: readonly Compare[]): Txn => ({
+  roots: [place.name],
+  when,
+  then: [put(place)],
+  otherwise: [own(place)],
+});
+
+/** Writes the key once more, the same as it was: who watches it hears that its turn has come. */
+export const tellTxn = (place: Place): Txn => ({
+  roots: [place.name],
+  when: [{ kind: "created at", key: place.key, revision: place.revision }],
+  then: [put(place)],
+  otherwise: [],
+});
+
+/** Deletes exactly this place, and asks who is first after it. */
+export function leaveTxn(place: Place, asked: readonly Range[]): Txn {
+  const tell = ranges(asked);
+  return {
+    roots: [place.name],
+    // Before its create revision is known, its value says that it is ours.
+    when: [
+      place.revision === 0n
+        ? { kind: "value is", key: place.key, value: place.value }
+        : { kind: "created at", key: place.key, revision: place.revision },
+    ],
+    then: [{ kind: "delete", key: place.key }, ...tell],
+    otherwise: tell,
+  };
+}

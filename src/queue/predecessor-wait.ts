@@ -1,0 +1,248 @@
+import type { RangesAnswer } from "../etcd/ranges.js";
+import type { EventKind, KeyValue } from "../etcd/port.js";
+import type { Watch, WatchListener, WatchTarget } from "../etcd/watch/hub.js";
+import { isSame, type Behind, type Predecessor } from "./lock-mode.js";
+import type { Place } from "./entry.js";
+import { SlowReads, type SlowReader } from "./slow-reads.js";
+import type { Timer } from "../async/clock.js";
+
+/** How a wait ends, unless it is stopped from outside. */
+export interface TurnOutcome {
+  /**
+   * It is our turn. `ownWatch` goes on watching our key; `deletedAt` is set when no read has confirmed the key after the
+   * predecessor's deletion: one must run beside the handle.
+   */
+  granted(ownWatch: Watch | undefined, deletedAt: bigint | undefined): void;
+  /** Our key is gone. */
+  gone(): void;
+  failed(error: Error): void;
+}
+
+/** With so many ahead a watch may start in the past: etcd delivers it up to 100 ms late, which nobody notices there. */
+const FAR = 64;
+/** With so few ahead the turn may come any moment: read at once, and doubt the watch for a while. */
+const NEAR = 3;
+/** etcd's resync loop runs every 100 ms: a watch that fell into it delivers late, reads in between find out earlier. */
+const REREAD_MS = [4, 12, 30, 54];
+
+interface Watched {
+  readonly watch: Watch;
+  /** It misses nothing from our join on, so no read has to look for what came before it. */
+  readonly sinceJoin: boolean;
+}
+
+const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b) => (a > b ? a : b));
+
+/**
+ * Waits until no earlier place is left: watches the predecessor and the own key from now on, *then* reads who is
+ * there. The order matters: read first, and a deletion between the two is never heard of. A single deletion means
+ * nothing by itself (the predecessor may have been a waiter that gave up), unless it was known to be the holder.
+ */
+export class Turn implements WatchListener, SlowReader {
+  #predecessor: Predecessor | undefined;
+  #predecessorWatch: Watched | undefined;
+  #ownWatch: Watched | undefined;
+  #ahead: number;
+  /** Both watches are created and a read after that has found the predecessor alive. */
+  #verified = false;
+  /** Answers of older states must not count. */
+  #atLeast: bigint;
+  /** The predecessor has come to its end, or told that its turn has come, and no read has looked since. */
+  #ended = false;
+  #rereads = 0;
+  /** The last read did not tell enough. */
+  #readAll = false;
+  /** Counts reads; only the latest one may decide. */
+  #read = 0;
+  #timer: Timer | undefined;
+  #over = false;
+
+  constructor(
+    private readonly place: Place,
+    private readonly outcome: TurnOutcome,
+    from: Behind | undefined,
+  ) {
+    this.#atLeast = place.revision;
+    this.#ahead = from?.ahead ?? 0;
+    if (!from) {
+      this.look();
+      return;
+    }
+    // A replay from the join on misses nothing, so it needs no read.
+    this.#follow(from.predecessor, from.ahead >= FAR ? place.revision + 1n : 0n);
+  }
+
+  /** A watch that stands for several places may tell of our own one, too. */
+  event(kv: KeyValue, kind: EventKind): void {
+    if (kv.key.toString() === this.place.key) {
+      if (kv.modRevision > this.place.revision) this.#end(() => this.outcome.gone());
+      return;
+    }
+    // As the last read has described it: it may stand for several places.
+    if (this.#predecessor?.endedBy(kv)) this.#predecessorEnded(kv.modRevision, kind);
+  }
+
+  /** Nothing that an older stream told is carried over but the places themselves. */
+  moved(): void {
+    if (this.#over) return;
+    this.#predecessorWatch?.watch.cancel();
+    this.#ownWatch?.watch.cancel();
+    this.#predecessorWatch = this.#ownWatch = undefined;
+    if (this.#predecessor) this.#follow(this.#predecessor, 0n);
+  }
+
+  refused(error: Error): void {
+    this.#end(() => this.outcome.failed(error));
+  }
+
+  /** Stops waiting; the outcome is not told any more. */
+  stop(): void {
+    this.#over = true;
+    this.#cancelTimer();
+    this.#predecessorWatch?.watch.cancel();
+    this.#ownWatch?.watch.cancel();
+  }
+
+  #follow(predecessor: Predecessor, startRevision: bigint): void {
+    // A read on its way was sent before these watches existed: it must not verify them.
+    this.#read++;
+    this.#verified = false;
+    this.#rereads = 0;
+    this.#cancelTimer();
+    this.#predecessor = predecessor;
+    this.#predecessorWatch?.watch.cancel();
+    this.#predecessorWatch = this.#watch(predecessor.target, startRevision);
+    this.#ownWatch ??= this.#watch({ key: this.place.key, events: "DELETE" }, startRevision);
+    this.#heardBefore(predecessor);
+    this.created();
+  }
+
+  /** What a watch that went on without an owner has told: a read decides. */
+  #heardBefore(predecessor: Predecessor): void {
+    const ofPredecessor = this.#predecessorWatch?.watch.lastEvent ?? 0n;
+    const ofOurs = this.#ownWatch?.watch.lastEvent ?? 0n;
+    this.#ended = ofPredecessor > predecessor.revision || ofOurs > this.place.revision;
+    if (this.#ended) this.#atLeast = max(this.#atLeast, ofPredecessor, ofOurs);
+  }
+
+  #watch({ key, end, events }: WatchTarget, startRevision: bigint): Watched {
+    const { watches } = this.place.lease.connection;
+    const beside = (this.#ownWatch ?? this.#predecessorWatch)?.watch;
+    const reuseFrom = this.place.revision + 1n;
+    const target: WatchTarget = { key, end, events, startRevision, reuseFrom };
+    const watch = watches.watch(target, this, beside);
+    return { watch, sinceJoin: startRevision > 0n || watch.createdAt !== undefined };
+  }
+
+  /** The revisions at which etcd began to watch, once both watches are there. */
+  get #createdAt(): bigint | undefined {
+    const predecessor = this.#predecessorWatch?.watch.createdAt;
+    const own = this.#ownWatch?.watch.createdAt;
+    return predecessor === undefined || own === undefined ? undefined : max(predecessor, own);
+  }
+
+  created(): void {
+    if (this.#over || this.#createdAt === undefined) return;
+    if (this.#ended) return this.look();
+    if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin) return this.#trust();
+    if (this.#ahead <= NEAR) return this.look();
+    // In a crowd the event usually comes before the read is needed.
+    this.#timer = this.place.lease.connection.clock.after(100, () => this.look());
+  }
+
+  #predecessorEnded(endedAt: bigint, by: EventKind): void {
+    if (this.#over) return;
+    this.#atLeast = max(this.#atLeast, endedAt);
+    const next = by === "PUT" ? this.#predecessor?.afterPut : undefined;
+    if (next) return this.#follow(next, 0n);
+    this.#ended = true;
+    if (this.#verified && this.#predecessor?.holder) return this.#grant(endedAt);
+    // Else the read follows when both watches are there.
+    if (this.#ownWatch?.watch.createdAt !== undefined) this.look();
+  }
+
+  #grant(deletedAt: bigint | undefined): void {
+    const ownWatch = this.#ownWatch?.watch;
+    this.#ownWatch = undefined;
+    // Who takes turns with us will be before us again.
+    this.#predecessorWatch?.watch.park();
+    this.#predecessorWatch = undefined;
+    this.#end(() => this.outcome.granted(ownWatch, deletedAt));
+  }
+
+  #end(tell: () => void): void {
+    if (this.#over) return;
+    this.stop();
+    tell();
+  }
+
+  look(): void {
+    this.#cancelTimer();
+    this.#ended = false;
+    const read = ++this.#read;
+    void this.#whoIsThere().then(
+      (answer) => {
+        if (!this.#over && read === this.#read) this.#decide(answer);
+      },
+      (error: unknown) => {
+        if (read === this.#read) this.#end(() => this.outcome.failed(error as Error));
+      },
+    );
+  }
+
+  /** Serializable on the watches' own member where that is recent enough, else linearizable. */
+  async #whoIsThere(): Promise<RangesAnswer> {
+    const { lease } = this.place;
+    const { watches, members } = lease.connection;
+    const ranges = this.place.kind.reads(this.place, this.#readAll);
+    const atLeast = max(
+      this.#atLeast,
+      this.#predecessorWatch?.watch.createdAt ?? 0n,
+      this.#ownWatch?.watch.createdAt ?? 0n,
+    );
+    const near = await watches.read(ranges, Math.min(lease.ttlMs / 4, members.requestTimeoutMs));
+    if (near && near.header.revision >= atLeast) return near;
+    return members.ranges(ranges, lease.policy("read the queue"));
+  }
+
+  #decide({ ranges, header }: RangesAnswer): void {
+    const position = this.place.kind.positionOf(this.place, ranges);
+    this.#readAll = position === "unclear";
+    if (position === "unclear") return this.look();
+    if (position === "gone") return this.#end(() => this.outcome.gone());
+    if (position === "first") return this.#grant(undefined);
+    const known = this.#predecessor;
+    this.#ahead = position.ahead;
+    if (!isSame(known, position.predecessor) || !this.#predecessorWatch) {
+      return this.#follow(position.predecessor, 0n);
+    }
+    // The same one still, and by now perhaps the holder.
+    this.#predecessor = position.predecessor;
+    const createdAt = this.#createdAt;
+    if (createdAt === undefined) return;
+    this.#verified = true;
+    if (this.#ahead <= NEAR && header.revision > createdAt) return this.#rereadSoon();
+    this.#trust();
+  }
+
+  /** A write in the instant of the watch's creation may have put it among those that are served late. */
+  #rereadSoon(): void {
+    const delayMs = REREAD_MS[this.#rereads++];
+    if (delayMs === undefined) return this.#trust();
+    this.#timer = this.place.lease.connection.clock.after(delayMs, () => this.look());
+  }
+
+  /** From here on the watches tell; a slow read bounds the damage of an event that never comes. */
+  #trust(): void {
+    this.#verified = true;
+    this.#cancelTimer();
+    SlowReads.of(this.place.lease.connection.clock).add(this);
+  }
+
+  /** Nothing of a timer that has run is kept, either. */
+  #cancelTimer(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    SlowReads.of(this.place.lease.connection.clock).delete(this);
+  }
+}

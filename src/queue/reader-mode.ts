@@ -1,0 +1,78 @@
+import type { KeyValue, Range } from "../etcd/port.js";
+import { ownRange, prefixEnd, prefixOf } from "../keys.js";
+import { PlaceBelow, queueRange, type Behind, type Kind, type Told } from "./lock-mode.js";
+import type { Place } from "./entry.js";
+
+/** Everything in the queue that is no reader: what sorts before the readers' folder, and what sorts behind it. */
+function otherRanges(name: string): readonly { readonly key: string; readonly end: string }[] {
+  const { key, end } = queueRange(name);
+  const readers = prefixOf(`${name}/read`);
+  return [
+    { key, end: readers },
+    { key: prefixEnd(readers), end },
+  ];
+}
+
+const nearest = (place: Place): readonly Range[] =>
+  otherRanges(place.name).map((range) => ({ ...range, order: "newest first", limit: 1 }));
+
+/** The later of the two, if anybody is there. `others` are all of them. */
+function behind(told: readonly Told[], others: number): Behind | undefined {
+  const last = told.map(({ kvs }) => kvs[0]).filter((kv): kv is KeyValue => kv !== undefined);
+  const [first, ...rest] = last;
+  if (!first) return undefined;
+  const below = rest.reduce((a, b) => (a.createRevision > b.createRevision ? a : b), first);
+  return { predecessor: new PlaceBelow(below, others === 1), ahead: others };
+}
+
+const isReader = ({ kind }: Place): boolean => kind === reader;
+
+/**
+ * Shares the name with other readers, and waits for the nearest earlier place that is none: also for a writer that waits
+ * itself, so that readers who come and go cannot keep it out.
+ */
+export const reader: Kind = {
+  folder: "/read",
+  shared: true,
+  tellsTurn: false,
+  trying: {
+    // In none of the ranges is its own key: an attempt whose answer was lost may have put it.
+    when: ({ name, key }) => [
+      { kind: "created at", key, revision: 0n },
+      ...otherRanges(name).map((range) => ({ kind: "nothing in", ...range }) as const),
+    ],
+  },
+  // Two readers whose joins found the same place before them have no other between them: their turn comes together.
+  follows: (place, earlier) =>
+    earlier.findLast((other) => !isReader(other)) ??
+    earlier.find(
+      (other) => !other.held && other.joinedBehind === place.joinedBehind && place.joinedBehind !== undefined,
+    ),
+  // It followed another reader, for only such a one is not waited for to its end.
+  afterTurn: () => "held",
+  surelyFollows: () => false,
+  asksToJoin: nearest,
+  joined: (_, told) =>
+    behind(
+      told,
+      told.reduce((sum, { count }) => sum + count, 0),
+    ) ?? "held",
+  reads: (place) => [
+    { key: place.key },
+    ...nearest(place).map((range) => ({ ...range, maxCreateRevision: place.revision - 1n })),
+  ],
+  positionOf: (place, [own, ...others]) => {
+    const mine = own?.kvs[0];
+    if (!mine || !place.is(mine)) return "gone";
+    const seen = others.reduce((sum, { kvs, more }) => sum + kvs.length + (more ? 1 : 0), 0);
+    return behind(others, seen) ?? "first";
+  },
+  // Our own readers beside it: who holds by this answer must be in it.
+  asksForFirst: ({ name, directory, lease }) => [
+    ownRange(directory, lease.leaseId),
+    ...otherRanges(name).map((range) => ({ ...range, order: "oldest first", limit: 1 }) as const),
+  ],
+  isFirst: (place, [ours, ...others]) =>
+    (ours?.kvs.some((kv) => place.is(kv)) ?? false) &&
+    others.every(({ kvs: [oldest] }) => oldest === undefined || oldest.createRevision > place.revision),
+};

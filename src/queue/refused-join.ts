@@ -1,0 +1,30 @@
+import { EtcdRefusedError } from "../errors.js";
+import { LeaseNotFoundError, type Txn } from "../etcd/port.js";
+import type { Lease } from "../session/lease.js";
+
+/** etcd rejected a join: marks the lease if the lease is the reason. */
+export async function joinRefused(lease: Lease, txn: Txn, error: unknown): Promise<void> {
+  if (error instanceof LeaseNotFoundError) lease.gone();
+  const forbidden = error instanceof EtcdRefusedError && error.why === "permission";
+  if (forbidden && (await allowedWithoutLease(lease, txn))) lease.unfit = true;
+}
+
+/**
+ * Since 3.6 etcd refuses a put with a lease that has a key which the user may not write, such as one that another user has
+ * put there. It checks permissions before it evaluates the compares: a transaction whose compares never hold shows what is allowed, and
+ * writes nothing.
+ */
+async function allowedWithoutLease(lease: Lease, txn: Txn): Promise<boolean> {
+  const never = txn.then.flatMap((operation) => (operation.kind === "put" ? [operation.key] : []));
+  const asked: Txn = {
+    ...txn,
+    when: [...txn.when, ...never.map((key) => ({ kind: "created at", key, revision: -1n }) as const)],
+    then: txn.then.map((operation) => (operation.kind === "put" ? { ...operation, leaseId: 0n } : operation)),
+  };
+  const policy = { ...lease.policy("look why a join was refused"), giveUpMs: lease.ttlMs / 4 };
+  const asking = lease.connection.members.txn(asked, policy);
+  return asking.then(
+    () => true,
+    () => false,
+  );
+}

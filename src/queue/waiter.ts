@@ -1,0 +1,203 @@
+import type { SessionEnd, Dependent } from "../session/lease.js";
+import type { Watch } from "../etcd/watch/hub.js";
+import type { Kind } from "./lock-mode.js";
+import type { Place } from "./entry.js";
+import type { Turn, TurnOutcome } from "./predecessor-wait.js";
+
+/** It is a caller's turn. */
+export interface Grant {
+  readonly place: Place;
+  /** A watch on the key, left from the wait. */
+  readonly ownWatch: Watch | undefined;
+  /** The hold rests on this deletion alone: confirm the key by a read. */
+  readonly deletedAt: bigint | undefined;
+}
+
+/** No watch is left from the wait. */
+export const unwatched = (place: Place): Grant => ({ place, ownWatch: undefined, deletedAt: undefined });
+
+/** Where a waiter stands. */
+export type Stage =
+  | { readonly at: "line" }
+  | { readonly at: "join" }
+  /** Behind a place of the same session: its end, or its turn, wakes us, no watch is needed. */
+  | { readonly at: "local"; readonly place: Place; readonly below: Place }
+  | { readonly at: "turn"; readonly place: Place; readonly turn: Turn }
+  | { readonly at: "end" };
+
+const NOBODY: readonly Waiter[] = [];
+const IN_LINE: Stage = { at: "line" };
+const END: Stage = { at: "end" };
+
+let calls = 0;
+
+/** One caller who waits for a turn, from the call to its turn or to its giving up. */
+export class Waiter implements Dependent {
+  /** A waiter that must join anew comes before later callers of this process. */
+  readonly order = calls++;
+  readonly granted: Promise<Grant>;
+  stage: Stage = IN_LINE;
+  #gaveUp = false;
+  #lostPlace = false;
+  #lastRevision = 0n;
+  #resolve: (grant: Grant) => void = () => {};
+  #reject: (error: Error) => void = () => {};
+
+  constructor(
+    private readonly queue: { readonly name: string; abandoned(waiter: Waiter): void },
+    readonly kind: Kind,
+    readonly value: string | undefined,
+    readonly onJoined: (() => void) | undefined,
+  ) {
+    this.granted = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  /** Create revision of its place; 0n when it has none yet. */
+  get revision(): bigint {
+    return "place" in this.stage ? this.stage.place.revision : this.#lastRevision;
+  }
+
+  get waitingFor(): { readonly name: string; readonly revision: bigint } {
+    return { name: this.queue.name, revision: this.revision };
+  }
+
+  /** It has, or had, a place in the queue. */
+  get joined(): boolean {
+    return this.#lostPlace || this.revision > 0n;
+  }
+
+  get gaveUp(): boolean {
+    return this.#gaveUp;
+  }
+
+  /** Somebody deleted the key of its place: it must join anew. */
+  lostPlace(): void {
+    this.#lostPlace = true;
+    this.stage = IN_LINE;
+  }
+
+  grant(grant: Grant): void {
+    this.stage = END;
+    this.#resolve(grant);
+  }
+
+  fail(error: Error): void {
+    this.#lastRevision = this.revision;
+    this.stage = END;
+    this.#rejectGranted(error);
+  }
+
+  /** The caller waits no longer; its place is removed in the background. */
+  giveUp(): void {
+    if (this.#gaveUp || this.stage.at === "end") return;
+    this.#gaveUp = true;
+    this.#lastRevision = this.revision;
+    this.queue.abandoned(this);
+  }
+
+  sessionEnded(reason: SessionEnd): void {
+    this.#rejectGranted(reason);
+    this.giveUp();
+  }
+
+  #rejectGranted(error: Error): void {
+    // The caller may have left already: then nobody else hears of it.
+    this.granted.catch(() => undefined);
+    this.#reject(error);
+  }
+}
+
+/** How the turn of one waiter ends, told to its queue. */
+export class WaiterTurn implements TurnOutcome {
+  constructor(
+    private readonly queue: {
+      grant(waiter: Waiter, grant: Grant): void;
+      joinAnew(waiter: Waiter, place: Place): void;
+      failed(waiter: Waiter, place: Place, error: Error): void;
+    },
+    private readonly waiter: Waiter,
+    private readonly place: Place,
+  ) {}
+
+  granted(ownWatch: Watch | undefined, deletedAt: bigint | undefined): void {
+    this.queue.grant(this.waiter, { place: this.place, ownWatch, deletedAt });
+  }
+
+  gone(): void {
+    this.queue.joinAnew(this.waiter, this.place);
+  }
+
+  failed(error: Error): void {
+    this.queue.failed(this.waiter, this.place, error);
+  }
+}
+
+/** Callers of one process that have not joined yet, in the order of their calls. */
+export class Line {
+  /** Made when needed: of thousands of names most have nobody in line. */
+  #new: Set<Waiter> | undefined;
+  /** Those who lost their place and join anew: never more than wait in etcd. */
+  #again: readonly Waiter[] = NOBODY;
+
+  get empty(): boolean {
+    return this.#new === undefined && this.#again.length === 0;
+  }
+
+  add(waiter: Waiter): void {
+    this.#new ??= new Set();
+    this.#new.add(waiter);
+  }
+
+  addAgain(waiter: Waiter): void {
+    waiter.lostPlace();
+    this.#again = [...this.#again, waiter].sort((a, b) => a.order - b.order);
+  }
+
+  remove(waiter: Waiter): void {
+    if (!this.#removeNew(waiter)) this.#again = this.#again.filter((other) => other !== waiter);
+  }
+
+  next(): Waiter | undefined {
+    const [again, ...rest] = this.#again;
+    if (again) {
+      this.#again = rest;
+      return again;
+    }
+    for (const waiter of this.#new ?? NOBODY) {
+      this.#removeNew(waiter);
+      return waiter;
+    }
+    return undefined;
+  }
+
+  #removeNew(waiter: Waiter): boolean {
+    const removed = this.#new?.delete(waiter) ?? false;
+    if (this.#new?.size === 0) this.#new = undefined;
+    return removed;
+  }
+}
+
+/** Waiters, each with its place, by the place of their own session that they wait for. */
+export class Followers {
+  /** Made when needed: of thousands of names most have one waiter. */
+  #behind: Map<Place, Map<Waiter, Place>> | undefined;
+
+  /** In the order in which they came. */
+  of(below: Place): readonly (readonly [Waiter, Place])[] {
+    return [...(this.#behind?.get(below) ?? [])];
+  }
+
+  add(waiter: Waiter, place: Place, below: Place): void {
+    this.#behind ??= new Map();
+    this.#behind.set(below, (this.#behind.get(below) ?? new Map<Waiter, Place>()).set(waiter, place));
+  }
+
+  remove(waiter: Waiter, below: Place): void {
+    const waiters = this.#behind?.get(below);
+    waiters?.delete(waiter);
+    if (waiters?.size === 0) this.#behind?.delete(below);
+  }
+}

@@ -1,0 +1,72 @@
+import type { Connection } from "./connection.js";
+import type { CallPolicy } from "../etcd/retry.js";
+import type { KeyValue } from "../etcd/port.js";
+import { parsePlaceKey } from "../keys.js";
+import type { Lease } from "./lease.js";
+import { removeStray } from "./cleanup.js";
+
+/** A place that an adopted lease has already. */
+export interface AdoptedPlace {
+  /** The directory of its key. */
+  readonly name: string;
+  readonly n: number;
+  readonly key: Buffer;
+  readonly value: string;
+  readonly revision: bigint;
+}
+
+/** The places of an orphaned lease: the first call on a name that waits for such a place takes over the oldest one. */
+export class AdoptedPlaces {
+  /** By the directory of their keys: `name`, or `name/read` and `name/write`. */
+  readonly #unclaimed = new Map<string, AdoptedPlace>();
+
+  /** A second place of a name, and whatever nobody has claimed within one TTL, is deleted. */
+  constructor(
+    private readonly lease: Lease,
+    places: readonly AdoptedPlace[],
+  ) {
+    for (const place of places) {
+      if (this.#unclaimed.has(place.name)) this.#delete(place);
+      else this.#unclaimed.set(place.name, place);
+    }
+    const timer = lease.connection.clock.after(lease.ttlMs, () => {
+      for (const place of this.#unclaimed.values()) this.#delete(place);
+      this.#unclaimed.clear();
+    });
+    lease.signal.addEventListener("abort", () => timer.cancel(), { once: true });
+  }
+
+  claim(directory: string): AdoptedPlace | undefined {
+    const place = this.#unclaimed.get(directory);
+    this.#unclaimed.delete(directory);
+    return place;
+  }
+
+  /** Is `kv`, in that directory, a place that may be claimed yet? */
+  has(directory: string, kv: KeyValue): boolean {
+    const place = this.#unclaimed.get(directory);
+    return place !== undefined && place.revision === kv.createRevision && place.key.equals(kv.key);
+  }
+
+  #delete({ name, key, revision }: AdoptedPlace): void {
+    removeStray(this.lease, name, { key, createRevision: revision }, "delete an unclaimed place");
+  }
+}
+
+/** Oldest first. */
+export async function readAdopted(
+  { members }: Connection,
+  leaseId: bigint,
+  policy: CallPolicy,
+): Promise<AdoptedPlace[]> {
+  const { keys } = await members.call((member, options) => member.timeToLive(leaseId, options), policy);
+  const places = await Promise.all(
+    keys.map(async (key) => {
+      const parsed = parsePlaceKey(key.toString(), leaseId);
+      const [kv] = parsed ? (await members.range({ key }, policy)).kvs : [];
+      if (!parsed || kv?.leaseId !== leaseId) return undefined;
+      return { ...parsed, key, value: kv.value, revision: kv.createRevision };
+    }),
+  );
+  return places.filter((place) => place !== undefined).sort((a, b) => (a.revision < b.revision ? -1 : 1));
+}

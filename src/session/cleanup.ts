@@ -1,0 +1,58 @@
+import { EtcdRefusedError } from "../errors.js";
+import type { CallPolicy } from "../etcd/retry.js";
+import { backoff } from "../etcd/backoff.js";
+import type { Txn, TxnAnswer } from "../etcd/port.js";
+import type { Connection } from "./connection.js";
+import type { Lease, OwnPlace } from "./lease.js";
+import { lastPolicy } from "./revoke.js";
+import { pause } from "../async/clock.js";
+
+/**
+ * Sends a transaction until etcd has executed it, also after etcd rejected it: then with pauses that grow to 1 s. Rejects
+ * when the session ends, and when `policy.again` ends the attempts.
+ */
+export async function txnUntilConfirmed(
+  { connection, signal }: Lease,
+  txn: Txn,
+  policy: CallPolicy,
+): Promise<TxnAnswer> {
+  for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
+    try {
+      return await connection.members.txn(txn, policy);
+    } catch (error) {
+      if (!(error instanceof EtcdRefusedError)) throw error;
+      await pause(connection.clock, wait.duration, signal);
+    }
+  }
+}
+
+interface Stray {
+  readonly key: string | Buffer;
+  readonly createRevision: bigint;
+}
+
+/** That very key, not a later one. */
+const deletion = (name: string, { key, createRevision }: Stray): Txn => ({
+  roots: [name],
+  when: [{ kind: "created at", key, revision: createRevision }],
+  then: [{ kind: "delete", key }],
+  otherwise: [],
+});
+
+/** Deletes a key of our lease in the queue of `name` that is no place of ours. */
+export function removeStray(lease: Lease, name: string, stray: Stray, what: string): void {
+  // Refused, or the session is over: then the key ends with the lease.
+  lease.connection.members.txn(deletion(name, stray), lease.policy(what)).catch(() => undefined);
+}
+
+/** Deletes the places of a session that has ended, as far as etcd allows and answers within `withinMs`. */
+export async function removePlaces(
+  { members }: Connection,
+  places: Iterable<OwnPlace>,
+  withinMs: number,
+): Promise<void> {
+  const policy = lastPolicy("leave the queues of a closed session", withinMs);
+  const remove = ({ name, key, revision }: OwnPlace): Promise<unknown> =>
+    members.txn(deletion(name, { key, createRevision: revision }), policy).catch(() => undefined);
+  await Promise.all([...places].map(remove));
+}

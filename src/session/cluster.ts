@@ -1,0 +1,161 @@
+import { setMaxListeners } from "node:events";
+import { AbortFanOut } from "../async/abort-fan-out.js";
+import { checkConnect } from "../options/connect.js";
+import { connectionOf, register, type Connection } from "./connection.js";
+import { EtcdUnavailableError, SessionClosedError } from "../errors.js";
+import { Keepalive } from "../etcd/keepalive.js";
+import { Etcd3Member } from "../etcd/etcd3/member.js";
+import { Members } from "../etcd/client.js";
+import { WatchHub } from "../etcd/watch/hub.js";
+import { checkDrain, checkWait, type CheckedWait } from "../options/check.js";
+import { leaseOf, Session, type CloseOptions, type SessionOptions, type WaitOptions } from "./session.js";
+import { pause, systemClock } from "../async/clock.js";
+import { settleWithin } from "../async/settle-within.js";
+
+export interface Credentials {
+  /** PEM text of the certificate authority that signed the members' certificates. */
+  readonly rootCertificate: Uint8Array;
+  /** PEM text of this client's key and certificate, for members that ask for one. Both or neither. */
+  readonly privateKey?: Uint8Array | undefined;
+  readonly certChain?: Uint8Array | undefined;
+}
+
+export interface ConnectOptions {
+  /** `"http://host:2379"`, or a list. One host name may stand for several members. `https://` speaks TLS. */
+  readonly hosts: string | readonly string[];
+  readonly credentials?: Credentials | undefined;
+  /** User and password. The token is fetched when first needed and renewed when etcd refuses it. */
+  readonly auth?: { readonly username: string; readonly password: string } | undefined;
+  /** gRPC channel options, merged over ours. A `grpc.keepalive_time_ms` under 5000 makes etcd cut the connection. */
+  readonly grpcOptions?: Readonly<Record<string, unknown>> | undefined;
+  /**
+   * Milliseconds for one attempt on one member, 100..60000; then the next member is asked. A session's calls take at
+   * most a quarter of its TTL, but for the one that opens it.
+   * @default 2000
+   */
+  readonly requestTimeoutMs?: number | undefined;
+  /** For the session that `cluster.session()` keeps. */
+  readonly session?: SessionOptions | undefined;
+}
+
+const OPEN_TIMEOUT_MS = 10_000;
+
+let makeCluster: (connection: Connection) => Cluster;
+
+/** The members of one etcd, and the session that everything made with it shares. Made by `connect`. */
+export class Cluster implements AsyncDisposable {
+  readonly hosts: readonly string[];
+  #standing: Session | undefined;
+  #opening: Promise<Session> | undefined;
+
+  static {
+    makeCluster = (connection) => new Cluster(connection);
+  }
+
+  private constructor(connection: Connection) {
+    this.hosts = Object.freeze([...connection.options.hosts]);
+    register(this, connection);
+  }
+
+  /**
+   * The cluster's standing session: opened on first use, opened anew after a loss or a `close()` of it, even while that
+   * drains. `timeoutMs` is 10000 here when it is not given. On abort: rejects at once with the signal's reason; the session is opened all the same, for the next caller.
+   * @throws {EtcdUnavailableError} when no member granted in time. @throws {EtcdRefusedError} when etcd said no.
+   * @throws {SessionClosedError} when the cluster is closed. @throws {TypeError | RangeError} on bad options.
+   */
+  async session(options?: WaitOptions): Promise<Session> {
+    return this.#session(checkWait("cluster.session", options));
+  }
+
+  /**
+   * Closes every session of this cluster (see `Session.close`), then all connections. Resolves also when etcd is down.
+   * Idempotent. @throws {TypeError | RangeError} on bad options, and nothing else.
+   */
+  async close(options?: CloseOptions): Promise<void> {
+    const drainMs = checkDrain("close", options);
+    const connection = connectionOf(this);
+    connection.closing.abort(new SessionClosedError(0n));
+    await this.#opening?.catch(() => undefined);
+    await Promise.all([...connection.leases].map((lease) => lease.close(drainMs)));
+    await this.#revoked(connection);
+    connection.keepalive.close();
+    connection.watches.close();
+    connection.members.close();
+  }
+
+  /** Same as `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** A failed opening may have left a lease. For the time of one attempt only: it expires by itself. */
+  async #revoked({ clock, revoking, options }: Connection): Promise<void> {
+    const all = new AbortController();
+    void Promise.all(revoking).then(() => all.abort());
+    await pause(clock, options.requestTimeoutMs, all.signal);
+  }
+
+  async #session({ signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Promise<Session> {
+    const connection = connectionOf(this);
+    const { clock, members } = connection;
+    const start = clock.monotonic();
+    const onTimeout = (): Error =>
+      new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, members.silence);
+    for (;;) {
+      connection.closing.signal.throwIfAborted();
+      signal?.throwIfAborted();
+      const standing = this.#standing;
+      // By the clocks: after a pause of the process its end may not have been told yet.
+      if (standing && leaseOf(standing).open) return standing;
+      this.#opening ??= this.#open(connection);
+      const leftMs = Math.max(1, timeoutMs - (clock.monotonic() - start));
+      try {
+        return await settleWithin(this.#opening, { signal, timeoutMs: leftMs }, connection, { onTimeout });
+      } catch (error) {
+        // One opening serves all callers: who came late to one that failed has time left for the next.
+        const over = clock.monotonic() - start >= timeoutMs;
+        if (!(error instanceof EtcdUnavailableError) || over) throw error;
+      }
+    }
+  }
+
+  async #open(connection: Connection): Promise<Session> {
+    const last = this.#standing;
+    try {
+      this.#standing = await Session.open(this, connection.options.session);
+      if (last && leaseOf(last).unfit) leaseOf(last).retire();
+      return this.#standing;
+    } finally {
+      this.#opening = undefined;
+    }
+  }
+}
+
+/**
+ * The cluster behind `hosts`. Opens no connection; the first call does.
+ * @throws {TypeError | RangeError} on bad options, naming option, rule and value.
+ */
+export function connect(options: ConnectOptions): Cluster {
+  const checked = checkConnect(options);
+  const clock = systemClock;
+  const closing = new AbortController();
+  // Every opening under way listens.
+  setMaxListeners(0, closing.signal);
+  const members = new Members(
+    checked,
+    clock,
+    (host, setting) => new Etcd3Member(host, checked, clock, setting),
+  );
+  return makeCluster({
+    options: checked,
+    members,
+    keepalive: new Keepalive(members, clock),
+    watches: new WatchHub(members, clock),
+    clock,
+    aborts: new AbortFanOut(),
+    path: { requestsAreRepeated: false },
+    leases: new Set(),
+    revoking: new Set(),
+    closing,
+  });
+}

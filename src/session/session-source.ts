@@ -1,0 +1,42 @@
+import { isCluster, connectionOf, type Connection } from "./connection.js";
+import type { Cluster } from "./cluster.js";
+import type { Lease } from "./lease.js";
+import { typeError, type CheckedWait } from "../options/check.js";
+import { leaseOf, Session } from "./session.js";
+
+/**
+ * With a Cluster: its standing session, so that the object outlives a lost session; a call that finds it lost before it
+ * has joined a queue uses the next one. With a Session: that one only.
+ */
+export type SessionSource = Cluster | Session;
+
+/** Where a lock takes its lease from. */
+export interface LeaseSource {
+  readonly connection: Connection;
+  /** @throws SessionLostError | SessionClosedError | EtcdUnavailableError | EtcdRefusedError */
+  lease(wait: CheckedWait): Promise<Lease>;
+}
+
+const known = new WeakMap<object, LeaseSource>();
+
+/** The same for every lock of one session or cluster: a program may make a lock for each call. */
+export function leaseSourceOf(source: unknown): LeaseSource {
+  const checked = source as SessionSource;
+  const leases = known.get(checked) ?? newLeaseSource(checked);
+  known.set(checked, leases);
+  return leases;
+}
+
+/** @throws TypeError */
+function newLeaseSource(source: SessionSource): LeaseSource {
+  if (source instanceof Session) {
+    const lease = leaseOf(source);
+    return { connection: lease.connection, lease: () => Promise.resolve(lease) };
+  }
+  if (!isCluster(source)) throw typeError("source", "a Cluster or a Session", source);
+  const cluster = source;
+  return {
+    connection: connectionOf(cluster),
+    lease: async ({ signal, timeoutMs }) => leaseOf(await cluster.session({ signal, timeoutMs })),
+  };
+}

@@ -1,0 +1,96 @@
+import { typeError } from "../options/check.js";
+
+export type WebLockMode = "exclusive" | "shared";
+
+/** What the callback is given while the lock is held. */
+export interface WebLock {
+  readonly name: string;
+  readonly mode: WebLockMode;
+  /** Beyond the standard, as a lease can be lost: aborts when the lock ends, *also on an ordinary release*. */
+  readonly signal: AbortSignal;
+  /** Beyond the standard: create revision of `key`, a fencing token where the mode is exclusive. */
+  readonly revision: bigint;
+  readonly key: string;
+}
+
+export interface WebLockOptions {
+  /** `"shared"`: beside others that are shared. @default "exclusive" */
+  mode?: WebLockMode;
+  /** Call back with null instead of waiting. @default false */
+  ifAvailable?: boolean;
+  /** Take it from whoever holds it, and before whoever waits. @default false */
+  steal?: boolean;
+  /** Gives up waiting; ignored once the lock is granted. */
+  signal?: AbortSignal;
+}
+
+/** A call of `request`, its arguments converted. */
+export interface AskedLock {
+  readonly name: string;
+  readonly mode: WebLockMode;
+  readonly ifAvailable: boolean;
+  readonly steal: boolean;
+  readonly signal: AbortSignal | undefined;
+  readonly callback: (lock: WebLock | null) => unknown;
+}
+
+/** Any value as Web IDL makes a DOMString of it; of a symbol it cannot. */
+const domString = (value: unknown): string => `${value as string}`;
+
+/**
+ * The conversions of Web IDL, in its order: two arguments are a name and a callback, three have options between them,
+ * of which unknown members are not even read. @throws TypeError, or what a getter or `toString` of the caller's throws.
+ */
+export function convertArguments(name: unknown, second: unknown, rest: readonly unknown[]): AskedLock {
+  const converted = domString(name);
+  const options = convertOptions(rest.length === 0 ? undefined : second);
+  const callback = rest.length === 0 ? second : rest[0];
+  if (typeof callback !== "function") throw typeError("callback", "a function", callback);
+  return { name: converted, ...options, callback: callback as AskedLock["callback"] };
+}
+
+function convertOptions(options: unknown): Omit<AskedLock, "name" | "callback"> {
+  if (
+    options !== undefined &&
+    options !== null &&
+    typeof options !== "object" &&
+    typeof options !== "function"
+  ) {
+    throw typeError("options", "an object", options);
+  }
+  const given = (options ?? {}) as Readonly<Record<string, unknown>>;
+  // In this order, which a getter can see.
+  const ifAvailable = Boolean(given.ifAvailable);
+  const mode = convertMode(given.mode);
+  const signal = convertSignal(given.signal);
+  const steal = Boolean(given.steal);
+  return { ifAvailable, mode, signal, steal };
+}
+
+function convertMode(value: unknown): WebLockMode {
+  if (value === undefined) return "exclusive";
+  const mode = domString(value);
+  if (mode === "exclusive" || mode === "shared") return mode;
+  throw typeError("mode", '"exclusive" or "shared"', value);
+}
+
+function convertSignal(value: unknown): AbortSignal | undefined {
+  if (value === undefined || value instanceof AbortSignal) return value;
+  throw typeError("signal", "an AbortSignal", value);
+}
+
+/** What the standard refuses, in its order. @throws NotSupportedError, or the reason of a signal that is aborted already */
+export function checkAsked({ name, mode, ifAvailable, steal, signal }: AskedLock): void {
+  if (name.startsWith("-")) throw notSupported('a name that begins with "-" is reserved');
+  if (steal && ifAvailable) throw notSupported("steal and ifAvailable exclude each other");
+  if (steal && mode !== "exclusive") throw notSupported("only an exclusive lock can be stolen");
+  if (signal && (steal || ifAvailable)) throw notSupported("signal excludes steal and ifAvailable");
+  signal?.throwIfAborted();
+}
+
+const notSupported = (why: string): DOMException =>
+  new DOMException(`Lock request not supported: ${why}`, "NotSupportedError");
+
+/** Of a manager, or a cluster, that was closed. */
+export const closedError = (cause?: Error): DOMException =>
+  new DOMException("The lock manager is closed", { name: "InvalidStateError", cause });

@@ -1,0 +1,175 @@
+import type { Cluster } from "../session/cluster.js";
+import { connectionOf } from "../session/connection.js";
+import { EtcdUnavailableError, SessionClosedError } from "../errors.js";
+import type { RangeAnswer } from "../etcd/port.js";
+import type { HeldPlace } from "../hold/hold.js";
+import { queueRange } from "../queue/lock-mode.js";
+import { checkDrain, checkName, checkOptions } from "../options/check.js";
+import type { CloseOptions } from "../session/session.js";
+import { leaseSourceOf } from "../session/session-source.js";
+import { pause, type Clock } from "../async/clock.js";
+import { settleWithin } from "../async/settle-within.js";
+import { checkAsked, closedError, convertArguments, type WebLock, type WebLockOptions } from "./arguments.js";
+import { HeldWebLock, invoke } from "./held-lock.js";
+import { RequestRegistry } from "./registry.js";
+import { LockRequest, type WebLockClient } from "./request.js";
+import { snapshotOf, type WebLockSnapshot } from "./snapshot.js";
+
+const PREFIX = "web-locks";
+const QUERY_TIMEOUT_MS = 10_000;
+
+/**
+ * The `LockManager` of the Web Locks API, whose locks all processes share that use the same prefix on the same etcd:
+ * an exclusive lock is a writer's of an RwLock, a shared one a reader's. What the standard does not know: a lock can be
+ * lost with its lease, and etcd can be away.
+ */
+export class ClusterLockManager implements AsyncDisposable {
+  readonly #client: WebLockClient;
+  readonly #registry: RequestRegistry;
+  readonly #held = new Set<HeldWebLock>();
+  /** Aborts with InvalidStateError. */
+  readonly #closing = new AbortController();
+  readonly #drained = new AbortController();
+
+  /**
+   * `prefix` (default "web-locks") comes before the keys of all locks: managers with different ones share none.
+   * @throws {TypeError | RangeError} when `cluster` is no Cluster, or `prefix` is not 1..1024 bytes of well-formed Unicode
+   * without "/" at its ends and without "//".
+   */
+  constructor(cluster: Cluster, options?: { readonly prefix?: string | undefined }) {
+    const connection = connectionOf(cluster);
+    const { prefix: given = PREFIX } = checkOptions("ClusterLockManager", options, ["prefix"]);
+    const prefix = checkName(given, "prefix");
+    this.#client = { connection, source: leaseSourceOf(cluster), clientId: uuid(connection.clock), prefix };
+    this.#registry = RequestRegistry.of(connection);
+  }
+
+  /**
+   * Calls `callback` when the lock is granted, holds it until the callback's result has settled, and settles as that does
+   * when the lock is released. Requests are granted in order; those of one manager in the order of the calls, also under
+   * several names, unless etcd decides an earlier one more than 250 ms later. A request that waits when the session is lost
+   * joins the queue again with the next one.
+   * @throws {DOMException} AbortError when the lock is lost or stolen while the callback runs, which goes on: `cause` is
+   * the LockLostError, and `lock.signal` is aborted. NotSupportedError for a name that begins with "-", and for options
+   * that exclude each other. InvalidStateError when the manager is closed.
+   * The reason of `options.signal` when that aborts before the lock is granted. What the callback throws.
+   * @throws {EtcdUnavailableError} when no session could be opened, or with `ifAvailable` etcd did not answer in time.
+   * @throws {EtcdRefusedError} when etcd said no. @throws {TypeError | RangeError} on bad arguments, a name of more than
+   * 4096 code units among them. Options that are not known are ignored, as everywhere on the web.
+   */
+  request<T>(name: string, callback: (lock: WebLock | null) => T): Promise<Awaited<T>>;
+  request<T>(
+    name: string,
+    options: WebLockOptions,
+    callback: (lock: WebLock | null) => T,
+  ): Promise<Awaited<T>>;
+  async request(name: unknown, second: unknown, ...rest: readonly unknown[]): Promise<unknown> {
+    const asked = convertArguments(name, second, rest);
+    this.#closing.signal.throwIfAborted();
+    checkAsked(asked);
+    return this.#request(new LockRequest(this.#client, asked));
+  }
+
+  /**
+   * Who holds and who waits, in one moment, after the earlier requests of this process.
+   * @throws {DOMException} InvalidStateError when the manager is closed. @throws {EtcdUnavailableError} when etcd did not
+   * answer within 10 s. @throws {EtcdRefusedError} when etcd said no.
+   */
+  async query(): Promise<WebLockSnapshot> {
+    const { connection } = this.#client;
+    const what = "query the locks";
+    const limits = { signal: this.#closing.signal, timeoutMs: QUERY_TIMEOUT_MS };
+    limits.signal.throwIfAborted();
+    const { kvs } = await settleWithin(this.#read(what), limits, connection, {
+      onTimeout: () => new EtcdUnavailableError(what, connection.members.silence),
+    });
+    return snapshotOf(this.#client, kvs, this.#registry);
+  }
+
+  /**
+   * Refuses what is new and rejects what waits at once, with InvalidStateError; waits for callbacks that hold a lock until
+   * `drainMs` (5000 when not given) has passed, then releases their locks. The cluster and its session stay open.
+   * Idempotent. @throws {TypeError | RangeError} on bad options, and nothing else.
+   */
+  async close(options?: CloseOptions): Promise<void> {
+    const drainMs = checkDrain("close", options);
+    if (!this.#closing.signal.aborted) this.#closing.abort(closedError());
+    this.#tellDrained();
+    await pause(this.#client.connection.clock, drainMs, this.#drained.signal);
+    await Promise.all([...this.#held].map((held) => held.end()));
+  }
+
+  /** Same as `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #request(request: LockRequest): Promise<unknown> {
+    try {
+      const hold = await this.#acquired(request);
+      this.#assertWanted(request, hold);
+      const outcome = this.#callBack(request, hold);
+      request.answer();
+      return await outcome;
+    } finally {
+      request.answer();
+      this.#registry.live.delete(request.id);
+    }
+  }
+
+  async #acquired(request: LockRequest): Promise<HeldPlace | undefined> {
+    const { aborts } = this.#client.connection;
+    const { signal } = request.asked;
+    const stops = [signal, this.#closing.signal].map((each) =>
+      aborts.add(each, () => request.giveUp(each?.reason)),
+    );
+    try {
+      return await request.acquired;
+    } finally {
+      for (const stop of stops) stop();
+    }
+  }
+
+  /** Called in the same turn as the callback: an abort may come between the grant and it. The standard checks again, too. */
+  #assertWanted({ asked }: LockRequest, hold: HeldPlace | undefined): void {
+    const aborted = [asked.signal, this.#closing.signal].find((each) => each?.aborted);
+    if (aborted) void hold?.release();
+    aborted?.throwIfAborted();
+  }
+
+  /** The callback is called before this returns. */
+  async #callBack({ id, asked }: LockRequest, hold: HeldPlace | undefined): Promise<unknown> {
+    if (hold === undefined) return invoke(asked.callback, null);
+    const held = new HeldWebLock(asked, hold, () => this.#registry.live.delete(id));
+    this.#held.add(held);
+    try {
+      return await held.run();
+    } finally {
+      this.#held.delete(held);
+      this.#tellDrained();
+    }
+  }
+
+  #tellDrained(): void {
+    if (this.#closing.signal.aborted && this.#held.size === 0) this.#drained.abort();
+  }
+
+  async #read(what: string): Promise<RangeAnswer> {
+    const { members, closing } = this.#client.connection;
+    await this.#registry.answered;
+    try {
+      closing.signal.throwIfAborted();
+      const range = { ...queueRange(this.#client.prefix), order: "oldest first" } as const;
+      return await members.range(range, { what, giveUpMs: QUERY_TIMEOUT_MS, signal: closing.signal });
+    } catch (error) {
+      throw error instanceof SessionClosedError ? closedError(error) : error;
+    }
+  }
+}
+
+/** A random one, of version 4. */
+function uuid(clock: Clock): string {
+  const id = (): string => clock.randomId().toString(16).padStart(16, "0");
+  const [a, b] = [id(), id()];
+  return `${a.slice(0, 8)}-${a.slice(8, 12)}-4${a.slice(13)}-8${b.slice(1, 4)}-${b.slice(4)}`;
+}

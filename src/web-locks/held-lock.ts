@@ -1,0 +1,102 @@
+import { LockLostError } from "../errors.js";
+import type { HeldPlace } from "../hold/hold.js";
+import { printable } from "../printable.js";
+import type { AskedLock, WebLock, WebLockMode } from "./arguments.js";
+
+type Callback = AskedLock["callback"];
+
+/** What the callback gets. */
+class GrantedLock implements WebLock {
+  readonly #asked: AskedLock;
+  readonly #hold: HeldPlace;
+
+  constructor(asked: AskedLock, hold: HeldPlace) {
+    this.#asked = asked;
+    this.#hold = hold;
+  }
+
+  get name(): string {
+    return this.#asked.name;
+  }
+
+  get mode(): WebLockMode {
+    return this.#asked.mode;
+  }
+
+  get signal(): AbortSignal {
+    return this.#hold.signal;
+  }
+
+  get revision(): bigint {
+    return this.#hold.revision;
+  }
+
+  get key(): string {
+    return this.#hold.key;
+  }
+}
+
+/** Calls back; what it throws at once is a rejection, too. */
+// eslint-disable-next-line @typescript-eslint/require-await
+export async function invoke(callback: Callback, lock: WebLock | null): Promise<unknown> {
+  return callback(lock);
+}
+
+/** A granted lock, held until its callback's result has settled, or it is lost. */
+export class HeldWebLock {
+  readonly #lost: Promise<never>;
+  #lose: (loss: LockLostError) => void = () => {};
+
+  constructor(
+    private readonly asked: AskedLock,
+    private readonly hold: HeldPlace,
+    /** The lock is being released, or lost. */
+    private readonly onEnd: () => void,
+  ) {
+    this.#lost = new Promise((_, reject) => {
+      this.#lose = (loss) => {
+        onEnd();
+        reject(abortError(asked.name, loss));
+      };
+    });
+  }
+
+  /** Settles as the callback's result does, after the release; rejects as soon as the lock is lost: the callback runs on. */
+  async run(): Promise<unknown> {
+    const { signal } = this.hold;
+    const ended = (): void => {
+      if (signal.reason instanceof LockLostError) this.#lose(signal.reason);
+    };
+    signal.addEventListener("abort", ended, { once: true });
+    ended();
+    const work = signal.aborted ? this.#lost : this.#work();
+    // After a loss nobody else hears of it.
+    work.catch(() => undefined);
+    return Promise.race([work, this.#lost]);
+  }
+
+  /** The manager is closed, and waits no longer. */
+  async end(): Promise<void> {
+    this.#lose(new LockLostError(this.hold.name, this.hold.key, "closed"));
+    await this.hold.release().catch(() => undefined);
+  }
+
+  async #work(): Promise<unknown> {
+    let result: unknown;
+    try {
+      result = await invoke(this.asked.callback, new GrantedLock(this.asked, this.hold));
+    } catch (error) {
+      this.onEnd();
+      await this.hold.release().catch(() => undefined);
+      throw error;
+    }
+    this.onEnd();
+    await this.hold.release().catch((loss: LockLostError) => {
+      throw abortError(this.asked.name, loss);
+    });
+    return result;
+  }
+}
+
+const abortError = (name: string, loss: LockLostError): DOMException =>
+  new DOMException(`Lock "${printable(name)}": ${loss.message}`, { name: "AbortError", cause: loss });

@@ -1,0 +1,69 @@
+import type { KeyValue } from "../etcd/port.js";
+import { prefixOf } from "../keys.js";
+import { rangeError } from "../options/check.js";
+import type { WebLockMode } from "./arguments.js";
+
+/** As code units. Its key is eight thirds as long in bytes, and every read of a queue brings several. */
+const MAX_NAME = 4096;
+/** Stands for the empty name, whose base64url would leave nothing between two slashes. */
+const EMPTY = "=";
+
+/**
+ * The queue of a lock: its name may be any string, also one that is no well-formed Unicode, so the UTF-16 code units
+ * (little-endian) are written as base64url. @throws RangeError
+ */
+export function queueNameOf(prefix: string, name: string): string {
+  if (name.length > MAX_NAME) throw rangeError("name", `at most ${MAX_NAME} UTF-16 code units long`, name);
+  return `${prefix}/${encoded(name)}`;
+}
+
+const encoded = (name: string): string =>
+  name === "" ? EMPTY : Buffer.from(name, "utf16le").toString("base64url");
+
+function decoded(text: string): string | undefined {
+  if (text === EMPTY) return "";
+  const name = Buffer.from(text, "base64url").toString("utf16le");
+  // Somebody else's key otherwise.
+  return name !== "" && encoded(name) === text ? name : undefined;
+}
+
+/** A key in the queue of a web lock. */
+export interface WebPlace {
+  readonly kv: KeyValue;
+  readonly mode: WebLockMode;
+  /** A key further below, which no lock has put there: it is waited for, but neither told nor deleted. */
+  readonly foreign: boolean;
+}
+
+export const webPlaceIn = (queueName: string, kv: KeyValue): WebPlace =>
+  webPlaceOf(kv, pathBelow(queueName, kv));
+
+/** The same with the lock's name; undefined = the key is in no queue of a lock. */
+export function namedPlaceOf(
+  prefix: string,
+  kv: KeyValue,
+): (WebPlace & { readonly name: string }) | undefined {
+  const [text = "", ...path] = pathBelow(prefix, kv);
+  const name = decoded(text);
+  return name === undefined || path.length === 0 ? undefined : { ...webPlaceOf(kv, path), name };
+}
+
+const pathBelow = (name: string, { key }: KeyValue): string[] =>
+  key.toString().slice(prefixOf(name).length).split("/");
+
+/** A mutex of the same name, which Go's client may have put there, counts as exclusive. */
+function webPlaceOf(kv: KeyValue, path: readonly string[]): WebPlace {
+  const folder = path.length > 1 ? path[0] : undefined;
+  const known = folder === "read" || folder === "write";
+  return { kv, mode: folder === "read" ? "shared" : "exclusive", foreign: path.length > (known ? 2 : 1) };
+}
+
+/** Of the places in one queue, oldest first: those who hold, the one that is alone or all that share, and who waits. */
+export function heldAndPending<P extends Pick<WebPlace, "mode">>(
+  places: readonly P[],
+): { readonly held: readonly P[]; readonly pending: readonly P[] } {
+  const alone = places.findIndex(({ mode }) => mode === "exclusive");
+  const sharing = alone === -1 ? places.length : alone;
+  const holding = alone === 0 ? 1 : sharing;
+  return { held: places.slice(0, holding), pending: places.slice(holding) };
+}

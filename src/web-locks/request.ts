@@ -1,0 +1,202 @@
+import { holdOf, tryPlace, watched, type Acquired } from "../hold/acquire.js";
+import type { Connection } from "../session/connection.js";
+import type { HeldPlace } from "../hold/hold.js";
+import type { PlaceValue } from "../keys.js";
+import { writer } from "../queue/lock-mode.js";
+import type { Lease } from "../session/lease.js";
+import { Queue, type Entry } from "../queue/queue.js";
+import { reader } from "../queue/reader-mode.js";
+import type { LeaseSource } from "../session/session-source.js";
+import { settleWithin } from "../async/settle-within.js";
+import type { Waiter } from "../queue/waiter.js";
+import { closedError, type AskedLock } from "./arguments.js";
+import { RequestLine, type Entrant, type Way } from "./request-queue.js";
+import { queueNameOf } from "./names.js";
+import { RequestRegistry } from "./registry.js";
+import { stealFromEarlier } from "./steal.js";
+import { isOfSession } from "../hold/with-lease.js";
+
+/** Who asks: one manager. */
+export interface WebLockClient {
+  readonly connection: Connection;
+  readonly source: LeaseSource;
+  readonly clientId: string;
+  /** Of the keys of all its locks. */
+  readonly prefix: string;
+}
+
+/** A granted lock is kept from its callback for so long by earlier requests that etcd has not decided: of other names, too. */
+const ORDER_MS = 250;
+const UNLIMITED = { signal: undefined, timeoutMs: undefined };
+
+let calls = 0;
+
+/** A call of `request` until its lock is granted, through any number of sessions. */
+export class LockRequest implements Entrant {
+  readonly order = calls++;
+  readonly way: Way;
+  /** Tells its place from those of other requests. */
+  readonly id: string;
+  /** undefined = it would have to wait, and was not to. Granted ones come in the order of the calls, unless etcd is late with one. */
+  readonly acquired: Promise<HeldPlace | undefined>;
+  /** Resolves when it is known that it has to wait; otherwise when `answer` is called. */
+  readonly answered: Promise<void>;
+  answer: () => void = () => {};
+  readonly #queueName: string;
+  readonly #line: RequestLine;
+  readonly #earlier: Promise<void>;
+  #resolve: (hold: HeldPlace | undefined) => void = () => {};
+  #reject: (error: unknown) => void = () => {};
+  #lease: Promise<Lease>;
+  #used: Lease | undefined;
+  #waiter: Waiter | undefined;
+  #entered: () => void = () => {};
+  #over = false;
+
+  /** @throws RangeError when the name is too long */
+  constructor(
+    readonly client: WebLockClient,
+    readonly asked: AskedLock,
+  ) {
+    this.#queueName = queueNameOf(client.prefix, asked.name);
+    this.id = client.connection.clock.randomId().toString(36);
+    this.way = asked.steal ? "steal" : asked.ifAvailable ? "try" : "wait";
+    this.answered = new Promise((resolve) => (this.answer = resolve));
+    this.acquired = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    this.#lease = this.#openSession();
+    const registry = RequestRegistry.of(client.connection);
+    this.#earlier = registry.answered;
+    registry.add(this);
+    this.#line = RequestLine.of(client.connection, this.#queueName);
+    this.#line.add(this);
+  }
+
+  /** It waits, whether its place is in the queue at this moment or not. */
+  get pending(): boolean {
+    return !this.#over && this.way !== "try";
+  }
+
+  async enter(): Promise<void> {
+    try {
+      const lease = await this.#lease;
+      this.#used = lease;
+      if (this.#over) return;
+      if (this.way === "try") this.#acquire(await this.#try(lease));
+      else await this.#join(Queue.of(lease, this.#queueName));
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  linedUp(): void {
+    if (this.way === "try") this.#acquire(undefined);
+    else this.answer();
+  }
+
+  /** The caller waits no longer; its place is removed in the background. */
+  giveUp(reason: unknown): void {
+    const unsent = this.#waiter?.stage.at === "line";
+    this.#end(() => this.#reject(reason));
+    this.#waiter?.giveUp();
+    // A join that was sent is waited for: its place may come into the queue yet.
+    if (unsent) this.#entered();
+  }
+
+  /** At once, not when it may enter: of many that cannot have one, the last is not to wait for all time limits before it. */
+  #openSession(): Promise<Lease> {
+    const lease = this.client.source.lease(UNLIMITED);
+    lease.catch(() => undefined);
+    return lease;
+  }
+
+  async #try(lease: Lease): Promise<HeldPlace | undefined> {
+    const { connection } = this.client;
+    const source = { connection, lease: () => Promise.resolve(lease) };
+    const acquired = await tryPlace(source, this.#queueName, UNLIMITED, this.#entry(lease));
+    return acquired && holdOf(watched(acquired));
+  }
+
+  async #join(queue: Queue): Promise<void> {
+    queue.lease.assertOpen();
+    const waiter = await this.#enterQueue(queue);
+    if (this.#over || waiter.stage.at === "end") return;
+    this.answer();
+    if (this.way === "steal") await this.#steal(queue, waiter);
+  }
+
+  /** Resolves when its place is in the queue, or never will be. */
+  #enterQueue(queue: Queue): Promise<Waiter> {
+    return new Promise((resolve) => {
+      this.#entered = () => resolve(waiter);
+      const waiter = queue.enter({ ...this.#entry(queue.lease), onJoined: this.#entered });
+      this.#waiter = waiter;
+      const granted = waiter.granted.then((grant) => this.#grant({ queue, grant }));
+      void granted.catch((error: unknown) => this.#fail(error)).then(this.#entered);
+    });
+  }
+
+  async #steal(queue: Queue, waiter: Waiter): Promise<void> {
+    try {
+      await stealFromEarlier(queue, waiter.revision);
+    } catch (error) {
+      // With the session the waiter ends, too, and tells why.
+      if (queue.lease.over) return;
+      this.#fail(error);
+      waiter.giveUp();
+    }
+  }
+
+  #entry(lease: Lease): Entry {
+    const { connection, clientId: client } = this.client;
+    const since = connection.clock.date().toISOString();
+    const value: PlaceValue = { owner: lease.owner, since, id: this.id, client };
+    return { kind: this.asked.mode === "shared" ? reader : writer, value: JSON.stringify(value) };
+  }
+
+  /** Another process may steal the lock at any moment: the key is watched from the grant on. */
+  #grant(acquired: Acquired): void {
+    const hold = holdOf(watched(acquired));
+    if (this.#over) void hold.release();
+    else this.#acquire(hold);
+  }
+
+  /** The standard calls back in the order of the calls, whatever their names, where all locks can be granted at once. */
+  #acquire(hold: HeldPlace | undefined): void {
+    // Others may enter meanwhile.
+    this.#line.remove(this);
+    const { connection } = this.client;
+    const limit = { signal: undefined, timeoutMs: ORDER_MS };
+    const onTimeout = (): Error => new Error("an earlier request is still undecided");
+    const inOrder = settleWithin(this.#earlier, limit, connection, { onTimeout });
+    void inOrder
+      .catch(() => RequestRegistry.of(connection).pass(this))
+      .then(() => {
+        if (this.#over) void hold?.release();
+        this.#end(() => this.#resolve(hold));
+      });
+  }
+
+  #fail(error: unknown): void {
+    if (!isOfSession(error, this.#used)) return this.#end(() => this.#reject(error));
+    // A session that its user has closed is followed by another one, as a lost one is.
+    if (!this.client.connection.closing.signal.aborted) return this.#joinAnew();
+    this.#end(() => this.#reject(closedError(error as Error)));
+  }
+
+  /** With the next session, before later calls. */
+  #joinAnew(): void {
+    if (this.#over) return;
+    this.#lease = this.#openSession();
+    this.#line.add(this);
+  }
+
+  #end(tell: () => void): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#line.remove(this);
+    tell();
+  }
+}

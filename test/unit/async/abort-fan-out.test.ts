@@ -1,0 +1,132 @@
+import { getEventListeners } from "node:events";
+import { describe, expect, test } from "vitest";
+import { AbortFanOut } from "../../../src/async/abort-fan-out.js";
+import { settleWithin } from "../../../src/async/settle-within.js";
+import { FakeClock, settle } from "../../support/fake-clock.js";
+
+const listeners = (signal: AbortSignal) => getEventListeners(signal, "abort").length;
+
+describe("a caller's signal", () => {
+  test("carries one listener however many calls wait with it, and none when all have ended", () => {
+    const aborts = new AbortFanOut();
+    const { signal } = new AbortController();
+
+    const stops = Array.from({ length: 1000 }, () => aborts.add(signal, () => {}));
+    expect(listeners(signal)).toBe(1);
+    stops.slice(1).forEach((stop) => stop());
+    expect(listeners(signal)).toBe(1);
+    stops[0]!();
+
+    expect(listeners(signal)).toBe(0);
+  });
+
+  test("is heard by each call that still waits, once", () => {
+    const aborts = new AbortFanOut();
+    const caller = new AbortController();
+    const heard: string[] = [];
+
+    aborts.add(caller.signal, () => heard.push("a"));
+    aborts.add(caller.signal, () => heard.push("b"))();
+    aborts.add(caller.signal, () => heard.push("c"));
+    caller.abort();
+
+    expect(heard).toEqual(["a", "c"]);
+    expect(listeners(caller.signal)).toBe(0);
+  });
+
+  test("is listened to again by a later call, which an earlier one's end does not disturb", () => {
+    const aborts = new AbortFanOut();
+    const caller = new AbortController();
+    const heard: string[] = [];
+
+    const stop = aborts.add(caller.signal, () => heard.push("a"));
+    stop();
+    aborts.add(caller.signal, () => heard.push("b"));
+    stop();
+    caller.abort();
+
+    expect(heard).toEqual(["b"]);
+  });
+});
+
+describe("a wait", () => {
+  function waiting<T>(options: { signal?: AbortSignal; timeoutMs?: number }) {
+    const clock = new FakeClock();
+    const { promise, resolve, reject } = deferred<T>();
+    const told: string[] = [];
+    const outcome = settleWithin(
+      promise,
+      { signal: options.signal, timeoutMs: options.timeoutMs },
+      { clock, aborts: new AbortFanOut() },
+      {
+        onTimeout: () => new Error("too late"),
+        onGiveUp: () => told.push("gave up"),
+        onUnwanted: (value) => told.push(`unwanted ${String(value)}`),
+      },
+    );
+    outcome.catch(() => undefined);
+    return { clock, outcome, resolve, reject, told };
+  }
+
+  function deferred<T>() {
+    let resolve!: (value: T) => void;
+    let reject!: (error: Error) => void;
+    const promise = new Promise<T>((yes, no) => ((resolve = yes), (reject = no)));
+    return { promise, resolve, reject };
+  }
+
+  test("ends with the value, and leaves neither timer nor listener", async () => {
+    const { signal } = new AbortController();
+    const { clock, outcome, resolve, told } = waiting({ signal, timeoutMs: 100 });
+
+    resolve("lock");
+
+    await expect(outcome).resolves.toBe("lock");
+    expect([clock.timers, listeners(signal), told]).toEqual([0, 0, []]);
+  });
+
+  test("ends with the failure of what it waits for", async () => {
+    const { outcome, reject, told } = waiting({ timeoutMs: 100 });
+    const failure = new Error("no");
+
+    reject(failure);
+
+    await expect(outcome).rejects.toBe(failure);
+    expect(told).toEqual([]);
+  });
+
+  test("ends with the caller's own reason, and undoes a value that comes later", async () => {
+    const caller = new AbortController();
+    const { clock, outcome, resolve, told } = waiting({ signal: caller.signal, timeoutMs: 100 });
+
+    caller.abort("any reason");
+    await expect(outcome).rejects.toBe("any reason");
+    resolve("lock");
+    await settle();
+
+    expect(told).toEqual(["gave up", "unwanted lock"]);
+    expect(clock.timers).toBe(0);
+  });
+
+  test("ends with its timeout, and undoes a value that comes later", async () => {
+    const { clock, outcome, resolve, told } = waiting({ timeoutMs: 100 });
+
+    clock.advance(99);
+    expect(told).toEqual([]);
+    clock.advance(1);
+    await expect(outcome).rejects.toThrow("too late");
+    resolve("lock");
+    await settle();
+
+    expect(told).toEqual(["gave up", "unwanted lock"]);
+  });
+
+  test("is over before it began when the signal is aborted already, though the value is there", async () => {
+    const { outcome, resolve, told } = waiting({ signal: AbortSignal.abort("early") });
+
+    resolve("lock");
+
+    await expect(outcome).rejects.toBe("early");
+    expect(told).toEqual(["gave up", "unwanted lock"]);
+  });
+});

@@ -1,0 +1,30 @@
+import { expect, test } from "vitest";
+import { UnaryCall } from "../../../src/etcd/etcd3/unary-call.js";
+import { CancelledError } from "../../../src/etcd/port.js";
+import { Slots } from "../../../src/etcd/concurrency-limit.js";
+import { FakeClock } from "../../support/fake-clock.js";
+
+test("a call whose caller has left before it is sent is never sent", async () => {
+  let sent = 0;
+  const call = new UnaryCall("a:1", undefined).send(
+    new FakeClock(),
+    { timeoutMs: 1000, signal: AbortSignal.abort() },
+    () => Promise.resolve(++sent),
+  );
+
+  await expect(call).rejects.toBeInstanceOf(CancelledError);
+  expect(sent).toBe(0);
+});
+
+test("a slot passes over any number of callers that have left, to the first that still waits", async () => {
+  const slots = new Slots();
+  while (slots.take());
+  const left = Array.from({ length: 20_000 }, () => slots.wait(undefined, () => false));
+  const waiting = slots.wait(undefined, () => true);
+
+  slots.give();
+
+  expect(await waiting).toBe(true);
+  expect(new Set(await Promise.all(left))).toEqual(new Set([false]));
+  expect(slots.take()).toBe(false);
+});

@@ -1,0 +1,57 @@
+import { describe, expect, test } from "vitest";
+import { failureOf, verdictOf } from "../../../../src/etcd/etcd3/refusals.js";
+import { MemberRefusedError, UnansweredError } from "../../../../src/etcd/port.js";
+
+const UNAVAILABLE = 14;
+/** Of an attempt that found no connection. */
+const unsent = (details: string) => failureOf({ code: UNAVAILABLE, details }, "a:1", false);
+
+describe("a connection that could not be opened", () => {
+  test.each([
+    [
+      "No connection established. Last error: Error: connect ECONNREFUSED 127.0.0.1:1. Resolution note: ",
+      "connect ECONNREFUSED 127.0.0.1:1",
+    ],
+    [
+      "No connection established. Last error: Failed to connect (2026-11-21T03:46:38.408Z). Resolution note: ",
+      "Failed to connect; it closed the connection at once: does it want TLS (https://, credentials)?",
+    ],
+    ["Name resolution failed for target dns:nowhere:1", "Name resolution failed for target dns:nowhere:1"],
+  ])("%s leaves nothing in doubt, and is explained", (details, words) => {
+    const failure = unsent(details);
+
+    expect(failure).toBeInstanceOf(UnansweredError);
+    expect(failure).toMatchObject({ message: words, inDoubt: false });
+  });
+
+  test.each([
+    "No connection established. Last error: Error: self-signed certificate. Resolution note: ",
+    "TypeError [ERR_INVALID_ARG_VALUE]: Setting the TLS ServerName to an IP address is not permitted.",
+  ])("%s is the member's own rejection", (details) => {
+    const failure = unsent(details);
+
+    expect(failure).toBeInstanceOf(MemberRefusedError);
+    expect(failure).toMatchObject({
+      inDoubt: false,
+      refusal: { code: "ETCD_REFUSED", why: "tls", host: "a:1" },
+    });
+  });
+});
+
+describe("etcd's words", () => {
+  test.each([
+    "etcdserver: permission denied",
+    "rpc error: code = PermissionDenied desc = etcdserver: permission denied",
+    " etcdserver: permission denied\n",
+  ])("%j are recognized", (details) => {
+    expect(verdictOf(details)).toBe("permission");
+  });
+
+  test.each([
+    "permission denied",
+    "upstream said etcdserver: permission denied",
+    "etcdserver: permission denied for you",
+  ])("%j are not etcd's", (details) => {
+    expect(verdictOf(details)).toBeUndefined();
+  });
+});

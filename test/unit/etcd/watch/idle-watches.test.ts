@@ -1,0 +1,214 @@
+import { describe, expect, test } from "vitest";
+import type { Watch } from "../../../../src/etcd/watch/hub.js";
+import { settle } from "../../../support/fake-clock.js";
+import { FakeCluster } from "../../../support/fake-connection.js";
+import type { FakeWatch } from "../../../support/fake-member.js";
+
+/** At this revision etcd creates the watches. */
+const CREATED = 60n;
+/** So long a watch waits for its next owner. */
+const KEPT_MS = 5000;
+
+class Watching {
+  readonly cluster = new FakeCluster();
+  readonly told: string[] = [];
+
+  get stream(): FakeWatch {
+    return this.cluster.connected.flatMap(({ watches }) => watches).at(-1)!;
+  }
+
+  get created(): string[] {
+    return this.stream.creates.map(({ key }) => key.toString("latin1"));
+  }
+
+  watch(key: string | Buffer, reuseFrom?: bigint): Watch {
+    const listener = {
+      created: () => void this.told.push("created"),
+      event: () => void this.told.push("deleted"),
+      moved: () => void this.told.push("moved"),
+      refused: () => void this.told.push("refused"),
+    };
+    const watch = this.cluster.connection.watches.watch(
+      { key, events: "DELETE", ...(reuseFrom !== undefined && { reuseFrom }) },
+      listener,
+    );
+    this.cluster.clock.advance(0);
+    return watch;
+  }
+
+  /** It is there, and nobody needs it. */
+  parked(key: string): Watch {
+    const watch = this.watch(key);
+    this.stream.created(key, CREATED);
+    watch.park();
+    this.told.length = 0;
+    return watch;
+  }
+}
+
+describe("a watch that nobody needs at the moment", () => {
+  test("serves who watches the same key next: nothing is asked of etcd", () => {
+    const watching = new Watching();
+    const parked = watching.parked("a");
+
+    const next = watching.watch("a", CREATED + 1n);
+    watching.stream.deleted("a", 70n);
+
+    expect(next).toBe(parked);
+    expect(next.createdAt).toBe(CREATED);
+    expect(watching.created).toEqual(["a"]);
+    expect(watching.told).toEqual(["deleted"]);
+  });
+
+  test("shows its next owner the last event that it told meanwhile", () => {
+    const watching = new Watching();
+    watching.parked("a");
+
+    watching.stream.deleted("a", 70n);
+
+    expect(watching.watch("a", CREATED + 1n).lastEvent).toBe(70n);
+    expect(watching.told).toEqual([]);
+  });
+
+  test("does not serve who must hear of what was before it", () => {
+    const watching = new Watching();
+    watching.parked("a");
+
+    watching.watch("a", CREATED);
+
+    expect(watching.created).toEqual(["a", "a"]);
+  });
+
+  test("does not serve who does not ask for it, and nobody else's key", () => {
+    const watching = new Watching();
+    watching.parked("\ufffd");
+
+    watching.watch("\ufffd");
+    // Bytes that are no text look alike as text.
+    watching.watch(Buffer.from([0xff]), CREATED + 1n);
+
+    expect(watching.stream.creates).toHaveLength(3);
+  });
+
+  test("serves one owner at a time", () => {
+    const watching = new Watching();
+    watching.parked("a");
+
+    watching.watch("a", CREATED + 1n);
+    watching.watch("a", CREATED + 1n);
+
+    expect(watching.created).toEqual(["a", "a"]);
+  });
+
+  test("is cancelled when nobody came for it in time", () => {
+    const watching = new Watching();
+    const first = watching.parked("a");
+    watching.cluster.clock.advance(KEPT_MS - 1000);
+    const second = watching.parked("b");
+
+    watching.cluster.clock.advance(1000);
+    expect(watching.stream.cancels).toEqual([first.id]);
+    watching.cluster.clock.advance(KEPT_MS - 1000);
+    expect(watching.stream.cancels).toEqual([first.id, second.id]);
+  });
+
+  test("is cancelled when its key goes on without us: at the second event", () => {
+    const watching = new Watching();
+    const parked = watching.parked("a");
+
+    watching.stream.deleted("a", 70n);
+    expect(watching.stream.cancels).toEqual([]);
+    watching.stream.deleted("a", 80n);
+
+    expect(watching.stream.cancels).toEqual([parked.id]);
+  });
+
+  test("gives way to newer ones when there are 256", () => {
+    const watching = new Watching();
+    const [oldest] = Array.from({ length: 257 }, (_, n) => watching.parked(`k${n}`));
+
+    expect(watching.stream.cancels).toEqual([oldest?.id]);
+  });
+
+  test("does not survive its stream, and is not made anew", () => {
+    const watching = new Watching();
+    watching.parked("a");
+
+    watching.stream.end();
+    watching.watch("b");
+    watching.cluster.clock.advance(1000);
+    watching.watch("a", CREATED + 1n);
+
+    expect(watching.created).toEqual(["b", "a"]);
+    expect(watching.told).toEqual([]);
+  });
+
+  test("does not serve an owner that is told of the stream's end before it is", () => {
+    const watching = new Watching();
+    const hub = watching.cluster.connection.watches;
+    const again = { created: () => {}, event: () => {}, moved: () => {}, refused: () => {} };
+    const first = hub.watch(
+      { key: "first", events: "DELETE" },
+      { ...again, moved: () => hub.watch({ key: "a", events: "DELETE", reuseFrom: CREATED + 1n }, again) },
+    );
+    watching.cluster.clock.advance(0);
+    watching.stream.created("first", CREATED);
+    expect(watching.parked("a").createdAt).toBe(CREATED);
+    expect(first.over).toBe(false);
+
+    watching.stream.end();
+    watching.cluster.clock.advance(1000);
+
+    expect(watching.created).toEqual(["a"]);
+  });
+
+  test("is cancelled at once if etcd has not created it yet", () => {
+    const watching = new Watching();
+    const watch = watching.watch("a");
+
+    watch.park();
+
+    expect(watching.stream.cancels).toEqual([watch.id]);
+  });
+
+  test("is cancelled if it told anything else than the deletions of one key", () => {
+    const watching = new Watching();
+    const listener = { created: () => {}, event: () => {}, moved: () => {}, refused: () => {} };
+    const { watches } = watching.cluster.connection;
+    const puts = watches.watch({ key: "a", events: "PUT" }, listener);
+    const range = watches.watch({ key: "a", end: "b", events: "DELETE" }, listener);
+    watching.cluster.clock.advance(0);
+    for (const { watchId } of watching.stream.creates) watching.stream.answer({ watchId, created: true });
+
+    for (const watch of [puts, range]) watch.park();
+
+    expect(watching.stream.cancels).toEqual([puts.id, range.id]);
+  });
+
+  test("serves the sessions that go on when another one ends, and keeps no stream open after the last one", () => {
+    const watching = new Watching();
+    const [first, last] = [watching.cluster.lease(), watching.cluster.lease()];
+    const parked = watching.parked("a");
+
+    first.abandon();
+    const next = watching.watch("a", CREATED + 1n);
+    expect(next).toBe(parked);
+
+    next.park();
+    last.abandon();
+    expect(watching.stream.closed).toBe(true);
+  });
+
+  test("is cancelled with the last live session, while a session that has ended still revokes its lease", async () => {
+    const watching = new Watching();
+    const [closing, last] = [watching.cluster.lease(), watching.cluster.lease()];
+    watching.parked("a");
+
+    void closing.close(0);
+    await settle();
+    expect(watching.cluster.connection.leases).toContain(closing);
+    last.abandon();
+
+    expect(watching.stream.closed).toBe(true);
+  });
+});

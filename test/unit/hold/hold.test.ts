@@ -1,0 +1,302 @@
+import { describe, expect, test } from "vitest";
+import { LockExpiringError, LockLostError, LockReleasedError } from "../../../src/errors.js";
+import { UnansweredError } from "../../../src/etcd/port.js";
+import { HeldPlace } from "../../../src/hold/hold.js";
+import { OwnPlaces } from "../../../src/queue/session-entries.js";
+import { Queue } from "../../../src/queue/queue.js";
+import { settle } from "../../support/fake-clock.js";
+import { FakeCluster, HEADER, LEASE_ID } from "../../support/fake-connection.js";
+import { type FakeKeepalive, keyValue } from "../../support/fake-member.js";
+
+const TTL_SECONDS = 12;
+const TTL_MS = TTL_SECONDS * 1000;
+const FENCE = 50n;
+const GONE = { header: HEADER, succeeded: false, ranges: [] };
+const DELETED = { header: HEADER, succeeded: true, ranges: [undefined] };
+
+/** A lock held since just now. `deletedAt`: granted by the deletion of the holder before, watches and all. */
+function holding({ deletedAt }: { deletedAt?: bigint } = {}) {
+  const cluster = new FakeCluster();
+  const lease = cluster.lease(TTL_SECONDS);
+  const place = new OwnPlaces(lease, "jobs").make();
+  place.revision = FENCE;
+  const unheard = { created: () => {}, event: () => {}, moved: () => {}, refused: () => {} };
+  const ownWatch =
+    deletedAt === undefined
+      ? undefined
+      : cluster.connection.watches.watch({ key: place.key, events: "DELETE" }, unheard);
+  cluster.clock.advance(0);
+  if (ownWatch) cluster.member.watches[0]!.created(place.key, 90n);
+  const lock = new HeldPlace(Queue.of(lease, "jobs"), { place, ownWatch, deletedAt });
+  const answerRead = async (there: boolean) => {
+    const kvs = there ? [keyValue({ key: place.key, createRevision: FENCE, leaseId: LEASE_ID })] : [];
+    cluster.member
+      .of("range")
+      .at(-1)!
+      .answer({ header: cluster.member.header, kvs, more: false, count: kvs.length });
+    await settle();
+  };
+  const renewed = () => cluster.member.keepalives.at(-1)!.answer(LEASE_ID, TTL_SECONDS);
+  return { cluster, clock: cluster.clock, lease, place, lock, answerRead, renewed };
+}
+
+describe("a held lock", () => {
+  test("is in doubt, not lost, while only the clock that counts suspend says so", () => {
+    const { clock, lock, renewed } = holding();
+
+    clock.sleep(3_600_000);
+    expect([lock.held, lock.signal.aborted, lock.remainingMs()]).toEqual([false, false, 0]);
+    expect(() => lock.assertHeld()).toThrow(LockExpiringError);
+
+    renewed();
+    expect([lock.held, lock.signal.aborted]).toEqual([true, false]);
+    expect(() => lock.assertHeld()).not.toThrow();
+  });
+
+  test("is never held again after its signal has aborted", () => {
+    const { clock, lock, cluster } = holding();
+    clock.advance(TTL_MS / 3);
+    const stream = cluster.member.keepalives[0]!;
+
+    clock.freeze(TTL_MS);
+    expect([lock.held, lock.signal.aborted]).toEqual([false, true]);
+    stream.answer(LEASE_ID, TTL_SECONDS);
+
+    expect(lock.held).toBe(false);
+    expect(() => lock.assertHeld()).toThrow(LockLostError);
+    expect(lock.signal.reason).toMatchObject({ loss: "expired", cause: { code: "SESSION_LOST" } });
+  });
+
+  test("tells with assertHeld when less time is left than asked for", () => {
+    const { clock, lock } = holding();
+
+    clock.advance(TTL_MS / 4);
+
+    expect(() => lock.assertHeld(0.6 * TTL_MS)).not.toThrow();
+    expect(() => lock.assertHeld(0.7 * TTL_MS)).toThrow(LockExpiringError);
+  });
+
+  test("has a signal that is aborted already when somebody asks for it after the end", async () => {
+    const { cluster, lock } = holding();
+
+    const released = lock.release();
+    await settle();
+    cluster.member.of("txn")[0]!.answer(DELETED);
+    await released;
+
+    expect(lock.signal.reason).toBeInstanceOf(LockReleasedError);
+  });
+});
+
+describe("release", () => {
+  test("ends the hold before it returns, and is done when etcd has confirmed", async () => {
+    const { cluster, lock } = holding();
+    const aborted: unknown[] = [];
+    lock.signal.addEventListener("abort", () => aborted.push(lock.signal.reason));
+    let done = false;
+
+    void lock.release().then(() => (done = true));
+    expect([lock.held, lock.remainingMs(), aborted.length]).toEqual([false, 0, 1]);
+    await settle();
+    expect(done).toBe(false);
+    cluster.member.of("txn")[0]!.answer(DELETED);
+    await settle();
+
+    expect(done).toBe(true);
+    expect(cluster.member.of("txn")[0]!.request).toMatchObject({
+      when: [{ kind: "created at", key: lock.key, revision: FENCE }],
+    });
+  });
+
+  test("tells of the loss when the key is known to be gone, though not yet why, and asks nothing of etcd", async () => {
+    const { cluster, clock, lock, answerRead } = holding();
+    clock.advance(1001);
+    cluster.member.watches[0]!.created(lock.key, 90n);
+    await settle();
+    await answerRead(false);
+    expect([lock.held, lock.signal.aborted]).toEqual([false, false]);
+
+    await expect(lock.release()).rejects.toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
+
+    expect(cluster.connected.flatMap((member) => member.of("txn"))).toEqual([]);
+  });
+
+  /** etcd's only answer to the delete is that the key is not there. */
+  async function foundGone() {
+    const { cluster, lock, lease } = holding();
+    const released = lock.release();
+    await settle();
+    cluster.member.of("txn")[0]!.answer(GONE);
+    await settle();
+    return { lease, released, stream: cluster.member.keepalives.at(-1)! };
+  }
+
+  test("tells of the loss when the key is gone while the lease lives: somebody deleted it", async () => {
+    const { stream, released } = await foundGone();
+
+    stream.answer(LEASE_ID, TTL_SECONDS);
+
+    await expect(released).rejects.toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
+  });
+
+  test("is no loss then where requests are sent twice: the first of two may have deleted it", async () => {
+    const { stream, released, lease } = await foundGone();
+    lease.connection.path.requestsAreRepeated = true;
+
+    stream.answer(LEASE_ID, TTL_SECONDS);
+
+    await expect(released).resolves.toBeUndefined();
+  });
+
+  test("tells of the loss when the key is gone together with its lease", async () => {
+    const { stream, released, lease } = await foundGone();
+
+    stream.answer(LEASE_ID, 0);
+
+    await expect(released).rejects.toMatchObject({
+      code: "LOCK_LOST",
+      loss: "revoked",
+      cause: lease.signal.reason as Error,
+    });
+  });
+
+  test("tells of the loss when the key is gone and nobody says whether the lease is", async () => {
+    const { cluster, clock, lock } = holding();
+    const released = lock.release();
+    await settle();
+    cluster.member.of("txn")[0]!.answer(GONE);
+
+    released.catch(() => undefined);
+    await clock.pass(TTL_MS / 6);
+
+    await expect(released).rejects.toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
+  });
+
+  test("is no loss when the key is gone after an attempt whose answer was lost: that one deleted it", async () => {
+    const { cluster, clock, lock } = holding();
+
+    const released = lock.release();
+    await settle();
+    cluster.member.of("txn")[0]!.fail(new UnansweredError("connection reset"));
+    await clock.pass(100);
+    cluster.member.of("txn")[0]!.answer(GONE);
+
+    await expect(released).resolves.toBeUndefined();
+  });
+
+  test("is done at the end of the lease when etcd never answers", async () => {
+    const { clock, lock } = holding();
+    let done = false;
+
+    void lock.release().then(() => (done = true));
+    await clock.pass(TTL_MS);
+
+    expect(done).toBe(true);
+    expect(lock.signal.reason).toBeInstanceOf(LockReleasedError);
+  });
+
+  test("of a lock whose deadline has passed unseen is a loss, and asks nothing of etcd", async () => {
+    const { cluster, clock, lock } = holding();
+
+    clock.freeze(TTL_MS);
+
+    await expect(lock.release()).rejects.toMatchObject({ code: "LOCK_LOST", loss: "expired" });
+    expect(cluster.connected.flatMap((member) => member.of("txn"))).toEqual([]);
+  });
+});
+
+describe("the key of a held lock", () => {
+  test("is not watched during a hold of less than a second", async () => {
+    const { cluster, clock, lock } = holding();
+
+    clock.advance(999);
+    void lock.release();
+    await clock.pass(1000);
+
+    expect(cluster.connected.flatMap(({ watches }) => watches)).toEqual([]);
+  });
+
+  test("is watched in a longer hold, and read once the watch is there: it may have been deleted before", async () => {
+    const { cluster, clock, lock, place, answerRead, renewed } = holding();
+
+    clock.advance(1001);
+    const [stream] = cluster.member.watches;
+    expect(stream!.creates).toMatchObject([{ key: place.key, startRevision: 0n, events: "DELETE" }]);
+    stream!.created(place.key, 90n);
+    await settle();
+    expect(lock.held).toBe(true);
+    await answerRead(false);
+    expect(lock.held).toBe(false);
+    renewed();
+    await settle();
+
+    expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
+  });
+
+  test("that is deleted ends the hold at once; a deletion from its earlier life does not", async () => {
+    const { cluster, clock, lock, place, answerRead, renewed } = holding();
+    clock.advance(1001);
+    const [stream] = cluster.member.watches;
+    stream!.created(place.key, 90n);
+    await settle();
+    await answerRead(true);
+
+    stream!.deleted(place.key, FENCE - 1n);
+    expect(lock.held).toBe(true);
+    stream!.deleted(place.key, 95n);
+    expect(lock.held).toBe(false);
+    renewed();
+    await settle();
+
+    expect(lock.signal.reason).toMatchObject({ loss: "deleted" });
+  });
+
+  test.each([
+    ["its lease went with it", (stream: FakeKeepalive) => stream.answer(LEASE_ID, 0), "revoked"],
+    ["etcd does not answer", () => {}, "deleted"],
+  ])("that is deleted is told as %s", async (_, answer, loss) => {
+    const { cluster, clock, lock, place } = holding();
+    clock.advance(1001);
+    const [stream] = cluster.member.watches;
+    stream!.created(place.key, 90n);
+
+    stream!.deleted(place.key, 95n);
+    answer(cluster.member.keepalives[0]!);
+    await clock.pass(TTL_MS / 6);
+
+    expect(lock.signal.reason).toMatchObject({ loss });
+  });
+
+  test("is read beside a handle that rests on the deletion of the holder before", async () => {
+    const { cluster, lock, answerRead, renewed } = holding({ deletedAt: 95n });
+    await settle();
+    expect(lock.held).toBe(true);
+    expect(cluster.member.of("range")).toHaveLength(1);
+
+    await answerRead(false);
+    expect(lock.held).toBe(false);
+    renewed();
+    await settle();
+
+    expect(lock.signal.reason).toMatchObject({ loss: "deleted" });
+  });
+
+  test("is watched and read again when the stream moves to another member", async () => {
+    const { cluster, clock, lock, place, answerRead, renewed } = holding();
+    clock.advance(1001);
+    cluster.member.watches[0]!.created(place.key, 90n);
+    await settle();
+    await answerRead(true);
+
+    cluster.member.watches[0]!.end();
+    await clock.pass(500);
+    cluster.member.watches[0]!.created(place.key, 96n);
+    await settle();
+    await answerRead(false);
+    renewed();
+    await settle();
+
+    expect(cluster.member.host).toBe("b:1");
+    expect(lock.signal.reason).toMatchObject({ loss: "deleted" });
+  });
+});

@@ -1,0 +1,211 @@
+import { inspect } from "node:util";
+import { describe, expect, test } from "vitest";
+import { connect } from "../../../src/index.js";
+import {
+  BAD_SESSIONS,
+  expectMisuse,
+  NO_OBJECTS,
+  outOfRange,
+  thrown,
+  titled,
+  wrongType,
+} from "../../support/misuse.js";
+
+const HOSTS = "127.0.0.1:2379";
+const HOSTS_RULE = 'one "http(s)://host:port" or a list of them';
+const TIMEOUT_RULE = "a whole number from 100 to 60000";
+const connecting = (options: unknown) => () => connect(options as Parameters<typeof connect>[0]);
+const pem = (text: string) =>
+  Buffer.from(`-----BEGIN CERTIFICATE-----\n${text}\n-----END CERTIFICATE-----\n`);
+
+const badHosts = [
+  wrongType("hosts", HOSTS_RULE, undefined),
+  wrongType("hosts", HOSTS_RULE, null),
+  wrongType("hosts", HOSTS_RULE, 2379),
+  wrongType("hosts", HOSTS_RULE, {}, "an object (Object)"),
+  wrongType("hosts", HOSTS_RULE, [], "an array"),
+  wrongType("hosts", HOSTS_RULE, [HOSTS, 7], "7"),
+  outOfRange("hosts", HOSTS_RULE, "", '""'),
+  outOfRange("hosts", HOSTS_RULE, "localhost", '"localhost"'),
+  outOfRange("hosts", HOSTS_RULE, "ftp://localhost:2379", '"ftp://localhost:2379"'),
+  outOfRange("hosts", HOSTS_RULE, "http://localhost:2379/v3", '"http://localhost:2379/v3"'),
+  outOfRange("hosts", HOSTS_RULE, "a:1,b:1", '"a:1,b:1"'),
+  outOfRange("hosts", "a port from 1 to 65535", "localhost:65536", '"localhost:65536"'),
+  outOfRange("hosts", "a port from 1 to 65535", "localhost:0", '"localhost:0"'),
+  outOfRange("hosts", "all https:// or none", ["https://a:1", "http://b:1"], '"https://a:1, http://b:1"'),
+];
+
+const badRest = [
+  ...[99, 60_001, 100.5, NaN, Infinity].map((value) => outOfRange("requestTimeoutMs", TIMEOUT_RULE, value)),
+  wrongType("requestTimeoutMs", TIMEOUT_RULE, "2000", '"2000"'),
+  wrongType("requestTimeoutMs", TIMEOUT_RULE, null),
+  wrongType("grpcOptions", "an object", null),
+  wrongType("grpcOptions", "an object", [], "an array"),
+  wrongType("grpcOptions", "an object", "fast", "a string"),
+  wrongType("hosts", 'one "http(s)://host:port" or a list of them', new Array(2), "undefined"),
+  wrongType("auth", "an object", "root:secret", "a string"),
+  wrongType("auth", "an object", ["root", "secret"], "an array"),
+  wrongType("auth", "an object", null),
+  wrongType("auth.username", "a non-empty string", { password: "secret" }, "undefined"),
+  wrongType("auth.password", "a non-empty string", { username: "root", password: 1234 }, "a number"),
+  outOfRange("auth.password", "a non-empty string", { username: "root", password: "" }, '""'),
+  wrongType("credentials", "an object", "ca.pem", "a string"),
+  wrongType("credentials", "an object", null),
+  wrongType("credentials.rootCertificate", "a Buffer or Uint8Array with PEM text", {}, "undefined"),
+  wrongType("credentials.rootCertificate", "PEM text", { rootCertificate: "-----BEGIN" }, "a string"),
+  outOfRange(
+    "credentials.rootCertificate",
+    "PEM text",
+    { rootCertificate: Buffer.from("ca.pem") },
+    "other bytes",
+  ),
+];
+
+/** `connect`'s own option in which the bad value of e.g. `auth.username` is. */
+const within = (option: string) => option.split(".")[0]!;
+
+describe("connect", () => {
+  test.each([
+    [
+      { "grpc-node.flow_control_window": "x" },
+      /grpcOptions\["grpc-node.flow_control_window"\].*a number.*a string/,
+    ],
+    [{ "grpc.default_authority": 5 }, /grpcOptions\["grpc.default_authority"\].*a string.*a number/],
+    [{ channelOverride: {} }, /grpcOptions.*names that start with "grpc\.".*"channelOverride"/],
+  ])("refuses grpcOptions %j, which would crash the process when it connects", (grpcOptions, message) => {
+    expect(() => connecting({ hosts: HOSTS, grpcOptions })()).toThrow(message);
+  });
+
+  test("tells an object whose class has a strange name as misuse", () => {
+    const hosts: unknown = JSON.parse('{"constructor":{"name":{"toString":1}}}');
+    expect(() => connecting({ hosts })()).toThrow(TypeError);
+  });
+
+  test.each(titled([...badHosts, ...badRest]))("refuses %s", (_, each) => {
+    expectMisuse(thrown(connecting({ hosts: HOSTS, [within(each.option)]: each.value })), each);
+  });
+
+  test.each(titled(BAD_SESSIONS))("refuses, in session, %s", (_, each) => {
+    expectMisuse(thrown(connecting({ hosts: HOSTS, session: { [each.option]: each.value } })), each);
+  });
+
+  test.each(["undefined", ...NO_OBJECTS.keys()])("refuses %s instead of options", (got) => {
+    const error = thrown(connecting(NO_OBJECTS.get(got)));
+
+    expect(error).toBeInstanceOf(TypeError);
+    expect((error as Error).message).toBe(`Expected the options of connect to be an object, got ${got}`);
+  });
+
+  test.each([...NO_OBJECTS.keys()])("refuses %s instead of options of the session", (got) => {
+    const error = thrown(connecting({ hosts: HOSTS, session: NO_OBJECTS.get(got) }));
+
+    expect(error).toBeInstanceOf(TypeError);
+    expect((error as Error).message).toBe(
+      `Expected the options of connect's session to be an object, got ${got}`,
+    );
+  });
+
+  test.each([
+    ["host", { host: HOSTS }, "hosts"],
+    ["timeout", { hosts: HOSTS, timeout: 1 }, "requestTimeoutMs"],
+    ["requestTimeout", { hosts: HOSTS, requestTimeout: 1 }, "requestTimeoutMs"],
+    ["ttl", { hosts: HOSTS, session: { ttl: 5 } }, "ttlSeconds"],
+    ["signal", { hosts: HOSTS, session: { signal: undefined } }, "ttlSeconds"],
+    ["user", { hosts: HOSTS, auth: { user: "root", password: "secret" } }, "username"],
+    ["pasword", { hosts: HOSTS, auth: { username: "root", pasword: "secret" } }, "password"],
+    ["ca", { hosts: HOSTS, credentials: { ca: pem("x") } }, "rootCertificate"],
+    ["cert", { hosts: HOSTS, credentials: { cert: pem("x") } }, "certChain"],
+  ])("refuses the unknown option %s and names a known one", (option, options, known) => {
+    const error = thrown(connecting(options));
+
+    expect(error).toBeInstanceOf(TypeError);
+    expect((error as Error).message).toContain(`Unknown option ${option} of `);
+    expect((error as Error).message).toContain(known);
+  });
+
+  test.each([
+    ["faultHandling", /retries by itself/],
+    ["defaultCallOptions", /requestTimeoutMs/],
+    ["dialTimeout", /does not implement it.*requestTimeoutMs/],
+  ])("refuses etcd3's own option %s and says why", (option, why) => {
+    const error = thrown(connecting({ hosts: HOSTS, [option]: undefined }));
+
+    expect(error).toBeInstanceOf(TypeError);
+    expect((error as Error).message).toContain(`Option ${option} of connect is refused`);
+    expect((error as Error).message).toMatch(why);
+  });
+
+  test("refuses half of a client certificate", () => {
+    const rootCertificate = pem("x");
+
+    for (const half of ["privateKey", "certChain"] as const) {
+      const error = thrown(connecting({ hosts: HOSTS, credentials: { rootCertificate, [half]: pem("x") } }));
+      expect(error).toBeInstanceOf(TypeError);
+      expect((error as Error).message).toMatch(/privateKey and credentials.certChain together/);
+    }
+  });
+
+  test("refuses credentials that OpenSSL cannot read, before anything is connected", () => {
+    const error = thrown(connecting({ hosts: HOSTS, credentials: { rootCertificate: pem("nonsense") } }));
+
+    expect(error).toBeInstanceOf(RangeError);
+    expect((error as Error).message).toMatch(/Expected credentials to be PEM text/);
+  });
+
+  test("refuses credentials beside http://, which would be silently ignored", () => {
+    const options = { hosts: "http://localhost:2379", credentials: { rootCertificate: pem("x") } };
+
+    expectMisuse(
+      thrown(connecting(options)),
+      outOfRange("hosts", "https:// when credentials are given", "", '"http://localhost:2379"'),
+    );
+  });
+
+  const SECRET = "hunter2secret";
+  test.each([
+    ["hosts", { hosts: `http://root:${SECRET}@localhost:2379` }],
+    ["a host in a list", { hosts: [HOSTS, `http://root:${SECRET}@localhost:2379`] }],
+    ["the options", `http://root:${SECRET}@localhost:2379`],
+    ["auth", { hosts: HOSTS, auth: `root:${SECRET}` }],
+    ["auth.username", { hosts: HOSTS, auth: { username: [SECRET], password: SECRET } }],
+    ["auth.password", { hosts: HOSTS, auth: { username: "root", password: [SECRET] } }],
+    ["an unknown option of auth", { hosts: HOSTS, auth: { username: "root", passwd: SECRET } }],
+    ["credentials", { hosts: HOSTS, credentials: SECRET }],
+    [
+      "credentials.privateKey",
+      { hosts: HOSTS, credentials: { rootCertificate: pem("x"), privateKey: SECRET, certChain: "" } },
+    ],
+    ["unreadable credentials", { hosts: HOSTS, credentials: { rootCertificate: pem(SECRET) } }],
+    ["grpcOptions", { hosts: HOSTS, grpcOptions: SECRET }],
+  ])("does not put a secret from %s into its message", (_, options) => {
+    const error = thrown(connecting(options));
+
+    expect(inspect(error, { depth: 5 })).not.toContain(SECRET);
+  });
+
+  test("shows no secret of a good cluster to whoever prints it", () => {
+    const cluster = connect({ hosts: HOSTS, auth: { username: "root", password: SECRET } });
+
+    expect(inspect(cluster, { depth: 9, showHidden: true })).not.toContain(SECRET);
+    expect(JSON.stringify(cluster)).toBe(JSON.stringify({ hosts: [HOSTS] }));
+  });
+
+  test.each([
+    ["localhost:2379"],
+    ["http://etcd-0.etcd.svc.cluster.local:2379"],
+    ["https://10.0.0.1:2379"],
+    ["http://[::1]:2379"],
+    [["a:1", "http://b:65535"]],
+  ])("takes %s, and undefined for everything else", (hosts) => {
+    const options = {
+      credentials: undefined,
+      auth: undefined,
+      grpcOptions: undefined,
+      requestTimeoutMs: undefined,
+    };
+
+    const cluster = connect({ hosts, ...options, session: { ttlSeconds: undefined, owner: undefined } });
+
+    expect(cluster.hosts).toEqual([hosts].flat());
+  });
+});

@@ -1,0 +1,99 @@
+import { describe, expect, test } from "vitest";
+import { EtcdRefusedError } from "../../../src/errors.js";
+import type { Txn } from "../../../src/etcd/port.js";
+import { permit } from "../../../src/queue/permit-mode.js";
+import type { Place } from "../../../src/queue/entry.js";
+import { Queue } from "../../../src/queue/queue.js";
+import { settle } from "../../support/fake-clock.js";
+import { FakeCluster, HEADER } from "../../support/fake-connection.js";
+import { type FakeCall, keyValue } from "../../support/fake-member.js";
+
+const full = new EtcdRefusedError("quota", "a:1", "etcdserver: mvcc: database space exceeded");
+/** Another place, which is the oldest, says another number: so the new one has to write its mark. */
+const OTHER = keyValue({ key: "jobs/1", value: JSON.stringify({ permits: 5 }) });
+
+/** A permit that was granted at once; etcd rejects its mark until `hasSpace`. */
+class MarkedPermit {
+  readonly cluster = new FakeCluster();
+  readonly clock = this.cluster.clock;
+  readonly queue = Queue.of(this.cluster.lease(3600), "jobs");
+  /** When each attempt to write the mark was sent. */
+  readonly marks: number[] = [];
+  hasSpace = false;
+
+  constructor() {
+    this.cluster.onCall = (call) => this.#answer(call);
+  }
+
+  async enter(): Promise<Place> {
+    const place = await this.queue.tryEnter({}, { kind: permit(3) });
+    if (!place) throw new Error("no permit was free");
+    await settle();
+    return place;
+  }
+
+  #answer(call: FakeCall): void {
+    if (call.method === "range") return call.answer({ header: HEADER, kvs: [OTHER], more: false, count: 1 });
+    const { when, then } = call.request as Txn;
+    const [compare] = when;
+    const isMark = then[0]?.kind === "put" && compare?.kind === "created at" && compare.revision > 0n;
+    if (isMark) this.marks.push(call.sentAt);
+    if (isMark && !this.hasSpace) return call.fail(full);
+    const told = { kvs: [OTHER], more: false, count: 2 };
+    call.answer({
+      header: HEADER,
+      succeeded: true,
+      ranges: then.map(({ kind }) => (kind === "range" ? told : undefined)),
+    });
+  }
+}
+
+describe("a permit's mark that etcd rejects", () => {
+  test("is written again, after pauses that grow, until etcd has it", async () => {
+    const permitted = new MarkedPermit();
+    await permitted.enter();
+    expect(permitted.marks).toHaveLength(1);
+
+    await permitted.clock.pass(20_000);
+    const { marks } = permitted;
+    const pauses = marks.slice(1).map((sentAt, n) => sentAt - (marks[n] ?? 0));
+    expect(Math.max(...pauses.slice(0, 2))).toBeLessThan(Math.max(...pauses.slice(-5)));
+    expect(marks.length).toBeGreaterThan(20);
+    expect(marks.length).toBeLessThan(80);
+
+    permitted.hasSpace = true;
+    await permitted.clock.pass(2000);
+    const written = marks.length;
+    await permitted.clock.pass(20_000);
+    expect(marks).toHaveLength(written);
+  });
+
+  test("does not keep the session from being orphaned", async () => {
+    const permitted = new MarkedPermit();
+    await permitted.enter();
+
+    await permitted.queue.lease.inFlight.none();
+
+    expect(permitted.marks).toHaveLength(1);
+  });
+
+  test("is not written again once the permit is released", async () => {
+    const permitted = new MarkedPermit();
+    const place = await permitted.enter();
+
+    await permitted.queue.leave(place);
+    await permitted.clock.pass(20_000);
+
+    expect(permitted.marks).toHaveLength(1);
+  });
+
+  test("is not written again once the session is over", async () => {
+    const permitted = new MarkedPermit();
+    await permitted.enter();
+
+    permitted.queue.lease.abandon();
+    await permitted.clock.pass(20_000);
+
+    expect(permitted.marks).toHaveLength(1);
+  });
+});

@@ -1,0 +1,217 @@
+import { describe, expect, test } from "vitest";
+import { settle } from "../../support/fake-clock.js";
+import { BELOW, FIRST, MINE, placeKey, WaitingTurn, WATCHED } from "../../support/fake-turn.js";
+
+describe("a waiter", () => {
+  test("watches its predecessor and its own key from now on, and reads only when both watches are there", async () => {
+    const waiter = new WaitingTurn({ ahead: 1 });
+
+    expect(waiter.stream.creates).toMatchObject([
+      { key: placeKey(BELOW), startRevision: 0n, events: "DELETE" },
+      { key: waiter.place.key, startRevision: 0n, events: "DELETE" },
+    ]);
+    waiter.stream.created(placeKey(BELOW), WATCHED);
+    await settle();
+    expect(waiter.reads).toHaveLength(0);
+
+    waiter.stream.created(waiter.place.key, WATCHED);
+    await settle();
+    expect(waiter.reads).toHaveLength(1);
+    expect(waiter.reads[0]!.request).toMatchObject({ serializable: true, maxCreateRevision: MINE });
+  });
+
+  test("holds when the read finds nobody before it", async () => {
+    const waiter = new WaitingTurn({ ahead: 1 });
+    await waiter.watched();
+
+    await waiter.answerRead([MINE]);
+
+    expect(waiter.told).toEqual(["granted"]);
+    expect(waiter.granted?.deletedAt).toBeUndefined();
+  });
+
+  test("waits on when the read finds its predecessor alive", async () => {
+    const waiter = new WaitingTurn({ ahead: 1 });
+    await waiter.watched();
+
+    await waiter.answerRead([MINE, BELOW]);
+    await waiter.clock.pass(1000);
+
+    expect(waiter.told).toEqual([]);
+    expect(waiter.reads).toHaveLength(1);
+  });
+
+  test("reads again, with a quorum, when the answer is older than the later of its watches", async () => {
+    const waiter = new WaitingTurn({ ahead: 1 });
+    await waiter.watched(WATCHED, WATCHED + 5n);
+
+    await waiter.answerRead([MINE], { revision: WATCHED + 4n });
+
+    expect(waiter.told).toEqual([]);
+    expect(waiter.serializable).toEqual([true, undefined]);
+  });
+
+  test("reads again, with a quorum, when another member has answered", async () => {
+    const waiter = new WaitingTurn({ ahead: 1 });
+    await waiter.watched();
+
+    await waiter.answerRead([MINE], { memberId: "z" });
+
+    expect(waiter.told).toEqual([]);
+    expect(waiter.serializable).toEqual([true, undefined]);
+  });
+
+  test("is told that its place is gone when the read does not find it", async () => {
+    const waiter = new WaitingTurn({ ahead: 1 });
+    await waiter.watched();
+
+    await waiter.answerRead([BELOW]);
+
+    expect(waiter.told).toEqual(["gone"]);
+  });
+
+  test("is told that its place is gone when its key is deleted", async () => {
+    const waiter = new WaitingTurn({ ahead: 1 });
+    await waiter.watched();
+
+    await waiter.deleted(MINE, WATCHED + 1n);
+
+    expect(waiter.told).toEqual(["gone"]);
+  });
+
+  test.each([
+    ["predecessor's", BELOW],
+    ["own", MINE],
+  ])("ignores a deletion from an earlier life of the %s key", async (_, revision) => {
+    const waiter = new WaitingTurn({ ahead: 1, holder: true });
+    await waiter.watched();
+    await waiter.answerRead([MINE, BELOW]);
+
+    await waiter.deleted(revision, revision);
+
+    expect(waiter.told).toEqual([]);
+    expect(waiter.reads).toHaveLength(1);
+  });
+
+  test("holds at once, without another read, when the predecessor that was seen holding is deleted", async () => {
+    const waiter = new WaitingTurn({ ahead: 1, holder: true });
+    await waiter.watched();
+    await waiter.answerRead([MINE, BELOW]);
+
+    await waiter.deleted(BELOW, WATCHED + 1n);
+
+    expect(waiter.told).toEqual(["granted"]);
+    expect(waiter.granted?.deletedAt).toBe(WATCHED + 1n);
+    expect(waiter.reads).toHaveLength(1);
+  });
+
+  test("keeps the watch on its own key when it holds, and parks the other one for its next wait", async () => {
+    const waiter = new WaitingTurn({ ahead: 1, holder: true });
+    await waiter.watched();
+    await waiter.answerRead([MINE, BELOW]);
+
+    await waiter.deleted(BELOW, WATCHED + 1n);
+
+    const [below, own] = waiter.stream.creates;
+    const { watches } = waiter.cluster.connection;
+    const listener = waiter.granted!.ownWatch!.listener;
+    const target = { key: placeKey(BELOW), events: "DELETE", reuseFrom: WATCHED + 2n } as const;
+    expect(waiter.granted?.ownWatch?.id).toBe(own!.watchId);
+    expect(waiter.stream.cancels).toEqual([]);
+    expect(watches.watch(target, listener).id).toBe(below!.watchId);
+  });
+
+  test("reads when a predecessor that may itself have waited is deleted, and follows who is next before it", async () => {
+    const waiter = new WaitingTurn({ ahead: 2 });
+    await waiter.watched();
+    await waiter.answerRead([MINE, BELOW, FIRST]);
+
+    await waiter.deleted(BELOW, WATCHED + 1n);
+    expect(waiter.told).toEqual([]);
+    expect(waiter.reads).toHaveLength(2);
+    await waiter.answerRead([MINE, FIRST], { revision: WATCHED + 1n });
+
+    expect(waiter.told).toEqual([]);
+    expect(waiter.stream.creates.at(-1)).toMatchObject({
+      key: placeKey(FIRST),
+      startRevision: 0n,
+    });
+  });
+
+  test("does not take the predecessor's deletion for its turn before a read has verified the watches", async () => {
+    const waiter = new WaitingTurn({ ahead: 1, holder: true });
+
+    waiter.stream.deleted(placeKey(BELOW), WATCHED + 1n);
+    await waiter.watched(WATCHED + 1n);
+    expect(waiter.told).toEqual([]);
+    await waiter.answerRead([MINE], { revision: WATCHED + 1n });
+
+    expect(waiter.told).toEqual(["granted"]);
+  });
+
+  test("does not believe a read that is older than the deletion which caused it", async () => {
+    const waiter = new WaitingTurn({ ahead: 2 });
+    await waiter.watched();
+    await waiter.answerRead([MINE, BELOW, FIRST]);
+
+    await waiter.deleted(BELOW, WATCHED + 9n);
+    await waiter.answerRead([MINE], { revision: WATCHED + 8n });
+
+    expect(waiter.told).toEqual([]);
+    expect(waiter.serializable).toEqual([true, true, undefined]);
+  });
+
+  test("learns from a read that its predecessor is the holder by now, and then needs no other", async () => {
+    const waiter = new WaitingTurn({ ahead: 2 });
+    await waiter.watched();
+    await waiter.answerRead([MINE, BELOW]);
+
+    await waiter.deleted(BELOW, WATCHED + 1n);
+
+    expect(waiter.told).toEqual(["granted"]);
+  });
+
+  test("starts with a read when the join could not tell who is before it", async () => {
+    const waiter = new WaitingTurn();
+    await settle();
+    expect(waiter.serializable).toEqual([undefined]);
+
+    await waiter.answerRead([MINE, BELOW]);
+    await waiter.clock.pass(0);
+
+    expect(waiter.told).toEqual([]);
+    expect(waiter.stream.creates).toHaveLength(2);
+  });
+
+  test("starts anew on the next member when the stream breaks, and carries nothing over", async () => {
+    const waiter = new WaitingTurn({ ahead: 1, holder: true });
+    await waiter.watched();
+    await waiter.answerRead([MINE, BELOW]);
+    const old = waiter.stream;
+
+    old.end();
+    await waiter.clock.pass(500);
+    expect(waiter.stream.creates.map(({ startRevision }) => startRevision)).toEqual([0n, 0n]);
+    // A deletion alone, not verified on this stream, is no turn.
+    await waiter.deleted(BELOW, WATCHED + 1n);
+    expect(waiter.told).toEqual([]);
+    await waiter.watched(WATCHED + 2n);
+    await waiter.answerRead([MINE], { revision: WATCHED + 2n, memberId: "b" });
+
+    expect(old).not.toBe(waiter.stream);
+    expect(waiter.told).toEqual(["granted"]);
+  });
+
+  test("hears nothing more when it is stopped, and leaves no watch and no timer", async () => {
+    const waiter = new WaitingTurn({ ahead: 1, holder: true });
+    await waiter.watched();
+
+    waiter.turn.stop();
+    await waiter.answerRead([MINE]);
+    waiter.cluster.connection.leases.forEach((lease) => lease.abandon());
+
+    expect(waiter.told).toEqual([]);
+    expect(waiter.stream.cancels).toHaveLength(2);
+    expect(waiter.clock.timers).toBe(0);
+  });
+});

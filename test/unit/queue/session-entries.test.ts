@@ -1,0 +1,56 @@
+import { describe, expect, test } from "vitest";
+import { OwnPlaces } from "../../../src/queue/session-entries.js";
+import type { Place } from "../../../src/queue/entry.js";
+import { FakeCluster } from "../../support/fake-connection.js";
+
+const own = () => new OwnPlaces(new FakeCluster().lease(), "jobs");
+
+function joined(places: OwnPlaces, revision: bigint): Place {
+  const place = places.make();
+  place.revision = revision;
+  places.add(place);
+  return place;
+}
+
+describe("the keys of a session's places under one name", () => {
+  test("are Go's own for the first one, and numbered from 2 for those beside it", () => {
+    const places = own();
+
+    expect([places.make(), places.make(), places.make()].map(({ key }) => key)).toEqual([
+      "jobs/77",
+      "jobs/77-2",
+      "jobs/77-3",
+    ]);
+  });
+
+  test("are used again once they are given back, before new ones", () => {
+    const places = own();
+    const [, second] = [places.make(), places.make(), places.make()];
+
+    places.release(second);
+
+    expect([places.make().n, places.make().n]).toEqual([2, 4]);
+  });
+
+  test("are never those of a place that is there, in doubt, or was adopted", () => {
+    const places = own();
+    const doubtful = places.make();
+    doubtful.unanswered = 1;
+    places.release(doubtful);
+    places.adopt({ name: "jobs", n: 3, key: Buffer.from("jobs/77-3"), value: "", revision: 9n });
+
+    const numbers = Array.from({ length: 3 }, () => places.make().n);
+
+    expect(numbers).toEqual([2, 4, 5]);
+  });
+
+  test("are given back once, however often their end is told", () => {
+    const places = own();
+    const place = joined(places, 5n);
+
+    places.release(place);
+    places.release(place);
+
+    expect([places.make().n, places.make().n]).toEqual([1, 2]);
+  });
+});

@@ -1,0 +1,82 @@
+import { describe, expect, test } from "vitest";
+import { PlaceBelow } from "../../../src/queue/lock-mode.js";
+import { Turn } from "../../../src/queue/predecessor-wait.js";
+import { settle } from "../../support/fake-clock.js";
+import { BELOW, MINE, placeKey, WaitingTurn, WATCHED } from "../../support/fake-turn.js";
+
+describe("a waiter that waits for the same place as the last time", () => {
+  /** The watches of an earlier wait of this session, parked, and the next place, which joins at 90 behind one of 80. */
+  async function waitingAgain({ deletedMeanwhile = [] as readonly bigint[] } = {}) {
+    const earlier = new WaitingTurn({ ahead: 1, holder: true });
+    await earlier.watched();
+    await earlier.answerRead([MINE, BELOW]);
+    await earlier.deleted(BELOW, WATCHED + 1n);
+    earlier.granted?.ownWatch?.park();
+    earlier.stream.deleted(earlier.place.key, WATCHED + 2n);
+    for (const revision of deletedMeanwhile) earlier.stream.deleted(placeKey(BELOW), revision);
+
+    const { place, cluster, stream } = earlier;
+    const [creates, reads] = [stream.creates.length, earlier.reads.length];
+    place.revision = 90n;
+    const told: string[] = [];
+    const turn = new Turn(
+      place,
+      {
+        granted: (_, deletedAt) => void told.push(`granted by ${deletedAt}`),
+        gone: () => void told.push("gone"),
+        failed: (error) => void told.push(`failed ${error.message}`),
+      },
+      {
+        ahead: 1,
+        predecessor: new PlaceBelow({ key: Buffer.from(placeKey(BELOW)), createRevision: 80n }, true),
+      },
+    );
+    await settle();
+    return {
+      ...{ told, turn, stream, cluster },
+      newCreates: () => stream.creates.length - creates,
+      newReads: () => earlier.reads.length - reads,
+    };
+  }
+
+  test("asks etcd nothing, and holds upon the deletion", async () => {
+    const again = await waitingAgain();
+
+    again.stream.deleted(placeKey(BELOW), 95n);
+
+    expect(again.told).toEqual(["granted by 95"]);
+    expect([again.newCreates(), again.newReads()]).toEqual([0, 0]);
+  });
+
+  test("asks anew where it must hear of puts, or of several places", async () => {
+    const { cluster, stream, newCreates } = await waitingAgain();
+    // It holds: the watch on the one before it is parked.
+    stream.deleted(placeKey(BELOW), 95n);
+    const { watches } = cluster.connection;
+    const key = placeKey(BELOW);
+    const listener = { created() {}, event() {}, moved() {}, refused() {} };
+
+    watches.watch({ key, events: "ALL", reuseFrom: 96n }, listener);
+    watches.watch({ key, end: `${key}0`, events: "DELETE", reuseFrom: 96n }, listener);
+
+    expect(newCreates()).toBe(2);
+    expect(stream.creates.slice(-2).map(({ events, end }) => [events, end])).toEqual([
+      ["ALL", undefined],
+      ["DELETE", `${key}0`],
+    ]);
+  });
+
+  test("reads at once if the deletion was told before it began to wait", async () => {
+    const again = await waitingAgain({ deletedMeanwhile: [91n] });
+
+    expect(again.told).toEqual([]);
+    expect([again.newCreates(), again.newReads()]).toEqual([0, 1]);
+  });
+
+  test("does not take the deletion of an earlier place under the same key for that of this one", async () => {
+    const again = await waitingAgain({ deletedMeanwhile: [70n] });
+
+    expect(again.told).toEqual([]);
+    expect([again.newCreates(), again.newReads()]).toEqual([0, 0]);
+  });
+});

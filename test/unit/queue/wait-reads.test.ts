@@ -1,0 +1,115 @@
+import { describe, expect, test } from "vitest";
+import { BELOW, FIRST, MINE, WaitingTurn, WATCHED } from "../../support/fake-turn.js";
+
+const SLOW_MS = 30_000;
+
+/** How many reads are sent within so many milliseconds of each step. */
+async function readsAfter(waiter: WaitingTurn, steps: readonly number[], answer: () => Promise<void>) {
+  const counts: number[] = [];
+  for (const step of steps) {
+    const before = waiter.reads.length;
+    await waiter.clock.pass(step);
+    counts.push(waiter.reads.length - before);
+    if (waiter.reads.length > before) await answer();
+  }
+  return counts;
+}
+
+describe("when a waiter reads", () => {
+  test.each([1, 2, 3])("is at once with %i ahead of it", async (ahead) => {
+    const waiter = new WaitingTurn({ ahead });
+
+    await waiter.watched();
+
+    expect(waiter.reads).toHaveLength(1);
+  });
+
+  test.each([4, 63])(
+    "is a tenth of a second later with %i ahead: the event usually comes first",
+    async (ahead) => {
+      const waiter = new WaitingTurn({ ahead });
+
+      await waiter.watched();
+      const counts = await readsAfter(waiter, [99, 1], () => Promise.resolve());
+
+      expect(counts).toEqual([0, 1]);
+    },
+  );
+
+  test("is at once when the event came before, with any number ahead", async () => {
+    const waiter = new WaitingTurn({ ahead: 40 });
+    await waiter.watched();
+
+    await waiter.deleted(BELOW, WATCHED + 1n);
+
+    expect(waiter.reads).toHaveLength(1);
+  });
+
+  test("is not at all with 64 ahead: its watches start right after its join and replay what it missed", async () => {
+    const waiter = new WaitingTurn({ ahead: 64 });
+
+    await waiter.watched();
+    await waiter.clock.pass(1000);
+
+    expect(waiter.stream.creates.map(({ startRevision }) => startRevision)).toEqual([MINE + 1n, MINE + 1n]);
+    expect(waiter.reads).toHaveLength(0);
+  });
+
+  test("is once more 4, 16, 46 and 100 ms later while the store moves on, near the front", async () => {
+    const waiter = new WaitingTurn({ ahead: 2 });
+    const movedOn = () => waiter.answerRead([MINE, BELOW, FIRST], { revision: WATCHED + 1n });
+    await waiter.watched();
+    await movedOn();
+
+    const counts = await readsAfter(waiter, [3, 1, 11, 1, 29, 1, 53, 1, 1000], movedOn);
+
+    expect(counts).toEqual([0, 1, 0, 1, 0, 1, 0, 1, 0]);
+  });
+
+  test("is not once more when nothing was written since the watch began", async () => {
+    const waiter = new WaitingTurn({ ahead: 2 });
+    await waiter.watched();
+    await waiter.answerRead([MINE, BELOW, FIRST], { revision: WATCHED });
+
+    const counts = await readsAfter(waiter, [1000], () => Promise.resolve());
+
+    expect(counts).toEqual([0]);
+  });
+
+  test("is not once more in the middle of a crowd, whatever was written", async () => {
+    const waiter = new WaitingTurn({ ahead: 40 });
+    await waiter.watched();
+    await waiter.clock.pass(100);
+    await waiter.answerRead([MINE, BELOW, FIRST, 20n], { revision: WATCHED + 7n }, true);
+
+    const counts = await readsAfter(waiter, [1000], () => Promise.resolve());
+
+    expect(counts).toEqual([0]);
+  });
+
+  test.each([
+    [0, 0.75],
+    [0.999, 1.25],
+  ])(
+    "is, with %d as the dice fall, also after %d times half a minute, in case an event was lost",
+    async (dice, part) => {
+      const waiter = new WaitingTurn({ ahead: 1 });
+      waiter.clock.nextRandom = dice;
+      const [lease] = waiter.cluster.connection.leases;
+      // Its renewals would need answers, and this is not about them.
+      waiter.cluster.connection.keepalive.renew = () => {};
+      await waiter.watched();
+      await waiter.answerRead([MINE, BELOW]);
+      const renew = () => lease!.renewed(waiter.clock.now(), 10);
+
+      for (let passed = 0; passed < part * SLOW_MS - 1000; passed += 500) {
+        await waiter.clock.pass(500);
+        renew();
+      }
+      expect(waiter.reads).toHaveLength(1);
+      await waiter.clock.pass(1000);
+
+      expect(waiter.reads).toHaveLength(2);
+    },
+  );
+});

@@ -7,18 +7,20 @@ const withRedis = process.env["LEASEHOLD_REDIS"] !== undefined;
 
 /** Tests that compare speeds, count calls or need every core: they run one by one, after all others. */
 const ALONE = [
-  ...["handover", "budgets", "budgets-shared", "budgets-election", "batches-counts"],
-  ...["crowds", "bulk-crowds", "watches-bulk", "lead-crowds"],
-].map((name) => `test/integration/${name}.test.ts`);
+  "test/integration/{budgets,crowds}/*.test.ts",
+  "test/integration/{locks/handover,batching/counts,election/lead-crowds}.test.ts",
+];
 /**
  * What takes long and asks neither etcd nor Node.js for anything new: the tests of our own tools, hostile answers, crowds
  * whose figures are the machine's. Left out where the suite is run again with other versions.
  */
 const ONCE = [
-  "test/unit/{checker,chaos,model,package,api,fuzz}*.test.ts",
-  "test/integration/{chaos,batches-chaos,security-*,etcd-module,bulk-crowds,lock-all-many}.test.ts",
-  "test/integration/{refusals,refused-callers,repeated-requests,time-limits,slow-link,waiter-memory}.test.ts",
-  "test/integration/examples/*.test.ts",
+  "test/unit/{lab,project}/**/*.test.ts",
+  "test/unit/**/fuzz-*.test.ts",
+  "test/integration/{examples/*,security/{answers,events,names,options,secrets}}.test.ts",
+  "test/integration/{tools/{chaos,etcd-module},crowds/{bulk-crowds,waiter-memory},multi-lock/many}.test.ts",
+  "test/integration/failover/{refusals,refused-callers}.test.ts",
+  "test/integration/{locks/repeated-requests,batching/chaos,session/{time-limits,slow-link}}.test.ts",
 ];
 const LEFT_OUT = process.env["LEASEHOLD_SUITE"] === "versions" ? ONCE : [];
 const FOLDERS = inDocker ? "docker" : withRedis ? "redis" : "{integration,interop}";

@@ -4,6 +4,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 
 const TEST = fileURLToPath(new URL("../", import.meta.url));
+const CONFORMANCE = new URL("../../docs/conformance/", import.meta.url);
 
 export interface Named {
   readonly file: string;
@@ -12,6 +13,8 @@ export interface Named {
 
 /** A file below `test/`. */
 export const readTest = (file: string) => readFileSync(path.join(TEST, file), "utf8");
+/** A page of `docs/conformance/`. */
+export const readConformance = (page: string) => readFileSync(new URL(page, CONFORMANCE), "utf8");
 const escaped = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
 /** The cells of every row, without the heads of the tables, whose last column is `ours`. */

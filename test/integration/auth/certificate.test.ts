@@ -1,0 +1,61 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { connect, EtcdRefusedError, Mutex, Session } from "../../../src/index.js";
+import { makeAuthority, writeServerFiles } from "../../support/certificates.js";
+import { reasonOf } from "../../support/two-sessions.js";
+import { startWithUsers, type UserEtcd, WORKER } from "../../support/users.js";
+
+const authority = makeAuthority("our authority");
+const files = writeServerFiles(authority, authority.issue("etcd"));
+let etcd: UserEtcd;
+
+/** No password: etcd takes the common name of the certificate for the user's name. */
+function connectAs(common: string) {
+  const { certificate, key } = authority.issue(common);
+  const credentials = { rootCertificate: authority.certificate, certChain: certificate, privateKey: key };
+  return connect({ hosts: etcd.endpoints, credentials });
+}
+
+beforeAll(async () => {
+  etcd = await startWithUsers({ clientTls: { ...(await files), clientCertAuth: true } });
+}, 60_000);
+afterAll(async () => {
+  await etcd?.stop();
+  await (await files).remove();
+});
+
+describe("a certificate whose common name is a user of etcd", () => {
+  test("locks, waits and is handed over what the user's role covers", async () => {
+    await using cluster = connectAs(WORKER.username);
+    const lock = await new Mutex(cluster, "jobs/a").lock();
+    const waiting = new Mutex(await Session.open(cluster), "jobs/a").lock();
+    await expect.poll(() => etcd.keysIn("jobs/a")).toHaveLength(2);
+
+    await lock.release();
+    const next = await waiting;
+
+    expect(next.fence).toBeGreaterThan(lock.fence);
+    await next.release();
+    expect(await etcd.keysIn("jobs/a")).toEqual([]);
+  });
+
+  test("is refused what the role does not cover, while it holds what it does", async () => {
+    await using cluster = connectAs(WORKER.username);
+    const lock = await new Mutex(cluster, "jobs/kept").lock();
+
+    const reason = await reasonOf(new Mutex(cluster, "other").lock());
+
+    expect(reason).toBeInstanceOf(EtcdRefusedError);
+    expect(reason).toMatchObject({ why: "permission" });
+    expect(lock.held).toBe(true);
+    await lock.release();
+  });
+
+  test("is refused everything when etcd knows no such user", async () => {
+    await using cluster = connectAs("nobody");
+
+    const reason = await reasonOf(new Mutex(cluster, "jobs/a").lock());
+
+    expect(reason).toBeInstanceOf(EtcdRefusedError);
+    expect((reason as Error).message).toMatch(/permission denied/);
+  });
+});

@@ -1,0 +1,33 @@
+// With JWT every edit of users or roles makes all tokens stale.
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { connect, Mutex, Session } from "../../../src/index.js";
+import { makeJwtArgs } from "../../support/jwt.js";
+import { startWithUsers, type UserEtcd, WORKER } from "../../support/users.js";
+
+const jwt = makeJwtArgs({ ttlSeconds: 60 });
+let etcd: UserEtcd;
+beforeAll(async () => void (etcd = await startWithUsers({ args: (await jwt).args })), 60_000);
+afterAll(async () => {
+  await etcd.stop();
+  await (await jwt).remove();
+});
+
+test("an administrator who edits roles one after the other fails no caller", async () => {
+  await using cluster = connect({ hosts: etcd.endpoints, auth: WORKER, session: { ttlSeconds: 10 } });
+  const sessions = await Promise.all([1, 2, 3].map(() => Session.open(cluster, { ttlSeconds: 10 })));
+  const failures: unknown[] = [];
+  let over = false;
+  const busy = Array.from({ length: 24 }, async (_, i) => {
+    const mutex = new Mutex(sessions[i % 3]!, `jobs/${i % 6}`);
+    while (!over) await mutex.withLock(() => 1).catch((error: unknown) => failures.push(error));
+  });
+
+  const edits = Array.from({ length: 4 }, async (_, n) => {
+    for (let i = 0; i < 10; i++) await etcd.root("role", "add", `r${n}-${i}`).catch(() => "stale, too");
+  });
+  await Promise.all(edits);
+  over = true;
+  await Promise.all(busy);
+
+  expect(failures).toEqual([]);
+});

@@ -1,0 +1,111 @@
+// Authentication that is switched on and off, and users that change, under clients that go on.
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { connect, Mutex, Session } from "../../../src/index.js";
+import { untilLeaseExpires } from "../../support/lease-yardstick.js";
+import { ROOT, startWithUsers, type UserEtcd, WORKER } from "../../support/users.js";
+
+const TTL_SECONDS = 4;
+const AS_ROOT = [`--user=${ROOT.username}:${ROOT.password}`];
+
+let etcd: UserEtcd;
+beforeEach(async () => void (etcd = await startWithUsers()), 60_000);
+afterEach(() => etcd.stop());
+
+const clusterOf = (auth = WORKER) =>
+  connect({ hosts: etcd.endpoints, auth, session: { ttlSeconds: TTL_SECONDS } });
+
+async function lockAndRelease(cluster: ReturnType<typeof connect>, name: string) {
+  const lock = await new Mutex(cluster, name).lock({ timeoutMs: 10_000 });
+  await lock.release();
+  return lock;
+}
+
+describe("authentication that is enabled after the process has started", () => {
+  test("keeps what is held, serves who waits, and rejects no call", async () => {
+    await etcd.root("auth", "disable");
+    await using holder = clusterOf();
+    await using other = clusterOf();
+    const held = await new Mutex(holder, "jobs/held").lock();
+    const late = new Mutex(other, "jobs/held").lock();
+    await expect.poll(() => etcd.keysIn("jobs/held")).toHaveLength(2);
+
+    await etcd.root("auth", "enable");
+
+    await lockAndRelease(holder, "jobs/next");
+    await lockAndRelease(other, "jobs/next");
+    await untilLeaseExpires(etcd.etcd, TTL_SECONDS, AS_ROOT);
+    expect(held.held).toBe(true);
+    await held.release();
+    await (await late).release();
+    expect(await etcd.keysUnder("jobs/")).toEqual([]);
+  });
+
+  test("serves who begins to wait only then, on streams that had no token", async () => {
+    await etcd.root("auth", "disable");
+    await using holder = clusterOf();
+    await using other = clusterOf();
+    const held = await new Mutex(holder, "jobs/held").lock();
+    // Streams are open without a token.
+    await expect(new Mutex(other, "jobs/held").lock({ timeoutMs: 300 })).rejects.toThrow("not acquired");
+
+    await etcd.root("auth", "enable");
+    const late = new Mutex(other, "jobs/held").lock();
+    await expect.poll(() => etcd.keysIn("jobs/held")).toHaveLength(2);
+    await held.release();
+
+    await (await late).release();
+    expect(await etcd.keysUnder("jobs/")).toEqual([]);
+  });
+});
+
+test("authentication that is switched off and on again in the middle rejects no call", async () => {
+  await using cluster = clusterOf();
+  const held = await new Mutex(cluster, "jobs/held").lock();
+
+  for (const switched of ["disable", "enable", "disable", "enable"]) {
+    await etcd.root("auth", switched);
+    await lockAndRelease(cluster, `jobs/${switched}`);
+  }
+
+  await untilLeaseExpires(etcd.etcd, TTL_SECONDS, AS_ROOT);
+  expect(held.held).toBe(true);
+  await held.release();
+  expect(await etcd.keysUnder("jobs/")).toEqual([]);
+});
+
+test("a password that is changed is wrong from the next login on, and right again when it is changed back", async () => {
+  await using cluster = clusterOf();
+  const session = await Session.open(cluster, { ttlSeconds: 60 });
+  await (await new Mutex(session, "jobs/a").lock()).release();
+
+  await recreate("other");
+  await etcd.dropTokens();
+  await expect(new Mutex(session, "jobs/a").lock()).rejects.toMatchObject({
+    code: "ETCD_REFUSED",
+    why: "unauthenticated",
+  });
+  await recreate();
+
+  const lock = await new Mutex(session, "jobs/a").lock({ timeoutMs: 10_000 });
+  expect(lock.held).toBe(true);
+  await lock.release();
+});
+
+test("a user that is created anew in the middle keeps its locks", async () => {
+  await using cluster = clusterOf();
+  const held = await new Mutex(cluster, "jobs/held").lock();
+
+  await recreate();
+
+  await lockAndRelease(cluster, "jobs/next");
+  await untilLeaseExpires(etcd.etcd, TTL_SECONDS, AS_ROOT);
+  expect(held.held).toBe(true);
+  await held.release();
+  expect(await etcd.keysUnder("jobs/")).toEqual([]);
+});
+
+async function recreate(password = WORKER.password) {
+  await etcd.root("user", "delete", WORKER.username);
+  await etcd.root("user", "add", `${WORKER.username}:${password}`);
+  await etcd.root("user", "grant-role", WORKER.username, WORKER.username);
+}

@@ -1,0 +1,151 @@
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { connectionOf } from "../../../src/session/connection.js";
+import type { Txn } from "../../../src/etcd/port.js";
+import { type Cluster, connect, Session } from "../../../src/index.js";
+import type { Lease } from "../../../src/session/lease.js";
+import { exclusive, lastPlaces, queueRange } from "../../../src/queue/lock-mode.js";
+import { joinBehindTxn, joinTxn, leaveTxn, Place, tryTxn } from "../../../src/queue/entry.js";
+import { leaseSourceOf } from "../../../src/session/session-source.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
+import { type Done, hasOrder, type Keys } from "../../support/queue-history.js";
+import { meter } from "../../support/spent.js";
+
+/** Those that conflict, and some that do not: they may share requests with the others. */
+const NAMES = ["a", "a/b", "b", "a/b/c", "c", "d/a", "e"] as const;
+const CALLERS = 3;
+/** All orders of so many are tried. */
+const MOST = 7;
+const SEEDS = 3;
+const SECONDS_EACH = 5;
+const POLICY = { what: "test" };
+
+let etcd: EtcdCluster;
+let cluster: Cluster;
+let leases: readonly Lease[];
+beforeAll(async () => {
+  etcd = await startEtcd();
+  cluster = connect({ hosts: etcd.endpoints, requestTimeoutMs: 20_000 });
+  const open = () =>
+    Session.open(cluster, { ttlSeconds: 3600 }).then((session) =>
+      leaseSourceOf(session).lease({ signal: undefined, timeoutMs: undefined }),
+    );
+  leases = await Promise.all(Array.from({ length: CALLERS }, open));
+}, 60_000);
+afterAll(async () => {
+  await cluster.close({ drainMs: 0 });
+  await etcd.stop();
+});
+
+const call = fc.record({
+  is: fc.constantFrom(
+    "join",
+    "join",
+    "behind",
+    "try",
+    "try",
+    "leave",
+    "leave",
+    "leave by value",
+    "again",
+    "read",
+  ),
+  name: fc.constantFrom(...NAMES),
+  caller: fc.nat(CALLERS - 1),
+  which: fc.nat(),
+  /** Turns of the event loop before it is sent. */
+  late: fc.constantFrom(0, 0, 0, 1, 2),
+});
+type Call = typeof call extends fc.Arbitrary<infer T> ? T : never;
+const story = fc.array(fc.array(call, { minLength: 2, maxLength: MOST }), { minLength: 1, maxLength: 6 });
+
+let stories = 0;
+let sent = 0;
+
+/** Calls on four names under a root of their own, in rounds: those of one round at once. */
+class Play {
+  readonly #root = `story${++stories}`;
+  readonly #places: Place[] = [];
+  #keys: Keys = new Map();
+  #moment = 0;
+
+  async round(calls: readonly Call[]): Promise<boolean> {
+    const done = await Promise.all(calls.map((each) => this.#call(each)));
+    const before = this.#keys;
+    this.#keys = await this.#stored();
+    return hasOrder(done, before, this.#keys);
+  }
+
+  async #call({ late, ...what }: Call): Promise<Done> {
+    const txn = this.#txnOf(what);
+    for (let turn = 0; turn < late; turn++) await new Promise((resolve) => setImmediate(resolve));
+    const asked = ++this.#moment;
+    sent++;
+    const answer = await connectionOf(cluster).members.txn(txn, POLICY);
+    return { txn, answer, asked, answered: ++this.#moment };
+  }
+
+  #txnOf({ is, name, caller, which }: Omit<Call, "late">): Txn {
+    const old = this.#places[which % this.#places.length];
+    const revision = (old && this.#keys.get(old.key)?.revision) ?? 0n;
+    if (is === "leave by value" && old)
+      return leaveTxn(old, which % 2 === 0 ? exclusive.asksForFirst(old) : []);
+    const known =
+      old && Object.assign(new Place(old.lease, old.name, old.n, exclusive, old.value), { revision });
+    if (is === "leave" && known) return leaveTxn(known, which % 2 === 0 ? exclusive.asksForFirst(known) : []);
+    if (is === "again" && old) return joinTxn(old);
+    // Without a revision etcd would read all of them.
+    if (is === "read" && known && revision > 0n) return readTxn(known);
+    const place = new Place(leases[caller]!, `${this.#root}/${name}`, this.#places.length + 1);
+    this.#places.push(place);
+    if (is === "try") return tryTxn(place, [{ kind: "nothing in", ...queueRange(place.name) }]);
+    return is === "behind" ? joinBehindTxn(place) : joinTxn(place);
+  }
+
+  async #stored(): Promise<Keys> {
+    const range = { key: `${this.#root}/`, end: `${this.#root}0` };
+    const { kvs } = await connectionOf(cluster).members.range(range, POLICY);
+    return new Map(
+      kvs.map(({ key, value, createRevision }) => [key.toString(), { value, revision: createRevision }]),
+    );
+  }
+}
+
+/** What a waiter reads, as a transaction, so that it may be batched like the others. */
+const readTxn = (place: Place): Txn => ({
+  roots: [place.name],
+  when: [],
+  then: [{ kind: "range", ...lastPlaces(place) }],
+  otherwise: [],
+});
+
+const seeds = Array.from(
+  { length: SEEDS },
+  (_, n) => Number(process.env["LEASEHOLD_SEED"] ?? Date.now() % 1e6) + n,
+);
+
+test.each(seeds)(
+  "transactions of one process are answered as if they had come one after the other, seed %i",
+  { timeout: (SECONDS_EACH + 30) * 1000 },
+  async (seed) => {
+    const meterOf = await meter(etcd.member);
+    const before = sent;
+    const inSomeOrder = fc.asyncProperty(story, async (rounds) => {
+      const play = new Play();
+      for (const calls of rounds) if (!(await play.round(calls))) return false;
+      return true;
+    });
+
+    await fc.assert(inSomeOrder, {
+      seed,
+      numRuns: 200,
+      interruptAfterTimeLimit: SECONDS_EACH * 1000,
+      endOnFailure: true,
+    });
+
+    const { Txn = 0 } = await meterOf.read();
+    console.log(`seed ${seed}: ${sent - before} transactions in ${Txn} requests`);
+    expect(sent - before).toBeGreaterThan(100);
+    expect(Txn).toBeLessThan(0.95 * (sent - before));
+  },
+);

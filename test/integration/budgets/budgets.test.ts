@@ -1,0 +1,104 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { connect, Mutex, type Cluster } from "../../../src/index.js";
+import { metered, times } from "../../support/metered.js";
+import { meter } from "../../support/spent.js";
+
+const ROUNDS = 100;
+
+const at = metered();
+
+describe("what it costs etcd", () => {
+  it("to lock and release with nobody waiting: one transaction each, and nothing else", async () => {
+    const mutex = new Mutex(await at.session(), "budget/alone");
+    await (await mutex.lock()).release();
+
+    const meterOf = await meter(at.etcd.member);
+    for (let n = 0; n < ROUNDS; n++) await (await mutex.lock()).release();
+
+    expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 2, revisions: 2 }));
+  });
+
+  it("to be refused by tryLock: one transaction, and not one revision", async () => {
+    const other = new Mutex(await at.session(), "budget/busy");
+    // Somebody else's place: a lock of ours would begin to watch its key if the rounds take more than a second.
+    await at.etcd.etcdctl(["put", "budget/busy/1", "held"]);
+
+    const meterOf = await meter(at.etcd.member);
+    for (let n = 0; n < ROUNDS; n++) expect(await other.tryLock()).toBeUndefined();
+
+    expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 1 }));
+  });
+});
+
+// A place costs its transaction, a watch on the one before it and one on itself, and one read that says who is there.
+const JOIN = { Txn: 1, Range: 1, Watch: 2, revisions: 1 };
+// Both watches are there from the last time, and have missed nothing.
+const JOIN_AGAIN = { Txn: 1, revisions: 1 };
+// The release's transaction, and the read that confirms the new holder's key beside its handle.
+const HAND_OVER = { Txn: 1, Range: 1, revisions: 1 };
+
+describe("what a contended lock costs etcd", () => {
+  const replicas: Cluster[] = [];
+  afterAll(() => Promise.all(replicas.map((replica) => replica.close({ drainMs: 0 }))));
+
+  /** Contenders with connections of their own, as in processes of their own. */
+  const contenders = (count: number, name: string) =>
+    Promise.all(
+      Array.from({ length: count }, async () => {
+        const replica = connect({ hosts: at.etcd.endpoints });
+        replicas.push(replica);
+        return new Mutex(await at.session(replica), name);
+      }),
+    );
+
+  it("to join, and to take over from the holder, with two contenders", async () => {
+    const [a, b] = (await contenders(2, "budget/two")) as [Mutex, Mutex];
+    const part = await meter(at.etcd.member);
+    let holder = await a.lock();
+    await part.lap({ Txn: 1 });
+    // Each waits for the other one for the first time.
+    for (const mutex of [b, a]) {
+      const waiting = mutex.lock();
+      expect(await part.lap(JOIN)).toEqual(JOIN);
+      await holder.release();
+      holder = await waiting;
+      expect(await part.lap(HAND_OVER)).toEqual(HAND_OVER);
+    }
+
+    const whole = await meter(at.etcd.member);
+    for (let n = 0; n < ROUNDS; n++) {
+      const waiting = (n % 2 === 0 ? b : a).lock();
+      expect(await part.lap(JOIN_AGAIN)).toEqual(JOIN_AGAIN);
+      await holder.release();
+      holder = await waiting;
+      expect(await part.lap(HAND_OVER)).toEqual(HAND_OVER);
+    }
+
+    expect(await whole.read()).toEqual(times(ROUNDS, { Txn: 2, Range: 1, revisions: 2 }));
+    await holder.release();
+  });
+
+  it("nothing for the waiters behind the one whose turn it is", async () => {
+    const [a, ...others] = (await contenders(6, "budget/many")) as [Mutex, ...Mutex[]];
+    const holder = await a.lock();
+    const [next] = await joinedOneByOne(others);
+
+    const handOver = await meter(at.etcd.member);
+    await holder.release();
+    await next;
+    expect(await handOver.lap(HAND_OVER)).toEqual(HAND_OVER);
+  });
+});
+
+/** Each has its place, its watches and its answer before the next one asks. */
+async function joinedOneByOne(mutexes: readonly Mutex[]) {
+  const waiting = [];
+  const join = await meter(at.etcd.member);
+  for (const mutex of mutexes) {
+    const lock = mutex.lock();
+    lock.catch(() => {}); // Those still waiting at the end are ended with their sessions.
+    waiting.push(lock);
+    expect(await join.lap(JOIN)).toEqual(JOIN);
+  }
+  return waiting;
+}

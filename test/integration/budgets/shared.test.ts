@@ -1,0 +1,136 @@
+// What readers, writers and permits cost etcd, as etcd itself counts. A read of several ranges at once is a transaction to it.
+import { describe, expect, test } from "vitest";
+import { type Hold, RwLock, Semaphore, Session } from "../../../src/index.js";
+import { metered, times } from "../../support/metered.js";
+import { meter } from "../../support/spent.js";
+
+const ROUNDS = 50;
+
+const at = metered();
+
+const session = () => at.session();
+
+describe("with nobody in the way it costs one transaction to take, and one to give back:", () => {
+  test.each([
+    ["a read lock", (source: Session, name: string) => new RwLock(source, name).readLock()],
+    ["a write lock", (source: Session, name: string) => new RwLock(source, name).writeLock()],
+    ["a permit", (source: Session, name: string) => new Semaphore(source, name, 3).acquire()],
+  ])("%s", async (what, take) => {
+    const own = await session();
+    await (await take(own, what)).release();
+
+    const spent = await meter(at.etcd.member);
+    for (let n = 0; n < ROUNDS; n++) await (await take(own, what)).release();
+
+    expect(await spent.read()).toEqual(times(ROUNDS, { Txn: 2, revisions: 2 }));
+  });
+
+  test("a read lock beside other readers, and a permit beside others, of the same session too", async () => {
+    const [own, other] = [await session(), await session()];
+    const sharing = [own, other].flatMap((source) => [
+      () => new RwLock(source, "beside/readers").readLock(),
+      () => new Semaphore(source, "beside/permits", 8).acquire(),
+    ]);
+    const held: Hold[] = [];
+    for (const take of sharing) held.push(await take());
+
+    const spent = await meter(at.etcd.member);
+    for (const take of sharing) await (await take()).release();
+
+    expect(await spent.read()).toEqual(times(sharing.length, { Txn: 2, revisions: 2 }));
+    await Promise.all(held.map((hold) => hold.release()));
+  });
+});
+
+describe("to be refused writes nothing, and costs one request:", () => {
+  test.each([
+    ["tryReadLock", { Txn: 1 }, (source: Session, name: string) => new RwLock(source, name).tryReadLock()],
+    ["tryWriteLock", { Txn: 1 }, (source: Session, name: string) => new RwLock(source, name).tryWriteLock()],
+    [
+      "tryAcquire",
+      { Range: 1 },
+      (source: Session, name: string) => new Semaphore(source, name, 3).tryAcquire(),
+    ],
+  ])("%s", async (name, cost, attempt) => {
+    const own = await session();
+    // Somebody else's place, of no number: a lock of ours would begin to watch its key after a second.
+    await at.etcd.etcdctl(["put", `${name}/1`, "held"]);
+
+    const spent = await meter(at.etcd.member);
+    for (let n = 0; n < ROUNDS; n++) expect(await attempt(own, name)).toBeUndefined();
+
+    expect(await spent.read()).toEqual(times(ROUNDS, cost));
+  });
+});
+
+describe("a crowd of readers of one session behind a writer of another one", () => {
+  test("costs one transaction and one revision each, and one watch and one read for all of them", async () => {
+    const [own, other] = [await session(), await session()];
+    const writer = await new RwLock(other, "crowd").writeLock();
+    const readers = new RwLock(own, "crowd");
+
+    const spent = await meter(at.etcd.member);
+    const waiting = Array.from({ length: 20 }, () => readers.readLock());
+    // 20 joins, and what the first of them looks at: its own key and the writer's, and a read of who is there.
+    const joined = await spent.lap({ Txn: 21, Watch: 2, revisions: 20 });
+    expect(joined).toMatchObject({ Watch: 2, revisions: 20 });
+
+    await writer.release();
+    const held = await Promise.all(waiting);
+    // The release; each holder reads its own key once, beside the handle.
+    const granted = await spent.lap({ Txn: 1, Range: 20, revisions: 1 });
+    expect(granted).toMatchObject({ Range: 20, revisions: 1 });
+    // The others' joins come while the first one looks: it looks again, four times at most.
+    expect((joined["Txn"] ?? 0) + (granted["Txn"] ?? 0)).toBeOneOf([22, 23, 24, 25, 26]);
+    await Promise.all(held.map((hold) => hold.release()));
+  });
+
+  test("of the writer's own session is granted by the release alone", async () => {
+    const own = new RwLock(await session(), "crowd/own");
+    const writer = await own.writeLock();
+    const spent = await meter(at.etcd.member);
+    const waiting = Array.from({ length: 20 }, () => own.readLock());
+    expect(await spent.lap({ Txn: 20, revisions: 20 })).toEqual({ Txn: 20, revisions: 20 });
+
+    await writer.release();
+    const held = await Promise.all(waiting);
+
+    expect(await spent.read()).toEqual({ Txn: 1, revisions: 1 });
+    await Promise.all(held.map((hold) => hold.release()));
+  });
+});
+
+describe("a semaphore in use", () => {
+  test("costs a hand-over the same, however many wait", async () => {
+    const permits = 4;
+    const name = "hand-over";
+    const sessions = await Promise.all(Array.from({ length: 12 }, session));
+    const semaphores = sessions.map((source) => new Semaphore(source, name, permits));
+    const held = await Promise.all(semaphores.slice(0, permits).map((each) => each.acquire()));
+    const waiting: Promise<Hold>[] = [];
+    const joins = await meter(at.etcd.member);
+    for (const each of semaphores.slice(permits)) {
+      waiting.push(each.acquire());
+      // The join, a watch on who is before it and one on its own key, and a read.
+      expect(await joins.lap({ Txn: 1, Range: 1, Watch: 2, revisions: 1 })).toMatchObject({
+        Txn: 1,
+        revisions: 1,
+        Watch: 2,
+      });
+    }
+
+    const costs: unknown[] = [];
+    const spent = await meter(at.etcd.member);
+    for (let n = 0; n < 6; n++) {
+      await held.shift()!.release();
+      held.push(await waiting.shift()!);
+      // Delete and put; the new holder's key is read, and who holds now by the next in line.
+      costs.push(await spent.lap({ Txn: 2, Range: 2, revisions: 2 }));
+    }
+
+    for (const cost of costs) expect(cost).toMatchObject({ Txn: 2, Range: 2, revisions: 2 });
+    const rest = Promise.allSettled(waiting);
+    await Promise.all(sessions.map((each) => each.close({ drainMs: 0 })));
+    await rest;
+  });
+});

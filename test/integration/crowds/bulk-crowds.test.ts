@@ -1,0 +1,113 @@
+import { execFileSync, fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
+import { crowdOf } from "../../support/scale.js";
+import { meter } from "../../support/spent.js";
+
+const inSupport = (file: string) => fileURLToPath(new URL(`../../support/${file}`, import.meta.url));
+const BULK = crowdOf(10_000, 2000);
+/** A hand-over is a write of its own: those of the whole crowd would take minutes on a slow disk. */
+const DRAINED = crowdOf(2000, 500);
+const KIB = 1024;
+const STALL_MS = 1000;
+
+interface Came {
+  readonly longestTurnMs: number;
+  readonly heapEach: number;
+  readonly outcome: Record<string, number>;
+  readonly held: number;
+  readonly core: number;
+}
+
+let etcd: EtcdCluster;
+beforeAll(() => {
+  execFileSync(process.execPath, [inSupport("build.js")], { timeout: 120_000 });
+}, 150_000);
+beforeAll(async () => void (etcd = await startEtcd()), 60_000);
+afterAll(() => etcd.stop());
+
+/** A process of its own for so many; it is killed at the end of the scope. */
+async function start(count: number) {
+  const child = fork(inSupport("bulk-program.js"), [etcd.endpoints.join(), String(count)], {
+    execArgv: ["--expose-gc"],
+  });
+  await once(child, "message");
+  const tell = async (step: string): Promise<Came> => {
+    child.send(step);
+    const [came] = (await once(child, "message")) as [Came];
+    return came;
+  };
+  // Those that get to their end are told to close before: no lease of theirs ends while another test counts.
+  return { tell, [Symbol.dispose]: () => child.kill("SIGKILL") };
+}
+
+describe(`${BULK} waiters of one process on one name`, { timeout: 120_000 }, () => {
+  it("cost less than 4 KiB of heap each, and no turn of the event loop takes a second when they come and give up", async () => {
+    using crowd = await start(BULK);
+
+    const joined = await crowd.tell("wait");
+    const aborted = await crowd.tell("abort");
+
+    expect(joined.heapEach).toBeLessThan(4 * KIB);
+    await crowd.tell("close");
+    expect(aborted.outcome).toEqual({ AbortError: BULK });
+    expect(Math.max(joined.longestTurnMs, aborted.longestTurnMs)).toBeLessThan(STALL_MS);
+  });
+
+  it("are all told at once, in less than a second of work, that their session is closed", async () => {
+    using crowd = await start(BULK);
+    await crowd.tell("wait");
+
+    const closed = await crowd.tell("close");
+
+    expect(closed.outcome).toEqual({ SessionClosedError: BULK });
+    expect(closed.longestTurnMs).toBeLessThan(STALL_MS);
+  });
+});
+
+describe(`${DRAINED} waiters of one process on one name`, { timeout: 120_000 }, () => {
+  it("are served with at most 3 requests each and one more per hundred, without a stall", async () => {
+    using crowd = await start(DRAINED);
+    const spent = await meter(etcd.member);
+
+    const joined = await crowd.tell("wait");
+    const drained = await crowd.tell("drain");
+
+    expect(drained.outcome).toEqual({ served: DRAINED });
+    const { revisions = 0, ...requests } = await spent.read();
+    const sum = Object.values(requests).reduce((a, b) => a + b, 0);
+    expect(sum).toBeLessThanOrEqual(3 * DRAINED + DRAINED / 100);
+    // One place put and one deleted for each, and for the first holder.
+    expect(revisions).toBe(2 * (DRAINED + 1));
+    await crowd.tell("close");
+    expect(Math.max(joined.longestTurnMs, drained.longestTurnMs)).toBeLessThan(STALL_MS);
+  });
+});
+
+describe(`${BULK} locks of one session on names of their own`, { timeout: 180_000 }, () => {
+  it("are watched and read once each, and then nothing but the renewals of their lease is sent", async () => {
+    using holder = await start(BULK);
+    const spent = await meter(etcd.member);
+
+    const locked = await holder.tell("hold");
+    expect(locked.held).toBe(BULK);
+    const reads = async () => (await spent.read())["Range"];
+    await expect.poll(reads, { timeout: 90_000, interval: 500 }).toBe(BULK);
+
+    await holder.tell("rest");
+    await spent.lap({ LeaseKeepAlive: 1 }, { timeoutMs: 60_000 });
+    // Lists of all keys of the lease: one falls in here; after a join in doubt, on a slow machine, some with growing pauses.
+    const { LeaseTimeToLive = 0, ...idle } = await spent.lap({ LeaseKeepAlive: 2 }, { timeoutMs: 60_000 });
+    const { core } = await holder.tell("rested");
+
+    expect(idle).toEqual({ LeaseKeepAlive: 2 });
+    expect(LeaseTimeToLive).toBeLessThanOrEqual(6);
+    expect(core).toBeLessThan(0.02);
+    expect(locked.longestTurnMs).toBeLessThan(STALL_MS);
+    const closed = await holder.tell("close");
+    expect(closed.held).toBe(0);
+    expect(closed.longestTurnMs).toBeLessThan(STALL_MS);
+  });
+});

@@ -1,0 +1,27 @@
+import { execFileSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
+import { crowdOf } from "../../support/scale.js";
+import { waiterBytes } from "../../support/waiter-memory.js";
+
+let etcd: EtcdCluster;
+beforeAll(() => {
+  const build = fileURLToPath(new URL("../../support/build.js", import.meta.url));
+  execFileSync(process.execPath, [build], { timeout: 120_000 });
+}, 150_000);
+beforeAll(async () => void (etcd = await startEtcd()), 60_000);
+afterAll(() => etcd.stop());
+
+/** Fits in a heap of 64 MB where the waiters share a name; not where each has one of its own. */
+const COUNT = crowdOf(20_000, 4000);
+
+describe(`${COUNT} waiters of one process`, { timeout: 240_000 }, () => {
+  test.each([
+    ["one name", crowdOf(1150, 1400), 64],
+    ["semaphore", crowdOf(1200, 1450), 64],
+    ["names", 4250, undefined],
+  ] as const)("on %s cost less than %i bytes each, in a heap of %s MB", async (kind, limit, heapMb) => {
+    expect(await waiterBytes(etcd, kind, COUNT, heapMb)).toBeLessThan(limit);
+  });
+});

@@ -1,0 +1,326 @@
+import { describe, expect, test } from "vitest";
+import {
+  type Cluster,
+  connect,
+  Election,
+  lead,
+  type Leadership,
+  type LeadOptions,
+} from "../../../src/index.js";
+import { startTcpProxy } from "../../support/tcp-proxy.js";
+import { reasonOf, twoSessions } from "../../support/two-sessions.js";
+import { abortOf, queued as joined } from "../conformance/client.js";
+import { revoke } from "../conformance/lease-calls.js";
+
+const TTL_SECONDS = 2;
+
+const two = twoSessions(20);
+const { places } = two;
+/** Beside other tests a process may take seconds to do what takes it milliseconds alone. */
+const PATIENCE = { timeout: 10_000 };
+/** Waits until etcd has so many places under the name. */
+const queued = (name: string, count: number) => joined(two.etcd.member, name, count);
+
+/** A service with one candidate. `term()` is the next one that it leads; each works until the test ends it. */
+function service(
+  name: string,
+  { cluster = two.cluster, ...options }: LeadOptions & { cluster?: Cluster } = {},
+) {
+  const stop = new AbortController();
+  const begun: Term[] = [];
+  let tell = () => {};
+  const work = (leadership: Leadership) =>
+    new Promise((resolve, reject) => {
+      begun.push({ leadership, resolve: () => resolve(undefined), reject });
+      tell();
+    });
+  const signal = stop.signal;
+  const done = lead(cluster, name, work, { ttlSeconds: TTL_SECONDS, signal, ...options });
+  done.catch(() => {});
+  const term = async () => {
+    for (;;) {
+      const next = begun.shift();
+      if (next) return next;
+      await new Promise<void>((resolve) => (tell = resolve));
+    }
+  };
+  const end = async () => {
+    stop.abort();
+    for (const { resolve } of begun) resolve();
+    await done.catch(() => {});
+  };
+  return { stop, done, term, begun, [Symbol.asyncDispose]: end };
+}
+
+interface Term {
+  readonly leadership: Leadership;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+}
+
+/** Waits until its deadline has moved. */
+async function renewed(leadership: Leadership): Promise<void> {
+  let left = leadership.remainingMs();
+  const rises = () => {
+    const before = left;
+    left = leadership.remainingMs();
+    return left > before;
+  };
+  await expect.poll(rises, { ...PATIENCE, interval: 10 }).toBe(true);
+}
+
+const leaderOf = (name: string) => new Election(two.cluster, name).leader();
+const deleteKey = (key: string) => two.etcd.etcdctl(["del", key]);
+const leaseOf = async (name: string) => (await places(name))[0]!.leaseId;
+
+describe("a service that leads", () => {
+  test("is stopped by its signal: its work ends by itself, renewed all the while, then it has resigned", async () => {
+    const name = "lead/stop";
+    await using it = service(name, { owner: "replica-1" });
+    const { leadership, resolve } = await it.term();
+    expect((await leaderOf(name))?.value).toBe("replica-1");
+    let settled = false;
+    void it.done.then(() => (settled = true));
+
+    it.stop.abort();
+    for (let renewals = 0; renewals < 2; renewals++) await renewed(leadership);
+    expect([leadership.held, leadership.signal.aborted, settled]).toEqual([true, false, false]);
+    resolve();
+    await it.done;
+
+    expect(leadership.signal.reason).toMatchObject({ code: "LOCK_RELEASED" });
+    expect(await places(name)).toEqual([]);
+  });
+
+  test.each([
+    ["the signal's own reason", (signal: AbortSignal) => signal.reason as Error],
+    ["an AbortError", () => new DOMException("stopped", "AbortError")],
+  ])("is not failed by work that answers the stop with %s", async (what, errorOf) => {
+    const name = `lead/stop-error/${what}`;
+    await using it = service(name);
+    const { reject } = await it.term();
+
+    it.stop.abort(new Error("shutting down"));
+    reject(errorOf(it.stop.signal));
+    await it.done;
+
+    expect(await places(name)).toEqual([]);
+  });
+
+  test("fails with what its work throws, when it has resigned, also after a stop", async () => {
+    for (const stopped of [false, true]) {
+      const name = `lead/throws/${stopped}`;
+      await using it = service(name);
+      const { leadership, reject } = await it.term();
+      if (stopped) it.stop.abort();
+      const failure = new Error("the work's own");
+
+      reject(failure);
+
+      expect(await reasonOf(it.done)).toBe(failure);
+      expect(leadership.signal.reason).toMatchObject({ code: "LOCK_RELEASED" });
+      expect(await places(name)).toEqual([]);
+    }
+  });
+
+  test("fails with what its work throws before it returns a promise", async () => {
+    const failure = new Error("at once");
+    const work = () => {
+      throw failure;
+    };
+
+    expect(await reasonOf(lead(two.cluster, "lead/throws/at-once", work))).toBe(failure);
+  });
+
+  test("resigns when its work is done, lets others lead, and campaigns again", async () => {
+    const name = "lead/done";
+    await using it = service(name, { value: "it" });
+    const first = await it.term();
+    await using other = service(name, { value: "other" });
+    await queued(name, 2);
+
+    first.resolve();
+    const theirs = await other.term();
+    await queued(name, 2);
+    expect((await leaderOf(name))?.value).toBe("other");
+    theirs.resolve();
+
+    const second = await it.term();
+    expect(second.leadership.fence).toBeGreaterThan(theirs.leadership.fence);
+    second.resolve();
+  });
+
+  test.each([
+    ["resolves", (term: Term) => term.resolve()],
+    ["rejects", (term: Term) => term.reject(new Error("because of the loss"))],
+  ] as const)(
+    "and loses its key hears of it; its work %s, and only then it campaigns again",
+    async (how, settle) => {
+      const name = `lead/loss/${how}`;
+      await using it = service(name);
+      const first = await it.term();
+      const rival = new Election(two.session, name).campaign("rival");
+      await queued(name, 2);
+
+      await deleteKey(first.leadership.key);
+      expect(await abortOf(first.leadership.signal)).toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
+      const theirs = await rival;
+      expect(await places(name)).toHaveLength(1);
+      settle(first);
+      await queued(name, 2);
+      await theirs.resign();
+
+      const second = await it.term();
+      expect(second.leadership.fence).toBeGreaterThan(theirs.fence);
+      second.resolve();
+    },
+  );
+
+  test.each([
+    ["its key", ({ key }: Leadership) => deleteKey(key)],
+    ["its lease", async ({ name }: Leadership) => revoke(two.etcd.member, await leaseOf(name))],
+  ])(
+    "and loses %s before its session hears of it campaigns again, though its work threw",
+    async (what, lose) => {
+      const name = `lead/loss-unheard/${what}`;
+      await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
+      await using cluster = connect({ hosts: proxy.endpoint });
+      await using it = service(name, { cluster });
+      const first = await it.term();
+
+      await proxy.mode("pause");
+      await lose(first.leadership);
+      expect(first.leadership.held).toBe(true);
+      first.reject(new Error("lost the lock before the write"));
+      await abortOf(first.leadership.signal);
+      await proxy.mode("pass");
+
+      const second = await it.term();
+      expect(second.leadership.fence).toBeGreaterThan(first.leadership.fence);
+      second.resolve();
+    },
+  );
+
+  test.each(["leads", "campaigns"])("gets another session when its own is lost while it %s", async (when) => {
+    const name = `lead/session/${when}`;
+    const rival = when === "campaigns" ? await new Election(two.session, name).campaign("rival") : undefined;
+    await using it = service(name);
+    const first = rival ? undefined : await it.term();
+    await queued(name, rival ? 2 : 1);
+    const [lease] = (await places(name)).map(({ leaseId }) => leaseId).slice(-1);
+
+    await revoke(two.etcd.member, lease!);
+    if (first) await abortOf(first.leadership.signal);
+    first?.resolve();
+    await queued(name, rival ? 2 : 1);
+    await rival?.resign();
+
+    const second = await it.term();
+    expect(await leaseOf(name)).not.toBe(lease);
+    second.resolve();
+  });
+});
+
+describe("a service that does not lead", () => {
+  test("is stopped at once while it campaigns, and leaves no place", async () => {
+    const name = "lead/waits";
+    const rival = await new Election(two.session, name).campaign("rival");
+    await using it = service(name);
+    await queued(name, 2);
+
+    it.stop.abort();
+    await it.done;
+
+    expect(await places(name)).toHaveLength(1);
+    expect(it.begun).toEqual([]);
+    await rival.resign();
+  });
+
+  test("is stopped at once in the pause after a term, and where the signal had aborted before", async () => {
+    const name = "lead/pauses";
+    await using it = service(name);
+    (await it.term()).resolve();
+    await queued(name, 0);
+
+    it.stop.abort();
+    await it.done;
+    await lead(two.cluster, name, () => expect.fail("it was stopped"), { signal: AbortSignal.abort() });
+
+    expect(await places(name)).toEqual([]);
+  });
+
+  test("goes on trying while etcd is away", async () => {
+    const name = "lead/away";
+    await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
+    await proxy.mode("refuse");
+    await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 200 });
+    await using it = service(name, { cluster });
+    await reasonOf(new Election(cluster, name).leader({ timeoutMs: 500 }));
+
+    await proxy.mode("pass");
+
+    (await it.term()).resolve();
+  });
+
+  test("fails when its cluster is closed", async () => {
+    const name = "lead/closed";
+    const rival = await new Election(two.session, name).campaign("rival");
+    const cluster = connect({ hosts: two.etcd.endpoints });
+    await using it = service(name, { cluster });
+    await queued(name, 2);
+
+    await cluster.close();
+
+    expect(await reasonOf(it.done)).toMatchObject({ code: "SESSION_CLOSED" });
+    await rival.resign();
+  });
+});
+
+describe("`onLeader`", () => {
+  test.each(["leads", "campaigns"])(
+    "does not fail a service that is stopped while it %s, and whose cluster is closed then",
+    async (when) => {
+      const name = `lead/closed-after-stop/${when}`;
+      const rival =
+        when === "campaigns" ? await new Election(two.session, name).campaign("rival") : undefined;
+      const cluster = connect({ hosts: two.etcd.endpoints });
+      const heard: (string | undefined)[] = [];
+      const retried: Error[] = [];
+      const onLeader: LeadOptions["onLeader"] = (leader) => heard.push(leader?.value);
+      await using it = service(name, { cluster, onLeader, onRetry: (error) => retried.push(error) });
+      const term = rival ? undefined : await it.term();
+      await expect.poll(() => heard.at(-1), PATIENCE).toBeDefined();
+
+      it.stop.abort();
+      const closed = cluster.close();
+      term?.resolve();
+
+      await expect(it.done).resolves.toBeUndefined();
+      await closed;
+      expect(retried).toEqual([]);
+      await rival?.resign();
+    },
+  );
+
+  test("hears of every leader and vacancy, also of others", async () => {
+    const name = "lead/hears";
+    const heard: (string | undefined)[] = [];
+    const rival = await new Election(two.session, name).campaign("rival");
+    await using it = service(name, { value: "it", onLeader: (leader) => heard.push(leader?.value) });
+    await expect.poll(() => heard, PATIENCE).toEqual(["rival"]);
+    await queued(name, 2);
+    await rival.resign();
+    const { leadership, resolve } = await it.term();
+    await expect.poll(() => heard, PATIENCE).toEqual(["rival", "it"]);
+    await leadership.proclaim("it, busy");
+    resolve();
+    await queued(name, 0);
+    const other = await new Election(two.session, name).campaign("other");
+    await expect.poll(() => heard, PATIENCE).toEqual(["rival", "it", "it, busy", undefined, "other"]);
+    await other.resign();
+
+    (await it.term()).resolve();
+    it.stop.abort();
+    await it.done;
+  });
+});

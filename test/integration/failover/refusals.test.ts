@@ -1,0 +1,335 @@
+// Each row of docs/refusals.md, said over a real connection: what becomes of a call, and what of the connection.
+import http2 from "node:http2";
+import { afterEach, describe, expect, test } from "vitest";
+import { checkConnect } from "../../../src/options/connect.js";
+import { EtcdRefusedError } from "../../../src/errors.js";
+import { Etcd3Member } from "../../../src/etcd/etcd3/member.js";
+import { Members } from "../../../src/etcd/client.js";
+import { REFUSALS } from "../../../src/etcd/etcd3/refusals.js";
+import { LeaseExistsError, LeaseNotFoundError, type Txn } from "../../../src/etcd/port.js";
+import { systemClock } from "../../../src/async/clock.js";
+import { message } from "../../support/protobuf.js";
+import { startRawServer, type RawServer } from "../../support/raw-server.js";
+import { EXECUTED, REFUSAL_ROWS } from "../../support/refusal-rows.js";
+
+type Answerer = ConstructorParameters<typeof RawServer>[0];
+type Answer = ReturnType<Answerer>;
+
+const TXN: Txn = {
+  roots: ["jobs"],
+  when: [{ kind: "created at", key: "jobs/1", revision: 0n }],
+  then: [],
+  otherwise: [],
+};
+const AUTH = { username: "worker", password: "secret" };
+const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_INADEQUATE_SECURITY } = http2.constants;
+
+const header = (clusterId = 7): Answer => ({
+  messages: [
+    message([
+      [
+        1,
+        [
+          [1, clusterId],
+          [2, 1],
+          [3, 5],
+          [4, 2],
+        ],
+      ],
+      [2, 1n],
+    ]),
+  ],
+});
+const done = (method: string): Answer =>
+  method === "Authenticate" ? { messages: [message([[2, "token"]])] } : header();
+
+const servers: RawServer[] = [];
+const clusters: Members[] = [];
+afterEach(async () => {
+  for (const members of clusters.splice(0)) members.close();
+  await Promise.all(servers.splice(0).map((server) => server.stop()));
+});
+
+/** A server that answers transactions as `say` says, and everything else as an etcd would. */
+async function host(say: () => Answer, others: Answerer = ({ method }) => done(method)) {
+  let calls = 0;
+  const server = await startRawServer((call) => {
+    if (call.method !== "Txn") return others(call);
+    calls++;
+    return say();
+  });
+  servers.push(server);
+  return { server, calls: () => calls };
+}
+
+/** `times` times `answer`, then what etcd says when it is done. */
+function first(answer: Answer, times = 1): () => Answer {
+  let left = times;
+  return () => (left-- > 0 ? answer : done("Txn"));
+}
+
+function membersOf(hosts: readonly { readonly server: RawServer }[], options: object = {}) {
+  const checked = checkConnect({ hosts: hosts.map(({ server }) => server.endpoint), ...options });
+  // Calls start at the first host.
+  const clock = { ...systemClock, random: () => 0 };
+  const members = new Members(checked, clock, (at, setting) => new Etcd3Member(at, checked, clock, setting));
+  clusters.push(members);
+  return members;
+}
+
+/** One transaction: how it ended, and how often it was in doubt. */
+async function call(members: Members) {
+  let doubts = 0;
+  const policy = { what: "test", giveUpMs: 10_000, onUnanswered: () => void doubts++ };
+  const outcome = await members.txn(TXN, policy).catch((error: unknown) => error);
+  return { outcome, doubts };
+}
+
+const ANSWERED = { header: { revision: 5n } };
+const ENDS: Readonly<Record<string, unknown>> = {
+  lease: expect.any(LeaseNotFoundError) as unknown,
+  "lease exists": expect.any(LeaseExistsError) as unknown,
+  credentials: expect.objectContaining({ code: "ETCD_REFUSED", why: "unauthenticated" }),
+  permission: expect.objectContaining({ code: "ETCD_REFUSED", why: "permission" }),
+  quota: expect.objectContaining({ code: "ETCD_REFUSED", why: "quota" }),
+  request: expect.objectContaining({ code: "ETCD_REFUSED", why: "other" }),
+};
+
+test("the page lists what the code knows", () => {
+  expect(new Map(REFUSAL_ROWS.map(({ text, verdict }) => [text, verdict]))).toEqual(REFUSALS);
+  expect(REFUSAL_ROWS.flatMap(({ codes }) => codes)).not.toContain(-1);
+});
+
+/** The rows with one of these verdicts, and each with every status that says it: behind `etcd grpc-proxy` UNKNOWN. */
+const saying = (...verdicts: readonly string[]) =>
+  REFUSAL_ROWS.filter(({ verdict }) => verdicts.includes(verdict)).map(({ text, codes, verdict }) => ({
+    text,
+    verdict,
+    doubts: EXECUTED.get(verdict) ? 1 : 0,
+    said: [...codes, 2].map((status) => ({ status, details: `etcdserver: ${text}` })),
+  }));
+
+describe("a call that etcd answers with", () => {
+  test.each(saying(...Object.keys(ENDS)))(
+    '"$text" ($verdict) rejects, once, and keeps the connection',
+    async ({ verdict, doubts, said }) => {
+      for (const refusal of said) {
+        const only = await host(() => refusal);
+        const members = membersOf([only, await host(first(refusal, 0))]);
+
+        expect(await call(members)).toEqual({ outcome: ENDS[verdict], doubts });
+        await call(members);
+        expect([only.calls(), only.server.accepted]).toEqual([2, 1]);
+      }
+    },
+  );
+
+  test.each(saying("member", "passing", "passing, unknown"))(
+    '"$text" ($verdict) is repeated on another host',
+    async ({ doubts, said }) => {
+      for (const refusal of said) {
+        const [bad, good] = [await host(() => refusal), await host(first(refusal, 0))];
+
+        expect(await call(membersOf([bad, good]))).toMatchObject({ outcome: ANSWERED, doubts });
+        expect([bad.calls(), good.calls()]).toEqual([1, 1]);
+      }
+    },
+  );
+
+  test.each(saying("token"))('"$text" ($verdict) is repeated with a new token', async ({ doubts, said }) => {
+    for (const refusal of said) {
+      let tokens = 0;
+      const only = await host(first(refusal), ({ method }) => {
+        if (method === "Authenticate") tokens++;
+        return done(method);
+      });
+
+      expect(await call(membersOf([only], { auth: AUTH }))).toMatchObject({ outcome: ANSWERED, doubts });
+      expect([tokens, only.server.accepted]).toEqual([2, 1]);
+    }
+  });
+
+  test.each(saying("token"))('"$text" rejects where no password was given', async ({ doubts, said }) => {
+    for (const refusal of said) {
+      const only = await host(() => refusal);
+
+      expect(await call(membersOf([only]))).toEqual({ outcome: ENDS["credentials"], doubts });
+      expect(only.calls()).toBe(1);
+    }
+  });
+
+  test.each(saying("auth off"))(
+    '"$text" is repeated without a token, until etcd wants one',
+    async ({ said }) => {
+      for (const refusal of said) {
+        let off = true;
+        const answers = [header(), { status: 3, details: "etcdserver: user name is empty" }];
+        const only = await host(
+          () => answers.shift() ?? header(),
+          ({ method }) => (off ? refusal : done(method)),
+        );
+        const members = membersOf([only], { auth: AUTH });
+
+        expect(await call(members)).toMatchObject({ outcome: ANSWERED });
+        off = false;
+        expect(await call(members)).toMatchObject({ outcome: ANSWERED, doubts: 0 });
+        expect(only.calls()).toBe(3);
+      }
+    },
+  );
+
+  test.each(saying("overload"))(
+    '"$text" ($verdict) is repeated on the same connection',
+    async ({ doubts, said }) => {
+      for (const refusal of said) {
+        const [busy, other] = [await host(first(refusal, 3)), await host(first(refusal, 0))];
+
+        expect(await call(membersOf([busy, other]))).toMatchObject({ outcome: ANSWERED, doubts });
+        expect([busy.calls(), busy.server.accepted, other.calls()]).toEqual([4, 1, 0]);
+      }
+    },
+  );
+});
+
+/** As a web server answers: without gRPC's trailers. */
+const web = (status: number): Answer => ({ headers: { ":status": status }, how: "no trailers" });
+
+const NOT_ETCDS: readonly (readonly [what: string, answer: Answer, why: string | undefined])[] = [
+  ["HTTP 401", web(401), "unauthenticated"],
+  ["HTTP 403", web(403), "permission"],
+  ["HTTP 404", web(404), "member"],
+  ["HTTP 503", web(503), undefined],
+  ["HTTP 429", web(429), undefined],
+  ["UNIMPLEMENTED", { status: 12, details: "unknown service etcdserverpb.KV" }, "member"],
+  ["a gateway's PERMISSION_DENIED", { status: 7, details: "RBAC: access denied" }, "permission"],
+  ["a gateway's RESOURCE_EXHAUSTED", { status: 8, details: "rate limited" }, undefined],
+  ["ENHANCE_YOUR_CALM for a stream", { how: "reset", error: NGHTTP2_ENHANCE_YOUR_CALM }, undefined],
+  [
+    "too_many_pings",
+    { how: "go away", error: NGHTTP2_ENHANCE_YOUR_CALM, debug: "too_many_pings" },
+    undefined,
+  ],
+  ["INADEQUATE_SECURITY", { how: "reset", error: NGHTTP2_INADEQUATE_SECURITY }, undefined],
+  ["a reset", { how: "reset" }, undefined],
+  ["a closed connection", { how: "hang up" }, undefined],
+  ["no status", { how: "no trailers" }, undefined],
+];
+
+describe("a host that answers with", () => {
+  test.each(NOT_ETCDS)("%s leaves the call in doubt, to be repeated elsewhere", async (_, answer) => {
+    const [bad, good] = [await host(() => answer), await host(first(answer, 0))];
+
+    expect(await call(membersOf([bad, good]))).toMatchObject({ outcome: ANSWERED, doubts: 1 });
+    expect([bad.calls(), good.calls()]).toEqual([1, 1]);
+  });
+
+  test.each(NOT_ETCDS.filter(([, , why]) => why))(
+    "%s makes the call reject only when every host does",
+    async (_, answer, why) => {
+      const hosts = [await host(() => answer), await host(() => answer)];
+
+      const { outcome, doubts } = await call(membersOf(hosts));
+
+      expect(outcome).toMatchObject({ code: "ETCD_REFUSED", why });
+      for (const { server, calls } of hosts) {
+        expect((outcome as EtcdRefusedError).message).toContain(server.endpoint);
+        expect(calls()).toBeGreaterThan(0);
+      }
+      expect(doubts).toBe(hosts.reduce((sum, { calls }) => sum + calls(), 0));
+    },
+  );
+});
+
+test("a rejection that the table does not have is the request's, and in doubt", async () => {
+  const only = await host(() => ({ status: 9, details: "etcdserver: something of tomorrow" }));
+
+  expect(await call(membersOf([only]))).toEqual({ outcome: ENDS["request"], doubts: 1 });
+});
+
+test("a request that is too large for Go's gRPC is the request's", async () => {
+  const details = "grpc: received message larger than max (5000000 vs. 2097152)";
+  const only = await host(() => ({ status: 8, details }));
+
+  expect(await call(membersOf([only]))).toEqual({ outcome: ENDS["request"], doubts: 1 });
+});
+
+test("what was never sent is not in doubt", async () => {
+  const gone = await host(() => header());
+  await gone.server.stop();
+  const members = membersOf([gone, await host(() => header())]);
+
+  expect(await call(members)).toMatchObject({ outcome: ANSWERED, doubts: 0 });
+});
+
+test("1,000 rejections cost no further connection", async () => {
+  const refusals = ["mvcc: database space exceeded", "permission denied", "requested lease not found"];
+  const only = await host(() => ({ status: 8, details: `etcdserver: ${refusals[only.calls() % 3]}` }));
+  const members = membersOf([only]);
+
+  for (let n = 0; n < 100; n++) await Promise.all(Array.from({ length: 10 }, () => call(members)));
+
+  expect(only.calls()).toBeGreaterThanOrEqual(1000);
+  expect(only.server.accepted).toBe(1);
+});
+
+test("a host that asks for fewer pings is pinged half as often on its next connection", async () => {
+  const calm: Answer = { how: "go away", error: NGHTTP2_ENHANCE_YOUR_CALM, debug: "too_many_pings" };
+  const only = await host(first(calm, 2));
+  const checked = checkConnect({ hosts: only.server.endpoint });
+  const intervals: number[] = [];
+  const members = new Members(checked, systemClock, (at, setting) => {
+    intervals.push(setting.pingMs);
+    return new Etcd3Member(at, checked, systemClock, setting);
+  });
+  clusters.push(members);
+
+  await call(members);
+
+  expect(intervals).toEqual([6000, 12_000, 24_000]);
+});
+
+describe("hosts of two etcd clusters in one list", () => {
+  test("are told apart: the second is refused, naming both", async () => {
+    const [ours, theirs] = [await host(() => header(7)), await host(() => header(9))];
+    const members = membersOf([ours, theirs]);
+    await call(members);
+
+    members.fail(members.current);
+    expect(await call(members)).toMatchObject({ outcome: ANSWERED, doubts: 1 });
+    await ours.server.stop();
+    members.fail(members.current);
+
+    const { outcome } = await call(members);
+    expect(outcome).toMatchObject({ code: "ETCD_UNAVAILABLE" });
+    expect((outcome as Error).message).toMatch(/belongs to the etcd cluster 9, but .* to 7/);
+  });
+
+  test("do not make each other's leases be lost", async () => {
+    const unknown = { status: 5, details: "etcdserver: requested lease not found" };
+    const ours = await host(() => header(7));
+    const theirs = await host(
+      () => unknown,
+      () => header(9),
+    );
+    const members = membersOf([ours, theirs]);
+    await call(members);
+
+    members.fail(members.current);
+
+    expect(await call(members)).toMatchObject({ outcome: ANSWERED });
+    expect(theirs.calls()).toBe(1);
+  });
+
+  test("are one cluster again after a restore has given every member a new cluster ID", async () => {
+    let clusterId = 7;
+    const hosts = [await host(() => header(clusterId)), await host(() => header(clusterId))];
+    const members = membersOf(hosts);
+    await call(members);
+    members.fail(members.current);
+    await call(members);
+
+    clusterId = 8;
+
+    expect(await call(members)).toMatchObject({ outcome: ANSWERED });
+  });
+});

@@ -1,0 +1,366 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import { type Hold, LockTimeoutError, Mutex, Semaphore, Session } from "../../../src/index.js";
+import { spaceAlarm } from "../../support/space-alarm.js";
+import { reasonOf, twoSessions } from "../../support/two-sessions.js";
+
+const TTL_SECONDS = 4;
+
+const two = twoSessions(TTL_SECONDS);
+const { places, queued } = two;
+
+const semaphoresOf = (name: string, permits: number) =>
+  [new Semaphore(two.holder, name, permits), new Semaphore(two.session, name, permits)] as const;
+const releaseAll = (holds: readonly Hold[]) => Promise.all(holds.map((hold) => hold.release()));
+
+/** One call after the other, each with its place in etcd before the next one comes. */
+async function inLine(name: string, calls: readonly (() => Promise<Hold>)[]): Promise<Promise<Hold>[]> {
+  const before = (await places(name)).length;
+  const waiting: Promise<Hold>[] = [];
+  for (const call of calls) {
+    waiting.push(call());
+    await queued(name, before + waiting.length);
+  }
+  return waiting;
+}
+
+describe("a semaphore", () => {
+  test("has as many holders as permits, of one session and of several, and the others wait in order", async () => {
+    const name = "order";
+    const [a, b] = semaphoresOf(name, 3);
+    const held = await Promise.all([a.acquire(), b.acquire(), a.acquire()]);
+    const served: number[] = [];
+    const turns = [b, a, a, b, b, a, b];
+    const waiting = await inLine(
+      name,
+      turns.map((semaphore) => () => semaphore.acquire()),
+    );
+    waiting.forEach((each, i) => void each.then(() => served.push(i)));
+
+    expect(served).toEqual([]);
+    for (let i = 0; i < waiting.length; i++) {
+      await (i < 3 ? held[2 - i]! : await waiting[i - 3]!).release();
+      await waiting[i];
+      expect(served).toEqual([...Array(i + 1).keys()]);
+    }
+
+    await releaseAll(await Promise.all(waiting.slice(-3)));
+    expect(await places(name)).toEqual([]);
+  });
+
+  test("gives every permit that comes free at once to those who wait, however many", async () => {
+    const name = "burst";
+    const [a, b] = semaphoresOf(name, 4);
+    const held = await Promise.all(Array.from({ length: 4 }, () => a.acquire()));
+    const waiting = await inLine(
+      name,
+      Array.from({ length: 8 }, (_, i) => () => [a, b][i % 2]!.acquire()),
+    );
+
+    await releaseAll(held);
+    const next = await Promise.all(waiting.slice(0, 4));
+
+    expect(next.every(({ held: holds }) => holds)).toBe(true);
+    await releaseAll(next);
+    await releaseAll(await Promise.all(waiting.slice(4)));
+  });
+
+  test("serves who comes after hand-overs by the first permit that comes free, whoever gives it back", async () => {
+    const name = "whichever";
+    const [a, b] = semaphoresOf(name, 3);
+    const first = await Promise.all([a.acquire(), b.acquire(), a.acquire()]);
+    const next = await inLine(name, [() => a.acquire(), () => b.acquire(), () => a.acquire()]);
+    await releaseAll(first);
+    const held = await Promise.all(next);
+
+    for (const oldest of held) {
+      const [waiting] = await inLine(name, [() => b.acquire()]);
+      await oldest.release();
+      await (await waiting!).release();
+      await (await b.acquire()).release();
+    }
+
+    expect(await places(name)).toEqual([]);
+  });
+
+  test("has no fence: an older permit is as good as a newer one", async () => {
+    const [a] = semaphoresOf("fence", 2);
+
+    const hold = await a.acquire();
+
+    expect("fence" in hold).toBe(false);
+    expect(hold.key).toBe(`fence/${two.holder.leaseId.toString(16)}`);
+    await hold.release();
+  });
+
+  test("of one permit is a mutex, and a Mutex of the same name excludes it", async () => {
+    const name = "one";
+    const [a, b] = semaphoresOf(name, 1);
+
+    const lock = await new Mutex(two.session, name).lock();
+    expect(await a.tryAcquire()).toBeUndefined();
+    const waiting = await inLine(name, [() => a.acquire(), () => b.acquire()]);
+    await lock.release();
+    const first = await waiting[0]!;
+    expect(await b.tryAcquire()).toBeUndefined();
+    await first.release();
+
+    await (await waiting[1]!).release();
+  });
+
+  test("passes a permit on when a holder's lease ends", async () => {
+    const name = "crash";
+    const [, b] = semaphoresOf(name, 2);
+    const dying = await Session.open(two.cluster, { ttlSeconds: TTL_SECONDS });
+    const other = await new Semaphore(two.holder, name, 2).acquire();
+    await new Semaphore(dying, name, 2).acquire();
+    const [waiting] = await inLine(name, [() => b.acquire()]);
+
+    await two.etcd.etcdctl(["lease", "revoke", dying.leaseId.toString(16)]);
+
+    await releaseAll([await waiting!, other]);
+  });
+});
+
+describe("a permit that was granted while etcd rejected every put", () => {
+  test("writes its mark as soon as etcd accepts puts, and the next one gets the next free permit", async () => {
+    const name = "marked-late";
+    const [a, b] = semaphoresOf(name, 2);
+    const old = await Promise.all([a.acquire(), a.acquire()]);
+    const waiting = await inLine(name, [() => b.acquire(), () => a.acquire()]);
+
+    await spaceAlarm(two.etcd.member, "ACTIVATE");
+    let marked: Hold;
+    try {
+      await old[0].release();
+      marked = await waiting[0]!;
+      await old[1].release();
+    } finally {
+      await spaceAlarm(two.etcd.member, "DEACTIVATE");
+    }
+
+    // Without the mark only a new watch stream, or a read after 22 s or more, finds the free permit.
+    const next = await Promise.race([waiting[1]!, delay(TTL_SECONDS * 1000, undefined, { ref: false })]);
+    expect(next?.held).toBe(true);
+    await releaseAll([marked, next!]);
+    expect(await places(name)).toEqual([]);
+  });
+});
+
+describe("while users of a semaphore disagree on the number", () => {
+  test("that of the oldest place rules, and nobody who holds loses a permit", async () => {
+    const name = "deploy/fewer";
+    const [a] = semaphoresOf(name, 3);
+    const [, few] = semaphoresOf(name, 1);
+    const old = await Promise.all([a.acquire(), a.acquire()]);
+    const third = await few.acquire();
+    const waiting = await inLine(name, [() => few.acquire(), () => few.acquire()]);
+
+    await old[0].release();
+    const fourth = await waiting[0]!;
+    expect([old[1].held, third.held, fourth.held]).toEqual([true, true, true]);
+    // From here on the oldest place says 1.
+    await old[1].release();
+    await third.release();
+    expect(await few.tryAcquire()).toBeUndefined();
+    await fourth.release();
+
+    await (await waiting[1]!).release();
+  });
+
+  test("a larger number lets in all whom it has room for as soon as it rules", async () => {
+    const name = "deploy/more";
+    const [one] = semaphoresOf(name, 1);
+    const [, many] = semaphoresOf(name, 3);
+    const old = await one.acquire();
+    const waiting = await inLine(
+      name,
+      Array.from({ length: 5 }, () => () => many.acquire()),
+    );
+
+    await old.release();
+    const three = await Promise.all(waiting.slice(0, 3));
+
+    expect(await many.tryAcquire()).toBeUndefined();
+    await releaseAll(three);
+    await releaseAll(await Promise.all(waiting.slice(3)));
+  });
+
+  test("who was let in by a number that rules no more is seen holding by those who come later", async () => {
+    const name = "deploy/gone";
+    const [four] = semaphoresOf(name, 4);
+    const [first, second] = semaphoresOf(name, 2);
+    const oldest = await four.acquire();
+    const held = [await first.acquire(), await first.acquire(), await first.acquire()];
+    await oldest.release();
+    // Three hold where two may: the turn comes when one is left, whichever.
+    const [waiting] = await inLine(name, [() => second.acquire()]);
+
+    await releaseAll(held.slice(0, 2));
+
+    await releaseAll([await waiting!, held[2]!]);
+  });
+});
+
+describe("tryAcquire", () => {
+  test("is a permit if one is free and nobody waits, and leaves no trace if not", async () => {
+    const name = "try";
+    const [a, b] = semaphoresOf(name, 2);
+    const first = await a.tryAcquire();
+    const second = await b.tryAcquire();
+    const before = (await two.etcd.member.status()).revision;
+
+    expect([first?.held, second?.held]).toEqual([true, true]);
+    expect([await a.tryAcquire(), await b.tryAcquire()]).toEqual([undefined, undefined]);
+    expect((await two.etcd.member.status()).revision).toBe(before);
+
+    await first!.release();
+    const third = await b.tryAcquire();
+    expect(third?.held).toBe(true);
+    await releaseAll([second!, third!]);
+    await queued(name, 0);
+  });
+
+  test("by many at once gives exactly the permits that are free", async () => {
+    const name = "try/many";
+    const [a, b] = semaphoresOf(name, 3);
+
+    const holds = await Promise.all(Array.from({ length: 12 }, (_, i) => [a, b][i % 2]!.tryAcquire()));
+
+    const held = holds.filter((hold) => hold !== undefined);
+    expect(held.length).toBeGreaterThan(0);
+    expect(held.length).toBeLessThanOrEqual(3);
+    await queued(name, held.length);
+    await releaseAll(held);
+  });
+});
+
+describe("a wait for a permit", () => {
+  test("that takes too long tells the oldest holder and how many are ahead, and leaves no key", async () => {
+    const name = "timeout";
+    const [a, b] = semaphoresOf(name, 2);
+    const held = [await a.acquire(), await a.acquire()];
+    const waiting = await inLine(name, [() => a.acquire()]);
+
+    const reason = await reasonOf(b.acquire({ timeoutMs: 1000 }));
+
+    expect(reason).toBeInstanceOf(LockTimeoutError);
+    expect(reason).toMatchObject({
+      lockName: name,
+      ahead: 3,
+      holder: { key: held[0]!.key, owner: "the holder" },
+    });
+    await queued(name, 3);
+    await releaseAll(held);
+    await (await waiting[0]!).release();
+  });
+
+  test.each([0, 1, 2])(
+    "that is aborted at position %i of the line keeps nobody from its turn",
+    async (which) => {
+      const name = `abort/${which}`;
+      const [a, b] = semaphoresOf(name, 2);
+      const held = [await a.acquire(), await b.acquire()];
+      const caller = new AbortController();
+      const options = (i: number) => (i === which ? { signal: caller.signal } : {});
+      const calls = [0, 1, 2, 3].map((i) => () => [a, b][i % 2]!.acquire(options(i)));
+      const waiting = await inLine(name, calls);
+      const reason = reasonOf(waiting[which]!);
+
+      caller.abort("enough");
+      expect(await reason).toBe("enough");
+      await queued(name, 5);
+      const rest = waiting.filter((_, i) => i !== which);
+      await releaseAll(held);
+      await releaseAll(await Promise.all(rest.slice(0, 2)));
+
+      await (await rest[2]!).release();
+      await queued(name, 0);
+    },
+  );
+
+  test("joins anew when somebody deletes its key", async () => {
+    const name = "rejoin";
+    const [a, b] = semaphoresOf(name, 1);
+    const held = await a.acquire();
+    const [waiting] = await inLine(name, [() => b.acquire()]);
+    const [, place] = await places(name);
+
+    await two.etcd.etcdctl(["del", place!.key]);
+    await expect.poll(async () => (await places(name))[1]?.revision ?? 0n).toBeGreaterThan(place!.revision);
+    await held.release();
+
+    expect((await waiting!).revision).toBeGreaterThan(place!.revision);
+    await (await waiting!).release();
+  });
+
+  test("ends with the session's error when its lease is lost, or it is closed", async () => {
+    const name = "lost";
+    const [a] = semaphoresOf(name, 1);
+    const held = await a.acquire();
+    const [lost, closed] = await Promise.all([Session.open(two.cluster), Session.open(two.cluster)]);
+    const reasons = [lost, closed].map((own) => reasonOf(new Semaphore(own, name, 1).acquire()));
+    await queued(name, 3);
+
+    await two.etcd.etcdctl(["lease", "revoke", lost.leaseId.toString(16)]);
+    await closed.close();
+
+    expect(await reasons[0]).toBe(lost.signal.reason);
+    expect(await reasons[1]).toMatchObject({ code: "SESSION_CLOSED" });
+    await held.release();
+  });
+});
+
+describe("a held permit", () => {
+  test("is told as lost when its key is deleted", async () => {
+    const [a] = semaphoresOf("deleted", 2);
+    const hold = await a.acquire();
+    const lost = new Promise((resolve) => hold.signal.addEventListener("abort", resolve));
+
+    await two.etcd.etcdctl(["del", hold.key]);
+    await lost;
+
+    expect(hold.signal.reason).toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
+  });
+
+  test("is drained by close(), and taken over by who adopts the lease", async () => {
+    const name = "drain";
+    const own = await Session.open(two.cluster, { ttlSeconds: TTL_SECONDS });
+    const hold = await new Semaphore(own, name, 2).acquire();
+    const closing = own.close();
+    expect(hold.held).toBe(true);
+    await hold.release();
+    await closing;
+
+    const orphaned = await Session.open(two.cluster, { ttlSeconds: TTL_SECONDS });
+    const before = await new Semaphore(orphaned, name, 2).acquire();
+    const adopted = await Session.adopt(two.cluster, await orphaned.orphan());
+    const again = await new Semaphore(adopted, name, 2).acquire();
+
+    expect([again.key, again.revision]).toEqual([before.key, before.revision]);
+    await adopted.close({ drainMs: 0 });
+  });
+});
+
+describe("withPermit", () => {
+  test("holds while the work runs, returns its value or rejects with its error, and gives back", async () => {
+    const [a, b] = semaphoresOf("with", 1);
+    const error = new Error("the work's");
+
+    expect(await a.withPermit(async (hold) => [hold.held, await b.tryAcquire()])).toEqual([true, undefined]);
+    expect(await reasonOf(a.withPermit(() => Promise.reject(error)))).toBe(error);
+
+    expect(await places("with")).toEqual([]);
+  });
+
+  test("refuses to wait for another permit of the same name inside", async () => {
+    const [a, b] = semaphoresOf("with/inside", 2);
+
+    const reasons = await a.withPermit(async () => [
+      await reasonOf(a.acquire()),
+      await reasonOf(b.acquire()),
+    ]);
+
+    for (const reason of reasons) expect(reason).toMatchObject({ code: "DEADLOCK", lockName: a.name });
+  });
+});

@@ -1,0 +1,234 @@
+import { afterAll, beforeAll, describe, test, type ExpectStatic } from "vitest";
+import {
+  connect,
+  type ConnectOptions,
+  EtcdRefusedError,
+  EtcdUnavailableError,
+  Mutex,
+  Session,
+} from "../../../src/index.js";
+import { makeAuthority, writeServerFiles } from "../../support/certificates.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
+import { startTcpProxy } from "../../support/tcp-proxy.js";
+
+const TIMEOUT_MS = 1500;
+
+const authority = makeAuthority("our authority");
+const stranger = makeAuthority("another authority");
+const ours = { rootCertificate: authority.certificate };
+const files: { remove(): Promise<void> }[] = [];
+let plain: EtcdCluster;
+let secure: EtcdCluster;
+/** Wants to see a certificate of its clients. */
+let strict: EtcdCluster;
+/** Its certificate is for another host. */
+let elsewhere: EtcdCluster;
+
+async function startSecure(clientCertAuth: boolean, hosts?: string[]) {
+  const written = await writeServerFiles(authority, authority.issue("etcd", hosts));
+  files.push(written);
+  return startEtcd({ clientTls: { ...written, clientCertAuth } });
+}
+
+beforeAll(async () => {
+  [plain, secure, strict, elsewhere] = await Promise.all([
+    startEtcd(),
+    startSecure(false),
+    startSecure(true),
+    startSecure(false, ["etcd.example"]),
+  ]);
+}, 60_000);
+afterAll(async () => {
+  await Promise.all([plain, secure, strict, elsewhere].map((etcd) => etcd?.stop()));
+  await Promise.all(files.map((each) => each.remove()));
+});
+
+const swapped = (etcd: EtcdCluster, scheme: string) =>
+  etcd.members.map(({ clientPort }) => `${scheme}://localhost:${clientPort}`);
+const client = (of: typeof authority) => {
+  const { certificate, key } = of.issue("a client");
+  return { certChain: certificate, privateKey: key };
+};
+
+describe.concurrent("TLS", () => {
+  test("carries calls and streams: a waiter is served, a lease outlives its TTL", async ({ expect }) => {
+    await using cluster = connect({ hosts: secure.endpoints, credentials: ours, session: { ttlSeconds: 2 } });
+    const session = await cluster.session();
+    const lock = await new Mutex(cluster, "tls").lock();
+    const waiting = new Mutex(await Session.open(cluster, { ttlSeconds: 2 }), "tls").lock();
+
+    await expect.poll(() => session.remainingMs(), { timeout: 3000, interval: 20 }).toBeLessThan(1300);
+    await expect.poll(() => session.remainingMs(), { timeout: 3000, interval: 20 }).toBeGreaterThan(1500);
+    await lock.release();
+    const next = await waiting;
+
+    expect(next.fence).toBeGreaterThan(lock.fence);
+    await next.release();
+  });
+
+  test("works with a certificate of the client where one is asked for", async ({ expect }) => {
+    const credentials = { ...ours, ...client(authority) };
+    await using cluster = connect({ hosts: strict.endpoints, credentials });
+
+    const held = await new Mutex(cluster, "tls/client").withLock((lock) => lock.held);
+
+    expect(held).toBe(true);
+  });
+});
+
+describe("a member that is named by its IP address", () => {
+  const byAddress = () => secure.endpoints.map((host) => host.replace("localhost", "127.0.0.1"));
+  const connected = (grpcOptions = {}) => connect({ hosts: byAddress(), credentials: ours, grpcOptions });
+  const [major] = process.versions.node.split(".").map(Number);
+
+  test("is used with the name in its certificate, whatever Node.js says about the address", async ({
+    expect,
+  }) => {
+    await using cluster = connected({ "grpc.ssl_target_name_override": "localhost" });
+
+    expect(await new Mutex(cluster, "tls/override").withLock((lock) => lock.held)).toBe(true);
+  });
+
+  test("is used without it before Node.js 26, which refuses it at once and says what to do", async ({
+    expect,
+  }) => {
+    await using cluster = connected();
+
+    const held = new Mutex(cluster, "tls/address").withLock((lock) => lock.held);
+
+    if (Number(major) < 26) return expect(await held).toBe(true);
+    await expect(held).rejects.toMatchObject({ why: "tls" });
+    await expect(held).rejects.toThrow("TLS needs a host name");
+  });
+});
+
+/** All three ways in; each must fail in time, with one kind of error. */
+async function failures(options: ConnectOptions) {
+  await using cluster = connect(options);
+  const mutex = new Mutex(cluster, "refused");
+  const start = performance.now();
+  const limit = { timeoutMs: TIMEOUT_MS };
+  const calls = [
+    Session.open(cluster, limit),
+    mutex.lock(limit),
+    mutex.tryLock(limit),
+    cluster.session(limit),
+  ];
+  const reasons = await Promise.all(
+    calls.map((call) => call.then(() => undefined).catch((reason: unknown) => reason)),
+  );
+  return { reasons: reasons as Error[], tookMs: performance.now() - start };
+}
+
+const REFUSED: readonly (readonly [string, () => ConnectOptions, RegExp])[] = [
+  [
+    "a member whose certificate another authority has signed",
+    () => ({ hosts: secure.endpoints, credentials: { rootCertificate: stranger.certificate } }),
+    /certificate was not signed by credentials.rootCertificate/,
+  ],
+  [
+    "a member whose certificate no public authority has signed",
+    () => ({ hosts: secure.endpoints }),
+    /certificate was not signed/,
+  ],
+  [
+    "a member whose certificate is for another host",
+    () => ({ hosts: elsewhere.endpoints, credentials: ours }),
+    /altnames.*localhost/,
+  ],
+  [
+    "a client that shows no certificate to a member that asks for one",
+    () => ({ hosts: strict.endpoints, credentials: ours }),
+    /wants a client certificate.*credentials.privateKey and credentials.certChain/,
+  ],
+  [
+    "a client whose certificate another authority has signed",
+    () => ({ hosts: strict.endpoints, credentials: { ...ours, ...client(stranger) } }),
+    /wants a client certificate that it trusts/,
+  ],
+];
+
+describe.concurrent("TLS refuses", () => {
+  test.for(REFUSED)("%s, at once and in clear words", async ([, options, message], { expect }) => {
+    const { reasons, tookMs } = await failures(options());
+
+    for (const reason of reasons) {
+      expect(reason).toBeInstanceOf(EtcdRefusedError);
+      expect(reason).toMatchObject({ why: "tls", host: options().hosts[0] });
+      expect(reason.message).toMatch(message);
+    }
+    expect(tookMs).toBeLessThan(TIMEOUT_MS);
+  });
+});
+
+function expectUnavailable(
+  expect: ExpectStatic,
+  { reasons, tookMs }: Awaited<ReturnType<typeof failures>>,
+  host: string,
+) {
+  for (const reason of reasons) {
+    expect(reason).toBeInstanceOf(EtcdUnavailableError);
+    expect([...(reason as EtcdUnavailableError).members.keys()]).toEqual([host]);
+    expect((reason as EtcdUnavailableError).cause.errors).toHaveLength(1);
+  }
+  expect(tookMs).toBeLessThan(2 * TIMEOUT_MS);
+}
+
+const UNAVAILABLE: readonly (readonly [string, () => ConnectOptions, RegExp])[] = [
+  [
+    "https:// to a member without TLS",
+    () => ({ hosts: swapped(plain, "https"), credentials: ours }),
+    // Or its connection is gone before the client has read that.
+    /does it speak TLS at all|ECONNRESET/,
+  ],
+  ["http:// to a member with TLS", () => ({ hosts: swapped(secure, "http") }), /does it want TLS/],
+  ["a port that nobody listens on", () => ({ hosts: ["127.0.0.1:1"] }), /ECONNREFUSED 127\.0\.0\.1:1/],
+  ["a host that does not exist", () => ({ hosts: ["no-such-host.invalid:2379"] }), /no-such-host\.invalid/],
+];
+
+describe.concurrent("connecting by", () => {
+  test.for(UNAVAILABLE)(
+    "%s fails within the time limit and says why",
+    async ([, options, message], { expect }) => {
+      const failed = await failures(options());
+
+      expectUnavailable(expect, failed, options().hosts[0]!);
+      for (const { message: text } of failed.reasons) expect(text).toMatch(message);
+    },
+  );
+
+  test("an address where nobody answers fails within the time limit and names it", async ({ expect }) => {
+    await using proxy = await startTcpProxy({ port: plain.member.clientPort });
+    await proxy.mode("blackhole");
+
+    const failed = await failures({ hosts: [proxy.endpoint], requestTimeoutMs: 500 });
+
+    expectUnavailable(expect, failed, proxy.endpoint);
+    for (const { message } of failed.reasons) expect(message).toContain(proxy.endpoint);
+  });
+
+  test("a lease's heir fails in the same way: within the time limit, with the reason", async ({ expect }) => {
+    await using cluster = connect({
+      hosts: secure.endpoints,
+      credentials: { rootCertificate: stranger.certificate },
+    });
+    const start = performance.now();
+
+    const adopting = Session.adopt(cluster, 7n, { timeoutMs: TIMEOUT_MS });
+
+    await expect(adopting).rejects.toThrow(EtcdUnavailableError);
+    await expect(adopting).rejects.toThrow(/certificate was not signed by credentials.rootCertificate/);
+    expect(performance.now() - start).toBeLessThan(2 * TIMEOUT_MS);
+  });
+
+  test("one good address of three is enough", async ({ expect }) => {
+    const hosts = ["127.0.0.1:1", "no-such-host.invalid:2379", plain.endpoints[0]!];
+    await using cluster = connect({ hosts });
+
+    const held = await new Mutex(cluster, "one-of-three").withLock((lock) => lock.held, {
+      timeoutMs: 10_000,
+    });
+
+    expect(held).toBe(true);
+  });
+});

@@ -1,0 +1,132 @@
+// Sessions that end while etcd refuses to delete what they have, or after somebody has changed it by hand.
+import { describe, test } from "vitest";
+import { connect, Mutex, Session, SessionClosedError } from "../../../src/index.js";
+import { startEtcd } from "../../support/etcd.js";
+import { startGrpcProxy } from "../../support/grpc-proxy.js";
+import { leasesOf, placesOf } from "../../support/server-view.js";
+import { reasonOf } from "../../support/two-sessions.js";
+import { ROOT, startWithUsers, WORKER, type UserEtcd } from "../../support/users.js";
+
+const TTL_SECONDS = 4;
+const TTL_MS = TTL_SECONDS * 1000;
+/** The end of a lease that is renewed is far away. */
+const LONG_SECONDS = 600;
+
+/** The worker may read the keys of its jobs, and write them no more. */
+async function forbidWrites(etcd: UserEtcd): Promise<void> {
+  await etcd.root("role", "grant-permission", WORKER.username, "--prefix=true", "read", "jobs/");
+}
+
+describe.concurrent("orphan(), when deletes are refused", { timeout: 60_000 }, () => {
+  test("leaves behind what cannot be deleted within one TTL, and resolves", async ({ expect }) => {
+    const etcd = await startWithUsers();
+    const [workers, rivals] = [WORKER, ROOT].map((auth) => connect({ hosts: etcd.endpoints, auth }));
+    const lock = await new Mutex(rivals!, "jobs/a").lock();
+    const session = await Session.open(workers!, { ttlSeconds: TTL_SECONDS });
+    const waiting = reasonOf(new Mutex(session, "jobs/a").lock());
+    await expect.poll(() => etcd.keysIn("jobs/a")).toHaveLength(2);
+    await forbidWrites(etcd);
+
+    const start = performance.now();
+    const reason = await reasonOf(session.orphan());
+
+    expect(performance.now() - start).toBeLessThan(3 * TTL_MS);
+    expect(await waiting).toBeInstanceOf(SessionClosedError);
+    // etcd 3.6 does not renew the lease of a key that may not be written: then it is lost.
+    if (reason !== undefined) expect(reason).toMatchObject({ code: "SESSION_LOST" });
+    expect(session.state).toBe(reason === undefined ? "closed" : "lost");
+    // Not renewed any more: the place goes with its lease.
+    await expect.poll(() => etcd.keysIn("jobs/a"), { timeout: 20_000 }).toEqual([lock.key]);
+    await Promise.all([rivals!.close({ drainMs: 0 }), workers!.close({ drainMs: 0 })]);
+    await etcd.stop();
+  });
+
+  test.for(["session", "cluster"])(
+    "is ended by close() of its %s, which revokes",
+    async (what, { expect }) => {
+      await using etcd = await startEtcd();
+      await using proxy = await startGrpcProxy({ port: etcd.member.clientPort });
+      const cluster = connect({ hosts: proxy.endpoint });
+      const session = await Session.open(cluster, { ttlSeconds: LONG_SECONDS });
+      const join = proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "hold", times: 1 });
+      const waiting = reasonOf(new Mutex(session, "closed").lock());
+      await join.hit();
+
+      const orphaned = reasonOf(session.orphan());
+      await (what === "session" ? session : cluster).close({ drainMs: 0 });
+
+      expect(await orphaned).toBeInstanceOf(SessionClosedError);
+      expect(await waiting).toBeInstanceOf(SessionClosedError);
+      expect(await leasesOf(etcd.member)).toEqual(new Set());
+      join.release();
+      await cluster.close();
+    },
+  );
+});
+
+describe.concurrent("close({ drainMs: 0 })", { timeout: 60_000 }, () => {
+  test("deletes the keys that somebody has put without the lease", async ({ expect }) => {
+    await using etcd = await startEtcd();
+    await using cluster = connect({ hosts: etcd.endpoints });
+    const [first, second] = await Promise.all(
+      [1, 2].map(() => Session.open(cluster, { ttlSeconds: LONG_SECONDS })),
+    );
+    const lock = await new Mutex(first!, "detached").lock();
+    const waiting = reasonOf(new Mutex(second!, "detached").lock());
+    await expect.poll(() => placesOf(etcd.member, "detached")).toHaveLength(2);
+    for (const { key } of await placesOf(etcd.member, "detached")) await etcd.etcdctl(["put", key, "mine"]);
+    expect(lock.held).toBe(true);
+
+    await Promise.all([first, second].map((session) => session!.close({ drainMs: 0 })));
+
+    expect(await placesOf(etcd.member, "detached")).toEqual([]);
+    expect(await waiting).toBeInstanceOf(SessionClosedError);
+  });
+
+  test("never deletes a later key of the same name", async ({ expect }) => {
+    await using etcd = await startEtcd();
+    await using cluster = connect({ hosts: etcd.endpoints });
+    const session = await Session.open(cluster, { ttlSeconds: LONG_SECONDS });
+    const lock = await new Mutex(session, "replaced").lock();
+    // In one transaction: the session has not heard of it when it closes.
+    const put = { requestPut: { key: Buffer.from(lock.key).toString("base64"), value: "" } };
+    await etcd.member.gateway("/v3/kv/deleterange", { key: put.requestPut.key });
+    await etcd.member.gateway("/v3/kv/put", put.requestPut);
+
+    await session.close({ drainMs: 0 });
+
+    expect((await placesOf(etcd.member, "replaced")).map(({ key }) => key)).toEqual([lock.key]);
+  });
+
+  test("frees what may still be deleted when etcd refuses to revoke the lease", async ({ expect }) => {
+    const etcd = await startWithUsers();
+    await etcd.root("role", "grant-permission", WORKER.username, "--prefix=true", "readwrite", "tasks/");
+    const cluster = connect({ hosts: etcd.endpoints, auth: WORKER });
+    const session = await Session.open(cluster, { ttlSeconds: TTL_SECONDS });
+    const names = ["jobs/a", "tasks/a", "tasks/b"];
+    await Promise.all(names.map((name) => new Mutex(session, name).lock()));
+    await forbidWrites(etcd);
+
+    await session.close({ drainMs: 0 });
+
+    expect(await etcd.keysUnder("tasks/")).toEqual([]);
+    expect(await etcd.keysUnder("jobs/")).toHaveLength(1);
+    await expect.poll(() => etcd.keysUnder("jobs/"), { timeout: 4 * TTL_MS }).toEqual([]);
+    await cluster.close({ drainMs: 0 });
+    await etcd.stop();
+  });
+
+  test("frees all names at once though another user's key is on the lease", async ({ expect }) => {
+    const etcd = await startWithUsers();
+    const cluster = connect({ hosts: etcd.endpoints, auth: WORKER });
+    const session = await Session.open(cluster, { ttlSeconds: LONG_SECONDS });
+    await Promise.all(["jobs/a", "jobs/b"].map((name) => new Mutex(session, name).lock()));
+    await etcd.root("put", "other/x", "", `--lease=${session.leaseId.toString(16)}`);
+
+    await session.close({ drainMs: 0 });
+
+    expect(await etcd.keysUnder("jobs/")).toEqual([]);
+    await cluster.close({ drainMs: 0 });
+    await etcd.stop();
+  });
+});

@@ -1,0 +1,74 @@
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, test } from "vitest";
+import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
+import { leasesOf } from "../../support/server-view.js";
+
+const inSupport = (file: string) => fileURLToPath(new URL(`../../support/${file}`, import.meta.url));
+/** A process that is kept alive is killed after this time. */
+const LIMIT_MS = 50_000;
+
+let etcd: EtcdCluster;
+
+beforeAll(async () => {
+  execFileSync(process.execPath, [inSupport("build.js")], { timeout: 120_000 });
+  etcd = await startEtcd();
+}, 150_000);
+afterAll(() => etcd.stop());
+
+/** Starts the program; it is killed at the end of the scope, or when it goes on for too long. */
+function start(closing: string) {
+  const args = [inSupport("exit-program.js"), etcd.endpoints.join(), closing];
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
+  const late = setTimeout(() => child.kill("SIGKILL"), LIMIT_MS);
+  const told = { stdout: "", stderr: "" };
+  child.stdout.on("data", (chunk: Buffer) => (told.stdout += chunk.toString()));
+  child.stderr.on("data", (chunk: Buffer) => (told.stderr += chunk.toString()));
+  const stop = () => {
+    clearTimeout(late);
+    child.kill("SIGKILL");
+  };
+  return { child, told, [Symbol.dispose]: stop };
+}
+
+async function ttlOf(leaseId: string): Promise<number> {
+  const { TTL } = (await etcd.member.gateway("/v3/lease/timetolive", { ID: leaseId })) as { TTL: string };
+  return Number(TTL);
+}
+
+describe.concurrent("a program that has used everything", { timeout: LIMIT_MS + 20_000 }, () => {
+  test.for(["session", "cluster"])(
+    "ends by itself once every %s is closed, without a warning or an unhandled rejection",
+    async (closing, { expect }) => {
+      using program = start(closing);
+
+      const [code, signal] = (await once(program.child, "close")) as [number | null, string | null];
+
+      expect({ code, signal, stderr: program.told.stderr }).toEqual({ code: 0, signal: null, stderr: "" });
+      const { leases, ...done } = JSON.parse(program.told.stdout) as { leases: string[] };
+      expect(done).toEqual({
+        crowd: 500,
+        waits: ["LockTimeoutError", "TimeoutError"],
+        nested: true,
+        lost: ["LOCK_LOST", "a listener's own", "session,lock,closed", 60],
+        tried: true,
+        same: true,
+        complaints: [],
+      });
+      const left = await leasesOf(etcd.member);
+      expect(leases.filter((leaseId) => left.has(BigInt(leaseId)))).toEqual([]);
+    },
+  );
+
+  test("lives on, and renews, while a session is open", async ({ expect }) => {
+    using program = start("nothing");
+    await once(program.child.stdout, "data");
+    const { leases } = JSON.parse(program.told.stdout) as { leases: string[] };
+
+    // A renewal takes etcd's word for what is left of a TTL of 5 back from 3 to 4.
+    for (const left of [3, 4, 3, 4]) await expect.poll(() => ttlOf(leases[0]!), { timeout: 5000 }).toBe(left);
+
+    expect([program.child.exitCode, program.told.stderr]).toEqual([null, ""]);
+  });
+});

@@ -1,0 +1,64 @@
+// What a session costs after an outage that left many requests without an answer, and what it finds after it.
+import { expect, test } from "vitest";
+import { connect, Mutex, Session } from "../../../src/index.js";
+import { startEtcd } from "../../support/etcd.js";
+import { startGrpcProxy } from "../../support/grpc-proxy.js";
+import { takesPlace } from "../../support/request-shape.js";
+import { meter } from "../../support/spent.js";
+import { placesOf } from "../../support/server-view.js";
+import { startTcpProxy } from "../../support/tcp-proxy.js";
+
+const TXN = "/etcdserverpb.KV/Txn";
+const NAMES = 300;
+
+async function watchers(member: Awaited<ReturnType<typeof startEtcd>>["member"]): Promise<number> {
+  const metrics = await member.metrics();
+  return metrics.get("etcd_debugging_mvcc_watcher_total") ?? 0;
+}
+
+test("an outage with 300 names in flight leaves no watch and no reads behind, only a list of the keys now and then", async () => {
+  await using etcd = await startEtcd();
+  await using proxy = await startTcpProxy({ port: etcd.member.clientPort });
+  await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 500 });
+  const session = await Session.open(cluster, { ttlSeconds: 60 });
+  await new Mutex(session, "before").withLock(() => undefined);
+  const before = await watchers(etcd.member);
+
+  await proxy.mode("blackhole");
+  const abort = new AbortController();
+  const names = Array.from({ length: NAMES }, (_, n) => new Mutex(session, `users/${n}`));
+  const locking = names.map((mutex) => mutex.lock({ signal: abort.signal }).catch(() => undefined));
+  // Each attempt that times out is followed by one on another connection.
+  const { accepted } = proxy;
+  await expect.poll(() => proxy.accepted, { timeout: 10_000 }).toBeGreaterThan(accepted + 2);
+  abort.abort();
+  await Promise.all(locking);
+  await proxy.mode("pass");
+  // Each has left its queue when its name can be locked anew.
+  await Promise.all(names.map((mutex) => mutex.withLock(() => undefined)));
+
+  const counted = await meter(etcd.member);
+  const spent = await counted.lap({ LeaseTimeToLive: 3 }, { timeoutMs: 20_000 });
+
+  expect(spent["LeaseTimeToLive"]).toBe(3);
+  expect(spent["Range"]).toBe(undefined);
+  expect(await watchers(etcd.member)).toBeLessThanOrEqual(before);
+}, 60_000);
+
+test("a put that arrives when its session was orphaned and adopted is deleted by the adopter", async () => {
+  await using etcd = await startEtcd();
+  await using proxy = await startGrpcProxy({ port: etcd.member.clientPort });
+  await using first = connect({ hosts: proxy.endpoint, requestTimeoutMs: 300 });
+  await using second = connect({ hosts: etcd.endpoints });
+  const orphaned = await Session.open(first, { ttlSeconds: 10 });
+  const late = proxy.rule({ path: TXN, act: "hold", when: takesPlace, times: 1 });
+  await new Mutex(orphaned, "jobs").withLock(() => undefined);
+  const adopted = await Session.adopt(second, await orphaned.orphan());
+
+  late.release();
+  await late.answered();
+  expect(await placesOf(etcd.member, "jobs")).toHaveLength(1);
+
+  await expect.poll(() => placesOf(etcd.member, "jobs"), { timeout: 20_000 }).toEqual([]);
+  expect(adopted.state).toBe("live");
+});

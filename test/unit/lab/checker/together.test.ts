@@ -1,0 +1,78 @@
+import { describe, expect, it } from "vitest";
+import { broken, complaints } from "../../../chaos/checker/complaints.js";
+import { Story } from "../../../chaos/checker/story.js";
+
+const names = ["lock/a", "lock/b"];
+const a = { lock: "lock/a", names };
+const b = { lock: "lock/b", names };
+const over = (story: Story) => story.leftovers(900, "idle").leftovers(990, "end");
+
+/** w1 holds b alone; w2 asks for a and b, and comes to the head of a at once. */
+const waiting = () =>
+  new Story()
+    .ask(0, "w1", 1, 10, { lock: "lock/b" })
+    .grant(1, "w1", 1, 10, { lock: "lock/b" })
+    .ask(2, "w2", 1, 11, a)
+    .ask(2, "w2", 2, 11, b);
+const granted = () =>
+  waiting().release(20, "w1", 1, 12, { lock: "lock/b" }).grant(22, "w2", 1, 11, a).grant(22, "w2", 2, 11, b);
+
+describe("several names taken at once, in a history", () => {
+  it("are as they must be when all come and go together", () => {
+    const story = granted().release(30, "w2", 1, 13, a).release(30, "w2", 2, 14, b);
+    expect(broken(over(story))).toEqual([]);
+  });
+
+  it("break I2 when they are held while one of them is not", () => {
+    const story = waiting().grant(5, "w2", 1, 11, a).grant(5, "w2", 2, 11, b);
+    story.release(6, "w2", 1, 12, a).release(6, "w2", 2, 13, b);
+    expect(complaints("I2", story)).toHaveLength(2);
+  });
+
+  it("do not break I7 while one of them is waited for, however long", () => {
+    expect(complaints("I7", waiting().claim(5000, "w1", 1, 10))).toEqual([]);
+  });
+
+  it("break I7 when all of them are free for a TTL", () => {
+    const story = waiting().release(20, "w1", 1, 12, { lock: "lock/b" }).claim(5000, "w3", 1, 1);
+    expect(complaints("I7", story).length).toBeGreaterThan(0);
+  });
+
+  it("break I14 when each came with a revision of its own", () => {
+    const story = new Story()
+      .ask(2, "w2", 1, 11, a)
+      .ask(2, "w2", 2, 12, b)
+      .grant(5, "w2", 1, 12, a)
+      .grant(5, "w2", 2, 12, b);
+    expect(complaints("I14", story).length).toBeGreaterThan(0);
+    expect(complaints("I3", story).length).toBeGreaterThan(0);
+  });
+
+  it("may be lost all when one is taken, and only then", () => {
+    const lost = (story: Story) =>
+      story.end(41, "w2", 1, "deleted").end(41, "w2", 2, "deleted").del(700, 14, "lock/a/w2");
+    expect(broken(over(lost(granted().taken(40, 13, "lock/b/w2"))))).toEqual([]);
+    expect(complaints("I11", lost(granted())).length).toBeGreaterThan(0);
+  });
+
+  it("break I9 when they are claimed while one place is gone", () => {
+    const story = granted().del(40, 13, "lock/b/w2").claim(42, "w2", 2, 11).end(43, "w2", 2, "expired");
+    expect(complaints("I9", story).length).toBeGreaterThan(0);
+  });
+
+  it("may leave the queue unasked when one is taken while they wait, and only then", () => {
+    const again = (story: Story) =>
+      story
+        .del(6, 13, "lock/a/w2")
+        .put(8, 14, "lock/a/w2", { owner: "w2/own" })
+        .put(8, 14, "lock/b/w2", { owner: "w2/own" })
+        .release(30, "w1", 1, 15, { lock: "lock/b" });
+    expect(complaints("I10", again(waiting().taken(5, 12, "lock/b/w2")))).toEqual([]);
+    expect(complaints("I10", again(waiting())).length).toBeGreaterThan(0);
+  });
+
+  it("break I2 when one is used before the turn of the last", () => {
+    expect(complaints("I2", granted().read(23, "w2", 1, 12))).toEqual([]);
+    expect(complaints("I2", granted().read(23, "w2", 1, 11))).toHaveLength(1);
+  });
+});

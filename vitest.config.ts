@@ -1,8 +1,8 @@
 import { defineConfig } from "vitest/config";
 
-/** Set by test/support/docker-tests.js: only there is a docker engine. */
+/** Set by scripts/docker-tests.js: only there is a docker engine. */
 const inDocker = process.env["LEASEHOLD_ETCD_IMAGE"] !== undefined;
-/** Set by test/support/redis-tests.js: no test needs a Redis but there. */
+/** Set by scripts/redis-tests.js: no test needs a Redis but there. */
 const withRedis = process.env["LEASEHOLD_REDIS"] !== undefined;
 
 /** Tests that compare speeds, count calls or need every core: they run one by one, after all others. */

@@ -3,7 +3,7 @@ import { spawn, type ChildProcessByStdio } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
-import type { Guardian } from "../../test/support/guarded.js";
+import type { Guardian } from "../../test/support/servers/guarded.js";
 import type { Answer, Command, Connection, Look, Stopped, Task } from "../worker/protocol.js";
 
 /** No order takes longer, the largest crowd's included: who is silent for so long hangs. */

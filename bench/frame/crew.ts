@@ -1,4 +1,4 @@
-import type { Guardian } from "../../test/support/guarded.js";
+import type { Guardian } from "../../test/support/servers/guarded.js";
 import type { Peer, Program } from "../peers/peers.js";
 import { ContenderProcess } from "./contender-process.js";
 

@@ -1,9 +1,9 @@
 // The servers that are asked, started anew for each question.
 import { setTimeout as delay } from "node:timers/promises";
-import { startEtcd, type EtcdCluster, type EtcdMember } from "../../test/support/etcd.js";
-import { encode, endOf } from "../../test/support/gateway-text.js";
-import { startRedis } from "../../test/support/redis.js";
-import { meter } from "../../test/support/spent.js";
+import { startEtcd, type EtcdCluster, type EtcdMember } from "../../test/support/etcd/etcd.js";
+import { encode, endOf } from "../../test/support/clients/gateway-text.js";
+import { startRedis } from "../../test/support/servers/redis.js";
+import { meter } from "../../test/support/fixtures/spent.js";
 import type { GroundKind } from "../peers/peers.js";
 
 /** Places are counted so often while a queue fills. */

@@ -1,8 +1,8 @@
 // Asks a question: servers of its own, each case in several rounds, in which the peers alternate.
-import type { Guardian } from "../../test/support/guarded.js";
-import { EtcdMissingError } from "../../test/support/etcd.js";
-import { RedisMissingError } from "../../test/support/redis.js";
-import { NotRunError } from "../../test/chaos/lab/ground.js";
+import type { Guardian } from "../../test/support/servers/guarded.js";
+import { EtcdMissingError } from "../../test/support/etcd/etcd.js";
+import { RedisMissingError } from "../../test/support/servers/redis.js";
+import { NotRunError } from "../../test/lab/runner/ground.js";
 import { PEERS, type GroundKind, type PeerName } from "../peers/peers.js";
 import type { Case, Question } from "../questions/question.js";
 import { Crew } from "./crew.js";

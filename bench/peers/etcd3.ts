@@ -1,4 +1,4 @@
-import { connectAcquiring } from "../../test/chaos/rivals/subjects/etcd3.js";
+import { connectAcquiring } from "../../test/lab/rivals/subjects/etcd3.js";
 import { polling } from "./polling.js";
 
 export const connect = polling(connectAcquiring);

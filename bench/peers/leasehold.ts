@@ -1,4 +1,4 @@
-import { load } from "../../test/chaos/lab/leasehold.js";
+import { load } from "../../test/lab/runner/leasehold.js";
 import type { Connect } from "./client.js";
 
 export const connect: Connect = async ({ addresses, ttlSeconds, build }) => {

@@ -3,7 +3,7 @@ import {
   TimeUpError,
   type Connect as ConnectPolling,
   type LockClient,
-} from "../../test/chaos/rivals/adapter.js";
+} from "../../test/lab/rivals/adapter.js";
 import type { Connect, Held } from "./client.js";
 
 /** They have no sessions: each hold is one by itself, on one connection per process. */

@@ -1,4 +1,4 @@
-import { connectMutex } from "../../test/chaos/rivals/subjects/redis-semaphore.js";
+import { connectMutex } from "../../test/lab/rivals/subjects/redis-semaphore.js";
 import { polling } from "./polling.js";
 
 export const connect = polling(connectMutex);

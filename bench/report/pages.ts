@@ -1,5 +1,5 @@
 // What a whole run leaves in the repository: pure.
-import { between, markdownTable } from "../../test/support/markdown.js";
+import { between, markdownTable } from "../../test/support/fixtures/markdown.js";
 import { PEERS, type PeerName } from "../peers/peers.js";
 import { plot, type Series } from "./plot.js";
 import type { Report, Verdict } from "./report.js";

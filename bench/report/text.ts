@@ -1,5 +1,5 @@
 // A report as Markdown, which a terminal shows as well.
-import { markdownTable } from "../../test/support/markdown.js";
+import { markdownTable } from "../../test/support/fixtures/markdown.js";
 import { isBusy } from "../frame/machine.js";
 import { PEERS, type PeerName } from "../peers/peers.js";
 import type { Report, Result, ResultRow, Verdict } from "./report.js";

@@ -1,6 +1,6 @@
 // @ts-check
 // `npm run demo`: processes contend for one lock, things break, a verdict is given.
-import { EtcdMissingError } from "../../test/support/etcd.js";
+import { EtcdMissingError } from "../../test/support/etcd/etcd.js";
 import { HELP, parseOptions, UsageError } from "./options.js";
 import { NoEtcdError, play } from "./play.js";
 

@@ -7,7 +7,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { startEtcd } from "../../test/support/etcd.js";
+import { startEtcd } from "../../test/support/etcd/etcd.js";
 import { Crew } from "./crew.js";
 import { deletePrefix, revisionOf } from "./gateway.js";
 import { openHistory, writeRun } from "./history.js";

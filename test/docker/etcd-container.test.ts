@@ -1,9 +1,9 @@
-// The same library against etcd in a container, as users of testcontainers have it. Run by test/support/docker-tests.js.
+// The same library against etcd in a container, as users of testcontainers have it. Run by scripts/docker-tests.js.
 import { getContainerRuntimeClient, type StartedTestContainer } from "testcontainers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect, LockLostError, Mutex, type Cluster } from "../../src/index.js";
-import { EtcdContainer } from "../support/etcd-container.js";
-import { freePorts } from "../support/ports.js";
+import { EtcdContainer } from "../support/etcd/etcd-container.js";
+import { freePorts } from "../support/servers/ports.js";
 
 describe("an etcd in a container", () => {
   let container: StartedTestContainer;

@@ -1,10 +1,10 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type Cluster, connect, Election } from "../../src/index.js";
-import { EtcdctlElect } from "../support/etcdctl-elect.js";
-import { type EtcdCluster, startEtcd } from "../support/etcd.js";
-import { nextLeader } from "../support/next-leader.js";
-import { placesOf } from "../support/server-view.js";
-import { V3Candidate, v3Leader, v3Observe } from "../support/v3election.js";
+import { EtcdctlElect } from "../support/clients/etcdctl-elect.js";
+import { type EtcdCluster, startEtcd } from "../support/etcd/etcd.js";
+import { nextLeader } from "../support/fixtures/next-leader.js";
+import { placesOf } from "../support/clients/server-view.js";
+import { V3Candidate, v3Leader, v3Observe } from "../support/clients/v3election.js";
 
 const NAME = "interop/leader";
 

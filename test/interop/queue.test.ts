@@ -1,10 +1,10 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { connect, Mutex, type Cluster, type Lock } from "../../src/index.js";
-import { EtcdctlLock } from "../support/etcdctl-lock.js";
-import { type EtcdCluster, startEtcd } from "../support/etcd.js";
-import { Observer } from "../chaos/lab/observer.js";
-import { V3Lock } from "../support/v3lock.js";
-import { Crew } from "../support/workers.js";
+import { EtcdctlLock } from "../support/clients/etcdctl-lock.js";
+import { type EtcdCluster, startEtcd } from "../support/etcd/etcd.js";
+import { Observer } from "../lab/runner/observer.js";
+import { V3Lock } from "../support/clients/v3lock.js";
+import { Crew } from "../support/programs/workers.js";
 
 const PATIENCE = { timeoutMs: 20_000 };
 const NAME = "interop/job";

@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type EtcdCluster, startEtcd } from "../support/etcd.js";
-import { buildPackage, Examples } from "../support/examples.js";
-import { fenceIn, overtaken } from "../support/overtaken.js";
-import { type RedisServer, type RedisServers, startRedis } from "../support/redis.js";
-import { Upstream } from "../support/upstream.js";
+import { type EtcdCluster, startEtcd } from "../support/etcd/etcd.js";
+import { buildPackage, Examples } from "../support/fixtures/examples.js";
+import { fenceIn, overtaken } from "../support/fixtures/overtaken.js";
+import { type RedisServer, type RedisServers, startRedis } from "../support/servers/redis.js";
+import { Upstream } from "../support/proxies/upstream.js";
 
 const SCRIPT = /`([^`]+)`/.exec(
   readFileSync(new URL("../../examples/fenced-redis.js", import.meta.url), "utf8"),

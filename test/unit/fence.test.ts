@@ -3,8 +3,8 @@ import { FenceGate, type Lock, StaleFenceError, whileHeld } from "../../src/inde
 import { HeldPlace } from "../../src/hold/hold.js";
 import { OwnPlaces } from "../../src/queue/session-entries.js";
 import { Queue } from "../../src/queue/queue.js";
-import { FakeCluster } from "../support/fake-connection.js";
-import { expectMisuse, outOfRange, thrown, titled, wrongType } from "../support/misuse.js";
+import { FakeCluster } from "../support/fakes/fake-connection.js";
+import { expectMisuse, outOfRange, thrown, titled, wrongType } from "../support/fixtures/misuse.js";
 
 function heldLock(): Lock {
   const lease = new FakeCluster().lease();

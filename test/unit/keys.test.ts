@@ -2,8 +2,8 @@ import { describe, expect, test } from "vitest";
 import { ownRange, parsePlaceKey, parsePlaceValue, placeKey, prefixEnd, prefixOf } from "../../src/keys.js";
 import { positionOf } from "../../src/queue/lock-mode.js";
 import { joinTxn, leaveTxn, Place } from "../../src/queue/entry.js";
-import { FakeCluster } from "../support/fake-connection.js";
-import { keyValue } from "../support/fake-member.js";
+import { FakeCluster } from "../support/fakes/fake-connection.js";
+import { keyValue } from "../support/fakes/fake-member.js";
 
 const LEASE_ID = 0x694d9a1c0ffeen;
 

@@ -11,7 +11,7 @@ import {
   type Place,
 } from "../../src/index.js";
 import { printable } from "../../src/printable.js";
-import { hostileNames } from "../support/hostile-names.js";
+import { hostileNames } from "../support/fixtures/hostile-names.js";
 
 /** Whatever could end a line, color a terminal or turn the reading direction, given by its code and not by its category. */
 const DANGEROUS = new Set([

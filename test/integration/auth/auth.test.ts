@@ -1,8 +1,8 @@
 import { inspect } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, EtcdRefusedError, Mutex, Session } from "../../../src/index.js";
-import { reasonOf } from "../../support/two-sessions.js";
-import { ROOT, startWithUsers, type UserEtcd, WORKER } from "../../support/users.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
+import { ROOT, startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
 const TTL_SECONDS = 10;
 const LIMIT = { timeoutMs: 5000 };

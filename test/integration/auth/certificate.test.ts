@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, EtcdRefusedError, Mutex, Session } from "../../../src/index.js";
-import { makeAuthority, writeServerFiles } from "../../support/certificates.js";
-import { reasonOf } from "../../support/two-sessions.js";
-import { startWithUsers, type UserEtcd, WORKER } from "../../support/users.js";
+import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
+import { startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
 const authority = makeAuthority("our authority");
 const files = writeServerFiles(authority, authority.issue("etcd"));

@@ -1,8 +1,8 @@
 // etcd 3.6 checks the token of keepalive streams, older ones do not.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect, Session } from "../../../src/index.js";
-import { untilLeaseExpires } from "../../support/lease-yardstick.js";
-import { ROOT, startWithUsers, type UserEtcd, WORKER } from "../../support/users.js";
+import { untilLeaseExpires } from "../../support/clients/lease-yardstick.js";
+import { ROOT, startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
 let etcd: UserEtcd;
 beforeAll(async () => void (etcd = await startWithUsers({ args: ["--auth-token-ttl=1"] })), 60_000);

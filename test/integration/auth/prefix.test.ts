@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { printable } from "../../../src/printable.js";
 import { connect, EtcdRefusedError, LockLostError, Mutex, Session } from "../../../src/index.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { untilLeaseExpires } from "../../support/lease-yardstick.js";
-import { takesPlace } from "../../support/request-shape.js";
-import { reasonOf } from "../../support/two-sessions.js";
-import { ROOT, startWithUsers, type UserEtcd, WORKER } from "../../support/users.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { untilLeaseExpires } from "../../support/clients/lease-yardstick.js";
+import { takesPlace } from "../../support/clients/request-shape.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
+import { ROOT, startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
 const TTL_SECONDS = 3;
 const LIMIT = { timeoutMs: 5000 };

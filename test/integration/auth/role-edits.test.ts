@@ -1,8 +1,8 @@
 // With JWT every edit of users or roles makes all tokens stale.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
-import { makeJwtArgs } from "../../support/jwt.js";
-import { startWithUsers, type UserEtcd, WORKER } from "../../support/users.js";
+import { makeJwtArgs } from "../../support/fixtures/jwt.js";
+import { startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
 const jwt = makeJwtArgs({ ttlSeconds: 60 });
 let etcd: UserEtcd;

@@ -1,8 +1,8 @@
 // Authentication that is switched on and off, and users that change, under clients that go on.
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
-import { untilLeaseExpires } from "../../support/lease-yardstick.js";
-import { ROOT, startWithUsers, type UserEtcd, WORKER } from "../../support/users.js";
+import { untilLeaseExpires } from "../../support/clients/lease-yardstick.js";
+import { ROOT, startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
 const TTL_SECONDS = 4;
 const AS_ROOT = [`--user=${ROOT.username}:${ROOT.password}`];

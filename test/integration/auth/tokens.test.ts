@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { makeJwtArgs } from "../../support/jwt.js";
-import { untilLeaseExpires } from "../../support/lease-yardstick.js";
-import { ROOT, startWithUsers, type UserEtcd, WORKER } from "../../support/users.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { makeJwtArgs } from "../../support/fixtures/jwt.js";
+import { untilLeaseExpires } from "../../support/clients/lease-yardstick.js";
+import { ROOT, startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
 const TTL_SECONDS = 5;
 const SESSIONS = 4;

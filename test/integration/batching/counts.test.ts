@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Cluster, connect, Mutex, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { placesOf } from "../../support/server-view.js";
-import { meter } from "../../support/spent.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { meter } from "../../support/fixtures/spent.js";
 
 /** No renewal, and no watch of a key that is held for long, falls into a test. */
 const SESSION = { ttlSeconds: 3600 };

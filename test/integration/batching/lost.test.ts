@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, type Lock, Mutex } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { givesBack, isBatch, takesPlace } from "../../support/request-shape.js";
-import { leasesOf, placesOf } from "../../support/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { givesBack, isBatch, takesPlace } from "../../support/clients/request-shape.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
 const TTL_SECONDS = 20;

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Cluster, connect, type Lock, Mutex, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { isBatch } from "../../support/request-shape.js";
-import { placesOf } from "../../support/server-view.js";
-import { spaceAlarm } from "../../support/space-alarm.js";
-import { meter } from "../../support/spent.js";
-import { startWithUsers, WORKER } from "../../support/users.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { isBatch } from "../../support/clients/request-shape.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { spaceAlarm } from "../../support/fixtures/space-alarm.js";
+import { meter } from "../../support/fixtures/spent.js";
+import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
 const SETTING = { requestTimeoutMs: 10_000, session: { ttlSeconds: 60 } };

@@ -7,9 +7,9 @@ import type { Lease } from "../../../src/session/lease.js";
 import { exclusive, lastPlaces, queueRange } from "../../../src/queue/lock-mode.js";
 import { joinBehindTxn, joinTxn, leaveTxn, Place, tryTxn } from "../../../src/queue/entry.js";
 import { leaseSourceOf } from "../../../src/session/session-source.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { type Done, hasOrder, type Keys } from "../../support/queue-history.js";
-import { meter } from "../../support/spent.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { type Done, hasOrder, type Keys } from "../../support/clients/queue-history.js";
+import { meter } from "../../support/fixtures/spent.js";
 
 /** Those that conflict, and some that do not: they may share requests with the others. */
 const NAMES = ["a", "a/b", "b", "a/b/c", "c", "d/a", "e"] as const;

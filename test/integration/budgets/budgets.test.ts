@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { connect, Mutex, type Cluster } from "../../../src/index.js";
-import { metered, times } from "../../support/metered.js";
-import { meter } from "../../support/spent.js";
+import { metered, times } from "../../support/fixtures/metered.js";
+import { meter } from "../../support/fixtures/spent.js";
 
 const ROUNDS = 100;
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { connect, Election } from "../../../src/index.js";
-import { metered } from "../../support/metered.js";
-import { meter } from "../../support/spent.js";
+import { metered } from "../../support/fixtures/metered.js";
+import { meter } from "../../support/fixtures/spent.js";
 
 const ROUNDS = 5;
 

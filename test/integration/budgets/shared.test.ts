@@ -1,8 +1,8 @@
 // What readers, writers and permits cost etcd, as etcd itself counts. A read of several ranges at once is a transaction to it.
 import { describe, expect, test } from "vitest";
 import { type Hold, RwLock, Semaphore, Session } from "../../../src/index.js";
-import { metered, times } from "../../support/metered.js";
-import { meter } from "../../support/spent.js";
+import { metered, times } from "../../support/fixtures/metered.js";
+import { meter } from "../../support/fixtures/spent.js";
 
 const ROUNDS = 50;
 

@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { expect } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
-import type { EtcdMember } from "../../support/etcd.js";
-import { placesOf } from "../../support/server-view.js";
+import type { EtcdMember } from "../../support/etcd/etcd.js";
+import { placesOf } from "../../support/clients/server-view.js";
 
 /** A client as another process would have it: a cluster, a session, and every state that this went through. */
 export async function openClient(hosts: string | readonly string[], ttlSeconds: number) {

@@ -1,12 +1,12 @@
 // What Curator's tests of its locks and leader latches ask for, in the words of a mutex and its session.
 import { describe, expect, test } from "vitest";
 import { connect, type Lock, Mutex } from "../../../src/index.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { observe } from "../../support/observer.js";
-import { freePorts } from "../../support/ports.js";
-import { givesBack, takesPlace } from "../../support/request-shape.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
-import { reasonOf, twoSessions } from "../../support/two-sessions.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { observe } from "../../support/clients/observer.js";
+import { freePorts } from "../../support/servers/ports.js";
+import { givesBack, takesPlace } from "../../support/clients/request-shape.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { abortOf, type Client, openClient, queued, settledYet } from "./client.js";
 import { revoke } from "./lease-calls.js";
 

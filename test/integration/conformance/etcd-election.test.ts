@@ -1,9 +1,9 @@
 // What etcd's own tests of elections ask for, as promises of ours.
 import { describe, expect, test } from "vitest";
 import { connect, Election, Session } from "../../../src/index.js";
-import { nextLeader } from "../../support/next-leader.js";
-import { twoSessions } from "../../support/two-sessions.js";
-import { startWithUsers, WORKER } from "../../support/users.js";
+import { nextLeader } from "../../support/fixtures/next-leader.js";
+import { twoSessions } from "../../support/fixtures/two-sessions.js";
+import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
 import { openClient, queued as joined } from "./client.js";
 
 const two = twoSessions(20);

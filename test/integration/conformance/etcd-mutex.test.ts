@@ -1,11 +1,11 @@
 // What etcd's own tests of `concurrency.Mutex`, of its lock recipes and of `etcdctl lock` ask for.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Lock } from "../../../src/index.js";
-import { EtcdctlLock } from "../../support/etcdctl-lock.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { placesOf } from "../../support/server-view.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
-import { reasonOf } from "../../support/two-sessions.js";
+import { EtcdctlLock } from "../../support/clients/etcdctl-lock.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { type Client, openClient, queued, settledYet } from "./client.js";
 
 const TTL_SECONDS = 10;

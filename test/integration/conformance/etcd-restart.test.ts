@@ -1,8 +1,8 @@
 // What Curator's and etcd's tests ask for when the only server goes away and comes back.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { connect, type Lock, Mutex } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { leasesOf, placesOf } from "../../support/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 import { deadlineOf, openClient, queued } from "./client.js";
 
 /** Far longer than etcd is away. */

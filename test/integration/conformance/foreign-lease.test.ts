@@ -1,9 +1,9 @@
 // What etcd's tests of its lessor ask for where leases and keys of others come into a queue.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Cluster, connect, Mutex, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { leasesOf, placesOf } from "../../support/server-view.js";
-import { reasonOf } from "../../support/two-sessions.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { abortOf, queued } from "./client.js";
 import { grant, putOn, revoke, timeToLive } from "./lease-calls.js";
 

@@ -1,7 +1,7 @@
 // What kazoo's tests of its lock and semaphore recipes, and Curator's of rotating leaders, ask for.
 import { describe, expect, test } from "vitest";
 import { connect, type Lock, Mutex } from "../../../src/index.js";
-import { reasonOf, twoSessions } from "../../support/two-sessions.js";
+import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { openClient, queued } from "./client.js";
 import { revoke } from "./lease-calls.js";
 

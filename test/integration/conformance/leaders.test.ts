@@ -1,11 +1,11 @@
 // What Curator's tests of its leader latch and selector, and kazoo's of its election, ask for, of `lead` and Election.
 import { describe, expect, test } from "vitest";
 import { connect, Election, lead, type Leadership } from "../../../src/index.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { freePorts } from "../../support/ports.js";
-import { takesPlace } from "../../support/request-shape.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
-import { reasonOf, twoSessions } from "../../support/two-sessions.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { freePorts } from "../../support/servers/ports.js";
+import { takesPlace } from "../../support/clients/request-shape.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { abortOf, openClient, queued as joined, settledYet } from "./client.js";
 import { revoke } from "./lease-calls.js";
 

@@ -1,5 +1,5 @@
 // Calls about leases that another client, or an operator, makes.
-import type { EtcdMember } from "../../support/etcd.js";
+import type { EtcdMember } from "../../support/etcd/etcd.js";
 
 const base64 = (text: string): string => Buffer.from(text).toString("base64");
 

@@ -1,8 +1,8 @@
 // What the tests of etcd's Go client and of npm's etcd3 ask for when answers to renewals do not come.
 import { afterAll, beforeAll, describe, test } from "vitest";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { observe } from "../../support/observer.js";
-import { startTcpProxy, type TcpProxy } from "../../support/tcp-proxy.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { observe } from "../../support/clients/observer.js";
+import { startTcpProxy, type TcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { abortOf, deadlineOf, openClient } from "./client.js";
 import { revoke } from "./lease-calls.js";
 

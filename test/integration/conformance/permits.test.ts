@@ -1,9 +1,9 @@
 // What Curator's tests of its semaphore, on one server and on a cluster, and kazoo's ask for.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { connect, type Hold, Semaphore } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { placesOf } from "../../support/server-view.js";
-import { reasonOf } from "../../support/two-sessions.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { type Client, openClient, queued } from "./client.js";
 import { revoke } from "./lease-calls.js";
 

@@ -1,8 +1,8 @@
 // What etcd's RWMutex, Curator's ReadWriteLock and kazoo's rw_lock tests ask for.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Hold, RwLock } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { placesOf } from "../../support/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { placesOf } from "../../support/clients/server-view.js";
 import { type Client, openClient, queued, settledYet } from "./client.js";
 
 const TTL_SECONDS = 20;

@@ -2,9 +2,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, test } from "vitest";
 import { type Lock, Mutex } from "../../../src/index.js";
-import { observe } from "../../support/observer.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
-import { reasonOf, twoSessions } from "../../support/two-sessions.js";
+import { observe } from "../../support/clients/observer.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { abortOf, deadlineOf, openClient } from "./client.js";
 import { revoke } from "./lease-calls.js";
 

@@ -1,12 +1,12 @@
 // Promises of leasehold that rest on etcd's own leases, where etcd's tests of these look.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, type Lock, type LockTimeoutError, Session } from "../../../src/index.js";
-import type { EtcdMember } from "../../support/etcd.js";
-import { linkTo } from "../../support/member-links.js";
-import { observe } from "../../support/observer.js";
-import { leasesOf, placesOf } from "../../support/server-view.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
-import { reasonOf } from "../../support/two-sessions.js";
+import type { EtcdMember } from "../../support/etcd/etcd.js";
+import { linkTo } from "../../support/proxies/member-links.js";
+import { observe } from "../../support/clients/observer.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { abortOf, type Client, deadlineOf, openClient, queued } from "./client.js";
 import { threeMembers } from "./three-members.js";
 

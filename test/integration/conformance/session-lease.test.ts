@@ -1,12 +1,12 @@
 // What the tests of etcd's Go client ask of sessions and leases.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Cluster, connect, Mutex, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { grantedId } from "../../support/request-shape.js";
-import { leasesOf, placesOf } from "../../support/server-view.js";
-import { meter } from "../../support/spent.js";
-import { reasonOf } from "../../support/two-sessions.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { grantedId } from "../../support/clients/request-shape.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
+import { meter } from "../../support/fixtures/spent.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { abortOf, deadlineOf, openClient } from "./client.js";
 import { revoke, timeToLive } from "./lease-calls.js";
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, vi } from "vitest";
-import { type EtcdCluster, type EtcdMember, startEtcd } from "../../support/etcd.js";
-import { PeerNetwork } from "../../support/peer-network.js";
-import { placesOf } from "../../support/server-view.js";
+import { type EtcdCluster, type EtcdMember, startEtcd } from "../../support/etcd/etcd.js";
+import { PeerNetwork } from "../../support/proxies/peer-network.js";
+import { placesOf } from "../../support/clients/server-view.js";
 
 /** A cluster of three for a file of tests, whole again before each of them. */
 export interface ThreeMembers {

@@ -2,11 +2,12 @@ import { execFileSync, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { crowdOf } from "../../support/scale.js";
-import { meter } from "../../support/spent.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { crowdOf } from "../../support/fixtures/scale.js";
+import { meter } from "../../support/fixtures/spent.js";
 
-const inSupport = (file: string) => fileURLToPath(new URL(`../../support/${file}`, import.meta.url));
+const BUILD = fileURLToPath(new URL("../../../scripts/build.js", import.meta.url));
+const PROGRAM = fileURLToPath(new URL("../../support/programs/bulk-program.js", import.meta.url));
 const BULK = crowdOf(10_000, 2000);
 /** A hand-over is a write of its own: those of the whole crowd would take minutes on a slow disk. */
 const DRAINED = crowdOf(2000, 500);
@@ -23,14 +24,14 @@ interface Came {
 
 let etcd: EtcdCluster;
 beforeAll(() => {
-  execFileSync(process.execPath, [inSupport("build.js")], { timeout: 120_000 });
+  execFileSync(process.execPath, [BUILD], { timeout: 120_000 });
 }, 150_000);
 beforeAll(async () => void (etcd = await startEtcd()), 60_000);
 afterAll(() => etcd.stop());
 
 /** A process of its own for so many; it is killed at the end of the scope. */
 async function start(count: number) {
-  const child = fork(inSupport("bulk-program.js"), [etcd.endpoints.join(), String(count)], {
+  const child = fork(PROGRAM, [etcd.endpoints.join(), String(count)], {
     execArgv: ["--expose-gc"],
   });
   await once(child, "message");

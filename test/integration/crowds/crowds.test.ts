@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { Crowd } from "../../support/crowd.js";
-import { crowdOf } from "../../support/scale.js";
-import { judge } from "../../chaos/checker/judge.js";
-import type { Run, Step } from "../../chaos/lab/history.js";
-import { Observer } from "../../chaos/lab/observer.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { Crowd } from "../../support/programs/crowd.js";
+import { crowdOf } from "../../support/fixtures/scale.js";
+import { judge } from "../../lab/checker/judge.js";
+import type { Run, Step } from "../../lab/runner/history.js";
+import { Observer } from "../../lab/runner/observer.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 
 let etcd: EtcdCluster;
 beforeAll(async () => void (etcd = await startEtcd()));

@@ -1,13 +1,13 @@
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { crowdOf } from "../../support/scale.js";
-import { waiterBytes } from "../../support/waiter-memory.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { crowdOf } from "../../support/fixtures/scale.js";
+import { waiterBytes } from "../../support/programs/waiter-memory.js";
 
 let etcd: EtcdCluster;
 beforeAll(() => {
-  const build = fileURLToPath(new URL("../../support/build.js", import.meta.url));
+  const build = fileURLToPath(new URL("../../../scripts/build.js", import.meta.url));
   execFileSync(process.execPath, [build], { timeout: 120_000 });
 }, 150_000);
 beforeAll(async () => void (etcd = await startEtcd()), 60_000);

@@ -4,9 +4,9 @@ import { Etcd3Member } from "../../../src/etcd/etcd3/member.js";
 import { Members } from "../../../src/etcd/client.js";
 import { WatchHub } from "../../../src/etcd/watch/hub.js";
 import { systemClock as clock } from "../../../src/async/clock.js";
-import { type EtcdCluster, type EtcdMember, startEtcd } from "../../support/etcd.js";
-import { meter } from "../../support/spent.js";
-import { startTcpProxy, type TcpProxy } from "../../support/tcp-proxy.js";
+import { type EtcdCluster, type EtcdMember, startEtcd } from "../../support/etcd/etcd.js";
+import { meter } from "../../support/fixtures/spent.js";
+import { startTcpProxy, type TcpProxy } from "../../support/proxies/tcp-proxy.js";
 
 const WATCHES = 10_000;
 /** About 1,000 on each. */

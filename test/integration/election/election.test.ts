@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { connect, Election, Mutex, Session } from "../../../src/index.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { takesPlace } from "../../support/request-shape.js";
-import { reasonOf, twoSessions } from "../../support/two-sessions.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { takesPlace } from "../../support/clients/request-shape.js";
+import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { abortOf, queued as joined, settledYet } from "../conformance/client.js";
 import { revoke } from "../conformance/lease-calls.js";
 

@@ -2,12 +2,12 @@ import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, test } from "vitest";
 import { lead, Mutex, Session } from "../../../src/index.js";
-import { LeadCrew } from "../../support/lead-crew.js";
-import { observe } from "../../support/observer.js";
-import { crowdOf } from "../../support/scale.js";
-import { twoSessions } from "../../support/two-sessions.js";
+import { LeadCrew } from "../../support/programs/lead-crew.js";
+import { observe } from "../../support/clients/observer.js";
+import { crowdOf } from "../../support/fixtures/scale.js";
+import { twoSessions } from "../../support/fixtures/two-sessions.js";
 
-const BUILD = fileURLToPath(new URL("../../support/build.js", import.meta.url));
+const BUILD = fileURLToPath(new URL("../../../scripts/build.js", import.meta.url));
 const TTL_SECONDS = 2;
 const CANDIDATES = crowdOf(50, 10);
 const RESTARTS = crowdOf(20, 6);

@@ -1,10 +1,10 @@
 // What `lead` does when etcd refuses it something: what may pass is waited for, what stays ends it.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, lead, type Leader, type Leadership, type LeadOptions } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
-import { reasonOf } from "../../support/two-sessions.js";
-import { startWithUsers, type UserEtcd, WORKER } from "../../support/users.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
+import { startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
 const PATIENCE = { timeout: 20_000 };
 

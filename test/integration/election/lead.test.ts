@@ -7,8 +7,8 @@ import {
   type Leadership,
   type LeadOptions,
 } from "../../../src/index.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
-import { reasonOf, twoSessions } from "../../support/two-sessions.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { abortOf, queued as joined } from "../conformance/client.js";
 import { revoke } from "../conformance/lease-calls.js";
 

@@ -1,10 +1,10 @@
 // What observers are told while their line to etcd breaks, judged by etcd's own history on a line that does not.
 import { describe, expect, test } from "vitest";
 import { connect, Election, lead, type Leader, Session } from "../../../src/index.js";
-import { nextLeader } from "../../support/next-leader.js";
-import { observe as watchRaw, type Observer } from "../../support/observer.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
-import { twoSessions } from "../../support/two-sessions.js";
+import { nextLeader } from "../../support/fixtures/next-leader.js";
+import { observe as watchRaw, type Observer } from "../../support/clients/observer.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+import { twoSessions } from "../../support/fixtures/two-sessions.js";
 
 const two = twoSessions(20);
 const PATIENCE = { timeout: 20_000 };

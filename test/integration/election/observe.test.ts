@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { connect, Election, type Leader, Session } from "../../../src/index.js";
-import { nextLeader } from "../../support/next-leader.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
-import { reasonOf, twoSessions } from "../../support/two-sessions.js";
+import { nextLeader } from "../../support/fixtures/next-leader.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { queued as joined } from "../conformance/client.js";
 
 const two = twoSessions(20);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { buildPackage, Examples } from "../../support/examples.js";
-import { overtaken, fenceIn } from "../../support/overtaken.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { buildPackage, Examples } from "../../support/fixtures/examples.js";
+import { overtaken, fenceIn } from "../../support/fixtures/overtaken.js";
 
 let etcd: EtcdCluster;
 

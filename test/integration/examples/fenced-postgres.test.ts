@@ -1,12 +1,12 @@
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { buildPackage, Examples } from "../../support/examples.js";
-import { fenceIn, overtaken } from "../../support/overtaken.js";
-import { PgliteServer } from "../../support/pglite-server.js";
-import { type PostgresServer, startPostgres } from "../../support/postgres.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { buildPackage, Examples } from "../../support/fixtures/examples.js";
+import { fenceIn, overtaken } from "../../support/fixtures/overtaken.js";
+import { PgliteServer } from "../../support/servers/pglite-server.js";
+import { type PostgresServer, startPostgres } from "../../support/servers/postgres.js";
 
-/** Set by test/support/postgres-tests.js: the version of a real server. */
+/** Set by scripts/postgres-tests.js: the version of a real server. */
 const POSTGRES = process.env["LEASEHOLD_POSTGRES"];
 const TABLE = "CREATE TABLE rate (currency text PRIMARY KEY, value numeric, fence bigint NOT NULL DEFAULT 0)";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { buildPackage, Examples, type Program } from "../../support/examples.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { buildPackage, Examples, type Program } from "../../support/fixtures/examples.js";
 
 interface Replica {
   readonly url: string;

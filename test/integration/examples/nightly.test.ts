@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { buildPackage, Examples, type Program } from "../../support/examples.js";
-import { Upstream } from "../../support/upstream.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { buildPackage, Examples, type Program } from "../../support/fixtures/examples.js";
+import { Upstream } from "../../support/proxies/upstream.js";
 
 /** What the cron job runs: it asks for something, and ends when it got an answer. */
 const COMMAND = "fetch(process.argv[1]).then((response) => response.text()).then(console.log)";

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { buildPackage, Examples } from "../../support/examples.js";
-import { placesOf } from "../../support/server-view.js";
-import { Upstream } from "../../support/upstream.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { buildPackage, Examples } from "../../support/fixtures/examples.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { Upstream } from "../../support/proxies/upstream.js";
 
 let etcd: EtcdCluster;
 

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { buildPackage, Examples } from "../../support/examples.js";
-import { leasesOf, placesOf } from "../../support/server-view.js";
-import { Upstream } from "../../support/upstream.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { buildPackage, Examples } from "../../support/fixtures/examples.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
+import { Upstream } from "../../support/proxies/upstream.js";
 
 /** No lease expires within these tests: whoever takes over was let in. */
 const TTL_SECONDS = "600";

@@ -4,12 +4,12 @@ import { once } from "node:events";
 import type net from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, Election, EtcdRefusedError, lead, Mutex, Semaphore, Session } from "../../../src/index.js";
-import { makeAuthority, writeServerFiles } from "../../support/certificates.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { startRawServer } from "../../support/raw-server.js";
-import { takesPlace } from "../../support/request-shape.js";
-import { startTlsFront } from "../../support/tls-front.js";
+import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { startRawServer } from "../../support/fakes/raw-server.js";
+import { takesPlace } from "../../support/clients/request-shape.js";
+import { startTlsFront } from "../../support/proxies/tls-front.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
 const TTL_SECONDS = 5;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, EtcdRefusedError, Mutex, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { startEtcdGrpcProxy } from "../../support/etcd-grpc-proxy.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { startEtcdGrpcProxy } from "../../support/etcd/etcd-grpc-proxy.js";
 
 describe("behind `etcd grpc-proxy`, which answers renewals by itself,", () => {
   let etcd: EtcdCluster;

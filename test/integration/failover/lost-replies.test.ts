@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, type ExpectStatic, test } from "vitest";
 import { connect, type Lock, Mutex, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { type GrpcProxy, type Rule, startGrpcProxy } from "../../support/grpc-proxy.js";
-import { givesBack, grantedId, takesPlace } from "../../support/request-shape.js";
-import { leasesOf, placesOf } from "../../support/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { type GrpcProxy, type Rule, startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { givesBack, grantedId, takesPlace } from "../../support/clients/request-shape.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 
 const TTL_SECONDS = 3;
 const TTL_MS = TTL_SECONDS * 1000;

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { connect, type Lock, Mutex, Session } from "../../../src/index.js";
-import { type EtcdCluster, type EtcdMember, startEtcd } from "../../support/etcd.js";
-import { linkTo, type MemberLinks } from "../../support/member-links.js";
-import { PeerNetwork } from "../../support/peer-network.js";
-import { placesOf } from "../../support/server-view.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
+import { type EtcdCluster, type EtcdMember, startEtcd } from "../../support/etcd/etcd.js";
+import { linkTo, type MemberLinks } from "../../support/proxies/member-links.js";
+import { PeerNetwork } from "../../support/proxies/peer-network.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 
 const TTL_SECONDS = 5;
 const TTL_MS = TTL_SECONDS * 1000;

@@ -9,11 +9,11 @@ import {
   Semaphore,
   Session,
 } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { givesBack, takesPlace } from "../../support/request-shape.js";
-import { placesOf } from "../../support/server-view.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { givesBack, takesPlace } from "../../support/clients/request-shape.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
 const TTL_SECONDS = 5;

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { describe, test } from "vitest";
 import { connect, Mutex, Session, SessionLostError } from "../../../src/index.js";
-import { type EtcdMember, startEtcd } from "../../support/etcd.js";
+import { type EtcdMember, startEtcd } from "../../support/etcd/etcd.js";
 
 const TTL_SECONDS = 2;
 const TTL_MS = TTL_SECONDS * 1000;

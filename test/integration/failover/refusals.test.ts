@@ -8,9 +8,9 @@ import { Members } from "../../../src/etcd/client.js";
 import { REFUSALS } from "../../../src/etcd/etcd3/refusals.js";
 import { LeaseExistsError, LeaseNotFoundError, type Txn } from "../../../src/etcd/port.js";
 import { systemClock } from "../../../src/async/clock.js";
-import { message } from "../../support/protobuf.js";
-import { startRawServer, type RawServer } from "../../support/raw-server.js";
-import { EXECUTED, REFUSAL_ROWS } from "../../support/refusal-rows.js";
+import { message } from "../../support/clients/protobuf.js";
+import { startRawServer, type RawServer } from "../../support/fakes/raw-server.js";
+import { EXECUTED, REFUSAL_ROWS } from "../../support/fixtures/refusal-rows.js";
 
 type Answerer = ConstructorParameters<typeof RawServer>[0];
 type Answer = ReturnType<Answerer>;

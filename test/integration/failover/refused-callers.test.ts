@@ -1,10 +1,10 @@
 // The table "What each caller does" of docs/refusals.md, on a real etcd behind a proxy that says the rejection.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, Election, Mutex, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { givesBack, takesPlace } from "../../support/request-shape.js";
-import { leasesOf, placesOf } from "../../support/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { givesBack, takesPlace } from "../../support/clients/request-shape.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 
 const TTL_SECONDS = 5;
 const GRANT = "/etcdserverpb.Lease/LeaseGrant";

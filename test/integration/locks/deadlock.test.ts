@@ -11,8 +11,8 @@ import {
   Semaphore,
   Session,
 } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { placesOf } from "../../support/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { placesOf } from "../../support/clients/server-view.js";
 
 let etcd: EtcdCluster;
 let cluster: Cluster;

@@ -1,7 +1,7 @@
 import { Etcd3 } from "etcd3";
 import { beforeAll, describe, expect, it } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
-import { startEtcd } from "../../support/etcd.js";
+import { startEtcd } from "../../support/etcd/etcd.js";
 
 const ROUNDS = 6;
 const PER_ROUND = 200;

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { connect, Mutex } from "../../../src/index.js";
-import { startEtcd } from "../../support/etcd.js";
-import { placesOf } from "../../support/server-view.js";
+import { startEtcd } from "../../support/etcd/etcd.js";
+import { placesOf } from "../../support/clients/server-view.js";
 
 /** Just below what etcd takes in one request. */
 const LARGE = Buffer.alloc(1_500_000, "x").toString("base64");

@@ -11,11 +11,11 @@ import {
   type Cluster,
   type Hold,
 } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { type GrpcProxy, startGrpcProxy } from "../../support/grpc-proxy.js";
-import { givesBack, takesPlace } from "../../support/request-shape.js";
-import { meter } from "../../support/spent.js";
-import { placesOf } from "../../support/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { type GrpcProxy, startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { givesBack, takesPlace } from "../../support/clients/request-shape.js";
+import { meter } from "../../support/fixtures/spent.js";
+import { placesOf } from "../../support/clients/server-view.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
 const TTL_SECONDS = 5;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { type Hold, LockTimeoutError, Mutex, RwLock, Session } from "../../../src/index.js";
-import { observe } from "../../support/observer.js";
-import { reasonOf, twoSessions } from "../../support/two-sessions.js";
+import { observe } from "../../support/clients/observer.js";
+import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 
 const TTL_SECONDS = 4;
 

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { type Hold, LockTimeoutError, Mutex, Semaphore, Session } from "../../../src/index.js";
-import { spaceAlarm } from "../../support/space-alarm.js";
-import { reasonOf, twoSessions } from "../../support/two-sessions.js";
+import { spaceAlarm } from "../../support/fixtures/space-alarm.js";
+import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 
 const TTL_SECONDS = 4;
 

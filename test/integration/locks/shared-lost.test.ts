@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, test } from "vitest";
 import { type Hold, lockAll, Mutex, RwLock } from "../../../src/index.js";
-import { behindProxy } from "../../support/behind-proxy.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { takesPlace } from "../../support/request-shape.js";
+import { behindProxy } from "../../support/proxies/behind-proxy.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { takesPlace } from "../../support/clients/request-shape.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
 

@@ -4,10 +4,10 @@ import { setTimeout as pause } from "node:timers/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Cluster, connect, type Hold, Mutex, RwLock, Semaphore, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { observe } from "../../support/observer.js";
-import { crowdOf } from "../../support/scale.js";
-import { placesOf } from "../../support/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { observe } from "../../support/clients/observer.js";
+import { crowdOf } from "../../support/fixtures/scale.js";
+import { placesOf } from "../../support/clients/server-view.js";
 
 const SESSIONS = 3;
 const SEEDS = 3;

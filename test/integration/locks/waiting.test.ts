@@ -2,7 +2,7 @@ import { getEventListeners } from "node:events";
 import { setImmediate as tick } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { LockTimeoutError, Mutex, Session } from "../../../src/index.js";
-import { reasonOf, twoSessions } from "../../support/two-sessions.js";
+import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 
 const TTL_SECONDS = 4;
 

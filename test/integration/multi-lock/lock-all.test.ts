@@ -1,9 +1,9 @@
 import { setImmediate as tick } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { connect, lockAll, Mutex, Session } from "../../../src/index.js";
-import { observe } from "../../support/observer.js";
-import { meter } from "../../support/spent.js";
-import { reasonOf, twoSessions } from "../../support/two-sessions.js";
+import { observe } from "../../support/clients/observer.js";
+import { meter } from "../../support/fixtures/spent.js";
+import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 
 const TTL_SECONDS = 4;
 

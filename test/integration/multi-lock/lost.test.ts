@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, test } from "vitest";
 import { lockAll, Mutex } from "../../../src/index.js";
-import { behindProxy } from "../../support/behind-proxy.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { givesBack, takesPlace } from "../../support/request-shape.js";
+import { behindProxy } from "../../support/proxies/behind-proxy.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { givesBack, takesPlace } from "../../support/clients/request-shape.js";
 
 const TTL_SECONDS = 3;
 const TXN = "/etcdserverpb.KV/Txn";

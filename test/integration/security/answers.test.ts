@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { lieTo, type Script } from "../../support/lied-to.js";
-import { LIES } from "../../support/lies.js";
+import { lieTo, type Script } from "../../support/fakes/lied-to.js";
+import { LIES } from "../../support/fakes/lies.js";
 
 /** They mostly wait. */
 const AT_ONCE = 12;

@@ -1,9 +1,9 @@
 // A lock may rest on one event of a watch: it must be of the kind and the key that the watch was for.
 import { expect, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
-import { fieldOf, message } from "../../support/protobuf.js";
-import { type Call, startRawServer } from "../../support/raw-server.js";
-import { ToyEtcd } from "../../support/toy-etcd.js";
+import { fieldOf, message } from "../../support/clients/protobuf.js";
+import { type Call, startRawServer } from "../../support/fakes/raw-server.js";
+import { ToyEtcd } from "../../support/fakes/toy-etcd.js";
 
 const PUT = 0;
 const DELETE = 1;

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Cluster, connect, type LockTimeoutError, Mutex, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { hostileNames, namesLike } from "../../support/hostile-names.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { hostileNames, namesLike } from "../../support/fixtures/hostile-names.js";
 
 const RUNS = { numRuns: 40, endOnFailure: true };
 /** Far longer than it takes: what waits for it would wait for ever. */

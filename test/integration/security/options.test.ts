@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Cluster, connect, LeaseholdError, Mutex, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { isMisuse, junk, junkOptions } from "../../support/junk.js";
-import { leasesOf, placesOf } from "../../support/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { isMisuse, junk, junkOptions } from "../../support/fakes/junk.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 
 const RUNS = { numRuns: 150 };
 /** What takes longer hangs. */

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { type Cluster, connect, Mutex, Session } from "../../../src/index.js";
-import { exposure } from "../../support/exposure.js";
-import { message } from "../../support/protobuf.js";
-import { type Answer, type Call, startRawServer } from "../../support/raw-server.js";
-import { ToyEtcd } from "../../support/toy-etcd.js";
-import { reasonOf } from "../../support/two-sessions.js";
+import { exposure } from "../../support/fixtures/exposure.js";
+import { message } from "../../support/clients/protobuf.js";
+import { type Answer, type Call, startRawServer } from "../../support/fakes/raw-server.js";
+import { ToyEtcd } from "../../support/fakes/toy-etcd.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
 
 const AUTH = { username: "worker", password: "the-secret-password" };
 const TOKEN = "TheSecretToken.4711";

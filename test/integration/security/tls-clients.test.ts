@@ -7,11 +7,11 @@ import {
   Mutex,
   Session,
 } from "../../../src/index.js";
-import { makeAuthority, writeServerFiles } from "../../support/certificates.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { exposure, linesOfPem } from "../../support/exposure.js";
-import { untilLeaseExpires } from "../../support/lease-yardstick.js";
-import { reasonOf } from "../../support/two-sessions.js";
+import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { exposure, linesOfPem } from "../../support/fixtures/exposure.js";
+import { untilLeaseExpires } from "../../support/clients/lease-yardstick.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
 
 const TTL_SECONDS = 2;
 /** Far longer than a refusal takes: who waits for it hangs. */

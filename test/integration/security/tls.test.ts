@@ -7,9 +7,9 @@ import {
   Mutex,
   Session,
 } from "../../../src/index.js";
-import { makeAuthority, writeServerFiles } from "../../support/certificates.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
+import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 
 const TIMEOUT_MS = 1500;
 

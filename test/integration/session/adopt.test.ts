@@ -7,11 +7,11 @@ import {
   SessionClosedError,
   SessionLostError,
 } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { takesPlace } from "../../support/request-shape.js";
-import { observe } from "../../support/observer.js";
-import { leasesOf, placesOf } from "../../support/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { takesPlace } from "../../support/clients/request-shape.js";
+import { observe } from "../../support/clients/observer.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 
 const TTL_SECONDS = 2;
 

@@ -1,11 +1,11 @@
 // Sessions that end while etcd refuses to delete what they have, or after somebody has changed it by hand.
 import { describe, test } from "vitest";
 import { connect, Mutex, Session, SessionClosedError } from "../../../src/index.js";
-import { startEtcd } from "../../support/etcd.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { leasesOf, placesOf } from "../../support/server-view.js";
-import { reasonOf } from "../../support/two-sessions.js";
-import { ROOT, startWithUsers, WORKER, type UserEtcd } from "../../support/users.js";
+import { startEtcd } from "../../support/etcd/etcd.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
+import { ROOT, startWithUsers, WORKER, type UserEtcd } from "../../support/fixtures/users.js";
 
 const TTL_SECONDS = 4;
 const TTL_MS = TTL_SECONDS * 1000;

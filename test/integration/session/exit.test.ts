@@ -2,24 +2,25 @@ import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, test } from "vitest";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { leasesOf } from "../../support/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { leasesOf } from "../../support/clients/server-view.js";
 
-const inSupport = (file: string) => fileURLToPath(new URL(`../../support/${file}`, import.meta.url));
+const BUILD = fileURLToPath(new URL("../../../scripts/build.js", import.meta.url));
+const PROGRAM = fileURLToPath(new URL("../../support/programs/exit-program.js", import.meta.url));
 /** A process that is kept alive is killed after this time. */
 const LIMIT_MS = 50_000;
 
 let etcd: EtcdCluster;
 
 beforeAll(async () => {
-  execFileSync(process.execPath, [inSupport("build.js")], { timeout: 120_000 });
+  execFileSync(process.execPath, [BUILD], { timeout: 120_000 });
   etcd = await startEtcd();
 }, 150_000);
 afterAll(() => etcd.stop());
 
 /** Starts the program; it is killed at the end of the scope, or when it goes on for too long. */
 function start(closing: string) {
-  const args = [inSupport("exit-program.js"), etcd.endpoints.join(), closing];
+  const args = [PROGRAM, etcd.endpoints.join(), closing];
   const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
   const late = setTimeout(() => child.kill("SIGKILL"), LIMIT_MS);
   const told = { stdout: "", stderr: "" };

@@ -2,8 +2,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, test } from "vitest";
 import { ClusterLockManager, connect, lockAll, Mutex, RwLock, Session } from "../../../src/index.js";
-import { reasonOf } from "../../support/two-sessions.js";
-import { startWithUsers, WORKER } from "../../support/users.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
+import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
 
 const TTL_SECONDS = 6;
 const REFUSED = { code: "ETCD_REFUSED", why: "permission" };

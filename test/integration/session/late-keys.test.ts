@@ -1,12 +1,12 @@
 // What a session costs after an outage that left many requests without an answer, and what it finds after it.
 import { expect, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
-import { startEtcd } from "../../support/etcd.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { takesPlace } from "../../support/request-shape.js";
-import { meter } from "../../support/spent.js";
-import { placesOf } from "../../support/server-view.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
+import { startEtcd } from "../../support/etcd/etcd.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { takesPlace } from "../../support/clients/request-shape.js";
+import { meter } from "../../support/fixtures/spent.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
 const NAMES = 300;

@@ -1,10 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, type ExpectStatic, test } from "vitest";
-import { claimsAfterSignal, lastClaim, type Run } from "../../support/claims.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { observe } from "../../support/observer.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
-import { Crew, SHIFT_DATE } from "../../support/workers.js";
+import { claimsAfterSignal, lastClaim, type Run } from "../../support/fixtures/claims.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { observe } from "../../support/clients/observer.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+import { Crew, SHIFT_DATE } from "../../support/programs/workers.js";
 
 const TTL_SECONDS = 3;
 const HOUR_MS = 3_600_000;

@@ -2,8 +2,8 @@
 import { cp, rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Cluster, connect, Mutex, RwLock, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { placesOf } from "../../support/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { placesOf } from "../../support/clients/server-view.js";
 
 /** Longer than etcd is away, twice. */
 const TTL_SECONDS = 30;

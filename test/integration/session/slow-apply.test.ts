@@ -2,8 +2,8 @@ import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { encode, endOf } from "../../support/gateway-text.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { encode, endOf } from "../../support/clients/gateway-text.js";
 
 /** More than the pause between two renewals of the shorter TTL, and less than that of the longer one. */
 const SLOW_MS = 2700;

@@ -1,9 +1,9 @@
 // A link on which connecting takes longer than a call of a session with a short TTL may take.
 import { describe, test } from "vitest";
 import { connect, Session } from "../../../src/index.js";
-import { startEtcd } from "../../support/etcd.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
-import { startWithUsers, WORKER } from "../../support/users.js";
+import { startEtcd } from "../../support/etcd/etcd.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
 
 const LINKS = [
   { ttlSeconds: 2, wayMs: 150 },

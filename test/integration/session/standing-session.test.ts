@@ -13,9 +13,9 @@ import {
   SessionClosedError,
   type SessionSource,
 } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { placesOf } from "../../support/server-view.js";
-import { reasonOf } from "../../support/two-sessions.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
 
 /** No renewal falls into a test: nobody hears of a revoked lease but by a call. */
 const TTL_SECONDS = 600;

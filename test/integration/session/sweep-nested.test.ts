@@ -1,10 +1,10 @@
 // The range of one session's keys under a name has room for the queue of a nested name: its sweep must spare that.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { encode } from "../../support/gateway-text.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { takesPlace } from "../../support/request-shape.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { encode } from "../../support/clients/gateway-text.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { takesPlace } from "../../support/clients/request-shape.js";
 
 let etcd: EtcdCluster;
 beforeAll(async () => void (etcd = await startEtcd()), 60_000);

@@ -12,10 +12,10 @@ import {
   type SessionSource,
   type WaitOptions,
 } from "../../../src/index.js";
-import { startEtcd } from "../../support/etcd.js";
-import { placesOf } from "../../support/server-view.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
-import { reasonOf } from "../../support/two-sessions.js";
+import { startEtcd } from "../../support/etcd/etcd.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
 
 type Call = (source: SessionSource, wait: WaitOptions) => Promise<unknown>;
 

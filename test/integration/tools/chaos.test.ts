@@ -2,10 +2,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { describe, expect, it } from "vitest";
-import { judge } from "../../chaos/checker/judge.js";
-import { runLab } from "../../chaos/lab/lab.js";
-import { tierOf } from "../../chaos/tiers/index.js";
-import { crowdOf } from "../../support/scale.js";
+import { judge } from "../../lab/checker/judge.js";
+import { runLab } from "../../lab/runner/lab.js";
+import { tierOf } from "../../lab/tiers/index.js";
+import { crowdOf } from "../../support/fixtures/scale.js";
 
 const seed = process.env["LEASEHOLD_SEED"] ?? String(Date.now() % 1e6);
 

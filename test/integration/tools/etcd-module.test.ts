@@ -7,10 +7,10 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
-import { inCache, isAlive } from "../../support/etcd-cache.js";
-import { EtcdMissingError, findEtcd, startEtcd } from "../../support/etcd.js";
+import { inCache, isAlive } from "../../support/etcd/etcd-cache.js";
+import { EtcdMissingError, findEtcd, startEtcd } from "../../support/etcd/etcd.js";
 
-const SUPPORT = fileURLToPath(new URL("../../support/", import.meta.url));
+const FIND = fileURLToPath(new URL("../../support/etcd/etcd-find.js", import.meta.url));
 const cleanups: (() => Promise<unknown>)[] = [];
 
 afterEach(async () => {
@@ -69,7 +69,7 @@ describe("finding etcd", () => {
   it("ends with code 69 and says what was tried and what to do where there is no etcd and no way to get one", async () => {
     const home = await temporaryFolder();
 
-    const ended = await runNode([path.join(SUPPORT, "etcd-find.js")], { PATH: "", HOME: home });
+    const ended = await runNode([FIND], { PATH: "", HOME: home });
 
     expect(ended.code).toBe(69);
     expect(ended.stdout).toBe("");
@@ -229,7 +229,7 @@ describe("a started etcd", () => {
   it("is gone with its data when its starter was killed with SIGKILL", async () => {
     const temp = await temporaryFolder();
     const script = `
-      import { startEtcd } from ${JSON.stringify(new URL("../../support/etcd.js", import.meta.url).href)};
+      import { startEtcd } from ${JSON.stringify(new URL("../../support/etcd/etcd.js", import.meta.url).href)};
       const cluster = await startEtcd({ members: 3 });
       console.log(cluster.members.map((member) => member.pid).join(" "));
       setInterval(() => {}, 1000);`;

@@ -1,9 +1,9 @@
 import { noop } from "cockatiel";
 import { Etcd3 } from "etcd3";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { givesBack, takesPlace } from "../../support/request-shape.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { givesBack, takesPlace } from "../../support/clients/request-shape.js";
 
 const PUT = "/etcdserverpb.KV/Put";
 const TXN = "/etcdserverpb.KV/Txn";

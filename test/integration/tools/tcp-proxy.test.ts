@@ -4,8 +4,8 @@ import net from "node:net";
 import { noop } from "cockatiel";
 import { Etcd3, type IOptions } from "etcd3";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type EtcdCluster, startEtcd } from "../../support/etcd.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 
 describe("the TCP proxy", () => {
   let etcd: EtcdCluster;

@@ -2,8 +2,8 @@ import { once } from "node:events";
 import net from "node:net";
 import tls from "node:tls";
 import { expect, it } from "vitest";
-import { makeAuthority } from "../../support/certificates.js";
-import { startTlsFront } from "../../support/tls-front.js";
+import { makeAuthority } from "../../support/fixtures/certificates.js";
+import { startTlsFront } from "../../support/proxies/tls-front.js";
 
 it("the TLS front shows another certificate to new connections only, and passes bytes both ways", async () => {
   const authority = makeAuthority("authority");

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { startEtcd } from "../../support/etcd.js";
-import { Crew } from "../../support/workers.js";
+import { startEtcd } from "../../support/etcd/etcd.js";
+import { Crew } from "../../support/programs/workers.js";
 
 /** Code that runs in a worker before everything else, as soon as the worker listens for complaints. */
 const preload = (code: string) => {

@@ -10,17 +10,17 @@ import {
   EtcdUnavailableError,
   LockLostError,
 } from "../../../src/index.js";
-import { startEtcd } from "../../support/etcd.js";
-import { placesOf } from "../../support/server-view.js";
-import { startTcpProxy } from "../../support/tcp-proxy.js";
-import { reasonOf } from "../../support/two-sessions.js";
-import { startWithUsers, WORKER } from "../../support/users.js";
-import { counts, holding, twoManagers } from "../../support/web-locks.js";
+import { startEtcd } from "../../support/etcd/etcd.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
+import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
+import { counts, holding, twoManagers } from "../../support/fixtures/web-locks.js";
 import { abortOf, settledYet } from "../conformance/client.js";
 import { revoke } from "../conformance/lease-calls.js";
 
 const TTL_SECONDS = 2;
-const PROGRAM = fileURLToPath(new URL("../../support/web-locks-program.js", import.meta.url));
+const PROGRAM = fileURLToPath(new URL("../../support/programs/web-locks-program.js", import.meta.url));
 const two = twoManagers(TTL_SECONDS);
 
 /** A process that holds the lock by now. */

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { ClusterLockManager, Mutex, type WebLockInfo, type WebLockOptions } from "../../../src/index.js";
-import { counts, type HeldForTest, holding, twoManagers } from "../../support/web-locks.js";
-import { reasonOf } from "../../support/two-sessions.js";
+import { counts, type HeldForTest, holding, twoManagers } from "../../support/fixtures/web-locks.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
 
 const two = twoManagers(20);
 const shared = { mode: "shared" } as const;

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { ClusterLockManager, connect, Mutex, type WebLockOptions } from "../../../src/index.js";
-import { placesOf } from "../../support/server-view.js";
-import { reasonOf } from "../../support/two-sessions.js";
-import { counts, holding, type HeldForTest, twoManagers } from "../../support/web-locks.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
+import { counts, holding, type HeldForTest, twoManagers } from "../../support/fixtures/web-locks.js";
 import { abortOf } from "../conformance/client.js";
 
 const two = twoManagers(20);

@@ -3,9 +3,9 @@ import { getEventListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { ClusterLockManager, connect } from "../../../src/index.js";
-import { startGrpcProxy } from "../../support/grpc-proxy.js";
-import { reasonOf } from "../../support/two-sessions.js";
-import { counts, holding, twoManagers } from "../../support/web-locks.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
+import { counts, holding, twoManagers } from "../../support/fixtures/web-locks.js";
 
 const two = twoManagers(20);
 

@@ -2,8 +2,8 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { describe, expect, test } from "vitest";
 import { ClusterLockManager, RwLock } from "../../../src/index.js";
-import { placesOf } from "../../support/server-view.js";
-import { counts, holding, twoManagers } from "../../support/web-locks.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { counts, holding, twoManagers } from "../../support/fixtures/web-locks.js";
 import { settledYet } from "../conformance/client.js";
 
 const two = twoManagers(20);

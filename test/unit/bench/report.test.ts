@@ -18,7 +18,7 @@ import { plotOf, readmeWith, resultsPage } from "../../../bench/report/pages.js"
 import { verdictOf, type Report, type ResultRow } from "../../../bench/report/report.js";
 import { median, medians, percentile } from "../../../bench/report/statistics.js";
 import { figure, verdictText } from "../../../bench/report/text.js";
-import { between, markdownTable } from "../../support/markdown.js";
+import { between, markdownTable } from "../../support/fixtures/markdown.js";
 
 const MS = 1e6;
 /** Contender, asked, granted, release called: milliseconds, as a process notes them. */

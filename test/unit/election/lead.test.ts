@@ -4,9 +4,9 @@ import { register } from "../../../src/session/connection.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import { LeaseNotFoundError, type Txn } from "../../../src/etcd/port.js";
 import { lead, type LeadOptions } from "../../../src/election/lead.js";
-import { settle } from "../../support/fake-clock.js";
-import { FakeCluster, HEADER } from "../../support/fake-connection.js";
-import { type FakeCall, type FakeWatch, keyValue } from "../../support/fake-member.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
+import { type FakeCall, type FakeWatch, keyValue } from "../../support/fakes/fake-member.js";
 
 /** An etcd that has room for one candidate, who never waits. */
 function lonelyEtcd(fake: FakeCluster): void {

@@ -2,9 +2,9 @@ import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import type { KeyValue } from "../../../src/etcd/port.js";
 import { Observation } from "../../../src/election/observation.js";
-import { settle } from "../../support/fake-clock.js";
-import { FakeCluster, HEADER } from "../../support/fake-connection.js";
-import { keyValue } from "../../support/fake-member.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
+import { keyValue } from "../../support/fakes/fake-member.js";
 
 /** A candidate's key as it was put in its first or a later revision. */
 const put = (n: number, modRevision: bigint, createRevision = modRevision): KeyValue =>

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import { AuthDisabledError, TokenExpiredError } from "../../../src/etcd/port.js";
-import { settle } from "../../support/fake-clock.js";
-import { FakeCluster, HEADER } from "../../support/fake-connection.js";
-import type { FakeCall } from "../../support/fake-member.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
+import type { FakeCall } from "../../support/fakes/fake-member.js";
 
 const AUTH = { username: "worker", password: "secret" };
 const POLICY = { what: "test" };

@@ -2,9 +2,9 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { EtcdRefusedError, EtcdUnavailableError } from "../../../src/errors.js";
 import type { CallPolicy } from "../../../src/etcd/retry.js";
 import { UnansweredError, type Txn } from "../../../src/etcd/port.js";
-import { settle } from "../../support/fake-clock.js";
-import { FakeCluster, HEADER } from "../../support/fake-connection.js";
-import type { FakeCall } from "../../support/fake-member.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
+import type { FakeCall } from "../../support/fakes/fake-member.js";
 
 const TXN: Txn = { roots: ["jobs"], when: [], then: [], otherwise: [] };
 const ANSWER = { header: HEADER, succeeded: true, ranges: [] };

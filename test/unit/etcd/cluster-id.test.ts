@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { ClusterIdentity } from "../../../src/etcd/cluster-id.js";
 import { MemberRefusedError } from "../../../src/etcd/port.js";
-import { FakeClock } from "../../support/fake-clock.js";
-import { HEADER } from "../../support/fake-connection.js";
+import { FakeClock } from "../../support/fakes/fake-clock.js";
+import { HEADER } from "../../support/fakes/fake-connection.js";
 
 const header = (clusterId: string) => ({ ...HEADER, clusterId });
 

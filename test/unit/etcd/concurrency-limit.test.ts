@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { UnaryCall } from "../../../src/etcd/etcd3/unary-call.js";
 import { CancelledError } from "../../../src/etcd/port.js";
 import { Slots } from "../../../src/etcd/concurrency-limit.js";
-import { FakeClock } from "../../support/fake-clock.js";
+import { FakeClock } from "../../support/fakes/fake-clock.js";
 
 test("a call whose caller has left before it is sent is never sent", async () => {
   let sent = 0;

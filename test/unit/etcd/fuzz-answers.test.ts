@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { LeaseholdError } from "../../../src/index.js";
-import { settle } from "../../support/fake-clock.js";
-import { FAILURES, LEFT, NonsenseWorld, STALE_TWISTS, TWISTS } from "../../support/nonsense-world.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { FAILURES, LEFT, NonsenseWorld, STALE_TWISTS, TWISTS } from "../../support/fakes/nonsense-world.js";
 
 type Step = (world: NonsenseWorld) => unknown;
 

@@ -2,9 +2,9 @@ import { describe, expect, test } from "vitest";
 import type { Renewer } from "../../../src/etcd/keepalive.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import { TokenExpiredError } from "../../../src/etcd/port.js";
-import { FakeCluster, HEADER, LEASE_ID } from "../../support/fake-connection.js";
-import { settle } from "../../support/fake-clock.js";
-import type { FakeKeepalive } from "../../support/fake-member.js";
+import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import type { FakeKeepalive } from "../../support/fakes/fake-member.js";
 
 const PATIENCE_MS = 1000;
 

@@ -4,9 +4,9 @@ import { UnansweredError } from "../../../src/etcd/port.js";
 import { HeldPlace } from "../../../src/hold/hold.js";
 import { OwnPlaces } from "../../../src/queue/session-entries.js";
 import { Queue } from "../../../src/queue/queue.js";
-import { settle } from "../../support/fake-clock.js";
-import { FakeCluster, HEADER, LEASE_ID } from "../../support/fake-connection.js";
-import { type FakeKeepalive, keyValue } from "../../support/fake-member.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
+import { type FakeKeepalive, keyValue } from "../../support/fakes/fake-member.js";
 
 const TTL_SECONDS = 12;
 const TTL_MS = TTL_SECONDS * 1000;

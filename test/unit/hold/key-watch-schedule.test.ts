@@ -4,9 +4,9 @@ import { UnansweredError } from "../../../src/etcd/port.js";
 import { HeldPlace } from "../../../src/hold/hold.js";
 import { OwnPlaces } from "../../../src/queue/session-entries.js";
 import { Queue } from "../../../src/queue/queue.js";
-import { settle } from "../../support/fake-clock.js";
-import { FakeCluster, HEADER, LEASE_ID } from "../../support/fake-connection.js";
-import { type FakeCall, type FakeMember, keyValue } from "../../support/fake-member.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
+import { type FakeCall, type FakeMember, keyValue } from "../../support/fakes/fake-member.js";
 
 /** Longer than any look takes to come, and no renewal is overdue meanwhile. */
 const TTL_SECONDS = 3600;

@@ -2,9 +2,9 @@ import { expect, test } from "vitest";
 import { HeldPlace } from "../../../src/hold/hold.js";
 import { OwnPlaces } from "../../../src/queue/session-entries.js";
 import { Queue } from "../../../src/queue/queue.js";
-import { settle } from "../../support/fake-clock.js";
-import { FakeCluster, HEADER } from "../../support/fake-connection.js";
-import { keyValue } from "../../support/fake-member.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
+import { keyValue } from "../../support/fakes/fake-member.js";
 
 test("a hold whose watch broke in the moment of the grant is watched anew", async () => {
   const cluster = new FakeCluster();

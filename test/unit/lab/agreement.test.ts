@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { assertAgreement } from "../../chaos/lab/agreement.js";
-import type { Member } from "../../chaos/lab/ground.js";
+import { assertAgreement } from "../../lab/runner/agreement.js";
+import type { Member } from "../../lab/runner/ground.js";
 
 const member = (
   name: string,

@@ -2,12 +2,12 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
-import { ruleTable, scenarioTable, totalOf, traceOf } from "../../model/report.js";
-import { RULE_NAMES, RULES, type RuleName } from "../../model/rules.js";
-import { SCENARIO_NAMES, SCENARIOS, type Accidents, type ScenarioName } from "../../model/scenarios.js";
-import { explore, type Explored } from "../../model/search.js";
+import { ruleTable, scenarioTable, totalOf, traceOf } from "../../lab/model/report.js";
+import { RULE_NAMES, RULES, type RuleName } from "../../lab/model/rules.js";
+import { SCENARIO_NAMES, SCENARIOS, type Accidents, type ScenarioName } from "../../lab/model/scenarios.js";
+import { explore, type Explored } from "../../lab/model/search.js";
 
-/** See test/model/README.md. Every scenario is explored once, and every rule switched off once. */
+/** See test/lab/model/README.md. Every scenario is explored once, and every rule switched off once. */
 const scenarios = new Map<ScenarioName, Explored>();
 const rules = new Map<RuleName, Explored>();
 
@@ -74,7 +74,7 @@ describe("the protocol without one of its rules", () => {
 });
 
 test("a wrong order of steps is told as a story by one command", () => {
-  const command = fileURLToPath(new URL("../../model/explore.ts", import.meta.url));
+  const command = fileURLToPath(new URL("../../lab/model/explore.ts", import.meta.url));
   const args = ["--import", "tsx", command, "--without", "watch-before-read"];
 
   const told = execFileSync(process.execPath, args, { encoding: "utf8", timeout: 25_000 });
@@ -89,7 +89,7 @@ test.each(RULE_NAMES)("the file that keeps the rule exists: %s", (rule) => {
 });
 
 describe("the model's README", () => {
-  const readme = readFileSync(new URL("../../model/README.md", import.meta.url), "utf8");
+  const readme = readFileSync(new URL("../../lab/model/README.md", import.meta.url), "utf8");
 
   test("has the number of states", () => {
     for (const name of SCENARIO_NAMES) explored(name);

@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { patched } from "../../chaos/mutants/build.js";
-import { PARTS } from "../../chaos/mutants/parts.js";
-import { MUTANTS } from "../../chaos/mutants/table.js";
-import { tierOf } from "../../chaos/tiers/index.js";
+import { patched } from "../../lab/mutants/build.js";
+import { PARTS } from "../../lab/mutants/parts.js";
+import { MUTANTS } from "../../lab/mutants/table.js";
+import { tierOf } from "../../lab/tiers/index.js";
 
 describe("a mutant", () => {
   const patch = { file: "a.js", from: "one", to: "two" };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ruleset } from "../../support/nft.js";
+import { ruleset } from "../../support/servers/nft.js";
 
 const linesOf = (text: string) => text.split("\n").map((line) => line.trim());
 

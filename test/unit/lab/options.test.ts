@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { runLab } from "../../chaos/lab/lab.js";
-import { NotRunError, type Tier } from "../../chaos/lab/ground.js";
-import { parseOptions } from "../../chaos/options.js";
-import { plan } from "../../chaos/lab/schedule.js";
-import { t1 } from "../../chaos/tiers/t1.js";
+import { runLab } from "../../lab/runner/lab.js";
+import { NotRunError, type Tier } from "../../lab/runner/ground.js";
+import { parseOptions } from "../../lab/options.js";
+import { plan } from "../../lab/runner/schedule.js";
+import { t1 } from "../../lab/tiers/t1.js";
 
 describe("the arguments of the chaos program", () => {
   it("name what is wrong with them", () => {

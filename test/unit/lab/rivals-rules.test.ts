@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { Effect, Line } from "../../chaos/rivals/line.js";
-import { bookOf } from "../../chaos/rivals/rules/book.js";
-import type { Finding } from "../../chaos/rivals/rules/rule.js";
-import { RULES, type Label } from "../../chaos/rivals/rules/rules.js";
-import { longestStall } from "../../chaos/rivals/rules/stalls.js";
+import type { Effect, Line } from "../../lab/rivals/line.js";
+import { bookOf } from "../../lab/rivals/rules/book.js";
+import type { Finding } from "../../lab/rivals/rules/rule.js";
+import { RULES, type Label } from "../../lab/rivals/rules/rules.js";
+import { longestStall } from "../../lab/rivals/rules/stalls.js";
 
 const TTL_MS = 2000;
 const NAME = "n";

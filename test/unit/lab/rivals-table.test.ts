@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { parseOptions } from "../../chaos/rivals/options.js";
-import type { Finding } from "../../chaos/rivals/rules/rule.js";
-import { Store } from "../../chaos/rivals/store.js";
-import { cell, detailsOf, tableOf, type Entry } from "../../chaos/rivals/table.js";
+import { parseOptions } from "../../lab/rivals/options.js";
+import type { Finding } from "../../lab/rivals/rules/rule.js";
+import { Store } from "../../lab/rivals/store.js";
+import { cell, detailsOf, tableOf, type Entry } from "../../lab/rivals/table.js";
 
 const found = (checks: number, ...ms: (number | undefined)[]): Finding => ({
   checks,

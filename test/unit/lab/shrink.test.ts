@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { shrink } from "../../chaos/lab/shrink.js";
+import { shrink } from "../../lab/runner/shrink.js";
 
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => n);
 

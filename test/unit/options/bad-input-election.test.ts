@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
 import { type Cluster, connect, Election, lead, Session } from "../../../src/index.js";
-import { FakeCluster } from "../../support/fake-connection.js";
-import { isName } from "../../support/hostile-names.js";
-import { isMisuse, junk } from "../../support/junk.js";
+import { FakeCluster } from "../../support/fakes/fake-connection.js";
+import { isName } from "../../support/fixtures/hostile-names.js";
+import { isMisuse, junk } from "../../support/fakes/junk.js";
 import {
   BAD_SESSIONS,
   BAD_WAITS,
@@ -15,7 +15,7 @@ import {
   thrown,
   titled,
   wrongType,
-} from "../../support/misuse.js";
+} from "../../support/fixtures/misuse.js";
 
 // Port 1: nothing is connected in here, misuse is found before.
 const cluster = connect({ hosts: "127.0.0.1:1" });

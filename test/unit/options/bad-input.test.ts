@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { type Cluster, connect, Mutex, RwLock, Semaphore, Session } from "../../../src/index.js";
-import { FakeCluster } from "../../support/fake-connection.js";
+import { FakeCluster } from "../../support/fakes/fake-connection.js";
 import {
   BAD_OWNERS,
   BAD_SESSIONS,
@@ -13,7 +13,7 @@ import {
   thrown,
   titled,
   wrongType,
-} from "../../support/misuse.js";
+} from "../../support/fixtures/misuse.js";
 
 // Port 1: nothing is connected in here, misuse is found before.
 const cluster = connect({ hosts: "127.0.0.1:1" });

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { lockAll, Session } from "../../../src/index.js";
-import { FakeCluster } from "../../support/fake-connection.js";
+import { FakeCluster } from "../../support/fakes/fake-connection.js";
 import {
   BAD_WAITS,
   expectMisuse,
@@ -9,7 +9,7 @@ import {
   rejection,
   titled,
   wrongType,
-} from "../../support/misuse.js";
+} from "../../support/fixtures/misuse.js";
 
 const lease = new FakeCluster().lease();
 const session = Reflect.construct(Session, [lease]) as Session;

@@ -9,7 +9,7 @@ import {
   thrown,
   titled,
   wrongType,
-} from "../../support/misuse.js";
+} from "../../support/fixtures/misuse.js";
 
 const HOSTS = "127.0.0.1:2379";
 const HOSTS_RULE = 'one "http(s)://host:port" or a list of them';

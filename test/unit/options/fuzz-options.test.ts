@@ -10,9 +10,9 @@ import {
   StaleFenceError,
   whileHeld,
 } from "../../../src/index.js";
-import { FakeCluster } from "../../support/fake-connection.js";
-import { isName } from "../../support/hostile-names.js";
-import { isMisuse, junk, junkOptions } from "../../support/junk.js";
+import { FakeCluster } from "../../support/fakes/fake-connection.js";
+import { isName } from "../../support/fixtures/hostile-names.js";
+import { isMisuse, junk, junkOptions } from "../../support/fakes/junk.js";
 
 const RUNS = { numRuns: 1000 };
 

@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { connect } from "../../../src/index.js";
-import { makeAuthority } from "../../support/certificates.js";
-import { exposure, linesOfPem } from "../../support/exposure.js";
-import { thrown } from "../../support/misuse.js";
+import { makeAuthority } from "../../support/fixtures/certificates.js";
+import { exposure, linesOfPem } from "../../support/fixtures/exposure.js";
+import { thrown } from "../../support/fixtures/misuse.js";
 
 /** All that is shown of what `connect` says to these options; nothing if it takes them. */
 function complaint(options: object): string {

@@ -1,4 +1,4 @@
-// The types of src/index.ts against test/support/contract.ts, which is the promise in its own words.
+// The types of src/index.ts against test/support/fixtures/contract.ts, which is the promise in its own words.
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import ts from "typescript";
@@ -8,7 +8,7 @@ import * as leasehold from "../../../src/index.js";
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 
 const IMPORTS = `
-import type * as contract from "./support/contract.js";
+import type * as contract from "./support/fixtures/contract.js";
 import type * as leasehold from "../src/index.js";
 `;
 

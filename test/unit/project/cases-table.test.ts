@@ -3,7 +3,14 @@ import { readdirSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { isThere, namedIn, readConformance, rowsOf, titledIn, titlesOf } from "../../support/named-tests.js";
+import {
+  isThere,
+  namedIn,
+  readConformance,
+  rowsOf,
+  titledIn,
+  titlesOf,
+} from "../../support/fixtures/named-tests.js";
 
 const TEST = fileURLToPath(new URL("../../", import.meta.url));
 const OWN_CASES = "integration/conformance";

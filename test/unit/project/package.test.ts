@@ -28,7 +28,7 @@ export async function longForm(): Promise<bigint | undefined> {
 `;
 
 beforeAll(() => {
-  execFileSync(process.execPath, [path.join(ROOT, "test/support/build.js")], { timeout: 120_000 });
+  execFileSync(process.execPath, [path.join(ROOT, "scripts/build.js")], { timeout: 120_000 });
 });
 
 /** Every .d.ts that a user's compiler reads, with the module names in it. */

@@ -1,6 +1,6 @@
 // `docs/conformance/web-locks.md` maps the steps of the standard to our tests: it must not name what is not there.
 import { describe, expect, it } from "vitest";
-import { isThere, namedIn, readConformance, rowsOf } from "../../support/named-tests.js";
+import { isThere, namedIn, readConformance, rowsOf } from "../../support/fixtures/named-tests.js";
 
 describe("the table of the standard's steps", () => {
   const text = readConformance("web-locks.md");

@@ -4,8 +4,8 @@ import { exclusive, writer } from "../../../src/queue/lock-mode.js";
 import { permit } from "../../../src/queue/permit-mode.js";
 import { Place } from "../../../src/queue/entry.js";
 import { reader } from "../../../src/queue/reader-mode.js";
-import { FakeCluster } from "../../support/fake-connection.js";
-import { keyValue } from "../../support/fake-member.js";
+import { FakeCluster } from "../../support/fakes/fake-connection.js";
+import { keyValue } from "../../support/fakes/fake-member.js";
 
 const lease = new FakeCluster().lease();
 

@@ -4,9 +4,9 @@ import type { Txn } from "../../../src/etcd/port.js";
 import { permit } from "../../../src/queue/permit-mode.js";
 import type { Place } from "../../../src/queue/entry.js";
 import { Queue } from "../../../src/queue/queue.js";
-import { settle } from "../../support/fake-clock.js";
-import { FakeCluster, HEADER } from "../../support/fake-connection.js";
-import { type FakeCall, keyValue } from "../../support/fake-member.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
+import { type FakeCall, keyValue } from "../../support/fakes/fake-member.js";
 
 const full = new EtcdRefusedError("quota", "a:1", "etcdserver: mvcc: database space exceeded");
 /** Another place, which is the oldest, says another number: so the new one has to write its mark. */

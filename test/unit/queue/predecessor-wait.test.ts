@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { settle } from "../../support/fake-clock.js";
-import { BELOW, FIRST, MINE, placeKey, WaitingTurn, WATCHED } from "../../support/fake-turn.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { BELOW, FIRST, MINE, placeKey, WaitingTurn, WATCHED } from "../../support/fakes/fake-turn.js";
 
 describe("a waiter", () => {
   test("watches its predecessor and its own key from now on, and reads only when both watches are there", async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { OwnPlaces } from "../../../src/queue/session-entries.js";
 import type { Place } from "../../../src/queue/entry.js";
-import { FakeCluster } from "../../support/fake-connection.js";
+import { FakeCluster } from "../../support/fakes/fake-connection.js";
 
 const own = () => new OwnPlaces(new FakeCluster().lease(), "jobs");
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { PlaceBelow } from "../../../src/queue/lock-mode.js";
 import { Turn } from "../../../src/queue/predecessor-wait.js";
-import { settle } from "../../support/fake-clock.js";
-import { BELOW, MINE, placeKey, WaitingTurn, WATCHED } from "../../support/fake-turn.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { BELOW, MINE, placeKey, WaitingTurn, WATCHED } from "../../support/fakes/fake-turn.js";
 
 describe("a waiter that waits for the same place as the last time", () => {
   /** The watches of an earlier wait of this session, parked, and the next place, which joins at 90 behind one of 80. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { BELOW, FIRST, MINE, WaitingTurn, WATCHED } from "../../support/fake-turn.js";
+import { BELOW, FIRST, MINE, WaitingTurn, WATCHED } from "../../support/fakes/fake-turn.js";
 
 const SLOW_MS = 30_000;
 

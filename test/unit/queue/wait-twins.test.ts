@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { settle } from "../../support/fake-clock.js";
-import { HEADER } from "../../support/fake-connection.js";
-import { keyValue } from "../../support/fake-member.js";
-import { BELOW, MINE, WaitingTurn, WATCHED } from "../../support/fake-turn.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { HEADER } from "../../support/fakes/fake-connection.js";
+import { keyValue } from "../../support/fakes/fake-member.js";
+import { BELOW, MINE, WaitingTurn, WATCHED } from "../../support/fakes/fake-turn.js";
 
 /** Under another name below ours, put by the same request as the one that is waited for first. */
 const TWIN = "jobs/below/1";

@@ -3,8 +3,8 @@ import { EtcdRefusedError } from "../../../src/errors.js";
 import type { Range, Txn } from "../../../src/etcd/port.js";
 import { OwnPlaces } from "../../../src/queue/session-entries.js";
 import type { Place } from "../../../src/queue/entry.js";
-import { FakeCluster, HEADER, LEASE_ID } from "../../support/fake-connection.js";
-import { type FakeCall, keyValue } from "../../support/fake-member.js";
+import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
+import { type FakeCall, keyValue } from "../../support/fakes/fake-member.js";
 
 const KEY = "jobs/77";
 /** The first list comes after this time, and the second one after twice as long: as the fake clock draws it. */

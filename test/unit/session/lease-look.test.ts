@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { FakeCluster } from "../../support/fake-connection.js";
+import { FakeCluster } from "../../support/fakes/fake-connection.js";
 
 const TTL_SECONDS = 12;
 const TTL_MS = TTL_SECONDS * 1000;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Lease, SessionEnd } from "../../../src/session/lease.js";
-import { settle } from "../../support/fake-clock.js";
-import { FakeCluster, LEASE_ID } from "../../support/fake-connection.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { FakeCluster, LEASE_ID } from "../../support/fakes/fake-connection.js";
 
 const TTL_SECONDS = 12;
 const TTL_MS = TTL_SECONDS * 1000;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { openLease } from "../../../src/session/open-lease.js";
-import { settle } from "../../support/fake-clock.js";
-import { FakeCluster, HEADER } from "../../support/fake-connection.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 
 const TTL_SECONDS = 4;
 const TTL_MS = TTL_SECONDS * 1000;

@@ -3,8 +3,8 @@ import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
 import { ClusterLockManager, connect, Session } from "../../../src/index.js";
 import { checkAsked, convertArguments } from "../../../src/web-locks/arguments.js";
-import { junk } from "../../support/junk.js";
-import { expectMisuse, outOfRange, rejection, thrown, wrongType } from "../../support/misuse.js";
+import { junk } from "../../support/fakes/junk.js";
+import { expectMisuse, outOfRange, rejection, thrown, wrongType } from "../../support/fixtures/misuse.js";
 
 const cluster = connect({ hosts: "127.0.0.1:1" });
 const locks = new ClusterLockManager(cluster);

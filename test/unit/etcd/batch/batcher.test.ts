@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { Airport, namesOf, numbered, txnOf, txnsOf } from "../../../support/airport.js";
-import { settle } from "../../../support/fake-clock.js";
-import { HEADER } from "../../../support/fake-connection.js";
-import type { FakeCall } from "../../../support/fake-member.js";
+import { Airport, namesOf, numbered, txnOf, txnsOf } from "../../../support/fakes/airport.js";
+import { settle } from "../../../support/fakes/fake-clock.js";
+import { HEADER } from "../../../support/fakes/fake-connection.js";
+import type { FakeCall } from "../../../support/fakes/fake-member.js";
 
 const MAX_BATCH = 96;
 const MAX_FLIGHTS = 4;

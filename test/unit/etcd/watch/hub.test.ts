@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { TokenExpiredError } from "../../../../src/etcd/port.js";
-import { settle } from "../../../support/fake-clock.js";
-import { FakeCluster, HEADER } from "../../../support/fake-connection.js";
-import { keyValue } from "../../../support/fake-member.js";
+import { settle } from "../../../support/fakes/fake-clock.js";
+import { FakeCluster, HEADER } from "../../../support/fakes/fake-connection.js";
+import { keyValue } from "../../../support/fakes/fake-member.js";
 
 /** For so long a create or a probe may stay unanswered. */
 const PATIENCE_MS = 1500;

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { Watch } from "../../../../src/etcd/watch/hub.js";
-import { settle } from "../../../support/fake-clock.js";
-import { FakeCluster } from "../../../support/fake-connection.js";
-import type { FakeWatch } from "../../../support/fake-member.js";
+import { settle } from "../../../support/fakes/fake-clock.js";
+import { FakeCluster } from "../../../support/fakes/fake-connection.js";
+import type { FakeWatch } from "../../../support/fakes/fake-member.js";
 
 /** At this revision etcd creates the watches. */
 const CREATED = 60n;

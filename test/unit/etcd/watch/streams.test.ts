@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { TokenExpiredError } from "../../../../src/etcd/port.js";
 import type { Watch } from "../../../../src/etcd/watch/hub.js";
-import { settle } from "../../../support/fake-clock.js";
-import { FakeCluster, HEADER } from "../../../support/fake-connection.js";
-import { type FakeWatch, keyValue } from "../../../support/fake-member.js";
-import { BELOW, FIRST, MINE, placeKey, WaitingTurn, WATCHED } from "../../../support/fake-turn.js";
+import { settle } from "../../../support/fakes/fake-clock.js";
+import { FakeCluster, HEADER } from "../../../support/fakes/fake-connection.js";
+import { type FakeWatch, keyValue } from "../../../support/fakes/fake-member.js";
+import { BELOW, FIRST, MINE, placeKey, WaitingTurn, WATCHED } from "../../../support/fakes/fake-turn.js";
 
 /** So many watches are on one stream. */
 const ROOM = 1000;

@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from "vitest";
 import type { Watch } from "../../../../src/etcd/watch/hub.js";
-import { FakeCluster } from "../../../support/fake-connection.js";
-import { type FakeWatch, keyValue } from "../../../support/fake-member.js";
+import { FakeCluster } from "../../../support/fakes/fake-connection.js";
+import { type FakeWatch, keyValue } from "../../../support/fakes/fake-member.js";
 
 const TIMES = 10;
 const FEW = 2000;

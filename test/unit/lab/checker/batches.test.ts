@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { complaints } from "../../../chaos/checker/complaints.js";
-import { judge } from "../../../chaos/checker/judge.js";
-import { goodStory, Story } from "../../../chaos/checker/story.js";
+import { complaints } from "../../../lab/checker/complaints.js";
+import { judge } from "../../../lab/checker/judge.js";
+import { goodStory, Story } from "../../../lab/checker/story.js";
 
 const B = { lock: "lock/b" };
 

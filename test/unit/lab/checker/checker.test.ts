@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { broken } from "../../../chaos/checker/complaints.js";
-import { judge } from "../../../chaos/checker/judge.js";
-import { goodStory, Story } from "../../../chaos/checker/story.js";
+import { broken } from "../../../lab/checker/complaints.js";
+import { judge } from "../../../lab/checker/judge.js";
+import { goodStory, Story } from "../../../lab/checker/story.js";
 
 describe("a run in which all went well", () => {
   it("breaks no invariant and needs no excuse", () => {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { complaints, excuses } from "../../../chaos/checker/complaints.js";
-import { held, lost, robbed } from "../../../chaos/checker/losses.js";
-import { type Story } from "../../../chaos/checker/story.js";
-import type { Setting } from "../../../chaos/lab/history.js";
+import { complaints, excuses } from "../../../lab/checker/complaints.js";
+import { held, lost, robbed } from "../../../lab/checker/losses.js";
+import { type Story } from "../../../lab/checker/story.js";
+import type { Setting } from "../../../lab/runner/history.js";
 
 const I1 = (story: Story, setting?: Partial<Setting>) => told("I1", story, setting);
 const I9 = (story: Story, setting?: Partial<Setting>) => told("I9", story, setting);

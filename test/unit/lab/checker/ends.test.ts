@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { broken, complaints } from "../../../chaos/checker/complaints.js";
-import { held, lost, robbed } from "../../../chaos/checker/losses.js";
-import { goodStory, Story } from "../../../chaos/checker/story.js";
+import { broken, complaints } from "../../../lab/checker/complaints.js";
+import { held, lost, robbed } from "../../../lab/checker/losses.js";
+import { goodStory, Story } from "../../../lab/checker/story.js";
 
 describe("I8, nothing left behind", () => {
   it("sees a key and a lease that were left", () => {

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { judge } from "../../../chaos/checker/judge.js";
-import { lost, robbed } from "../../../chaos/checker/losses.js";
-import { perfectRun } from "../../../chaos/checker/perfect.js";
-import { crowdOf } from "../../../support/scale.js";
-import { goodStory, type Story } from "../../../chaos/checker/story.js";
+import { judge } from "../../../lab/checker/judge.js";
+import { lost, robbed } from "../../../lab/checker/losses.js";
+import { perfectRun } from "../../../lab/checker/perfect.js";
+import { crowdOf } from "../../../support/fixtures/scale.js";
+import { goodStory, type Story } from "../../../lab/checker/story.js";
 
 const figures = (story: Story) => judge(story.run()).figures;
 

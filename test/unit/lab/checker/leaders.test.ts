@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { broken, complaints } from "../../../chaos/checker/complaints.js";
-import { Story } from "../../../chaos/checker/story.js";
+import { broken, complaints } from "../../../lab/checker/complaints.js";
+import { Story } from "../../../lab/checker/story.js";
 
 const ns = (at: number) => BigInt(at * 1e6);
 const lock = "lock/a";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { complaints, excuses } from "../../../chaos/checker/complaints.js";
-import { judge } from "../../../chaos/checker/judge.js";
-import { goodStory, Story } from "../../../chaos/checker/story.js";
+import { complaints, excuses } from "../../../lab/checker/complaints.js";
+import { judge } from "../../../lab/checker/judge.js";
+import { goodStory, Story } from "../../../lab/checker/story.js";
 
 describe("I2, the server saw one holder", () => {
   /** w2 is granted, and its place goes, while the older place of w1 still lives. */

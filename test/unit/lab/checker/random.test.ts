@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { judge } from "../../../chaos/checker/judge.js";
-import { MISTAKES } from "../../../chaos/checker/mistakes.js";
-import { perfectRun, type Move } from "../../../chaos/checker/perfect.js";
+import { judge } from "../../../lab/checker/judge.js";
+import { MISTAKES } from "../../../lab/checker/mistakes.js";
+import { perfectRun, type Move } from "../../../lab/checker/perfect.js";
 
 const move: fc.Arbitrary<Move> = fc.record({
   process: fc.nat(3),

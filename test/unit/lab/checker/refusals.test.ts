@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { broken, complaints } from "../../../chaos/checker/complaints.js";
-import { goodStory, Story } from "../../../chaos/checker/story.js";
-import type { Refusal } from "../../../chaos/lab/history.js";
+import { broken, complaints } from "../../../lab/checker/complaints.js";
+import { goodStory, Story } from "../../../lab/checker/story.js";
+import type { Refusal } from "../../../lab/runner/history.js";
 
 const REFUSED = { err: "ETCD_REFUSED" };
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { complaints } from "../../../chaos/checker/complaints.js";
-import { goodStory, Story } from "../../../chaos/checker/story.js";
+import { complaints } from "../../../lab/checker/complaints.js";
+import { goodStory, Story } from "../../../lab/checker/story.js";
 
 describe("I4, no stale write", () => {
   it("sees a write after the place was gone", () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { broken, complaints, excuses } from "../../../chaos/checker/complaints.js";
-import { Story } from "../../../chaos/checker/story.js";
+import { broken, complaints, excuses } from "../../../lab/checker/complaints.js";
+import { Story } from "../../../lab/checker/story.js";
 
 const reader = (p: string) => ({ key: `lock/a/read/${p}`, shared: true });
 const writer = (p: string) => ({ key: `lock/a/write/${p}` });

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { faultsOf } from "../../../chaos/checker/faults.js";
+import { faultsOf } from "../../../lab/checker/faults.js";
 import {
   covered,
   FOREVER,
@@ -9,8 +9,8 @@ import {
   touching,
   without,
   type Span,
-} from "../../../chaos/checker/spans.js";
-import { Story } from "../../../chaos/checker/story.js";
+} from "../../../lab/checker/spans.js";
+import { Story } from "../../../lab/checker/story.js";
 
 const LATEST = 60;
 const moments = Array.from({ length: LATEST + 1 }, (_, t) => BigInt(t));

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { broken, complaints } from "../../../chaos/checker/complaints.js";
-import { Story } from "../../../chaos/checker/story.js";
+import { broken, complaints } from "../../../lab/checker/complaints.js";
+import { Story } from "../../../lab/checker/story.js";
 
 const names = ["lock/a", "lock/b"];
 const a = { lock: "lock/a", names };

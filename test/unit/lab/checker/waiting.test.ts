@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { broken, complaints } from "../../../chaos/checker/complaints.js";
-import { goodStory, Story } from "../../../chaos/checker/story.js";
+import { broken, complaints } from "../../../lab/checker/complaints.js";
+import { goodStory, Story } from "../../../lab/checker/story.js";
 
 describe("I7, no lost wake-up", () => {
   /** The second place becomes the head at 21.5 ms and is granted `after` 21 ms. */

@@ -1,0 +1,84 @@
+// `npm run build`: tsc to dist/, when the sources have changed since. A failed build leaves the last good one in place.
+import { createHash } from "node:crypto";
+import { execFile } from "node:child_process";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("../", import.meta.url));
+const DIST = path.join(ROOT, "dist");
+/** Beside dist/, not in it: it is not part of the package. */
+const STAMP = path.join(ROOT, "node_modules", ".leasehold-built");
+
+/** @returns {Promise<void>} dist/ is what src/ says; ends the process with code 1 when it does not compile */
+export async function build() {
+  const hash = sourcesHash();
+  const upToDate =
+    existsSync(STAMP) && readFileSync(STAMP, "utf8") === hash && existsSync(path.join(DIST, "index.js"));
+  if (upToDate) return;
+  const fresh = path.join(ROOT, `dist-${process.pid}`);
+  try {
+    await compile(fresh);
+    replace(fresh);
+    writeFileSync(STAMP, hash);
+  } catch (error) {
+    console.error(`The build failed.\n${error instanceof Error ? error.message : String(error)}`);
+    process.exit(1);
+  } finally {
+    rmSync(fresh, { recursive: true, force: true });
+  }
+}
+
+/** @param {string} outDir */
+function compile(outDir) {
+  const tsc = path.join(ROOT, "node_modules", "typescript", "bin", "tsc");
+  const args = [tsc, "-p", path.join(ROOT, "tsconfig.json"), "--outDir", outDir, "--noEmitOnError"];
+  return new Promise((resolve, reject) => {
+    execFile(process.execPath, args, { cwd: ROOT, timeout: 120_000 }, (error, stdout, stderr) => {
+      if (error) reject(new Error(`${stdout}${stderr}` || error.message));
+      else resolve(undefined);
+    });
+  });
+}
+
+// File by file, each by an atomic rename, outputs without a source last: who loads the package meanwhile finds it whole.
+/** @param {string} fresh */
+function replace(fresh) {
+  const outputs = new Set(filesIn(fresh));
+  for (const file of outputs) {
+    mkdirSync(path.dirname(path.join(DIST, file)), { recursive: true });
+    renameSync(path.join(fresh, file), path.join(DIST, file));
+  }
+  for (const file of filesIn(DIST)) if (!outputs.has(file)) rmSync(path.join(DIST, file));
+}
+
+function sourcesHash() {
+  const hash = createHash("sha256");
+  const sources = filesIn(path.join(ROOT, "src")).map((file) => path.join("src", file));
+  for (const file of [...sources, "tsconfig.json", "package-lock.json"]) {
+    hash.update(`${file}\0`).update(readFileSync(path.join(ROOT, file)));
+  }
+  return hash.digest("hex");
+}
+
+/** @param {string} folder */
+function filesIn(folder) {
+  const entries = existsSync(folder) ? readdirSync(folder, { recursive: true, withFileTypes: true }) : [];
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => path.relative(folder, path.join(entry.parentPath, entry.name)))
+    .sort();
+}
+
+const isMain =
+  process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url);
+if (isMain) await build();

@@ -1,0 +1,8 @@
+// Runs the tests that `npm test` runs on PGlite on a real PostgreSQL; ends with 75 and `not run: reason` where there is none.
+import { findPostgres } from "../test/support/servers/postgres.js";
+import { exitNotRun, runVitest } from "./vitest-run.js";
+
+const { version } = await findPostgres().catch(exitNotRun);
+console.log(`PostgreSQL ${version}.`);
+const filter = "test/integration/examples/fenced-postgres";
+process.exitCode = await runVitest(filter, { env: { LEASEHOLD_POSTGRES: version } });

@@ -1,0 +1,28 @@
+// Runs a part of the tests that `npm test` leaves out.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("../", import.meta.url));
+/** EX_TEMPFAIL of sysexits.h: nothing is wrong, but it cannot be done here. */
+const EXIT_NOT_RUN = 75;
+
+/**
+ * @param {string} filter
+ * @param {{ env: NodeJS.ProcessEnv, within?: readonly string[] }} how `within`: what vitest is started by; it turns into vitest
+ * @returns {Promise<number>} its exit code
+ */
+export async function runVitest(filter, { env, within = [] }) {
+  const vitest = path.join(ROOT, "node_modules/vitest/vitest.mjs");
+  const [command = process.execPath, ...rest] = [...within, process.execPath, vitest, "run", filter];
+  const child = spawn(command, rest, { cwd: ROOT, stdio: "inherit", env: { ...process.env, ...env } });
+  const [code] = await once(child, "exit");
+  return /** @type {number | null} */ (code) ?? 1;
+}
+
+/** @param {Error} error why it cannot be run @returns {never} */
+export function exitNotRun({ message }) {
+  console.log(`not run: ${message}`);
+  process.exit(EXIT_NOT_RUN);
+}

@@ -1,0 +1,130 @@
+import type { Claim, End, Invoke, Outcome, Step } from "../runner/history.js";
+import { earlier, without, type Span } from "./spans.js";
+
+/** An acquire, from its invocation on. */
+export interface Call {
+  readonly p: string;
+  readonly id: number;
+  readonly lock: string;
+  readonly owner: string | undefined;
+  /** All that it asks for at once, where it is more than one; else none. */
+  readonly names: readonly string[];
+  readonly invoked: bigint;
+  readonly aborted: bigint | undefined;
+  readonly outcome: Outcome | undefined;
+  /** Set if it was granted. */
+  readonly hold: Hold | undefined;
+}
+
+/** A granted acquire and all that its process said of it. */
+export interface Hold {
+  readonly p: string;
+  readonly id: number;
+  readonly lock: string;
+  readonly token: bigint;
+  /** Of its place: what a fence is. */
+  readonly create: bigint;
+  /** Others that share may hold beside it. */
+  readonly shared: boolean;
+  readonly invoked: bigint;
+  readonly granted: bigint;
+  readonly heldWhenGranted: boolean;
+  readonly claims: readonly Claim[];
+  readonly ends: readonly End[];
+  /** When its release was asked for. */
+  readonly releasing: bigint | undefined;
+  readonly released: Outcome | undefined;
+}
+type Growing<T> = { -readonly [K in keyof T]: T[K] extends readonly (infer U)[] ? U[] : T[K] };
+type GrowingCall = Omit<Growing<Call>, "hold"> & { hold: Growing<Hold> | undefined };
+
+/** A stretch between readings that all said yes, and when the process was told otherwise, if ever. */
+export interface Stretch extends Span {
+  readonly told: bigint;
+}
+
+/** Calls in the order of their invocations, holds in the order of their grants. */
+export function callsOf(history: readonly Step[]): { calls: readonly Call[]; holds: readonly Hold[] } {
+  const calls = new Map<string, GrowingCall>();
+  const holds: Growing<Hold>[] = [];
+  for (const step of history) {
+    if (!("id" in step)) continue;
+    const of = `${step.p}#${step.id}`;
+    const call = calls.get(of);
+    if (step.k === "abort" && call !== undefined) call.aborted ??= step.t;
+    else if (step.k === "claim") call?.hold?.claims.push(step);
+    else if (step.k === "end") call?.hold?.ends.push(step);
+    else if (step.k === "invoke") asked(calls, step);
+    else if ("f" in step && call !== undefined) answered(call, step, holds);
+  }
+  return { calls: [...calls.values()], holds };
+}
+
+function asked(calls: Map<string, GrowingCall>, step: Invoke): void {
+  const { p, id, lock, owner, names = [], t } = step;
+  const of = `${p}#${id}`;
+  const hold = calls.get(of)?.hold;
+  if (step.f === "release" && hold !== undefined) hold.releasing ??= t;
+  const nothing = { aborted: undefined, outcome: undefined, hold: undefined };
+  if (isAcquire(step)) calls.set(of, { p, id, lock, owner, names: [...names], invoked: t, ...nothing });
+}
+
+function answered(call: GrowingCall, step: Outcome, holds: Growing<Hold>[]): void {
+  if (step.f === "release" && call.hold !== undefined) call.hold.released ??= step;
+  if (!isAcquire(step)) return;
+  call.outcome = step;
+  if (step.k !== "ok" || step.token === undefined) return;
+  call.hold = granted(step, step.token, call.invoked);
+  holds.push(call.hold);
+}
+
+function granted(
+  { p, id, lock, t, held, shared = false }: Outcome,
+  token: bigint,
+  invoked: bigint,
+): Growing<Hold> {
+  const nothing = { claims: [], ends: [], releasing: undefined, released: undefined };
+  const what = { p, id, lock, token, create: token, shared };
+  return { ...what, invoked, granted: t, heldWhenGranted: held === true, ...nothing };
+}
+
+/** Whether only one of two holds of a lock may be held at a time. */
+export const exclude = (a: Hold, b: Hold): boolean => !(a.shared && b.shared);
+
+export const isAcquire = (step: Step): step is Invoke | Outcome =>
+  "f" in step && (step.f === "acquire" || step.f === "tryAcquire");
+
+/** Every time at which the process read that it holds, or does not. */
+export function readingsOf({ granted, heldWhenGranted, claims }: Hold): { t: bigint; held: boolean }[] {
+  return [{ t: granted, held: heldWhenGranted }, ...claims];
+}
+
+/** From a first reading that says yes to the last one before a reading that says no. */
+export function stretchesOf(hold: Hold): Stretch[] {
+  const over = [hold.releasing, ...hold.ends.map(({ t }) => t)].filter((t) => t !== undefined);
+  const stretches: Stretch[] = [];
+  let open: Span | undefined;
+  const close = ({ from, to }: Span, no: readonly bigint[]) => {
+    const told = [...over, ...no].filter((t) => t >= to);
+    // Killed, or the run is over: nothing more was said.
+    stretches.push({ from, to, told: told.length === 0 ? to : told.reduce(earlier) });
+    open = undefined;
+  };
+  for (const { t, held } of readingsOf(hold)) {
+    if (held) open = { from: open?.from ?? t, to: t };
+    else if (open !== undefined) close(open, [t]);
+  }
+  if (open !== undefined) close(open, []);
+  return stretches;
+}
+
+/**
+ * The time in which the process itself said that it holds, without the time in which it stood still. A reading made
+ * then remains: it was made.
+ */
+export function claimedTime(hold: Hold, still: readonly Span[]): Span[] {
+  const readings = readingsOf(hold).filter(({ held }) => held);
+  const points = readings.map(({ t }) => ({ from: t, to: t }));
+  const inside = points.filter((point) => without(point, still).length === 0);
+  return [...stretchesOf(hold).flatMap((stretch) => without(stretch, still)), ...inside];
+}

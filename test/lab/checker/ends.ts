@@ -1,0 +1,103 @@
+import type { End } from "../runner/history.js";
+import type { Call, Hold } from "./calls.js";
+import { lastUseOf } from "./early.js";
+import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
+import { grouped } from "./grouped.js";
+import { knewOfItsEnd } from "./loss.js";
+import type { Place } from "./places.js";
+import { countUntil, earlier, FOREVER, later } from "./spans.js";
+import type { Troubles } from "./troubles.js";
+
+/** I10: a hold ends once, by what was done to it, is never held again, and nobody else's release ends it. */
+export const endsOnce: Rule = (facts) => {
+  const closed = firstCloses(facts);
+  const ends = facts.holds.flatMap((hold) =>
+    endsOf(facts, hold, closed).map((what) => ({ text: `${nameOf(hold)} ${what}` })),
+  );
+  return [...ends, ...deletedByOthers(facts)];
+};
+
+function endsOf(facts: Facts, hold: Hold, closed: ReadonlyMap<string, bigint>): string[] {
+  const [end, ...more] = hold.ends;
+  if (end === undefined) {
+    if (!facts.troubles.endedWell(hold.p)) return [];
+    return [`was granted ${at(facts, hold.granted)} and has no end, though its process came to its own`];
+  }
+  const told = `ended as ${end.reason} ${at(facts, end.t)}`;
+  const why = unfounded(hold, end, closed);
+  const again = hold.claims.findLast(({ t, held }) => held && t > end.t);
+  return [
+    ...more.map(({ t, reason }) => `${told}, and again as ${reason} ${at(facts, t)}`),
+    ...(why === undefined ? [] : [`${told}, though ${why}`]),
+    ...(again === undefined ? [] : [`${told}, and claimed to hold ${ms(again.t - end.t)} later`]),
+  ];
+}
+
+function unfounded(hold: Hold, { reason, t }: End, closed: ReadonlyMap<string, bigint>): string | undefined {
+  const released = hold.releasing !== undefined && hold.releasing <= t;
+  if (reason === "released") return released ? undefined : "nobody released it";
+  if (reason === "closed" && (closed.get(hold.p) ?? t + 1n) > t) return "nobody closed its session";
+  return hold.released?.k === "ok" ? "its release was confirmed" : undefined;
+}
+
+/** Per process, when it first closed a session. */
+function firstCloses({ history }: Facts): Map<string, bigint> {
+  const closed = new Map<string, bigint>();
+  for (const step of history)
+    if (step.k === "invoke" && step.f === "close" && !closed.has(step.p)) closed.set(step.p, step.t);
+  return closed;
+}
+
+/**
+ * A place that went alone, while its lease lived on, though its owner neither left nor was told: somebody's late or
+ * unguarded delete. One that went with its lease is judged by I9.
+ */
+function deletedByOthers(facts: Facts): Finding[] {
+  const places = facts.placeOf.values();
+  const lastUse = lastUseOf(places);
+  const calls = grouped(facts.calls, ({ owner, lock }) => `${owner} ${lock}`);
+  return places.flatMap((place) => {
+    const { key, create, owner, lock, lease, deleted, deletedSeen } = place;
+    if (deleted === undefined || deletedSeen === undefined || facts.early.has(place)) return [];
+    const hold = facts.holdOf.get(place);
+    const livedOn = (lastUse.get(lease) ?? 0n) > deleted || hold?.ends[0]?.reason === "deleted";
+    if (!livedOn) return [];
+    const mine = owner === undefined ? [] : (calls.get(`${owner} ${lock}`) ?? []);
+    const known = hold ? knewOfItsEnd(facts, hold, place) : !lostWhileWaiting(facts, place, mine);
+    if (known) return [];
+    const whose = hold === undefined ? `, for which ${owner} waited,` : ` of ${nameOf(hold)}`;
+    const text = `the place ${key}@${create}${whose} was deleted ${at(facts, deletedSeen)}, not by its owner, and its lease lived on`;
+    return [{ text }];
+  });
+}
+
+/**
+ * A place without a grant belongs to one of the owner's calls that were pending when it came; none of them may have
+ * failed. While etcd is hindered, or the process stands still, it may be what a lost request left: nobody can tell.
+ */
+function lostWhileWaiting({ troubles }: Facts, place: Place, calls: readonly Call[]): boolean {
+  const { seen, deletedSeen = 0n } = place;
+  const time = { from: seen, to: later(seen, deletedSeen) };
+  if (troubles.hindered(time)) return false;
+  let pending = false;
+  // The latest first: it is the most likely one.
+  for (let n = countUntil(calls, seen, ({ invoked }) => invoked) - 1; n >= 0; n--) {
+    const call = calls[n] as Call;
+    const { p, outcome } = call;
+    if (outcome !== undefined && troubles.limit(p, outcome.t) < seen) continue;
+    pending = true;
+    const left = overAt(call, place, troubles) <= troubles.limit(p, deletedSeen);
+    if (left || troubles.stillness(p, time) !== undefined) return false;
+  }
+  return pending;
+}
+
+/**
+ * When it gave up its place, whose deletion may be seen before that is told. A try that is refused has put none, but for
+ * a permit: of several who see the last free one, all but one leave again.
+ */
+function overAt({ p, outcome, aborted }: Call, { permits }: Place, troubles: Troubles): bigint {
+  const refused = outcome?.err === "busy" && permits === undefined;
+  const failed = outcome !== undefined && outcome.k !== "ok" && !refused;
+  return [failed ? outcome.t : FOREVER, aborted ?? FOREVER, troubles.killedAt(p)].reduce(earlier);
+}

@@ -1,0 +1,56 @@
+// The verdict on a run: pure functions over its history and etcd's own events, one per invariant.
+import type { Run } from "../runner/history.js";
+import { abortedCallsLeave } from "./abort-rules.js";
+import { claimsNeverOverlap } from "./claims.js";
+import { endsOnce } from "./ends.js";
+import { factsOf, type Rule } from "./facts.js";
+import { noFalseLoss } from "./false-loss.js";
+import { Figures } from "./figures.js";
+import { observersAgree, proclaimedOnce } from "./leader-rules.js";
+import { nothingLeftBehind } from "./leftovers.js";
+import { lossIsToldInTime } from "./loss.js";
+import { healthyMajorityServes } from "./refusal-rules.js";
+import { fencesRise, servedInOrder, serverSawOneHolder } from "./queue-rules.js";
+import { permitsAreLimited } from "./permit-rules.js";
+import { noLostUpdate, noStaleWrite } from "./register-rules.js";
+import { allAtOnce } from "./together.js";
+import { noLostWakeUp } from "./waking.js";
+
+const noCrash: Rule = ({ history }) =>
+  history.flatMap((step) => (step.k === "crash" ? [{ text: `${step.p} ${step.event}: ${step.err}` }] : []));
+
+const RULES = {
+  ...{ I1: claimsNeverOverlap, I2: serverSawOneHolder, I3: fencesRise, I4: noStaleWrite, I5: noLostUpdate },
+  ...{ I6: servedInOrder, I7: noLostWakeUp, I8: nothingLeftBehind, I9: lossIsToldInTime, I10: endsOnce },
+  ...{
+    I11: noFalseLoss,
+    I12: abortedCallsLeave,
+    I13: permitsAreLimited,
+    I14: allAtOnce,
+    ...{ I15: observersAgree, I16: proclaimedOnce, I17: healthyMajorityServes },
+    crash: noCrash,
+  },
+} satisfies Record<string, Rule>;
+export type Label = keyof typeof RULES;
+export const LABELS = Object.keys(RULES) as readonly Label[];
+
+export interface Verdict {
+  /** One sentence per violation, per broken invariant. */
+  readonly violations: Readonly<Record<string, readonly string[]>>;
+  /** What would be a violation, but for a cause that the client cannot help: told, not judged. */
+  readonly soft: readonly string[];
+  readonly figures: Figures;
+}
+
+/** `labels`: the invariants that apply; default: all. */
+export function judge(run: Run, labels: readonly Label[] = LABELS): Verdict {
+  const facts = factsOf(run);
+  const found = labels.flatMap((label) => RULES[label](facts).map((finding) => [label, finding] as const));
+  const violations: Record<string, string[]> = {};
+  const soft: string[] = [];
+  for (const [label, { text, excuse }] of found) {
+    if (excuse === undefined) (violations[label] ??= []).push(text);
+    else soft.push(`${label}: ${text} (${excuse})`);
+  }
+  return { violations, soft, figures: new Figures(facts, found) };
+}

@@ -1,0 +1,132 @@
+import type { Observed, Unobserved } from "../runner/history.js";
+import { at, type Facts, type Finding, type Rule } from "./facts.js";
+import { grouped } from "./grouped.js";
+import { leadersOf, type Led } from "./leaders.js";
+
+/** As much as an observer keeps for a reader that stands still. */
+const MAX_UNREAD = 1000;
+
+/**
+ * I15: each observer is told what was, in its order: no leader twice, none older than the one before, and none left out,
+ * but where etcd was compacted, or the reader left too many unread.
+ */
+export const observersAgree: Rule = (facts) => {
+  const told = facts.history.filter((step) => step.k === "observed" || step.k === "unobserved");
+  const leaders = leadersOf(facts);
+  return [...grouped(told, ({ p, lock, n }) => `${p} ${lock} ${n}`).values()].flatMap((steps) => {
+    const observed = steps.filter((step) => step.k === "observed");
+    const mine = leaders.get(steps[0]?.lock ?? "") ?? [];
+    return [...wrongOrder(facts, observed, mine), ...notToldOfTheEnd(facts, steps, mine)];
+  });
+};
+
+/** Who still listens knows the last state within one TTL, or within one after the cluster has settled. */
+function notToldOfTheEnd(
+  { troubles }: Facts,
+  steps: readonly (Observed | Unobserved)[],
+  leaders: readonly Led[],
+): Finding[] {
+  const over = steps.find(({ k }) => k === "unobserved");
+  const heard = steps.findLast((step) => step.k === "observed");
+  const last = leaders.at(-1);
+  if (over === undefined || last === undefined || troubles.limit(over.p, last.seen) >= over.t) return [];
+  if (heard !== undefined && heard.token === last.token && heard.rev === last.rev) return [];
+  return [{ text: `${over.p} was never told of the last state of ${over.lock}` }];
+}
+
+interface Last {
+  readonly index: number;
+  readonly step: Observed;
+  /** How often nobody was told to lead since. */
+  vacancies: number;
+}
+
+function wrongOrder(facts: Facts, steps: readonly Observed[], leaders: readonly Led[]): Finding[] {
+  const indexOf = new Map(leaders.map((led, n) => [stateOf(led), n]));
+  let last: Last | undefined;
+  let vacant = false;
+  return steps.flatMap((step, n): Finding[] => {
+    const { token, value, p, lock } = step;
+    const text = `${p} was told ${at(facts, step.t)} that ${token === undefined ? "nobody" : `fence ${token}, revision ${step.rev},`} leads ${lock}`;
+    if (token === undefined) {
+      const twice = vacant;
+      vacant = true;
+      if (last) last.vacancies++;
+      return twice ? [{ text: `${text}, twice` }] : [];
+    }
+    vacant = false;
+    const index = indexOf.get(stateOf(step));
+    if (index === undefined) return [{ text: `${text}, which never was` }];
+    const before = last;
+    last = { index, step, vacancies: 0 };
+    if (leaders[index]?.value !== value)
+      return [{ text: `${text} with ${value}, which it did not say then` }];
+    if (before === undefined) return [];
+    if (index <= before.index)
+      return [{ text: `${text}, after fence ${before.step.token}, revision ${before.step.rev}` }];
+    const overflow = steps.length - n >= MAX_UNREAD;
+    return missed(facts, before, { index, step, leaders, overflow }).map((what) => ({
+      text: `${text}, ${what}`,
+    }));
+  });
+}
+
+interface Next {
+  readonly index: number;
+  readonly step: Observed;
+  readonly leaders: readonly Led[];
+  /** So many were told from here on that the reader may have left more unread. */
+  readonly overflow: boolean;
+}
+
+/** What came between the two and etcd still had. */
+function missed({ troubles }: Facts, before: Last, { index, step, leaders, overflow }: Next): string[] {
+  const between = leaders.slice(before.index + 1, index);
+  const vacancies = between.filter(({ token }) => token === undefined).length;
+  if (before.vacancies > vacancies)
+    return [`with ${before.vacancies - vacancies} vacancies before it that never were`];
+  // It had seen that state, and may not have asked for the next one before the compaction.
+  const since = leaders[before.index]?.seen ?? before.step.t;
+  if (overflow || troubles.compacted({ from: since, to: step.t })) return [];
+  const left = between.length - before.vacancies;
+  return left > 0 ? [`without ${left} that came before it`] : [];
+}
+
+const stateOf = ({ token, rev }: Pick<Led, "token" | "rev"> | Observed) => `${token}/${rev}`;
+
+/** I16: what a leader has proclaimed is there once, in its order, by whoever led then, and as it was told. */
+export const proclaimedOnce: Rule = (facts) => {
+  const asked = new Map<string, { order: number; hold: string; told: string | undefined }>();
+  for (const step of facts.history) {
+    if (!("f" in step) || step.f !== "proclaim" || step.value === undefined) continue;
+    const known = asked.get(step.value);
+    if (known) known.told = step.k;
+    else asked.set(step.value, { order: asked.size, hold: `${step.p}#${step.id}`, told: undefined });
+  }
+  const tokens = new Map(facts.holds.map((hold) => [`${hold.p}#${hold.id}`, hold.create]));
+  const applied = new Set<string>();
+  // By place: places of several elections may have one create revision.
+  const latest = new Map<string, number>();
+  const found: Finding[] = [];
+  const puts = facts.server.filter(({ type, value }) => type === "PUT" && asked.has(value));
+  for (const { key, create, value, rev } of puts) {
+    const place = `${key}@${create}`;
+    const { order: nth = 0, hold = "" } = asked.get(value) ?? {};
+    const wrong = [
+      ...(applied.has(value) ? ["was applied twice"] : []),
+      ...(tokens.get(hold) === create ? [] : ["came under a place that is not its leader's"]),
+      ...(nth < (latest.get(place) ?? -1) ? ["came after a later one"] : []),
+    ];
+    found.push(
+      ...wrong.map((why) => ({
+        text: `${hold} proclaimed ${value} in ${key} at revision ${rev}: it ${why}`,
+      })),
+    );
+    applied.add(value);
+    latest.set(place, nth);
+  }
+  for (const [value, { hold, told }] of asked)
+    if (told === "ok" && !applied.has(value))
+      found.push({ text: `${hold} was told that it has proclaimed ${value}, which was never seen` });
+  return found;
+};

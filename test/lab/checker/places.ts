@@ -1,0 +1,158 @@
+import type { ServerEvent, Setting } from "../runner/history.js";
+import { FOREVER, order } from "./spans.js";
+
+/** One key in a lock's queue, from its creation to its deletion. */
+export interface Place extends Slot {
+  readonly key: string;
+  readonly lease: string;
+  /** From the value that leasehold writes; undefined for other clients. */
+  readonly owner: string | undefined;
+  /** A semaphore's number, as this user has it. */
+  readonly permits: number | undefined;
+  readonly seen: bigint;
+  readonly deleted: bigint | undefined;
+  readonly deletedSeen: bigint | undefined;
+  /** The revision from which on no older place kept it from holding; undefined = it never came so far. */
+  readonly headSince: bigint | undefined;
+  readonly headSeen: bigint | undefined;
+}
+export type GrowingPlace = { -readonly [K in keyof Place]: Place[K] };
+
+/** Which place it is: those of several locks may have been put at once, at one revision. */
+interface Slot {
+  readonly lock: string;
+  readonly create: bigint;
+}
+
+/** Things by place. */
+export class ByPlace<T> {
+  readonly #things = new Map<string, readonly [Slot, T]>();
+
+  constructor(entries: Iterable<readonly [Slot, T]> = []) {
+    for (const [slot, thing] of entries) this.set(slot, thing);
+  }
+
+  set(slot: Slot, thing: T): void {
+    this.#things.set(`${slot.lock}@${slot.create}`, [slot, thing]);
+  }
+
+  get({ lock, create }: Slot): T | undefined {
+    return this.#things.get(`${lock}@${create}`)?.[1];
+  }
+
+  has(slot: Slot): boolean {
+    return this.get(slot) !== undefined;
+  }
+
+  entries(): (readonly [Slot, T])[] {
+    return [...this.#things.values()];
+  }
+
+  values(): T[] {
+    return this.entries().map(([, thing]) => thing);
+  }
+}
+
+/** etcd's own account of every queue: per lock its places in create order, each with the revision of its turn. */
+export function placesOf(
+  server: readonly ServerEvent[],
+  { locks }: Setting,
+): ReadonlyMap<string, readonly GrowingPlace[]> {
+  const byLock = new Map<string, GrowingPlace[]>();
+  const living = new Map<string, GrowingPlace>();
+  for (const event of server) {
+    if (!event.key.startsWith(locks)) continue;
+    if (event.type === "DELETE") end(living, event);
+    // A put on a living key (same create revision) changes its value, not its place.
+    else if (living.get(event.key)?.create !== event.create) begin(byLock, living, event);
+  }
+  for (const lock of byLock.keys()) findTurns(lock, queueOf(lock, byLock));
+  return byLock;
+}
+
+/** The places of a lock, and of those whose names lie under its own: whoever is older comes first. */
+function queueOf(
+  lock: string,
+  byLock: ReadonlyMap<string, readonly GrowingPlace[]>,
+): readonly GrowingPlace[] {
+  const under = [...byLock].filter(([other]) => other === lock || other.startsWith(`${lock}/`));
+  return under.flatMap(([, places]) => places).sort((a, b) => order(a.create, b.create));
+}
+
+/** "w2.1" of the owner "w2.1/shared". */
+export const processOf = (owner: string | undefined) => owner?.split("/")[0];
+
+function begin(
+  byLock: Map<string, GrowingPlace[]>,
+  living: Map<string, GrowingPlace>,
+  event: ServerEvent,
+): void {
+  const { key, lease, create, tSeen } = event;
+  const lock = key.slice(0, key.lastIndexOf("/")).replace(/\/(read|write)$/, "");
+  const place = {
+    ...{ lock, key, lease, create, ...saidIn(event.value), seen: tSeen },
+    ...{ deleted: undefined, deletedSeen: undefined, headSince: undefined, headSeen: undefined },
+  };
+  living.set(key, place);
+  const places = byLock.get(lock);
+  if (places === undefined) byLock.set(lock, [place]);
+  else places.push(place);
+}
+
+function end(living: Map<string, GrowingPlace>, event: ServerEvent): void {
+  const place = living.get(event.key);
+  if (place === undefined) return;
+  place.deleted = event.rev;
+  place.deletedSeen = event.tSeen;
+  living.delete(event.key);
+}
+
+function findTurns(lock: string, places: readonly GrowingPlace[]): void {
+  let older: GrowingPlace[] = [];
+  for (const place of places) {
+    older = older.filter(({ deleted = FOREVER }) => deleted > place.create);
+    if (place.lock === lock) findTurn(place, older);
+    older.push(place);
+  }
+}
+
+/** From its creation on, or from the end of one of those that were before it then. */
+function findTurn(place: GrowingPlace, older: readonly GrowingPlace[]): void {
+  const ended = older.filter(({ deleted }) => deleted !== undefined).sort(byDeletion);
+  const moments = ended.map(({ deleted = FOREVER, deletedSeen }) => ({ rev: deleted, seen: deletedSeen }));
+  for (const { rev, seen } of [{ rev: place.create, seen: place.seen }, ...moments]) {
+    if ((place.deleted ?? FOREVER) <= rev) return;
+    const below = older.filter(({ deleted = FOREVER }) => deleted > rev);
+    if (!mayHold(place, below)) continue;
+    place.headSince = rev;
+    place.headSeen = seen ?? place.seen;
+    return;
+  }
+}
+
+const byDeletion = (a: Place, b: Place) => order(a.deleted ?? FOREVER, b.deleted ?? FOREVER);
+
+/**
+ * `below`: the older places that live, oldest first. A reader waits for all that are none; a permit by the number that the
+ * oldest one has, which holds alone if it has none; all others for every one.
+ */
+export function mayHold(place: Place, below: readonly Place[]): boolean {
+  if (isReader(place)) return below.every(isReader);
+  if (place.permits === undefined) return below.length === 0;
+  const [oldest = place] = below;
+  return below.length < (oldest.permits ?? 1);
+}
+
+const isReader = ({ key, lock }: Place) => key.startsWith(`${lock}/read/`);
+
+function saidIn(value: string): Pick<Place, "owner" | "permits"> {
+  try {
+    const said = JSON.parse(value) as { owner?: unknown; permits?: unknown } | null;
+    return {
+      owner: typeof said?.owner === "string" ? said.owner : undefined,
+      permits: typeof said?.permits === "number" ? said.permits : undefined,
+    };
+  } catch {
+    return { owner: undefined, permits: undefined };
+  }
+}

@@ -1,0 +1,99 @@
+import type { Outcome } from "../runner/history.js";
+import { exclude, isAcquire, type Hold } from "./calls.js";
+import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
+import { ByPlace } from "./places.js";
+
+/** I2: whoever was granted a lock had the oldest place on the server, from its grant on. */
+export const serverSawOneHolder: Rule = (facts) => [
+  ...facts.holds.flatMap((hold) => neverAtHead(facts, hold)),
+  ...usedTooEarly(facts),
+];
+
+function neverAtHead(facts: Facts, hold: Hold): Finding[] {
+  const place = facts.placeOf.get(hold);
+  if (place === undefined) return [{ text: `${nameOf(hold)} has no place on the server` }];
+  if (place.headSince !== undefined || !hold.heldWhenGranted) return [];
+  const text = `${nameOf(hold)} was granted ${at(facts, hold.granted)}, yet an older place outlived it on the server`;
+  const early = facts.early.get(hold);
+  // Of a waiter's predecessor and its own place it may hear in either order.
+  if (early !== undefined && hold.granted <= early.until) return [{ text, excuse: early.cause }];
+  return [{ text }];
+}
+
+/** A read or write that a holder sent after its grant was answered at a revision: by then it was the head. */
+function usedTooEarly(facts: Facts): Finding[] {
+  const holds = new Map(facts.holds.map((hold) => [`${hold.p}#${hold.id}`, hold]));
+  return facts.history.flatMap((step) => {
+    if (step.k !== "ok" || (step.f !== "read" && step.f !== "write") || step.rev === undefined) return [];
+    const hold = holds.get(`${step.p}#${step.id}`);
+    const since = hold && facts.placeOf.get(hold)?.headSince;
+    if (hold === undefined || since === undefined || since <= step.rev) return [];
+    return [{ text: `${nameOf(hold)} held at revision ${step.rev}, but came to the head at ${since}` }];
+  });
+}
+
+/** I3: a fence is the create revision of the own place, is given once, and is above all that were given before. */
+export const fencesRise: Rule = (facts) => {
+  const given = new ByPlace<true>();
+  /** Per lock: the highest fence granted so far. */
+  const highest = new Map<string, bigint>();
+  /** Per call: the highest one when it was asked. */
+  const floors = new Map<string, bigint>();
+  return facts.history.flatMap((step) => {
+    if (!isAcquire(step)) return [];
+    const of = `${step.p}#${step.id}`;
+    if (step.k === "invoke") floors.set(of, highest.get(step.lock) ?? 0n);
+    if (step.k !== "ok") return [];
+    const text = `${of} on ${step.lock} got ${step.token === undefined ? "no fence" : `fence ${step.token}`} ${at(facts, step.t)}`;
+    if (step.token === undefined) return [{ text }];
+    const { token, lock } = step;
+    const slot = { lock, create: token };
+    const wrong = wrongFence(facts, { step, token, floor: floors.get(of) ?? 0n, twice: given.has(slot) });
+    given.set(slot, true);
+    if (token > (highest.get(lock) ?? 0n)) highest.set(lock, token);
+    return wrong.map((why) => ({ text: `${text}, ${why}` }));
+  });
+};
+
+function wrongFence(
+  facts: Facts,
+  { step, token, floor, twice }: { step: Outcome; token: bigint; floor: bigint; twice: boolean },
+): string[] {
+  const place = facts.placeOf.get({ lock: step.lock, create: token });
+  return [
+    ...(twice ? ["which was given before"] : []),
+    ...(token <= floor ? [`not above ${floor}, granted before it was asked`] : []),
+    ...(place === undefined || place.key !== step.key ? [`not the create revision of ${step.key}`] : []),
+  ];
+}
+
+/**
+ * I6: who came later is not served earlier than one that it excludes. Also: the neighbours of a waiter that gave up keep
+ * their order.
+ */
+export const servedInOrder: Rule = (facts) => {
+  /** Per lock, of those that share and of those that do not: the youngest place granted so far. */
+  const youngest = new Map<string, Hold>();
+  return facts.holds.flatMap((hold) => {
+    const before = [false, true].map((shared) => youngest.get(`${hold.lock} ${shared}`));
+    const mine = `${hold.lock} ${hold.shared}`;
+    if (hold.token > (youngest.get(mine)?.token ?? -1n)) youngest.set(mine, hold);
+    return before.flatMap((other) => (other && exclude(other, hold) ? servedAfter(facts, hold, other) : []));
+  });
+};
+
+function servedAfter(facts: Facts, hold: Hold, before: Hold): Finding[] {
+  if (hold.token >= before.token || !hold.heldWhenGranted) return [];
+  const ns = hold.granted - before.granted;
+  const text = `${nameOf(hold)} was granted ${at(facts, hold.granted)}, ${ms(ns)} after the younger place ${nameOf(before)}`;
+  const excuse = servedLate(facts, hold);
+  return [excuse === undefined ? { text, ns } : { text, ns, excuse }];
+}
+
+/** A process that stood still between its turn and the line that records it, or whose place was taken meanwhile. */
+function servedLate({ early, placeOf, troubles }: Facts, hold: Hold) {
+  const { p, invoked, granted } = hold;
+  const taking = early.get(hold);
+  if (taking !== undefined && granted <= taking.until) return taking.cause;
+  return troubles.stillness(p, { from: placeOf.get(hold)?.headSeen ?? invoked, to: granted });
+}

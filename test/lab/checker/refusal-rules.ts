@@ -1,0 +1,62 @@
+import type { Outcome } from "../runner/history.js";
+import type { Call } from "./calls.js";
+import { at, ms, type Facts, type Finding, type Rule } from "./facts.js";
+import { grouped } from "./grouped.js";
+import { FOREVER } from "./spans.js";
+
+/**
+ * I17: a healthy majority is never refused for longer than one fail-over. Only what the whole cluster refuses is told as
+ * refused, and only while it lasts; who asks has its place, its session or its release confirmed within one fail-over.
+ */
+export const healthyMajorityServes: Rule = (facts) => [
+  ...facts.history.flatMap((step) => ("f" in step && step.k !== "invoke" ? refused(facts, step) : [])),
+  ...facts.calls.flatMap((call) => joinedLate(facts, call)),
+  ...answeredLate(facts),
+];
+
+function refused(facts: Facts, { p, id, lock, f, t, err, said }: Outcome): Finding[] {
+  if (err !== "ETCD_REFUSED" || facts.troubles.refusedByAll(p, t)) return [];
+  const what = lock === "" ? `${f} of ${p}#${id}` : `${f} of ${p}#${id} on ${lock}`;
+  const words = said === undefined ? "" : ` (${said})`;
+  return [
+    { text: `the ${what} was refused ${at(facts, t)}, though the whole cluster refused nothing${words}` },
+  ];
+}
+
+/** Which place is the call's is not known while it waits: any that its owner put under the name will do. */
+function joinedLate(facts: Facts, { p, id, lock, owner, invoked, outcome }: Call): Finding[] {
+  const { end, troubles, places } = facts;
+  const due = troubles.limit(p, invoked, troubles.failOver);
+  const until = outcome?.t ?? end;
+  if (until <= due || !wasThere(facts, p, due)) return [];
+  const mine = (places.get(lock) ?? []).some(
+    (place) => place.owner === owner && place.seen >= invoked && place.seen <= due,
+  );
+  if (mine) return [];
+  const ns = until - invoked;
+  const text = `${p}#${id} asked for ${lock} ${at(facts, invoked)} and had no place for ${ms(ns)}, though a majority was healthy`;
+  return [{ text, ns }];
+}
+
+const ASKED = ["open", "release", "proclaim"];
+
+/** A session, a release, a proclamation: nobody but etcd is waited for. */
+function answeredLate(facts: Facts): Finding[] {
+  const asked = facts.history.flatMap((step) => ("f" in step && ASKED.includes(step.f) ? [step] : []));
+  return [...grouped(asked, ({ p, id, f }) => `${p}#${id} ${f}`).values()].flatMap((steps) =>
+    steps.flatMap((step, n) => {
+      if (step.k !== "invoke") return [];
+      const { p, id, f, t } = step;
+      const due = facts.troubles.limit(p, t, facts.troubles.failOver);
+      const answered = steps[n + 1]?.t ?? FOREVER;
+      if (answered <= due || !wasThere(facts, p, due)) return [];
+      const ns = (answered === FOREVER ? facts.end : answered) - t;
+      const text = `the ${f} of ${p}#${id}, asked for ${at(facts, t)}, waited ${ms(ns)} for etcd, though a majority was healthy`;
+      return [{ text, ns }];
+    }),
+  );
+}
+
+/** The process, and the run, lasted so long. */
+const wasThere = ({ end, troubles }: Facts, p: string, due: bigint): boolean =>
+  due < end && troubles.killedAt(p) > due && !troubles.crashed(p);

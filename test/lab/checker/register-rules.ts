@@ -1,0 +1,83 @@
+import type { Outcome } from "../runner/history.js";
+import { at, type Facts, type Finding, type Rule } from "./facts.js";
+import type { Place } from "./places.js";
+
+interface Written {
+  readonly rev: bigint;
+  readonly seen: bigint;
+  readonly token: bigint;
+  readonly seq: number;
+  readonly write: string;
+}
+
+/** I4: what the register shows was written by the holder of that revision, once, and as it was told. */
+export const noStaleWrite: Rule = (facts) => {
+  const outcomes = outcomesOf(facts);
+  const applied = new Set<string>();
+  const found: Finding[] = [];
+  for (const [lock, written] of registersOf(facts)) {
+    let highest = 0n;
+    for (const entry of written) {
+      const { rev, seen, token, write } = entry;
+      const text = `${lock}: write ${write} at revision ${rev} (${at(facts, seen)}) with fence ${token}`;
+      const wrong = [
+        ...(token < highest ? [`came after fence ${highest}`] : []),
+        ...(heldAt(facts.placeOf.get({ lock, create: token }), rev) ? [] : ["its place did not hold then"]),
+        ...(applied.has(write) ? ["was applied twice"] : []),
+        ...(outcomes.has(write) ? [] : ["was never asked for"]),
+        ...(outcomes.get(write)?.k === "fail" ? ["was reported as refused"] : []),
+      ];
+      found.push(...wrong.map((why) => ({ text: `${text}: ${why}` })));
+      applied.add(write);
+      if (token > highest) highest = token;
+    }
+  }
+  for (const [write, outcome] of outcomes)
+    if (outcome?.k === "ok" && !applied.has(write))
+      found.push({ text: `write ${write} was reported done ${at(facts, outcome.t)} and never seen` });
+  return found;
+};
+
+/** I5: every holder read what the one before it wrote. */
+export const noLostUpdate: Rule = (facts) => {
+  const found: Finding[] = [];
+  for (const [lock, written] of registersOf(facts)) {
+    let last = 0;
+    for (const { rev, seq, write, seen } of written) {
+      if (seq !== last + 1)
+        found.push({
+          text: `${lock}: ${write} put ${seq} after ${last} at revision ${rev} (${at(facts, seen)})`,
+        });
+      last = seq;
+    }
+  }
+  return found;
+};
+
+function heldAt(place: Place | undefined, rev: bigint): boolean {
+  if (place?.headSince === undefined || place.headSince > rev) return false;
+  return place.deleted === undefined || place.deleted > rev;
+}
+
+function registersOf({ server, setting }: Facts): Map<string, Written[]> {
+  const registers = new Map<string, Written[]>();
+  for (const event of server) {
+    if (!event.key.startsWith(setting.registers) || event.type !== "PUT") continue;
+    const lock = event.key.slice(setting.registers.length);
+    const { token, seq, write } = JSON.parse(event.value) as { token: string; seq: number; write: string };
+    const written = registers.get(lock) ?? [];
+    written.push({ rev: event.rev, seen: event.tSeen, token: BigInt(token), seq, write });
+    registers.set(lock, written);
+  }
+  return registers;
+}
+
+/** undefined: asked for, and never answered. */
+function outcomesOf({ history }: Facts): Map<string, Outcome | undefined> {
+  const outcomes = new Map<string, Outcome | undefined>();
+  for (const step of history) {
+    if (!("write" in step) || step.write === undefined) continue;
+    outcomes.set(step.write, step.k === "invoke" ? undefined : step);
+  }
+  return outcomes;
+}

@@ -1,0 +1,247 @@
+// Hand-made runs for the checker's own tests. Revisions and milliseconds are small numbers that a reader can follow.
+import type { End, Leftovers, Nemesis, Run, ServerEvent, Setting, Step } from "../runner/history.js";
+
+const LOCK = "lock/a";
+const SETTING: Setting = { ttlSeconds: 2, locks: "lock/", registers: "reg/" };
+const ns = (at: number) => BigInt(Math.round(at * 1e6));
+
+interface Where {
+  readonly lock?: string;
+  /** Default: `${lock}/${p}`. */
+  readonly key?: string;
+}
+interface Written {
+  readonly token: number;
+  readonly seq: number;
+  readonly k?: "ok" | "fail" | "info";
+  /** It is on the server if this is given. */
+  readonly rev?: number;
+  readonly told?: number;
+  readonly write?: string;
+  readonly asked?: boolean;
+  readonly lock?: string;
+}
+type Left = Pick<Leftovers, "keys" | "leases" | "watches">;
+type FaultOf = Pick<Nemesis, "fault" | "effect" | "target"> &
+  Partial<Pick<Nemesis, "took" | "sparesLeases" | "endsStreams" | "refuses">>;
+
+/** Collects steps and server events in the order in which they are told; `run()` sorts the steps by time. */
+export class Story {
+  readonly #steps: Step[] = [];
+  readonly #server: ServerEvent[] = [];
+  readonly #created = new Map<string, bigint>();
+  readonly #tokens = new Map<string, bigint>();
+
+  /** Asks for a lock and puts its place, which is seen half a millisecond later. */
+  ask(
+    at: number,
+    p: string,
+    id: number,
+    rev: number,
+    where: Where & { owner?: string; permits?: number; names?: string[] } = {},
+  ): this {
+    const { lock = LOCK, owner = `${p}/own`, key = `${lock}/${p}`, permits, names } = where;
+    return this.call(at, p, id, { lock, owner, ...(names && { names }) }).put(at, rev, key, {
+      owner,
+      permits,
+    });
+  }
+
+  /** The same, before anything is on the server. */
+  call(
+    at: number,
+    p: string,
+    id: number,
+    of: { lock?: string; owner?: string; names?: string[] } = {},
+  ): this {
+    const { lock = LOCK, owner = `${p}/own`, names } = of;
+    const asked = { k: "invoke", f: "acquire", t: ns(at), p, id, lock, owner } as const;
+    return this.tell(names ? { ...asked, names } : asked);
+  }
+
+  grant(
+    at: number,
+    p: string,
+    id: number,
+    token: number,
+    where: Where & { held?: boolean; shared?: boolean } = {},
+  ): this {
+    const { lock = LOCK, key = `${lock}/${p}`, held = true, shared = false } = where;
+    this.#tokens.set(`${p}#${id}`, BigInt(token));
+    const of = { t: ns(at), p, id, lock, token: BigInt(token) };
+    return this.tell({ k: "ok", f: "acquire", ...of, key, held, shared });
+  }
+
+  abort(at: number, p: string, id: number): this {
+    return this.tell({ k: "abort", t: ns(at), p, id, lock: LOCK });
+  }
+
+  /** An acquire that was aborted, timed out, or lost its session. */
+  giveUp(
+    at: number,
+    p: string,
+    id: number,
+    { err = "AbortError", turns }: { err?: string; turns?: number } = {},
+  ) {
+    const of = { t: ns(at), p, id, lock: LOCK, err };
+    return this.tell({ k: "fail", f: "acquire", ...of, ...(turns !== undefined && { turns }) });
+  }
+
+  claim(at: number, p: string, id: number, token: number, held = true): this {
+    return this.tell({ k: "claim", t: ns(at), p, id, lock: LOCK, token: BigInt(token), held });
+  }
+
+  /** What the hold's signal says. */
+  end(at: number, p: string, id: number, reason: End["reason"]): this {
+    const token = this.#tokens.get(`${p}#${id}`) ?? 0n;
+    return this.tell({ k: "end", t: ns(at), p, id, lock: LOCK, token, reason });
+  }
+
+  /** Asks for a release, whose deletion is revision `rev`, and is told that it is done. */
+  release(
+    at: number,
+    p: string,
+    id: number,
+    rev: number,
+    { lock = LOCK, key = `${lock}/${p}` }: Where = {},
+  ): this {
+    this.askRelease(at, p, id)
+      .end(at, p, id, "released")
+      .del(at + 1, rev, key);
+    return this.released(at + 2, p, id);
+  }
+
+  askRelease(at: number, p: string, id: number): this {
+    return this.tell({ k: "invoke", f: "release", t: ns(at), p, id, lock: LOCK });
+  }
+
+  released(at: number, p: string, id: number, err?: string): this {
+    const of = { f: "release", t: ns(at), p, id, lock: LOCK } as const;
+    return this.tell(err === undefined ? { k: "ok", ...of } : { k: "fail", ...of, err });
+  }
+
+  /** A session was closed. */
+  close(at: number, p: string, id: number): this {
+    return this.tell({ k: "invoke", f: "close", t: ns(at), p, id, lock: "" });
+  }
+
+  /** A read of the register, answered at revision `rev`. */
+  read(at: number, p: string, id: number, rev: number): this {
+    return this.tell({ k: "ok", f: "read", t: ns(at), p, id, lock: LOCK, rev: BigInt(rev) });
+  }
+
+  /** A guarded write and how it was told. */
+  write(at: number, p: string, id: number, what: Written): this {
+    const { token, seq, k = "ok", rev, told = rev, write = `${p}#${id}/${seq}`, asked = true } = what;
+    const { lock = LOCK } = what;
+    const of = { f: "write", p, id, lock, write } as const;
+    if (asked) {
+      this.tell({ k: "invoke", t: ns(at), ...of });
+      this.tell({ k, t: ns(at + 1), ...of, seq, ...(told !== undefined && { rev: BigInt(told) }) });
+    }
+    return rev === undefined ? this : this.put(at, rev, `reg/${lock}`, { token: String(token), seq, write });
+  }
+
+  fault(at: number, on: boolean, fault: FaultOf): this {
+    return this.tell({ k: "nemesis", t: ns(at), p: "run", on, ...fault });
+  }
+
+  stopped(p: string, from: number, to?: number): this {
+    return this.#lasting(from, to, { fault: "pause-worker", effect: "stops-worker", target: p });
+  }
+
+  hindered(
+    from: number,
+    to: number,
+    more: Partial<Pick<Nemesis, "sparesLeases" | "endsStreams" | "refuses">> = {},
+  ): this {
+    return this.#lasting(from, to, { fault: "pause-member", effect: "hinders", target: "m1", ...more });
+  }
+
+  compacted(at: number): this {
+    return this.#lasting(at, at, { fault: "compact", effect: "hinders", target: "100" });
+  }
+
+  killed(p: string, at: number): this {
+    return this.#lasting(at, at, { fault: "kill-worker", effect: "kills-worker", target: p });
+  }
+
+  clockMoved(p: string, from: number, to: number): this {
+    return this.#lasting(from, to, { fault: "clock-forth", effect: "moves-clock", target: p });
+  }
+
+  /** Somebody deletes a key by hand; `answered` = it is known at which revision. */
+  taken(at: number, rev: number, key: string, { target = key, answered = true } = {}): this {
+    const took = answered ? [BigInt(rev)] : [];
+    const fault = { fault: "delete-key", effect: "takes-place", target, took } as const;
+    return this.#lasting(at, at, fault).del(at, rev, key);
+  }
+
+  stalled(at: number, p: string, ms: number): this {
+    return this.tell({ k: "stall", t: ns(at), p, ms });
+  }
+
+  crash(at: number, p: string): this {
+    return this.tell({ k: "crash", t: ns(at), p, event: "unhandledRejection", err: "Error: oh" });
+  }
+
+  leftovers(at: number, when: "idle" | "end", what: Partial<Left> = {}): this {
+    return this.tell({ k: "leftovers", t: ns(at), p: "run", when, keys: [], leases: [], ...what });
+  }
+
+  put(at: number, rev: number, key: string, value: object): this {
+    const create = this.#created.get(key) ?? BigInt(rev);
+    this.#created.set(key, create);
+    return this.#event(at, rev, { type: "PUT", key, create, value: JSON.stringify(value) });
+  }
+
+  del(at: number, rev: number, key: string): this {
+    const create = this.#created.get(key) ?? 0n;
+    this.#created.delete(key);
+    return this.#event(at, rev, { type: "DELETE", key, create, value: "" });
+  }
+
+  run(setting: Partial<Setting> = {}): Run {
+    const history = [...this.#steps].sort((a, b) => Number(a.t - b.t));
+    const server = [...this.#server].sort((a, b) => Number(a.rev - b.rev));
+    return { history, server, setting: { ...SETTING, ...setting } };
+  }
+
+  /** The lease is named by the key's last part: "lock/a/w1" and "lock/b/w1-2" are places of lease "w1". */
+  #event(at: number, rev: number, event: Pick<ServerEvent, "type" | "key" | "create" | "value">): this {
+    const lease = (event.key.split("/").at(-1) ?? "").replace(/-\d+$/, "");
+    this.#server.push({ rev: BigInt(rev), tSeen: ns(at + 0.5), lease, ...event });
+    return this;
+  }
+
+  #lasting(from: number, to: number | undefined, fault: FaultOf): this {
+    this.fault(from, true, fault);
+    return to === undefined ? this : this.fault(to, false, fault);
+  }
+
+  /** Any other line. */
+  tell(step: Step): this {
+    this.#steps.push(step);
+    return this;
+  }
+}
+
+/** Two processes, one after the other, each with one write: nothing to complain about. */
+export const goodStory = () =>
+  new Story()
+    .ask(0, "w1", 1, 10)
+    .grant(2, "w1", 1, 10)
+    .ask(5, "w2", 1, 11)
+    .read(6, "w1", 1, 11)
+    .claim(7, "w1", 1, 10)
+    .write(7, "w1", 1, { token: 10, seq: 1, rev: 12 })
+    .claim(20, "w1", 1, 10)
+    .release(20, "w1", 1, 13)
+    .grant(22, "w2", 1, 11)
+    .read(23, "w2", 1, 13)
+    .claim(24, "w2", 1, 11)
+    .write(24, "w2", 1, { token: 11, seq: 2, rev: 14 })
+    .claim(40, "w2", 1, 11)
+    .release(40, "w2", 1, 15)
+    .leftovers(50, "idle")
+    .leftovers(60, "end");

@@ -1,0 +1,66 @@
+import type { TcpProxy } from "../../support/proxies/tcp-proxy.js";
+import type { FaultKind, Field, Ground } from "../runner/ground.js";
+import { moment } from "../runner/schedule.js";
+
+/** A ground with one proxy of ours between the workers and each member. */
+export interface Linked extends Ground {
+  readonly links: readonly TcpProxy[];
+}
+
+interface Bend {
+  readonly name: string;
+  readonly lasts?: FaultKind["lasts"];
+  readonly bend: (link: TcpProxy, field: Field<Linked>) => Promise<void> | void;
+  readonly mend?: (link: TcpProxy) => Promise<void> | void;
+}
+
+/** To one link: in front of the leader as often as in front of any other. */
+const onLink = ({ name, lasts, bend, mend }: Bend): FaultKind<Linked> => ({
+  ...{ name, effect: "hinders" as const, ...(lasts && { lasts }) },
+  async inflict(field) {
+    const { ground, random } = field;
+    const member = random.chance(0.5) ? await ground.leader() : random.pick(ground.members);
+    const link = ground.links[ground.members.indexOf(member)];
+    if (link === undefined) return undefined;
+    await bend(link, field);
+    return { target: member.name, heal: async () => mend?.(link) };
+  },
+});
+
+const SLOW_MS = 150;
+const pass = (link: TcpProxy) => link.mode("pass");
+const dropNothing = (link: TcpProxy) => link.drop(undefined);
+
+export const linkFaults: readonly FaultKind<Linked>[] = [
+  onLink({ name: "link-pause", bend: (link) => link.mode("pause"), mend: pass }),
+  onLink({ name: "link-blackhole", bend: (link) => link.mode("blackhole"), mend: pass }),
+  onLink({ name: "link-refuse", bend: (link) => link.mode("refuse"), mend: pass }),
+  onLink({ name: "link-reset", lasts: moment, bend: (link) => link.reset() }),
+  onLink({ name: "link-delay", bend: (link) => link.delay(SLOW_MS), mend: (link) => link.delay(0) }),
+  onLink({ name: "drop-answers", bend: (link) => link.drop("answers"), mend: dropNothing }),
+  onLink({ name: "drop-requests", bend: (link) => link.drop("requests"), mend: dropNothing }),
+];
+
+/**
+ * Answers come so late that a keepalive is just in time, then nothing comes: whoever counts a deadline from the
+ * receipt believes in it longer than etcd does. On all links, so that no other member helps.
+ */
+export const lateThenSilent: FaultKind<Linked> = {
+  name: "late-then-silent",
+  effect: "hinders",
+  lasts: (_, ttlMs) => 1.3 * ttlMs,
+  async inflict({ ground, ttlMs }) {
+    for (const link of ground.links) link.delay(lateBy(ttlMs), "answers");
+    await new Promise((resolve) => setTimeout(resolve, ttlMs));
+    for (const link of ground.links) await link.mode("blackhole");
+    return { target: "all", heal: () => heal(ground.links) };
+  },
+};
+
+/** Below the library's patience with a keepalive, min(TTL/6, 1.5 s). */
+const lateBy = (ttlMs: number) => 0.9 * Math.min(ttlMs / 6, 1500);
+
+async function heal(links: readonly TcpProxy[]): Promise<void> {
+  for (const link of links) link.delay(0);
+  await Promise.all(links.map(pass));
+}

@@ -1,0 +1,171 @@
+// The worker processes of a run: started, stopped, killed, started again, always by pid.
+import { fork, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { Guardian } from "../../support/servers/guarded.js";
+import type { Observer } from "./observer.js";
+
+const WORKER = fileURLToPath(new URL("./worker.ts", import.meta.url));
+
+/** What every program that a `Worker` runs is told: its first argument, as JSON. */
+export interface BaseTask {
+  /** This incarnation, "w2.1". */
+  readonly p: string;
+  /** The file that its steps are appended to. */
+  readonly journal: string;
+}
+
+export interface CrewOptions {
+  readonly count: number;
+  /** Of the journals. */
+  readonly folder: string;
+  /** What each worker is told beside its `BaseTask`. */
+  readonly task: object;
+  /** A program in TypeScript; default: the worker of leasehold. */
+  readonly program?: string;
+}
+
+/** All workers of a run. */
+export class Crew {
+  readonly workers: readonly Worker[];
+  readonly #guardian: Guardian;
+
+  constructor({ count, folder, task, program = WORKER }: CrewOptions) {
+    this.#guardian = new Guardian(folder);
+    const start = { folder, task, program, guardian: this.#guardian };
+    this.workers = Array.from({ length: count }, (_, n) => new Worker(n, start));
+  }
+
+  get journals(): string[] {
+    return this.workers.map(({ journal }) => journal);
+  }
+
+  /** Of those that live: whoever has the place, by the `owner` in its value. */
+  ownerOf(value: string): Worker | undefined {
+    return this.workers.find(({ p, ended }) => !ended && value.includes(`"${p}/`));
+  }
+
+  /** Those that hold, and those that wait, as far as the observer saw. */
+  seenBy(observer: Observer, places: string): { holders: Worker[]; waiters: Worker[] } {
+    const heads = new Set<string>();
+    const found = { holders: [] as Worker[], waiters: [] as Worker[] };
+    for (const { key, value } of observer.puts(places)) {
+      const lock = key.slice(0, key.lastIndexOf("/"));
+      const worker = this.ownerOf(value);
+      if (worker !== undefined) found[heads.has(lock) ? "waiters" : "holders"].push(worker);
+      heads.add(lock);
+    }
+    return found;
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.workers.map((worker) => worker.kill()));
+    await this.#guardian.dismiss();
+  }
+}
+
+interface Start {
+  readonly folder: string;
+  readonly task: object;
+  readonly program: string;
+  readonly guardian: Guardian;
+}
+
+export class Worker {
+  readonly journal: string;
+  readonly #n: number;
+  readonly #start: Start;
+  #life = 0;
+  #child: ChildProcess;
+  /** Resolves with true when it has ended all it was doing. */
+  #idle: Promise<boolean>;
+
+  constructor(n: number, start: Start) {
+    this.#n = n;
+    this.#start = start;
+    this.journal = path.join(start.folder, `w${n}.jsonl`);
+    [this.#child, this.#idle] = this.#launch();
+  }
+
+  /** The present incarnation. */
+  get p(): string {
+    return `w${this.#n}.${this.#life}`;
+  }
+
+  get ended(): boolean {
+    return this.#child.exitCode !== null || this.#child.signalCode !== null;
+  }
+
+  pause(): void {
+    this.#child.kill("SIGSTOP");
+  }
+
+  resume(): void {
+    this.#child.kill("SIGCONT");
+  }
+
+  /** kill -9; resolves when the process has exited. */
+  async kill(): Promise<void> {
+    if (this.ended) return;
+    const exited = once(this.#child, "exit");
+    this.#child.kill("SIGKILL");
+    await exited;
+  }
+
+  restart(): void {
+    this.#life++;
+    [this.#child, this.#idle] = this.#launch();
+  }
+
+  /** Moves its wall clock. */
+  shiftClock(ms: number): void {
+    this.#tell({ shiftMs: ms });
+  }
+
+  /** Ends what runs and starts nothing new; false = not in time. */
+  async finish(timeoutMs: number): Promise<boolean> {
+    this.#tell("finish");
+    return within(timeoutMs, this.#idle);
+  }
+
+  /** Closes sessions and cluster, then ends by itself; false = not in time, or not with 0. */
+  async close(timeoutMs: number): Promise<boolean> {
+    if (this.ended) return this.#child.exitCode === 0;
+    const exited = once(this.#child, "exit");
+    this.#tell("close");
+    return within(
+      timeoutMs,
+      exited.then(() => this.#child.exitCode === 0),
+    );
+  }
+
+  #tell(message: string | object): void {
+    // A worker that crashed has said so in its journal.
+    if (this.#child.connected) this.#child.send(message, () => {});
+  }
+
+  #launch(): [ChildProcess, Promise<boolean>] {
+    const { guardian, program, task } = this.#start;
+    const base: BaseTask = { p: this.p, journal: this.journal };
+    const child = fork(program, [JSON.stringify({ ...task, ...base })], {
+      stdio: ["ignore", 2, 2, "ipc"],
+      execArgv: ["--import", "tsx"],
+    });
+    guardian.tell(`+${child.pid}`);
+    child.once("exit", () => guardian.tell(`-${child.pid}`));
+    const idle = new Promise<boolean>((resolve) => {
+      child.once("message", () => resolve(true));
+      child.once("exit", () => resolve(false));
+    });
+    return [child, idle];
+  }
+}
+
+async function within(timeoutMs: number, promise: Promise<boolean>): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<false>((resolve) => (timer = setTimeout(() => resolve(false), timeoutMs)));
+  const first = await Promise.race([promise, late]);
+  clearTimeout(timer);
+  return first;
+}

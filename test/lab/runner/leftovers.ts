@@ -1,0 +1,61 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { decode, encode, endOf } from "../../support/clients/gateway-text.js";
+import type { Ground } from "./ground.js";
+import { untilAnswered } from "./patience.js";
+
+/** A client keeps a watch that nobody needs for five seconds: twice that. */
+const WATCHES_END_MS = 10_000;
+
+/** What a run left in etcd: keys under its prefix, leases that were not there before, and watches. */
+export class Leftovers {
+  readonly #ground: Ground;
+  readonly #prefix: string;
+  readonly #baseline: readonly string[];
+
+  static async start(ground: Ground, prefix: string): Promise<Leftovers> {
+    return new Leftovers(ground, prefix, await leasesOf(ground));
+  }
+
+  constructor(ground: Ground, prefix: string, baseline: readonly string[]) {
+    this.#ground = ground;
+    this.#prefix = prefix;
+    this.#baseline = baseline;
+  }
+
+  /** Waits until no lease is left. etcd tells nobody when one ends that had no keys: this has to ask again. */
+  async found(timeoutMs: number): Promise<{ keys: string[]; leases: string[] }> {
+    const until = performance.now() + timeoutMs;
+    for (;;) {
+      const leases = (await leasesOf(this.#ground)).filter((lease) => !this.#baseline.includes(lease));
+      if (leases.length === 0 || performance.now() > until) return { keys: await this.#keys(), leases };
+      await delay(100);
+    }
+  }
+
+  /** Waits until no watch is left beyond `own`. undefined: this ground cannot tell. */
+  async watches(own: number): Promise<number | undefined> {
+    const { watches } = this.#ground;
+    if (watches === undefined) return undefined;
+    const until = performance.now() + WATCHES_END_MS;
+    for (;;) {
+      const left = (await untilAnswered(watches)) - own;
+      if (left <= 0 || performance.now() > until) return Math.max(left, 0);
+      await delay(100);
+    }
+  }
+
+  async #keys(): Promise<string[]> {
+    const range = { key: encode(this.#prefix), range_end: encode(endOf(this.#prefix)), keys_only: true };
+    const { kvs = [] } = await askLeader<{ kvs?: { key: string }[] }>(this.#ground, "/v3/kv/range", range);
+    return kvs.map(({ key }) => decode(key));
+  }
+}
+
+async function leasesOf(ground: Ground): Promise<string[]> {
+  const { leases = [] } = await askLeader<{ leases?: { ID: string }[] }>(ground, "/v3/lease/leases", {});
+  return leases.map(({ ID }) => BigInt(ID).toString(16));
+}
+
+/** Of whoever leads then: at the end of a run the last fault may just have ended. */
+export const askLeader = <Answer>(ground: Ground, path: string, body: object): Promise<Answer> =>
+  untilAnswered(async () => (await (await ground.leader()).gateway(path, body)) as Answer);

@@ -1,0 +1,125 @@
+// One process of a run: random use of the public API, each step written down before and after it is taken.
+// Argument: a JSON Task. Messages: "finish" = end what runs and start nothing new (answers "idle"); "close" = close all;
+// { shiftMs } = the wall clock jumps.
+import "../../support/programs/shift-date.js";
+import { openSync } from "node:fs";
+import type { BaseTask } from "./crew.js";
+import { now, record } from "./journal.js";
+import { lanesInStep } from "./beats.js";
+import { Lane } from "./lane.js";
+import { load } from "./leasehold.js";
+import { observeAll } from "./listener.js";
+import { Register } from "./register.js";
+import type { Access } from "./ground.js";
+import type { Of } from "./subject.js";
+
+export interface Task extends BaseTask {
+  readonly seed: string;
+  readonly hosts: readonly string[];
+  readonly access: Access;
+  readonly requestTimeoutMs: number;
+  readonly locks: readonly string[];
+  readonly registers: string;
+  readonly ttlSeconds: number;
+  readonly of: Of;
+  /** How many locks it may ask for at a time. */
+  readonly lanes: number;
+  readonly camp: number;
+  /** A folder with another build of leasehold. */
+  readonly build?: string;
+}
+
+const task = JSON.parse(process.argv[2] ?? "") as Task;
+const fd = openSync(task.journal, "a");
+const { p, seed, hosts, access, requestTimeoutMs, ttlSeconds } = task;
+const { auth, rootCertificate } = access;
+const credentials =
+  rootCertificate === undefined ? undefined : { rootCertificate: Buffer.from(rootCertificate) };
+const note = (step: object) => record(fd, { t: now(), p, ...step });
+
+// An orchestrator that died takes its workers along.
+process.once("disconnect", () => process.exit(70));
+for (const event of ["uncaughtException", "unhandledRejection"])
+  process.on(event, (error: Error) => {
+    note({ k: "crash", event, err: String(error?.stack ?? error) });
+    process.exit(71);
+  });
+// grpc-js gives an address to TLS as the name of the server, of which Node.js warns.
+const ADDRESS_AS_NAME = "DEP0123";
+process.on("warning", (warning: Error & { code?: string }) => {
+  if (warning.code !== ADDRESS_AS_NAME) note({ k: "crash", event: "warning", err: String(warning) });
+});
+
+const told = new Map<string, () => void>();
+const finish = new Promise<void>((resolve) => told.set("finish", resolve));
+const close = new Promise<void>((resolve) => told.set("close", resolve));
+process.on("message", (message: string | { shiftMs: number }) => {
+  if (typeof message === "string") told.get(message)?.();
+  else (globalThis as unknown as { shiftDate(ms: number): void }).shiftDate(message.shiftMs);
+});
+
+const STALL_MS = 25;
+let last = performance.now();
+const sampler = setInterval(() => {
+  const late = performance.now() - last - STALL_MS;
+  last = performance.now();
+  if (late > STALL_MS) note({ k: "stall", ms: Math.round(late) });
+}, STALL_MS);
+
+const leasehold = await load(task.build);
+const cluster = leasehold.connect({
+  hosts,
+  ...(auth && { auth }),
+  ...(credentials && { credentials }),
+  requestTimeoutMs,
+  session: { ttlSeconds, owner: `${p}/shared` },
+});
+const first = Number(/\d+/.exec(p)?.[0]);
+const register = new Register({
+  hosts,
+  auth,
+  credentials,
+  prefix: task.registers,
+  first,
+  whileHeld: leasehold.whileHeld,
+});
+
+let finishing = false;
+const beats = lanesInStep(task.lanes);
+const context = {
+  ...{
+    p,
+    leasehold,
+    cluster,
+    register,
+    ttlSeconds,
+    locks: task.locks,
+    of: task.of,
+    camp: task.camp,
+    note,
+    beats,
+  },
+  finishing: () => finishing,
+};
+const KINDS = ["own", "other", "shared", "shared"] as const;
+const lanes = Array.from({ length: task.lanes }, (_, n) => {
+  const kind = KINDS[n % KINDS.length] ?? "own";
+  return new Lane(context, { n, kind, seed: `${seed} ${p} ${n}` });
+});
+const listening = observeAll(task.of === "election" ? task.locks : [], { cluster, leasehold, note });
+const running = Promise.all(lanes.map((lane) => lane.run()));
+
+await finish;
+finishing = true;
+await running;
+process.send?.("idle");
+await close;
+await Promise.all(lanes.map((lane) => lane.close()));
+await listening.stop();
+await cluster.close();
+register.close();
+beats?.stop();
+// Nothing is left that keeps the process alive: it ends by itself.
+clearInterval(sampler);
+process.removeAllListeners("disconnect");
+process.disconnect();

@@ -1,0 +1,96 @@
+import type { Operation, RangeAnswer, Txn, TxnAnswer } from "../../../src/etcd/port.js";
+
+/** A transaction of a queue, from its call to its answer, in moments of one clock. */
+export interface Done {
+  readonly txn: Txn;
+  readonly answer: TxnAnswer;
+  readonly asked: number;
+  readonly answered: number;
+}
+
+interface Key {
+  readonly value: string;
+  /** Create revision. */
+  readonly revision: bigint;
+}
+export type Keys = ReadonlyMap<string, Key>;
+
+/**
+ * One after the other in some order, in which nothing comes before what had been answered when it was asked: is there one
+ * that gives every transaction the answer that it got, and leaves `after` behind? Tries all of them, so only for a few.
+ */
+export function hasOrder(done: readonly Done[], before: Keys, after: Keys): boolean {
+  if (done.length === 0) return sameKeys(before, after);
+  const firstAnswered = Math.min(...done.map(({ answered }) => answered));
+  return done.some((next) => {
+    const keys = next.asked < firstAnswered ? applied(next, before) : undefined;
+    const rest = done.filter((other) => other !== next);
+    return keys !== undefined && hasOrder(rest, keys, after);
+  });
+}
+
+const sameKeys = (keys: Keys, others: Keys): boolean =>
+  keys.size === others.size &&
+  [...keys].every(([key, { revision, value }]) => {
+    const other = others.get(key);
+    return other?.revision === revision && other.value === value;
+  });
+
+/** The keys after it; undefined: on these keys it would have been answered otherwise. */
+function applied({ txn, answer }: Done, before: Keys): Keys | undefined {
+  const succeeds = txn.when.every((compare) => {
+    if (compare.kind === "nothing in") return within(before, compare).length === 0;
+    const there = before.get(compare.key.toString());
+    return compare.kind === "value is"
+      ? there?.value === compare.value
+      : (there?.revision ?? 0n) === compare.revision;
+  });
+  if (succeeds !== answer.succeeded) return undefined;
+  const keys = new Map(before);
+  const operations = succeeds ? txn.then : txn.otherwise;
+  const told = operations.every((operation, i) => asTold(keys, operation, answer, i));
+  return told ? keys : undefined;
+}
+
+/** Does it to `keys`. false: that is not what was told. */
+function asTold(keys: Map<string, Key>, operation: Operation, answer: TxnAnswer, i: number): boolean {
+  if (operation.kind === "range") return sameRange(keys, operation, answer.ranges[i]);
+  if (operation.kind === "delete") return keys.delete(operation.key.toString());
+  const { revision } = answer.header;
+  const queue = queueOf(operation.key);
+  // The order of a queue is that of its create revisions: no two may be alike, and a later one is higher.
+  const last = [...keys].every(([key, old]) => !nested(queueOf(key), queue) || old.revision < revision);
+  keys.set(operation.key, { value: operation.value, revision });
+  return last;
+}
+
+const queueOf = (key: string): string => key.slice(0, key.lastIndexOf("/"));
+const nested = (a: string, b: string): boolean => `${a}/`.startsWith(`${b}/`) || `${b}/`.startsWith(`${a}/`);
+
+const within = (
+  keys: Keys,
+  { key, end }: { readonly key: string | Buffer; readonly end?: string },
+): string[] => {
+  const from = key.toString();
+  return [...keys.keys()].filter((each) => (end === undefined ? each === from : each >= from && each < end));
+};
+
+type RangeOperation = Extract<Operation, { kind: "range" }>;
+
+function sameRange(
+  keys: Keys,
+  range: RangeOperation,
+  told: Omit<RangeAnswer, "header"> | undefined,
+): boolean {
+  const all = within(keys, range);
+  const revisionOf = (key: string): bigint => keys.get(key)?.revision ?? 0n;
+  const sign = range.order === "newest first" ? -1 : 1;
+  const found = all
+    .filter((key) => revisionOf(key) <= (range.maxCreateRevision ?? revisionOf(key)))
+    .sort((a, b) => sign * Number(revisionOf(a) - revisionOf(b)))
+    .slice(0, range.limit ?? all.length);
+  const actual = told?.kvs.map(({ key, createRevision }) => `${key.toString()}@${createRevision}`);
+  return (
+    told?.count === all.length && actual?.join() === found.map((key) => `${key}@${revisionOf(key)}`).join()
+  );
+}

@@ -1,0 +1,43 @@
+// etcd's own gRPC proxy, `etcd grpc-proxy`, in front of a cluster that we started.
+import { mkdtemp } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { etcdEnv, findEtcd } from "./etcd-find.js";
+import { request } from "../clients/etcd-http.js";
+import { Guardian } from "../servers/guarded.js";
+import { freePorts } from "../servers/ports.js";
+import { ServerProcess } from "../servers/server-process.js";
+
+/** @param {import("./etcd.js").EtcdCluster} cluster */
+export async function startEtcdGrpcProxy(cluster) {
+  const { etcd } = await findEtcd({ version: cluster.version });
+  const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-grpc-proxy-"));
+  const [port, metricsPort] = await freePorts(2);
+  const guardian = new Guardian(folder);
+  const process = new ServerProcess({
+    title: "etcd grpc-proxy",
+    command: [
+      etcd,
+      ...["grpc-proxy", "start", `--endpoints=${cluster.endpoints.join(",")}`, `--data-dir=${folder}`],
+      ...[`--listen-addr=127.0.0.1:${port}`, `--metrics-addr=http://127.0.0.1:${metricsPort}`],
+      // 3.6 and later dial it
+      `--advertise-client-url=127.0.0.1:${port}`,
+    ],
+    env: etcdEnv(),
+    ready: /listening for gRPC proxy client requests/,
+    answers: async () => {
+      const { status, text } = await request(`http://127.0.0.1:${metricsPort}/health`);
+      return status === 200 ? "" : text;
+    },
+    tellGuardian: (line) => guardian.tell(line),
+  });
+  const stop = async () => {
+    await process.kill();
+    await guardian.dismiss();
+  };
+  await process.start().catch(async (/** @type {unknown} */ error) => {
+    await stop();
+    throw error;
+  });
+  return { endpoint: `http://127.0.0.1:${port}`, [Symbol.asyncDispose]: stop };
+}

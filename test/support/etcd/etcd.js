@@ -1,0 +1,262 @@
+// Local etcd clusters for tests, demo and playground: started here, stopped here, whatever happens to the starter.
+import { execFile } from "node:child_process";
+import { mkdtemp } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { etcdEnv, findEtcd } from "./etcd-find.js";
+import { Guardian } from "../servers/guarded.js";
+import { shownTo } from "../clients/etcd-http.js";
+import { leaderAmong } from "./etcd-leader.js";
+import { EtcdMember, PortTakenError } from "./etcd-member.js";
+import { freePorts } from "../servers/ports.js";
+
+export { EtcdMissingError, exitWhenMissing, findEtcd } from "./etcd-find.js";
+export { EtcdMember } from "./etcd-member.js";
+
+/** @typedef {import("../clients/etcd-http.js").ClientTls} ClientTls */
+
+/**
+ * @typedef {object} StartOptions
+ * @property {1 | 2 | 3 | 5} [members] default 1
+ * @property {readonly string[]} [args] more flags for every member, such as "--quota-backend-bytes=2000000"
+ * @property {ClientTls} [clientTls]
+ * @property {number} [snapshotCount] writes between two snapshots
+ * @property {NodeJS.ProcessEnv} [env] more environment for every member
+ * @property {(index: number, peerPort: number) => number | Promise<number>} [peerUrl] the port under which peers reach
+ *   member `index`, such as that of a proxy before `peerPort`; default `peerPort` itself
+ * @property {string} [version] such as "3.5"; default: LEASEHOLD_ETCD_VERSION, else the first etcd found
+ * @property {(index: number) => Place} [place] default: this process's own loopback
+ */
+
+/**
+ * Where a member lives.
+ * @typedef {object} Place
+ * @property {string} host address that it listens on
+ * @property {readonly string[]} within what etcd is started by, such as nsenter; it must turn into etcd itself
+ * @property {readonly number[]} doors more ports for clients
+ */
+
+/** @type {Place} */
+const HERE = { host: "127.0.0.1", within: [], doors: [] };
+
+const ATTEMPTS = 5;
+
+/**
+ * @param {StartOptions} [options]
+ * @returns {Promise<EtcdCluster>} every member answers a read that needs a quorum
+ */
+export async function startEtcd(options = {}) {
+  const programs = await findEtcd({ version: options.version });
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await startOnce(programs, options);
+    } catch (error) {
+      // somebody took one of the ports between our look and etcd's bind
+      if (!(error instanceof PortTakenError) || attempt === ATTEMPTS) throw error;
+    }
+  }
+}
+
+/** @param {import("./etcd-find.js").Etcd} programs @param {StartOptions} options */
+async function startOnce(programs, options) {
+  const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-etcd-"));
+  const guardian = new Guardian(folder);
+  const members = await plan(programs.etcd, folder, options, (line) => guardian.tell(line));
+  const start = { options, folder };
+  const cluster = new EtcdCluster(programs, members, guardian, start);
+  try {
+    const started = await Promise.allSettled(members.map((member) => member.start()));
+    const failures = started.flatMap((result) =>
+      result.status === "rejected" ? [/** @type {Error} */ (result.reason)] : [],
+    );
+    const failure = failures.find((error) => error instanceof PortTakenError) ?? failures[0];
+    if (failure) throw failure;
+    return cluster;
+  } catch (error) {
+    await cluster.stop();
+    throw error;
+  }
+}
+
+/**
+ * @param {string} program @param {string} folder @param {StartOptions} options @param {(line: string) => void} tellGuardian
+ * @returns {Promise<EtcdMember[]>}
+ */
+async function plan(program, folder, options, tellGuardian) {
+  const count = options.members ?? 1;
+  const ports = await freePorts(3 * count);
+  const rows = await Promise.all(
+    Array.from({ length: count }, async (_, index) => {
+      const [clientPort, peerPort, metricsPort] = /** @type {[number, number, number]} */ (
+        ports.slice(3 * index, 3 * index + 3)
+      );
+      const advertised = (await options.peerUrl?.(index, peerPort)) ?? peerPort;
+      const place = options.place?.(index) ?? HERE;
+      return {
+        ...place,
+        name: `m${index + 1}`,
+        clientPort,
+        peerPort,
+        metricsPort,
+        peer: `http://${place.host}:${advertised}`,
+      };
+    }),
+  );
+  const initialCluster = rows.map((row) => `${row.name}=${row.peer}`).join(",");
+  const env = { ...etcdEnv(), ...options.env };
+  return rows.map((row) => {
+    const args = memberArgs({ ...row, folder, initialCluster }, options);
+    return new EtcdMember({ ...row, program, args, env, tls: options.clientTls, tellGuardian });
+  });
+}
+
+/**
+ * @param {Place & { name: string, clientPort: number, peerPort: number, metricsPort: number, peer: string, folder: string, initialCluster: string }} row
+ * @param {StartOptions} options
+ */
+function memberArgs(row, { args = [], clientTls, snapshotCount }) {
+  const scheme = clientTls ? "https" : "http";
+  const [client, ...doors] = [row.clientPort, ...row.doors].map((port) => `${scheme}://${row.host}:${port}`);
+  const tls = clientTls && [`--cert-file=${clientTls.cert}`, `--key-file=${clientTls.key}`];
+  // to name the authority is to demand certificates of it, whatever --client-cert-auth says
+  const clientCerts = clientTls?.clientCertAuth && [
+    `--trusted-ca-file=${clientTls.ca}`,
+    "--client-cert-auth",
+  ];
+  return [
+    `--name=${row.name}`,
+    `--data-dir=${path.join(row.folder, row.name)}`,
+    `--listen-client-urls=${[client, ...doors].join(",")}`,
+    `--advertise-client-urls=${client}`,
+    `--listen-peer-urls=http://${row.host}:${row.peerPort}`,
+    `--initial-advertise-peer-urls=${row.peer}`,
+    `--listen-metrics-urls=http://${row.host}:${row.metricsPort}`,
+    `--initial-cluster=${row.initialCluster}`,
+    `--initial-cluster-token=${path.basename(row.folder)}`,
+    "--initial-cluster-state=new",
+    "--logger=zap",
+    "--log-outputs=stderr",
+    ...(snapshotCount === undefined ? [] : [`--snapshot-count=${snapshotCount}`]),
+    ...(tls ?? []),
+    ...(clientCerts || []),
+    ...args,
+  ];
+}
+
+/** A started cluster. Stop it, or let `await using` do so. */
+export class EtcdCluster {
+  #guardian;
+  #programs;
+  #start;
+  #tls;
+  /** @type {EtcdMember[]} */
+  #learners = [];
+  #stopped = false;
+
+  /**
+   * @param {import("./etcd-find.js").Etcd} programs
+   * @param {readonly EtcdMember[]} members
+   * @param {Guardian} guardian
+   * @param {{ options: StartOptions, folder: string }} start how the members were started
+   */
+  constructor(programs, members, guardian, start) {
+    this.#programs = programs;
+    this.#guardian = guardian;
+    this.#start = start;
+    this.#tls = start.options.clientTls;
+    this.members = members;
+    this.endpoints = members.map((member) => member.endpoint);
+    this.version = programs.version;
+  }
+
+  /** The first member: for clusters that have one only. */
+  get member() {
+    return /** @type {EtcdMember} */ (this.members[0]);
+  }
+
+  /**
+   * Waits until a running member leads and says so in the highest term known.
+   * @param {{ timeoutMs?: number }} [options]
+   */
+  leader(options) {
+    return leaderAmong(this.members, options);
+  }
+
+  /**
+   * One more member, on this process's loopback, that does not vote. Resolves when it serves. etcd refuses it for five
+   * seconds after its own start, but with `--strict-reconfig-check=false`.
+   */
+  async addLearner() {
+    const { options, folder } = this.#start;
+    const [clientPort, peerPort, metricsPort] = /** @type {[number, number, number]} */ (await freePorts(3));
+    const peer = `http://127.0.0.1:${peerPort}`;
+    const leader = await this.leader();
+    const body = { peerURLs: [peer], isLearner: true };
+    /** @type {{ members: { name?: string, peerURLs: string[] }[] }} */
+    const { members } = await leader.gateway("/v3/cluster/member/add", body, { timeoutMs: 10_000 });
+    const name = `learner${this.#learners.length + 1}`;
+    const initialCluster = members.map((it) => `${it.name || name}=${it.peerURLs[0]}`).join(",");
+    const row = { ...HERE, name, clientPort, peerPort, metricsPort, peer };
+    const args = [
+      ...memberArgs({ ...row, folder, initialCluster }, options),
+      "--initial-cluster-state=existing",
+    ];
+    const learner = new EtcdMember({
+      ...{ ...row, program: this.#programs.etcd, args, env: { ...etcdEnv(), ...options.env } },
+      ...{ tls: this.#tls, tellGuardian: (line) => this.#guardian.tell(line) },
+    });
+    this.#learners.push(learner);
+    await learner.start();
+    return learner;
+  }
+
+  /**
+   * @param {readonly string[]} args
+   * @param {{ timeoutMs?: number, endpoints?: readonly string[], env?: NodeJS.ProcessEnv }} [options]
+   * @returns {Promise<{ code: number, stdout: string, stderr: string }>} never rejects because of the exit code
+   */
+  etcdctl(args, { timeoutMs = 15_000, endpoints = this.endpoints, env = {} } = {}) {
+    const command = this.etcdctlCommand(endpoints);
+    const settings = { timeout: timeoutMs, env: { ...command.env, ...env }, maxBuffer: 64 << 20 };
+    return new Promise((resolve, reject) => {
+      execFile(command.program, [...command.args, ...args], settings, (error, stdout, stderr) => {
+        if (!error) return resolve({ code: 0, stdout, stderr });
+        if (typeof error.code === "number") return resolve({ code: error.code, stdout, stderr });
+        reject(
+          new Error(
+            `etcdctl ${args.join(" ")}: ${error.killed ? `no end within ${timeoutMs} ms` : error.message}`,
+          ),
+        );
+      });
+    });
+  }
+
+  /**
+   * For tests that keep an etcdctl running: program, first arguments and environment for `spawn`.
+   * @param {readonly string[]} [endpoints]
+   */
+  etcdctlCommand(endpoints = this.endpoints) {
+    const shown = this.#tls && shownTo(this.#tls);
+    const tls = [
+      ...(this.#tls ? [`--cacert=${this.#tls.ca}`] : []),
+      ...(shown ? [`--cert=${shown.cert}`, `--key=${shown.key}`] : []),
+    ];
+    return {
+      program: this.#programs.etcdctl,
+      args: [`--endpoints=${endpoints.join(",")}`, ...tls],
+      env: etcdEnv(),
+    };
+  }
+
+  /** Kills all members and removes their data. Idempotent. */
+  async stop() {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    await Promise.all([...this.members, ...this.#learners].map((member) => member.kill()));
+    await this.#guardian.dismiss();
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.stop();
+  }
+}

@@ -1,0 +1,97 @@
+import type { CallPolicy } from "../../../src/etcd/retry.js";
+import type { Txn } from "../../../src/etcd/port.js";
+import { settle } from "./fake-clock.js";
+import { FakeCluster, HEADER } from "./fake-connection.js";
+import type { FakeCall } from "./fake-member.js";
+
+const ONE_MEMBER = { hosts: "a:1" };
+
+type Kind = "join" | "leave";
+export const txnOf = (roots: readonly string[], kind: Kind = "join"): Txn => ({
+  roots,
+  when: [{ kind: "created at", key: `${roots[0] ?? ""}/1`, revision: 0n }],
+  then: kind === "leave" ? [{ kind: "delete", key: `${roots[0] ?? ""}/1` }] : [],
+  otherwise: [],
+});
+
+/** What a call carries: one transaction, or those of a batch. */
+export const txnsOf = ({ request }: FakeCall) =>
+  (Array.isArray(request) ? request : [request]) as readonly Txn[];
+export const namesOf = (call: FakeCall) => txnsOf(call).map(({ roots }) => roots.join("+"));
+
+/** A cluster whose transactions leave, land and fail when a test says so. */
+export class Airport {
+  readonly cluster: FakeCluster;
+  /** Every request with transactions, in the order of sending, whatever has become of it. */
+  readonly sent: FakeCall[] = [];
+  /** How each transaction ended, in the order of their ends: its names, or its names and its error. */
+  readonly ends: string[] = [];
+  readonly errors = new Map<string, unknown>();
+  readonly #out = new Set<FakeCall>();
+  /** The most requests that were out at a time, by connection. */
+  most = 0;
+
+  constructor(options: Readonly<Record<string, unknown>> = ONE_MEMBER) {
+    this.cluster = new FakeCluster(options);
+    this.cluster.onCall = (call) => {
+      if (call.method === "authenticate") return call.answer("token");
+      this.sent.push(call);
+      this.#out.add(call);
+      const mine = this.cluster.member.calls.filter((other) => this.#out.has(other));
+      this.most = Math.max(this.most, mine.length);
+    };
+  }
+
+  /** Each sends a transaction on its name; the promise tells how it ended. */
+  send(names: readonly string[], policy: Partial<CallPolicy> = {}, kind: Kind = "join"): Promise<unknown>[] {
+    return names.map((name) => {
+      const txn = txnOf(name.split("+"), kind);
+      const outcome = this.cluster.members.txn(txn, { what: "test", ...policy });
+      return outcome.then(
+        () => this.ends.push(name),
+        (error: unknown) => {
+          this.ends.push(`${name} failed`);
+          this.errors.set(name, error);
+        },
+      );
+    });
+  }
+
+  /** The event loop turns once: those that wait leave, as far as they may. */
+  async turn(): Promise<void> {
+    const { clock } = this.cluster;
+    await settle();
+    clock.after(0, () => {});
+    await clock.pass(0);
+  }
+
+  get out(): FakeCall[] {
+    return [...this.#out];
+  }
+
+  async land(call: FakeCall): Promise<void> {
+    this.#out.delete(call);
+    const answers = txnsOf(call).map(() => ({ header: HEADER, succeeded: true, ranges: [] }));
+    call.answer(call.method === "batch" ? answers : answers[0]);
+    await this.turn();
+  }
+
+  async fail(call: FakeCall, error: Error): Promise<void> {
+    this.#out.delete(call);
+    call.fail(error);
+    await this.turn();
+  }
+
+  /** What has been cancelled is not out any more. */
+  forget(call: FakeCall): void {
+    this.#out.delete(call);
+  }
+
+  /** Lets everything land that is out, and what leaves then, until nothing is out. */
+  async landAll(): Promise<void> {
+    while (this.#out.size > 0) for (const call of this.out) await this.land(call);
+  }
+}
+
+export const numbered = (count: number, prefix = "n") =>
+  Array.from({ length: count }, (_, n) => `${prefix}${n}`);

@@ -1,0 +1,62 @@
+import { AbortFanOut } from "../../../src/async/abort-fan-out.js";
+import { checkConnect } from "../../../src/options/connect.js";
+import type { Connection } from "../../../src/session/connection.js";
+import { Keepalive } from "../../../src/etcd/keepalive.js";
+import { Members } from "../../../src/etcd/client.js";
+import type { Header } from "../../../src/etcd/port.js";
+import { WatchHub } from "../../../src/etcd/watch/hub.js";
+import { Lease } from "../../../src/session/lease.js";
+import { FakeClock } from "./fake-clock.js";
+import { type FakeCall, FakeMember } from "./fake-member.js";
+
+export const HEADER: Header = { clusterId: "1", revision: 100n, memberId: "a", raftTerm: 3n };
+export const LEASE_ID = 0x77n;
+
+/** Everything that a cluster has inside, with fake members `a`, `b` and `c` instead of etcd, and a fake clock. */
+export class FakeCluster {
+  readonly clock = new FakeClock();
+  /** One for each connection, in the order of connecting. */
+  readonly connected: FakeMember[] = [];
+  /** Hears of every call when it is sent, and may answer it there and then. */
+  onCall: (call: FakeCall, host: string) => void = () => {};
+  /** Hosts of which the test answers whether they are etcd itself. */
+  unknown: readonly string[] = [];
+  readonly members: Members;
+  readonly connection: Connection;
+
+  constructor(options: Readonly<Record<string, unknown>> = {}) {
+    const checked = checkConnect({ hosts: ["a:1", "b:1", "c:1"], ...options });
+    this.members = new Members(checked, this.clock, (host) => {
+      const memberId = host.slice(0, 1);
+      const header = { ...HEADER, memberId };
+      const member = new FakeMember(host, this.clock, header, (call) => this.onCall(call, host));
+      member.direct = !this.unknown.includes(host);
+      this.connected.push(member);
+      return member;
+    });
+    this.connection = {
+      options: checked,
+      members: this.members,
+      keepalive: new Keepalive(this.members, this.clock),
+      watches: new WatchHub(this.members, this.clock),
+      clock: this.clock,
+      aborts: new AbortFanOut(),
+      path: { requestsAreRepeated: false },
+      leases: new Set(),
+      revoking: new Set(),
+      closing: new AbortController(),
+    };
+  }
+
+  /** The connection made last. */
+  get member(): FakeMember {
+    const member = this.connected.at(-1);
+    if (!member) throw new Error("nothing was asked yet");
+    return member;
+  }
+
+  /** A lease that was granted just now. */
+  lease(ttlSeconds = 10): Lease {
+    return new Lease(this.connection, LEASE_ID, ttlSeconds, "owner", this.clock.now());
+  }
+}

@@ -1,0 +1,92 @@
+import type { Range } from "../../../src/etcd/port.js";
+import type { Watch } from "../../../src/etcd/watch/hub.js";
+import { PlaceBelow } from "../../../src/queue/lock-mode.js";
+import { Place } from "../../../src/queue/entry.js";
+import { Turn } from "../../../src/queue/predecessor-wait.js";
+import { settle } from "./fake-clock.js";
+import { FakeCluster, HEADER } from "./fake-connection.js";
+import { type FakeCall, type FakeWatch, keyValue } from "./fake-member.js";
+
+/** Create revisions: our place joined at 50, the one before it at 40, another one before that at 30. */
+export const MINE = 50n;
+export const BELOW = 40n;
+export const FIRST = 30n;
+/** At this revision the watches are created, unless a test says otherwise. */
+export const WATCHED = 60n;
+
+export const placeKey = (revision: bigint): string => `jobs/${revision}`;
+
+interface From {
+  readonly ahead: number;
+  /** The join has told that the predecessor is the holder. */
+  readonly holder?: boolean;
+}
+
+/** A place in the queue `jobs` that waits for its turn behind the place of `BELOW`. */
+export class WaitingTurn {
+  readonly cluster = new FakeCluster();
+  readonly clock = this.cluster.clock;
+  readonly place: Place;
+  readonly turn: Turn;
+  /** What the turn came to. */
+  readonly told: string[] = [];
+  granted: { readonly ownWatch: Watch | undefined; readonly deletedAt: bigint | undefined } | undefined;
+
+  constructor(from?: From) {
+    this.place = new Place(this.cluster.lease(), "jobs", 1);
+    this.place.revision = MINE;
+    const outcome = {
+      granted: (ownWatch: Watch | undefined, deletedAt: bigint | undefined) => {
+        this.granted = { ownWatch, deletedAt };
+        this.told.push("granted");
+      },
+      gone: () => void this.told.push("gone"),
+      failed: (error: Error) => void this.told.push(`failed ${error.message}`),
+    };
+    this.turn = new Turn(this.place, outcome, from && { ahead: from.ahead, predecessor: predecessor(from) });
+    this.clock.advance(0);
+  }
+
+  /** The watch stream opened last. */
+  get stream(): FakeWatch {
+    const stream = this.cluster.connected.flatMap(({ watches }) => watches).at(-1);
+    if (!stream) throw new Error("nothing is watched yet");
+    return stream;
+  }
+
+  get reads(): FakeCall[] {
+    return this.cluster.connected.flatMap((member) => member.of("range"));
+  }
+
+  get serializable(): (boolean | undefined)[] {
+    return this.reads.map(({ request }) => (request as Range).serializable);
+  }
+
+  async watched(below = WATCHED, own = below): Promise<void> {
+    this.stream.created(placeKey(BELOW), below);
+    this.stream.created(this.place.key, own);
+    await settle();
+  }
+
+  /** The server answers the latest read: the places of `revisions` are there, latest first, and earlier ones if there are `more`. */
+  async answerRead(
+    revisions: readonly bigint[],
+    header: { revision?: bigint; memberId?: string } = {},
+    more = false,
+  ): Promise<void> {
+    const kvs = revisions.map((createRevision) => {
+      const key = createRevision === MINE ? this.place.key : placeKey(createRevision);
+      return keyValue({ key, createRevision, modRevision: createRevision });
+    });
+    this.reads.at(-1)?.answer({ header: { ...HEADER, revision: WATCHED, ...header }, kvs, more, count: 9 });
+    await settle();
+  }
+
+  async deleted(revision: bigint, at: bigint): Promise<void> {
+    this.stream.deleted(revision === MINE ? this.place.key : placeKey(revision), at);
+    await settle();
+  }
+}
+
+const predecessor = ({ holder = false }: From) =>
+  new PlaceBelow({ key: Buffer.from(placeKey(BELOW)), createRevision: BELOW }, holder);

@@ -1,0 +1,134 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { inspect } from "node:util";
+import { type Cluster, connect, LeaseholdError, type Lock, Mutex } from "../../../src/index.js";
+import { LIES } from "./lies.js";
+import { type Answer, type Call, startRawServer } from "./raw-server.js";
+import { ToyEtcd } from "./toy-etcd.js";
+
+/** One lie for each answer of a kind of call, in order; after the last one the server is honest. */
+export interface Script {
+  readonly method: string;
+  readonly lies: readonly string[];
+}
+
+const LIMIT = { timeoutMs: 800 };
+/** A timeout may ask for the holder, for up to half a second. Twice that is a hang. */
+const HANGS_MS = 2 * (LIMIT.timeoutMs + 500);
+/** A session of two seconds renews a few times; who renews without pause asks thousands. */
+const RENEWALS = 100;
+/** Until the slow look of a session at its keys in doubt. */
+const CLEAN_MS = 8000;
+
+const TICK_MS = 20;
+/** Goes on only while this process gets to run: on a busy machine nothing hangs because it is late. */
+let ticks = 0;
+setInterval(() => ticks++, TICK_MS).unref();
+const nowMs = (): number => ticks * TICK_MS;
+
+/** Answers as etcd would, but for what the scripts bend. */
+export class Liar {
+  #rest: Map<string, string[]>;
+  /** Answers that were bent. */
+  told = 0;
+  renewals = 0;
+
+  constructor(
+    private readonly toy: ToyEtcd,
+    scripts: readonly Script[],
+  ) {
+    this.#rest = new Map(scripts.map(({ method, lies }) => [method, [...lies]]));
+  }
+
+  readonly answer = (call: Call): Answer => {
+    const { method } = call;
+    if (method === "LeaseKeepAlive") this.renewals++;
+    const bend = (honest: Answer): Answer => {
+      const lie = LIES[method]?.[this.#rest.get(method)?.shift() ?? "none"];
+      if (!lie || honest.how) return honest;
+      this.told++;
+      return lie(honest);
+    };
+    // What etcd says of itself later, on the same stream, is bent as well.
+    return bend(this.toy.answer({ ...call, say: (answer) => call.say(bend(answer)) }));
+  };
+
+  /** What is left to be asked is how a session ends. */
+  stop(): void {
+    for (const method of this.#rest.keys()) if (method !== "LeaseRevoke") this.#rest.delete(method);
+  }
+}
+
+interface Ended {
+  readonly what: string;
+  readonly lock?: Lock | undefined;
+  readonly error?: unknown;
+  readonly tookMs: number;
+}
+
+/**
+ * `x` is held by somebody whose server is honest, `y` and `z` are free.
+ * @returns how many answers were bent, and what must never be, in words; nothing, mostly
+ */
+export async function lieTo(scripts: readonly Script[]): Promise<{ told: number; trouble: string[] }> {
+  using toy = new ToyEtcd();
+  const liar = new Liar(toy, scripts);
+  await using honest = await startRawServer((call) => toy.answer(call));
+  await using bent = await startRawServer(liar.answer);
+  const holders = connect({ hosts: honest.endpoint });
+  const cluster = connect({ hosts: bent.endpoint, requestTimeoutMs: 200, session: { ttlSeconds: 2 } });
+  const held = await new Mutex(holders, "x").lock();
+
+  const calls = await Promise.all(
+    ["x", "y", "z"].flatMap((name) => [asked(cluster, name, "lock"), asked(cluster, name, "tryLock")]),
+  );
+  const trouble = calls.flatMap((call) => troubleWith(call, toy));
+  await renewedTwice(liar, cluster);
+  if (liar.renewals > RENEWALS) trouble.push(`renewed ${liar.renewals} times`);
+  liar.stop();
+  await Promise.allSettled([held, ...calls.flatMap(({ lock }) => lock ?? [])].map((lock) => lock.release()));
+  trouble.push(...(await leftIn(toy)));
+  trouble.push(...(await troubleClosing(cluster)));
+  await holders.close();
+  return { told: liar.told, trouble };
+}
+
+async function asked(cluster: Cluster, name: string, how: "lock" | "tryLock"): Promise<Ended> {
+  const start = nowMs();
+  const what = `${how}("${name}")`;
+  const tookMs = () => nowMs() - start;
+  return new Mutex(cluster, name)[how](LIMIT).then(
+    (lock) => ({ what, lock, tookMs: tookMs() }),
+    (error: unknown) => ({ what, error, tookMs: tookMs() }),
+  );
+}
+
+function troubleWith({ what, lock, error, tookMs }: Ended, toy: ToyEtcd): string[] {
+  const trouble = [];
+  if (tookMs > HANGS_MS) trouble.push(`${what} took ${tookMs} ms`);
+  if (error !== undefined && !(error instanceof LeaseholdError)) trouble.push(`${what}: ${inspect(error)}`);
+  if (lock?.name === "x") trouble.push(`${what} is held twice`);
+  const [first] = lock ? toy.placesOf(lock.name) : [];
+  if (lock?.held && (first?.key !== lock.key || first.create !== lock.fence))
+    trouble.push(`${what} is held with fence ${lock.fence}, etcd has ${first?.key} ${first?.create}`);
+  return trouble;
+}
+
+/** Time for the liar to lie about renewals, if there is a session. */
+async function renewedTwice(liar: Liar, cluster: Cluster): Promise<void> {
+  const session = await cluster.session({ timeoutMs: 1 }).catch(() => undefined);
+  while (session && !session.signal.aborted && liar.renewals < 2) await delay(20);
+}
+
+async function leftIn(toy: ToyEtcd): Promise<string[]> {
+  const left = () => ["x", "y", "z"].flatMap((name) => toy.placesOf(name).map(({ key }) => key));
+  for (const start = nowMs(); left().length > 0; await delay(20))
+    if (nowMs() - start > CLEAN_MS) return [`left behind: ${left().join(", ")}`];
+  return [];
+}
+
+async function troubleClosing(cluster: Cluster): Promise<string[]> {
+  const start = nowMs();
+  await cluster.close({ drainMs: 0 });
+  const tookMs = nowMs() - start;
+  return tookMs > HANGS_MS ? [`close() took ${tookMs} ms`] : [];
+}

@@ -1,0 +1,17 @@
+import { connect, Session } from "../../../src/index.js";
+import type { EtcdCluster } from "../etcd/etcd.js";
+import { startGrpcProxy } from "./grpc-proxy.js";
+import { placesOf } from "../clients/server-view.js";
+
+/** A session behind a proxy of its own, which may lose what it is told to, and a rival with a good line. */
+export async function behindProxy({ member }: EtcdCluster, name: string, ttlSeconds: number) {
+  const proxy = await startGrpcProxy({ port: member.clientPort });
+  const cluster = connect({ hosts: proxy.endpoint });
+  const rivals = connect({ hosts: member.endpoint });
+  const session = await Session.open(cluster, { ttlSeconds });
+  const stop = async () => {
+    await Promise.all([cluster.close({ drainMs: 0 }), rivals.close({ drainMs: 0 })]);
+    await proxy.stop();
+  };
+  return { proxy, session, rivals, places: () => placesOf(member, name), [Symbol.asyncDispose]: stop };
+}

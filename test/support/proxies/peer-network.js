@@ -1,0 +1,48 @@
+// The network between the members of a cluster, made of proxies: cuts one member off from its peers while its clients
+// still reach it, without root.
+import { startTcpProxy } from "./tcp-proxy.js";
+
+/** @typedef {Pick<import("../etcd/etcd.js").EtcdMember, "gateway">} Member */
+
+export class PeerNetwork {
+  /** @type {import("./tcp-proxy.js").TcpProxy[]} */
+  #proxies = [];
+  #cut = false;
+
+  /** To be given to `startEtcd`. */
+  peerUrl = async (/** @type {number} */ index, /** @type {number} */ peerPort) => {
+    const proxy = await startTcpProxy({ port: peerPort });
+    this.#proxies[index] = proxy;
+    return proxy.port;
+  };
+
+  /**
+   * Both ways: what peers send to it, and what it sends to them, known by the sender's ID that etcd puts into the
+   * head of its raft connections. Renewals of leases that it forwards to the leader bear no ID and pass: a client's
+   * keepalive goes on until the member notices that it has no leader, which is the harder case for the client.
+   * @param {readonly Member[]} members in the order in which they were started @param {Member} member
+   */
+  async cutOff(members, member) {
+    this.#cut = true;
+    const { header } = await member.gateway("/v3/maintenance/status", {});
+    const sender = `x-server-from: ${BigInt(header.member_id).toString(16)}`;
+    for (const [index, proxy] of this.#proxies.entries()) {
+      if (members[index] === member) await proxy.mode("blackhole");
+      else proxy.modeWhere("blackhole", ({ head }) => head.toString("latin1").toLowerCase().includes(sender));
+    }
+  }
+
+  async heal() {
+    if (!this.#cut) return;
+    this.#cut = false;
+    for (const proxy of this.#proxies) {
+      await proxy.mode("pass");
+      // What was opened into the void is opened again at once instead of after etcd's own time-out.
+      proxy.reset();
+    }
+  }
+
+  async [Symbol.asyncDispose]() {
+    await Promise.all(this.#proxies.map((proxy) => proxy.stop()));
+  }
+}

@@ -1,5 +1,5 @@
 /** One key in a queue, as others see it. */
-export interface Place {
+export interface Contender {
   readonly name: string;
   readonly key: string;
   readonly state: "holding" | "waiting";

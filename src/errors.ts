@@ -1,4 +1,4 @@
-import type { Place } from "./contender.js";
+import type { Contender } from "./contender.js";
 import { printable } from "./printable.js";
 
 /** One code per class: match on `code` (or `instanceof`), never on the text. */
@@ -123,7 +123,7 @@ export class LockTimeoutError extends LeaseholdError {
   constructor(
     readonly lockName: string,
     readonly timeoutMs: number,
-    readonly holder: Place | undefined,
+    readonly holder: Contender | undefined,
     readonly ahead: number | undefined,
     phase?: string,
   ) {
@@ -224,7 +224,7 @@ export class EtcdRefusedError extends LeaseholdError {
   }
 
   /** @internal The same, with what was refused. */
-  to(what: string): EtcdRefusedError {
+  during(what: string): EtcdRefusedError {
     return new EtcdRefusedError(this.why, this.host, this.#details, { what, inDoubt: this.#inDoubt });
   }
 }

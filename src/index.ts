@@ -21,7 +21,7 @@ export {
 } from "./session/session.js";
 export type { SessionSource } from "./session/session-source.js";
 export { FenceGate, whileHeld } from "./fence.js";
-export type { Place } from "./contender.js";
+export type { Contender } from "./contender.js";
 export {
   DeadlockError,
   EtcdRefusedError,

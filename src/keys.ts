@@ -7,19 +7,19 @@ export const prefixOf = (name: string): string => `${name}/`;
 export const prefixEnd = (prefix: string): string => `${prefix.slice(0, -1)}0`;
 
 /** Go's `fmt.Sprintf("%s/%x", name, lease)`; with `-n` for the second and further places of one session. */
-export function placeKey(name: string, leaseId: bigint, n: number): string {
+export function entryKey(name: string, leaseId: bigint, n: number): string {
   const key = `${name}/${leaseId.toString(16)}`;
   return n === 1 ? key : `${key}-${n}`;
 }
 
 /** Range of all keys that one session can have under one name: "." follows "-" in ASCII. */
-export function ownRange(name: string, leaseId: bigint): { readonly key: string; readonly end: string } {
-  const key = placeKey(name, leaseId, 1);
+export function sessionRange(name: string, leaseId: bigint): { readonly key: string; readonly end: string } {
+  const key = entryKey(name, leaseId, 1);
   return { key, end: `${key}.` };
 }
 
 /** The name and number of a place of `leaseId`, or undefined if `key` is none. */
-export function parsePlaceKey(
+export function parseEntryKey(
   key: string,
   leaseId: bigint,
 ): { readonly name: string; readonly n: number } | undefined {
@@ -34,7 +34,7 @@ export function parsePlaceKey(
 export const MAX_PERMITS = 1000;
 
 /** What a place's value says to `inspect`; `id` makes it recognisable after a lost reply. */
-export interface PlaceValue {
+export interface EntryValue {
   readonly owner: string;
   readonly since: string;
   readonly id: string;
@@ -44,7 +44,7 @@ export interface PlaceValue {
   readonly client?: string;
 }
 
-export function parsePlaceValue(value: string): Partial<PlaceValue> {
+export function parseEntryValue(value: string): Partial<EntryValue> {
   try {
     const parsed: unknown = JSON.parse(value);
     if (typeof parsed !== "object" || parsed === null) return {};

@@ -2,7 +2,7 @@ import type { AbortFanOut } from "./abort-fan-out.js";
 import type { CheckedWait } from "../options/check.js";
 import type { Clock } from "./clock.js";
 
-export interface GivingUp<T> {
+export interface SettleHandlers<T> {
   /** The error of the timeout. It may take a moment to say more. */
   onTimeout(): Error | Promise<Error>;
   /** The caller waits no longer: undo what was begun. */
@@ -16,7 +16,7 @@ export function settleWithin<T>(
   promise: Promise<T>,
   { signal, timeoutMs }: CheckedWait,
   { clock, aborts }: { readonly clock: Clock; readonly aborts: AbortFanOut },
-  giving: GivingUp<T>,
+  handlers: SettleHandlers<T>,
 ): Promise<T> {
   if (signal === undefined && timeoutMs === undefined) return promise;
   return new Promise((resolve, reject) => {
@@ -30,18 +30,18 @@ export function settleWithin<T>(
     };
     const onAbort = (): void => {
       if (!end()) return;
-      giving.onGiveUp?.();
+      handlers.onGiveUp?.();
       reject(signal?.reason as Error);
     };
     const onTimeout = (): void => {
       if (!end()) return;
-      giving.onGiveUp?.();
-      void Promise.resolve(giving.onTimeout()).then(reject, reject);
+      handlers.onGiveUp?.();
+      void Promise.resolve(handlers.onTimeout()).then(reject, reject);
     };
     const timer = timeoutMs === undefined ? undefined : clock.after(timeoutMs, onTimeout);
     const stop = aborts.add(signal, onAbort);
     promise.then(
-      (value) => (end() ? resolve(value) : giving.onUnwanted?.(value)),
+      (value) => (end() ? resolve(value) : handlers.onUnwanted?.(value)),
       (error: unknown) => end() && reject(error as Error),
     );
     // A signal that is aborted already wins over a value that is there already.

@@ -1,8 +1,8 @@
 /** Work that is under way, for who must not end before it. */
-export class InFlight {
+export class TaskTracker {
   readonly #works = new Set<Promise<unknown>>();
 
-  add<T>(work: Promise<T>): Promise<T> {
+  track<T>(work: Promise<T>): Promise<T> {
     const end = (): boolean => this.#works.delete(settled);
     const settled: Promise<unknown> = work.then(end, end);
     this.#works.add(settled);
@@ -10,7 +10,7 @@ export class InFlight {
   }
 
   /** Resolves when all of it has settled, with what it began. */
-  async none(): Promise<void> {
+  async settled(): Promise<void> {
     while (this.#works.size > 0) await Promise.all(this.#works);
   }
 }

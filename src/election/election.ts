@@ -1,7 +1,7 @@
 import { acquire, holdOf, watched } from "../hold/acquire.js";
 import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "../errors.js";
 import { candidates, leaderOf, type Leader } from "./leader.js";
-import { HeldLeadership, type Leadership } from "./leadership.js";
+import { LeadershipHandle, type Leadership } from "./leadership.js";
 import { Observation } from "./observation.js";
 import {
   checkName,
@@ -14,7 +14,7 @@ import {
 import type { WaitOptions } from "../session/session.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
 import { settleWithin } from "../async/settle-within.js";
-import { timeLeft } from "../hold/with-lease.js";
+import { timeBudget } from "../hold/with-lease.js";
 
 /** How long `leader()` asks when it is not told. */
 const ASK_TIMEOUT_MS = 5000;
@@ -26,7 +26,7 @@ const ASK_TIMEOUT_MS = 5000;
 export class Election {
   readonly name: string;
   readonly #source: LeaseSource;
-  #candidate: HeldLeadership | "waiting" | undefined;
+  #candidate: LeadershipHandle | "waiting" | undefined;
 
   /**
    * @throws {TypeError | RangeError} when `source` is no Cluster or Session, or `name` is not 1..1024 bytes of
@@ -68,13 +68,13 @@ export class Election {
   async leader(options?: WaitOptions): Promise<Leader | undefined> {
     const { signal, timeoutMs = ASK_TIMEOUT_MS } = checkWait("leader", options);
     const { connection } = this.#source;
-    const { members, closing } = connection;
+    const { client, closing } = connection;
     closing.signal.throwIfAborted();
     const what = `ask for the leader of "${this.name}"`;
     const range = { ...candidates(this.name), limit: 1 };
-    const asking = members.range(range, { what, giveUpMs: timeoutMs, signal: closing.signal });
+    const asking = client.range(range, { what, giveUpMs: timeoutMs, signal: closing.signal });
     const { kvs } = await settleWithin(asking, { signal, timeoutMs }, connection, {
-      onTimeout: () => new EtcdUnavailableError(what, members.silence),
+      onTimeout: () => new EtcdUnavailableError(what, client.lastFailures),
     });
     return leaderOf(this.name, kvs[0]);
   }
@@ -102,18 +102,18 @@ export class Election {
     return !candidate.signal.aborted;
   }
 
-  async #campaign(value: string, wait: CheckedWait): Promise<HeldLeadership> {
-    const left = timeLeft(this.#source.connection.clock, wait.timeoutMs);
+  async #campaign(value: string, wait: CheckedWait): Promise<LeadershipHandle> {
+    const left = timeBudget(this.#source.connection.clock, wait.timeoutMs);
     const acquired = await acquire(this.#source, this.name, wait, { value });
     const { queue, grant } = acquired;
-    const leadership = new HeldLeadership(holdOf(watched(acquired)), queue.lease);
-    if (grant.place.value !== value) await this.#takeOver(leadership, value, wait, left());
+    const leadership = new LeadershipHandle(holdOf(watched(acquired)), queue.lease);
+    if (grant.entry.value !== value) await this.#takeOver(leadership, value, wait, left());
     return leadership;
   }
 
   /** An adopted place shows what its last candidate said. */
   async #takeOver(
-    leadership: HeldLeadership,
+    leadership: LeadershipHandle,
     value: string,
     wait: CheckedWait,
     leftMs: number | undefined,

@@ -83,7 +83,7 @@ export async function lead(
   const policy = { clock, onRetry: reporting(onRetry) };
   if (onLeader) void follow(new Election(cluster, name), onLeader, { ...policy, stop: over.signal });
   try {
-    await new Candidate({ cluster, name, work, session, value }, { ...policy, stop, mayPass }).run();
+    await new LeadLoop({ cluster, name, work, session, value }, { ...policy, stop, mayPass }).run();
   } finally {
     over.abort();
   }
@@ -120,7 +120,7 @@ async function follow(
   await retry(observe, { ...policy, mayPass }).catch(() => undefined);
 }
 
-class Candidate {
+class LeadLoop {
   #session: Session | undefined;
   readonly #pauses = new Pauses(LONG_TERM_MS);
 

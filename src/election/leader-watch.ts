@@ -49,7 +49,7 @@ export class LeaderWatch implements WatchListener {
     this.#stopped.abort();
     this.#endWatch();
     // An idle stream must not keep the process alive.
-    this.connection.watches.rest();
+    this.connection.watches.closeIdleStreams();
   }
 
   created(revision: bigint): void {
@@ -71,7 +71,7 @@ export class LeaderWatch implements WatchListener {
     if (kind === "PUT") this.#candidates.set(key, kv);
   }
 
-  moved(why: Interruption): void {
+  interrupted(why: Interruption): void {
     this.#endWatch();
     if (why === "compacted") this.#readFirst();
     else this.#follow();
@@ -90,7 +90,7 @@ export class LeaderWatch implements WatchListener {
 
   #read(): Promise<RangeAnswer> {
     const policy = { what: `observe the election "${this.name}"`, signal: this.#stopped.signal };
-    return this.connection.members.range(candidates(this.name), policy);
+    return this.connection.client.range(candidates(this.name), policy);
   }
 
   #begin({ header, kvs }: RangeAnswer): void {

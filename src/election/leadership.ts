@@ -1,5 +1,5 @@
 import { LeaseNotFoundError, type Txn, type TxnAnswer } from "../etcd/port.js";
-import type { HeldPlace, Lock } from "../hold/hold.js";
+import type { HoldHandle, Lock } from "../hold/hold.js";
 import type { Lease } from "../session/lease.js";
 import { checkValue } from "../options/check.js";
 
@@ -16,14 +16,14 @@ export interface Leadership extends Lock {
   resign(): Promise<void>;
 }
 
-export class HeldLeadership implements Leadership {
-  readonly #hold: HeldPlace;
+export class LeadershipHandle implements Leadership {
+  readonly #hold: HoldHandle;
   readonly #lease: Lease;
   /** Modification revision of the key, as far as it is known here. */
   #modified: bigint;
   #proclaiming: Promise<unknown> = Promise.resolve();
 
-  constructor(hold: HeldPlace, lease: Lease) {
+  constructor(hold: HoldHandle, lease: Lease) {
     this.#hold = hold;
     this.#lease = lease;
     this.#modified = hold.revision;
@@ -102,9 +102,9 @@ export class HeldLeadership implements Leadership {
     const what = `proclaim a value as leader of "${this.name}"`;
     try {
       const policy = { ...this.#lease.policy(what), signal: this.signal };
-      return await this.#lease.connection.members.txn(this.#putTxn(value), policy);
+      return await this.#lease.connection.client.txn(this.#putTxn(value), policy);
     } catch (error) {
-      if (error instanceof LeaseNotFoundError) this.#lease.gone();
+      if (error instanceof LeaseNotFoundError) this.#lease.leaseNotFound();
       this.signal.throwIfAborted();
       throw error;
     }
@@ -117,18 +117,18 @@ export class HeldLeadership implements Leadership {
   #putTxn(value: string): Txn {
     const { name, key, revision } = this;
     return {
-      roots: [name],
-      when: [
+      queues: [name],
+      compare: [
         { kind: "created at", key, revision },
         { kind: "modified at", key, revision: this.#modified },
       ],
-      then: [{ kind: "put", key, value, leaseId: this.#lease.leaseId }],
-      otherwise: [{ kind: "range", key }],
+      success: [{ kind: "put", key, value, leaseId: this.#lease.leaseId }],
+      failure: [{ kind: "range", key }],
     };
   }
 
   async #lost(): Promise<never> {
-    await this.#hold.keyGone();
+    await this.#hold.keyDeleted();
     throw this.signal.reason as Error;
   }
 }

@@ -5,22 +5,22 @@ import { LeaderWatch } from "./leader-watch.js";
 /** A reader that stands still must not fill the memory: what it has missed beyond this is not told one by one. */
 const MAX_UNREAD = 1000;
 
-type Told = IteratorResult<Leader | undefined, undefined>;
+type Result = IteratorResult<Leader | undefined, undefined>;
 
 interface Asked {
-  readonly resolve: (told: Told) => void;
+  readonly resolve: (told: Result) => void;
   readonly reject: (reason: unknown) => void;
 }
 
-const DONE: Told = { done: true, value: undefined };
+const DONE: Result = { done: true, value: undefined };
 
 /** What `observe()` iterates over. Begins with the first `next()`. */
 export class Observation implements AsyncIterableIterator<Leader | undefined> {
   #unread: (Leader | undefined)[] = [];
   /** Calls of `next()` that nothing has been told to yet. */
-  readonly #asked: Asked[] = [];
+  readonly #waiting: Asked[] = [];
   /** The last that was told, in a box: nobody is an answer, too. */
-  #told: { readonly leader: Leader | undefined } | undefined;
+  #last: { readonly leader: Leader | undefined } | undefined;
   #failure: { readonly reason: unknown } | undefined;
   #state: "new" | "open" | "over" = "new";
   #watch: LeaderWatch | undefined;
@@ -36,7 +36,7 @@ export class Observation implements AsyncIterableIterator<Leader | undefined> {
     return this;
   }
 
-  next(): Promise<Told> {
+  next(): Promise<Result> {
     if (this.#state === "new") this.#begin();
     if (this.#failure) {
       const { reason } = this.#failure;
@@ -49,13 +49,13 @@ export class Observation implements AsyncIterableIterator<Leader | undefined> {
       if (this.#isNews(leader)) return Promise.resolve(this.#tell(leader));
     }
     if (this.#state === "over") return Promise.resolve(DONE);
-    return new Promise((resolve, reject) => this.#asked.push({ resolve, reject }));
+    return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
   }
 
   /** The loop was left. */
-  return(): Promise<Told> {
+  return(): Promise<Result> {
     this.#end();
-    for (const { resolve } of this.#asked.splice(0)) resolve(DONE);
+    for (const { resolve } of this.#waiting.splice(0)) resolve(DONE);
     return Promise.resolve(DONE);
   }
 
@@ -76,20 +76,20 @@ export class Observation implements AsyncIterableIterator<Leader | undefined> {
   }
 
   #leads(leader: Leader | undefined): void {
-    const last = this.#unread.length > 0 ? { leader: this.#unread.at(-1) } : this.#told;
+    const last = this.#unread.length > 0 ? { leader: this.#unread.at(-1) } : this.#last;
     if (last && sameLeader(last.leader, leader)) return;
-    const asked = this.#asked.shift();
+    const asked = this.#waiting.shift();
     if (asked) return asked.resolve(this.#tell(leader));
     this.#unread.push(leader);
     if (this.#unread.length > MAX_UNREAD) this.#unread.shift();
   }
 
   #isNews(leader: Leader | undefined): boolean {
-    return !this.#told || !sameLeader(this.#told.leader, leader);
+    return !this.#last || !sameLeader(this.#last.leader, leader);
   }
 
-  #tell(leader: Leader | undefined): Told {
-    this.#told = { leader };
+  #tell(leader: Leader | undefined): Result {
+    this.#last = { leader };
     return { done: false, value: leader };
   }
 
@@ -97,7 +97,7 @@ export class Observation implements AsyncIterableIterator<Leader | undefined> {
   #fail(reason: unknown): void {
     if (this.#state !== "open" || this.#failure) return;
     this.#end();
-    const [first, ...others] = this.#asked.splice(0);
+    const [first, ...others] = this.#waiting.splice(0);
     if (first) first.reject(reason);
     else this.#failure = { reason };
     for (const { resolve } of others) resolve(DONE);

@@ -10,7 +10,7 @@ interface Asking {
  * The token for user and password, valid on every member. However many calls find it missing or expired, one of them
  * asks for a new one and the others wait: each Authenticate costs the server a bcrypt.
  */
-export class Tokens {
+export class AuthToken {
   /** Empty while authentication is off: the first call that etcd rejects for want of a token ends that. */
   #token: string | undefined;
   #asking: Asking | undefined;

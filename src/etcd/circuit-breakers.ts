@@ -10,7 +10,7 @@ import type { Clock } from "../async/clock.js";
 import { CancelledError, MemberRefusedError, UnansweredError } from "./port.js";
 
 /** For so long after two failures in a row a member is asked only when no other is left. */
-const LAST_CHOICE_MS = 1000;
+const OPEN_MS = 1000;
 
 interface Breaker {
   readonly host: string;
@@ -24,7 +24,7 @@ export const isMembersFault = (error: unknown): boolean =>
   (error instanceof UnansweredError && !(error instanceof CancelledError));
 
 /** A circuit breaker for each member. An open one does not shut a member out: it makes it the last choice. */
-export class Breakers {
+export class CircuitBreakers {
   readonly #breakers: readonly Breaker[];
 
   constructor(
@@ -34,7 +34,7 @@ export class Breakers {
     this.#breakers = hosts.map((host) => {
       // One bad call is no verdict on a member: two in a row are.
       const policy = circuitBreaker(handleWhen(isMembersFault), {
-        halfOpenAfter: LAST_CHOICE_MS,
+        halfOpenAfter: OPEN_MS,
         breaker: new ConsecutiveBreaker(2),
       });
       const breaker = { host, policy, brokenAt: 0 };
@@ -68,6 +68,6 @@ export class Breakers {
   #isLastChoice(index: number): boolean {
     const breaker = this.#breakers[index];
     if (breaker?.policy.state !== CircuitState.Open) return false;
-    return this.clock.monotonic() - breaker.brokenAt < LAST_CHOICE_MS;
+    return this.clock.monotonic() - breaker.brokenAt < OPEN_MS;
   }
 }

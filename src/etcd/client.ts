@@ -1,7 +1,7 @@
 import type { CheckedConnect } from "../options/connect.js";
 import type { Clock } from "../async/clock.js";
-import { persist, type AttemptLimits, type AttemptSetting, type CallPolicy } from "./retry.js";
-import { Batches, type Carrier } from "./batch/batcher.js";
+import { retry, type AttemptLimits, type RetryContext, type CallPolicy } from "./retry.js";
+import { Batcher, type Carrier } from "./batch/batcher.js";
 import { MemberPool, type Connect, type MemberListener } from "./member-pool.js";
 import {
   NotSentError,
@@ -14,8 +14,8 @@ import {
   type TxnAnswer,
 } from "./port.js";
 import { readRanges, type RangesAnswer } from "./ranges.js";
-import { Slots } from "./concurrency-limit.js";
-import { TermFloor } from "./raft-term.js";
+import { ConcurrencyLimit } from "./concurrency-limit.js";
+import { RaftTermFloor } from "./raft-term.js";
 
 /** A question that nobody may be waiting for any more is not asked for ever. */
 const QUESTION_MS = 10_000;
@@ -24,12 +24,12 @@ const QUESTION_MS = 10_000;
  * The calls of a cluster. Each is repeated on the next member, on a new connection, until one answers; so everything that
  * changes something must be idempotent by its own guard.
  */
-export class Members {
+export class EtcdClient {
   readonly #pool: MemberPool;
-  readonly #slots = new Slots();
-  readonly #batches: Batches;
-  readonly #setting: AttemptSetting;
-  readonly #floor = new TermFloor();
+  readonly #slots = new ConcurrencyLimit();
+  readonly #batches: Batcher;
+  readonly #setting: RetryContext;
+  readonly #floor = new RaftTermFloor();
 
   constructor(
     private readonly options: CheckedConnect,
@@ -43,7 +43,7 @@ export class Members {
     const host = (): string => this.current.host;
     const carry: Carrier["carry"] = (txns, limits) =>
       this.#pool.attempt((member, options) => member.txns(txns, options), limits);
-    this.#batches = new Batches({ host, carry }, clock);
+    this.#batches = new Batcher({ host, carry }, clock);
     this.#pool.onLeft = () => this.#batches.memberLeft();
   }
 
@@ -53,8 +53,8 @@ export class Members {
   }
 
   /** Why nobody has answered yet, by host. */
-  get silence(): ReadonlyMap<string, Error> {
-    return this.#pool.silence;
+  get lastFailures(): ReadonlyMap<string, Error> {
+    return this.#pool.lastFailures;
   }
 
   /** See MemberPool. */
@@ -73,7 +73,7 @@ export class Members {
   }
 
   /** A keepalive answer of an older raft term does not count. */
-  get termFloor(): bigint {
+  get raftTermFloor(): bigint {
     return this.#floor.term;
   }
 
@@ -92,41 +92,41 @@ export class Members {
    * name would be locked or refused by chance.
    */
   async txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
-    this.#floor.asking(txn.when[0]?.key);
+    this.#floor.sent(txn.compare[0]?.key);
     const guarded = this.#pool.tokens !== undefined;
     const attempt = (limits: AttemptLimits): Promise<TxnAnswer> =>
       this.#batches.send(txn, limits, guarded || limits.repeated);
-    const answer = await persist(attempt, policy, this.#setting);
-    this.#floor.answered(answer.header);
+    const answer = await retry(attempt, policy, this.#setting);
+    this.#floor.observed(answer.header);
     return answer;
   }
 
   /** A linearizable read. */
   async range(range: Range, policy: CallPolicy): Promise<RangeAnswer> {
-    this.#floor.asking(range.key);
+    this.#floor.sent(range.key);
     const answer = await this.call((member, options) => member.range(range, options), policy);
-    this.#floor.answered(answer.header);
+    this.#floor.observed(answer.header);
     return answer;
   }
 
   /** Several linearizable reads of one state. */
   async ranges(ranges: readonly Range[], policy: CallPolicy): Promise<RangesAnswer> {
-    this.#floor.asking(ranges[0]?.key);
+    this.#floor.sent(ranges[0]?.key);
     const answer = await this.call((member, options) => readRanges(member, ranges, options), policy);
-    this.#floor.answered(answer.header);
+    this.#floor.observed(answer.header);
     return answer;
   }
 
   /** A keepalive answer was of an older term than the floor: asks a quorum, whose term counts even if it is lower. */
-  async renewTermFloor(signal: AbortSignal): Promise<void> {
-    const { question } = this.#floor;
+  async renewRaftTermFloor(signal: AbortSignal): Promise<void> {
+    const { probe: question } = this.#floor;
     if (question === undefined) return;
     const answer = await this.call((member, options) => member.range(question, options), {
       what: "term check",
       giveUpMs: QUESTION_MS,
       signal,
     });
-    this.#floor.set(answer.header);
+    this.#floor.reset(answer.header);
   }
 
   /** With a password: a stream that is opened now would have no token. */
@@ -147,15 +147,15 @@ export class Members {
     const attempt = async (limits: AttemptLimits): Promise<T> => {
       const { signal } = limits;
       // The caller may leave while a crowd is before it: nothing is sent for nobody.
-      if (!this.#slots.take() && !(await this.#slots.wait(signal, () => limits.wanted())))
+      if (!this.#slots.tryAcquire() && !(await this.#slots.acquire(signal, () => limits.wanted())))
         throw new NotSentError("nobody wants it any more");
       try {
         return await this.#pool.attempt(ask, { timeoutMs: limits.timeoutMs(), signal });
       } finally {
-        this.#slots.give();
+        this.#slots.release();
       }
     };
-    return persist(attempt, policy, this.#setting);
+    return retry(attempt, policy, this.#setting);
   }
 
   /** Ends all connections. Streams and calls must have ended before. */

@@ -7,21 +7,21 @@ const MAX_AT_ONCE = 256;
  * So many attempts at a time, the others in the order of their coming. What is sent all at once only waits for its own
  * crowd while its time limit runs: thousands would time out together, again and again, on an etcd that is well.
  */
-export class Slots {
+export class ConcurrencyLimit {
   #free = MAX_AT_ONCE;
   readonly #aborts = new AbortFanOut(true);
   /** Each tells whether it takes the slot. */
   readonly #waiting = new Set<() => boolean>();
 
   /** False: none is free, `wait()` for one. */
-  take(): boolean {
+  tryAcquire(): boolean {
     if (this.#free === 0) return false;
     this.#free--;
     return true;
   }
 
   /** True: a slot is taken. False: not `wanted` any more when its turn came. Rejects with the signal's reason. */
-  wait(signal: AbortSignal | undefined, wanted: () => boolean): Promise<boolean> {
+  acquire(signal: AbortSignal | undefined, wanted: () => boolean): Promise<boolean> {
     return new Promise((resolve, reject) => {
       const go = (): boolean => {
         stop();
@@ -38,7 +38,7 @@ export class Slots {
     });
   }
 
-  give(): void {
+  release(): void {
     this.#free++;
     for (const go of this.#waiting) {
       if (this.#free === 0) return;

@@ -2,7 +2,7 @@ import { EtcdRefusedError } from "../errors.js";
 import type { Clock, Moment, Timer } from "../async/clock.js";
 import { backoff } from "./backoff.js";
 import { DirectHosts } from "./direct.js";
-import type { Members } from "./client.js";
+import type { EtcdClient } from "./client.js";
 import {
   TokenExpiredError,
   type CallOptions,
@@ -12,47 +12,47 @@ import {
 } from "./port.js";
 
 /** A lease that is kept alive. */
-export interface Renewer {
+export interface LeaseListener {
   readonly leaseId: bigint;
   /** For so long a renewal may stay unanswered before the stream is taken for dead. */
   readonly patienceMs: number;
   /** etcd extended the lease; it had received the renewal after `sent`. */
   renewed(sent: Moment, ttlSeconds: number): void;
   /** etcd has no such lease. */
-  gone(): void;
+  leaseNotFound(): void;
   /** Its renewals go over a new stream from now on: etcd may have been restored from a snapshot meanwhile. */
   reconnected?(): void;
 }
 
 /** Renewals sent and not answered, oldest first, and the timer for the oldest. */
-interface Sends {
+interface UnansweredRenewals {
   readonly unanswered: Moment[];
   timer: Timer | undefined;
 }
 
-interface Open {
+interface OpenStream {
   readonly member: Member;
   readonly stream: KeepaliveStream;
   /** Of this stream only: an answer must not be matched to a renewal that was sent on another. */
-  readonly sends: Map<bigint, Sends>;
+  readonly sends: Map<bigint, UnansweredRenewals>;
 }
 
 /** One keepalive stream for all leases of a cluster. */
 export class Keepalive {
-  readonly #renewers = new Map<bigint, Renewer>();
+  readonly #renewers = new Map<bigint, LeaseListener>();
   readonly #over = new AbortController();
   readonly #hosts: DirectHosts;
-  #open: Open | undefined;
+  #open: OpenStream | undefined;
   #retry = backoff.next();
   #reopening: Timer | undefined;
   #checkingTerm = false;
 
   constructor(
-    private readonly members: Members,
+    private readonly client: EtcdClient,
     private readonly clock: Clock,
   ) {
     this.#hosts = new DirectHosts(clock);
-    members.listen({
+    client.listen({
       failed: (member) => this.#open?.member === member && this.#move(this.#open),
       suspected: (member) => this.#open?.member === member && this.#renewAll(),
     });
@@ -64,28 +64,28 @@ export class Keepalive {
   }
 
   /** Sends a renewal now; its answer, if one comes, goes to `renewer`. */
-  renew(renewer: Renewer): void {
+  renew(renewer: LeaseListener): void {
     this.#renewers.set(renewer.leaseId, renewer);
     // A stream that has to be opened renews everything that is attached.
     if (this.#open) this.#send(this.#open, renewer);
     else if (!this.#reopening) this.#reopen();
   }
 
-  detach(renewer: Renewer): void {
+  detach(renewer: LeaseListener): void {
     this.#renewers.delete(renewer.leaseId);
     this.#open?.sends.get(renewer.leaseId)?.timer?.cancel();
     this.#open?.sends.delete(renewer.leaseId);
-    if (this.#renewers.size === 0) this.#hangUp();
+    if (this.#renewers.size === 0) this.#closeStream();
   }
 
   close(): void {
     this.#over.abort();
     this.#hosts.close();
     this.#renewers.clear();
-    this.#hangUp();
+    this.#closeStream();
   }
 
-  #hangUp(): void {
+  #closeStream(): void {
     this.#reopening?.cancel();
     this.#reopening = undefined;
     const open = this.#open;
@@ -97,25 +97,25 @@ export class Keepalive {
   #reopen(): void {
     this.#reopening = undefined;
     if (this.#renewers.size === 0) return;
-    if (this.members.tokenMissing) return this.#reopenWithToken();
-    const { current: member } = this.members;
+    if (this.client.tokenMissing) return this.#reopenWithToken();
+    const { current: member } = this.client;
     const stream = this.#hosts.keepalive(member, {
       answer: (answer) => open === this.#open && this.#answered(open, answer),
       ended: (error) => open === this.#open && this.#ended(open, error),
     });
-    const open: Open = { member, stream, sends: new Map() };
+    const open: OpenStream = { member, stream, sends: new Map() };
     this.#open = open;
     this.#renewAll();
     for (const renewer of this.#renewers.values()) renewer.reconnected?.();
   }
 
   /** etcd 3.6 checks the token of this stream too; older ones only that of calls and of new watches. */
-  #ended(open: Open, error: Error): void {
+  #ended(open: OpenStream, error: Error): void {
     const forbidden = error instanceof EtcdRefusedError && error.why === "permission";
     const refusedId = forbidden ? firstUnanswered(open.sends) : undefined;
     if (refusedId !== undefined) return this.#reopenWithout(refusedId);
-    if (!(error instanceof TokenExpiredError)) return this.members.fail(open.member, error);
-    this.#hangUp();
+    if (!(error instanceof TokenExpiredError)) return this.client.fail(open.member, error);
+    this.#closeStream();
     if (this.#renewers.size > 0) this.#reopenWithToken();
   }
 
@@ -125,7 +125,7 @@ export class Keepalive {
    */
   #reopenWithout(leaseId: bigint): void {
     this.#renewers.delete(leaseId);
-    this.#hangUp();
+    this.#closeStream();
     this.#reopen();
   }
 
@@ -134,13 +134,13 @@ export class Keepalive {
     this.#reopening = held;
     const later = (): void => void (this.#reopening === held && this.#reopenLater());
     // Refused or unanswered: the next stream says so again, after a growing pause.
-    void this.members.freshToken(this.#over.signal).then(later, later);
+    void this.client.freshToken(this.#over.signal).then(later, later);
   }
 
   /** Off this stream, to the next member: at once, unless the last stream was never answered either. */
-  #move(open: Open): void {
+  #move(open: OpenStream): void {
     if (open !== this.#open) return;
-    this.#hangUp();
+    this.#closeStream();
     if (this.#renewers.size > 0) this.#reopenLater();
   }
 
@@ -153,8 +153,8 @@ export class Keepalive {
     for (const renewer of this.#renewers.values()) if (this.#open) this.#send(this.#open, renewer);
   }
 
-  #send(open: Open, renewer: Renewer): void {
-    const sends: Sends = open.sends.get(renewer.leaseId) ?? { unanswered: [], timer: undefined };
+  #send(open: OpenStream, renewer: LeaseListener): void {
+    const sends: UnansweredRenewals = open.sends.get(renewer.leaseId) ?? { unanswered: [], timer: undefined };
     open.sends.set(renewer.leaseId, sends);
     // Before the write: etcd counts from when it received this, so the client's deadline comes first.
     sends.unanswered.push(this.clock.now());
@@ -162,7 +162,7 @@ export class Keepalive {
     sends.timer ??= this.#patience(open, renewer, sends, renewer.patienceMs);
   }
 
-  #patience(open: Open, renewer: Renewer, sends: Sends, delayMs: number): Timer {
+  #patience(open: OpenStream, renewer: LeaseListener, sends: UnansweredRenewals, delayMs: number): Timer {
     return this.clock.after(delayMs, () => {
       // After a pause of this process the answer may be waiting in the socket: timers run before it is read.
       sends.timer = this.clock.afterPendingEvents(() => {
@@ -171,25 +171,25 @@ export class Keepalive {
         if (open !== this.#open || !oldest) return;
         const left = oldest.monotonic + renewer.patienceMs - this.clock.monotonic();
         if (left > 0) sends.timer = this.#patience(open, renewer, sends, left);
-        else this.members.fail(open.member);
+        else this.client.fail(open.member);
       });
     });
   }
 
-  #answered(open: Open, { header, leaseId, ttlSeconds }: LeaseAnswer): void {
+  #answered(open: OpenStream, { header, leaseId, ttlSeconds }: LeaseAnswer): void {
     const sends = open.sends.get(leaseId);
     const sent = sends?.unanswered.shift();
     const renewer = this.#renewers.get(leaseId);
     if (!sends || !sent || !renewer) return;
     this.#retry = backoff.next();
-    if (!this.members.accepts(open.member, header)) return;
+    if (!this.client.accepts(open.member, header)) return;
     // With nothing left to wait for the timer ends; else it looks again when it is due.
     if (sends.unanswered.length === 0) {
       sends.timer?.cancel();
       sends.timer = undefined;
     }
-    if (header.raftTerm < this.members.termFloor) return this.#deposed(open);
-    if (ttlSeconds <= 0) return renewer.gone();
+    if (header.raftTerm < this.client.raftTermFloor) return this.#deposed(open);
+    if (ttlSeconds <= 0) return renewer.leaseNotFound();
     renewer.renewed(sent, ttlSeconds);
   }
 
@@ -197,12 +197,12 @@ export class Keepalive {
    * The answer came from a leader of an older term: before etcd 3.4.31 and 3.5.13 a stalled ex-leader goes on renewing
    * leases that the new one has expired (etcd#15247). It does not count, and a quorum is asked for the present term.
    */
-  #deposed(open: Open): void {
+  #deposed(open: OpenStream): void {
     if (this.#checkingTerm) return;
     this.#checkingTerm = true;
-    this.members.fail(open.member);
-    void this.members
-      .renewTermFloor(this.#over.signal)
+    this.client.fail(open.member);
+    void this.client
+      .renewRaftTermFloor(this.#over.signal)
       // Refused: the floor stays, and the leases run into their deadlines, which is the safe side.
       .catch(() => undefined)
       .then(() => {
@@ -213,7 +213,7 @@ export class Keepalive {
 }
 
 /** The lease whose renewal was sent first of those that are not answered. */
-function firstUnanswered(sends: ReadonlyMap<bigint, Sends>): bigint | undefined {
+function firstUnanswered(sends: ReadonlyMap<bigint, UnansweredRenewals>): bigint | undefined {
   let first: { readonly leaseId: bigint; readonly sentAt: number } | undefined;
   for (const [leaseId, { unanswered }] of sends) {
     const sentAt = unanswered[0]?.monotonic ?? Infinity;

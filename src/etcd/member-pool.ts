@@ -1,6 +1,6 @@
 import type { CheckedConnect } from "../options/connect.js";
 import type { Clock } from "../async/clock.js";
-import { Breakers, isMembersFault } from "./circuit-breakers.js";
+import { CircuitBreakers, isMembersFault } from "./circuit-breakers.js";
 import { ClusterIdentity } from "./cluster-id.js";
 import { PingIntervals } from "./ping-intervals.js";
 import {
@@ -13,7 +13,7 @@ import {
   type Header,
   type Member,
 } from "./port.js";
-import { Tokens } from "./auth-token.js";
+import { AuthToken } from "./auth-token.js";
 
 export interface MemberListener {
   /** Move to another member. */
@@ -33,12 +33,12 @@ export type Connect = (host: string, setting: ConnectionSetting) => Member;
 /** The members of the cluster, of which one at a time is in use: one attempt of a call is made on that one. */
 export class MemberPool {
   /** With a password. */
-  readonly tokens: Tokens | undefined;
+  readonly tokens: AuthToken | undefined;
   /** The last failure of each member, until any member answers. */
   readonly failures = new Map<string, Error>();
   /** The member in use was left: what waits for it need not wait any longer. */
   onLeft: () => void = () => {};
-  readonly #breakers: Breakers;
+  readonly #breakers: CircuitBreakers;
   readonly #cluster: ClusterIdentity;
   readonly #pings: PingIntervals;
   readonly #listeners = new Set<MemberListener>();
@@ -53,10 +53,10 @@ export class MemberPool {
     clock: Clock,
     private readonly connect: Connect,
   ) {
-    this.#breakers = new Breakers(options.hosts, clock);
+    this.#breakers = new CircuitBreakers(options.hosts, clock);
     this.#cluster = new ClusterIdentity(clock);
     this.#pings = new PingIntervals(options.grpcOptions["grpc.keepalive_time_ms"] as number | undefined);
-    this.tokens = options.auth && new Tokens(options.auth, options.requestTimeoutMs, clock);
+    this.tokens = options.auth && new AuthToken(options.auth, options.requestTimeoutMs, clock);
     // Clients of one configuration spread over the members.
     this.#next = Math.floor(clock.random() * options.hosts.length);
   }
@@ -68,7 +68,7 @@ export class MemberPool {
   }
 
   /** Why nobody has answered yet, by host. Within the first attempt that is known of no member, only which one is asked. */
-  get silence(): ReadonlyMap<string, Error> {
+  get lastFailures(): ReadonlyMap<string, Error> {
     if (this.failures.size > 0 || !this.#current) return new Map(this.failures);
     return new Map([[this.#current.host, new UnansweredError("no answer yet")]]);
   }

@@ -51,10 +51,10 @@ export type Operation =
 
 export interface Txn {
   /** The names of the queues whose keys it reads or writes. */
-  readonly roots: readonly string[];
-  readonly when: readonly Compare[];
-  readonly then: readonly Operation[];
-  readonly otherwise: readonly Operation[];
+  readonly queues: readonly string[];
+  readonly compare: readonly Compare[];
+  readonly success: readonly Operation[];
+  readonly failure: readonly Operation[];
 }
 
 export interface TxnAnswer {

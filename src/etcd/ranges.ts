@@ -25,7 +25,7 @@ export async function readRanges(
     return { header, ranges: [range] };
   }
   const then = ranges.map((range) => ({ kind: "range", ...range }) as const);
-  const [answer] = await member.txns([{ roots: [], when: [], then, otherwise: [] }], options);
+  const [answer] = await member.txns([{ queues: [], compare: [], success: then, failure: [] }], options);
   const told = answer?.ranges.filter((range) => range !== undefined);
   if (!answer || told?.length !== ranges.length) throw new UnansweredError("the answer makes no sense");
   return { header: answer.header, ranges: told };

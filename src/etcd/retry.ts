@@ -45,7 +45,7 @@ export interface AttemptLimits {
 }
 
 /** What all calls of a cluster have in common. */
-export interface AttemptSetting {
+export interface RetryContext {
   readonly clock: Clock;
   readonly requestTimeoutMs: number;
   readonly hosts: readonly string[];
@@ -56,10 +56,10 @@ export interface AttemptSetting {
 }
 
 /** Repeats `attempt`, with pauses that grow, until one is answered, or the policy ends it. */
-export async function persist<T>(
+export async function retry<T>(
   attempt: (limits: AttemptLimits) => Promise<T>,
   policy: CallPolicy,
-  setting: AttemptSetting,
+  setting: RetryContext,
 ): Promise<T> {
   const { clock, failures: latest } = setting;
   const failures = new Failures(policy, setting);
@@ -104,7 +104,7 @@ class Failures {
 
   constructor(
     private readonly policy: CallPolicy,
-    private readonly setting: AttemptSetting,
+    private readonly setting: RetryContext,
   ) {}
 
   unavailable(): EtcdUnavailableError {
@@ -117,7 +117,7 @@ class Failures {
     if (error instanceof NotSentError) throw this.unavailable();
     if (!(error instanceof AttemptError)) throw error;
     const { host, why } = error;
-    if (why instanceof EtcdRefusedError) throw why.to(this.policy.what);
+    if (why instanceof EtcdRefusedError) throw why.during(this.policy.what);
     if (!mayPass(why)) throw why;
     this.#byHost.set(host, why);
     this.#count++;
@@ -153,7 +153,7 @@ const mayPass = (why: Error): boolean =>
 
 function together(refusals: readonly EtcdRefusedError[], what: string): EtcdRefusedError {
   const [first, ...others] = refusals as readonly [EtcdRefusedError, ...EtcdRefusedError[]];
-  if (others.length === 0) return first.to(what);
+  if (others.length === 0) return first.during(what);
   const why = others.every((other) => other.why === first.why) ? first.why : "member";
   const hosts = refusals.map(({ host }) => host).join(", ");
   const details = refusals.map((refusal) => `${refusal.host}: ${refusal.details}`).join("; ");

@@ -1,11 +1,11 @@
 import { EtcdUnavailableError } from "../errors.js";
 import type { WatchListener } from "../etcd/watch/hub.js";
-import { HeldPlace } from "./hold.js";
+import { HoldHandle } from "./hold.js";
 import type { CheckedWait } from "../options/check.js";
-import { Queue, type Entry } from "../queue/queue.js";
+import { Queue, type JoinOptions } from "../queue/queue.js";
 import type { LeaseSource } from "../session/session-source.js";
 import type { Lease } from "../session/lease.js";
-import type { Place } from "../queue/entry.js";
+import type { QueueEntry } from "../queue/entry.js";
 import { settleWithin } from "../async/settle-within.js";
 import { TurnCall } from "./wait-for-turn.js";
 import { unwatched, type Grant, type Waiter } from "../queue/waiter.js";
@@ -14,7 +14,7 @@ import { withLease } from "./with-lease.js";
 const TRY_TIMEOUT_MS = 5000;
 
 /** Before the hold takes the watch over, in the same turn of the event loop, there is nothing to hear. */
-const NOBODY: WatchListener = { created() {}, event() {}, moved() {}, refused() {} };
+const NO_LISTENER: WatchListener = { created() {}, event() {}, interrupted() {}, refused() {} };
 
 /** A place whose turn it is, not made a hold yet. */
 export interface Acquired {
@@ -23,7 +23,7 @@ export interface Acquired {
 }
 
 const acquired = (grant: Grant): Acquired => ({
-  queue: Queue.of(grant.place.lease, grant.place.name),
+  queue: Queue.of(grant.entry.lease, grant.entry.name),
   grant,
 });
 
@@ -33,7 +33,7 @@ class NameCall<R> extends TurnCall<Grant, R> {
     source: LeaseSource,
     wait: CheckedWait,
     private readonly name: string,
-    private readonly entry: Entry | undefined,
+    private readonly entry: JoinOptions | undefined,
     private readonly resultOf: (acquired: Acquired) => R,
   ) {
     super(source, wait);
@@ -44,11 +44,11 @@ class NameCall<R> extends TurnCall<Grant, R> {
   }
 
   protected enter(lease: Lease): Waiter {
-    return Queue.of(lease, this.name).enter(this.entry);
+    return Queue.of(lease, this.name).join(this.entry);
   }
 
   protected giveBack(unwanted: Grant): void {
-    void new HeldPlace(acquired(unwanted).queue, unwanted).release();
+    void new HoldHandle(acquired(unwanted).queue, unwanted).release();
   }
 
   result(grant: Grant): R {
@@ -61,7 +61,7 @@ export async function acquire(
   source: LeaseSource,
   name: string,
   wait: CheckedWait,
-  entry?: Entry,
+  entry?: JoinOptions,
 ): Promise<Acquired> {
   return new NameCall(source, wait, name, entry, (place) => place).run();
 }
@@ -71,8 +71,8 @@ export function acquireHold(
   source: LeaseSource,
   name: string,
   check: () => CheckedWait,
-  entry?: Entry,
-): Promise<HeldPlace> {
+  entry?: JoinOptions,
+): Promise<HoldHandle> {
   try {
     return new NameCall(source, check(), name, entry, holdOf).run();
   } catch (error) {
@@ -85,8 +85,8 @@ export async function tryAcquire(
   source: LeaseSource,
   name: string,
   wait: CheckedWait,
-  entry?: Entry,
-): Promise<HeldPlace | undefined> {
+  entry?: JoinOptions,
+): Promise<HoldHandle | undefined> {
   const acquired = await tryPlace(source, name, wait, entry);
   return acquired && holdOf(acquired);
 }
@@ -96,16 +96,16 @@ export async function tryPlace(
   source: LeaseSource,
   name: string,
   { signal, timeoutMs = TRY_TIMEOUT_MS }: CheckedWait,
-  entry?: Entry,
+  entry?: JoinOptions,
 ): Promise<Acquired | undefined> {
   const { connection } = source;
   signal?.throwIfAborted();
-  const begin = (lease: Lease, left: CheckedWait): Promise<Place | undefined> => {
+  const begin = (lease: Lease, left: CheckedWait): Promise<QueueEntry | undefined> => {
     const queue = Queue.of(lease, name);
     let gaveUp = false;
-    const entering = queue.tryEnter({ giveUpMs: left.timeoutMs ?? timeoutMs, again: () => !gaveUp }, entry);
+    const entering = queue.tryJoin({ giveUpMs: left.timeoutMs ?? timeoutMs, again: () => !gaveUp }, entry);
     return settleWithin(entering, left, connection, {
-      onTimeout: () => new EtcdUnavailableError(`try lock "${name}"`, connection.members.silence),
+      onTimeout: () => new EtcdUnavailableError(`try lock "${name}"`, connection.client.lastFailures),
       onGiveUp: () => (gaveUp = true),
       onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
     });
@@ -117,7 +117,7 @@ export async function tryPlace(
     {
       begin,
       joined: false,
-      result: (place) => place && acquired(unwatched(place)),
+      result: (entry) => entry && acquired(unwatched(entry)),
       failure: (error) => error,
     },
   );
@@ -127,13 +127,13 @@ export async function tryPlace(
 export function watched({ queue, grant }: Acquired): Acquired {
   if (grant.ownWatch) return { queue, grant };
   const { watches } = queue.lease.connection;
-  const ownWatch = watches.watch({ key: grant.place.key, events: "DELETE" }, NOBODY);
+  const ownWatch = watches.watch({ key: grant.entry.key, events: "DELETE" }, NO_LISTENER);
   return { queue, grant: { ...grant, ownWatch } };
 }
 
 /** The session may have ended since the grant, or, unseen, during a pause of the process before it. */
-export function holdOf({ queue, grant }: Acquired): HeldPlace {
-  const hold = new HeldPlace(queue, grant);
+export function holdOf({ queue, grant }: Acquired): HoldHandle {
+  const hold = new HoldHandle(queue, grant);
   const { lease } = queue;
   if (!lease.over) return hold;
   void hold.release();

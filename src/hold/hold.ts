@@ -6,7 +6,7 @@ import {
   SessionLostError,
   type Loss,
 } from "../errors.js";
-import { HeldKey } from "./key-watch.js";
+import { KeyWatch } from "./key-watch.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
 import { Once } from "../async/once.js";
 import { checkAtLeast } from "../options/check.js";
@@ -68,7 +68,7 @@ function unlimited(controller: AbortController): AbortController {
   return controller;
 }
 
-export class HeldPlace implements Lock, Dependent {
+export class HoldHandle implements Lock, Dependent {
   /** Not there at all where several may hold: see `Hold`. */
   declare readonly fence: bigint;
   readonly name: string;
@@ -76,7 +76,7 @@ export class HeldPlace implements Lock, Dependent {
   readonly revision: bigint;
   readonly #queue: Queue;
   readonly #grant: Grant;
-  readonly #heldKey: HeldKey;
+  readonly #heldKey: KeyWatch;
   #ended: "released" | End | undefined;
   /** The key is not there any more; why is still being asked. */
   #gone = false;
@@ -85,14 +85,14 @@ export class HeldPlace implements Lock, Dependent {
   readonly #released = new Once(() => this.#release());
 
   constructor(queue: Queue, grant: Grant) {
-    const { place } = grant;
-    this.name = place.name;
-    this.key = place.key;
-    this.revision = place.revision;
-    if (!place.kind.shared) Object.defineProperty(this, "fence", { value: place.revision });
+    const { entry } = grant;
+    this.name = entry.name;
+    this.key = entry.key;
+    this.revision = entry.revision;
+    if (!entry.mode.shared) Object.defineProperty(this, "fence", { value: entry.revision });
     this.#queue = queue;
     this.#grant = grant;
-    this.#heldKey = new HeldKey(place, grant.ownWatch, grant.deletedAt, () => void this.keyGone());
+    this.#heldKey = new KeyWatch(entry, grant.ownWatch, grant.deletedAt, () => void this.keyDeleted());
     queue.lease.holds.add(this);
   }
 
@@ -139,7 +139,7 @@ export class HeldPlace implements Lock, Dependent {
   }
 
   /** Somebody deleted the key, or it went with its lease: that is asked before the loss gets its name. Resolves at the end. */
-  async keyGone(): Promise<void> {
+  async keyDeleted(): Promise<void> {
     this.#gone = true;
     await this.#askForLease();
     this.#endAsDeleted();
@@ -149,7 +149,7 @@ export class HeldPlace implements Lock, Dependent {
     // Released meanwhile, or the session is over.
     if (this.#ended) return;
     this.#endWith(this.#loss("deleted"));
-    this.#queue.lost(this.#grant.place);
+    this.#queue.lost(this.#grant.entry);
     this.#queue.lease.holdEnded(this);
   }
 
@@ -192,7 +192,7 @@ export class HeldPlace implements Lock, Dependent {
     // Renewals may pass while deletes do not: the deletion goes on, but nobody waits for it longer than this.
     const limit = { signal: undefined, timeoutMs: lease.ttlMs };
     const onTimeout = (): Error => new Error("not confirmed within one TTL");
-    const leaving = settleWithin(this.#queue.leave(this.#grant.place), limit, lease.connection, {
+    const leaving = settleWithin(this.#queue.leave(this.#grant.entry), limit, lease.connection, {
       onTimeout,
     });
     // The session is over, and the key with it: released. Or not confirmed yet: the deletion goes on.

@@ -21,13 +21,13 @@ export interface LongHold {
   read(): Promise<void>;
 }
 
-const ofLease = new WeakMap<Lease, LongHolds>();
+const ofLease = new WeakMap<Lease, KeyWatchSchedule>();
 
 /**
  * When the holds of one session watch and read their keys. One timer for the young ones, and one list of the session's
  * keys for all long ones: ten thousand locks that nobody touches cost what one costs.
  */
-export class LongHolds implements AuditListener {
+export class KeyWatchSchedule implements AuditListener {
   /** Not watched yet, with the moment of their grant, oldest first: most are released before they are long. */
   readonly #young = new Map<LongHold, number>();
   readonly #watched = new Set<LongHold>();
@@ -41,14 +41,14 @@ export class LongHolds implements AuditListener {
     this.#audit.add(this);
   }
 
-  static of(lease: Lease): LongHolds {
-    const holds = ofLease.get(lease) ?? new LongHolds(lease);
+  static of(lease: Lease): KeyWatchSchedule {
+    const holds = ofLease.get(lease) ?? new KeyWatchSchedule(lease);
     ofLease.set(lease, holds);
     return holds;
   }
 
   /** Granted now, and not watched: that begins when it lasts. */
-  addYoung(hold: LongHold): void {
+  addUnwatched(hold: LongHold): void {
     const { clock } = this.lease.connection;
     this.#young.set(hold, clock.monotonic());
     this.#agingTimer ??= clock.after(LONG_HOLD_MS, () => this.#age());

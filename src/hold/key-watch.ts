@@ -1,11 +1,11 @@
 import type { KeyValue } from "../etcd/port.js";
 import type { Watch, WatchListener } from "../etcd/watch/hub.js";
-import { LongHolds, type LongHold } from "./key-watch-schedule.js";
-import type { Place } from "../queue/entry.js";
+import { KeyWatchSchedule, type LongHold } from "./key-watch-schedule.js";
+import type { QueueEntry } from "../queue/entry.js";
 
 /** Watches the key of a holder, who loses the lock when somebody deletes it, though the lease goes on. */
-export class HeldKey implements LongHold, WatchListener {
-  readonly #holds: LongHolds;
+export class KeyWatch implements LongHold, WatchListener {
+  readonly #holds: KeyWatchSchedule;
   #watch: Watch | undefined;
   /** A read of an older state does not show whether the key outlived the beginning of the watch. */
   #atLeast: bigint;
@@ -16,16 +16,16 @@ export class HeldKey implements LongHold, WatchListener {
    * alone, no read has seen our key since, so one is sent beside the handle.
    */
   constructor(
-    private readonly place: Place,
+    private readonly entry: QueueEntry,
     watch: Watch | undefined,
     deletedAt: bigint | undefined,
     private readonly onGone: () => void,
   ) {
-    this.#holds = LongHolds.of(place.lease);
+    this.#holds = KeyWatchSchedule.of(entry.lease);
     this.#watch = watch;
-    this.#atLeast = place.revision;
+    this.#atLeast = entry.revision;
     if (watch) this.#takeOver(watch);
-    else this.#holds.addYoung(this);
+    else this.#holds.addUnwatched(this);
     if (deletedAt === undefined || watch?.over) return;
     // Of a place that took its turn together with ours, it may have been before ours was put.
     if (deletedAt > this.#atLeast) this.#atLeast = deletedAt;
@@ -34,20 +34,20 @@ export class HeldKey implements LongHold, WatchListener {
   }
 
   get key(): string {
-    return this.place.key;
+    return this.entry.key;
   }
 
   stop(): void {
     this.#over = true;
     this.#holds.delete(this);
     // The next place of this session will most likely have the same key.
-    this.#watch?.park();
+    this.#watch?.keepForReuse();
     this.#watch = undefined;
   }
 
   watch(): void {
     if (this.#over) return;
-    const { watches } = this.place.lease.connection;
+    const { watches } = this.entry.lease.connection;
     this.#watch = watches.watch({ key: this.key, events: "DELETE" }, this);
   }
 
@@ -65,10 +65,10 @@ export class HeldKey implements LongHold, WatchListener {
   }
 
   event(kv: KeyValue): void {
-    if (kv.modRevision > this.place.revision) this.#gone();
+    if (kv.modRevision > this.entry.revision) this.#gone();
   }
 
-  moved(): void {
+  interrupted(): void {
     this.watch();
   }
 
@@ -83,13 +83,13 @@ export class HeldKey implements LongHold, WatchListener {
   }
 
   async #isThere(): Promise<boolean> {
-    const { lease, key } = this.place;
-    const { watches, members } = lease.connection;
+    const { lease, key } = this.entry;
+    const { watches, client } = lease.connection;
     const atLeast = this.#atLeast;
-    const near = await watches.read([{ key }], Math.min(lease.ttlMs / 4, members.requestTimeoutMs));
+    const near = await watches.read([{ key }], Math.min(lease.ttlMs / 4, client.requestTimeoutMs));
     const recent = near && near.header.revision >= atLeast;
-    const { ranges } = recent ? near : await members.ranges([{ key }], lease.policy("read the own key"));
-    return ranges.some(({ kvs }) => kvs.some((kv) => this.place.is(kv)));
+    const { ranges } = recent ? near : await client.ranges([{ key }], lease.policy("read the own key"));
+    return ranges.some(({ kvs }) => kvs.some((kv) => this.entry.is(kv)));
   }
 
   #gone(): void {

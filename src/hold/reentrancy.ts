@@ -1,9 +1,9 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { LockLostError } from "../errors.js";
-import type { HeldPlace } from "./hold.js";
+import type { HoldHandle } from "./hold.js";
 
 /** A lock that `withLock` holds around the code that runs in its async context. */
-export class Entrance {
+export class HeldScope {
   /** Works inside, the first one included. */
   #inside = 0;
   #lastLeft: () => void = () => {};
@@ -11,7 +11,7 @@ export class Entrance {
   constructor(
     /** Names of two clusters have nothing to do with each other. */
     readonly realm: object,
-    readonly lock: HeldPlace,
+    readonly lock: HoldHandle,
   ) {}
 
   get held(): boolean {
@@ -19,7 +19,7 @@ export class Entrance {
   }
 
   /** Runs `work`, waits for the works that entered again, releases. The error of `work` comes before the release's. */
-  async enter<T>(work: (lock: HeldPlace) => T): Promise<Awaited<T>> {
+  async enter<T>(work: (lock: HoldHandle) => T): Promise<Awaited<T>> {
     const everybodyLeft = new Promise<void>((resolve) => (this.#lastLeft = resolve));
     let result: Awaited<T>;
     try {
@@ -35,7 +35,7 @@ export class Entrance {
   }
 
   /** Runs `work` with the lock that is held already. @throws LockLostError when `work` ended well but the lock was lost. */
-  async enterAgain<T>(work: (lock: HeldPlace) => T): Promise<Awaited<T>> {
+  async enterAgain<T>(work: (lock: HoldHandle) => T): Promise<Awaited<T>> {
     const result = await this.#run(work);
     // Reads the clocks. Released is no loss: the outer work may have ended before this one, and was waiting for it only.
     void this.lock.held;
@@ -44,7 +44,7 @@ export class Entrance {
     return result;
   }
 
-  async #run<T>(work: (lock: HeldPlace) => T): Promise<Awaited<T>> {
+  async #run<T>(work: (lock: HoldHandle) => T): Promise<Awaited<T>> {
     this.#inside++;
     const outer = (storage.getStore() ?? []).filter((entrance) => entrance.held);
     try {
@@ -55,10 +55,10 @@ export class Entrance {
   }
 }
 
-const storage = new AsyncLocalStorage<readonly Entrance[]>();
+const storage = new AsyncLocalStorage<readonly HeldScope[]>();
 
 /** What this context holds of exactly this name, by itself: who shares it, and so has no fence, has no lock to enter again. */
-export function heldHere(realm: object, name: string): Entrance | undefined {
+export function enclosingHold(realm: object, name: string): HeldScope | undefined {
   return storage
     .getStore()
     ?.find(
@@ -68,7 +68,7 @@ export function heldHere(realm: object, name: string): Entrance | undefined {
 }
 
 /** The name that a `lock()` here would wait for in vain: `name` itself, or one under it, whose keys are in its range. */
-export function blockedHere(realm: object, name: string): string | undefined {
+export function enclosingConflict(realm: object, name: string): string | undefined {
   const blocks = (held: string): boolean => held === name || held.startsWith(`${name}/`);
   return storage
     .getStore()

@@ -1,8 +1,8 @@
-import { blockedHere, heldHere } from "./reentrancy.js";
+import { enclosingConflict, enclosingHold } from "./reentrancy.js";
 import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "../errors.js";
 import type { Lease } from "../session/lease.js";
 import type { CheckedWait } from "../options/check.js";
-import { readAhead, type Ahead } from "../queue/contenders.js";
+import { readContendersAhead, type Ahead } from "../queue/contenders.js";
 import type { LeaseSource } from "../session/session-source.js";
 import type { Timer } from "../async/clock.js";
 import { settleWithin } from "../async/settle-within.js";
@@ -51,7 +51,7 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
   /** @throws DeadlockError when this async context would wait for itself. @throws the reason of an aborted signal. */
   run(): Promise<R> {
     this.wait.signal?.throwIfAborted();
-    assertFree(this.source, this.names);
+    assertNoDeadlock(this.source, this.names);
     return withLease(this.source, this.wait, this);
   }
 
@@ -59,7 +59,7 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
     const waiter = (this.#waiter = this.enter(lease));
     const question = new HolderQuestion(lease, waiter, left.timeoutMs);
     const settled = settleWithin(waiter.granted, left, lease.connection, {
-      onTimeout: () => question.timeout(this.wait.timeoutMs ?? 0),
+      onTimeout: () => question.timeoutError(this.wait.timeoutMs ?? 0),
       onGiveUp: () => waiter.giveUp(),
       onUnwanted: (granted) => this.giveBack(granted),
     });
@@ -69,7 +69,7 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
   /** If no member has failed, the time was too short for opening the first session. */
   failure(error: unknown): unknown {
     const { timeoutMs } = this.wait;
-    const tooShort = error instanceof EtcdUnavailableError && !this.source.connection.members.failing;
+    const tooShort = error instanceof EtcdUnavailableError && !this.source.connection.client.failing;
     if (!tooShort || timeoutMs === undefined) return error;
     const [name = ""] = this.names;
     return new LockTimeoutError(name, timeoutMs, undefined, undefined, OPENING);
@@ -77,11 +77,11 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
 }
 
 /** @throws DeadlockError when this async context would wait for itself. */
-function assertFree({ connection }: LeaseSource, names: readonly string[]): void {
+function assertNoDeadlock({ connection }: LeaseSource, names: readonly string[]): void {
   for (const name of names) {
-    const blocking = blockedHere(connection, name);
+    const blocking = enclosingConflict(connection, name);
     if (blocking === undefined) continue;
-    const advice = heldHere(connection, name)
+    const advice = enclosingHold(connection, name)
       ? "; a Mutex can be entered again with { reentrant: true }"
       : "";
     const why = `would wait for "${blocking}", which this async context already holds${advice}`;
@@ -112,7 +112,7 @@ class HolderQuestion {
   }
 
   /** With what was answered so far. */
-  timeout(timeoutMs: number): LockTimeoutError {
+  timeoutError(timeoutMs: number): LockTimeoutError {
     const { name } = this.waiter.waitingFor;
     const known = this.#name === name ? this.#ahead : undefined;
     return new LockTimeoutError(name, timeoutMs, known?.holder, known?.ahead);
@@ -124,6 +124,6 @@ class HolderQuestion {
     const policy = { ...this.lease.policy("read the queue"), giveUpMs: askMs, attemptMs: askMs };
     this.#name = name;
     // Not answered, or the session is over, which rejects the call itself.
-    this.#ahead = await readAhead(connection, name, revision, policy).catch(() => undefined);
+    this.#ahead = await readContendersAhead(connection, name, revision, policy).catch(() => undefined);
   }
 }

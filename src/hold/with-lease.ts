@@ -27,7 +27,7 @@ export async function withLease<T, R>(
   wait: CheckedWait,
   call: LeasedCall<T, R>,
 ): Promise<R> {
-  const left = timeLeft(source.connection.clock, wait.timeoutMs);
+  const left = timeBudget(source.connection.clock, wait.timeoutMs);
   let lease: Lease | undefined;
   for (let again = false; ; again = true) {
     let value: T;
@@ -53,7 +53,7 @@ export const isOfSession = (error: unknown, lease: Lease | undefined): boolean =
 const NO_LIMIT = (): undefined => undefined;
 
 /** What is left of a time limit that earlier steps may have used up in part. */
-export function timeLeft(clock: Clock, timeoutMs: number | undefined): () => number | undefined {
+export function timeBudget(clock: Clock, timeoutMs: number | undefined): () => number | undefined {
   if (timeoutMs === undefined) return NO_LIMIT;
   const start = clock.monotonic();
   return () => Math.max(1, Math.ceil(timeoutMs - (clock.monotonic() - start)));

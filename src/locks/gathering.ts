@@ -1,38 +1,38 @@
 import type { Txn } from "../etcd/port.js";
-import { HeldPlace } from "../hold/hold.js";
-import { lastPlaces, positionOf } from "../queue/lock-mode.js";
+import { HoldHandle } from "../hold/hold.js";
+import { lastEntries, positionOf } from "../queue/lock-mode.js";
 import type { Lease } from "../session/lease.js";
-import type { Place } from "../queue/entry.js";
+import type { QueueEntry } from "../queue/entry.js";
 import { Queue } from "../queue/queue.js";
-import { Turn } from "../queue/predecessor-wait.js";
+import { PredecessorWait } from "../queue/predecessor-wait.js";
 import type { Grant } from "../queue/waiter.js";
 
 /** Waits until all of several places hold that were taken together. */
-export class Gathering {
+export class AllTurns {
   /** All of them; `undefined` when one was lost, and so all were given back. */
-  readonly held: Promise<readonly HeldPlace[] | undefined>;
-  readonly #holds = new Map<Place, HeldPlace>();
-  readonly #turns = new Map<Place, Turn>();
+  readonly held: Promise<readonly HoldHandle[] | undefined>;
+  readonly #holds = new Map<QueueEntry, HoldHandle>();
+  readonly #turns = new Map<QueueEntry, PredecessorWait>();
   #over = false;
-  #resolve: (held: readonly HeldPlace[] | undefined) => void = () => {};
+  #resolve: (held: readonly HoldHandle[] | undefined) => void = () => {};
   #reject: (error: Error) => void = () => {};
 
   constructor(
     private readonly lease: Lease,
-    private readonly places: readonly Place[],
+    private readonly entries: readonly QueueEntry[],
     alone: boolean,
   ) {
     this.held = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    if (alone) for (const place of places) this.#grant(place, undefined, undefined);
+    if (alone) for (const entry of entries) this.#grant(entry, undefined, undefined);
     else void this.#look().catch((error: unknown) => this.#end(() => this.#reject(error as Error)));
   }
 
   /** A name that is not held yet, with our create revision under it. */
   get waitingFor(): { readonly name: string; readonly revision: bigint } {
-    return this.places.find((place) => !this.#holds.has(place)) ?? (this.places[0] as Place);
+    return this.entries.find((entry) => !this.#holds.has(entry)) ?? (this.entries[0] as QueueEntry);
   }
 
   /** Gives all of them back. */
@@ -43,49 +43,49 @@ export class Gathering {
   /** Asks for the places before each of ours, all in one request. */
   async #look(): Promise<void> {
     const txn: Txn = {
-      roots: this.places.map(({ name }) => name),
-      when: [],
-      then: this.places.map((place) => ({ kind: "range", ...lastPlaces(place) })),
-      otherwise: [],
+      queues: this.entries.map(({ name }) => name),
+      compare: [],
+      success: this.entries.map((entry) => ({ kind: "range", ...lastEntries(entry) })),
+      failure: [],
     };
-    const { ranges } = await this.lease.connection.members.txn(txn, this.lease.policy("read the queues"));
-    this.places.forEach((place, n) => {
+    const { ranges } = await this.lease.connection.client.txn(txn, this.lease.policy("read the queues"));
+    this.entries.forEach((entry, n) => {
       const told = ranges[n];
-      if (told && !this.#over) this.#stand(place, positionOf(place, told));
+      if (told && !this.#over) this.#stand(entry, positionOf(entry, told));
     });
   }
 
-  #stand(place: Place, position: ReturnType<typeof positionOf>): void {
+  #stand(entry: QueueEntry, position: ReturnType<typeof positionOf>): void {
     if (position === "gone") return this.stop();
-    if (position === "first") return this.#grant(place, undefined, undefined);
+    if (position === "first") return this.#grant(entry, undefined, undefined);
     const outcome = {
       granted: (ownWatch: Grant["ownWatch"], deletedAt: Grant["deletedAt"]) =>
-        this.#grant(place, ownWatch, deletedAt),
+        this.#grant(entry, ownWatch, deletedAt),
       gone: () => this.stop(),
       failed: (error: Error) => this.#end(() => this.#reject(error)),
     };
-    this.#turns.set(place, new Turn(place, outcome, position));
+    this.#turns.set(entry, new PredecessorWait(entry, outcome, position));
   }
 
-  #grant(place: Place, ownWatch: Grant["ownWatch"], deletedAt: Grant["deletedAt"]): void {
-    this.#turns.delete(place);
-    const hold = new HeldPlace(Queue.of(this.lease, place.name), { place, ownWatch, deletedAt });
-    this.#holds.set(place, hold);
+  #grant(entry: QueueEntry, ownWatch: Grant["ownWatch"], deletedAt: Grant["deletedAt"]): void {
+    this.#turns.delete(entry);
+    const hold = new HoldHandle(Queue.of(this.lease, entry.name), { entry, ownWatch, deletedAt });
+    this.#holds.set(entry, hold);
     // Lost while the others are waited for.
     hold.signal.addEventListener("abort", () => this.stop());
-    if (this.#holds.size < this.places.length) return;
+    if (this.#holds.size < this.entries.length) return;
     this.#over = true;
-    this.#resolve(this.places.map((each) => this.#holds.get(each) as HeldPlace));
+    this.#resolve(this.entries.map((each) => this.#holds.get(each) as HoldHandle));
   }
 
   #end(tell: () => void): void {
     if (this.#over) return;
     this.#over = true;
-    for (const place of this.places) {
-      this.#turns.get(place)?.stop();
-      const hold = this.#holds.get(place);
+    for (const entry of this.entries) {
+      this.#turns.get(entry)?.stop();
+      const hold = this.#holds.get(entry);
       if (hold) void hold.release();
-      else Queue.of(this.lease, place.name).leaveQuietly(place);
+      else Queue.of(this.lease, entry.name).leaveInBackground(entry);
     }
     tell();
   }

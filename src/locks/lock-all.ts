@@ -1,5 +1,5 @@
-import { HeldPlaces, type MultiLock } from "./multi-lock.js";
-import type { HeldPlace } from "../hold/hold.js";
+import { MultiLockHandle, type MultiLock } from "./multi-lock.js";
+import type { HoldHandle } from "../hold/hold.js";
 import type { Lease } from "../session/lease.js";
 import { MultiWaiter } from "./multi-wait.js";
 import { checkNames, checkWait, type CheckedWait } from "../options/check.js";
@@ -33,7 +33,7 @@ export async function lockAll(
   return new AllCall(leases, checkWait("lockAll", options), checked).run();
 }
 
-class AllCall extends TurnCall<readonly HeldPlace[], MultiLock> {
+class AllCall extends TurnCall<readonly HoldHandle[], MultiLock> {
   constructor(
     source: LeaseSource,
     wait: CheckedWait,
@@ -46,11 +46,11 @@ class AllCall extends TurnCall<readonly HeldPlace[], MultiLock> {
     return new MultiWaiter(lease, this.names);
   }
 
-  protected giveBack(holds: readonly HeldPlace[]): void {
+  protected giveBack(holds: readonly HoldHandle[]): void {
     for (const hold of holds) void hold.release();
   }
 
-  result(holds: readonly HeldPlace[]): MultiLock {
-    return new HeldPlaces(holds);
+  result(holds: readonly HoldHandle[]): MultiLock {
+    return new MultiLockHandle(holds);
   }
 }

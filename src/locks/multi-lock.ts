@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
 import { LockExpiringError, LockReleasedError, type LockLostError } from "../errors.js";
-import type { HeldPlace, Lock } from "../hold/hold.js";
+import type { HoldHandle, Lock } from "../hold/hold.js";
 import { Once } from "../async/once.js";
 import { checkAtLeast } from "../options/check.js";
 
@@ -14,20 +14,20 @@ export interface MultiLock extends Omit<Lock, "name" | "key" | "toJSON"> {
   toJSON(): { readonly names: readonly string[]; readonly revision: string; readonly held: boolean };
 }
 
-export class HeldPlaces implements MultiLock {
+export class MultiLockHandle implements MultiLock {
   readonly names: readonly string[];
   readonly keys: readonly string[];
   /** Of all keys: one transaction has made them. */
   readonly revision: bigint;
-  readonly #holds: readonly HeldPlace[];
+  readonly #holds: readonly HoldHandle[];
   readonly #controller = new AbortController();
   readonly #released = new Once(() => this.#release());
 
-  constructor(holds: readonly HeldPlace[]) {
+  constructor(holds: readonly HoldHandle[]) {
     this.#holds = holds;
     this.names = Object.freeze(holds.map(({ name }) => name));
     this.keys = Object.freeze(holds.map(({ key }) => key));
-    this.revision = (holds[0] as HeldPlace).revision;
+    this.revision = (holds[0] as HoldHandle).revision;
     // However much of a program listens to one lock, that is no leak.
     setMaxListeners(0, this.#controller.signal);
     for (const { signal } of holds)

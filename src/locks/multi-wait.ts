@@ -1,15 +1,15 @@
-import { Gathering } from "./gathering.js";
-import type { HeldPlace } from "../hold/hold.js";
+import { AllTurns } from "./gathering.js";
+import type { HoldHandle } from "../hold/hold.js";
 import type { Dependent, Lease, SessionEnd } from "../session/lease.js";
-import { MultiJoiner } from "./multi-join.js";
-import type { Place } from "../queue/entry.js";
+import { MultiJoin } from "./multi-join.js";
+import type { QueueEntry } from "../queue/entry.js";
 import { Queue } from "../queue/queue.js";
 
 /** One caller of `lockAll`, from the call to its turn under every name, or to its giving up. */
 export class MultiWaiter implements Dependent {
-  readonly granted: Promise<readonly HeldPlace[]>;
-  readonly #joiner: MultiJoiner;
-  #gathering: Gathering | undefined;
+  readonly granted: Promise<readonly HoldHandle[]>;
+  readonly #joiner: MultiJoin;
+  #gathering: AllTurns | undefined;
   #gaveUp = false;
   #reject: (error: Error) => void = () => {};
 
@@ -17,7 +17,7 @@ export class MultiWaiter implements Dependent {
     private readonly lease: Lease,
     private readonly names: readonly string[],
   ) {
-    this.#joiner = new MultiJoiner(lease, names);
+    this.#joiner = new MultiJoin(lease, names);
     this.granted = new Promise((resolve, reject) => {
       this.#reject = reject;
       this.#gather().then((holds) => {
@@ -59,19 +59,19 @@ export class MultiWaiter implements Dependent {
   }
 
   /** One place lost is all lost: they are joined anew, together. `undefined`: given up. */
-  async #gather(): Promise<readonly HeldPlace[] | undefined> {
+  async #gather(): Promise<readonly HoldHandle[] | undefined> {
     while (!this.#gaveUp) {
-      const { places, alone } = await this.lease.inFlight.add(this.#joiner.join(() => !this.#gaveUp));
+      const { entries, alone } = await this.lease.inFlight.track(this.#joiner.join(() => !this.#gaveUp));
       // A join that was sent was waited for: a delete sent before its answer could be executed first.
-      if (this.#gaveUp) return this.#leave(places);
-      this.#gathering = new Gathering(this.lease, places, alone);
+      if (this.#gaveUp) return this.#leave(entries);
+      this.#gathering = new AllTurns(this.lease, entries, alone);
       const holds = await this.#gathering.held;
       if (holds) return holds;
     }
     return undefined;
   }
 
-  #leave(places: readonly Place[]): undefined {
-    for (const place of places) Queue.of(this.lease, place.name).leaveQuietly(place);
+  #leave(entries: readonly QueueEntry[]): undefined {
+    for (const entry of entries) Queue.of(this.lease, entry.name).leaveInBackground(entry);
   }
 }

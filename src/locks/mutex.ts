@@ -1,5 +1,5 @@
 import { acquireHold, tryAcquire } from "../hold/acquire.js";
-import { Entrance, heldHere } from "../hold/reentrancy.js";
+import { HeldScope, enclosingHold } from "../hold/reentrancy.js";
 import type { Lock } from "../hold/hold.js";
 import { checkBoolean, checkFunction, checkName, checkWait } from "../options/check.js";
 import type { WaitOptions } from "../session/session.js";
@@ -66,9 +66,9 @@ export class Mutex {
     const wait = checkWait("withLock", options, ["reentrant"]);
     const reentrant = checkBoolean("reentrant", options?.reentrant);
     wait.signal?.throwIfAborted();
-    const here = reentrant ? heldHere(this.#source.connection, this.name) : undefined;
+    const here = reentrant ? enclosingHold(this.#source.connection, this.name) : undefined;
     if (here) return here.enterAgain(work);
     const lock = await acquireHold(this.#source, this.name, () => wait);
-    return new Entrance(this.#source.connection, lock).enter(work);
+    return new HeldScope(this.#source.connection, lock).enter(work);
   }
 }

@@ -1,7 +1,7 @@
 import { acquireHold, tryAcquire } from "../hold/acquire.js";
-import { Entrance } from "../hold/reentrancy.js";
-import type { HeldPlace, Hold, Lock } from "../hold/hold.js";
-import { writer, type Kind } from "../queue/lock-mode.js";
+import { HeldScope } from "../hold/reentrancy.js";
+import type { HoldHandle, Hold, Lock } from "../hold/hold.js";
+import { writer, type LockMode } from "../queue/lock-mode.js";
 import { checkFunction, checkName, checkWait, type CheckedWait } from "../options/check.js";
 import { reader } from "../queue/reader-mode.js";
 import type { WaitOptions } from "../session/session.js";
@@ -54,12 +54,12 @@ export class RwLock {
    * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.
    */
   async tryReadLock(options?: WaitOptions): Promise<Hold | undefined> {
-    return tryAcquire(this.#source, this.name, checkWait("tryReadLock", options), { kind: reader });
+    return tryAcquire(this.#source, this.name, checkWait("tryReadLock", options), { mode: reader });
   }
 
   /** The lock if nobody holds or waits, else undefined. Else as `tryReadLock`. */
   async tryWriteLock(options?: WaitOptions): Promise<Lock | undefined> {
-    return tryAcquire(this.#source, this.name, checkWait("tryWriteLock", options), { kind: writer });
+    return tryAcquire(this.#source, this.name, checkWait("tryWriteLock", options), { mode: writer });
   }
 
   /**
@@ -81,11 +81,11 @@ export class RwLock {
     return this.#during(writer, checkWait("withWriteLock", options), work);
   }
 
-  #lock(kind: Kind, check: () => CheckedWait): Promise<HeldPlace> {
-    return acquireHold(this.#source, this.name, check, { kind });
+  #lock(mode: LockMode, check: () => CheckedWait): Promise<HoldHandle> {
+    return acquireHold(this.#source, this.name, check, { mode });
   }
 
-  async #during<T>(kind: Kind, wait: CheckedWait, work: (held: HeldPlace) => T): Promise<Awaited<T>> {
-    return new Entrance(this.#source.connection, await this.#lock(kind, () => wait)).enter(work);
+  async #during<T>(mode: LockMode, wait: CheckedWait, work: (held: HoldHandle) => T): Promise<Awaited<T>> {
+    return new HeldScope(this.#source.connection, await this.#lock(mode, () => wait)).enter(work);
   }
 }

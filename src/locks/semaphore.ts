@@ -1,7 +1,7 @@
 import { acquireHold, tryAcquire } from "../hold/acquire.js";
-import { Entrance } from "../hold/reentrancy.js";
-import type { HeldPlace, Hold } from "../hold/hold.js";
-import type { Kind } from "../queue/lock-mode.js";
+import { HeldScope } from "../hold/reentrancy.js";
+import type { HoldHandle, Hold } from "../hold/hold.js";
+import type { LockMode } from "../queue/lock-mode.js";
 import { checkFunction, checkName, checkPermits, checkWait, type CheckedWait } from "../options/check.js";
 import { permit } from "../queue/permit-mode.js";
 import type { WaitOptions } from "../session/session.js";
@@ -16,7 +16,7 @@ export class Semaphore {
   readonly name: string;
   readonly permits: number;
   readonly #source: LeaseSource;
-  readonly #kind: Kind;
+  readonly #mode: LockMode;
 
   /**
    * @throws {TypeError | RangeError} when `source` is no Cluster or Session, `name` is not 1..1024 bytes of well-formed
@@ -26,7 +26,7 @@ export class Semaphore {
     this.#source = leaseSourceOf(source);
     this.name = checkName(name);
     this.permits = checkPermits(permits);
-    this.#kind = permit(this.permits);
+    this.#mode = permit(this.permits);
   }
 
   /**
@@ -52,7 +52,7 @@ export class Semaphore {
    * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.
    */
   async tryAcquire(options?: WaitOptions): Promise<Hold | undefined> {
-    return tryAcquire(this.#source, this.name, checkWait("tryAcquire", options), { kind: this.#kind });
+    return tryAcquire(this.#source, this.name, checkWait("tryAcquire", options), { mode: this.#mode });
   }
 
   /**
@@ -66,10 +66,10 @@ export class Semaphore {
   async withPermit<T>(work: (hold: Hold) => T, options?: WaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
     const wait = checkWait("withPermit", options);
-    return new Entrance(this.#source.connection, await this.#acquire(() => wait)).enter(work);
+    return new HeldScope(this.#source.connection, await this.#acquire(() => wait)).enter(work);
   }
 
-  #acquire(check: () => CheckedWait): Promise<HeldPlace> {
-    return acquireHold(this.#source, this.name, check, { kind: this.#kind });
+  #acquire(check: () => CheckedWait): Promise<HoldHandle> {
+    return acquireHold(this.#source, this.name, check, { mode: this.#mode });
   }
 }

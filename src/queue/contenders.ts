@@ -1,17 +1,17 @@
 import type { Connection } from "../session/connection.js";
-import type { Place } from "../contender.js";
+import type { Contender } from "../contender.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import type { KeyValue } from "../etcd/port.js";
-import { parsePlaceValue, prefixEnd, prefixOf } from "../keys.js";
+import { parseEntryValue, prefixEnd, prefixOf } from "../keys.js";
 
 interface Reading {
   readonly kvs: readonly KeyValue[];
-  readonly holder: Place | undefined;
+  readonly holder: Contender | undefined;
 }
 
 /** Who is before a place in the queue. */
 export interface Ahead {
-  readonly holder: Place | undefined;
+  readonly holder: Contender | undefined;
   readonly ahead: number;
 }
 
@@ -19,7 +19,7 @@ export interface Ahead {
 const readings = new WeakMap<Connection, Map<string, Promise<Reading>>>();
 
 /** Holder and number of places before `revision` (before the end of the queue where it is not known). */
-export async function readAhead(
+export async function readContendersAhead(
   connection: Connection,
   name: string,
   revision: bigint,
@@ -37,15 +37,15 @@ export async function readAhead(
 async function readQueue(connection: Connection, name: string, policy: CallPolicy): Promise<Reading> {
   const prefix = prefixOf(name);
   const range = { key: prefix, end: prefixEnd(prefix), order: "oldest first" } as const;
-  const { kvs } = await connection.members.range(range, policy);
+  const { kvs } = await connection.client.range(range, policy);
   const [first] = kvs;
   if (!first) return { kvs, holder: undefined };
   const ttls = await remainingTtls(connection, [first], policy);
-  return { kvs, holder: placeOf(name, first, "holding", ttls.get(first.leaseId)) };
+  return { kvs, holder: contenderOf(name, first, "holding", ttls.get(first.leaseId)) };
 }
 
 async function remainingTtls(
-  { members }: Connection,
+  { client }: Connection,
   kvs: readonly KeyValue[],
   policy: CallPolicy,
 ): Promise<ReadonlyMap<bigint, number>> {
@@ -53,7 +53,7 @@ async function remainingTtls(
   const leaseIds = new Set(kvs.map((kv) => kv.leaseId).filter((id) => id !== 0n));
   await Promise.all(
     [...leaseIds].map(async (leaseId) => {
-      const { ttlSeconds } = await members.call(
+      const { ttlSeconds } = await client.call(
         (member, options) => member.timeToLive(leaseId, options),
         policy,
       );
@@ -63,13 +63,13 @@ async function remainingTtls(
   return ttls;
 }
 
-function placeOf(
+function contenderOf(
   name: string,
   kv: KeyValue,
-  state: Place["state"],
+  state: Contender["state"],
   ttlRemainingMs: number | undefined,
-): Place {
-  const { owner, since } = parsePlaceValue(kv.value);
+): Contender {
+  const { owner, since } = parseEntryValue(kv.value);
   const date = since === undefined ? undefined : new Date(since);
   const place = {
     name,
@@ -87,5 +87,5 @@ function placeOf(
     leaseId: place.leaseId.toString(),
   });
   // Not enumerable, so that what is logged or compared is the data.
-  return Object.defineProperty(place, "toJSON", { value: toJSON }) as Place;
+  return Object.defineProperty(place, "toJSON", { value: toJSON }) as Contender;
 }

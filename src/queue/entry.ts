@@ -1,11 +1,11 @@
 import type { Compare, KeyValue, Operation, Range, Txn } from "../etcd/port.js";
-import { placeKey, type PlaceValue } from "../keys.js";
-import { exclusive, type Kind } from "./lock-mode.js";
+import { entryKey, type EntryValue } from "../keys.js";
+import { exclusive, type LockMode } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import type { OwnedKey } from "../session/late-put-sweeper.js";
 
 /** One key of ours in a queue: (key, create revision), never a key alone. */
-export class Place implements OwnedKey {
+export class QueueEntry implements OwnedKey {
   readonly key: string;
   readonly value: string;
   /** Create revision; 0n until etcd has told it. */
@@ -24,17 +24,17 @@ export class Place implements OwnedKey {
     readonly name: string,
     /** The n of `name/<lease>-n`. */
     readonly n: number,
-    readonly kind: Kind = exclusive,
+    readonly mode: LockMode = exclusive,
     /** A campaign puts its candidate's value, and an adopted place keeps the one it has. */
     value?: string,
   ) {
-    this.key = placeKey(this.directory, lease.leaseId, n);
+    this.key = entryKey(this.directory, lease.leaseId, n);
     this.value = value ?? JSON.stringify(this.#newValue());
   }
 
   /** Its key is `directory/<lease>`. */
   get directory(): string {
-    return `${this.name}${this.kind.folder}`;
+    return `${this.name}${this.mode.folder}`;
   }
 
   /** An attempt to put the key was executed before: one of ours without an answer, or one that was sent twice on the way. */
@@ -47,9 +47,9 @@ export class Place implements OwnedKey {
     return kv.createRevision === this.revision && kv.key.toString() === this.key;
   }
 
-  #newValue(): PlaceValue {
+  #newValue(): EntryValue {
     const { clock } = this.lease.connection;
-    const { permits } = this.kind;
+    const { permits } = this.mode;
     return {
       owner: this.lease.owner,
       since: clock.date().toISOString(),
@@ -59,57 +59,57 @@ export class Place implements OwnedKey {
   }
 }
 
-export const put = ({ key, value, lease }: Place): Operation => ({
+export const put = ({ key, value, lease }: QueueEntry): Operation => ({
   kind: "put",
   key,
   value,
   leaseId: lease.leaseId,
 });
-export const own = ({ key }: Place): Operation => ({ kind: "range", key });
+export const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
 const ranges = (asked: readonly Range[]): Operation[] => asked.map((range) => ({ kind: "range", ...range }));
 
 /** Puts the key unless it is there, and tells who else is, as the kind asks. */
-export const joinTxn = (place: Place): Txn => ({
-  ...joinBehindTxn(place),
-  then: [put(place), ...ranges(place.kind.asksToJoin(place))],
+export const joinTxn = (entry: QueueEntry): Txn => ({
+  ...joinBehindTxn(entry),
+  success: [put(entry), ...ranges(entry.mode.asksToJoin(entry))],
 });
 
 /** The same for a session that has a place under the name already, which this one waits for. */
-export const joinBehindTxn = (place: Place): Txn => ({
-  roots: [place.name],
-  when: [{ kind: "created at", key: place.key, revision: 0n }],
-  then: [put(place)],
-  otherwise: [own(place)],
+export const joinBehindTxn = (entry: QueueEntry): Txn => ({
+  queues: [entry.name],
+  compare: [{ kind: "created at", key: entry.key, revision: 0n }],
+  success: [put(entry)],
+  failure: [own(entry)],
 });
 
 /** Puts the key if the queue is as it must be. Refused, it writes nothing and nobody hears of it. */
-export const tryTxn = (place: Place, when: readonly Compare[]): Txn => ({
-  roots: [place.name],
-  when,
-  then: [put(place)],
-  otherwise: [own(place)],
+export const tryTxn = (entry: QueueEntry, when: readonly Compare[]): Txn => ({
+  queues: [entry.name],
+  compare: when,
+  success: [put(entry)],
+  failure: [own(entry)],
 });
 
 /** Writes the key once more, the same as it was: who watches it hears that its turn has come. */
-export const tellTxn = (place: Place): Txn => ({
-  roots: [place.name],
-  when: [{ kind: "created at", key: place.key, revision: place.revision }],
-  then: [put(place)],
-  otherwise: [],
+export const announceGrantTxn = (entry: QueueEntry): Txn => ({
+  queues: [entry.name],
+  compare: [{ kind: "created at", key: entry.key, revision: entry.revision }],
+  success: [put(entry)],
+  failure: [],
 });
 
 /** Deletes exactly this place, and asks who is first after it. */
-export function leaveTxn(place: Place, asked: readonly Range[]): Txn {
+export function leaveTxn(entry: QueueEntry, asked: readonly Range[]): Txn {
   const tell = ranges(asked);
   return {
-    roots: [place.name],
+    queues: [entry.name],
     // Before its create revision is known, its value says that it is ours.
-    when: [
-      place.revision === 0n
-        ? { kind: "value is", key: place.key, value: place.value }
-        : { kind: "created at", key: place.key, revision: place.revision },
+    compare: [
+      entry.revision === 0n
+        ? { kind: "value is", key: entry.key, value: entry.value }
+        : { kind: "created at", key: entry.key, revision: entry.revision },
     ],
-    then: [{ kind: "delete", key: place.key }, ...tell],
-    otherwise: tell,
+    success: [{ kind: "delete", key: entry.key }, ...tell],
+    failure: tell,
   };
 }

@@ -1,29 +1,29 @@
-import { placeKey } from "../keys.js";
+import { entryKey } from "../keys.js";
 import type { Lease } from "../session/lease.js";
-import type { Place } from "./entry.js";
-import { Sweep } from "../session/late-put-sweeper.js";
+import type { QueueEntry } from "./entry.js";
+import { LatePutSweeper } from "../session/late-put-sweeper.js";
 
-const keysOf = new WeakMap<Lease, Map<string, OwnKeys>>();
+const keysOf = new WeakMap<Lease, Map<string, KeyNumbers>>();
 
 /** The numbers of one session's keys in one directory, whichever queue they are used in: the readers of `a` are where a mutex `a/read` is. */
-export class OwnKeys {
+export class KeyNumbers {
   /** Numbers that were given back, to be used before new ones. */
   readonly #free: number[] = [];
   #highest = 0;
   #used = 0;
-  readonly #sweep: Sweep;
+  readonly #sweep: LatePutSweeper;
 
   private constructor(
     private readonly lease: Lease,
     private readonly directory: string,
   ) {
-    this.#sweep = Sweep.of(lease);
+    this.#sweep = LatePutSweeper.of(lease);
   }
 
-  static of(lease: Lease, directory: string): OwnKeys {
-    const byDirectory = keysOf.get(lease) ?? new Map<string, OwnKeys>();
+  static of(lease: Lease, directory: string): KeyNumbers {
+    const byDirectory = keysOf.get(lease) ?? new Map<string, KeyNumbers>();
     keysOf.set(lease, byDirectory);
-    const keys = byDirectory.get(directory) ?? new OwnKeys(lease, directory);
+    const keys = byDirectory.get(directory) ?? new KeyNumbers(lease, directory);
     byDirectory.set(directory, keys);
     return keys;
   }
@@ -37,26 +37,26 @@ export class OwnKeys {
     return this.#highest;
   }
 
-  take(place: Place): void {
-    if (this.#sweep.take(place)) this.#used++;
+  take(entry: QueueEntry): void {
+    if (this.#sweep.take(entry)) this.#used++;
   }
 
   /** The number is free again, unless a late put may still come under it. */
-  release(place: Place): void {
-    if (!this.#sweep.release(place)) return;
+  release(entry: QueueEntry): void {
+    if (!this.#sweep.release(entry)) return;
     // What was put since was taken for this place until now.
-    if (place.unanswered > 0) this.doubt(place);
-    this.#free.push(place.n);
+    if (entry.unanswered > 0) this.doubt(entry);
+    this.#free.push(entry.n);
     // Names come and go (one a user, say): what is not needed is not kept.
     if (--this.#used === 0) keysOf.get(this.lease)?.delete(this.directory);
   }
 
   /** A key may come under the number, or is there, that is not this place's: for a while it is given to no other place. */
-  doubt(place: Place): void {
-    this.#sweep.doubt(place.key);
+  doubt(entry: QueueEntry): void {
+    this.#sweep.doubt(entry.key);
   }
 
   #isTaken(n: number): boolean {
-    return this.#sweep.isTaken(placeKey(this.directory, this.lease.leaseId, n));
+    return this.#sweep.isTaken(entryKey(this.directory, this.lease.leaseId, n));
   }
 }

@@ -2,10 +2,10 @@ import type { Compare, KeyValue, Range, RangeAnswer } from "../etcd/port.js";
 import type { WatchTarget } from "../etcd/watch/hub.js";
 import { compactKey, keyText } from "../etcd/watch/watch.js";
 import { prefixEnd, prefixOf } from "../keys.js";
-import type { Place } from "./entry.js";
+import type { QueueEntry } from "./entry.js";
 
 /** What etcd told of one range. */
-export type Told = Omit<RangeAnswer, "header">;
+export type RangeResult = Omit<RangeAnswer, "header">;
 
 /** What a place waits for the end of: the place just below it that it must not overtake, or any of several. */
 export interface Predecessor {
@@ -36,15 +36,15 @@ export type Position = "first" | "gone" | Behind;
  * What a join's answer came to; undefined = it takes a read to know. "held, unseen": those who come behind cannot see from
  * the queue that it holds.
  */
-export type Joined = "held" | "held, unseen" | Behind | undefined;
+export type JoinResult = "held" | "held, unseen" | Behind | undefined;
 
 /** How to take a place only if it holds at once: by conditions in one transaction, or by a look before the join. */
 export type Trying =
-  | { readonly when: (place: Place) => readonly Compare[] }
-  | { readonly look: (name: string) => Range; readonly hasRoom: (told: Told) => boolean };
+  | { readonly when: (entry: QueueEntry) => readonly Compare[] }
+  | { readonly look: (name: string) => Range; readonly hasRoom: (told: RangeResult) => boolean };
 
 /** What differs between the places of a mutex, a reader, a writer and a permit. All else is the queue's. */
-export interface Kind {
+export interface LockMode {
   /** Its keys are in `name`, `name/read` or `name/write`. */
   readonly folder: "" | "/read" | "/write";
   /** Several may hold at a time: no fence. */
@@ -53,22 +53,22 @@ export interface Kind {
   readonly permits?: number;
   readonly trying: Trying;
   /** Its key is put once more when its turn comes after a wait: those behind it cannot see it otherwise. */
-  readonly tellsTurn: boolean;
+  readonly announcesGrant: boolean;
   /** The place of the same session whose end, or turn, this one waits for: no watch is needed. `earlier`: oldest first. */
-  follows(place: Place, earlier: readonly Place[]): Place | undefined;
+  follows(entry: QueueEntry, earlier: readonly QueueEntry[]): QueueEntry | undefined;
   /** What it comes to that the turn of the place that it followed has come, and that it follows that one no more. */
-  afterTurn(place: Place): Joined;
+  afterTurn(entry: QueueEntry): JoinResult;
   /** A new place will surely follow one of ours: its join need not ask who else is there. */
-  surelyFollows(ours: readonly Place[]): boolean;
+  surelyFollows(ours: readonly QueueEntry[]): boolean;
   /** What a join asks beside its put, and what the answer means. */
-  asksToJoin(place: Place): readonly Range[];
-  joined(place: Place, told: readonly Told[]): Joined;
+  asksToJoin(entry: QueueEntry): readonly Range[];
+  joined(entry: QueueEntry, results: readonly RangeResult[]): JoinResult;
   /** What a waiting place reads, and what the answer means. "unclear": `all` of them must be read to know. */
-  reads(place: Place, all: boolean): readonly Range[];
-  positionOf(place: Place, told: readonly Told[]): Position | "unclear";
+  reads(entry: QueueEntry, all: boolean): readonly Range[];
+  positionOf(entry: QueueEntry, results: readonly RangeResult[]): Position | "unclear";
   /** What the deletion of the place that `place` follows asks, to know whether `place` is first now. */
-  asksForFirst(place: Place): readonly Range[];
-  isFirst(place: Place, told: readonly Told[]): boolean;
+  asksForFirst(entry: QueueEntry): readonly Range[];
+  isFirst(entry: QueueEntry, results: readonly RangeResult[]): boolean;
 }
 
 export const queueRange = (name: string): { readonly key: string; readonly end: string } => {
@@ -80,15 +80,15 @@ export const queueRange = (name: string): { readonly key: string; readonly end: 
 const LAST = 4;
 
 /** The last places up to and including ours: who is just below, and is ours still there? */
-export const lastPlaces = (place: Place): Range => ({
-  ...queueRange(place.name),
+export const lastEntries = (entry: QueueEntry): Range => ({
+  ...queueRange(entry.name),
   order: "newest first",
   limit: LAST,
-  maxCreateRevision: place.revision,
+  maxCreateRevision: entry.revision,
 });
 
 /** One place, which ends when its key is deleted. Nothing else of the answer that told it is kept. */
-export class PlaceBelow implements Predecessor {
+export class EntryBelow implements Predecessor {
   readonly target: WatchTarget;
   readonly revision: bigint;
 
@@ -107,34 +107,34 @@ export class PlaceBelow implements Predecessor {
 }
 
 /** Where `place` stands, by an answer to `lastPlaces`. */
-export function positionOf(place: Place, { kvs, more }: Omit<Told, "count">): Position {
+export function positionOf(entry: QueueEntry, { kvs, more }: Omit<RangeResult, "count">): Position {
   const [mine, below, ...rest] = kvs;
-  if (!mine || !place.is(mine)) return "gone";
+  if (!mine || !entry.is(mine)) return "gone";
   if (!below) return "first";
   const ahead = 1 + rest.length + (more ? 1 : 0);
-  return { predecessor: new PlaceBelow(below, ahead === 1), ahead };
+  return { predecessor: new EntryBelow(below, ahead === 1), ahead };
 }
 
 /** Alone: it waits for every earlier place, of whatever kind. */
-const alone = (folder: Kind["folder"]): Kind => ({
+const alone = (folder: LockMode["folder"]): LockMode => ({
   folder,
   shared: false,
-  tellsTurn: false,
+  announcesGrant: false,
   trying: { when: ({ name }) => [{ kind: "nothing in", ...queueRange(name) }] },
   follows: (_, earlier) => earlier.at(-1),
   afterTurn: () => undefined,
   surelyFollows: (ours) => ours.length > 0,
   asksToJoin: ({ name }) => [{ ...queueRange(name), order: "newest first", limit: LAST }],
-  joined: (place, [last]) => {
+  joined: (entry, [last]) => {
     if (!last) return undefined;
-    const position = positionOf(place, { kvs: last.kvs, more: last.count > last.kvs.length });
+    const position = positionOf(entry, { kvs: last.kvs, more: last.count > last.kvs.length });
     if (position === "first") return "held";
     return position === "gone" ? undefined : { predecessor: position.predecessor, ahead: last.count - 1 };
   },
-  reads: (place) => [lastPlaces(place)],
-  positionOf: (place, [last]) => (last ? positionOf(place, last) : "gone"),
+  reads: (entry) => [lastEntries(entry)],
+  positionOf: (entry, [last]) => (last ? positionOf(entry, last) : "gone"),
   asksForFirst: ({ name }) => [{ ...queueRange(name), order: "oldest first", limit: 1 }],
-  isFirst: (place, [oldest]) => oldest?.kvs[0] !== undefined && place.is(oldest.kvs[0]),
+  isFirst: (entry, [oldest]) => oldest?.kvs[0] !== undefined && entry.is(oldest.kvs[0]),
 });
 
 /** A mutex, a candidate: keys as those of Go's client. */

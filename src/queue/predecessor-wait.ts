@@ -2,12 +2,12 @@ import type { RangesAnswer } from "../etcd/ranges.js";
 import type { EventKind, KeyValue } from "../etcd/port.js";
 import type { Watch, WatchListener, WatchTarget } from "../etcd/watch/hub.js";
 import { isSame, type Behind, type Predecessor } from "./lock-mode.js";
-import type { Place } from "./entry.js";
+import type { QueueEntry } from "./entry.js";
 import { SlowReads, type SlowReader } from "./slow-reads.js";
 import type { Timer } from "../async/clock.js";
 
 /** How a wait ends, unless it is stopped from outside. */
-export interface TurnOutcome {
+export interface WaitOutcome {
   /**
    * It is our turn. `ownWatch` goes on watching our key; `deletedAt` is set when no read has confirmed the key after the
    * predecessor's deletion: one must run beside the handle.
@@ -38,7 +38,7 @@ const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b)
  * there. The order matters: read first, and a deletion between the two is never heard of. A single deletion means
  * nothing by itself (the predecessor may have been a waiter that gave up), unless it was known to be the holder.
  */
-export class Turn implements WatchListener, SlowReader {
+export class PredecessorWait implements WatchListener, SlowReader {
   #predecessor: Predecessor | undefined;
   #predecessorWatch: Watched | undefined;
   #ownWatch: Watched | undefined;
@@ -58,24 +58,24 @@ export class Turn implements WatchListener, SlowReader {
   #over = false;
 
   constructor(
-    private readonly place: Place,
-    private readonly outcome: TurnOutcome,
+    private readonly entry: QueueEntry,
+    private readonly outcome: WaitOutcome,
     from: Behind | undefined,
   ) {
-    this.#atLeast = place.revision;
+    this.#atLeast = entry.revision;
     this.#ahead = from?.ahead ?? 0;
     if (!from) {
-      this.look();
+      this.read();
       return;
     }
     // A replay from the join on misses nothing, so it needs no read.
-    this.#follow(from.predecessor, from.ahead >= FAR ? place.revision + 1n : 0n);
+    this.#follow(from.predecessor, from.ahead >= FAR ? entry.revision + 1n : 0n);
   }
 
   /** A watch that stands for several places may tell of our own one, too. */
   event(kv: KeyValue, kind: EventKind): void {
-    if (kv.key.toString() === this.place.key) {
-      if (kv.modRevision > this.place.revision) this.#end(() => this.outcome.gone());
+    if (kv.key.toString() === this.entry.key) {
+      if (kv.modRevision > this.entry.revision) this.#end(() => this.outcome.gone());
       return;
     }
     // As the last read has described it: it may stand for several places.
@@ -83,7 +83,7 @@ export class Turn implements WatchListener, SlowReader {
   }
 
   /** Nothing that an older stream told is carried over but the places themselves. */
-  moved(): void {
+  interrupted(): void {
     if (this.#over) return;
     this.#predecessorWatch?.watch.cancel();
     this.#ownWatch?.watch.cancel();
@@ -112,7 +112,7 @@ export class Turn implements WatchListener, SlowReader {
     this.#predecessor = predecessor;
     this.#predecessorWatch?.watch.cancel();
     this.#predecessorWatch = this.#watch(predecessor.target, startRevision);
-    this.#ownWatch ??= this.#watch({ key: this.place.key, events: "DELETE" }, startRevision);
+    this.#ownWatch ??= this.#watch({ key: this.entry.key, events: "DELETE" }, startRevision);
     this.#heardBefore(predecessor);
     this.created();
   }
@@ -121,14 +121,14 @@ export class Turn implements WatchListener, SlowReader {
   #heardBefore(predecessor: Predecessor): void {
     const ofPredecessor = this.#predecessorWatch?.watch.lastEvent ?? 0n;
     const ofOurs = this.#ownWatch?.watch.lastEvent ?? 0n;
-    this.#ended = ofPredecessor > predecessor.revision || ofOurs > this.place.revision;
+    this.#ended = ofPredecessor > predecessor.revision || ofOurs > this.entry.revision;
     if (this.#ended) this.#atLeast = max(this.#atLeast, ofPredecessor, ofOurs);
   }
 
   #watch({ key, end, events }: WatchTarget, startRevision: bigint): Watched {
-    const { watches } = this.place.lease.connection;
+    const { watches } = this.entry.lease.connection;
     const beside = (this.#ownWatch ?? this.#predecessorWatch)?.watch;
-    const reuseFrom = this.place.revision + 1n;
+    const reuseFrom = this.entry.revision + 1n;
     const target: WatchTarget = { key, end, events, startRevision, reuseFrom };
     const watch = watches.watch(target, this, beside);
     return { watch, sinceJoin: startRevision > 0n || watch.createdAt !== undefined };
@@ -143,11 +143,11 @@ export class Turn implements WatchListener, SlowReader {
 
   created(): void {
     if (this.#over || this.#createdAt === undefined) return;
-    if (this.#ended) return this.look();
-    if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin) return this.#trust();
-    if (this.#ahead <= NEAR) return this.look();
+    if (this.#ended) return this.read();
+    if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin) return this.#trustWatches();
+    if (this.#ahead <= NEAR) return this.read();
     // In a crowd the event usually comes before the read is needed.
-    this.#timer = this.place.lease.connection.clock.after(100, () => this.look());
+    this.#timer = this.entry.lease.connection.clock.after(100, () => this.read());
   }
 
   #predecessorEnded(endedAt: bigint, by: EventKind): void {
@@ -158,14 +158,14 @@ export class Turn implements WatchListener, SlowReader {
     this.#ended = true;
     if (this.#verified && this.#predecessor?.holder) return this.#grant(endedAt);
     // Else the read follows when both watches are there.
-    if (this.#ownWatch?.watch.createdAt !== undefined) this.look();
+    if (this.#ownWatch?.watch.createdAt !== undefined) this.read();
   }
 
   #grant(deletedAt: bigint | undefined): void {
     const ownWatch = this.#ownWatch?.watch;
     this.#ownWatch = undefined;
     // Who takes turns with us will be before us again.
-    this.#predecessorWatch?.watch.park();
+    this.#predecessorWatch?.watch.keepForReuse();
     this.#predecessorWatch = undefined;
     this.#end(() => this.outcome.granted(ownWatch, deletedAt));
   }
@@ -176,11 +176,11 @@ export class Turn implements WatchListener, SlowReader {
     tell();
   }
 
-  look(): void {
+  read(): void {
     this.#cancelTimer();
     this.#ended = false;
     const read = ++this.#read;
-    void this.#whoIsThere().then(
+    void this.#readQueue().then(
       (answer) => {
         if (!this.#over && read === this.#read) this.#decide(answer);
       },
@@ -191,24 +191,24 @@ export class Turn implements WatchListener, SlowReader {
   }
 
   /** Serializable on the watches' own member where that is recent enough, else linearizable. */
-  async #whoIsThere(): Promise<RangesAnswer> {
-    const { lease } = this.place;
-    const { watches, members } = lease.connection;
-    const ranges = this.place.kind.reads(this.place, this.#readAll);
+  async #readQueue(): Promise<RangesAnswer> {
+    const { lease } = this.entry;
+    const { watches, client } = lease.connection;
+    const ranges = this.entry.mode.reads(this.entry, this.#readAll);
     const atLeast = max(
       this.#atLeast,
       this.#predecessorWatch?.watch.createdAt ?? 0n,
       this.#ownWatch?.watch.createdAt ?? 0n,
     );
-    const near = await watches.read(ranges, Math.min(lease.ttlMs / 4, members.requestTimeoutMs));
+    const near = await watches.read(ranges, Math.min(lease.ttlMs / 4, client.requestTimeoutMs));
     if (near && near.header.revision >= atLeast) return near;
-    return members.ranges(ranges, lease.policy("read the queue"));
+    return client.ranges(ranges, lease.policy("read the queue"));
   }
 
   #decide({ ranges, header }: RangesAnswer): void {
-    const position = this.place.kind.positionOf(this.place, ranges);
+    const position = this.entry.mode.positionOf(this.entry, ranges);
     this.#readAll = position === "unclear";
-    if (position === "unclear") return this.look();
+    if (position === "unclear") return this.read();
     if (position === "gone") return this.#end(() => this.outcome.gone());
     if (position === "first") return this.#grant(undefined);
     const known = this.#predecessor;
@@ -222,27 +222,27 @@ export class Turn implements WatchListener, SlowReader {
     if (createdAt === undefined) return;
     this.#verified = true;
     if (this.#ahead <= NEAR && header.revision > createdAt) return this.#rereadSoon();
-    this.#trust();
+    this.#trustWatches();
   }
 
   /** A write in the instant of the watch's creation may have put it among those that are served late. */
   #rereadSoon(): void {
     const delayMs = REREAD_MS[this.#rereads++];
-    if (delayMs === undefined) return this.#trust();
-    this.#timer = this.place.lease.connection.clock.after(delayMs, () => this.look());
+    if (delayMs === undefined) return this.#trustWatches();
+    this.#timer = this.entry.lease.connection.clock.after(delayMs, () => this.read());
   }
 
   /** From here on the watches tell; a slow read bounds the damage of an event that never comes. */
-  #trust(): void {
+  #trustWatches(): void {
     this.#verified = true;
     this.#cancelTimer();
-    SlowReads.of(this.place.lease.connection.clock).add(this);
+    SlowReads.of(this.entry.lease.connection.clock).add(this);
   }
 
   /** Nothing of a timer that has run is kept, either. */
   #cancelTimer(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
-    SlowReads.of(this.place.lease.connection.clock).delete(this);
+    SlowReads.of(this.entry.lease.connection.clock).delete(this);
   }
 }

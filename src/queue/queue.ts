@@ -1,19 +1,19 @@
 import type { CallPolicy } from "../etcd/retry.js";
-import { Joiner, type JoinedPlace } from "./join.js";
-import { exclusive, type Behind, type Joined, type Kind } from "./lock-mode.js";
+import { Joiner, type JoinedEntry } from "./join.js";
+import { exclusive, type Behind, type JoinResult, type LockMode } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
-import { OwnPlaces } from "./session-entries.js";
-import { leaveTxn, tellTxn, type Place } from "./entry.js";
+import { SessionEntries } from "./session-entries.js";
+import { leaveTxn, announceGrantTxn, type QueueEntry } from "./entry.js";
 import { txnUntilConfirmed } from "../session/cleanup.js";
-import { Turn } from "./predecessor-wait.js";
-import { Followers, Line, unwatched, Waiter, WaiterTurn, type Grant } from "./waiter.js";
+import { PredecessorWait } from "./predecessor-wait.js";
+import { LocalSuccessors, LocalLine, unwatched, Waiter, WaiterTurn, type Grant } from "./waiter.js";
 
 /** More waiting places of one session under one name only make etcd's sorted ranges slower: the rest waits in line here. */
 const MAX_WAITING = 100;
 
 /** What is asked for: a place of a mutex, if nothing else is said. */
-export interface Entry {
-  readonly kind?: Kind;
+export interface JoinOptions {
+  readonly mode?: LockMode;
   /** Written under its key, instead of what tells `inspect` about it. An adopted place keeps the value it has. */
   readonly value?: string;
   /** Its place is in the queue, or never will be: later calls cannot come before it any more. */
@@ -31,9 +31,9 @@ function queuesOn(lease: Lease): Map<string, Queue> {
 
 /** One session's side of the queue of one name: joins it, waits for its turn, leaves it. */
 export class Queue {
-  readonly own: OwnPlaces;
-  readonly #line = new Line();
-  readonly #followers = new Followers();
+  readonly own: SessionEntries;
+  readonly #line = new LocalLine();
+  readonly #followers = new LocalSuccessors();
   #leaving: Set<Promise<unknown>> | undefined;
   #joining = false;
   #trying = 0;
@@ -43,11 +43,11 @@ export class Queue {
     readonly lease: Lease,
     readonly name: string,
   ) {
-    this.own = new OwnPlaces(lease, name);
+    this.own = new SessionEntries(lease, name);
   }
 
   get #joiner(): Joiner {
-    return new Joiner(this.lease, this.name, this.own, (place) => this.leaveQuietly(place));
+    return new Joiner(this.lease, this.name, this.own, (entry) => this.leaveInBackground(entry));
   }
 
   static of(lease: Lease, name: string): Queue {
@@ -58,8 +58,8 @@ export class Queue {
   }
 
   /** A caller that waits for its turn, at the end of the line. */
-  enter({ kind = exclusive, value, onJoined }: Entry = {}): Waiter {
-    const waiter = new Waiter(this, kind, value, onJoined);
+  join({ mode = exclusive, value, onJoined }: JoinOptions = {}): Waiter {
+    const waiter = new Waiter(this, mode, value, onJoined);
     this.lease.waits.add(waiter);
     this.#line.add(waiter);
     this.#joinNext();
@@ -67,21 +67,21 @@ export class Queue {
   }
 
   /** A place that holds at once, or undefined if it would have to wait. `policy` bounds the attempts. */
-  async tryEnter(
+  async tryJoin(
     policy: Pick<CallPolicy, "giveUpMs" | "again">,
-    { kind = exclusive, value }: Entry = {},
-  ): Promise<Place | undefined> {
+    { mode = exclusive, value }: JoinOptions = {},
+  ): Promise<QueueEntry | undefined> {
     this.#trying++;
     try {
       // Own places that are just being deleted would refuse it.
       if (this.#leaving) await Promise.allSettled(this.#leaving);
       this.lease.assertOpen();
-      const joined = await this.lease.inFlight.add(this.#joiner.tryJoin(kind, value, policy));
-      if (joined) this.#turnCame(joined.place, joined.from);
-      return joined?.place;
+      const joined = await this.lease.inFlight.track(this.#joiner.tryJoin(mode, value, policy));
+      if (joined) this.#onGranted(joined.entry, joined.from);
+      return joined?.entry;
     } finally {
       this.#trying--;
-      this.rest();
+      this.forgetIfIdle();
     }
   }
 
@@ -90,31 +90,31 @@ export class Queue {
    * any more, or not this place's. That proves no loss: an attempt without an answer may have deleted it, and so may the
    * same request if a proxy sent it twice.
    */
-  leave(place: Place): Promise<boolean> {
-    place.leaving = true;
-    const leaving = this.lease.inFlight.add(this.#leave(place));
+  leave(entry: QueueEntry): Promise<boolean> {
+    entry.leaving = true;
+    const leaving = this.lease.inFlight.track(this.#leave(entry));
     const all = (this.#leaving ??= new Set()).add(leaving);
     const left = (): void => {
       all.delete(leaving);
-      this.rest();
+      this.forgetIfIdle();
     };
     leaving.then(left, left);
     return leaving;
   }
 
   /** A held place is gone: somebody deleted its key. */
-  lost(place: Place): void {
-    this.#gone(place, () => false);
+  lost(entry: QueueEntry): void {
+    this.#removed(entry, () => false);
   }
 
   #joinNext(): void {
     if (this.#joining || this.#waiting >= MAX_WAITING) return;
     const waiter = this.#line.next();
-    if (!waiter) return this.rest();
+    if (!waiter) return this.forgetIfIdle();
     this.#joining = true;
     this.#waiting++;
     waiter.stage = { at: "join" };
-    void this.lease.inFlight.add(this.#join(waiter)).then(() => {
+    void this.lease.inFlight.track(this.#join(waiter)).then(() => {
       this.#joining = false;
       waiter.onJoined?.();
       this.#joinNext();
@@ -122,66 +122,66 @@ export class Queue {
   }
 
   async #join(waiter: Waiter): Promise<void> {
-    let joined: JoinedPlace;
+    let joined: JoinedEntry;
     try {
-      joined = await this.#joiner.join(waiter.kind, waiter.value, { again: () => !waiter.gaveUp });
+      joined = await this.#joiner.join(waiter.mode, waiter.value, { again: () => !waiter.gaveUp });
     } catch (error) {
       this.#waiting--;
       waiter.fail(error as Error);
       this.lease.waits.delete(waiter);
       return;
     }
-    const { place, from } = joined;
+    const { entry, from } = joined;
     if (waiter.gaveUp) {
       this.#waiting--;
-      return this.leaveQuietly(place);
+      return this.leaveInBackground(entry);
     }
-    if (typeof from === "string") this.grant(waiter, unwatched(place), from);
-    else this.#wait(waiter, place, from);
+    if (typeof from === "string") this.grant(waiter, unwatched(entry), from);
+    else this.#wait(waiter, entry, from);
   }
 
-  #wait(waiter: Waiter, place: Place, from: Behind | undefined): void {
-    const below = this.own.followedBy(place);
+  #wait(waiter: Waiter, entry: QueueEntry, from: Behind | undefined): void {
+    const below = this.own.followedBy(entry);
     if (below) {
-      waiter.stage = { at: "local", place, below };
-      this.#followers.add(waiter, place, below);
+      waiter.stage = { at: "local", entry, below };
+      this.#followers.add(waiter, entry, below);
       return;
     }
-    const turn = new Turn(place, new WaiterTurn(this, waiter, place), from);
-    waiter.stage = { at: "turn", place, turn };
+    const wait = new PredecessorWait(entry, new WaiterTurn(this, waiter, entry), from);
+    waiter.stage = { at: "turn", entry, wait };
   }
 
   /** Somebody deleted the key of a waiting place. */
-  joinAnew(waiter: Waiter, place: Place): void {
+  joinAnew(waiter: Waiter, entry: QueueEntry): void {
     this.#waiting--;
     this.#line.addAgain(waiter);
-    this.#gone(place, () => false);
+    this.#removed(entry, () => false);
   }
 
-  failed(waiter: Waiter, place: Place, error: Error): void {
+  failed(waiter: Waiter, entry: QueueEntry, error: Error): void {
     this.#waiting--;
     this.lease.waits.delete(waiter);
     waiter.fail(error);
-    this.leaveQuietly(place);
+    this.leaveInBackground(entry);
   }
 
-  grant(waiter: Waiter, grant: Grant, from?: Joined): void {
+  grant(waiter: Waiter, grant: Grant, from?: JoinResult): void {
     this.#waiting--;
     this.lease.waits.delete(waiter);
     waiter.grant(grant);
-    this.#turnCame(grant.place, from, grant.deletedAt);
+    this.#onGranted(grant.entry, from, grant.deletedAt);
     this.#joinNext();
   }
 
   /** Those of this session who waited for the turn of `place`, not for its end, go on: beside it, on their own, or behind another. */
-  #turnCame(place: Place, from: Joined, deletedAt = place.revision): void {
-    place.held = true;
-    if (place.kind.tellsTurn && from !== "held") this.#tell(place);
-    for (const [waiter, next] of this.#followers.of(place)) {
+  #onGranted(entry: QueueEntry, from: JoinResult, deletedAt = entry.revision): void {
+    entry.held = true;
+    if (entry.mode.announcesGrant && from !== "held") this.#announceGrant(entry);
+    for (const [waiter, next] of this.#followers.of(entry)) {
       const below = this.own.followedBy(next);
-      if (below === place) continue;
-      this.#followers.remove(waiter, place);
-      const then = below ? undefined : next.kind.afterTurn(next);
+      if (below === entry) continue;
+      this.#followers.remove(waiter, entry);
+      const then = below ? undefined : next.mode.afterTurn(next);
       // Nothing has confirmed its key since: that is read beside the handle.
       if (typeof then === "string") this.grant(waiter, { ...unwatched(next), deletedAt }, then);
       else this.#wait(waiter, next, then);
@@ -189,10 +189,10 @@ export class Queue {
   }
 
   /** Who waits behind a place that waited itself cannot see that it holds by now: it hears a put of the same key. */
-  #tell(place: Place): void {
-    const policy = { ...this.lease.policy("tell the next waiter"), again: () => !place.leaving };
+  #announceGrant(entry: QueueEntry): void {
+    const policy = { ...this.lease.policy("tell the next waiter"), again: () => !entry.leaving };
     // Rejects only when the place leaves or the session ends. `orphan()` does not wait for it: the key may be refused for long.
-    txnUntilConfirmed(this.lease, tellTxn(place), policy).catch(() => undefined);
+    txnUntilConfirmed(this.lease, announceGrantTxn(entry), policy).catch(() => undefined);
   }
 
   /** The caller of `waiter` waits no longer. */
@@ -203,39 +203,39 @@ export class Queue {
     // A join that was sent is waited for: a delete sent now could be executed before it.
     if (stage.at !== "local" && stage.at !== "turn") return;
     waiter.stage = { at: "end" };
-    if (stage.at === "turn") stage.turn.stop();
+    if (stage.at === "turn") stage.wait.stop();
     else this.#followers.remove(waiter, stage.below);
     this.#waiting--;
-    this.leaveQuietly(stage.place);
+    this.leaveInBackground(stage.entry);
   }
 
   /** The same for whoever does not wait for it. */
-  leaveQuietly(place: Place): void {
+  leaveInBackground(entry: QueueEntry): void {
     // Rejects only when the session is over, and the key with it.
-    this.leave(place).catch(() => undefined);
+    this.leave(entry).catch(() => undefined);
     this.#joinNext();
   }
 
-  async #leave(place: Place): Promise<boolean> {
+  async #leave(entry: QueueEntry): Promise<boolean> {
     // Before the delete: a late put may come right behind it.
-    if (place.unanswered > 0) this.own.doubt(place);
-    const asker = this.#followers.of(place)[0]?.[1];
-    const asked = asker?.kind.asksForFirst(asker) ?? [];
+    if (entry.unanswered > 0) this.own.doubt(entry);
+    const asker = this.#followers.of(entry)[0]?.[1];
+    const asked = asker?.mode.asksForFirst(asker) ?? [];
     let doubted = false;
     const onUnanswered = (): void => void (doubted = true);
     const policy = { ...this.lease.policy(`leave the queue of "${this.name}"`), onUnanswered };
-    const answer = await txnUntilConfirmed(this.lease, leaveTxn(place, asked), policy);
+    const answer = await txnUntilConfirmed(this.lease, leaveTxn(entry, asked), policy);
     const told = answer.ranges.slice(-asked.length).filter((range) => range !== undefined);
-    this.#gone(place, (next) => next.kind === asker?.kind && next.kind.isFirst(next, told));
+    this.#removed(entry, (next) => next.mode === asker?.mode && next.mode.isFirst(next, told));
     return answer.succeeded || doubted;
   }
 
   /** Every end of a place wakes the local waiters behind it once; `isFirst` knows whom its deletion has told to be first. */
-  #gone(place: Place, isFirst: (next: Place) => boolean): void {
-    this.own.remove(place);
-    this.own.release(place);
-    for (const [waiter, next] of this.#followers.of(place)) {
-      this.#followers.remove(waiter, place);
+  #removed(entry: QueueEntry, isFirst: (next: QueueEntry) => boolean): void {
+    this.own.remove(entry);
+    this.own.release(entry);
+    for (const [waiter, next] of this.#followers.of(entry)) {
+      this.#followers.remove(waiter, entry);
       if (isFirst(next)) this.grant(waiter, unwatched(next));
       else this.#wait(waiter, next, undefined);
     }
@@ -243,7 +243,7 @@ export class Queue {
   }
 
   /** Names come and go (one a user, say): what is not needed is not kept. */
-  rest(): void {
+  forgetIfIdle(): void {
     const busy = this.#joining || this.#trying > 0 || this.#waiting > 0 || this.#leaving?.size;
     if (!busy && this.#line.empty && this.own.joined.length === 0) queues.get(this.lease)?.delete(this.name);
   }

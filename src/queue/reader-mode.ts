@@ -1,7 +1,7 @@
 import type { KeyValue, Range } from "../etcd/port.js";
-import { ownRange, prefixEnd, prefixOf } from "../keys.js";
-import { PlaceBelow, queueRange, type Behind, type Kind, type Told } from "./lock-mode.js";
-import type { Place } from "./entry.js";
+import { sessionRange, prefixEnd, prefixOf } from "../keys.js";
+import { EntryBelow, queueRange, type Behind, type LockMode, type RangeResult } from "./lock-mode.js";
+import type { QueueEntry } from "./entry.js";
 
 /** Everything in the queue that is no reader: what sorts before the readers' folder, and what sorts behind it. */
 function otherRanges(name: string): readonly { readonly key: string; readonly end: string }[] {
@@ -13,28 +13,28 @@ function otherRanges(name: string): readonly { readonly key: string; readonly en
   ];
 }
 
-const nearest = (place: Place): readonly Range[] =>
-  otherRanges(place.name).map((range) => ({ ...range, order: "newest first", limit: 1 }));
+const nearest = (entry: QueueEntry): readonly Range[] =>
+  otherRanges(entry.name).map((range) => ({ ...range, order: "newest first", limit: 1 }));
 
 /** The later of the two, if anybody is there. `others` are all of them. */
-function behind(told: readonly Told[], others: number): Behind | undefined {
-  const last = told.map(({ kvs }) => kvs[0]).filter((kv): kv is KeyValue => kv !== undefined);
+function behind(results: readonly RangeResult[], others: number): Behind | undefined {
+  const last = results.map(({ kvs }) => kvs[0]).filter((kv): kv is KeyValue => kv !== undefined);
   const [first, ...rest] = last;
   if (!first) return undefined;
   const below = rest.reduce((a, b) => (a.createRevision > b.createRevision ? a : b), first);
-  return { predecessor: new PlaceBelow(below, others === 1), ahead: others };
+  return { predecessor: new EntryBelow(below, others === 1), ahead: others };
 }
 
-const isReader = ({ kind }: Place): boolean => kind === reader;
+const isReader = ({ mode }: QueueEntry): boolean => mode === reader;
 
 /**
  * Shares the name with other readers, and waits for the nearest earlier place that is none: also for a writer that waits
  * itself, so that readers who come and go cannot keep it out.
  */
-export const reader: Kind = {
+export const reader: LockMode = {
   folder: "/read",
   shared: true,
-  tellsTurn: false,
+  announcesGrant: false,
   trying: {
     // In none of the ranges is its own key: an attempt whose answer was lost may have put it.
     when: ({ name, key }) => [
@@ -43,36 +43,36 @@ export const reader: Kind = {
     ],
   },
   // Two readers whose joins found the same place before them have no other between them: their turn comes together.
-  follows: (place, earlier) =>
+  follows: (entry, earlier) =>
     earlier.findLast((other) => !isReader(other)) ??
     earlier.find(
-      (other) => !other.held && other.joinedBehind === place.joinedBehind && place.joinedBehind !== undefined,
+      (other) => !other.held && other.joinedBehind === entry.joinedBehind && entry.joinedBehind !== undefined,
     ),
   // It followed another reader, for only such a one is not waited for to its end.
   afterTurn: () => "held",
   surelyFollows: () => false,
   asksToJoin: nearest,
-  joined: (_, told) =>
+  joined: (_, results) =>
     behind(
-      told,
-      told.reduce((sum, { count }) => sum + count, 0),
+      results,
+      results.reduce((sum, { count }) => sum + count, 0),
     ) ?? "held",
-  reads: (place) => [
-    { key: place.key },
-    ...nearest(place).map((range) => ({ ...range, maxCreateRevision: place.revision - 1n })),
+  reads: (entry) => [
+    { key: entry.key },
+    ...nearest(entry).map((range) => ({ ...range, maxCreateRevision: entry.revision - 1n })),
   ],
-  positionOf: (place, [own, ...others]) => {
+  positionOf: (entry, [own, ...others]) => {
     const mine = own?.kvs[0];
-    if (!mine || !place.is(mine)) return "gone";
+    if (!mine || !entry.is(mine)) return "gone";
     const seen = others.reduce((sum, { kvs, more }) => sum + kvs.length + (more ? 1 : 0), 0);
     return behind(others, seen) ?? "first";
   },
   // Our own readers beside it: who holds by this answer must be in it.
   asksForFirst: ({ name, directory, lease }) => [
-    ownRange(directory, lease.leaseId),
+    sessionRange(directory, lease.leaseId),
     ...otherRanges(name).map((range) => ({ ...range, order: "oldest first", limit: 1 }) as const),
   ],
-  isFirst: (place, [ours, ...others]) =>
-    (ours?.kvs.some((kv) => place.is(kv)) ?? false) &&
-    others.every(({ kvs: [oldest] }) => oldest === undefined || oldest.createRevision > place.revision),
+  isFirst: (entry, [ours, ...others]) =>
+    (ours?.kvs.some((kv) => entry.is(kv)) ?? false) &&
+    others.every(({ kvs: [oldest] }) => oldest === undefined || oldest.createRevision > entry.revision),
 };

@@ -4,7 +4,7 @@ import type { Lease } from "../session/lease.js";
 
 /** etcd rejected a join: marks the lease if the lease is the reason. */
 export async function joinRefused(lease: Lease, txn: Txn, error: unknown): Promise<void> {
-  if (error instanceof LeaseNotFoundError) lease.gone();
+  if (error instanceof LeaseNotFoundError) lease.leaseNotFound();
   const forbidden = error instanceof EtcdRefusedError && error.why === "permission";
   if (forbidden && (await allowedWithoutLease(lease, txn))) lease.unfit = true;
 }
@@ -15,14 +15,16 @@ export async function joinRefused(lease: Lease, txn: Txn, error: unknown): Promi
  * writes nothing.
  */
 async function allowedWithoutLease(lease: Lease, txn: Txn): Promise<boolean> {
-  const never = txn.then.flatMap((operation) => (operation.kind === "put" ? [operation.key] : []));
+  const never = txn.success.flatMap((operation) => (operation.kind === "put" ? [operation.key] : []));
   const asked: Txn = {
     ...txn,
-    when: [...txn.when, ...never.map((key) => ({ kind: "created at", key, revision: -1n }) as const)],
-    then: txn.then.map((operation) => (operation.kind === "put" ? { ...operation, leaseId: 0n } : operation)),
+    compare: [...txn.compare, ...never.map((key) => ({ kind: "created at", key, revision: -1n }) as const)],
+    success: txn.success.map((operation) =>
+      operation.kind === "put" ? { ...operation, leaseId: 0n } : operation,
+    ),
   };
   const policy = { ...lease.policy("look why a join was refused"), giveUpMs: lease.ttlMs / 4 };
-  const asking = lease.connection.members.txn(asked, policy);
+  const asking = lease.connection.client.txn(asked, policy);
   return asking.then(
     () => true,
     () => false,

@@ -1,15 +1,15 @@
-import type { AdoptedPlace } from "../session/adopted-entries.js";
-import { exclusive, type Kind } from "./lock-mode.js";
+import type { AdoptedEntry } from "../session/adopted-entries.js";
+import { exclusive, type LockMode } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
-import { OwnKeys } from "./key-numbers.js";
-import { Place } from "./entry.js";
+import { KeyNumbers } from "./key-numbers.js";
+import { QueueEntry } from "./entry.js";
 
-const NONE: readonly Place[] = [];
+const NONE: readonly QueueEntry[] = [];
 
 /** The places of one session under one name, of whatever kind. */
-export class OwnPlaces {
+export class SessionEntries {
   /** Joined and not known to be gone, by create revision. */
-  #joined: readonly Place[] = NONE;
+  #joined: readonly QueueEntry[] = NONE;
 
   constructor(
     private readonly lease: Lease,
@@ -17,59 +17,59 @@ export class OwnPlaces {
   ) {}
 
   /** Oldest first. */
-  get joined(): readonly Place[] {
+  get joined(): readonly QueueEntry[] {
     return this.#joined;
   }
 
-  make(kind: Kind = exclusive, value?: string): Place {
-    const keys = OwnKeys.of(this.lease, `${this.name}${kind.folder}`);
-    const place = new Place(this.lease, this.name, keys.nextNumber(), kind, value);
-    keys.take(place);
-    return place;
+  make(mode: LockMode = exclusive, value?: string): QueueEntry {
+    const keys = KeyNumbers.of(this.lease, `${this.name}${mode.folder}`);
+    const entry = new QueueEntry(this.lease, this.name, keys.nextNumber(), mode, value);
+    keys.take(entry);
+    return entry;
   }
 
   /** A place that an adopted lease had already. */
-  adopt({ n, value, revision }: AdoptedPlace, kind: Kind = exclusive): Place {
-    const place = new Place(this.lease, this.name, n, kind, value);
-    place.revision = revision;
-    this.add(place);
-    return place;
+  adopt({ n, value, revision }: AdoptedEntry, mode: LockMode = exclusive): QueueEntry {
+    const entry = new QueueEntry(this.lease, this.name, n, mode, value);
+    entry.revision = revision;
+    this.add(entry);
+    return entry;
   }
 
   /** It is in the queue. */
-  add(place: Place): void {
-    this.#keysOf(place).take(place);
-    const later = this.#joined.findIndex(({ revision }) => revision > place.revision);
+  add(entry: QueueEntry): void {
+    this.#keysOf(entry).take(entry);
+    const later = this.#joined.findIndex(({ revision }) => revision > entry.revision);
     const i = later === -1 ? this.#joined.length : later;
-    this.#joined = [...this.#joined.slice(0, i), place, ...this.#joined.slice(i)];
+    this.#joined = [...this.#joined.slice(0, i), entry, ...this.#joined.slice(i)];
   }
 
   /** Our place that `place` waits for: looked up by revision, not by the order of calls. */
-  followedBy(place: Place): Place | undefined {
-    return place.kind.follows(place, this.#joined.slice(0, this.#joined.indexOf(place)));
+  followedBy(entry: QueueEntry): QueueEntry | undefined {
+    return entry.mode.follows(entry, this.#joined.slice(0, this.#joined.indexOf(entry)));
   }
 
-  remove(place: Place): void {
-    this.#joined = this.#joined.filter((other) => other !== place);
-  }
-
-  /** See OwnKeys. */
-  release(place: Place): void {
-    this.#keysOf(place).release(place);
+  remove(entry: QueueEntry): void {
+    this.#joined = this.#joined.filter((other) => other !== entry);
   }
 
   /** See OwnKeys. */
-  doubt(place: Place): void {
-    this.#keysOf(place).doubt(place);
+  release(entry: QueueEntry): void {
+    this.#keysOf(entry).release(entry);
+  }
+
+  /** See OwnKeys. */
+  doubt(entry: QueueEntry): void {
+    this.#keysOf(entry).doubt(entry);
   }
 
   /** Its key is there, with another value: of a late put, or of another process that uses the lease. */
-  stranger(place: Place): void {
-    this.doubt(place);
-    this.release(place);
+  takenByAnother(entry: QueueEntry): void {
+    this.doubt(entry);
+    this.release(entry);
   }
 
-  #keysOf({ directory }: Place): OwnKeys {
-    return OwnKeys.of(this.lease, directory);
+  #keysOf({ directory }: QueueEntry): KeyNumbers {
+    return KeyNumbers.of(this.lease, directory);
   }
 }

@@ -7,7 +7,7 @@ const GRAIN_MS = 500;
 
 /** A wait that reads now and then, in case an event has been lost. */
 export interface SlowReader {
-  look(): void;
+  read(): void;
 }
 
 const ofClock = new WeakMap<Clock, SlowReads>();
@@ -57,6 +57,6 @@ export class SlowReads {
     }
     for (const reader of due) this.#due.delete(reader);
     this.#schedule(next);
-    for (const reader of due) reader.look();
+    for (const reader of due) reader.read();
   }
 }

@@ -1,12 +1,12 @@
 import type { SessionEnd, Dependent } from "../session/lease.js";
 import type { Watch } from "../etcd/watch/hub.js";
-import type { Kind } from "./lock-mode.js";
-import type { Place } from "./entry.js";
-import type { Turn, TurnOutcome } from "./predecessor-wait.js";
+import type { LockMode } from "./lock-mode.js";
+import type { QueueEntry } from "./entry.js";
+import type { PredecessorWait, WaitOutcome } from "./predecessor-wait.js";
 
 /** It is a caller's turn. */
 export interface Grant {
-  readonly place: Place;
+  readonly entry: QueueEntry;
   /** A watch on the key, left from the wait. */
   readonly ownWatch: Watch | undefined;
   /** The hold rests on this deletion alone: confirm the key by a read. */
@@ -14,15 +14,15 @@ export interface Grant {
 }
 
 /** No watch is left from the wait. */
-export const unwatched = (place: Place): Grant => ({ place, ownWatch: undefined, deletedAt: undefined });
+export const unwatched = (entry: QueueEntry): Grant => ({ entry, ownWatch: undefined, deletedAt: undefined });
 
 /** Where a waiter stands. */
 export type Stage =
   | { readonly at: "line" }
   | { readonly at: "join" }
   /** Behind a place of the same session: its end, or its turn, wakes us, no watch is needed. */
-  | { readonly at: "local"; readonly place: Place; readonly below: Place }
-  | { readonly at: "turn"; readonly place: Place; readonly turn: Turn }
+  | { readonly at: "local"; readonly entry: QueueEntry; readonly below: QueueEntry }
+  | { readonly at: "turn"; readonly entry: QueueEntry; readonly wait: PredecessorWait }
   | { readonly at: "end" };
 
 const NOBODY: readonly Waiter[] = [];
@@ -45,7 +45,7 @@ export class Waiter implements Dependent {
 
   constructor(
     private readonly queue: { readonly name: string; abandoned(waiter: Waiter): void },
-    readonly kind: Kind,
+    readonly mode: LockMode,
     readonly value: string | undefined,
     readonly onJoined: (() => void) | undefined,
   ) {
@@ -57,7 +57,7 @@ export class Waiter implements Dependent {
 
   /** Create revision of its place; 0n when it has none yet. */
   get revision(): bigint {
-    return "place" in this.stage ? this.stage.place.revision : this.#lastRevision;
+    return "entry" in this.stage ? this.stage.entry.revision : this.#lastRevision;
   }
 
   get waitingFor(): { readonly name: string; readonly revision: bigint } {
@@ -111,32 +111,32 @@ export class Waiter implements Dependent {
 }
 
 /** How the turn of one waiter ends, told to its queue. */
-export class WaiterTurn implements TurnOutcome {
+export class WaiterTurn implements WaitOutcome {
   constructor(
     private readonly queue: {
       grant(waiter: Waiter, grant: Grant): void;
-      joinAnew(waiter: Waiter, place: Place): void;
-      failed(waiter: Waiter, place: Place, error: Error): void;
+      joinAnew(waiter: Waiter, entry: QueueEntry): void;
+      failed(waiter: Waiter, entry: QueueEntry, error: Error): void;
     },
     private readonly waiter: Waiter,
-    private readonly place: Place,
+    private readonly entry: QueueEntry,
   ) {}
 
   granted(ownWatch: Watch | undefined, deletedAt: bigint | undefined): void {
-    this.queue.grant(this.waiter, { place: this.place, ownWatch, deletedAt });
+    this.queue.grant(this.waiter, { entry: this.entry, ownWatch, deletedAt });
   }
 
   gone(): void {
-    this.queue.joinAnew(this.waiter, this.place);
+    this.queue.joinAnew(this.waiter, this.entry);
   }
 
   failed(error: Error): void {
-    this.queue.failed(this.waiter, this.place, error);
+    this.queue.failed(this.waiter, this.entry, error);
   }
 }
 
 /** Callers of one process that have not joined yet, in the order of their calls. */
-export class Line {
+export class LocalLine {
   /** Made when needed: of thousands of names most have nobody in line. */
   #new: Set<Waiter> | undefined;
   /** Those who lost their place and join anew: never more than wait in etcd. */
@@ -181,21 +181,21 @@ export class Line {
 }
 
 /** Waiters, each with its place, by the place of their own session that they wait for. */
-export class Followers {
+export class LocalSuccessors {
   /** Made when needed: of thousands of names most have one waiter. */
-  #behind: Map<Place, Map<Waiter, Place>> | undefined;
+  #behind: Map<QueueEntry, Map<Waiter, QueueEntry>> | undefined;
 
   /** In the order in which they came. */
-  of(below: Place): readonly (readonly [Waiter, Place])[] {
+  of(below: QueueEntry): readonly (readonly [Waiter, QueueEntry])[] {
     return [...(this.#behind?.get(below) ?? [])];
   }
 
-  add(waiter: Waiter, place: Place, below: Place): void {
+  add(waiter: Waiter, entry: QueueEntry, below: QueueEntry): void {
     this.#behind ??= new Map();
-    this.#behind.set(below, (this.#behind.get(below) ?? new Map<Waiter, Place>()).set(waiter, place));
+    this.#behind.set(below, (this.#behind.get(below) ?? new Map<Waiter, QueueEntry>()).set(waiter, entry));
   }
 
-  remove(waiter: Waiter, below: Place): void {
+  remove(waiter: Waiter, below: QueueEntry): void {
     const waiters = this.#behind?.get(below);
     waiters?.delete(waiter);
     if (waiters?.size === 0) this.#behind?.delete(below);

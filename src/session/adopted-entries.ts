@@ -1,12 +1,12 @@
 import type { Connection } from "./connection.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import type { KeyValue } from "../etcd/port.js";
-import { parsePlaceKey } from "../keys.js";
+import { parseEntryKey } from "../keys.js";
 import type { Lease } from "./lease.js";
-import { removeStray } from "./cleanup.js";
+import { deleteStrayKey } from "./cleanup.js";
 
 /** A place that an adopted lease has already. */
-export interface AdoptedPlace {
+export interface AdoptedEntry {
   /** The directory of its key. */
   readonly name: string;
   readonly n: number;
@@ -16,14 +16,14 @@ export interface AdoptedPlace {
 }
 
 /** The places of an orphaned lease: the first call on a name that waits for such a place takes over the oldest one. */
-export class AdoptedPlaces {
+export class AdoptedEntries {
   /** By the directory of their keys: `name`, or `name/read` and `name/write`. */
-  readonly #unclaimed = new Map<string, AdoptedPlace>();
+  readonly #unclaimed = new Map<string, AdoptedEntry>();
 
   /** A second place of a name, and whatever nobody has claimed within one TTL, is deleted. */
   constructor(
     private readonly lease: Lease,
-    places: readonly AdoptedPlace[],
+    places: readonly AdoptedEntry[],
   ) {
     for (const place of places) {
       if (this.#unclaimed.has(place.name)) this.#delete(place);
@@ -36,7 +36,7 @@ export class AdoptedPlaces {
     lease.signal.addEventListener("abort", () => timer.cancel(), { once: true });
   }
 
-  claim(directory: string): AdoptedPlace | undefined {
+  claim(directory: string): AdoptedEntry | undefined {
     const place = this.#unclaimed.get(directory);
     this.#unclaimed.delete(directory);
     return place;
@@ -48,22 +48,22 @@ export class AdoptedPlaces {
     return place !== undefined && place.revision === kv.createRevision && place.key.equals(kv.key);
   }
 
-  #delete({ name, key, revision }: AdoptedPlace): void {
-    removeStray(this.lease, name, { key, createRevision: revision }, "delete an unclaimed place");
+  #delete({ name, key, revision }: AdoptedEntry): void {
+    deleteStrayKey(this.lease, name, { key, createRevision: revision }, "delete an unclaimed place");
   }
 }
 
 /** Oldest first. */
 export async function readAdopted(
-  { members }: Connection,
+  { client }: Connection,
   leaseId: bigint,
   policy: CallPolicy,
-): Promise<AdoptedPlace[]> {
-  const { keys } = await members.call((member, options) => member.timeToLive(leaseId, options), policy);
+): Promise<AdoptedEntry[]> {
+  const { keys } = await client.call((member, options) => member.timeToLive(leaseId, options), policy);
   const places = await Promise.all(
     keys.map(async (key) => {
-      const parsed = parsePlaceKey(key.toString(), leaseId);
-      const [kv] = parsed ? (await members.range({ key }, policy)).kvs : [];
+      const parsed = parseEntryKey(key.toString(), leaseId);
+      const [kv] = parsed ? (await client.range({ key }, policy)).kvs : [];
       if (!parsed || kv?.leaseId !== leaseId) return undefined;
       return { ...parsed, key, value: kv.value, revision: kv.createRevision };
     }),

@@ -3,7 +3,7 @@ import type { CallPolicy } from "../etcd/retry.js";
 import { backoff } from "../etcd/backoff.js";
 import type { Txn, TxnAnswer } from "../etcd/port.js";
 import type { Connection } from "./connection.js";
-import type { Lease, OwnPlace } from "./lease.js";
+import type { Lease, OwnEntry } from "./lease.js";
 import { lastPolicy } from "./revoke.js";
 import { pause } from "../async/clock.js";
 
@@ -18,7 +18,7 @@ export async function txnUntilConfirmed(
 ): Promise<TxnAnswer> {
   for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
     try {
-      return await connection.members.txn(txn, policy);
+      return await connection.client.txn(txn, policy);
     } catch (error) {
       if (!(error instanceof EtcdRefusedError)) throw error;
       await pause(connection.clock, wait.duration, signal);
@@ -33,26 +33,26 @@ interface Stray {
 
 /** That very key, not a later one. */
 const deletion = (name: string, { key, createRevision }: Stray): Txn => ({
-  roots: [name],
-  when: [{ kind: "created at", key, revision: createRevision }],
-  then: [{ kind: "delete", key }],
-  otherwise: [],
+  queues: [name],
+  compare: [{ kind: "created at", key, revision: createRevision }],
+  success: [{ kind: "delete", key }],
+  failure: [],
 });
 
 /** Deletes a key of our lease in the queue of `name` that is no place of ours. */
-export function removeStray(lease: Lease, name: string, stray: Stray, what: string): void {
+export function deleteStrayKey(lease: Lease, name: string, stray: Stray, what: string): void {
   // Refused, or the session is over: then the key ends with the lease.
-  lease.connection.members.txn(deletion(name, stray), lease.policy(what)).catch(() => undefined);
+  lease.connection.client.txn(deletion(name, stray), lease.policy(what)).catch(() => undefined);
 }
 
 /** Deletes the places of a session that has ended, as far as etcd allows and answers within `withinMs`. */
-export async function removePlaces(
-  { members }: Connection,
-  places: Iterable<OwnPlace>,
+export async function deletePlacesUntilConfirmed(
+  { client }: Connection,
+  places: Iterable<OwnEntry>,
   withinMs: number,
 ): Promise<void> {
   const policy = lastPolicy("leave the queues of a closed session", withinMs);
-  const remove = ({ name, key, revision }: OwnPlace): Promise<unknown> =>
-    members.txn(deletion(name, { key, createRevision: revision }), policy).catch(() => undefined);
+  const remove = ({ name, key, revision }: OwnEntry): Promise<unknown> =>
+    client.txn(deletion(name, { key, createRevision: revision }), policy).catch(() => undefined);
   await Promise.all([...places].map(remove));
 }

@@ -1,6 +1,6 @@
 import { SessionClosedError } from "../errors.js";
 import type { Lease } from "./lease.js";
-import { removePlaces } from "./cleanup.js";
+import { deletePlacesUntilConfirmed } from "./cleanup.js";
 import { revokeLease } from "./revoke.js";
 import { settleWithin } from "../async/settle-within.js";
 
@@ -49,7 +49,7 @@ export class Closing {
     const { inFlight, connection, ttlMs } = this.lease;
     const limit = { signal: undefined, timeoutMs: ttlMs };
     const onTimeout = (): Error => new Error("not settled within one TTL");
-    await settleWithin(inFlight.none(), limit, connection, { onTimeout }).catch(() => undefined);
+    await settleWithin(inFlight.settled(), limit, connection, { onTimeout }).catch(() => undefined);
   }
 
   /** Refuses what is new, rejects what waits, and goes on renewing while anything is held. */
@@ -76,7 +76,7 @@ export class Closing {
       revokeLease(connection, leaseId, leaseEndsMs),
       // A put without the lease takes a key away from it; and etcd refuses to revoke a lease with a key that we must not
       // write, whoever has put it there.
-      removePlaces(connection, places(), leaseEndsMs),
+      deletePlacesUntilConfirmed(connection, places(), leaseEndsMs),
     ]);
     connection.leases.delete(lease);
   }

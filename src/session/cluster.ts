@@ -5,7 +5,7 @@ import { connectionOf, register, type Connection } from "./connection.js";
 import { EtcdUnavailableError, SessionClosedError } from "../errors.js";
 import { Keepalive } from "../etcd/keepalive.js";
 import { Etcd3Member } from "../etcd/etcd3/member.js";
-import { Members } from "../etcd/client.js";
+import { EtcdClient } from "../etcd/client.js";
 import { WatchHub } from "../etcd/watch/hub.js";
 import { checkDrain, checkWait, type CheckedWait } from "../options/check.js";
 import { leaseOf, Session, type CloseOptions, type SessionOptions, type WaitOptions } from "./session.js";
@@ -80,7 +80,7 @@ export class Cluster implements AsyncDisposable {
     await this.#revoked(connection);
     connection.keepalive.close();
     connection.watches.close();
-    connection.members.close();
+    connection.client.close();
   }
 
   /** Same as `close()`. */
@@ -97,10 +97,10 @@ export class Cluster implements AsyncDisposable {
 
   async #session({ signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Promise<Session> {
     const connection = connectionOf(this);
-    const { clock, members } = connection;
+    const { clock, client } = connection;
     const start = clock.monotonic();
     const onTimeout = (): Error =>
-      new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, members.silence);
+      new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, client.lastFailures);
     for (;;) {
       connection.closing.signal.throwIfAborted();
       signal?.throwIfAborted();
@@ -141,16 +141,16 @@ export function connect(options: ConnectOptions): Cluster {
   const closing = new AbortController();
   // Every opening under way listens.
   setMaxListeners(0, closing.signal);
-  const members = new Members(
+  const client = new EtcdClient(
     checked,
     clock,
     (host, setting) => new Etcd3Member(host, checked, clock, setting),
   );
   return makeCluster({
     options: checked,
-    members,
-    keepalive: new Keepalive(members, clock),
-    watches: new WatchHub(members, clock),
+    client,
+    keepalive: new Keepalive(client, clock),
+    watches: new WatchHub(client, clock),
     clock,
     aborts: new AbortFanOut(),
     path: { requestsAreRepeated: false },

@@ -1,7 +1,7 @@
 import type { CheckedConnect } from "../options/connect.js";
 import { AbortFanOut } from "../async/abort-fan-out.js";
 import type { Keepalive } from "../etcd/keepalive.js";
-import type { Members } from "../etcd/client.js";
+import type { EtcdClient } from "../etcd/client.js";
 import type { WatchHub } from "../etcd/watch/hub.js";
 import type { Lease } from "./lease.js";
 import { typeError } from "../options/check.js";
@@ -10,7 +10,7 @@ import type { Clock } from "../async/clock.js";
 /** What all sessions of one cluster share. */
 export interface Connection {
   readonly options: CheckedConnect;
-  readonly members: Members;
+  readonly client: EtcdClient;
   readonly keepalive: Keepalive;
   readonly watches: WatchHub;
   readonly clock: Clock;
@@ -44,8 +44,8 @@ export function register(cluster: object, connection: Connection): void {
  * A session ended. Watches that no hold or wait needs at the moment are cancelled with the last live session: before that
  * they serve the other sessions, after it they would only keep the process alive.
  */
-export function restWatches({ watches, leases }: Connection): void {
+export function closeIdleWatches({ watches, leases }: Connection): void {
   const noneIsLive = [...leases].every(({ signal }) => signal.aborted);
-  if (noneIsLive) watches.dropParked();
-  watches.rest();
+  if (noneIsLive) watches.dropIdleWatches();
+  watches.closeIdleStreams();
 }

@@ -69,7 +69,7 @@ export class KeyAudit {
     const { leaseId, connection } = this.lease;
     const policy = this.lease.policy("list the keys of the lease");
     try {
-      const { keys } = await connection.members.call(
+      const { keys } = await connection.client.call(
         (member, options) => member.timeToLive(leaseId, options),
         policy,
       );

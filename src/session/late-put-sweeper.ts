@@ -1,8 +1,8 @@
 import type { KeyValue } from "../etcd/port.js";
 import { KeyAudit, type AuditListener } from "./key-audit.js";
-import { parsePlaceKey, parsePlaceValue } from "../keys.js";
+import { parseEntryKey, parseEntryValue } from "../keys.js";
 import type { Lease } from "./lease.js";
-import { removeStray } from "./cleanup.js";
+import { deleteStrayKey } from "./cleanup.js";
 
 /** When a key may have been left behind, or may come: a late request is most likely soon after it was sent. */
 const SOON_MS = 500;
@@ -29,13 +29,13 @@ export interface OwnedKey {
   readonly revision: bigint;
 }
 
-const ofLease = new WeakMap<Lease, Sweep>();
+const ofLease = new WeakMap<Lease, LatePutSweeper>();
 
 /**
  * Deletes keys of our lease that are no place of ours. They come from puts that are applied late, or once more by a proxy
  * that repeats requests, or with a restore of etcd from a snapshot. Nobody would release them while the lease lives.
  */
-export class Sweep implements AuditListener {
+export class LatePutSweeper implements AuditListener {
   /** The places whose put is under way, or done, by key. */
   readonly #owned = new Map<string, OwnedKey>();
   /** Keys that are given to no place, with the time when that ends. */
@@ -50,8 +50,8 @@ export class Sweep implements AuditListener {
     lease.reconnected = () => this.soon();
   }
 
-  static of(lease: Lease): Sweep {
-    const sweep = ofLease.get(lease) ?? new Sweep(lease);
+  static of(lease: Lease): LatePutSweeper {
+    const sweep = ofLease.get(lease) ?? new LatePutSweeper(lease);
     ofLease.set(lease, sweep);
     return sweep;
   }
@@ -94,26 +94,26 @@ export class Sweep implements AuditListener {
     // Without a list the keys that are in doubt are read one by one.
     for (const key of keys ?? this.#doubted.keys()) {
       const text = key.toString();
-      if (!this.#owned.has(text) && parsePlaceKey(text, this.lease.leaseId)) void this.#examine(key);
+      if (!this.#owned.has(text) && parseEntryKey(text, this.lease.leaseId)) void this.#examine(key);
     }
   }
 
   async #examine(key: string | Buffer): Promise<void> {
-    const { members } = this.lease.connection;
+    const { client } = this.lease.connection;
     // Refused, or the session is over: the next list shows the key again.
-    const answer = await members.range({ key }, this.lease.policy("read a late key")).catch(() => undefined);
+    const answer = await client.range({ key }, this.lease.policy("read a late key")).catch(() => undefined);
     const [kv] = answer?.kvs ?? [];
     const name = kv && this.#strayIn(kv);
     if (!kv || name === undefined || this.lease.signal.aborted) return;
     // A new place must not take the key, or find it and claim it, while its deletion is on the way.
     this.#doubted.set(kv.key.toString(), this.lease.connection.clock.monotonic() + DOUBT_MS);
-    removeStray(this.lease, name, kv, "delete a late key");
+    deleteStrayKey(this.lease, name, kv, "delete a late key");
   }
 
   /** The directory of a key that was put by this library, with this lease, and is no place now. */
   #strayIn(kv: KeyValue): string | undefined {
     const { leaseId, adopted } = this.lease;
-    const name = parsePlaceKey(kv.key.toString(), leaseId)?.name;
+    const name = parseEntryKey(kv.key.toString(), leaseId)?.name;
     if (name === undefined || kv.leaseId !== leaseId || this.#isOwned(kv)) return undefined;
     // A user may bind keys of the same form to the lease, to list its services for example.
     if (!isPlaceValue(kv.value) && !this.#candidates.has(name)) return undefined;
@@ -128,4 +128,4 @@ export class Sweep implements AuditListener {
   }
 }
 
-const isPlaceValue = (value: string): boolean => parsePlaceValue(value).id !== undefined;
+const isPlaceValue = (value: string): boolean => parseEntryValue(value).id !== undefined;

@@ -1,13 +1,13 @@
-import type { AdoptedPlaces } from "./adopted-entries.js";
+import type { AdoptedEntries } from "./adopted-entries.js";
 import { Closing } from "./closing.js";
 import { setMaxListeners } from "node:events";
-import { restWatches, type Connection } from "./connection.js";
+import { closeIdleWatches, type Connection } from "./connection.js";
 import type { Renewal, Standing } from "./deadline.js";
 import { inJeopardy, isOver, nextLookMs, remainingMs, standingOf } from "./deadline.js";
 import { SessionClosedError, SessionLostError } from "../errors.js";
-import type { Renewer } from "../etcd/keepalive.js";
+import type { LeaseListener } from "../etcd/keepalive.js";
 import type { CallPolicy } from "../etcd/retry.js";
-import { InFlight } from "../async/task-tracker.js";
+import { TaskTracker } from "../async/task-tracker.js";
 import { revokeLease } from "./revoke.js";
 import type { Moment, Timer } from "../async/clock.js";
 
@@ -20,25 +20,25 @@ export interface Dependent {
 }
 
 /** A key of ours that is in a queue. */
-export interface OwnPlace {
+export interface OwnEntry {
   readonly name: string;
   readonly key: string;
   readonly revision: bigint;
 }
 
 /** A lease that is kept alive, with its deadline. `Session` is its public face. */
-export class Lease implements Renewer {
+export class Lease implements LeaseListener {
   readonly ttlMs: number;
   readonly holds = new Set<Dependent>();
   readonly waits = new Set<Dependent>();
   /** `orphan()` waits for it. */
-  readonly inFlight = new InFlight();
+  readonly inFlight = new TaskTracker();
   /** Places that it had when it was adopted. */
-  adopted: AdoptedPlaces | undefined;
+  adopted: AdoptedEntries | undefined;
   /** etcd refuses every put with it: what it has goes on, and nothing new can be joined. */
   unfit = false;
   /** What it has in queues, as far as etcd has confirmed it. */
-  places: () => Iterable<OwnPlace> = () => [];
+  places: () => Iterable<OwnEntry> = () => [];
   /** Tells of a change after everything else has been told. */
   onState: (state: SessionState, previous: SessionState) => void = () => {};
   /** See Renewer. */
@@ -143,7 +143,7 @@ export class Lease implements Renewer {
     this.#look();
   }
 
-  gone(): void {
+  leaseNotFound(): void {
     this.lose("revoked", "etcd has no such lease (revoked, or expired at the server)");
   }
 
@@ -195,7 +195,7 @@ export class Lease implements Renewer {
     this.#over.abort(reason);
     this.#endAll(this.holds, reason);
     this.endWaits(reason);
-    restWatches(this.connection);
+    closeIdleWatches(this.connection);
     this.onState(state, previous);
   }
 

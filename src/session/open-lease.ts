@@ -1,4 +1,4 @@
-import { AdoptedPlaces, readAdopted } from "./adopted-entries.js";
+import { AdoptedEntries, readAdopted } from "./adopted-entries.js";
 import { hostname } from "node:os";
 import type { Connection } from "./connection.js";
 import { EtcdUnavailableError, SessionLostError } from "../errors.js";
@@ -6,7 +6,7 @@ import { LeaseExistsError, type CallOptions, type LeaseAnswer, type Member } fro
 import { Lease } from "./lease.js";
 import type { CheckedSession, CheckedWait } from "../options/check.js";
 import { revokeLease } from "./revoke.js";
-import { Sweep } from "./late-put-sweeper.js";
+import { LatePutSweeper } from "./late-put-sweeper.js";
 import type { Moment } from "../async/clock.js";
 import { settleWithin } from "../async/settle-within.js";
 
@@ -52,7 +52,7 @@ function limits({ closing }: Connection, { signal, timeoutMs = OPEN_TIMEOUT_MS }
 }
 
 function within<T>(connection: Connection, wait: Limits, what: string, promise: Promise<T>): Promise<T> {
-  const onTimeout = (): Error => new EtcdUnavailableError(what, connection.members.silence);
+  const onTimeout = (): Error => new EtcdUnavailableError(what, connection.client.lastFailures);
   return settleWithin(promise, wait, connection, { onTimeout });
 }
 
@@ -81,20 +81,20 @@ async function grant(
 
 /** undefined: an earlier attempt got through. */
 async function grantOnce(
-  { clock, keepalive, members }: Connection,
+  { clock, keepalive, client }: Connection,
   leaseId: bigint,
   ttlSeconds: number,
   { signal, timeoutMs }: Limits,
 ): Promise<Accepted | undefined> {
   let sent = clock.now();
   const ask = async (member: Member, options: CallOptions): Promise<LeaseAnswer> => {
-    await keepalive.assertDirect(member, { ...options, timeoutMs: members.requestTimeoutMs });
+    await keepalive.assertDirect(member, { ...options, timeoutMs: client.requestTimeoutMs });
     sent = clock.now();
     return member.grant(leaseId, ttlSeconds, options);
   };
   try {
     // Not as short as the other calls of a session: this one may have to connect, and to get a token.
-    const answer = await members.call(ask, { what: "grant a lease", giveUpMs: timeoutMs, signal });
+    const answer = await client.call(ask, { what: "grant a lease", giveUpMs: timeoutMs, signal });
     return { sent, ttlSeconds: answer.ttlSeconds };
   } catch (error) {
     if (!(error instanceof LeaseExistsError)) throw error;
@@ -104,15 +104,17 @@ async function grantOnce(
 
 /** The time and TTL of one accepted renewal. @throws SessionLostError when there is no such lease. */
 export function renewOnce(connection: Connection, leaseId: bigint, wait: Limits): Promise<Accepted> {
-  const { keepalive, clock, aborts, members } = connection;
+  const { keepalive, clock, aborts, client } = connection;
   return new Promise((resolve, reject) => {
     const renewer = {
       leaseId,
-      patienceMs: Math.min(1500, members.requestTimeoutMs),
+      patienceMs: Math.min(1500, client.requestTimeoutMs),
       renewed: (sent: Moment, ttlSeconds: number) => end(() => resolve({ sent, ttlSeconds })),
-      gone: () => end(() => reject(new SessionLostError(leaseId, "revoked", "etcd has no such lease"))),
+      leaseNotFound: () =>
+        end(() => reject(new SessionLostError(leaseId, "revoked", "etcd has no such lease"))),
     };
-    const giveUp = (): void => end(() => reject(new EtcdUnavailableError("renew a lease", members.silence)));
+    const giveUp = (): void =>
+      end(() => reject(new EtcdUnavailableError("renew a lease", client.lastFailures)));
     const timer = clock.after(wait.timeoutMs, giveUp);
     const stop = aborts.add(wait.signal, () => end(() => reject(wait.signal.reason as Error)));
     const end = (settle: () => void): void => {
@@ -139,9 +141,9 @@ export async function adoptLease(
   try {
     const what = "read an adopted lease";
     const places = await within(connection, wait, what, readAdopted(connection, leaseId, lease.policy(what)));
-    lease.adopted = new AdoptedPlaces(lease, places);
+    lease.adopted = new AdoptedEntries(lease, places);
     // A put of the session that orphaned it may arrive yet.
-    Sweep.of(lease).soon();
+    LatePutSweeper.of(lease).soon();
     return lease;
   } catch (error) {
     // Not revoked: whoever calls again may still adopt it.

@@ -12,8 +12,8 @@ export const lastPolicy = (what: string, withinMs: number): CallPolicy => ({
 });
 
 /** Resolves when the lease is gone, or cannot be reached within `withinMs`: it expires by itself then. */
-export async function revokeLease({ members }: Connection, leaseId: bigint, withinMs: number): Promise<void> {
-  await members
+export async function revokeLease({ client }: Connection, leaseId: bigint, withinMs: number): Promise<void> {
+  await client
     .call((member, options) => member.revoke(leaseId, options), lastPolicy("revoke a lease", withinMs))
     // Not there any more, not to be reached, or refused, since a key of it is not ours to write: it expires by itself.
     .catch(() => undefined);

@@ -25,7 +25,7 @@ export interface WebLockOptions {
 }
 
 /** A call of `request`, its arguments converted. */
-export interface AskedLock {
+export interface LockRequestArguments {
   readonly name: string;
   readonly mode: WebLockMode;
   readonly ifAvailable: boolean;
@@ -41,15 +41,19 @@ const domString = (value: unknown): string => `${value as string}`;
  * The conversions of Web IDL, in its order: two arguments are a name and a callback, three have options between them,
  * of which unknown members are not even read. @throws TypeError, or what a getter or `toString` of the caller's throws.
  */
-export function convertArguments(name: unknown, second: unknown, rest: readonly unknown[]): AskedLock {
+export function convertArguments(
+  name: unknown,
+  second: unknown,
+  rest: readonly unknown[],
+): LockRequestArguments {
   const converted = domString(name);
   const options = convertOptions(rest.length === 0 ? undefined : second);
   const callback = rest.length === 0 ? second : rest[0];
   if (typeof callback !== "function") throw typeError("callback", "a function", callback);
-  return { name: converted, ...options, callback: callback as AskedLock["callback"] };
+  return { name: converted, ...options, callback: callback as LockRequestArguments["callback"] };
 }
 
-function convertOptions(options: unknown): Omit<AskedLock, "name" | "callback"> {
+function convertOptions(options: unknown): Omit<LockRequestArguments, "name" | "callback"> {
   if (
     options !== undefined &&
     options !== null &&
@@ -80,7 +84,7 @@ function convertSignal(value: unknown): AbortSignal | undefined {
 }
 
 /** What the standard refuses, in its order. @throws NotSupportedError, or the reason of a signal that is aborted already */
-export function checkAsked({ name, mode, ifAvailable, steal, signal }: AskedLock): void {
+export function checkAsked({ name, mode, ifAvailable, steal, signal }: LockRequestArguments): void {
   if (name.startsWith("-")) throw notSupported('a name that begins with "-" is reserved');
   if (steal && ifAvailable) throw notSupported("steal and ifAvailable exclude each other");
   if (steal && mode !== "exclusive") throw notSupported("only an exclusive lock can be stolen");

@@ -2,7 +2,7 @@ import type { Cluster } from "../session/cluster.js";
 import { connectionOf } from "../session/connection.js";
 import { EtcdUnavailableError, SessionClosedError } from "../errors.js";
 import type { RangeAnswer } from "../etcd/port.js";
-import type { HeldPlace } from "../hold/hold.js";
+import type { HoldHandle } from "../hold/hold.js";
 import { queueRange } from "../queue/lock-mode.js";
 import { checkDrain, checkName, checkOptions } from "../options/check.js";
 import type { CloseOptions } from "../session/session.js";
@@ -81,7 +81,7 @@ export class ClusterLockManager implements AsyncDisposable {
     const limits = { signal: this.#closing.signal, timeoutMs: QUERY_TIMEOUT_MS };
     limits.signal.throwIfAborted();
     const { kvs } = await settleWithin(this.#read(what), limits, connection, {
-      onTimeout: () => new EtcdUnavailableError(what, connection.members.silence),
+      onTimeout: () => new EtcdUnavailableError(what, connection.client.lastFailures),
     });
     return snapshotOf(this.#client, kvs, this.#registry);
   }
@@ -117,7 +117,7 @@ export class ClusterLockManager implements AsyncDisposable {
     }
   }
 
-  async #acquired(request: LockRequest): Promise<HeldPlace | undefined> {
+  async #acquired(request: LockRequest): Promise<HoldHandle | undefined> {
     const { aborts } = this.#client.connection;
     const { signal } = request.asked;
     const stops = [signal, this.#closing.signal].map((each) =>
@@ -131,14 +131,14 @@ export class ClusterLockManager implements AsyncDisposable {
   }
 
   /** Called in the same turn as the callback: an abort may come between the grant and it. The standard checks again, too. */
-  #assertWanted({ asked }: LockRequest, hold: HeldPlace | undefined): void {
+  #assertWanted({ asked }: LockRequest, hold: HoldHandle | undefined): void {
     const aborted = [asked.signal, this.#closing.signal].find((each) => each?.aborted);
     if (aborted) void hold?.release();
     aborted?.throwIfAborted();
   }
 
   /** The callback is called before this returns. */
-  async #callBack({ id, asked }: LockRequest, hold: HeldPlace | undefined): Promise<unknown> {
+  async #callBack({ id, asked }: LockRequest, hold: HoldHandle | undefined): Promise<unknown> {
     if (hold === undefined) return invoke(asked.callback, null);
     const held = new HeldWebLock(asked, hold, () => this.#registry.live.delete(id));
     this.#held.add(held);
@@ -155,12 +155,12 @@ export class ClusterLockManager implements AsyncDisposable {
   }
 
   async #read(what: string): Promise<RangeAnswer> {
-    const { members, closing } = this.#client.connection;
+    const { client, closing } = this.#client.connection;
     await this.#registry.answered;
     try {
       closing.signal.throwIfAborted();
       const range = { ...queueRange(this.#client.prefix), order: "oldest first" } as const;
-      return await members.range(range, { what, giveUpMs: QUERY_TIMEOUT_MS, signal: closing.signal });
+      return await client.range(range, { what, giveUpMs: QUERY_TIMEOUT_MS, signal: closing.signal });
     } catch (error) {
       throw error instanceof SessionClosedError ? closedError(error) : error;
     }

@@ -1,16 +1,16 @@
 import { LockLostError } from "../errors.js";
-import type { HeldPlace } from "../hold/hold.js";
+import type { HoldHandle } from "../hold/hold.js";
 import { printable } from "../printable.js";
-import type { AskedLock, WebLock, WebLockMode } from "./arguments.js";
+import type { LockRequestArguments, WebLock, WebLockMode } from "./arguments.js";
 
-type Callback = AskedLock["callback"];
+type Callback = LockRequestArguments["callback"];
 
 /** What the callback gets. */
 class GrantedLock implements WebLock {
-  readonly #asked: AskedLock;
-  readonly #hold: HeldPlace;
+  readonly #asked: LockRequestArguments;
+  readonly #hold: HoldHandle;
 
-  constructor(asked: AskedLock, hold: HeldPlace) {
+  constructor(asked: LockRequestArguments, hold: HoldHandle) {
     this.#asked = asked;
     this.#hold = hold;
   }
@@ -48,8 +48,8 @@ export class HeldWebLock {
   #lose: (loss: LockLostError) => void = () => {};
 
   constructor(
-    private readonly asked: AskedLock,
-    private readonly hold: HeldPlace,
+    private readonly asked: LockRequestArguments,
+    private readonly hold: HoldHandle,
     /** The lock is being released, or lost. */
     private readonly onEnd: () => void,
   ) {

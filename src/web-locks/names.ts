@@ -28,38 +28,38 @@ function decoded(text: string): string | undefined {
 }
 
 /** A key in the queue of a web lock. */
-export interface WebPlace {
+export interface WebLockEntry {
   readonly kv: KeyValue;
   readonly mode: WebLockMode;
   /** A key further below, which no lock has put there: it is waited for, but neither told nor deleted. */
   readonly foreign: boolean;
 }
 
-export const webPlaceIn = (queueName: string, kv: KeyValue): WebPlace =>
-  webPlaceOf(kv, pathBelow(queueName, kv));
+export const webLockEntryIn = (queueName: string, kv: KeyValue): WebLockEntry =>
+  webLockEntryOf(kv, pathBelow(queueName, kv));
 
 /** The same with the lock's name; undefined = the key is in no queue of a lock. */
 export function namedPlaceOf(
   prefix: string,
   kv: KeyValue,
-): (WebPlace & { readonly name: string }) | undefined {
+): (WebLockEntry & { readonly name: string }) | undefined {
   const [text = "", ...path] = pathBelow(prefix, kv);
   const name = decoded(text);
-  return name === undefined || path.length === 0 ? undefined : { ...webPlaceOf(kv, path), name };
+  return name === undefined || path.length === 0 ? undefined : { ...webLockEntryOf(kv, path), name };
 }
 
 const pathBelow = (name: string, { key }: KeyValue): string[] =>
   key.toString().slice(prefixOf(name).length).split("/");
 
 /** A mutex of the same name, which Go's client may have put there, counts as exclusive. */
-function webPlaceOf(kv: KeyValue, path: readonly string[]): WebPlace {
+function webLockEntryOf(kv: KeyValue, path: readonly string[]): WebLockEntry {
   const folder = path.length > 1 ? path[0] : undefined;
   const known = folder === "read" || folder === "write";
   return { kv, mode: folder === "read" ? "shared" : "exclusive", foreign: path.length > (known ? 2 : 1) };
 }
 
 /** Of the places in one queue, oldest first: those who hold, the one that is alone or all that share, and who waits. */
-export function heldAndPending<P extends Pick<WebPlace, "mode">>(
+export function heldAndPending<P extends Pick<WebLockEntry, "mode">>(
   places: readonly P[],
 ): { readonly held: readonly P[]; readonly pending: readonly P[] } {
   const alone = places.findIndex(({ mode }) => mode === "exclusive");

@@ -1,16 +1,16 @@
 import { holdOf, tryPlace, watched, type Acquired } from "../hold/acquire.js";
 import type { Connection } from "../session/connection.js";
-import type { HeldPlace } from "../hold/hold.js";
-import type { PlaceValue } from "../keys.js";
+import type { HoldHandle } from "../hold/hold.js";
+import type { EntryValue } from "../keys.js";
 import { writer } from "../queue/lock-mode.js";
 import type { Lease } from "../session/lease.js";
-import { Queue, type Entry } from "../queue/queue.js";
+import { Queue, type JoinOptions } from "../queue/queue.js";
 import { reader } from "../queue/reader-mode.js";
 import type { LeaseSource } from "../session/session-source.js";
 import { settleWithin } from "../async/settle-within.js";
 import type { Waiter } from "../queue/waiter.js";
-import { closedError, type AskedLock } from "./arguments.js";
-import { RequestLine, type Entrant, type Way } from "./request-queue.js";
+import { closedError, type LockRequestArguments } from "./arguments.js";
+import { RequestQueue, type QueuedRequest, type AcquireMode } from "./request-queue.js";
 import { queueNameOf } from "./names.js";
 import { RequestRegistry } from "./registry.js";
 import { stealFromEarlier } from "./steal.js";
@@ -32,20 +32,20 @@ const UNLIMITED = { signal: undefined, timeoutMs: undefined };
 let calls = 0;
 
 /** A call of `request` until its lock is granted, through any number of sessions. */
-export class LockRequest implements Entrant {
+export class LockRequest implements QueuedRequest {
   readonly order = calls++;
-  readonly way: Way;
+  readonly way: AcquireMode;
   /** Tells its place from those of other requests. */
   readonly id: string;
   /** undefined = it would have to wait, and was not to. Granted ones come in the order of the calls, unless etcd is late with one. */
-  readonly acquired: Promise<HeldPlace | undefined>;
+  readonly acquired: Promise<HoldHandle | undefined>;
   /** Resolves when it is known that it has to wait; otherwise when `answer` is called. */
   readonly answered: Promise<void>;
   answer: () => void = () => {};
   readonly #queueName: string;
-  readonly #line: RequestLine;
+  readonly #line: RequestQueue;
   readonly #earlier: Promise<void>;
-  #resolve: (hold: HeldPlace | undefined) => void = () => {};
+  #resolve: (hold: HoldHandle | undefined) => void = () => {};
   #reject: (error: unknown) => void = () => {};
   #lease: Promise<Lease>;
   #used: Lease | undefined;
@@ -56,7 +56,7 @@ export class LockRequest implements Entrant {
   /** @throws RangeError when the name is too long */
   constructor(
     readonly client: WebLockClient,
-    readonly asked: AskedLock,
+    readonly asked: LockRequestArguments,
   ) {
     this.#queueName = queueNameOf(client.prefix, asked.name);
     this.id = client.connection.clock.randomId().toString(36);
@@ -70,7 +70,7 @@ export class LockRequest implements Entrant {
     const registry = RequestRegistry.of(client.connection);
     this.#earlier = registry.answered;
     registry.add(this);
-    this.#line = RequestLine.of(client.connection, this.#queueName);
+    this.#line = RequestQueue.of(client.connection, this.#queueName);
     this.#line.add(this);
   }
 
@@ -91,7 +91,7 @@ export class LockRequest implements Entrant {
     }
   }
 
-  linedUp(): void {
+  mustWait(): void {
     if (this.way === "try") this.#acquire(undefined);
     else this.answer();
   }
@@ -112,7 +112,7 @@ export class LockRequest implements Entrant {
     return lease;
   }
 
-  async #try(lease: Lease): Promise<HeldPlace | undefined> {
+  async #try(lease: Lease): Promise<HoldHandle | undefined> {
     const { connection } = this.client;
     const source = { connection, lease: () => Promise.resolve(lease) };
     const acquired = await tryPlace(source, this.#queueName, UNLIMITED, this.#entry(lease));
@@ -131,7 +131,7 @@ export class LockRequest implements Entrant {
   #enterQueue(queue: Queue): Promise<Waiter> {
     return new Promise((resolve) => {
       this.#entered = () => resolve(waiter);
-      const waiter = queue.enter({ ...this.#entry(queue.lease), onJoined: this.#entered });
+      const waiter = queue.join({ ...this.#entry(queue.lease), onJoined: this.#entered });
       this.#waiter = waiter;
       const granted = waiter.granted.then((grant) => this.#grant({ queue, grant }));
       void granted.catch((error: unknown) => this.#fail(error)).then(this.#entered);
@@ -149,11 +149,11 @@ export class LockRequest implements Entrant {
     }
   }
 
-  #entry(lease: Lease): Entry {
+  #entry(lease: Lease): JoinOptions {
     const { connection, clientId: client } = this.client;
     const since = connection.clock.date().toISOString();
-    const value: PlaceValue = { owner: lease.owner, since, id: this.id, client };
-    return { kind: this.asked.mode === "shared" ? reader : writer, value: JSON.stringify(value) };
+    const value: EntryValue = { owner: lease.owner, since, id: this.id, client };
+    return { mode: this.asked.mode === "shared" ? reader : writer, value: JSON.stringify(value) };
   }
 
   /** Another process may steal the lock at any moment: the key is watched from the grant on. */
@@ -164,7 +164,7 @@ export class LockRequest implements Entrant {
   }
 
   /** The standard calls back in the order of the calls, whatever their names, where all locks can be granted at once. */
-  #acquire(hold: HeldPlace | undefined): void {
+  #acquire(hold: HoldHandle | undefined): void {
     // Others may enter meanwhile.
     this.#line.remove(this);
     const { connection } = this.client;

@@ -1,5 +1,5 @@
 import type { KeyValue } from "../etcd/port.js";
-import { parsePlaceValue } from "../keys.js";
+import { parseEntryValue } from "../keys.js";
 import type { WebLockMode } from "./arguments.js";
 import { heldAndPending, namedPlaceOf } from "./names.js";
 import type { RequestRegistry } from "./registry.js";
@@ -57,7 +57,7 @@ function listedOf(prefix: string, kv: KeyValue, leaseIds: ReadonlySet<bigint>): 
   const place = namedPlaceOf(prefix, kv);
   if (place === undefined) return undefined;
   const { name, mode, foreign } = place;
-  const { client, id } = parsePlaceValue(kv.value);
+  const { client, id } = parseEntryValue(kv.value);
   const info = { name, mode, clientId: client ?? kv.leaseId.toString(16) };
   const isRequest = client !== undefined && leaseIds.has(kv.leaseId);
   return { info, mode, foreign, id: isRequest ? id : undefined };

@@ -1,16 +1,16 @@
 import { describe, expect, test } from "vitest";
 import { FenceGate, type Lock, StaleFenceError, whileHeld } from "../../src/index.js";
-import { HeldPlace } from "../../src/hold/hold.js";
-import { OwnPlaces } from "../../src/queue/session-entries.js";
+import { HoldHandle } from "../../src/hold/hold.js";
+import { SessionEntries } from "../../src/queue/session-entries.js";
 import { Queue } from "../../src/queue/queue.js";
 import { FakeCluster } from "../support/fakes/fake-connection.js";
 import { expectMisuse, outOfRange, thrown, titled, wrongType } from "../support/fixtures/misuse.js";
 
 function heldLock(): Lock {
   const lease = new FakeCluster().lease();
-  const place = new OwnPlaces(lease, "jobs").make();
-  place.revision = 2n ** 60n + 1n;
-  return new HeldPlace(Queue.of(lease, "jobs"), { place, ownWatch: undefined, deletedAt: undefined });
+  const entry = new SessionEntries(lease, "jobs").make();
+  entry.revision = 2n ** 60n + 1n;
+  return new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch: undefined, deletedAt: undefined });
 }
 
 describe("a fencing token", () => {

@@ -1,7 +1,14 @@
 import { describe, expect, test } from "vitest";
-import { ownRange, parsePlaceKey, parsePlaceValue, placeKey, prefixEnd, prefixOf } from "../../src/keys.js";
+import {
+  sessionRange,
+  parseEntryKey,
+  parseEntryValue,
+  entryKey,
+  prefixEnd,
+  prefixOf,
+} from "../../src/keys.js";
 import { positionOf } from "../../src/queue/lock-mode.js";
-import { joinTxn, leaveTxn, Place } from "../../src/queue/entry.js";
+import { joinTxn, leaveTxn, QueueEntry } from "../../src/queue/entry.js";
 import { FakeCluster } from "../support/fakes/fake-connection.js";
 import { keyValue } from "../support/fakes/fake-member.js";
 
@@ -9,18 +16,18 @@ const LEASE_ID = 0x694d9a1c0ffeen;
 
 describe("a key of a queue", () => {
   test("is the one that Go's client makes: name, slash, lease ID in lower-case hex", () => {
-    expect(placeKey("jobs/nightly", LEASE_ID, 1)).toBe("jobs/nightly/694d9a1c0ffee");
-    expect(placeKey("a", 0x00ffn, 1)).toBe("a/ff");
+    expect(entryKey("jobs/nightly", LEASE_ID, 1)).toBe("jobs/nightly/694d9a1c0ffee");
+    expect(entryKey("a", 0x00ffn, 1)).toBe("a/ff");
   });
 
   test("has a number when the session has another place under the name", () => {
-    expect(placeKey("jobs", LEASE_ID, 2)).toBe("jobs/694d9a1c0ffee-2");
+    expect(entryKey("jobs", LEASE_ID, 2)).toBe("jobs/694d9a1c0ffee-2");
   });
 
   test.each([1, 2, 99])("number %i is read back as what it was made of", (n) => {
-    const key = placeKey("jobs/nightly", LEASE_ID, n);
+    const key = entryKey("jobs/nightly", LEASE_ID, n);
 
-    expect(parsePlaceKey(key, LEASE_ID)).toEqual({ name: "jobs/nightly", n });
+    expect(parseEntryKey(key, LEASE_ID)).toEqual({ name: "jobs/nightly", n });
   });
 
   test.each([
@@ -34,7 +41,7 @@ describe("a key of a queue", () => {
     "/694d9a1c0ffee",
     "jobs/694d9a1c0ffee/x",
   ])("is not %s for that lease", (key) => {
-    expect(parsePlaceKey(key, LEASE_ID)).toBeUndefined();
+    expect(parseEntryKey(key, LEASE_ID)).toBeUndefined();
   });
 
   test("lies in the range of its queue, and in that of its session; the neighbours' keys do not", () => {
@@ -42,20 +49,20 @@ describe("a key of a queue", () => {
       Buffer.compare(Buffer.from(key), Buffer.from(from)) >= 0 &&
       Buffer.compare(Buffer.from(key), Buffer.from(to)) < 0;
     const queue = (key: string) => within(key, prefixOf("a"), prefixEnd(prefixOf("a")));
-    const { key: first, end } = ownRange("a", 0x7fn);
+    const { key: first, end } = sessionRange("a", 0x7fn);
 
     expect(["a/7f", "a/b/7f", "a/\u{10FFFF}", "a/"].filter((key) => !queue(key))).toEqual([]);
     expect(["a", "a0", "a-b/7f", "ab/7f", "b/7f"].filter(queue)).toEqual([]);
-    expect([1, 2, 10, 12345].filter((n) => !within(placeKey("a", 0x7fn, n), first, end))).toEqual([]);
+    expect([1, 2, 10, 12345].filter((n) => !within(entryKey("a", 0x7fn, n), first, end))).toEqual([]);
     expect(["a/7f0", "a/7f/1", "a/7e", "a/80"].filter((key) => within(key, first, end))).toEqual([]);
   });
 });
 
 describe("the value of a place", () => {
   test("tells owner, time and id", () => {
-    const { value } = new Place(new FakeCluster().lease(), "jobs", 1);
+    const { value } = new QueueEntry(new FakeCluster().lease(), "jobs", 1);
 
-    const told = parsePlaceValue(value);
+    const told = parseEntryValue(value);
     expect(told.owner).toBe("owner");
     expect(new Date(told.since!).toISOString()).toBe(told.since);
     expect(told.id).toMatch(/^\w+$/);
@@ -63,7 +70,7 @@ describe("the value of a place", () => {
 
   test("is different for every place", () => {
     const lease = new FakeCluster().lease();
-    const values = Array.from({ length: 100 }, () => new Place(lease, "jobs", 1).value);
+    const values = Array.from({ length: 100 }, () => new QueueEntry(lease, "jobs", 1).value);
 
     expect(new Set(values).size).toBe(100);
   });
@@ -71,32 +78,32 @@ describe("the value of a place", () => {
   test.each(["", "hello", "null", "7", "[1]", '{"owner":7}', '{"owner"'])(
     "of another client (%s) tells nothing",
     (value) => {
-      expect(parsePlaceValue(value)).toEqual({});
+      expect(parseEntryValue(value)).toEqual({});
     },
   );
 });
 
 describe("where a place stands", () => {
-  const place = new Place(new FakeCluster().lease(), "jobs", 1);
-  place.revision = 50n;
-  const mine = keyValue({ key: place.key, createRevision: 50n });
+  const entry = new QueueEntry(new FakeCluster().lease(), "jobs", 1);
+  entry.revision = 50n;
+  const mine = keyValue({ key: entry.key, createRevision: 50n });
   const other = (createRevision: bigint) => keyValue({ key: `jobs/${createRevision}`, createRevision });
 
   test("is first when it is the only one", () => {
-    expect(positionOf(place, { kvs: [mine], more: false })).toBe("first");
+    expect(positionOf(entry, { kvs: [mine], more: false })).toBe("first");
   });
 
   test("is gone when it is not there, or its key is another place's by now", () => {
-    expect(positionOf(place, { kvs: [], more: false })).toBe("gone");
-    expect(positionOf(place, { kvs: [other(40n)], more: false })).toBe("gone");
-    const later = keyValue({ key: place.key, createRevision: 51n });
+    expect(positionOf(entry, { kvs: [], more: false })).toBe("gone");
+    expect(positionOf(entry, { kvs: [other(40n)], more: false })).toBe("gone");
+    const later = keyValue({ key: entry.key, createRevision: 51n });
     const stranger = keyValue({ key: "jobs/x", createRevision: 50n });
-    expect(positionOf(place, { kvs: [later], more: false })).toBe("gone");
-    expect(positionOf(place, { kvs: [stranger], more: false })).toBe("gone");
+    expect(positionOf(entry, { kvs: [later], more: false })).toBe("gone");
+    expect(positionOf(entry, { kvs: [stranger], more: false })).toBe("gone");
   });
 
   test("is right behind the holder when there is exactly one other", () => {
-    expect(positionOf(place, { kvs: [mine, other(40n)], more: false })).toMatchObject({
+    expect(positionOf(entry, { kvs: [mine, other(40n)], more: false })).toMatchObject({
       ahead: 1,
       predecessor: { target: { key: "jobs/40", events: "DELETE" }, revision: 40n, holder: true },
     });
@@ -107,27 +114,27 @@ describe("where a place stands", () => {
     ["one other and more that were not told", [40n], true, 2],
     ["three others and more", [40n, 30n, 20n], true, 4],
   ])("is behind somebody who waits as well when there are %s", (_, others, more, ahead) => {
-    const position = positionOf(place, { kvs: [mine, ...others.map(other)], more });
+    const position = positionOf(entry, { kvs: [mine, ...others.map(other)], more });
 
     expect(position).toMatchObject({ ahead, predecessor: { revision: 40n, holder: false } });
   });
 });
 
 describe("a request for a place", () => {
-  const place = new Place(new FakeCluster().lease(), "jobs", 1);
+  const entry = new QueueEntry(new FakeCluster().lease(), "jobs", 1);
 
   test("to join writes nothing when its key is there", () => {
-    expect(joinTxn(place).when).toEqual([{ kind: "created at", key: place.key, revision: 0n }]);
-    expect(joinTxn(place).otherwise.map(({ kind }) => kind)).toEqual(["range"]);
+    expect(joinTxn(entry).compare).toEqual([{ kind: "created at", key: entry.key, revision: 0n }]);
+    expect(joinTxn(entry).failure.map(({ kind }) => kind)).toEqual(["range"]);
   });
 
   test("to leave deletes this very place only: by its value first, by its create revision once that is known", () => {
-    const early = leaveTxn(place, []);
-    place.revision = 50n;
-    const later = leaveTxn(place, []);
+    const early = leaveTxn(entry, []);
+    entry.revision = 50n;
+    const later = leaveTxn(entry, []);
 
-    expect(early.when).toEqual([{ kind: "value is", key: place.key, value: place.value }]);
-    expect(later.when).toEqual([{ kind: "created at", key: place.key, revision: 50n }]);
-    expect([early, later].map(({ otherwise }) => otherwise)).toEqual([[], []]);
+    expect(early.compare).toEqual([{ kind: "value is", key: entry.key, value: entry.value }]);
+    expect(later.compare).toEqual([{ kind: "created at", key: entry.key, revision: 50n }]);
+    expect([early, later].map(({ failure }) => failure)).toEqual([[], []]);
   });
 });

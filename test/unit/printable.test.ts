@@ -8,7 +8,7 @@ import {
   LockLostError,
   LockReleasedError,
   LockTimeoutError,
-  type Place,
+  type Contender,
 } from "../../src/index.js";
 import { printable } from "../../src/printable.js";
 import { hostileNames } from "../support/fixtures/hostile-names.js";
@@ -68,14 +68,15 @@ describe("a text in a message", () => {
 });
 
 describe("an error's message", () => {
-  const holder = (fields: Partial<Place>) => ({ owner: undefined, key: "jobs/77", ...fields }) as Place;
+  const holder = (fields: Partial<Contender>) =>
+    ({ owner: undefined, key: "jobs/77", ...fields }) as Contender;
 
   test.each<[string, (text: string) => Error]>([
     ["the owner of the lock", (owner) => new LockTimeoutError("jobs", 5, holder({ owner }), 1)],
     ["the key of the holder", (key) => new LockTimeoutError("jobs", 5, holder({ key }), 1)],
     ["a member's answer", (text) => new EtcdUnavailableError("read", new Map([["a:1", new Error(text)]]))],
     ["the reason of a refusal", (text) => new EtcdRefusedError("other", "a:1", text)],
-    ["the same with what was refused", (text) => new EtcdRefusedError("other", "a:1", text).to("read")],
+    ["the same with what was refused", (text) => new EtcdRefusedError("other", "a:1", text).during("read")],
   ])("is one safe line of bounded length whatever %s is, and the fields stay as they are", (_, make) => {
     fc.assert(
       fc.property(texts, (text) => {

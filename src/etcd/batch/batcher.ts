@@ -1,14 +1,14 @@
 import { AbortFanOut } from "../../async/abort-fan-out.js";
 import type { Clock, Timer } from "../../async/clock.js";
 import type { AttemptLimits } from "../retry.js";
-import { Flight, Pending } from "./request.js";
-import { Roots } from "./conflicts.js";
+import { BatchRequest, PendingTxn } from "./request.js";
+import { ConflictSet } from "./conflicts.js";
 import { inDoubt, NotSentError, refused, type CallOptions, type Txn, type TxnAnswer } from "../port.js";
 
 /** etcd takes 128 operations in one transaction: these, and what the largest of them has inside. */
 const MAX_BATCH = 96;
 /** Enough to keep a member busy. What comes meanwhile leaves together, which costs etcd less than more at a time. */
-const MAX_FLIGHTS = 4;
+const MAX_REQUESTS = 4;
 
 /** Takes transactions to the member in use, as one request. */
 export interface Carrier {
@@ -24,9 +24,9 @@ export interface Carrier {
  * etcd applies in any order: who needs an order (a place's deletion after its join) waits for the answer. A release that
  * waited for another session's join would hand over later by a whole request.
  */
-export class Batches {
+export class Batcher {
   /** Those of one name in the order of their coming: only the first of them can leave. The names in the order of turns. */
-  #waiting = new Map<string, Set<Pending>>();
+  #waiting = new Map<string, Set<PendingTxn>>();
   /** To the member in use. */
   #flights = { count: 0 };
   #departing: Timer | undefined;
@@ -40,45 +40,45 @@ export class Batches {
   /** One attempt: rejects with AttemptError, with NotSentError, or with the signal's reason before it was sent. */
   send(txn: Txn, limits: AttemptLimits, alone: boolean): Promise<TxnAnswer> {
     return new Promise((resolve, reject) => {
-      const pending = new Pending(txn, limits, alone, { resolve, reject });
+      const pending = new PendingTxn(txn, limits, alone, { resolve, reject });
       pending.onEnd = this.#aborts.add(limits.signal, () => {
         this.#remove(pending);
         pending.abandon();
       });
       this.#add(pending);
-      if (this.#flights.count === 0) this.#depart();
-      else this.#departSoon();
+      if (this.#flights.count === 0) this.#flush();
+      else this.#flushSoon();
     });
   }
 
   /** What is in flight to the last member does not keep the next one waiting. */
   memberLeft(): void {
     this.#flights = { count: 0 };
-    this.#departSoon();
+    this.#flushSoon();
   }
 
-  #add(pending: Pending): void {
+  #add(pending: PendingTxn): void {
     const line = this.#waiting.get(pending.line) ?? new Set();
     this.#waiting.set(pending.line, line.add(pending));
   }
 
   /** In front of all others, in this order. */
-  #addInFront(batch: readonly Pending[]): void {
+  #addInFront(batch: readonly PendingTxn[]): void {
     const before = this.#waiting;
-    const lineOf = (pending: Pending) => new Set([pending, ...(before.get(pending.line) ?? [])]);
+    const lineOf = (pending: PendingTxn) => new Set([pending, ...(before.get(pending.line) ?? [])]);
     this.#waiting = new Map(batch.map((pending) => [pending.line, lineOf(pending)]));
     for (const [name, line] of before) if (!this.#waiting.has(name)) this.#waiting.set(name, line);
   }
 
-  #remove(pending: Pending): void {
+  #remove(pending: PendingTxn): void {
     const line = this.#waiting.get(pending.line);
     line?.delete(pending);
     if (line?.size === 0) this.#waiting.delete(pending.line);
-    if (this.#waiting.size === 0) this.#stay();
+    if (this.#waiting.size === 0) this.#cancelFlush();
   }
 
   /** It leaves: the others of its name come after the other names. */
-  #take(pending: Pending): void {
+  #take(pending: PendingTxn): void {
     const line = this.#waiting.get(pending.line);
     this.#remove(pending);
     if (!line || line.size === 0) return;
@@ -86,30 +86,30 @@ export class Batches {
     this.#waiting.set(pending.line, line);
   }
 
-  #stay(): void {
+  #cancelFlush(): void {
     this.#departing?.cancel();
     this.#departing = undefined;
   }
 
   /** Together with what the answers just read will bring about. */
-  #departSoon(): void {
-    if (this.#waiting.size > 0) this.#departing ??= this.clock.afterPendingEvents(() => this.#depart());
+  #flushSoon(): void {
+    if (this.#waiting.size > 0) this.#departing ??= this.clock.afterPendingEvents(() => this.#flush());
   }
 
-  #depart(): void {
-    this.#stay();
-    while (this.#flights.count < MAX_FLIGHTS) {
+  #flush(): void {
+    this.#cancelFlush();
+    while (this.#flights.count < MAX_REQUESTS) {
       const batch = this.#nextBatch();
       if (batch.length === 0) return;
-      void this.#fly(batch, this.#flights);
+      void this.#sendBatch(batch, this.#flights);
     }
   }
 
-  #nextBatch(): Pending[] {
-    const batch: Pending[] = [];
-    const taken = new Roots();
+  #nextBatch(): PendingTxn[] {
+    const batch: PendingTxn[] = [];
+    const taken = new ConflictSet();
     // No name waits for ever because those that conflict with it overtake it.
-    const passedOver = new Roots();
+    const passedOver = new ConflictSet();
     for (const [name, line] of this.#waiting) {
       if (batch.length === MAX_BATCH || batch[0]?.alone) break;
       const pending = firstWanted(line);
@@ -117,12 +117,12 @@ export class Batches {
         this.#waiting.delete(name);
         continue;
       }
-      const { roots } = pending.txn;
+      const { queues } = pending.txn;
       const apart = pending.alone && batch.length > 0;
-      if (apart || taken.conflict(roots) || passedOver.conflict(roots)) {
-        passedOver.add(roots);
+      if (apart || taken.conflict(queues) || passedOver.conflict(queues)) {
+        passedOver.add(queues);
       } else {
-        taken.add(roots);
+        taken.add(queues);
         batch.push(pending);
       }
     }
@@ -130,24 +130,24 @@ export class Batches {
     return batch;
   }
 
-  async #fly(batch: readonly Pending[], flights: { count: number }): Promise<void> {
-    const flight = new Flight(batch);
+  async #sendBatch(batch: readonly PendingTxn[], flights: { count: number }): Promise<void> {
+    const flight = new BatchRequest(batch);
     flights.count++;
     try {
-      const options = flight.board(this.carrier.host(), this.clock);
-      flight.landed(await this.carrier.carry(flight.txns, options));
+      const options = flight.start(this.carrier.host(), this.clock);
+      flight.succeed(await this.carrier.carry(flight.txns, options));
     } catch (error) {
       // One of them may be the reason for all: each is asked by itself.
-      if (batch.length > 1 && refused(error)) this.#oneByOne(flight.rest(), inDoubt(error));
+      if (batch.length > 1 && refused(error)) this.#oneByOne(flight.remaining(), inDoubt(error));
       else flight.failed(error as Error);
     } finally {
-      flight.over();
+      flight.finish();
       flights.count--;
-      this.#departSoon();
+      this.#flushSoon();
     }
   }
 
-  #oneByOne(batch: readonly Pending[], doubted: boolean): void {
+  #oneByOne(batch: readonly PendingTxn[], doubted: boolean): void {
     for (const pending of batch) {
       pending.alone = true;
       if (doubted) pending.limits.doubted();
@@ -156,7 +156,7 @@ export class Batches {
   }
 }
 
-function firstWanted(line: Set<Pending>): Pending | undefined {
+function firstWanted(line: Set<PendingTxn>): PendingTxn | undefined {
   for (const pending of line) {
     if (pending.limits.wanted()) return pending;
     line.delete(pending);

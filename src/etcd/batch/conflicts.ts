@@ -8,7 +8,7 @@ function* above(name: string): Generator<string> {
  * Names of queues. A queue's keys begin with its name and a slash, so the queue of `a` reads those of `a/b` too: names
  * conflict when they are equal, or one lies under the other.
  */
-export class Roots {
+export class ConflictSet {
   readonly #names = new Set<string>();
   /** All that the names lie under. */
   readonly #above = new Set<string>();

@@ -10,11 +10,11 @@ import {
 } from "../port.js";
 
 /** A transaction between its call and its answer. Ends once. */
-export class Pending {
+export class PendingTxn {
   /** Those of one line conflict with one another. */
   readonly line: string;
   onEnd: () => void = () => {};
-  #flight: Flight | undefined;
+  #flight: BatchRequest | undefined;
   #ended = false;
 
   constructor(
@@ -27,18 +27,18 @@ export class Pending {
       readonly reject: (reason: unknown) => void;
     },
   ) {
-    this.line = txn.roots.join("\n");
+    this.line = txn.queues.join("\n");
   }
 
   get ended(): boolean {
     return this.#ended;
   }
 
-  board(flight: Flight | undefined): void {
+  joinBatch(flight: BatchRequest | undefined): void {
     this.#flight = flight;
   }
 
-  land(answer: TxnAnswer): void {
+  succeed(answer: TxnAnswer): void {
     this.#end(() => this.caller.resolve(answer));
   }
 
@@ -57,12 +57,12 @@ export class Pending {
     this.#ended = true;
     this.onEnd();
     tell();
-    this.#flight?.left();
+    this.#flight?.abandon();
   }
 }
 
 /** One request with several transactions. One that gives up leaves the others alone; the last one cancels the request. */
-export class Flight {
+export class BatchRequest {
   #cancel: AbortController | undefined;
   readonly #timers: Timer[] = [];
   #aboard: number;
@@ -70,7 +70,7 @@ export class Flight {
   #host = "";
   #sent = false;
 
-  constructor(private readonly batch: readonly Pending[]) {
+  constructor(private readonly batch: readonly PendingTxn[]) {
     this.#aboard = batch.length;
   }
 
@@ -79,12 +79,12 @@ export class Flight {
   }
 
   /** The request has the time of the most patient; the others have timers of their own. */
-  board(host: string, clock: Clock): CallOptions {
+  start(host: string, clock: Clock): CallOptions {
     this.#host = host;
     const limits = this.batch.map((pending) => ({ pending, limitMs: pending.limits.timeoutMs() }));
     const timeoutMs = Math.max(...limits.map(({ limitMs }) => limitMs));
     for (const { pending, limitMs } of limits) {
-      pending.board(this);
+      pending.joinBatch(this);
       if (limitMs < timeoutMs) this.#timers.push(clock.after(limitMs, () => this.#tooLate(pending, limitMs)));
     }
     return { timeoutMs, signal: this.#signal(), onSent: () => void (this.#sent = true) };
@@ -95,31 +95,31 @@ export class Flight {
     return new AttemptError(this.#host, new CancelledError("the caller gave up", { inDoubt: this.#sent }));
   }
 
-  landed(answers: readonly TxnAnswer[]): void {
+  succeed(answers: readonly TxnAnswer[]): void {
     this.#ended = true;
     this.batch.forEach((pending, i) => {
       const answer = answers[i];
-      if (answer) pending.land(answer);
+      if (answer) pending.succeed(answer);
     });
   }
 
   failed(error: Error): void {
     this.#ended = true;
-    for (const pending of this.rest()) pending.fail(error);
+    for (const pending of this.remaining()) pending.fail(error);
   }
 
   /** Those that still want an answer. */
-  rest(): Pending[] {
+  remaining(): PendingTxn[] {
     return this.batch.filter((pending) => !pending.ended);
   }
 
-  left(): void {
+  abandon(): void {
     if (--this.#aboard === 0 && !this.#ended) this.#cancel?.abort();
   }
 
-  over(): void {
+  finish(): void {
     for (const timer of this.#timers) timer.cancel();
-    for (const pending of this.batch) pending.board(undefined);
+    for (const pending of this.batch) pending.joinBatch(undefined);
   }
 
   /** One by itself is cancelled by its own signal. */
@@ -131,7 +131,7 @@ export class Flight {
   }
 
   /** As if it had been alone: it is repeated, and does not wait for the others to be answered. */
-  #tooLate(pending: Pending, limitMs: number): void {
+  #tooLate(pending: PendingTxn, limitMs: number): void {
     const why = `no ${this.#sent ? "answer" : "connection"} within ${Math.round(limitMs)} ms`;
     pending.fail(new AttemptError(this.#host, new UnansweredError(why, { inDoubt: this.#sent })));
   }

@@ -120,9 +120,9 @@ function operationOf(operation: Operation): IRequestOp {
 }
 
 const txnRequest = (txn: Txn): ITxnRequest => ({
-  compare: txn.when.map(compareOf),
-  success: txn.then.map(operationOf),
-  failure: txn.otherwise.map(operationOf),
+  compare: txn.compare.map(compareOf),
+  success: txn.success.map(operationOf),
+  failure: txn.failure.map(operationOf),
 });
 
 /** One goes as it is, several inside one that compares nothing. */

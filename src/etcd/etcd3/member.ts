@@ -3,7 +3,7 @@ import { Etcd3, type IOptions } from "etcd3";
 import type { CheckedConnect } from "../../options/connect.js";
 import type { Clock } from "../../async/clock.js";
 import { streamInterceptor, UnaryCall, type GrpcOptions } from "./unary-call.js";
-import { openChannel, type Channel, type Duplex } from "./stream.js";
+import { openStream, type RequestStream, type Duplex } from "./stream.js";
 import { EtcdRefusedError } from "../../errors.js";
 import { readable } from "./failure-text.js";
 import { ownWord, type Status } from "./refusals.js";
@@ -72,7 +72,7 @@ function clientOptions(host: string, options: CheckedConnect, pingMs: number): I
 }
 
 /** What cannot be read was no answer: what was asked may have been done. */
-function sense<Raw, Answer>(read: (raw: Raw) => Answer, raw: Raw): Answer {
+function decode<Raw, Answer>(read: (raw: Raw) => Answer, raw: Raw): Answer {
   try {
     return read(raw);
   } catch (error) {
@@ -102,11 +102,11 @@ export class Etcd3Member implements Member {
 
   async txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]> {
     const answer = await this.#unary(options, (grpc) => this.#client.kv.txn(txnsRequest(txns), grpc));
-    return sense((raw) => txnsAnswer(raw, txns.length), answer);
+    return decode((raw) => txnsAnswer(raw, txns.length), answer);
   }
 
   async range(range: Range, options: CallOptions): Promise<RangeAnswer> {
-    return sense(
+    return decode(
       rangeAnswer,
       await this.#unary(options, (grpc) => this.#client.kv.range(rangeRequest(range), grpc)),
     );
@@ -115,7 +115,7 @@ export class Etcd3Member implements Member {
   async grant(leaseId: bigint, ttlSeconds: number, options: CallOptions): Promise<LeaseAnswer> {
     const request = { ID: leaseId.toString(), TTL: ttlSeconds };
     const answer = await this.#unary(options, (grpc) => this.#client.leaseClient.leaseGrant(request, grpc));
-    return sense(leaseAnswer, answer);
+    return decode(leaseAnswer, answer);
   }
 
   async revoke(leaseId: bigint, options: CallOptions): Promise<void> {
@@ -132,7 +132,7 @@ export class Etcd3Member implements Member {
     const answer = await this.#unary(options, (grpc) =>
       this.#client.leaseClient.leaseTimeToLive(request, grpc),
     );
-    return { ...sense(leaseAnswer, answer), keys: answer.keys };
+    return { ...decode(leaseAnswer, answer), keys: answer.keys };
   }
 
   async authenticate(username: string, password: string, options: CallOptions): Promise<string> {
@@ -210,7 +210,7 @@ export class Etcd3Member implements Member {
   #stream<Request, Raw, Answer>(
     open: (grpc: GrpcOptions) => Promise<Duplex<Request, Raw>>,
     handlers: StreamHandlers<Answer> & { read(raw: Raw): Answer },
-  ): Channel<Request> {
+  ): RequestStream<Request> {
     const token = (this.#streamToken = this.connection.token());
     const line = { host: this.host, status: undefined as Status | undefined };
     // `hasleader`: a member that is cut off from its peers ends the stream after some seconds instead of staying silent.
@@ -221,6 +221,6 @@ export class Etcd3Member implements Member {
       }),
     ];
     this.#users++;
-    return openChannel(open({ interceptors }), line, { ...handlers, over: () => this.#leave() });
+    return openStream(open({ interceptors }), line, { ...handlers, over: () => this.#leave() });
   }
 }

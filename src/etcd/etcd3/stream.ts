@@ -11,7 +11,7 @@ export interface Duplex<Request, Answer> {
   on(event: "end", listener: () => void): unknown;
 }
 
-export interface Channel<Request> {
+export interface RequestStream<Request> {
   write(request: Request): void;
   close(): void;
 }
@@ -23,11 +23,11 @@ export interface Line {
 }
 
 /** etcd3 opens streams asynchronously: what is written before is kept. `ended` is told once, and not after `close()`. */
-export function openChannel<Request, Raw, Answer>(
+export function openStream<Request, Raw, Answer>(
   opening: Promise<Duplex<Request, Raw>>,
   line: Line,
   handlers: StreamHandlers<Answer> & { readonly over: () => void; read(raw: Raw): Answer },
-): Channel<Request> {
+): RequestStream<Request> {
   const unsent: Request[] = [];
   let stream: Duplex<Request, Raw> | undefined;
   let over = false;
@@ -42,7 +42,7 @@ export function openChannel<Request, Raw, Answer>(
     try {
       answer = handlers.read(raw);
     } catch (error) {
-      if (stream) hangUp(stream, () => undefined);
+      if (stream) closeStream(stream, () => undefined);
       return fail(new UnansweredError("the answer makes no sense", { cause: error }));
     }
     guarded(() => handlers.answer(answer));
@@ -53,7 +53,7 @@ export function openChannel<Request, Raw, Answer>(
       opened.on("error", fail);
       opened.on("end", () => fail(new UnansweredError("the member ended the stream")));
       opened.on("data", (raw) => over || take(raw));
-      if (over) hangUp(opened, handlers.over);
+      if (over) closeStream(opened, handlers.over);
       else for (const request of unsent.splice(0)) opened.write(request);
     },
     (error: Error) => (over ? handlers.over() : fail(error)),
@@ -63,7 +63,7 @@ export function openChannel<Request, Raw, Answer>(
     close: () => {
       if (over) return;
       over = true;
-      if (stream) hangUp(stream, handlers.over);
+      if (stream) closeStream(stream, handlers.over);
     },
   };
 }
@@ -73,7 +73,7 @@ export function openChannel<Request, Raw, Answer>(
  * the callback by which node:http2 reads from the same connection, where a reset of another stream never returns (seen
  * on Node.js 20: the process spins, and its memory grows).
  */
-function hangUp(stream: { end(): void; cancel(): void }, over: () => void): void {
+function closeStream(stream: { end(): void; cancel(): void }, over: () => void): void {
   setImmediate(() => {
     stream.end();
     stream.cancel();

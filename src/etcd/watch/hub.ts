@@ -1,17 +1,17 @@
 import { EtcdRefusedError } from "../../errors.js";
 import type { Clock, Timer } from "../../async/clock.js";
 import { backoff } from "../backoff.js";
-import type { Members } from "../client.js";
-import { ParkedWatches } from "./idle-watches.js";
+import type { EtcdClient } from "../client.js";
+import { IdleWatches } from "./idle-watches.js";
 import { readRanges, type RangesAnswer } from "../ranges.js";
 import { UnansweredError, type Member, type Range } from "../port.js";
-import { Watch, type WatchCarrier, type WatchListener, type WatchTarget } from "./watch.js";
+import { Watch, type WatchOwner, type WatchListener, type WatchTarget } from "./watch.js";
 import { OpenStream, type StreamGroup } from "./stream.js";
 
 export type { Interruption, Watch, WatchListener, WatchTarget } from "./watch.js";
 
 /** Streams of one member: they stay and move together. */
-interface Open extends StreamGroup {
+interface OpenStreams extends StreamGroup {
   readonly streams: Set<OpenStream>;
   /** By which the watches say they were created: more than one if something between us and etcd divides the streams. */
   readonly memberIds: Set<string>;
@@ -19,22 +19,25 @@ interface Open extends StreamGroup {
 
 /** All waits of a cluster, on one stream of one member, or as many as they need. */
 export class WatchHub {
-  #open: Open | undefined;
+  #open: OpenStreams | undefined;
   #nextId = 1;
   #retry = backoff.next();
   /** Made while there was no stream; each with the one that it wants to be beside. */
   #unsent = new Map<Watch, Watch | undefined>();
-  readonly #waiting: WatchCarrier = { drop: (watch) => void this.#unsent.delete(watch), park: () => false };
-  readonly #parked: ParkedWatches;
+  readonly #waiting: WatchOwner = {
+    drop: (watch) => void this.#unsent.delete(watch),
+    keepForReuse: () => false,
+  };
+  readonly #parked: IdleWatches;
   #reopening: Timer | undefined;
   #closed = false;
 
   constructor(
-    private readonly members: Members,
+    private readonly client: EtcdClient,
     private readonly clock: Clock,
   ) {
-    this.#parked = new ParkedWatches(clock);
-    members.listen({
+    this.#parked = new IdleWatches(clock);
+    client.listen({
       failed: (member) => this.#open?.member === member && this.#move(this.#open),
       suspected: (member) => this.#open?.member === member && this.#probe(this.#open),
     });
@@ -45,7 +48,7 @@ export class WatchHub {
    * reused has its `createdAt` already, and the owner looks at its `lastEvent`.
    */
   watch(target: WatchTarget, listener: WatchListener, beside?: Watch): Watch {
-    const there = this.#parkedFor(target);
+    const there = this.#idleWatchFor(target);
     if (there) {
       there.listener = listener;
       return there;
@@ -61,7 +64,7 @@ export class WatchHub {
   }
 
   /** Parked are watches for the deletion of one key: another kind of watch would hear too little from one. */
-  #parkedFor({ key, end, events, reuseFrom }: WatchTarget): Watch | undefined {
+  #idleWatchFor({ key, end, events, reuseFrom }: WatchTarget): Watch | undefined {
     const oneDeletion = end === undefined && events === "DELETE";
     return oneDeletion && reuseFrom !== undefined ? this.#parked.take(key, reuseFrom) : undefined;
   }
@@ -86,12 +89,12 @@ export class WatchHub {
   }
 
   /** Ends streams on which nothing is watched, so that they do not keep the process alive. */
-  rest(): void {
+  closeIdleStreams(): void {
     if (this.#open) this.#endIdle(this.#open);
-    else if (this.#unsent.size === 0) this.#hangUp();
+    else if (this.#unsent.size === 0) this.#closeStreams();
   }
 
-  dropParked(): void {
+  dropIdleWatches(): void {
     this.#parked.clear();
   }
 
@@ -99,19 +102,19 @@ export class WatchHub {
     this.#closed = true;
     this.#parked.clear();
     this.#unsent.clear();
-    this.#hangUp();
+    this.#closeStreams();
   }
 
-  #endIdle(open: Open): void {
+  #endIdle(open: OpenStreams): void {
     for (const stream of open.streams) {
       if (stream.watches.size > 0) continue;
       stream.close();
       open.streams.delete(stream);
     }
-    if (open.streams.size === 0) this.#hangUp();
+    if (open.streams.size === 0) this.#closeStreams();
   }
 
-  #hangUp(): void {
+  #closeStreams(): void {
     this.#reopening?.cancel();
     this.#reopening = undefined;
     for (const stream of this.#open?.streams ?? []) stream.close();
@@ -121,14 +124,14 @@ export class WatchHub {
   #reopen(): void {
     this.#reopening = undefined;
     if (this.#closed || this.#unsent.size === 0) return;
-    if (this.members.tokenMissing) return this.#reopenWithToken();
-    const open = (this.#open = this.#openOn(this.members.current));
+    if (this.client.tokenMissing) return this.#reopenWithToken();
+    const open = (this.#open = this.#openOn(this.client.current));
     for (const [watch, beside] of this.#takeUnsent()) this.#create(open, watch, beside);
   }
 
-  #openOn(member: Member): Open {
+  #openOn(member: Member): OpenStreams {
     const memberIds = new Set<string>();
-    const open: Open = {
+    const open: OpenStreams = {
       member,
       streams: new Set(),
       memberIds,
@@ -136,11 +139,11 @@ export class WatchHub {
       created: (header) => {
         this.#retry = backoff.next();
         memberIds.add(header.memberId);
-        return this.members.accepts(member, header);
+        return this.client.accepts(member, header);
       },
       tokenExpired: () => this.#renewToken(open),
-      failed: (why) => this.members.fail(member, why),
-      park: (watch) => this.#parked.add(watch),
+      failed: (why) => this.client.fail(member, why),
+      keepForReuse: (watch) => this.#parked.add(watch),
     };
     return open;
   }
@@ -151,13 +154,13 @@ export class WatchHub {
     return unsent;
   }
 
-  #create(open: Open, watch: Watch, beside: Watch | undefined): void {
+  #create(open: OpenStreams, watch: Watch, beside: Watch | undefined): void {
     const { carrier } = beside ?? {};
     const there = carrier instanceof OpenStream && !carrier.closed ? carrier : undefined;
     (there ?? this.#streamWithRoom(open)).create(watch);
   }
 
-  #streamWithRoom(open: Open): OpenStream {
+  #streamWithRoom(open: OpenStreams): OpenStream {
     for (const stream of open.streams) if (!stream.full) return stream;
     const stream = new OpenStream(open, this.clock);
     open.streams.add(stream);
@@ -165,7 +168,7 @@ export class WatchHub {
   }
 
   /** Existing watches outlive a token, creates on the old streams do not: all move to streams with a fresh one. */
-  #renewToken(open: Open): void {
+  #renewToken(open: OpenStreams): void {
     this.#move(open);
     this.#reopening?.cancel();
     this.#reopenWithToken();
@@ -177,7 +180,7 @@ export class WatchHub {
     const reopen = (): void => {
       if (this.#reopening === held) this.#reopen();
     };
-    void this.members.freshToken().then(reopen, (error: Error) => {
+    void this.client.freshToken().then(reopen, (error: Error) => {
       if (this.#reopening !== held) return;
       this.#reopenLater();
       // A password that was changed: no stream will ever be opened. Unanswered: the next one may.
@@ -187,14 +190,14 @@ export class WatchHub {
   }
 
   /** Every owner is told first; what they watch anew is collected and created in bulk on the next streams. */
-  #move(open: Open): void {
+  #move(open: OpenStreams): void {
     if (open !== this.#open) return;
-    this.#hangUp();
+    this.#closeStreams();
     if (this.#closed) return;
     this.#reopenLater();
     for (const { watches } of open.streams) for (const watch of watches.values()) watch.over = true;
     for (const { watches } of open.streams)
-      for (const watch of watches.values()) watch.listener.moved("broken");
+      for (const watch of watches.values()) watch.listener.interrupted("broken");
   }
 
   #reopenLater(): void {
@@ -202,7 +205,7 @@ export class WatchHub {
     this.#retry = this.#retry.next(undefined);
   }
 
-  #probe(open: Open): void {
+  #probe(open: OpenStreams): void {
     // etcd 3.5 and later answers only to a stream that watches something.
     this.#endIdle(open);
     for (const stream of open.streams) stream.probe();

@@ -8,7 +8,7 @@ const MAX_KEPT = 256;
 /** The release of our own key is one event; from the second on the key lives on without us, and telling it costs. */
 const MAX_EVENTS = 2;
 
-interface Parked {
+interface IdleWatch {
   readonly watch: Watch;
   readonly since: number;
   events: number;
@@ -18,8 +18,8 @@ interface Parked {
  * Watches on single keys that nobody needs at the moment. Who contends for a lock waits for the same key again and
  * again: a watch that went on meanwhile has missed nothing, so neither creating it nor a read after that is needed.
  */
-export class ParkedWatches {
-  readonly #byKey = new Map<string, Parked>();
+export class IdleWatches {
+  readonly #byKey = new Map<string, IdleWatch>();
   #timer: Timer | undefined;
 
   constructor(private readonly clock: Clock) {}
@@ -71,13 +71,13 @@ export class ParkedWatches {
     }
   }
 
-  #listener(parked: Parked, key: string): WatchListener {
+  #listener(parked: IdleWatch, key: string): WatchListener {
     const over = (): void => {
       if (this.#byKey.get(key) === parked) this.#byKey.delete(key);
     };
     const event = (): void => {
       if (++parked.events === MAX_EVENTS) this.#remove(key);
     };
-    return { created: () => undefined, event, moved: over, refused: over };
+    return { created: () => undefined, event, interrupted: over, refused: over };
   }
 }

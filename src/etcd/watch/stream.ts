@@ -8,7 +8,7 @@ import {
   type WatchAnswer,
   type WatchStream,
 } from "../port.js";
-import type { Watch, WatchCarrier } from "./watch.js";
+import type { Watch, WatchOwner } from "./watch.js";
 
 /** For so long a new watch, or a probe, may stay unanswered. */
 const PATIENCE_MS = 1500;
@@ -33,11 +33,11 @@ export interface StreamGroup {
   /** The watches live on, but no new one will be created on these streams. */
   tokenExpired(): void;
   failed(why?: Error): void;
-  park(watch: Watch): void;
+  keepForReuse(watch: Watch): void;
 }
 
 /** One stream with its watches. Creates are pipelined: no watch waits for another one's answer. */
-export class OpenStream implements WatchCarrier {
+export class OpenStream implements WatchOwner {
   readonly watches = new Map<number, Watch>();
   /**
    * Creates not answered yet, in order: etcd tells a refused one by its place in the order only. Never so long that
@@ -80,10 +80,10 @@ export class OpenStream implements WatchCarrier {
     if (this.watches.delete(watch.id) && !this.#closed) this.#stream.cancel(watch.id);
   }
 
-  park(watch: Watch): boolean {
+  keepForReuse(watch: Watch): boolean {
     const there = !this.#closed && watch.createdAt !== undefined && this.watches.has(watch.id);
     const keeps = there && watch.tellsDeletionsOfOneKey;
-    if (keeps) this.group.park(watch);
+    if (keeps) this.group.keepForReuse(watch);
     return keeps;
   }
 
@@ -162,6 +162,6 @@ export class OpenStream implements WatchCarrier {
     if (!watch) return;
     this.watches.delete(watchId);
     watch.over = true;
-    watch.listener.moved(compacted ? "compacted" : "broken");
+    watch.listener.interrupted(compacted ? "compacted" : "broken");
   }
 }

@@ -14,7 +14,7 @@ export interface WatchListener {
   /** In the order of revisions; all events of one revision are told before anything else runs. */
   event(kv: KeyValue, kind: EventKind): void;
   /** Nothing more comes from this watch: start again with another one. */
-  moved(why: Interruption): void;
+  interrupted(why: Interruption): void;
   /** etcd does not allow this watch. */
   refused(error: Error): void;
 }
@@ -30,10 +30,10 @@ export interface WatchTarget {
 }
 
 /** Has a watch until it is cancelled: a stream, or the hub while there is none. */
-export interface WatchCarrier {
+export interface WatchOwner {
   drop(watch: Watch): void;
   /** Whether the watch goes on for whoever needs it next; its owner hears nothing more. */
-  park(watch: Watch): boolean;
+  keepForReuse(watch: Watch): boolean;
 }
 
 /** A Buffer that came from etcd keeps the whole message in which it came; text is smaller, and the same key. */
@@ -67,7 +67,7 @@ export class Watch {
     readonly id: number,
     { key, end, events, startRevision = 0n }: WatchTarget,
     public listener: WatchListener,
-    public carrier: WatchCarrier,
+    public carrier: WatchOwner,
   ) {
     this.key = key;
     this.end = end;
@@ -84,8 +84,8 @@ export class Watch {
   }
 
   /** Instead of `cancel`, where the same key may soon be watched again. */
-  park(): void {
-    if (!this.carrier.park(this)) this.cancel();
+  keepForReuse(): void {
+    if (!this.carrier.keepForReuse(this)) this.cancel();
   }
 
   /** Is it what was asked for? A lock may rest on one event. */

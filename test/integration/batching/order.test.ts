@@ -4,8 +4,8 @@ import { connectionOf } from "../../../src/session/connection.js";
 import type { Txn } from "../../../src/etcd/port.js";
 import { type Cluster, connect, Session } from "../../../src/index.js";
 import type { Lease } from "../../../src/session/lease.js";
-import { exclusive, lastPlaces, queueRange } from "../../../src/queue/lock-mode.js";
-import { joinBehindTxn, joinTxn, leaveTxn, Place, tryTxn } from "../../../src/queue/entry.js";
+import { exclusive, lastEntries, queueRange } from "../../../src/queue/lock-mode.js";
+import { joinBehindTxn, joinTxn, leaveTxn, QueueEntry, tryTxn } from "../../../src/queue/entry.js";
 import { leaseSourceOf } from "../../../src/session/session-source.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { type Done, hasOrder, type Keys } from "../../support/clients/queue-history.js";
@@ -65,7 +65,7 @@ let sent = 0;
 /** Calls on four names under a root of their own, in rounds: those of one round at once. */
 class Play {
   readonly #root = `story${++stories}`;
-  readonly #places: Place[] = [];
+  readonly #entries: QueueEntry[] = [];
   #keys: Keys = new Map();
   #moment = 0;
 
@@ -81,30 +81,30 @@ class Play {
     for (let turn = 0; turn < late; turn++) await new Promise((resolve) => setImmediate(resolve));
     const asked = ++this.#moment;
     sent++;
-    const answer = await connectionOf(cluster).members.txn(txn, POLICY);
+    const answer = await connectionOf(cluster).client.txn(txn, POLICY);
     return { txn, answer, asked, answered: ++this.#moment };
   }
 
   #txnOf({ is, name, caller, which }: Omit<Call, "late">): Txn {
-    const old = this.#places[which % this.#places.length];
+    const old = this.#entries[which % this.#entries.length];
     const revision = (old && this.#keys.get(old.key)?.revision) ?? 0n;
     if (is === "leave by value" && old)
       return leaveTxn(old, which % 2 === 0 ? exclusive.asksForFirst(old) : []);
     const known =
-      old && Object.assign(new Place(old.lease, old.name, old.n, exclusive, old.value), { revision });
+      old && Object.assign(new QueueEntry(old.lease, old.name, old.n, exclusive, old.value), { revision });
     if (is === "leave" && known) return leaveTxn(known, which % 2 === 0 ? exclusive.asksForFirst(known) : []);
     if (is === "again" && old) return joinTxn(old);
     // Without a revision etcd would read all of them.
     if (is === "read" && known && revision > 0n) return readTxn(known);
-    const place = new Place(leases[caller]!, `${this.#root}/${name}`, this.#places.length + 1);
-    this.#places.push(place);
-    if (is === "try") return tryTxn(place, [{ kind: "nothing in", ...queueRange(place.name) }]);
-    return is === "behind" ? joinBehindTxn(place) : joinTxn(place);
+    const entry = new QueueEntry(leases[caller]!, `${this.#root}/${name}`, this.#entries.length + 1);
+    this.#entries.push(entry);
+    if (is === "try") return tryTxn(entry, [{ kind: "nothing in", ...queueRange(entry.name) }]);
+    return is === "behind" ? joinBehindTxn(entry) : joinTxn(entry);
   }
 
   async #stored(): Promise<Keys> {
     const range = { key: `${this.#root}/`, end: `${this.#root}0` };
-    const { kvs } = await connectionOf(cluster).members.range(range, POLICY);
+    const { kvs } = await connectionOf(cluster).client.range(range, POLICY);
     return new Map(
       kvs.map(({ key, value, createRevision }) => [key.toString(), { value, revision: createRevision }]),
     );
@@ -112,11 +112,11 @@ class Play {
 }
 
 /** What a waiter reads, as a transaction, so that it may be batched like the others. */
-const readTxn = (place: Place): Txn => ({
-  roots: [place.name],
-  when: [],
-  then: [{ kind: "range", ...lastPlaces(place) }],
-  otherwise: [],
+const readTxn = (entry: QueueEntry): Txn => ({
+  queues: [entry.name],
+  compare: [],
+  success: [{ kind: "range", ...lastEntries(entry) }],
+  failure: [],
 });
 
 const seeds = Array.from(

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { checkConnect } from "../../../src/options/connect.js";
 import { Etcd3Member } from "../../../src/etcd/etcd3/member.js";
-import { Members } from "../../../src/etcd/client.js";
+import { EtcdClient } from "../../../src/etcd/client.js";
 import { WatchHub } from "../../../src/etcd/watch/hub.js";
 import { systemClock as clock } from "../../../src/async/clock.js";
 import { type EtcdCluster, type EtcdMember, startEtcd } from "../../support/etcd/etcd.js";
@@ -44,7 +44,7 @@ class Owners {
     const listener = {
       created: () => tell("created"),
       event: () => tell("deleted"),
-      moved: () => this.#watch(key),
+      interrupted: () => this.#watch(key),
       refused: (error: Error) => expect.unreachable(error.message),
     };
     this.hub.watch({ key, events: "DELETE" }, listener);
@@ -67,8 +67,8 @@ function hubOver(endpoint: string) {
   const checked = checkConnect({ hosts: endpoint });
   const setting = { token: () => undefined, pingMs: 6000 };
   const connect = (host: string) => new Etcd3Member(host, checked, clock, setting);
-  const members = new Members(checked, clock, connect);
-  return { members, hub: new WatchHub(members, clock) };
+  const client = new EtcdClient(checked, clock, connect);
+  return { members: client, hub: new WatchHub(client, clock) };
 }
 
 const base64 = (text: string) => Buffer.from(text).toString("base64");
@@ -116,10 +116,10 @@ describe("10,000 watches of one process", () => {
   beforeAll(async () => {
     etcd = await startEtcd();
     const proxy = await startTcpProxy({ port: etcd.member.clientPort });
-    const { members, hub } = hubOver(proxy.endpoint);
+    const { members: client, hub } = hubOver(proxy.endpoint);
     end.push(
       () => hub.close(),
-      () => members.close(),
+      () => client.close(),
       () => proxy.stop(),
       () => etcd.stop(),
     );

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { checkConnect } from "../../../src/options/connect.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import { Etcd3Member } from "../../../src/etcd/etcd3/member.js";
-import { Members } from "../../../src/etcd/client.js";
+import { EtcdClient } from "../../../src/etcd/client.js";
 import { REFUSALS } from "../../../src/etcd/etcd3/refusals.js";
 import { LeaseExistsError, LeaseNotFoundError, type Txn } from "../../../src/etcd/port.js";
 import { systemClock } from "../../../src/async/clock.js";
@@ -16,10 +16,10 @@ type Answerer = ConstructorParameters<typeof RawServer>[0];
 type Answer = ReturnType<Answerer>;
 
 const TXN: Txn = {
-  roots: ["jobs"],
-  when: [{ kind: "created at", key: "jobs/1", revision: 0n }],
-  then: [],
-  otherwise: [],
+  queues: ["jobs"],
+  compare: [{ kind: "created at", key: "jobs/1", revision: 0n }],
+  success: [],
+  failure: [],
 };
 const AUTH = { username: "worker", password: "secret" };
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_INADEQUATE_SECURITY } = http2.constants;
@@ -44,9 +44,9 @@ const done = (method: string): Answer =>
   method === "Authenticate" ? { messages: [message([[2, "token"]])] } : header();
 
 const servers: RawServer[] = [];
-const clusters: Members[] = [];
+const clusters: EtcdClient[] = [];
 afterEach(async () => {
-  for (const members of clusters.splice(0)) members.close();
+  for (const client of clusters.splice(0)) client.close();
   await Promise.all(servers.splice(0).map((server) => server.stop()));
 });
 
@@ -72,16 +72,20 @@ function membersOf(hosts: readonly { readonly server: RawServer }[], options: ob
   const checked = checkConnect({ hosts: hosts.map(({ server }) => server.endpoint), ...options });
   // Calls start at the first host.
   const clock = { ...systemClock, random: () => 0 };
-  const members = new Members(checked, clock, (at, setting) => new Etcd3Member(at, checked, clock, setting));
-  clusters.push(members);
-  return members;
+  const client = new EtcdClient(
+    checked,
+    clock,
+    (at, setting) => new Etcd3Member(at, checked, clock, setting),
+  );
+  clusters.push(client);
+  return client;
 }
 
 /** One transaction: how it ended, and how often it was in doubt. */
-async function call(members: Members) {
+async function call(client: EtcdClient) {
   let doubts = 0;
   const policy = { what: "test", giveUpMs: 10_000, onUnanswered: () => void doubts++ };
-  const outcome = await members.txn(TXN, policy).catch((error: unknown) => error);
+  const outcome = await client.txn(TXN, policy).catch((error: unknown) => error);
   return { outcome, doubts };
 }
 
@@ -115,10 +119,10 @@ describe("a call that etcd answers with", () => {
     async ({ verdict, doubts, said }) => {
       for (const refusal of said) {
         const only = await host(() => refusal);
-        const members = membersOf([only, await host(first(refusal, 0))]);
+        const client = membersOf([only, await host(first(refusal, 0))]);
 
-        expect(await call(members)).toEqual({ outcome: ENDS[verdict], doubts });
-        await call(members);
+        expect(await call(client)).toEqual({ outcome: ENDS[verdict], doubts });
+        await call(client);
         expect([only.calls(), only.server.accepted]).toEqual([2, 1]);
       }
     },
@@ -168,11 +172,11 @@ describe("a call that etcd answers with", () => {
           () => answers.shift() ?? header(),
           ({ method }) => (off ? refusal : done(method)),
         );
-        const members = membersOf([only], { auth: AUTH });
+        const client = membersOf([only], { auth: AUTH });
 
-        expect(await call(members)).toMatchObject({ outcome: ANSWERED });
+        expect(await call(client)).toMatchObject({ outcome: ANSWERED });
         off = false;
-        expect(await call(members)).toMatchObject({ outcome: ANSWERED, doubts: 0 });
+        expect(await call(client)).toMatchObject({ outcome: ANSWERED, doubts: 0 });
         expect(only.calls()).toBe(3);
       }
     },
@@ -256,17 +260,17 @@ test("a request that is too large for Go's gRPC is the request's", async () => {
 test("what was never sent is not in doubt", async () => {
   const gone = await host(() => header());
   await gone.server.stop();
-  const members = membersOf([gone, await host(() => header())]);
+  const client = membersOf([gone, await host(() => header())]);
 
-  expect(await call(members)).toMatchObject({ outcome: ANSWERED, doubts: 0 });
+  expect(await call(client)).toMatchObject({ outcome: ANSWERED, doubts: 0 });
 });
 
 test("1,000 rejections cost no further connection", async () => {
   const refusals = ["mvcc: database space exceeded", "permission denied", "requested lease not found"];
   const only = await host(() => ({ status: 8, details: `etcdserver: ${refusals[only.calls() % 3]}` }));
-  const members = membersOf([only]);
+  const client = membersOf([only]);
 
-  for (let n = 0; n < 100; n++) await Promise.all(Array.from({ length: 10 }, () => call(members)));
+  for (let n = 0; n < 100; n++) await Promise.all(Array.from({ length: 10 }, () => call(client)));
 
   expect(only.calls()).toBeGreaterThanOrEqual(1000);
   expect(only.server.accepted).toBe(1);
@@ -277,13 +281,13 @@ test("a host that asks for fewer pings is pinged half as often on its next conne
   const only = await host(first(calm, 2));
   const checked = checkConnect({ hosts: only.server.endpoint });
   const intervals: number[] = [];
-  const members = new Members(checked, systemClock, (at, setting) => {
+  const client = new EtcdClient(checked, systemClock, (at, setting) => {
     intervals.push(setting.pingMs);
     return new Etcd3Member(at, checked, systemClock, setting);
   });
-  clusters.push(members);
+  clusters.push(client);
 
-  await call(members);
+  await call(client);
 
   expect(intervals).toEqual([6000, 12_000, 24_000]);
 });
@@ -291,15 +295,15 @@ test("a host that asks for fewer pings is pinged half as often on its next conne
 describe("hosts of two etcd clusters in one list", () => {
   test("are told apart: the second is refused, naming both", async () => {
     const [ours, theirs] = [await host(() => header(7)), await host(() => header(9))];
-    const members = membersOf([ours, theirs]);
-    await call(members);
+    const client = membersOf([ours, theirs]);
+    await call(client);
 
-    members.fail(members.current);
-    expect(await call(members)).toMatchObject({ outcome: ANSWERED, doubts: 1 });
+    client.fail(client.current);
+    expect(await call(client)).toMatchObject({ outcome: ANSWERED, doubts: 1 });
     await ours.server.stop();
-    members.fail(members.current);
+    client.fail(client.current);
 
-    const { outcome } = await call(members);
+    const { outcome } = await call(client);
     expect(outcome).toMatchObject({ code: "ETCD_UNAVAILABLE" });
     expect((outcome as Error).message).toMatch(/belongs to the etcd cluster 9, but .* to 7/);
   });
@@ -311,25 +315,25 @@ describe("hosts of two etcd clusters in one list", () => {
       () => unknown,
       () => header(9),
     );
-    const members = membersOf([ours, theirs]);
-    await call(members);
+    const client = membersOf([ours, theirs]);
+    await call(client);
 
-    members.fail(members.current);
+    client.fail(client.current);
 
-    expect(await call(members)).toMatchObject({ outcome: ANSWERED });
+    expect(await call(client)).toMatchObject({ outcome: ANSWERED });
     expect(theirs.calls()).toBe(1);
   });
 
   test("are one cluster again after a restore has given every member a new cluster ID", async () => {
     let clusterId = 7;
     const hosts = [await host(() => header(clusterId)), await host(() => header(clusterId))];
-    const members = membersOf(hosts);
-    await call(members);
-    members.fail(members.current);
-    await call(members);
+    const client = membersOf(hosts);
+    await call(client);
+    client.fail(client.current);
+    await call(client);
 
     clusterId = 8;
 
-    expect(await call(members)).toMatchObject({ outcome: ANSWERED });
+    expect(await call(client)).toMatchObject({ outcome: ANSWERED });
   });
 });

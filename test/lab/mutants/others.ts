@@ -31,8 +31,8 @@ export const OTHERS: readonly Mutant[] = [
     patches: [
       {
         file: "queue/reader-mode.js",
-        from: "const last = told.map(({ kvs }) => kvs[0])",
-        to: "const last = told.slice(1).map(({ kvs }) => kvs[0])",
+        from: "const last = results.map(({ kvs }) => kvs[0])",
+        to: "const last = results.slice(1).map(({ kvs }) => kvs[0])",
       },
     ],
     hunt: readers(["link-reset"]),
@@ -76,7 +76,7 @@ export const OTHERS: readonly Mutant[] = [
   {
     name: "turn-not-told",
     wrong: "does not put its key when its turn comes: who waits behind it does not become the first waiter",
-    patches: [{ file: "queue/permit-mode.js", from: "tellsTurn: true,", to: "tellsTurn: false," }],
+    patches: [{ file: "queue/permit-mode.js", from: "announcesGrant: true,", to: "announcesGrant: false," }],
     // A holder that stays while another permit comes free: nobody would look.
     hunt: permits(["delay-reads"], { camp: 0.4, gapMs: [4000, 5000] }),
   },
@@ -86,8 +86,8 @@ export const OTHERS: readonly Mutant[] = [
     patches: [
       {
         file: "locks/gathering.js",
-        from: "        if (this.#holds.size < this.places.length)\n            return;\n",
-        to: "        for (const other of this.places) {\n            if (this.#holds.has(other))\n                continue;\n            this.#turns.get(other)?.stop();\n            const grant = { place: other, ownWatch: undefined, deletedAt: undefined };\n            this.#holds.set(other, new HeldPlace(Queue.of(this.lease, other.name), grant));\n        }\n        if (this.#over)\n            return;\n",
+        from: "if (this.#holds.size < this.entries.length)\n            return;",
+        to: "        for (const other of this.entries) {\n            if (this.#holds.has(other))\n                continue;\n            this.#turns.get(other)?.stop();\n            const grant = { entry: other, ownWatch: undefined, deletedAt: undefined };\n            this.#holds.set(other, new HoldHandle(Queue.of(this.lease, other.name), grant));\n        }\n        if (this.#over)\n            return;\n",
       },
     ],
     hunt: several(["link-reset"]),
@@ -98,8 +98,8 @@ export const OTHERS: readonly Mutant[] = [
     patches: [
       {
         file: "locks/multi-join.js",
-        from: "const joined = await this.#put(places, joinTxn(places), again);",
-        to: "let joined;\n            for (const place of places)\n                joined = await this.#put([place], joinTxn([place]), again);",
+        from: "const joined = await this.#put(entries, joinTxn(entries), again);",
+        to: "let joined;\n            for (const entry of entries)\n                joined = await this.#put([entry], joinTxn([entry]), again);",
       },
     ],
     hunt: several(["reorder"]),

@@ -47,7 +47,7 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/entry.js",
-        from: '                ? { kind: "value is", key: place.key, value: place.value }\n                : { kind: "created at", key: place.key, revision: place.revision },',
+        from: '? { kind: "value is", key: entry.key, value: entry.value }\n                : { kind: "created at", key: entry.key, revision: entry.revision },',
         to: "                ? undefined\n                : undefined,\n        ].filter(Boolean),\n        ignored: [",
       },
     ],
@@ -75,8 +75,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/predecessor-wait.js",
-        from: "if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin)\n            return this.#trust();",
-        to: "return this.#trust();",
+        from: "if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin)\n            return this.#trustWatches();",
+        to: "return this.#trustWatches();",
       },
     ],
     hunt: t1(["link-reset"]),
@@ -87,8 +87,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/predecessor-wait.js",
-        from: "this.#follow(from.predecessor, from.ahead >= FAR ? place.revision + 1n : 0n);",
-        to: "this.#follow(from.predecessor, from.ahead >= FAR ? place.revision + 1n : 0n);\n        this.#asked = true;",
+        from: "this.#follow(from.predecessor, from.ahead >= FAR ? entry.revision + 1n : 0n);",
+        to: "this.#follow(from.predecessor, from.ahead >= FAR ? entry.revision + 1n : 0n);\n        this.#asked = true;",
       },
       {
         file: "queue/predecessor-wait.js",
@@ -134,8 +134,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/join.js",
-        from: "place.revision = own.createRevision;",
-        to: "place.revision = answer.header.revision;",
+        from: "entry.revision = own.createRevision;",
+        to: "entry.revision = answer.header.revision;",
       },
       NO_SWEEP,
     ],
@@ -177,7 +177,7 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/keepalive.js",
-        from: "if (header.raftTerm < this.members.termFloor)",
+        from: "if (header.raftTerm < this.client.raftTermFloor)",
         to: "if (header.raftTerm < 0n)",
       },
     ],
@@ -207,12 +207,12 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/join.js",
-        from: "const answer = await this.#put(place, txn, limits);",
-        to: "const again = limits.again ?? (() => true);\n            if (!again())\n                this.undo(place);\n            else\n                setTimeout(() => again() || this.undo(place), 4);\n            const answer = await this.#put(place, txn, limits);",
+        from: "const answer = await this.#put(entry, txn, limits);",
+        to: "const again = limits.again ?? (() => true);\n            if (!again())\n                this.undo(entry);\n            else\n                setTimeout(() => again() || this.undo(entry), 4);\n            const answer = await this.#put(entry, txn, limits);",
       },
       {
         file: "queue/queue.js",
-        from: "return this.leaveQuietly(place);",
+        from: "return this.leaveInBackground(entry);",
         to: "return;",
       },
       NO_SWEEP,
@@ -225,8 +225,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/entry.js",
-        from: "roots: [place.name],\n    when,",
-        to: 'roots: [place.name],\n    when: [{ kind: "created at", key: place.key, revision: 0n }],',
+        from: "queues: [entry.name],\n    compare: when,",
+        to: 'queues: [entry.name],\n    compare: [{ kind: "created at", key: entry.key, revision: 0n }],',
       },
     ],
     hunt: t1(["link-reset"]),
@@ -250,8 +250,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/join.js",
-        from: "if (own?.value !== place.value ||",
-        to: "if (place.unanswered === 0 || own?.value !== place.value ||",
+        from: "if (own?.value !== entry.value ||",
+        to: "if (entry.unanswered === 0 || own?.value !== entry.value ||",
       },
       NO_SWEEP,
     ],
@@ -263,12 +263,12 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/batch/request.js",
-        from: 'this.line = txn.roots.join("\\n");',
+        from: 'this.line = txn.queues.join("\\n");',
         to: "this.line = Symbol();",
       },
       {
         file: "etcd/batch/batcher.js",
-        from: "if (apart || taken.conflict(roots) || passedOver.conflict(roots)) {",
+        from: "if (apart || taken.conflict(queues) || passedOver.conflict(queues)) {",
         to: "if (apart) {",
       },
     ],
@@ -321,8 +321,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/batch/batcher.js",
-        from: "if (batch.length > 1 && refused(error))\n                this.#oneByOne(flight.rest(), inDoubt(error));",
-        to: "if (batch.length > 1)\n                this.#oneByOne(flight.rest(), false);",
+        from: "if (batch.length > 1 && refused(error))\n                this.#oneByOne(flight.remaining(), inDoubt(error));",
+        to: "if (batch.length > 1)\n                this.#oneByOne(flight.remaining(), false);",
       },
       // The session would blame a proxy for what it has sent twice itself.
       {

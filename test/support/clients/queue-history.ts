@@ -38,7 +38,7 @@ const sameKeys = (keys: Keys, others: Keys): boolean =>
 
 /** The keys after it; undefined: on these keys it would have been answered otherwise. */
 function applied({ txn, answer }: Done, before: Keys): Keys | undefined {
-  const succeeds = txn.when.every((compare) => {
+  const succeeds = txn.compare.every((compare) => {
     if (compare.kind === "nothing in") return within(before, compare).length === 0;
     const there = before.get(compare.key.toString());
     return compare.kind === "value is"
@@ -47,7 +47,7 @@ function applied({ txn, answer }: Done, before: Keys): Keys | undefined {
   });
   if (succeeds !== answer.succeeded) return undefined;
   const keys = new Map(before);
-  const operations = succeeds ? txn.then : txn.otherwise;
+  const operations = succeeds ? txn.success : txn.failure;
   const told = operations.every((operation, i) => asTold(keys, operation, answer, i));
   return told ? keys : undefined;
 }

@@ -8,16 +8,16 @@ const ONE_MEMBER = { hosts: "a:1" };
 
 type Kind = "join" | "leave";
 export const txnOf = (roots: readonly string[], kind: Kind = "join"): Txn => ({
-  roots,
-  when: [{ kind: "created at", key: `${roots[0] ?? ""}/1`, revision: 0n }],
-  then: kind === "leave" ? [{ kind: "delete", key: `${roots[0] ?? ""}/1` }] : [],
-  otherwise: [],
+  queues: roots,
+  compare: [{ kind: "created at", key: `${roots[0] ?? ""}/1`, revision: 0n }],
+  success: kind === "leave" ? [{ kind: "delete", key: `${roots[0] ?? ""}/1` }] : [],
+  failure: [],
 });
 
 /** What a call carries: one transaction, or those of a batch. */
 export const txnsOf = ({ request }: FakeCall) =>
   (Array.isArray(request) ? request : [request]) as readonly Txn[];
-export const namesOf = (call: FakeCall) => txnsOf(call).map(({ roots }) => roots.join("+"));
+export const namesOf = (call: FakeCall) => txnsOf(call).map(({ queues }) => queues.join("+"));
 
 /** A cluster whose transactions leave, land and fail when a test says so. */
 export class Airport {
@@ -46,7 +46,7 @@ export class Airport {
   send(names: readonly string[], policy: Partial<CallPolicy> = {}, kind: Kind = "join"): Promise<unknown>[] {
     return names.map((name) => {
       const txn = txnOf(name.split("+"), kind);
-      const outcome = this.cluster.members.txn(txn, { what: "test", ...policy });
+      const outcome = this.cluster.client.txn(txn, { what: "test", ...policy });
       return outcome.then(
         () => this.ends.push(name),
         (error: unknown) => {

@@ -2,7 +2,7 @@ import { AbortFanOut } from "../../../src/async/abort-fan-out.js";
 import { checkConnect } from "../../../src/options/connect.js";
 import type { Connection } from "../../../src/session/connection.js";
 import { Keepalive } from "../../../src/etcd/keepalive.js";
-import { Members } from "../../../src/etcd/client.js";
+import { EtcdClient } from "../../../src/etcd/client.js";
 import type { Header } from "../../../src/etcd/port.js";
 import { WatchHub } from "../../../src/etcd/watch/hub.js";
 import { Lease } from "../../../src/session/lease.js";
@@ -21,12 +21,12 @@ export class FakeCluster {
   onCall: (call: FakeCall, host: string) => void = () => {};
   /** Hosts of which the test answers whether they are etcd itself. */
   unknown: readonly string[] = [];
-  readonly members: Members;
+  readonly client: EtcdClient;
   readonly connection: Connection;
 
   constructor(options: Readonly<Record<string, unknown>> = {}) {
     const checked = checkConnect({ hosts: ["a:1", "b:1", "c:1"], ...options });
-    this.members = new Members(checked, this.clock, (host) => {
+    this.client = new EtcdClient(checked, this.clock, (host) => {
       const memberId = host.slice(0, 1);
       const header = { ...HEADER, memberId };
       const member = new FakeMember(host, this.clock, header, (call) => this.onCall(call, host));
@@ -36,9 +36,9 @@ export class FakeCluster {
     });
     this.connection = {
       options: checked,
-      members: this.members,
-      keepalive: new Keepalive(this.members, this.clock),
-      watches: new WatchHub(this.members, this.clock),
+      client: this.client,
+      keepalive: new Keepalive(this.client, this.clock),
+      watches: new WatchHub(this.client, this.clock),
       clock: this.clock,
       aborts: new AbortFanOut(),
       path: { requestsAreRepeated: false },

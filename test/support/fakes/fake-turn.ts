@@ -1,8 +1,8 @@
 import type { Range } from "../../../src/etcd/port.js";
 import type { Watch } from "../../../src/etcd/watch/hub.js";
-import { PlaceBelow } from "../../../src/queue/lock-mode.js";
-import { Place } from "../../../src/queue/entry.js";
-import { Turn } from "../../../src/queue/predecessor-wait.js";
+import { EntryBelow } from "../../../src/queue/lock-mode.js";
+import { QueueEntry } from "../../../src/queue/entry.js";
+import { PredecessorWait } from "../../../src/queue/predecessor-wait.js";
 import { settle } from "./fake-clock.js";
 import { FakeCluster, HEADER } from "./fake-connection.js";
 import { type FakeCall, type FakeWatch, keyValue } from "./fake-member.js";
@@ -26,15 +26,15 @@ interface From {
 export class WaitingTurn {
   readonly cluster = new FakeCluster();
   readonly clock = this.cluster.clock;
-  readonly place: Place;
-  readonly turn: Turn;
+  readonly entry: QueueEntry;
+  readonly wait: PredecessorWait;
   /** What the turn came to. */
   readonly told: string[] = [];
   granted: { readonly ownWatch: Watch | undefined; readonly deletedAt: bigint | undefined } | undefined;
 
   constructor(from?: From) {
-    this.place = new Place(this.cluster.lease(), "jobs", 1);
-    this.place.revision = MINE;
+    this.entry = new QueueEntry(this.cluster.lease(), "jobs", 1);
+    this.entry.revision = MINE;
     const outcome = {
       granted: (ownWatch: Watch | undefined, deletedAt: bigint | undefined) => {
         this.granted = { ownWatch, deletedAt };
@@ -43,7 +43,11 @@ export class WaitingTurn {
       gone: () => void this.told.push("gone"),
       failed: (error: Error) => void this.told.push(`failed ${error.message}`),
     };
-    this.turn = new Turn(this.place, outcome, from && { ahead: from.ahead, predecessor: predecessor(from) });
+    this.wait = new PredecessorWait(
+      this.entry,
+      outcome,
+      from && { ahead: from.ahead, predecessor: predecessor(from) },
+    );
     this.clock.advance(0);
   }
 
@@ -64,7 +68,7 @@ export class WaitingTurn {
 
   async watched(below = WATCHED, own = below): Promise<void> {
     this.stream.created(placeKey(BELOW), below);
-    this.stream.created(this.place.key, own);
+    this.stream.created(this.entry.key, own);
     await settle();
   }
 
@@ -75,7 +79,7 @@ export class WaitingTurn {
     more = false,
   ): Promise<void> {
     const kvs = revisions.map((createRevision) => {
-      const key = createRevision === MINE ? this.place.key : placeKey(createRevision);
+      const key = createRevision === MINE ? this.entry.key : placeKey(createRevision);
       return keyValue({ key, createRevision, modRevision: createRevision });
     });
     this.reads.at(-1)?.answer({ header: { ...HEADER, revision: WATCHED, ...header }, kvs, more, count: 9 });
@@ -83,10 +87,10 @@ export class WaitingTurn {
   }
 
   async deleted(revision: bigint, at: bigint): Promise<void> {
-    this.stream.deleted(revision === MINE ? this.place.key : placeKey(revision), at);
+    this.stream.deleted(revision === MINE ? this.entry.key : placeKey(revision), at);
     await settle();
   }
 }
 
 const predecessor = ({ holder = false }: From) =>
-  new PlaceBelow({ key: Buffer.from(placeKey(BELOW)), createRevision: BELOW }, holder);
+  new EntryBelow({ key: Buffer.from(placeKey(BELOW)), createRevision: BELOW }, holder);

@@ -88,7 +88,7 @@ export class NonsenseWorld {
   fail(pick: number, failure: keyof typeof FAILURES): void {
     const [call] = this.#pending.splice(pick % Math.max(1, this.#pending.length), 1);
     if (!call) return;
-    const puts = call.method === "txn" && (call.request as Txn).then.some(({ kind }) => kind === "put");
+    const puts = call.method === "txn" && (call.request as Txn).success.some(({ kind }) => kind === "put");
     // Only who puts a key hears of a lease.
     const fitting = failure === "no lease" && !puts ? "unanswered" : failure;
     call.fail(FAILURES[fitting](call.method));
@@ -177,13 +177,14 @@ export class NonsenseWorld {
     return twisted({ kvs, more: false, count: this.#places.size + 1 }, twist);
   }
 
-  #commit({ when, then, otherwise }: Txn, twist: Twist): object {
+  #commit({ compare, success, failure }: Txn, twist: Twist): object {
     const header = { ...HEADER, revision: ++this.#revision };
-    const [put] = then.filter((each) => each.kind === "put");
-    const succeeded = when[0]?.kind !== "nothing in" && !(put && this.#places.has(put.key));
+    const [put] = success.filter((each) => each.kind === "put");
+    const succeeded = compare[0]?.kind !== "nothing in" && !(put && this.#places.has(put.key));
     if (succeeded && put) this.#places.set(put.key, { revision: this.#revision, value: put.value });
-    for (const each of then) if (succeeded && each.kind === "delete") this.#places.delete(String(each.key));
-    const branch = succeeded ? then : otherwise;
+    for (const each of success)
+      if (succeeded && each.kind === "delete") this.#places.delete(String(each.key));
+    const branch = succeeded ? success : failure;
     const ranges = branch.map((each) =>
       each.kind === "range" ? this.#range(each, put ? twist : "true") : undefined,
     );

@@ -25,10 +25,10 @@ function lonelyEtcd(fake: FakeCluster): void {
       keys: [Buffer.from(own.key)],
     }),
     txn: (request) => {
-      const { then } = request as Txn;
+      const { success } = request as Txn;
       revision++;
-      for (const each of then) if (each.kind === "put") Object.assign(own, each);
-      const ranges = then.map(({ kind }) => (kind === "range" ? range() : undefined));
+      for (const each of success) if (each.kind === "put") Object.assign(own, each);
+      const ranges = success.map(({ kind }) => (kind === "range" ? range() : undefined));
       return { header: { ...HEADER, revision }, succeeded: true, ranges };
     },
   };

@@ -34,7 +34,7 @@ describe("the token for user and password", () => {
   test("is asked for once, however many calls need it first", async () => {
     const cluster = new Guarded();
 
-    await Promise.all(Array.from({ length: 100 }, () => cluster.members.range(RANGE, POLICY)));
+    await Promise.all(Array.from({ length: 100 }, () => cluster.client.range(RANGE, POLICY)));
 
     expect(cluster.authentications).toBe(1);
     expect(cluster.member.of("authenticate")[0]!.request).toEqual(AUTH);
@@ -42,10 +42,10 @@ describe("the token for user and password", () => {
 
   test("is asked for once more when 100 calls find it expired", async () => {
     const cluster = new Guarded();
-    await cluster.members.range(RANGE, POLICY);
+    await cluster.client.range(RANGE, POLICY);
 
     cluster.valid = -1;
-    const outcomes = Promise.all(Array.from({ length: 100 }, () => cluster.members.range(RANGE, POLICY)));
+    const outcomes = Promise.all(Array.from({ length: 100 }, () => cluster.client.range(RANGE, POLICY)));
     await cluster.clock.pass(100);
     await cluster.clock.pass(100);
     await outcomes;
@@ -60,7 +60,7 @@ describe("the token for user and password", () => {
         ? call.answer("token")
         : call.fail(new TokenExpiredError("invalid auth token"));
 
-    const outcome = cluster.members.range(RANGE, POLICY);
+    const outcome = cluster.client.range(RANGE, POLICY);
     outcome.catch(() => undefined);
     await cluster.clock.pass(5000);
 
@@ -77,7 +77,7 @@ describe("the token for user and password", () => {
     const disabled = new AuthDisabledError("etcdserver: authentication is not enabled");
     cluster.onCall = (call) => (call.method === "authenticate" ? call.fail(disabled) : call.answer(ANSWER));
 
-    await expect(cluster.members.range(RANGE, POLICY)).resolves.toBe(ANSWER);
+    await expect(cluster.client.range(RANGE, POLICY)).resolves.toBe(ANSWER);
   });
 
   test("that is refused for a wrong password fails the call at once", async () => {
@@ -85,7 +85,7 @@ describe("the token for user and password", () => {
     const wrong = new EtcdRefusedError("unauthenticated", "a:1", "authentication failed");
     cluster.onCall = (call) => call.fail(wrong);
 
-    await expect(cluster.members.range(RANGE, POLICY)).rejects.toMatchObject({ why: "unauthenticated" });
+    await expect(cluster.client.range(RANGE, POLICY)).rejects.toMatchObject({ why: "unauthenticated" });
     expect(cluster.member.calls).toHaveLength(1);
   });
 
@@ -94,7 +94,7 @@ describe("the token for user and password", () => {
     const start = cluster.clock.now().monotonic;
     let ended = 0;
 
-    const outcome = cluster.members.range(RANGE, { ...POLICY, giveUpMs: 100 });
+    const outcome = cluster.client.range(RANGE, { ...POLICY, giveUpMs: 100 });
     outcome.catch(() => (ended = cluster.clock.now().monotonic));
     await cluster.clock.pass(1000);
 
@@ -106,7 +106,7 @@ describe("the token for user and password", () => {
     const cluster = new FakeCluster({ auth: AUTH });
     const caller = new AbortController();
 
-    const outcome = cluster.members.range(RANGE, { ...POLICY, signal: caller.signal });
+    const outcome = cluster.client.range(RANGE, { ...POLICY, signal: caller.signal });
     await settle();
     caller.abort(new Error("my own"));
 
@@ -119,7 +119,7 @@ describe("the token for user and password", () => {
       if (host !== "a:1") call.answer(call.method === "authenticate" ? "token" : ANSWER);
     };
 
-    const outcome = cluster.members.range(RANGE, { ...POLICY, attemptMs: 500 });
+    const outcome = cluster.client.range(RANGE, { ...POLICY, attemptMs: 500 });
     await cluster.clock.pass(600);
 
     await expect(outcome).resolves.toBe(ANSWER);

@@ -6,7 +6,7 @@ import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import type { FakeCall } from "../../support/fakes/fake-member.js";
 
-const TXN: Txn = { roots: ["jobs"], when: [], then: [], otherwise: [] };
+const TXN: Txn = { queues: ["jobs"], compare: [], success: [], failure: [] };
 const ANSWER = { header: HEADER, succeeded: true, ranges: [] };
 const NO_ANSWER = new UnansweredError("connection reset");
 
@@ -17,13 +17,13 @@ const hostsOf = ({ connected }: FakeCluster) => connected.map(({ host }) => host
 const callsOf = ({ connected }: FakeCluster) => connected.flatMap(({ calls }) => calls);
 
 function txn(cluster: FakeCluster, policy: Partial<CallPolicy> = {}) {
-  const outcome = cluster.members.txn(TXN, { what: "test", ...policy });
+  const outcome = cluster.client.txn(TXN, { what: "test", ...policy });
   outcome.catch(() => undefined);
   return outcome;
 }
 
 function range(cluster: FakeCluster, policy: Partial<CallPolicy> = {}) {
-  const outcome = cluster.members.range({ key: "jobs/1" }, { what: "test", ...policy });
+  const outcome = cluster.client.range({ key: "jobs/1" }, { what: "test", ...policy });
   outcome.catch(() => undefined);
   return outcome;
 }
@@ -209,7 +209,7 @@ describe("a member that failed twice in a row", () => {
       const outcome = txn(cluster);
       await cluster.clock.pass(500);
       await outcome;
-      cluster.members.fail(cluster.member);
+      cluster.client.fail(cluster.member);
     }
     return cluster;
   }
@@ -220,7 +220,7 @@ describe("a member that failed twice in a row", () => {
     await txn(cluster);
     expect(hostsOf(cluster)).toEqual(["a:1", "b:1", "a:1", "b:1", "b:1"]);
 
-    cluster.members.fail(cluster.member);
+    cluster.client.fail(cluster.member);
     await cluster.clock.pass(2000);
     await txn(cluster);
     expect(hostsOf(cluster).at(-1)).toBe("a:1");

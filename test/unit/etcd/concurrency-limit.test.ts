@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { UnaryCall } from "../../../src/etcd/etcd3/unary-call.js";
 import { CancelledError } from "../../../src/etcd/port.js";
-import { Slots } from "../../../src/etcd/concurrency-limit.js";
+import { ConcurrencyLimit } from "../../../src/etcd/concurrency-limit.js";
 import { FakeClock } from "../../support/fakes/fake-clock.js";
 
 test("a call whose caller has left before it is sent is never sent", async () => {
@@ -17,14 +17,14 @@ test("a call whose caller has left before it is sent is never sent", async () =>
 });
 
 test("a slot passes over any number of callers that have left, to the first that still waits", async () => {
-  const slots = new Slots();
-  while (slots.take());
-  const left = Array.from({ length: 20_000 }, () => slots.wait(undefined, () => false));
-  const waiting = slots.wait(undefined, () => true);
+  const slots = new ConcurrencyLimit();
+  while (slots.tryAcquire());
+  const left = Array.from({ length: 20_000 }, () => slots.acquire(undefined, () => false));
+  const waiting = slots.acquire(undefined, () => true);
 
-  slots.give();
+  slots.release();
 
   expect(await waiting).toBe(true);
   expect(new Set(await Promise.all(left))).toEqual(new Set([false]));
-  expect(slots.take()).toBe(false);
+  expect(slots.tryAcquire()).toBe(false);
 });

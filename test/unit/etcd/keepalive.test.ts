@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Renewer } from "../../../src/etcd/keepalive.js";
+import type { LeaseListener } from "../../../src/etcd/keepalive.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import { TokenExpiredError } from "../../../src/etcd/port.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
@@ -12,11 +12,11 @@ const PATIENCE_MS = 1000;
 function renewer(leaseId = LEASE_ID, patienceMs = PATIENCE_MS) {
   const accepted: number[] = [];
   const gone: boolean[] = [];
-  const self: Renewer = {
+  const self: LeaseListener = {
     leaseId,
     patienceMs,
     renewed: (sent) => void accepted.push(sent.monotonic),
-    gone: () => void gone.push(true),
+    leaseNotFound: () => void gone.push(true),
   };
   return { self, accepted, gone };
 }
@@ -216,7 +216,7 @@ describe("a host that has not been used before", () => {
     expect(accepted).toEqual([]);
     expect(stream.closed).toBe(true);
     expect(cluster.member.host).toBe("b:1");
-    expect(cluster.members.silence.get("a:1")?.message).toContain("etcd grpc-proxy");
+    expect(cluster.client.lastFailures.get("a:1")?.message).toContain("etcd grpc-proxy");
   });
 
   test("is asked once: later connections to it are known", () => {
@@ -287,7 +287,7 @@ describe("an answer of an older raft term than a quorum has shown", () => {
   async function deposed(lowerTerm: bigint) {
     const all = renewing();
     const { cluster, clock, keepalive, self } = all;
-    const read = cluster.members.range({ key: "k" }, { what: "a read" });
+    const read = cluster.client.range({ key: "k" }, { what: "a read" });
     await settle();
     cluster.member
       .of("range")[0]!
@@ -333,7 +333,7 @@ describe("an answer of an older raft term than a quorum has shown", () => {
     const { watches } = cluster.connection;
 
     streamOf(cluster).answer(LEASE_ID, 10, { raftTerm: 99n });
-    const listener = { created: () => {}, event: () => {}, moved: () => {}, refused: () => {} };
+    const listener = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
     watches.watch({ key: "k", events: "DELETE" }, listener);
     cluster.clock.advance(0);
     const [watch] = cluster.member.watches;

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { LockExpiringError, LockLostError, LockReleasedError } from "../../../src/errors.js";
 import { UnansweredError } from "../../../src/etcd/port.js";
-import { HeldPlace } from "../../../src/hold/hold.js";
-import { OwnPlaces } from "../../../src/queue/session-entries.js";
+import { HoldHandle } from "../../../src/hold/hold.js";
+import { SessionEntries } from "../../../src/queue/session-entries.js";
 import { Queue } from "../../../src/queue/queue.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
@@ -18,18 +18,18 @@ const DELETED = { header: HEADER, succeeded: true, ranges: [undefined] };
 function holding({ deletedAt }: { deletedAt?: bigint } = {}) {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
-  const place = new OwnPlaces(lease, "jobs").make();
-  place.revision = FENCE;
-  const unheard = { created: () => {}, event: () => {}, moved: () => {}, refused: () => {} };
+  const entry = new SessionEntries(lease, "jobs").make();
+  entry.revision = FENCE;
+  const unheard = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
   const ownWatch =
     deletedAt === undefined
       ? undefined
-      : cluster.connection.watches.watch({ key: place.key, events: "DELETE" }, unheard);
+      : cluster.connection.watches.watch({ key: entry.key, events: "DELETE" }, unheard);
   cluster.clock.advance(0);
-  if (ownWatch) cluster.member.watches[0]!.created(place.key, 90n);
-  const lock = new HeldPlace(Queue.of(lease, "jobs"), { place, ownWatch, deletedAt });
+  if (ownWatch) cluster.member.watches[0]!.created(entry.key, 90n);
+  const lock = new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch, deletedAt });
   const answerRead = async (there: boolean) => {
-    const kvs = there ? [keyValue({ key: place.key, createRevision: FENCE, leaseId: LEASE_ID })] : [];
+    const kvs = there ? [keyValue({ key: entry.key, createRevision: FENCE, leaseId: LEASE_ID })] : [];
     cluster.member
       .of("range")
       .at(-1)!
@@ -37,7 +37,7 @@ function holding({ deletedAt }: { deletedAt?: bigint } = {}) {
     await settle();
   };
   const renewed = () => cluster.member.keepalives.at(-1)!.answer(LEASE_ID, TTL_SECONDS);
-  return { cluster, clock: cluster.clock, lease, place, lock, answerRead, renewed };
+  return { cluster, clock: cluster.clock, lease, place: entry, lock, answerRead, renewed };
 }
 
 describe("a held lock", () => {
@@ -104,7 +104,7 @@ describe("release", () => {
 
     expect(done).toBe(true);
     expect(cluster.member.of("txn")[0]!.request).toMatchObject({
-      when: [{ kind: "created at", key: lock.key, revision: FENCE }],
+      compare: [{ kind: "created at", key: lock.key, revision: FENCE }],
     });
   });
 
@@ -217,12 +217,12 @@ describe("the key of a held lock", () => {
   });
 
   test("is watched in a longer hold, and read once the watch is there: it may have been deleted before", async () => {
-    const { cluster, clock, lock, place, answerRead, renewed } = holding();
+    const { cluster, clock, lock, place: entry, answerRead, renewed } = holding();
 
     clock.advance(1001);
     const [stream] = cluster.member.watches;
-    expect(stream!.creates).toMatchObject([{ key: place.key, startRevision: 0n, events: "DELETE" }]);
-    stream!.created(place.key, 90n);
+    expect(stream!.creates).toMatchObject([{ key: entry.key, startRevision: 0n, events: "DELETE" }]);
+    stream!.created(entry.key, 90n);
     await settle();
     expect(lock.held).toBe(true);
     await answerRead(false);
@@ -234,16 +234,16 @@ describe("the key of a held lock", () => {
   });
 
   test("that is deleted ends the hold at once; a deletion from its earlier life does not", async () => {
-    const { cluster, clock, lock, place, answerRead, renewed } = holding();
+    const { cluster, clock, lock, place: entry, answerRead, renewed } = holding();
     clock.advance(1001);
     const [stream] = cluster.member.watches;
-    stream!.created(place.key, 90n);
+    stream!.created(entry.key, 90n);
     await settle();
     await answerRead(true);
 
-    stream!.deleted(place.key, FENCE - 1n);
+    stream!.deleted(entry.key, FENCE - 1n);
     expect(lock.held).toBe(true);
-    stream!.deleted(place.key, 95n);
+    stream!.deleted(entry.key, 95n);
     expect(lock.held).toBe(false);
     renewed();
     await settle();
@@ -255,12 +255,12 @@ describe("the key of a held lock", () => {
     ["its lease went with it", (stream: FakeKeepalive) => stream.answer(LEASE_ID, 0), "revoked"],
     ["etcd does not answer", () => {}, "deleted"],
   ])("that is deleted is told as %s", async (_, answer, loss) => {
-    const { cluster, clock, lock, place } = holding();
+    const { cluster, clock, lock, place: entry } = holding();
     clock.advance(1001);
     const [stream] = cluster.member.watches;
-    stream!.created(place.key, 90n);
+    stream!.created(entry.key, 90n);
 
-    stream!.deleted(place.key, 95n);
+    stream!.deleted(entry.key, 95n);
     answer(cluster.member.keepalives[0]!);
     await clock.pass(TTL_MS / 6);
 
@@ -282,15 +282,15 @@ describe("the key of a held lock", () => {
   });
 
   test("is watched and read again when the stream moves to another member", async () => {
-    const { cluster, clock, lock, place, answerRead, renewed } = holding();
+    const { cluster, clock, lock, place: entry, answerRead, renewed } = holding();
     clock.advance(1001);
-    cluster.member.watches[0]!.created(place.key, 90n);
+    cluster.member.watches[0]!.created(entry.key, 90n);
     await settle();
     await answerRead(true);
 
     cluster.member.watches[0]!.end();
     await clock.pass(500);
-    cluster.member.watches[0]!.created(place.key, 96n);
+    cluster.member.watches[0]!.created(entry.key, 96n);
     await settle();
     await answerRead(false);
     renewed();

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import { UnansweredError } from "../../../src/etcd/port.js";
-import { HeldPlace } from "../../../src/hold/hold.js";
-import { OwnPlaces } from "../../../src/queue/session-entries.js";
+import { HoldHandle } from "../../../src/hold/hold.js";
+import { SessionEntries } from "../../../src/queue/session-entries.js";
 import { Queue } from "../../../src/queue/queue.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
@@ -19,9 +19,9 @@ function holding(count: number) {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
   const locks = Array.from({ length: count }, (_, n) => {
-    const place = new OwnPlaces(lease, `jobs/${n}`).make();
-    place.revision = FENCE;
-    return new HeldPlace(Queue.of(lease, `jobs/${n}`), { place, ownWatch: undefined, deletedAt: undefined });
+    const entry = new SessionEntries(lease, `jobs/${n}`).make();
+    entry.revision = FENCE;
+    return new HoldHandle(Queue.of(lease, `jobs/${n}`), { entry, ownWatch: undefined, deletedAt: undefined });
   });
   return { cluster, clock: cluster.clock, lease, locks };
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { HeldPlace } from "../../../src/hold/hold.js";
-import { OwnPlaces } from "../../../src/queue/session-entries.js";
+import { HoldHandle } from "../../../src/hold/hold.js";
+import { SessionEntries } from "../../../src/queue/session-entries.js";
 import { Queue } from "../../../src/queue/queue.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
@@ -9,19 +9,19 @@ import { keyValue } from "../../support/fakes/fake-member.js";
 test("a hold whose watch broke in the moment of the grant is watched anew", async () => {
   const cluster = new FakeCluster();
   const lease = cluster.lease();
-  const place = new OwnPlaces(lease, "jobs").make();
-  place.revision = 50n;
+  const entry = new SessionEntries(lease, "jobs").make();
+  entry.revision = 50n;
   // The listener of a wait that is over: it does not care any more.
-  const deaf = { created: () => {}, event: () => {}, moved: () => {}, refused: () => {} };
-  const ownWatch = cluster.connection.watches.watch({ key: place.key, events: "DELETE" }, deaf);
+  const deaf = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
+  const ownWatch = cluster.connection.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
   cluster.clock.advance(0);
-  cluster.member.watches[0]!.created(place.key, 90n);
+  cluster.member.watches[0]!.created(entry.key, 90n);
 
   cluster.member.watches[0]!.end();
-  const lock = new HeldPlace(Queue.of(lease, "jobs"), { place, ownWatch, deletedAt: 89n });
+  const lock = new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch, deletedAt: 89n });
   await cluster.clock.pass(100);
-  cluster.member.watches[0]!.created(place.key, 95n);
-  cluster.member.watches[0]!.deleted(place.key, 96n);
+  cluster.member.watches[0]!.created(entry.key, 95n);
+  cluster.member.watches[0]!.deleted(entry.key, 96n);
   await settle();
 
   expect(lock.held).toBe(false);
@@ -30,9 +30,9 @@ test("a hold whose watch broke in the moment of the grant is watched anew", asyn
 test("`release` resolves after one TTL though renewals pass and the delete is never answered", async () => {
   const cluster = new FakeCluster();
   const lease = cluster.lease(12);
-  const place = new OwnPlaces(lease, "jobs").make();
-  place.revision = 50n;
-  const lock = new HeldPlace(Queue.of(lease, "jobs"), { place, ownWatch: undefined, deletedAt: undefined });
+  const entry = new SessionEntries(lease, "jobs").make();
+  entry.revision = 50n;
+  const lock = new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch: undefined, deletedAt: undefined });
   let released = false;
 
   void lock.release().then(() => (released = true));
@@ -51,15 +51,15 @@ test("`release` resolves after one TTL though renewals pass and the delete is ne
 test("a hold is not lost by a state in which its key was not there yet", async () => {
   const cluster = new FakeCluster();
   const lease = cluster.lease();
-  const place = new OwnPlaces(lease, "jobs").make();
-  place.revision = 50n;
-  const deaf = { created: () => {}, event: () => {}, moved: () => {}, refused: () => {} };
-  cluster.connection.watches.watch({ key: place.key, events: "DELETE" }, deaf);
+  const entry = new SessionEntries(lease, "jobs").make();
+  entry.revision = 50n;
+  const deaf = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
+  cluster.connection.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
   cluster.clock.advance(0);
-  cluster.member.watches[0]!.created(place.key, 40n);
+  cluster.member.watches[0]!.created(entry.key, 40n);
 
   // It took its turn together with a place of the same session that was put before it.
-  const lock = new HeldPlace(Queue.of(lease, "jobs"), { place, ownWatch: undefined, deletedAt: 30n });
+  const lock = new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch: undefined, deletedAt: 30n });
   await settle();
   cluster.member.of("range")[0]!.answer({
     header: { ...HEADER, revision: 45n },
@@ -68,7 +68,7 @@ test("a hold is not lost by a state in which its key was not there yet", async (
     count: 0,
   });
   await settle();
-  const kvs = [keyValue({ key: place.key, value: place.value, createRevision: 50n, modRevision: 50n })];
+  const kvs = [keyValue({ key: entry.key, value: entry.value, createRevision: 50n, modRevision: 50n })];
   cluster.member.of("range")[1]?.answer({ header: HEADER, kvs, more: false, count: 1 });
   await settle();
 

@@ -32,7 +32,7 @@ const SAME = [
   "WebLockOptions",
   "WebLockInfo",
   "WebLockSnapshot",
-  "Place",
+  "Contender",
   "Loss",
   "LeaseholdErrorCode",
 ];

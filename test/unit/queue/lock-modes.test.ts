@@ -2,19 +2,19 @@ import { describe, expect, test } from "vitest";
 import type { Behind } from "../../../src/queue/lock-mode.js";
 import { exclusive, writer } from "../../../src/queue/lock-mode.js";
 import { permit } from "../../../src/queue/permit-mode.js";
-import { Place } from "../../../src/queue/entry.js";
+import { QueueEntry } from "../../../src/queue/entry.js";
 import { reader } from "../../../src/queue/reader-mode.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
 
 const lease = new FakeCluster().lease();
 
-function placeAt(revision: bigint, kind = reader, held = false): Place {
-  const place = new Place(lease, "jobs", Number(revision), kind);
-  return Object.assign(place, { revision, held });
+function placeAt(revision: bigint, mode = reader, held = false): QueueEntry {
+  const entry = new QueueEntry(lease, "jobs", Number(revision), mode);
+  return Object.assign(entry, { revision, held });
 }
 
-const kvOf = ({ key, value, revision }: Place, modRevision = revision) =>
+const kvOf = ({ key, value, revision }: QueueEntry, modRevision = revision) =>
   keyValue({ key, value, createRevision: revision, modRevision });
 const told = (kvs: readonly ReturnType<typeof keyValue>[], count = kvs.length, more = false) => ({
   kvs,
@@ -86,9 +86,9 @@ describe("a writer and a mutex", () => {
   test("follow the last of their session, of whatever kind", () => {
     const [reading, writing] = [placeAt(10n), placeAt(20n, writer)];
 
-    for (const kind of [exclusive, writer]) {
-      expect(kind.follows(placeAt(50n, kind), [writing, reading])).toBe(reading);
-      expect(kind.follows(placeAt(50n, kind), [])).toBeUndefined();
+    for (const mode of [exclusive, writer]) {
+      expect(mode.follows(placeAt(50n, mode), [writing, reading])).toBe(reading);
+      expect(mode.follows(placeAt(50n, mode), [])).toBeUndefined();
     }
   });
 });

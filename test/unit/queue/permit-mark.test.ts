@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import type { Txn } from "../../../src/etcd/port.js";
 import { permit } from "../../../src/queue/permit-mode.js";
-import type { Place } from "../../../src/queue/entry.js";
+import type { QueueEntry } from "../../../src/queue/entry.js";
 import { Queue } from "../../../src/queue/queue.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
@@ -25,25 +25,25 @@ class MarkedPermit {
     this.cluster.onCall = (call) => this.#answer(call);
   }
 
-  async enter(): Promise<Place> {
-    const place = await this.queue.tryEnter({}, { kind: permit(3) });
-    if (!place) throw new Error("no permit was free");
+  async enter(): Promise<QueueEntry> {
+    const entry = await this.queue.tryJoin({}, { mode: permit(3) });
+    if (!entry) throw new Error("no permit was free");
     await settle();
-    return place;
+    return entry;
   }
 
   #answer(call: FakeCall): void {
     if (call.method === "range") return call.answer({ header: HEADER, kvs: [OTHER], more: false, count: 1 });
-    const { when, then } = call.request as Txn;
+    const { compare: when, success } = call.request as Txn;
     const [compare] = when;
-    const isMark = then[0]?.kind === "put" && compare?.kind === "created at" && compare.revision > 0n;
+    const isMark = success[0]?.kind === "put" && compare?.kind === "created at" && compare.revision > 0n;
     if (isMark) this.marks.push(call.sentAt);
     if (isMark && !this.hasSpace) return call.fail(full);
     const told = { kvs: [OTHER], more: false, count: 2 };
     call.answer({
       header: HEADER,
       succeeded: true,
-      ranges: then.map(({ kind }) => (kind === "range" ? told : undefined)),
+      ranges: success.map(({ kind }) => (kind === "range" ? told : undefined)),
     });
   }
 }
@@ -72,16 +72,16 @@ describe("a permit's mark that etcd rejects", () => {
     const permitted = new MarkedPermit();
     await permitted.enter();
 
-    await permitted.queue.lease.inFlight.none();
+    await permitted.queue.lease.inFlight.settled();
 
     expect(permitted.marks).toHaveLength(1);
   });
 
   test("is not written again once the permit is released", async () => {
     const permitted = new MarkedPermit();
-    const place = await permitted.enter();
+    const entry = await permitted.enter();
 
-    await permitted.queue.leave(place);
+    await permitted.queue.leave(entry);
     await permitted.clock.pass(20_000);
 
     expect(permitted.marks).toHaveLength(1);

@@ -8,13 +8,13 @@ describe("a waiter", () => {
 
     expect(waiter.stream.creates).toMatchObject([
       { key: placeKey(BELOW), startRevision: 0n, events: "DELETE" },
-      { key: waiter.place.key, startRevision: 0n, events: "DELETE" },
+      { key: waiter.entry.key, startRevision: 0n, events: "DELETE" },
     ]);
     waiter.stream.created(placeKey(BELOW), WATCHED);
     await settle();
     expect(waiter.reads).toHaveLength(0);
 
-    waiter.stream.created(waiter.place.key, WATCHED);
+    waiter.stream.created(waiter.entry.key, WATCHED);
     await settle();
     expect(waiter.reads).toHaveLength(1);
     expect(waiter.reads[0]!.request).toMatchObject({ serializable: true, maxCreateRevision: MINE });
@@ -206,7 +206,7 @@ describe("a waiter", () => {
     const waiter = new WaitingTurn({ ahead: 1, holder: true });
     await waiter.watched();
 
-    waiter.turn.stop();
+    waiter.wait.stop();
     await waiter.answerRead([MINE]);
     waiter.cluster.connection.leases.forEach((lease) => lease.abandon());
 

@@ -1,15 +1,15 @@
 import { describe, expect, test } from "vitest";
-import { OwnPlaces } from "../../../src/queue/session-entries.js";
-import type { Place } from "../../../src/queue/entry.js";
+import { SessionEntries } from "../../../src/queue/session-entries.js";
+import type { QueueEntry } from "../../../src/queue/entry.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";
 
-const own = () => new OwnPlaces(new FakeCluster().lease(), "jobs");
+const own = () => new SessionEntries(new FakeCluster().lease(), "jobs");
 
-function joined(places: OwnPlaces, revision: bigint): Place {
-  const place = places.make();
-  place.revision = revision;
-  places.add(place);
-  return place;
+function joined(places: SessionEntries, revision: bigint): QueueEntry {
+  const entry = places.make();
+  entry.revision = revision;
+  places.add(entry);
+  return entry;
 }
 
 describe("the keys of a session's places under one name", () => {
@@ -46,10 +46,10 @@ describe("the keys of a session's places under one name", () => {
 
   test("are given back once, however often their end is told", () => {
     const places = own();
-    const place = joined(places, 5n);
+    const entry = joined(places, 5n);
 
-    places.release(place);
-    places.release(place);
+    places.release(entry);
+    places.release(entry);
 
     expect([places.make().n, places.make().n]).toEqual([1, 2]);
   });

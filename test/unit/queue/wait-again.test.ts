@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { PlaceBelow } from "../../../src/queue/lock-mode.js";
-import { Turn } from "../../../src/queue/predecessor-wait.js";
+import { EntryBelow } from "../../../src/queue/lock-mode.js";
+import { PredecessorWait } from "../../../src/queue/predecessor-wait.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { BELOW, MINE, placeKey, WaitingTurn, WATCHED } from "../../support/fakes/fake-turn.js";
 
@@ -11,16 +11,16 @@ describe("a waiter that waits for the same place as the last time", () => {
     await earlier.watched();
     await earlier.answerRead([MINE, BELOW]);
     await earlier.deleted(BELOW, WATCHED + 1n);
-    earlier.granted?.ownWatch?.park();
-    earlier.stream.deleted(earlier.place.key, WATCHED + 2n);
+    earlier.granted?.ownWatch?.keepForReuse();
+    earlier.stream.deleted(earlier.entry.key, WATCHED + 2n);
     for (const revision of deletedMeanwhile) earlier.stream.deleted(placeKey(BELOW), revision);
 
-    const { place, cluster, stream } = earlier;
+    const { entry, cluster, stream } = earlier;
     const [creates, reads] = [stream.creates.length, earlier.reads.length];
-    place.revision = 90n;
+    entry.revision = 90n;
     const told: string[] = [];
-    const turn = new Turn(
-      place,
+    const wait = new PredecessorWait(
+      entry,
       {
         granted: (_, deletedAt) => void told.push(`granted by ${deletedAt}`),
         gone: () => void told.push("gone"),
@@ -28,12 +28,12 @@ describe("a waiter that waits for the same place as the last time", () => {
       },
       {
         ahead: 1,
-        predecessor: new PlaceBelow({ key: Buffer.from(placeKey(BELOW)), createRevision: 80n }, true),
+        predecessor: new EntryBelow({ key: Buffer.from(placeKey(BELOW)), createRevision: 80n }, true),
       },
     );
     await settle();
     return {
-      ...{ told, turn, stream, cluster },
+      ...{ told, turn: wait, stream, cluster },
       newCreates: () => stream.creates.length - creates,
       newReads: () => earlier.reads.length - reads,
     };
@@ -54,7 +54,7 @@ describe("a waiter that waits for the same place as the last time", () => {
     stream.deleted(placeKey(BELOW), 95n);
     const { watches } = cluster.connection;
     const key = placeKey(BELOW);
-    const listener = { created() {}, event() {}, moved() {}, refused() {} };
+    const listener = { created() {}, event() {}, interrupted() {}, refused() {} };
 
     watches.watch({ key, events: "ALL", reuseFrom: 96n }, listener);
     watches.watch({ key, end: `${key}0`, events: "DELETE", reuseFrom: 96n }, listener);

@@ -14,7 +14,7 @@ async function behindTwin() {
   await waiting.answerRead([MINE, BELOW, BELOW]);
   await waiting.deleted(BELOW, WATCHED + 1n);
   const kvs = [
-    keyValue({ key: waiting.place.key, createRevision: MINE, modRevision: MINE }),
+    keyValue({ key: waiting.entry.key, createRevision: MINE, modRevision: MINE }),
     keyValue({ key: TWIN, createRevision: BELOW, modRevision: BELOW }),
   ];
   const header = { ...HEADER, revision: WATCHED + 1n };

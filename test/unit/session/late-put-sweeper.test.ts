@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import type { Range, Txn } from "../../../src/etcd/port.js";
-import { OwnPlaces } from "../../../src/queue/session-entries.js";
-import type { Place } from "../../../src/queue/entry.js";
+import { SessionEntries } from "../../../src/queue/session-entries.js";
+import type { QueueEntry } from "../../../src/queue/entry.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
 import { type FakeCall, keyValue } from "../../support/fakes/fake-member.js";
 
@@ -20,7 +20,7 @@ type Kv = ReturnType<typeof keyValue>;
 function session() {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
-  const own = new OwnPlaces(lease, "jobs");
+  const own = new SessionEntries(lease, "jobs");
   const stored = new Map<string, Kv>();
   let refusal: Error | undefined;
   const answerTo: Partial<Record<FakeCall["method"], (call: FakeCall) => void>> = {
@@ -34,20 +34,20 @@ function session() {
       call.answer({ header: HEADER, kvs: kv ? [kv] : [], more: false, count: kv ? 1 : 0 });
     },
     txn: (call) => {
-      for (const each of (call.request as Txn).then)
+      for (const each of (call.request as Txn).success)
         if (each.kind === "delete") stored.delete(String(each.key));
       call.answer({ header: HEADER, succeeded: true, ranges: [undefined] });
     },
   };
   cluster.onCall = (call) => queueMicrotask(() => answerTo[call.method]?.(call));
-  const put = ({ key, value }: Pick<Place, "key" | "value">, revision: bigint, leaseId = LEASE_ID) =>
+  const put = ({ key, value }: Pick<QueueEntry, "key" | "value">, revision: bigint, leaseId = LEASE_ID) =>
     stored.set(key, keyValue({ key, value, leaseId, createRevision: revision, modRevision: revision }));
   const of = (method: FakeCall["method"]) => cluster.connected.flatMap((member) => member.of(method));
   /** Keys that were asked to be deleted, with the create revision that guards it. */
   const deletes = () =>
     of("txn").map(({ request }) => {
-      const { when, then } = request as Txn;
-      return [then.map((each) => (each.kind === "delete" ? String(each.key) : each.kind)), when];
+      const { compare, success } = request as Txn;
+      return [success.map((each) => (each.kind === "delete" ? String(each.key) : each.kind)), compare];
     });
   const refuse = (error: Error) => (refusal = error);
   return { cluster, clock: cluster.clock, lease, own, stored, put, of, deletes, refuse };
@@ -62,11 +62,11 @@ function doubting() {
   return { ...doubtful, late };
 }
 
-function joined(own: OwnPlaces, revision: bigint): Place {
-  const place = own.make();
-  place.revision = revision;
-  own.add(place);
-  return place;
+function joined(own: SessionEntries, revision: bigint): QueueEntry {
+  const entry = own.make();
+  entry.revision = revision;
+  own.add(entry);
+  return entry;
 }
 
 const guardedDelete = (key: string, revision: bigint) => [
@@ -78,7 +78,7 @@ describe("a put that was sent and never answered", () => {
   test("makes the session list its keys soon, by one request and no watch, whatever the number of names", async () => {
     const { cluster, clock, lease, of } = session();
     for (let n = 0; n < 300; n++) {
-      const own = new OwnPlaces(lease, `jobs/${n}`);
+      const own = new SessionEntries(lease, `jobs/${n}`);
       const late = own.make();
       late.unanswered = 1;
       own.release(late);
@@ -132,7 +132,7 @@ describe("a put that was sent and never answered", () => {
 
     own.release(late);
     const beside = [own.make(), own.make()];
-    for (const place of beside) own.release(place);
+    for (const entry of beside) own.release(entry);
     await clock.pass(DOUBT_OVER_MS);
 
     expect(beside.map(({ key }) => key)).toEqual([`${KEY}-2`, `${KEY}-3`]);
@@ -188,10 +188,10 @@ describe("a put that was sent and never answered", () => {
 describe("a key of our lease that is no place of ours", () => {
   test("is deleted when the same put was applied again after the release, though every attempt was answered", async () => {
     const { clock, own, put, deletes } = session();
-    const place = joined(own, 160n);
-    own.release(place);
+    const entry = joined(own, 160n);
+    own.release(entry);
 
-    put(place, 180n);
+    put(entry, 180n);
     await clock.pass(40_000);
 
     expect(deletes()).toEqual([guardedDelete(KEY, 180n)]);
@@ -199,11 +199,11 @@ describe("a key of our lease that is no place of ours", () => {
 
   test("is looked for when the lease is renewed over a new stream: etcd may have been restored", async () => {
     const { cluster, clock, lease, own, put, of, deletes } = session();
-    const place = joined(own, 160n);
-    own.release(place);
+    const entry = joined(own, 160n);
+    own.release(entry);
     void lease.renewNow().catch(() => undefined);
     await clock.pass(DOUBT_OVER_MS);
-    put(place, 160n);
+    put(entry, 160n);
     const lists = of("timeToLive").length;
 
     cluster.member.keepalives[0]!.end();
@@ -235,7 +235,7 @@ describe("a key of our lease that is no place of ours", () => {
 
   test("may have any value where the session has had candidates", async () => {
     const { clock, lease, put, deletes } = session();
-    const own = new OwnPlaces(lease, "election");
+    const own = new SessionEntries(lease, "election");
     const candidate = own.make(undefined, "http://10.0.0.1");
     candidate.revision = 150n;
     own.add(candidate);
@@ -250,7 +250,7 @@ describe("a key of our lease that is no place of ours", () => {
 
 describe("the number of a place", () => {
   test("is free again when its put was answered", () => {
-    const own = new OwnPlaces(new FakeCluster().lease(), "jobs");
+    const own = new SessionEntries(new FakeCluster().lease(), "jobs");
     const [first, second] = [own.make(), own.make()];
 
     own.release(first);
@@ -259,20 +259,20 @@ describe("the number of a place", () => {
   });
 
   test("is not given again at once when its key is there with another value", () => {
-    const own = new OwnPlaces(new FakeCluster().lease(), "jobs");
+    const own = new SessionEntries(new FakeCluster().lease(), "jobs");
 
-    own.stranger(own.make());
+    own.takenByAnother(own.make());
 
     expect(own.make().key).toBe(`${KEY}-2`);
   });
 
   test("does not tell the order: the predecessor among our own is found by create revision", () => {
-    const own = new OwnPlaces(new FakeCluster().lease(), "jobs");
+    const own = new SessionEntries(new FakeCluster().lease(), "jobs");
     const [a, b, c] = [own.make(), own.make(), own.make()];
     [a.revision, b.revision, c.revision] = [30n, 10n, 20n];
-    [a, b, c].forEach((place) => own.add(place));
+    [a, b, c].forEach((entry) => own.add(entry));
 
-    expect([a, c, b].map((place) => own.followedBy(place))).toEqual([c, b, undefined]);
+    expect([a, c, b].map((entry) => own.followedBy(entry))).toEqual([c, b, undefined]);
     own.remove(c);
     expect(own.followedBy(a)).toBe(b);
   });

@@ -121,7 +121,7 @@ describe("a session's lease", () => {
 
   test.each([
     ["its deadline passes", (clock: FakeCluster["clock"]) => clock.advance(TTL_MS)],
-    ["etcd says it is gone", (_: FakeCluster["clock"], lease: Lease) => lease.gone()],
+    ["etcd says it is gone", (_: FakeCluster["clock"], lease: Lease) => lease.leaseNotFound()],
   ])("is revoked in the background when %s", async (_, lose) => {
     const { cluster, clock, lease } = granted();
 
@@ -136,7 +136,7 @@ describe("a session's lease", () => {
   test("leaves no timer behind when it is lost and its revocation answered", async () => {
     const { cluster, clock, lease } = granted();
 
-    lease.gone();
+    lease.leaseNotFound();
     await settle();
     cluster.member.of("revoke")[0]!.answer(undefined);
     await clock.pass(0);

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { KeyValue } from "../../../src/etcd/port.js";
 import { checkName } from "../../../src/options/check.js";
-import { heldAndPending, namedPlaceOf, queueNameOf, webPlaceIn } from "../../../src/web-locks/names.js";
+import { heldAndPending, namedPlaceOf, queueNameOf, webLockEntryIn } from "../../../src/web-locks/names.js";
 
 const kv = (key: string | Buffer): KeyValue => ({
   key: Buffer.from(key as string),
@@ -65,7 +65,7 @@ describe("a key", () => {
     ["further below the readers", `${queue}/read/a/7b`, "shared", true],
     ["further below the writers", `${queue}/write/a/7b`, "exclusive", true],
   ] as const)("%s is %s: %s, and somebody else's: %s", (_, key, mode, foreign) => {
-    expect(webPlaceIn(queue, kv(key))).toMatchObject({ mode, foreign });
+    expect(webLockEntryIn(queue, kv(key))).toMatchObject({ mode, foreign });
     expect(namedPlaceOf("web", kv(key))).toMatchObject({ name: "jobs", mode, foreign });
   });
 

@@ -1,31 +1,31 @@
 import { setImmediate as tick } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { type Entrant, RequestLine, type Way } from "../../../src/web-locks/request-queue.js";
+import { type QueuedRequest, RequestQueue, type AcquireMode } from "../../../src/web-locks/request-queue.js";
 
 let calls = 0;
 
 /** A request that the test lets into the queue by hand. */
-class FakeRequest implements Entrant {
+class FakeRequest implements QueuedRequest {
   readonly order = calls++;
   entering = false;
   lined = 0;
   entered: () => void = () => {};
 
-  constructor(readonly way: Way = "wait") {}
+  constructor(readonly way: AcquireMode = "wait") {}
 
   enter(): Promise<void> {
     this.entering = true;
     return new Promise((resolve) => (this.entered = resolve));
   }
 
-  linedUp(): void {
+  mustWait(): void {
     this.lined++;
   }
 }
 
 const realm = {};
 const lineOf = (...requests: FakeRequest[]) => {
-  const line = RequestLine.of(realm, `name ${calls}`);
+  const line = RequestQueue.of(realm, `name ${calls}`);
   for (const request of requests) line.add(request);
   return line;
 };
@@ -131,19 +131,19 @@ describe("while a request steals", () => {
 describe("a line", () => {
   test("is the same for one name and cluster, as long as anybody is in it, and another for another cluster", async () => {
     const request = new FakeRequest();
-    const line = RequestLine.of(realm, "kept");
+    const line = RequestQueue.of(realm, "kept");
     line.add(request);
 
-    expect(RequestLine.of(realm, "kept")).toBe(line);
-    expect(RequestLine.of({}, "kept")).not.toBe(line);
+    expect(RequestQueue.of(realm, "kept")).toBe(line);
+    expect(RequestQueue.of({}, "kept")).not.toBe(line);
 
     await letIn(request);
     line.remove(request);
     await tick();
-    const next = RequestLine.of(realm, "kept");
+    const next = RequestQueue.of(realm, "kept");
     expect(next).not.toBe(line);
 
     line.remove(request);
-    expect(RequestLine.of(realm, "kept")).toBe(next);
+    expect(RequestQueue.of(realm, "kept")).toBe(next);
   });
 });

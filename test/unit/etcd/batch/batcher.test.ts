@@ -31,8 +31,8 @@ describe("a transaction", () => {
 
   test("gets the answer at its own place in that of its batch", async () => {
     const { cluster, sent, turn } = bound(new Airport());
-    const first = cluster.members.txn(txnOf(["z"]), { what: "test" });
-    const others = numbered(3).map((name) => cluster.members.txn(txnOf([name]), { what: "test" }));
+    const first = cluster.client.txn(txnOf(["z"]), { what: "test" });
+    const others = numbered(3).map((name) => cluster.client.txn(txnOf([name]), { what: "test" }));
     await turn();
 
     const answers = numbered(3).map((_, n) => ({ header: HEADER, succeeded: n === 1, ranges: [] }));
@@ -62,8 +62,8 @@ describe("a transaction", () => {
     const airport = new Airport();
     const order: number[] = [];
     const send = (n: number) =>
-      airport.cluster.members
-        .txn({ ...txnOf(["a"]), when: [at(n)] }, { what: "test" })
+      airport.cluster.client
+        .txn({ ...txnOf(["a"]), compare: [at(n)] }, { what: "test" })
         .then(() => order.push(n));
 
     const sent = Array.from({ length: 20 }, (_, n) => send(n));
@@ -78,7 +78,7 @@ describe("a transaction", () => {
 
 const at = (n: number) => ({ kind: "created at", key: "a/1", revision: BigInt(n) }) as const;
 const revisionIn = (call: FakeCall) => {
-  const compare = txnsOf(call)[0]?.when[0];
+  const compare = txnsOf(call)[0]?.compare[0];
   return compare?.kind === "created at" ? Number(compare.revision) : undefined;
 };
 
@@ -165,7 +165,7 @@ describe("a member that is left", () => {
     await airport.turn();
     expect(airport.out).toHaveLength(MAX_FLIGHTS);
 
-    airport.cluster.members.fail(airport.cluster.member);
+    airport.cluster.client.fail(airport.cluster.member);
     await airport.turn();
 
     const onB = airport.cluster.connected[1]!;
@@ -181,12 +181,12 @@ describe("a member that is left", () => {
     const airport = new Airport({ hosts: ["a:1", "b:1"] });
     void airport.send(["z"]);
     const old = airport.cluster.member;
-    airport.cluster.members.fail(old);
+    airport.cluster.client.fail(old);
     const sent = airport.send(numbered(1000));
     await airport.turn();
     expect(airport.cluster.member.calls).toHaveLength(MAX_FLIGHTS);
 
-    airport.cluster.members.fail(old);
+    airport.cluster.client.fail(old);
     await airport.turn();
 
     expect(airport.cluster.member.calls).toHaveLength(MAX_FLIGHTS);

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { Roots } from "../../../../src/etcd/batch/conflicts.js";
+import { ConflictSet } from "../../../../src/etcd/batch/conflicts.js";
 
 /** As the queues' ranges say it: equal, or one lies under the other. */
 const conflicts = (a: string, b: string): boolean =>
@@ -16,7 +16,7 @@ const step = fc.record({ is: fc.constantFrom("add", "ask"), names });
 test("names conflict with those that are there exactly when one is the other, or lies under it", () => {
   const asked = { conflicting: 0, free: 0 };
   const sameAsNaive = fc.property(fc.array(step, { maxLength: 12 }), (steps) => {
-    const roots = new Roots();
+    const roots = new ConflictSet();
     const naive: (readonly string[])[] = [];
     for (const { is, names } of steps) {
       if (is === "add") {

@@ -35,7 +35,7 @@ describe("a batch that etcd refuses", () => {
       ...airport.send(["a", "b"]),
       ...airport.send(["c", "d"], {}, "leave"),
     ];
-    const hasPut = (call: FakeCall) => txnsOf(call).some(({ then }) => then.length === 0);
+    const hasPut = (call: FakeCall) => txnsOf(call).some(({ success }) => success.length === 0);
     await airport.turn();
     await airport.land(airport.out[0]!);
 

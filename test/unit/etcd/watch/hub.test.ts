@@ -12,7 +12,7 @@ function watch(cluster: FakeCluster, key: string, told: string[] = []) {
   const listener = {
     created: (revision: bigint) => void told.push(`${key} created ${revision}`),
     event: (kv: { modRevision: bigint }) => void told.push(`${key} deleted ${kv.modRevision}`),
-    moved: () => void told.push(`${key} moved`),
+    interrupted: () => void told.push(`${key} interrupted`),
     refused: (error: Error) => void told.push(`${key} refused ${error.message}`),
   };
   const made = cluster.connection.watches.watch({ key, events: "DELETE" }, listener);
@@ -86,12 +86,12 @@ describe("the watch stream", () => {
 
   test("that breaks is told to every owner; what they watch anew goes out together on the next member", () => {
     const cluster = new FakeCluster();
-    const moved: string[] = [];
+    const interrupted: string[] = [];
     const again = (key: string) => {
       const listener = {
         created: () => {},
         event: () => {},
-        moved: () => (moved.push(key), again(key)),
+        interrupted: () => (interrupted.push(key), again(key)),
         refused: () => {},
       };
       cluster.connection.watches.watch({ key, events: "DELETE" }, listener);
@@ -103,7 +103,7 @@ describe("the watch stream", () => {
     streamOf(cluster).end();
     cluster.clock.advance(1000);
 
-    expect(moved).toEqual(["k1", "k2"]);
+    expect(interrupted).toEqual(["k1", "k2"]);
     expect(cluster.connected.map(({ host }) => host)).toEqual(["a:1", "b:1"]);
     expect(streamOf(cluster).creates.map(({ key }) => key)).toEqual(["k1", "k2"]);
   });
@@ -116,7 +116,7 @@ describe("the watch stream", () => {
     stream.deleted("k1", 102n);
     stream.end();
 
-    expect(told).toEqual(["k1 created 101", "k1 moved"]);
+    expect(told).toEqual(["k1 created 101", "k1 interrupted"]);
     expect(cluster.connected).toHaveLength(1);
   });
 
@@ -128,7 +128,7 @@ describe("the watch stream", () => {
     stream.answer({ watchId: watches[0]!.id, cancelled: true, compacted: true }, 0n);
     stream.deleted("k2", 102n);
 
-    expect(told).toEqual(["k1 created 101", "k2 created 101", "k1 moved", "k2 deleted 102"]);
+    expect(told).toEqual(["k1 created 101", "k2 created 101", "k1 interrupted", "k2 deleted 102"]);
   });
 
   test("is left when a create stays unanswered", () => {
@@ -138,7 +138,7 @@ describe("the watch stream", () => {
     expect(told).toEqual([]);
     clock.advance(1);
 
-    expect(told).toEqual(["k1 moved"]);
+    expect(told).toEqual(["k1 interrupted"]);
     expect(stream.closed).toBe(true);
   });
 
@@ -148,7 +148,7 @@ describe("the watch stream", () => {
     stream.created("k1", 101n);
     clock.advance(PATIENCE_MS);
 
-    expect(told).toEqual(["k1 created 101", "k1 moved", "k2 moved"]);
+    expect(told).toEqual(["k1 created 101", "k1 interrupted", "k2 interrupted"]);
   });
 
   test("is kept when the answer was waiting in the socket while the process stood still", () => {
@@ -178,7 +178,7 @@ describe("the watch stream", () => {
   ])("is probed when a call on its member got no answer, and left when the probe %s", async (_, left) => {
     const { cluster, clock, stream } = watching(["k1"]);
     stream.created("k1", 101n);
-    const call = cluster.members.range({ key: "x" }, { what: "test", giveUpMs: 3000 });
+    const call = cluster.client.range({ key: "x" }, { what: "test", giveUpMs: 3000 });
     call.catch(() => undefined);
     await settle();
 
@@ -201,7 +201,7 @@ describe("the watch stream", () => {
     watch(cluster, "k2");
     await cluster.clock.pass(0);
 
-    expect(told).toEqual(["k1 moved"]);
+    expect(told).toEqual(["k1 interrupted"]);
     // One before the first stream, which needs a token too.
     expect(cluster.member.of("authenticate")).toHaveLength(2);
     expect(streamOf(cluster).creates.map(({ key }) => key)).toEqual(["k2"]);
@@ -212,7 +212,7 @@ describe("the watch stream", () => {
     stream.created("k1", 101n);
 
     watches[0]!.cancel();
-    cluster.connection.watches.rest();
+    cluster.connection.watches.closeIdleStreams();
 
     expect(stream.closed).toBe(true);
     expect(clock.timers).toBe(0);

@@ -25,7 +25,7 @@ class Watching {
     const listener = {
       created: () => void this.told.push("created"),
       event: () => void this.told.push("deleted"),
-      moved: () => void this.told.push("moved"),
+      interrupted: () => void this.told.push("moved"),
       refused: () => void this.told.push("refused"),
     };
     const watch = this.cluster.connection.watches.watch(
@@ -40,7 +40,7 @@ class Watching {
   parked(key: string): Watch {
     const watch = this.watch(key);
     this.stream.created(key, CREATED);
-    watch.park();
+    watch.keepForReuse();
     this.told.length = 0;
     return watch;
   }
@@ -146,10 +146,13 @@ describe("a watch that nobody needs at the moment", () => {
   test("does not serve an owner that is told of the stream's end before it is", () => {
     const watching = new Watching();
     const hub = watching.cluster.connection.watches;
-    const again = { created: () => {}, event: () => {}, moved: () => {}, refused: () => {} };
+    const again = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
     const first = hub.watch(
       { key: "first", events: "DELETE" },
-      { ...again, moved: () => hub.watch({ key: "a", events: "DELETE", reuseFrom: CREATED + 1n }, again) },
+      {
+        ...again,
+        interrupted: () => hub.watch({ key: "a", events: "DELETE", reuseFrom: CREATED + 1n }, again),
+      },
     );
     watching.cluster.clock.advance(0);
     watching.stream.created("first", CREATED);
@@ -166,21 +169,21 @@ describe("a watch that nobody needs at the moment", () => {
     const watching = new Watching();
     const watch = watching.watch("a");
 
-    watch.park();
+    watch.keepForReuse();
 
     expect(watching.stream.cancels).toEqual([watch.id]);
   });
 
   test("is cancelled if it told anything else than the deletions of one key", () => {
     const watching = new Watching();
-    const listener = { created: () => {}, event: () => {}, moved: () => {}, refused: () => {} };
+    const listener = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
     const { watches } = watching.cluster.connection;
     const puts = watches.watch({ key: "a", events: "PUT" }, listener);
     const range = watches.watch({ key: "a", end: "b", events: "DELETE" }, listener);
     watching.cluster.clock.advance(0);
     for (const { watchId } of watching.stream.creates) watching.stream.answer({ watchId, created: true });
 
-    for (const watch of [puts, range]) watch.park();
+    for (const watch of [puts, range]) watch.keepForReuse();
 
     expect(watching.stream.cancels).toEqual([puts.id, range.id]);
   });
@@ -194,7 +197,7 @@ describe("a watch that nobody needs at the moment", () => {
     const next = watching.watch("a", CREATED + 1n);
     expect(next).toBe(parked);
 
-    next.park();
+    next.keepForReuse();
     last.abandon();
     expect(watching.stream.closed).toBe(true);
   });

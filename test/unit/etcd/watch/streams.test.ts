@@ -31,7 +31,7 @@ class Watching {
     const listener = {
       created: () => void this.told.push(`${key} created`),
       event: () => void this.told.push(`${key} deleted`),
-      moved: () => void this.told.push(`${key} moved`),
+      interrupted: () => void this.told.push(`${key} moved`),
       refused: () => void this.told.push(`${key} refused`),
     };
     return this.hub.watch({ key, events: "DELETE" }, listener, beside);
@@ -130,7 +130,7 @@ describe("more watches than one stream is good for", () => {
   test("hear nothing of the move when they were cancelled during it", () => {
     const watching = new Watching();
     const watches = watching.watchAll(ROOM + 1);
-    watches[0]!.listener = { ...watches[0]!.listener, moved: () => watches[ROOM]?.cancel() };
+    watches[0]!.listener = { ...watches[0]!.listener, interrupted: () => watches[ROOM]?.cancel() };
 
     watching.streams[0]?.end();
 
@@ -158,11 +158,11 @@ describe("more watches than one stream is good for", () => {
     const watches = watching.watchAll(ROOM + 1);
 
     for (const watch of watches.slice(0, ROOM)) watch.cancel();
-    watching.hub.rest();
+    watching.hub.closeIdleStreams();
     expect(watching.streams.map(({ closed }) => closed)).toEqual([true, false]);
 
     watches[ROOM]?.cancel();
-    watching.hub.rest();
+    watching.hub.closeIdleStreams();
     expect(watching.streams.map(({ closed }) => closed)).toEqual([true, true]);
     expect(watching.clock.timers).toBe(0);
   });
@@ -182,7 +182,7 @@ describe("a waiting place", () => {
   test("keeps its two watches on one stream, however many predecessors it has had", async () => {
     const turn = new WaitingTurn({ ahead: 3 });
     const { watches } = turn.cluster.connection;
-    const listener = { created() {}, event() {}, moved() {}, refused() {} };
+    const listener = { created() {}, event() {}, interrupted() {}, refused() {} };
     const watch = (key: string, beside?: Watch) => watches.watch({ key, events: "DELETE" }, listener, beside);
     const beside = watch("beside");
     for (const key of keys(2 * ROOM)) watch(key);
@@ -190,7 +190,7 @@ describe("a waiting place", () => {
     for (const key of ["more1", "more2"]) watch(key, beside);
     const [first, ...others] = turn.cluster.member.watches;
     first?.created(placeKey(BELOW), WATCHED);
-    first?.created(turn.place.key, WATCHED);
+    first?.created(turn.entry.key, WATCHED);
     await settle();
 
     first?.deleted(placeKey(BELOW), WATCHED + 1n);
@@ -250,7 +250,7 @@ describe("a member of several streams", () => {
   async function suspected(count: number) {
     const watching = new Watching();
     const watches = watching.watchAll(count);
-    const call = watching.cluster.members.range({ key: "x" }, { what: "test", giveUpMs: 3000 });
+    const call = watching.cluster.client.range({ key: "x" }, { what: "test", giveUpMs: 3000 });
     call.catch(() => undefined);
     await settle();
     return { watching, watches };

@@ -20,7 +20,7 @@ interface Watching {
 /** Watches that are not sent yet. */
 function unsent(count: number): Watching {
   const cluster = new FakeCluster();
-  const listener = { created() {}, event() {}, moved() {}, refused() {} };
+  const listener = { created() {}, event() {}, interrupted() {}, refused() {} };
   const watches = Array.from({ length: count }, (_, n) =>
     cluster.connection.watches.watch({ key: `k${n}`, events: "DELETE" }, listener),
   );

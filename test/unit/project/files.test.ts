@@ -13,6 +13,7 @@ const FILES = [
 
 interface Package {
   readonly license: string;
+  readonly files: readonly string[];
   readonly engines: { readonly node: string };
   readonly scripts: Readonly<Record<string, string>>;
 }
@@ -43,6 +44,11 @@ const pathsIn = (page: string) =>
   );
 
 const isMissing = (file: string) => !existsSync(path.join(ROOT, file));
+
+/** npm packs these whatever package.json says. */
+const PACKED = ["package.json", "README.md", "LICENSE"];
+const isPublished = (file: string) =>
+  [...PACKED, ...own.files].some((entry) => file === entry || file.startsWith(`${entry}/`));
 
 describe("the repository", () => {
   it("has the files that users and contributors look for", () => {
@@ -81,5 +87,9 @@ describe("the pages of the repository", () => {
 
   it.each(pages)("%s names paths that exist", (page) => {
     expect(pathsIn(page).filter(isMissing)).toEqual([]);
+  });
+
+  it("publish no link in README.md to a file that is not in the package", () => {
+    expect(linksOf("README.md").filter((file) => !isPublished(file))).toEqual([]);
   });
 });

@@ -17,6 +17,11 @@ export default tseslint.config(
   },
   {
     files: ["src/**/*.ts"],
-    rules: { "max-lines": ["error", 250], "no-console": "error" },
+    rules: {
+      "max-lines": ["error", 250],
+      "max-lines-per-function": ["error", { max: 44, skipBlankLines: true, skipComments: true }],
+      "max-params": ["error", 5],
+      "no-console": "error",
+    },
   },
 );

@@ -1,0 +1,95 @@
+// The files that every public repository has, and what the pages of this one link to.
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+
+const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+const NOT_OURS = /^(\.git|node_modules|dist.*|coverage)$/;
+const FILES = [
+  ...[".editorconfig", ".gitattributes", ".nvmrc"],
+  ...["CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"],
+];
+
+interface Package {
+  readonly license: string;
+  readonly files: readonly string[];
+  readonly engines: { readonly node: string };
+  readonly scripts: Readonly<Record<string, string>>;
+}
+
+const read = (file: string) => readFileSync(path.join(ROOT, file), "utf8");
+const own = JSON.parse(read("package.json")) as Package;
+
+const pagesIn = (folder: string) =>
+  readdirSync(path.join(ROOT, folder), { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".md"))
+    .map((file) => path.posix.join(folder, file.replaceAll(path.sep, "/")));
+const pages = readdirSync(ROOT, { withFileTypes: true })
+  .filter(({ name }) => !NOT_OURS.test(name))
+  .flatMap((entry) => (entry.isDirectory() ? pagesIn(entry.name) : entry.name))
+  .filter((file) => file.endsWith(".md"));
+
+/** The links of a page within the repository, from its root, without what stands behind a "#". */
+const linksOf = (page: string) =>
+  [...read(page).matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, target = ""]) => target)
+    .filter((target) => !/^([a-z]+:|#)/.test(target))
+    .map((target) => path.posix.join(path.posix.dirname(page), target.replace(/#.*/, "")));
+
+/** The paths that a page names as code, such as `test/lab`. Those of cases.md are below test/, and have a test of their own. */
+const pathsIn = (page: string) =>
+  [...read(page).matchAll(/`((?:bench|docker|docs|examples|scripts|src|test|\.ci)\/[\w./-]*)`/g)].map(
+    ([, file = ""]) => file,
+  );
+
+const isMissing = (file: string) => !existsSync(path.join(ROOT, file));
+
+/** npm packs these whatever package.json says. */
+const PACKED = ["package.json", "README.md", "LICENSE"];
+const isPublished = (file: string) =>
+  [...PACKED, ...own.files].some((entry) => file === entry || file.startsWith(`${entry}/`));
+
+describe("the repository", () => {
+  it("has the files that users and contributors look for", () => {
+    expect(FILES.filter(isMissing)).toEqual([]);
+  });
+
+  it("has one license, in LICENSE and in package.json", () => {
+    const [title, , copyright] = read("LICENSE").split("\n");
+
+    expect(title).toBe(`${own.license} License`);
+    expect(copyright).toBe("Copyright (c) 2026 the leasehold authors");
+  });
+
+  it("names the oldest Node.js in .nvmrc and in package.json", () => {
+    expect(own.engines.node).toContain(`>=${read(".nvmrc").trim()}.`);
+  });
+
+  it("has a script `check` with each part of CI that is one npm script", () => {
+    const parts = [...read(".ci/run").matchAll(/^part .* npm run --silent (\S+)$/gm)].map(([, name]) => name);
+    const checks = own.scripts["check"]?.split(" && ") ?? [];
+
+    expect(parts.length).toBeGreaterThan(3);
+    expect(parts.filter((part) => !checks.includes(`npm run ${part}`))).toEqual([]);
+    expect(checks).toContain("npm run test:unit");
+  });
+});
+
+describe("the pages of the repository", () => {
+  it("are all found", () => {
+    expect(pages).toEqual(expect.arrayContaining(["README.md", "docs/api.md", "test/lab/README.md"]));
+  });
+
+  it.each(pages)("%s links to files that exist", (page) => {
+    expect(linksOf(page).filter(isMissing)).toEqual([]);
+  });
+
+  it.each(pages)("%s names paths that exist", (page) => {
+    expect(pathsIn(page).filter(isMissing)).toEqual([]);
+  });
+
+  it("publish no link in README.md to a file that is not in the package", () => {
+    expect(linksOf("README.md").filter((file) => !isPublished(file))).toEqual([]);
+  });
+});

@@ -1,60 +1,14 @@
 // The imports of src/ against the rules between its folders: reading one file never needs the files above it.
 import { describe, expect, it } from "vitest";
 import { filesOf, findCycle, folderOf, importsOf } from "../../../scripts/imports.js";
+import { FRONT_DOORS, isUpward, LAYERS, layerOf } from "../../../scripts/layers.js";
 
-/**
- * Files and folders by layer, lowest first: a file imports from lower layers and from its own folder. Folders of one
- * layer do not import each other.
- */
-const LAYERS: readonly (readonly string[])[] = [
-  ["contender", "keys", "printable"],
-  ["errors"],
-  ["options/"],
-  ["async/", "fence"],
-  ["etcd/port"],
-  ["etcd/etcd3/", "etcd/retry", "etcd/backoff", "etcd/circuit-breakers", "etcd/concurrency-limit"],
-  ["etcd/auth-token", "etcd/cluster-id", "etcd/ping-intervals", "etcd/raft-term", "etcd/ranges"],
-  ["etcd/member-pool"],
-  ["etcd/batch/"],
-  ["etcd/client"],
-  ["etcd/direct", "etcd/keepalive", "etcd/watch/"],
-  ["session/"],
-  ["queue/"],
-  ["hold/"],
-  ["locks/", "election/", "web-locks/"],
-  ["index"],
-];
-
-/** What other folders may import of a folder; the rest of it is private. */
-const FRONT_DOORS: Readonly<Record<string, readonly string[]>> = {
-  async: ["abort-fan-out", "clock", "once", "settle-within", "task-tracker"],
-  options: ["check", "connect"],
-  etcd: ["backoff", "client", "keepalive", "port", "ranges", "retry"],
-  "etcd/batch": ["batcher"],
-  "etcd/etcd3": ["member"],
-  "etcd/watch": ["hub", "watch"],
-  session: [
-    ...["cluster", "connection", "lease", "session", "session-source"],
-    ...["adopted-entries", "cleanup", "key-audit", "late-put-sweeper"],
-  ],
-  queue: [
-    ...["contenders", "entry", "lock-mode", "permit-mode", "predecessor-wait", "queue", "reader-mode"],
-    ...["refused-join", "waiter"],
-  ],
-  hold: ["acquire", "hold", "reentrancy", "wait-for-turn", "with-lease"],
-  locks: ["lock-all", "mutex", "rwlock", "semaphore"],
-  election: ["election", "lead", "leader", "leadership"],
-  "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
-};
 const MOST_FILES = 15;
 
 const files = filesOf();
 const imports = files.flatMap((file) => importsOf(file));
 const inside = imports.filter(({ to }) => files.includes(to));
 const arrow = ({ from, to }: { from: string; to: string }) => `${from} imports ${to}`;
-
-const layerOf = (file: string) =>
-  LAYERS.findIndex((names) => names.includes(file) || names.includes(`${folderOf(file)}/`));
 
 describe("the layers of src/", () => {
   it("name every file, and no file or folder that is gone", () => {
@@ -66,11 +20,7 @@ describe("the layers of src/", () => {
   });
 
   it("are imported downwards only, types too, and folders of one layer do not meet", () => {
-    const wrong = inside.filter(({ from, to }) =>
-      folderOf(from) === folderOf(to) ? layerOf(to) > layerOf(from) : layerOf(to) >= layerOf(from),
-    );
-
-    expect(wrong.map(arrow)).toEqual([]);
+    expect(inside.filter(isUpward).map(arrow)).toEqual([]);
   });
 
   it("have no cycle of files that load one another", () => {

@@ -1,0 +1,62 @@
+// The rules between the folders of src/, for the layers test and the figures.
+import { folderOf } from "./imports.js";
+
+/**
+ * Files and folders by layer, lowest first: a file imports from lower layers and from its own folder. Folders of one
+ * layer do not import each other.
+ * @type {readonly (readonly string[])[]}
+ */
+export const LAYERS = [
+  ["contender", "keys", "printable"],
+  ["errors"],
+  ["options/"],
+  ["async/", "fence"],
+  ["etcd/port"],
+  ["etcd/etcd3/", "etcd/retry", "etcd/backoff", "etcd/circuit-breakers", "etcd/concurrency-limit"],
+  ["etcd/auth-token", "etcd/cluster-id", "etcd/ping-intervals", "etcd/raft-term", "etcd/ranges"],
+  ["etcd/member-pool"],
+  ["etcd/batch/"],
+  ["etcd/client"],
+  ["etcd/direct", "etcd/keepalive", "etcd/watch/"],
+  ["session/"],
+  ["queue/"],
+  ["hold/"],
+  ["locks/", "election/", "web-locks/"],
+  ["index"],
+];
+
+/**
+ * What other folders may import of a folder; the rest of it is private.
+ * @type {Readonly<Record<string, readonly string[]>>}
+ */
+export const FRONT_DOORS = {
+  async: ["abort-fan-out", "clock", "once", "settle-within", "task-tracker"],
+  options: ["check", "connect"],
+  etcd: ["backoff", "client", "keepalive", "port", "ranges", "retry"],
+  "etcd/batch": ["batcher"],
+  "etcd/etcd3": ["member"],
+  "etcd/watch": ["hub", "watch"],
+  session: [
+    ...["cluster", "connection", "lease", "session", "session-source"],
+    ...["adopted-entries", "cleanup", "key-audit", "late-put-sweeper"],
+  ],
+  queue: [
+    ...["contenders", "entry", "lock-mode", "permit-mode", "predecessor-wait", "queue", "reader-mode"],
+    ...["refused-join", "waiter"],
+  ],
+  hold: ["acquire", "hold", "reentrancy", "wait-for-turn", "with-lease"],
+  locks: ["lock-all", "mutex", "rwlock", "semaphore"],
+  election: ["election", "lead", "leader", "leadership"],
+  "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
+};
+
+/** The number of a file's layer, -1 when the table does not have it. @param {string} file */
+export function layerOf(file) {
+  return LAYERS.findIndex((names) => names.includes(file) || names.includes(`${folderOf(file)}/`));
+}
+
+/** Whether an import is against the table. @param {{ readonly from: string, readonly to: string }} arrow */
+export function isUpward({ from, to }) {
+  const climb = layerOf(to) - layerOf(from);
+  return folderOf(from) === folderOf(to) ? climb > 0 : climb >= 0;
+}

@@ -1,4 +1,4 @@
-// `node scripts/picture.js`: draws what the folders of src/ import into docs/architecture.md.
+// `npm run picture`: draws what the folders of src/ import into docs/architecture.md.
 import { readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { between } from "../test/support/fixtures/markdown.js";
@@ -7,50 +7,61 @@ import { LAYERS } from "./layers.js";
 
 const PAGE = fileURLToPath(new URL("../docs/architecture.md", import.meta.url));
 
-/** @typedef {(file: string) => string | undefined} UnitOf the box of the picture that a file is in, if it is in one */
-
-/** A folder of src/ with all below it, or a file beside them. @type {UnitOf} */
-const topUnit = (file) => (file.includes("/") ? file.slice(0, file.indexOf("/") + 1) : file);
-
-/** A folder of etcd/, or a file in it. @type {UnitOf} */
-const etcdUnit = (file) => (file.startsWith("etcd/") ? topUnit(file.slice("etcd/".length)) : undefined);
+/** What the picture shows as one: a folder of src/ with all below it, or a file beside the folders. @param {string} file */
+const unitOf = (file) => (file.includes("/") ? file.slice(0, file.indexOf("/") + 1) : file);
 
 /** @param {string} page the text of docs/architecture.md @returns {string} the same with the present imports */
-export function withPictures(page) {
-  return between(between(page, "folders", pictureOf(topUnit)), "etcd", pictureOf(etcdUnit));
-}
-
-/** One line for each unit, the highest layer first. @param {UnitOf} unitOf @returns {readonly string[]} */
-function pictureOf(unitOf) {
-  const layers = layersOf(unitOf);
-  const units = layers.flat();
-  const width = Math.max(...units.map((unit) => unit.length));
-  const lines = layers.flatMap((layer, n) =>
-    layer.map((unit, i) => {
+export function withPicture(page) {
+  const layers = unitsByLayer();
+  const arrows = arrowsOf();
+  const rows = layers.map((layer) => rowsOf(layer, arrows, layers.flat()));
+  const width = Math.max(...rows.flat().map(([title]) => title.length));
+  const lines = rows.flatMap((layer, n) =>
+    layer.map(([title, imported], i) => {
       const number = i === 0 ? String(layers.length - n) : "";
-      return `${number.padStart(2)}  ${unit.padEnd(width)}  ${importedBy(unit, unitOf, units).join(" · ")}`;
+      return `${number.padStart(2)}  ${title.padEnd(width)}  ${imported}`.trimEnd();
     }),
   );
-  return ["```text", ...lines.map((line) => line.trimEnd()), "```"];
+  return between(page, "folders", ["```text", ...lines, "```"]);
 }
 
-/** The units of each layer, the highest layer first, each unit once. @param {UnitOf} unitOf */
-function layersOf(unitOf) {
+/** The highest layer first, each unit once: the layers within a folder are not shown. */
+function unitsByLayer() {
   const seen = new Set();
   const layers = LAYERS.map((names) => {
-    const units = new Set(names.map((name) => unitOf(name) ?? ""));
-    return [...units].filter((unit) => unit !== "" && !seen.has(unit) && seen.add(unit));
+    const units = [...new Set(names.map(unitOf))].filter((unit) => !seen.has(unit));
+    for (const unit of units) seen.add(unit);
+    return units;
   });
   return layers.filter((layer) => layer.length > 0).reverse();
 }
 
-/** @param {string} unit @param {UnitOf} unitOf @param {readonly string[]} units @returns {readonly string[]} in their order */
-function importedBy(unit, unitOf, units) {
-  const own = filesOf().filter((file) => unitOf(file) === unit);
-  const targets = new Set(own.flatMap((file) => importsOf(file).map(({ to }) => unitOf(to))));
-  return units.filter((other) => other !== unit && targets.has(other));
+/**
+ * A row for the units of a layer that import the same.
+ * @param {readonly string[]} layer
+ * @param {ReadonlyMap<string, ReadonlySet<string>>} arrows
+ * @param {readonly string[]} order of all units
+ * @returns {readonly (readonly [title: string, imported: string])[]}
+ */
+function rowsOf(layer, arrows, order) {
+  /** @type {Map<string, string[]>} */
+  const byImports = new Map();
+  for (const unit of layer) {
+    const imported = order.filter((other) => other !== unit && arrows.get(unit)?.has(other)).join(" · ");
+    byImports.set(imported, [...(byImports.get(imported) ?? []), unit]);
+  }
+  return [...byImports].map(([imported, units]) => [units.join(" · "), imported]);
+}
+
+/** What each unit imports. */
+function arrowsOf() {
+  /** @type {Map<string, Set<string>>} */
+  const arrows = new Map();
+  for (const { from, to } of filesOf().flatMap((file) => importsOf(file)))
+    arrows.set(unitOf(from), (arrows.get(unitOf(from)) ?? new Set()).add(unitOf(to)));
+  return arrows;
 }
 
 const isMain =
   process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url);
-if (isMain) writeFileSync(PAGE, withPictures(readFileSync(PAGE, "utf8")));
+if (isMain) writeFileSync(PAGE, withPicture(readFileSync(PAGE, "utf8")));

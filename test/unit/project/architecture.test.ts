@@ -1,0 +1,111 @@
+// docs/architecture.md and the README of each folder of src/ must not name what is not there.
+import { existsSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { filesOf, folderOf, SRC } from "../../../scripts/imports.js";
+import { FRONT_DOORS } from "../../../scripts/layers.js";
+import { withPicture } from "../../../scripts/picture.js";
+import { RULE_NAMES } from "../../lab/model/rules.js";
+import { MUTANTS } from "../../lab/mutants/table.js";
+import { misplacedIn, missingIn, spansOf } from "../../support/fixtures/named-code.js";
+import { isThere, namedIn, rowsOf } from "../../support/fixtures/named-tests.js";
+
+const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+const page = readFileSync(path.join(ROOT, "docs/architecture.md"), "utf8");
+const folders = [...new Set(filesOf().map(folderOf))].filter((folder) => folder !== "");
+
+/** The names behind the word `kind`, or its plural, in the table of invariants. */
+const called = (kind: string) =>
+  [...page.matchAll(new RegExp(`\\b${kind}s? (\`[\\w-]+\`(?:, \`[\\w-]+\`)*)`, "g"))].flatMap(([, names]) =>
+    spansOf(names!),
+  );
+
+describe("docs/architecture.md", () => {
+  it("has the present picture of the folders: `npm run picture` draws it", () => {
+    expect(withPicture(page)).toBe(page);
+  });
+
+  it("names files, types, members and constants that are there", () => {
+    expect(missingIn(page)).toEqual([]);
+  });
+
+  it("names functions with the file that has them", () => {
+    expect(misplacedIn(page)).toEqual([]);
+  });
+
+  it("names tests, mutants and rules of the model that are there", () => {
+    const mutants = MUTANTS.map(({ name }) => name);
+    const titles = [...page.matchAll(/`[\w/.-]+\.test\.ts` "[^"]+"/g)].flatMap(([text]) => namedIn(text));
+    const rules: readonly string[] = RULE_NAMES;
+
+    expect(titles.filter((each) => !isThere(each))).toEqual([]);
+    expect(called("mutant").filter((name) => !mutants.includes(name))).toEqual([]);
+    expect(called("rule").filter((name) => !rules.includes(name))).toEqual([]);
+    expect(titles.length).toBeGreaterThan(0);
+    expect(called("mutant").length).toBeGreaterThan(5);
+  });
+
+  it("says of each invariant what keeps it, and what would see it broken", () => {
+    const rows = rowsOf(page.slice(page.indexOf("## Invariants"))).filter(([name]) => name !== "invariant");
+    const flawed = rows.filter(
+      ([, keptBy = "", seenBy = ""]) => !/`[\w/-]+\.ts` `/.test(keptBy) || !/`[\w/.-]+`/.test(seenBy),
+    );
+
+    expect(rows.length).toBeGreaterThan(12);
+    expect(flawed).toEqual([]);
+  });
+
+  it("is read on four screens", () => {
+    expect(page.trimEnd().split("\n").length).toBeLessThanOrEqual(220);
+  });
+});
+
+describe.each(folders)("the README of src/%s", (folder) => {
+  const file = path.join(SRC, folder, "README.md");
+  const readme = existsSync(file) ? readFileSync(file, "utf8") : "";
+  /** The paragraph or list that begins with that word in bold. */
+  const part = (title: string) =>
+    new RegExp(`^\\*\\*${title}:\\*\\*[^]*?(?=^\\*\\*|(?![^]))`, "m").exec(readme)?.[0] ?? "";
+
+  it("names exactly its front doors", () => {
+    const doors = spansOf(part("Front doors")).filter((span) => span.endsWith(".ts"));
+
+    expect(doors.sort()).toEqual((FRONT_DOORS[folder] ?? []).map((door) => `${door}.ts`).sort());
+  });
+
+  it("has 10 to 25 lines, with invariants and tests", () => {
+    const lines = readme.trimEnd().split("\n").length;
+
+    expect(lines).toBeGreaterThanOrEqual(10);
+    expect(lines).toBeLessThanOrEqual(25);
+    expect(part("Invariants").match(/^- /gm)?.length).toBeGreaterThanOrEqual(2);
+    const tests = spansOf(part("Tests")).filter((span) => span.startsWith("test/"));
+    expect(tests.length).toBeGreaterThan(0);
+    expect(tests.filter((test) => !existsSync(path.join(ROOT, test)))).toEqual([]);
+  });
+
+  it("names files, types, members and constants that are there", () => {
+    expect(missingIn(readme, folder)).toEqual([]);
+    expect(misplacedIn(readme)).toEqual([]);
+  });
+});
+
+describe("the check of names", () => {
+  it("misses files, types, members and constants that are not there", () => {
+    const text =
+      "`etcd/retry.ts` `etcd/retri.ts` `Lease` `Leash` `Lease.lose` `Lease.loose` `MAX_BATCH = 96` `MAX_BATCH = 95`";
+
+    expect(missingIn(text)).toEqual(["etcd/retri.ts", "Leash", "Lease.loose", "MAX_BATCH = 95"]);
+    expect(missingIn("`lease.ts`", "session")).toEqual([]);
+    expect(missingIn("```\n`Leash`\n```")).toEqual([]);
+  });
+
+  it("misses a function in the wrong file", () => {
+    expect(misplacedIn("`session/lease.ts` `lose`, `#end`, `open`")).toEqual([]);
+    expect(misplacedIn("`session/lease.ts` `lose`, `loose`")).toEqual(["session/lease.ts: loose"]);
+    expect(misplacedIn("  Lease.lose   session/lease.ts  ends it\n  Lease.lose   etcd/retry.ts\n")).toEqual([
+      "etcd/retry.ts: Lease.lose",
+    ]);
+  });
+});

@@ -10,12 +10,12 @@ import { load, machine } from "./frame/machine.js";
 import { Bench, type Asked } from "./frame/rounds.js";
 import { parseOptions, USAGE, type Options } from "./options.js";
 import { QUESTIONS } from "./questions/questions.js";
-import { plotOf, readmeWith, resultsPage } from "./report/pages.js";
+import { plotOf, operationsWith, resultsPage } from "./report/pages.js";
 import { verdictOf, type Report, type Result } from "./report/report.js";
 import { medians } from "./report/statistics.js";
 import { reportText, resultText, warnings } from "./report/text.js";
 
-const README = new URL("../README.md", import.meta.url);
+const OPERATIONS = new URL("../docs/operations.md", import.meta.url);
 const RESULTS = new URL("./RESULTS.md", import.meta.url);
 const PLOT = new URL("./plot.svg", import.meta.url);
 const EX_USAGE = 64;
@@ -76,7 +76,7 @@ async function measure({ only, inCase, quick, rounds, build }: Options): Promise
 function write(report: Report): void {
   writeFileSync(PLOT, plotOf(report));
   writeFileSync(RESULTS, resultsPage(report));
-  writeFileSync(README, readmeWith(readFileSync(README, "utf8"), report));
+  writeFileSync(OPERATIONS, operationsWith(readFileSync(OPERATIONS, "utf8"), report));
 }
 
 function resultOf({ question, rows, failed, servers }: Asked): Result {

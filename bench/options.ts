@@ -6,7 +6,7 @@ export const USAGE = `npm run bench -- [options]
   --rounds N    of each case, default 5; 1 with --quick
   --quick       a few operations each: to see that it runs; the figures mean nothing
   --json        for machines
-  --write       writes bench/RESULTS.md, bench/plot.svg and the table in README.md
+  --write       writes bench/RESULTS.md, bench/plot.svg and the table in docs/operations.md
   --build DIR   another build of leasehold
   --help        this, and the names of the questions`;
 

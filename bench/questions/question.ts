@@ -34,7 +34,7 @@ export interface Target extends Which {
   /** The figure is divided by this one; what is not given is the same. */
   readonly over?: Partial<Which>;
   readonly bound: Bound;
-  /** Its line in the README, if it has one. */
+  /** Its line in docs/operations.md, if it has one. */
   readonly shown?: string;
 }
 export type Bound = { readonly atLeast: number } | { readonly atMost: number };

@@ -37,17 +37,17 @@ export function resultsPage(report: Report): string {
   return `${[...head, ...reportText(report)].join("\n").trimEnd()}\n`;
 }
 
-/** The README with the figures of those targets that have a line there. */
-export function readmeWith(readme: string, { questions }: Report): string {
+/** docs/operations.md with the figures of those targets that have a line there. */
+export function operationsWith(page: string, { questions }: Report): string {
   const verdicts = questions.flatMap((question) => question.verdicts);
-  const rows = verdicts.flatMap((verdict) => readmeRow(verdict) ?? []);
+  const rows = verdicts.flatMap((verdict) => targetRow(verdict) ?? []);
   const table = markdownTable([["measured", "leasehold", "compared", "ratio", "target"], ...rows]);
   const met = verdicts.filter((verdict) => verdict.met).length;
-  const missed = `${met} of ${verdicts.length} targets are met: \`bench/RESULTS.md\` has the missed ones, with their figures.`;
-  return between(readme, "bench", [...table, "", missed]);
+  const missed = `${met} of ${verdicts.length} targets are met: \`bench/RESULTS.md\` lists the missed ones, with their figures.`;
+  return between(page, "bench", [...table, "", missed]);
 }
 
-function readmeRow({ target, figure: ours, over, value, met }: Verdict): string[][] | undefined {
+function targetRow({ target, figure: ours, over, value, met }: Verdict): string[][] | undefined {
   if (target.shown === undefined) return undefined;
   const other = target.over?.peer && PEERS[target.over.peer].title;
   const judged = `${boundText(target.bound)}: ${met ? "met" : "missed"}`;

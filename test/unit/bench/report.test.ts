@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import {
   cyclesOf,
@@ -14,11 +13,12 @@ import { parseOptions } from "../../../bench/options.js";
 import { PEER_NAMES } from "../../../bench/peers/peers.js";
 import type { Target } from "../../../bench/questions/question.js";
 import { QUESTIONS } from "../../../bench/questions/questions.js";
-import { plotOf, readmeWith, resultsPage } from "../../../bench/report/pages.js";
+import { plotOf, operationsWith, resultsPage } from "../../../bench/report/pages.js";
 import { verdictOf, type Report, type ResultRow } from "../../../bench/report/report.js";
 import { median, medians, percentile } from "../../../bench/report/statistics.js";
 import { figure, verdictText } from "../../../bench/report/text.js";
 import { between, markdownTable } from "../../support/fixtures/markdown.js";
+import { readPage } from "../../support/fixtures/pages.js";
 
 const MS = 1e6;
 /** Contender, asked, granted, release called: milliseconds, as a process notes them. */
@@ -213,16 +213,16 @@ describe("the plot", () => {
   });
 });
 
-describe("the table in the README", () => {
+describe("the table in docs/operations.md", () => {
   it("goes between its marks, which are there, and nowhere else", () => {
-    const readme = readFileSync(new URL("../../../README.md", import.meta.url), "utf8");
-    const written = readmeWith(readme, report);
+    const page = readPage("docs/operations.md");
+    const written = operationsWith(page, report);
     expect(written).toContain(
       "| hand-overs/s | 300       | 20 (Go concurrency.Mutex) | 15    | >= 15: met |",
     );
-    expect(readmeWith(written, report)).toBe(written);
+    expect(operationsWith(written, report)).toBe(written);
     const outside = (text: string) => text.replace(/<!-- bench -->[^]*<!-- \/bench -->/, "");
-    expect(outside(written)).toBe(outside(readme));
+    expect(outside(written)).toBe(outside(page));
   });
 
   it("is refused where the marks are missing or there twice", () => {

@@ -236,9 +236,9 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes a repeated release that finds nothing for a loss",
     patches: [
       {
-        file: "hold/hold.js",
-        from: "if (!deleted)\n            await this.#askForLease();",
-        to: 'if (!deleted)\n            throw this.#loss("deleted");',
+        file: "queue/queue.js",
+        from: "return answer.succeeded || doubted;",
+        to: "return answer.succeeded;",
       },
     ],
     hunt: t1(["lose-release-answers"], { ttlSeconds: 9 }),

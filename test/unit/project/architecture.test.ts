@@ -87,7 +87,7 @@ describe.each(folders)("the README of src/%s", (folder) => {
 
   it("names files, types, members and constants that are there", () => {
     expect(missingIn(readme, folder)).toEqual([]);
-    expect(misplacedIn(readme)).toEqual([]);
+    expect(misplacedIn(readme, folder)).toEqual([]);
   });
 });
 
@@ -104,6 +104,7 @@ describe("the check of names", () => {
   it("misses a function in the wrong file", () => {
     expect(misplacedIn("`session/lease.ts` `lose`, `#end`, `open`")).toEqual([]);
     expect(misplacedIn("`session/lease.ts` `lose`, `loose`")).toEqual(["session/lease.ts: loose"]);
+    expect(misplacedIn("`lease.ts` (`lose`, `loose`)", "session")).toEqual(["lease.ts: loose"]);
     expect(misplacedIn("  Lease.lose   session/lease.ts  ends it\n  Lease.lose   etcd/retry.ts\n")).toEqual([
       "etcd/retry.ts: Lease.lose",
     ]);

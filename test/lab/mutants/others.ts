@@ -68,7 +68,7 @@ export const OTHERS: readonly Mutant[] = [
       {
         file: "queue/permit-mode.js",
         from: "const permits = permitsOf(first);",
-        to: "const permits = place.kind.permits;",
+        to: "const permits = entry.mode.permits;",
       },
     ],
     hunt: permits(["link-reset"]),

@@ -113,7 +113,7 @@ const MUTEX: readonly Mutant[] = [
         to: "if (near)",
       },
     ],
-    hunt: t2(["isolate-follower", "isolate-leader"], { ttlSeconds: 9, seconds: 45 }),
+    hunt: t2(["isolate-follower", "isolate-leader"], { ttlSeconds: 3, seconds: 45, gapMs: [100, 300] }),
   },
   {
     name: "cleanup-not-retried",
@@ -193,7 +193,8 @@ const MUTEX: readonly Mutant[] = [
         to: '"leasehold.connection": 1 + 0 * connections,',
       },
     ],
-    hunt: t2(["pause-follower"], { oneAddress: true, ttlSeconds: 9, seconds: 45, gapMs: [100, 300] }),
+    // Below what gRPC's own pings need to find the dead connection.
+    hunt: t2(["pause-follower"], { oneAddress: true, ttlSeconds: 5, seconds: 45, gapMs: [100, 300] }),
   },
   {
     name: "no-sweep",

@@ -7,8 +7,11 @@ const withRedis = process.env["LEASEHOLD_REDIS"] !== undefined;
 
 /** Tests that compare speeds, count calls or need every core: they run one by one, after all others. */
 const ALONE = [
-  "test/integration/{budgets,crowds}/*.test.ts",
-  "test/integration/{locks/handover,batching/counts,election/lead-crowds}.test.ts",
+  "test/integration/budgets/*.test.ts",
+  "test/integration/{crowds/{crowds,watches-bulk},locks/handover,batching/counts,election/lead-crowds}.test.ts",
+  ...(process.env["LEASEHOLD_CROWDS"] === "large"
+    ? ["test/integration/crowds/{bulk-crowds,waiter-memory}.test.ts"]
+    : []),
 ];
 /**
  * What takes long and asks neither etcd nor Node.js for anything new: the tests of our own tools, hostile answers, crowds

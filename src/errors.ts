@@ -33,7 +33,7 @@ function jsonOf(value: unknown): unknown {
   return value;
 }
 
-/** Texts from etcd and gRPC are cut where they are received. This limit leaves room for hints and the reasons of several hosts. */
+/** Texts from etcd and gRPC are cut where they arrive. This limit leaves room for hints and the reasons of several hosts. */
 const MAX_REASON = 2000;
 
 /** The base class of every error that leasehold creates, except for misuse, which is a `TypeError` or `RangeError`. */

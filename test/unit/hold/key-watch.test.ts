@@ -11,7 +11,7 @@ test("a hold whose watch broke in the moment of the grant is watched anew", asyn
   const lease = cluster.lease();
   const entry = new SessionEntries(lease, "jobs").make();
   entry.revision = 50n;
-  // The listener of a wait that is over: it does not care any more.
+  // The listener of a wait that is over: it ignores events.
   const deaf = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
   const ownWatch = cluster.connection.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
   cluster.clock.advance(0);

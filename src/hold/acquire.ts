@@ -67,8 +67,8 @@ export async function acquire(
 }
 
 /**
- * Like `acquire()`, but resolves with a hold. `check` throws on bad options. It is no async function: that would keep one
- * more suspended function for each waiter, and a process may have thousands.
+ * Like `acquire()`, but resolves with a hold. `check` throws on bad options. It is not an async function: that would keep
+ * one more suspended function per waiter, and a process may have thousands.
  */
 export function acquireHold(
   source: LeaseSource,
@@ -126,7 +126,7 @@ export async function tryPlace(
   );
 }
 
-/** Watches the key from the grant on: for a hold that lasts, or that another client may take at any moment. */
+/** Watches the key from the grant on: for a hold that lasts, or that another client may steal at any moment. */
 export function watched({ queue, grant }: Acquired): Acquired {
   if (grant.ownWatch) return { queue, grant };
   const { watches } = queue.lease.connection;
@@ -134,7 +134,7 @@ export function watched({ queue, grant }: Acquired): Acquired {
   return { queue, grant: { ...grant, ownWatch } };
 }
 
-/** Throws if the session has ended since the grant, or ended before it unnoticed, while the process was suspended. */
+/** Throws if the session has ended since the grant, or before it, unnoticed because the process was suspended. */
 export function holdOf({ queue, grant }: Acquired): HoldHandle {
   const hold = new HoldHandle(queue, grant);
   const { lease } = queue;

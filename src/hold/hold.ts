@@ -38,7 +38,7 @@ export interface Hold extends AsyncDisposable {
    */
   assertHeld(atLeastMs?: number): void;
   /**
-   * Releases the lock: `held` is false and `signal` is aborted before this returns. Resolves when etcd has confirmed the
+   * Ends the hold: `held` is false and `signal` is aborted before this returns. Resolves when etcd has confirmed the
    * deletion of the key, or when the lease is over, and after one TTL in any case: a key that is not deleted by then is
    * deleted in the background. Idempotent. The promise may be left un-awaited.
    * @throws {LockLostError} when the hold was lost before, and nothing else. If a proxy has been seen to send requests

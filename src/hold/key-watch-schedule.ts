@@ -46,7 +46,7 @@ export class KeyWatchSchedule implements AuditListener {
     return holds;
   }
 
-  /** Adds a hold that has just been granted. Its watch begins if it lasts. */
+  /** Adds a hold that has just been granted. Its watch begins after `LONG_HOLD_MS`. */
   addUnwatched(hold: LongHold): void {
     const { clock } = this.lease.connection;
     this.#young.set(hold, clock.monotonic());

@@ -27,7 +27,7 @@ export class KeyWatch implements LongHold, WatchListener {
     if (watch) this.#takeOver(watch);
     else this.#holds.addUnwatched(this);
     if (deletedAt === undefined || watch?.over) return;
-    // If another entry was granted together with ours, this is the deletion that it waited for, perhaps older than our put.
+    // If it comes from another entry that was granted together with ours, it may be older than our put.
     if (deletedAt > this.#atLeast) this.#atLeast = deletedAt;
     // Read at once, not after other holds: the caller already goes on.
     void this.read();

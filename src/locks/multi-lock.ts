@@ -74,7 +74,7 @@ export class MultiLockHandle implements MultiLock {
     return this.names.join(", ");
   }
 
-  /** Listeners of the session's own signal run before the session notifies its holds, so this asks each hold. */
+  /** Listeners of the session's own signal run before the session notifies its holds, so this checks each hold. */
   #hear(): void {
     for (const { signal } of this.#holds) if (signal.aborted) this.#end(signal.reason as LockLostError);
   }

@@ -21,7 +21,7 @@ export class MultiWaiter implements Dependent {
     this.granted = new Promise((resolve, reject) => {
       this.#reject = reject;
       this.#gather().then((holds) => {
-        // The session may have ended unnoticed while the process was suspended: nothing else would release these holds.
+        // Rejected by the end of the session, perhaps unnoticed while the process was suspended: release them here.
         if (lease.over || this.#gaveUp) for (const hold of holds ?? []) void hold.release();
         else if (holds) resolve(holds);
       }, reject);

@@ -7,7 +7,7 @@ import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/
 
 export interface WorkOptions extends WaitOptions {
   /**
-   * If the same async context already holds the name, runs `work` with that lock instead of throwing a DeadlockError. The
+   * If the same async context already holds the name, run `work` with that lock instead of throwing a DeadlockError. The
    * lock is released when the last callback inside has ended.
    * @default false
    */

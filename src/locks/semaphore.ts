@@ -9,7 +9,7 @@ import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/
 
 /**
  * At most `permits` holders at a time, in all processes that use the same name on the same etcd, served in order. Limits
- * concurrency, not rate. While processes disagree about the number, as during a deploy, that of the oldest entry in the
+ * concurrency, not rate. While processes use different numbers, as during a deploy, the number of the oldest entry in the
  * queue applies; no permit is ever taken back. A Semaphore holds no connection and needs no closing.
  */
 export class Semaphore {

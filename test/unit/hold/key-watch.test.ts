@@ -58,7 +58,7 @@ test("a hold is not lost by a state in which its key was not there yet", async (
   cluster.clock.advance(0);
   cluster.member.watches[0]!.created(entry.key, 40n);
 
-  // It took its turn together with a place of the same session that was put before it.
+  // It was granted together with an entry of the same session that was put before it.
   const lock = new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch: undefined, deletedAt: 30n });
   await settle();
   cluster.member.of("range")[0]!.answer({

@@ -1,4 +1,4 @@
-/** One key in a queue, as others see it. */
+/** One key in a queue, as other clients see it. */
 export interface Contender {
   readonly name: string;
   readonly key: string;
@@ -6,11 +6,11 @@ export interface Contender {
   /** Create revision of the key: the fence of its holder. */
   readonly revision: bigint;
   readonly leaseId: bigint;
-  /** `undefined` for places made by other clients (Go, etcdctl). */
+  /** `undefined` for entries made by other clients (Go, etcdctl). */
   readonly owner: string | undefined;
   readonly since: Date | undefined;
-  /** `undefined` when the lease was gone between the two reads. */
+  /** `undefined` if the lease ended between the two reads. */
   readonly ttlRemainingMs: number | undefined;
-  /** bigints as decimal strings, the date as ISO 8601. */
+  /** Bigints become decimal strings, the date ISO 8601. */
   toJSON(): Readonly<Record<string, unknown>>;
 }

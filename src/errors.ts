@@ -1,7 +1,7 @@
 import type { Contender } from "./contender.js";
 import { printable } from "./printable.js";
 
-/** One code per class: match on `code` (or `instanceof`), never on the text. */
+/** Each class has one code. Match on `code` (or with `instanceof`), never on the message. */
 export type LeaseholdErrorCode =
   | "SESSION_LOST"
   | "SESSION_CLOSED"
@@ -14,7 +14,7 @@ export type LeaseholdErrorCode =
   | "ETCD_UNAVAILABLE"
   | "ETCD_REFUSED";
 
-/** How a hold was lost: deadline passed, lease revoked, key deleted by somebody, session closed under it. */
+/** How a hold was lost: its deadline passed, its lease was revoked, a client deleted its key, or its session was closed. */
 export type Loss = "expired" | "revoked" | "deleted" | "closed";
 
 function jsonOf(value: unknown): unknown {
@@ -33,14 +33,14 @@ function jsonOf(value: unknown): unknown {
   return value;
 }
 
-/** What etcd and gRPC said is bounded where it comes in; this leaves room for hints, and for the reasons of several hosts. */
+/** Texts from etcd and gRPC are cut where they arrive. This limit leaves room for hints and the reasons of several hosts. */
 const MAX_REASON = 2000;
 
-/** Every error that leasehold makes, but for misuse, which is a `TypeError` or `RangeError`. */
+/** The base class of every error that leasehold creates, except for misuse, which is a `TypeError` or `RangeError`. */
 export abstract class LeaseholdError extends Error {
   abstract readonly code: LeaseholdErrorCode;
 
-  /** The message is one line, whatever the names in it are; texts of other clients and of servers are bounded, too. */
+  /** The message is one line, whatever names it contains. Texts from other clients and from servers are limited in length. */
   constructor(message: string, options?: ErrorOptions) {
     super(printable(message, Infinity), options);
   }
@@ -49,7 +49,7 @@ export abstract class LeaseholdError extends Error {
     return this.constructor.name;
   }
 
-  /** Name, code, message and the fields of the class; bigints as decimal strings. */
+  /** Name, code, message and the fields of the class. Bigints become decimal strings. */
   toJSON(): Readonly<Record<string, unknown>> {
     const fields = Object.entries(this).map(([key, value]) => [key, jsonOf(value)]);
     return { name: this.name, message: this.message, ...Object.fromEntries(fields) } as Record<
@@ -61,7 +61,7 @@ export abstract class LeaseholdError extends Error {
 
 const hex = (leaseId: bigint): string => leaseId.toString(16);
 
-/** The lease is gone, or may be: its deadline passed (`expired`), or etcd said that it does not exist (`revoked`). */
+/** The lease is gone, or may be: its deadline passed (`expired`), or etcd reported that it does not exist (`revoked`). */
 export class SessionLostError extends LeaseholdError {
   readonly code = "SESSION_LOST";
 
@@ -74,7 +74,7 @@ export class SessionLostError extends LeaseholdError {
   }
 }
 
-/** The session, or its cluster, was closed by this process. */
+/** This process closed the session or its cluster. */
 export class SessionClosedError extends LeaseholdError {
   readonly code = "SESSION_CLOSED";
 
@@ -90,7 +90,7 @@ const lossText: Record<Loss, string> = {
   closed: "its session was closed while it was held",
 };
 
-/** The one error for "I held it and do not hold it any more". `cause` is the SessionLostError where there is one. */
+/** The caller held the lock and lost it: the one error for every loss. `cause` is the SessionLostError, if there is one. */
 export class LockLostError extends LeaseholdError {
   readonly code = "LOCK_LOST";
 
@@ -104,7 +104,7 @@ export class LockLostError extends LeaseholdError {
   }
 }
 
-/** The reason of `signal` after an ordinary release. */
+/** The abort reason of `signal` after an ordinary release. */
 export class LockReleasedError extends LeaseholdError {
   readonly code = "LOCK_RELEASED";
 
@@ -114,8 +114,8 @@ export class LockReleasedError extends LeaseholdError {
 }
 
 /**
- * `timeoutMs` passed before it was our turn. `holder` and `ahead` are what etcd answered in the last part of that time,
- * half a second at most; undefined when it did not answer, or when the first session was still being opened.
+ * `timeoutMs` passed before the caller's turn came. `holder` and `ahead` are etcd's answer from the last part of that time,
+ * half a second at most. They are undefined if etcd did not answer, or if the first session was still being opened.
  */
 export class LockTimeoutError extends LeaseholdError {
   readonly code = "LOCK_TIMEOUT";
@@ -133,7 +133,7 @@ export class LockTimeoutError extends LeaseholdError {
   }
 }
 
-/** Still held, but with less time left than asked for. */
+/** The lock is still held, but less time is left than the caller asked for. */
 export class LockExpiringError extends LeaseholdError {
   readonly code = "LOCK_EXPIRING";
 
@@ -145,7 +145,7 @@ export class LockExpiringError extends LeaseholdError {
   }
 }
 
-/** A newer holder has already been admitted: this writer must stop. */
+/** The gate has already admitted a newer holder: this writer must stop. */
 export class StaleFenceError extends LeaseholdError {
   readonly code = "STALE_FENCE";
 
@@ -157,7 +157,7 @@ export class StaleFenceError extends LeaseholdError {
   }
 }
 
-/** What is asked for waits for something that ends only after it: for this async context, or this candidate, itself. */
+/** The call would wait for something that ends only after the call: its own async context, or its own candidate. */
 export class DeadlockError extends LeaseholdError {
   readonly code = "DEADLOCK";
 
@@ -188,12 +188,12 @@ export class EtcdUnavailableError extends LeaseholdError {
   }
 }
 
-/** Why etcd rejected a request. `member`: every host did, for a reason of its own (a web server, a learner, another cluster). */
+/** Why etcd rejected a request. `member`: every host did, each for its own reason (a web server, a learner, another cluster). */
 export type RefusalReason = "unauthenticated" | "permission" | "quota" | "tls" | "member" | "other";
 
 /**
- * etcd rejected the request and would reject it again: wrong password, no permission, quota. Or every host rejected it for
- * a reason of its own: `tls` or `member`. Not retried. docs/refusals.md lists all of them.
+ * etcd rejected the request and would reject it again (wrong password, no permission, quota), or every host rejected it
+ * for its own reason (`tls` or `member`). The request is not retried. docs/refusals.md lists all rejections.
  */
 export class EtcdRefusedError extends LeaseholdError {
   readonly code = "ETCD_REFUSED";
@@ -213,17 +213,17 @@ export class EtcdRefusedError extends LeaseholdError {
     this.#inDoubt = inDoubt;
   }
 
-  /** @internal What etcd, or whatever answered in its place, said. */
+  /** @internal The text of the answer, from etcd or from whatever server answered in its place. */
   get details(): string {
     return this.#details;
   }
 
-  /** @internal The request may have been executed nevertheless: see "database space exceeded" in etcd/refusals.ts. */
+  /** @internal The request may have been executed nevertheless: see "database space exceeded" in etcd/etcd3/refusals.ts. */
   get inDoubt(): boolean {
     return this.#inDoubt;
   }
 
-  /** @internal The same, with what was refused. */
+  /** @internal The same error, naming the operation that was refused. */
   during(what: string): EtcdRefusedError {
     return new EtcdRefusedError(this.why, this.host, this.#details, { what, inDoubt: this.#inDoubt });
   }

@@ -2,13 +2,14 @@ import { StaleFenceError } from "./errors.js";
 import { rangeError, typeError } from "./options/check.js";
 
 /**
- * The arguments of etcd3's `client.if(...)` and `.and(...)`: true while this very hold lives.
+ * The arguments of etcd3's `client.if(...)` and `.and(...)` for a condition that is true while this very hold lasts.
  *
  *     await client.if(...whileHeld(lock)).then(client.put("balance").value("7")).commit()
  *
- * Compares the create revision of the lock's key, as Go's `Mutex.IsOwner()` does, so a later hold under the same key,
- * or a new value (`proclaim`), does not confuse it. etcd decides it in the transaction itself: it needs no clock.
- * @throws {TypeError | RangeError} when `hold` is none: a guard that is made of the wrong things may let everybody pass.
+ * The condition compares the create revision of the lock's key, as Go's `Mutex.IsOwner()` does. A later hold under the
+ * same key does not satisfy it, and a new value (`proclaim`) does not break it. etcd evaluates it in the transaction
+ * itself, so it needs no clock.
+ * @throws {TypeError | RangeError} when `hold` is not a hold: a malformed guard could allow any write.
  */
 export function whileHeld(hold: {
   readonly key: string;
@@ -19,8 +20,8 @@ export function whileHeld(hold: {
 }
 
 /**
- * The resource's side of fencing, in memory: admits a token unless a higher one was admitted before.
- * Keep `highest` beside the data, and hand it to the constructor, if it must outlive the process.
+ * The resource's side of fencing, in memory: admits a token unless it has admitted a higher one before.
+ * If `highest` must outlive the process, store it with the data and pass it to the constructor.
  */
 export class FenceGate {
   #highest: bigint;
@@ -36,8 +37,8 @@ export class FenceGate {
   }
 
   /**
-   * Returns when `fence` is at least as high as every token admitted before, and remembers it.
-   * @throws {StaleFenceError} when a higher one was admitted. @throws {TypeError} when it is not a bigint.
+   * Returns if `fence` is at least as high as every token admitted before, and remembers it.
+   * @throws {StaleFenceError} when a higher token was admitted. @throws {TypeError} when `fence` is not a bigint.
    */
   admit(fence: bigint): void {
     checkFence("fence", fence);
@@ -50,7 +51,7 @@ function checkHold(hold: unknown): { readonly key: string; readonly revision: bi
   if (typeof hold !== "object" || hold === null) throw typeError("hold", "a hold", hold);
   const { key, revision } = hold as { readonly key?: unknown; readonly revision?: unknown };
   if (typeof key !== "string") throw typeError("hold.key", "a string", key);
-  // etcd would compare with 0, which is true when the key is not there: a guard that lets everybody pass.
+  // etcd would compare with 0, which is true if the key does not exist: such a guard would allow any write.
   if (checkFence("hold.revision", revision) === 0n) throw rangeError("hold.revision", "1n or more", revision);
   return { key, revision: revision as bigint };
 }

@@ -1,24 +1,24 @@
 /** The key layout that leasehold shares with Go's `concurrency` package, `etcdctl lock`, v3lock and jetcd. */
 
-/** Everything in a queue has this prefix. */
+/** Every key in a queue has this prefix. */
 export const prefixOf = (name: string): string => `${name}/`;
 
-/** The first key behind all keys with `prefix`, as etcd's `range_end`. `prefix` ends with "/", so one byte up is enough. */
+/** etcd's `range_end` for all keys with `prefix`. `prefix` ends with "/", so incrementing the last byte is enough. */
 export const prefixEnd = (prefix: string): string => `${prefix.slice(0, -1)}0`;
 
-/** Go's `fmt.Sprintf("%s/%x", name, lease)`; with `-n` for the second and further places of one session. */
+/** Go's `fmt.Sprintf("%s/%x", name, lease)`, followed by `-n` for the second and later entries of one session. */
 export function entryKey(name: string, leaseId: bigint, n: number): string {
   const key = `${name}/${leaseId.toString(16)}`;
   return n === 1 ? key : `${key}-${n}`;
 }
 
-/** Range of all keys that one session can have under one name: "." follows "-" in ASCII. */
+/** The range of all keys that one session can have under one name: "." follows "-" in ASCII. */
 export function sessionRange(name: string, leaseId: bigint): { readonly key: string; readonly end: string } {
   const key = entryKey(name, leaseId, 1);
   return { key, end: `${key}.` };
 }
 
-/** The name and number of a place of `leaseId`, or undefined if `key` is none. */
+/** The name and number of an entry of `leaseId`, or undefined if `key` is not the key of one. */
 export function parseEntryKey(
   key: string,
   leaseId: bigint,
@@ -30,17 +30,17 @@ export function parseEntryKey(
   return /^[1-9]\d*$/.test(n) && n !== "1" ? { name: key.slice(0, slash), n: Number(n) } : undefined;
 }
 
-/** The most permits that a semaphore may have. */
+/** The maximum number of permits of a semaphore. */
 export const MAX_PERMITS = 1000;
 
-/** What a place's value says to `inspect`; `id` makes it recognisable after a lost reply. */
+/** The value of an entry, for `inspect`. After a lost reply, `id` identifies the entry. */
 export interface EntryValue {
   readonly owner: string;
   readonly since: string;
   readonly id: string;
-  /** Of a semaphore: so many may hold at a time. */
+  /** For a semaphore: how many may hold at a time. */
   readonly permits?: number;
-  /** Of a web lock: the manager that asked for it. */
+  /** For a web lock: the manager that requested it. */
   readonly client?: string;
 }
 
@@ -57,7 +57,7 @@ export function parseEntryValue(value: string): Partial<EntryValue> {
       ...(typeof client === "string" && { client }),
     };
   } catch {
-    // Go and etcdctl write empty or free values: their places have no owner to show.
+    // Go and etcdctl write empty or arbitrary values: their entries have no owner to show.
     return {};
   }
 }

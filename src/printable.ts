@@ -1,8 +1,8 @@
-/** More of a text that somebody else wrote says nothing more about an error. */
+/** Beyond this length, a text from another client or a server explains no more about an error. */
 const MAX_LENGTH = 200;
 /**
- * Control and format characters (bidirectional overrides among them), separators of lines and paragraphs, and surrogates
- * without their other half: what ends a line, colors a terminal, or changes the order of what stands beside it.
+ * Control and format characters (including bidirectional overrides), line and paragraph separators, and lone surrogates:
+ * characters that can end a line, color a terminal, or reorder the text next to them.
  */
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
 
@@ -12,17 +12,17 @@ const escape = (char: string): string => {
 };
 
 /**
- * A text as one line of a log may show it: unsafe characters are escaped as in JavaScript, and what is longer than
- * `maxLength` ends with "…". A text without unsafe characters that is short enough stays as it is, so applying this twice
- * changes nothing.
+ * Makes a text safe to show on one line of a log: escapes unsafe characters as JavaScript does, and ends a text that is
+ * longer than `maxLength` with "…". A short text without unsafe characters does not change, so applying this twice has no
+ * further effect.
  */
 export function printable(text: string, maxLength = MAX_LENGTH): string {
-  // Escaping never shortens: what is behind this is cut off in any case.
+  // Escaping never shortens a text: everything after this position is cut off in any case.
   const escaped = text.slice(0, maxLength + 2).replace(UNSAFE, escape);
   return escaped.length > maxLength ? cut(escaped, maxLength) : escaped;
 }
 
-/** Between two characters, not within one. */
+/** Cuts between two characters, never within one. */
 function cut(text: string, maxLength: number): string {
   const last = text.codePointAt(maxLength - 2) ?? 0;
   return `${text.slice(0, last > 0xffff ? maxLength - 2 : maxLength - 1)}…`;

@@ -13,10 +13,10 @@ import { withLease } from "./with-lease.js";
 
 const TRY_TIMEOUT_MS = 5000;
 
-/** Before the hold takes the watch over, in the same turn of the event loop, there is nothing to hear. */
+/** The hold takes the watch over in the same turn of the event loop, so no event can arrive before. */
 const NO_LISTENER: WatchListener = { created() {}, event() {}, interrupted() {}, refused() {} };
 
-/** A place whose turn it is, not made a hold yet. */
+/** A granted entry that is not a hold yet. */
 export interface Acquired {
   readonly queue: Queue;
   readonly grant: Grant;
@@ -27,7 +27,7 @@ const acquired = (grant: Grant): Acquired => ({
   grant,
 });
 
-/** Waits in the queue of `name` until it is our turn. */
+/** Waits in the queue of `name` for its turn. */
 class NameCall<R> extends TurnCall<Grant, R> {
   constructor(
     source: LeaseSource,
@@ -56,7 +56,7 @@ class NameCall<R> extends TurnCall<Grant, R> {
   }
 }
 
-/** A place of `name`, when it is our turn. */
+/** Resolves with an entry of `name` when its turn has come. */
 export async function acquire(
   source: LeaseSource,
   name: string,
@@ -66,7 +66,10 @@ export async function acquire(
   return new NameCall(source, wait, name, entry, (place) => place).run();
 }
 
-/** The same as a hold. `check` throws on bad options. It suspends no function of its own: a process may have thousands of waiters. */
+/**
+ * Like `acquire()`, but resolves with a hold. `check` throws on bad options. It is not an async function: that would keep
+ * one more suspended function per waiter, and a process may have thousands.
+ */
 export function acquireHold(
   source: LeaseSource,
   name: string,
@@ -80,7 +83,7 @@ export function acquireHold(
   }
 }
 
-/** A hold that needs not be waited for, or undefined. `timeoutMs` bounds the wait for etcd. */
+/** A hold if it needs no wait for a turn, else undefined. `timeoutMs` bounds the wait for etcd. */
 export async function tryAcquire(
   source: LeaseSource,
   name: string,
@@ -91,7 +94,7 @@ export async function tryAcquire(
   return acquired && holdOf(acquired);
 }
 
-/** The same before it is made a hold. */
+/** Like `tryAcquire()`, but the entry is not made a hold yet. */
 export async function tryPlace(
   source: LeaseSource,
   name: string,
@@ -110,7 +113,7 @@ export async function tryPlace(
       onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
     });
   };
-  // It has not waited for the place that it joined, so no turn is lost with it.
+  // The call does not wait in the queue, so no turn is lost when it begins once more.
   return withLease(
     source,
     { signal, timeoutMs },
@@ -123,7 +126,7 @@ export async function tryPlace(
   );
 }
 
-/** Watches the key from the grant on: for a hold that lasts, or that others may take at any moment. */
+/** Watches the key from the grant on: for a hold that lasts, or that another client may steal at any moment. */
 export function watched({ queue, grant }: Acquired): Acquired {
   if (grant.ownWatch) return { queue, grant };
   const { watches } = queue.lease.connection;
@@ -131,7 +134,7 @@ export function watched({ queue, grant }: Acquired): Acquired {
   return { queue, grant: { ...grant, ownWatch } };
 }
 
-/** The session may have ended since the grant, or, unseen, during a pause of the process before it. */
+/** Throws if the session has ended since the grant, or before it, unnoticed because the process was suspended. */
 export function holdOf({ queue, grant }: Acquired): HoldHandle {
   const hold = new HoldHandle(queue, grant);
   const { lease } = queue;

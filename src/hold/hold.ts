@@ -14,20 +14,23 @@ import type { Queue } from "../queue/queue.js";
 import { settleWithin } from "../async/settle-within.js";
 import type { Grant } from "../queue/waiter.js";
 
-/** A held place of any kind. Ends once, by release or by loss. */
+/** A held place in a queue, of any lock mode. It ends once, by release or by loss. */
 export interface Hold extends AsyncDisposable {
   readonly name: string;
   readonly key: string;
   /** Create revision of `key`: identifies this hold. */
   readonly revision: bigint;
-  /** Aborts when the hold ends, *also on an ordinary release*: with LockLostError, or LockReleasedError after `release()`. Tell them apart by `reason.code`. */
+  /**
+   * Aborts when the hold ends, *also on an ordinary release*. The reason is a LockReleasedError after `release()`, else a
+   * LockLostError: distinguish them by `reason.code`.
+   */
   readonly signal: AbortSignal;
   /**
-   * True until the hold ends or its deadline passes. Reads the clocks itself, so it is right in the first line that runs
-   * after a pause of the process. False with `signal` not aborted means: in doubt, a renewal will tell.
+   * True until the hold ends or its deadline passes. Reads the clocks itself, so it is accurate even immediately after the
+   * process was suspended. If it is false and `signal` is not aborted, the hold is in doubt until a renewal is answered.
    */
   readonly held: boolean;
-  /** Milliseconds until the deadline if no further renewal is accepted; 0 when the hold has ended. */
+  /** Milliseconds until the deadline if no further renewal is accepted; 0 after the hold has ended. */
   remainingMs(): number;
   /**
    * @throws {LockLostError | LockReleasedError} when the hold has ended.
@@ -35,17 +38,17 @@ export interface Hold extends AsyncDisposable {
    */
   assertHeld(atLeastMs?: number): void;
   /**
-   * Gives the place back: `held` is false and `signal` aborted before this returns. Resolves when etcd has confirmed, or
-   * when the lease is over, and after one TTL in any case: what is not deleted by then is deleted in the background.
-   * Idempotent. May be left un-awaited.
-   * @throws {LockLostError} when the hold was lost before, and nothing else. Where a proxy has been seen to send requests
-   * twice, a key that is gone already is no proof: the first of two releases may have deleted it. The loss of a hold that
+   * Ends the hold: `held` is false and `signal` is aborted before this returns. Resolves when etcd has confirmed the
+   * deletion of the key, or when the lease is over, and after one TTL in any case: a key that is not deleted by then is
+   * deleted in the background. Idempotent. The promise may be left un-awaited.
+   * @throws {LockLostError} when the hold was lost before, and nothing else. If a proxy has been seen to send requests
+   * twice, a missing key does not prove a loss: the first of two releases may have deleted it. The loss of a hold that
    * lasts less than a second, whose key is not watched yet, is then reported only if its lease is gone, too.
    */
   release(): Promise<void>;
-  /** Same as `release()`. */
+  /** The same as `release()`. */
   [Symbol.asyncDispose](): Promise<void>;
-  /** bigints as decimal strings. */
+  /** Bigints become decimal strings. */
   toJSON(): {
     readonly name: string;
     readonly key: string;
@@ -54,22 +57,25 @@ export interface Hold extends AsyncDisposable {
   };
 }
 
-/** An exclusive hold. Only these have a fencing token: of holders that share, an older one would be refused after a newer one wrote. */
+/**
+ * An exclusive hold. Only exclusive holds have a fencing token: of several holders that share a lock, an older one would
+ * be rejected after a newer one wrote.
+ */
 export interface Lock extends Hold {
-  /** Fencing token, equal to `revision`. Strictly rises per name. */
+  /** Fencing token, equal to `revision`. It strictly increases per name. */
   readonly fence: bigint;
 }
 
 type End = LockLostError | LockReleasedError;
 
-/** However much of a program listens to one lock, that is no leak. */
+/** Any number of listeners is legitimate. */
 function unlimited(controller: AbortController): AbortController {
   setMaxListeners(0, controller.signal);
   return controller;
 }
 
 export class HoldHandle implements Lock, Dependent {
-  /** Not there at all where several may hold: see `Hold`. */
+  /** Not defined at all if several may hold: see `Lock`. */
   declare readonly fence: bigint;
   readonly name: string;
   readonly key: string;
@@ -78,9 +84,9 @@ export class HoldHandle implements Lock, Dependent {
   readonly #grant: Grant;
   readonly #heldKey: KeyWatch;
   #ended: "released" | End | undefined;
-  /** The key is not there any more; why is still being asked. */
+  /** The key is gone, and a renewal is to show why. */
   #gone = false;
-  /** Made when somebody asks: most holds are short, and nobody listens. */
+  /** Created on first use: most holds are short and have no listener. */
   #controller: AbortController | undefined;
   readonly #released = new Once(() => this.#release());
 
@@ -104,7 +110,7 @@ export class HoldHandle implements Lock, Dependent {
   }
 
   get held(): boolean {
-    // The standing first: reading it may end this hold.
+    // Read the standing first: reading it may end this hold.
     return this.#queue.lease.standing === "held" && !this.#ended && !this.#gone;
   }
 
@@ -138,7 +144,7 @@ export class HoldHandle implements Lock, Dependent {
     return { name: this.name, key: this.key, revision: this.revision.toString(), held: this.held };
   }
 
-  /** Somebody deleted the key, or it went with its lease: that is asked before the loss gets its name. Resolves at the end. */
+  /** A client deleted the key, or it went with its lease: a renewal shows which. Resolves when the hold has ended. */
   async keyDeleted(): Promise<void> {
     this.#gone = true;
     await this.#askForLease();
@@ -146,7 +152,7 @@ export class HoldHandle implements Lock, Dependent {
   }
 
   #endAsDeleted(): void {
-    // Released meanwhile, or the session is over.
+    // The hold was released in the meantime, or its session is over.
     if (this.#ended) return;
     this.#endWith(this.#loss("deleted"));
     this.#queue.lost(this.#grant.entry);
@@ -158,7 +164,7 @@ export class HoldHandle implements Lock, Dependent {
     this.#queue.lease.holds.delete(this);
   }
 
-  /** A listener of the session's own signal runs before the session tells its holds. */
+  /** Listeners of the session's own signal run before the session notifies its holds. */
   #hearSession(): void {
     const { signal } = this.#queue.lease;
     if (signal.aborted) this.sessionEnded(signal.reason as SessionEnd);
@@ -168,7 +174,7 @@ export class HoldHandle implements Lock, Dependent {
     return new LockLostError(this.name, this.key, loss, cause);
   }
 
-  /** The error of an ordinary release is made when somebody asks for it: hardly anybody does. */
+  /** The error of an ordinary release is created on first use: hardly any caller reads it. */
   get #end(): End | undefined {
     if (this.#ended === "released") this.#ended = new LockReleasedError(this.name);
     return this.#ended;
@@ -182,20 +188,20 @@ export class HoldHandle implements Lock, Dependent {
   }
 
   async #release(): Promise<void> {
-    // Brings the hold up to the clocks: its deadline may have passed unseen.
+    // Updates the hold from the clocks: its deadline may have passed unnoticed.
     void this.#queue.lease.over;
     this.#hearSession();
     if (this.#gone) this.#endAsDeleted();
     if (this.#end) throw this.#end;
     this.#endWith("released");
     const { lease } = this.#queue;
-    // Renewals may pass while deletes do not: the deletion goes on, but nobody waits for it longer than this.
+    // Renewals may get through while deletes do not: the deletion continues, but the caller waits no longer than this.
     const limit = { signal: undefined, timeoutMs: lease.ttlMs };
     const onTimeout = (): Error => new Error("not confirmed within one TTL");
     const leaving = settleWithin(this.#queue.leave(this.#grant.entry), limit, lease.connection, {
       onTimeout,
     });
-    // The session is over, and the key with it: released. Or not confirmed yet: the deletion goes on.
+    // Either the session is over, and the key is gone with it, or the deletion is not confirmed yet and continues.
     const deleted = await leaving.catch(() => true);
     if (!deleted) await this.#askForLease();
     lease.holdEnded(this);
@@ -204,7 +210,7 @@ export class HoldHandle implements Lock, Dependent {
     if (!deleted && !lease.connection.path.requestsAreRepeated) throw this.#loss("deleted");
   }
 
-  /** The session hears the answer; resolves when it has, or after a while. */
+  /** Renews the lease; the answer updates the session. Resolves after that, or after `patienceMs`. */
   async #askForLease(): Promise<void> {
     const { lease } = this.#queue;
     const limit = { signal: undefined, timeoutMs: lease.patienceMs };

@@ -2,20 +2,19 @@ import { KeyAudit, type AuditListener } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
 import type { Timer } from "../async/clock.js";
 
-/** A hold shorter than this does not pay for a watch of its own key. */
+/** A hold that is shorter than this does not pay for a watch of its own key. */
 const LONG_HOLD_MS = 1000;
-/** Holds that become long within this time of each other do so together. */
+/** Holds that reach that age within this time of each other begin their watches together. */
 const GRAIN_MS = 100;
-/** Of thousands that were taken at once so many begin in one turn of the event loop. */
+/** The number of watches that begin in one turn of the event loop when thousands of holds were granted at once. */
 const BEGIN_AT_ONCE = 250;
-/** Of thousands whose watches moved to another member at once so many are read at a time. */
+/** The number of keys that are read at a time when thousands of watches moved to another member at once. */
 const READ_AT_ONCE = 32;
 const SLOW_LOOK_MS = 30_000;
 
-/** What a hold does about its own key when it lasts. */
+/** A hold, as far as the schedule uses it. */
 export interface LongHold {
   readonly key: string;
-  /** Watches the key. */
   watch(): void;
   /** Reads the key, and ends the hold if it is gone. Never rejects. */
   read(): Promise<void>;
@@ -24,11 +23,11 @@ export interface LongHold {
 const ofLease = new WeakMap<Lease, KeyWatchSchedule>();
 
 /**
- * When the holds of one session watch and read their keys. One timer for the young ones, and one list of the session's
- * keys for all long ones: ten thousand locks that nobody touches cost what one costs.
+ * Schedules the watches and reads of the keys that one session holds. All young holds share one timer, and all long ones
+ * share one list of the session's keys: ten thousand idle locks cost as much as one.
  */
 export class KeyWatchSchedule implements AuditListener {
-  /** Not watched yet, with the moment of their grant, oldest first: most are released before they are long. */
+  /** Holds without a watch, with the time of their grant, oldest first: most are released before they are long. */
   readonly #young = new Map<LongHold, number>();
   readonly #watched = new Set<LongHold>();
   readonly #unread = new Set<LongHold>();
@@ -47,7 +46,7 @@ export class KeyWatchSchedule implements AuditListener {
     return holds;
   }
 
-  /** Granted now, and not watched: that begins when it lasts. */
+  /** Adds a hold that has just been granted. Its watch begins after `LONG_HOLD_MS`. */
   addUnwatched(hold: LongHold): void {
     const { clock } = this.lease.connection;
     this.#young.set(hold, clock.monotonic());
@@ -69,7 +68,7 @@ export class KeyWatchSchedule implements AuditListener {
     }
   }
 
-  /** Reads its key, in its turn. */
+  /** Reads the key of `hold`, after those that are waiting to be read. */
   read(hold: LongHold): void {
     this.#unread.add(hold);
     this.#readNext();
@@ -105,13 +104,13 @@ export class KeyWatchSchedule implements AuditListener {
   }
 
   /**
-   * Bounds the damage of an event that never came: what is missing in the list is read. The list may be of an older state:
-   * the read decides, and a key that it shows too long is missing in the next one. It tells no create revisions, so a key
-   * that was deleted and put anew in between, with our own lease, looks untouched: that takes a lost event *and* somebody
-   * who forges our keys, and a fence still refuses the one who held it before.
+   * Bounds the damage of a lost event: a key that is missing from the list is read. The list may be of an older state: the
+   * read decides, and a key that the list shows for too long is missing from the next one. The list has no create
+   * revisions, so a key that was deleted and put again in between, with our own lease, looks unchanged. That takes a lost
+   * event *and* a client that forges our keys, and a fence still rejects the former holder.
    */
   audited(keys: readonly Buffer[] | undefined): void {
-    // Refused it may be for ever: then all are read.
+    // etcd may refuse the list forever: then every key is read.
     const listed = new Set(keys?.map((key) => key.toString()));
     for (const hold of this.#watched) if (!listed.has(hold.key)) this.read(hold);
     if (this.#watched.size > 0) this.#audit.within(SLOW_LOOK_MS);

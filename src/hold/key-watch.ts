@@ -3,17 +3,17 @@ import type { Watch, WatchListener } from "../etcd/watch/hub.js";
 import { KeyWatchSchedule, type LongHold } from "./key-watch-schedule.js";
 import type { QueueEntry } from "../queue/entry.js";
 
-/** Watches the key of a holder, who loses the lock when somebody deletes it, though the lease goes on. */
+/** Watches the key of a hold, which is lost if a client deletes the key, even though the lease goes on. */
 export class KeyWatch implements LongHold, WatchListener {
   readonly #holds: KeyWatchSchedule;
   #watch: Watch | undefined;
-  /** A read of an older state does not show whether the key outlived the beginning of the watch. */
+  /** A read of an older state does not show whether the key still existed when the watch began. */
   #atLeast: bigint;
   #over = false;
 
   /**
-   * `watch` is the one that the wait had on the key, if there was one. `deletedAt`: the hold rests on this deletion
-   * alone, no read has seen our key since, so one is sent beside the handle.
+   * `watch` is the one that the wait had on the key, if any. `deletedAt`: the hold rests on this deletion alone, and no
+   * read has seen our key since, so one is sent while the caller already has the handle.
    */
   constructor(
     private readonly entry: QueueEntry,
@@ -27,9 +27,9 @@ export class KeyWatch implements LongHold, WatchListener {
     if (watch) this.#takeOver(watch);
     else this.#holds.addUnwatched(this);
     if (deletedAt === undefined || watch?.over) return;
-    // Of a place that took its turn together with ours, it may have been before ours was put.
+    // If it comes from another entry that was granted together with ours, it may be older than our put.
     if (deletedAt > this.#atLeast) this.#atLeast = deletedAt;
-    // Not in its turn: the caller goes on meanwhile.
+    // Read at once, not after other holds: the caller already goes on.
     void this.read();
   }
 
@@ -40,7 +40,7 @@ export class KeyWatch implements LongHold, WatchListener {
   stop(): void {
     this.#over = true;
     this.#holds.delete(this);
-    // The next place of this session will most likely have the same key.
+    // The next entry of this session will most likely have the same key.
     this.#watch?.keepForReuse();
     this.#watch = undefined;
   }
@@ -52,12 +52,12 @@ export class KeyWatch implements LongHold, WatchListener {
   }
 
   async read(): Promise<void> {
-    // Refused, or the session is over: the one changes nothing, the other has been told.
+    // A rejected read changes nothing, and the end of the session has already been reported.
     const there = await this.#isThere().catch(() => true);
     if (!there) this.#gone();
   }
 
-  /** Deleted before the watch began? Only a read after it can tell. */
+  /** The key may have been deleted before the watch began: only a read of a later state can show that. */
   created(revision: bigint): void {
     if (this.#over) return;
     if (revision > this.#atLeast) this.#atLeast = revision;
@@ -72,12 +72,12 @@ export class KeyWatch implements LongHold, WatchListener {
     this.watch();
   }
 
-  /** The slow look goes on, and the deadline holds in any case. */
+  /** The audit of the schedule continues, and the deadline applies in any case. */
   refused(): void {}
 
   #takeOver(watch: Watch): void {
     this.#holds.addWatched(this);
-    // Its stream broke in the moment of the grant: nobody was there to hear of it.
+    // Its stream broke at the moment of the grant, when the watch had no listener to notify.
     if (watch.over) this.watch();
     else watch.listener = this;
   }

@@ -2,14 +2,14 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { LockLostError } from "../errors.js";
 import type { HoldHandle } from "./hold.js";
 
-/** A lock that `withLock` holds around the code that runs in its async context. */
+/** A lock that `withLock` holds while code runs in its async context. */
 export class HeldScope {
-  /** Works inside, the first one included. */
+  /** The number of callbacks inside, including the first one. */
   #inside = 0;
   #lastLeft: () => void = () => {};
 
   constructor(
-    /** Names of two clusters have nothing to do with each other. */
+    /** The same name on two clusters means two different locks. */
     readonly realm: object,
     readonly lock: HoldHandle,
   ) {}
@@ -18,7 +18,7 @@ export class HeldScope {
     return this.#inside > 0 && !this.lock.signal.aborted;
   }
 
-  /** Runs `work`, waits for the works that entered again, releases. The error of `work` comes before the release's. */
+  /** Runs `work`, waits for the callbacks that entered again, and releases. If both fail, the error of `work` is thrown. */
   async enter<T>(work: (lock: HoldHandle) => T): Promise<Awaited<T>> {
     const everybodyLeft = new Promise<void>((resolve) => (this.#lastLeft = resolve));
     let result: Awaited<T>;
@@ -34,10 +34,10 @@ export class HeldScope {
     return result;
   }
 
-  /** Runs `work` with the lock that is held already. @throws LockLostError when `work` ended well but the lock was lost. */
+  /** Runs `work` with the lock that is already held. @throws LockLostError when `work` succeeded but the lock was lost. */
   async enterAgain<T>(work: (lock: HoldHandle) => T): Promise<Awaited<T>> {
     const result = await this.#run(work);
-    // Reads the clocks. Released is no loss: the outer work may have ended before this one, and was waiting for it only.
+    // Reads the clocks. A release is not a loss: the outer callback may have ended before this one and only waited for it.
     void this.lock.held;
     const reason: unknown = this.lock.signal.reason;
     if (reason instanceof LockLostError) throw reason;
@@ -57,7 +57,7 @@ export class HeldScope {
 
 const storage = new AsyncLocalStorage<readonly HeldScope[]>();
 
-/** What this context holds of exactly this name, by itself: who shares it, and so has no fence, has no lock to enter again. */
+/** This context's exclusive hold of exactly this name. A shared hold, which has no fence, cannot be entered again. */
 export function enclosingHold(realm: object, name: string): HeldScope | undefined {
   return storage
     .getStore()
@@ -67,7 +67,7 @@ export function enclosingHold(realm: object, name: string): HeldScope | undefine
     );
 }
 
-/** The name that a `lock()` here would wait for in vain: `name` itself, or one under it, whose keys are in its range. */
+/** The held name that a `lock()` here would wait for in vain: `name` itself, or one under it, whose keys are in its range. */
 export function enclosingConflict(realm: object, name: string): string | undefined {
   const blocks = (held: string): boolean => held === name || held.startsWith(`${name}/`);
   return storage

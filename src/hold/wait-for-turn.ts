@@ -8,27 +8,27 @@ import type { Timer } from "../async/clock.js";
 import { settleWithin } from "../async/settle-within.js";
 import { withLease, type LeasedCall } from "./with-lease.js";
 
-/** The last part of a wait, in which the holder is asked for, so that a timeout can name it. */
+/** The last part of a wait, in which the queue is read so that a timeout can name the holder. */
 const ASK_HOLDER_MS = 500;
 const OPENING = "its session was still being opened";
 
-/** A call in its queue, or in several. */
+/** A call that waits in one queue or several. */
 export interface TurnWaiter<T> {
   readonly granted: Promise<T>;
-  /** It has, or had, a place in the queue. */
+  /** The call has, or had, a place in the queue. */
   readonly joined: boolean;
   readonly waitingFor: Waited;
-  /** The caller waits no longer; its place is removed in the background. */
+  /** The caller waits no longer; its entry is removed in the background. */
   giveUp(): void;
 }
 
-/** A name that is waited for, with the create revision of its place; 0n when it has none yet. */
+/** A name that the call waits for, with the create revision of its entry; 0n if it has none yet. */
 export interface Waited {
   readonly name: string;
   readonly revision: bigint;
 }
 
-/** A call that waits for its turn under one name, or under several. */
+/** A call that waits for its turn under one name or several. */
 export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
   #waiter: TurnWaiter<T> | undefined;
 
@@ -38,9 +38,9 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
   ) {}
 
   protected abstract get names(): readonly string[];
-  /** Puts it into its queues. */
+  /** Joins the queues. */
   protected abstract enter(lease: Lease): TurnWaiter<T>;
-  /** Its turn came after the caller had left. */
+  /** Releases what was granted after the caller gave up. */
   protected abstract giveBack(granted: T): void;
   abstract result(granted: T): R;
 
@@ -66,7 +66,7 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
     return question.during(settled);
   }
 
-  /** If no member has failed, the time was too short for opening the first session. */
+  /** If no member has failed, the time limit was too short to open the first session. */
   failure(error: unknown): unknown {
     const { timeoutMs } = this.wait;
     const tooShort = error instanceof EtcdUnavailableError && !this.source.connection.client.failing;
@@ -89,7 +89,7 @@ function assertNoDeadlock({ connection }: LeaseSource, names: readonly string[])
   }
 }
 
-/** Asks who holds shortly before the time is over: a timeout says it without keeping its caller any longer. */
+/** Reads the queue shortly before the time limit, so that a timeout can name the holder without delaying its caller. */
 class HolderQuestion {
   #name: string | undefined;
   #ahead: Ahead | undefined;
@@ -105,13 +105,13 @@ class HolderQuestion {
     this.#timer = lease.connection.clock.after(timeoutMs - askMs, () => void this.#ask(askMs));
   }
 
-  /** The same promise, or one that ends the question when it settles. */
+  /** The same promise, or one that cancels the question when it settles. */
   during<T>(settled: Promise<T>): Promise<T> {
     const timer = this.#timer;
     return timer ? settled.finally(() => timer.cancel()) : settled;
   }
 
-  /** With what was answered so far. */
+  /** Contains what etcd has answered so far. */
   timeoutError(timeoutMs: number): LockTimeoutError {
     const { name } = this.waiter.waitingFor;
     const known = this.#name === name ? this.#ahead : undefined;
@@ -123,7 +123,7 @@ class HolderQuestion {
     const { name, revision } = this.waiter.waitingFor;
     const policy = { ...this.lease.policy("read the queue"), giveUpMs: askMs, attemptMs: askMs };
     this.#name = name;
-    // Not answered, or the session is over, which rejects the call itself.
+    // etcd did not answer, or the session is over, which rejects the call itself.
     this.#ahead = await readContendersAhead(connection, name, revision, policy).catch(() => undefined);
   }
 }

@@ -4,23 +4,23 @@ import type { CheckedWait } from "../options/check.js";
 import type { LeaseSource } from "../session/session-source.js";
 import type { Clock } from "../async/clock.js";
 
-/** What a call does with a lease. */
+/** A call that needs a lease. */
 export interface LeasedCall<T, R> {
-  /** Called once more, with another lease, when the session of the first one had ended. */
+  /** Called once more, with another lease, if the session of the first one had ended. */
   begin(lease: Lease, left: CheckedWait): Promise<T>;
-  /** It had a place in a queue, which is lost with the session: the caller hears of that. */
+  /** The call had an entry in a queue, which is lost with the session: the failure is reported to the caller. */
   readonly joined: boolean;
-  /** What the caller gets. */
+  /** The value for the caller. */
   result(value: T): R;
-  /** What the caller hears of a failure. */
+  /** The error for the caller. */
   failure(error: unknown): unknown;
 }
 
 /**
- * Runs `call` with a lease that takes new calls, and with what opening its session has left of the time limit. The
- * session may have ended unnoticed, as when its lease was revoked: unless the call had joined a queue by then, it is
- * begun once more, with the next session of a cluster. A session of the caller's own only says again that it has ended.
- * This is the only suspended function of a waiting call, and it keeps few variables: a process may have thousands.
+ * Runs `call` with a lease that accepts new calls, and with the rest of the time limit after its session was opened. The
+ * session may have ended unnoticed, for example because its lease was revoked: unless the call had joined a queue by then,
+ * it begins once more, with the next session of the cluster. A session of the caller's own only rejects it again. This is
+ * the only suspended function of a waiting call, and it keeps few variables: a process may have thousands.
  */
 export async function withLease<T, R>(
   source: LeaseSource,
@@ -44,7 +44,7 @@ export async function withLease<T, R>(
   }
 }
 
-/** Would the same call with another session be answered otherwise? */
+/** Whether another session could give the same call another result. */
 export const isOfSession = (error: unknown, lease: Lease | undefined): boolean =>
   error instanceof SessionLostError ||
   error instanceof SessionClosedError ||
@@ -52,7 +52,7 @@ export const isOfSession = (error: unknown, lease: Lease | undefined): boolean =
 
 const NO_LIMIT = (): undefined => undefined;
 
-/** What is left of a time limit that earlier steps may have used up in part. */
+/** The rest of a time limit that earlier steps may have used in part. */
 export function timeBudget(clock: Clock, timeoutMs: number | undefined): () => number | undefined {
   if (timeoutMs === undefined) return NO_LIMIT;
   const start = clock.monotonic();

@@ -7,9 +7,9 @@ import { Queue } from "../queue/queue.js";
 import { PredecessorWait } from "../queue/predecessor-wait.js";
 import type { Grant } from "../queue/waiter.js";
 
-/** Waits until all of several places hold that were taken together. */
+/** Waits until several entries that joined together are all granted. */
 export class AllTurns {
-  /** All of them; `undefined` when one was lost, and so all were given back. */
+  /** All holds; `undefined` if one was lost, so that all were released. */
   readonly held: Promise<readonly HoldHandle[] | undefined>;
   readonly #holds = new Map<QueueEntry, HoldHandle>();
   readonly #turns = new Map<QueueEntry, PredecessorWait>();
@@ -30,17 +30,17 @@ export class AllTurns {
     else void this.#look().catch((error: unknown) => this.#end(() => this.#reject(error as Error)));
   }
 
-  /** A name that is not held yet, with our create revision under it. */
+  /** A name that is not held yet, with the create revision of our entry. */
   get waitingFor(): { readonly name: string; readonly revision: bigint } {
     return this.entries.find((entry) => !this.#holds.has(entry)) ?? (this.entries[0] as QueueEntry);
   }
 
-  /** Gives all of them back. */
+  /** Releases what is held and leaves the other queues. */
   stop(): void {
     this.#end(() => this.#resolve(undefined));
   }
 
-  /** Asks for the places before each of ours, all in one request. */
+  /** Reads the entries before each of ours, in one request. */
   async #look(): Promise<void> {
     const txn: Txn = {
       queues: this.entries.map(({ name }) => name),
@@ -71,7 +71,7 @@ export class AllTurns {
     this.#turns.delete(entry);
     const hold = new HoldHandle(Queue.of(this.lease, entry.name), { entry, ownWatch, deletedAt });
     this.#holds.set(entry, hold);
-    // Lost while the others are waited for.
+    // It may be lost while the other entries still wait.
     hold.signal.addEventListener("abort", () => this.stop());
     if (this.#holds.size < this.entries.length) return;
     this.#over = true;

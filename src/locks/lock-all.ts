@@ -10,17 +10,17 @@ import { TurnCall } from "../hold/wait-for-turn.js";
 export type { MultiLock } from "./multi-lock.js";
 
 /**
- * Takes all of `names` at once: one transaction puts a place under each, so the order is the same in every queue, and
- * callers that name the same locks in any order never wait for each other in a circle. Excludes, and is excluded by,
- * every other holder of one of the names, such as a `Mutex`. When one place is lost while waiting, all are given back and
- * joined anew, behind those who came meanwhile; when one is lost while held, all are.
- * Take several locks by one call of this, never by one lock after the other.
- * On abort: rejects at once with the signal's own reason; the places are removed in the background.
- * @param names 1 to 30, each as a Mutex's; no duplicates, none under another one such as "a/b" under "a".
- * @throws {LockTimeoutError} after `timeoutMs`: it names the first lock that was still waited for.
+ * Locks all of `names` at once. One transaction puts an entry into each queue, so the order is the same in every queue, and
+ * callers that lock the same names in any order never wait for each other in a circle. Excludes, and is excluded by,
+ * every other holder of one of the names, such as a `Mutex`. If one entry is lost while waiting, all are removed and
+ * joined anew, behind those that joined in the meantime; if one is lost while held, all are lost.
+ * To take several locks, call this once; never take one lock after the other.
+ * On abort: rejects at once with the signal's own reason; the queue entries are removed in the background.
+ * @param names 1 to 30, each valid for a Mutex; no duplicates, none under another one, such as "a/b" under "a".
+ * @throws {LockTimeoutError} after `timeoutMs`; it names the first lock that was not acquired yet.
  * @throws {DeadlockError} in an async context that already holds one of the names, or a name under one of them.
  * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
- * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd said no.
+ * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
  * @throws {TypeError | RangeError} on bad arguments.
  */
 export async function lockAll(

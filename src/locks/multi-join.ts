@@ -8,14 +8,14 @@ import { Queue } from "../queue/queue.js";
 import { joinRefused } from "../queue/refused-join.js";
 import { pause } from "../async/clock.js";
 
-/** Puts a place into each of several queues in one transaction: all of them, with one create revision, or none. */
+/** Puts an entry into each of several queues in one transaction: all of them, with one create revision, or none. */
 export class MultiJoin {
   constructor(
     private readonly lease: Lease,
     private readonly names: readonly string[],
   ) {}
 
-  /** `alone`: nobody else was in any of the queues, so all of them hold, after one request. */
+  /** `alone`: all queues were empty, so all entries are granted after one request. */
   async join(
     again: () => boolean,
   ): Promise<{ readonly entries: readonly QueueEntry[]; readonly alone: boolean }> {
@@ -42,7 +42,7 @@ export class MultiJoin {
       await joinRefused(this.lease, txn, error);
       for (const place of entries) {
         if (place.unanswered === 0) this.#discard(place);
-        // It may have been applied, or will be.
+        // The put may have been applied, or may be applied later.
         else this.#queueOf(place).leaveInBackground(place);
       }
       this.lease.signal.throwIfAborted();
@@ -50,7 +50,7 @@ export class MultiJoin {
     }
   }
 
-  /** Are all of them in their queues, by one transaction of ours? Then its revision is theirs. */
+  /** Whether one transaction of ours put all entries into their queues. If so, its revision becomes theirs. */
   #confirm(entries: readonly QueueEntry[], { succeeded, header, ranges }: TxnAnswer): boolean {
     const there = ranges.map((range) => range?.kvs[0]);
     const revision = succeeded ? header.revision : there[0]?.createRevision;
@@ -65,7 +65,7 @@ export class MultiJoin {
     return true;
   }
 
-  /** Some of the keys are somebody else's, or were deleted by hand: what is ours goes, and other numbers are tried. */
+  /** Some keys belong to another client or were deleted by hand: removes ours, so that a join with other numbers can follow. */
   #undo(entries: readonly QueueEntry[], { ranges }: TxnAnswer): void {
     entries.forEach((entry, n) => {
       const there = ranges[n]?.kvs[0];
@@ -97,7 +97,7 @@ const common = (entries: readonly QueueEntry[]) => ({
   failure: entries.map(own),
 });
 
-/** Only if nobody is in any of the queues. */
+/** Puts the keys only if all queues are empty. */
 const tryTxn = (entries: readonly QueueEntry[]): Txn => ({
   ...common(entries),
   compare: entries.map(({ name }) => ({ kind: "nothing in", ...queueRange(name) })),

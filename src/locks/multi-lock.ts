@@ -4,20 +4,20 @@ import type { HoldHandle, Lock } from "../hold/hold.js";
 import { Once } from "../async/once.js";
 import { checkAtLeast } from "../options/check.js";
 
-/** Several names taken at once; lost as a whole, released as a whole. */
+/** Several names that were locked at once. They are lost as a whole and released as a whole. */
 export interface MultiLock extends Omit<Lock, "name" | "key" | "toJSON"> {
-  /** As they were given to `lockAll`. */
+  /** The names as passed to `lockAll`. */
   readonly names: readonly string[];
   /** The key under each name, in the same order. */
   readonly keys: readonly string[];
-  /** bigints as decimal strings. */
+  /** Bigints become decimal strings. */
   toJSON(): { readonly names: readonly string[]; readonly revision: string; readonly held: boolean };
 }
 
 export class MultiLockHandle implements MultiLock {
   readonly names: readonly string[];
   readonly keys: readonly string[];
-  /** Of all keys: one transaction has made them. */
+  /** The create revision of all keys: one transaction put them. */
   readonly revision: bigint;
   readonly #holds: readonly HoldHandle[];
   readonly #controller = new AbortController();
@@ -28,7 +28,7 @@ export class MultiLockHandle implements MultiLock {
     this.names = Object.freeze(holds.map(({ name }) => name));
     this.keys = Object.freeze(holds.map(({ key }) => key));
     this.revision = (holds[0] as HoldHandle).revision;
-    // However much of a program listens to one lock, that is no leak.
+    // Any number of listeners is legitimate.
     setMaxListeners(0, this.#controller.signal);
     for (const { signal } of holds)
       signal.addEventListener("abort", () => this.#end(signal.reason as LockLostError), { once: true });
@@ -74,12 +74,12 @@ export class MultiLockHandle implements MultiLock {
     return this.names.join(", ");
   }
 
-  /** A listener of the session's own signal runs before the session tells its holds: ask each. */
+  /** Listeners of the session's own signal run before the session notifies its holds, so this checks each hold. */
   #hear(): void {
     for (const { signal } of this.#holds) if (signal.aborted) this.#end(signal.reason as LockLostError);
   }
 
-  /** One place lost: the others are no use, and are given back. */
+  /** Ends all holds: after one is lost, the others are useless and are released. */
   #end(reason: LockLostError | LockReleasedError): void {
     if (this.#controller.signal.aborted) return;
     this.#controller.abort(reason);
@@ -87,7 +87,7 @@ export class MultiLockHandle implements MultiLock {
   }
 
   async #release(): Promise<void> {
-    // Brings the holds up to the clocks: their deadline may have passed unseen.
+    // Updates the holds from the clocks: their deadline may have passed unnoticed.
     void this.remainingMs();
     this.signal.throwIfAborted();
     this.#end(new LockReleasedError(this.#label));

@@ -5,7 +5,7 @@ import { MultiJoin } from "./multi-join.js";
 import type { QueueEntry } from "../queue/entry.js";
 import { Queue } from "../queue/queue.js";
 
-/** One caller of `lockAll`, from the call to its turn under every name, or to its giving up. */
+/** One call of `lockAll`, until it holds every name or its caller gives up. */
 export class MultiWaiter implements Dependent {
   readonly granted: Promise<readonly HoldHandle[]>;
   readonly #joiner: MultiJoin;
@@ -21,13 +21,12 @@ export class MultiWaiter implements Dependent {
     this.granted = new Promise((resolve, reject) => {
       this.#reject = reject;
       this.#gather().then((holds) => {
-        // Rejected by the end of the session, which may have come unseen in a pause of the process: nobody else would give
-        // them back.
+        // Rejected by the end of the session, perhaps unnoticed while the process was suspended: release them here.
         if (lease.over || this.#gaveUp) for (const hold of holds ?? []) void hold.release();
         else if (holds) resolve(holds);
       }, reject);
     });
-    // The caller may have left already: then nobody else hears of a rejection.
+    // The caller may have given up already: then nothing else handles a rejection.
     this.granted.catch(() => undefined);
     lease.waits.add(this);
     this.granted.then(
@@ -36,17 +35,17 @@ export class MultiWaiter implements Dependent {
     );
   }
 
-  /** A name that is waited for, with the create revision of its place; 0n when it has none yet. */
+  /** A name that the call waits for, with the create revision of its entry; 0n if it has none yet. */
   get waitingFor(): { readonly name: string; readonly revision: bigint } {
     return this.#gathering?.waitingFor ?? { name: this.names[0] as string, revision: 0n };
   }
 
-  /** It has, or had, a place in each of the queues. */
+  /** The call has, or had, a place in each of the queues. */
   get joined(): boolean {
     return this.#gathering !== undefined;
   }
 
-  /** The caller waits no longer; its places are removed in the background. */
+  /** The caller waits no longer; its entries are removed in the background. */
   giveUp(): void {
     this.#gaveUp = true;
     this.lease.waits.delete(this);
@@ -58,11 +57,11 @@ export class MultiWaiter implements Dependent {
     this.giveUp();
   }
 
-  /** One place lost is all lost: they are joined anew, together. `undefined`: given up. */
+  /** If one entry is lost, all are joined anew, together. `undefined`: the caller gave up. */
   async #gather(): Promise<readonly HoldHandle[] | undefined> {
     while (!this.#gaveUp) {
       const { entries, alone } = await this.lease.inFlight.track(this.#joiner.join(() => !this.#gaveUp));
-      // A join that was sent was waited for: a delete sent before its answer could be executed first.
+      // The answer of a join is always awaited: a delete sent before that answer could be executed first.
       if (this.#gaveUp) return this.#leave(entries);
       this.#gathering = new AllTurns(this.lease, entries, alone);
       const holds = await this.#gathering.held;

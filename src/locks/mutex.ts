@@ -7,23 +7,23 @@ import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/
 
 export interface WorkOptions extends WaitOptions {
   /**
-   * When the same async context already holds the name: enter again with the lock that is held, instead of a
-   * DeadlockError. The lock is released when the last of the works inside has ended.
+   * If the same async context already holds the name, run `work` with that lock instead of throwing a DeadlockError. The
+   * lock is released when the last callback inside has ended.
    * @default false
    */
   readonly reentrant?: boolean | undefined;
 }
 
 /**
- * A lock of which one holder exists at a time, in all processes and languages that use the same name on the same etcd.
- * Waiters are served in order. Holds no connection and needs no closing: it is a name and a session to lock it with.
+ * A lock that has one holder at a time, in all processes and languages that use the same name on the same etcd. Waiters
+ * are served in order. A Mutex holds no connection and needs no closing: it is a name and a session to lock it with.
  */
 export class Mutex {
   readonly name: string;
   readonly #source: LeaseSource;
 
   /**
-   * @throws {TypeError | RangeError} when `source` is no Cluster or Session, or `name` is not 1..1024 bytes of
+   * @throws {TypeError | RangeError} when `source` is not a Cluster or Session, or `name` is not 1..1024 bytes of
    * well-formed Unicode without "/" at its ends and without "//".
    */
   constructor(source: SessionSource, name: string) {
@@ -33,12 +33,12 @@ export class Mutex {
 
   /**
    * Waits for its turn and returns the lock. Release it, or use `await using`; prefer `withLock`.
-   * On abort: rejects at once with the signal's own reason; the place in the queue is removed in the background.
-   * @throws {LockTimeoutError} after `timeoutMs`, with the holder and the places ahead where etcd still says so. Opening
-   * the first session counts; if a member failed meanwhile, EtcdUnavailableError says which.
+   * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
+   * @throws {LockTimeoutError} after `timeoutMs`, with the holder and the number of entries ahead if etcd still answers.
+   * The time to open the first session counts; if a member failed in that time, EtcdUnavailableError names it.
    * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
    * @throws {DeadlockError} inside a `withLock` of the same name, or of a name under it.
-   * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd said no.
+   * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {TypeError | RangeError} on bad options.
    */
   lock(options?: WaitOptions): Promise<Lock> {
@@ -46,10 +46,10 @@ export class Mutex {
   }
 
   /**
-   * The lock if nobody is in the queue, else undefined: one request, which writes nothing when refused. `timeoutMs`
-   * (5000 when not given) bounds the wait for etcd. On abort: rejects at once with the signal's own reason; a lock that
-   * was taken all the same is given back in the background.
-   * @throws {EtcdUnavailableError} when etcd did not answer in time. @throws {EtcdRefusedError} when etcd said no.
+   * The lock if the queue is empty, else undefined: one request, which writes nothing if the queue is not empty.
+   * `timeoutMs` (default 5000) bounds the wait for etcd.
+   * On abort: rejects at once with the signal's own reason; a lock acquired in the meantime is released in the background.
+   * @throws {EtcdUnavailableError} when etcd did not answer in time. @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.
    */
   async tryLock(options?: WaitOptions): Promise<Lock | undefined> {
@@ -57,9 +57,9 @@ export class Mutex {
   }
 
   /**
-   * Runs `work` while holding the lock, releases it, and returns what `work` returned. Stop when `lock.signal` aborts.
-   * If `work` throws, that very error is thrown, whatever the release does.
-   * @throws {LockLostError} when `work` ended well but the lock was lost before. Else as `lock()`.
+   * Runs `work` while holding the lock, releases it, and returns what `work` returned. `work` should stop when
+   * `lock.signal` aborts. If `work` throws, that very error is thrown, whatever the outcome of the release.
+   * @throws {LockLostError} when `work` succeeded but the lock was lost before it ended. Otherwise as `lock()`.
    */
   async withLock<T>(work: (lock: Lock) => T, options?: WorkOptions): Promise<Awaited<T>> {
     checkFunction("work", work);

@@ -9,8 +9,8 @@ import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/
 
 /**
  * At most `permits` holders at a time, in all processes that use the same name on the same etcd, served in order. Limits
- * concurrency, not rate. While users disagree, as during a deploy with another number, the number of the oldest place in
- * the queue rules; it never takes a permit back. Holds no connection and needs no closing.
+ * concurrency, not rate. While processes use different numbers, as during a deploy, the number of the oldest entry in the
+ * queue applies; no permit is ever taken back. A Semaphore holds no connection and needs no closing.
  */
 export class Semaphore {
   readonly name: string;
@@ -19,8 +19,8 @@ export class Semaphore {
   readonly #mode: LockMode;
 
   /**
-   * @throws {TypeError | RangeError} when `source` is no Cluster or Session, `name` is not 1..1024 bytes of well-formed
-   * Unicode without "/" at its ends and without "//", or `permits` is no whole number from 1 to 1000.
+   * @throws {TypeError | RangeError} when `source` is not a Cluster or Session, `name` is not 1..1024 bytes of well-formed
+   * Unicode without "/" at its ends and without "//", or `permits` is not an integer from 1 to 1000.
    */
   constructor(source: SessionSource, name: string, permits: number) {
     this.#source = leaseSourceOf(source);
@@ -30,13 +30,13 @@ export class Semaphore {
   }
 
   /**
-   * Waits for its turn and returns the hold, which has no fence: an older permit is as good as a newer one. Release it, or
+   * Waits for its turn and returns the hold. It has no fence: an older permit is as good as a newer one. Release it, or
    * use `await using`; prefer `withPermit`.
-   * On abort: rejects at once with the signal's own reason; the place in the queue is removed in the background.
-   * @throws {LockTimeoutError} after `timeoutMs`, with the oldest holder and the places ahead, holders included.
+   * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
+   * @throws {LockTimeoutError} after `timeoutMs`, with the oldest holder and the number of entries ahead, including holders.
    * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
-   * @throws {DeadlockError} inside a `withPermit` of the same name, or of a name under it: see there.
-   * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd said no.
+   * @throws {DeadlockError} inside a `withPermit` of the same name, or of a name under it: see `withPermit`.
+   * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {TypeError | RangeError} on bad options.
    */
   acquire(options?: WaitOptions): Promise<Hold> {
@@ -44,11 +44,11 @@ export class Semaphore {
   }
 
   /**
-   * The hold if a permit is free and nobody waits, else undefined: one read then, which writes nothing. Of several who see
-   * the last free permit at once, the one whose place comes first gets it; the others leave again. `timeoutMs` (5000 when
-   * not given) bounds the wait for etcd. On abort: rejects at once with the signal's own reason; a permit that was taken all
-   * the same is given back in the background.
-   * @throws {EtcdUnavailableError} when etcd did not answer in time. @throws {EtcdRefusedError} when etcd said no.
+   * The hold if a permit is free and no caller waits, else undefined, after one read and no write. If several callers see
+   * the last free permit at once, the one whose entry comes first gets it; the others leave the queue. `timeoutMs`
+   * (default 5000) bounds the wait for etcd.
+   * On abort: rejects at once with the signal's own reason; a permit acquired in the meantime is released in the background.
+   * @throws {EtcdUnavailableError} when etcd did not answer in time. @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.
    */
   async tryAcquire(options?: WaitOptions): Promise<Hold | undefined> {
@@ -56,12 +56,12 @@ export class Semaphore {
   }
 
   /**
-   * Runs `work` while holding a permit, releases it, and returns what `work` returned. Stop when `hold.signal` aborts.
-   * If `work` throws, that very error is thrown, whatever the release does.
-   * Inside, another permit of the same name cannot be waited for: as many such works as there are permits would wait for
-   * one another for ever.
-   * @throws {LockLostError} when `work` ended well but the hold was lost before.
-   * @throws {DeadlockError} inside a `withPermit` of the same name. Else as `acquire()`.
+   * Runs `work` while holding a permit, releases it, and returns what `work` returned. `work` should stop when
+   * `hold.signal` aborts. If `work` throws, that very error is thrown, whatever the outcome of the release.
+   * `work` cannot wait for another permit of the same name: as many such callbacks as there are permits would wait for one
+   * another forever.
+   * @throws {LockLostError} when `work` succeeded but the hold was lost before it ended.
+   * @throws {DeadlockError} inside a `withPermit` of the same name. Otherwise as `acquire()`.
    */
   async withPermit<T>(work: (hold: Hold) => T, options?: WaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);

@@ -19,7 +19,7 @@ const LEASE_ID = 2n ** 62n + 1n;
 const lost = new SessionLostError(LEASE_ID, "expired", "no renewal was accepted for 9 s (TTL 10 s)");
 const down = new UnansweredError("connect ECONNREFUSED 127.0.0.1:2379");
 
-/** Each class, what its fields become in JSON, and words of its message: what failed, on what, why. */
+/** Each class, its fields in JSON, and words of its message: what failed, on what, and why. */
 const ALL: readonly (readonly [string, AnyLeaseholdError, Record<string, unknown>, RegExp])[] = [
   ["SESSION_LOST", lost, { leaseId: `${LEASE_ID}`, loss: "expired" }, /4000000000000001 .*TTL 10 s/],
   ["SESSION_CLOSED", new SessionClosedError(0xabcn), { leaseId: "2748" }, /abc/],

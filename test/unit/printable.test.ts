@@ -13,7 +13,7 @@ import {
 import { printable } from "../../src/printable.js";
 import { hostileNames } from "../support/fixtures/hostile-names.js";
 
-/** Whatever could end a line, color a terminal or turn the reading direction, given by its code and not by its category. */
+/** Every character that can end a line, color a terminal or change the reading direction, by code and not by category. */
 const DANGEROUS = new Set([
   ...Array.from({ length: 0x20 }, (_, code) => code),
   ...Array.from({ length: 0x21 }, (_, code) => 0x7f + code),
@@ -25,7 +25,7 @@ const isSafe = (text: string) =>
   [...text].every((char) => !DANGEROUS.has(char.codePointAt(0) ?? 0));
 
 const dangerous = fc.constantFrom(...DANGEROUS).map((code) => String.fromCodePoint(code));
-/** Code units of any kind, lone surrogates among them. */
+/** Code units of any kind, including lone surrogates. */
 const units = fc.integer({ min: 0, max: 0xffff }).map((code) => String.fromCharCode(code));
 const plain = fc.string({ unit: "grapheme-ascii", minLength: 1, maxLength: 20 });
 const texts = fc
@@ -83,7 +83,7 @@ describe("an error's message", () => {
         const error = make(text);
         expect(isSafe(error.message)).toBe(true);
         expect(error.message.length).toBeLessThan(400);
-        // With the message, in its first line.
+        // The first line of the stack contains the message.
         expect(error.stack).toContain(error.message);
         if (error instanceof LockTimeoutError)
           expect([error.holder?.owner, error.holder?.key]).toContain(text);

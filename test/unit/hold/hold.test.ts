@@ -14,7 +14,7 @@ const FENCE = 50n;
 const GONE = { header: HEADER, succeeded: false, ranges: [] };
 const DELETED = { header: HEADER, succeeded: true, ranges: [undefined] };
 
-/** A lock held since just now. `deletedAt`: granted by the deletion of the holder before, watches and all. */
+/** A lock that has just been granted. `deletedAt`: the deletion of the former holder granted it, with its watches. */
 function holding({ deletedAt }: { deletedAt?: bigint } = {}) {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
@@ -121,7 +121,7 @@ describe("release", () => {
     expect(cluster.connected.flatMap((member) => member.of("txn"))).toEqual([]);
   });
 
-  /** etcd's only answer to the delete is that the key is not there. */
+  /** etcd answers the delete only with: the key does not exist. */
   async function foundGone() {
     const { cluster, lock, lease } = holding();
     const released = lock.release();

@@ -8,13 +8,13 @@ import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
 import { type FakeCall, type FakeMember, keyValue } from "../../support/fakes/fake-member.js";
 
-/** Longer than any look takes to come, and no renewal is overdue meanwhile. */
+/** Longer than any pause before an audit, so that no renewal is overdue in the meantime. */
 const TTL_SECONDS = 3600;
 const FENCE = 50n;
-/** The pause before a slow look: the shortest there is, as the fake clock draws it. */
+/** The shortest pause before an audit, which is what the fake clock draws. */
 const LOOK_MS = 22_500;
 
-/** So many locks on names of their own, taken just now. */
+/** `count` locks on different names that have just been granted. */
 function holding(count: number) {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
@@ -31,13 +31,13 @@ const asked = ({ connected }: FakeCluster, method: "range" | "timeToLive"): Fake
 
 const keyOf = ({ request }: FakeCall) => (request as { key: string }).key;
 
-/** The key is there, or not. */
+/** Answers whether the key exists. */
 function answer(call: FakeCall, member: FakeMember, there: boolean): void {
   const kvs = there ? [keyValue({ key: keyOf(call), createRevision: FENCE, leaseId: LEASE_ID })] : [];
   call.answer({ header: member.header, kvs, more: false, count: kvs.length });
 }
 
-/** Every hold is long: etcd has created its watch, and a read has found its key. */
+/** Makes every hold long: etcd has created its watch, and a read has found its key. */
 async function watched(count: number) {
   const held = holding(count);
   const { cluster, clock, locks } = held;
@@ -189,7 +189,7 @@ describe("the slow look", () => {
     for (const lock of locks) void lock.release();
     await clock.pass(300_000);
 
-    // That of a session that does nothing: after 30 s, 1 and 2 minutes, and then every 5.
+    // The audits of an idle session: after 30 s, 1 and 2 minutes, and then every 5 minutes.
     expect(asked(cluster, "timeToLive")).toHaveLength(looks + 3);
   });
 });

@@ -11,7 +11,7 @@ test("a hold whose watch broke in the moment of the grant is watched anew", asyn
   const lease = cluster.lease();
   const entry = new SessionEntries(lease, "jobs").make();
   entry.revision = 50n;
-  // The listener of a wait that is over: it does not care any more.
+  // The listener of a wait that is over: it ignores events.
   const deaf = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
   const ownWatch = cluster.connection.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
   cluster.clock.advance(0);
@@ -58,7 +58,7 @@ test("a hold is not lost by a state in which its key was not there yet", async (
   cluster.clock.advance(0);
   cluster.member.watches[0]!.created(entry.key, 40n);
 
-  // It took its turn together with a place of the same session that was put before it.
+  // It was granted together with an entry of the same session that was put before it.
   const lock = new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch: undefined, deletedAt: 30n });
   await settle();
   cluster.member.of("range")[0]!.answer({

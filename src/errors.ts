@@ -90,7 +90,7 @@ const lossText: Record<Loss, string> = {
   closed: "its session was closed while it was held",
 };
 
-/** The caller held the lock and lost it: the one error for every loss. `cause` is the SessionLostError, if there is one. */
+/** The caller held the lock and lost it: the one error for every loss. `cause` is the error of its session, if the session ended. */
 export class LockLostError extends LeaseholdError {
   readonly code = "LOCK_LOST";
 
@@ -133,7 +133,7 @@ export class LockTimeoutError extends LeaseholdError {
   }
 }
 
-/** The lock is still held, but less time is left than the caller asked for. */
+/** The lock is still held, but less time is left than the caller asked for, or a renewal has to confirm it first. */
 export class LockExpiringError extends LeaseholdError {
   readonly code = "LOCK_EXPIRING";
 

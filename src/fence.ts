@@ -39,6 +39,7 @@ export class FenceGate {
   /**
    * Returns if `fence` is at least as high as every token admitted before, and remembers it.
    * @throws {StaleFenceError} when a higher token was admitted. @throws {TypeError} when `fence` is not a bigint.
+   * @throws {RangeError} when it is negative.
    */
   admit(fence: bigint): void {
     checkFence("fence", fence);

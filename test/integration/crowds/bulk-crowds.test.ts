@@ -12,7 +12,8 @@ const BULK = crowdOf(10_000, 2000);
 /** A hand-over is a write of its own: those of the whole crowd would take minutes on a slow disk. */
 const DRAINED = crowdOf(2000, 500);
 const KIB = 1024;
-const STALL_MS = 1000;
+/** Of CPU time: 300 ms for 10,000 on a machine of its own, three times as much on a busy one. */
+const STALL_MS = crowdOf(3000, 1000);
 
 interface Came {
   readonly longestTurnMs: number;
@@ -45,7 +46,7 @@ async function start(count: number) {
 }
 
 describe(`${BULK} waiters of one process on one name`, { timeout: 120_000 }, () => {
-  it("cost less than 4 KiB of heap each, and no turn of the event loop takes a second when they come and give up", async () => {
+  it("cost less than 4 KiB of heap each, and no turn of the event loop is a stall when they come and give up", async () => {
     using crowd = await start(BULK);
 
     const joined = await crowd.tell("wait");
@@ -57,7 +58,7 @@ describe(`${BULK} waiters of one process on one name`, { timeout: 120_000 }, () 
     expect(Math.max(joined.longestTurnMs, aborted.longestTurnMs)).toBeLessThan(STALL_MS);
   });
 
-  it("are all told at once, in less than a second of work, that their session is closed", async () => {
+  it("are all told at once, without a stall, that their session is closed", async () => {
     using crowd = await start(BULK);
     await crowd.tell("wait");
 

@@ -69,7 +69,7 @@ describe("the figures of a run", () => {
 describe("a long run", () => {
   const LINES = crowdOf(300_000, 60_000);
 
-  it(`of ${LINES} lines is judged within the time of a test, faults, stalls and all`, () => {
+  it(`of ${LINES} lines is judged within the time of a test, faults, stalls and all`, { timeout: 120_000 }, () => {
     const moves = Array.from({ length: LINES / 2 }, (_, n) => ({
       ...{ process: (n * 7) % 11, lock: n % 5, choice: (n * 37) % 95, afterMs: n % 3 },
     }));

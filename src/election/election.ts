@@ -16,12 +16,12 @@ import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/
 import { settleWithin } from "../async/settle-within.js";
 import { timeBudget } from "../hold/with-lease.js";
 
-/** How long `leader()` asks when it is not told. */
+/** Default `timeoutMs` of `leader()`. */
 const ASK_TIMEOUT_MS = 5000;
 
 /**
- * One leader at a time, in all processes and languages that use the same name on the same etcd; the others wait in
- * order. An object is one candidate, or an observer: it holds no connection and needs no closing.
+ * Leader election: one leader at a time among all processes and languages that use the same name on the same etcd. The
+ * other candidates wait in order. An object is one candidate, or an observer; it holds no connection and needs no closing.
  */
 export class Election {
   readonly name: string;
@@ -29,7 +29,7 @@ export class Election {
   #candidate: LeadershipHandle | "waiting" | undefined;
 
   /**
-   * @throws {TypeError | RangeError} when `source` is no Cluster or Session, or `name` is not 1..1024 bytes of
+   * @throws {TypeError | RangeError} if `source` is not a Cluster or Session, or `name` is not 1..1024 bytes of
    * well-formed Unicode without "/" at its ends and without "//".
    */
   constructor(source: SessionSource, name: string) {
@@ -38,13 +38,15 @@ export class Election {
   }
 
   /**
-   * Waits for its turn and leads, until it resigns or the session ends. `value` is what others see of this candidate:
-   * at most 65536 bytes. With an adopted session the place that it had is taken over, with the same key and fence.
-   * On abort: rejects at once with the signal's own reason; the place in the queue is removed in the background.
-   * @throws {DeadlockError} when this object waits or leads already: `proclaim` tells another value.
-   * @throws {LockTimeoutError} after `timeoutMs`. @throws {SessionLostError | SessionClosedError} when the session ends
-   * while waiting. @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd
-   * said no. @throws {TypeError | RangeError} on bad arguments.
+   * Waits for its turn, then leads until it resigns or the session ends. `value`, at most 65536 bytes, is what others read
+   * about this candidate. With an adopted session, it takes over that session's queue entry with the same key and fence.
+   * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
+   * @throws {DeadlockError} if this object is already waiting or leading; to publish another value, call `proclaim`.
+   * @throws {LockTimeoutError} after `timeoutMs`.
+   * @throws {SessionLostError | SessionClosedError} if the session ends while waiting.
+   * @throws {EtcdUnavailableError} if no session could be opened.
+   * @throws {EtcdRefusedError} if etcd rejects the request.
+   * @throws {TypeError | RangeError} on bad arguments.
    */
   async campaign(value: string, options?: WaitOptions): Promise<Leadership> {
     checkValue("value", value);
@@ -60,10 +62,12 @@ export class Election {
   }
 
   /**
-   * Who leads now; undefined = nobody. A linearizable read, which needs no session. `timeoutMs` is 5000 when it is not
-   * given. On abort: rejects at once with the signal's own reason.
-   * @throws {EtcdUnavailableError} when etcd did not answer in time. @throws {EtcdRefusedError} when etcd said no.
-   * @throws {SessionClosedError} when the cluster is closed. @throws {TypeError | RangeError} on bad options.
+   * The current leader, or undefined if there is none. A linearizable read that needs no session. `timeoutMs` defaults to
+   * 5000. On abort: rejects at once with the signal's own reason.
+   * @throws {EtcdUnavailableError} if etcd does not answer in time.
+   * @throws {EtcdRefusedError} if etcd rejects the request.
+   * @throws {SessionClosedError} if the cluster is closed.
+   * @throws {TypeError | RangeError} on bad options.
    */
   async leader(options?: WaitOptions): Promise<Leader | undefined> {
     const { signal, timeoutMs = ASK_TIMEOUT_MS } = checkWait("leader", options);
@@ -80,12 +84,13 @@ export class Election {
   }
 
   /**
-   * Who leads now, and from then on every change of leader or value, in order; undefined = nobody. Begins with the first
-   * `next()`, needs no session, and goes on while etcd is away. Changes during an outage follow after it, one by one.
-   * Where etcd has compacted them, or lost them in a restore from a backup, only the latest state follows, and so it does
-   * for items beyond the last 1000 that the reader has not read. Leave the loop to end it.
-   * When `signal` aborts, or the cluster is closed, the loop throws the reason; it throws EtcdRefusedError when etcd
-   * said no. @throws {TypeError | RangeError} at once on bad options.
+   * Yields the current leader, then every change of leader or value, in order; undefined means that there is no leader.
+   * It starts with the first `next()`, needs no session, and continues through outages of etcd: changes during an outage
+   * follow after it, one by one. Changes that etcd has compacted, or lost in a restore from a backup, are collapsed into
+   * the latest state. Of unread items, the last 1000 are kept. Leave the loop to stop.
+   * On abort, or when the cluster is closed, the loop throws the reason.
+   * @throws {EtcdRefusedError} from the loop, if etcd rejects the request.
+   * @throws {TypeError | RangeError} at once, on bad options.
    */
   observe(options?: {
     readonly signal?: AbortSignal | undefined;
@@ -97,7 +102,7 @@ export class Election {
   get #busy(): boolean {
     const candidate = this.#candidate;
     if (candidate === undefined || candidate === "waiting") return candidate === "waiting";
-    // Reads the clocks: its end may have come unseen.
+    // Reads the clocks: the hold may have ended unnoticed.
     void candidate.held;
     return !candidate.signal.aborted;
   }
@@ -111,7 +116,7 @@ export class Election {
     return leadership;
   }
 
-  /** An adopted place shows what its last candidate said. */
+  /** An adopted entry still has the value of its last candidate. */
   async #takeOver(
     leadership: LeadershipHandle,
     value: string,

@@ -17,28 +17,28 @@ import { leaseOf, Session, type SessionOptions } from "../session/session.js";
 import { pause } from "../async/clock.js";
 
 export interface LeadOptions extends SessionOptions {
-  /** What others see of this candidate in `leader()` and `observe()`, at most 65536 bytes. @default `owner` */
+  /** What others read about this candidate in `leader()` and `observe()`, at most 65536 bytes. @default `owner` */
   readonly value?: string | undefined;
   /**
-   * The stop signal. Campaigning ends at once. Work that runs is not interrupted: it leads until it ends by itself, so let
-   * it listen to the same signal; then it is resigned.
+   * The stop signal. Campaigning ends at once. Running `work` is not interrupted: it leads until it returns, so have it
+   * listen to the same signal. After that the leadership is resigned.
    */
   readonly signal?: AbortSignal | undefined;
-  /** Hears of every leader, as `observe()` tells them; undefined = nobody. What it throws is an `uncaughtException`. */
+  /** Called with every leader, as in `observe()`; undefined means no leader. What it throws is an `uncaughtException`. */
   readonly onLeader?: ((leader: Leader | undefined) => void) | undefined;
   /**
-   * Called when campaigning, or observing for `onLeader`, failed and is repeated after `delayMs` milliseconds. What it
-   * throws is an `uncaughtException`.
+   * Called when campaigning, or observing for `onLeader`, has failed and will be retried after `delayMs` milliseconds.
+   * What it throws is an `uncaughtException`.
    */
   readonly onRetry?: ((error: LeaseholdError, delayMs: number) => void) | undefined;
 }
 
-/** After a term as long as this, the pauses between terms start with the first one again. */
+/** After a leadership term longer than this, the pauses between terms restart at the shortest one. */
 const LONG_TERM_MS = 30_000;
-/** Why etcd may reject a request now and accept it later, without any change to this program. */
+/** Reasons for which etcd may reject a request now and accept it later, without any change to this program. */
 const PASSING: ReadonlySet<string> = new Set(["quota", "tls", "member"]);
 
-/** What is checked, and known by its default where it was not given. */
+/** The checked arguments of `lead`. */
 interface Candidacy {
   readonly cluster: Cluster;
   readonly name: string;
@@ -48,20 +48,22 @@ interface Candidacy {
 }
 
 /**
- * Runs `work` whenever this process leads the election, in a session of its own, until `signal` aborts. Goes on through
- * outages of etcd and lost sessions: they cost the term, and after that it campaigns again. On a loss
- * `leadership.signal` aborts, and `work` is awaited before the next campaign. When `work` resolves it resigns and
- * campaigns again after a pause (1 s, doubling to 30 s). Resolves when it was stopped and has resigned: a stop is no
- * error, nor is an AbortError, or the signal's own reason, thrown by `work` then.
+ * Runs `work` whenever this process leads the election, in a session of its own, until `signal` aborts. It continues
+ * through outages of etcd and lost sessions: they end the leadership term, and `lead` campaigns again. On a loss
+ * `leadership.signal` aborts, and `work` is awaited before the next campaign. When `work` resolves, `lead` resigns and
+ * campaigns again after a pause (1 s, doubling to 30 s).
  *
- * A campaign that fails because etcd does not answer, because the session is lost, or because of an EtcdRefusedError
- * whose `why` is "quota", "tls" or "member", is repeated after a pause (1 s, doubling to 30 s while failures come
- * quickly): see `onRetry`. So is observing for `onLeader`, whatever the refusal: leading goes on.
+ * A campaign that fails because etcd does not answer, because the session is lost, or with an EtcdRefusedError whose `why`
+ * is "quota", "tls" or "member", is retried after a pause (1 s, doubling to 30 s while it fails quickly): see `onRetry`.
+ * Observing for `onLeader` is retried after any rejection, and leading continues meanwhile.
  *
- * Rejects with what `work` throws while it leads, after it has resigned. What `work` throws after the term was lost is
- * ignored, even if etcd knew of the loss before this session did.
- * @throws {EtcdRefusedError} when etcd rejects a campaign for another reason: "permission", "unauthenticated", "other".
- * @throws {SessionClosedError} when the cluster is closed before `signal` aborts.
+ * On abort: resolves after `work` has ended and the leadership is resigned. Stopping is not an error; an AbortError, or the
+ * signal's own reason, thrown by `work` then is ignored.
+ *
+ * Rejects with what `work` throws while it leads, after resigning. What `work` throws after the leadership was lost is
+ * ignored, even if etcd recorded the loss before this session noticed it.
+ * @throws {EtcdRefusedError} if etcd rejects a campaign for another reason: "permission", "unauthenticated", "other".
+ * @throws {SessionClosedError} if the cluster is closed before `signal` aborts.
  * @throws {TypeError | RangeError} on bad arguments.
  */
 export async function lead(
@@ -94,14 +96,14 @@ const mayPass = (error: unknown): boolean =>
   error instanceof EtcdUnavailableError ||
   (error instanceof EtcdRefusedError && PASSING.has(error.why));
 
-/** By itself: what the listener throws is its own affair. */
+/** Calls the listener in a microtask, so that what it throws does not end the retries. */
 const reporting =
   (onRetry: LeadOptions["onRetry"]): RetryPolicy["onRetry"] =>
   (error, delayMs) => {
     if (onRetry) queueMicrotask(() => onRetry(error as LeaseholdError, delayMs));
   };
 
-/** Tells a listener of every leader, until `stop` aborts or the cluster is closed. */
+/** Calls `onLeader` with every leader, until `stop` aborts or the cluster is closed. */
 async function follow(
   election: Election,
   onLeader: NonNullable<LeadOptions["onLeader"]>,
@@ -116,7 +118,7 @@ async function follow(
     }
   };
   const mayPass = (error: unknown): boolean => !(error instanceof SessionClosedError);
-  // The candidate reports that the cluster is closed.
+  // The campaign reports that the cluster is closed.
   await retry(observe, { ...policy, mayPass }).catch(() => undefined);
 }
 
@@ -137,12 +139,12 @@ class LeadLoop {
         if (leadership) await this.#term(leadership);
       }
     } finally {
-      // Nothing is held any more: there is nothing to wait for.
+      // No hold is left to wait for.
       await this.#session?.close({ drainMs: 0 });
     }
   }
 
-  /** Another session may be allowed what this one is not. */
+  /** etcd may accept from another session what it rejects from an unfit one. */
   #mayPass(error: unknown): boolean {
     const unfit = this.#session !== undefined && leaseOf(this.#session).unfit;
     return unfit || this.policy.mayPass(error);
@@ -158,7 +160,7 @@ class LeadLoop {
     const { cluster, session } = this.candidacy;
     const last = this.#session;
     if (last && leaseOf(last).open) return last;
-    // One that etcd allows no further campaign on.
+    // It is over, or etcd rejects every campaign with it.
     void last?.close({ drainMs: 0 });
     this.#session = await Session.open(cluster, { ...session, signal: this.policy.stop });
     return this.#session;
@@ -169,11 +171,11 @@ class LeadLoop {
     const begin = clock.monotonic();
     const lost = await this.#work(leadership);
     this.#pauses.lasted(clock.monotonic() - begin);
-    // Work that ends soon after it was begun must not be begun again and again: others may do better.
+    // Work that ends soon after its start must not restart in a tight loop: another candidate may do better.
     if (!lost) await pause(clock, this.#pauses.next(), stop);
   }
 
-  /** Whether the loss came before the end of the work. Rejects with what the work threw while it led. */
+  /** Resolves to whether the leadership was lost before `work` ended. Rejects with what `work` threw while it led. */
   async #work(leadership: Leadership): Promise<boolean> {
     let failure: { readonly error: unknown } | undefined;
     try {
@@ -181,10 +183,10 @@ class LeadLoop {
     } catch (error) {
       failure = { error };
     }
-    // Reads the clocks: the loss may have come unseen.
+    // Reads the clocks: the hold may have been lost unnoticed.
     void leadership.held;
     const lost = leadership.signal.reason instanceof LockLostError;
-    // The work may have learned of a loss from etcd before the session did: then there is nothing to resign.
+    // `work` may have learned of a loss from etcd before the session did: then there is nothing to resign.
     const led = await leadership.resign().then(
       () => true,
       () => false,

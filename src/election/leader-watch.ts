@@ -5,31 +5,31 @@ import { queueRange } from "../queue/lock-mode.js";
 import { candidates, leaderOf, type Leader } from "./leader.js";
 import type { Timer } from "../async/clock.js";
 
-/** How often a read checks that the watch has missed no event. */
+/** Interval of the reads that check whether the watch has missed an event. */
 const SLOW_READ_MS = 30_000;
-/** Every event older than a read arrives within this time after it: a dead connection is noticed after 8 s. */
+/** Every event older than a read arrives within this time after it: a dead connection is detected after 8 s. */
 const LATEST_EVENT_MS = 10_000;
 
-/** What following an election comes to. */
+/** Receives what a `LeaderWatch` finds. */
 export interface LeaderListener {
-  /** After every revision that changed a candidate, also where the leader is the same. */
+  /** Called after every revision that changed a candidate, even if the leader is the same. */
   leads(leader: Leader | undefined): void;
   failed(error: Error): void;
 }
 
 /**
- * Follows the candidates of one election, not only its leader: who comes after him was there before, so the next one is
- * known from the very deletion that ends the last one. Reads them, then watches everything that happens after that read.
- * When a watch breaks, the next one starts where it ended. Only when etcd has compacted that revision, a new read replaces
- * what happened in between.
+ * Follows all candidates of one election, not only its leader. The next leader was in the queue before, so the deletion
+ * that ends a leadership also determines the next one. Reads the candidates, then watches every event after that read.
+ * When a watch breaks, the next one starts where it ended. Only if etcd has compacted that revision does a new read replace
+ * the events in between.
  */
 export class LeaderWatch implements WatchListener {
-  /** In the order of their create revisions: that of a new key is above all others. */
+  /** In the order of their create revisions: a new key has the highest one. */
   #candidates = new Map<string, KeyValue>();
   #watch: Watch | undefined;
   /** Every event up to this revision has been applied and reported. */
   #complete = 0n;
-  /** The revision whose events are being told, until all of them have been. */
+  /** The revision whose events are being applied, until all of them have arrived. */
   #telling: bigint | undefined;
   /** The answer to a slow read, until every older event has arrived. */
   #snapshot: RangeAnswer | undefined;
@@ -53,7 +53,7 @@ export class LeaderWatch implements WatchListener {
   }
 
   created(revision: bigint): void {
-    // The member lags behind, or etcd was restored from a backup and would take long to reach the revision that is watched.
+    // The member lags behind, or etcd was restored from a backup and would take long to reach the watched revision.
     if (revision < this.#complete) void this.#readSlowly();
     else this.#readLater();
   }
@@ -62,7 +62,7 @@ export class LeaderWatch implements WatchListener {
     const { modRevision } = kv;
     if (modRevision !== this.#telling) this.#tell();
     if (modRevision <= this.#complete || !this.#allBefore(modRevision)) return;
-    // Those of one revision come in one go.
+    // All events of one revision are delivered before anything else runs.
     if (this.#telling === undefined) queueMicrotask(() => this.#tell());
     this.#telling = modRevision;
     const key = kv.key.toString("latin1");
@@ -112,7 +112,7 @@ export class LeaderWatch implements WatchListener {
     this.#watch = undefined;
     this.#timer?.cancel();
     this.#snapshot = undefined;
-    // A revision that was delivered only in part is delivered again, as a whole.
+    // A revision that was only partly delivered is delivered again as a whole.
     this.#telling = undefined;
   }
 
@@ -124,36 +124,36 @@ export class LeaderWatch implements WatchListener {
 
   async #readSlowly(): Promise<void> {
     const [watch, complete] = [this.#watch, this.#complete];
-    // When etcd rejects the read, the watch still reports.
+    // If etcd rejects the read, the watch still reports.
     const answer = await this.#read().catch(() => undefined);
     if (this.#stopped.signal.aborted || watch !== this.#watch) return;
     if (!answer) return this.#readLater();
     const { revision } = answer.header;
-    // A quorum is behind what was reported before the read: etcd was restored from a backup.
+    // A quorum is behind a revision reported before the read: etcd was restored from a backup.
     if (revision < complete) return this.#begin(answer);
-    // Newer events than the read have arrived, and with them all older ones.
+    // Events newer than the read have arrived, and therefore all older ones.
     if (revision < this.#complete) return this.#readLater();
     this.#snapshot = answer;
     this.#timer = this.connection.clock.after(LATEST_EVENT_MS, () => {
-      // After a pause of this process events may wait in the socket: timers run before it is read.
+      // After this process was suspended, events may be waiting in the socket: timers run before it is read.
       this.#timer = this.connection.clock.afterPendingEvents(() => this.#check(answer));
     });
   }
 
-  /** Has the watch reported every event before this one, as far as the last read can tell? Else it begins anew. */
+  /** Whether the watch has reported every event before this one, according to the last read. If not, restarts from that read. */
   #allBefore(modRevision: bigint): boolean {
     const snapshot = this.#snapshot;
     return !snapshot || modRevision <= snapshot.header.revision || this.#check(snapshot);
   }
 
-  /** Compares the candidates with a read whose older events have all arrived; begins anew from it if one was missed. */
+  /** Compares the candidates with a read whose older events have all arrived. Restarts from the read if one was missed. */
   #check(snapshot: RangeAnswer): boolean {
     const { header, kvs } = snapshot;
     if (kvs.length !== this.#candidates.size || !kvs.every((kv) => this.#has(kv))) {
       this.#begin(snapshot);
       return false;
     }
-    // Even if nothing happens for hours, the next watch starts at a revision that etcd has hardly compacted yet.
+    // Even after hours without events, the next watch starts at a revision that etcd has probably not compacted yet.
     this.#complete = header.revision;
     this.#snapshot = undefined;
     this.#readLater();
@@ -164,7 +164,7 @@ export class LeaderWatch implements WatchListener {
     return this.#candidates.get(key.toString("latin1"))?.modRevision === modRevision;
   }
 
-  /** All events of a revision have come. */
+  /** All events of a revision have arrived: reports the leader. */
   #tell(): void {
     if (this.#telling === undefined || this.#stopped.signal.aborted) return;
     this.#complete = this.#telling;

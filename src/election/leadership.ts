@@ -3,13 +3,14 @@ import type { HoldHandle, Lock } from "../hold/hold.js";
 import type { Lease } from "../session/lease.js";
 import { checkValue } from "../options/check.js";
 
-/** A term as leader: an exclusive hold of the election's name, whose value others read. */
+/** A leadership term: an exclusive hold of the election's name, with a value that others read. */
 export interface Leadership extends Lock {
   /**
-   * Tells all observers another value, under the same key and fence. One at a time is on its way, in the order of the
-   * calls. Resolves when etcd has it; goes on for as long as this leads, however long etcd is away.
-   * @throws {LockLostError | LockReleasedError} when this does not lead any more. @throws {EtcdRefusedError} when etcd said
-   * no. @throws {TypeError | RangeError} when `value` is no well-formed string of at most 65536 bytes.
+   * Publishes another value to all observers, under the same key and fence. Calls are sent one at a time, in order.
+   * Resolves when etcd has stored the value; retries for as long as this candidate leads, however long etcd is away.
+   * @throws {LockLostError | LockReleasedError} if this candidate no longer leads.
+   * @throws {EtcdRefusedError} if etcd rejects the request.
+   * @throws {TypeError | RangeError} if `value` is not a well-formed string of at most 65536 bytes.
    */
   proclaim(value: string): Promise<void>;
   /** Same as `release()`. */
@@ -19,7 +20,7 @@ export interface Leadership extends Lock {
 export class LeadershipHandle implements Leadership {
   readonly #hold: HoldHandle;
   readonly #lease: Lease;
-  /** Modification revision of the key, as far as it is known here. */
+  /** Modification revision of the key, as last seen by this process. */
   #modified: bigint;
   #proclaiming: Promise<unknown> = Promise.resolve();
 
@@ -89,14 +90,14 @@ export class LeadershipHandle implements Leadership {
       const { succeeded, header, ranges } = await this.#put(value);
       const own = ranges[0]?.kvs[0];
       if (!succeeded && own?.createRevision !== this.revision) return this.#lost();
-      // Not succeeded: somebody wrote the key, or an attempt of ours got through without an answer.
+      // Not succeeded: another client wrote the key, or an unanswered attempt of ours was executed.
       this.#modified = own?.modRevision ?? header.revision;
       if (succeeded || own?.value === value) return;
     }
   }
 
   async #put(value: string): Promise<TxnAnswer> {
-    // Reads the clocks: the end may have come unseen.
+    // Reads the clocks: the hold may have ended unnoticed.
     void this.held;
     this.signal.throwIfAborted();
     const what = `proclaim a value as leader of "${this.name}"`;
@@ -111,8 +112,8 @@ export class LeadershipHandle implements Leadership {
   }
 
   /**
-   * An attempt that was never answered may be applied yet: the create revision keeps it from a later holder's key, the
-   * modification revision from what was proclaimed since.
+   * An unanswered attempt may still be executed later. The create revision protects a later holder's key from it; the
+   * modification revision protects values that were proclaimed since.
    */
   #putTxn(value: string): Txn {
     const { name, key, revision } = this;

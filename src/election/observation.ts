@@ -2,7 +2,7 @@ import type { Connection } from "../session/connection.js";
 import { sameLeader, type Leader } from "./leader.js";
 import { LeaderWatch } from "./leader-watch.js";
 
-/** A reader that stands still must not fill the memory: what it has missed beyond this is not told one by one. */
+/** A consumer that has stopped reading must not fill the memory: of more unread items, the oldest are dropped. */
 const MAX_UNREAD = 1000;
 
 type Result = IteratorResult<Leader | undefined, undefined>;
@@ -14,12 +14,12 @@ interface Asked {
 
 const DONE: Result = { done: true, value: undefined };
 
-/** What `observe()` iterates over. Begins with the first `next()`. */
+/** The iterator of `observe()`. Starts with the first `next()`. */
 export class Observation implements AsyncIterableIterator<Leader | undefined> {
   #unread: (Leader | undefined)[] = [];
-  /** Calls of `next()` that nothing has been told to yet. */
+  /** Calls of `next()` that are still pending. */
   readonly #waiting: Asked[] = [];
-  /** The last that was told, in a box: nobody is an answer, too. */
+  /** The last item delivered, boxed: undefined (no leader) is an item, too. */
   #last: { readonly leader: Leader | undefined } | undefined;
   #failure: { readonly reason: unknown } | undefined;
   #state: "new" | "open" | "over" = "new";
@@ -45,14 +45,14 @@ export class Observation implements AsyncIterableIterator<Leader | undefined> {
     }
     while (this.#unread.length > 0) {
       const leader = this.#unread.shift();
-      // Merging may have left two vacancies with nobody between them.
+      // Dropping the oldest items may have left two vacancies in a row.
       if (this.#isNews(leader)) return Promise.resolve(this.#tell(leader));
     }
     if (this.#state === "over") return Promise.resolve(DONE);
     return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
   }
 
-  /** The loop was left. */
+  /** Called when the consumer leaves the loop. */
   return(): Promise<Result> {
     this.#end();
     for (const { resolve } of this.#waiting.splice(0)) resolve(DONE);
@@ -93,7 +93,7 @@ export class Observation implements AsyncIterableIterator<Leader | undefined> {
     return { done: false, value: leader };
   }
 
-  /** Told to the one who asked first, or asks next; after that the iteration is done. */
+  /** Rejects the first pending call of `next()`, or the next call; after that the iteration is done. */
   #fail(reason: unknown): void {
     if (this.#state !== "open" || this.#failure) return;
     this.#end();

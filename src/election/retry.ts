@@ -2,10 +2,10 @@ import { pause, type Clock } from "../async/clock.js";
 
 const FIRST_PAUSE_MS = 1000;
 const MAX_PAUSE_MS = 30_000;
-/** An attempt that takes longer has failed for lack of an answer: it has waited already. */
+/** An attempt that takes longer has failed for lack of an answer, so it has already waited. */
 const LONG_ATTEMPT_MS = 5000;
 
-/** Pauses that double from 1 s to 30 s, and start with 1 s again after something that lasted. */
+/** Pauses that double from 1 s to 30 s, and restart at 1 s after a run that lasted longer than `longMs`. */
 export class Pauses {
   #nextMs = FIRST_PAUSE_MS;
 
@@ -24,7 +24,7 @@ export class Pauses {
 
 export interface RetryPolicy {
   readonly clock: Clock;
-  /** Ends the pauses; a failure after that is not reported. */
+  /** Ends the pauses; later failures are not reported. */
   readonly stop: AbortSignal;
   /** Whether another attempt may succeed. */
   mayPass(error: unknown): boolean;
@@ -32,7 +32,7 @@ export interface RetryPolicy {
   onRetry(error: unknown, delayMs: number): void;
 }
 
-/** Repeats what fails until it succeeds, with pauses that grow while the failures come quickly. */
+/** Repeats `attempt` until it succeeds, with pauses that grow while it fails quickly. */
 export async function retry<T>(attempt: () => Promise<T>, policy: RetryPolicy): Promise<T | undefined> {
   const { clock, stop } = policy;
   const pauses = new Pauses(LONG_ATTEMPT_MS);
@@ -44,7 +44,7 @@ export async function retry<T>(attempt: () => Promise<T>, policy: RetryPolicy): 
       if (stop.aborted) return undefined;
       if (!policy.mayPass(error)) throw error;
       pauses.lasted(clock.monotonic() - begin);
-      // Candidates that were refused together do not ask again together.
+      // Candidates that were rejected at the same moment do not all retry at the same moment.
       const delayMs = pauses.next() * (0.75 + clock.random() / 2);
       policy.onRetry(error, delayMs);
       await pause(clock, delayMs, stop);

@@ -2,29 +2,29 @@ import { typeError } from "../options/check.js";
 
 export type WebLockMode = "exclusive" | "shared";
 
-/** What the callback is given while the lock is held. */
+/** The argument of the callback, which runs while the lock is held. */
 export interface WebLock {
   readonly name: string;
   readonly mode: WebLockMode;
-  /** Beyond the standard, as a lease can be lost: aborts when the lock ends, *also on an ordinary release*. */
+  /** Beyond the standard, because a lease can be lost: aborts when the lock ends, *also on an ordinary release*. */
   readonly signal: AbortSignal;
-  /** Beyond the standard: create revision of `key`, a fencing token where the mode is exclusive. */
+  /** Beyond the standard: create revision of `key`, a fencing token if the mode is exclusive. */
   readonly revision: bigint;
   readonly key: string;
 }
 
 export interface WebLockOptions {
-  /** `"shared"`: beside others that are shared. @default "exclusive" */
+  /** Several `"shared"` locks of a name can be held at a time. @default "exclusive" */
   mode?: WebLockMode;
-  /** Call back with null instead of waiting. @default false */
+  /** Call the callback with null instead of waiting. @default false */
   ifAvailable?: boolean;
-  /** Take it from whoever holds it, and before whoever waits. @default false */
+  /** Take the lock from its holders, ahead of all waiters. @default false */
   steal?: boolean;
   /** Gives up waiting; ignored once the lock is granted. */
   signal?: AbortSignal;
 }
 
-/** A call of `request`, its arguments converted. */
+/** The converted arguments of a `request` call. */
 export interface LockRequestArguments {
   readonly name: string;
   readonly mode: WebLockMode;
@@ -34,12 +34,12 @@ export interface LockRequestArguments {
   readonly callback: (lock: WebLock | null) => unknown;
 }
 
-/** Any value as Web IDL makes a DOMString of it; of a symbol it cannot. */
+/** Converts any value to a DOMString as Web IDL does. Throws on a symbol. */
 const domString = (value: unknown): string => `${value as string}`;
 
 /**
- * The conversions of Web IDL, in its order: two arguments are a name and a callback, three have options between them,
- * of which unknown members are not even read. @throws TypeError, or what a getter or `toString` of the caller's throws.
+ * The conversions of Web IDL, in its order. Two arguments are a name and a callback; with three, the options are between
+ * them. Unknown options are not even read. @throws TypeError, or what a getter or `toString` of the caller throws
  */
 export function convertArguments(
   name: unknown,
@@ -63,7 +63,7 @@ function convertOptions(options: unknown): Omit<LockRequestArguments, "name" | "
     throw typeError("options", "an object", options);
   }
   const given = (options ?? {}) as Readonly<Record<string, unknown>>;
-  // In this order, which a getter can see.
+  // In Web IDL's order, which getters can observe.
   const ifAvailable = Boolean(given.ifAvailable);
   const mode = convertMode(given.mode);
   const signal = convertSignal(given.signal);
@@ -83,7 +83,7 @@ function convertSignal(value: unknown): AbortSignal | undefined {
   throw typeError("signal", "an AbortSignal", value);
 }
 
-/** What the standard refuses, in its order. @throws NotSupportedError, or the reason of a signal that is aborted already */
+/** Rejects what the standard does, in its order. @throws NotSupportedError, or the reason of a signal that is already aborted */
 export function checkAsked({ name, mode, ifAvailable, steal, signal }: LockRequestArguments): void {
   if (name.startsWith("-")) throw notSupported('a name that begins with "-" is reserved');
   if (steal && ifAvailable) throw notSupported("steal and ifAvailable exclude each other");
@@ -95,6 +95,6 @@ export function checkAsked({ name, mode, ifAvailable, steal, signal }: LockReque
 const notSupported = (why: string): DOMException =>
   new DOMException(`Lock request not supported: ${why}`, "NotSupportedError");
 
-/** Of a manager, or a cluster, that was closed. */
+/** The error of a closed manager or cluster. */
 export const closedError = (cause?: Error): DOMException =>
   new DOMException("The lock manager is closed", { name: "InvalidStateError", cause });

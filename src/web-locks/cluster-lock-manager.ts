@@ -19,9 +19,9 @@ const PREFIX = "web-locks";
 const QUERY_TIMEOUT_MS = 10_000;
 
 /**
- * The `LockManager` of the Web Locks API, whose locks all processes share that use the same prefix on the same etcd:
- * an exclusive lock is a writer's of an RwLock, a shared one a reader's. What the standard does not know: a lock can be
- * lost with its lease, and etcd can be away.
+ * The `LockManager` of the Web Locks API, with locks shared by all processes that use the same prefix on the same etcd.
+ * An exclusive lock is a writer of an RwLock, a shared one a reader. Unlike in the standard, a lock can be lost with its
+ * lease, and etcd can be unavailable.
  */
 export class ClusterLockManager implements AsyncDisposable {
   readonly #client: WebLockClient;
@@ -32,8 +32,8 @@ export class ClusterLockManager implements AsyncDisposable {
   readonly #drained = new AbortController();
 
   /**
-   * `prefix` (default "web-locks") comes before the keys of all locks: managers with different ones share none.
-   * @throws {TypeError | RangeError} when `cluster` is no Cluster, or `prefix` is not 1..1024 bytes of well-formed Unicode
+   * `prefix` (default "web-locks") begins the keys of all locks: managers with different prefixes share no locks.
+   * @throws {TypeError | RangeError} if `cluster` is not a Cluster, or `prefix` is not 1..1024 bytes of well-formed Unicode
    * without "/" at its ends and without "//".
    */
   constructor(cluster: Cluster, options?: { readonly prefix?: string | undefined }) {
@@ -45,17 +45,18 @@ export class ClusterLockManager implements AsyncDisposable {
   }
 
   /**
-   * Calls `callback` when the lock is granted, holds it until the callback's result has settled, and settles as that does
-   * when the lock is released. Requests are granted in order; those of one manager in the order of the calls, also under
-   * several names, unless etcd decides an earlier one more than 250 ms later. A request that waits when the session is lost
-   * joins the queue again with the next one.
-   * @throws {DOMException} AbortError when the lock is lost or stolen while the callback runs, which goes on: `cause` is
+   * Calls `callback` when the lock is granted, holds the lock until the callback's result has settled, and settles with
+   * that result when the lock is released. Requests are granted in order; those of one manager in the order of the calls,
+   * even under several names, unless etcd decides an earlier one more than 250 ms later. A request that is waiting when the
+   * session is lost joins the queue again with the next session. Unknown options are ignored, as everywhere on the web.
+   * On abort before the lock is granted: rejects with the reason of `options.signal`.
+   * @throws what the callback throws.
+   * @throws {DOMException} AbortError if the lock is lost or stolen while the callback runs, which continues: `cause` is
    * the LockLostError, and `lock.signal` is aborted. NotSupportedError for a name that begins with "-", and for options
-   * that exclude each other. InvalidStateError when the manager is closed.
-   * The reason of `options.signal` when that aborts before the lock is granted. What the callback throws.
-   * @throws {EtcdUnavailableError} when no session could be opened, or with `ifAvailable` etcd did not answer in time.
-   * @throws {EtcdRefusedError} when etcd said no. @throws {TypeError | RangeError} on bad arguments, a name of more than
-   * 4096 code units among them. Options that are not known are ignored, as everywhere on the web.
+   * that exclude each other. InvalidStateError if the manager is closed.
+   * @throws {EtcdUnavailableError} if no session could be opened or, with `ifAvailable`, etcd does not answer in time.
+   * @throws {EtcdRefusedError} if etcd rejects the request.
+   * @throws {TypeError | RangeError} on bad arguments, including a name of more than 4096 code units.
    */
   request<T>(name: string, callback: (lock: WebLock | null) => T): Promise<Awaited<T>>;
   request<T>(
@@ -71,9 +72,10 @@ export class ClusterLockManager implements AsyncDisposable {
   }
 
   /**
-   * Who holds and who waits, in one moment, after the earlier requests of this process.
-   * @throws {DOMException} InvalidStateError when the manager is closed. @throws {EtcdUnavailableError} when etcd did not
-   * answer within 10 s. @throws {EtcdRefusedError} when etcd said no.
+   * The held and the pending requests at one moment, after the earlier requests of this process.
+   * @throws {DOMException} InvalidStateError if the manager is closed.
+   * @throws {EtcdUnavailableError} if etcd does not answer within 10 s.
+   * @throws {EtcdRefusedError} if etcd rejects the request.
    */
   async query(): Promise<WebLockSnapshot> {
     const { connection } = this.#client;
@@ -87,9 +89,9 @@ export class ClusterLockManager implements AsyncDisposable {
   }
 
   /**
-   * Refuses what is new and rejects what waits at once, with InvalidStateError; waits for callbacks that hold a lock until
-   * `drainMs` (5000 when not given) has passed, then releases their locks. The cluster and its session stay open.
-   * Idempotent. @throws {TypeError | RangeError} on bad options, and nothing else.
+   * Rejects new and waiting requests at once with InvalidStateError. Waits up to `drainMs` (default 5000) for callbacks
+   * that hold a lock, then releases their locks. The cluster and its session stay open. Idempotent.
+   * @throws {TypeError | RangeError} on bad options, and nothing else.
    */
   async close(options?: CloseOptions): Promise<void> {
     const drainMs = checkDrain("close", options);
@@ -130,14 +132,14 @@ export class ClusterLockManager implements AsyncDisposable {
     }
   }
 
-  /** Called in the same turn as the callback: an abort may come between the grant and it. The standard checks again, too. */
+  /** Called in the same turn as the callback, because an abort may follow the grant. The standard also checks again. */
   #assertWanted({ asked }: LockRequest, hold: HoldHandle | undefined): void {
     const aborted = [asked.signal, this.#closing.signal].find((each) => each?.aborted);
     if (aborted) void hold?.release();
     aborted?.throwIfAborted();
   }
 
-  /** The callback is called before this returns. */
+  /** Calls the callback synchronously. */
   async #callBack({ id, asked }: LockRequest, hold: HoldHandle | undefined): Promise<unknown> {
     if (hold === undefined) return invoke(asked.callback, null);
     const held = new HeldWebLock(asked, hold, () => this.#registry.live.delete(id));
@@ -167,7 +169,7 @@ export class ClusterLockManager implements AsyncDisposable {
   }
 }
 
-/** A random one, of version 4. */
+/** A random UUID, of version 4. */
 function uuid(clock: Clock): string {
   const id = (): string => clock.randomId().toString(16).padStart(16, "0");
   const [a, b] = [id(), id()];

@@ -5,7 +5,7 @@ import type { LockRequestArguments, WebLock, WebLockMode } from "./arguments.js"
 
 type Callback = LockRequestArguments["callback"];
 
-/** What the callback gets. */
+/** The argument of the callback. */
 class GrantedLock implements WebLock {
   readonly #asked: LockRequestArguments;
   readonly #hold: HoldHandle;
@@ -36,13 +36,13 @@ class GrantedLock implements WebLock {
   }
 }
 
-/** Calls back; what it throws at once is a rejection, too. */
+/** Calls the callback. What it throws synchronously becomes a rejection, too. */
 // eslint-disable-next-line @typescript-eslint/require-await
 export async function invoke(callback: Callback, lock: WebLock | null): Promise<unknown> {
   return callback(lock);
 }
 
-/** A granted lock, held until its callback's result has settled, or it is lost. */
+/** A granted lock, held until the result of its callback has settled or the lock is lost. */
 export class HeldWebLock {
   readonly #lost: Promise<never>;
   #lose: (loss: LockLostError) => void = () => {};
@@ -50,7 +50,7 @@ export class HeldWebLock {
   constructor(
     private readonly asked: LockRequestArguments,
     private readonly hold: HoldHandle,
-    /** The lock is being released, or lost. */
+    /** Called when the release begins, or the lock is lost. */
     private readonly onEnd: () => void,
   ) {
     this.#lost = new Promise((_, reject) => {
@@ -61,7 +61,7 @@ export class HeldWebLock {
     });
   }
 
-  /** Settles as the callback's result does, after the release; rejects as soon as the lock is lost: the callback runs on. */
+  /** Settles with the callback's result after the release. Rejects as soon as the lock is lost; the callback continues. */
   async run(): Promise<unknown> {
     const { signal } = this.hold;
     const ended = (): void => {
@@ -70,12 +70,12 @@ export class HeldWebLock {
     signal.addEventListener("abort", ended, { once: true });
     ended();
     const work = signal.aborted ? this.#lost : this.#work();
-    // After a loss nobody else hears of it.
+    // After a loss, nothing else handles a rejection of `work`.
     work.catch(() => undefined);
     return Promise.race([work, this.#lost]);
   }
 
-  /** The manager is closed, and waits no longer. */
+  /** Called when the manager is closed and no longer waits for the callback. */
   async end(): Promise<void> {
     this.#lose(new LockLostError(this.hold.name, this.hold.key, "closed"));
     await this.hold.release().catch(() => undefined);

@@ -3,14 +3,14 @@ import { prefixOf } from "../keys.js";
 import { rangeError } from "../options/check.js";
 import type { WebLockMode } from "./arguments.js";
 
-/** As code units. Its key is eight thirds as long in bytes, and every read of a queue brings several. */
+/** In UTF-16 code units. The key is eight thirds as long in bytes, and every read of a queue returns several. */
 const MAX_NAME = 4096;
 /** Stands for the empty name, whose base64url would leave nothing between two slashes. */
 const EMPTY = "=";
 
 /**
- * The queue of a lock: its name may be any string, also one that is no well-formed Unicode, so the UTF-16 code units
- * (little-endian) are written as base64url. @throws RangeError
+ * The queue name of a lock. The lock's name may be any string, even one that is not well-formed Unicode, so its UTF-16
+ * code units (little-endian) are encoded as base64url. @throws RangeError
  */
 export function queueNameOf(prefix: string, name: string): string {
   if (name.length > MAX_NAME) throw rangeError("name", `at most ${MAX_NAME} UTF-16 code units long`, name);
@@ -23,7 +23,7 @@ const encoded = (name: string): string =>
 function decoded(text: string): string | undefined {
   if (text === EMPTY) return "";
   const name = Buffer.from(text, "base64url").toString("utf16le");
-  // Somebody else's key otherwise.
+  // Otherwise the key is not that of a web lock.
   return name !== "" && encoded(name) === text ? name : undefined;
 }
 
@@ -31,14 +31,14 @@ function decoded(text: string): string | undefined {
 export interface WebLockEntry {
   readonly kv: KeyValue;
   readonly mode: WebLockMode;
-  /** A key further below, which no lock has put there: it is waited for, but neither told nor deleted. */
+  /** A key further below, which no lock has put there: requests wait for it, but it is neither listed nor deleted. */
   readonly foreign: boolean;
 }
 
 export const webLockEntryIn = (queueName: string, kv: KeyValue): WebLockEntry =>
   webLockEntryOf(kv, pathBelow(queueName, kv));
 
-/** The same with the lock's name; undefined = the key is in no queue of a lock. */
+/** The same with the lock's name; undefined if the key is not in the queue of a lock. */
 export function namedPlaceOf(
   prefix: string,
   kv: KeyValue,
@@ -51,14 +51,14 @@ export function namedPlaceOf(
 const pathBelow = (name: string, { key }: KeyValue): string[] =>
   key.toString().slice(prefixOf(name).length).split("/");
 
-/** A mutex of the same name, which Go's client may have put there, counts as exclusive. */
+/** The key of a mutex of the same name, which Go's client may have put there, counts as exclusive. */
 function webLockEntryOf(kv: KeyValue, path: readonly string[]): WebLockEntry {
   const folder = path.length > 1 ? path[0] : undefined;
   const known = folder === "read" || folder === "write";
   return { kv, mode: folder === "read" ? "shared" : "exclusive", foreign: path.length > (known ? 2 : 1) };
 }
 
-/** Of the places in one queue, oldest first: those who hold, the one that is alone or all that share, and who waits. */
+/** Splits the entries of a queue, oldest first, into the holders (one exclusive, or all shared ones in front) and the waiters. */
 export function heldAndPending<P extends Pick<WebLockEntry, "mode">>(
   places: readonly P[],
 ): { readonly held: readonly P[]; readonly pending: readonly P[] } {

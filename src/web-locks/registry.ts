@@ -3,9 +3,9 @@ import type { LockRequest } from "./request.js";
 
 const registries = new WeakMap<Connection, RequestRegistry>();
 
-/** The requests that all managers of one cluster in this process have under way. */
+/** The requests under way in all managers of one cluster in this process. */
 export class RequestRegistry {
-  /** Their callbacks have not settled, and their locks are not lost. By ID. */
+  /** Requests, by ID, whose callbacks have not settled and whose locks are not lost. */
   readonly live = new Map<string, LockRequest>();
   #answered: Promise<void> = Promise.resolve();
 
@@ -15,7 +15,7 @@ export class RequestRegistry {
     return registry;
   }
 
-  /** Resolves when each of the requests so far is granted and called back, known to wait, or over. */
+  /** Resolves when each request so far has been granted and called back, is known to wait, or has ended. */
   get answered(): Promise<void> {
     return this.#answered;
   }
@@ -25,7 +25,7 @@ export class RequestRegistry {
     this.#answered = this.#answered.then(() => request.answered);
   }
 
-  /** Later requests wait no longer for those before `request`, which etcd is too slow with. */
+  /** Later requests no longer wait for those before `request`, because etcd is too slow in deciding them. */
   pass({ order }: LockRequest): void {
     for (const earlier of this.live.values()) {
       if (earlier.order < order) earlier.answer();

@@ -1,29 +1,29 @@
-/** How a request enters the queue: to wait, to be refused if it would have to, or to rob who is before it. */
+/** How a request joins the queue: to wait, to fail if it would have to wait, or to steal from the entries before it. */
 export type AcquireMode = "wait" | "try" | "steal";
 
-/** What its line knows of a request. */
+/** A request as its `RequestQueue` sees it. */
 export interface QueuedRequest {
-  /** Of its call among all calls. */
+  /** Position of its call among all calls. */
   readonly order: number;
   readonly way: AcquireMode;
-  /** Resolves when its place is in the queue, or it is over. Never rejects. */
+  /** Resolves when its entry is in the queue, or the request has ended. Never rejects. */
   enter(): Promise<void>;
-  /** It would have to wait for a request before it that waits in the queue: so much is known without asking etcd. */
+  /** Called when it would have to wait behind an earlier request that is in the queue, which is known without asking etcd. */
   mustWait(): void;
 }
 
-/** Half of the places that one session's queue has at a time: a steal must find room, and locks of other classes. */
+/** Half of the entries that one session's queue has at a time: leaves room for a steal, and for locks of other classes. */
 const MAX_QUEUED = 50;
 
 const lines = new WeakMap<object, Map<string, RequestQueue>>();
 
 /**
- * The requests of one process for one name, which enter the queue in the order of their calls: the next one when that
- * before it is in the queue, or over.
+ * The requests of one process for one name. They join the queue in the order of their calls: the next one joins when the
+ * one before it is in the queue, or has ended.
  */
 export class RequestQueue {
   #line: QueuedRequest[] = [];
-  /** Entered, and neither granted nor over. */
+  /** Requests that have joined, and are neither granted nor ended. */
   readonly #queued = new Set<QueuedRequest>();
   #entering = false;
 
@@ -32,7 +32,7 @@ export class RequestQueue {
     private readonly name: string,
   ) {}
 
-  /** `realm`: names of two clusters have nothing to do with each other. */
+  /** `realm` keeps the names of different clusters apart. */
   static of(realm: object, name: string): RequestQueue {
     const byName = lines.get(realm) ?? new Map<string, RequestQueue>();
     lines.set(realm, byName);
@@ -41,7 +41,7 @@ export class RequestQueue {
     return line;
   }
 
-  /** One that has lost its place with its session comes before later calls. */
+  /** A request that has lost its entry with its session comes before later calls. */
   add(entrant: QueuedRequest): void {
     this.#queued.delete(entrant);
     const behind = this.#line.findIndex(({ order }) => order > entrant.order);
@@ -49,7 +49,7 @@ export class RequestQueue {
     void this.#enterNext();
   }
 
-  /** It waits no more. */
+  /** The request no longer waits. */
   remove(entrant: QueuedRequest): void {
     this.#line = this.#line.filter((other) => other !== entrant);
     this.#queued.delete(entrant);
@@ -66,13 +66,13 @@ export class RequestQueue {
     }
     this.#entering = false;
     for (const entrant of this.#line) entrant.mustWait();
-    // Names come and go (one a user, say): what is not needed is not kept.
+    // Names come and go (one per user, for example), so unused ones are not kept.
     const empty = this.#line.length === 0 && this.#queued.size === 0;
     if (empty && this.byName.get(this.name) === this) this.byName.delete(this.name);
   }
 
   #next(): QueuedRequest | undefined {
-    // Until it holds, a second steal would take it for one who waits, and it would come back behind that.
+    // Until a steal holds, a second one would delete it as a waiter, and it would join again behind the second.
     if ([...this.#queued].some(({ way }) => way === "steal")) return undefined;
     return this.#queued.size < MAX_QUEUED ? this.#line[0] : this.#line.find(({ way }) => way === "steal");
   }

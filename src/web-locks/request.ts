@@ -16,30 +16,30 @@ import { RequestRegistry } from "./registry.js";
 import { stealFromEarlier } from "./steal.js";
 import { isOfSession } from "../hold/with-lease.js";
 
-/** Who asks: one manager. */
+/** One manager, as the client of its requests. */
 export interface WebLockClient {
   readonly connection: Connection;
   readonly source: LeaseSource;
   readonly clientId: string;
-  /** Of the keys of all its locks. */
+  /** Prefix of the keys of all its locks. */
   readonly prefix: string;
 }
 
-/** A granted lock is kept from its callback for so long by earlier requests that etcd has not decided: of other names, too. */
+/** How long the callback of a granted lock waits for earlier requests, also of other names, that etcd has not decided. */
 const ORDER_MS = 250;
 const UNLIMITED = { signal: undefined, timeoutMs: undefined };
 
 let calls = 0;
 
-/** A call of `request` until its lock is granted, through any number of sessions. */
+/** A call of `request` until its lock is granted, across any number of sessions. */
 export class LockRequest implements QueuedRequest {
   readonly order = calls++;
   readonly way: AcquireMode;
-  /** Tells its place from those of other requests. */
+  /** Distinguishes its entry from those of other requests. */
   readonly id: string;
-  /** undefined = it would have to wait, and was not to. Granted ones come in the order of the calls, unless etcd is late with one. */
+  /** undefined if it would have to wait but must not. Grants follow the order of the calls, unless etcd is late with one. */
   readonly acquired: Promise<HoldHandle | undefined>;
-  /** Resolves when it is known that it has to wait; otherwise when `answer` is called. */
+  /** Resolves when `answer` is called: the request is known to wait, is decided, or must not delay later ones any longer. */
   readonly answered: Promise<void>;
   answer: () => void = () => {};
   readonly #queueName: string;
@@ -74,7 +74,7 @@ export class LockRequest implements QueuedRequest {
     this.#line.add(this);
   }
 
-  /** It waits, whether its place is in the queue at this moment or not. */
+  /** It waits, whether its entry is in the queue at this moment or not. */
   get pending(): boolean {
     return !this.#over && this.way !== "try";
   }
@@ -96,16 +96,16 @@ export class LockRequest implements QueuedRequest {
     else this.answer();
   }
 
-  /** The caller waits no longer; its place is removed in the background. */
+  /** The caller no longer waits; its entry is removed in the background. */
   giveUp(reason: unknown): void {
     const unsent = this.#waiter?.stage.at === "line";
     this.#end(() => this.#reject(reason));
     this.#waiter?.giveUp();
-    // A join that was sent is waited for: its place may come into the queue yet.
+    // A join that was sent is awaited, because it may still put its entry into the queue.
     if (unsent) this.#entered();
   }
 
-  /** At once, not when it may enter: of many that cannot have one, the last is not to wait for all time limits before it. */
+  /** Called before the request may join: if no session can be opened, the last of many must not wait for all earlier timeouts. */
   #openSession(): Promise<Lease> {
     const lease = this.client.source.lease(UNLIMITED);
     lease.catch(() => undefined);
@@ -127,7 +127,7 @@ export class LockRequest implements QueuedRequest {
     if (this.way === "steal") await this.#steal(queue, waiter);
   }
 
-  /** Resolves when its place is in the queue, or never will be. */
+  /** Resolves when its entry is in the queue, or never will be. */
   #enterQueue(queue: Queue): Promise<Waiter> {
     return new Promise((resolve) => {
       this.#entered = () => resolve(waiter);
@@ -142,7 +142,7 @@ export class LockRequest implements QueuedRequest {
     try {
       await stealFromEarlier(queue, waiter.revision);
     } catch (error) {
-      // With the session the waiter ends, too, and tells why.
+      // The waiter ends with the session, too, and reports the reason.
       if (queue.lease.over) return;
       this.#fail(error);
       waiter.giveUp();
@@ -156,16 +156,16 @@ export class LockRequest implements QueuedRequest {
     return { mode: this.asked.mode === "shared" ? reader : writer, value: JSON.stringify(value) };
   }
 
-  /** Another process may steal the lock at any moment: the key is watched from the grant on. */
+  /** Another process may steal the lock at any moment, so its key is watched from the grant on. */
   #grant(acquired: Acquired): void {
     const hold = holdOf(watched(acquired));
     if (this.#over) void hold.release();
     else this.#acquire(hold);
   }
 
-  /** The standard calls back in the order of the calls, whatever their names, where all locks can be granted at once. */
+  /** The standard calls back in the order of the calls, whatever their names, if all locks can be granted at once. */
   #acquire(hold: HoldHandle | undefined): void {
-    // Others may enter meanwhile.
+    // Other requests may join meanwhile.
     this.#line.remove(this);
     const { connection } = this.client;
     const limit = { signal: undefined, timeoutMs: ORDER_MS };
@@ -181,12 +181,12 @@ export class LockRequest implements QueuedRequest {
 
   #fail(error: unknown): void {
     if (!isOfSession(error, this.#used)) return this.#end(() => this.#reject(error));
-    // A session that its user has closed is followed by another one, as a lost one is.
+    // A session that its user has closed is replaced, as a lost one is.
     if (!this.client.connection.closing.signal.aborted) return this.#joinAnew();
     this.#end(() => this.#reject(closedError(error as Error)));
   }
 
-  /** With the next session, before later calls. */
+  /** Joins with the next session, before later calls. */
   #joinAnew(): void {
     if (this.#over) return;
     this.#lease = this.#openSession();

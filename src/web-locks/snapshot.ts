@@ -8,11 +8,11 @@ import type { WebLockClient } from "./request.js";
 export interface WebLockInfo {
   name: string;
   mode: WebLockMode;
-  /** Of the manager that asked; the lease in hexadecimal digits where another kind of client did. */
+  /** Client ID of the requesting manager; for another kind of client, its lease ID in hexadecimal digits. */
   clientId: string;
 }
 
-/** Those of one name in the order in which they came. */
+/** The requests of one name are in the order of their arrival. */
 export interface WebLockSnapshot {
   held: WebLockInfo[];
   pending: WebLockInfo[];
@@ -21,7 +21,7 @@ export interface WebLockSnapshot {
 interface Listed {
   readonly info: WebLockInfo;
   readonly mode: WebLockMode;
-  /** Of a request of this process. */
+  /** ID of a request of this process; undefined for other entries. */
   readonly id: string | undefined;
   readonly foreign: boolean;
 }
@@ -36,10 +36,10 @@ export function snapshotOf(
   const listed = kvs
     .map((kv) => listedOf(client.prefix, kv, leaseIds))
     .filter((place) => place !== undefined)
-    // What was given up or released in this process is just being deleted.
+    // An entry that this process has given up or released is already being deleted.
     .filter(({ id }) => id === undefined || live.has(id));
   const seen = new Set(listed.map(({ id }) => id));
-  // They wait in this process for their turn to enter the queue.
+  // These wait in this process for their turn to join the queue.
   const outside = [...live.values()].filter(
     ({ pending, id, client: { prefix } }) => pending && prefix === client.prefix && !seen.has(id),
   );

@@ -4,16 +4,16 @@ import type { Queue } from "../queue/queue.js";
 import { heldAndPending, webLockEntryIn, type WebLockEntry } from "./names.js";
 
 /**
- * Deletes the places before the one with this create revision. Those who wait first, and when that is done those who
- * hold: were both gone at once, one who waited could take the lock before it hears of its own end. Whose turn it is
- * then the queue decides, as for everybody.
+ * Deletes the entries before the one with this create revision: those of waiters first, and after that those of holders.
+ * If both were deleted at once, a waiter could acquire the lock before it is notified of its own deletion. After that the
+ * queue decides whose turn it is, as always.
  */
 export async function stealFromEarlier(queue: Queue, revision: bigint): Promise<void> {
   const { lease, name } = queue;
   const earlier = { ...queueRange(name), order: "oldest first", maxCreateRevision: revision - 1n } as const;
   const { kvs } = await lease.connection.client.range(earlier, lease.policy(`steal "${name}"`));
   const { held, pending } = heldAndPending(kvs.map((kv) => webLockEntryIn(name, kv)));
-  // From the back: nobody is woken to find that he is next.
+  // From the back, so that no deletion wakes a waiter that is deleted next.
   await remove(queue, pending.toReversed());
   await remove(queue, held);
 }
@@ -24,7 +24,7 @@ async function remove({ lease, name }: Queue, places: readonly WebLockEntry[]): 
   await Promise.all(
     robbed.map(({ kv: { key, createRevision } }) => {
       const txn = {
-        // Its own key alone: so they leave together, in one request.
+        // Only its own key, so that all of them are sent together in one request.
         queues: [key.toString()],
         compare: [{ kind: "created at", key, revision: createRevision }],
         success: [{ kind: "delete", key }],
@@ -34,7 +34,7 @@ async function remove({ lease, name }: Queue, places: readonly WebLockEntry[]): 
     }),
   );
   const gone = new Map(robbed.map(({ kv }) => [kv.key.toString(), kv.createRevision]));
-  // Nobody watches a short hold: our own ones hear of it here.
+  // A short hold has no watch, so the holds of this session are notified here.
   for (const hold of lease.holds) {
     if (hold instanceof HoldHandle && gone.get(hold.key) === hold.revision) void hold.keyDeleted();
   }

@@ -8,7 +8,7 @@ import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import { type FakeCall, type FakeWatch, keyValue } from "../../support/fakes/fake-member.js";
 
-/** An etcd that has room for one candidate, who never waits. */
+/** An etcd with room for one candidate, which never waits. */
 function lonelyEtcd(fake: FakeCluster): void {
   let revision = 100n;
   const own = { key: "", leaseId: 0n };
@@ -75,7 +75,7 @@ test("after a term that ends by itself the next one begins 1 s later, then 2, 4 
 type Retried = Parameters<NonNullable<LeadOptions["onRetry"]>>;
 type Why = EtcdRefusedError["why"];
 
-/** A candidate of a lonely etcd that refuses what `refuses` says. `terms` counts how often it has led. */
+/** A candidate of a lonely etcd that rejects what `refuses` says. `terms` counts how often the candidate has led. */
 function candidate(refuses: (call: FakeCall) => Error | undefined, options: LeadOptions = {}) {
   const fake = new FakeCluster();
   lonelyEtcd(fake);
@@ -169,7 +169,7 @@ test("a candidate waits 1 s again after an attempt that took long", async () => 
   expect(delays(it.retries)).toEqual(GROWING.slice(0, 4));
   const { fake } = it;
 
-  // Nobody answers.
+  // No member answers.
   refusing = undefined;
   const { onCall } = fake;
   fake.onCall = () => {};
@@ -208,7 +208,7 @@ describe("when etcd refuses to be observed", () => {
   test("it does not tell the same leader again", async () => {
     const heard: (string | undefined)[] = [];
     const it = candidate(() => undefined, { onLeader: (leader) => heard.push(leader?.value) });
-    /** Answers that were given, by stream: etcd answers creates in their order. */
+    /** The answers given so far, by stream: etcd answers creates in their order. */
     const answered = new Map<FakeWatch, number>();
     const refused = async () => {
       const streams = it.fake.connected.flatMap(({ watches }) => watches).filter(({ closed }) => !closed);

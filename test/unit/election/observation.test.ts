@@ -6,13 +6,13 @@ import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
 
-/** A candidate's key as it was put in its first or a later revision. */
+/** A candidate's key, put in its first or in a later revision. */
 const put = (n: number, modRevision: bigint, createRevision = modRevision): KeyValue =>
   keyValue({ key: `jobs/${n}`, value: `v${modRevision}`, createRevision, modRevision });
 const gone = (n: number, modRevision: bigint): KeyValue =>
   keyValue({ key: `jobs/${n}`, createRevision: 0n, modRevision });
 
-/** The first question is sent; what etcd answers and tells is up to the test. */
+/** The first read is sent; the test decides what etcd answers and which events it sends. */
 function observing() {
   const cluster = new FakeCluster();
   const iterator = new Observation(cluster.connection, "jobs", undefined);
@@ -27,7 +27,7 @@ function observing() {
     cluster.clock.advance(0);
   };
   const stream = () => cluster.member.watches.at(-1)!;
-  /** All in one answer, as etcd sends what belongs to one revision. */
+  /** All in one answer, as etcd sends the events of one revision. */
   const told = async (...kvs: readonly KeyValue[]) => {
     const { watchId } = stream().creates.at(-1)!;
     const events = kvs.map((kv) => ({ kind: kv.createRevision === 0n ? "DELETE" : "PUT", kv }) as const);
@@ -95,7 +95,7 @@ describe("an observer", () => {
     await answered([]);
     await first;
 
-    // A leader and a vacancy by turns; what is dropped is an odd number of them.
+    // A leader and a vacancy alternate; an odd number of items is dropped.
     const events = Array.from({ length: 751 }, (_, n) => [
       put(1, BigInt(101 + 2 * n)),
       gone(1, BigInt(102 + 2 * n)),
@@ -105,7 +105,7 @@ describe("an observer", () => {
 
     const seen: (string | undefined)[] = [];
     for (let last: string | undefined; last !== "v2000"; seen.push((last = await value())));
-    // The oldest left is a vacancy, which was told before.
+    // The oldest item left is a vacancy, which was delivered before.
     expect(seen).toHaveLength(999);
     expect(seen.every((each, i) => each !== seen[i - 1])).toBe(true);
     expect(await Promise.race([iterator.next(), settle()])).toBeUndefined();

@@ -1,4 +1,4 @@
-// How `request` takes its arguments: nothing is connected in here, what is refused is refused before.
+// How `request` converts its arguments: nothing connects here, because every rejection comes before that.
 import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
 import { ClusterLockManager, connect, Session } from "../../../src/index.js";

@@ -11,7 +11,7 @@ const kv = (key: string | Buffer): KeyValue => ({
   modRevision: 1n,
   leaseId: 1n,
 });
-/** Any code units, surrogates without a partner among them. */
+/** Any code units, including lone surrogates. */
 const domString = fc
   .array(fc.integer({ min: 0, max: 0xffff }), { maxLength: 40 })
   .map((units) => String.fromCharCode(...units));

@@ -1,6 +1,6 @@
 /**
- * At most one listener on each of the caller's signals, however many calls wait with it; removed when none is left.
- * A signal that a thousand calls share would else carry a thousand listeners and make Node warn.
+ * Adds at most one listener to each of the callers' signals, however many calls use it, and removes it after the last one.
+ * Otherwise a signal that a thousand calls share would carry a thousand listeners, and Node would print a warning.
  */
 export class AbortFanOut {
   readonly #calls = new Map<
@@ -8,10 +8,10 @@ export class AbortFanOut {
     { readonly onAborts: Set<() => void>; readonly listener: () => void }
   >();
 
-  /** `stay`: for signals that live as long as this does, a listener is cheaper kept than added for each call. */
+  /** `stay` keeps the listeners: cheaper than adding one for each call if the signals live as long as this object. */
   constructor(private readonly stay = false) {}
 
-  /** Runs `onAbort` once when `signal` aborts. Returns what stops listening. */
+  /** Runs `onAbort` once when `signal` aborts. Returns a function that stops listening. */
   add(signal: AbortSignal | undefined, onAbort: () => void): () => void {
     if (signal === undefined) return () => {};
     const { onAborts } = this.#calls.get(signal) ?? this.#listen(signal);
@@ -36,7 +36,7 @@ export class AbortFanOut {
 
   #unlisten(signal: AbortSignal, onAborts: Set<() => void>): void {
     const call = this.#calls.get(signal);
-    // Late: another round of listening may have begun on the same signal.
+    // This call may come late, when the same signal already has a new listener.
     if (call?.onAborts !== onAborts) return;
     signal.removeEventListener("abort", call.listener);
     this.#calls.delete(signal);

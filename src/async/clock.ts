@@ -2,11 +2,11 @@ import { randomFillSync } from "node:crypto";
 import { uptime } from "node:os";
 import { AbortFanOut } from "./abort-fan-out.js";
 
-/** A moment on both clocks. A lease is judged on both: neither alone sees a suspended machine *and* ignores a stepped one. */
+/** A moment on two clocks. Leases are checked on both: neither alone detects suspend *and* ignores clock steps. */
 export interface Moment {
-  /** Monotonic milliseconds; on Linux they stand still while the machine is suspended. */
+  /** Monotonic milliseconds; on Linux this clock stops while the machine is suspended. */
   readonly monotonic: number;
-  /** Milliseconds that go on during suspend; elsewhere than on Linux the wall clock, which may step. */
+  /** Milliseconds that include suspend; on systems other than Linux the wall clock, which may step. */
   readonly suspend: number;
 }
 
@@ -14,14 +14,14 @@ export interface Timer {
   cancel(): void;
 }
 
-/** Time and randomness, handed in from outside so that races can be tested. */
+/** Time and randomness, injected so that races can be tested. */
 export interface Clock {
   now(): Moment;
-  /** The first of the two alone: Node reads the other one from a file, at ten times the cost. */
+  /** `now().monotonic` alone: Node reads the other clock from a file, at ten times the cost. */
   monotonic(): number;
   date(): Date;
   after(delayMs: number, run: () => void): Timer;
-  /** Runs after the events that are already waiting to be read from sockets. */
+  /** Calls `run` after the events that are already waiting to be read from sockets. */
   afterPendingEvents(run: () => void): Timer;
   /** In [0, 1). */
   random(): number;
@@ -29,10 +29,10 @@ export interface Clock {
   randomId(): bigint;
 }
 
-// os.uptime() counts suspend and knows no steps on Linux; elsewhere it may follow the wall clock, so take that one openly.
+// On Linux os.uptime() includes suspend and never steps; elsewhere it may follow the wall clock, so use that one explicitly.
 const suspendMs: () => number = process.platform === "linux" ? () => uptime() * 1000 : () => Date.now();
 
-/** Fetched in bulk: asking the system for so few takes longer than all the rest of a place. */
+/** Fetched in bulk: asking the system for so few bytes takes longer than everything else that a queue entry needs. */
 const randomness = Buffer.alloc(1024);
 let used = randomness.length;
 
@@ -59,7 +59,7 @@ export const systemClock: Clock = {
   monotonic: () => performance.now(),
   date: () => new Date(),
   after(delayMs, run) {
-    // Node's timers fire at once beyond this; who waits that long looks again.
+    // Node's timers fire immediately above this limit; callers that wait longer check again.
     return new SystemTimer(setTimeout(run, Math.min(delayMs, 2_147_483_647)));
   },
   afterPendingEvents(run) {
@@ -72,7 +72,7 @@ export const systemClock: Clock = {
 
 const pauses = new AbortFanOut();
 
-/** Resolves after `delayMs`, or at once when `signal` aborts. Never rejects: the caller looks at its signal anyway. */
+/** Resolves after `delayMs`, or immediately when `signal` aborts. Never rejects: callers check their signal themselves. */
 export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted) return Promise.resolve();
   return new Promise((resolve) => {

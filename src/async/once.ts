@@ -1,4 +1,4 @@
-/** Work that is begun by the first call, and whose end every call waits for. May be left un-awaited. */
+/** Work that the first call starts and every call waits for. The promise may be left un-awaited. */
 export class Once {
   #done: Promise<void> | undefined;
 
@@ -7,9 +7,9 @@ export class Once {
   run(): Promise<void> {
     if (!this.#done) {
       let settle: (done: Promise<void>) => void = () => {};
-      // Before it begins: what it calls may ask for it, too.
+      // Set before the work starts: the work itself may call `run`.
       this.#done = new Promise((resolve) => (settle = resolve));
-      // `void lock.release()` must not become an unhandled rejection; who awaits it still hears of it.
+      // `void lock.release()` must not become an unhandled rejection; a caller that awaits it still gets the error.
       this.#done.catch(() => undefined);
       settle(this.begin());
     }

@@ -3,15 +3,15 @@ import type { CheckedWait } from "../options/check.js";
 import type { Clock } from "./clock.js";
 
 export interface SettleHandlers<T> {
-  /** The error of the timeout. It may take a moment to say more. */
+  /** Makes the timeout error; it may take a moment to collect the details. */
   onTimeout(): Error | Promise<Error>;
-  /** The caller waits no longer: undo what was begun. */
+  /** The caller has stopped waiting: undo what was started. */
   onGiveUp?(): void;
-  /** A value that came although the caller had given up. */
+  /** Receives a value that arrived after the caller gave up. */
   onUnwanted?(value: T): void;
 }
 
-/** The three ends of a wait: the value or failure of `promise`, the caller's abort with its own reason, the timeout. */
+/** Settles with the value or failure of `promise`, with the reason of the caller's abort, or with the timeout error. */
 export function settleWithin<T>(
   promise: Promise<T>,
   { signal, timeoutMs }: CheckedWait,
@@ -44,7 +44,7 @@ export function settleWithin<T>(
       (value) => (end() ? resolve(value) : handlers.onUnwanted?.(value)),
       (error: unknown) => end() && reject(error as Error),
     );
-    // A signal that is aborted already wins over a value that is there already.
+    // An already aborted signal wins over an already available value.
     if (signal?.aborted) onAbort();
   });
 }

@@ -1,4 +1,4 @@
-/** Work that is under way, for who must not end before it. */
+/** Tracks work in progress, for callers that must not end before it. */
 export class TaskTracker {
   readonly #works = new Set<Promise<unknown>>();
 
@@ -9,7 +9,7 @@ export class TaskTracker {
     return work;
   }
 
-  /** Resolves when all of it has settled, with what it began. */
+  /** Resolves when all tracked work has settled, including work that was added meanwhile. */
   async settled(): Promise<void> {
     while (this.#works.size > 0) await Promise.all(this.#works);
   }

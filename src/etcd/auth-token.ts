@@ -7,11 +7,11 @@ interface Asking {
 }
 
 /**
- * The token for user and password, valid on every member. However many calls find it missing or expired, one of them
- * asks for a new one and the others wait: each Authenticate costs the server a bcrypt.
+ * The token for user and password, valid on every member. When many calls find it missing or expired, one of them requests
+ * a new one and the others wait: each Authenticate costs the server a bcrypt.
  */
 export class AuthToken {
-  /** Empty while authentication is off: the first call that etcd rejects for want of a token ends that. */
+  /** Empty while authentication is off, until etcd rejects a call because it has no token. */
   #token: string | undefined;
   #asking: Asking | undefined;
 
@@ -25,19 +25,19 @@ export class AuthToken {
     return this.#token || undefined;
   }
 
-  /** None was asked for, or the last one was refused. */
+  /** No token was requested yet, or etcd rejected the last one. */
   get missing(): boolean {
     return this.#token === undefined;
   }
 
-  /** `token` was refused: unless another call has replaced it meanwhile, the next call gets a new one. */
+  /** etcd rejected `token`: unless another call has replaced it meanwhile, the next call gets a new one. */
   drop(token: string | undefined): void {
     if (token === this.current) this.#token = undefined;
   }
 
   async ready(member: Member, options: CallOptions): Promise<void> {
     if (this.#token !== undefined) return;
-    // One that stays unanswered at another member says nothing about this one.
+    // A request that stays unanswered at another member says nothing about this one.
     if (this.#asking?.member !== member) this.#asking = this.#begin(member);
     await this.#within(this.#asking.answer, options);
   }
@@ -50,7 +50,7 @@ export class AuthToken {
     return asking;
   }
 
-  /** The caller's limits end its waiting, not the asking: others wait for the same answer. */
+  /** The caller's limits end its wait, not the request: other calls wait for the same answer. */
   #within(answer: Promise<void>, { timeoutMs, signal }: CallOptions): Promise<void> {
     return new Promise((resolve, reject) => {
       const end = (settle: () => void): void => {
@@ -81,7 +81,7 @@ export class AuthToken {
   }
 }
 
-/** While a token is asked for, the call itself is not on its way. */
+/** While the token is requested, the call itself is not yet sent. */
 const UNSENT = { inDoubt: false };
 
 const unsent = (error: unknown): unknown =>

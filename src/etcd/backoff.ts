@@ -1,6 +1,6 @@
 import { ExponentialBackoff } from "cockatiel";
 
-/** One pause of a row that grows. A type of our own: the declarations of this package name no dependency. */
+/** One pause in a growing sequence. Declared here so that this package's type declarations name no dependency. */
 interface Backoff {
   readonly duration: number;
   next(nothing: undefined): Backoff;

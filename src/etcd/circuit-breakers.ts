@@ -9,7 +9,7 @@ import {
 import type { Clock } from "../async/clock.js";
 import { CancelledError, MemberRefusedError, UnansweredError } from "./port.js";
 
-/** For so long after two failures in a row a member is asked only when no other is left. */
+/** For this long after two failures in a row, a member is used only if no other is left. */
 const OPEN_MS = 1000;
 
 interface Breaker {
@@ -18,12 +18,12 @@ interface Breaker {
   brokenAt: number;
 }
 
-/** Is it a reason to ask another member? */
+/** Whether `error` is a reason to use another member. */
 export const isMembersFault = (error: unknown): boolean =>
   error instanceof MemberRefusedError ||
   (error instanceof UnansweredError && !(error instanceof CancelledError));
 
-/** A circuit breaker for each member. An open one does not shut a member out: it makes it the last choice. */
+/** A circuit breaker for each member. An open one does not exclude its member but makes it the last choice. */
 export class CircuitBreakers {
   readonly #breakers: readonly Breaker[];
 
@@ -32,7 +32,7 @@ export class CircuitBreakers {
     private readonly clock: Clock,
   ) {
     this.#breakers = hosts.map((host) => {
-      // One bad call is no verdict on a member: two in a row are.
+      // One failed call says little about a member; two in a row open its breaker.
       const policy = circuitBreaker(handleWhen(isMembersFault), {
         halfOpenAfter: OPEN_MS,
         breaker: new ConsecutiveBreaker(2),
@@ -46,18 +46,18 @@ export class CircuitBreakers {
   async execute<T>(host: string, run: () => Promise<T>): Promise<T> {
     const breaker = this.#breakers.find((each) => each.host === host);
     if (!breaker) return run();
-    // Another call is trying the member out, at its own pace: cockatiel would let this one wait for the outcome.
+    // Another call is testing the member, at its own pace; cockatiel would make this one wait for the outcome.
     if (breaker.policy.state === CircuitState.HalfOpen) return run();
     try {
       return await breaker.policy.execute(run);
     } catch (error) {
-      // With nothing better to ask, it is asked all the same.
+      // No better member is left, so this one is used anyway.
       if (error instanceof BrokenCircuitError) return run();
       throw error;
     }
   }
 
-  /** Index of the first member, from `start` on and around, that has not just failed; `start` if all have. */
+  /** Index of the first member, from `start` on with wraparound, that has not just failed; `start` if all have. */
   firstUsable(start: number): number {
     const { length } = this.#breakers;
     for (let i = 0; i < length; i++)

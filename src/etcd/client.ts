@@ -17,11 +17,11 @@ import { readRanges, type RangesAnswer } from "./ranges.js";
 import { ConcurrencyLimit } from "./concurrency-limit.js";
 import { RaftTermFloor } from "./raft-term.js";
 
-/** A question that nobody may be waiting for any more is not asked for ever. */
+/** Time limit of requests that may have no waiting caller any more. */
 const QUESTION_MS = 10_000;
 
 /**
- * The calls of a cluster. Each is repeated on the next member, on a new connection, until one answers; so everything that
+ * The calls of a cluster. Each is repeated on the next member, on a new connection, until one answers. So every call that
  * changes something must be idempotent by its own guard.
  */
 export class EtcdClient {
@@ -52,7 +52,7 @@ export class EtcdClient {
     return this.#pool.current;
   }
 
-  /** Why nobody has answered yet, by host. */
+  /** Why no member has answered yet, by host. */
   get lastFailures(): ReadonlyMap<string, Error> {
     return this.#pool.lastFailures;
   }
@@ -72,7 +72,7 @@ export class EtcdClient {
     this.#pool.listen(listener);
   }
 
-  /** A keepalive answer of an older raft term does not count. */
+  /** A keepalive answer with a lower raft term does not count. */
   get raftTermFloor(): bigint {
     return this.#floor.term;
   }
@@ -87,9 +87,9 @@ export class EtcdClient {
   }
 
   /**
-   * A committed transaction. It may share its request with others, until an attempt stays unanswered. Never with a
-   * password: before 3.4.42, 3.5.28 and 3.6.9 etcd checks no role inside a shared one (CVE-2026-33343), so a forbidden
-   * name would be locked or refused by chance.
+   * A committed transaction. It may share its request with others until an attempt stays unanswered, but never with a
+   * password: before 3.4.42, 3.5.28 and 3.6.9, etcd checks no role inside a shared request (CVE-2026-33343), so a forbidden
+   * name would be locked or rejected by chance.
    */
   async txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
     this.#floor.sent(txn.compare[0]?.key);
@@ -117,7 +117,7 @@ export class EtcdClient {
     return answer;
   }
 
-  /** A keepalive answer was of an older term than the floor: asks a quorum, whose term counts even if it is lower. */
+  /** After a keepalive answer below the floor: reads from a quorum, whose raft term counts even if it is lower. */
   async renewRaftTermFloor(signal: AbortSignal): Promise<void> {
     const { probe: question } = this.#floor;
     if (question === undefined) return;
@@ -129,12 +129,12 @@ export class EtcdClient {
     this.#floor.reset(answer.header);
   }
 
-  /** With a password: a stream that is opened now would have no token. */
+  /** Whether a stream that is opened now would lack a token. False without a password. */
   get tokenMissing(): boolean {
     return this.#pool.tokens?.missing ?? false;
   }
 
-  /** With a password: a token that is surely fresh. */
+  /** Replaces the token with a fresh one. Does nothing without a password. */
   async freshToken(signal?: AbortSignal): Promise<void> {
     const { tokens } = this.#pool;
     if (tokens === undefined) return;
@@ -142,11 +142,11 @@ export class EtcdClient {
     await this.call(() => Promise.resolve(), { what: "authenticate", giveUpMs: QUESTION_MS, signal });
   }
 
-  /** Asks the current member, and after a failure the next ones, until one answers. */
+  /** Calls the current member, and after a failure the next ones, until one answers. */
   call<T>(ask: (member: Member, options: CallOptions) => Promise<T>, policy: CallPolicy): Promise<T> {
     const attempt = async (limits: AttemptLimits): Promise<T> => {
       const { signal } = limits;
-      // The caller may leave while a crowd is before it: nothing is sent for nobody.
+      // If the caller gives up while other attempts are ahead, nothing is sent.
       if (!this.#slots.tryAcquire() && !(await this.#slots.acquire(signal, () => limits.wanted())))
         throw new NotSentError("nobody wants it any more");
       try {
@@ -158,7 +158,7 @@ export class EtcdClient {
     return retry(attempt, policy, this.#setting);
   }
 
-  /** Ends all connections. Streams and calls must have ended before. */
+  /** Closes all connections. Streams and calls must have ended before. */
   close(): void {
     this.#pool.close();
   }

@@ -2,7 +2,7 @@ import { EtcdRefusedError } from "../errors.js";
 import type { Clock } from "../async/clock.js";
 import { MemberRefusedError, type Header } from "./port.js";
 
-/** A host that has not answered for so long does not speak for its cluster: it may have been restored, or be gone. */
+/** A host that has not answered for this long does not represent its cluster: it may have been restored, or be gone. */
 const STANDS_MS = 30_000;
 
 interface Answered {
@@ -11,24 +11,24 @@ interface Answered {
 }
 
 /**
- * Which etcd cluster this process uses. With hosts of two clusters in one list it would lose its leases at a fail-over, so
- * a host of another cluster is refused while a host has lately answered for the first one. A restore from a snapshot gives
- * every member a new cluster ID: when no host has answered with the old one for 30 s, or all have changed, the new one is
- * taken over. Two processes that begin at hosts of different clusters do not learn of each other.
+ * The etcd cluster that this process uses. With hosts of two clusters in one list, a fail-over would lose the leases, so a
+ * host of another cluster is rejected while a host of the first one has answered recently. A restore from a snapshot gives
+ * every member a new cluster ID: the new ID is adopted when no host has answered with the old one for 30 s, or when all
+ * hosts have changed. Two processes that start at hosts of different clusters do not detect each other.
  */
 export class ClusterIdentity {
   #id: string | undefined;
-  /** What each host answered last. */
+  /** The latest answer of each host. */
   readonly #byHost = new Map<string, Answered>();
 
   constructor(private readonly clock: Clock) {}
 
-  /** `host` has answered before, so it is known to belong to this cluster. */
+  /** Whether `host` has answered before and so is known to belong to this cluster. */
   knows(host: string): boolean {
     return this.#byHost.get(host)?.id === this.#id && this.#id !== undefined;
   }
 
-  /** @throws {MemberRefusedError} when `host` belongs to another cluster than the other hosts. */
+  /** @throws {MemberRefusedError} if `host` belongs to another cluster than the other hosts. */
   check(host: string, { clusterId }: Header): void {
     const now = this.clock.monotonic();
     this.#byHost.set(host, { id: clusterId, at: now });

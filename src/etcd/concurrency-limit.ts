@@ -1,26 +1,26 @@
 import { AbortFanOut } from "../async/abort-fan-out.js";
 
-/** Attempts at a time: enough to keep etcd busy, and soon answered even where one takes long. */
+/** Attempts at a time: enough to keep etcd busy, and few enough to be answered soon even if etcd is slow. */
 const MAX_AT_ONCE = 256;
 
 /**
- * So many attempts at a time, the others in the order of their coming. What is sent all at once only waits for its own
- * crowd while its time limit runs: thousands would time out together, again and again, on an etcd that is well.
+ * Limits the attempts at a time; the others wait in order of arrival. Attempts that are all sent at once only wait for each
+ * other while their time limits run: thousands would time out together, again and again, on a healthy etcd.
  */
 export class ConcurrencyLimit {
   #free = MAX_AT_ONCE;
   readonly #aborts = new AbortFanOut(true);
-  /** Each tells whether it takes the slot. */
+  /** Each returns whether it takes the slot. */
   readonly #waiting = new Set<() => boolean>();
 
-  /** False: none is free, `wait()` for one. */
+  /** False: no slot is free; wait for one with `acquire()`. */
   tryAcquire(): boolean {
     if (this.#free === 0) return false;
     this.#free--;
     return true;
   }
 
-  /** True: a slot is taken. False: not `wanted` any more when its turn came. Rejects with the signal's reason. */
+  /** True: a slot is acquired. False: it was no longer `wanted` when its turn came. Rejects with the signal's reason. */
   acquire(signal: AbortSignal | undefined, wanted: () => boolean): Promise<boolean> {
     return new Promise((resolve, reject) => {
       const go = (): boolean => {

@@ -20,7 +20,7 @@ const PROXY =
   "this is an `etcd grpc-proxy`, which answers renewals by itself: no deadline holds behind it; " +
   "connect to the members of etcd instead";
 
-/** Of a stream that ended in any other way nothing is known. */
+/** Any other end of a stream does not show what the host is. */
 const isKnown = (error: Error): boolean =>
   error instanceof MemberRefusedError || error instanceof TokenExpiredError;
 
@@ -28,21 +28,21 @@ const refusal = (host: string): MemberRefusedError =>
   new MemberRefusedError(new EtcdRefusedError("member", host, PROXY), false);
 
 /**
- * Tells etcd from an `etcd grpc-proxy`. The proxy renews leases when it is due for the proxy, and repeats etcd's latest
- * answer to its clients: such an answer does not show that etcd extended the lease after we sent our renewal. Asked to
- * renew no lease, etcd answers with TTL 0, before it answers whatever was sent later; the proxy answers with TTL -1, in any
- * order (3.4 to 3.7). Each host is asked once.
+ * Distinguishes etcd from an `etcd grpc-proxy`. The proxy renews leases on its own schedule and repeats etcd's latest answer
+ * to its clients: such an answer does not show that etcd extended the lease after this client sent its renewal. A renewal
+ * of "no lease" tells them apart: etcd answers it with TTL 0, before it answers any later renewal; the proxy answers it
+ * with TTL -1, in any order (3.4 to 3.7). Each host is probed once.
  */
 export class DirectHosts {
   readonly #known = new Set<string>();
-  /** Questions that are under way: sessions that open at the same time share one. */
+  /** Probes in progress: sessions that open at the same time share one. */
   readonly #questions = new Map<Member, Promise<void>>();
   readonly #ends = new Set<(error: Error) => void>();
   readonly #aborts = new AbortFanOut();
 
   constructor(private readonly clock: Clock) {}
 
-  /** The stream ends with MemberRefusedError if the host is a proxy; none of the proxy's answers is passed on. */
+  /** The stream ends with MemberRefusedError if the host is a proxy; no answer of a proxy is passed on. */
   keepalive(member: Member, handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
     if (this.#known.has(member.host)) return member.keepalive(handlers);
     const stream = this.#open(member, handlers);
@@ -54,7 +54,7 @@ export class DirectHosts {
   async assertDirect(member: Member, { timeoutMs, signal }: CallOptions): Promise<void> {
     if (this.#known.has(member.host)) return;
     const question = this.#questions.get(member) ?? this.#ask(member, timeoutMs);
-    // Others wait for the same answer: who leaves does not end the question.
+    // Other calls wait for the same answer: a caller that gives up does not end the probe.
     await new Promise<void>((resolve, reject) => {
       const left = (): void => reject(new CancelledError("the caller gave up", { inDoubt: false }));
       const stop = this.#aborts.add(signal, left);
@@ -63,7 +63,7 @@ export class DirectHosts {
     });
   }
 
-  /** Ends every question. */
+  /** Ends every probe. */
   close(): void {
     for (const end of [...this.#ends]) end(new UnansweredError("the cluster is closed", { inDoubt: false }));
   }

@@ -14,17 +14,17 @@ import {
 /** A lease that is kept alive. */
 export interface LeaseListener {
   readonly leaseId: bigint;
-  /** For so long a renewal may stay unanswered before the stream is taken for dead. */
+  /** How long a renewal may stay unanswered before the stream is considered dead. */
   readonly patienceMs: number;
-  /** etcd extended the lease; it had received the renewal after `sent`. */
+  /** etcd extended the lease; it received the renewal after `sent`. */
   renewed(sent: Moment, ttlSeconds: number): void;
   /** etcd has no such lease. */
   leaseNotFound(): void;
-  /** Its renewals go over a new stream from now on: etcd may have been restored from a snapshot meanwhile. */
+  /** Renewals use a new stream from now on: etcd may have been restored from a snapshot meanwhile. */
   reconnected?(): void;
 }
 
-/** Renewals sent and not answered, oldest first, and the timer for the oldest. */
+/** Unanswered renewals, oldest first, and the timer for the oldest. */
 interface UnansweredRenewals {
   readonly unanswered: Moment[];
   timer: Timer | undefined;
@@ -33,7 +33,7 @@ interface UnansweredRenewals {
 interface OpenStream {
   readonly member: Member;
   readonly stream: KeepaliveStream;
-  /** Of this stream only: an answer must not be matched to a renewal that was sent on another. */
+  /** Of this stream only: an answer must not be matched to a renewal that was sent on another stream. */
   readonly sends: Map<bigint, UnansweredRenewals>;
 }
 
@@ -58,15 +58,15 @@ export class Keepalive {
     });
   }
 
-  /** Rejects if renewals by way of this member would not reach etcd, or nobody can tell. */
+  /** Rejects if renewals through this member would not reach etcd, or if that cannot be determined. */
   assertDirect(member: Member, options: CallOptions): Promise<void> {
     return this.#hosts.assertDirect(member, options);
   }
 
-  /** Sends a renewal now; its answer, if one comes, goes to `renewer`. */
+  /** Sends a renewal now; the answer, if one arrives, goes to `renewer`. */
   renew(renewer: LeaseListener): void {
     this.#renewers.set(renewer.leaseId, renewer);
-    // A stream that has to be opened renews everything that is attached.
+    // Opening a stream renews every attached lease.
     if (this.#open) this.#send(this.#open, renewer);
     else if (!this.#reopening) this.#reopen();
   }
@@ -109,7 +109,7 @@ export class Keepalive {
     for (const renewer of this.#renewers.values()) renewer.reconnected?.();
   }
 
-  /** etcd 3.6 checks the token of this stream too; older ones only that of calls and of new watches. */
+  /** etcd 3.6 checks the token of this stream, too; older versions check only those of calls and new watches. */
   #ended(open: OpenStream, error: Error): void {
     const forbidden = error instanceof EtcdRefusedError && error.why === "permission";
     const refusedId = forbidden ? firstUnanswered(open.sends) : undefined;
@@ -120,8 +120,8 @@ export class Keepalive {
   }
 
   /**
-   * etcd 3.6 does not renew a lease with a key that the user may not write, and ends the stream, on which it answers one
-   * renewal after the other. The other leases go on; this one is tried again when its next renewal is due.
+   * etcd 3.6 does not renew a lease with a key that the user may not write: it ends the stream, on which it answers renewals
+   * one after the other. The other leases continue; this one is tried again when its next renewal is due.
    */
   #reopenWithout(leaseId: bigint): void {
     this.#renewers.delete(leaseId);
@@ -133,11 +133,11 @@ export class Keepalive {
     const held: Timer = { cancel: () => undefined };
     this.#reopening = held;
     const later = (): void => void (this.#reopening === held && this.#reopenLater());
-    // Refused or unanswered: the next stream says so again, after a growing pause.
+    // A rejected or unanswered request fails again at the next attempt, after a growing pause.
     void this.client.freshToken(this.#over.signal).then(later, later);
   }
 
-  /** Off this stream, to the next member: at once, unless the last stream was never answered either. */
+  /** Moves to a stream on the next member: immediately, unless the previous stream was never answered either. */
   #move(open: OpenStream): void {
     if (open !== this.#open) return;
     this.#closeStream();
@@ -156,7 +156,7 @@ export class Keepalive {
   #send(open: OpenStream, renewer: LeaseListener): void {
     const sends: UnansweredRenewals = open.sends.get(renewer.leaseId) ?? { unanswered: [], timer: undefined };
     open.sends.set(renewer.leaseId, sends);
-    // Before the write: etcd counts from when it received this, so the client's deadline comes first.
+    // Noted before the write: etcd's TTL starts when it receives the renewal, so the client's deadline comes first.
     sends.unanswered.push(this.clock.now());
     open.stream.renew(renewer.leaseId);
     sends.timer ??= this.#patience(open, renewer, sends, renewer.patienceMs);
@@ -164,7 +164,7 @@ export class Keepalive {
 
   #patience(open: OpenStream, renewer: LeaseListener, sends: UnansweredRenewals, delayMs: number): Timer {
     return this.clock.after(delayMs, () => {
-      // After a pause of this process the answer may be waiting in the socket: timers run before it is read.
+      // After this process was paused, the answer may still be in the socket: timers run before it is read.
       sends.timer = this.clock.afterPendingEvents(() => {
         const [oldest] = sends.unanswered;
         sends.timer = undefined;
@@ -183,7 +183,7 @@ export class Keepalive {
     if (!sends || !sent || !renewer) return;
     this.#retry = backoff.next();
     if (!this.client.accepts(open.member, header)) return;
-    // With nothing left to wait for the timer ends; else it looks again when it is due.
+    // The timer ends when nothing is unanswered; otherwise it checks again when it is due.
     if (sends.unanswered.length === 0) {
       sends.timer?.cancel();
       sends.timer = undefined;
@@ -194,8 +194,8 @@ export class Keepalive {
   }
 
   /**
-   * The answer came from a leader of an older term: before etcd 3.4.31 and 3.5.13 a stalled ex-leader goes on renewing
-   * leases that the new one has expired (etcd#15247). It does not count, and a quorum is asked for the present term.
+   * The answer came from a leader of an older raft term: before etcd 3.4.31 and 3.5.13, a stalled ex-leader keeps renewing
+   * leases that the new leader has expired (etcd#15247). The answer does not count, and a quorum read gets the current term.
    */
   #deposed(open: OpenStream): void {
     if (this.#checkingTerm) return;
@@ -203,7 +203,7 @@ export class Keepalive {
     this.client.fail(open.member);
     void this.client
       .renewRaftTermFloor(this.#over.signal)
-      // Refused: the floor stays, and the leases run into their deadlines, which is the safe side.
+      // If the read is rejected, the floor stays and the leases reach their deadlines, which is the safe outcome.
       .catch(() => undefined)
       .then(() => {
         this.#checkingTerm = false;
@@ -212,7 +212,7 @@ export class Keepalive {
   }
 }
 
-/** The lease whose renewal was sent first of those that are not answered. */
+/** The lease with the oldest unanswered renewal. */
 function firstUnanswered(sends: ReadonlyMap<bigint, UnansweredRenewals>): bigint | undefined {
   let first: { readonly leaseId: bigint; readonly sentAt: number } | undefined;
   for (const [leaseId, { unanswered }] of sends) {

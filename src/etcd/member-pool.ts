@@ -16,13 +16,13 @@ import {
 import { AuthToken } from "./auth-token.js";
 
 export interface MemberListener {
-  /** Move to another member. */
+  /** `member` has failed: move to another one. */
   failed(member: Member): void;
-  /** A call got no answer from it, which may be the leader's fault: look whether it is alive. */
+  /** A call got no answer from `member`, which may be the leader's fault: check whether the member is alive. */
   suspected(member: Member): void;
 }
 
-/** What a connection to a member needs beside its host. */
+/** What a connection to a member needs besides its host. */
 export interface ConnectionSetting {
   readonly token: () => string | undefined;
   readonly pingMs: number;
@@ -30,19 +30,19 @@ export interface ConnectionSetting {
 
 export type Connect = (host: string, setting: ConnectionSetting) => Member;
 
-/** The members of the cluster, of which one at a time is in use: one attempt of a call is made on that one. */
+/** The members of the cluster. One at a time is in use: each attempt of a call is made on that one. */
 export class MemberPool {
-  /** With a password. */
+  /** Set only with a password. */
   readonly tokens: AuthToken | undefined;
   /** The last failure of each member, until any member answers. */
   readonly failures = new Map<string, Error>();
-  /** The member in use was left: what waits for it need not wait any longer. */
+  /** Called when the member in use is left: requests need not wait for it any longer. */
   onLeft: () => void = () => {};
   readonly #breakers: CircuitBreakers;
   readonly #cluster: ClusterIdentity;
   readonly #pings: PingIntervals;
   readonly #listeners = new Set<MemberListener>();
-  /** Those in use, and how often each is pinged. */
+  /** Open connections, with the ping interval of each. */
   readonly #open = new Map<Member, number>();
   #current: Member | undefined;
   #next: number;
@@ -57,7 +57,7 @@ export class MemberPool {
     this.#cluster = new ClusterIdentity(clock);
     this.#pings = new PingIntervals(options.grpcOptions["grpc.keepalive_time_ms"] as number | undefined);
     this.tokens = options.auth && new AuthToken(options.auth, options.requestTimeoutMs, clock);
-    // Clients of one configuration spread over the members.
+    // Clients with the same configuration spread over the members.
     this.#next = Math.floor(clock.random() * options.hosts.length);
   }
 
@@ -67,13 +67,13 @@ export class MemberPool {
     return this.#current;
   }
 
-  /** Why nobody has answered yet, by host. Within the first attempt that is known of no member, only which one is asked. */
+  /** Why no member has answered yet, by host. During the first attempt, only the member in use is listed. */
   get lastFailures(): ReadonlyMap<string, Error> {
     if (this.failures.size > 0 || !this.#current) return new Map(this.failures);
     return new Map([[this.#current.host, new UnansweredError("no answer yet")]]);
   }
 
-  /** A stream found `member` dead: the next use connects to the next one, and every stream on it moves. */
+  /** A stream found `member` dead: the next use connects to the next member, and every stream on `member` moves. */
   fail(member: Member, why?: Error): void {
     if (why) this.failures.set(member.host, why);
     this.#adjustPings(member, why);
@@ -81,7 +81,7 @@ export class MemberPool {
     for (const listener of this.#listeners) listener.failed(member);
   }
 
-  /** Does `member` belong to this cluster, as an answer on one of its streams says? One that does not has failed. */
+  /** Whether `member` belongs to this cluster, by the header of an answer on a stream. If not, the member has failed. */
   accepts(member: Member, header: Header): boolean {
     try {
       this.#cluster.check(member.host, header);
@@ -92,7 +92,7 @@ export class MemberPool {
     }
   }
 
-  /** Streams listen, to hear from each other and from calls that their member is dead or may be. */
+  /** Notifies streams when another stream or a call finds that their member is dead or may be. */
   listen(listener: MemberListener): void {
     this.#listeners.add(listener);
   }
@@ -126,7 +126,7 @@ export class MemberPool {
     }
   }
 
-  /** The answer of a member of this cluster, whose word on a lease counts. */
+  /** Checks that an answer, or the report of a missing lease, comes from a member of this cluster. */
   async #checked<T>(member: Member, run: () => Promise<T>, options: CallOptions): Promise<T> {
     try {
       const answer = await run();
@@ -135,16 +135,16 @@ export class MemberPool {
       return answer;
     } catch (error) {
       const unproven = error instanceof LeaseNotFoundError && !this.#cluster.knows(member.host);
-      // A rejection does not name its cluster, but an answer does: any lease will do for that.
+      // A rejection does not name its cluster, but an answer does, for any lease.
       if (unproven && this.options.hosts.length > 1)
         this.#cluster.check(member.host, (await member.timeToLive(1n, options)).header);
       throw error;
     }
   }
 
-  /** Calls go on elsewhere, on a new connection; streams stay until they know better. */
+  /** Calls continue on the next member, on a new connection; streams stay until they find `member` dead. */
   #suspect(member: Member, why: Error): void {
-    // Of hundreds of calls that end with one member, the first says it: each would renew all leases.
+    // Of hundreds of calls that fail with one member, only the first notifies: each notification renews all leases.
     if (!this.#open.has(member)) return;
     this.#adjustPings(member, why);
     this.#leave(member);
@@ -159,7 +159,7 @@ export class MemberPool {
   #leave(member: Member): void {
     this.#open.delete(member);
     member.retire();
-    // Left before, it says nothing about the one in use.
+    // A member that was left before says nothing about the one in use.
     if (this.#current !== member) return;
     this.#current = undefined;
     this.onLeft();
@@ -178,7 +178,7 @@ export class MemberPool {
   }
 }
 
-/** Several transactions are answered by as many answers, with one header. */
+/** Several transactions get as many answers, with one header. */
 function headerOf(answer: unknown): Header | undefined {
   const first: unknown = Array.isArray(answer) ? answer[0] : answer;
   return (first as { readonly header?: Header } | undefined)?.header;

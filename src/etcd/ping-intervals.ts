@@ -1,13 +1,13 @@
-/** A dead link is noticed after 8 s at the latest. etcd answers pings under 5 s with ENHANCE_YOUR_CALM, for ever. */
+/** A dead link is noticed within 8 s. etcd answers pings at intervals under 5 s with ENHANCE_YOUR_CALM, indefinitely. */
 const FIRST_MS = 6000;
-/** Go's gRPC servers allow one ping in five minutes when nothing else is configured. */
+/** Go's gRPC servers allow one ping in five minutes by default. */
 const LONGEST_MS = 320_000;
 
-/** How often connections are pinged while a stream is open: a host that asks for fewer pings gets fewer. */
+/** How often connections are pinged while a stream is open. A host that asks for fewer pings gets fewer. */
 export class PingIntervals {
   readonly #byHost = new Map<string, number>();
 
-  /** `firstMs`: as the user wants it. */
+  /** `firstMs`: the interval that the user configured. */
   constructor(private readonly firstMs = FIRST_MS) {}
 
   of(host: string): number {

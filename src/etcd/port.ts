@@ -1,9 +1,9 @@
 import { EtcdRefusedError } from "../errors.js";
 
-/** The port: what the rest of the library asks of one etcd member. Everything that is etcd3's stays behind it. */
+/** The port: what the rest of the library needs from one etcd member. Everything specific to etcd3 stays behind it. */
 
 export interface Header {
-  /** Of the etcd cluster that answered. Each restore from a snapshot makes a new one. */
+  /** The ID of the etcd cluster that answered. Each restore from a snapshot creates a new one. */
   readonly clusterId: string;
   readonly revision: bigint;
   readonly memberId: string;
@@ -11,7 +11,7 @@ export interface Header {
 }
 
 export interface KeyValue {
-  /** Bytes: other clients may use keys that are no text. */
+  /** Bytes: other clients may use keys that are not text. */
   readonly key: Buffer;
   readonly value: string;
   readonly createRevision: bigint;
@@ -22,11 +22,11 @@ export interface KeyValue {
 export interface Range {
   readonly key: string | Buffer;
   readonly end?: string;
-  /** By create revision. */
+  /** Sorted by create revision. */
   readonly order?: "oldest first" | "newest first";
   readonly limit?: number;
   readonly maxCreateRevision?: bigint;
-  /** Answered by the member asked, as far as it has got, without the leader. */
+  /** Answered by the member itself, from the state that it has reached, without the leader. */
   readonly serializable?: boolean;
 }
 
@@ -34,7 +34,7 @@ export interface RangeAnswer {
   readonly header: Header;
   readonly kvs: readonly KeyValue[];
   readonly more: boolean;
-  /** Of the whole range: etcd does not apply the create-revision filters to it. */
+  /** Number of keys in the whole range: etcd does not apply the create-revision filters to it. */
   readonly count: number;
 }
 
@@ -50,7 +50,7 @@ export type Operation =
   | ({ readonly kind: "range" } & Range);
 
 export interface Txn {
-  /** The names of the queues whose keys it reads or writes. */
+  /** The names of the queues whose keys the transaction reads or writes. */
   readonly queues: readonly string[];
   readonly compare: readonly Compare[];
   readonly success: readonly Operation[];
@@ -60,19 +60,19 @@ export interface Txn {
 export interface TxnAnswer {
   readonly header: Header;
   readonly succeeded: boolean;
-  /** One per operation of the branch taken; only ranges say anything. */
+  /** One per operation of the branch taken; `undefined` for operations that are not ranges. */
   readonly ranges: readonly (Omit<RangeAnswer, "header"> | undefined)[];
 }
 
 export interface LeaseAnswer {
   readonly header: Header;
   readonly leaseId: bigint;
-  /** Seconds; 0 or less = there is no such lease. */
+  /** Seconds; 0 or less: etcd has no such lease. */
   readonly ttlSeconds: number;
 }
 
 export interface CallOptions {
-  /** The attempt is cancelled and counts as unanswered after this time. */
+  /** After this time the attempt is cancelled and counts as unanswered. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
   /** Runs when the request is handed to an open connection: from then on it may be executed. */
@@ -80,8 +80,8 @@ export interface CallOptions {
 }
 
 /**
- * No usable answer, or one that passes: another member may answer. While `inDoubt`, the request may have been executed,
- * or may yet be; otherwise it was certainly not (it never left this process, or etcd says so).
+ * No usable answer, or a transient rejection: another member may answer. If `inDoubt`, the request may have been executed,
+ * or may yet be; otherwise it certainly was not (it never left this process, or etcd says so).
  */
 export class UnansweredError extends Error {
   override readonly name: string = "UnansweredError";
@@ -93,17 +93,17 @@ export class UnansweredError extends Error {
   }
 }
 
-/** The caller did not wait for the answer: no verdict on the member. */
+/** The caller stopped waiting for the answer: this says nothing about the member. */
 export class CancelledError extends UnansweredError {
   override readonly name = "CancelledError";
 }
 
-/** The member, or a proxy before it, wants fewer pings, and drops calls that etcd may have executed. */
+/** The member, or a proxy in front of it, demands fewer pings and drops calls that etcd may have executed. */
 export class TooManyPingsError extends UnansweredError {
   override readonly name = "TooManyPingsError";
 }
 
-/** Carries the host of a failed attempt to where all attempts are judged. */
+/** Carries the host of a failed attempt to `retry`, which classifies all failures. */
 export class AttemptError extends Error {
   constructor(
     readonly host: string,
@@ -113,25 +113,25 @@ export class AttemptError extends Error {
   }
 }
 
-/** The request waited to be sent until its caller had left: nothing was done. */
+/** The caller gave up before the request was sent: nothing was executed. */
 export class NotSentError extends Error {
   override readonly name = "NotSentError";
 }
 
-/** Only this member, or what answers in its place, rejects the request: another member may accept it. */
+/** Only this member, or a server in its place, rejects the request: another member may accept it. */
 export class MemberRefusedError extends Error {
   override readonly name = "MemberRefusedError";
 
   constructor(
     readonly refusal: EtcdRefusedError,
-    /** Not etcd's own word: the request may have been executed behind a proxy. */
+    /** The rejection is not etcd's own: the request may have been executed behind a proxy. */
     readonly inDoubt: boolean,
   ) {
     super(refusal.details);
   }
 }
 
-/** etcd has more requests than it can apply and did not begin this one: ask the same member again, later. */
+/** etcd has more requests than it can apply and did not start this one: repeat it on the same member, later. */
 export class OverloadedError extends Error {
   override readonly name = "OverloadedError";
 }
@@ -141,12 +141,12 @@ export class LeaseNotFoundError extends Error {
   override readonly name = "LeaseNotFoundError";
 }
 
-/** The lease ID is taken: an earlier grant of ours was executed. */
+/** The lease ID is taken: an earlier grant of this client was executed. */
 export class LeaseExistsError extends Error {
   override readonly name = "LeaseExistsError";
 }
 
-/** etcd does not accept the token, or wants one: get a new one and ask again. Nothing was done. */
+/** etcd does not accept the token, or requires one: get a new one and repeat the request. Nothing was executed. */
 export class TokenExpiredError extends Error {
   override readonly name = "TokenExpiredError";
 }
@@ -156,14 +156,14 @@ export class AuthDisabledError extends Error {
   override readonly name = "AuthDisabledError";
 }
 
-/** Did etcd reject what this attempt asked for? */
+/** Whether etcd rejected the request of this attempt. */
 export const refused = (error: unknown): error is AttemptError =>
   error instanceof AttemptError &&
   (error.why instanceof EtcdRefusedError ||
     error.why instanceof LeaseNotFoundError ||
     error.why instanceof LeaseExistsError);
 
-/** May the request of this attempt have been executed? */
+/** Whether the request of this attempt may have been executed. */
 export const inDoubt = ({ why }: AttemptError): boolean =>
   (why instanceof UnansweredError || why instanceof MemberRefusedError || why instanceof EtcdRefusedError) &&
   why.inDoubt;
@@ -172,7 +172,7 @@ export interface WatchRequest {
   readonly watchId: number;
   readonly key: string | Buffer;
   readonly end?: string;
-  /** 0 = from now. Anything else may deliver up to 100 ms late: etcd serves such a watch from a loop. */
+  /** 0 means from now on. With any other revision events may be up to 100 ms late: etcd serves such a watch from a loop. */
   readonly startRevision: bigint;
   readonly events: EventKind | "ALL";
 }
@@ -186,7 +186,7 @@ export interface WatchEvent {
 
 export interface WatchAnswer {
   readonly header: Header;
-  /** -1 when a create was refused. */
+  /** -1 when etcd rejects a create. */
   readonly watchId: number;
   readonly created: boolean;
   readonly cancelled: boolean;
@@ -197,7 +197,7 @@ export interface WatchAnswer {
 
 export interface StreamHandlers<Answer> {
   answer(answer: Answer): void;
-  /** Once, after which nothing comes. Not called after `close()`. */
+  /** Called once, as the last call. Not called after `close()`. */
   ended(error: Error): void;
 }
 
@@ -209,17 +209,17 @@ export interface KeepaliveStream {
 export interface WatchStream {
   create(request: WatchRequest): void;
   cancel(watchId: number): void;
-  /** Asks for an answer of any kind; it comes with `watchId` -1 and nothing else. */
+  /** Requests an answer of any kind; it has `watchId` -1 and nothing else. */
   probe(): void;
   close(): void;
 }
 
-/** One connection to one member. A member that failed is never used again: "next" is always a new one. */
+/** One connection to one member. A connection that failed is never used again: the next one is always new. */
 export interface Member {
   readonly host: string;
   /**
-   * In one request: all are applied, or none. With several, every one is decided by the state before all of them, so none
-   * may read or write what another one writes; and what they put has one revision, the header's.
+   * Sent in one request: all are applied, or none. Each of several is decided by the state before all of them, so none may
+   * read or write what another one writes. Everything that they put has one revision, the header's.
    */
   txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]>;
   range(range: Range, options: CallOptions): Promise<RangeAnswer>;
@@ -232,7 +232,7 @@ export interface Member {
   authenticate(username: string, password: string, options: CallOptions): Promise<string>;
   keepalive(handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream;
   watch(handlers: StreamHandlers<WatchAnswer>): WatchStream;
-  /** What a reason given inside a stream means. */
+  /** The error for a reason that was given inside a stream. */
   failure(reason: string): Error;
   /** Closes the connection as soon as no call and no stream uses it. */
   retire(): void;

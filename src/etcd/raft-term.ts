@@ -1,8 +1,8 @@
 import type { Header, Range } from "./port.js";
 
 /**
- * The highest raft term of an answer that needed a quorum. A keepalive answer of an older one comes from a deposed leader.
- * Answers without a quorum do not count: the term of an isolated member climbs.
+ * The highest raft term in an answer that needed a quorum. A keepalive answer with a lower one comes from a deposed leader.
+ * Answers without a quorum do not count: the raft term of an isolated member keeps growing.
  */
 export class RaftTermFloor {
   #term = 0n;
@@ -12,7 +12,7 @@ export class RaftTermFloor {
     return this.#term;
   }
 
-  /** A read that this user may surely make; undefined before anything was asked. */
+  /** A read of a key that this user has requested before, and so may read; `undefined` until a request was sent. */
   get probe(): Range | undefined {
     return this.#question;
   }
@@ -25,7 +25,7 @@ export class RaftTermFloor {
     if (raftTerm > this.#term) this.#term = raftTerm;
   }
 
-  /** The present term, asked for on purpose: counts also when it is lower, as after a restore. */
+  /** Takes the current term from an explicit probe, even if it is lower than before, as after a restore. */
   reset({ raftTerm }: Header): void {
     this.#term = raftTerm;
   }

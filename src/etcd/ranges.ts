@@ -7,13 +7,13 @@ import {
   type RangeAnswer,
 } from "./port.js";
 
-/** Several ranges of one state, in the order of the question. */
+/** Several ranges of one state, in the order of the request. */
 export interface RangesAnswer {
   readonly header: Header;
   readonly ranges: readonly Omit<RangeAnswer, "header">[];
 }
 
-/** Reads them in one request. */
+/** Reads `ranges` in one request. */
 export async function readRanges(
   member: Member,
   ranges: readonly Range[],

@@ -11,40 +11,40 @@ import {
   UnansweredError,
 } from "./port.js";
 
-/** With JWT every edit of users or roles makes all tokens stale: a fresh one may be so at once, and again. */
+/** With JWT, every edit of users or roles makes all tokens stale: even fresh tokens may be stale, several times in a row. */
 const MAX_STALE = 8;
-/** One address may stand for several members: one bad member behind it is not all of them. */
+/** One address may stand for several members: a rejection by one of them is not a rejection by all. */
 const MIN_REFUSALS = 3;
 
 export interface CallPolicy {
-  /** What the call is for, as an EtcdUnavailableError says it. */
+  /** What the call is for, as an EtcdUnavailableError names it. */
   readonly what: string;
-  /** Limit of one attempt; never more than `requestTimeoutMs`. */
+  /** Time limit of one attempt; never more than `requestTimeoutMs`. */
   readonly attemptMs?: number;
-  /** Limit of all attempts together. Default: until `signal` aborts. */
+  /** Time limit of all attempts together. Default: until `signal` aborts. */
   readonly giveUpMs?: number;
-  /** Cancels what is in flight; the call rejects with its reason. */
+  /** Cancels the attempt in flight; the call rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
-  /** Asked before each further attempt; false = no further one: the call rejects with EtcdUnavailableError. */
+  /** Called before each further attempt; if it returns false, the call rejects with EtcdUnavailableError instead. */
   readonly again?: () => boolean;
-  /** An attempt may have been executed, or may yet be: it was sent, and etcd has not said that it was not done. */
+  /** An attempt may have been executed, or may yet be: it was sent, and etcd has not said that it was not executed. */
   readonly onUnanswered?: () => void;
 }
 
-/** What holds for one attempt. It may have to wait before it is sent. */
+/** The limits of one attempt, which may have to wait before it is sent. */
 export interface AttemptLimits {
   readonly signal: AbortSignal | undefined;
   /** An earlier attempt of the same call may have been executed. */
   readonly repeated: boolean;
-  /** This attempt may have been executed, or may yet be. */
+  /** Reports that this attempt may have been executed, or may yet be. */
   doubted(): void;
-  /** Asked when it is sent: what is left for it then, from that moment on. */
+  /** Called when the attempt is sent: the time that is left for it from that moment on. */
   timeoutMs(): number;
-  /** Asked when it is about to be sent: false = nobody wants it any more, reject with NotSentError. */
+  /** Called just before the attempt is sent: false means that no caller needs it, so it rejects with NotSentError. */
   wanted(): boolean;
 }
 
-/** What all calls of a cluster have in common. */
+/** What all calls of a cluster share. */
 export interface RetryContext {
   readonly clock: Clock;
   readonly requestTimeoutMs: number;
@@ -55,7 +55,7 @@ export interface RetryContext {
   readonly failures: Map<string, Error>;
 }
 
-/** Repeats `attempt`, with pauses that grow, until one is answered, or the policy ends it. */
+/** Repeats `attempt`, with growing pauses, until one is answered or the policy ends the call. */
 export async function retry<T>(
   attempt: (limits: AttemptLimits) => Promise<T>,
   policy: CallPolicy,
@@ -90,7 +90,7 @@ export async function retry<T>(
     }
     if (left() <= wait.duration) throw failures.unavailable();
     await pause(clock, wait.duration, policy.signal);
-    // Asked here: the caller may have left during the pause.
+    // Checked after the pause: the caller may have given up meanwhile.
     if (policy.again?.() === false) throw failures.unavailable();
   }
 }
@@ -99,7 +99,7 @@ export async function retry<T>(
 class Failures {
   readonly #byHost = new Map<string, Error>();
   #count = 0;
-  /** Tokens rejected in a row. */
+  /** Number of tokens rejected in a row. */
   #stale = 0;
 
   constructor(
@@ -111,7 +111,7 @@ class Failures {
     return new EtcdUnavailableError(this.policy.what, this.#byHost);
   }
 
-  /** Returns what another attempt may cure, throws everything else. */
+  /** Returns a failure that another attempt may fix, and throws any other. */
   add(error: unknown): AttemptError {
     this.policy.signal?.throwIfAborted();
     if (error instanceof NotSentError) throw this.unavailable();
@@ -132,7 +132,7 @@ class Failures {
     throw new EtcdRefusedError("unauthenticated", host, why.message, { what: this.policy.what });
   }
 
-  /** What one member rejects, another one may accept: only when every host has rejected it, the call has failed. */
+  /** Another member may accept what one member rejects: the call fails only after every host has rejected it. */
   #assertNotAllRefused(): void {
     const { hosts } = this.setting;
     if (this.#count < MIN_REFUSALS || hosts.some((host) => !this.#byHost.has(host))) return;

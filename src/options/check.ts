@@ -1,6 +1,6 @@
 import { MAX_PERMITS } from "../keys.js";
 
-/** Checks of what users pass in. Each message names the option, the rule and the value that broke it. */
+/** Checks of what users pass in. Each message names the option, the rule and the value that violates it. */
 
 const MAX_TIMER_MS = 2_147_483_647;
 
@@ -13,14 +13,14 @@ function show(value: unknown): string {
   return kindOf(value);
 }
 
-/** A URL may carry a password. */
+/** Also hides a password: a URL may contain one. */
 function shorten(text: string): string {
   const open = text.replace(/^([^/]*:\/\/)?.*@/s, "$1…@");
   return open.length > 60 ? `${open.slice(0, 60)}…` : open;
 }
 
 function classOf(value: object): string {
-  // JSON can set it to anything.
+  // Parsed JSON can set `constructor` to any value.
   const name: unknown = (value.constructor as { readonly name?: unknown } | undefined)?.name;
   return typeof name === "string" && name !== "" ? shorten(name) : "of no class";
 }
@@ -36,7 +36,7 @@ export function typeError(option: string, rule: string, value: unknown): TypeErr
   return new TypeError(`Expected ${option} to be ${rule}, got ${show(value)}`);
 }
 
-/** The same for what may be a secret, or half of one: tells the kind of value only. */
+/** Like `typeError`, for values that may be a secret or part of one: the message gives only the kind of the value. */
 export function secretTypeError(option: string, rule: string, value: unknown): TypeError {
   return new TypeError(`Expected ${option} to be ${rule}, got ${kindOf(value)}`);
 }
@@ -45,7 +45,7 @@ export function rangeError(option: string, rule: string, value: unknown): RangeE
   return new RangeError(`Expected ${option} to be ${rule}, got ${show(value)}`);
 }
 
-/** Number of single-character edits, to name the option that was probably meant. */
+/** Number of single-character edits between two names, to suggest the option that was probably meant. */
 function distance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, i) => i);
   for (let i = 1; i <= a.length; i++) {
@@ -66,7 +66,7 @@ function nearest(option: string, known: readonly string[]): string {
   return [...known].sort((a, b) => close(a) - close(b))[0] ?? "";
 }
 
-/** An options object with known names only: a misspelt `timeout` would wait for ever. */
+/** Accepts known option names only: a call with a misspelled `timeout` would wait forever. */
 export function checkOptions(where: string, options: unknown, known: readonly string[]): Options {
   if (options === undefined) return {};
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
@@ -82,7 +82,7 @@ export function checkOptions(where: string, options: unknown, known: readonly st
   return options as Options;
 }
 
-/** A whole number within the range, or `fallback` where it was not given. */
+/** A whole number within the range, or `fallback` if the option is not set. */
 export function checkInteger(
   option: string,
   value: unknown,
@@ -117,15 +117,15 @@ export interface CheckedWait {
 
 const WAIT_OPTIONS = ["signal", "timeoutMs"] as const;
 
-/** `signal` and `timeoutMs`, which every waiting call takes; `also` lists what this call takes beside them. */
 const NO_LIMITS: CheckedWait = { signal: undefined, timeoutMs: undefined };
 
+/** Checks `signal` and `timeoutMs`, which every waiting call takes; `also` lists the other options of this call. */
 export function checkWait(where: string, options: unknown, also: readonly string[] = []): CheckedWait {
   const given = checkOptions(where, options, [...WAIT_OPTIONS, ...also]);
   if (given.signal === undefined && given.timeoutMs === undefined) return NO_LIMITS;
   return {
     signal: checkSignal(given.signal),
-    // Larger delays overflow Node's timer, which then fires at once.
+    // Larger delays overflow Node's timer, which then fires immediately.
     timeoutMs: given.timeoutMs === undefined ? undefined : checkNumber("timeoutMs", given.timeoutMs, 1),
   };
 }
@@ -142,7 +142,7 @@ export function checkFunction(option: string, value: unknown): void {
 
 export const checkPermits = (value: unknown): number => checkWhole("permits", value, 1, MAX_PERMITS);
 
-/** `drainMs` of `close()`. */
+/** The `drainMs` of `close()`. */
 export function checkDrain(where: string, options: unknown): number {
   const { drainMs } = checkOptions(where, options, ["drainMs"]);
   return drainMs === undefined ? 5000 : checkNumber("drainMs", drainMs, 0);
@@ -154,12 +154,12 @@ export function checkAtLeast(value: unknown): number {
   return value;
 }
 
-/** A queue's name: its keys are `name/...`, so the rules keep one name one range. */
+/** A queue's name. The queue's keys are `name/...`, so these rules give each name one range of keys. */
 export function checkName(value: unknown, option = "name"): string {
   if (typeof value !== "string") throw typeError(option, "a string", value);
   const rule = "1 to 1024 bytes of well-formed Unicode";
   const bytes = Buffer.byteLength(value);
-  // A lone surrogate would be written as U+FFFD: two different names, one key.
+  // A lone surrogate would be encoded as U+FFFD, so that two different names would share one key.
   if (bytes < 1 || bytes > 1024 || !isWellFormed(value)) throw rangeError(option, rule, value);
   if (value.startsWith("/") || value.endsWith("/") || value.includes("//")) {
     throw rangeError(option, 'free of "/" at its ends and of "//"', value);
@@ -167,10 +167,10 @@ export function checkName(value: unknown, option = "name"): string {
   return value;
 }
 
-/** Names for one transaction, which etcd lets have so many operations beside those of others. */
+/** Names in one transaction: etcd's limit on operations allows this many besides the other transactions of a request. */
 const MAX_NAMES = 30;
 
-/** Of `lockAll`. */
+/** The `names` of `lockAll`. */
 export function checkNames(value: unknown): readonly string[] {
   const rule = `an array of 1 to ${MAX_NAMES} names`;
   if (!Array.isArray(value)) throw typeError("names", rule, value);
@@ -191,7 +191,7 @@ function isWellFormed(text: string): boolean {
   return !/[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/.test(text);
 }
 
-/** What a candidate shows. Everybody who observes an election reads all of its candidates' values. */
+/** A candidate's value. Every observer of an election reads the values of all its candidates. */
 export function checkValue(option: string, value: unknown): string {
   const rule = "a well-formed string of at most 65536 bytes";
   if (typeof value !== "string") throw typeError(option, rule, value);
@@ -201,7 +201,7 @@ export function checkValue(option: string, value: unknown): string {
 
 export interface CheckedSession {
   readonly ttlSeconds: number;
-  /** undefined = "host:pid". */
+  /** `undefined` means "host:pid". */
   readonly owner: string | undefined;
 }
 

@@ -11,7 +11,7 @@ import {
   type Options,
 } from "./check.js";
 
-/** What `connect` takes, checked. */
+/** The checked options of `connect`. */
 export interface CheckedConnect {
   readonly hosts: readonly string[];
   readonly credentials:
@@ -36,7 +36,7 @@ const CONNECT_OPTIONS = [
   "session",
 ] as const;
 
-/** etcd3's own options that would undo the safety of this library. */
+/** Options of etcd3 that would undo this library's guarantees. */
 const REFUSED: Readonly<Record<string, string>> = {
   faultHandling:
     "leasehold retries by itself: etcd3's retries and breaker repeat grants and block healthy leases",
@@ -85,10 +85,10 @@ function checkHosts(value: unknown): readonly string[] {
   return checked;
 }
 
-/** grpc-js looks at its options when it connects, in callbacks of its own: a wrong one would crash the process. */
 const GRPC_TEXT =
   /^grpc\.(ssl_target_name_override|\w+_user_agent|default_authority|service_config|http_connect_\w+)$/;
 
+/** grpc-js reads its options when it connects, in its own callbacks: a wrong one would crash the process. */
 function checkGrpc(value: unknown): Options {
   const options = checkPlainObject("grpcOptions", value === undefined ? {} : value);
   for (const [name, setting] of Object.entries(options)) {
@@ -116,7 +116,7 @@ function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConn
   if (value === undefined) return undefined;
   const known = ["rootCertificate", "privateKey", "certChain"];
   const given = checkOptions("credentials", checkPlainObject("credentials", value), known);
-  // gRPC takes the scheme for a comment: with credentials it speaks TLS whatever the URL says.
+  // gRPC ignores the scheme: with credentials it uses TLS, whatever the URL says.
   if (hosts.some((host) => host.startsWith("http:"))) {
     throw rangeError("hosts", "https:// when credentials are given", hosts.join(", "));
   }
@@ -135,14 +135,14 @@ function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConn
   });
 }
 
-/** gRPC would throw OpenSSL's own words at the first call. */
+/** Without this check, gRPC would throw OpenSSL's own text at the first call. */
 function checkPem(credentials: NonNullable<CheckedConnect["credentials"]>): CheckedConnect["credentials"] {
   const { rootCertificate, privateKey, certChain } = credentials;
   const bytes = (pem: Uint8Array | undefined): Buffer | undefined => pem && Buffer.from(pem);
   if (!Buffer.from(rootCertificate).includes("-----BEGIN"))
     throw new RangeError("Expected credentials.rootCertificate to be PEM text, got other bytes");
   try {
-    // OpenSSL skips what it cannot read of a list of authorities, and then trusts nobody.
+    // OpenSSL skips what it cannot parse in a list of authorities, and then trusts no certificate.
     new X509Certificate(rootCertificate);
     createSecureContext({ ca: bytes(rootCertificate), key: bytes(privateKey), cert: bytes(certChain) });
   } catch (error) {

@@ -5,12 +5,12 @@ import { BatchRequest, PendingTxn } from "./request.js";
 import { ConflictSet } from "./conflicts.js";
 import { inDoubt, NotSentError, refused, type CallOptions, type Txn, type TxnAnswer } from "../port.js";
 
-/** etcd takes 128 operations in one transaction: these, and what the largest of them has inside. */
+/** etcd allows 128 operations in one transaction: these, and those inside the largest of them. */
 const MAX_BATCH = 96;
-/** Enough to keep a member busy. What comes meanwhile leaves together, which costs etcd less than more at a time. */
+/** Enough to keep a member busy. Transactions that come meanwhile share a request, which costs etcd less than more requests. */
 const MAX_REQUESTS = 4;
 
-/** Takes transactions to the member in use, as one request. */
+/** Sends transactions to the member in use, as one request. */
 export interface Carrier {
   host(): string;
   /** All of them are applied, or none. */
@@ -20,14 +20,14 @@ export interface Carrier {
 /**
  * Group commit: transactions that are sent while others are in flight leave together, in one request, one raft entry, one
  * fsync. The first never waits. Two that touch the same queue share no request: etcd evaluates all compares of a request
- * against the state before it, so both could succeed. They may be in flight together, in requests of their own, which
- * etcd applies in any order: who needs an order (a place's deletion after its join) waits for the answer. A release that
- * waited for another session's join would hand over later by a whole request.
+ * against the state before it, so both could succeed. They may be in flight together in separate requests, which etcd
+ * applies in any order: a caller that needs an order (an entry's deletion after its join) waits for the answer. A release
+ * that waited for another session's join would hand over the lock later by a whole request.
  */
 export class Batcher {
-  /** Those of one name in the order of their coming: only the first of them can leave. The names in the order of turns. */
+  /** The transactions of each name in order of arrival: only the first can leave. The names in the order of their turns. */
   #waiting = new Map<string, Set<PendingTxn>>();
-  /** To the member in use. */
+  /** The requests in flight to the member in use. */
   #flights = { count: 0 };
   #departing: Timer | undefined;
   readonly #aborts = new AbortFanOut(true);
@@ -37,7 +37,7 @@ export class Batcher {
     private readonly clock: Clock,
   ) {}
 
-  /** One attempt: rejects with AttemptError, with NotSentError, or with the signal's reason before it was sent. */
+  /** One attempt. Rejects with AttemptError, with NotSentError, or, before it is sent, with the signal's reason. */
   send(txn: Txn, limits: AttemptLimits, alone: boolean): Promise<TxnAnswer> {
     return new Promise((resolve, reject) => {
       const pending = new PendingTxn(txn, limits, alone, { resolve, reject });
@@ -51,7 +51,7 @@ export class Batcher {
     });
   }
 
-  /** What is in flight to the last member does not keep the next one waiting. */
+  /** Requests in flight to the last member do not delay those to the next one. */
   memberLeft(): void {
     this.#flights = { count: 0 };
     this.#flushSoon();
@@ -62,7 +62,7 @@ export class Batcher {
     this.#waiting.set(pending.line, line.add(pending));
   }
 
-  /** In front of all others, in this order. */
+  /** Puts `batch` in front of all others, in this order. */
   #addInFront(batch: readonly PendingTxn[]): void {
     const before = this.#waiting;
     const lineOf = (pending: PendingTxn) => new Set([pending, ...(before.get(pending.line) ?? [])]);
@@ -77,7 +77,7 @@ export class Batcher {
     if (this.#waiting.size === 0) this.#cancelFlush();
   }
 
-  /** It leaves: the others of its name come after the other names. */
+  /** Removes `pending` for its request: the others of its name come after the other names. */
   #take(pending: PendingTxn): void {
     const line = this.#waiting.get(pending.line);
     this.#remove(pending);
@@ -91,7 +91,7 @@ export class Batcher {
     this.#departing = undefined;
   }
 
-  /** Together with what the answers just read will bring about. */
+  /** Waits for the transactions that the answers just read will cause: they leave in the same request. */
   #flushSoon(): void {
     if (this.#waiting.size > 0) this.#departing ??= this.clock.afterPendingEvents(() => this.#flush());
   }
@@ -108,7 +108,7 @@ export class Batcher {
   #nextBatch(): PendingTxn[] {
     const batch: PendingTxn[] = [];
     const taken = new ConflictSet();
-    // No name waits for ever because those that conflict with it overtake it.
+    // Names that conflict with one passed over must not overtake it: no name waits forever.
     const passedOver = new ConflictSet();
     for (const [name, line] of this.#waiting) {
       if (batch.length === MAX_BATCH || batch[0]?.alone) break;
@@ -137,7 +137,7 @@ export class Batcher {
       const options = flight.start(this.carrier.host(), this.clock);
       flight.succeed(await this.carrier.carry(flight.txns, options));
     } catch (error) {
-      // One of them may be the reason for all: each is asked by itself.
+      // One transaction may have caused the rejection of all: each is sent again alone.
       if (batch.length > 1 && refused(error)) this.#oneByOne(flight.remaining(), inDoubt(error));
       else flight.failed(error as Error);
     } finally {

@@ -5,12 +5,12 @@ function* above(name: string): Generator<string> {
 }
 
 /**
- * Names of queues. A queue's keys begin with its name and a slash, so the queue of `a` reads those of `a/b` too: names
- * conflict when they are equal, or one lies under the other.
+ * A set of queue names. A queue's keys begin with its name and a slash, so the queue of `a` also reads those of `a/b`: two
+ * names conflict if they are equal, or if one lies under the other.
  */
 export class ConflictSet {
   readonly #names = new Set<string>();
-  /** All that the names lie under. */
+  /** All names that those in the set lie under. */
   readonly #above = new Set<string>();
 
   add(names: readonly string[]): void {
@@ -20,7 +20,7 @@ export class ConflictSet {
     }
   }
 
-  /** Does any of `names` conflict with one that is here? In the depth of the names, however many are here. */
+  /** Whether any of `names` conflicts with the set. The cost depends on their depth, not on the size of the set. */
   conflict(names: readonly string[]): boolean {
     return names.some((name) => this.#conflicts(name));
   }

@@ -9,9 +9,9 @@ import {
   type TxnAnswer,
 } from "../port.js";
 
-/** A transaction between its call and its answer. Ends once. */
+/** A transaction between its call and its answer. It ends once. */
 export class PendingTxn {
-  /** Those of one line conflict with one another. */
+  /** Transactions of one line conflict with one another. */
   readonly line: string;
   onEnd: () => void = () => {};
   #flight: BatchRequest | undefined;
@@ -20,7 +20,7 @@ export class PendingTxn {
   constructor(
     readonly txn: Txn,
     readonly limits: AttemptLimits,
-    /** It shares no request. */
+    /** It must not share a request. */
     public alone: boolean,
     private readonly caller: {
       readonly resolve: (answer: TxnAnswer) => void;
@@ -46,7 +46,7 @@ export class PendingTxn {
     this.#end(() => this.caller.reject(error));
   }
 
-  /** Its caller waits no longer. What is in flight may be done all the same. */
+  /** Its caller has stopped waiting. A request in flight may still be executed. */
   abandon(): void {
     const { signal } = this.limits;
     this.fail(this.#flight?.givenUp() ?? signal?.reason);
@@ -61,7 +61,7 @@ export class PendingTxn {
   }
 }
 
-/** One request with several transactions. One that gives up leaves the others alone; the last one cancels the request. */
+/** One request with several transactions. A caller that gives up does not affect the others; the last one cancels it. */
 export class BatchRequest {
   #cancel: AbortController | undefined;
   readonly #timers: Timer[] = [];
@@ -78,7 +78,7 @@ export class BatchRequest {
     return this.batch.map(({ txn }) => txn);
   }
 
-  /** The request has the time of the most patient; the others have timers of their own. */
+  /** The request gets the longest time limit; transactions with a shorter one have their own timers. */
   start(host: string, clock: Clock): CallOptions {
     this.#host = host;
     const limits = this.batch.map((pending) => ({ pending, limitMs: pending.limits.timeoutMs() }));
@@ -90,7 +90,7 @@ export class BatchRequest {
     return { timeoutMs, signal: this.#signal(), onSent: () => void (this.#sent = true) };
   }
 
-  /** What one that waits no longer has come to. */
+  /** The error of a transaction whose caller gave up. */
   givenUp(): AttemptError {
     return new AttemptError(this.#host, new CancelledError("the caller gave up", { inDoubt: this.#sent }));
   }
@@ -108,7 +108,7 @@ export class BatchRequest {
     for (const pending of this.remaining()) pending.fail(error);
   }
 
-  /** Those that still want an answer. */
+  /** The transactions that still wait for an answer. */
   remaining(): PendingTxn[] {
     return this.batch.filter((pending) => !pending.ended);
   }
@@ -122,7 +122,7 @@ export class BatchRequest {
     for (const pending of this.batch) pending.joinBatch(undefined);
   }
 
-  /** One by itself is cancelled by its own signal. */
+  /** A transaction that is alone in its request is cancelled by its own signal. */
   #signal(): AbortSignal | undefined {
     const [only] = this.batch;
     if (only && this.batch.length === 1) return only.limits.signal;
@@ -130,7 +130,7 @@ export class BatchRequest {
     return this.#cancel.signal;
   }
 
-  /** As if it had been alone: it is repeated, and does not wait for the others to be answered. */
+  /** Fails as if `pending` had been alone: it is repeated and does not wait for the answers of the others. */
   #tooLate(pending: PendingTxn, limitMs: number): void {
     const why = `no ${this.#sent ? "answer" : "connection"} within ${Math.round(limitMs)} ms`;
     pending.fail(new AttemptError(this.#host, new UnansweredError(why, { inDoubt: this.#sent })));

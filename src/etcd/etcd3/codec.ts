@@ -24,7 +24,7 @@ import type {
   WatchRequest,
 } from "../port.js";
 
-/** Between the port's words and etcd3's. etcd3 wants IDs and revisions as decimal strings: numbers over 2^53 round. */
+/** Converts between the port's types and etcd3's. etcd3 takes IDs and revisions as decimal strings: numbers over 2^53 round. */
 
 const bytes = (key: string | Buffer): Buffer => (typeof key === "string" ? Buffer.from(key) : key);
 
@@ -125,7 +125,7 @@ const txnRequest = (txn: Txn): ITxnRequest => ({
   failure: txn.failure.map(operationOf),
 });
 
-/** One goes as it is, several inside one that compares nothing. */
+/** A single transaction is sent as it is, several inside one that compares nothing. */
 export function txnsRequest(txns: readonly Txn[]): ITxnRequest {
   const requests = txns.map(txnRequest);
   const [only] = requests;
@@ -139,7 +139,7 @@ const txnAnswer = (header: Header, answer: ITxnResponse): TxnAnswer => ({
   ranges: answer.responses.map(({ response_range }) => response_range && rangeOf(response_range)),
 });
 
-/** The answers to `count` transactions. Those inside another have no header of their own: the outer one is theirs. */
+/** The answers to `count` transactions. Those inside another have no header of their own: they get the outer one. */
 export function txnsAnswer(answer: ITxnResponse, count: number): TxnAnswer[] {
   const header = headerOf(answer.header);
   if (count === 1) return [txnAnswer(header, answer)];

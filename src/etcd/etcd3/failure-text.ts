@@ -1,12 +1,12 @@
 import { printable } from "../../printable.js";
 
-/** How grpc-js wraps the reason why it could not connect: with a time, sometimes, and a note that is empty, mostly. */
+/** How grpc-js wraps the reason for a failed connection: sometimes with a time, and with a note that is mostly empty. */
 const NO_CONNECTION =
   /^No connection established\. Last error: (?:Error: )?(.*?)\s*(?:\(\d{4}-[^)]*\))?\. Resolution note: ?/s;
 /** `80CC...:error:0A000412:SSL routines:ssl3_read_bytes:sslv3 alert bad certificate:../deps/...` */
 const OPENSSL = /^.*?SSL routines:[^:]*:([^:]+):.*$/s;
 
-/** What a user can do about it, by what the reason looks like. */
+/** What a user can do about a failure, by a pattern of the reason. */
 const HINTS: readonly (readonly [RegExp, string])[] = [
   [
     /alert (bad certificate|certificate required|unknown ca)/,
@@ -25,7 +25,7 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   [/^Failed to connect$/, "it closed the connection at once: does it want TLS (https://, credentials)?"],
 ];
 
-/** gRPC's details of a failure as a user can read them. */
+/** gRPC's details of a failure, in a form that users can read. */
 export function readable(details: string): string {
   const reason = (NO_CONNECTION.exec(details)?.[1] ?? details).replace(OPENSSL, "$1");
   const hint = HINTS.find(([looksLike]) => looksLike.test(reason))?.[1];

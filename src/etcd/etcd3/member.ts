@@ -37,11 +37,11 @@ const GRPC_OPTIONS = {
   "grpc.keepalive_timeout_ms": 2000,
   "grpc.initial_reconnect_backoff_ms": 100,
   "grpc.max_reconnect_backoff_ms": 1000,
-  // Other people's values may be large. An answer over 4 MiB would look like a refusal of what was done.
+  // Other clients' values may be large. An answer over 4 MiB would look like the rejection of a request that was executed.
   "grpc.max_receive_message_length": -1,
 };
 
-/** A request that gRPC repeats by itself would find its own key: nothing that a user sets may switch that on. */
+/** A request that gRPC repeats by itself would find its own key: no user option may switch that on. */
 const NO_RETRIES = { "grpc.enable_retries": 0, "grpc.service_config_disable_resolution": 1 };
 
 let connections = 0;
@@ -62,16 +62,16 @@ function clientOptions(host: string, options: CheckedConnect, pingMs: number): I
       ...options.grpcOptions,
       "grpc.keepalive_time_ms": pingMs,
       ...NO_RETRIES,
-      // grpc-js shares a connection between channels of equal options. A number of its own makes this one new, so that
-      // "next member" reaches another backend behind one address, while its services still share one connection.
+      // grpc-js shares a connection between channels with equal options. A unique number makes this one new, so that the
+      // next member reaches another backend behind the same address, while its services still share one connection.
       "leasehold.connection": ++connections,
     },
-    // etcd3's own retries repeat what must not be repeated, and its breaker shuts out healthy leases: see Members.
+    // etcd3's own retries repeat requests that must not be repeated, and its breaker blocks healthy leases: see EtcdClient.
     faultHandling: { global: noop, host: () => noop },
   };
 }
 
-/** What cannot be read was no answer: what was asked may have been done. */
+/** An answer that cannot be read counts as none: the request may have been executed. */
 function decode<Raw, Answer>(read: (raw: Raw) => Answer, raw: Raw): Answer {
   try {
     return read(raw);
@@ -80,14 +80,14 @@ function decode<Raw, Answer>(read: (raw: Raw) => Answer, raw: Raw): Answer {
   }
 }
 
-/** One etcd3 client for one member: the only file, with its two helpers, that knows etcd3. */
+/** One etcd3 client for one member. Only this file and its two helpers depend on etcd3. */
 export class Etcd3Member implements Member {
   readonly #client: Etcd3;
   readonly #authenticates: boolean;
   #users = 0;
   #retired = false;
   #closed = false;
-  /** That of the last stream. */
+  /** The token of the last stream. */
   #streamToken: string | undefined;
 
   constructor(
@@ -141,7 +141,7 @@ export class Etcd3Member implements Member {
       this.#client.auth.authenticate(request, grpc);
     const call = new UnaryCall(this.host, undefined);
     const { token } = await this.#use(() => call.send(this.clock, options, send));
-    // gRPC would put it into an error, word by word.
+    // gRPC would quote the token in an error.
     if (!/^[\x20-\x7e]*$/.test(token)) throw new UnansweredError("the token is no header text");
     return token;
   }
@@ -170,9 +170,9 @@ export class Etcd3Member implements Member {
   }
 
   failure(reason: string): Error {
-    // A watch is created by an answer, not by a status: every reason in it is etcd's own.
+    // Creating a watch ends with an answer, not with a status: every reason in it is etcd's own.
     const failure = ownWord(reason, this.host) ?? new EtcdRefusedError("other", this.host, readable(reason));
-    // etcd 3.4 says so, too, to a stream that has no token: authentication has been enabled since it was opened.
+    // etcd 3.4 also rejects this way on a stream without a token: authentication was enabled after the stream was opened.
     const unknown = this.#authenticates && this.#streamToken === undefined;
     return unknown && failure instanceof EtcdRefusedError ? new TokenExpiredError(reason) : failure;
   }
@@ -203,7 +203,7 @@ export class Etcd3Member implements Member {
   #closeIfUnused(): void {
     if (!this.#retired || this.#users > 0 || this.#closed) return;
     this.#closed = true;
-    // Not within the callback of the call or stream that was the last to use it.
+    // Not within the callback of the call or stream that used the connection last.
     setImmediate(() => this.#client.close());
   }
 

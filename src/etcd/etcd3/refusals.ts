@@ -19,8 +19,8 @@ export interface Status {
 }
 
 /**
- * What a rejection means, and so what every caller does: docs/refusals.md has the same table, with a column for each
- * kind of caller. "passing" rejections end by themselves, so they count as no answer; "unknown" ones may have executed.
+ * What a rejection means, and so what every caller does: docs/refusals.md has the same table, with a column for each kind
+ * of caller. "passing" rejections are transient and count as no answer; the requests of "unknown" ones may have been executed.
  */
 export type Verdict =
   | "lease"
@@ -36,14 +36,14 @@ export type Verdict =
   | "passing"
   | "passing, unknown";
 
-/** Each text that etcd 3.4 to 3.7 can answer to a request of this library: `api/v3rpc/rpctypes` in its source. */
+/** Each text with which etcd 3.4 to 3.7 can answer a request of this library: `api/v3rpc/rpctypes` in its source. */
 export const REFUSALS: ReadonlyMap<string, Verdict> = new Map<string, Verdict>([
   ["requested lease not found", "lease"],
   ["lease already exists", "lease exists"],
 
   ["invalid auth token", "token"],
   ["revision of auth store is old", "token"],
-  // A call without a token on an etcd whose authentication is on.
+  // A call without a token while authentication is on.
   ["user name is empty", "token"],
   ["authentication is not enabled", "auth off"],
 
@@ -73,12 +73,12 @@ export const REFUSALS: ReadonlyMap<string, Verdict> = new Map<string, Verdict>([
   ["cluster ID mismatch", "member"],
   ["corrupt cluster", "member"],
 
-  // The member cannot serve now, and did not begin.
+  // The member cannot serve the request now and did not start it.
   ["no leader", "passing"],
   ["not leader", "passing"],
   ["not capable", "passing"],
   ["unhealthy cluster", "passing"],
-  // Whether the request was proposed before is not said.
+  // These do not say whether the request was proposed before.
   ["server stopped", "passing, unknown"],
   ["leader changed", "passing, unknown"],
   ["request timed out", "passing, unknown"],
@@ -90,16 +90,16 @@ export const REFUSALS: ReadonlyMap<string, Verdict> = new Map<string, Verdict>([
   ["watch canceled", "passing, unknown"],
 ]);
 
-/** etcd's own words, alone or as Go's gRPC wraps them: `rpc error: code = … desc = etcdserver: …`. */
+/** etcd's own texts, alone or as Go's gRPC wraps them: `rpc error: code = … desc = etcdserver: …`. */
 const ETCD = /^(?:rpc error: code = \w+ desc = )?etcdserver: (.+)$/s;
 
-/** What etcd itself said, whichever code came with it: behind `etcd grpc-proxy` every code is UNKNOWN. */
+/** The verdict for a text of etcd's own, whatever its code: behind `etcd grpc-proxy` every code is UNKNOWN. */
 export function verdictOf(details: string): Verdict | undefined {
   const text = ETCD.exec(details.trim())?.[1];
   return text === undefined ? undefined : REFUSALS.get(text);
 }
 
-/** What a failed attempt on `host` was. Only etcd's own words reject a request; anything else leaves it in doubt. */
+/** Classifies a failed attempt on `host`. Only etcd's own texts reject a request; anything else leaves it in doubt. */
 export function failureOf(status: Status, host: string, sent = true): Error {
   const { code, details = "" } = status as { readonly code: number; readonly details?: string };
   const known = ownWord(details, host);
@@ -109,7 +109,7 @@ export function failureOf(status: Status, host: string, sent = true): Error {
   return notEtcds(code, details, { host, sent });
 }
 
-/** The failure for a text of etcd's; undefined for any other text. */
+/** The failure for a text of etcd's own; `undefined` for any other text. */
 export function ownWord(details: string, host: string): Error | undefined {
   const verdict = verdictOf(details);
   if (verdict === undefined) return undefined;
@@ -129,7 +129,7 @@ export function ownWord(details: string, host: string): Error | undefined {
     case "permission":
       return refusal("permission");
     case "quota":
-      // etcd executes the request that crosses the quota, and rejects it nevertheless: 19 of 199 rejected puts, 3.6.16.
+      // etcd executes the request that crosses the quota, but still rejects it: 19 of 199 rejected puts, 3.6.16.
       return refusal("quota", true);
     case "overload":
       return new OverloadedError(printable(details));
@@ -149,19 +149,19 @@ const PERMISSION_DENIED = 7;
 const UNAUTHENTICATED = 16;
 /**
  * INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED,
- * UNAUTHENTICATED: whatever answers there says that it will not serve us.
+ * UNAUTHENTICATED: the server that answers will not serve this client.
  */
 const LASTING = new Set([3, 5, 6, PERMISSION_DENIED, 9, 11, 12, UNAUTHENTICATED]);
 const CERTIFICATE =
   /certificate|self.signed|altnames|wrong version number|TLS ServerName|alert (handshake|certificate|unknown ca)/i;
-/** Said by Go's gRPC of a request, or by a proxy of etcd's answer to one: a smaller request may pass. */
+/** Go's gRPC says this of a request, or a proxy of etcd's answer to one: a smaller request may pass. */
 const TOO_LARGE = /^(grpc: received|trying to send) message larger than max /;
 /** HTTP/2's error 11 as grpc-js reports it, with the code RESOURCE_EXHAUSTED. */
 const ENHANCE_YOUR_CALM = /^Bandwidth exhausted or memory limit exceeded$|too_many_pings/;
 /** HTTP/2's error 12, with the code PERMISSION_DENIED; and a status without its message, with UNIMPLEMENTED. */
 const TRANSPORT = /^Protocol not secure enough$|^No message received$/;
 
-/** A status that gRPC, a proxy or another server made: never a verdict on the request. */
+/** The failure for a status of gRPC, a proxy or another server: never a verdict on the request. */
 function notEtcds(code: number, details: string, { host, sent }: { host: string; sent: boolean }): Error {
   const text = readable(details);
   if (!sent && CERTIFICATE.test(details))

@@ -1,7 +1,7 @@
 import { failureOf, type Status } from "./refusals.js";
 import { UnansweredError, type StreamHandlers } from "../port.js";
 
-/** What a gRPC stream is to this library. */
+/** The part of a gRPC stream that this library uses. */
 export interface Duplex<Request, Answer> {
   write(request: Request): unknown;
   end(): void;
@@ -16,13 +16,13 @@ export interface RequestStream<Request> {
   close(): void;
 }
 
-/** Where a stream leads to, and how its call ended, if gRPC has said it. */
+/** The host of a stream, and how its call ended, once gRPC has reported it. */
 export interface Line {
   readonly host: string;
   readonly status: Status | undefined;
 }
 
-/** etcd3 opens streams asynchronously: what is written before is kept. `ended` is told once, and not after `close()`. */
+/** etcd3 opens streams asynchronously: earlier writes are kept. `ended` is called once, and not after `close()`. */
 export function openStream<Request, Raw, Answer>(
   opening: Promise<Duplex<Request, Raw>>,
   line: Line,
@@ -69,9 +69,9 @@ export function openStream<Request, Raw, Answer>(
 }
 
 /**
- * `end()` alone leaks the member's watchers, `cancel()` alone counts as a failure of the host. Later: this may run within
- * the callback by which node:http2 reads from the same connection, where a reset of another stream never returns (seen
- * on Node.js 20: the process spins, and its memory grows).
+ * `end()` alone leaks the member's watchers, `cancel()` alone counts as a failure of the host. Both are deferred: this may
+ * run within the callback in which node:http2 reads from the same connection, where a reset of another stream never returns
+ * (seen on Node.js 20: the process spins, and its memory grows).
  */
 function closeStream(stream: { end(): void; cancel(): void }, over: () => void): void {
   setImmediate(() => {
@@ -81,7 +81,7 @@ function closeStream(stream: { end(): void; cancel(): void }, over: () => void):
   });
 }
 
-/** An exception here would leave the stream's promise chain as an unhandled rejection of nobody: make it a plain crash. */
+/** An exception here would become an unhandled rejection in the stream's promise chain: make it a plain crash. */
 function guarded(run: () => void): void {
   try {
     run();

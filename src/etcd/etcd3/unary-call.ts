@@ -4,11 +4,11 @@ import type { Clock } from "../../async/clock.js";
 import { failureOf, type Status } from "./refusals.js";
 import { CancelledError, UnansweredError, type CallOptions } from "../port.js";
 
-// gRPC's types by way of etcd3's, so that this package names no dependency of a dependency.
+// gRPC's types, derived from etcd3's so that this package names no dependency of a dependency.
 export type GrpcOptions = NonNullable<Parameters<Etcd3["kv"]["txn"]>[1]>;
 type Interceptor = NonNullable<GrpcOptions["interceptors"]>[number];
 type GrpcCall = ReturnType<Parameters<Interceptor>[1]>;
-/** The declared type names a class where grpc-js asks for its interface only. */
+/** The declared type names a class where grpc-js needs only its interface. */
 type Intercepted = ReturnType<Interceptor>;
 
 type Credentials = NonNullable<GrpcOptions["credentials"]>;
@@ -16,14 +16,14 @@ type Metadata = Parameters<GrpcCall["start"]>[0];
 
 const FAILED_PRECONDITION = 9;
 /**
- * What etcd3 is shown instead of any failure. It closes the connection, and with it all streams, on UNAVAILABLE, UNKNOWN,
- * RESOURCE_EXHAUSTED, INTERNAL and CANCELLED, and asks for a token of its own on the text of a stale one.
+ * The status that etcd3 gets instead of any failure. etcd3 closes the connection, and with it all streams, on UNAVAILABLE,
+ * UNKNOWN, RESOURCE_EXHAUSTED, INTERNAL and CANCELLED, and requests a token of its own on the text of a stale one.
  */
 const HIDDEN = { code: FAILED_PRECONDITION, details: "see the status that leasehold has kept" };
 
 /**
  * One attempt of one unary call: adds the token, keeps the status that etcd3's errors lose, and can be cancelled.
- * The time limit is ours, on the monotonic clock: grpc-js computes deadlines on the wall clock, which may step.
+ * It keeps its own time limit, on the monotonic clock: grpc-js computes deadlines on the wall clock, which may step.
  */
 export class UnaryCall {
   #call: GrpcCall | undefined;
@@ -41,7 +41,7 @@ export class UnaryCall {
     { timeoutMs, signal, onSent }: CallOptions,
     send: (options: GrpcOptions) => Promise<T>,
   ): Promise<T> {
-    // Between the turn of a queued call and its sending, or while a token was asked for.
+    // Aborted between the turn of a queued call and its sending, or while a token was requested.
     if (signal?.aborted) throw new CancelledError("the caller gave up", { inDoubt: false });
     const timer = clock.after(timeoutMs, () => this.#timeOut(timeoutMs));
     const onAbort = (): void =>
@@ -75,7 +75,7 @@ export class UnaryCall {
 
   #cancel(why: UnansweredError): void {
     this.#cancelled ??= why;
-    // Later, as with streams: this may run within the callback by which the connection is read.
+    // Deferred, as with streams: this may run within the callback in which the connection is read.
     setImmediate(() => this.#call?.cancelWithStatus(FAILED_PRECONDITION, why.message));
   }
 
@@ -89,7 +89,7 @@ export class UnaryCall {
   };
 }
 
-/** Before 1.14.7 grpc-js takes no other answer than metadata. Made of the first that it hands over: before any connection. */
+/** Before 1.14.7, grpc-js accepts only metadata as the answer. Made of the first that it passes, before any connection. */
 let noMetadata: Metadata | undefined;
 
 function emptied(metadata: Metadata): Metadata {
@@ -99,8 +99,8 @@ function emptied(metadata: Metadata): Metadata {
 }
 
 /**
- * Per-call credentials that add nothing: gRPC asks for them when it has picked an open connection for the call, so
- * `onSent` runs just before the request can leave, and not at all while there is no connection.
+ * Per-call credentials that add nothing: gRPC requests them when it has picked an open connection for the call, so
+ * `onSent` runs just before the request can be sent, and not at all while there is no connection.
  */
 function departure(onSent: () => void): Credentials {
   const credentials = {
@@ -114,7 +114,7 @@ function departure(onSent: () => void): Credentials {
   return credentials as unknown as Credentials;
 }
 
-/** An interceptor for streams that adds metadata, such as the token, or `hasleader`, and keeps the status. */
+/** An interceptor for streams that adds metadata, such as the token or `hasleader`, and reports the status. */
 export function streamInterceptor(
   metadata: Readonly<Record<string, string>>,
   onStatus: (status: Status) => void,
@@ -130,7 +130,7 @@ function withMetadata(
   const start = call.start.bind(call);
   call.start = (metadata, listener) => {
     noMetadata ??= emptied(metadata);
-    // A copy: etcd3 hands the same object to every call.
+    // A copy: etcd3 passes the same object to every call.
     const own = added ? metadata.clone() : metadata;
     for (const [key, value] of Object.entries(added ?? {})) own.set(key, value);
     start(own, {

@@ -10,19 +10,19 @@ import { OpenStream, type StreamGroup } from "./stream.js";
 
 export type { Interruption, Watch, WatchListener, WatchTarget } from "./watch.js";
 
-/** Streams of one member: they stay and move together. */
+/** The streams to one member, which stay and move together. */
 interface OpenStreams extends StreamGroup {
   readonly streams: Set<OpenStream>;
-  /** By which the watches say they were created: more than one if something between us and etcd divides the streams. */
+  /** The members that created the watches: several if something between this process and etcd distributes the streams. */
   readonly memberIds: Set<string>;
 }
 
-/** All waits of a cluster, on one stream of one member, or as many as they need. */
+/** All watches of a cluster, on as many streams to one member as they need. */
 export class WatchHub {
   #open: OpenStreams | undefined;
   #nextId = 1;
   #retry = backoff.next();
-  /** Made while there was no stream; each with the one that it wants to be beside. */
+  /** Watches that were made while no stream was open, each with the watch whose stream it should share. */
   #unsent = new Map<Watch, Watch | undefined>();
   readonly #waiting: WatchOwner = {
     drop: (watch) => void this.#unsent.delete(watch),
@@ -44,8 +44,8 @@ export class WatchHub {
   }
 
   /**
-   * The listener is never called before this has returned. The stream is that of `beside`, if it has one. A watch that is
-   * reused has its `createdAt` already, and the owner looks at its `lastEvent`.
+   * The listener is never called before this has returned. The watch shares the stream of `beside`, if that has one. A reused
+   * watch already has its `createdAt`, and its owner checks its `lastEvent`.
    */
   watch(target: WatchTarget, listener: WatchListener, beside?: Watch): Watch {
     const there = this.#idleWatchFor(target);
@@ -63,15 +63,15 @@ export class WatchHub {
     return watch;
   }
 
-  /** Parked are watches for the deletion of one key: another kind of watch would hear too little from one. */
+  /** Idle watches report only deletions of one key, so no other target may reuse one. */
   #idleWatchFor({ key, end, events, reuseFrom }: WatchTarget): Watch | undefined {
     const oneDeletion = end === undefined && events === "DELETE";
     return oneDeletion && reuseFrom !== undefined ? this.#parked.take(key, reuseFrom) : undefined;
   }
 
   /**
-   * A serializable read on the member that serves all watches, so that its answer can be compared with what they told.
-   * undefined = no usable answer: another member's, or none.
+   * A serializable read on the member that serves all watches, so that the answer can be compared with their events.
+   * Resolves to `undefined` if there is no answer, or only one of another member.
    */
   async read(ranges: readonly Range[], timeoutMs: number): Promise<RangesAnswer | undefined> {
     const open = this.#open;
@@ -88,7 +88,7 @@ export class WatchHub {
     }
   }
 
-  /** Ends streams on which nothing is watched, so that they do not keep the process alive. */
+  /** Closes streams without watches, so that they do not keep the process alive. */
   closeIdleStreams(): void {
     if (this.#open) this.#endIdle(this.#open);
     else if (this.#unsent.size === 0) this.#closeStreams();
@@ -167,7 +167,7 @@ export class WatchHub {
     return stream;
   }
 
-  /** Existing watches outlive a token, creates on the old streams do not: all move to streams with a fresh one. */
+  /** Watches outlive a token, but old streams cannot create new ones: all watches move to streams with a fresh token. */
   #renewToken(open: OpenStreams): void {
     this.#move(open);
     this.#reopening?.cancel();
@@ -183,13 +183,13 @@ export class WatchHub {
     void this.client.freshToken().then(reopen, (error: Error) => {
       if (this.#reopening !== held) return;
       this.#reopenLater();
-      // A password that was changed: no stream will ever be opened. Unanswered: the next one may.
+      // A changed password: no stream can be opened any more. An unanswered request: the next one may succeed.
       if (!(error instanceof EtcdRefusedError)) return;
       for (const watch of this.#takeUnsent().keys()) watch.listener.refused(error);
     });
   }
 
-  /** Every owner is told first; what they watch anew is collected and created in bulk on the next streams. */
+  /** Notifies every owner first; the watches that they start anew are collected and created in bulk on the next streams. */
   #move(open: OpenStreams): void {
     if (open !== this.#open) return;
     this.#closeStreams();
@@ -206,7 +206,7 @@ export class WatchHub {
   }
 
   #probe(open: OpenStreams): void {
-    // etcd 3.5 and later answers only to a stream that watches something.
+    // etcd 3.5 and later answers a probe only on a stream with watches.
     this.#endIdle(open);
     for (const stream of open.streams) stream.probe();
   }

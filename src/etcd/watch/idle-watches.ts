@@ -1,11 +1,11 @@
 import type { Clock, Timer } from "../../async/clock.js";
 import { keyText, type Watch, type WatchListener } from "./watch.js";
 
-/** Contenders that take turns come back within this time. */
+/** Contenders that take turns watch the same key again within this time. */
 const KEPT_MS = 5000;
-/** More than take turns in one process. */
+/** More than the contenders that take turns in one process. */
 const MAX_KEPT = 256;
-/** The release of our own key is one event; from the second on the key lives on without us, and telling it costs. */
+/** The release of this client's own key is one event. From the second on, only others use the key, and its events cost. */
 const MAX_EVENTS = 2;
 
 interface IdleWatch {
@@ -15,8 +15,8 @@ interface IdleWatch {
 }
 
 /**
- * Watches on single keys that nobody needs at the moment. Who contends for a lock waits for the same key again and
- * again: a watch that went on meanwhile has missed nothing, so neither creating it nor a read after that is needed.
+ * Watches on single keys that no waiter needs at the moment. A contender for a lock waits for the same key again and again:
+ * a watch that continued meanwhile has missed nothing, so the next wait needs neither a create nor a read after it.
  */
 export class IdleWatches {
   readonly #byKey = new Map<string, IdleWatch>();
@@ -24,7 +24,7 @@ export class IdleWatches {
 
   constructor(private readonly clock: Clock) {}
 
-  /** Takes the watch over from its owner. */
+  /** Takes over the watch from its owner. */
   add(watch: Watch): void {
     const key = keyText(watch.key);
     this.#remove(key);
@@ -36,17 +36,17 @@ export class IdleWatches {
     this.#timer ??= this.clock.after(KEPT_MS, () => this.#expire());
   }
 
-  /** One that has told, or will tell, every deletion of the key from revision `from` on. */
+  /** A watch that has reported, or will report, every deletion of the key from revision `from` on. */
   take(target: string | Buffer, from: bigint): Watch | undefined {
     const key = keyText(target);
     const watch = this.#byKey.get(key)?.watch;
-    // Its stream may be gone without its having been told yet.
+    // Its stream may be gone before its listener is notified.
     if (watch?.createdAt === undefined || watch.createdAt >= from || watch.over) return undefined;
     this.#byKey.delete(key);
     return watch;
   }
 
-  /** Ends them all. */
+  /** Cancels all idle watches. */
   clear(): void {
     for (const key of [...this.#byKey.keys()]) this.#remove(key);
     this.#timer?.cancel();
@@ -58,7 +58,7 @@ export class IdleWatches {
     this.#byKey.delete(key);
   }
 
-  /** In the order in which they came. */
+  /** Removes expired watches, oldest first. */
   #expire(): void {
     this.#timer = undefined;
     for (const [key, { since }] of this.#byKey) {

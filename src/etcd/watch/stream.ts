@@ -10,27 +10,27 @@ import {
 } from "../port.js";
 import type { Watch, WatchOwner } from "./watch.js";
 
-/** For so long a new watch, or a probe, may stay unanswered. */
+/** How long a new watch, or a probe, may stay unanswered. */
 const PATIENCE_MS = 1500;
-/** With thousands of creates under way one stream may wait for longer, while its member answers on the others. */
+/** With thousands of creates in progress, one stream may wait longer while its member answers on the others. */
 const MAX_PATIENCE = 10;
-/** etcd 3.5 and later leaves a probe unanswered while a watch of the stream catches up, up to 100 ms: ask twice. */
+/** etcd 3.5 and later leaves a probe unanswered while a watch of the stream catches up, up to 100 ms: probe twice. */
 const REPROBE_MS = 500;
 /**
- * On one stream. When a session with thousands of places dies, their deletions come in one burst, and etcd sets aside
- * what its buffer for the stream cannot take. 10,000 at once, etcd 3.5: 500 to 830 ms on one stream, 190 to 270 on ten,
- * and no faster on more. A single event comes equally fast on any.
+ * Watches on one stream. When a session with thousands of queue entries dies, their deletions come in one burst, and etcd
+ * sets aside what exceeds its buffer for the stream. 10,000 at once, etcd 3.5: 500 to 830 ms on one stream, 190 to 270 on
+ * ten, and no faster on more. A single event arrives equally fast on any number.
  */
 const MAX_WATCHES = 1000;
 
-/** What the streams of one member have in common. */
+/** What the streams to one member share. */
 export interface StreamGroup {
   readonly member: Member;
-  /** So many on all of them: it is alive while they come. */
+  /** Number of answers on all of them: the member is alive while they arrive. */
   answers: number;
-  /** A watch was created, as this header says; false: not by a member of this cluster, which has failed now. */
+  /** A watch was created, with this header. False: not by a member of this cluster, and the member has failed now. */
   created(header: Header): boolean;
-  /** The watches live on, but no new one will be created on these streams. */
+  /** Existing watches continue, but etcd creates no new ones on these streams. */
   tokenExpired(): void;
   failed(why?: Error): void;
   keepForReuse(watch: Watch): void;
@@ -40,12 +40,12 @@ export interface StreamGroup {
 export class OpenStream implements WatchOwner {
   readonly watches = new Map<number, Watch>();
   /**
-   * Creates not answered yet, in order: etcd tells a refused one by its place in the order only. Never so long that
-   * `shift` would have to move much.
+   * Unanswered creates, in order: etcd identifies a rejected one only by its position in the order. Never so long that
+   * `shift` would be slow.
    */
   readonly #creating: Watch[] = [];
   readonly #stream: WatchStream;
-  /** Something was asked and nothing has been heard since. */
+  /** Runs while a create or a probe has had no answer. */
   #timer: Timer | undefined;
   #closed = false;
 
@@ -109,7 +109,7 @@ export class OpenStream implements WatchOwner {
   #patience(ms = PATIENCE_MS, times = 1): Timer {
     const { answers } = this.group;
     return this.clock.after(ms, () => {
-      // After a pause of this process the answer may be waiting in the socket: timers run before it is read.
+      // After this process was paused, the answer may still be in the socket: timers run before it is read.
       this.#timer = this.clock.afterPendingEvents(() => {
         if (this.group.answers === answers || times === MAX_PATIENCE) return this.group.failed();
         this.#timer = this.#patience(PATIENCE_MS, times + 1);
@@ -129,7 +129,7 @@ export class OpenStream implements WatchOwner {
 
   #deliver({ watchId, events }: WatchAnswer): void {
     for (const event of events) {
-      // Its owner may cancel it on the first.
+      // Its owner may cancel the watch on the first event.
       const watch = this.watches.get(watchId);
       if (!watch?.wants(event)) continue;
       watch.lastEvent = event.kv.modRevision;
@@ -156,7 +156,7 @@ export class OpenStream implements WatchOwner {
     if (this.watches.delete(watch.id)) watch.listener.refused(error);
   }
 
-  /** By etcd, not by us. */
+  /** etcd cancelled the watch, not its owner. */
   #cancelled({ watchId, compacted }: WatchAnswer): void {
     const watch = this.watches.get(watchId);
     if (!watch) return;

@@ -7,15 +7,15 @@ import type { EventKind, KeyValue, WatchEvent } from "../port.js";
  */
 export type Interruption = "broken" | "compacted";
 
-/** What a watch tells its owner. After `moved` or `refused` it is over. */
+/** What a watch reports to its owner. After `interrupted` or `refused` it has ended. */
 export interface WatchListener {
   /** The watch delivers what happens after `revision`. */
   created(revision: bigint): void;
-  /** In the order of revisions; all events of one revision are told before anything else runs. */
+  /** Called in the order of revisions; all events of one revision are reported before anything else runs. */
   event(kv: KeyValue, kind: EventKind): void;
-  /** Nothing more comes from this watch: start again with another one. */
+  /** This watch reports nothing more: start another one. */
   interrupted(why: Interruption): void;
-  /** etcd does not allow this watch. */
+  /** etcd rejects this watch. */
   refused(error: Error): void;
 }
 
@@ -23,23 +23,23 @@ export interface WatchTarget {
   readonly key: string | Buffer;
   readonly end?: string | undefined;
   readonly events: EventKind | "ALL";
-  /** Default 0n: from now. */
+  /** Default 0n: from now on. */
   readonly startRevision?: bigint;
-  /** A watch that is there already will do, if it tells every event from this revision on. */
+  /** An existing watch may be reused if it reports every event from this revision on. */
   readonly reuseFrom?: bigint;
 }
 
-/** Has a watch until it is cancelled: a stream, or the hub while there is none. */
+/** Holds a watch until it is cancelled: a stream, or the hub while there is no stream. */
 export interface WatchOwner {
   drop(watch: Watch): void;
-  /** Whether the watch goes on for whoever needs it next; its owner hears nothing more. */
+  /** Whether the watch continues, for reuse. If so, its listener is not called any more. */
   keepForReuse(watch: Watch): boolean;
 }
 
-/** A Buffer that came from etcd keeps the whole message in which it came; text is smaller, and the same key. */
+/** A Buffer from etcd keeps its whole message in memory; the same key as text is smaller. */
 export const compactKey = (key: Buffer): string | Buffer => (isUtf8(key) ? key.toString() : Buffer.from(key));
 
-/** A key as it is, whichever bytes it has: for maps. */
+/** A key of any bytes as text without loss, for maps. */
 export const keyText = (key: string | Buffer): string => Buffer.from(key).toString("latin1");
 
 const boundsOf = ({ key, end }: Watch): { readonly from: Buffer; readonly end: Buffer | undefined } => ({
@@ -47,15 +47,15 @@ const boundsOf = ({ key, end }: Watch): { readonly from: Buffer; readonly end: B
   end: end === undefined ? undefined : Buffer.from(end),
 });
 
-/** One watch: `cancel` ends it, and its listener hears nothing more. A new owner may take over by setting `listener`. */
+/** One watch. After `cancel` its listener is not called any more. A new owner takes over by setting `listener`. */
 export class Watch {
-  /** Its stream is gone, or etcd has ended it: nothing more comes. */
+  /** Its stream is gone, or etcd has ended it: no more events arrive. */
   over = false;
-  /** It tells what happens after this revision; `undefined` until etcd has created it. */
+  /** The watch reports what happens after this revision; `undefined` until etcd has created it. */
   createdAt: bigint | undefined;
-  /** Revision of the last event that it told. */
+  /** Revision of the last event that it reported. */
   lastEvent = 0n;
-  /** Made once, for the first event: every event is compared with them, and most watches never see one. */
+  /** Made once, on the first event: every event is compared with these bounds, and most watches never get one. */
   #bounds: { readonly from: Buffer; readonly end: Buffer | undefined } | undefined;
 
   readonly key: string | Buffer;
@@ -83,12 +83,12 @@ export class Watch {
     this.carrier.drop(this);
   }
 
-  /** Instead of `cancel`, where the same key may soon be watched again. */
+  /** Use instead of `cancel` where the same key may soon be watched again. */
   keepForReuse(): void {
     if (!this.carrier.keepForReuse(this)) this.cancel();
   }
 
-  /** Is it what was asked for? A lock may rest on one event. */
+  /** Whether the watch was made for this event: a lock may depend on a single one. */
   wants({ kind, kv }: WatchEvent): boolean {
     if (this.events !== "ALL" && kind !== this.events) return false;
     const { from, end } = (this.#bounds ??= boundsOf(this));

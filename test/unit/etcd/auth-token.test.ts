@@ -10,7 +10,7 @@ const POLICY = { what: "test" };
 const RANGE = { key: "jobs/1" };
 const ANSWER = { header: HEADER, succeeded: true, ranges: [] };
 
-/** A cluster whose members take no token but the one given out last. */
+/** A cluster whose members accept only the token that was issued last. */
 class Guarded extends FakeCluster {
   authentications = 0;
   valid = 0;

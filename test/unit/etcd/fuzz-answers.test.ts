@@ -47,7 +47,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   { weight: 4, arbitrary: fc.nat(900).map((ms) => step(`pass ${ms}`, (world) => world.clock.pass(ms))) },
 );
 
-/** Anything but a lock, and no error of what is inside. */
+/** Any end but a lock or an internal error. */
 const isOrderly = (end: unknown): boolean =>
   end === "refused" || end === LEFT || end instanceof LeaseholdError;
 

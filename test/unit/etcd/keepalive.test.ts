@@ -8,7 +8,7 @@ import type { FakeKeepalive } from "../../support/fakes/fake-member.js";
 
 const PATIENCE_MS = 1000;
 
-/** Something that is renewed by hand, and the times of the sends that were accepted for it. */
+/** A lease that the test renews, with the send times of its accepted renewals. */
 function renewer(leaseId = LEASE_ID, patienceMs = PATIENCE_MS) {
   const accepted: number[] = [];
   const gone: boolean[] = [];
@@ -184,7 +184,7 @@ describe("the keepalive stream", () => {
 });
 
 describe("a host that has not been used before", () => {
-  /** The first host answers by hand whether it is etcd itself. */
+  /** The test answers for the first host whether it is etcd itself. */
   function unknown() {
     const cluster = new FakeCluster();
     cluster.unknown = ["a:1"];

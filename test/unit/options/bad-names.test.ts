@@ -26,7 +26,7 @@ const BAD_NAMES = [
   outOfRange("names", ARRAY, [], '"0 of them"'),
   outOfRange("names", ARRAY, many, '"31 of them"'),
   wrongType("name", "a string", ["a", 7], "7"),
-  // A hole is no name.
+  // A hole is not a name.
   wrongType("name", "a string", Object.assign([], { length: 2, 1: "a" }), "undefined"),
   outOfRange("name", 'free of "/" at its ends and of "//"', ["a", "b/"], '"b/"'),
   outOfRange("name", "1 to 1024 bytes of well-formed Unicode", [""], '""'),

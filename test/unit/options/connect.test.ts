@@ -61,7 +61,7 @@ const badRest = [
   ),
 ];
 
-/** `connect`'s own option in which the bad value of e.g. `auth.username` is. */
+/** The option of `connect` that contains the bad value, such as `auth` for `auth.username`. */
 const within = (option: string) => option.split(".")[0]!;
 
 describe("connect", () => {

@@ -20,7 +20,7 @@ const lease = new FakeCluster().lease();
 const session = Reflect.construct(Session, [lease]) as Session;
 afterAll(() => lease.abandon());
 
-/** The value, or undefined when the call was refused as misuse; anything else is thrown on. */
+/** The value, or `undefined` if the call rejects it as misuse; any other error is rethrown. */
 function tried<T>(run: () => T): T | undefined {
   try {
     return run();

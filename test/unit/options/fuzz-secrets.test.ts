@@ -5,7 +5,7 @@ import { makeAuthority } from "../../support/fixtures/certificates.js";
 import { exposure, linesOfPem } from "../../support/fixtures/exposure.js";
 import { thrown } from "../../support/fixtures/misuse.js";
 
-/** All that is shown of what `connect` says to these options; nothing if it takes them. */
+/** Every text that `connect` shows for these options; empty if it accepts them. */
 function complaint(options: object): string {
   try {
     connect(options as Parameters<typeof connect>[0]);

@@ -82,7 +82,7 @@ const revisionIn = (call: FakeCall) => {
   return compare?.kind === "created at" ? Number(compare.revision) : undefined;
 };
 
-/** For those who take the methods out of it. */
+/** The methods bound, for tests that destructure them. */
 function bound(airport: Airport) {
   return { cluster: airport.cluster, sent: airport.sent, turn: () => airport.turn() };
 }
@@ -133,7 +133,7 @@ describe("transactions whose queues have keys in common", () => {
     for (let n = 2; n < 20 && !airport.ends.includes("a"); n++) {
       void airport.send([`a/${n}`]);
       await airport.turn();
-      // The older one lands when the younger one has been sent: something under `a` is always on its way.
+      // The older one is answered after the younger one was sent: a request under `a` is always in flight.
       await airport.land(airport.out[0]!);
     }
 

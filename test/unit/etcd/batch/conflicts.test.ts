@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { ConflictSet } from "../../../../src/etcd/batch/conflicts.js";
 
-/** As the queues' ranges say it: equal, or one lies under the other. */
+/** Names conflict as their queues' ranges do: they are equal, or one lies under the other. */
 const conflicts = (a: string, b: string): boolean =>
   a === b || a.startsWith(`${b}/`) || b.startsWith(`${a}/`);
 

@@ -75,7 +75,7 @@ describe("a batch without an answer", () => {
     await airport.land(airport.out[0]!);
 
     await airport.fail(airport.out[0]!, NO_ANSWER);
-    // What is busy keeps them waiting, together.
+    // These requests keep a, b and c waiting, all at the same time.
     for (const name of numbered(4)) {
       sent.push(...airport.send([name]));
       await airport.turn();

@@ -3,7 +3,7 @@ import { failureOf, verdictOf } from "../../../../src/etcd/etcd3/refusals.js";
 import { MemberRefusedError, UnansweredError } from "../../../../src/etcd/port.js";
 
 const UNAVAILABLE = 14;
-/** Of an attempt that found no connection. */
+/** The failure of an attempt that found no connection. */
 const unsent = (details: string) => failureOf({ code: UNAVAILABLE, details }, "a:1", false);
 
 describe("a connection that could not be opened", () => {

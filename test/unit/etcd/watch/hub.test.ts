@@ -4,10 +4,10 @@ import { settle } from "../../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../../support/fakes/fake-connection.js";
 import { keyValue } from "../../../support/fakes/fake-member.js";
 
-/** For so long a create or a probe may stay unanswered. */
+/** How long a create or a probe may stay unanswered. */
 const PATIENCE_MS = 1500;
 
-/** Watches `key` for deletions; `told` is everything its owner hears. */
+/** Watches `key` for deletions; `told` is everything that is reported to its owner. */
 function watch(cluster: FakeCluster, key: string, told: string[] = []) {
   const listener = {
     created: (revision: bigint) => void told.push(`${key} created ${revision}`),

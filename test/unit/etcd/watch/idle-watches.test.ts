@@ -6,7 +6,7 @@ import type { FakeWatch } from "../../../support/fakes/fake-member.js";
 
 /** At this revision etcd creates the watches. */
 const CREATED = 60n;
-/** So long a watch waits for its next owner. */
+/** How long a watch is kept for its next owner. */
 const KEPT_MS = 5000;
 
 class Watching {
@@ -36,7 +36,7 @@ class Watching {
     return watch;
   }
 
-  /** It is there, and nobody needs it. */
+  /** A created watch without an owner. */
   parked(key: string): Watch {
     const watch = this.watch(key);
     this.stream.created(key, CREATED);
@@ -84,7 +84,7 @@ describe("a watch that nobody needs at the moment", () => {
     watching.parked("\ufffd");
 
     watching.watch("\ufffd");
-    // Bytes that are no text look alike as text.
+    // Different bytes that are not valid UTF-8 decode to the same text.
     watching.watch(Buffer.from([0xff]), CREATED + 1n);
 
     expect(watching.stream.creates).toHaveLength(3);

@@ -6,16 +6,16 @@ import { FakeCluster, HEADER } from "../../../support/fakes/fake-connection.js";
 import { type FakeWatch, keyValue } from "../../../support/fakes/fake-member.js";
 import { BELOW, FIRST, MINE, placeKey, WaitingTurn, WATCHED } from "../../../support/fakes/fake-turn.js";
 
-/** So many watches are on one stream. */
+/** Number of watches on one stream. */
 const ROOM = 1000;
-/** For so long a create or a probe may stay unanswered. */
+/** How long a create or a probe may stay unanswered. */
 const PATIENCE_MS = 1500;
 
 const keys = (count: number, prefix = "k") => Array.from({ length: count }, (_, n) => `${prefix}${n}`);
 
 const keysOn = (stream: FakeWatch | undefined) => stream?.creates.map(({ key }) => key.toString());
 
-/** Watches for deletions; `told` is everything that the owners hear. */
+/** Watches for deletions; `told` is everything that is reported to the owners. */
 class Watching {
   readonly cluster = new FakeCluster();
   readonly clock = this.cluster.clock;
@@ -37,7 +37,7 @@ class Watching {
     return this.hub.watch({ key, events: "DELETE" }, listener, beside);
   }
 
-  /** On streams that etcd has answered. */
+  /** Opens `count` watches, all created by etcd. */
   watchAll(count: number): Watch[] {
     const watches = keys(count).map((key) => this.watch(key));
     this.clock.advance(0);
@@ -186,7 +186,7 @@ describe("a waiting place", () => {
     const watch = (key: string, beside?: Watch) => watches.watch({ key, events: "DELETE" }, listener, beside);
     const beside = watch("beside");
     for (const key of keys(2 * ROOM)) watch(key);
-    // One more than there is room for, when it gives up its watch on the first predecessor.
+    // One more than the stream has room for, once the waiter gives up its watch on the first predecessor.
     for (const key of ["more1", "more2"]) watch(key, beside);
     const [first, ...others] = turn.cluster.member.watches;
     first?.created(placeKey(BELOW), WATCHED);

@@ -6,7 +6,7 @@ import { type FakeWatch, keyValue } from "../../../support/fakes/fake-member.js"
 const TIMES = 10;
 const FEW = 2000;
 const MANY = TIMES * FEW;
-/** Where the work for one grows with all others, it is almost 10 times as much. */
+/** If the work for one watch grows with the number of all watches, the result is almost 10. */
 const LIMIT = 4;
 const MIN_ROUNDS = 3;
 const MAX_ROUNDS = 20;
@@ -55,7 +55,7 @@ function deletions({ streams }: Watching) {
 
 const cancelAll = ({ watches }: Watching): void => [...watches].reverse().forEach((watch) => watch.cancel());
 
-/** What the process itself got, in ms: others on this machine make it no longer. */
+/** CPU time of this process in ms: other processes do not add to it by taking turns. */
 function worked<Each>(all: readonly Each[], work: (each: Each) => void): number {
   const before = process.cpuUsage();
   for (const each of all) work(each);
@@ -64,8 +64,8 @@ function worked<Each>(all: readonly Each[], work: (each: Each) => void): number 
 }
 
 /**
- * How much more it is for as many watches of one cluster as for those of ten clusters together, by the least of each:
- * collected garbage and other processes' use of the caches can only add to it. It ends when enough is seen.
+ * The work for the watches of one cluster, relative to that for as many watches of ten clusters, by the minimum of each:
+ * garbage collection and other processes' use of the caches can only add to it. Stops as soon as the result is clear.
  */
 function growth<Each>(prepare: (count: number) => Each, work: (each: Each) => void): number {
   let [apart, together] = [Infinity, Infinity];

@@ -86,7 +86,7 @@ export class SessionClosedError extends LeaseholdError {
 const lossText: Record<Loss, string> = {
   expired: "its session was not renewed in time",
   revoked: "its lease is gone",
-  deleted: "somebody deleted its key",
+  deleted: "another client deleted its key",
   closed: "its session was closed while it was held",
 };
 

@@ -148,7 +148,7 @@ export class EtcdClient {
       const { signal } = limits;
       // If the caller gives up while other attempts are ahead, nothing is sent.
       if (!this.#slots.tryAcquire() && !(await this.#slots.acquire(signal, () => limits.wanted())))
-        throw new NotSentError("nobody wants it any more");
+        throw new NotSentError("no caller waits for it any longer");
       try {
         return await this.#pool.attempt(ask, { timeoutMs: limits.timeoutMs(), signal });
       } finally {

@@ -160,7 +160,7 @@ function firstWanted(line: Set<PendingTxn>): PendingTxn | undefined {
   for (const pending of line) {
     if (pending.limits.wanted()) return pending;
     line.delete(pending);
-    pending.fail(new NotSentError("nobody wants it any more"));
+    pending.fail(new NotSentError("no caller waits for it any longer"));
   }
   return undefined;
 }

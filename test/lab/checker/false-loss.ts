@@ -1,6 +1,10 @@
 import type { Hold } from "./calls.js";
 import { at, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
+import { touching, type Span } from "./spans.js";
 import { BREATH } from "./troubles.js";
+
+/** So many joins of one process under a proxy that repeats a third of them: it has seen that requests are sent twice. */
+const JOINS_THAT_SHOW_REPEATS = 20;
 
 /** I11: nobody is told of a loss that nothing has caused: etcd had the place, and the way to it was free. */
 export const noFalseLoss: Rule = (facts) =>
@@ -21,11 +25,21 @@ function releaseToldOfLoss(facts: Facts, hold: Hold): Finding[] {
   if (releasing === undefined || released?.err !== "LOCK_LOST" || hold.ends[0]?.reason !== "released")
     return [];
   if (hasCause(facts, hold, { told: released.t, before: releasing })) return [];
-  return [
-    {
-      text: `the release of ${nameOf(hold)} said ${at(facts, released.t)} that it had been lost, though it had not`,
-    },
-  ];
+  const text = `the release of ${nameOf(hold)} said ${at(facts, released.t)} that it had been lost, though it had not`;
+  if (!repeatedUnseen(facts, hold, { from: releasing, to: released.t })) return [{ text }];
+  return [{ text, excuse: "its release was sent twice, and no join of its process before" }];
+}
+
+/** A proxy may have repeated the release. A process learns from a join only that its requests are sent twice. */
+function repeatedUnseen({ troubles, calls }: Facts, { p }: Hold, releasing: Span): boolean {
+  const during = (name: string) => troubles.faults.filter(({ fault }) => fault === name);
+  if (touching(during("repeat-releases"), releasing).length === 0) return false;
+  const joins = during("repeat-joins").filter(({ to }) => to < releasing.from);
+  const seen = calls.filter(
+    ({ p: by, hold }) =>
+      by === p && hold && joins.some(({ from, to }) => from <= hold.invoked && hold.granted <= to),
+  );
+  return seen.length < JOINS_THAT_SHOW_REPEATS;
 }
 
 /** The place was gone `before`, or was taken, or something may have cost the lease. */

@@ -222,6 +222,37 @@ describe("I11, no false loss", () => {
     expect(complaints("I11", release("LOCK_LOST").taken(49.8, 12, "lock/a/w1"))).toEqual([]);
   });
 
+  it("excuses a release that a proxy may have repeated, until joins have shown the process that it does", () => {
+    const release = () =>
+      held().askRelease(50, "w1", 1).end(50, "w1", 1, "released").released(60, "w1", 1, "LOCK_LOST");
+    const repeats = (story: Story, what: string, from: number, to: number) =>
+      [from, to].reduce(
+        (told, at) =>
+          told.fault(at, at === from, {
+            fault: `repeat-${what}`,
+            effect: "hinders",
+            target: "all",
+            sparesLeases: true,
+          }),
+        story,
+      );
+    const told = (story: Story) => complaints("I11", story.del(55, 12, "lock/a/w1"));
+    const joins = (story: Story, count: number) => {
+      for (let n = 1; n <= count; n++) {
+        const own = { lock: "lock/z" };
+        story.call(20, "w1", 100 + n, own).grant(20 + n / 10, "w1", 100 + n, 100 + n, own);
+      }
+      return story;
+    };
+
+    expect(told(repeats(release(), "releases", 45, 58))).toEqual([]);
+    expect(told(repeats(release(), "releases", 61, 70))).toHaveLength(1);
+    const shown = (count: number) =>
+      repeats(repeats(joins(release(), count), "joins", 10, 30), "releases", 45, 58);
+    expect(told(shown(19))).toEqual([]);
+    expect(told(shown(20))).toHaveLength(1);
+  });
+
   it("has nothing to say of releases and closed sessions", () => {
     expect(broken(goodStory())).toEqual([]);
     expect(complaints("I11", held().close(4, "w1", 2).end(5, "w1", 1, "closed"))).toEqual([]);

@@ -2,7 +2,6 @@ import { describe, expect, it } from "vitest";
 import { judge } from "../../../lab/checker/judge.js";
 import { lost, robbed } from "../../../lab/checker/losses.js";
 import { perfectRun } from "../../../lab/checker/perfect.js";
-import { crowdOf } from "../../../support/fixtures/scale.js";
 import { goodStory, type Story } from "../../../lab/checker/story.js";
 
 const figures = (story: Story) => judge(story.run()).figures;
@@ -67,9 +66,9 @@ describe("the figures of a run", () => {
 });
 
 describe("a long run", () => {
-  const LINES = crowdOf(300_000, 60_000);
+  const LINES = 60_000;
 
-  it(`of ${LINES} lines is judged within the time of a test, faults, stalls and all`, { timeout: 120_000 }, () => {
+  it(`of ${LINES} lines is judged within the time of a test, faults, stalls and all`, () => {
     const moves = Array.from({ length: LINES / 2 }, (_, n) => ({
       ...{ process: (n * 7) % 11, lock: n % 5, choice: (n * 37) % 95, afterMs: n % 3 },
     }));

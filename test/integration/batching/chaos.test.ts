@@ -5,9 +5,8 @@ import { expect, it } from "vitest";
 import { judge } from "../../lab/checker/judge.js";
 import { runLab } from "../../lab/runner/lab.js";
 import { tierOf } from "../../lab/tiers/index.js";
-import { crowdOf } from "../../support/fixtures/scale.js";
 
-const SECONDS = crowdOf(15, 8);
+const SECONDS = 8;
 const CROWD = { workers: 2, lanes: 12, names: 12, nested: true };
 const seed = process.env["LEASEHOLD_SEED"] ?? String(Date.now() % 1e6);
 

@@ -6,12 +6,11 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Cluster, connect, type Hold, Mutex, RwLock, Semaphore, Session } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { observe } from "../../support/clients/observer.js";
-import { crowdOf } from "../../support/fixtures/scale.js";
 import { placesOf } from "../../support/clients/server-view.js";
 
 const SESSIONS = 3;
 const SEEDS = 3;
-const SECONDS_EACH = crowdOf(3, 1.5);
+const SECONDS_EACH = 1.5;
 /** Far longer than all others hold together, and shorter than the slow look that finds what was forgotten after half a minute. */
 const FORGOTTEN_MS = 15_000;
 

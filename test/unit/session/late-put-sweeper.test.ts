@@ -207,9 +207,9 @@ describe("a key of our lease that is no place of ours", () => {
     const lists = of("timeToLive").length;
 
     cluster.member.keepalives[0]!.end();
-    await clock.pass(2 * SOON_MS);
+    await clock.pass(10 * SOON_MS);
 
-    expect(of("timeToLive").length).toBe(lists + 1);
+    expect(of("timeToLive").length).toBeGreaterThan(lists);
     expect(deletes()).toEqual([guardedDelete(KEY, 160n)]);
   });
 

@@ -9,16 +9,16 @@ interface Reading {
   readonly holder: Contender | undefined;
 }
 
-/** Who is before a place in the queue. */
+/** The holder and the number of contenders before a place in the queue. */
 export interface Ahead {
   readonly holder: Contender | undefined;
   readonly ahead: number;
 }
 
-/** Reads under way, by name: hundreds of calls that time out together ask once. */
+/** Reads under way, by name: hundreds of calls that time out together share one read. */
 const readings = new WeakMap<Connection, Map<string, Promise<Reading>>>();
 
-/** Holder and number of places before `revision` (before the end of the queue where it is not known). */
+/** Holder and number of contenders before `revision`; before the end of the queue if the revision is not known. */
 export async function readContendersAhead(
   connection: Connection,
   name: string,
@@ -86,6 +86,6 @@ function contenderOf(
     revision: place.revision.toString(),
     leaseId: place.leaseId.toString(),
   });
-  // Not enumerable, so that what is logged or compared is the data.
+  // Not enumerable, so that logs and comparisons show only the data.
   return Object.defineProperty(place, "toJSON", { value: toJSON }) as Contender;
 }

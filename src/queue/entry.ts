@@ -4,19 +4,19 @@ import { exclusive, type LockMode } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import type { OwnedKey } from "../session/late-put-sweeper.js";
 
-/** One key of ours in a queue: (key, create revision), never a key alone. */
+/** One key of ours in a queue, identified by key and create revision, never by the key alone. */
 export class QueueEntry implements OwnedKey {
   readonly key: string;
   readonly value: string;
-  /** Create revision; 0n until etcd has told it. */
+  /** Create revision; 0n until etcd has reported it. */
   revision = 0n;
-  /** Attempts to put the key that were sent and not answered: each may be applied yet. */
+  /** Attempts to put the key that were sent and not answered: each may still be applied. */
   unanswered = 0;
-  /** Create revision of the place that its join found before it, if it was told. */
+  /** Create revision of the entry that its join found before it, if the answer contained one. */
   joinedBehind: bigint | undefined;
-  /** Its turn has come. */
+  /** It is granted. */
   held = false;
-  /** Nobody wants it any more. */
+  /** No caller needs it any longer. */
   leaving = false;
 
   constructor(
@@ -25,7 +25,7 @@ export class QueueEntry implements OwnedKey {
     /** The n of `name/<lease>-n`. */
     readonly n: number,
     readonly mode: LockMode = exclusive,
-    /** A campaign puts its candidate's value, and an adopted place keeps the one it has. */
+    /** A campaign puts its candidate's value, and an adopted entry keeps its value. */
     value?: string,
   ) {
     this.key = entryKey(this.directory, lease.leaseId, n);
@@ -37,7 +37,7 @@ export class QueueEntry implements OwnedKey {
     return `${this.name}${this.mode.folder}`;
   }
 
-  /** An attempt to put the key was executed before: one of ours without an answer, or one that was sent twice on the way. */
+  /** An attempt to put the key was executed earlier: an unanswered one of ours, or one that an intermediary sent twice. */
   foundExecuted(): void {
     if (this.unanswered > 0) this.unanswered--;
     else this.lease.connection.path.requestsAreRepeated = true;
@@ -68,13 +68,13 @@ export const put = ({ key, value, lease }: QueueEntry): Operation => ({
 export const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
 const ranges = (asked: readonly Range[]): Operation[] => asked.map((range) => ({ kind: "range", ...range }));
 
-/** Puts the key unless it is there, and tells who else is, as the kind asks. */
+/** Puts the key unless it exists, and reads the other contenders that the lock mode asks for. */
 export const joinTxn = (entry: QueueEntry): Txn => ({
   ...joinBehindTxn(entry),
   success: [put(entry), ...ranges(entry.mode.asksToJoin(entry))],
 });
 
-/** The same for a session that has a place under the name already, which this one waits for. */
+/** The same for a session that already has an entry under the name, which this one waits for. */
 export const joinBehindTxn = (entry: QueueEntry): Txn => ({
   queues: [entry.name],
   compare: [{ kind: "created at", key: entry.key, revision: 0n }],
@@ -82,7 +82,7 @@ export const joinBehindTxn = (entry: QueueEntry): Txn => ({
   failure: [own(entry)],
 });
 
-/** Puts the key if the queue is as it must be. Refused, it writes nothing and nobody hears of it. */
+/** Puts the key if the compares hold. Otherwise it writes nothing and no watcher is notified. */
 export const tryTxn = (entry: QueueEntry, when: readonly Compare[]): Txn => ({
   queues: [entry.name],
   compare: when,
@@ -90,7 +90,7 @@ export const tryTxn = (entry: QueueEntry, when: readonly Compare[]): Txn => ({
   failure: [own(entry)],
 });
 
-/** Writes the key once more, the same as it was: who watches it hears that its turn has come. */
+/** Writes the key again, unchanged, so that its watchers are notified of the grant. */
 export const announceGrantTxn = (entry: QueueEntry): Txn => ({
   queues: [entry.name],
   compare: [{ kind: "created at", key: entry.key, revision: entry.revision }],
@@ -98,12 +98,12 @@ export const announceGrantTxn = (entry: QueueEntry): Txn => ({
   failure: [],
 });
 
-/** Deletes exactly this place, and asks who is first after it. */
+/** Deletes exactly this entry, and reads which entry is first after it. */
 export function leaveTxn(entry: QueueEntry, asked: readonly Range[]): Txn {
   const tell = ranges(asked);
   return {
     queues: [entry.name],
-    // Before its create revision is known, its value says that it is ours.
+    // Before its create revision is known, its value shows that it is ours.
     compare: [
       entry.revision === 0n
         ? { kind: "value is", key: entry.key, value: entry.value }

@@ -10,23 +10,23 @@ import { pause } from "../async/clock.js";
 
 type Limits = Pick<CallPolicy, "giveUpMs" | "again">;
 
-/** A place in the queue, and what its join was told of it. */
+/** A queue entry, and the result of its join. */
 export interface JoinedEntry {
   readonly entry: QueueEntry;
   readonly from: JoinResult;
 }
 
-/** Puts places into the queue of one name, so that a lost answer neither loses one nor leaves one behind. */
+/** Puts entries into the queue of one name. A lost answer neither loses an entry nor leaves one behind. */
 export class Joiner {
   constructor(
     private readonly lease: Lease,
     private readonly name: string,
     private readonly own: SessionEntries,
-    /** Removes a place that may be there though its join failed, or that is not wanted. */
+    /** Removes an entry that is not wanted, or that may exist although its join failed. */
     private readonly undo: (entry: QueueEntry) => void,
   ) {}
 
-  /** An adopted place, or a new one. When the key is there with a value that is not ours, the next number is tried. */
+  /** An adopted entry, or a new one. If the key exists with a value that is not ours, the next number is tried. */
   async join(mode: LockMode, value: string | undefined, limits: Limits): Promise<JoinedEntry> {
     const adopted = this.lease.adopted?.claim(`${this.name}${mode.folder}`);
     if (adopted) return { entry: this.own.adopt(adopted, mode), from: undefined };
@@ -46,7 +46,7 @@ export class Joiner {
     }
   }
 
-  /** A place that holds at once, or undefined if it would have to wait. */
+  /** An entry that holds at once, or undefined if it would have to wait. */
   async tryJoin(mode: LockMode, value: string | undefined, limits: Limits): Promise<JoinedEntry | undefined> {
     const { trying } = mode;
     if ("look" in trying) {
@@ -60,7 +60,7 @@ export class Joiner {
     return undefined;
   }
 
-  /** Somebody may have been faster: then it leaves again. */
+  /** Another client may have joined first: the entry is then removed again. */
   async #joinIfHeld(
     mode: LockMode,
     value: string | undefined,
@@ -96,7 +96,7 @@ export class Joiner {
     } catch (error) {
       await joinRefused(this.lease, txn, error);
       if (entry.unanswered === 0) this.own.release(entry);
-      // It may have been applied, or will be.
+      // The put may have been applied, or may still be.
       else this.undo(entry);
       this.lease.signal.throwIfAborted();
       throw error;
@@ -107,15 +107,15 @@ export class Joiner {
     return this.lease.policy(`join the queue of "${this.name}"`);
   }
 
-  /** Is the place in the queue? Then this is its create revision. */
+  /** Whether the entry is in the queue; if so, records its create revision. */
   #confirm(entry: QueueEntry, answer: TxnAnswer): boolean {
     if (answer.succeeded) {
       entry.revision = answer.header.revision;
     } else {
       const own = answer.ranges[0]?.kvs[0];
       if (own?.value !== entry.value || own.leaseId !== this.lease.leaseId) return false;
-      // The same request got through before, sent by us or repeated by a proxy: its revision counts, and no attempt is in
-      // doubt for it. Candidates may have equal values, but no two places of a session have the same key at a time.
+      // The same request was executed earlier, sent by us or repeated by a proxy: its revision counts, and that attempt is
+      // not in doubt. Candidates may have equal values, but no two entries of a session have the same key at a time.
       entry.revision = own.createRevision;
       entry.foundExecuted();
     }
@@ -124,7 +124,7 @@ export class Joiner {
   }
 }
 
-/** What the answer to a join tells of the places before it. */
+/** What the answer to a join shows about the entries before it. */
 function joinResultOf(entry: QueueEntry, { succeeded, ranges }: TxnAnswer): JoinResult {
   const told = ranges.filter((range) => range !== undefined);
   const from = succeeded && told.length > 0 ? entry.mode.joined(entry, told) : undefined;

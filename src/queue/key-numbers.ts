@@ -5,9 +5,12 @@ import { LatePutSweeper } from "../session/late-put-sweeper.js";
 
 const keysOf = new WeakMap<Lease, Map<string, KeyNumbers>>();
 
-/** The numbers of one session's keys in one directory, whichever queue they are used in: the readers of `a` are where a mutex `a/read` is. */
+/**
+ * The numbers of one session's keys in one directory, whichever queue uses them: the readers of `a` have their keys in the
+ * directory of a mutex `a/read`.
+ */
 export class KeyNumbers {
-  /** Numbers that were given back, to be used before new ones. */
+  /** Released numbers, used before new ones. */
   readonly #free: number[] = [];
   #highest = 0;
   #used = 0;
@@ -29,7 +32,7 @@ export class KeyNumbers {
   }
 
   nextNumber(): number {
-    // A late put may come under one that was given back, and an adopted place came with its number.
+    // A late put may create a key with a released number, and an adopted entry has brought its own number.
     const last = this.#free.findLastIndex((n) => !this.#isTaken(n));
     if (last >= 0) return this.#free.splice(last, 1)[0] as number;
     do this.#highest++;
@@ -41,17 +44,17 @@ export class KeyNumbers {
     if (this.#sweep.take(entry)) this.#used++;
   }
 
-  /** The number is free again, unless a late put may still come under it. */
+  /** Frees the number, unless a late put may still create its key. */
   release(entry: QueueEntry): void {
     if (!this.#sweep.release(entry)) return;
-    // What was put since was taken for this place until now.
+    // Until now, a late put of this key was taken for this entry's.
     if (entry.unanswered > 0) this.doubt(entry);
     this.#free.push(entry.n);
-    // Names come and go (one a user, say): what is not needed is not kept.
+    // Names come and go (one per user, for example): keep only what is in use.
     if (--this.#used === 0) keysOf.get(this.lease)?.delete(this.directory);
   }
 
-  /** A key may come under the number, or is there, that is not this place's: for a while it is given to no other place. */
+  /** The key may exist, or may still be put, without being this entry's: no other entry gets it for a while. */
   doubt(entry: QueueEntry): void {
     this.#sweep.doubt(entry.key);
   }

@@ -4,69 +4,69 @@ import { compactKey, keyText } from "../etcd/watch/watch.js";
 import { prefixEnd, prefixOf } from "../keys.js";
 import type { QueueEntry } from "./entry.js";
 
-/** What etcd told of one range. */
+/** etcd's answer for one range. */
 export type RangeResult = Omit<RangeAnswer, "header">;
 
-/** What a place waits for the end of: the place just below it that it must not overtake, or any of several. */
+/** What an entry waits for: the end of the nearest entry that it must not overtake, or of any of several entries. */
 export interface Predecessor {
   readonly target: WatchTarget;
-  /** Create revision: which one it is. 0n where it stands for several. */
+  /** Create revision, which identifies the entry. 0n if it stands for several. */
   readonly revision: bigint;
   /** It is known that our turn comes with its end. */
   readonly holder: boolean;
-  /** Is this event its end? One of an earlier life of the same key is not. */
+  /** Whether this event is its end. An event of an earlier life of the same key is not. */
   endedBy(kv: KeyValue): boolean;
-  /** Who is waited for next if a put said that its turn has come, which frees nothing. */
+  /** The next predecessor after a put that announces its grant; such a put frees nothing. */
   readonly afterPut?: Predecessor | undefined;
 }
 
-/** Not by revision alone: one request puts several places, and those of names below ours are all before us. */
+/** The revision alone is not enough: one request puts several entries, and those of names below ours are all before us. */
 export const isSame = (a: Predecessor | undefined, b: Predecessor): boolean =>
   a?.revision === b.revision && keyText(a.target.key) === keyText(b.target.key);
 
 export interface Behind {
   readonly predecessor: Predecessor;
-  /** How many must end before our turn comes, as far as it was told. */
+  /** How many entries must end before our turn, as far as the answer shows. */
   readonly ahead: number;
 }
 
 export type Position = "first" | "gone" | Behind;
 
 /**
- * What a join's answer came to; undefined = it takes a read to know. "held, unseen": those who come behind cannot see from
+ * The result of a join's answer; undefined = only a read can tell. "held, unseen": the entries behind it cannot see from
  * the queue that it holds.
  */
 export type JoinResult = "held" | "held, unseen" | Behind | undefined;
 
-/** How to take a place only if it holds at once: by conditions in one transaction, or by a look before the join. */
+/** How to join only if the entry holds at once: by compares in one transaction, or by a read before the join. */
 export type Trying =
   | { readonly when: (entry: QueueEntry) => readonly Compare[] }
   | { readonly look: (name: string) => Range; readonly hasRoom: (told: RangeResult) => boolean };
 
-/** What differs between the places of a mutex, a reader, a writer and a permit. All else is the queue's. */
+/** What differs between the entries of a mutex, a reader, a writer and a permit. `Queue` does everything else. */
 export interface LockMode {
-  /** Its keys are in `name`, `name/read` or `name/write`. */
+  /** Keys are in `name`, `name/read` or `name/write`. */
   readonly folder: "" | "/read" | "/write";
-  /** Several may hold at a time: no fence. */
+  /** Several may hold at a time, so a hold has no fence. */
   readonly shared: boolean;
-  /** So many may hold at a time, as the value of each place says. */
+  /** How many may hold at a time, as written in the value of each entry. */
   readonly permits?: number;
   readonly trying: Trying;
-  /** Its key is put once more when its turn comes after a wait: those behind it cannot see it otherwise. */
+  /** The key is put again when a wait ends in a grant: the entries behind it cannot see the grant otherwise. */
   readonly announcesGrant: boolean;
-  /** The place of the same session whose end, or turn, this one waits for: no watch is needed. `earlier`: oldest first. */
+  /** The entry of the same session whose end or grant this one waits for, without a watch. `earlier`: oldest first. */
   follows(entry: QueueEntry, earlier: readonly QueueEntry[]): QueueEntry | undefined;
-  /** What it comes to that the turn of the place that it followed has come, and that it follows that one no more. */
+  /** The state of an entry once the entry that it followed is granted and it no longer follows that one. */
   afterTurn(entry: QueueEntry): JoinResult;
-  /** A new place will surely follow one of ours: its join need not ask who else is there. */
+  /** Whether a new entry will certainly follow one of ours, so that its join need not read the queue. */
   surelyFollows(ours: readonly QueueEntry[]): boolean;
-  /** What a join asks beside its put, and what the answer means. */
+  /** The ranges that a join reads beside its put, and what the answer means. */
   asksToJoin(entry: QueueEntry): readonly Range[];
   joined(entry: QueueEntry, results: readonly RangeResult[]): JoinResult;
-  /** What a waiting place reads, and what the answer means. "unclear": `all` of them must be read to know. */
+  /** The ranges that a waiting entry reads, and what the answer means. "unclear": it must read `all` of the entries. */
   reads(entry: QueueEntry, all: boolean): readonly Range[];
   positionOf(entry: QueueEntry, results: readonly RangeResult[]): Position | "unclear";
-  /** What the deletion of the place that `place` follows asks, to know whether `place` is first now. */
+  /** The ranges that the deletion of the entry followed by `entry` reads, to see whether `entry` is first now. */
   asksForFirst(entry: QueueEntry): readonly Range[];
   isFirst(entry: QueueEntry, results: readonly RangeResult[]): boolean;
 }
@@ -76,10 +76,10 @@ export const queueRange = (name: string): { readonly key: string; readonly end: 
   return { key: prefix, end: prefixEnd(prefix) };
 };
 
-/** How many of the last places a join or a read tells: enough to see whether the predecessor is the holder. */
+/** How many of the last entries a join or a read returns: enough to see whether the predecessor is the holder. */
 const LAST = 4;
 
-/** The last places up to and including ours: who is just below, and is ours still there? */
+/** The last entries up to and including ours: show which one is just below and whether ours still exists. */
 export const lastEntries = (entry: QueueEntry): Range => ({
   ...queueRange(entry.name),
   order: "newest first",
@@ -87,7 +87,7 @@ export const lastEntries = (entry: QueueEntry): Range => ({
   maxCreateRevision: entry.revision,
 });
 
-/** One place, which ends when its key is deleted. Nothing else of the answer that told it is kept. */
+/** One entry, which ends when its key is deleted. Keeps nothing else of the answer that contained it. */
 export class EntryBelow implements Predecessor {
   readonly target: WatchTarget;
   readonly revision: bigint;
@@ -106,7 +106,7 @@ export class EntryBelow implements Predecessor {
   }
 }
 
-/** Where `place` stands, by an answer to `lastPlaces`. */
+/** The position of `entry`, by an answer to `lastEntries`. */
 export function positionOf(entry: QueueEntry, { kvs, more }: Omit<RangeResult, "count">): Position {
   const [mine, below, ...rest] = kvs;
   if (!mine || !entry.is(mine)) return "gone";
@@ -115,7 +115,7 @@ export function positionOf(entry: QueueEntry, { kvs, more }: Omit<RangeResult, "
   return { predecessor: new EntryBelow(below, ahead === 1), ahead };
 }
 
-/** Alone: it waits for every earlier place, of whatever kind. */
+/** Holds alone: waits for every earlier entry, of any mode. */
 const alone = (folder: LockMode["folder"]): LockMode => ({
   folder,
   shared: false,
@@ -137,6 +137,6 @@ const alone = (folder: LockMode["folder"]): LockMode => ({
   isFirst: (entry, [oldest]) => oldest?.kvs[0] !== undefined && entry.is(oldest.kvs[0]),
 });
 
-/** A mutex, a candidate: keys as those of Go's client. */
+/** For a mutex or a candidate: the same keys as those of Go's client. */
 export const exclusive = alone("");
 export const writer = alone("/write");

@@ -12,22 +12,22 @@ import type { QueueEntry } from "./entry.js";
 
 const oldestOf = (name: string): Range => ({ ...queueRange(name), order: "oldest first", limit: 1 });
 
-/** Places of other kinds and clients say no number: while the oldest is one of them, it holds alone. */
+/** Entries of other modes and clients contain no number: while the oldest entry is one of them, it holds alone. */
 const permitsOf = ({ value }: Pick<KeyValue, "value">): number => parseEntryValue(value).permits ?? 1;
 
 /**
- * Will the place, which has `rank` places below it, put its key when its turn comes? Not one that holds already. It was
- * waiting when it joined if its own number says so: where another number ruled then, it puts its key in any case.
+ * Whether the entry, which has `rank` entries below it, will put its key when it is granted. An entry that already holds
+ * will not. It waited after its join if its own number says so: if another number ruled then, it puts its key in any case.
  */
 const willAnnounce = (kv: KeyValue, rank: number): boolean =>
   kv.modRevision === kv.createRevision && rank >= (parseEntryValue(kv.value).permits ?? Infinity);
 
-/** Waits for the put or the end of the place below, which still waits itself. */
+/** Waits for the put or the end of the entry below, which is still waiting. */
 function behindWaiter(name: string, below: KeyValue): Predecessor {
   return new EntryBelow(below, false, behindHolders(name, undefined, false));
 }
 
-/** Waits for the end of any of those that hold. `holders` undefined: who they are is still to be read. */
+/** Waits for the end of any holder. `holders` undefined: a read must still find the holders. */
 function behindHolders(name: string, holders: readonly KeyValue[] | undefined, sure: boolean): Predecessor {
   const revisions = holders && new Map(holders.map((kv) => [kv.key.toString("latin1"), kv.createRevision]));
   return {
@@ -42,7 +42,7 @@ function behindHolders(name: string, holders: readonly KeyValue[] | undefined, s
   };
 }
 
-/** `below`: all places before it, the nearest first. */
+/** `below`: all entries before it, nearest first. */
 function standing(entry: QueueEntry, below: readonly KeyValue[]): "first" | Behind {
   const oldest = below.at(-1) ?? entry;
   const permits = permitsOf(oldest);
@@ -51,7 +51,7 @@ function standing(entry: QueueEntry, below: readonly KeyValue[]): "first" | Behi
   if (rank < permits || !last) return "first";
   const ahead = rank - permits + 1;
   if (willAnnounce(last, rank - 1)) return { predecessor: behindWaiter(entry.name, last), ahead };
-  // While numbers differ, a deletion may change which of them rules: then a read decides.
+  // While the numbers differ, a deletion may change which one rules, so a read decides.
   const sure = ahead === 1 && [...below, entry].every((each) => permitsOf(each) === permits);
   return { predecessor: behindHolders(entry.name, below, sure), ahead: 1 };
 }
@@ -70,9 +70,9 @@ function joined(entry: QueueEntry, [oldest, last]: readonly RangeResult[]): Retu
 }
 
 /**
- * One of `permits` places that hold at a time: those with fewer places before them than the number in the oldest one's
- * value, so that users who disagree, as while a new number is rolled out, all go by the same. Only the first waiter
- * watches the holders. It puts its key when its turn comes, which tells the next one that it is the first waiter now.
+ * One of `permits` entries that hold at a time. An entry holds if fewer entries are before it than the number in the value
+ * of the oldest one: clients that disagree, as during the rollout of a new number, all use the same number. Only the first
+ * waiter watches the holders. When it is granted, it puts its key, which makes the next waiter the first one.
  */
 const permitOf = (permits: number): LockMode => ({
   folder: "",
@@ -93,7 +93,7 @@ const permitOf = (permits: number): LockMode => ({
       ...queueRange(name),
       order: "newest first",
       maxCreateRevision: revision,
-      // Ours, all that may hold, and one that shows that there are more.
+      // Ours, all that may hold, and one more that shows whether others exist.
       ...(!all && { limit: permits + 2 }),
     },
   ],
@@ -102,7 +102,7 @@ const permitOf = (permits: number): LockMode => ({
     if (!mine || !entry.is(mine)) return "gone";
     if (!last?.more) return standing(entry, below);
     const [next] = below;
-    // More than our own number are before us. Which number rules matters only to one whose turn may be next.
+    // More entries than our own number are before us. Which number rules matters only to an entry that may be next.
     if (!next || !willAnnounce(next, below.length)) return "unclear";
     return { predecessor: behindWaiter(entry.name, next), ahead: below.length + 1 - permits };
   },
@@ -110,7 +110,7 @@ const permitOf = (permits: number): LockMode => ({
   isFirst: () => false,
 });
 
-/** One for each number: a program may make a semaphore for each call. */
+/** One mode for each number: a program may create a semaphore for each call. */
 const kinds = new Map<number, LockMode>();
 
 export function permit(permits: number): LockMode {

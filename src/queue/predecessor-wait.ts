@@ -6,11 +6,11 @@ import type { QueueEntry } from "./entry.js";
 import { SlowReads, type SlowReader } from "./slow-reads.js";
 import type { Timer } from "../async/clock.js";
 
-/** How a wait ends, unless it is stopped from outside. */
+/** How a wait ends, unless its owner stops it. */
 export interface WaitOutcome {
   /**
-   * It is our turn. `ownWatch` goes on watching our key; `deletedAt` is set when no read has confirmed the key after the
-   * predecessor's deletion: one must run beside the handle.
+   * It is our turn. `ownWatch` continues to watch our key. `deletedAt` is set when no read has confirmed the key since
+   * the predecessor's deletion: such a read must run beside the handle.
    */
   granted(ownWatch: Watch | undefined, deletedAt: bigint | undefined): void;
   /** Our key is gone. */
@@ -18,41 +18,41 @@ export interface WaitOutcome {
   failed(error: Error): void;
 }
 
-/** With so many ahead a watch may start in the past: etcd delivers it up to 100 ms late, which nobody notices there. */
+/** With this many ahead, a watch may start in the past: etcd delivers it up to 100 ms late, which does not matter there. */
 const FAR = 64;
-/** With so few ahead the turn may come any moment: read at once, and doubt the watch for a while. */
+/** With this few ahead, the turn may come at any moment: read at once, and doubt the watch for a while. */
 const NEAR = 3;
-/** etcd's resync loop runs every 100 ms: a watch that fell into it delivers late, reads in between find out earlier. */
+/** etcd's resync loop runs every 100 ms: a watch that fell into it delivers late, and reads in between find out sooner. */
 const REREAD_MS = [4, 12, 30, 54];
 
 interface Watched {
   readonly watch: Watch;
-  /** It misses nothing from our join on, so no read has to look for what came before it. */
+  /** It misses no event since our join, so no read has to look for earlier events. */
   readonly sinceJoin: boolean;
 }
 
 const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b) => (a > b ? a : b));
 
 /**
- * Waits until no earlier place is left: watches the predecessor and the own key from now on, *then* reads who is
- * there. The order matters: read first, and a deletion between the two is never heard of. A single deletion means
- * nothing by itself (the predecessor may have been a waiter that gave up), unless it was known to be the holder.
+ * Waits until no earlier entry is left: first watches the predecessor and its own key, *then* reads the queue. The order
+ * matters: after a read that came first, a deletion between the two would go unnoticed. A single deletion alone proves
+ * nothing (the predecessor may have been a waiter that gave up), unless the predecessor was known to be the holder.
  */
 export class PredecessorWait implements WatchListener, SlowReader {
   #predecessor: Predecessor | undefined;
   #predecessorWatch: Watched | undefined;
   #ownWatch: Watched | undefined;
   #ahead: number;
-  /** Both watches are created and a read after that has found the predecessor alive. */
+  /** Both watches are created, and a later read has found the predecessor alive. */
   #verified = false;
-  /** Answers of older states must not count. */
+  /** Answers from older states do not count. */
   #atLeast: bigint;
-  /** The predecessor has come to its end, or told that its turn has come, and no read has looked since. */
+  /** The predecessor has ended or announced its grant, and no read was sent since. */
   #ended = false;
   #rereads = 0;
-  /** The last read did not tell enough. */
+  /** The last read returned too little to decide. */
   #readAll = false;
-  /** Counts reads; only the latest one may decide. */
+  /** The number of the latest read; only that read may decide. */
   #read = 0;
   #timer: Timer | undefined;
   #over = false;
@@ -68,21 +68,21 @@ export class PredecessorWait implements WatchListener, SlowReader {
       this.read();
       return;
     }
-    // A replay from the join on misses nothing, so it needs no read.
+    // A replay from the join on misses no event, so it needs no read.
     this.#follow(from.predecessor, from.ahead >= FAR ? entry.revision + 1n : 0n);
   }
 
-  /** A watch that stands for several places may tell of our own one, too. */
+  /** A watch on several entries may report our own entry, too. */
   event(kv: KeyValue, kind: EventKind): void {
     if (kv.key.toString() === this.entry.key) {
       if (kv.modRevision > this.entry.revision) this.#end(() => this.outcome.gone());
       return;
     }
-    // As the last read has described it: it may stand for several places.
+    // By the last read's description of the predecessor, which may stand for several entries.
     if (this.#predecessor?.endedBy(kv)) this.#predecessorEnded(kv.modRevision, kind);
   }
 
-  /** Nothing that an older stream told is carried over but the places themselves. */
+  /** Of all that the old stream reported, only the entries themselves are carried over. */
   interrupted(): void {
     if (this.#over) return;
     this.#predecessorWatch?.watch.cancel();
@@ -95,7 +95,7 @@ export class PredecessorWait implements WatchListener, SlowReader {
     this.#end(() => this.outcome.failed(error));
   }
 
-  /** Stops waiting; the outcome is not told any more. */
+  /** Stops waiting; the outcome is no longer reported. */
   stop(): void {
     this.#over = true;
     this.#cancelTimer();
@@ -104,7 +104,7 @@ export class PredecessorWait implements WatchListener, SlowReader {
   }
 
   #follow(predecessor: Predecessor, startRevision: bigint): void {
-    // A read on its way was sent before these watches existed: it must not verify them.
+    // A read under way was sent before these watches existed, so it must not verify them.
     this.#read++;
     this.#verified = false;
     this.#rereads = 0;
@@ -117,7 +117,7 @@ export class PredecessorWait implements WatchListener, SlowReader {
     this.created();
   }
 
-  /** What a watch that went on without an owner has told: a read decides. */
+  /** A reused watch may have received events while it was idle: then a read decides. */
   #heardBefore(predecessor: Predecessor): void {
     const ofPredecessor = this.#predecessorWatch?.watch.lastEvent ?? 0n;
     const ofOurs = this.#ownWatch?.watch.lastEvent ?? 0n;
@@ -134,7 +134,7 @@ export class PredecessorWait implements WatchListener, SlowReader {
     return { watch, sinceJoin: startRevision > 0n || watch.createdAt !== undefined };
   }
 
-  /** The revisions at which etcd began to watch, once both watches are there. */
+  /** The later of the revisions at which etcd created the two watches, once both are created. */
   get #createdAt(): bigint | undefined {
     const predecessor = this.#predecessorWatch?.watch.createdAt;
     const own = this.#ownWatch?.watch.createdAt;
@@ -146,7 +146,7 @@ export class PredecessorWait implements WatchListener, SlowReader {
     if (this.#ended) return this.read();
     if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin) return this.#trustWatches();
     if (this.#ahead <= NEAR) return this.read();
-    // In a crowd the event usually comes before the read is needed.
+    // In a crowd, the event usually comes before the read is needed.
     this.#timer = this.entry.lease.connection.clock.after(100, () => this.read());
   }
 
@@ -157,14 +157,14 @@ export class PredecessorWait implements WatchListener, SlowReader {
     if (next) return this.#follow(next, 0n);
     this.#ended = true;
     if (this.#verified && this.#predecessor?.holder) return this.#grant(endedAt);
-    // Else the read follows when both watches are there.
+    // Otherwise the read follows when both watches are created.
     if (this.#ownWatch?.watch.createdAt !== undefined) this.read();
   }
 
   #grant(deletedAt: bigint | undefined): void {
     const ownWatch = this.#ownWatch?.watch;
     this.#ownWatch = undefined;
-    // Who takes turns with us will be before us again.
+    // A client that takes turns with us will be before us again.
     this.#predecessorWatch?.watch.keepForReuse();
     this.#predecessorWatch = undefined;
     this.#end(() => this.outcome.granted(ownWatch, deletedAt));
@@ -190,7 +190,7 @@ export class PredecessorWait implements WatchListener, SlowReader {
     );
   }
 
-  /** Serializable on the watches' own member where that is recent enough, else linearizable. */
+  /** Serializable on the watches' own member if that is recent enough, otherwise linearizable. */
   async #readQueue(): Promise<RangesAnswer> {
     const { lease } = this.entry;
     const { watches, client } = lease.connection;
@@ -216,7 +216,7 @@ export class PredecessorWait implements WatchListener, SlowReader {
     if (!isSame(known, position.predecessor) || !this.#predecessorWatch) {
       return this.#follow(position.predecessor, 0n);
     }
-    // The same one still, and by now perhaps the holder.
+    // Still the same predecessor, but it may be the holder by now.
     this.#predecessor = position.predecessor;
     const createdAt = this.#createdAt;
     if (createdAt === undefined) return;
@@ -225,21 +225,21 @@ export class PredecessorWait implements WatchListener, SlowReader {
     this.#trustWatches();
   }
 
-  /** A write in the instant of the watch's creation may have put it among those that are served late. */
+  /** A write at the moment of the watch's creation may have put it among the watches that etcd serves late. */
   #rereadSoon(): void {
     const delayMs = REREAD_MS[this.#rereads++];
     if (delayMs === undefined) return this.#trustWatches();
     this.#timer = this.entry.lease.connection.clock.after(delayMs, () => this.read());
   }
 
-  /** From here on the watches tell; a slow read bounds the damage of an event that never comes. */
+  /** From here on, the watches report the end; a slow read bounds the damage of an event that never comes. */
   #trustWatches(): void {
     this.#verified = true;
     this.#cancelTimer();
     SlowReads.of(this.entry.lease.connection.clock).add(this);
   }
 
-  /** Nothing of a timer that has run is kept, either. */
+  /** Also drops a timer that has already run. */
   #cancelTimer(): void {
     this.#timer?.cancel();
     this.#timer = undefined;

@@ -8,15 +8,15 @@ import { txnUntilConfirmed } from "../session/cleanup.js";
 import { PredecessorWait } from "./predecessor-wait.js";
 import { LocalSuccessors, LocalLine, unwatched, Waiter, WaiterTurn, type Grant } from "./waiter.js";
 
-/** More waiting places of one session under one name only make etcd's sorted ranges slower: the rest waits in line here. */
+/** More waiting entries of one session under one name only slow down etcd's sorted ranges: the other callers wait here. */
 const MAX_WAITING = 100;
 
-/** What is asked for: a place of a mutex, if nothing else is said. */
+/** The entry to put; by default that of a mutex. */
 export interface JoinOptions {
   readonly mode?: LockMode;
-  /** Written under its key, instead of what tells `inspect` about it. An adopted place keeps the value it has. */
+  /** The value of its key, instead of the data for `inspect`. An adopted entry keeps its value. */
   readonly value?: string;
-  /** Its place is in the queue, or never will be: later calls cannot come before it any more. */
+  /** Called when its entry is in the queue or never will be: later calls can no longer come before it. */
   readonly onJoined?: () => void;
 }
 
@@ -29,7 +29,7 @@ function queuesOn(lease: Lease): Map<string, Queue> {
   return byName;
 }
 
-/** One session's side of the queue of one name: joins it, waits for its turn, leaves it. */
+/** One session's side of the queue of one name: joins it, waits for its turn and leaves it. */
 export class Queue {
   readonly own: SessionEntries;
   readonly #line = new LocalLine();
@@ -57,7 +57,7 @@ export class Queue {
     return queue;
   }
 
-  /** A caller that waits for its turn, at the end of the line. */
+  /** Adds a caller at the end of the local line; it waits for its turn. */
   join({ mode = exclusive, value, onJoined }: JoinOptions = {}): Waiter {
     const waiter = new Waiter(this, mode, value, onJoined);
     this.lease.waits.add(waiter);
@@ -66,14 +66,14 @@ export class Queue {
     return waiter;
   }
 
-  /** A place that holds at once, or undefined if it would have to wait. `policy` bounds the attempts. */
+  /** An entry that holds at once, or undefined if it would have to wait. `policy` limits the attempts. */
   async tryJoin(
     policy: Pick<CallPolicy, "giveUpMs" | "again">,
     { mode = exclusive, value }: JoinOptions = {},
   ): Promise<QueueEntry | undefined> {
     this.#trying++;
     try {
-      // Own places that are just being deleted would refuse it.
+      // Entries of ours whose deletion is under way would make the try fail.
       if (this.#leaving) await Promise.allSettled(this.#leaving);
       this.lease.assertOpen();
       const joined = await this.lease.inFlight.track(this.#joiner.tryJoin(mode, value, policy));
@@ -86,9 +86,9 @@ export class Queue {
   }
 
   /**
-   * Deletes a place; repeated until etcd has confirmed it. Rejects only with the session's end. false: the key was not there
-   * any more, or not this place's. That proves no loss: an attempt without an answer may have deleted it, and so may the
-   * same request if a proxy sent it twice.
+   * Deletes an entry; repeated until etcd has confirmed it. Rejects only with the session's end. false: the key no longer
+   * existed, or was not this entry's. That alone proves no loss: the same request may have deleted the key before, if a
+   * proxy sent it twice. After an unanswered attempt, which may have deleted it too, the result is true.
    */
   leave(entry: QueueEntry): Promise<boolean> {
     entry.leaving = true;
@@ -102,7 +102,7 @@ export class Queue {
     return leaving;
   }
 
-  /** A held place is gone: somebody deleted its key. */
+  /** A held entry is gone: another client deleted its key. */
   lost(entry: QueueEntry): void {
     this.#removed(entry, () => false);
   }
@@ -151,7 +151,7 @@ export class Queue {
     waiter.stage = { at: "turn", entry, wait };
   }
 
-  /** Somebody deleted the key of a waiting place. */
+  /** Another client deleted the key of a waiting entry. */
   joinAnew(waiter: Waiter, entry: QueueEntry): void {
     this.#waiting--;
     this.#line.addAgain(waiter);
@@ -173,7 +173,7 @@ export class Queue {
     this.#joinNext();
   }
 
-  /** Those of this session who waited for the turn of `place`, not for its end, go on: beside it, on their own, or behind another. */
+  /** Re-evaluates local waiters blocked only until `entry` was granted: each holds too, waits on its own or follows another. */
   #onGranted(entry: QueueEntry, from: JoinResult, deletedAt = entry.revision): void {
     entry.held = true;
     if (entry.mode.announcesGrant && from !== "held") this.#announceGrant(entry);
@@ -182,25 +182,25 @@ export class Queue {
       if (below === entry) continue;
       this.#followers.remove(waiter, entry);
       const then = below ? undefined : next.mode.afterTurn(next);
-      // Nothing has confirmed its key since: that is read beside the handle.
+      // Nothing has confirmed its key since then: a read beside the handle does.
       if (typeof then === "string") this.grant(waiter, { ...unwatched(next), deletedAt }, then);
       else this.#wait(waiter, next, then);
     }
   }
 
-  /** Who waits behind a place that waited itself cannot see that it holds by now: it hears a put of the same key. */
+  /** Waiters behind an entry that waited itself cannot see that it holds now, so a put of the same key notifies them. */
   #announceGrant(entry: QueueEntry): void {
     const policy = { ...this.lease.policy("tell the next waiter"), again: () => !entry.leaving };
-    // Rejects only when the place leaves or the session ends. `orphan()` does not wait for it: the key may be refused for long.
+    // Rejects only when the entry leaves or the session ends. `orphan()` does not wait: etcd may reject the put for long.
     txnUntilConfirmed(this.lease, announceGrantTxn(entry), policy).catch(() => undefined);
   }
 
-  /** The caller of `waiter` waits no longer. */
+  /** The caller of `waiter` no longer waits. */
   abandoned(waiter: Waiter): void {
     const { stage } = waiter;
     this.lease.waits.delete(waiter);
     if (stage.at === "line") this.#line.remove(waiter);
-    // A join that was sent is waited for: a delete sent now could be executed before it.
+    // Under "join", wait for the join's answer: a delete sent now could be executed before the join.
     if (stage.at !== "local" && stage.at !== "turn") return;
     waiter.stage = { at: "end" };
     if (stage.at === "turn") stage.wait.stop();
@@ -209,15 +209,15 @@ export class Queue {
     this.leaveInBackground(stage.entry);
   }
 
-  /** The same for whoever does not wait for it. */
+  /** Like `leave()`, fire-and-forget. */
   leaveInBackground(entry: QueueEntry): void {
-    // Rejects only when the session is over, and the key with it.
+    // Rejects only when the session is over, which ends the key, too.
     this.leave(entry).catch(() => undefined);
     this.#joinNext();
   }
 
   async #leave(entry: QueueEntry): Promise<boolean> {
-    // Before the delete: a late put may come right behind it.
+    // Before the delete: a late put may arrive right after it.
     if (entry.unanswered > 0) this.own.doubt(entry);
     const asker = this.#followers.of(entry)[0]?.[1];
     const asked = asker?.mode.asksForFirst(asker) ?? [];
@@ -230,7 +230,7 @@ export class Queue {
     return answer.succeeded || doubted;
   }
 
-  /** Every end of a place wakes the local waiters behind it once; `isFirst` knows whom its deletion has told to be first. */
+  /** Each end of an entry wakes the local waiters behind it once; `isFirst`: the deletion has shown this one to be first. */
   #removed(entry: QueueEntry, isFirst: (next: QueueEntry) => boolean): void {
     this.own.remove(entry);
     this.own.release(entry);
@@ -242,7 +242,7 @@ export class Queue {
     this.#joinNext();
   }
 
-  /** Names come and go (one a user, say): what is not needed is not kept. */
+  /** Names come and go (one per user, for example): only queues in use are kept. */
   forgetIfIdle(): void {
     const busy = this.#joining || this.#trying > 0 || this.#waiting > 0 || this.#leaving?.size;
     if (!busy && this.#line.empty && this.own.joined.length === 0) queues.get(this.lease)?.delete(this.name);

@@ -3,7 +3,7 @@ import { sessionRange, prefixEnd, prefixOf } from "../keys.js";
 import { EntryBelow, queueRange, type Behind, type LockMode, type RangeResult } from "./lock-mode.js";
 import type { QueueEntry } from "./entry.js";
 
-/** Everything in the queue that is no reader: what sorts before the readers' folder, and what sorts behind it. */
+/** All entries of the queue but the readers': the keys before the readers' folder, and the keys behind it. */
 function otherRanges(name: string): readonly { readonly key: string; readonly end: string }[] {
   const { key, end } = queueRange(name);
   const readers = prefixOf(`${name}/read`);
@@ -16,7 +16,7 @@ function otherRanges(name: string): readonly { readonly key: string; readonly en
 const nearest = (entry: QueueEntry): readonly Range[] =>
   otherRanges(entry.name).map((range) => ({ ...range, order: "newest first", limit: 1 }));
 
-/** The later of the two, if anybody is there. `others` are all of them. */
+/** The later of the two entries, if there is any. `others` is the number of all of them. */
 function behind(results: readonly RangeResult[], others: number): Behind | undefined {
   const last = results.map(({ kvs }) => kvs[0]).filter((kv): kv is KeyValue => kv !== undefined);
   const [first, ...rest] = last;
@@ -28,27 +28,27 @@ function behind(results: readonly RangeResult[], others: number): Behind | undef
 const isReader = ({ mode }: QueueEntry): boolean => mode === reader;
 
 /**
- * Shares the name with other readers, and waits for the nearest earlier place that is none: also for a writer that waits
- * itself, so that readers who come and go cannot keep it out.
+ * Shares the name with other readers, and waits for the nearest earlier entry that is not a reader. That includes a writer
+ * that is still waiting, so that a flow of readers cannot starve it.
  */
 export const reader: LockMode = {
   folder: "/read",
   shared: true,
   announcesGrant: false,
   trying: {
-    // In none of the ranges is its own key: an attempt whose answer was lost may have put it.
+    // None of the ranges contains its own key: an attempt whose answer was lost may have put it.
     when: ({ name, key }) => [
       { kind: "created at", key, revision: 0n },
       ...otherRanges(name).map((range) => ({ kind: "nothing in", ...range }) as const),
     ],
   },
-  // Two readers whose joins found the same place before them have no other between them: their turn comes together.
+  // Two readers whose joins found the same entry before them have no other entry between them: they are granted together.
   follows: (entry, earlier) =>
     earlier.findLast((other) => !isReader(other)) ??
     earlier.find(
       (other) => !other.held && other.joinedBehind === entry.joinedBehind && entry.joinedBehind !== undefined,
     ),
-  // It followed another reader, for only such a one is not waited for to its end.
+  // It followed another reader: a reader waits for the end of any other entry that it follows.
   afterTurn: () => "held",
   surelyFollows: () => false,
   asksToJoin: nearest,
@@ -67,7 +67,7 @@ export const reader: LockMode = {
     const seen = others.reduce((sum, { kvs, more }) => sum + kvs.length + (more ? 1 : 0), 0);
     return behind(others, seen) ?? "first";
   },
-  // Our own readers beside it: who holds by this answer must be in it.
+  // Reads our own readers, too: an entry that holds by this answer must be in it.
   asksForFirst: ({ name, directory, lease }) => [
     sessionRange(directory, lease.leaseId),
     ...otherRanges(name).map((range) => ({ ...range, order: "oldest first", limit: 1 }) as const),

@@ -10,9 +10,9 @@ export async function joinRefused(lease: Lease, txn: Txn, error: unknown): Promi
 }
 
 /**
- * Since 3.6 etcd refuses a put with a lease that has a key which the user may not write, such as one that another user has
- * put there. It checks permissions before it evaluates the compares: a transaction whose compares never hold shows what is allowed, and
- * writes nothing.
+ * Since 3.6, etcd rejects a put with a lease that has a key which the user may not write, such as a key that another user
+ * has put there. It checks permissions before it evaluates the compares, so a transaction whose compares never hold shows
+ * what is allowed and writes nothing.
  */
 async function allowedWithoutLease(lease: Lease, txn: Txn): Promise<boolean> {
   const never = txn.success.flatMap((operation) => (operation.kind === "put" ? [operation.key] : []));

@@ -6,9 +6,9 @@ import { QueueEntry } from "./entry.js";
 
 const NONE: readonly QueueEntry[] = [];
 
-/** The places of one session under one name, of whatever kind. */
+/** The entries of one session under one name, of any mode. */
 export class SessionEntries {
-  /** Joined and not known to be gone, by create revision. */
+  /** Entries that have joined and are not known to be gone, by create revision. */
   #joined: readonly QueueEntry[] = NONE;
 
   constructor(
@@ -28,7 +28,7 @@ export class SessionEntries {
     return entry;
   }
 
-  /** A place that an adopted lease had already. */
+  /** An entry that an adopted lease already had. */
   adopt({ n, value, revision }: AdoptedEntry, mode: LockMode = exclusive): QueueEntry {
     const entry = new QueueEntry(this.lease, this.name, n, mode, value);
     entry.revision = revision;
@@ -36,7 +36,7 @@ export class SessionEntries {
     return entry;
   }
 
-  /** It is in the queue. */
+  /** The entry is in the queue. */
   add(entry: QueueEntry): void {
     this.#keysOf(entry).take(entry);
     const later = this.#joined.findIndex(({ revision }) => revision > entry.revision);
@@ -44,7 +44,7 @@ export class SessionEntries {
     this.#joined = [...this.#joined.slice(0, i), entry, ...this.#joined.slice(i)];
   }
 
-  /** Our place that `place` waits for: looked up by revision, not by the order of calls. */
+  /** The entry of ours that `entry` waits for: found by revision, not by the order of calls. */
   followedBy(entry: QueueEntry): QueueEntry | undefined {
     return entry.mode.follows(entry, this.#joined.slice(0, this.#joined.indexOf(entry)));
   }
@@ -53,17 +53,17 @@ export class SessionEntries {
     this.#joined = this.#joined.filter((other) => other !== entry);
   }
 
-  /** See OwnKeys. */
+  /** See KeyNumbers. */
   release(entry: QueueEntry): void {
     this.#keysOf(entry).release(entry);
   }
 
-  /** See OwnKeys. */
+  /** See KeyNumbers. */
   doubt(entry: QueueEntry): void {
     this.#keysOf(entry).doubt(entry);
   }
 
-  /** Its key is there, with another value: of a late put, or of another process that uses the lease. */
+  /** Its key exists with another value: from a late put, or from another process that uses the lease. */
   takenByAnother(entry: QueueEntry): void {
     this.doubt(entry);
     this.release(entry);

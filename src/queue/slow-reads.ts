@@ -1,11 +1,11 @@
 import type { Clock, Timer } from "../async/clock.js";
 
-/** How often a wait reads without a reason, on average. */
+/** The average time after which a wait reads without a reason. */
 const SLOW_REREAD_MS = 30_000;
-/** Reads of the same grain share one run of the timer. */
+/** Reads due in the same grain share one run of the timer. */
 const GRAIN_MS = 500;
 
-/** A wait that reads now and then, in case an event has been lost. */
+/** A wait that reads occasionally, in case an event was lost. */
 export interface SlowReader {
   read(): void;
 }
@@ -14,7 +14,7 @@ const ofClock = new WeakMap<Clock, SlowReads>();
 
 /** One timer for the slow reads of all waits: a process may have thousands. */
 export class SlowReads {
-  /** The grain in which each is due. */
+  /** The grain in which each reader is due. */
   readonly #due = new Map<SlowReader, number>();
   #timer: Timer | undefined;
   /** The grain for which the timer is set. */
@@ -28,7 +28,7 @@ export class SlowReads {
     return reads;
   }
 
-  /** One read, after 22.5 to 37.5 s: waits that began together do not read together. */
+  /** Schedules one read, after 22.5 to 37.5 s: waits that began together do not read together. */
   add(reader: SlowReader): void {
     const delayMs = SLOW_REREAD_MS * (0.75 + this.clock.random() / 2);
     const grain = Math.floor((this.clock.monotonic() + delayMs) / GRAIN_MS);

@@ -4,23 +4,23 @@ import type { LockMode } from "./lock-mode.js";
 import type { QueueEntry } from "./entry.js";
 import type { PredecessorWait, WaitOutcome } from "./predecessor-wait.js";
 
-/** It is a caller's turn. */
+/** What a caller gets when its turn comes. */
 export interface Grant {
   readonly entry: QueueEntry;
-  /** A watch on the key, left from the wait. */
+  /** The watch on the key that the wait has left. */
   readonly ownWatch: Watch | undefined;
-  /** The hold rests on this deletion alone: confirm the key by a read. */
+  /** Set when only this deletion supports the hold: confirm the key by a read. */
   readonly deletedAt: bigint | undefined;
 }
 
-/** No watch is left from the wait. */
+/** A grant whose wait has left no watch. */
 export const unwatched = (entry: QueueEntry): Grant => ({ entry, ownWatch: undefined, deletedAt: undefined });
 
-/** Where a waiter stands. */
+/** The state of a waiter. */
 export type Stage =
   | { readonly at: "line" }
   | { readonly at: "join" }
-  /** Behind a place of the same session: its end, or its turn, wakes us, no watch is needed. */
+  /** Behind an entry of the same session, whose end or grant wakes the waiter: no watch is needed. */
   | { readonly at: "local"; readonly entry: QueueEntry; readonly below: QueueEntry }
   | { readonly at: "turn"; readonly entry: QueueEntry; readonly wait: PredecessorWait }
   | { readonly at: "end" };
@@ -31,9 +31,9 @@ const END: Stage = { at: "end" };
 
 let calls = 0;
 
-/** One caller who waits for a turn, from the call to its turn or to its giving up. */
+/** One caller, from its call until it is granted, fails or gives up. */
 export class Waiter implements Dependent {
-  /** A waiter that must join anew comes before later callers of this process. */
+  /** A waiter that must join again comes before later callers of this process. */
   readonly order = calls++;
   readonly granted: Promise<Grant>;
   stage: Stage = IN_LINE;
@@ -55,7 +55,7 @@ export class Waiter implements Dependent {
     });
   }
 
-  /** Create revision of its place; 0n when it has none yet. */
+  /** Create revision of its entry; 0n when it has none yet. */
   get revision(): bigint {
     return "entry" in this.stage ? this.stage.entry.revision : this.#lastRevision;
   }
@@ -64,7 +64,7 @@ export class Waiter implements Dependent {
     return { name: this.queue.name, revision: this.revision };
   }
 
-  /** It has, or had, a place in the queue. */
+  /** Whether it has, or had, a place in the queue. */
   get joined(): boolean {
     return this.#lostPlace || this.revision > 0n;
   }
@@ -73,7 +73,7 @@ export class Waiter implements Dependent {
     return this.#gaveUp;
   }
 
-  /** Somebody deleted the key of its place: it must join anew. */
+  /** Another client deleted the key of its entry: the waiter must join again. */
   lostPlace(): void {
     this.#lostPlace = true;
     this.stage = IN_LINE;
@@ -90,7 +90,7 @@ export class Waiter implements Dependent {
     this.#rejectGranted(error);
   }
 
-  /** The caller waits no longer; its place is removed in the background. */
+  /** The caller no longer waits; its entry is removed in the background. */
   giveUp(): void {
     if (this.#gaveUp || this.stage.at === "end") return;
     this.#gaveUp = true;
@@ -104,13 +104,13 @@ export class Waiter implements Dependent {
   }
 
   #rejectGranted(error: Error): void {
-    // The caller may have left already: then nobody else hears of it.
+    // The caller may have left already: the rejection then has no other listener.
     this.granted.catch(() => undefined);
     this.#reject(error);
   }
 }
 
-/** How the turn of one waiter ends, told to its queue. */
+/** Reports to the queue how the wait of one waiter ends. */
 export class WaiterTurn implements WaitOutcome {
   constructor(
     private readonly queue: {
@@ -137,9 +137,9 @@ export class WaiterTurn implements WaitOutcome {
 
 /** Callers of one process that have not joined yet, in the order of their calls. */
 export class LocalLine {
-  /** Made when needed: of thousands of names most have nobody in line. */
+  /** Created on demand: most of thousands of names have no caller in line. */
   #new: Set<Waiter> | undefined;
-  /** Those who lost their place and join anew: never more than wait in etcd. */
+  /** Waiters that lost their place and join again: never more than wait in etcd. */
   #again: readonly Waiter[] = NOBODY;
 
   get empty(): boolean {
@@ -180,12 +180,12 @@ export class LocalLine {
   }
 }
 
-/** Waiters, each with its place, by the place of their own session that they wait for. */
+/** Waiters, each with its entry, by the entry of their own session that they wait for. */
 export class LocalSuccessors {
-  /** Made when needed: of thousands of names most have one waiter. */
+  /** Created on demand: most of thousands of names have one waiter. */
   #behind: Map<QueueEntry, Map<Waiter, QueueEntry>> | undefined;
 
-  /** In the order in which they came. */
+  /** In the order in which they were added. */
   of(below: QueueEntry): readonly (readonly [Waiter, QueueEntry])[] {
     return [...(this.#behind?.get(below) ?? [])];
   }

@@ -5,7 +5,7 @@ import { parseEntryKey } from "../keys.js";
 import type { Lease } from "./lease.js";
 import { deleteStrayKey } from "./cleanup.js";
 
-/** A place that an adopted lease has already. */
+/** An entry that an adopted lease already has. */
 export interface AdoptedEntry {
   /** The directory of its key. */
   readonly name: string;
@@ -15,12 +15,12 @@ export interface AdoptedEntry {
   readonly revision: bigint;
 }
 
-/** The places of an orphaned lease: the first call on a name that waits for such a place takes over the oldest one. */
+/** The entries of an orphaned lease: on each name, the first call that waits for such an entry takes over the oldest one. */
 export class AdoptedEntries {
   /** By the directory of their keys: `name`, or `name/read` and `name/write`. */
   readonly #unclaimed = new Map<string, AdoptedEntry>();
 
-  /** A second place of a name, and whatever nobody has claimed within one TTL, is deleted. */
+  /** Deletes all but the oldest entry of a name at once, and the entries that no call has claimed within one TTL. */
   constructor(
     private readonly lease: Lease,
     places: readonly AdoptedEntry[],
@@ -42,7 +42,7 @@ export class AdoptedEntries {
     return place;
   }
 
-  /** Is `kv`, in that directory, a place that may be claimed yet? */
+  /** Whether `kv`, in that directory, is an entry that can still be claimed. */
   has(directory: string, kv: KeyValue): boolean {
     const place = this.#unclaimed.get(directory);
     return place !== undefined && place.revision === kv.createRevision && place.key.equals(kv.key);

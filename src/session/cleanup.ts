@@ -8,7 +8,7 @@ import { lastPolicy } from "./revoke.js";
 import { pause } from "../async/clock.js";
 
 /**
- * Sends a transaction until etcd has executed it, also after etcd rejected it: then with pauses that grow to 1 s. Rejects
+ * Sends a transaction until etcd has executed it. After each rejection by etcd it pauses; the pauses grow to 1 s. Rejects
  * when the session ends, and when `policy.again` ends the attempts.
  */
 export async function txnUntilConfirmed(
@@ -31,7 +31,7 @@ interface Stray {
   readonly createRevision: bigint;
 }
 
-/** That very key, not a later one. */
+/** Deletes that life of the key only, not a later one. */
 const deletion = (name: string, { key, createRevision }: Stray): Txn => ({
   queues: [name],
   compare: [{ kind: "created at", key, revision: createRevision }],
@@ -39,13 +39,13 @@ const deletion = (name: string, { key, createRevision }: Stray): Txn => ({
   failure: [],
 });
 
-/** Deletes a key of our lease in the queue of `name` that is no place of ours. */
+/** Deletes a key of our lease in the queue of `name` that is not an entry of ours. */
 export function deleteStrayKey(lease: Lease, name: string, stray: Stray, what: string): void {
-  // Refused, or the session is over: then the key ends with the lease.
+  // If etcd rejects the delete or the session is over, the key ends with the lease.
   lease.connection.client.txn(deletion(name, stray), lease.policy(what)).catch(() => undefined);
 }
 
-/** Deletes the places of a session that has ended, as far as etcd allows and answers within `withinMs`. */
+/** Deletes the entries of a session that has ended, as far as etcd permits it and answers within `withinMs`. */
 export async function deletePlacesUntilConfirmed(
   { client }: Connection,
   places: Iterable<OwnEntry>,

@@ -4,7 +4,7 @@ import { deletePlacesUntilConfirmed } from "./cleanup.js";
 import { revokeLease } from "./revoke.js";
 import { settleWithin } from "../async/settle-within.js";
 
-/** How a session ends because its user wants it to: closed, or orphaned. */
+/** Ends a session at its user's request: by `close` or by `orphan`. */
 export class Closing {
   #closing: Promise<void> | undefined;
   #orphaning = false;
@@ -33,18 +33,18 @@ export class Closing {
     lease.endWaits(new SessionClosedError(lease.leaseId));
     await this.#settled();
     await lease.renewNow();
-    // A close that came meanwhile revokes the lease.
+    // A close that began meanwhile revokes the lease.
     if (this.#closing) throw new SessionClosedError(lease.leaseId);
     lease.abandon();
     return lease.leaseId;
   }
 
-  /** The last hold has ended, and with it a drain. */
+  /** The last hold has ended, which ends a drain. */
   holdsEnded(): void {
     this.#endDrain();
   }
 
-  /** A join that ends now is followed by its delete. Deletes that etcd refuses are repeated, but waited for one TTL only. */
+  /** Waits for joins and for the deletes that follow them: one TTL at most, although rejected deletes are still repeated. */
   async #settled(): Promise<void> {
     const { inFlight, connection, ttlMs } = this.lease;
     const limit = { signal: undefined, timeoutMs: ttlMs };
@@ -52,7 +52,7 @@ export class Closing {
     await settleWithin(inFlight.settled(), limit, connection, { onTimeout }).catch(() => undefined);
   }
 
-  /** Refuses what is new, rejects what waits, and goes on renewing while anything is held. */
+  /** Refuses new calls and rejects waiting ones; the lease is still renewed while anything is held. */
   #drain(): Promise<void> {
     const { lease } = this;
     const drained = new Promise<void>((resolve) => {
@@ -70,12 +70,12 @@ export class Closing {
     const leaseEndsMs = lease.remainingMs() + lease.ttlMs * 0.1;
     lease.abandon();
     const { connection, leaseId, places } = lease;
-    // Still to be waited for: a close of the cluster that comes now would hang up on the revocation.
+    // Makes a close of the cluster wait for the revocation; otherwise it would close the connection under it.
     connection.leases.add(lease);
     await Promise.all([
       revokeLease(connection, leaseId, leaseEndsMs),
-      // A put without the lease takes a key away from it; and etcd refuses to revoke a lease with a key that we must not
-      // write, whoever has put it there.
+      // A revocation does not delete a key that a put without the lease has detached from it; and etcd refuses to revoke
+      // a lease with a key that our user must not write, even if another client has put that key.
       deletePlacesUntilConfirmed(connection, places(), leaseEndsMs),
     ]);
     connection.leases.delete(lease);

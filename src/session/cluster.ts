@@ -15,22 +15,22 @@ import { settleWithin } from "../async/settle-within.js";
 export interface Credentials {
   /** PEM text of the certificate authority that signed the members' certificates. */
   readonly rootCertificate: Uint8Array;
-  /** PEM text of this client's key and certificate, for members that ask for one. Both or neither. */
+  /** PEM text of this client's key and certificate, for members that request one. Give both or neither. */
   readonly privateKey?: Uint8Array | undefined;
   readonly certChain?: Uint8Array | undefined;
 }
 
 export interface ConnectOptions {
-  /** `"http://host:2379"`, or a list. One host name may stand for several members. `https://` speaks TLS. */
+  /** `"http://host:2379"`, or a list. One host name may resolve to several members. `https://` uses TLS. */
   readonly hosts: string | readonly string[];
   readonly credentials?: Credentials | undefined;
-  /** User and password. The token is fetched when first needed and renewed when etcd refuses it. */
+  /** User and password. The token is fetched on first use and renewed when etcd rejects it. */
   readonly auth?: { readonly username: string; readonly password: string } | undefined;
-  /** gRPC channel options, merged over ours. A `grpc.keepalive_time_ms` under 5000 makes etcd cut the connection. */
+  /** gRPC channel options, merged over ours. With a `grpc.keepalive_time_ms` below 5000, etcd closes the connection. */
   readonly grpcOptions?: Readonly<Record<string, unknown>> | undefined;
   /**
-   * Milliseconds for one attempt on one member, 100..60000; then the next member is asked. A session's calls take at
-   * most a quarter of its TTL, but for the one that opens it.
+   * Milliseconds for one attempt on one member, 100..60000; after that, the next member is tried. An attempt for a
+   * session takes at most a quarter of its TTL, except for the call that opens the session.
    * @default 2000
    */
   readonly requestTimeoutMs?: number | undefined;
@@ -42,7 +42,7 @@ const OPEN_TIMEOUT_MS = 10_000;
 
 let makeCluster: (connection: Connection) => Cluster;
 
-/** The members of one etcd, and the session that everything made with it shares. Made by `connect`. */
+/** The members of one etcd cluster, and the session that all objects created with it share. Created by `connect`. */
 export class Cluster implements AsyncDisposable {
   readonly hosts: readonly string[];
   #standing: Session | undefined;
@@ -58,18 +58,21 @@ export class Cluster implements AsyncDisposable {
   }
 
   /**
-   * The cluster's standing session: opened on first use, opened anew after a loss or a `close()` of it, even while that
-   * drains. `timeoutMs` is 10000 here when it is not given. On abort: rejects at once with the signal's reason; the session is opened all the same, for the next caller.
-   * @throws {EtcdUnavailableError} when no member granted in time. @throws {EtcdRefusedError} when etcd said no.
-   * @throws {SessionClosedError} when the cluster is closed. @throws {TypeError | RangeError} on bad options.
+   * The cluster's standing session. Opened on first use, and again after the session is lost or its `close()` was called,
+   * even while it drains. `timeoutMs` defaults to 10000.
+   * On abort: rejects at once with the signal's reason; the session is still opened, for the next caller.
+   * @throws {EtcdUnavailableError} when no member granted a lease in time.
+   * @throws {EtcdRefusedError} when etcd rejects the request.
+   * @throws {SessionClosedError} when the cluster is closed. @throws {TypeError | RangeError} on invalid options.
    */
   async session(options?: WaitOptions): Promise<Session> {
     return this.#session(checkWait("cluster.session", options));
   }
 
   /**
-   * Closes every session of this cluster (see `Session.close`), then all connections. Resolves also when etcd is down.
-   * Idempotent. @throws {TypeError | RangeError} on bad options, and nothing else.
+   * Closes every session of this cluster (see `Session.close`), then all connections. Resolves even when etcd is down.
+   * Idempotent.
+   * @throws {TypeError | RangeError} on invalid options, and nothing else.
    */
   async close(options?: CloseOptions): Promise<void> {
     const drainMs = checkDrain("close", options);
@@ -88,7 +91,7 @@ export class Cluster implements AsyncDisposable {
     await this.close();
   }
 
-  /** A failed opening may have left a lease. For the time of one attempt only: it expires by itself. */
+  /** Waits while leases of failed openings are revoked, for the time of one attempt at most: they expire by themselves. */
   async #revoked({ clock, revoking, options }: Connection): Promise<void> {
     const all = new AbortController();
     void Promise.all(revoking).then(() => all.abort());
@@ -105,14 +108,14 @@ export class Cluster implements AsyncDisposable {
       connection.closing.signal.throwIfAborted();
       signal?.throwIfAborted();
       const standing = this.#standing;
-      // By the clocks: after a pause of the process its end may not have been told yet.
+      // `open` reads the clocks: after the process was suspended, the session may be over without being marked yet.
       if (standing && leaseOf(standing).open) return standing;
       this.#opening ??= this.#open(connection);
       const leftMs = Math.max(1, timeoutMs - (clock.monotonic() - start));
       try {
         return await settleWithin(this.#opening, { signal, timeoutMs: leftMs }, connection, { onTimeout });
       } catch (error) {
-        // One opening serves all callers: who came late to one that failed has time left for the next.
+        // All callers share one opening: a caller that joined a failed one late has time left for the next.
         const over = clock.monotonic() - start >= timeoutMs;
         if (!(error instanceof EtcdUnavailableError) || over) throw error;
       }
@@ -133,13 +136,13 @@ export class Cluster implements AsyncDisposable {
 
 /**
  * The cluster behind `hosts`. Opens no connection; the first call does.
- * @throws {TypeError | RangeError} on bad options, naming option, rule and value.
+ * @throws {TypeError | RangeError} on invalid options; the message names the option, the rule and the value.
  */
 export function connect(options: ConnectOptions): Cluster {
   const checked = checkConnect(options);
   const clock = systemClock;
   const closing = new AbortController();
-  // Every opening under way listens.
+  // Each opening under way adds a listener.
   setMaxListeners(0, closing.signal);
   const client = new EtcdClient(
     checked,

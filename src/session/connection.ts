@@ -15,7 +15,7 @@ export interface Connection {
   readonly watches: WatchHub;
   readonly clock: Clock;
   readonly aborts: AbortFanOut;
-  /** Something between this process and etcd sends requests twice: a join that was sent once has found its own key. */
+  /** An intermediary between here and etcd sends requests twice: a join that was sent once has found its own key. */
   readonly path: { requestsAreRepeated: boolean };
   readonly leases: Set<Lease>;
   /** Leases of failed openings that are being revoked. */
@@ -26,7 +26,7 @@ export interface Connection {
 
 const connections = new WeakMap<object, Connection>();
 
-/** A cluster is opaque to its users; this is how the rest of the library gets at what is inside. */
+/** The inside of a cluster, for the rest of the library; a cluster is opaque to its users. */
 export function connectionOf(cluster: object): Connection {
   const connection = connections.get(cluster);
   if (connection === undefined) throw typeError("cluster", "a Cluster, made by connect()", cluster);
@@ -41,8 +41,8 @@ export function register(cluster: object, connection: Connection): void {
 }
 
 /**
- * A session ended. Watches that no hold or wait needs at the moment are cancelled with the last live session: before that
- * they serve the other sessions, after it they would only keep the process alive.
+ * Called when a session has ended. Cancels the idle watches with the last live session: before that the other sessions
+ * may reuse them, and after it they would only keep the process alive.
  */
 export function closeIdleWatches({ watches, leases }: Connection): void {
   const noneIsLive = [...leases].every(({ signal }) => signal.aborted);

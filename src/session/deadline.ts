@@ -2,19 +2,19 @@ import type { Moment } from "../async/clock.js";
 
 /** A renewal that etcd accepted. */
 export interface Renewal {
-  /** When it was sent: etcd counts from when it received it, so the client's deadline comes first. */
+  /** When it was sent. etcd counts from when it received the renewal, so the client's deadline comes first. */
   readonly sent: Moment;
   readonly ttlMs: number;
 }
 
-/** The last tenth of the TTL is not used: it covers clocks that run at slightly different rates. */
+/** The last tenth of the TTL is left unused: it covers clocks that run at slightly different rates. */
 const USED_PART = 0.9;
 const JEOPARDY_PART = 0.5;
 
-/** `doubtful`: only the clock that counts suspend says that the time is over; a renewal will tell. */
+/** `doubtful`: the deadline has passed only on the clock that counts suspend; the next renewal decides. */
 export type Standing = "held" | "doubtful" | "over";
 
-/** A clock that went back tells nothing. */
+/** A clock that went back counts as no time passed. */
 const elapsed = (from: number, to: number): number => Math.max(0, to - from);
 
 export function standingOf(renewal: Renewal, now: Moment): Standing {
@@ -23,17 +23,17 @@ export function standingOf(renewal: Renewal, now: Moment): Standing {
   return elapsed(sent.suspend, now.suspend) >= ttlMs * USED_PART ? "doubtful" : "held";
 }
 
-/** The monotonic clock alone decides it: the other one only raises doubt. */
+/** Only the monotonic clock decides this; the other one only raises doubt. */
 export const isOver = ({ sent, ttlMs }: Renewal, monotonic: number): boolean =>
   elapsed(sent.monotonic, monotonic) >= ttlMs * USED_PART;
 
-/** Milliseconds until the deadline by the clock that is further on; 0 when it has passed. */
+/** Milliseconds until the deadline on the clock that is further ahead; 0 when the deadline has passed. */
 export function remainingMs({ sent, ttlMs }: Renewal, now: Moment): number {
   const passed = Math.max(elapsed(sent.monotonic, now.monotonic), elapsed(sent.suspend, now.suspend));
   return Math.max(0, ttlMs * USED_PART - passed);
 }
 
-/** A renewal is overdue, though the deadline has not passed. */
+/** A renewal is overdue, but the deadline has not passed. */
 export function inJeopardy(renewal: Renewal, now: Moment): boolean {
   return renewal.ttlMs * USED_PART - remainingMs(renewal, now) > renewal.ttlMs * JEOPARDY_PART;
 }

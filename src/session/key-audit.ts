@@ -1,24 +1,24 @@
 import type { Lease } from "./lease.js";
 import type { Timer } from "../async/clock.js";
 
-/** A session that does nothing lists its keys this often. */
+/** An idle session lists its keys this often. */
 const MAX_PAUSE_MS = 300_000;
 
 export interface AuditListener {
-  /** All keys of the lease; undefined when etcd refuses to list them. The list may be of an older state. */
+  /** `keys`: all keys of the lease; undefined when etcd refuses to list them. The list may show an older state. */
   audited(keys: readonly Buffer[] | undefined): void;
 }
 
 const ofLease = new WeakMap<Lease, KeyAudit>();
 
 /**
- * Lists all keys of one lease, in one request, for whoever compares them with what they should be. The pauses between two
- * lists double, so the keys of a request that arrives late are found after about as long again; a listener with a reason
- * to ask sooner shortens the pause. One timer and one request for the session, however many keys it has.
+ * Lists all keys of one lease in one request, for listeners that compare them with the keys it should have. The pause
+ * doubles after each list, so the keys of a late request are found after about as long again as the request took. A
+ * listener with a reason to list sooner shortens the pause. One timer and one request serve all keys of a session.
  */
 export class KeyAudit {
   readonly #listeners: AuditListener[] = [];
-  /** After the next list. */
+  /** The pause after the next list. */
   #pauseMs = MAX_PAUSE_MS;
   #timer: Timer | undefined;
   #dueAt = Infinity;
@@ -38,10 +38,10 @@ export class KeyAudit {
     this.#listeners.push(listener);
   }
 
-  /** Lists the keys in about `delayMs` at the latest. */
+  /** Lists the keys within about `delayMs`. */
   within(delayMs: number): void {
     if (this.lease.signal.aborted) return;
-    // A list that is under way may be of the state before.
+    // A list under way may show the state before this call.
     if (this.#listing) this.#pauseMs = Math.min(this.#pauseMs, delayMs);
     else if (this.lease.connection.clock.monotonic() + delayMs < this.#dueAt) this.#arm(delayMs);
     else this.#pauseMs = Math.min(this.#pauseMs, 2 * delayMs);
@@ -64,7 +64,7 @@ export class KeyAudit {
     this.#arm(this.#pauseMs);
   }
 
-  /** Asked until a member answers. */
+  /** Retries until a member answers. */
   async #keys(): Promise<readonly Buffer[] | undefined> {
     const { leaseId, connection } = this.lease;
     const policy = this.lease.policy("list the keys of the lease");
@@ -75,7 +75,7 @@ export class KeyAudit {
       );
       return keys;
     } catch {
-      // The session is over, or etcd refuses: the lease has keys that this user may not read, or too many for one answer.
+      // The session is over, or etcd refuses: this user may not read all keys of the lease, or they exceed one answer.
       return undefined;
     }
   }

@@ -4,25 +4,25 @@ import { parseEntryKey, parseEntryValue } from "../keys.js";
 import type { Lease } from "./lease.js";
 import { deleteStrayKey } from "./cleanup.js";
 
-/** When a key may have been left behind, or may come: a late request is most likely soon after it was sent. */
+/** When a key may have been left behind or may still be put: a late request most likely arrives soon after it was sent. */
 const SOON_MS = 500;
 /**
- * After a release, or after one TTL: nothing is known to be wrong, but a proxy may repeat a request without a word. Then
- * the key blocks others for hardly longer than that of a holder that died.
+ * After a release (one TTL if that is shorter): nothing is known to be wrong, but a proxy may repeat a request silently.
+ * The key then blocks other clients for hardly longer than the key of a holder that died.
  */
 const LATER_MS = 30_000;
 /**
- * For so long a key is given to no other place when a request for it may be on its way: longer than a kernel goes on
- * sending for a closed connection (Linux: about 100 s) and etcd then works on a request (7 s by default). There is no bound
- * that holds in any case: a member may stand still for an hour with a request in its socket. The lists go on for that
- * reason, and a key that is used again is safe: a late put changes nothing while the key is there.
+ * How long no other entry gets a key for which a request may still be on its way: longer than a kernel keeps sending for
+ * a closed connection (Linux: about 100 s) plus the time that etcd then works on a request (7 s by default). No bound
+ * holds in every case: a member may be stopped for an hour with a request in its socket. For that reason the listing
+ * continues. A key that is used again is safe: a late put changes nothing while the key exists.
  */
 const DOUBT_MS = 120_000;
 
-/** A place that may have its key in etcd. */
+/** An entry that may have its key in etcd. */
 export interface OwnedKey {
   readonly key: string;
-  /** The queue that the key is in, or the folder of it. */
+  /** The queue that the key is in, or the folder of that queue. */
   readonly directory: string;
   readonly value: string;
   /** Create revision; 0n until it is known. */
@@ -32,15 +32,15 @@ export interface OwnedKey {
 const ofLease = new WeakMap<Lease, LatePutSweeper>();
 
 /**
- * Deletes keys of our lease that are no place of ours. They come from puts that are applied late, or once more by a proxy
- * that repeats requests, or with a restore of etcd from a snapshot. Nobody would release them while the lease lives.
+ * Deletes keys of our lease that are not an entry of ours. They come from puts that are applied late, from a proxy that
+ * repeats requests, or from a restore of etcd from a snapshot. No caller would release them while the lease lives.
  */
 export class LatePutSweeper implements AuditListener {
-  /** The places whose put is under way, or done, by key. */
+  /** The entries whose put is under way or done, by key. */
   readonly #owned = new Map<string, OwnedKey>();
-  /** Keys that are given to no place, with the time when that ends. */
+  /** Keys that no entry may use, with the time when that ends. */
   readonly #doubted = new Map<string, number>();
-  /** Where our places have values of any form. */
+  /** Directories in which the values of our entries have any form. */
   readonly #candidates = new Set<string>();
   readonly #audit: KeyAudit;
 
@@ -56,12 +56,12 @@ export class LatePutSweeper implements AuditListener {
     return sweep;
   }
 
-  /** No place may use the key. */
+  /** Whether a new entry must not use the key. */
   isTaken(key: string): boolean {
     return this.#owned.has(key) || this.#doubted.has(key);
   }
 
-  /** false: it has its key already. */
+  /** false: it already has its key. */
   take(place: OwnedKey): boolean {
     if (this.#owned.get(place.key) === place) return false;
     this.#owned.set(place.key, place);
@@ -69,7 +69,7 @@ export class LatePutSweeper implements AuditListener {
     return true;
   }
 
-  /** From now on the key is nobody's. false: it was not this place's any more. */
+  /** From now on no entry has the key. false: this entry no longer had it. */
   release(place: OwnedKey): boolean {
     if (this.#owned.get(place.key) !== place) return false;
     this.#owned.delete(place.key);
@@ -77,13 +77,13 @@ export class LatePutSweeper implements AuditListener {
     return true;
   }
 
-  /** A request that puts the key may be on its way, or one that deletes it. */
+  /** A request that puts or deletes the key may be on its way. */
   doubt(key: string): void {
     this.#doubted.set(key, this.lease.connection.clock.monotonic() + DOUBT_MS);
     this.soon();
   }
 
-  /** There may be keys that are no place of ours. */
+  /** There may be keys that are not an entry of ours. */
   soon(): void {
     this.#audit.within(SOON_MS);
   }
@@ -91,7 +91,7 @@ export class LatePutSweeper implements AuditListener {
   audited(keys: readonly Buffer[] | undefined): void {
     const now = this.lease.connection.clock.monotonic();
     for (const [key, until] of this.#doubted) if (until <= now) this.#doubted.delete(key);
-    // Without a list the keys that are in doubt are read one by one.
+    // Without a list, the doubted keys are read one by one.
     for (const key of keys ?? this.#doubted.keys()) {
       const text = key.toString();
       if (!this.#owned.has(text) && parseEntryKey(text, this.lease.leaseId)) void this.#examine(key);
@@ -100,29 +100,29 @@ export class LatePutSweeper implements AuditListener {
 
   async #examine(key: string | Buffer): Promise<void> {
     const { client } = this.lease.connection;
-    // Refused, or the session is over: the next list shows the key again.
+    // etcd refuses, or the session is over: the next list shows the key again.
     const answer = await client.range({ key }, this.lease.policy("read a late key")).catch(() => undefined);
     const [kv] = answer?.kvs ?? [];
     const name = kv && this.#strayIn(kv);
     if (!kv || name === undefined || this.lease.signal.aborted) return;
-    // A new place must not take the key, or find it and claim it, while its deletion is on the way.
+    // A new entry must not take the key, or find it and claim it, while its deletion is on its way.
     this.#doubted.set(kv.key.toString(), this.lease.connection.clock.monotonic() + DOUBT_MS);
     deleteStrayKey(this.lease, name, kv, "delete a late key");
   }
 
-  /** The directory of a key that was put by this library, with this lease, and is no place now. */
+  /** The directory of a key that this library put with this lease and that is not an entry now. */
   #strayIn(kv: KeyValue): string | undefined {
     const { leaseId, adopted } = this.lease;
     const name = parseEntryKey(kv.key.toString(), leaseId)?.name;
     if (name === undefined || kv.leaseId !== leaseId || this.#isOwned(kv)) return undefined;
-    // A user may bind keys of the same form to the lease, to list its services for example.
+    // A user may attach keys of the same form to the lease, for example to list its services.
     if (!isPlaceValue(kv.value) && !this.#candidates.has(name)) return undefined;
     return adopted?.has(name, kv) ? undefined : name;
   }
 
   #isOwned(kv: KeyValue): boolean {
     const place = this.#owned.get(kv.key.toString());
-    // Not confirmed yet: its value tells.
+    // Before its join is confirmed, its value identifies the key.
     if (place?.revision === 0n) return place.value === kv.value;
     return place?.revision === kv.createRevision;
   }

@@ -14,39 +14,39 @@ import type { Moment, Timer } from "../async/clock.js";
 export type SessionState = "live" | "jeopardy" | "lost" | "closed";
 export type SessionEnd = SessionLostError | SessionClosedError;
 
-/** What lives on a lease and ends with it: holds and waits. */
+/** A hold or a wait, which ends with its lease. */
 export interface Dependent {
   sessionEnded(reason: SessionEnd): void;
 }
 
-/** A key of ours that is in a queue. */
+/** A key of ours in a queue. */
 export interface OwnEntry {
   readonly name: string;
   readonly key: string;
   readonly revision: bigint;
 }
 
-/** A lease that is kept alive, with its deadline. `Session` is its public face. */
+/** A lease that is kept alive, with its deadline. `Session` is its public interface. */
 export class Lease implements LeaseListener {
   readonly ttlMs: number;
   readonly holds = new Set<Dependent>();
   readonly waits = new Set<Dependent>();
-  /** `orphan()` waits for it. */
+  /** Calls that `orphan()` waits for. */
   readonly inFlight = new TaskTracker();
-  /** Places that it had when it was adopted. */
+  /** The entries that it had when it was adopted. */
   adopted: AdoptedEntries | undefined;
-  /** etcd refuses every put with it: what it has goes on, and nothing new can be joined. */
+  /** etcd rejects every put with it: its holds and waits continue, but no new entry can join a queue. */
   unfit = false;
-  /** What it has in queues, as far as etcd has confirmed it. */
+  /** Its entries in all queues, as far as etcd has confirmed them. */
   places: () => Iterable<OwnEntry> = () => [];
-  /** Tells of a change after everything else has been told. */
+  /** Reports a change of state, after everything else has been notified. */
   onState: (state: SessionState, previous: SessionState) => void = () => {};
-  /** See Renewer. */
+  /** See LeaseListener. */
   reconnected: () => void = () => {};
   readonly #over = new AbortController();
   #state: SessionState = "live";
   #renewal: Renewal;
-  /** A renewal was sent because of the suspend clock's doubt. */
+  /** A renewal was sent because the suspend clock raised doubt. */
   #doubtAsked = false;
   #lookTimer: Timer | undefined;
   #renewTimer: Timer | undefined;
@@ -62,7 +62,7 @@ export class Lease implements LeaseListener {
   ) {
     this.ttlMs = ttlSeconds * 1000;
     this.#renewal = { sent, ttlMs: this.ttlMs };
-    // Every call in flight listens.
+    // Each call in flight adds a listener.
     setMaxListeners(0, this.#over.signal);
     connection.leases.add(this);
     this.#scheduleRenewal(sent);
@@ -83,14 +83,14 @@ export class Lease implements LeaseListener {
     return Math.min(this.ttlMs / 6, 1500);
   }
 
-  /** Reads the clocks itself, so it is right in the first line that runs after a pause of the process. */
+  /** Reads the clocks, so it is accurate even immediately after the process was suspended. */
   get standing(): Standing {
     const now = this.connection.clock.now();
     this.#look(now);
     return this.#over.signal.aborted ? "over" : standingOf(this.#renewal, now);
   }
 
-  /** The same in short: the end may have come unseen, during a pause of the process. */
+  /** Short form of `standing`. The deadline may have passed unnoticed while the process was suspended. */
   get over(): boolean {
     if (isOver(this.#renewal, this.connection.clock.monotonic())) this.#look();
     return this.#over.signal.aborted;
@@ -102,7 +102,7 @@ export class Lease implements LeaseListener {
     return this.#over.signal.aborted ? 0 : remainingMs(this.#renewal, now);
   }
 
-  /** Limits for a call of this session: several attempts must fit into the TTL, and none outlives the lease. */
+  /** Limits for a call of this session: several attempts must fit into the TTL, and no attempt outlives the lease. */
   policy(what: string): CallPolicy {
     return { what, attemptMs: this.ttlMs / 4, signal: this.#over.signal };
   }
@@ -112,10 +112,10 @@ export class Lease implements LeaseListener {
     return !this.over && !this.#closing.begun && !this.unfit;
   }
 
-  /** It is used no more: closed with a later renewal, when nothing is held or waited for. */
+  /** No longer used: closes upon the first renewal that finds no hold and no wait. */
   retire(): void {
     this.#onRenewed.push(() => {
-      // Its user is closing or orphaning it.
+      // Its user is already closing or orphaning it.
       if (this.#closing.begun) return;
       if (this.holds.size === 0 && this.waits.size === 0) void this.close(0);
       else this.retire();
@@ -136,7 +136,7 @@ export class Lease implements LeaseListener {
 
   renewed(sent: Moment, ttlSeconds: number): void {
     this.#look();
-    // The accepted renewal with the latest send counts.
+    // Of all accepted renewals, the one that was sent last counts.
     if (this.#over.signal.aborted || sent.monotonic < this.#renewal.sent.monotonic) return;
     this.#renewal = { sent, ttlMs: Math.min(ttlSeconds * 1000, this.ttlMs) };
     for (const told of this.#onRenewed.splice(0)) told();
@@ -150,7 +150,7 @@ export class Lease implements LeaseListener {
   lose(loss: "expired" | "revoked", why: string): void {
     if (this.#over.signal.aborted) return;
     this.#end("lost", new SessionLostError(this.leaseId, loss, why));
-    // A renewal still in a socket may have extended it, and waiters would wait for nobody.
+    // A renewal still in a socket may have extended the lease, and waiters would wait behind keys that have no holder.
     void revokeLease(this.connection, this.leaseId, this.ttlMs);
   }
 
@@ -162,12 +162,12 @@ export class Lease implements LeaseListener {
     return this.#closing.orphan();
   }
 
-  /** Stops without revoking and without renewing once more. */
+  /** Ends without a revocation and without a last renewal. */
   abandon(): void {
     if (!this.#over.signal.aborted) this.#end("closed", new SessionClosedError(this.leaseId));
   }
 
-  /** Resolves when etcd has renewed it, rejects when the session is over. */
+  /** Resolves when etcd has renewed the lease; rejects when the session is over. */
   renewNow(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.signal.throwIfAborted();
@@ -180,7 +180,7 @@ export class Lease implements LeaseListener {
     });
   }
 
-  /** Rejects what waits; what is held goes on. */
+  /** Rejects the waits; the holds continue. */
   endWaits(reason: SessionEnd): void {
     this.#endAll(this.waits, reason);
   }
@@ -203,7 +203,7 @@ export class Lease implements LeaseListener {
     for (const dependent of [...dependents]) dependent.sessionEnded(reason);
   }
 
-  /** Brings the state up to the clocks. */
+  /** Updates the state by the clocks. */
   #look(now = this.connection.clock.now()): void {
     if (this.#over.signal.aborted) return;
     const standing = standingOf(this.#renewal, now);
@@ -211,7 +211,7 @@ export class Lease implements LeaseListener {
       const seconds = (this.#renewal.ttlMs * 0.9) / 1000;
       return this.lose("expired", `no renewal was accepted for ${seconds} s (TTL ${this.ttlSeconds} s)`);
     }
-    // After a suspend the scheduled renewal may be far away.
+    // After a suspend, the scheduled renewal may be far off.
     if (standing === "doubtful" && !this.#doubtAsked) this.connection.keepalive.renew(this);
     this.#doubtAsked = standing === "doubtful";
     const [previous, next] = [this.#state, inJeopardy(this.#renewal, now) ? "jeopardy" : "live"] as const;
@@ -222,14 +222,14 @@ export class Lease implements LeaseListener {
 
   #scheduleLook(now = this.connection.clock.now()): void {
     this.#lookTimer = this.connection.clock.after(nextLookMs(this.#renewal, now), () => {
-      // One moment for both: between two readings of the clock the boundary could pass unseen.
+      // One clock reading for both: between two readings the boundary could pass unnoticed.
       const then = this.connection.clock.now();
       this.#look(then);
       if (!this.#over.signal.aborted) this.#scheduleLook(then);
     });
   }
 
-  /** Counted from the last send: a grant that was answered late leaves less time for the first renewal. */
+  /** Counted from the last send: after a grant that was answered late, the first renewal is due sooner. */
   #scheduleRenewal(sent: Moment): void {
     const dueMs = sent.monotonic + this.ttlMs / 3 - this.connection.clock.monotonic();
     this.#renewTimer = this.connection.clock.after(Math.max(0, dueMs), () => {

@@ -19,14 +19,14 @@ interface Accepted {
 
 export const defaultOwner = (): string => `${hostname()}:${process.pid}`;
 
-/** Grants a lease and keeps it alive. What a failed or aborted attempt may have granted is revoked in the background. */
+/** Grants a lease and keeps it alive. After a failure or an abort, revokes in the background what etcd may have granted. */
 export async function openLease(
   connection: Connection,
   options: CheckedSession,
   given: CheckedWait,
 ): Promise<Lease> {
   const wait = limits(connection, given);
-  // Chosen here, so that a grant whose answer was lost can be repeated without leaving a second lease behind.
+  // The client chooses the ID, so that a grant whose answer was lost can be repeated without leaving a second lease.
   const leaseId = connection.clock.randomId();
   const granting = grant(connection, leaseId, options.ttlSeconds, wait);
   try {
@@ -39,7 +39,7 @@ export async function openLease(
   }
 }
 
-/** How long opening a session may take: to the caller's abort, his time limit, or the end of the cluster. */
+/** How long opening a session may take: until the caller's abort or timeout, or until the cluster is closed. */
 interface Limits {
   readonly signal: AbortSignal;
   readonly timeoutMs: number;
@@ -56,7 +56,7 @@ function within<T>(connection: Connection, wait: Limits, what: string, promise: 
   return settleWithin(promise, wait, connection, { onTimeout });
 }
 
-/** A granted lease with most of its TTL before it. */
+/** The time and TTL of a grant, or of a renewal after it, with most of the TTL left. */
 async function grant(
   connection: Connection,
   leaseId: bigint,
@@ -70,16 +70,16 @@ async function grant(
     const granted = await grantOnce(connection, leaseId, ttlSeconds, left());
     if (granted && clock.monotonic() - granted.sent.monotonic <= ttlSeconds * 250) return granted;
     try {
-      // Granted late, or by an earlier attempt at a time unknown: the deadline counts from a renewal.
+      // Answered late, or granted by an earlier attempt at an unknown time: the deadline counts from a renewal.
       return await renewOnce(connection, leaseId, left());
     } catch (error) {
-      // So late that it has expired: it is granted anew.
+      // The lease has expired already: grant it again.
       if (!(error instanceof SessionLostError)) throw error;
     }
   }
 }
 
-/** undefined: an earlier attempt got through. */
+/** undefined: an earlier attempt was executed. */
 async function grantOnce(
   { clock, keepalive, client }: Connection,
   leaseId: bigint,
@@ -93,7 +93,7 @@ async function grantOnce(
     return member.grant(leaseId, ttlSeconds, options);
   };
   try {
-    // Not as short as the other calls of a session: this one may have to connect, and to get a token.
+    // Attempts are not as short as those of a session's other calls: this one may have to connect and to get a token.
     const answer = await client.call(ask, { what: "grant a lease", giveUpMs: timeoutMs, signal });
     return { sent, ttlSeconds: answer.ttlSeconds };
   } catch (error) {
@@ -102,7 +102,7 @@ async function grantOnce(
   }
 }
 
-/** The time and TTL of one accepted renewal. @throws SessionLostError when there is no such lease. */
+/** The time and TTL of one accepted renewal. @throws SessionLostError when etcd has no such lease. */
 export function renewOnce(connection: Connection, leaseId: bigint, wait: Limits): Promise<Accepted> {
   const { keepalive, clock, aborts, client } = connection;
   return new Promise((resolve, reject) => {
@@ -127,7 +127,7 @@ export function renewOnce(connection: Connection, leaseId: bigint, wait: Limits)
   });
 }
 
-/** Goes on with a lease that another session orphaned: renews it first, so that the deadline starts with that send. */
+/** Takes over a lease that another session orphaned. Renews it first, so that the deadline counts from that send. */
 export async function adoptLease(
   connection: Connection,
   leaseId: bigint,
@@ -142,17 +142,17 @@ export async function adoptLease(
     const what = "read an adopted lease";
     const places = await within(connection, wait, what, readAdopted(connection, leaseId, lease.policy(what)));
     lease.adopted = new AdoptedEntries(lease, places);
-    // A put of the session that orphaned it may arrive yet.
+    // A put of the session that orphaned it may still arrive.
     LatePutSweeper.of(lease).soon();
     return lease;
   } catch (error) {
-    // Not revoked: whoever calls again may still adopt it.
+    // Not revoked: a further call may still adopt it.
     lease.abandon();
     throw error;
   }
 }
 
-/** In the background, when the grant has ended: in front of it, it would do nothing. `cluster.close()` waits for it. */
+/** Revokes in the background once the grant has settled; sooner, it would do nothing. `cluster.close()` waits for this. */
 function revokeBehind(connection: Connection, leaseId: bigint, granting: Promise<unknown>): void {
   const revoked = granting
     .catch(() => undefined)

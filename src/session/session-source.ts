@@ -5,8 +5,8 @@ import { typeError, type CheckedWait } from "../options/check.js";
 import { leaseOf, Session } from "./session.js";
 
 /**
- * With a Cluster: its standing session, so that the object outlives a lost session; a call that finds it lost before it
- * has joined a queue uses the next one. With a Session: that one only.
+ * A Cluster stands for its standing session, so the object outlives a lost session; a call that finds it lost before the
+ * call has joined a queue uses the next session. A Session stands for itself only.
  */
 export type SessionSource = Cluster | Session;
 
@@ -19,7 +19,7 @@ export interface LeaseSource {
 
 const known = new WeakMap<object, LeaseSource>();
 
-/** The same for every lock of one session or cluster: a program may make a lock for each call. */
+/** The same object for all locks of one session or cluster: a program may create a lock for each call. */
 export function leaseSourceOf(source: unknown): LeaseSource {
   const checked = source as SessionSource;
   const leases = known.get(checked) ?? newLeaseSource(checked);

@@ -17,17 +17,20 @@ export type { SessionState } from "./lease.js";
 
 export interface SessionOptions {
   /**
-   * How long etcd keeps the locks of a holder that has died, in whole seconds, 2..86400. Lower frees them sooner, but
-   * tolerates shorter pauses of the process and shorter outages of etcd.
+   * How long etcd keeps the locks of a holder that has died, in whole seconds, 2..86400. A lower value frees them sooner,
+   * but tolerates only shorter pauses of the process and shorter outages of etcd.
    * @default 15
    */
   readonly ttlSeconds?: number | undefined;
-  /** Shown to others by `inspect`. At most 256 bytes. @default "host:pid" */
+  /** `inspect` shows it to others. At most 256 bytes. @default "host:pid" */
   readonly owner?: string | undefined;
 }
 
 export interface WaitOptions {
-  /** Aborting rejects at once with the signal's own reason; what was begun is undone in the background. Ignored once the lock is granted. */
+  /**
+   * An abort rejects at once with the signal's own reason; whatever the call has begun is undone in the background.
+   * Ignored once the lock is granted.
+   */
   readonly signal?: AbortSignal | undefined;
   /** Milliseconds, 1..2147483647. Default: no limit, unless the function says otherwise. */
   readonly timeoutMs?: number | undefined;
@@ -35,8 +38,8 @@ export interface WaitOptions {
 
 export interface CloseOptions {
   /**
-   * Milliseconds, 0 or more: refuse what is new, go on renewing until every hold is released or this time has passed,
-   * then revoke. 0 = revoke at once: work still running loses its lock.
+   * Milliseconds, 0 or more. `close` refuses new calls, keeps renewing until every hold is released or this time has
+   * passed, and then revokes the lease. 0 = revoke at once: work that still runs loses its lock.
    * @default 5000
    */
   readonly drainMs?: number | undefined;
@@ -63,7 +66,7 @@ class StateEvent extends Event implements SessionStateEvent {
 
 const leases = new WeakMap<Session, Lease>();
 
-/** What a session is inside. */
+/** The lease inside a session. */
 export function leaseOf(session: Session): Lease {
   const lease = leases.get(session);
   if (lease === undefined) throw new TypeError("Expected session to be a Session, made by Session.open()");
@@ -71,8 +74,8 @@ export function leaseOf(session: Session): Lease {
 }
 
 /**
- * A lease that is kept alive: everything locked with it is lost when it is lost. One per process is enough for any
- * number of locks. An open session keeps the process alive, as a socket does.
+ * A lease that is kept alive: when it is lost, everything locked with it is lost. One session per process is enough for
+ * any number of locks. An open session keeps the process alive, as a socket does.
  */
 export class Session extends EventTarget implements AsyncDisposable {
   readonly #lease: Lease;
@@ -80,19 +83,20 @@ export class Session extends EventTarget implements AsyncDisposable {
   /** @internal */
   private constructor(lease: Lease) {
     super();
-    // However much of a program listens to one session, that is no leak.
+    // Any number of listeners is legitimate.
     setMaxListeners(0, this);
     this.#lease = lease;
     leases.set(this, lease);
-    // A listener that throws is an uncaughtException, after all listeners ran: that is EventTarget's own rule in Node.
+    // An error thrown by a listener is an uncaughtException after all listeners ran: the rule of Node's EventTarget.
     lease.onState = (state, previous) => void this.dispatchEvent(new StateEvent(state, previous));
   }
 
   /**
-   * A new session. `timeoutMs` is 10000 here when it is not given.
+   * Opens a new session. `timeoutMs` defaults to 10000.
    * On abort: rejects with the signal's reason; a lease that was granted meanwhile is revoked in the background.
-   * @throws {TypeError | RangeError} on bad options. @throws {EtcdUnavailableError} when no member granted in time.
-   * @throws {EtcdRefusedError} when etcd said no. @throws {SessionClosedError} when the cluster is closed.
+   * @throws {TypeError | RangeError} on invalid options.
+   * @throws {EtcdUnavailableError} when no member granted a lease in time.
+   * @throws {EtcdRefusedError} when etcd rejects the request. @throws {SessionClosedError} when the cluster is closed.
    */
   static async open(cluster: Cluster, options?: SessionOptions & WaitOptions): Promise<Session> {
     const checked = checkSession("Session.open", options, ["signal", "timeoutMs"]);
@@ -101,8 +105,9 @@ export class Session extends EventTarget implements AsyncDisposable {
   }
 
   /**
-   * Goes on with a lease that another session gave up by `orphan()`. The first `lock` on a name takes over its place,
-   * with the same key and fence; places that nobody has claimed within one TTL are deleted. One live process per lease.
+   * Takes over a lease that another session gave up with `orphan()`. The first `lock` on a name takes over its place in
+   * the queue, with the same key and fence; places that no call has claimed within one TTL are deleted. Only one live
+   * process may use a lease.
    * @throws {SessionLostError} when the lease is gone. @throws {EtcdUnavailableError} when no member answered in time.
    */
   static async adopt(
@@ -123,7 +128,7 @@ export class Session extends EventTarget implements AsyncDisposable {
     return this.#lease.leaseId;
   }
 
-  /** What etcd granted, in seconds. */
+  /** The TTL that etcd granted, in seconds. */
   get ttlSeconds(): number {
     return this.#lease.ttlSeconds;
   }
@@ -132,12 +137,12 @@ export class Session extends EventTarget implements AsyncDisposable {
     return this.#lease.owner;
   }
 
-  /** `jeopardy`: a renewal is overdue (half of the TTL has passed); what is held is still held. */
+  /** `jeopardy`: a renewal is overdue (half of the TTL has passed); all locks are still held. */
   get state(): SessionState {
     return this.#lease.state;
   }
 
-  /** Aborts once, when the session is over: with SessionLostError or SessionClosedError. */
+  /** Aborts once, when the session is over, with SessionLostError or SessionClosedError. */
   get signal(): AbortSignal {
     return this.#lease.signal;
   }
@@ -148,18 +153,20 @@ export class Session extends EventTarget implements AsyncDisposable {
   }
 
   /**
-   * Refuses new calls and rejects waiting ones at once, goes on renewing until every hold is released or `drainMs` has
-   * passed, then revokes the lease and ends the holds still open. Resolves also when etcd is down: the lease expires
-   * by itself. Idempotent. @throws {TypeError | RangeError} on bad options, and nothing else.
+   * Refuses new calls and rejects waiting ones at once, keeps renewing until every hold is released or `drainMs` has
+   * passed, then revokes the lease and ends the remaining holds. Resolves even when etcd is down: the lease then expires
+   * by itself. Idempotent.
+   * @throws {TypeError | RangeError} on invalid options, and nothing else.
    */
   async close(options?: CloseOptions): Promise<void> {
     await this.#lease.close(checkDrain("close", options));
   }
 
   /**
-   * The lease ID, for `Session.adopt` in another process. Leaves the waiting places, renews once more, then stops
-   * renewing without revoking: keys of holds stay until the TTL. Holds end here with LockLostError (`loss: "closed"`).
-   * What etcd does not let it delete within one TTL stays, too. `close()` meanwhile revokes instead.
+   * Returns the lease ID, for `Session.adopt` in another process. Deletes the queue entries of waiting calls, renews once
+   * more, then stops renewing without revoking: the keys of holds stay until the TTL ends. Holds end here with
+   * LockLostError (`loss: "closed"`). Entries that etcd does not let it delete within one TTL stay, too. A `close()`
+   * meanwhile revokes instead.
    * @throws {SessionLostError | SessionClosedError} when the session is over, or is closed meanwhile.
    */
   async orphan(): Promise<bigint> {

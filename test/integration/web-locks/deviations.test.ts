@@ -64,11 +64,12 @@ describe("a lock that is lost with its lease", () => {
       await abortOf(lock!.signal);
       throw new Error("too late");
     });
+    const reason = reasonOf(request);
     await counts(two.other, "fails late", 1, 0);
 
     await revoke(two.etcd.member, leaseId);
 
-    expect(await reasonOf(request)).toMatchObject({ name: "AbortError" });
+    expect(await reason).toMatchObject({ name: "AbortError" });
     await new Promise((resolve) => setImmediate(resolve));
     process.off("unhandledRejection", listen);
     expect(unhandled).toEqual([]);

@@ -26,14 +26,16 @@ export function answerAsStray(client, stray) {
 }
 
 /**
- * A LeaseKeepAliveResponse to a LeaseKeepAliveRequest, whose only field is the ID of the lease.
+ * A LeaseKeepAliveResponse to a LeaseKeepAliveRequest, whose only field is the ID of the lease. No etcd has a lease 0, which
+ * is asked for to tell etcd from its proxy.
  * @param {Buffer} request @param {Stray} stray
  */
 function renewed(request, { term, ttlSeconds }) {
-  const id = /** @type {bigint} */ (fieldOf(request, 1));
+  const id = /** @type {bigint | undefined} */ (fieldOf(request, 1));
+  const lease = id === undefined ? 0n : id;
   return message([
     [1, [[4, term]]],
-    [2, id],
-    [3, ttlSeconds],
+    [2, lease],
+    [3, lease === 0n ? 0 : ttlSeconds],
   ]);
 }

@@ -1,4 +1,4 @@
-// `npm test [-- FILTER …]`: all tests against an etcd of their own, coverage, and the ten slowest tests.
+// `npm test [-- FILTER …]`: all tests against an etcd of their own, and the ten slowest tests.
 // Arguments go to vitest: `npm test -- mutex`, `npm test -- -t "aborts"`.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -13,11 +13,9 @@ const etcd = await findEtcd().catch(exitWhenMissing);
 console.log(`Testing with etcd ${etcd.version} (${etcd.etcd}) on Node ${process.versions.node}.`);
 
 const args = process.argv.slice(2);
-// of a part of the tests, coverage says nothing
-const coverage = args.length === 0 ? ["--coverage"] : [];
 const reporters = ["--reporter=default", `--reporter=${path.join(ROOT, "scripts/slowest-reporter.js")}`];
 const vitest = path.join(ROOT, "node_modules/vitest/vitest.mjs");
-const child = spawn(process.execPath, [vitest, "run", ...reporters, ...coverage, ...args], {
+const child = spawn(process.execPath, [vitest, "run", ...reporters, ...args], {
   cwd: ROOT,
   stdio: "inherit",
 });

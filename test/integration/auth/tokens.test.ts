@@ -71,7 +71,7 @@ describe.each(KINDS)("when a token ($kind) expires in the middle", ({ kind, life
     await queued.toHaveLength(NAMES + WAITERS);
     const first = crowd.logins();
 
-    // A simple token is gone a second or two after its last use, which is the look at a key held for a second.
+    // A simple token is gone a second or two after its last use. From etcd 3.6 on, a renewal may count as a use.
     await until(TTL_SECONDS);
     const start = performance.now();
     const before = crowd.logins();
@@ -84,8 +84,8 @@ describe.each(KINDS)("when a token ($kind) expires in the middle", ({ kind, life
     const served = [...fences.values()];
     expect(served.map(({ length }) => length)).toEqual(times(NAMES, () => 1 + WAITERS / NAMES));
     expect(served.every(rising)).toBe(true);
-    // A list of the lease's keys may have logged in just before.
-    expect(crowd.logins()).toBeGreaterThan(first);
+    // A simple token that the session's own calls have used often enough is still alive.
+    if (kind === "JWT") expect(crowd.logins()).toBeGreaterThan(first);
     expect(logins).toBeLessThanOrEqual(allowed(start));
     expect([crowd.states, await etcd.keysUnder("jobs/wait/")]).toEqual([[], []]);
   });

@@ -1,6 +1,6 @@
-// Moves the wall clock of a real process by libfaketime, an hour forth and two back, while it holds a lock: nothing may
-// be lost. Takes libfaketime from where it is installed, else from Debian's package, unpacked and not installed; prints
-// "not run: <reason>" where neither is to be had. Needs the built package.
+// Moves the wall clock of a real process with libfaketime, one hour forward and two hours back, while it holds a lock:
+// nothing may be lost. Uses an installed libfaketime, or else unpacks Debian's package without installing it; prints
+// "not run: <reason>" if neither is available. Needs the built package.
 import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
@@ -11,7 +11,7 @@ import { fetchDebianFiles } from "../support/etcd/etcd-debian.js";
 import { observe } from "../support/clients/observer.js";
 import { Crew } from "../support/programs/workers.js";
 
-/** By which a script tells `.ci/run` that it cannot be run here (sysexits.h). */
+/** The exit code that tells `.ci/run` that the script cannot run here (sysexits.h). */
 const EX_TEMPFAIL = 75;
 const TTL_SECONDS = 3;
 const HOUR_MS = 3_600_000;
@@ -32,7 +32,10 @@ function findLibrary() {
   return found && `${found}/libfaketime.so.1`;
 }
 
-/** @param {string} into @returns {Promise<string | undefined>} the library, or undefined when the reason has been told */
+/**
+ * @param {string} into
+ * @returns {Promise<string | undefined>} the library, or undefined when the reason has been printed
+ */
 async function fetchLibrary(into) {
   const files = ["usr/lib/*/faketime/libfaketime.so.1"];
   try {

@@ -1,4 +1,5 @@
-// `npm run chaos`: seeded runs of the lab, one tier after the other, each judged; exit code 1 = an invariant was broken.
+// `npm run chaos`: seeded runs of the lab, one tier after the other, each with a verdict; exit code 1 = an invariant
+// was broken.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -14,7 +15,7 @@ import { parseOptions, USAGE, type ChaosOptions } from "./options.js";
 import { Tally } from "./tally.js";
 import { TIERS, tierOf, type TierName } from "./tiers/index.js";
 
-/** By which a script tells that it cannot be run here (sysexits.h). */
+/** The exit code that says that the script cannot run here (sysexits.h). */
 const EX_TEMPFAIL = 75;
 
 async function main(): Promise<void> {
@@ -43,7 +44,7 @@ function optionsOrUsage(): ChaosOptions | undefined {
   return undefined;
 }
 
-/** What it needs is added by itself where the fault is named, or for all faults by an option. */
+/** What a fault needs is added automatically if the fault is named, or for all faults by an option. */
 const named = ({ name, needs }: { readonly name: string; readonly needs?: string }) =>
   needs === undefined ? name : `${name}(${needs})`;
 
@@ -85,7 +86,7 @@ interface Where {
   readonly quiet?: boolean;
 }
 
-/** One run and its verdict; the history, the verdict and a picture of it are left in `keep`. */
+/** One run and its verdict; the history, the verdict and a timeline are written to `keep`. */
 async function once(name: TierName, options: ChaosOptions, { seconds, keep, only, quiet }: Where) {
   const [of = "mutex"] = options.of;
   const { seed, faults, ttlSeconds, workers, lanes, names, nested, tls, auth, etcdVersion, without } =
@@ -115,7 +116,7 @@ async function once(name: TierName, options: ChaosOptions, { seconds, keep, only
   return { verdict, planned, version };
 }
 
-/** Looks for fewer faults that break the same, and says how to see it again. */
+/** Looks for fewer faults that break the same invariant, and prints how to replay them. */
 async function explain(
   name: TierName,
   options: ChaosOptions,
@@ -135,7 +136,7 @@ async function explain(
   console.log(`  replay: ${replay(name, { ...options, seconds, only: short })}`);
 }
 
-/** With all that a schedule depends on: the numbers of its faults mean something else in any other. */
+/** Includes everything that a schedule depends on: with other options, the numbers name other faults. */
 function replay(tier: TierName, options: ChaosOptions): string {
   const { of, seed, seconds: time, ttlSeconds: ttl, workers, lanes, names, faults, only, build } = options;
   const { auth, etcdVersion: etcd, without } = options;

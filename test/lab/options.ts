@@ -47,7 +47,7 @@ export const USAGE = `npm run chaos -- [options]
   --quiet          no line per fault
   --list           the tiers and their faults`;
 
-/** Throws an Error that says what is wrong with the arguments. */
+/** Throws an Error that describes the invalid argument. */
 export function parseOptions(args: readonly string[]): ChaosOptions | "list" | "help" {
   const text = { type: "string" } as const;
   const flag = { type: "boolean", default: false } as const;

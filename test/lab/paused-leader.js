@@ -1,7 +1,7 @@
-// etcd#15247 looked at by itself: the process of a leader stands still for longer than the TTL and goes on. Does it revoke
-// the leases that its successor has kept alive? Prints a line per round; nothing is judged.
+// Reproduces etcd#15247 in isolation: the process of a leader is stopped for longer than the TTL and continues. Does it
+// revoke the leases that its successor has kept alive? Prints one line per round and judges nothing.
 //
-//   node test/lab/paused-leader.js [--version 3.6] [--rounds 6] [--ttl 5] [--pause 6000] [--locks 9] [--build dist]
+// node test/lab/paused-leader.js [--version 3.6] [--rounds 6] [--ttl 5] [--pause 6000] [--locks 9] [--build dist]
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
@@ -20,7 +20,7 @@ const { values } = parseArgs({
 });
 const [rounds, ttlSeconds] = [Number(values.rounds), Number(values.ttl)];
 const [pauseMs, locks] = [Number(values.pause), Number(values.locks)];
-/** So long before the end of the pause the young holds are taken: they have no watch of their own key yet. */
+/** The young holds are acquired this long before the end of the pause: they do not watch their own key yet. */
 const YOUNG_MS = 300;
 const SEEN_MS = 2500;
 const url = pathToFileURL(path.resolve(values.build, "index.js")).href;
@@ -29,7 +29,7 @@ const { connect, Mutex, Session } = /** @type {typeof import("../../src/index.js
 /** @typedef {{ ended?: number, granted?: number, revoked?: boolean }} Told times of a hold's end and of the next grant */
 /** @typedef {import("../../src/index.js").Session} Session */
 
-/** A hold, and what becomes of it. @param {Session} session @param {string} name */
+/** A hold, and what happens to it. @param {Session} session @param {string} name */
 async function hold(session, name) {
   /** @type {Told} */
   const told = {};
@@ -74,7 +74,7 @@ async function round(etcd, n) {
   const leader = await etcd.leader();
   leader.pause();
   await delay(pauseMs - YOUNG_MS);
-  // With leases that the paused leader does not know of, and cannot revoke.
+  // With leases that the paused leader does not know and cannot revoke.
   const next = await open(waiters);
   const young = await holdAll(locks, 2 * locks);
   [...old, ...young].forEach((told, i) =>
@@ -93,7 +93,7 @@ const etcd = await startEtcd({ members: 3, ...(version !== undefined && { versio
   exitWhenMissing,
 );
 try {
-  // On a busy machine a session may be lost in the pause itself: such a round says nothing.
+  // On a busy machine a session may be lost during the pause itself: such a round shows nothing.
   for (let n = 1; n <= rounds; n++)
     await round(etcd, n).catch((/** @type {Error} */ error) => console.log(`round ${n}: ${error.message}`));
 } finally {

@@ -1,6 +1,6 @@
 import type { Verdict } from "./checker/judge.js";
 
-/** The sums of several runs. */
+/** Sums over several runs. */
 export class Tally {
   runs = 0;
   /** Runs that broke an invariant. */

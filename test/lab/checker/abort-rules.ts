@@ -5,12 +5,12 @@ import { processOf, type Place } from "./places.js";
 import { FOREVER } from "./spans.js";
 import { BREATH } from "./troubles.js";
 
-/** Turns of the event loop from an abort to its rejection. */
+/** The maximum number of event-loop turns between an abort and its rejection. */
 const FEW_TURNS = 3;
 
 /**
- * I12: an aborted acquire is rejected at once, and what has failed leaves the queue, though its session lives on. That
- * the others keep their order is I6.
+ * I12: an aborted acquire is rejected at once, and a failed call leaves the queue while its session lives on. I6 checks
+ * that the other waiters keep their order.
  */
 export const abortedCallsLeave: Rule = (facts) => [
   ...facts.calls.flatMap((call) => rejectedLate(facts, call)),
@@ -32,8 +32,8 @@ function rejectedLate(facts: Facts, { p, id, lock, aborted, outcome }: Call): Fi
 }
 
 /**
- * Which place an ungranted call had is not known, how many there may be is: per owner and lock, no more that have
- * outlived their time than calls that may still have one.
+ * The history does not say which place an ungranted call had, but it limits how many there may be: per owner and lock,
+ * the places that have outlived their time must not outnumber the calls that may still have one.
  */
 function stayedInQueue(facts: Facts): Finding[] {
   const calls = grouped(facts.calls, ({ owner, lock }) => `${owner} ${lock}`);
@@ -41,7 +41,7 @@ function stayedInQueue(facts: Facts): Finding[] {
     (place) =>
       place.owner !== undefined &&
       !facts.holdOf.has(place) &&
-      // Its call joined anew, and may have been granted since.
+      // Its call joined again, and may have been granted since.
       !facts.early.has(place) &&
       (place.deletedSeen ?? facts.end) > facts.troubles.limit(processOf(place.owner), place.seen),
   );
@@ -72,12 +72,12 @@ function tooMany(facts: Facts, places: readonly Place[], calls: readonly Call[])
   return excesses(facts, changes);
 }
 
-/** One sentence each time when there are more places than calls. */
+/** One sentence each time the places come to outnumber the calls. */
 function excesses(facts: Facts, changes: readonly Change[]): Finding[] {
   const found: Finding[] = [];
   let balance = 0;
   let latest: Place | undefined;
-  // Of the same moment, first what makes room.
+  // Of changes at the same moment, those that make room come first.
   const room = ({ places, calls }: Change) => places - calls;
   for (const change of changes.toSorted((a, b) => Number(a.t - b.t) || room(a) - room(b))) {
     latest = change.place ?? latest;

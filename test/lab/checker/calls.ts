@@ -7,43 +7,43 @@ export interface Call {
   readonly id: number;
   readonly lock: string;
   readonly owner: string | undefined;
-  /** All that it asks for at once, where it is more than one; else none. */
+  /** All names that the call requests at once if there is more than one; otherwise empty. */
   readonly names: readonly string[];
   readonly invoked: bigint;
   readonly aborted: bigint | undefined;
   readonly outcome: Outcome | undefined;
-  /** Set if it was granted. */
+  /** Set if the call was granted. */
   readonly hold: Hold | undefined;
 }
 
-/** A granted acquire and all that its process said of it. */
+/** A granted acquire and everything that its process recorded about it. */
 export interface Hold {
   readonly p: string;
   readonly id: number;
   readonly lock: string;
   readonly token: bigint;
-  /** Of its place: what a fence is. */
+  /** The create revision of its place, which is its fence. */
   readonly create: bigint;
-  /** Others that share may hold beside it. */
+  /** Other shared holds may exist at the same time. */
   readonly shared: boolean;
   readonly invoked: bigint;
   readonly granted: bigint;
   readonly heldWhenGranted: boolean;
   readonly claims: readonly Claim[];
   readonly ends: readonly End[];
-  /** When its release was asked for. */
+  /** When its release was called. */
   readonly releasing: bigint | undefined;
   readonly released: Outcome | undefined;
 }
 type Growing<T> = { -readonly [K in keyof T]: T[K] extends readonly (infer U)[] ? U[] : T[K] };
 type GrowingCall = Omit<Growing<Call>, "hold"> & { hold: Growing<Hold> | undefined };
 
-/** A stretch between readings that all said yes, and when the process was told otherwise, if ever. */
+/** A stretch between readings that were all true, and when the process was notified of the end, if ever. */
 export interface Stretch extends Span {
   readonly told: bigint;
 }
 
-/** Calls in the order of their invocations, holds in the order of their grants. */
+/** Calls in the order of their invocations; holds in the order of their grants. */
 export function callsOf(history: readonly Step[]): { calls: readonly Call[]; holds: readonly Hold[] } {
   const calls = new Map<string, GrowingCall>();
   const holds: Growing<Hold>[] = [];
@@ -94,19 +94,19 @@ export const exclude = (a: Hold, b: Hold): boolean => !(a.shared && b.shared);
 export const isAcquire = (step: Step): step is Invoke | Outcome =>
   "f" in step && (step.f === "acquire" || step.f === "tryAcquire");
 
-/** Every time at which the process read that it holds, or does not. */
+/** Every time at which the process read whether it holds. */
 export function readingsOf({ granted, heldWhenGranted, claims }: Hold): { t: bigint; held: boolean }[] {
   return [{ t: granted, held: heldWhenGranted }, ...claims];
 }
 
-/** From a first reading that says yes to the last one before a reading that says no. */
+/** From the first reading that is true to the last one before a reading that is false. */
 export function stretchesOf(hold: Hold): Stretch[] {
   const over = [hold.releasing, ...hold.ends.map(({ t }) => t)].filter((t) => t !== undefined);
   const stretches: Stretch[] = [];
   let open: Span | undefined;
   const close = ({ from, to }: Span, no: readonly bigint[]) => {
     const told = [...over, ...no].filter((t) => t >= to);
-    // Killed, or the run is over: nothing more was said.
+    // The process was killed, or the run ended: nothing more was recorded.
     stretches.push({ from, to, told: told.length === 0 ? to : told.reduce(earlier) });
     open = undefined;
   };
@@ -119,8 +119,8 @@ export function stretchesOf(hold: Hold): Stretch[] {
 }
 
 /**
- * The time in which the process itself said that it holds, without the time in which it stood still. A reading made
- * then remains: it was made.
+ * The time in which the process itself claimed to hold, without the time in which it was stopped. A reading made while
+ * it was stopped still counts.
  */
 export function claimedTime(hold: Hold, still: readonly Span[]): Span[] {
   const readings = readingsOf(hold).filter(({ held }) => held);

@@ -10,8 +10,8 @@ export interface Overlap extends Span {
 }
 
 /**
- * I1: no two processes claim a lock at the same time, and the one before has been told before the next one is granted.
- * What a holder could not know (it stood still, or its place was taken from it) is excused, for a bounded time.
+ * I1: no two processes claim a lock at the same time, and the earlier holder is notified before the next one is
+ * granted. What a holder could not know (it was stopped, or its place was taken) is excused for a bounded time.
  */
 export const claimsNeverOverlap: Rule = (facts) => {
   const both = claimOverlaps(facts).flatMap((overlap) => bothClaimed(facts, overlap));
@@ -28,7 +28,9 @@ export const claimOverlaps = ({ holds, troubles }: Facts): Overlap[] =>
     holds.flatMap((hold) => claimedTime(hold, troubles.still(hold.p)).map((span) => ({ hold, span }))),
   );
 
-/** The time in which one reads that it holds, or is granted, and another has not been told otherwise. */
+/**
+ * The time in which one process reads that it holds, or is granted, while another has not yet been notified of its end.
+ */
 export const beliefOverlaps = ({ holds }: Facts): Overlap[] =>
   overlapsOf(
     holds.flatMap((hold) => stretchesOf(hold).map(({ from, told }) => ({ hold, span: { from, to: told } }))),
@@ -52,11 +54,11 @@ function notYetTold(facts: Facts, overlap: Overlap): Finding {
   return excuse === undefined ? { text, ns } : { text, ns, excuse };
 }
 
-/** Whether the older place had been taken early when the younger one came to its turn. */
+/** Whether the older place had been taken early when the younger one reached the head of the queue. */
 function robbed({ early, placeOf }: Facts, overlap: Overlap): Early | undefined {
   const [older, younger] = byAge(overlap);
   const taking = early.get(older);
-  // The younger one at the head means that the older one was gone.
+  // If the younger place is at the head, the older one is gone.
   if (placeOf.get(younger)?.headSince === undefined) return undefined;
   return taking !== undefined && taking.since <= overlap.from ? taking : undefined;
 }
@@ -66,7 +68,7 @@ const byAge = ({ first, second }: Overlap) =>
 const pairOf = ({ first, second }: Overlap) =>
   [first, second].map(({ p, id, token }) => `${p}#${id}@${token}`).join();
 
-/** Each stretch with the one before it that reaches furthest, per lock, of those that it excludes. */
+/** Per lock, each stretch together with the earlier one that reaches furthest among those that exclude it. */
 function overlapsOf(stretches: { readonly hold: Hold; readonly span: Span }[]): Overlap[] {
   const furthest = new Map<string, (typeof stretches)[number]>();
   const found: Overlap[] = [];

@@ -7,14 +7,14 @@ import { BREATH, DETECTION, type Troubles } from "./troubles.js";
 
 const SECOND = 1_000_000_000n;
 
-/** A place that went although its holder did nothing wrong: who holds it cannot know before it is told. */
+/** A place that was removed although its holder did nothing wrong: the holder cannot know until it is notified. */
 export interface Early {
   readonly cause: string;
-  /** Else it is what may have been. */
+  /** Otherwise the cause is only possible. */
   readonly known: boolean;
-  /** It went no earlier than this. */
+  /** The earliest time at which it was removed. */
   readonly since: bigint;
-  /** By then the holder must have been told. */
+  /** The time by which the holder must have been notified. */
   readonly until: bigint;
 }
 interface Context {
@@ -44,7 +44,10 @@ export function earlyTakings(places: readonly Place[], context: Context): ByPlac
   return withThoseBeside(found, context);
 }
 
-/** One of several that were taken together is gone early: the others are given back as soon as that is known. */
+/**
+ * If one of several places that were acquired together is removed early, the client releases the others as soon as it
+ * knows.
+ */
 function withThoseBeside(found: ByPlace<Early>, { together }: Context): ByPlace<Early> {
   const all = new ByPlace<Early>();
   for (const group of together.values())
@@ -57,7 +60,7 @@ function withThoseBeside(found: ByPlace<Early>, { together }: Context): ByPlace<
   return all;
 }
 
-/** Per lease, the last revision at which one of its places came or went; `FOREVER` if one is still there. */
+/** Per lease, the last revision at which one of its places was created or deleted; `FOREVER` if one still exists. */
 export function lastUseOf(places: Iterable<Place>): Map<string, bigint> {
   const lastUse = new Map<string, bigint>();
   for (const { lease, create, deleted = FOREVER } of places)
@@ -65,7 +68,10 @@ export function lastUseOf(places: Iterable<Place>): Map<string, bigint> {
   return lastUse;
 }
 
-/** Which fault took a place: the one that names the revision, or one at its key or lease that was never answered. */
+/**
+ * The fault that took a place: the one that names the revision, or one that targets its key or lease and was never
+ * answered.
+ */
 function takersOf(faults: readonly Fault[]): (place: Place) => Fault | undefined {
   const taking = faults.filter(({ effect }) => effect === "takes-place");
   const byTarget = new Map<string, Fault[]>();
@@ -78,13 +84,13 @@ function takersOf(faults: readonly Fault[]): (place: Place) => Fault | undefined
     );
   };
 }
-/** A request that was never answered may be carried out so late. */
+/** How long after it was sent an unanswered request may still be executed. */
 const UNANSWERED = 5n * SECOND;
 
 /**
- * A hold watches its own key from its first second on, and asks for a renewal before it names the loss; a lease that
- * is gone is heard of with the next renewal. A stream that was hindered falls silent first; one that was ended is
- * opened again elsewhere, however long the TTL.
+ * A hold watches its own key from its first second on, and requests a renewal before it names the loss; a lost lease
+ * shows with the next renewal. A stream that was hindered first falls silent; a stream that was ended is reopened on
+ * another member, however long the TTL.
  */
 function toldBy({ owner, deletedSeen = 0n }: Place, troubles: Troubles): bigint {
   const { ttl } = troubles;
@@ -94,18 +100,21 @@ function toldBy({ owner, deletedSeen = 0n }: Place, troubles: Troubles): bigint 
   const ended = troubles.silenced(span) ? by : earlier(by, deletedSeen + ENDED + BREATH);
   return troubles.saidBy(processOf(owner) ?? "", ended);
 }
-/** An election timeout, a member's patience without a leader, an election, and the renewal that names the loss. */
+/** An election timeout, the time that a member waits for a leader, an election, and the renewal that names the loss. */
 const ENDED = 10n * SECOND;
 
-/** A member that led before it was stopped answers renewals of leases that it has revoked, until it notices. */
+/**
+ * A member that led before it was stopped keeps answering renewals of leases that it has revoked, until it learns that
+ * it no longer leads.
+ */
 function toldLate({ owner, deletedSeen = 0n }: Place, troubles: Troubles): bigint {
   const p = processOf(owner);
   return troubles.saidBy(p ?? "", troubles.limit(p, deletedSeen) + SECOND);
 }
 
 /**
- * A member that led when it was stopped revokes living leases when it goes on (etcd#15247): where there are several, only
- * whole leases, only when etcd was disturbed, and not what its holder gave back before.
+ * A member that led when it was stopped revokes living leases when it continues (etcd#15247). This applies only with
+ * several members, only to whole leases, only when etcd was disturbed, and not to what the holder had released before.
  */
 function mayBeRevoked(place: Place, { setting, troubles, holdOf }: Context): boolean {
   const { deletedSeen = 0n } = place;

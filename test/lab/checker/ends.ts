@@ -8,7 +8,10 @@ import type { Place } from "./places.js";
 import { countUntil, earlier, FOREVER, later } from "./spans.js";
 import type { Troubles } from "./troubles.js";
 
-/** I10: a hold ends once, by what was done to it, is never held again, and nobody else's release ends it. */
+/**
+ * I10: a hold ends once, for the reason that was recorded; it is never held again, and no other process's release ends
+ * it.
+ */
 export const endsOnce: Rule = (facts) => {
   const closed = firstCloses(facts);
   const ends = facts.holds.flatMap((hold) =>
@@ -49,8 +52,8 @@ function firstCloses({ history }: Facts): Map<string, bigint> {
 }
 
 /**
- * A place that went alone, while its lease lived on, though its owner neither left nor was told: somebody's late or
- * unguarded delete. One that went with its lease is judged by I9.
+ * A place that was deleted alone while its lease lived on, although its owner neither left nor was notified: a late or
+ * unguarded delete of another caller. I9 judges a place that ended with its lease.
  */
 function deletedByOthers(facts: Facts): Finding[] {
   const places = facts.placeOf.values();
@@ -72,15 +75,16 @@ function deletedByOthers(facts: Facts): Finding[] {
 }
 
 /**
- * A place without a grant belongs to one of the owner's calls that were pending when it came; none of them may have
- * failed. While etcd is hindered, or the process stands still, it may be what a lost request left: nobody can tell.
+ * A place without a grant belongs to one of the owner's calls that were pending when it was created; none of them may
+ * have failed. While etcd is hindered, or the process is stopped, it may be the effect of a lost request, which cannot
+ * be decided.
  */
 function lostWhileWaiting({ troubles }: Facts, place: Place, calls: readonly Call[]): boolean {
   const { seen, deletedSeen = 0n } = place;
   const time = { from: seen, to: later(seen, deletedSeen) };
   if (troubles.hindered(time)) return false;
   let pending = false;
-  // The latest first: it is the most likely one.
+  // Latest first: that is the most likely one.
   for (let n = countUntil(calls, seen, ({ invoked }) => invoked) - 1; n >= 0; n--) {
     const call = calls[n] as Call;
     const { p, outcome } = call;
@@ -93,8 +97,8 @@ function lostWhileWaiting({ troubles }: Facts, place: Place, calls: readonly Cal
 }
 
 /**
- * When it gave up its place, whose deletion may be seen before that is told. A try that is refused has put none, but for
- * a permit: of several who see the last free one, all but one leave again.
+ * When the call gave up its place, whose deletion may be observed before the call is rejected. A refused try has put no
+ * place, except for a permit: of several callers that see the last free one, all but one leave again.
  */
 function overAt({ p, outcome, aborted }: Call, { permits }: Place, troubles: Troubles): bigint {
   const refused = outcome?.err === "busy" && permits === undefined;

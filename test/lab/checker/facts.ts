@@ -6,7 +6,7 @@ import { togetherOf } from "./together.js";
 import { order } from "./spans.js";
 import { Troubles } from "./troubles.js";
 
-/** What a run was, put together once for all rules. */
+/** The facts of a run, computed once for all rules. */
 export interface Facts {
   readonly history: readonly Step[];
   readonly server: readonly ServerEvent[];
@@ -19,17 +19,17 @@ export interface Facts {
   readonly places: ReadonlyMap<string, readonly Place[]>;
   readonly placeOf: ByPlace<Place>;
   readonly holdOf: ByPlace<Hold>;
-  /** All places that came with it by a call for several names, itself among them. */
+  /** All places that were created together with it by a call for several names, including itself. */
   readonly together: ByPlace<readonly Place[]>;
   readonly troubles: Troubles;
   readonly early: ByPlace<Early>;
 }
 
-/** A violation; with `excuse` one that is told but not judged. */
+/** A violation; with `excuse`, it is reported but does not fail the run. */
 export interface Finding {
   readonly text: string;
   readonly excuse?: string;
-  /** By how much. */
+  /** The length of the violation. */
   readonly ns?: bigint;
 }
 export type Rule = (facts: Facts) => Finding[];

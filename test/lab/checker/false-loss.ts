@@ -3,10 +3,13 @@ import { at, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
 import { touching, type Span } from "./spans.js";
 import { BREATH } from "./troubles.js";
 
-/** So many joins of one process under a proxy that repeats a third of them: it has seen that requests are sent twice. */
+/**
+ * After this many joins of one process through a proxy that repeats a third of them, the process has seen that requests
+ * are sent twice.
+ */
 const JOINS_THAT_SHOW_REPEATS = 20;
 
-/** I11: nobody is told of a loss that nothing has caused: etcd had the place, and the way to it was free. */
+/** I11: no loss is reported without a cause, while etcd had the place and the connection to it was undisturbed. */
 export const noFalseLoss: Rule = (facts) =>
   facts.holds.flatMap((hold) => [...toldOfLoss(facts, hold), ...releaseToldOfLoss(facts, hold)]);
 
@@ -19,7 +22,7 @@ function toldOfLoss(facts: Facts, hold: Hold): Finding[] {
   });
 }
 
-/** The release ends the hold at once, and may find out only then that the place was not there any more. */
+/** The release ends the hold at once, and may find out only then that the place was already gone. */
 function releaseToldOfLoss(facts: Facts, hold: Hold): Finding[] {
   const { released, releasing } = hold;
   if (releasing === undefined || released?.err !== "LOCK_LOST" || hold.ends[0]?.reason !== "released")
@@ -30,7 +33,7 @@ function releaseToldOfLoss(facts: Facts, hold: Hold): Finding[] {
   return [{ text, excuse: "its release was sent twice, and no join of its process before" }];
 }
 
-/** A proxy may have repeated the release. A process learns from a join only that its requests are sent twice. */
+/** A proxy may have repeated the release. A process learns only from a join that its requests are sent twice. */
 function repeatedUnseen({ troubles, calls }: Facts, { p }: Hold, releasing: Span): boolean {
   const during = (name: string) => troubles.faults.filter(({ fault }) => fault === name);
   if (touching(during("repeat-releases"), releasing).length === 0) return false;
@@ -47,7 +50,7 @@ function hasCause(facts: Facts, hold: Hold, { told, before }: { told: bigint; be
   const places = facts.together.get(hold) ?? [facts.placeOf.get(hold)];
   const gone = places.flatMap((place) => place?.deletedSeen ?? []);
   if (gone.some((t) => t <= before)) return true;
-  // Its own watch may tell a holder sooner than the observer is told.
+  // A holder's own watch may report the deletion before the observer sees it.
   if (facts.early.has(hold) && gone.some((t) => t <= told + BREATH)) return true;
   return facts.troubles.mayCostLease(hold.p, told);
 }

@@ -1,7 +1,7 @@
 import type { Effect, Nemesis, Refusal, Step } from "../runner/history.js";
 import { FOREVER, type Span } from "./spans.js";
 
-/** One injected fault, from its beginning until it was healed. */
+/** One injected fault, from its start until it was healed. */
 export interface Fault extends Span {
   readonly fault: string;
   readonly effect: Effect;
@@ -12,7 +12,7 @@ export interface Fault extends Span {
   readonly refuses: Refusal | undefined;
 }
 
-/** One that was never healed lasts for ever. */
+/** A fault that was never healed lasts forever. */
 export function faultsOf(history: readonly Step[]): Fault[] {
   const faults: Fault[] = [];
   const open = new Map<string, number[]>();
@@ -32,7 +32,7 @@ function begin({ t, fault, effect, target, took = [], ...nemesis }: Nemesis): Fa
   return { fault, effect, target, took, sparesLeases, endsStreams, refuses, from: t, to: FOREVER };
 }
 
-/** What it took may be known only at its end. */
+/** The revisions that it took may be known only when it ends. */
 const healed = (fault: Fault, { t, took = [] }: Nemesis): Fault => ({
   ...fault,
   to: t,

@@ -2,31 +2,31 @@ import { beliefOverlaps } from "./claims.js";
 import { nameOf, type Facts, type Finding } from "./facts.js";
 import { FOREVER, later, type Span } from "./spans.js";
 
-/** How often something was excused, for how long in all, and at most. */
+/** How often something was excused, for how long in total, and for how long at most. */
 interface Excused {
   readonly count: number;
   readonly ms: number;
   readonly longestMs: number;
 }
-/** The time from the turn of somebody that waited to its grant. */
+/** The time between a waiter's turn and its grant. */
 interface WakeUp {
   readonly ms: number;
   readonly who: string;
 }
 type Counts = Readonly<Record<string, number>>;
 
-/** What a run was made of, and how far its promises were stretched. */
+/** What happened in a run, and how far its promises were stretched. */
 export class Figures {
-  /** In all, for which a holder had not been told of its end while another one held. */
+  /** The total time in which a holder had not been notified of its end while another one held. */
   readonly overlapMs: number;
   /** Grants after a wait for another holder's place. */
   readonly handOvers: number;
   readonly longestWakeUp: WakeUp | undefined;
-  /** Revisions at which several calls put or deleted their places: requests that they shared. */
+  /** Revisions at which several calls put or deleted their places, which means that they shared a request. */
   readonly batches: { readonly count: number; readonly largest: number };
-  /** Of those that no fault touched. */
+  /** Among those that no fault touched. */
   readonly longestQuietWakeUp: WakeUp | undefined;
-  /** By what happened: "acquire ok", "claim" and so on. */
+  /** By operation and result: "acquire ok", "claim" and so on. */
   readonly operations: Counts;
   /** Injected, by kind. */
   readonly faults: Counts;
@@ -53,7 +53,7 @@ export class Figures {
     return Object.keys(this.faults).length;
   }
 
-  /** For people. */
+  /** A summary for humans. */
   lines(): string[] {
     const excused = Object.entries(this.excused).map(
       ([what, { count, ms, longestMs }]) =>
@@ -81,7 +81,7 @@ const listOf = (counts: Counts) =>
 function handOversOf({ places, holdOf }: Facts): number {
   let count = 0;
   for (const queue of places.values()) {
-    /** When the last of the older holders' places was gone. */
+    /** When the last of the older holders' places was deleted. */
     let gone = 0n;
     for (const place of queue) {
       const { create, deleted = FOREVER } = place;
@@ -93,7 +93,7 @@ function handOversOf({ places, holdOf }: Facts): number {
   return count;
 }
 
-/** A lease that ends takes all its places along at one revision: that is no batch. */
+/** A lease that ends deletes all its places at one revision: that is not a batch. */
 function batchesOf({ places }: Facts): Figures["batches"] {
   const changes = new Map<bigint, string[]>();
   const add = (rev: bigint, what: string) => changes.set(rev, [...(changes.get(rev) ?? []), what]);
@@ -114,7 +114,7 @@ function longestWakeUp(
     const place = placeOf.get(hold);
     const turn = place?.headSince === place?.create ? undefined : place?.headSeen;
     if (turn === undefined || !counts(hold.p, { from: turn, to: hold.granted })) continue;
-    // The observer may hear of the turn later than who has it.
+    // The observer may see the turn later than the process that was granted.
     const ms = Math.max(0, toMs(hold.granted - turn));
     if (longest === undefined || ms > longest.ms) longest = { ms, who: nameOf(hold) };
   }

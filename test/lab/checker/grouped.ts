@@ -1,4 +1,4 @@
-/** The items by key, in their own order. */
+/** Groups the items by key and keeps their order. */
 export function grouped<T>(items: Iterable<T>, keyOf: (item: T) => string): Map<string, T[]> {
   const groups = new Map<string, T[]>();
   for (const item of items) {

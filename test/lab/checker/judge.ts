@@ -37,7 +37,7 @@ export const LABELS = Object.keys(RULES) as readonly Label[];
 export interface Verdict {
   /** One sentence per violation, per broken invariant. */
   readonly violations: Readonly<Record<string, readonly string[]>>;
-  /** What would be a violation, but for a cause that the client cannot help: told, not judged. */
+  /** What would be a violation without a cause that the client cannot prevent: reported, but not judged. */
   readonly soft: readonly string[];
   readonly figures: Figures;
 }

@@ -3,12 +3,12 @@ import { at, type Facts, type Finding, type Rule } from "./facts.js";
 import { grouped } from "./grouped.js";
 import { leadersOf, type Led } from "./leaders.js";
 
-/** As much as an observer keeps for a reader that stands still. */
+/** How many states an observer keeps for a reader that does not read. */
 const MAX_UNREAD = 1000;
 
 /**
- * I15: each observer is told what was, in its order: no leader twice, none older than the one before, and none left out,
- * but where etcd was compacted, or the reader left too many unread.
+ * I15: each observer gets what happened, in order: no leader twice, none older than the one before, and none omitted,
+ * unless etcd was compacted or the reader left too many unread.
  */
 export const observersAgree: Rule = (facts) => {
   const told = facts.history.filter((step) => step.k === "observed" || step.k === "unobserved");
@@ -20,7 +20,9 @@ export const observersAgree: Rule = (facts) => {
   });
 };
 
-/** Who still listens knows the last state within one TTL, or within one after the cluster has settled. */
+/**
+ * An observer that still listens gets the last state within one TTL, or within one TTL after the cluster has settled.
+ */
 function notToldOfTheEnd(
   { troubles }: Facts,
   steps: readonly (Observed | Unobserved)[],
@@ -37,7 +39,7 @@ function notToldOfTheEnd(
 interface Last {
   readonly index: number;
   readonly step: Observed;
-  /** How often nobody was told to lead since. */
+  /** How often the observer has since been told that there is no leader. */
   vacancies: number;
 }
 
@@ -75,17 +77,17 @@ interface Next {
   readonly index: number;
   readonly step: Observed;
   readonly leaders: readonly Led[];
-  /** So many were told from here on that the reader may have left more unread. */
+  /** So many states follow from here on that the reader may have left more unread. */
   readonly overflow: boolean;
 }
 
-/** What came between the two and etcd still had. */
+/** The states between the two that etcd still had. */
 function missed({ troubles }: Facts, before: Last, { index, step, leaders, overflow }: Next): string[] {
   const between = leaders.slice(before.index + 1, index);
   const vacancies = between.filter(({ token }) => token === undefined).length;
   if (before.vacancies > vacancies)
     return [`with ${before.vacancies - vacancies} vacancies before it that never were`];
-  // It had seen that state, and may not have asked for the next one before the compaction.
+  // The observer had seen that state, and may not have requested the next one before the compaction.
   const since = leaders[before.index]?.seen ?? before.step.t;
   if (overflow || troubles.compacted({ from: since, to: step.t })) return [];
   const left = between.length - before.vacancies;
@@ -94,7 +96,10 @@ function missed({ troubles }: Facts, before: Last, { index, step, leaders, overf
 
 const stateOf = ({ token, rev }: Pick<Led, "token" | "rev"> | Observed) => `${token}/${rev}`;
 
-/** I16: what a leader has proclaimed is there once, in its order, by whoever led then, and as it was told. */
+/**
+ * I16: what a leader has proclaimed is stored once, in order, by the leader at that time, and with the outcome that was
+ * reported.
+ */
 export const proclaimedOnce: Rule = (facts) => {
   const asked = new Map<string, { order: number; hold: string; told: string | undefined }>();
   for (const step of facts.history) {
@@ -105,7 +110,7 @@ export const proclaimedOnce: Rule = (facts) => {
   }
   const tokens = new Map(facts.holds.map((hold) => [`${hold.p}#${hold.id}`, hold.create]));
   const applied = new Set<string>();
-  // By place: places of several elections may have one create revision.
+  // By place: places of several elections may have the same create revision.
   const latest = new Map<string, number>();
   const found: Finding[] = [];
   const puts = facts.server.filter(({ type, value }) => type === "PUT" && asked.has(value));

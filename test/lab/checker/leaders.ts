@@ -2,16 +2,16 @@ import type { ServerEvent } from "../runner/history.js";
 import type { Facts } from "./facts.js";
 import { grouped } from "./grouped.js";
 
-/** Who led from a revision on; without a token: nobody. */
+/** The leader from a revision on; without a token, there is no leader. */
 export interface Led {
   readonly token: bigint | undefined;
-  /** Modification revision of its key. */
+  /** The modification revision of its key. */
   readonly rev: bigint | undefined;
   readonly value: string | undefined;
   readonly seen: bigint;
 }
 
-/** Per name: all leaders and their values as the server had them, one after the other, and when nobody led. */
+/** Per name: all leaders and their values in the order in which the server had them, and the times without a leader. */
 export function leadersOf({ server, setting }: Facts): ReadonlyMap<string, readonly Led[]> {
   const mine = server.filter(({ key }) => key.startsWith(setting.locks));
   const byName = grouped(mine, ({ key }) => key.slice(0, key.lastIndexOf("/")));
@@ -19,7 +19,7 @@ export function leadersOf({ server, setting }: Facts): ReadonlyMap<string, reado
 }
 
 function leadersIn(events: readonly ServerEvent[]): Led[] {
-  // In the order of their create revisions: that of a new key is above all others.
+  // In the order of their create revisions: a new key has the highest one.
   const living = new Map<string, ServerEvent>();
   const found: Led[] = [];
   for (const [, together] of grouped(events, ({ rev }) => String(rev))) {

@@ -1,7 +1,7 @@
 import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
 import { earlier, FOREVER } from "./spans.js";
 
-/** I8: no place outlives its hold, no key and no lease the run, no watch its use. */
+/** I8: no place outlives its hold, no key and no lease outlives the run, and no watch outlives its use. */
 export const nothingLeftBehind: Rule = (facts) => {
   const reports = facts.history.flatMap((step) => (step.k === "leftovers" ? [step] : []));
   const missing = ["idle", "end"].filter((when) => !reports.some((report) => report.when === when));

@@ -5,8 +5,8 @@ import type { Place } from "./places.js";
 import { later } from "./spans.js";
 
 /**
- * I9: nobody claims to hold after etcd deleted its place, and who held it was told before. The observer has a DELETE
- * only after etcd did it, so whatever comes later than that came too late.
+ * I9: no process claims to hold after etcd deleted its place, and the holder was notified before. The observer gets a
+ * DELETE only after etcd executed it, so anything later than that is too late.
  */
 export const lossIsToldInTime: Rule = (facts) =>
   facts.holds.flatMap((hold) => {
@@ -15,7 +15,7 @@ export const lossIsToldInTime: Rule = (facts) =>
     return [...claimedLate(facts, hold, place.deletedSeen), ...toldLate(facts, hold, place.deletedSeen)];
   });
 
-/** Also a process that was stopped: it reads its clock when it goes on. */
+/** This includes a process that was stopped: it reads its clock when it continues. */
 function claimedLate(facts: Facts, hold: Hold, gone: bigint): Finding[] {
   const late = readingsOf(hold).findLast(({ held, t }) => held && t > gone);
   if (late === undefined) return [];
@@ -29,7 +29,7 @@ function toldLate(facts: Facts, hold: Hold, gone: bigint): Finding[] {
   const by = mustBeToldBy(facts, hold, gone);
   if (facts.troubles.killedAt(hold.p) <= by) return [];
   const told = hold.ends[0]?.t;
-  // A crash is reported as such, and the end of the run cuts all short.
+  // A crash is reported as such, and the end of the run cuts everything short.
   if (told === undefined && (by >= facts.end || facts.troubles.crashed(hold.p))) return [];
   const name = nameOf(hold);
   if (told === undefined)
@@ -41,7 +41,7 @@ function toldLate(facts: Facts, hold: Hold, gone: bigint): Finding[] {
   return [excuse === undefined ? { text, ns } : { text, ns, excuse }];
 }
 
-/** When at the latest its process must have written down the end of a hold whose place was gone at `gone`. */
+/** The latest time at which the process must have recorded the end of a hold whose place was deleted at `gone`. */
 function mustBeToldBy({ troubles, early }: Facts, hold: Hold, gone: bigint): bigint {
   return later(troubles.saidBy(hold.p, gone), early.get(hold)?.until ?? gone);
 }
@@ -52,7 +52,7 @@ interface Late {
   readonly taking: Early | undefined;
 }
 
-/** Why a holder was told of its end later than was due: what is known comes before what is guessed. */
+/** Why a holder was notified of its end later than was due: known causes come before possible ones. */
 export function excuseFor({ troubles }: Facts, { p }: Hold, { due, told, taking }: Late): string | undefined {
   const taken = taking !== undefined && told <= taking.until ? taking : undefined;
   if (taken?.known === true) return taken.cause;
@@ -60,7 +60,7 @@ export function excuseFor({ troubles }: Facts, { p }: Hold, { due, told, taking 
   return still ?? taken?.cause;
 }
 
-/** The owner knew of its end before, or could not know of it, or was dead. */
+/** The owner knew of its end before, or could not know of it, or had died. */
 export function knewOfItsEnd(facts: Facts, hold: Hold, { deletedSeen = 0n }: Place): boolean {
   const by = mustBeToldBy(facts, hold, deletedSeen);
   return (hold.ends[0]?.t ?? facts.end) <= by || facts.troubles.killedAt(hold.p) <= by;

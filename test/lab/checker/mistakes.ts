@@ -1,8 +1,8 @@
-// A good run with one line told otherwise, for the checker's own tests.
+// A correct run with one line changed, for the checker's own tests.
 import type { Run, ServerEvent, Step } from "../runner/history.js";
 import type { Label } from "./judge.js";
 
-/** The run with the mistake at the `nth` line where it is possible; undefined: there is none. */
+/** The run with the mistake at the `nth` line where it is possible; undefined if there is none. */
 export type Mistake = (run: Run, nth: number) => Run | undefined;
 
 const MS = 1_000_000n;
@@ -18,7 +18,7 @@ const wasGranted = ({ create }: ServerEvent, { history }: Run) =>
 const wasTaken = ({ rev }: ServerEvent, { history }: Run) =>
   history.some((step) => step.k === "nemesis" && step.took?.includes(rev));
 
-/** By which invariant each is noticed at least. */
+/** The invariants that each mistake must break at least. */
 export const MISTAKES: Readonly<Record<string, readonly [Label, Mistake]>> = {
   "the fences of two grants are swapped": ["I3", swapFences],
   "a grant comes before its turn": [
@@ -58,7 +58,7 @@ function onStep(
   };
 }
 
-/** Without `change` the event is left out. */
+/** Without `change`, the event is omitted. */
 function onEvent(
   is: (event: ServerEvent, run: Run) => boolean,
   change?: (event: ServerEvent) => ServerEvent,
@@ -84,7 +84,7 @@ function swapFences(run: Run, nth: number): Run | undefined {
   return { ...run, history: run.history.map((step) => other.get(step) ?? step) };
 }
 
-/** Two milliseconds after it was asked for. */
+/** Two milliseconds after it was requested. */
 function asked(step: Step, { history }: Run): bigint {
   const is = (it: Step) => it.k === "invoke" && it.f === "acquire" && "id" in step && it.id === step.id;
   return (history.find(is)?.t ?? step.t) + 2n * MS;

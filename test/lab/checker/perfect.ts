@@ -1,12 +1,12 @@
-// Runs of a lock service that makes no mistake, for the checker's own tests.
+// Runs of a lock service that makes no mistakes, for the checker's own tests.
 import type { Run } from "../runner/history.js";
 import { Story } from "./story.js";
 
-/** What a process does next, as far as it can. */
+/** What a process does next, if it can. */
 export interface Move {
   readonly process: number;
   readonly lock: number;
-  /** 0..99: which of the things that it can do. */
+  /** 0..99: selects one of the possible actions. */
   readonly choice: number;
   readonly afterMs: number;
 }
@@ -19,7 +19,7 @@ interface Waiter {
   readonly lock: string;
 }
 
-/** Plays the moves, then lets everybody finish. */
+/** Plays the moves, then lets every process finish. */
 export function perfectRun(moves: readonly Move[]): { run: Run; handOvers: number } {
   const service = new PerfectService();
   for (const move of moves) service.play(move);
@@ -28,7 +28,7 @@ export function perfectRun(moves: readonly Move[]): { run: Run; handOvers: numbe
 
 class PerfectService {
   readonly #story = new Story();
-  /** Per lock: the holder, then those that wait. */
+  /** Per lock: the holder, then the waiters. */
   readonly #queues = new Map<string, Waiter[]>();
   readonly #seq = new Map<string, number>();
   readonly #places = new Map<string, Waiter>();
@@ -98,7 +98,7 @@ class PerfectService {
     this.#leave(place);
   }
 
-  /** Somebody deletes its key by hand; it goes on for a moment. */
+  /** The key is deleted by hand; its owner continues for a moment. */
   #rob(place: Waiter): void {
     const { p, id, token, key } = place;
     this.#story.taken(this.#at, ++this.#rev, key).claim(this.#at + 5, p, id, token);

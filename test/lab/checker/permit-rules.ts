@@ -4,8 +4,9 @@ import { grouped } from "./grouped.js";
 import { order, without, type Span } from "./spans.js";
 
 /**
- * I13: there are never more claims of a semaphore's permits at a time than the largest number that its users have; what
- * each may do by the number that rules is I2. Without the time in which a holder could not know of its end, as in I1.
+ * I13: the number of simultaneous claims to a semaphore's permits never exceeds the largest limit that its users have.
+ * I2 checks each grant against the limit that applies to it. As in I1, the time in which a holder could not know of its
+ * end does not count.
  */
 export const permitsAreLimited: Rule = (facts) =>
   [...grouped(facts.holds, ({ lock }) => lock)].flatMap(([lock, holds]) => {
@@ -30,7 +31,7 @@ function tooMany(
     { t: to, by: -1 },
   ]);
   let count = 0;
-  // Of the same moment, first what begins: a claim may be a moment.
+  // At the same moment, starts come before ends, because a claim may last only for that moment.
   return changes
     .sort((a, b) => order(a.t, b.t) || b.by - a.by)
     .flatMap(({ t, by }) => {

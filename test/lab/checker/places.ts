@@ -5,26 +5,26 @@ import { FOREVER, order } from "./spans.js";
 export interface Place extends Slot {
   readonly key: string;
   readonly lease: string;
-  /** From the value that leasehold writes; undefined for other clients. */
+  /** From the value that leasehold writes; undefined for other clients' keys. */
   readonly owner: string | undefined;
-  /** A semaphore's number, as this user has it. */
+  /** A semaphore's limit as this user has set it. */
   readonly permits: number | undefined;
   readonly seen: bigint;
   readonly deleted: bigint | undefined;
   readonly deletedSeen: bigint | undefined;
-  /** The revision from which on no older place kept it from holding; undefined = it never came so far. */
+  /** The revision from which on no older place kept it from holding; undefined if that never happened. */
   readonly headSince: bigint | undefined;
   readonly headSeen: bigint | undefined;
 }
 export type GrowingPlace = { -readonly [K in keyof Place]: Place[K] };
 
-/** Which place it is: those of several locks may have been put at once, at one revision. */
+/** Identifies a place: places of several locks may have been put at one revision. */
 interface Slot {
   readonly lock: string;
   readonly create: bigint;
 }
 
-/** Things by place. */
+/** A map by place. */
 export class ByPlace<T> {
   readonly #things = new Map<string, readonly [Slot, T]>();
 
@@ -53,7 +53,7 @@ export class ByPlace<T> {
   }
 }
 
-/** etcd's own account of every queue: per lock its places in create order, each with the revision of its turn. */
+/** etcd's own record of every queue: per lock its places in create order, each with the revision of its turn. */
 export function placesOf(
   server: readonly ServerEvent[],
   { locks }: Setting,
@@ -70,7 +70,7 @@ export function placesOf(
   return byLock;
 }
 
-/** The places of a lock, and of those whose names lie under its own: whoever is older comes first. */
+/** The places of a lock and of the locks whose names lie under its own: the oldest comes first. */
 function queueOf(
   lock: string,
   byLock: ReadonlyMap<string, readonly GrowingPlace[]>,
@@ -116,7 +116,7 @@ function findTurns(lock: string, places: readonly GrowingPlace[]): void {
   }
 }
 
-/** From its creation on, or from the end of one of those that were before it then. */
+/** The turn comes with its creation, or with the end of one of the places that were before it then. */
 function findTurn(place: GrowingPlace, older: readonly GrowingPlace[]): void {
   const ended = older.filter(({ deleted }) => deleted !== undefined).sort(byDeletion);
   const moments = ended.map(({ deleted = FOREVER, deletedSeen }) => ({ rev: deleted, seen: deletedSeen }));
@@ -133,8 +133,9 @@ function findTurn(place: GrowingPlace, older: readonly GrowingPlace[]): void {
 const byDeletion = (a: Place, b: Place) => order(a.deleted ?? FOREVER, b.deleted ?? FOREVER);
 
 /**
- * `below`: the older places that live, oldest first. A reader waits for all that are none; a permit by the number that the
- * oldest one has, which holds alone if it has none; all others for every one.
+ * `below`: the older places that are alive, oldest first. A reader waits for all of them that are not readers; a permit
+ * waits by the limit of the oldest one, which holds alone if it has no limit; all other modes wait for every older
+ * place.
  */
 export function mayHold(place: Place, below: readonly Place[]): boolean {
   if (isReader(place)) return below.every(isReader);

@@ -3,7 +3,7 @@ import { exclude, isAcquire, type Hold } from "./calls.js";
 import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
 import { ByPlace } from "./places.js";
 
-/** I2: whoever was granted a lock had the oldest place on the server, from its grant on. */
+/** I2: a process that was granted a lock had the oldest place on the server from its grant on. */
 export const serverSawOneHolder: Rule = (facts) => [
   ...facts.holds.flatMap((hold) => neverAtHead(facts, hold)),
   ...usedTooEarly(facts),
@@ -15,12 +15,15 @@ function neverAtHead(facts: Facts, hold: Hold): Finding[] {
   if (place.headSince !== undefined || !hold.heldWhenGranted) return [];
   const text = `${nameOf(hold)} was granted ${at(facts, hold.granted)}, yet an older place outlived it on the server`;
   const early = facts.early.get(hold);
-  // Of a waiter's predecessor and its own place it may hear in either order.
+  // A waiter may be notified of its predecessor's and its own place in either order.
   if (early !== undefined && hold.granted <= early.until) return [{ text, excuse: early.cause }];
   return [{ text }];
 }
 
-/** A read or write that a holder sent after its grant was answered at a revision: by then it was the head. */
+/**
+ * A read or write that a holder sent after its grant was answered at some revision: at that revision its place was the
+ * head.
+ */
 function usedTooEarly(facts: Facts): Finding[] {
   const holds = new Map(facts.holds.map((hold) => [`${hold.p}#${hold.id}`, hold]));
   return facts.history.flatMap((step) => {
@@ -32,12 +35,15 @@ function usedTooEarly(facts: Facts): Finding[] {
   });
 }
 
-/** I3: a fence is the create revision of the own place, is given once, and is above all that were given before. */
+/**
+ * I3: a fence is the create revision of the holder's own place, is granted once, and is higher than all fences granted
+ * before.
+ */
 export const fencesRise: Rule = (facts) => {
   const given = new ByPlace<true>();
   /** Per lock: the highest fence granted so far. */
   const highest = new Map<string, bigint>();
-  /** Per call: the highest one when it was asked. */
+  /** Per call: the highest fence at its invocation. */
   const floors = new Map<string, bigint>();
   return facts.history.flatMap((step) => {
     if (!isAcquire(step)) return [];
@@ -68,11 +74,11 @@ function wrongFence(
 }
 
 /**
- * I6: who came later is not served earlier than one that it excludes. Also: the neighbours of a waiter that gave up keep
- * their order.
+ * I6: a later caller is not served before an earlier one that it excludes. The neighbors of a waiter that gave up also
+ * keep their order.
  */
 export const servedInOrder: Rule = (facts) => {
-  /** Per lock, of those that share and of those that do not: the youngest place granted so far. */
+  /** Per lock, separately for shared and exclusive holds: the youngest place granted so far. */
   const youngest = new Map<string, Hold>();
   return facts.holds.flatMap((hold) => {
     const before = [false, true].map((shared) => youngest.get(`${hold.lock} ${shared}`));
@@ -90,7 +96,7 @@ function servedAfter(facts: Facts, hold: Hold, before: Hold): Finding[] {
   return [excuse === undefined ? { text, ns } : { text, ns, excuse }];
 }
 
-/** A process that stood still between its turn and the line that records it, or whose place was taken meanwhile. */
+/** The process was stopped between its turn and the line that records it, or its place was taken in the meantime. */
 function servedLate({ early, placeOf, troubles }: Facts, hold: Hold) {
   const { p, invoked, granted } = hold;
   const taking = early.get(hold);

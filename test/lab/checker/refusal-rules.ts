@@ -5,8 +5,8 @@ import { grouped } from "./grouped.js";
 import { FOREVER } from "./spans.js";
 
 /**
- * I17: a healthy majority is never refused for longer than one fail-over. Only what the whole cluster refuses is told as
- * refused, and only while it lasts; who asks has its place, its session or its release confirmed within one fail-over.
+ * I17: a healthy majority is never refused for longer than one fail-over. A call reports a refusal only if the whole
+ * cluster refuses, and only while it does; a caller's place, session or release is confirmed within one fail-over.
  */
 export const healthyMajorityServes: Rule = (facts) => [
   ...facts.history.flatMap((step) => ("f" in step && step.k !== "invoke" ? refused(facts, step) : [])),
@@ -23,7 +23,7 @@ function refused(facts: Facts, { p, id, lock, f, t, err, said }: Outcome): Findi
   ];
 }
 
-/** Which place is the call's is not known while it waits: any that its owner put under the name will do. */
+/** While a call waits, its place is not known: any place that its owner put under the name counts. */
 function joinedLate(facts: Facts, { p, id, lock, owner, invoked, outcome }: Call): Finding[] {
   const { end, troubles, places } = facts;
   const due = troubles.limit(p, invoked, troubles.failOver);
@@ -40,7 +40,7 @@ function joinedLate(facts: Facts, { p, id, lock, owner, invoked, outcome }: Call
 
 const ASKED = ["open", "release", "proclaim"];
 
-/** A session, a release, a proclamation: nobody but etcd is waited for. */
+/** A session, a release, a proclamation: these wait for etcd only. */
 function answeredLate(facts: Facts): Finding[] {
   const asked = facts.history.flatMap((step) => ("f" in step && ASKED.includes(step.f) ? [step] : []));
   return [...grouped(asked, ({ p, id, f }) => `${p}#${id} ${f}`).values()].flatMap((steps) =>
@@ -57,6 +57,6 @@ function answeredLate(facts: Facts): Finding[] {
   );
 }
 
-/** The process, and the run, lasted so long. */
+/** The process, and the run, lasted until then. */
 const wasThere = ({ end, troubles }: Facts, p: string, due: bigint): boolean =>
   due < end && troubles.killedAt(p) > due && !troubles.crashed(p);

@@ -10,7 +10,9 @@ interface Written {
   readonly write: string;
 }
 
-/** I4: what the register shows was written by the holder of that revision, once, and as it was told. */
+/**
+ * I4: what the register shows was written by the holder of that revision, once, and with the outcome that was reported.
+ */
 export const noStaleWrite: Rule = (facts) => {
   const outcomes = outcomesOf(facts);
   const applied = new Set<string>();
@@ -38,7 +40,7 @@ export const noStaleWrite: Rule = (facts) => {
   return found;
 };
 
-/** I5: every holder read what the one before it wrote. */
+/** I5: every holder read what the previous holder wrote. */
 export const noLostUpdate: Rule = (facts) => {
   const found: Finding[] = [];
   for (const [lock, written] of registersOf(facts)) {
@@ -72,7 +74,7 @@ function registersOf({ server, setting }: Facts): Map<string, Written[]> {
   return registers;
 }
 
-/** undefined: asked for, and never answered. */
+/** undefined: invoked, and never answered. */
 function outcomesOf({ history }: Facts): Map<string, Outcome | undefined> {
   const outcomes = new Map<string, Outcome | undefined>();
   for (const step of history) {

@@ -12,7 +12,7 @@ export const later = (a: bigint, b: bigint) => (a > b ? a : b);
 export const earlier = (a: bigint, b: bigint) => (a < b ? a : b);
 export const byStart = (a: Span, b: Span) => order(a.from, b.from);
 
-/** The same time, as stretches that do not touch each other, in order: what the functions below expect. */
+/** The same time as ordered stretches that do not touch each other, which the functions below expect. */
 export function merged(spans: readonly Span[]): readonly Span[] {
   const found: Span[] = [];
   for (const { from, to } of [...spans].sort(byStart)) {
@@ -23,7 +23,7 @@ export function merged(spans: readonly Span[]): readonly Span[] {
   return found;
 }
 
-/** The last stretch that has begun by then. */
+/** The last stretch that has started by then. */
 export function lastBegun(spans: readonly Span[], at: bigint): Span | undefined {
   return spans[countBegun(spans, at) - 1];
 }
@@ -44,7 +44,7 @@ export function covered(spans: readonly Span[], span: Span): bigint {
   );
 }
 
-/** What is left of `span` without them. */
+/** What is left of `span` after `holes` are removed. */
 export function without(span: Span, holes: readonly Span[]): Span[] {
   const touched = touching(holes, span);
   const rest: Span[] = [];
@@ -59,7 +59,7 @@ export function without(span: Span, holes: readonly Span[]): Span[] {
 
 const countBegun = (spans: readonly Span[], at: bigint) => countUntil(spans, at, ({ from }) => from);
 
-/** How many of the items, in order of their times, are not later than `at`. */
+/** How many of the items, in order of their times, are no later than `at`. */
 export function countUntil<T>(items: readonly T[], at: bigint, timeOf: (item: T) => bigint): number {
   let low = 0;
   let high = items.length;

@@ -14,7 +14,7 @@ interface Written {
   readonly token: number;
   readonly seq: number;
   readonly k?: "ok" | "fail" | "info";
-  /** It is on the server if this is given. */
+  /** If this is given, the place is on the server. */
   readonly rev?: number;
   readonly told?: number;
   readonly write?: string;
@@ -25,14 +25,14 @@ type Left = Pick<Leftovers, "keys" | "leases" | "watches">;
 type FaultOf = Pick<Nemesis, "fault" | "effect" | "target"> &
   Partial<Pick<Nemesis, "took" | "sparesLeases" | "endsStreams" | "refuses">>;
 
-/** Collects steps and server events in the order in which they are told; `run()` sorts the steps by time. */
+/** Collects steps and server events in any order; `run()` sorts the steps by time. */
 export class Story {
   readonly #steps: Step[] = [];
   readonly #server: ServerEvent[] = [];
   readonly #created = new Map<string, bigint>();
   readonly #tokens = new Map<string, bigint>();
 
-  /** Asks for a lock and puts its place, which is seen half a millisecond later. */
+  /** Requests a lock and puts its place, which is observed half a millisecond later. */
   ask(
     at: number,
     p: string,
@@ -47,7 +47,7 @@ export class Story {
     });
   }
 
-  /** The same, before anything is on the server. */
+  /** Like `ask()`, but nothing is on the server yet. */
   call(
     at: number,
     p: string,
@@ -91,13 +91,13 @@ export class Story {
     return this.tell({ k: "claim", t: ns(at), p, id, lock: LOCK, token: BigInt(token), held });
   }
 
-  /** What the hold's signal says. */
+  /** The reason of the hold's signal. */
   end(at: number, p: string, id: number, reason: End["reason"]): this {
     const token = this.#tokens.get(`${p}#${id}`) ?? 0n;
     return this.tell({ k: "end", t: ns(at), p, id, lock: LOCK, token, reason });
   }
 
-  /** Asks for a release, whose deletion is revision `rev`, and is told that it is done. */
+  /** Calls for a release, whose deletion is revision `rev`, and records its completion. */
   release(
     at: number,
     p: string,
@@ -130,7 +130,7 @@ export class Story {
     return this.tell({ k: "ok", f: "read", t: ns(at), p, id, lock: LOCK, rev: BigInt(rev) });
   }
 
-  /** A guarded write and how it was told. */
+  /** A guarded write and its reported outcome. */
   write(at: number, p: string, id: number, what: Written): this {
     const { token, seq, k = "ok", rev, told = rev, write = `${p}#${id}/${seq}`, asked = true } = what;
     const { lock = LOCK } = what;
@@ -170,7 +170,7 @@ export class Story {
     return this.#lasting(from, to, { fault: "clock-forth", effect: "moves-clock", target: p });
   }
 
-  /** Somebody deletes a key by hand; `answered` = it is known at which revision. */
+  /** A key is deleted by hand; `answered` means that the revision of the deletion is known. */
   taken(at: number, rev: number, key: string, { target = key, answered = true } = {}): this {
     const took = answered ? [BigInt(rev)] : [];
     const fault = { fault: "delete-key", effect: "takes-place", target, took } as const;
@@ -207,7 +207,7 @@ export class Story {
     return { history, server, setting: { ...SETTING, ...setting } };
   }
 
-  /** The lease is named by the key's last part: "lock/a/w1" and "lock/b/w1-2" are places of lease "w1". */
+  /** The key's last part names the lease: "lock/a/w1" and "lock/b/w1-2" are places of lease "w1". */
   #event(at: number, rev: number, event: Pick<ServerEvent, "type" | "key" | "create" | "value">): this {
     const lease = (event.key.split("/").at(-1) ?? "").replace(/-\d+$/, "");
     this.#server.push({ rev: BigInt(rev), tSeen: ns(at + 0.5), lease, ...event });
@@ -226,7 +226,7 @@ export class Story {
   }
 }
 
-/** Two processes, one after the other, each with one write: nothing to complain about. */
+/** Two processes, one after the other, each with one write: a run without violations. */
 export const goodStory = () =>
   new Story()
     .ask(0, "w1", 1, 10)

@@ -5,7 +5,7 @@ import { ByPlace, type GrowingPlace, type Place } from "./places.js";
 import { later } from "./spans.js";
 
 /**
- * Places that one transaction has put for a call that asks for several names at once. None of them holds before all
+ * Places that one transaction has put for a call that requests several names at once. None of them holds before all
  * may: their turn is that of the last one.
  */
 export function togetherOf(
@@ -44,7 +44,7 @@ function turnTogether(group: readonly GrowingPlace[]): void {
   }
 }
 
-/** I14: several names are granted at once only with places under all of them that came with one revision. */
+/** I14: several names are granted at once only if places under all of them were created at one revision. */
 export const allAtOnce: Rule = ({ calls, together }) =>
   calls.flatMap(({ hold, names }) =>
     hold === undefined || names.length === 0 || together.has(hold)

@@ -4,23 +4,26 @@ import { grouped } from "./grouped.js";
 import { covered, earlier, FOREVER, lastBegun, later, merged, touching, type Span } from "./spans.js";
 
 const SECOND = 1_000_000_000n;
-/** A process that runs on gets so long at most to say what it had to say. */
+/** How long a process that is running may take to record what it must record. */
 export const BREATH = SECOND / 2n;
-/** After it stood still for a moment only, no longer than that. */
+/** After a short stop, the extra time is no longer than the stop itself. */
 const withBreath = ({ from, to }: Span): Span => ({ from, to: to + earlier(BREATH, to - from) });
-/** A stream that fell silent is noticed, and an election is over. */
+/** The time to detect a silent stream and to complete an election. */
 export const DETECTION = 4n * SECOND;
 
-/** What disturbed whom, and for how long what is promised may therefore take. */
+/** Which disturbances affected which process, and how long a promise may therefore take. */
 export class Troubles {
   readonly ttl: bigint;
-  /** While a majority is healthy, who asks etcd has its answer after so long: one attempt, and what a wake-up may take. */
+  /**
+   * While a majority is healthy, a request to etcd is answered within this time: one attempt, plus the time that a
+   * wake-up may take.
+   */
   readonly failOver: bigint;
   readonly faults: readonly Fault[];
-  /** A cluster needs so long after a fault: for an election, and for what dead leases have left. */
+  /** How long a cluster needs after a fault: for an election, and for what dead leases have left behind. */
   readonly #settle: bigint;
   readonly #hindered: readonly Span[];
-  /** Only those of them that leave nobody to ask. */
+  /** Only those against which neither another attempt nor a new token helps. */
   readonly #outages: readonly Span[];
   readonly #refusals: readonly Span[];
   readonly #leasesHindered: readonly Span[];
@@ -31,7 +34,7 @@ export class Troubles {
   readonly #killed = new Map<string, bigint>();
   readonly #crashed = new Set<string>();
   readonly #still = new Map<string, readonly Span[]>();
-  /** The same, each with the breath after it. */
+  /** Like `#still`, each span with the extra time after it. */
   readonly #silent = new Map<string, readonly Span[]>();
   readonly #slow = new Map<string | undefined, readonly Span[]>();
 
@@ -59,7 +62,7 @@ export class Troubles {
     }
   }
 
-  /** `FOREVER` if it was not. */
+  /** `FOREVER` if it was not killed. */
   killedAt(p: string): bigint {
     return this.#killed.get(p) ?? FOREVER;
   }
@@ -68,12 +71,12 @@ export class Troubles {
     return this.#crashed.has(p);
   }
 
-  /** It came to its end by itself, as it should. */
+  /** The process ended by itself, as it should. */
   endedWell(p: string): boolean {
     return !this.#killed.has(p) && !this.crashed(p);
   }
 
-  /** When the process was stopped, or its event loop did not turn. */
+  /** When the process was stopped or its event loop was blocked. */
   still(p: string): readonly Span[] {
     const known = this.#still.get(p);
     if (known !== undefined) return known;
@@ -82,19 +85,19 @@ export class Troubles {
     return found;
   }
 
-  /** Why it said nothing then. */
+  /** Why the process recorded nothing in that time. */
   stillness(p: string, span: Span): string | undefined {
     if (touching(this.#stopped.get(p) ?? [], span).length > 0) return "its process was stopped";
     return touching(this.still(p), span).length > 0 ? "its process stalled" : undefined;
   }
 
-  /** Why it may say late what was due at `t`. */
+  /** Why the process may record late what was due at `t`. */
   silentBecause(p: string, t: bigint): string | undefined {
     const by = this.saidBy(p, t);
     return by === t ? undefined : this.stillness(p, { from: t - BREATH, to: by });
   }
 
-  /** When a process must have said what it had to say at `t`: at once, unless it stood still. */
+  /** When a process must have recorded what was due at `t`: at once, unless it was stopped. */
   saidBy(p: string, t: bigint): bigint {
     let silent = this.#silent.get(p);
     if (silent === undefined) {
@@ -105,7 +108,7 @@ export class Troubles {
     return last === undefined ? t : later(t, last.to);
   }
 
-  /** Calls or streams to etcd were disturbed at some time of the span, or just before it. */
+  /** Calls or streams to etcd were disturbed during the span or just before it. */
   hindered({ from, to }: Span): boolean {
     return touching(this.#hindered, { from: from - this.#settle, to }).length > 0;
   }
@@ -116,34 +119,34 @@ export class Troubles {
     return last !== undefined && t <= this.saidBy(p, last.to + this.failOver);
   }
 
-  /** The same, by faults that leave streams open and silent. */
+  /** Like `hindered()`, for faults that leave streams open and silent. */
   silenced({ from, to }: Span): boolean {
     return touching(this.#silencing, { from: from - this.#settle, to }).length > 0;
   }
 
-  /** etcd forgot what had been before. */
+  /** etcd discarded its earlier history. */
   compacted(span: Span): boolean {
     return touching(this.#compactions, span).length > 0;
   }
 
-  /** A fault disturbed etcd or this process at some time of the span, or just before it. */
+  /** A fault disturbed etcd or this process during the span or just before it. */
   disturbed(p: string, span: Span): boolean {
     const just = { from: span.from - this.#settle, to: span.to };
     return this.hindered(span) || touching(this.#stopped.get(p) ?? [], just).length > 0;
   }
 
-  /** Something touched the time before `t` that may cost a process its lease. */
+  /** A fault just before `t` may cost the process its lease. */
   mayCostLease(p: string, t: bigint): boolean {
     const settling = { from: t - this.#settle, to: t };
     if (touching(this.#leasesHindered, settling).length > 0) return true;
-    // It renews every third of a TTL: one that stood still for less than this has time enough left.
+    // A client renews every third of a TTL: after a stop shorter than this, enough time is left.
     return covered(this.still(p), { from: t - this.ttl - BREATH, to: t }) >= this.ttl / 4n;
   }
 
   /**
-   * When a wake-up or a clean-up due at `from` must be done: after one TTL, or one TTL after the cluster has settled.
-   * Counts what disturbed etcd, and process `p`; without `p`, any process. A refusal that another member or a new token
-   * cures costs one fail-over when it begins and when it ends, however long it lasts.
+   * When a wake-up or a cleanup due at `from` must be done: after one TTL, or one TTL after the cluster has settled.
+   * Counts what disturbed etcd and process `p`; without `p`, any process. A refusal that another member or a new token
+   * resolves costs one fail-over when it starts and one when it ends, however long it lasts.
    */
   limit(p: string | undefined, from: bigint, patience = this.ttl): bigint {
     const limit = from + patience;
@@ -168,7 +171,7 @@ export class Troubles {
         .filter(leavesHelp)
         .flatMap(({ from, to }) => [this.#failOverAt(from), this.#failOverAt(to)]),
       ...faults.map(after),
-      // A long one may cost the session, as a stop does; a short one only delays.
+      // A long stall may cost the session, as a stop does; a short one only delays.
       ...stalls.map((stall) => (stall.to - stall.from > this.ttl / 4n ? after(stall) : withBreath(stall))),
     ]);
     this.#slow.set(p, found);
@@ -176,10 +179,10 @@ export class Troubles {
   }
 }
 
-/** Another member answers, or the same one with a new token. */
+/** Another member accepts the request, or the same member with a new token. */
 const leavesHelp = ({ refuses }: Fault): boolean => refuses === "member" || refuses === "token";
 
-/** A killed process leaves its places to its lease; a clock that jumps may cost a call, also when it jumps back. */
+/** The places of a killed process remain until its lease ends; a clock jump may cost a call, in either direction. */
 function slowing({ effect, from, to }: Fault): Span[] {
   if (effect === "stops-worker") return [{ from, to }];
   if (effect === "kills-worker") return [{ from, to: from }];

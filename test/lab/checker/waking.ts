@@ -3,8 +3,8 @@ import { moment, ms, type Facts, type Finding, type Rule } from "./facts.js";
 import { processOf, type Place } from "./places.js";
 
 /**
- * I7: who comes to the head of the queue is told, within one TTL, or within one TTL after the cluster has settled from
- * the faults that touched this time; and nobody still waits at the end with nobody ahead.
+ * I7: a waiter that reaches the head of the queue is notified within one TTL, or within one TTL after the cluster has
+ * settled from the faults in this time. At the end, no waiter is left without a predecessor.
  */
 export const noLostWakeUp: Rule = (facts) => [
   ...facts.placeOf.values().flatMap((place) => notGranted(facts, place)),
@@ -27,7 +27,7 @@ function stillWaiting(facts: Facts, { p, id, lock, invoked, owner, outcome }: Ca
   const living = (facts.places.get(lock) ?? []).filter(({ deleted }) => deleted === undefined);
   const mine = living.find((place) => place.owner === owner && !facts.holdOf.has(place));
   if (living.some((place) => mine === undefined || place.create < mine.create)) return [];
-  // Its places under other names may be waiting for somebody.
+  // Its places under other names may be waiting for another holder.
   if (mine !== undefined && facts.together.has(mine) && mine.headSince === undefined) return [];
   const text = `${p}#${id} still waits for ${lock} at the end, since ${moment(facts, invoked)}, and nobody is ahead`;
   return [{ text }];

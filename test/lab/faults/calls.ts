@@ -19,16 +19,22 @@ interface Rules {
   readonly path: string | readonly string[];
   readonly act: RuleOptions["act"];
   readonly which?: (request: Buffer) => boolean;
-  /** Of those calls, how many are hit; default 0.3. */
+  /** The share of these calls that is hit; default 0.3. */
   readonly share?: number;
-  /** For how many milliseconds a call is delayed, or held back at most; default of the latter: until it is healed. */
+  /**
+   * For how many milliseconds a call is delayed, or held back at most; calls are held back until the fault is healed by
+   * default.
+   */
   readonly ms?: (random: Random, ttlMs: number) => number;
   readonly refuses?: Refusal;
   readonly status?: RuleOptions["status"];
 }
 
 const aMoment = (random: Random) => random.between(5, 60);
-/** Past the client's patience with an attempt, a quarter of a TTL: its retry has got through, and it may hold again. */
+/**
+ * Longer than the client waits for one attempt, which is a quarter of a TTL: its retry has succeeded by then, and it
+ * may hold again.
+ */
 const pastRetry = (random: Random, ttlMs: number) => random.between(0.3 * ttlMs, 0.6 * ttlMs);
 
 export const onCalls = (
@@ -57,7 +63,7 @@ export const onCalls = (
 });
 
 /**
- * Renewals are answered by a leader of an older term that renews nothing (etcd#15247): whoever believes it holds on
+ * Renewals are answered by a leader of an older term that renews nothing (etcd#15247): a client that trusts it holds on
  * longer than etcd does.
  */
 const strayLeader: FaultKind<Called> = {
@@ -89,9 +95,9 @@ export const callFaults: readonly FaultKind<Called>[] = [
   onCalls("delay-reads", { path: RANGE, act: "delay", share: 0.5, ms: aMoment }),
   onCalls("lose-grant-answers", { path: GRANT, act: "drop-answer", share: 0.5 }),
   onCalls("too-many-requests", { path: PROPOSALS, act: "refuse", refuses: "member" }),
-  // gRPC makes a refusal of this answer to what etcd has done: RESOURCE_EXHAUSTED.
+  // gRPC turns this answer to an executed call into a refusal: RESOURCE_EXHAUSTED.
   onCalls("calm-joins", { path: TXN, act: "calm", which: takesPlace, refuses: "member" }),
-  // etcd executes the request that crosses its quota, and rejects it all the same.
+  // etcd executes the request that crosses its quota, but still rejects it.
   onCalls("crossed-quota", {
     ...{ path: TXN, act: "overrule", which: takesPlace, refuses: "cluster" },
     status: { code: 8, details: "etcdserver: mvcc: database space exceeded" },

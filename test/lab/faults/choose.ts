@@ -1,6 +1,6 @@
 import type { Field, Ground, Member } from "../runner/ground.js";
 
-/** Which member a fault hits. */
+/** Selects the member that a fault hits. */
 export type Choose = (field: Field) => Promise<Member>;
 
 export const leader: Choose = ({ ground }) => ground.leader();
@@ -13,5 +13,5 @@ export const follower: Choose = async ({ ground, random }) => {
 /** The leader in half of the cases. */
 export const either: Choose = (field) => (field.random.chance(0.5) ? leader(field) : follower(field));
 
-/** Its place among the members. */
+/** The index of a member among the members. */
 export const placeOf = ({ members }: Ground, member: Member) => members.indexOf(member);

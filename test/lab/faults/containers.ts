@@ -27,7 +27,7 @@ const onContainer = ({ name, choose, lasts, hit, heal }: Hit): FaultKind<Contain
   },
 });
 
-/** It leaves the network of its peers, with address and all; its clients still reach it. */
+/** The member leaves the network of its peers and loses its address there; its clients still reach it. */
 const disconnect = (who: string, choose: Choose) =>
   onContainer({
     ...{ name: `disconnect-${who}`, choose, lasts: pastElections },
@@ -35,7 +35,7 @@ const disconnect = (who: string, choose: Choose) =>
     heal: (member) => member.reconnect(),
   });
 
-/** In good order: a leader hands over before it ends. */
+/** A graceful restart: a leader hands over before it ends. */
 const reboot = (who: string, choose: Choose) =>
   onContainer({
     ...{ name: `reboot-${who}`, choose, lasts: moment },

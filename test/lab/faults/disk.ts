@@ -3,12 +3,12 @@ import { SlowDisk } from "../../support/servers/strace.js";
 import type { FaultKind, Ground } from "../runner/ground.js";
 import { follower, leader, type Choose } from "./choose.js";
 
-/** A ground whose members are processes of this machine. */
+/** A ground whose members are processes on this machine. */
 export interface OnDisk extends Ground {
   readonly members: readonly EtcdMember[];
 }
 
-/** From what a busy disk does now and then to what makes the others elect another leader. */
+/** From delays that occur on a busy disk to delays that make the others elect another leader. */
 const slow = (who: string, choose: Choose): FaultKind<OnDisk> => ({
   name: `slow-disk-${who}`,
   effect: "hinders",

@@ -2,7 +2,7 @@ import type { TcpProxy } from "../../support/proxies/tcp-proxy.js";
 import type { FaultKind, Field, Ground } from "../runner/ground.js";
 import { moment } from "../runner/schedule.js";
 
-/** A ground with one proxy of ours between the workers and each member. */
+/** A ground with one of our proxies between the workers and each member. */
 export interface Linked extends Ground {
   readonly links: readonly TcpProxy[];
 }
@@ -14,7 +14,7 @@ interface Bend {
   readonly mend?: (link: TcpProxy) => Promise<void> | void;
 }
 
-/** To one link: in front of the leader as often as in front of any other. */
+/** On one link: it leads to the leader as often as to any other member. */
 const onLink = ({ name, lasts, bend, mend }: Bend): FaultKind<Linked> => ({
   ...{ name, effect: "hinders" as const, ...(lasts && { lasts }) },
   async inflict(field) {
@@ -42,8 +42,8 @@ export const linkFaults: readonly FaultKind<Linked>[] = [
 ];
 
 /**
- * Answers come so late that a keepalive is just in time, then nothing comes: whoever counts a deadline from the
- * receipt believes in it longer than etcd does. On all links, so that no other member helps.
+ * Answers come so late that a keepalive is just in time, then no more answers come: a client that counts a deadline
+ * from the receipt trusts it longer than etcd keeps the lease. On all links, so that no other member helps.
  */
 export const lateThenSilent: FaultKind<Linked> = {
   name: "late-then-silent",
@@ -57,7 +57,7 @@ export const lateThenSilent: FaultKind<Linked> = {
   },
 };
 
-/** Below the library's patience with a keepalive, min(TTL/6, 1.5 s). */
+/** Shorter than the time that the library waits for a keepalive, min(TTL/6, 1.5 s). */
 const lateBy = (ttlMs: number) => 0.9 * Math.min(ttlMs / 6, 1500);
 
 async function heal(links: readonly TcpProxy[]): Promise<void> {

@@ -1,7 +1,10 @@
 import { follower, leader, type Choose } from "./choose.js";
 import type { FaultKind } from "../runner/ground.js";
 
-/** Without a follower the others serve: a client has all of such a TTL to find one of them. */
+/**
+ * Without one follower, the other members serve: with a TTL of this length, a client has the whole TTL to find one of
+ * them.
+ */
 const LONG_TTL_MS = 6000;
 const spared = (who: string) => (ttlMs: number) => who === "follower" && ttlMs >= LONG_TTL_MS;
 
@@ -38,7 +41,7 @@ export const restartEtcd: FaultKind = {
   },
 };
 
-/** Of a ground with one member. */
+/** For a ground with one member. */
 export const pauseEtcd = pause("etcd", leader);
 
 export const memberFaults: readonly FaultKind[] = [

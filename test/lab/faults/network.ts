@@ -4,10 +4,10 @@ import type { FaultKind, Field, Ground, Member } from "../runner/ground.js";
 import { pastElections } from "../runner/schedule.js";
 import { either, follower, leader, placeOf, type Choose } from "./choose.js";
 
-/** A ground whose members are hosts of their own. */
+/** A ground whose members are separate hosts. */
 export interface Networked extends Ground {
   readonly hostsOfMembers: Hosts;
-  /** The port at which workers reach a member; nemesis and observer have another one. */
+  /** The port at which workers reach a member; nemesis and observer use another one. */
   readonly workersPort: number;
 }
 
@@ -18,7 +18,7 @@ interface Filter {
   readonly lasts?: FaultKind["lasts"];
 }
 
-/** The packets of one member. */
+/** Filters the packets of one member. */
 const filter = ({ name, choose, rules, lasts }: Filter): FaultKind<Networked> => ({
   ...{ name, effect: "hinders" as const, ...(lasts && { lasts }) },
   async inflict(field) {
@@ -48,7 +48,7 @@ const fromWorkers = (name: string, ways: Ways, fate: "drop" | "reset" = "drop") 
     rules: ({ ground: { workersPort: port } }) => ways.map((way) => ({ way, port, fate })),
   });
 
-/** Each member still reaches another one, and no two the same: two majorities, one in common. */
+/** Each member still reaches another one, but each a different one: two majorities with one member in common. */
 const ring: FaultKind<Networked> = {
   name: "majority-ring",
   effect: "hinders",
@@ -64,7 +64,7 @@ const ring: FaultKind<Networked> = {
   },
 };
 
-/** Nobody has a majority. */
+/** No member is in a majority. */
 const shatter: FaultKind<Networked> = {
   name: "shatter",
   effect: "hinders",

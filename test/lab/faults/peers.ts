@@ -3,12 +3,12 @@ import type { FaultKind, Ground } from "../runner/ground.js";
 import { pastElections } from "../runner/schedule.js";
 import { follower, leader, type Choose } from "./choose.js";
 
-/** A ground whose members reach each other through proxies of ours. */
+/** A ground whose members reach each other through our proxies. */
 export interface Peered extends Ground {
   readonly peers: PeerNetwork;
 }
 
-/** The member is cut off from its peers, both ways; its clients still reach it. */
+/** The member is cut off from its peers in both directions; its clients still reach it. */
 const isolate = (who: string, choose: Choose): FaultKind<Peered> => ({
   name: `isolate-${who}`,
   effect: "hinders",

@@ -10,13 +10,13 @@ import { OVERLOADED, PROPOSALS } from "./overload.js";
 
 /** A ground where another server may take a member's place at its address. */
 export interface Detoured extends Linked {
-  /** One before each member. */
+  /** One door in front of each member. */
   readonly doors: readonly Door[];
   /** The port of a member that does not vote. */
   learner(): Promise<number>;
 }
 
-/** What is done to one door, and undone. */
+/** A change to one door, and its reversal. */
 interface Change {
   readonly name: string;
   readonly needs?: FaultKind["needs"];
@@ -25,7 +25,7 @@ interface Change {
 }
 type Undo = () => Promise<void> | void;
 
-/** One member's address refuses all, or answers nothing that a client can use; the others serve. */
+/** One member's address refuses all connections, or answers nothing that a client can use; the others serve. */
 const onDoor = ({ name, needs, prepare, change }: Change): FaultKind<Detoured> => ({
   ...{ name, effect: "hinders", refuses: "member", sparesLeases: true, lasts: pastFailOver },
   ...(needs && { needs }),
@@ -37,7 +37,7 @@ const onDoor = ({ name, needs, prepare, change }: Change): FaultKind<Detoured> =
     const door = ground.doors[place];
     if (door === undefined) return undefined;
     const undo = await change(door, field, Number(new URL(member.endpoint).port));
-    // Those to the others, too: whoever goes on to the next member comes to this one.
+    // The connections to the other members, too: a client that moves on to the next member reaches this one.
     const reset = () => ground.links.forEach((link) => link.reset());
     reset();
     const heal = async () => {
@@ -68,14 +68,14 @@ interface Server {
 
 const UNIMPLEMENTED = { status: 12, details: "unknown service etcdserverpb.KV" };
 
-/** As a load balancer whose server is not there, or a web server at the wrong address. gRPC makes a status of it. */
+/** Like a load balancer without a server, or a web server at the wrong address. gRPC turns its answer into a status. */
 const webServer = (status: number) =>
   startRawServer(() => ({
     headers: { ":status": status, "content-type": "text/html" },
     frames: Buffer.from(`<h1>${status}</h1>`),
     ...{ status: 0, how: "no trailers" },
   }));
-/** UNAUTHENTICATED, PERMISSION_DENIED and UNIMPLEMENTED, as gRPC has it. */
+/** gRPC maps these to UNAUTHENTICATED, PERMISSION_DENIED and UNIMPLEMENTED. */
 const REFUSING = [401, 403, 404];
 
 async function overloaded(port: number) {

@@ -8,7 +8,7 @@ interface Answer {
   readonly succeeded?: boolean;
 }
 
-/** By the leader; undefined if it gave no answer in time, and may have done it all the same. */
+/** Asks the leader; undefined if it did not answer in time, in which case it may still have executed the request. */
 async function ask({ ground }: Field, path: string, body: object): Promise<Answer | undefined> {
   const leader = await ground.leader();
   return leader.gateway(path, body, { timeoutMs: 5000 }).then(
@@ -22,7 +22,7 @@ function anyPlace({ observer, places, random }: Field): ServerEvent | undefined 
   return living.length > 0 ? random.pick(living) : undefined;
 }
 
-/** As an administrator would by hand, who looked before: never a younger place under the same key. */
+/** Like an administrator who looks first and then deletes by hand: never a younger place under the same key. */
 const deleteKey: FaultKind = {
   name: "delete-key",
   effect: "takes-place",
@@ -57,7 +57,7 @@ const taken = (target: string, answer: Answer | undefined): Inflicted => ({
   took: answer === undefined ? [] : [BigInt(answer.header.revision)],
 });
 
-/** Up to what the observer has seen, so that it loses nothing itself. */
+/** Up to what the observer has seen, so that the observer itself misses nothing. */
 const compact: FaultKind = {
   name: "compact",
   effect: "hinders",
@@ -80,7 +80,7 @@ const defrag: FaultKind = {
   },
 };
 
-/** The alarm that etcd raises when its quota is exceeded: puts and grants are refused, the rest goes on. */
+/** The alarm that etcd raises when its quota is exceeded: puts and grants are refused; everything else continues. */
 const quota: FaultKind = {
   name: "quota",
   effect: "hinders",
@@ -100,9 +100,10 @@ const quota: FaultKind = {
 };
 
 /**
- * A write on disk behind the alarm's end. etcd 3.4 (seen on 3.4.23, not on 3.5.16 and 3.6.16) writes down with each write
- * how far its log has been applied, but not with an alarm: killed before the next write it begins again before the
- * alarm's end, without the alarm, and so writes what it had refused. From then on its data differs from its peers'.
+ * A write that is on disk after the end of the alarm. etcd 3.4 (seen on 3.4.23, not on 3.5.16 and 3.6.16) records with
+ * each write how far its log has been applied, but not with an alarm: if it is killed before the next write, it
+ * restarts before the end of the alarm, without the alarm, and so writes what it had refused. From then on its data
+ * differs from its peers'.
  */
 async function commit(member: Member): Promise<void> {
   if (!member.running) return;
@@ -111,7 +112,7 @@ async function commit(member: Member): Promise<void> {
       (answer) => answer as Answer,
       () => undefined,
     );
-  // A quorum's read waits until the member has applied the write.
+  // A quorum read waits until the member has applied the write.
   await untilAnswered(() => asked("/v3/kv/range", { key: encode("quota/over") }));
   await untilAnswered(() => asked("/v3/maintenance/defragment", {}));
 }
@@ -127,7 +128,7 @@ async function untilAnswered(call: () => Promise<Answer | undefined>): Promise<v
   throw new Error("no answer after 20 attempts");
 }
 
-/** A leader that steps down in good order. */
+/** A leader that steps down gracefully. */
 export const moveLeader: FaultKind = {
   name: "move-leader",
   effect: "hinders",

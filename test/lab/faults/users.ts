@@ -3,7 +3,7 @@ import type { Refusal } from "../runner/history.js";
 import { moment, pastFailOver } from "../runner/schedule.js";
 import type { Users } from "../runner/users.js";
 
-/** A ground whose members may ask for passwords, if that was asked for. */
+/** A ground whose members can require passwords, if the run has asked for that. */
 export interface Peopled extends Ground {
   readonly users: Users | undefined;
 }
@@ -12,7 +12,7 @@ interface Edit {
   readonly name: string;
   readonly refuses: Refusal;
   readonly lasts?: FaultKind["lasts"];
-  /** What passwords must be like for this; default: asked for. */
+  /** Whether passwords must be required for this fault; default: required. */
   readonly on?: boolean;
   readonly edit: (users: Users, field: Field<Peopled>) => Promise<void>;
   readonly undo?: (users: Users) => Promise<void>;
@@ -28,7 +28,7 @@ const onUsers = ({ name, refuses, lasts, on = true, edit, undo }: Edit): FaultKi
   },
 });
 
-/** Of the workers' role, beside all that they need. */
+/** A prefix that the workers' role gets beyond all that it needs. */
 const ELSEWHERE = "elsewhere/";
 
 export const userFaults: readonly FaultKind<Peopled>[] = [
@@ -43,7 +43,7 @@ export const userFaults: readonly FaultKind<Peopled>[] = [
     undo: (users) => users.turn(false),
   }),
   onUsers({
-    // By the same password, set again.
+    // Setting the same password again drops them.
     ...{ name: "tokens-dropped", refuses: "token", lasts: moment },
     edit: (users) => users.changePassword(),
   }),

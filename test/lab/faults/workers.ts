@@ -42,7 +42,7 @@ const kill = (who: string, choose: Choose): FaultKind => ({
 
 const HOUR_MS = 3_600_000;
 
-/** The wall clock of one process, as NTP or an administrator may move it. */
+/** The wall clock of one process, moved as NTP or an administrator may move it. */
 const jump = (name: string, hours: number): FaultKind => ({
   name,
   effect: "moves-clock",

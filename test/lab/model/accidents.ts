@@ -6,7 +6,7 @@ import { endLease, loseSession, moveStream } from "./sessions.js";
 import { accident, type Step } from "./step.js";
 import { keeps, sessionOf, tell, type Caller, type Session, type World } from "./world.js";
 
-/** What may go wrong, or be done to us: each as often as the scenario allows. */
+/** What may go wrong or be done to a client: each as often as the scenario allows. */
 export function accidents(world: World): Step[] {
   const steps: Step[] = [];
   for (const session of world.sessions) {
@@ -42,7 +42,9 @@ function pause(world: World, session: Session): void {
   tell(world, `${session.label}'s process stops for longer than its lease lasts`);
 }
 
-/** The deadline counts from when the last accepted renewal was sent: it passes before etcd ends the lease. */
+/**
+ * The deadline counts from the time at which the last accepted renewal was sent: it passes before etcd ends the lease.
+ */
 function renewalsFail(world: World, session: Session): void {
   tell(world, `${session.label}'s renewals do not get through`);
   if (keeps(world, "deadline-before-expiry")) return loseSession(world, session);
@@ -73,7 +75,7 @@ function toCaller(world: World, caller: Caller): Step[] {
   return [...steps, ...accident(world, "lateRequests", (w) => beLate(w, w.callers[id]!))];
 }
 
-/** The connection behind a proxy broke before the answer came: it sends the transaction again. */
+/** The connection behind a proxy broke before the answer came: the proxy sends the transaction again. */
 function repeat(world: World, caller: Caller): void {
   const { state } = caller;
   if (!("call" in state)) return;
@@ -82,7 +84,7 @@ function repeat(world: World, caller: Caller): void {
   caller.state = { ...state, call: { txn, answer: execute(world, [txn])[0] } };
 }
 
-/** The client gets its answer, and the second one may be executed much later. */
+/** The client gets its answer; the second copy may be executed much later. */
 function copyIsLate(world: World, { state, label }: Caller): void {
   if (!("call" in state)) return;
   tell(world, `a proxy keeps a copy of ${label}'s ${state.call.txn.is}`);
@@ -94,7 +96,7 @@ function loseAnswer(world: World, caller: Caller): void {
   unanswered(world, caller);
 }
 
-/** It was sent, but is still somewhere on its way when the client gives it up. */
+/** The transaction was sent, but has not arrived when the client gives up on it. */
 function beLate(world: World, caller: Caller): void {
   const { state } = caller;
   if (!("call" in state)) return;
@@ -103,7 +105,7 @@ function beLate(world: World, caller: Caller): void {
   unanswered(world, caller);
 }
 
-/** Its transactions arrive, if at all, each at its time, which is no less than they can do together. */
+/** Each of its transactions arrives at its own time, if at all, which permits at least as much as arriving together. */
 function batchIsLate(world: World, callers: readonly Caller[]): void {
   const names = callers.map(({ label }) => label).join(" and ");
   tell(world, `the batch of ${names} is late: nobody waits for this attempt any more`);
@@ -111,7 +113,7 @@ function batchIsLate(world: World, callers: readonly Caller[]): void {
     const { state } = caller;
     if (!("call" in state)) continue;
     world.late = [...world.late, state.call.txn];
-    // What is on its way stays so, in a request of its own.
+    // A transaction that is in transit remains so, in a request of its own.
     if (keeps(world, "unanswered-batch-is-in-doubt")) unanswered(world, caller);
   }
 }
@@ -122,7 +124,10 @@ function unanswered(world: World, caller: Caller): void {
   else if (state.at === "leaving") leaveUnanswered(world, caller, state);
 }
 
-/** The caller waits no longer. A join that was sent is waited for: a delete sent now could be executed before it. */
+/**
+ * The caller stops waiting. It first waits for the answer to a join that was sent: a delete sent now could be executed
+ * before the join.
+ */
 function abort(world: World, caller: Caller): void {
   const { state } = caller;
   caller.gaveUp = true;

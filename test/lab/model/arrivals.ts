@@ -3,7 +3,10 @@ import { answerRead } from "./reading.js";
 import { progress, will, type Step } from "./step.js";
 import { keeps, tell, type Answer, type Caller, type Txn, type World } from "./world.js";
 
-/** What was sent arrives at etcd: transactions alone or in batches, reads, and what nobody waits for any more. */
+/**
+ * Messages arrive at etcd: transactions alone or in batches, reads, and transactions that no caller waits for any
+ * longer.
+ */
 export function etcdSteps(world: World): Step[] {
   const steps = [...transactions(world), ...batches(world), ...lateTransactions(world)];
   for (const caller of world.callers) {
@@ -25,7 +28,7 @@ function readArrives(world: World, caller: Caller): void {
   if ("read" in state && state.read) caller.state = { ...state, read: answerRead(world, caller, state.read) };
 }
 
-/** Sent and not executed yet. */
+/** Sent but not executed yet. */
 const underWay = (caller: Caller): Txn | undefined => {
   const call = "call" in caller.state ? caller.state.call : undefined;
   return call?.answer ? undefined : call?.txn;
@@ -53,7 +56,7 @@ export function sharing(world: World): (readonly [Caller, Caller])[] {
 const batches = (world: World): Step[] =>
   sharing(world).map((callers) => progress((w) => batchArrives(w, callers)));
 
-/** Two conflict when a range of the one contains a key of the other. */
+/** Two transactions conflict when a range of one contains a key of the other. */
 function mayShare(world: World, a: Txn, b: Txn): boolean {
   if (!world.leases[a.lease] || !world.leases[b.lease] || a.key === b.key) return false;
   const conflict = covers(a.name, b.name) || covers(b.name, a.name);

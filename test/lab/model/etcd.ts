@@ -14,22 +14,22 @@ const REFUSED = { done: false, position: undefined, own: undefined, first: undef
 const lives = (key: Key, revision: number): boolean =>
   key.created <= revision && (key.deleted === 0 || key.deleted > revision);
 
-/** A queue is a range: that of "jobs" contains the keys of "jobs/night", not the other way round. */
+/** A queue is a range: that of "jobs" contains the keys of "jobs/night", but not vice versa. */
 export const covers = (name: string, other: string): boolean =>
   name === other || other.startsWith(`${name}/`);
 
-/** The places of a queue, first come first, as they were at `revision`. */
+/** The places of a queue at `revision`, oldest first. */
 export const queueAt = (world: World, name: string, revision = world.revision): Key[] =>
   world.keys.filter((key) => lives(key, revision) && covers(name, key.name));
 
 const livingKey = (world: World, key: string): Key | undefined =>
   world.keys.find((other) => other.key === key && other.deleted === 0);
 
-/** This very place: a key of the same name may have lived before it, and may live after it. */
+/** Exactly this place: a key of the same name may exist before and after it. */
 export const keyOfPlace = (world: World, { key, revision }: Place): Key | undefined =>
   world.keys.find((other) => other.key === key && other.created === revision);
 
-/** What a range "the last places up to and including mine" tells. */
+/** The result of a range "the last places up to and including mine". */
 export function positionAt(world: World, name: string, place: Place, revision: number): Position {
   const places = queueAt(world, name, revision).filter((key) => key.created <= place.revision);
   const before = places.filter((key) => key.key !== place.key);
@@ -41,7 +41,7 @@ export function positionAt(world: World, name: string, place: Place, revision: n
   };
 }
 
-/** Transactions that arrive in one request: one, or a batch. All conditions are judged on the state before it. */
+/** Transactions that arrive in one request: one, or a batch. All conditions are evaluated on the state before it. */
 export function execute(world: World, txns: readonly Txn[]): Answer[] {
   if (txns.some((txn) => txn.is !== "leave" && !world.leases[txn.lease]))
     return txns.map(() => refuse(world));

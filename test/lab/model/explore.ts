@@ -52,7 +52,7 @@ function exploreOne(scenario: ScenarioName, rule: RuleName | undefined): void {
     `${broken ? "Found" : "Nothing broken"} in ${states.toLocaleString("en-US")} states of "${scenario}"`,
   );
   if (broken) console.log(traceOf(explored));
-  // Without a rule something must break, and with all of them nothing.
+  // Without a rule, a promise must break; with all rules, none may.
   if (Boolean(broken) !== Boolean(rule)) process.exitCode = 1;
 }
 

@@ -1,10 +1,10 @@
 import type { World } from "./world.js";
 
 const words = new Map<string, number>();
-/** Used again for every world: there are hundreds of thousands. */
+/** Reused for every world: there are hundreds of thousands. */
 const codes: number[] = [];
 
-/** Numbers are small here, and of words there are few: one character each. */
+/** Numbers are small here, and there are few words: one character each. */
 function encode(value: unknown): void {
   if (typeof value === "number") codes.push(value + 8);
   else if (typeof value === "string") codes.push(wordNumber(value));
@@ -16,7 +16,7 @@ function encode(value: unknown): void {
   } else encodeFields(value as Record<string, unknown>);
 }
 
-/** Records of one type are all made by the same few lines: their fields come in one order. */
+/** Records of one type are all created by the same few lines, so their fields have one order. */
 function encodeFields(record: Record<string, unknown>): void {
   codes.push(4);
   for (const field in record) {
@@ -32,7 +32,7 @@ function wordNumber(word: string): number {
   return words.size + 63;
 }
 
-/** Two worlds with one fingerprint have the same future. What does not change, or is only told, is left out. */
+/** Two worlds with one fingerprint have the same future. What never changes, or only describes a step, is left out. */
 export function fingerprint(world: World): string {
   const { revision, lagging, keys, leases, sessions, callers, late, granted, written, left } = world;
   codes.length = 0;

@@ -2,7 +2,7 @@ import type { RuleName } from "./rules.js";
 import type { CallerSetup, Scenario } from "./scenarios.js";
 import { letterOf, type Caller, type Session, type World } from "./world.js";
 
-/** Nothing has happened yet: no key, every lease alive, nobody has asked. */
+/** Nothing has happened yet: there is no key, every lease is alive, and no caller has requested anything. */
 export function firstWorld(scenario: Scenario, without: readonly RuleName[]): World {
   const noFence = Object.fromEntries(scenario.callers.map(({ name }) => [name, 0]));
   return {

@@ -14,15 +14,18 @@ import {
   type World,
 } from "./world.js";
 
-/** How it came to be our turn. */
+/** How a caller learned that it is its turn. */
 interface Grant {
-  /** A watch on the own key, left from the wait. */
+  /** A watch on the caller's own key, left over from the wait. */
   readonly ownWatch: Watch | undefined;
-  /** The hold rests on this deletion alone, no read has seen our key since: one runs beside the handle. 0 = none. */
+  /**
+   * The hold rests on this deletion alone, because no read has seen the caller's key since: one is sent in parallel to
+   * the handle. 0 = none.
+   */
   readonly deletedAt: number;
 }
 
-/** The caller has the lock, and says so. */
+/** The caller has the lock and claims it. */
 export function hold(world: World, caller: Caller, { ownWatch, deletedAt }: Grant): void {
   const place = placeOf(caller);
   const read = ownWatch && deletedAt > 0 ? ownKeyRead(caller, deletedAt) : undefined;
@@ -50,13 +53,13 @@ function ownKeyRead(caller: Caller, atLeast: number): Read {
   };
 }
 
-/** A hold that lasts: now it pays to hear when somebody deletes the key. */
+/** The hold has lasted long enough that a watch for a deletion of its key is worthwhile. */
 export function watchHeldKey(world: World, caller: Caller, state: Holding): void {
   caller.state = { ...state, ownWatch: { key: placeOf(caller).key, createdAt: 0, position: 0 } };
   tell(world, `${caller.label} has held for a while and asks for a watch on its own key`);
 }
 
-/** Deleted before the watch began? Only a read after it can tell. */
+/** The key may have been deleted before the watch began; only a read after that shows it. */
 export function heldKeyWatched(world: World, caller: Caller, state: Holding): void {
   const verified = keeps(world, "holders-watch-is-verified");
   const read = verified ? ownKeyRead(caller, state.ownWatch?.createdAt ?? 0) : undefined;
@@ -85,13 +88,13 @@ function lose(world: World, caller: Caller): void {
   gone(world, caller, undefined);
 }
 
-/** The holder looks at `held` and makes up its mind to write. Whatever happens then, the write will come. */
+/** The holder checks `held` and decides to write. Whatever happens then, the write will arrive. */
 export function decideToWrite(world: World, caller: Caller): void {
   caller.writing = placeOf(caller).revision;
   tell(world, `${caller.label} sees that it holds, and begins a write with fence ${caller.writing}`);
 }
 
-/** What is written to admits no lower fence than it has seen. */
+/** The protected resource rejects a fence lower than one that it has seen. */
 export function writeArrives(world: World, caller: Caller): void {
   const { name } = caller.setup;
   const fence = caller.writing;

@@ -13,8 +13,8 @@ export function brokenNow(world: World): Broken | undefined {
 }
 
 /**
- * Who claims to hold has the first key of the queue. Its key may be gone already for two reasons only: somebody deleted
- * it by hand, or the lease ran out while the process stood still. That is what the fence is for.
+ * A caller that claims to hold has the first key of the queue. Its key may be gone for two reasons only: it was deleted
+ * by hand, or the lease expired while the process was stopped. The fence exists for these cases.
  */
 function falseClaim(world: World, caller: Caller): string | undefined {
   const { name } = caller.setup;
@@ -30,7 +30,7 @@ function falseClaim(world: World, caller: Caller): string | undefined {
   return before && `${who} with fence ${key.created}, but ${before.key} came before at ${before.created}`;
 }
 
-/** Two callers claim to hold one name: seen from outside, a process that stands still claims on. */
+/** Two callers claim to hold one name: seen from outside, a stopped process continues to claim. */
 export function claimsOverlap(world: World): boolean {
   const names = world.callers
     .filter(({ state }) => state.at === "holding")
@@ -38,7 +38,7 @@ export function claimsOverlap(world: World): boolean {
   return new Set(names).size < names.length;
 }
 
-/** Promises about a world at rest: nothing comes any more unless a user or an accident does something. */
+/** Promises about a world at rest: nothing more happens unless a user or an accident acts. */
 export function brokenAtRest(world: World): Broken | undefined {
   for (const caller of world.callers) {
     const sleeps = sleeper(world, caller);
@@ -54,7 +54,7 @@ export function brokenAtRest(world: World): Broken | undefined {
   return ghost(world);
 }
 
-/** Everyone who waits has somebody before him. */
+/** Every waiting caller has a predecessor. */
 function sleeper(world: World, caller: Caller): string | undefined {
   if (caller.state.at !== "waiting" && caller.state.at !== "local") return undefined;
   const who = `${caller.label} waits for "${caller.setup.name}" for ever`;
@@ -64,7 +64,7 @@ function sleeper(world: World, caller: Caller): string | undefined {
   return before ? undefined : `${who}: nobody is before it`;
 }
 
-/** Every key is somebody's place. */
+/** Every key is a caller's place. */
 function ghost(world: World): Broken | undefined {
   const key = world.keys.find((other) => other.deleted === 0 && !isOurs(world, other));
   if (!key) return undefined;

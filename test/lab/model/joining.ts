@@ -23,13 +23,13 @@ export const siblings = (world: World, caller: Caller): Caller[] => {
   );
 };
 
-/** One join of a session and name at a time: then the order of its calls is the order of its revisions. */
+/** One join of a session and name at a time: this makes the order of its calls the order of its revisions. */
 export function mayJoin(world: World, caller: Caller): boolean {
   if (caller.setup.tries || !keeps(world, "local-order-is-etcds")) return true;
   return !siblings(world, caller).some((other) => other.state.at === "joining" && !other.setup.tries);
 }
 
-/** `lock()` or `tryLock()`: a new place under the first number that is free. */
+/** `lock()` or `tryLock()`: a new place under the first free number. */
 export function ask(world: World, caller: Caller): void {
   const { tries } = caller.setup;
   const value = caller.id * 16 + caller.places;
@@ -53,7 +53,7 @@ function freeKey(world: World, caller: Caller): string {
 function joinTxn(world: World, caller: Caller): Txn {
   const { name, tries } = caller.setup;
   const { key, value } = placeOf(caller);
-  // Our own last place is before us then: who else is need not be asked.
+  // The session's own last place is the predecessor then: the other places need not be read.
   const behindOurs = siblings(world, caller).some(({ place }) => place && place.revision > 0);
   const { lease } = sessionOf(world, caller);
   return { is: tries ? "try" : "join", name, key, value, lease, created: 0, asks: !tries && !behindOurs };
@@ -70,7 +70,7 @@ export function joinAnswered(world: World, caller: Caller, answer: Answer): void
   else wait(world, caller, position?.predecessor);
 }
 
-/** Is the place in the queue? Then this is its create revision. */
+/** If the place is in the queue, this is its create revision. */
 function confirm(world: World, caller: Caller, answer: Answer): boolean {
   const place = placeOf(caller);
   if (answer.done) {
@@ -79,13 +79,16 @@ function confirm(world: World, caller: Caller, answer: Answer): boolean {
   }
   const { own } = answer;
   if (own === undefined || (own.value !== place.value && keeps(world, "own-value-decides"))) return false;
-  // An earlier attempt got through: its revision counts, and that attempt is in doubt no more.
+  // An earlier attempt succeeded: its revision counts, and that attempt is no longer in doubt.
   const revision = keeps(world, "own-create-revision") ? own.created : answer.revision;
   caller.place = { ...place, revision, unanswered: Math.max(0, place.unanswered - 1) };
   return true;
 }
 
-/** The queue is not empty, or the key is there with another value: of a late put, or of another process with the same lease. */
+/**
+ * The queue is not empty, or the key exists with another value: that of a late put, or of another process with the same
+ * lease.
+ */
 function refused(world: World, caller: Caller): void {
   if (caller.setup.tries) return gone(world, caller, undefined);
   const { key } = placeOf(caller);
@@ -95,7 +98,7 @@ function refused(world: World, caller: Caller): void {
   ask(world, caller);
 }
 
-/** The attempt may be applied, now or later. */
+/** The attempt may be applied now or later. */
 export function joinUnanswered(world: World, caller: Caller, txn: Txn): void {
   const place = placeOf(caller);
   caller.place = { ...place, unanswered: place.unanswered + 1 };

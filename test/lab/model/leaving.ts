@@ -17,10 +17,10 @@ import {
   type World,
 } from "./world.js";
 
-/** Deletes the place; repeated until etcd has confirmed it. Nothing is claimed from here on. */
+/** Deletes the place; repeated until etcd has confirmed it. From here on, the caller claims nothing. */
 export function leave(world: World, caller: Caller, { releases }: { readonly releases: boolean }): void {
   const { key, value, revision, unanswered } = placeOf(caller);
-  // Before the delete: a late put may come right behind it.
+  // Before the delete: a late put may arrive right after it.
   if (unanswered > 0) doubt(world, caller, key);
   const session = sessionOf(world, caller);
   const txn: Txn = {
@@ -45,7 +45,7 @@ type Leaving = Extract<State, { at: "leaving" }>;
 
 export function leaveAnswered(world: World, caller: Caller, state: Leaving, answer: Answer): void {
   tell(world, `${caller.label} gets the answer`);
-  // An earlier attempt may have deleted it, or the same one, if a proxy sent it twice.
+  // An earlier attempt may have deleted it, or the same one if a proxy sent it twice.
   const taken = state.releases && !answer.done && !keeps(world, "repeated-release-is-no-loss");
   if (taken && !state.repeated) toldByRelease(world, caller);
   gone(world, caller, answer.first);
@@ -66,7 +66,10 @@ export function leaveUnanswered(world: World, caller: Caller, { call, releases }
   tell(world, `${caller.label} sends its delete again`);
 }
 
-/** Every end of a place wakes the local waiter behind it once; `first` is who comes first now, where that was told. */
+/**
+ * Every end of a place wakes the local waiter behind it once; `first` is the key that is first now, if the answer
+ * contained it.
+ */
 export function gone(world: World, caller: Caller, first: Key | undefined, next?: State): void {
   const behind = successor(world, caller);
   if (placeOf(caller).unanswered > 0) doubt(world, caller, placeOf(caller).key);
@@ -80,7 +83,10 @@ function end(caller: Caller): State {
   return caller.rounds > 0 && !caller.gaveUp ? { at: "idle" } : { at: "done" };
 }
 
-/** `first` proves that it is its turn; any other end of the place before it means nothing: it looks again. */
+/**
+ * `first` proves that it is this waiter's turn. Any other end of the place before it proves nothing: the waiter reads
+ * again.
+ */
 function wake(world: World, behind: Caller, first: Key | undefined): void {
   const place = placeOf(behind);
   const proven = first?.key === place.key && first.created === place.revision;

@@ -11,11 +11,11 @@ import {
   type World,
 } from "./world.js";
 
-/** What a member has applied: the one that lags tells of an older state, in reads and in watches alike. */
+/** What a member has applied: a lagging member shows an older state, both in reads and in watches. */
 export const seenBy = (world: World, session: Session): number =>
   session.member === "lagging" ? world.lagging : world.revision;
 
-/** etcd answers a read; the answer is then on its way. */
+/** etcd answers a read; the answer is then in transit. */
 export function answerRead(world: World, caller: Caller, read: Read): Read {
   const revision = read.linearizable ? world.revision : seenBy(world, sessionOf(world, caller));
   tell(world, `etcd answers ${caller.label}'s read as of revision ${revision}`);

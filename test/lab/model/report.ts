@@ -2,7 +2,7 @@ import type { Explored } from "./search.js";
 import { RULES, type RuleName } from "./rules.js";
 import type { ScenarioName } from "./scenarios.js";
 
-/** A Markdown table as prettier lays it out. */
+/** A Markdown table in prettier's layout. */
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const widths = head.map((_, column) => Math.max(...[head, ...rows].map((row) => row[column]!.length)));
   const line = (row: readonly string[], fill: string): string =>
@@ -40,7 +40,7 @@ export function ruleTable(explored: ReadonlyMap<RuleName, Explored>): string {
   return table(["rule", "what it says", "without it, broken", "steps"], rows);
 }
 
-/** The steps that lead to a broken promise, and then the promise. */
+/** The steps that lead to a broken promise, followed by the promise. */
 export function traceOf({ broken }: Explored): string {
   if (!broken) return "";
   const steps = broken.trace.map((step, i) => `${String(i + 1).padStart(3)}. ${step}`);

@@ -1,13 +1,13 @@
 import type { ScenarioName } from "./scenarios.js";
 import type { Invariant } from "./world.js";
 
-/** A rule of the protocol that can be switched off, to see what it is good for. */
+/** A rule of the protocol that can be switched off to show what it prevents. */
 interface Rule {
   readonly says: string;
   readonly without: string;
-  /** The file under src/ that keeps it. */
+  /** The file under src/ that implements it. */
   readonly where: string;
-  /** Explored without the rule, this breaks that. */
+  /** Explored without the rule, this scenario breaks that promise. */
   readonly scenario: ScenarioName;
   readonly breaks: Invariant;
 }

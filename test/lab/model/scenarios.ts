@@ -1,31 +1,31 @@
-/** How often each of them may happen. These bounds, and the rounds of the callers, make a scenario finite. */
+/** How often each accident may happen. These bounds, and the rounds of the callers, make a scenario finite. */
 export interface Accidents {
-  /** A caller waits no longer. */
+  /** A caller stops waiting. */
   readonly aborts: number;
-  /** A transaction is executed, its answer never comes. */
+  /** A transaction is executed, but its answer never arrives. */
   readonly lostAnswers: number;
-  /** A transaction is given up while it is under way, and may arrive much later. */
+  /** A client gives up on a transaction in transit, which may arrive much later. */
   readonly lateRequests: number;
-  /** A proxy sends a transaction twice, and the client hears of one of them. */
+  /** A proxy sends a transaction twice, and the client gets one of the answers. */
   readonly repeats: number;
-  /** Renewals do not get through: a session is lost. */
+  /** Renewals do not arrive: a session is lost. */
   readonly losses: number;
-  /** A process stops while its lease runs out. */
+  /** A process stops while its lease expires. */
   readonly pauses: number;
   /** A watch stream breaks, and moves to the other member. */
   readonly moves: number;
-  /** Somebody deletes a key by hand. */
+  /** A key is deleted by hand. */
   readonly deletions: number;
-  /** Somebody revokes a lease by hand. */
+  /** A lease is revoked by hand. */
   readonly revokes: number;
-  /** A holder writes to what the lock protects. */
+  /** A holder writes to the protected resource. */
   readonly writes: number;
 }
 
 export interface CallerSetup {
   readonly session: number;
   readonly name: string;
-  /** How often it locks, one after the other. */
+  /** How often it locks, one time after the other. */
   readonly rounds: number;
   /** `tryLock()` instead of `lock()`. */
   readonly tries?: boolean;
@@ -35,7 +35,7 @@ export interface CallerSetup {
 export interface SessionSetup {
   /** The member that serves its watches. */
   readonly member: "leading" | "lagging";
-  /** Another session's lease: two processes with one lease. */
+  /** Another session's lease: two processes share one lease. */
   readonly lease?: number;
 }
 
@@ -43,11 +43,11 @@ export interface Scenario {
   readonly sessions: readonly SessionSetup[];
   readonly callers: readonly CallerSetup[];
   readonly accidents: Accidents;
-  /** There is a member that lags. */
+  /** One member lags. */
   readonly lags?: boolean;
-  /** Holds last long enough for a watch on the own key. */
+  /** Holds last long enough for a watch on the holder's own key. */
   readonly longHolds?: boolean;
-  /** All sessions are one process's, whose transactions may share a request. */
+  /** All sessions belong to one process, whose transactions may share a request. */
   readonly batches?: boolean;
 }
 
@@ -66,7 +66,7 @@ const NONE: Accidents = {
 
 type More = Partial<Pick<Scenario, "sessions" | "lags" | "longHolds" | "batches">> & Partial<Accidents>;
 
-/** Sessions A, B, C: as many as the callers name, all on the leading member unless told otherwise. */
+/** Sessions A, B, C: as many as the callers name, all on the leading member unless stated otherwise. */
 function scenario(callers: readonly CallerSetup[], more: More = {}): Scenario {
   const { sessions, lags, longHolds, batches, ...accidents } = more;
   const last = Math.max(...callers.map(({ session }) => session));
@@ -96,7 +96,7 @@ const writes = { writes: true };
 const A_TWICE = caller(0, twice);
 const B_TWICE = caller(1, twice);
 
-/** Each is explored to its end. */
+/** Each is explored completely. */
 export const SCENARIOS = {
   turns: scenario([A_TWICE, B_TWICE]),
   "three clients": scenario([A, B, C]),

@@ -8,15 +8,17 @@ import type { Broken, World } from "./world.js";
 
 export interface Explored {
   readonly states: number;
-  /** Ways from one state to the next. */
+  /** Transitions from one state to the next. */
   readonly steps: number;
   /** States in which two callers claim to hold one name. */
   readonly overlaps: number;
-  /** Undefined when every state that can be reached keeps every promise. `trace`: the steps that lead there, in words. */
+  /**
+   * Undefined when every reachable state keeps every promise. `trace`: the steps that lead to the broken one, in words.
+   */
   readonly broken: (Broken & { readonly trace: readonly string[] }) | undefined;
 }
 
-/** The way to a state: the numbers of the steps taken, the last one first. */
+/** The path to a state: the numbers of the steps taken, last one first. */
 interface Path {
   readonly before: Path | undefined;
   readonly step: number;
@@ -33,8 +35,8 @@ interface Found {
 }
 
 /**
- * Visits every state that the scenario allows, those with the fewest steps first: the first broken promise that is found
- * has a shortest trace. Stops there, or when nothing new is left.
+ * Visits every state that the scenario allows, in the order of the number of steps, so that the first broken promise
+ * has a shortest trace. Stops there, or when no new state is left.
  */
 export function explore(scenario: Scenario, without: readonly RuleName[] = []): Explored {
   const start = firstWorld(scenario, without);
@@ -67,7 +69,7 @@ function isNew(world: World, seen: Set<string>): boolean {
   return true;
 }
 
-/** Every state that is one step away; or a promise that is broken here or there. */
+/** Every state that is one step away; or a promise that is broken in this state or in one of those. */
 function stepsFrom({ world, path }: Visited): { readonly reached: Visited[]; readonly found?: Found } {
   const possible = nextSteps(world);
   const reached: Visited[] = [];
@@ -83,7 +85,7 @@ function stepsFrom({ world, path }: Visited): { readonly reached: Visited[]; rea
   return { reached };
 }
 
-/** Nested records are never changed, only replaced. */
+/** Nested records are never mutated, only replaced. */
 const copy = (world: World): World => ({
   ...world,
   sessions: world.sessions.map((session) => ({ ...session })),
@@ -91,7 +93,7 @@ const copy = (world: World): World => ({
   said: [],
 });
 
-/** Walks the path again and notes what every step says. */
+/** Walks the path again and records what every step says. */
 function retrace(start: World, last: Path | undefined): string[] {
   const numbers: number[] = [];
   for (let path = last; path; path = path.before) numbers.unshift(path.step);

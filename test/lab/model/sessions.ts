@@ -8,7 +8,7 @@ import { keeps, tell, type Caller, type Session, type World } from "./world.js";
 const callersOf = (world: World, session: Session): Caller[] =>
   world.callers.filter((caller) => caller.setup.session === session.id);
 
-/** The session is over: holds end with a loss, waiting calls reject, nothing more is sent. */
+/** The session is over: holds end with a loss, waiting calls reject, and nothing more is sent. */
 export function loseSession(world: World, session: Session): void {
   session.client = "over";
   session.doubted = [];
@@ -32,7 +32,7 @@ export function endLease(world: World, session: Session, deletedBy: "its lease" 
   world.revision++;
 }
 
-/** What a session comes to by itself. */
+/** What happens to a session without a user or an accident. */
 export function sessionSteps(world: World, { id, client }: Session): Step[] {
   const session = (w: World): Session => w.sessions[id]!;
   const alive = world.leases[session(world).lease];
@@ -47,7 +47,7 @@ function runOut(world: World, session: Session): void {
   endLease(world, session, "its lease");
 }
 
-/** The first look at the clocks after a pause ends the session. */
+/** The first reading of the clocks after a pause ends the session. */
 function goOn(world: World, session: Session): void {
   tell(world, `${session.label}'s process goes on`);
   loseSession(world, session);
@@ -58,7 +58,7 @@ function hear(world: World, session: Session): void {
   loseSession(world, session);
 }
 
-/** The watch stream broke: every wait starts again on the other member; nothing is carried over but places. */
+/** The watch stream broke: every wait starts again on the other member; only the places are kept. */
 export function moveStream(world: World, session: Session): void {
   session.member = session.member === "leading" ? "lagging" : "leading";
   tell(world, `${session.label}'s watches move to the ${session.member} member`);

@@ -2,8 +2,8 @@ import type { Accidents } from "./scenarios.js";
 import type { Caller, World } from "./world.js";
 
 /**
- * One thing that may happen next. Progress comes by itself, given time. A choice is a user's and an accident nobody's:
- * these may never come, so nobody may depend on them.
+ * One thing that may happen next. Progress happens by itself, given time. A choice is up to a user, and an accident is
+ * up to nobody: these may never happen, so nothing may depend on them.
  */
 export interface Step {
   readonly kind: "progress" | "choice" | "accident";
@@ -12,7 +12,7 @@ export interface Step {
 
 type Act = (world: World, caller: Caller) => void;
 
-/** Every step is run in a world of its own: it finds its caller there. */
+/** Every step runs in its own copy of the world and finds its caller there. */
 export const will = (caller: Caller, act: Act): Step => ({
   kind: "progress",
   run: (world) => act(world, world.callers[caller.id]!),

@@ -97,7 +97,7 @@ function holderSteps(world: World, caller: Caller, state: Holding): Step[] {
   if (answer) steps.push(will(caller, (w, c) => heldKeyRead(w, c, state, answer)));
   if (!ownWatch && world.scenario.longHolds && keeps(world, "own-key-is-watched"))
     steps.push(will(caller, (w, c) => watchHeldKey(w, c, state)));
-  // Who writes waits for the answer before it releases.
+  // A caller that writes waits for the answer before it releases.
   if (caller.writing > 0) return steps;
   steps.push(may(caller, (w, c) => leave(w, c, { releases: true })));
   if (!caller.setup.writes) return steps;
@@ -109,7 +109,7 @@ interface OnWatch {
   deleted(world: World, caller: Caller, watch: Watch, at: number): void;
 }
 
-/** A watch is created at what its member has applied, and tells what the member applies after that. */
+/** A watch is created at what its member has applied, and reports what the member applies after that. */
 function watchSteps(world: World, caller: Caller, watch: Watch | undefined, on: OnWatch): Step[] {
   if (!watch) return [];
   const seen = seenBy(world, sessionOf(world, caller));

@@ -3,14 +3,15 @@ import { progress, type Step } from "./step.js";
 import { keeps, sessionOf, tell, type Caller, type Key, type Session, type World } from "./world.js";
 
 /**
- * A session lists all keys of its lease from time to time. What is no place is deleted, guarded by the create revision that
- * was seen: one step here, since that can hit nothing else. And a doubt ends: its keys are given to new places.
+ * A session lists all keys of its lease from time to time. A key that is not a place is deleted, guarded by the create
+ * revision that was seen: this is one step here, because the delete can affect no other key. A doubt also ends: its
+ * keys are given to new places.
  */
 export function sweeps(world: World, session: Session): Step[] {
   return [...doubtEnds(world, session), ...strays(world, session)];
 }
 
-/** After some time, in which lists have shown that nothing is there. Requests may be on their way all the same. */
+/** After some time, in which lists have shown that nothing is there. Requests may still be in transit. */
 function doubtEnds(world: World, { id, doubted }: Session): Step[] {
   const there = world.keys.some(({ key, deleted }) => deleted === 0 && doubted.includes(key));
   if (there || doubted.length === 0) return [];
@@ -31,11 +32,11 @@ function strays(world: World, session: Session): Step[] {
     .map((key) => progress((w) => sweep(w, session, key)));
 }
 
-/** Where no proxy repeats anything, every promise holds without it. */
+/** As long as no proxy repeats requests, every promise holds without it. */
 const listsAlways = (world: World): boolean =>
   world.scenario.accidents.repeats > 0 && keeps(world, "answered-puts-are-swept-for");
 
-/** For a while the key is given to no other place; and from now on the session looks for keys that are no place. */
+/** For a while the key is given to no other place; from now on the session looks for keys that are not places. */
 export function doubt(world: World, caller: Caller, key: string): void {
   const session = sessionOf(world, caller);
   session.sweeps = true;
@@ -48,7 +49,7 @@ function sweep(world: World, session: Session, key: Key): void {
   world.revision++;
 }
 
-/** Before the create revision of a place is known, its value tells. */
+/** Before the create revision of a place is known, its value identifies it. */
 export const isOurs = (world: World, { key, value, created }: Key): boolean =>
   world.callers.some(({ place }) => {
     if (place?.key !== key) return false;

@@ -18,7 +18,7 @@ import {
 
 const asked = (key: string): Watch => ({ key, createdAt: 0, position: 0 });
 
-/** Waits for the turn: behind a place of the own session, or else behind whoever is next before us. */
+/** Waits for the turn: behind a place of the caller's own session, or otherwise behind its direct predecessor. */
 export function wait(world: World, caller: Caller, predecessor: Predecessor | undefined): void {
   const below = localPredecessor(world, caller);
   if (below) {
@@ -40,7 +40,10 @@ export function wait(world: World, caller: Caller, predecessor: Predecessor | un
   else look(world, caller, turn);
 }
 
-/** Our last place before this one: by revision, as etcd orders them, or, without that rule, by the order of calls. */
+/**
+ * The session's last place before this one: by revision, as etcd orders them, or, without that rule, by the order of
+ * calls.
+ */
 function localPredecessor(world: World, caller: Caller): Caller | undefined {
   const byCall = !keeps(world, "local-order-is-etcds");
   const order = (other: Caller): number => (byCall ? other.id : (other.place?.revision ?? 0));
@@ -49,7 +52,7 @@ function localPredecessor(world: World, caller: Caller): Caller | undefined {
     .sort((a, b) => order(b) - order(a))[0];
 }
 
-/** Watches the predecessor and the own key from now on; the read comes when both watches are there. */
+/** Watches the predecessor and the caller's own key from now on; the read is sent when both watches exist. */
 export function follow(world: World, caller: Caller, turn: Turn, predecessor: Predecessor): void {
   caller.state = {
     ...turn,
@@ -63,7 +66,7 @@ export function follow(world: World, caller: Caller, turn: Turn, predecessor: Pr
   tell(world, `${caller.label} asks for watches on ${predecessor.key} and its own key`);
 }
 
-/** Asks who is before us now. An answer older than what we know already will not count. */
+/** Reads the current predecessor. An answer older than what is already known will not count. */
 function look(world: World, caller: Caller, turn: Turn): void {
   const createdAt = [turn.predecessorWatch?.createdAt ?? 0, turn.ownWatch?.createdAt ?? 0];
   const atLeast = Math.max(turn.atLeast, ...createdAt);
@@ -95,12 +98,12 @@ function decide(world: World, caller: Caller, turn: Turn, { mine, predecessor }:
   if (!predecessor) return hold(world, caller, { ownWatch: turn.ownWatch, deletedAt: 0 });
   const same = turn.predecessor?.revision === predecessor.revision;
   if (!same || !turn.predecessorWatch || turn.deleted) return follow(world, caller, turn, predecessor);
-  // The same one still, and by now perhaps the holder.
+  // The same predecessor, which may be the holder by now.
   caller.state = { ...turn, predecessor, verified: bothWatch(world, turn) };
   tell(world, `${predecessor.key} is before it${predecessor.holder ? ", and holds" : ""}`);
 }
 
-/** A single deletion means nothing by itself: the predecessor may have been a waiter that gave up. */
+/** A single deletion proves nothing: the predecessor may have been a waiter that gave up. */
 export function predecessorDeleted(world: World, caller: Caller, turn: Turn, deletedAt: number): void {
   const { predecessor, verified } = turn;
   if (!predecessor || (deletedAt <= predecessor.revision && keeps(world, "older-events-are-ignored"))) return;
@@ -108,7 +111,7 @@ export function predecessorDeleted(world: World, caller: Caller, turn: Turn, del
   const wasHolder = predecessor.holder || !keeps(world, "known-holder");
   if (verified && wasHolder) return hold(world, caller, { ownWatch: turn.ownWatch, deletedAt });
   caller.state = heard;
-  // Else the read follows when both watches are there.
+  // Otherwise the read follows when both watches exist.
   if (bothWatch(world, heard)) look(world, caller, heard);
 }
 
@@ -117,7 +120,7 @@ export function ownDeleted(world: World, caller: Caller, deletedAt: number): voi
   placeGone(world, caller);
 }
 
-/** Somebody deleted the key of a waiting place: it joins anew. */
+/** The key of a waiting place was deleted by hand: the caller joins again. */
 function placeGone(world: World, caller: Caller): void {
   const place = placeOf(caller);
   tell(world, `${caller.label} finds its place gone, and will join anew`);

@@ -1,51 +1,51 @@
 import type { RuleName } from "./rules.js";
 import type { Accidents, CallerSetup, Scenario } from "./scenarios.js";
 
-/** A key of a queue. The dead ones are kept: a member that lags, or a watch that is late, has yet to see them go. */
+/** A key of a queue. Deleted keys are kept: a lagging member or a late watch has not seen their deletion yet. */
 export interface Key {
   readonly name: string;
   readonly key: string;
-  /** Every place puts another value: after a lost answer it tells whose key this is. */
+  /** Every place puts a different value: after a lost answer, it shows whose key this is. */
   readonly value: number;
   readonly lease: number;
   /** Create revision: the order of the queue. */
   readonly created: number;
-  /** The revision that deleted it, 0 while it lives. */
+  /** The revision that deleted it, or 0 while it exists. */
   readonly deleted: number;
   readonly deletedBy: "nobody" | "its owner" | "its lease" | "hand";
 }
 
-/** One key of ours in a queue, as its client knows it: (key, create revision), never a key alone. */
+/** One key of a client in a queue, as the client knows it: (key, create revision), never a key alone. */
 export interface Place {
   readonly key: string;
   readonly value: number;
-  /** 0 until etcd has told it. */
+  /** 0 until etcd has returned it. */
   readonly revision: number;
-  /** Attempts to put the key that were sent and not answered: each may be applied yet. */
+  /** Attempts to put the key that were sent and not answered: each may still be applied. */
   readonly unanswered: number;
 }
 
-/** A transaction, as it is sent. */
+/** A transaction as it is sent. */
 export interface Txn {
   readonly is: "join" | "try" | "leave";
   readonly name: string;
   readonly key: string;
   readonly value: number;
   readonly lease: number;
-  /** Leaving: delete only what was created at this revision; 0 = only what has our value. */
+  /** Leaving: delete only what was created at this revision; 0 = only what has the caller's value. */
   readonly created: number;
-  /** Joining: who is before me? Leaving: who is first after me? */
+  /** Joining: which place is before this one? Leaving: which one is first after it? */
   readonly asks: boolean;
 }
 
 export interface Answer {
-  /** The conditions were true, and it was done. */
+  /** The conditions were true, and the transaction was executed. */
   readonly done: boolean;
   readonly leaseGone: boolean;
   /** etcd's revision after the transaction. */
   readonly revision: number;
   readonly position: Position | undefined;
-  /** A refused join: what is there under our key. */
+  /** A refused join: what exists under the caller's key. */
   readonly own: Key | undefined;
   readonly first: Key | undefined;
 }
@@ -53,7 +53,7 @@ export interface Answer {
 /** Where a place stands in its queue. */
 export interface Position {
   readonly revision: number;
-  /** The key is there, with the create revision that we know. */
+  /** The key exists with the expected create revision. */
   readonly mine: boolean;
   readonly predecessor: Predecessor | undefined;
 }
@@ -61,25 +61,25 @@ export interface Position {
 export interface Predecessor {
   readonly key: string;
   readonly revision: number;
-  /** It is known that nobody is before it. */
+  /** It is known that no place is before it. */
   readonly holder: boolean;
 }
 
-/** A call on its way: sent, then executed (the answer exists), then answered. */
+/** A call in progress: sent, then executed (the answer exists), then answered. */
 export interface Call {
   readonly txn: Txn;
   readonly answer: Answer | undefined;
 }
 
 export interface Read {
-  /** Asked of a quorum; else of the member that serves the watches, which may lag. */
+  /** The read asks a quorum; otherwise it asks the member that serves the watches, which may lag. */
   readonly linearizable: boolean;
-  /** An answer of an older state does not count. */
+  /** An answer that shows an older state does not count. */
   readonly atLeast: number;
   readonly answer: Position | undefined;
 }
 
-/** A watch for the deletion of a key, which tells what happens after `position`. */
+/** A watch for the deletion of a key, which reports what happens after `position`. */
 export interface Watch {
   readonly key: string;
   /** 0 until etcd has created it. */
@@ -87,15 +87,15 @@ export interface Watch {
   readonly position: number;
 }
 
-/** Waiting for one's turn behind a place of another session. */
+/** A caller waits for its turn behind a place of another session. */
 export interface Turn {
   readonly at: "waiting";
   readonly predecessor: Predecessor | undefined;
   readonly predecessorWatch: Watch | undefined;
   readonly ownWatch: Watch | undefined;
-  /** Both watches are there, and a read after that has found the predecessor alive. */
+  /** Both watches exist, and a read after that has found the predecessor alive. */
   readonly verified: boolean;
-  /** The deletion of the predecessor was heard. */
+  /** The watch has reported the predecessor's deletion. */
   readonly deleted: boolean;
   readonly atLeast: number;
   readonly read: Read | undefined;
@@ -104,39 +104,39 @@ export interface Turn {
 export interface Holding {
   readonly at: "holding";
   readonly ownWatch: Watch | undefined;
-  /** Makes sure that the key was there when the watch began. */
+  /** Verifies that the key existed when the watch began. */
   readonly read: Read | undefined;
 }
 
 export type State =
-  /** It will ask for the lock when it pleases. */
+  /** It may request the lock at any time. */
   | { readonly at: "idle" }
-  /** It lost its place while waiting, and joins anew. */
+  /** It lost its place while waiting, and joins again. */
   | { readonly at: "again" }
   | { readonly at: "joining"; readonly call: Call }
-  /** Behind a place of its own session: woken by that one's end, it needs no watch. */
+  /** Behind a place of its own session: that one's end wakes it, so it needs no watch. */
   | { readonly at: "local"; readonly below: number }
   | Turn
   | Holding
-  /** It claims nothing any more; the delete of its key is under way. */
+  /** It no longer claims anything; the delete of its key is in progress. */
   | { readonly at: "leaving"; readonly call: Call; readonly releases: boolean; readonly repeated: boolean }
   | { readonly at: "done" };
 
-/** Somebody who calls `lock()` or `tryLock()`. */
+/** A user that calls `lock()` or `tryLock()`. */
 export interface Caller {
   readonly id: number;
   /** "A", or "A2" for the second caller of a session that has several. */
   readonly label: string;
   readonly setup: CallerSetup;
-  /** How often it will still ask. */
+  /** How often it will still request the lock. */
   rounds: number;
   /** How many places it has had. */
   places: number;
   place: Place | undefined;
   state: State;
-  /** It waits no longer, but its join is under way. */
+  /** It no longer waits, but its join is in progress. */
   gaveUp: boolean;
-  /** The fence of a write that it decided upon while it held; 0 = none. */
+  /** The fence of a write that it decided on while it held; 0 = none. */
   writing: number;
 }
 
@@ -144,40 +144,43 @@ export interface Session {
   readonly id: number;
   readonly label: string;
   readonly lease: number;
-  /** paused: the process stands still. over: it knows that the session is lost. */
+  /** paused: the process is stopped. over: it knows that the session is lost. */
   client: "running" | "paused" | "over";
   /** The member that serves its watches and serializable reads. */
   member: "leading" | "lagging";
-  /** Keys of which a late put may come yet, or that are there with a value not ours: given to no other place for a while. */
+  /**
+   * Keys for which a late put may still arrive, or that exist with an unknown value: given to no other place for a
+   * while.
+   */
   doubted: readonly string[];
-  /** It has had a key in doubt: it looks for keys that are no place to the end of the lease. */
+  /** It has had a key in doubt: it looks for keys that are not places until the end of the lease. */
   sweeps: boolean;
 }
 
-/** One moment: what etcd stores, what every client believes, and what is on its way between them. */
+/** One moment: what etcd stores, what every client believes, and what is in transit between them. */
 export interface World {
   readonly scenario: Scenario;
   /** The rules that are switched off. */
   readonly without: ReadonlySet<RuleName>;
   revision: number;
-  /** How far the lagging member has come. */
+  /** What the lagging member has applied. */
   lagging: number;
   /** In the order of their creation. */
   keys: readonly Key[];
-  /** By lease: `true` while etcd has it. */
+  /** By lease: `true` while it exists in etcd. */
   leases: readonly boolean[];
   sessions: readonly Session[];
   callers: readonly Caller[];
-  /** Transactions that nobody waits for any more: each may be executed yet, or never. */
+  /** Transactions that no caller waits for any longer: each may still be executed, or never. */
   late: readonly Txn[];
-  /** By name: the highest fence that was granted while its key lived, and the highest that wrote. */
+  /** By name: the highest fence that was granted while its key existed, and the highest that wrote. */
   granted: Readonly<Record<string, number>>;
   written: Readonly<Record<string, number>>;
   /** Accidents that may still happen. */
   left: Accidents;
   /** Set by the step that breaks a promise. */
   broken: Broken | undefined;
-  /** What the last step was, in words. */
+  /** A description of the last step. */
   said: string[];
 }
 
@@ -188,7 +191,7 @@ export interface Broken {
   readonly what: string;
 }
 
-/** Does the model keep to this rule, or is it switched off? */
+/** Whether the model keeps this rule; false if it is switched off. */
 export const keeps = (world: World, rule: RuleName): boolean => !world.without.has(rule);
 
 export const tell = (world: World, what: string): void => void world.said.push(what);
@@ -199,7 +202,7 @@ export const breaks = (world: World, invariant: Invariant, what: string): void =
 
 export const sessionOf = (world: World, { setup }: Caller): Session => world.sessions[setup.session]!;
 
-/** Sessions, and their leases, are called A, B, C. */
+/** Sessions and their leases are named A, B, C. */
 export const letterOf = (index: number): string => String.fromCharCode(65 + index);
 
 /** Go's layout: the lease under the name, and `-n` for further places of one session. */

@@ -5,10 +5,10 @@ import type { Mutant, Patch } from "./mutant.js";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const DIST = path.join(ROOT, "dist");
-/** Within the project, so that it finds the packages that it depends on. */
+/** Inside the project, so that it finds the packages that it depends on. */
 const HOME = path.join(ROOT, "node_modules", ".leasehold-mutants");
 
-/** A copy of the build with the mutant's patches. Throws when one does not apply any more. */
+/** A copy of the build with the mutant's patches. Throws if one does not apply. */
 export function buildMutant({ name, patches }: Pick<Mutant, "name" | "patches">): string {
   const folder = path.join(HOME, name);
   rmSync(folder, { recursive: true, force: true });

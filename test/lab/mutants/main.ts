@@ -1,6 +1,7 @@
-// `npm run chaos:mutants -- [--only NAME,…] [--runs N] [--seed S] [--baseline] [--write] [--build]`: the lab must notice each
-// mutant within its budget of runs, or within N; with --baseline the same hunts find nothing in the unchanged build.
-// --write puts what was seen into the README; --build only leaves the builds. Exit code 1 = one was missed.
+// `npm run chaos:mutants -- [--only NAME,…] [--runs N] [--seed S] [--baseline] [--write] [--build]`: the lab must
+// notice each mutant within its budget of runs, or within N; with --baseline the same hunts must find nothing in the
+// unchanged build. --write puts the results into the README; --build only leaves the builds. Exit code 1 = one was
+// missed.
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { judge } from "../checker/judge.js";
@@ -90,14 +91,14 @@ function row({ name, wrong, hunt }: Mutant, caught: Caught | undefined): string 
   return `| ${name} | ${wrong} | ${hunt.tier}: ${(hunt.faults ?? ["all"]).join(", ")} | ${found} of ${runsOf(hunt)} |`;
 }
 
-/** Between the two marks of the README; a mutant that was not hunted now keeps its row. */
+/** Between the two marks in the README; a mutant that was not hunted in this run keeps its row. */
 function write(found: ReadonlyMap<string, string>): void {
   const text = readFileSync(README, "utf8");
   const [before = "", rest = ""] = text.split("<!-- mutants -->\n");
   const [old = "", after = ""] = rest.split("<!-- /mutants -->\n");
   const head =
     "| mutant | what it does wrong | hunted by | broken | after |\n| --- | --- | --- | --- | --- |";
-  // Formatted since, perhaps: with spaces between the name and the line after it.
+  // The table may have been formatted since, with spaces between the name and the next column.
   const kept = (name: string) => old.split("\n").find((line) => line.split("|")[1]?.trim() === name);
   const table = MUTANTS.flatMap(({ name }) => found.get(name) ?? kept(name) ?? []);
   const marked = `<!-- mutants -->\n\n${head}\n${table.join("\n")}\n\n<!-- /mutants -->\n`;

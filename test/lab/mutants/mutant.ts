@@ -1,14 +1,14 @@
 import type { LabOptions } from "../runner/lab.js";
 import type { TierName } from "../tiers/index.js";
 
-/** In a file of the build, exactly once: `from` becomes `to`. */
+/** In a file of the build, `from` becomes `to`; `from` must occur exactly once. */
 export interface Patch {
   readonly file: string;
   readonly from: string;
   readonly to: string;
 }
 
-/** Where the lab looks for it. */
+/** The setting in which the lab looks for it. */
 export interface Hunt extends Pick<
   LabOptions,
   | "faults"
@@ -27,7 +27,7 @@ export interface Hunt extends Pick<
 > {
   readonly tier: TierName;
   readonly seconds: number;
-  /** With so many seeds at most. */
+  /** The maximum number of seeds. */
   readonly runs: number;
 }
 

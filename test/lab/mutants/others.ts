@@ -1,7 +1,7 @@
 // The rules of readers and writers, permits, several locks at once, and elections, broken on purpose.
 import { t1, type Hunt, type Mutant } from "./mutant.js";
 
-/** Many on few names, so that all kinds of neighbours meet in a queue. */
+/** Many callers on few names, so that all combinations of neighbors meet in a queue. */
 const readers = (faults: readonly string[], more: Partial<Hunt> = {}): Hunt =>
   t1(faults, { of: "rwlock", seconds: 15, names: 2, ...more });
 const permits = (faults: readonly string[], more: Partial<Hunt> = {}): Hunt =>
@@ -77,7 +77,7 @@ export const OTHERS: readonly Mutant[] = [
     name: "turn-not-told",
     wrong: "does not put its key when its turn comes: who waits behind it does not become the first waiter",
     patches: [{ file: "queue/permit-mode.js", from: "announcesGrant: true,", to: "announcesGrant: false," }],
-    // A holder that stays while another permit comes free: nobody would look.
+    // One holder stays while another permit becomes free: without the put, no waiter would look.
     hunt: permits(["delay-reads"], { camp: 0.4, gapMs: [4000, 5000] }),
   },
   {
@@ -114,7 +114,7 @@ export const OTHERS: readonly Mutant[] = [
         to: "",
       },
     ],
-    // Few wait, so that it is mostly a holder's key that is deleted.
+    // Few callers wait, so that the deleted key is mostly a holder's.
     hunt: several(["delete-key"], { camp: 0.7, workers: 3, lanes: 1, names: 9, gapMs: [100, 300] }),
   },
   {

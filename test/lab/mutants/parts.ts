@@ -1,6 +1,6 @@
 import type { Patch } from "./mutant.js";
 
-/** What leasehold can do without, being slower only: the same lab must be green with it and without it. */
+/** Parts that leasehold can do without, at the cost of speed: the same lab must pass with and without each. */
 const TABLE = {
   batching: [{ file: "etcd/batch/batcher.js", from: "const MAX_BATCH = 96;", to: "const MAX_BATCH = 1;" }],
 } satisfies Record<string, readonly Patch[]>;

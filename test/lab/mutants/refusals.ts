@@ -12,7 +12,7 @@ export const REFUSALS: readonly Mutant[] = [
         to: "if (!mayPass(why) || why.refusal)\n            throw why.refusal ?? why;",
       },
     ],
-    // Who starts while it lasts may come to this member first.
+    // A worker that starts while the fault lasts may connect to this member first.
     hunt: t2(["web-server", "unimplemented", "kill-holder"], { lastsMs: [4000, 6000] }),
   },
   {

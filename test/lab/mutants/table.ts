@@ -1,4 +1,4 @@
-// Each rule of the protocol that is easily got wrong, broken on purpose in a copy of the build. The lab must notice.
+// Each rule of the protocol that is easy to get wrong, broken on purpose in a copy of the build. The lab must notice.
 import { t1, t2, type Hunt, type Mutant, type Patch } from "./mutant.js";
 import { OTHERS } from "./others.js";
 import { REFUSALS } from "./refusals.js";
@@ -6,7 +6,7 @@ import { REFUSALS } from "./refusals.js";
 /** Many calls at a time in each process, so that they share requests. */
 const CROWD: Partial<Hunt> = { workers: 2, lanes: 12, names: 6, nested: true };
 
-/** The lists of the lease's keys would find what these mutants leave behind, before the lab does. */
+/** Without this, the lists of the lease's keys would find what these mutants leave behind before the lab does. */
 const NO_SWEEP: Patch = { file: "session/late-put-sweeper.js", from: "this.#audit.add(this);", to: "" };
 
 const MUTEX: readonly Mutant[] = [
@@ -20,7 +20,7 @@ const MUTEX: readonly Mutant[] = [
         to: "renewer.renewed(this.clock.now(), ttlSeconds);",
       },
     ],
-    // etcd ends a lease up to half a second late, which hides the rest of the lie in about half of the runs.
+    // etcd ends a lease up to half a second late, which hides the rest of the error in about half of the runs.
     hunt: t1(["late-then-silent"], { ttlSeconds: 9, seconds: 45, runs: 5, camp: 1, gapMs: [100, 200] }),
   },
   {
@@ -33,11 +33,11 @@ const MUTEX: readonly Mutant[] = [
     name: "no-hasleader",
     wrong: "opens streams without `hasleader`: on a member that is cut off from its peers they stay silent",
     patches: [{ file: "etcd/etcd3/member.js", from: 'hasleader: "true", ', to: "" }],
-    // Any call to that member would time out and tell: only the streams are left to notice.
+    // Any call to that member would time out and so reveal the partition: only the streams are left to notice.
     hunt: t2(["isolate-follower", "delete-key"], {
-      // One isolation, that ends before the next renewal: a keepalive without an answer would tell, too.
+      // One isolation that ends before the next renewal: an unanswered keepalive would also reveal it.
       ...{ ttlSeconds: 120, seconds: 30, gapMs: [50, 200], lastsMs: [27_000, 28_000] },
-      // Each camps on a lock of its own from the start on.
+      // Each camps on its own lock from the start.
       ...{ workers: 6, lanes: 1, names: 12, camp: 1 },
     }),
   },
@@ -51,7 +51,7 @@ const MUTEX: readonly Mutant[] = [
         to: "                ? undefined\n                : undefined,\n        ].filter(Boolean),\n        ignored: [",
       },
     ],
-    // Alone it holds most of the time, under the key it had before: also when the late request comes.
+    // A single caller holds most of the time, under the same key as before, and so also when the late request arrives.
     hunt: t1(["hold-releases"], {
       ...{ seconds: 25, lastsMs: [3000, 5000], gapMs: [100, 200] },
       ...{ workers: 1, lanes: 1, names: 1, camp: 0 },
@@ -193,7 +193,7 @@ const MUTEX: readonly Mutant[] = [
         to: '"leasehold.connection": 1 + 0 * connections,',
       },
     ],
-    // Below what gRPC's own pings need to find the dead connection.
+    // Shorter than gRPC's own pings need to detect the dead connection.
     hunt: t2(["pause-follower"], { oneAddress: true, ttlSeconds: 5, seconds: 45, gapMs: [100, 300] }),
   },
   {
@@ -325,14 +325,14 @@ const MUTEX: readonly Mutant[] = [
         from: "if (batch.length > 1 && refused(error))\n                this.#oneByOne(flight.remaining(), inDoubt(error));",
         to: "if (batch.length > 1)\n                this.#oneByOne(flight.remaining(), false);",
       },
-      // The session would blame a proxy for what it has sent twice itself.
+      // Without this, the session would attribute to a proxy what it has sent twice itself.
       {
         file: "queue/entry.js",
         from: "this.lease.connection.path.requestsAreRepeated = true;",
         to: "void 0;",
       },
     ],
-    // The list of the session's keys finds what a late batch puts. A release that is repeated alone finds nothing.
+    // The list of the session's keys finds what a late batch puts. Only a repeated release that finds nothing remains.
     hunt: t1(["lose-release-answers"], { ...CROWD, ttlSeconds: 9 }),
   },
 ];

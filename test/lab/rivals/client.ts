@@ -22,7 +22,7 @@ export interface ClientOptions {
 /** An acquire that may still be pending. */
 export interface Wait {
   readonly id: number;
-  /** undefined: refused, or the process has ended. */
+  /** undefined: it was refused, or the process has ended. */
   readonly hold: Promise<Hold | undefined>;
 }
 
@@ -77,7 +77,7 @@ export class Client {
     if (this.ended) throw new Error(`${this.p} ended before it was ready`);
   }
 
-  /** Asks for the lock. */
+  /** Requests the lock. */
   ask(name: string, timeoutMs: number): Wait {
     const id = ++ids;
     const wait = new Deferred<Hold | undefined>();
@@ -102,7 +102,7 @@ export class Client {
     await Promise.race([released.promise, this.#gone.promise]);
   }
 
-  /** Resolves when the subject's own `close` has ended; its process goes on until it is killed. */
+  /** Resolves when the subject's own `close` has ended; its process continues until it is killed. */
   async close(): Promise<void> {
     this.#tell({ do: "close" });
     await Promise.race([this.#closed.promise, this.#gone.promise]);
@@ -163,7 +163,7 @@ export class Client {
   }
 }
 
-/** undefined: what a subject prints is none of ours. */
+/** undefined: the line is the subject's own output. */
 function parse(line: string): Told | undefined {
   try {
     return JSON.parse(line) as Told;

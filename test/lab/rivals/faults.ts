@@ -1,4 +1,4 @@
-// What can be done to one client. Each resolves with what heals it.
+// Faults that hit one client. Each resolves with the function that heals it.
 import type { Client } from "./client.js";
 import type { Effect } from "./line.js";
 import type { Stage } from "./stage.js";
@@ -16,7 +16,7 @@ export const pause = (stage: Stage, client: Client) =>
 export const kill = (stage: Stage, client: Client) =>
   stage.inflict({ fault: "kill", effect: "kills", hits: [client.p] }, () => client.kill());
 
-/** blackhole: packets vanish; refuse: connections break and cannot be made. */
+/** blackhole: packets vanish; refuse: connections break, and new ones are refused. */
 export const cut = (stage: Stage, client: Client, mode: "blackhole" | "refuse") =>
   stage.inflict({ fault: mode, effect: "hinders", hits: [client.p] }, async () => {
     await client.links.mode(mode);
@@ -30,7 +30,7 @@ export const dropAnswers = (stage: Stage, client: Client) =>
     return () => client.links.drop(undefined);
   });
 
-/** Breaks the connections; new ones are welcome. */
+/** Breaks the connections; new ones are accepted. */
 export async function reset(stage: Stage, client: Client, effect: Effect = "hinders"): Promise<void> {
   const breakage = { fault: "reset", effect, hits: [client.p] };
   const heal = await stage.inflict(breakage, () => client.links.reset());

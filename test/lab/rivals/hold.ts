@@ -3,12 +3,12 @@ import type { Client } from "./client.js";
 import { Deferred } from "./patience.js";
 import type { Store, Visit } from "./store.js";
 
-/** What the client is asked now and then while it holds, so that its claims are known at all times. */
+/** The client is asked at this interval while it holds, so that its claims are known at all times. */
 const LOOK_MS = 20;
-/** Between the read of the counter and the write of the next number. */
+/** The time between reading the counter and writing the next number. */
 const WORK_MS = 10;
 
-/** A lock that a client was granted, and what is done with it. */
+/** A lock that a client was granted, and its use. */
 export class Hold {
   readonly #client: Client;
   readonly #store: Store;
@@ -27,7 +27,7 @@ export class Hold {
     void this.#look();
   }
 
-  /** Resolves when the client was told that it was lost, or said so when asked. */
+  /** Resolves when the client was notified of the loss, or reported it when asked. */
   get lost(): Promise<void> {
     return this.#lost.promise;
   }
@@ -46,7 +46,7 @@ export class Hold {
     return held;
   }
 
-  /** The counter; undefined = the client does not claim, or the store refused it. */
+  /** The counter; undefined = the client does not claim to hold, or the store refused it. */
   async read(): Promise<number | undefined> {
     if (!(await this.claims())) return undefined;
     const visit = this.#store.read(this.#visitor);
@@ -60,7 +60,7 @@ export class Hold {
     return deliver?.() ?? false;
   }
 
-  /** A write that is on its way: the claim has been made, the store has not got it yet. */
+  /** A write in transit: the claim has been made, but the store has not received it yet. */
   async send(seq: number): Promise<(() => boolean) | undefined> {
     if (!(await this.claims())) return undefined;
     return () => {

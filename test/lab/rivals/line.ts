@@ -1,4 +1,4 @@
-// What a run of a rival leaves behind. Other than in the lab's own history nobody has a token for sure, and whoever
+// What a run of a rival leaves behind. Unlike in the lab's own history, a token is optional, and the process that
 // drives the clients also keeps the shared resource. Times are CLOCK_MONOTONIC nanoseconds, the same for every process.
 
 interface At {
@@ -21,16 +21,19 @@ export interface Granted extends OnAcquire {
 }
 export interface Refused extends OnAcquire {
   readonly k: "refused";
-  /** The time was up; else the acquire ended with an error. */
+  /** True if the time was up; otherwise the acquire ended with an error. */
   readonly timeUp: boolean;
   readonly err: string;
 }
-/** What the subject's `held()` said, read right before a side effect; without one: whether no loss was told so far. */
+/**
+ * What the subject's `held()` returned, read right before a side effect; without `held()`, whether no loss was reported
+ * so far.
+ */
 export interface Claim extends OnAcquire {
   readonly k: "claim";
   readonly held: boolean;
 }
-/** release: it was called; released: it resolved; unreleased: it rejected; lost: the loss was told. */
+/** release: it was called; released: it resolved; unreleased: it rejected; lost: the loss was reported. */
 export interface Ending extends OnAcquire {
   readonly k: "release" | "released" | "unreleased" | "lost";
   readonly err?: string;
@@ -39,14 +42,15 @@ export interface Ending extends OnAcquire {
 export interface Access extends OnAcquire {
   readonly k: "read" | "write";
   readonly accepted: boolean;
-  /** The counter before. */
+  /** The value of the counter before. */
   readonly before: number;
-  /** What was written. */
+  /** The value that was written. */
   readonly seq?: number;
 }
 /**
- * stops: the process stood still; kills: it is gone; hinders: it could not talk to its servers, or they did not serve;
- * takes: the server's state was tampered with; clock: the wall clock moved; none: a fault that others can make up for.
+ * stops: the process was stopped; kills: it was killed; hinders: it could not reach its servers, or they did not serve;
+ * takes: the server's state was tampered with; clock: the wall clock moved; none: a fault that the other servers can
+ * compensate.
  */
 export type Effect = "stops" | "kills" | "hinders" | "takes" | "clock" | "none";
 export interface Fault extends At {
@@ -56,22 +60,24 @@ export interface Fault extends At {
   readonly on: boolean;
   readonly hits: readonly string[] | "all";
 }
-/** Keys that the server still had. idle: nothing is wanted, clients live. closed: every client has closed. */
+/** Keys that the server still had. idle: no client wants a lock, and all are alive. closed: every client has closed. */
 export interface Left extends At {
   readonly k: "left";
   readonly when: "idle" | "closed";
   readonly keys: readonly string[];
 }
-/** `close` was called: whatever is still pending or held ends by it. */
+/** `close` was called: it ends whatever is still pending or held. */
 export interface Close extends At {
   readonly k: "close";
 }
-/** The process ended by itself, or did not end a call that must end. */
+/** The process ended by itself, or a call that must end did not end. */
 export interface Crash extends At {
   readonly k: "crash";
   readonly err: string;
 }
-/** The process did not run its event loop for so long, up to `t`, though nobody had stopped it. */
+/**
+ * The event loop of the process did not run for this long, up to `t`, although the process was not stopped on purpose.
+ */
 export interface Stall extends At {
   readonly k: "stall";
   readonly ms: number;

@@ -3,13 +3,13 @@ import { startTcpProxy, type TcpProxy } from "../../support/proxies/tcp-proxy.js
 
 type Mode = Parameters<TcpProxy["mode"]>[0];
 type Way = Parameters<TcpProxy["drop"]>[0];
-/** Where a server is to be found: asked for each new connection, as it may be another one then. */
+/** The address of a server: read for each new connection, because the server may have changed by then. */
 export type Target = () => { port: number };
 
-/** One client's own lines to its servers, through proxies of ours. */
+/** One client's own links to its servers, through our proxies. */
 export class Links {
   readonly #tcp: readonly TcpProxy[];
-  /** In the order of the servers, where single gRPC calls are to be known. */
+  /** In the order of the servers, if single gRPC calls must be recognized. */
   readonly calls: readonly GrpcProxy[];
 
   static async open(targets: readonly Target[], { calls = false } = {}): Promise<Links> {
@@ -27,7 +27,7 @@ export class Links {
   get addresses(): string[] {
     return this.#tcp.map(({ port }) => `127.0.0.1:${port}`);
   }
-  /** How many connections were ever made. */
+  /** The total number of accepted connections. */
   get accepted(): number {
     return this.#tcp.reduce((sum, proxy) => sum + proxy.accepted, 0);
   }

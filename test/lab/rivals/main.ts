@@ -1,5 +1,5 @@
-// `npm run chaos:rivals`: other locks under the faults that leasehold is put under, judged by the same rules.
-// Exit code 1: leasehold itself broke one, or a scenario could not be played.
+// `npm run chaos:rivals`: other locks under the same faults as leasehold, judged by the same rules. Exit code 1:
+// leasehold itself broke a rule, or a scenario could not be played.
 import { mkdirSync, openSync, writeFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
@@ -21,7 +21,7 @@ const RESULTS = fileURLToPath(new URL("./RESULTS.md", import.meta.url));
 const EX_USAGE = 64;
 const EX_TEMPFAIL = 75;
 
-/** A scenario in which the machine stood still is played again, this often in all. */
+/** A scenario during which the machine stalled is played again, up to this many times in total. */
 const ATTEMPTS = 4;
 
 interface Job {
@@ -64,7 +64,7 @@ function optionsOrUsage(): RivalsOptions | undefined {
   return undefined;
 }
 
-/** The long ones first, so that nobody waits for one of them at the end. */
+/** Long ones first, so that the run does not end with a wait for one of them. */
 function jobsOf({ seed, subjects, scenarios: wanted }: RivalsOptions): Job[] {
   const all = scenarios(seed).filter(({ name }) => wanted.includes(name));
   return all
@@ -84,7 +84,7 @@ async function playAll(jobs: readonly Job[], options: RivalsOptions, guardian: G
       if (outcome.notRun.has(job.subject)) continue;
       const begun = performance.now();
       const told = await playOne(job, { options, guardian, outcome });
-      // At the end of the queue the machine may be less busy.
+      // When its turn comes at the end of the queue, the machine may be less busy.
       if (told === "again") queue.push(job);
       const seconds = ((performance.now() - begun) / 1000).toFixed(1).padStart(6);
       console.error(`${seconds} s  ${nameOf(job)}: ${told}, ${queue.length} of ${jobs.length} left`);

@@ -25,7 +25,7 @@ interface Known {
   readonly scenarios: readonly string[];
 }
 
-/** Throws what is wrong with them. */
+/** Throws an Error that describes the invalid option. */
 export function parseOptions(args: readonly string[], known: Known): RivalsOptions {
   const { values } = parseArgs({
     args: [...args],
@@ -45,7 +45,7 @@ export function parseOptions(args: readonly string[], known: Known): RivalsOptio
   return { ...chosen(values.only, known), seed, jobs, write, help, ...(keep !== undefined && { keep }) };
 }
 
-/** All subjects where none is named, all scenarios where none is. */
+/** All subjects if none is named; all scenarios if none is named. */
 function chosen(only: string, known: Known): Known {
   const names = only.split(",").filter(Boolean);
   const unknown = names.filter((name) => !known.subjects.includes(name) && !known.scenarios.includes(name));

@@ -1,4 +1,4 @@
-/** `undefined` if it is not there in time. */
+/** `undefined` if it does not resolve in time. */
 export async function within<T>(ms: number, promise: Promise<T>): Promise<T | undefined> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<undefined>((resolve) => (timer = setTimeout(() => resolve(undefined), ms)));
@@ -9,7 +9,7 @@ export async function within<T>(ms: number, promise: Promise<T>): Promise<T | un
   }
 }
 
-/** Asks again and again; false if the answer was not true in time. */
+/** Asks repeatedly; false if the answer was not true in time. */
 export async function untilTrue(ms: number, ask: () => Promise<boolean>): Promise<boolean> {
   const until = performance.now() + ms;
   while (!(await ask())) {

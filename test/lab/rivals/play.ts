@@ -12,24 +12,24 @@ import type { Scenario } from "./scenarios/scenario.js";
 import { Stage, TTL_MS } from "./stage.js";
 import type { Subject } from "./subjects/subjects.js";
 
-/** Longer than any scenario whose every wait is in vain. */
+/** Longer than any scenario in which every wait times out. */
 const LIMIT_MS = 150_000;
-/** redis-semaphore renews this much before the end of its TTL: who cannot run for so long loses a lock by it. */
+/** redis-semaphore renews this long before the end of its TTL: a process that stalls for longer loses its lock. */
 const STALL_MS = 0.15 * TTL_MS;
 
 export interface Played {
   readonly subject: Subject;
   readonly scenario: Scenario;
-  /** Of the servers. */
+  /** The version of the servers. */
   readonly version: string;
   readonly lines: readonly Line[];
   readonly findings: Readonly<Record<Label, Finding>>;
 }
 
-/** This machine stood still meanwhile: what was seen would be blamed on the subject. */
+/** This machine stalled during the scenario: the result would be wrongly blamed on the subject. */
 export class StalledError extends Error {}
 
-/** One scenario with one subject, on servers of its own. */
+/** Plays one scenario with one subject, on its own servers. */
 export async function play(subject: Subject, scenario: Scenario, guardian: Guardian): Promise<Played> {
   const { lines, version } = await perform(subject, scenario, guardian);
   const book = bookOf(lines, { ttlMs: TTL_MS, queues: subject.queues });

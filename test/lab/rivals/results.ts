@@ -1,4 +1,4 @@
-// The page that a run leaves: the table, what was violated where, and what was not tested.
+// The page that a run writes: the table, the violations by scenario, and what was not tested.
 import type { Played } from "./play.js";
 import { scenarios } from "./scenarios/scenarios.js";
 import { PATIENCE_MS, TTL_SECONDS } from "./stage.js";
@@ -11,7 +11,7 @@ export interface Outcome {
   readonly played: readonly Played[];
   /** Scenarios that could not be played, with the reason. */
   readonly failed: readonly string[];
-  /** Those for which the machine was too busy. */
+  /** Scenarios for which the machine was too busy. */
   readonly stalled: readonly string[];
   readonly notRun: ReadonlyMap<Subject, string>;
 }
@@ -80,7 +80,7 @@ function scenariosOf(played: readonly Played[]): string[] {
   return all.map(({ name, title }) => `\`${name}\`: ${title}`);
 }
 
-/** A heading and its list; nothing of an empty one. */
+/** A heading and its list; an empty list has no heading. */
 function listed(title: string, items: readonly string[], level = "##"): string {
   return items.length === 0 ? "" : `${level} ${title}\n\n${items.map((item) => `- ${item}`).join("\n")}`;
 }

@@ -12,9 +12,9 @@ import type { Subject } from "./subjects/subjects.js";
 
 export const TTL_SECONDS = 2;
 export const TTL_MS = TTL_SECONDS * 1000;
-/** Twice the TTL and five seconds: in that time a free lock must have found a new holder. */
+/** Twice the TTL and five seconds: a free lock must find a new holder within this time. */
 export const PATIENCE_MS = 2 * TTL_MS + 5000;
-/** What an acquire is given where the scenario is not about its time limit. */
+/** The time limit of an acquire if the scenario is not about time limits. */
 const ASK_MS = 3 * PATIENCE_MS;
 
 export interface Breakage {
@@ -29,7 +29,7 @@ export interface StageOptions {
   readonly guardian: Guardian;
 }
 
-/** Where a scenario is played: one subject, servers of its own, clients, and the book of all that happens. */
+/** Where a scenario is played: one subject, its own servers, clients, and the record of all that happens. */
 export class Stage<G extends Ground = Ground> {
   readonly lines: Line[] = [];
   readonly store = new Store();
@@ -48,17 +48,17 @@ export class Stage<G extends Ground = Ground> {
     this.#guardian = guardian;
   }
 
-  /** Those that live. */
+  /** The clients that are alive. */
   get clients(): readonly Client[] {
     return this.#clients.filter(({ ended }) => !ended);
   }
 
-  /** Clients that have used the subject once: connections and sessions are there. */
+  /** Clients that have used the subject once, so that connections and sessions exist. */
   async start(): Promise<readonly [Client, Client, Client]> {
     return Promise.all([this.#warm("w1.0"), this.#warm("w2.0"), this.#warm("w3.0")]);
   }
 
-  /** A new process in the place of one that was killed. */
+  /** A new process that replaces one that was killed. */
   restart({ p }: Client): Promise<Client> {
     const [, name, life] = /^(.*)\.(\d+)$/.exec(p) ?? [];
     return this.#launch(`${name}.${Number(life) + 1}`);
@@ -77,7 +77,7 @@ export class Stage<G extends Ground = Ground> {
     return hold;
   }
 
-  /** The first of those that wait to be granted; undefined if nobody is in time. */
+  /** The first of the waiters to be granted; undefined if none is granted in time. */
   first(waits: readonly Wait[], ms = PATIENCE_MS): Promise<Hold | undefined> {
     const granted = waits.map(({ hold }) => hold.then((it) => it ?? Promise.reject(new Error("refused"))));
     return within(
@@ -87,8 +87,8 @@ export class Stage<G extends Ground = Ground> {
   }
 
   /**
-   * Each that waits, or holds, uses the lock once more and gives it back, until all are through; false if that ended as
-   * nobody got on.
+   * Each waiter or holder uses the lock once more and releases it, until all have finished; false if it ended because
+   * none made progress.
    */
   async serve(waits: readonly Wait[] = this.#waits): Promise<boolean> {
     const left = new Map<Wait, Promise<unknown>>();
@@ -105,7 +105,9 @@ export class Stage<G extends Ground = Ground> {
     return true;
   }
 
-  /** Breaks something; what it returns heals it. Whatever the scenario leaves broken is healed at its end. */
+  /**
+   * Breaks something and returns the function that heals it. Whatever the scenario leaves broken is healed at its end.
+   */
   async inflict(
     breakage: Breakage,
     act: () => Promise<Heal | void> | Heal | void,
@@ -126,11 +128,11 @@ export class Stage<G extends Ground = Ground> {
     this.lines.push(line);
   }
 
-  /** All is healed; whoever still waits is served, one asks anew, all close: what is left then? */
+  /** Everything is healed, remaining waiters are served, one client requests anew, and all close: what is left then? */
   async settle(): Promise<void> {
     for (const heal of [...this.#heals]) await heal();
     const served = (await this.serve()) && (await this.#probe());
-    // Where a key kept everybody out it has been left for long enough.
+    // If a key kept every client out, it has been left for long enough.
     await this.#left("idle", served ? PATIENCE_MS : 0);
     await Promise.all(this.clients.map((client) => this.#close(client)));
     await this.#left("closed", PATIENCE_MS);
@@ -155,7 +157,7 @@ export class Stage<G extends Ground = Ground> {
     if (closed === undefined) client.note({ k: "crash", err: "close did not resolve" });
   }
 
-  /** Locks of those that were killed go with their TTL, at the latest after an election that starts it anew. */
+  /** Locks of killed clients expire with their TTL, at the latest after an election, which restarts it. */
   async #left(when: "idle" | "closed", patienceMs: number): Promise<void> {
     let keys: string[] = [];
     await untilTrue(patienceMs, async () => (keys = await this.ground.keys()).length === 0);

@@ -1,6 +1,6 @@
 const TICK_MS = 25;
 
-/** Tells when this process did not get to run for four ticks more than it should. */
+/** Reports when this process was not scheduled for four ticks longer than expected. */
 export class StallClock {
   readonly #timer: NodeJS.Timeout;
 

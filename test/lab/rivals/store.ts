@@ -1,17 +1,17 @@
-/** A hold's way to the shared resource. */
+/** A hold's access to the shared resource. */
 export interface Visitor {
   readonly name: string;
   readonly token?: bigint;
 }
 export interface Visit {
   readonly accepted: boolean;
-  /** The counter before. */
+  /** The value of the counter before. */
   readonly before: number;
 }
 
 /**
- * The resource that the locks protect: a counter per name. It refuses a fencing token older than one it has seen, from
- * those that have one; who has none it cannot tell apart.
+ * The resource that the locks protect: a counter per name. It refuses a fencing token that is older than one it has
+ * seen; it cannot distinguish clients without a token.
  */
 export class Store {
   readonly #counters = new Map<string, number>();

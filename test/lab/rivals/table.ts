@@ -1,4 +1,4 @@
-// The verdicts of all runs as a table: pure.
+// Renders the verdicts of all runs as a table; pure functions.
 import { markdownTable } from "../../support/fixtures/markdown.js";
 import type { Finding, Violation } from "./rules/rule.js";
 import type { Label } from "./rules/rules.js";
@@ -34,12 +34,15 @@ export const MEANINGS: Readonly<Record<Label, { readonly short: string; readonly
 };
 export const LABELS = Object.keys(MEANINGS) as readonly Label[];
 
-/** `violated 3, 4.1 s`, `kept, 120`, `no token`: for one subject over all scenarios; undefined = nothing was judged. */
+/**
+ * `violated 3, 4.1 s`, `kept, 120`, `no token`: the cell of one subject over all scenarios; undefined = nothing was
+ * judged.
+ */
 export function cell(entries: readonly Entry[], label: Label): string | undefined {
   const findings = entries.flatMap(({ findings: of }) => of[label] ?? []);
   const checks = findings.reduce((sum, it) => sum + it.checks, 0);
   const violations = findings.flatMap((it) => it.violations);
-  // What one scenario cannot show, such as a token where nobody was granted, another can.
+  // What one scenario cannot show, such as a token where no client was granted, another can.
   const lacks = findings.length > 0 && findings.every((it) => it.lacks !== undefined) && findings[0]?.lacks;
   if (lacks) return violations.length > 0 ? `${lacks} (${violations.length} of ${checks})` : lacks;
   if (violations.length > 0) return `**violated** ${violations.length}${worst(violations)}`;

@@ -1,5 +1,5 @@
-// One process that uses a subject, told by lines of JSON on standard input what to do; what happens it tells by lines
-// of JSON on standard output, each stamped here. `go/main.go` is the same for Go.
+// One process that uses a subject. It reads commands as lines of JSON from standard input and writes events as lines of
+// JSON to standard output, each with a timestamp. `go/main.go` is the equivalent in Go.
 import "../../support/programs/shift-date.js";
 import { createInterface } from "node:readline";
 import type { Held } from "./adapter.js";
@@ -38,7 +38,7 @@ const holds = new Map<number, { held: Held; lost: boolean }>();
 async function acquire(id: number, name: string, timeoutMs: number): Promise<void> {
   try {
     const held = await client.acquire(name, { timeoutMs });
-    // The time comes first: a process stopped between the two must not seem to hold from later on.
+    // The time is read first: a process that is stopped between the two must not seem to hold from a later time on.
     const t = now();
     const hold = { held, lost: false };
     holds.set(id, hold);
@@ -103,5 +103,5 @@ function describe(error: unknown): string {
 new StallClock((ms) => tell({ k: "stall", ms }));
 tell({ k: "ready" });
 for await (const line of createInterface({ input: process.stdin })) obey(JSON.parse(line) as Command);
-// Whoever gives the orders is gone.
+// The process that sends the commands has ended.
 process.exit(70);

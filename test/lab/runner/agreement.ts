@@ -10,9 +10,9 @@ interface Answer {
 }
 
 /**
- * Rejects if the members do not have the same data when nothing is written any more: such an etcd keeps no promise, and
- * no client can be judged by it. With `users` only the keys are compared: on etcd 3.4 each member hashes a password by
- * itself, with a salt of its own.
+ * Rejects if the members do not have the same data after all writes have ended: such an etcd keeps no promise, so it
+ * cannot be used to judge a client. With `users`, only the keys are compared: on etcd 3.4 each member hashes a password
+ * by itself, with its own salt.
  */
 export async function assertAgreement(
   members: readonly Member[],
@@ -29,7 +29,7 @@ export async function assertAgreement(
 }
 
 async function ask(member: Member, path: string, body: object): Promise<Answer> {
-  // A quorum's read waits until the member has applied all there is.
+  // A quorum read waits until the member has applied everything.
   await member.gateway("/v3/kv/range", { key: encode("agreement") }, { timeoutMs: 10_000 });
   return (await member.gateway(path, body, { timeoutMs: 10_000 })) as Answer;
 }

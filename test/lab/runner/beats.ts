@@ -1,8 +1,11 @@
 const BEAT_MS = 15;
-/** So many lanes are alone most of the time, and leasehold's calls with them. */
+/** Up to this many lanes, most calls of leasehold are sent alone. */
 const ALONE = 4;
 
-/** Who waits for the next beat goes on in the same turn of the event loop as all others: what they send leaves together. */
+/**
+ * All lanes that wait for the next beat continue in the same turn of the event loop, so that their requests are sent
+ * together.
+ */
 export class Beats {
   #waiting: (() => void)[] = [];
   readonly #timer = setInterval(() => {
@@ -13,11 +16,11 @@ export class Beats {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  /** Nobody may be waiting. */
+  /** No lane may be waiting. */
   stop(): void {
     clearInterval(this.#timer);
   }
 }
 
-/** undefined: a few lanes go as they please. */
+/** undefined: a few lanes are not synchronized. */
 export const lanesInStep = (lanes: number): Beats | undefined => (lanes > ALONE ? new Beats() : undefined);

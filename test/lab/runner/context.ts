@@ -12,12 +12,12 @@ export interface Context {
   readonly register: Register;
   readonly ttlSeconds: number;
   readonly locks: readonly string[];
-  /** What is taken under these names. */
+  /** What is acquired under these names. */
   readonly of: Of;
   /** How often a holder keeps the lock until it loses it, or for more than a TTL. */
   readonly camp: number;
   readonly finishing: () => boolean;
   readonly note: (step: object) => void;
-  /** Where there is one, lanes take and give back their locks in step. */
+  /** If present, lanes acquire and release their locks in step. */
   readonly beats: Beats | undefined;
 }

@@ -1,4 +1,4 @@
-// The worker processes of a run: started, stopped, killed, started again, always by pid.
+// The worker processes of a run: started, stopped, killed and restarted, always by pid.
 import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import path from "node:path";
@@ -8,21 +8,21 @@ import type { Observer } from "./observer.js";
 
 const WORKER = fileURLToPath(new URL("./worker.ts", import.meta.url));
 
-/** What every program that a `Worker` runs is told: its first argument, as JSON. */
+/** The first argument, as JSON, of every program that a `Worker` runs. */
 export interface BaseTask {
-  /** This incarnation, "w2.1". */
+  /** This incarnation, such as "w2.1". */
   readonly p: string;
-  /** The file that its steps are appended to. */
+  /** The file to which its steps are appended. */
   readonly journal: string;
 }
 
 export interface CrewOptions {
   readonly count: number;
-  /** Of the journals. */
+  /** The folder of the journals. */
   readonly folder: string;
-  /** What each worker is told beside its `BaseTask`. */
+  /** What each worker gets besides its `BaseTask`. */
   readonly task: object;
-  /** A program in TypeScript; default: the worker of leasehold. */
+  /** A program in TypeScript; default: the worker that runs leasehold. */
   readonly program?: string;
 }
 
@@ -41,12 +41,12 @@ export class Crew {
     return this.workers.map(({ journal }) => journal);
   }
 
-  /** Of those that live: whoever has the place, by the `owner` in its value. */
+  /** The living worker that has the place, by the `owner` in its value. */
   ownerOf(value: string): Worker | undefined {
     return this.workers.find(({ p, ended }) => !ended && value.includes(`"${p}/`));
   }
 
-  /** Those that hold, and those that wait, as far as the observer saw. */
+  /** The holders and the waiters, as far as the observer has seen. */
   seenBy(observer: Observer, places: string): { holders: Worker[]; waiters: Worker[] } {
     const heads = new Set<string>();
     const found = { holders: [] as Worker[], waiters: [] as Worker[] };
@@ -78,7 +78,7 @@ export class Worker {
   readonly #start: Start;
   #life = 0;
   #child: ChildProcess;
-  /** Resolves with true when it has ended all it was doing. */
+  /** Resolves with true when it has finished everything that it was doing. */
   #idle: Promise<boolean>;
 
   constructor(n: number, start: Start) {
@@ -88,7 +88,7 @@ export class Worker {
     [this.#child, this.#idle] = this.#launch();
   }
 
-  /** The present incarnation. */
+  /** The current incarnation. */
   get p(): string {
     return `w${this.#n}.${this.#life}`;
   }
@@ -123,13 +123,15 @@ export class Worker {
     this.#tell({ shiftMs: ms });
   }
 
-  /** Ends what runs and starts nothing new; false = not in time. */
+  /** Finishes what is running and starts nothing new; false = not in time. */
   async finish(timeoutMs: number): Promise<boolean> {
     this.#tell("finish");
     return within(timeoutMs, this.#idle);
   }
 
-  /** Closes sessions and cluster, then ends by itself; false = not in time, or not with 0. */
+  /**
+   * Closes sessions and cluster, after which the process ends by itself; false = not in time, or not with exit code 0.
+   */
   async close(timeoutMs: number): Promise<boolean> {
     if (this.ended) return this.#child.exitCode === 0;
     const exited = once(this.#child, "exit");
@@ -141,7 +143,7 @@ export class Worker {
   }
 
   #tell(message: string | object): void {
-    // A worker that crashed has said so in its journal.
+    // A worker that crashed has recorded that in its journal.
     if (this.#child.connected) this.#child.send(message, () => {});
   }
 

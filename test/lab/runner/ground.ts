@@ -4,46 +4,46 @@ import type { Effect, Refusal } from "./history.js";
 import type { Observer } from "./observer.js";
 import type { Random } from "./random.js";
 
-/** One etcd of a ground, wherever it runs. */
+/** One etcd member of a ground, wherever it runs. */
 export type Member = Pick<EtcdMember, "name" | "endpoint" | "running" | "status" | "gateway"> & {
-  /** It stands still with its connections open. */
+  /** Stops it with its connections open. */
   pause(): Promise<void> | void;
   resume(): Promise<void> | void;
   kill(): Promise<void>;
-  /** After `kill()`: with its data; resolves when it answers. */
+  /** Restarts it after `kill()` with its data; resolves when it answers. */
   restart(): Promise<void>;
-  /** What a request that does not go through `gateway` must bear now; none: nothing. */
+  /** The headers that a request outside `gateway` needs now; if absent, none. */
   headers?(): Promise<Readonly<Record<string, string>>>;
 };
 
-/** Where a run takes place: an etcd of its own, and the ways to it. */
+/** Where a run takes place: its own etcd, and the network paths to it. */
 export interface Ground {
-  /** Of etcd, such as "3.4.23". */
+  /** The version of etcd, such as "3.4.23". */
   readonly version: string;
-  /** Reached directly by nemesis and observer, past whatever stands between them and the workers. */
+  /** Nemesis and observer reach them directly, bypassing whatever stands between them and the workers. */
   readonly members: readonly Member[];
   /** What the workers connect to: one address per member, in the same order. */
   readonly hosts: readonly string[];
-  /** What they need beside an address. */
+  /** What the workers need besides an address. */
   readonly access: Access;
-  /** Whoever leads now; the first member where nobody can tell. */
+  /** The current leader; the first member if the leader cannot be determined. */
   leader(): Promise<Member>;
-  /** How many watches all members have; only where etcd hears of each connection that a client gives up. */
+  /** How many watches all members have; only if etcd notices each connection that a client gives up. */
   readonly watches?: () => Promise<number>;
   stop(): Promise<void>;
 }
 
 export interface Access {
-  /** Where the members ask for a password. */
+  /** Set if the members ask for a password. */
   readonly auth?: { readonly username: string; readonly password: string };
-  /** PEM, where they speak TLS. */
+  /** PEM; set if they use TLS. */
   readonly rootCertificate?: string;
 }
 
-/** Of all keys of a run. */
+/** The prefix of all keys of a run. */
 export const LAB_PREFIX = "chaos/";
 
-/** What a ground has only where it is asked for. */
+/** What a ground has only on request. */
 export type Need = "tls" | "auth";
 
 /** What a fault can reach. */
@@ -51,17 +51,17 @@ export interface Field<G extends Ground = Ground> {
   readonly ground: G;
   readonly crew: Crew;
   readonly observer: Observer;
-  /** Prefix of all locks' keys. */
+  /** The prefix of all locks' keys. */
   readonly places: string;
   readonly ttlMs: number;
-  /** Of this very fault: the same for the same seed, whichever other faults there are. */
+  /** Seeded for this particular fault: the same for the same seed, whichever other faults there are. */
   readonly random: Random;
 }
 
 export interface Inflicted {
-  /** Whom it hit: a worker's incarnation, a member's name, a key, a lease. */
+  /** What it hit: a worker's incarnation, a member's name, a key, or a lease. */
   readonly target: string;
-  /** The revisions by which it took places, where it did. */
+  /** The revisions at which it took places, if it did. */
   readonly took?: readonly bigint[];
   heal?(): Promise<void> | void;
 }
@@ -70,54 +70,54 @@ export interface Inflicted {
 export interface FaultKind<G extends Ground = Ground> {
   readonly name: string;
   readonly effect: Effect;
-  /** It hinders calls or watches only: renewals pass, and no lease may be lost by it. */
+  /** It hinders only calls or watches: renewals succeed, and it must not cost a lease. */
   readonly sparesLeases?: boolean | ((ttlMs: number) => boolean);
-  /** The member that it hits ends the streams that ask for a leader: none stays silent for long. */
+  /** The member that it hits ends the streams that require a leader: none stays silent for long. */
   readonly endsStreams?: boolean;
-  /** It answers with refusals; without this it delays, loses or breaks what it hinders. */
+  /** It answers with refusals; without this, it delays, loses or breaks what it hinders. */
   readonly refuses?: Refusal;
-  /** There is nothing to hit on a ground without it. */
+  /** Without this, a ground has nothing that the fault could hit. */
   readonly needs?: Need;
-  /** How often it comes, compared with the other kinds; default 1. */
+  /** How often it occurs, relative to the other kinds; default 1. */
   readonly weight?: number;
-  /** Milliseconds until it is healed; default: often below half of a TTL, now and then above the whole. */
+  /** Milliseconds until it is healed; default: often less than half of a TTL, occasionally more than a whole one. */
   lasts?(random: Random, ttlMs: number): number;
-  /** Before the run: makes what takes too long to be made while it lasts. */
+  /** Called before the run: prepares what takes too long to prepare during the fault. */
   prepare?(ground: G): Promise<unknown>;
-  /** undefined: there is nothing to hit now. */
+  /** undefined: there is currently nothing to hit. */
   inflict(field: Field<G>): Promise<Inflicted | undefined> | Inflicted | undefined;
 }
 
-/** A sort of ground with the faults that are possible there. */
+/** A kind of ground together with the faults that are possible there. */
 export interface Tier<G extends Ground = Ground> {
   readonly name: string;
   readonly title: string;
   readonly faults: readonly FaultKind<G>[];
-  /** What its ground has, if that is asked for. */
+  /** What its ground has on request. */
   readonly has?: readonly Need[];
-  /** What must be around a process that is to `start` it; none: any process may. Rejects as `start` does. */
+  /** The surroundings that a process needs to `start` it; if absent, any process may. Rejects as `start` does. */
   surround?(options: GroundOptions): Promise<Surroundings>;
-  /** Rejects with a `NotRunError` where this machine cannot do it. */
+  /** Rejects with a `NotRunError` if this machine cannot run it. */
   start(options: GroundOptions): Promise<G>;
 }
 
-/** For one run, in a process of its own. */
+/** For one run in its own process. */
 export interface Surroundings {
-  /** What a program is started by to be inside; it turns into that program. */
+  /** The command that starts a program inside; it execs that program. */
   readonly within: readonly string[];
   readonly env: NodeJS.ProcessEnv;
-  /** After the run. */
+  /** Called after the run. */
   end(): Promise<void>;
 }
 
 export interface GroundOptions {
-  /** Such as "3.5"; default: the first etcd that is found. */
+  /** For example "3.5"; default: the first etcd that is found. */
   readonly etcdVersion?: string | undefined;
-  /** One address stands for all members, as a Kubernetes service does. */
+  /** One address stands for all members, like a Kubernetes service. */
   readonly oneAddress?: boolean | undefined;
-  /** Workers speak TLS, to members that each have a certificate of their own. */
+  /** Workers use TLS to members with one certificate each. */
   readonly tls?: boolean | undefined;
-  /** Members ask for a password, or could: whether they do so at the beginning. */
+  /** If set, members have users; the value says whether they ask for passwords at the start. */
   readonly auth?: "on" | "off" | undefined;
 }
 

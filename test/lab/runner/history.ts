@@ -1,5 +1,5 @@
-// The lines a run of the lab leaves behind. Times are CLOCK_MONOTONIC nanoseconds, which every process of one kernel
-// shares; order on the server is by revision, never by time.
+// The lines that a run of the lab leaves behind. Times are CLOCK_MONOTONIC nanoseconds, which every process of one
+// kernel shares; order on the server is by revision, never by time.
 
 export type Operation =
   "acquire" | "tryAcquire" | "release" | "write" | "read" | "proclaim" | "observe" | "open" | "close";
@@ -10,16 +10,16 @@ interface At {
   readonly p: string;
 }
 interface OnHold extends At {
-  /** Number of the acquire, unique within `p`; whatever is done with the hold carries it too. */
+  /** Number of the acquire, unique within `p`; every step with the hold carries it too. */
   readonly id: number;
   readonly lock: string;
 }
 export interface Invoke extends OnHold {
   readonly k: "invoke";
   readonly f: Operation;
-  /** Whose place it is: the `owner` that the session puts into its keys. */
+  /** The owner of the place: the `owner` that the session puts into its keys. */
   readonly owner?: string;
-  /** All names of the call, where it asks for several at once. */
+  /** All names of the call, if it requests several at once. */
   readonly names?: readonly string[];
   /** Unique per write of the run. */
   readonly write?: string;
@@ -32,9 +32,9 @@ export interface Outcome extends OnHold {
   readonly f: Operation;
   readonly token?: bigint;
   readonly key?: string;
-  /** On the ok of an acquire: what `lock.held` said when it was granted. */
+  /** On the ok of an acquire: the value of `lock.held` when it was granted. */
   readonly held?: boolean;
-  /** Others may hold beside it. */
+  /** Other shared holds may exist at the same time. */
   readonly shared?: boolean;
   readonly value?: string;
   readonly write?: string;
@@ -42,9 +42,9 @@ export interface Outcome extends OnHold {
   /** The revision in etcd's answer to a read or write. */
   readonly rev?: bigint;
   readonly err?: string;
-  /** The words of the error. */
+  /** The message of the error. */
   readonly said?: string;
-  /** On the fail of an aborted acquire: turns of the event loop from `abort()` to the rejection. */
+  /** On the fail of an aborted acquire: event-loop turns from `abort()` to the rejection. */
   readonly turns?: number;
 }
 /** The caller's own signal aborted while the acquire was pending. */
@@ -57,42 +57,44 @@ export interface Claim extends OnHold {
   readonly token: bigint;
   readonly held: boolean;
 }
-/** The hold's signal aborted: `released` by an ordinary release, else the loss. One line per abort event. */
+/** The hold's signal aborted: `released` by an ordinary release, otherwise the loss. One line per abort event. */
 export interface End extends OnHold {
   readonly k: "end";
   readonly token: bigint;
   readonly reason: "released" | "expired" | "revoked" | "deleted" | "closed";
 }
-/** What one `observe()` told of an election; without a token: nobody leads. */
+/** What one `observe()` reported about an election; without a token, there is no leader. */
 export interface Observed extends At {
   readonly k: "observed";
   readonly lock: string;
-  /** Which one of this name, where a refused one was followed by another. */
+  /** The number of this observation of the name, if a refused one was followed by another. */
   readonly n?: number;
   /** Create revision of the leader's key, and its modification revision. */
   readonly token?: bigint;
   readonly rev?: bigint;
   readonly value?: string;
 }
-/** No more is listened to. */
+/** The observation has ended. */
 export interface Unobserved extends At {
   readonly k: "unobserved";
   readonly lock: string;
   readonly n?: number;
 }
-/** The worker's event loop did not turn for so long, up to `t`: what it would have said it says late. */
+/** The worker's event loop was blocked for this long, up to `t`: what it would have recorded is recorded late. */
 export interface Stall extends At {
   readonly k: "stall";
   readonly ms: number;
 }
 /**
- * What a fault does to the promises: a stopped worker says nothing, a killed one never again; hindered calls and
- * streams are slow, fail or end; a taken place is gone though its owner did nothing wrong; the wall clock moves.
+ * What a fault does to the promises: a stopped worker records nothing, a killed one never records again; hindered calls
+ * and streams are slow, fail or end; a taken place is deleted although its owner did nothing wrong; the wall clock
+ * moves.
  */
 export type Effect = "stops-worker" | "kills-worker" | "hinders" | "takes-place" | "moves-clock";
 /**
- * Whose refusal a fault makes. One member refuses, or some calls are refused: another attempt helps. A token is refused:
- * a new token helps. The whole cluster refuses: nothing helps until the fault ends.
+ * The origin of the refusals of a fault. member: one member refuses, or some calls are refused, and another attempt
+ * helps. token: a token is refused, and a new token helps. cluster: the whole cluster refuses, and nothing helps until
+ * the fault ends.
  */
 export type Refusal = "member" | "token" | "cluster";
 export interface Nemesis extends At {
@@ -100,31 +102,34 @@ export interface Nemesis extends At {
   readonly fault: string;
   readonly effect: Effect;
   readonly on: boolean;
-  /** A worker's incarnation, a member's name, a key, a lease: whom it hits. */
+  /** What it hits: a worker's incarnation, a member's name, a key, or a lease. */
   readonly target: string;
-  /** The revisions by which it took places, where it did. */
+  /** The revisions at which it took places, if it did. */
   readonly took?: readonly bigint[];
-  /** It hinders calls or watches only: renewals pass, and no lease may be lost by it. */
+  /** It hinders only calls or watches: renewals succeed, and it must not cost a lease. */
   readonly sparesLeases?: boolean;
-  /** The member that it hits ends the streams that ask for a leader: none stays silent for long. */
+  /** The member that it hits ends the streams that require a leader: none stays silent for long. */
   readonly endsStreams?: boolean;
-  /** It answers with refusals; without this it delays, loses or breaks what it hinders. */
+  /** It answers with refusals; without this, it delays, loses or breaks what it hinders. */
   readonly refuses?: Refusal;
 }
 /**
- * What etcd still had under the run's prefix, which leases the run added, and how many watches nobody needed, at a moment
- * named by `when`.
+ * What etcd still had under the run's prefix, which leases the run added, and how many unused watches existed, at a
+ * moment named by `when`.
  */
 export interface Leftovers extends At {
   readonly k: "leftovers";
-  /** idle: sessions live, nothing wanted. end: every worker gone. */
+  /** idle: sessions are open, but no lock is wanted. end: every worker has ended. */
   readonly when: "idle" | "end";
   readonly keys: readonly string[];
   readonly leases: readonly string[];
-  /** Counted on idle, where the ground can tell. */
+  /** Counted on idle, if the ground can count them. */
   readonly watches?: number;
 }
-/** What must never happen in a worker: an unhandled rejection, an uncaught exception, a warning, no end of its own. */
+/**
+ * What must never happen in a worker: an unhandled rejection, an uncaught exception, a warning, or a process that does
+ * not end by itself.
+ */
 export interface Crash extends At {
   readonly k: "crash";
   readonly event: string;
@@ -133,7 +138,7 @@ export interface Crash extends At {
 export type Step =
   (Invoke | Outcome | Abort | Claim | End | Observed | Unobserved) | (Stall | Nemesis | Leftovers | Crash);
 
-/** One event of etcd, as the observer's watch told it. */
+/** One event of etcd, as the observer's watch reported it. */
 export interface ServerEvent {
   readonly rev: bigint;
   readonly type: "PUT" | "DELETE";
@@ -141,7 +146,7 @@ export interface ServerEvent {
   readonly create: bigint;
   readonly lease: string;
   readonly value: string;
-  /** When the observer had it: never before it happened. */
+  /** When the observer received it: never before it happened. */
   readonly tSeen: bigint;
 }
 
@@ -149,9 +154,9 @@ export interface Setting {
   readonly ttlSeconds: number;
   /** How long a worker's client waits for one answer; default 1000. */
   readonly requestTimeoutMs?: number;
-  /** How many etcd has. */
+  /** The number of etcd members. */
   readonly members?: number;
-  /** Start of every lock's name. */
+  /** The prefix of every lock's name. */
   readonly locks: string;
   /** Keys of the register: `${registers}${lock}`. */
   readonly registers: string;

@@ -2,18 +2,18 @@ import type { End, Operation } from "./history.js";
 import { now } from "./journal.js";
 import type { Grip, Gripped } from "./subject.js";
 
-/** An acquire of one name and all that is done with its hold. Those of one call for several names go together. */
+/** An acquire of one name and all steps with its hold. The ops of one call for several names are recorded together. */
 export interface Op {
   readonly id: number;
   readonly lock: string;
 }
 export type Acquire = "acquire" | "tryAcquire";
 
-/** Writes down what a lane asks for, is told and claims: a line for each name. */
+/** Records what a lane requests, is granted and claims: one line per name. */
 export class HoldLog {
   readonly #owner: string;
   readonly #write: (step: object) => void;
-  /** Turns of the event loop since an acquire was aborted. */
+  /** Event-loop turns since an acquire was aborted. */
   readonly #turns = new Map<number, number>();
 
   constructor(owner: string, write: (step: object) => void) {
@@ -38,7 +38,7 @@ export class HoldLog {
     }
   }
 
-  /** Counts from the call of `abort` on how often the event loop turns until the acquire is told to have failed. */
+  /** Counts, from the call of `abort`, how often the event loop turns until the acquire rejects. */
   aborted(ops: readonly Op[], abort: () => void): void {
     for (const op of ops) {
       this.#write({ k: "abort", ...op });
@@ -54,7 +54,8 @@ export class HoldLog {
   }
 
   granted({ hold, places, shared }: Grip, ops: readonly Op[], f: Acquire): void {
-    // The time comes first: a process stopped between the two must not seem to have claimed later than it did.
+    // The time is read first: a process that is stopped between the two must not seem to have claimed later than it
+    // did.
     const t = now();
     const { held } = hold;
     each(ops, places, (op, { token, key }) => {
@@ -66,7 +67,7 @@ export class HoldLog {
       each(ops, places, (op, { token }) => this.#write({ k: "end", ...op, token, reason }));
     };
     if (hold.signal.aborted) end();
-    // Not once: a second end would be a fault of ours.
+    // Without `once`: a second event would be a bug in leasehold, which the checker must see.
     else hold.signal.addEventListener("abort", end);
   }
 
@@ -94,7 +95,7 @@ function reasonOf({ code, loss }: Ending): End["reason"] {
   return code === "LOCK_RELEASED" || loss === undefined ? "released" : loss;
 }
 
-/** For a step that failed. */
+/** The error fields of a failed step. */
 export const failureOf = (error: unknown) => ({ err: describe(error), said: (error as Error).message });
 
 export function describe(error: unknown): string {

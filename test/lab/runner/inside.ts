@@ -1,5 +1,5 @@
-// One run of the lab inside the surroundings that its tier wants. Argument: a JSON InsideTask; the history is left in
-// its folder `keep`.
+// One run of the lab inside the surroundings that its tier requires. Argument: a JSON InsideTask; the history is left
+// in its folder `keep`.
 import { tierOf, type TierName } from "../tiers/index.js";
 import { NotRunError } from "./ground.js";
 import { runLab } from "./lab.js";
@@ -8,7 +8,7 @@ import type { InsideTask, Told } from "./surroundings.js";
 const { tier, ...options } = JSON.parse(process.argv[2] ?? "") as InsideTask;
 const tell = (told: Told) => new Promise((sent) => process.send?.(told, sent));
 
-// A starter that died takes the run along; the guardians clean up behind it.
+// If the process that started it has died, the run ends too; the guardians clean up behind it.
 const orphaned = () => process.exit(70);
 process.once("disconnect", orphaned);
 try {

@@ -5,7 +5,7 @@ import type { Run, Step } from "./history.js";
 /** Fields that are bigints in memory and decimal strings in the file. */
 const BIG = new Set(["t", "tSeen", "token", "rev", "create"]);
 
-/** Monotonic, and the same clock in every process of this machine. */
+/** Monotonic; the same clock in every process on this machine. */
 export const now = () => process.hrtime.bigint();
 
 /** Appends one line. Synchronous, so that a kill -9 between two steps keeps the first. */
@@ -16,7 +16,7 @@ export function record(fd: number, step: object): void {
   writeSync(fd, `${text}\n`);
 }
 
-/** Its lines, without a last one that a kill -9 cut short. */
+/** The lines of a journal, without a last one that a kill -9 cut short. */
 export function readJournal(file: string): Step[] {
   const text = readFileSync(file, "utf8");
   const lines = text.slice(0, text.lastIndexOf("\n") + 1).split("\n");
@@ -28,7 +28,7 @@ function revive(name: string, value: unknown): unknown {
   return BIG.has(name) ? BigInt(value as string) : value;
 }
 
-/** What `keep` left in a folder. */
+/** Reads what `keep` left in a folder. */
 export function readRun(folder: string): Run {
   const workers = Array.from({ length: 100 }, (_, n) => path.join(folder, `w${n}.jsonl`));
   const files = [...workers, path.join(folder, "run.jsonl")];

@@ -1,4 +1,4 @@
-// A seeded run: workers, an etcd of its own, faults by schedule, and what was seen.
+// A seeded run: workers, its own etcd, scheduled faults, and the recorded history.
 import { cpSync, openSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
@@ -27,7 +27,7 @@ export interface LabOptions {
   readonly only?: readonly number[];
   readonly ttlSeconds?: number;
   readonly workers?: number;
-  /** Of each worker; default 4. More go in step, so that what they send leaves together. */
+  /** Per worker; default 4. More lanes run in step, so that their requests are sent together. */
   readonly lanes?: number;
   /** How many locks. */
   readonly names?: number;
@@ -37,13 +37,13 @@ export interface LabOptions {
   readonly gapMs?: readonly [number, number];
   /** How often a holder keeps the lock until it loses it, or for more than a TTL. */
   readonly camp?: number;
-  /** Milliseconds that every fault lasts; default: as its kind says. */
+  /** Milliseconds that every fault lasts; default: determined by its kind. */
   readonly lastsMs?: readonly [number, number];
   readonly etcdVersion?: string;
   readonly oneAddress?: boolean;
   readonly tls?: boolean;
   readonly auth?: "on" | "off";
-  /** What is taken under the names; default: a mutex. */
+  /** What is acquired under the names; default: a mutex. */
   readonly of?: Of;
   /** A folder with another build of leasehold. */
   readonly build?: string;
@@ -59,7 +59,7 @@ const DEFAULTS = {
   say: (() => {}) as (line: string) => void,
 };
 
-/** Of the workers' clients. */
+/** The request timeout of the workers' clients. */
 const REQUEST_TIMEOUT_MS = 1000;
 const PLACES = `${LAB_PREFIX}lock/`;
 const REGISTERS = `${LAB_PREFIX}register/`;
@@ -67,11 +67,11 @@ const REGISTERS = `${LAB_PREFIX}register/`;
 export interface LabResult {
   readonly run: Run;
   readonly planned: readonly Planned[];
-  /** Of etcd. */
+  /** The version of etcd. */
   readonly version: string;
 }
 
-/** Rejects with a `NotRunError` where the tier cannot be had. */
+/** Rejects with a `NotRunError` if the tier is not available. */
 export async function runLab(given: LabOptions): Promise<LabResult> {
   const options = withNeeds(given);
   const { tier } = options;
@@ -135,7 +135,7 @@ class Lab {
     this.planned = options.only === undefined ? all : all.filter(({ n }) => options.only?.includes(n));
   }
 
-  /** Lets the faults happen; all are healed when it resolves. */
+  /** Injects the faults; all are healed when it resolves. */
   async work(): Promise<void> {
     const { seed, say, seconds, ttlSeconds } = this.#options;
     const nemesis = new Nemesis({
@@ -153,7 +153,7 @@ class Lab {
     await Promise.all([nemesis.inflict(this.planned), delay(seconds * 1000)]);
   }
 
-  /** A fault before a worker's first step hurts nobody, and a process starts slowly on a busy machine. */
+  /** A fault before a worker's first step has no effect, and a process starts slowly on a busy machine. */
   async #allAtWork(): Promise<void> {
     const { events } = this.#observer;
     const began = (p: string) => events.some(({ value }) => value.includes(`"${p}/`));
@@ -161,7 +161,7 @@ class Lab {
     await this.#observer.until(all, { timeoutMs: 20_000 });
   }
 
-  /** Every call ends, every key goes while its session lives, then every lease goes: looked at in that order. */
+  /** Every call ends, every key is deleted while its session is open, then every lease ends: checked in that order. */
   async settle(): Promise<void> {
     const patience = 2 * (2 * this.#options.ttlSeconds + 5) * 1000;
     const { workers } = this.#crew;
@@ -178,7 +178,7 @@ class Lab {
     this.#note({ k: "leftovers", when: "end", ...(await this.#leftovers.found(patience)) });
   }
 
-  /** What the observer watches, and what the workers listen to as long as they live. */
+  /** What the observer watches, and what the workers observe while they are alive. */
   #ownWatches(): number {
     const { of, workers, names } = this.#options;
     return this.#ground.members.length + (of === "election" ? workers * names : 0);
@@ -224,7 +224,7 @@ class Lab {
   }
 }
 
-/** What the named faults need is there without being asked for. */
+/** Enables what the named faults need, even if it was not requested. */
 function withNeeds(options: LabOptions): LabOptions {
   const { tier, faults, tls = false, auth } = options;
   const named = tier.faults.filter(({ name }) => faults?.includes(name));

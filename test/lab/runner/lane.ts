@@ -5,16 +5,18 @@ import { seeded, type Random } from "./random.js";
 import type { Context } from "./context.js";
 import { subjectOf, type Grip, type Gripped, type Subject } from "./subject.js";
 
-/** own, other: sessions of its own; shared: the cluster's standing session, together with another lane. */
+/**
+ * own, other: the lane has its own sessions; shared: it uses the cluster's standing session together with another lane.
+ */
 export type Kind = "own" | "other" | "shared";
 
-/** How a lock may be taken and given back; those named twice come twice as often. */
+/** How a lock may be acquired and released; a way that is listed twice is chosen twice as often. */
 const WAYS = ["lock", "lock", "timeout", "abort", "abort", "try", "with", "with", "close"] as const;
 type Way = (typeof WAYS)[number];
 
 let ids = 0;
 
-/** One line of work in a process: takes a lock in a random way, uses it, gives it back, and so on. */
+/** One line of work in a process: acquires a lock in a random way, uses it, releases it, and repeats. */
 export class Lane {
   #session: Session | undefined;
   readonly #context: Context;
@@ -43,7 +45,7 @@ export class Lane {
     await this.#endSession({});
   }
 
-  /** Its own session, opened anew after a loss, or the cluster's standing one. */
+  /** Its own session, reopened after a loss, or the cluster's standing one. */
   async #source(): Promise<Cluster | Session | undefined> {
     const { cluster, leasehold, ttlSeconds } = this.#context;
     if (this.#kind === "shared") return cluster;
@@ -77,7 +79,7 @@ export class Lane {
     return subjectOf(of, { leasehold, source, locks, random, value: this.#says("campaigns") });
   }
 
-  /** A candidate's value: whose it is, and unique. */
+  /** A candidate's value, which names its owner and is unique. */
   #says(says: string): string {
     return JSON.stringify({ owner: this.#owner, says, n: ++ids });
   }
@@ -93,7 +95,7 @@ export class Lane {
       () => this.#log.note("ok", "release", ops),
       (error: unknown) => this.#log.note("fail", "release", ops, failureOf(error)),
     );
-    // Now and then the next lock is asked for while this release is still on its way.
+    // Sometimes the next lock is requested while this release is still in progress.
     if (this.#random.chance(0.8)) await released;
   }
 
@@ -114,7 +116,7 @@ export class Lane {
     }
   }
 
-  /** Ends the session with the hold, and perhaps another wait, still open. */
+  /** Closes the session while the hold, and possibly another wait, is still open. */
   async #lockAndClose(subject: Subject, ops: readonly Op[]): Promise<void> {
     const grip = await this.#acquire(subject, ops, "timeout");
     if (grip !== undefined) await this.#use(grip, ops);
@@ -160,7 +162,7 @@ export class Lane {
 
   async #lock(subject: Subject, ops: readonly Op[], way: Way): Promise<Grip> {
     const random = this.#random;
-    // Often so soon that the place is still being asked for.
+    // Half of the time so early that the join is still in progress.
     const soon = random.chance(0.5);
     if (way === "timeout") return subject.lock({ timeoutMs: random.between(1, soon ? 4 : 1500) });
     if (way !== "abort") return subject.lock();
@@ -181,20 +183,22 @@ export class Lane {
     }
   }
 
-  /** Claims again and again without asking etcd: who is not told of a loss goes on claiming. */
+  /** Claims repeatedly without a request to etcd: a holder that is not notified of a loss keeps claiming. */
   async #camp(grip: Grip, ops: readonly Op[]): Promise<void> {
     const { finishing, ttlSeconds } = this.#context;
     const until = performance.now() + ttlSeconds * this.#random.between(1000, 4000);
     while (this.#log.claim(grip, ops) && performance.now() < until && !finishing()) await delay(10);
   }
 
-  /** Long enough that a fault finds a holder between its read and its write, and that a holder watches its key. */
+  /**
+   * Holds long enough that a fault can hit a holder between its read and its write, and that a holder watches its key.
+   */
   async #sit(grip: Grip, ops: readonly Op[]): Promise<void> {
     for (let left = this.#random.between(2, 15); left > 0 && this.#log.claim(grip, ops); left--)
       await delay(100);
   }
 
-  /** false = leave it */
+  /** false = stop using the hold */
   async #act(grip: Grip, ops: readonly Op[], nth: number): Promise<boolean> {
     const n = this.#random.between(0, ops.length - 1);
     const op = ops[n] as Op;
@@ -204,7 +208,7 @@ export class Lane {
     this.#log.note("ok", "read", [op], { rev: before.rev, seq: before.seq });
     if (this.#random.chance(0.04)) await this.#sit(grip, ops);
     this.#log.claim(grip, ops);
-    // Also after a claim that said no: the guard must refuse it by itself.
+    // Also after a claim that was false: the guard alone must refuse the write.
     return grip.shared || this.#write(grip.places[n] as Gripped, op, { seq: before.seq + 1, nth });
   }
 
@@ -217,7 +221,7 @@ export class Lane {
       this.#log.note(accepted ? "ok" : "fail", "write", [op], { write, seq, ...(accepted && { rev }) });
       return accepted;
     } catch (error) {
-      // It may still be applied: no other write may follow it under this hold.
+      // The write may still be applied: no other write may follow it under this hold.
       this.#log.note("info", "write", [op], { write, seq, ...failureOf(error) });
       return false;
     }

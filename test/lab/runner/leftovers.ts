@@ -3,7 +3,7 @@ import { decode, encode, endOf } from "../../support/clients/gateway-text.js";
 import type { Ground } from "./ground.js";
 import { untilAnswered } from "./patience.js";
 
-/** A client keeps a watch that nobody needs for five seconds: twice that. */
+/** A client keeps an unused watch for five seconds: this is twice that. */
 const WATCHES_END_MS = 10_000;
 
 /** What a run left in etcd: keys under its prefix, leases that were not there before, and watches. */
@@ -22,7 +22,7 @@ export class Leftovers {
     this.#baseline = baseline;
   }
 
-  /** Waits until no lease is left. etcd tells nobody when one ends that had no keys: this has to ask again. */
+  /** Waits until no lease is left. etcd sends no event when a lease without keys ends, so this has to poll. */
   async found(timeoutMs: number): Promise<{ keys: string[]; leases: string[] }> {
     const until = performance.now() + timeoutMs;
     for (;;) {
@@ -32,7 +32,7 @@ export class Leftovers {
     }
   }
 
-  /** Waits until no watch is left beyond `own`. undefined: this ground cannot tell. */
+  /** Waits until no watch is left beyond `own`. undefined: this ground cannot count watches. */
   async watches(own: number): Promise<number | undefined> {
     const { watches } = this.#ground;
     if (watches === undefined) return undefined;
@@ -56,6 +56,6 @@ async function leasesOf(ground: Ground): Promise<string[]> {
   return leases.map(({ ID }) => BigInt(ID).toString(16));
 }
 
-/** Of whoever leads then: at the end of a run the last fault may just have ended. */
+/** Asks the current leader: at the end of a run the last fault may just have ended. */
 export const askLeader = <Answer>(ground: Ground, path: string, body: object): Promise<Answer> =>
   untilAnswered(async () => (await (await ground.leader()).gateway(path, body)) as Answer);

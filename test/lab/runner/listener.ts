@@ -9,7 +9,7 @@ interface Options {
   readonly note: (step: object) => void;
 }
 
-/** Writes down what is told of each election, until it is stopped. */
+/** Records what `observe()` reports about each election until it is stopped. */
 export function observeAll(names: readonly string[], options: Options): { stop(): Promise<void> } {
   const stopped = new AbortController();
   const listening = Promise.all(names.map((lock) => observe(lock, options, stopped.signal)));
@@ -21,7 +21,7 @@ export function observeAll(names: readonly string[], options: Options): { stop()
   };
 }
 
-/** Until it is stopped: one that was refused is followed by another. */
+/** Observes until it is stopped: an observation that was refused is followed by another. */
 async function observe(lock: string, options: Options, signal: AbortSignal): Promise<void> {
   for (let n = 0; !signal.aborted; n++) {
     const refused = await observeOnce({ lock, n }, options, signal);

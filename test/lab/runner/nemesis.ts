@@ -11,11 +11,11 @@ export interface NemesisOptions<G extends Ground> {
   readonly say: (line: string) => void;
 }
 
-/** Breaks what the schedule says, when it says so, and heals it again. */
+/** Injects the faults of the schedule at their times, and heals them. */
 export class Nemesis<G extends Ground> {
   readonly #options: NemesisOptions<G>;
   readonly #kinds: ReadonlyMap<string, FaultKind<G>>;
-  /** The last fault of each series: those of one series never overlap. */
+  /** The last fault of each series: faults of one series never overlap. */
   readonly #series = new Map<string, Promise<void>>();
 
   constructor(options: NemesisOptions<G>) {
@@ -23,7 +23,7 @@ export class Nemesis<G extends Ground> {
     this.#kinds = new Map(options.kinds.map((kind) => [kind.name, kind]));
   }
 
-  /** All are healed when it resolves. */
+  /** All faults are healed when it resolves. */
   async inflict(faults: readonly Planned[]): Promise<void> {
     const start = performance.now();
     for (const planned of faults) {
@@ -51,7 +51,7 @@ export class Nemesis<G extends Ground> {
     const { target, took } = hit;
     const of = { k: "nemesis", fault, effect, target, sparesLeases, endsStreams, refuses, took };
     say(`#${n} ${fault} ${target}${lastsMs > 0 ? ` for ${lastsMs} ms` : ""}`);
-    // Written when it is done, dated when it began: what it did it may have done at any time between.
+    // Recorded when it is done, but dated when it began: its effect may have occurred at any time between.
     note({ ...of, t: begun, on: true });
     await delay(lastsMs);
     await healed(hit, `#${n} ${fault}`);
@@ -59,7 +59,7 @@ export class Nemesis<G extends Ground> {
   }
 }
 
-/** A fault that stays would spoil all that follows. */
+/** A fault that remains would spoil everything that follows. */
 async function healed(hit: Inflicted, what: string): Promise<void> {
   try {
     await hit.heal?.();

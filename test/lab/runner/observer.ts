@@ -1,4 +1,4 @@
-// Records etcd's own truth: every event under a prefix, in revision order, from one watch per member.
+// Records the history of etcd itself: every event under a prefix, in revision order, from one watch per member.
 import http from "node:http";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
@@ -10,22 +10,22 @@ import { now } from "./journal.js";
 export class Observer {
   /** What happened, by revision. */
   readonly events: ServerEvent[] = [];
-  /** The highest revision seen; everything before it was seen too, as each stream tells all in order. */
+  /** The highest revision seen; everything before it was seen too, because each stream delivers all events in order. */
   revision = 0n;
-  /** The last event of each key that lives. */
+  /** The last event of each key that exists. */
   readonly #living = new Map<string, ServerEvent>();
   readonly #watchers = new Set<() => void>();
   readonly #stopped = new AbortController();
   readonly #prefix: string;
   readonly #following: Promise<void>[];
 
-  /** Several members tell the same events: one that is paused or killed hides nothing. */
+  /** Several members send the same events: one that is paused or killed hides nothing. */
   constructor(members: readonly Member[], prefix: string, from: bigint) {
     this.#prefix = prefix;
     this.#following = members.map((member) => this.#follow(member, from));
   }
 
-  /** The puts of the keys that live under it, as far as was seen, in create order. */
+  /** The puts of the existing keys under `prefix`, as far as they were seen, in create order. */
   puts(prefix: string): ServerEvent[] {
     const living = [...this.#living.values()].filter(({ key }) => key.startsWith(prefix));
     return living.sort((a, b) => Number(a.create - b.create));
@@ -36,7 +36,7 @@ export class Observer {
     return this.puts(prefix).map(({ key }) => key);
   }
 
-  /** The keys then; rejects after `timeoutMs`. */
+  /** Resolves with the keys that exist then; rejects after `timeoutMs`. */
   async untilLiving(
     prefix: string,
     enough: (count: number) => boolean,
@@ -48,8 +48,8 @@ export class Observer {
   }
 
   /**
-   * Resolves when `happened` is true of what was seen, at the latest with the event that makes it so; with false if
-   * that is not within `timeoutMs`.
+   * Resolves with true when `happened` is true, at the latest with the event that makes it true; with false if that
+   * does not happen within `timeoutMs`.
    */
   until(happened: () => boolean, { timeoutMs }: { timeoutMs: number }): Promise<boolean> {
     if (happened()) return Promise.resolve(true);
@@ -74,13 +74,13 @@ export class Observer {
     const { signal } = this.#stopped;
     let from = first;
     while (!signal.aborted) {
-      // What another stream told meanwhile need not be told again, and may be compacted.
+      // What another stream has delivered in the meantime is not needed again, and may be compacted.
       if (this.revision >= from) from = this.revision + 1n;
       try {
         for await (const line of watchLines(member, this.#prefix, from, signal))
           from = this.#take(line, from);
       } catch {
-        // The member was killed: another stream tells meanwhile, and this one starts again where it stopped.
+        // The member was killed: another stream delivers in the meantime, and this one resumes where it stopped.
       }
       await delay(50, undefined, { signal }).catch(() => {});
     }
@@ -98,7 +98,7 @@ export class Observer {
     const news = events.filter(({ rev }) => rev > this.revision);
     for (const event of news) this.#add(event);
     if (news.length > 0) for (const look of this.#watchers) look();
-    // All events of a revision come in one answer.
+    // All events of a revision arrive in one answer.
     return (events.at(-1)?.rev ?? from - 1n) + 1n;
   }
 
@@ -124,7 +124,7 @@ interface WireEvent {
 }
 
 function toServerEvent({ type, kv, prev_kv: before }: WireEvent, tSeen: bigint): ServerEvent {
-  // A DELETE carries what it deleted in prev_kv only.
+  // A DELETE carries the deleted key-value pair in prev_kv only.
   const of = type === "DELETE" ? before : kv;
   const lease = BigInt(of?.lease ?? 0).toString(16);
   const place = { key: decode(kv.key), create: BigInt(of?.create_revision ?? 0), lease };

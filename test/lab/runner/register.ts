@@ -10,14 +10,14 @@ export interface RegisterOptions {
   readonly auth: { readonly username: string; readonly password: string } | undefined;
   readonly credentials: { readonly rootCertificate: Buffer } | undefined;
   readonly prefix: string;
-  /** Which host to use first. */
+  /** The index of the host to use first. */
   readonly first: number;
   readonly whileHeld: typeof whileHeld;
 }
 
 /**
- * A counter in etcd per lock, written only under the lock's guard and never retried: a holder's own etcd client, as a
- * user would have it.
+ * A counter in etcd per lock, written only under the lock's guard and never retried: it uses a separate etcd client, as
+ * a user's program would.
  */
 export class Register {
   readonly #options: RegisterOptions;
@@ -34,7 +34,7 @@ export class Register {
     };
     this.#options = options;
     const { hosts, auth, credentials } = options;
-    // etcd3 cannot log in where no password is asked for.
+    // etcd3 cannot log in where no password is required.
     this.#clients = (auth ? [{ auth }, {}] : [{}]).flatMap((login) =>
       hosts.map(
         (host) => new Etcd3({ hosts: host, ...settings, ...login, ...(credentials && { credentials }) }),
@@ -43,7 +43,7 @@ export class Register {
     this.#at = options.first % options.hosts.length;
   }
 
-  /** A read that needs a quorum. */
+  /** A quorum read. */
   async read(lock: string): Promise<{ seq: number; rev: bigint }> {
     const key = this.#options.prefix + lock;
     const answer = await this.#call((client) => client.get(key).options({ deadline: deadline() }).exec());

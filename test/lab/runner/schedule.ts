@@ -4,7 +4,7 @@ import type { Effect } from "./history.js";
 
 /** One fault of a schedule. */
 export interface Planned {
-  /** Its number, by which a shorter list of faults is replayed. */
+  /** Its number, which a replay uses to select faults. */
   readonly n: number;
   /** After the start of the run. */
   readonly atMs: number;
@@ -19,26 +19,26 @@ export interface PlanOptions {
   readonly kinds: readonly FaultKind<never>[];
   /** Milliseconds between the end of one fault and the start of the next of the same series. */
   readonly gapMs: readonly [number, number];
-  /** Milliseconds that every fault lasts that lasts at all; default: as its kind says. */
+  /** Milliseconds that every fault with a duration lasts; default: determined by its kind. */
   readonly lastsMs?: readonly [number, number] | undefined;
 }
 
-/** Places that are taken all the time leave nobody to suffer from the other faults. */
+/** If places were taken all the time, no holder would be left for the other faults to hit. */
 const PATIENCE: Record<string, number> = { places: 4 };
 
-/** At the start nothing is broken for so long: there a wake-up and a hand-over show their ordinary speed. */
+/** The share of the run at its start without faults, in which wake-ups and hand-overs show their ordinary speed. */
 const QUIET = 0.1;
 
 /**
- * What will be broken and when: the same for the same seed and setting. One series for each sort of victim, so that
- * a member is down while a worker is paused; within a series one fault after the other.
+ * Plans which faults are injected and when: the same for the same seed and setting. There is one series per kind of
+ * victim, so that a member may be down while a worker is paused; within a series, faults do not overlap.
  */
 export function plan(options: PlanOptions): Planned[] {
   const all = [...new Set(Object.values(SERIES))].flatMap((name) => series(options, name));
   return all.sort((a, b) => a.atMs - b.atMs).map((fault, n) => ({ ...fault, n }));
 }
 
-/** Which faults never overlap. */
+/** Faults of the same series never overlap. */
 export const SERIES: Record<Effect, string> = {
   "stops-worker": "workers",
   "kills-worker": "workers",
@@ -58,7 +58,7 @@ function series({ seed, seconds, ttlMs, kinds, gapMs, lastsMs }: PlanOptions, na
   while (atMs < seconds * 1000) {
     const kind = random.pick(bag);
     const own = (kind.lasts ?? anyLength)(random, ttlMs);
-    // What is done in a moment stays so.
+    // A fault that is instantaneous stays so.
     const lasts = lastsMs && own > 0 ? random.between(...lastsMs) : own;
     found.push({ atMs, lastsMs: lasts, fault: kind.name });
     atMs += lasts + gap();
@@ -66,14 +66,14 @@ function series({ seed, seconds, ttlMs, kinds, gapMs, lastsMs }: PlanOptions, na
   return found;
 }
 
-/** Below half of a TTL it must cost nothing; above a whole one it may cost the session. */
+/** Shorter than half of a TTL, it must cost nothing; longer than a whole one, it may cost the session. */
 export function anyLength(random: Random, ttlMs: number): number {
   return random.chance(0.6) ? brief(random, ttlMs) : random.between(ttlMs, 1.6 * ttlMs);
 }
-/** Now and then so long that a member which has no leader says so, and another one was elected. */
+/** Occasionally so long that a member without a leader reports it, and that another leader is elected. */
 export const pastElections = (random: Random, ttlMs: number) =>
   random.chance(0.5) ? anyLength(random, ttlMs) : random.between(4000, 9000);
-/** Often so long that a client which waits for the end of it would be seen to wait. */
+/** Often so long that a client that waits for the end of the fault would be detected. */
 export const pastFailOver = (random: Random, ttlMs: number) =>
   random.chance(0.5) ? anyLength(random, ttlMs) : random.between(2 * ttlMs, 4 * ttlMs);
 export const brief = (random: Random, ttlMs: number) => random.between(50, ttlMs / 2);

@@ -1,8 +1,8 @@
 /**
- * Shortens the list of faults of a run that broke an invariant: tries each half, goes on with one that fails, and with
- * the list less one of its quarters when neither half does. Ends when nothing shorter fails or `runs` are used up. A
- * run of several processes is not repeatable to the microsecond: a half that passed is no proof, the result that
- * failed is.
+ * Shortens the list of faults of a run that broke an invariant: tries each half and continues with one that fails; if
+ * neither does, it tries the list without one of its quarters. Ends when nothing shorter fails or `runs` are used up. A
+ * run of several processes is not repeatable to the microsecond: a half that passes proves nothing, but a result that
+ * failed does.
  */
 export async function shrink<T>(
   faults: readonly T[],

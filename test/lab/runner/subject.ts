@@ -2,16 +2,16 @@ import type { Cluster, Hold, Leadership, Lock, MultiLock, Session, WaitOptions }
 import type { load } from "./leasehold.js";
 import type { Random } from "./random.js";
 
-/** What the lanes of a run take. */
+/** What the lanes of a run can acquire. */
 export const SUBJECTS = ["mutex", "rwlock", "semaphore", "lockall", "election"] as const;
 export type Of = (typeof SUBJECTS)[number];
 
-/** Users of a semaphore that disagree, as while another number is rolled out. */
+/** Users of a semaphore with different limits, as during the rollout of a new limit. */
 const PERMITS = [2, 3] as const;
-/** Now and then a mutex of the same name stands between those of the other kinds. */
+/** The share of mutexes of the same name among the calls of the other kinds. */
 const MUTEX = 0.25;
 
-/** One key that is held. */
+/** One key that the hold owns. */
 export interface Gripped {
   readonly name: string;
   readonly key: string;
@@ -23,12 +23,12 @@ export interface Gripped {
 export interface Grip {
   readonly hold: Pick<Hold, "held" | "signal" | "release">;
   readonly places: readonly Gripped[];
-  /** Others may hold beside it: it writes nothing. */
+  /** Other shared holds may exist at the same time: it writes nothing. */
   readonly shared: boolean;
   readonly leadership?: Leadership;
 }
 
-/** One lock of some kind, or several at once, under the same words. */
+/** One lock of some kind, or several at once, behind one interface. */
 export interface Subject {
   readonly names: readonly string[];
   lock(options?: WaitOptions): Promise<Grip>;
@@ -41,7 +41,7 @@ export interface Choice {
   readonly source: Cluster | Session;
   readonly locks: readonly string[];
   readonly random: Random;
-  /** Of this very call: what it campaigns with. */
+  /** The value that this particular call campaigns with. */
   readonly value: string;
 }
 
@@ -108,7 +108,7 @@ function mutex({ leasehold, source, locks, random }: Choice): Subject {
   };
 }
 
-/** In any order, and none under another one. */
+/** In any order, and none nested under another one. */
 function several(locks: readonly string[], random: Random): readonly string[] {
   const rest = [...locks];
   const names: string[] = [];

@@ -1,4 +1,4 @@
-// A run in a process of its own: what is around it, such as its network, is not this process's.
+// A run in its own process, whose surroundings, such as its network, differ from this process's.
 import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -12,10 +12,10 @@ import type { LabOptions, LabResult } from "./lab.js";
 const PROGRAM = fileURLToPath(new URL("./inside.ts", import.meta.url));
 const MARK = "LEASEHOLD_CHAOS_INSIDE";
 
-/** What the program inside is told; its tier by name. */
+/** The argument of the program inside; it names its tier. */
 export type InsideTask = Omit<LabOptions, "tier" | "say"> & { readonly tier: string; readonly keep: string };
 
-/** What it tells. */
+/** The message that it sends. */
 export interface Told {
   readonly say?: string;
   readonly notRun?: string;
@@ -25,7 +25,7 @@ export interface Told {
 /** Whether this process was started by `runInside` for that tier. */
 export const isInside = ({ name }: Pick<Tier, "name">) => process.env[MARK] === name;
 
-/** An environment: what stands between this machine and the outside is not there inside. */
+/** An environment without the proxies between this machine and the outside, which do not exist inside. */
 export function withoutProxies(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !/_proxy$/i.test(name)));
 }

@@ -91,7 +91,7 @@ function faultBars(history: readonly Step[], ms: (t: bigint) => number, end: num
   return bars;
 }
 
-/** From the grant to the release, the end or the last claim; one colour per lock. */
+/** From the grant to the release, the end or the last claim; one color per lock. */
 function holdBars(history: readonly Step[], ms: (t: bigint) => number): Bar[] {
   const holds = new Map<string, { bar: Bar; over: boolean }>();
   const locks: string[] = [];

@@ -7,10 +7,10 @@ export interface User {
 }
 
 const ROOT: User = { username: "root", password: "root-secret" };
-/** As whom the workers come; its role has the same name. */
+/** The user of the workers; its role has the same name. */
 export const WORKER: User = { username: "worker", password: "worker-secret" };
 
-/** One that can be asked as a user; whoever asks it through `gateway` after `login` is that user. */
+/** A member that accepts requests as a user: after `login`, requests through `gateway` are made as that user. */
 export type Guarded = Member & { login(user: User): void };
 
 /** The users of an etcd, and whether it asks for passwords. */
@@ -19,7 +19,9 @@ export class Users {
   #prefix = "";
   #on = false;
 
-  /** root, for nemesis and observer, and a user for the workers who may do all under `prefix` and nothing else. */
+  /**
+   * root, for nemesis and observer, and a user for the workers who may do everything under `prefix` and nothing else.
+   */
   static async add(
     members: readonly Guarded[],
     leader: () => Promise<Member>,
@@ -44,18 +46,18 @@ export class Users {
     return this.#on;
   }
 
-  /** Of all that the workers need. */
+  /** The prefix of everything that the workers need. */
   get prefix(): string {
     return this.#prefix;
   }
 
-  /** No token that was given out before is valid after it was switched off. */
+  /** After authentication was switched off, no earlier token is valid. */
   async turn(on: boolean): Promise<void> {
     await this.#ask(on ? "enable" : "disable", {});
     this.#on = on;
   }
 
-  /** To the workers' role. */
+  /** Grants a prefix to the workers' role. */
   async grant(prefix: string): Promise<void> {
     const perm = { permType: "READWRITE", key: encode(prefix), range_end: encode(endOf(prefix)) };
     await this.#ask("role/grant", { name: WORKER.username, perm });
@@ -74,14 +76,14 @@ export class Users {
     await this.#ask("user/delete", { name: WORKER.username });
   }
 
-  /** No token that the workers have is valid afterwards, also if it is the same password again. */
+  /** Afterwards no token of the workers is valid, even if the same password is set again. */
   async changePassword(password = WORKER.password): Promise<void> {
     await this.#ask("user/changepw", { name: WORKER.username, password });
   }
 
   async #addUser({ username: name, password }: User): Promise<void> {
     await this.#ask("user/add", { name, password });
-    // root's role is there from the beginning on, in etcd 3.6 only.
+    // Only in etcd 3.6, root's role exists from the start.
     if (name === ROOT.username) await this.#ask("role/add", { name }).catch(() => undefined);
     await this.#ask("user/grant", { user: name, role: name });
   }

@@ -1,5 +1,5 @@
-// One process of a run: random use of the public API, each step written down before and after it is taken.
-// Argument: a JSON Task. Messages: "finish" = end what runs and start nothing new (answers "idle"); "close" = close all;
+// One process of a run: random use of the public API, with each step recorded before and after it. Argument: a JSON
+// Task. Messages: "finish" = finish what is running and start nothing new (answers "idle"); "close" = close everything;
 // { shiftMs } = the wall clock jumps.
 import "../../support/programs/shift-date.js";
 import { openSync } from "node:fs";
@@ -22,7 +22,7 @@ export interface Task extends BaseTask {
   readonly registers: string;
   readonly ttlSeconds: number;
   readonly of: Of;
-  /** How many locks it may ask for at a time. */
+  /** How many locks it may request at a time. */
   readonly lanes: number;
   readonly camp: number;
   /** A folder with another build of leasehold. */
@@ -37,14 +37,14 @@ const credentials =
   rootCertificate === undefined ? undefined : { rootCertificate: Buffer.from(rootCertificate) };
 const note = (step: object) => record(fd, { t: now(), p, ...step });
 
-// An orchestrator that died takes its workers along.
+// If the orchestrator dies, its workers exit too.
 process.once("disconnect", () => process.exit(70));
 for (const event of ["uncaughtException", "unhandledRejection"])
   process.on(event, (error: Error) => {
     note({ k: "crash", event, err: String(error?.stack ?? error) });
     process.exit(71);
   });
-// grpc-js gives an address to TLS as the name of the server, of which Node.js warns.
+// grpc-js passes an IP address to TLS as the server name, about which Node.js warns.
 const ADDRESS_AS_NAME = "DEP0123";
 process.on("warning", (warning: Error & { code?: string }) => {
   if (warning.code !== ADDRESS_AS_NAME) note({ k: "crash", event: "warning", err: String(warning) });
@@ -119,7 +119,7 @@ await listening.stop();
 await cluster.close();
 register.close();
 beats?.stop();
-// Nothing is left that keeps the process alive: it ends by itself.
+// Nothing keeps the process alive any longer: it must end by itself.
 clearInterval(sampler);
 process.removeAllListeners("disconnect");
 process.disconnect();

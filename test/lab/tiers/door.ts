@@ -1,14 +1,14 @@
 import type { Pair } from "../../support/fixtures/certificates.js";
 import { startTlsFront, type TlsFront } from "../../support/proxies/tls-front.js";
 
-/** What is behind an address of the workers: a member, or whatever takes its place. */
+/** What an address of the workers leads to: a member, or whatever replaces it. */
 export class Door {
   readonly #member: number;
   #instead: number | undefined;
   #pair: Pair | undefined;
   #front: TlsFront | undefined;
 
-  /** With a certificate it speaks TLS. */
+  /** With a certificate, it uses TLS. */
   static async open(memberPort: number, pair?: Pair): Promise<Door> {
     const door = new Door(memberPort, pair);
     if (pair !== undefined) door.#front = await startTlsFront(() => door.#behind, pair);
@@ -28,12 +28,12 @@ export class Door {
     return this.#instead ?? this.#member;
   }
 
-  /** Of new connections; undefined: to the member again. */
+  /** Where new connections lead; undefined: to the member again. */
   lead(port: number | undefined): void {
     this.#instead = port;
   }
 
-  /** To new connections; undefined: its own certificate again. */
+  /** The certificate for new connections; undefined: its own certificate again. */
   show(pair = this.#pair): void {
     if (pair !== undefined) this.#front?.show(pair);
   }

@@ -3,18 +3,18 @@ import type { TcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { LAB_PREFIX, type Access, type Ground, type GroundOptions } from "../runner/ground.js";
 import { Users, WORKER } from "../runner/users.js";
 
-/** What these options mean to `startEtcd`. */
+/** The options of `startEtcd` that correspond to these. */
 export const etcdOptions = ({ etcdVersion, auth }: GroundOptions) => ({
   ...(etcdVersion !== undefined && { version: etcdVersion }),
   args: [
     // A learner may join in the first five seconds.
     "--strict-reconfig-check=false",
-    // Passwords are checked fast: each worker's client brings one.
+    // Makes password checks fast: each worker's client sends one.
     ...(auth ? ["--bcrypt-cost=4"] : []),
   ],
 });
 
-/** What the grounds have in common whose etcd was started by `startEtcd`. */
+/** The common part of the grounds whose etcd is started by `startEtcd`. */
 export abstract class EtcdGround implements Ground {
   protected readonly etcd: EtcdCluster;
   abstract readonly hosts: readonly string[];
@@ -35,7 +35,7 @@ export abstract class EtcdGround implements Ground {
     return this.users === undefined ? {} : { auth: WORKER };
   }
 
-  /** Resolves when etcd has them, and asks for passwords if it is to do so from the beginning on. */
+  /** Resolves when etcd has the users, and asks for passwords if it is to do so from the start. */
   async addUsers({ auth }: GroundOptions): Promise<this> {
     if (auth === undefined) return this;
     this.users = await Users.add(this.members, () => this.leader(), LAB_PREFIX);
@@ -52,11 +52,11 @@ export abstract class EtcdGround implements Ground {
   }
 }
 
-/** Workers come by way of proxies that know bytes. */
+/** Workers connect through proxies that forward bytes. */
 export abstract class LinkedGround extends EtcdGround {
   readonly links: readonly TcpProxy[];
 
-  /** The proxies pass the end of a connection on. */
+  /** The proxies forward the end of a connection. */
   readonly watches = async () => {
     const metrics = await Promise.all(this.members.map((member) => member.metrics()));
     return metrics.reduce((sum, of) => sum + (of.get("etcd_debugging_mvcc_watcher_total") ?? 0), 0);

@@ -7,5 +7,5 @@ import { t4 } from "./t4.js";
 export const TIERS = { t1, t2, t3, t4 } as const;
 export type TierName = keyof typeof TIERS;
 
-/** A tier whose faults fit its own ground; who runs it need not know which. */
+/** A tier whose faults fit its own ground; callers need not know which tier it is. */
 export const tierOf = (name: TierName): Tier => TIERS[name];

@@ -11,7 +11,7 @@ import { workerFaults } from "../faults/workers.js";
 import type { GroundOptions, Tier } from "../runner/ground.js";
 import { etcdOptions, LinkedGround } from "./etcd-ground.js";
 
-/** One member; before it a proxy that knows single calls, and before that one that knows bytes. */
+/** One member behind a proxy that recognizes single calls, behind one that forwards bytes. */
 class BehindProxies extends LinkedGround implements Linked, Called, Peopled {
   readonly calls: readonly GrpcProxy[];
 

@@ -22,7 +22,7 @@ interface Ways {
   readonly authority: Authority | undefined;
 }
 
-/** Three members on loopback, with proxies before their client and their peer addresses. */
+/** Three members on loopback, with proxies in front of their client and peer addresses. */
 class ThreeMembers extends LinkedGround implements Linked, Peered, Detoured, Peopled {
   readonly peers: PeerNetwork;
   readonly doors: readonly Door[];

@@ -16,10 +16,10 @@ import { EtcdGround, etcdOptions } from "./etcd-ground.js";
 
 const run = promisify(execFile);
 const MEMBERS = 3;
-/** For the workers; nemesis and observer have a door of their own, which no fault of that port closes. */
+/** For the workers; nemesis and observer use a separate port, which no fault of this one closes. */
 const PORT = 2379;
 
-/** Three members, each on a host of its own; workers, nemesis and observer together on a fourth one. */
+/** Three members on separate hosts; workers, nemesis and observer share a fourth one. */
 class ThreeHosts extends EtcdGround implements Networked, OnDisk, Peopled {
   readonly hostsOfMembers: Hosts;
   readonly workersPort = PORT;
@@ -44,7 +44,7 @@ async function surround({ etcdVersion }: GroundOptions): Promise<Surroundings> {
   if (process.getuid?.() !== 0) throw new NotRunError("only root may make network namespaces");
   await provideTools();
   await run("unshare", ["--net", "true"]).catch(refusal("no network namespace can be made"));
-  // From inside nothing can be fetched any more.
+  // Inside, there is no network access to download it.
   await findEtcd({ version: etcdVersion });
   return { within: ["unshare", "--net"], env: withoutProxies(), end: () => Promise.resolve() };
 }
@@ -90,7 +90,7 @@ async function start(options: GroundOptions): Promise<ThreeHosts> {
   }
 }
 
-/** Whether this kernel knows what the faults need. */
+/** Whether this kernel supports what the faults need. */
 async function tryOut(hosts: Hosts): Promise<void> {
   const rules = [
     { way: "in", port: PORT, fate: "reset" },

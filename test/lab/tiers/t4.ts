@@ -18,7 +18,7 @@ import { isInside, withoutProxies } from "../runner/surroundings.js";
 
 const NAMES = ["m1", "m2", "m3"];
 
-/** Three members in containers; workers reach each at a port of its own on 127.0.0.1. */
+/** Three members in containers; workers reach each at a separate port of 127.0.0.1. */
 class ThreeContainers implements Contained {
   readonly members: readonly ContainerMember[];
   readonly version: string;
@@ -58,7 +58,7 @@ async function surround({ etcdVersion }: GroundOptions): Promise<Surroundings> {
 
 async function start(): Promise<ThreeContainers> {
   if (!isInside(t4)) throw new Error("Expected the environment of a docker engine: see surround()");
-  // Of an earlier run that was killed, where the engine is not ours alone.
+  // Containers of an earlier run that was killed, if the container engine outlives a run.
   await removeContainers();
   try {
     const plans = await plan();

@@ -10,7 +10,7 @@ const PATIENCE_MS = 20_000;
 
 export interface EtcdOptions {
   readonly members: 1 | 3;
-  /** Whether single gRPC calls are to be known. */
+  /** Whether the proxy must recognize single gRPC calls. */
   readonly calls: boolean;
 }
 
@@ -57,7 +57,7 @@ export class EtcdGround implements Ground {
     return this.observer.living(PREFIX);
   }
 
-  /** Resolves when so many places are in the queue of a name; false = not in time. */
+  /** Resolves with true when the queue of a name has this many places; false = not in time. */
   queued(name: string, places: number): Promise<boolean> {
     const enough = () => this.observer.living(`${name}/`).length >= places;
     return this.observer.until(enough, { timeoutMs: PATIENCE_MS });
@@ -67,7 +67,7 @@ export class EtcdGround implements Ground {
     await this.#cluster.member.gateway("/v3/kv/deleterange", { key: encode(key) });
   }
 
-  /** Makes revisions and forgets all but the last. */
+  /** Creates revisions and compacts all but the last. */
   async compact(): Promise<void> {
     const { member } = this.#cluster;
     let revision = "0";
@@ -78,7 +78,7 @@ export class EtcdGround implements Ground {
     await member.gateway("/v3/kv/compaction", { revision });
   }
 
-  /** Cuts off the member that a client uses from its peers; another leads, if it did. */
+  /** Cuts off the member that a client uses from its peers; if it led, another member takes over. */
   async isolate(member: EtcdMember): Promise<Heal> {
     if ((await this.#cluster.leader()) === member) await this.#moveLeaderFrom(member);
     await this.#peers.cutOff(this.members, member);
@@ -88,7 +88,7 @@ export class EtcdGround implements Ground {
     };
   }
 
-  /** Who comes back has called for elections meanwhile, and may cause one now. */
+  /** A member that returns has called for elections in the meantime, and may cause one now. */
   async #agrees(): Promise<boolean> {
     const asked = this.members.map(async (member) => {
       await member.gateway("/v3/kv/range", { key: encode(PREFIX) });

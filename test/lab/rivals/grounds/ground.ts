@@ -3,20 +3,23 @@ import type { Links } from "../links.js";
 /** Heals what was broken. */
 export type Heal = () => Promise<void> | void;
 
-/** The servers of one run, and what can be broken about them. */
+/** The servers of one run, and how they can be broken. */
 export interface Ground {
-  /** Such as "etcd 3.4.23". */
+  /** For example "etcd 3.4.23". */
   readonly version: string;
-  /** Lines of its own for one client. */
+  /** One client's own links to the servers. */
   open(): Promise<Links>;
-  /** What the servers have of locks. */
+  /** The lock keys that the servers store. */
   keys(): Promise<string[]>;
-  /** What must be so before a lock is taken that a failover is to hit. */
+  /** The state that must be reached before the lock is acquired that a failover will hit. */
   beforeFailOver(): Promise<void>;
-  /** A server dies, and what the makers of the subject foresee for that happens. Resolves when it is served again. */
+  /**
+   * A server dies, and the remedy that the subject's authors intend for that is applied. Resolves when requests are
+   * served again.
+   */
   failOver(): Promise<Heal>;
   stop(): Promise<void>;
 }
 
-/** All locks are under it. */
+/** The prefix of all locks. */
 export const PREFIX = "rivals/";

@@ -6,7 +6,7 @@ import { PREFIX, type Ground, type Heal } from "./ground.js";
 
 const PATIENCE_MS = 10_000;
 
-/** A master and a replica, replicated asynchronously; the clients' address leads to whoever is master. */
+/** A master and a replica with asynchronous replication; the clients' address leads to the current master. */
 export class RedisPair implements Ground {
   readonly #redis: RedisServers;
   readonly #replication: TcpProxy;
@@ -46,7 +46,7 @@ export class RedisPair implements Ground {
     return keysOf(this.#master);
   }
 
-  /** The replica lags behind from now on, as one may at any time: replication waits for nobody. */
+  /** The replica lags from now on, as it may at any time: asynchronous replication gives no bound. */
   async beforeFailOver(): Promise<void> {
     await this.#replication.mode("pause");
   }
@@ -68,7 +68,7 @@ export class RedisPair implements Ground {
   }
 }
 
-/** Three masters that know nothing of each other, as the Redlock algorithm wants them. */
+/** Three independent masters, as the Redlock algorithm requires. */
 export class RedisTrio implements Ground {
   readonly #redis: RedisServers;
   readonly #links: Links[] = [];
@@ -100,7 +100,9 @@ export class RedisTrio implements Ground {
 
   async beforeFailOver(): Promise<void> {}
 
-  /** Two of the three are restarted, one after the other; never more than one is down. They keep nothing on disk. */
+  /**
+   * Two of the three are restarted, one after the other, so that only one is down at a time. They keep nothing on disk.
+   */
   async failOver(): Promise<Heal> {
     for (const server of this.servers.slice(1)) {
       await server.kill();

@@ -1,4 +1,4 @@
-// A run in order: who asked, who held and claimed, and what was broken when.
+// An ordered record of a run: requests, holds, claims, and faults with their times.
 import type { Ask, Effect, Fault, Granted, Line, Refused } from "../line.js";
 
 export interface Span {
@@ -13,11 +13,11 @@ export interface Hold {
   readonly asked: bigint;
   readonly granted: bigint;
   readonly claims: readonly { readonly t: bigint; readonly held: boolean }[];
-  /** When the subject told the loss by itself. */
+  /** When the subject reported the loss by itself. */
   readonly told: readonly bigint[];
   readonly release?: bigint;
   readonly released?: bigint;
-  /** When it was over for its holder: released, lost by its own word, or the process gone. */
+  /** When it was over for its holder: released, reported as lost, or the process ended. */
   readonly over: bigint;
   /** When it claimed to hold, without the time in which the process was stopped. */
   readonly spans: readonly Span[];
@@ -58,7 +58,7 @@ export function bookOf(
   return { lines, holds, waits, troubles, ttl: BigInt(ttlMs) * NS_PER_MS, queues };
 }
 
-/** Such as hit the process in that time. */
+/** Faults that hit the process in that time. */
 export function troubled(book: Book, p: string, { from, to }: Span, effects: readonly Effect[]): boolean {
   return book.troubles.some(
     (it) =>
@@ -74,7 +74,7 @@ export function closing({ lines }: Book, p: string, before: bigint): boolean {
   return lines.some((line) => line.k === "close" && line.p === p && line.t < before);
 }
 
-/** What is left of a span without others. */
+/** What is left of a span after others are removed. */
 export function without(span: Span, cuts: readonly Span[]): Span[] {
   let rest = [span];
   for (const cut of cuts)
@@ -86,7 +86,7 @@ export function without(span: Span, cuts: readonly Span[]): Span[] {
   return rest;
 }
 
-/** Without the time in which the process was stopped. */
+/** Excludes the time in which the process was stopped. */
 export function running(book: Book, p: string, span: Span): bigint {
   return lengthOf(without(span, pausesOf(book.troubles, p)));
 }
@@ -149,7 +149,10 @@ interface Claimed {
   readonly claims: Hold["claims"];
 }
 
-/** From the grant, or the first claim after a denied one, to the last in a row; none after the release counts. */
+/**
+ * From the grant, or the first claim after a denied one, to the last of a series; claims after the release do not
+ * count.
+ */
 function spansOf({ granted, release, claims }: Claimed): Span[] {
   const spans: Span[] = [];
   let open: { from: bigint; to: bigint } | undefined = { from: granted, to: granted };

@@ -1,9 +1,9 @@
-// I10, I11 and crashes: one end per hold, by the right one, and for a reason.
+// I10, I11 and crashes: each hold ends once, through its own holder, and for a reason.
 import { closing, NS_PER_MS, running, troubled, type Book, type Hold } from "./book.js";
 import { successor } from "./exclusion.js";
 import { toMs, type Rule, type Violation } from "./rule.js";
 
-/** I10: a hold ends once, and nobody's release ends another's. */
+/** I10: a hold ends once, and no client's release ends another's hold. */
 export const endsOnce: Rule = (book) => {
   const violations = book.holds.flatMap((hold) => [...endedTwice(hold), ...endedByAnother(book, hold)]);
   return { checks: book.holds.filter(({ release }) => release !== undefined).length, violations };
@@ -15,7 +15,10 @@ function endedTwice({ p, told, released }: Hold): Violation[] {
   return after.length > 0 ? [...often, { text: `${p} was told of a loss after its release` }] : often;
 }
 
-/** Somebody else was granted while this one claimed, nothing had hit it, and a third one had released just then. */
+/**
+ * Another client was granted while this one claimed to hold, no fault had hit this one, and a third one had just
+ * released.
+ */
 function endedByAnother(book: Book, hold: Hold): Violation[] {
   const next = successor(book, hold);
   if (next === undefined || hold.over < next.granted) return [];
@@ -35,7 +38,7 @@ function endedByAnother(book: Book, hold: Hold): Violation[] {
   return [{ text: `${culprit.p} released what ${hold.p} held, and ${next.p} was let in` }];
 }
 
-/** I11: no loss is told, and no time limit said to be over, where nothing was wrong. */
+/** I11: no loss and no expired time limit is reported without a cause. */
 export const noFalseLoss: Rule = (book) => {
   const violations = [
     ...book.holds.flatMap((hold) => falselyLost(book, hold)),

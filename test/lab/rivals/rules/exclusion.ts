@@ -1,4 +1,4 @@
-// I1 and I9: two at once, and the word that it is over.
+// I1 and I9: simultaneous claims, and notification of the loss.
 import { lengthOf, running, type Book, type Hold, type Span } from "./book.js";
 import { toMs, type Rule, type Violation } from "./rule.js";
 
@@ -24,7 +24,7 @@ function common(some: readonly Span[], others: readonly Span[]): Span[] {
   );
 }
 
-/** The first other that was granted while this one was not yet over. */
+/** The first other hold that was granted while this one was not yet over. */
 export function successor({ holds }: Book, hold: Hold): Hold | undefined {
   return holds.find(
     (other) =>
@@ -36,8 +36,8 @@ export function successor({ holds }: Book, hold: Hold): Hold | undefined {
 }
 
 /**
- * I9: who has lost it does not claim it once another was granted. The time counts until the client says that it is
- * lost; that it was stopped meanwhile does not count.
+ * I9: a client that has lost the lock does not claim it after another one was granted. The time counts until the client
+ * reports the loss; time in which it was stopped does not count.
  */
 export const lossIsToldInTime: Rule = (book) => {
   const overtaken = book.holds.flatMap((hold) => {

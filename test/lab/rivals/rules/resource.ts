@@ -16,7 +16,7 @@ export const tokensRise: Rule = ({ holds }) => {
   return { checks: withToken.length, violations };
 };
 
-/** Its release had failed, so that the same client holds the same place still. */
+/** Its release had failed, so that the same client still holds the same place. */
 function unreleased(before: Hold, { p, token, granted }: Hold): boolean {
   const failed = before.release !== undefined && before.release < granted && before.released === undefined;
   return failed && before.p === p && before.token === token;

@@ -2,14 +2,14 @@ import type { Book } from "./book.js";
 
 export interface Violation {
   readonly text: string;
-  /** How long, where it has a length. */
+  /** The duration of the violation, if it has one. */
   readonly ms?: number;
 }
 export interface Finding {
-  /** How many there were to be judged. */
+  /** How many cases were judged. */
   readonly checks: number;
   readonly violations: readonly Violation[];
-  /** What the subject does not have or promise, so that it cannot break it. */
+  /** What the subject does not have or promise, so that it cannot violate the rule. */
   readonly lacks?: string;
 }
 export type Rule = (book: Book) => Finding;

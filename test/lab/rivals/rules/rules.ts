@@ -4,7 +4,10 @@ import { noLostUpdate, noStaleWrite, tokensRise } from "./resource.js";
 import type { Rule } from "./rule.js";
 import { nobodyIsLeftWaiting, nothingIsLeft, servedInOrder } from "./waiting.js";
 
-/** By the numbers that the lab's own checker has. I2 looks at revisions of etcd, I12 at signals: not for everybody. */
+/**
+ * Numbered as in the lab's own checker. I2 needs etcd's revisions and I12 needs abort signals, which not every subject
+ * has.
+ */
 export const RULES = {
   ...{ I1: claimsNeverOverlap, I3: tokensRise, I4: noStaleWrite, I5: noLostUpdate, I6: servedInOrder },
   ...{ I7: nobodyIsLeftWaiting, I8: nothingIsLeft, I9: lossIsToldInTime, I10: endsOnce, I11: noFalseLoss },

@@ -1,8 +1,8 @@
 import { troubled, NS_PER_MS, type Book } from "./book.js";
 
 /**
- * For how many milliseconds, at most, the machine had no time for a process that was in use. Whoever renews in time
- * may be late then: such a run says nothing about the subject.
+ * The longest time in milliseconds in which the machine did not run a process that was in use. A client that renews in
+ * time may be late then: such a run says nothing about the subject.
  */
 export function longestStall(book: Book): number {
   const stalls = book.lines.flatMap((line) => {
@@ -13,9 +13,9 @@ export function longestStall(book: Book): number {
   return Math.max(0, ...stalls);
 }
 
-/** A process that starts is slow, and has nothing to lose yet. */
+/** A process that is starting is slow, and has nothing to lose yet. */
 const inUse = ({ holds }: Book, p: string, at: bigint) =>
   p === STAGE || holds.some(({ p: of, granted }) => of === p && granted < at);
 
-/** As which the process that drives the clients writes its lines. */
+/** The name under which the process that drives the clients writes its lines. */
 export const STAGE = "stage";

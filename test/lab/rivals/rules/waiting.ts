@@ -1,11 +1,11 @@
-// I6, I7 and I8: order, no one left waiting, nothing left behind.
+// I6, I7 and I8: the order, waiters that are never served, and leftovers.
 import { closing, NS_PER_MS, troubled, type Book, type Hold } from "./book.js";
 import { toMs, type Rule, type Violation } from "./rule.js";
 
-/** Who asks within this time of another may well come second. */
+/** Requests less than this apart may be served in any order. */
 const AT_ONCE = 100n * NS_PER_MS;
 
-/** I6: who asked first is served first, where nothing was broken. */
+/** I6: the first to request is served first, while nothing is broken. */
 export const servedInOrder: Rule = ({ holds, troubles, queues }) => {
   const promise = !queues && { lacks: "no order promised" };
   if (troubles.length > 0) return { checks: 0, violations: [], ...promise };
@@ -18,7 +18,7 @@ export const servedInOrder: Rule = ({ holds, troubles, queues }) => {
   return { checks: holds.length, violations, ...promise };
 };
 
-/** `first` was granted before `second`, which was in the queue before it. */
+/** `first` was granted before `second`, which was in the queue earlier. */
 function overtook(first: Hold, second: Hold): boolean {
   if (first.name !== second.name) return false;
   if (first.token !== undefined && second.token !== undefined) return second.token < first.token;
@@ -26,8 +26,8 @@ function overtook(first: Hold, second: Hold): boolean {
 }
 
 /**
- * I7: a lock that nobody holds finds a new holder within twice the TTL and five seconds, counted while somebody asks
- * for it whom no fault hits. And no acquire ends with an error that nothing hindered.
+ * I7: a free lock finds a new holder within twice the TTL and five seconds, counted while a client that no fault hits
+ * requests it. And no acquire ends with an error without a cause.
  */
 export const nobodyIsLeftWaiting: Rule = (book) => {
   const limit = 2n * book.ttl + 5000n * NS_PER_MS;
@@ -42,7 +42,7 @@ export const nobodyIsLeftWaiting: Rule = (book) => {
   };
 };
 
-/** How long nobody held while somebody who could have asked for it, each time. */
+/** How long the lock was free each time while a client that could have acquired it was waiting. */
 function freeTimes(book: Book, name: string): bigint[] {
   const holds = book.holds.filter((hold) => hold.name === name);
   const waits = book.waits.filter((wait) => wait.name === name);
@@ -74,7 +74,7 @@ function gaveUp(book: Book, { p, t, over, refused }: Book["waits"][number]): Vio
   return [{ text: `${p}'s acquire ended with ${refused.err}`, ms: toMs(over - t) }];
 }
 
-/** I8: no key is left when nobody wants the lock any more, nor when all have closed. */
+/** I8: no key is left when no client wants the lock any longer, nor when all have closed. */
 export const nothingIsLeft: Rule = ({ lines }) => {
   const looks = lines.filter((line) => line.k === "left");
   const violations = looks.flatMap(({ when, keys }) =>

@@ -1,4 +1,4 @@
-// The server has done what was asked, and the one who asked does not hear of it.
+// The server has executed a request whose answer is lost.
 import { takesPlace } from "../../../support/clients/request-shape.js";
 import type { Client } from "../client.js";
 import { dropAnswers } from "../faults.js";
@@ -8,17 +8,17 @@ import { PATIENCE_MS, TTL_MS, type Stage } from "../stage.js";
 import type { Scenario } from "./scenario.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
-/** What the one who asks is willing to wait. */
+/** The time limit of the client whose answer is lost. */
 const ASK_MS = 1.5 * TTL_MS;
 
 type How = "drop-answer" | "cut-answer";
-/** Resolves when the server has taken the lock for the one whose answer is lost. */
+/** Resolves when the server has granted the lock to the client whose answer is lost. */
 interface Loss {
   readonly taken: Promise<unknown>;
   readonly heal: () => Promise<void>;
 }
 
-/** Of etcd this one answer only: the connection lives, and with it the renewals. */
+/** On etcd, only this answer is lost: the connection and so the renewals continue. */
 async function loseOnEtcd(stage: Stage, client: Client, how: How): Promise<Loss> {
   const [proxy] = client.links.calls;
   if (proxy === undefined) throw new TypeError("Expected a ground that knows single calls");
@@ -28,7 +28,7 @@ async function loseOnEtcd(stage: Stage, client: Client, how: How): Promise<Loss>
   return { taken: rule.answered(1), heal };
 }
 
-/** Of Redis all answers, as it has one connection for all. */
+/** On Redis, all answers are lost, because it uses one connection for everything. */
 async function loseOnRedis(stage: Stage, client: Client): Promise<Loss> {
   const heal = await dropAnswers(stage, client);
   const taken = untilTrue(PATIENCE_MS, async () => (await stage.ground.keys()).length > 0);

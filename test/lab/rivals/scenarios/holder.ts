@@ -1,4 +1,4 @@
-// What happens to the one who holds.
+// Faults that hit the holder.
 import { cut, kill, pause, shiftClock } from "../faults.js";
 import { within } from "../patience.js";
 import { PATIENCE_MS } from "../stage.js";

@@ -1,4 +1,4 @@
-// A seeded run of everything that can happen to clients, and of failovers.
+// A seeded run of all faults that can hit clients, with failovers.
 import { setTimeout as delay } from "node:timers/promises";
 import type { Random } from "../../runner/random.js";
 import { seeded } from "../../runner/random.js";
@@ -14,7 +14,7 @@ const NAMES = ["n1", "n2"].map((name) => `${PREFIX}${name}`);
 /** Some waiters give up. */
 const ASK_MS = [500, 2 * TTL_MS] as const;
 
-/** A client, or the one that took its place. */
+/** A client, or the client that replaced it. */
 interface Seat {
   client: Client;
   holds: boolean;
@@ -55,7 +55,7 @@ interface Span {
   readonly random: Random;
 }
 
-/** One failover in the middle; before and after it one strike after the other. */
+/** One failover in the middle; before and after it, faults follow one after the other. */
 async function strike(stage: Stage, seats: readonly Seat[], { until, random }: Span): Promise<void> {
   const strikes = stage.subject.movesClock ? [...STRIKES, CLOCK] : STRIKES;
   const middle = until - RUN_MS / 2;
@@ -71,7 +71,7 @@ async function strike(stage: Stage, seats: readonly Seat[], { until, random }: S
   }
 }
 
-/** Rather one who holds. */
+/** Prefers a client that holds. */
 function victim(seats: readonly Seat[], random: Random): Seat {
   const holders = seats.filter(({ holds }) => holds);
   return random.pick(holders.length > 0 && random.chance(0.7) ? holders : seats);
@@ -83,12 +83,12 @@ async function failOver(stage: Stage): Promise<void> {
   await heal();
 }
 
-/** Takes a lock, uses it, gives it back, and so on. */
+/** Acquires a lock, uses it, releases it, and repeats. */
 async function live(stage: Stage, seat: Seat, { until, random }: Span): Promise<void> {
   while (performance.now() < until) {
     const { client } = seat;
     const wait = stage.ask(client, { name: random.pick(NAMES), timeoutMs: random.between(...ASK_MS) });
-    // Who is struck may never hear; what comes after the end is served then.
+    // A client that was hit may never get an answer; a hold that is granted after the end is served then.
     const hold = await within(until - performance.now(), wait.hold);
     if (hold !== undefined) {
       seat.holds = true;

@@ -1,4 +1,4 @@
-// What happens to those who wait.
+// Faults that hit the waiters.
 import { reset } from "../faults.js";
 import { untilTrue, within } from "../patience.js";
 import { PATIENCE_MS, TTL_MS } from "../stage.js";
@@ -78,7 +78,7 @@ export const compacted: Scenario = {
     await etcd.queued(stage.name, 2);
     await stage.inflict({ fault: "compact", effect: "none", hits: [] }, () => etcd.compact());
     const watches = proxy?.count(WATCH) ?? 0;
-    // A moment only, and while it waits: no excuse.
+    // A short interruption while it waits, which excuses nothing.
     await reset(stage, b, "none");
     await untilTrue(PATIENCE_MS, () => Promise.resolve((proxy?.count(WATCH) ?? 0) > watches));
     await within(TTL_MS, wait.hold);

@@ -4,22 +4,22 @@ import type { Hold } from "../hold.js";
 import { TTL_MS, type Stage } from "../stage.js";
 import type { Subject } from "../subjects/subjects.js";
 
-/** One trap, the same for every subject that can fall into it. */
+/** One trap, the same for every subject that it applies to. */
 export interface Scenario {
-  /** For the command line. */
+  /** The name on the command line. */
   readonly name: string;
   readonly title: string;
-  /** Whom it can be played with; default: everybody. */
+  /** Which subjects it can be played with; default: all. */
   suits?(subject: Subject): boolean;
-  /** Of an etcd; default 1. */
+  /** The number of members of an etcd cluster; default 1. */
   readonly members?: 1 | 3;
-  /** Whether it looks at single gRPC calls. */
+  /** Whether it needs to recognize single gRPC calls. */
   readonly calls?: boolean;
   play(stage: Stage): Promise<void>;
 }
 
 export const onEtcd = ({ ground }: Subject) => ground === "etcd";
-/** Places in a queue on the server are to be seen only where there is one. */
+/** Queue places on the server can be observed only if the subject keeps a queue there. */
 export const inQueue = ({ ground, queues }: Subject) => queues && ground === "etcd";
 
 export function etcdOf({ ground }: Stage): EtcdGround {
@@ -32,7 +32,7 @@ export const LONG_MS = 2.5 * TTL_MS;
 /** Long enough for a client that retries to find out that the lock is free. */
 const LOOK_MS = TTL_MS / 2;
 
-/** While `holder` goes on holding: nobody else may get in. */
+/** While `holder` continues to hold: no other client may be granted. */
 export async function letOthersTry(stage: Stage, waits: readonly Wait[], holder?: Hold): Promise<void> {
   const others = waits.filter(({ id }) => id !== holder?.id);
   if (holder !== undefined) await stage.first(others, LOOK_MS);

@@ -1,4 +1,4 @@
-// What happens to the servers.
+// Faults that hit the servers.
 import { kill } from "../faults.js";
 import { RedisTrio } from "../grounds/redis.js";
 import { within } from "../patience.js";
@@ -28,7 +28,7 @@ export const memberCut: Scenario = {
     await kill(stage, a);
 
     await stage.first([wait]);
-    // The one that comes back makes the others elect again: that is nobody's fault.
+    // The member that returns makes the others elect again, for which no client is responsible.
     const joined = await stage.inflict({ fault: "rejoin", effect: "hinders", hits: "all" }, () => {});
     await heal();
     await joined();

@@ -1,6 +1,6 @@
 import type { Connect } from "../adapter.js";
 
-/** Loaded by need: a worker has only its own subject's client in memory. */
+/** Loaded on demand: a worker has only its own subject's client in memory. */
 export const adapters = {
   leasehold: async () => (await import("./leasehold.js")).connect,
   "etcd3-acquire": async () => (await import("./etcd3.js")).connectAcquiring,

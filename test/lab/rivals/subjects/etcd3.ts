@@ -1,9 +1,9 @@
-// npm etcd3's Lock. It does not wait: who finds the lock taken has to try again, which both ways do here.
+// npm etcd3's Lock. It does not wait: a client that finds the lock taken has to try again, as both variants here do.
 import { setTimeout as delay } from "node:timers/promises";
 import { Etcd3, type Lock } from "etcd3";
 import { TimeUpError, type Connect, type Held } from "../adapter.js";
 
-/** Pause between two attempts, at random so that two waiters do not go on colliding. */
+/** The pause between two attempts, randomized so that two waiters do not keep colliding. */
 const retryMs = () => 50 + Math.random() * 100;
 
 type Attempt = (lock: Lock, timeLeftMs: number) => Promise<Held>;
@@ -27,7 +27,7 @@ const waiting =
     };
   };
 
-/** undefined: try again, whatever it was */
+/** undefined: try again, whatever the error was */
 function failed(error: unknown, until: number): undefined {
   if (performance.now() >= until) throw new TimeUpError((error as Error).message);
 }
@@ -35,12 +35,12 @@ function failed(error: unknown, until: number): undefined {
 /** `acquire()` and `release()`, the call limited by a deadline. */
 export const connectAcquiring = waiting(async (lock, timeLeftMs) => {
   await lock.options({ deadline: Date.now() + timeLeftMs }).acquire();
-  // Else the deadline would apply to the release as well.
+  // Otherwise the deadline would also apply to the release.
   lock.options(undefined as never);
   return { release: () => lock.release() };
 });
 
-/** `do(work)`, as in etcd3's own example; an attempt that has no more time is left to end by itself. */
+/** `do(work)`, as in etcd3's own example; an attempt that has run out of time is left to end by itself. */
 export const connectDoing = waiting(
   (lock, timeLeftMs) =>
     new Promise((resolve, reject) => {

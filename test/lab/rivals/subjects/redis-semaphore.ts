@@ -1,4 +1,4 @@
-// npm redis-semaphore with ioredis, both with their defaults but for the TTL and the time limit.
+// npm redis-semaphore with ioredis, both with their defaults except for the TTL and the time limit.
 import { Redis } from "ioredis";
 import { Mutex, RedlockMutex, TimeoutError } from "redis-semaphore";
 import { TimeUpError, type Connect } from "../adapter.js";

@@ -1,4 +1,4 @@
-// redlock's own types are not found by its `exports`: what is used of them here.
+// redlock's `exports` do not expose its own types; this declares what is used of them.
 declare module "redlock" {
   import type { Redis } from "ioredis";
 

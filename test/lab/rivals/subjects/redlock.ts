@@ -33,7 +33,7 @@ export const connect: Connect = ({ addresses, ttlSeconds }) => {
   };
 };
 
-/** It has no time limit but a number of attempts. */
+/** It has no time limit, only a number of attempts. */
 const timeUp = (error: unknown) =>
   error instanceof ExecutionError ? new TimeUpError(error.message) : (error as Error);
 

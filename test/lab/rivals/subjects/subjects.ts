@@ -1,4 +1,4 @@
-// Who is compared, and how each is started.
+// The subjects of the comparison, and how each is started.
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { goClientVersion, goProgram } from "../go/build.js";
@@ -10,15 +10,15 @@ type Command = readonly [string, ...string[]];
 type Where = Omit<Task, "adapter">;
 
 export interface Subject {
-  /** For the command line. */
+  /** The name on the command line. */
   readonly name: string;
   readonly title: string;
   readonly ground: GroundKind;
-  /** Promises to serve those who wait in the order in which they asked. */
+  /** The subject promises to serve waiters in the order of their requests. */
   readonly queues: boolean;
-  /** The wall clock of its process can be moved here. */
+  /** The wall clock of its process can be moved on this machine. */
   readonly movesClock: boolean;
-  /** How a process that uses it is started; rejects with a `NotRunError` where there is no way. */
+  /** How a process that uses it is started; rejects with a `NotRunError` where that is not possible. */
   command(where: Where): Promise<Command>;
 }
 

@@ -12,21 +12,49 @@ export function togetherOf(
   places: ReadonlyMap<string, readonly GrowingPlace[]>,
   calls: readonly Call[],
 ): ByPlace<readonly Place[]> {
-  const wanted = new Map<string, ReadonlySet<string>>();
-  for (const { owner, names } of calls)
-    if (names.length > 0) wanted.set(`${owner} ${[...names].sort().join()}`, new Set(names));
   const found = new ByPlace<readonly Place[]>();
-  if (wanted.size === 0) return found;
-  const byOwner = grouped(wanted, ([of]) => of.slice(0, of.indexOf(" ")));
-  const all = [...places.values()].flat();
-  for (const made of grouped(all, ({ owner, create }) => `${owner} ${create}`).values())
-    for (const [, names] of byOwner.get(made[0]?.owner ?? "") ?? []) {
-      const group = made.filter(({ lock }) => names.has(lock));
-      if (group.length < names.size) continue;
+  const requests = grouped(requestsOf(calls), ({ owner }) => owner);
+  if (requests.size === 0) return found;
+  const granted = grouped(calls, ({ owner, hold }) => `${owner} ${hold?.create}`);
+  const batches = grouped([...places.values()].flat(), ({ owner, create }) => `${owner} ${create}`);
+  for (const [of, batch] of batches) {
+    const requested = requests.get(batch[0]?.owner ?? "") ?? [];
+    for (const group of groupsOf(batch, granted.get(of) ?? [], requested)) {
       turnTogether(group);
       for (const place of group) found.set(place, group);
     }
+  }
   return found;
+}
+
+interface Request {
+  readonly owner: string;
+  readonly names: ReadonlySet<string>;
+}
+
+/** Each set of names that an owner has requested at once. */
+function requestsOf(calls: readonly Call[]): Iterable<Request> {
+  const found = new Map<string, Request>();
+  for (const { owner = "", names } of calls)
+    if (names.length > 0) found.set(`${owner} ${[...names].sort().join()}`, { owner, names: new Set(names) });
+  return found.values();
+}
+
+/**
+ * Calls that do not concern each other may share a request and thus a revision. A place belongs to the call that it was
+ * granted to; of the others, those belong together whose names their owner has requested at once.
+ */
+function groupsOf(batch: readonly GrowingPlace[], granted: readonly Call[], requested: readonly Request[]) {
+  let rest = batch;
+  const take = (names: ReadonlySet<string>) => {
+    const group = rest.filter(({ lock }) => names.has(lock));
+    if (group.length < names.size) return [];
+    rest = rest.filter((place) => !group.includes(place));
+    return [group];
+  };
+  for (const { lock, names } of granted) if (names.length === 0) take(new Set([lock]));
+  const several = granted.filter(({ names }) => names.length > 0).map(({ names }) => new Set(names));
+  return [...several, ...requested.map(({ names }) => names)].flatMap(take);
 }
 
 function turnTogether(group: readonly GrowingPlace[]): void {

@@ -38,6 +38,27 @@ describe("several names taken at once, in a history", () => {
     expect(complaints("I7", story).length).toBeGreaterThan(0);
   });
 
+  it("are not what shares a revision with them only, in a request of several calls of one session", () => {
+    const [single, tried] = [{ lock: "lock/a" }, { lock: "lock/b" }];
+    const story = new Story()
+      .ask(0, "w1", 1, 10, { lock: "lock/b" })
+      .grant(1, "w1", 1, 10, { lock: "lock/b" })
+      .ask(2, "w2", 1, 11, single)
+      .ask(2, "w2", 2, 11, tried)
+      .grant(3, "w2", 1, 11, single)
+      .release(4, "w2", 1, 12, single)
+      .release(20, "w1", 1, 13, { lock: "lock/b" })
+      .grant(22, "w2", 2, 11, tried)
+      .release(23, "w2", 2, 14, tried)
+      .ask(30, "w2", 3, 15, a)
+      .ask(30, "w2", 4, 15, b)
+      .grant(31, "w2", 3, 15, a)
+      .grant(31, "w2", 4, 15, b)
+      .release(32, "w2", 3, 16, a)
+      .release(32, "w2", 4, 17, b);
+    expect(broken(over(story))).toEqual([]);
+  });
+
   it("break I14 when each came with a revision of its own", () => {
     const story = new Story()
       .ask(2, "w2", 1, 11, a)

@@ -1,8 +1,8 @@
 import { defineConfig } from "vitest/config";
 
-/** Set by scripts/docker-tests.js: only there is a docker engine. */
+/** Set by scripts/docker-tests.js: only then is there a docker engine. */
 const inDocker = process.env["LEASEHOLD_ETCD_IMAGE"] !== undefined;
-/** Set by scripts/redis-tests.js: no test needs a Redis but there. */
+/** Set by scripts/redis-tests.js: only then do tests use a Redis. */
 const withRedis = process.env["LEASEHOLD_REDIS"] !== undefined;
 
 /** Tests that compare speeds, count calls or need every core: they run one by one, after all others. */
@@ -14,8 +14,8 @@ const ALONE = [
     : []),
 ];
 /**
- * What takes long and asks neither etcd nor Node.js for anything new: the tests of our own tools, hostile answers, crowds
- * whose figures are the machine's. Left out where the suite is run again with other versions.
+ * Slow tests that exercise neither etcd nor Node.js in new ways: the tests of the project's own tools, hostile answers,
+ * crowds whose figures depend on the machine. Omitted where the suite runs again with other versions.
  */
 const ONCE = [
   "test/unit/{lab,project}/**/*.test.ts",
@@ -38,7 +38,7 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 30_000,
     teardownTimeout: 10_000,
-    // what is awaited by asking again comes when the machine gets to it
+    // what is polled for is delayed when the machine is busy
     expect: { poll: { timeout: 10_000 } },
     allowOnly: false,
     coverage: {
@@ -51,7 +51,7 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        // No unit test changes what is global: a process runs many files, and loads the modules once.
+        // No unit test changes global state: one process runs many files, and loads the modules once.
         test: { name: "unit", include: UNIT, exclude: LEFT_OUT, isolate: false, sequence: { groupOrder: 0 } },
       },
       {

@@ -1,5 +1,6 @@
-// `npm run bench`: what leasehold costs and how fast it is, beside other locks on the same servers in the same run. Exit
-// code 1: leasehold itself could not be measured somewhere. A missed target is told, not punished: machines differ.
+// `npm run bench`: the cost and the speed of leasehold, next to other locks on the same servers in the same run. Exit
+// code 1: leasehold itself could not be measured somewhere. A missed target is reported but does not fail the run:
+// machines differ.
 import { readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";

@@ -23,7 +23,7 @@ export interface Options {
 
 const flag = { type: "boolean", default: false } as const;
 
-/** Throws an Error that says what is wrong with the arguments. */
+/** Throws an Error that describes the invalid argument. */
 export function parseOptions(args: readonly string[], questions: readonly string[]): Options {
   const { values } = parseArgs({
     args: [...args],

@@ -1,6 +1,6 @@
 // @ts-check
-// The resource's side of fenced-http.js: documents in memory, each behind a gate that lets no older fencing token pass.
-// Documents that outlive the process need the gate's `highest` beside them, for `new FenceGate(highest)`.
+// The resource's side of fenced-http.js: documents in memory, each behind a gate that rejects older fencing tokens.
+// Documents that outlive the process need the gate's `highest` stored with them, for `new FenceGate(highest)`.
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { text } from "node:stream/consumers";
@@ -20,7 +20,7 @@ console.log("listening");
 async function answer(request, response) {
   const { method, url = "/", headers } = request;
   const content = await text(request);
-  // Between here and the write nothing is awaited: no other request comes between the comparison and the write.
+  // Nothing is awaited between here and the write: no other request runs between the comparison and the write.
   const document = documents.get(url) ?? { gate: new FenceGate(), content: "" };
   if (method === "GET") return response.end(document.content);
   if (method !== "PUT") return response.writeHead(405).end();

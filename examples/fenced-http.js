@@ -1,6 +1,6 @@
 // @ts-check
 // Fenced writes to an HTTP resource: every write carries the fencing token in a header, and the resource
-// (fenced-http-server.js) refuses one that is older than a token it has seen.
+// (fenced-http-server.js) refuses a token that is older than one it has seen.
 import { connect, Mutex } from "leasehold";
 
 const { ETCD_HOSTS = "http://127.0.0.1:2379", TTL_SECONDS = "15", SOURCE_URL = "" } = process.env;

@@ -1,6 +1,6 @@
 // @ts-check
-// Fenced writes to PostgreSQL: a holder that stood still while its lock went to somebody else cannot overwrite what that
-// one wrote, because each row remembers the highest fencing token that wrote it.
+// Fenced writes to PostgreSQL: a holder that was paused while another one acquired its lock cannot overwrite the new
+// holder's data, because each row stores the highest fencing token that wrote it.
 //   CREATE TABLE rate (currency text PRIMARY KEY, value numeric, fence bigint NOT NULL DEFAULT 0);
 //   INSERT INTO rate VALUES ('EUR');
 import { connect, Mutex } from "leasehold";
@@ -20,7 +20,7 @@ try {
   await new Mutex(cluster, "rates/EUR").withLock(async (lock) => {
     const source = await fetch(SOURCE_URL);
     const value = await source.text();
-    // No check made here helps a process that is paused right behind it. The comparison in the statement does.
+    // A check made here does not help a process that is paused right after it. The comparison in the statement does.
     const { rowCount } = await db.query(UPDATE, [lock.fence, value, "EUR"]);
     if (rowCount === 0) throw new Error(`EUR not written: fence ${lock.fence} is stale`);
     console.log(`EUR is ${value}, written under fence ${lock.fence}`);

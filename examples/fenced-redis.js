@@ -1,6 +1,6 @@
 // @ts-check
-// Fenced writes to Redis: a script compares the fencing token and writes in one step, so a holder that stood still while
-// its lock went to somebody else is refused. Redis forgets tokens with the data if it loses its last second in a crash.
+// Fenced writes to Redis: a script compares the fencing token and writes in one step, so a holder that was paused while
+// another one acquired its lock is refused. Redis forgets tokens with the data if it loses its last second in a crash.
 import { Redis } from "ioredis";
 import { connect, Mutex } from "leasehold";
 

@@ -1,6 +1,6 @@
 // @ts-check
 // A leader among replicas: one works, the others stand by and take over. GET /readyz answers 200 on the leader only, so
-// that requests find it; GET /healthz answers 200 on every replica and tells who leads.
+// that requests find it; GET /healthz answers 200 on every replica and names the leader.
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { setInterval } from "node:timers/promises";
@@ -19,7 +19,7 @@ let term;
 let leader;
 
 const server = createServer(({ url }, response) => {
-  // Reads the clocks: right also in the first answer after a pause of this process.
+  // Reads the clocks, so that even the first answer after a pause of this process is correct.
   const remainingMs = term?.remainingMs() ?? 0;
   const ready = url === "/healthz" || (url === "/readyz" && remainingMs > 0);
   response.writeHead(ready ? 200 : 503).end(JSON.stringify({ leader, remainingMs }));
@@ -37,7 +37,7 @@ await lead(cluster, "reports", work, {
 server.close();
 await cluster.close();
 
-/** Until it is to stop, or does not lead any more. @param {import("leasehold").Leadership} leadership */
+/** Runs until it is to stop, or no longer leads. @param {import("leasehold").Leadership} leadership */
 async function work(leadership) {
   term = leadership;
   const signal = AbortSignal.any([stop.signal, leadership.signal]);

@@ -1,6 +1,6 @@
 // @ts-check
-// Exclusive migration at start-up: every replica waits here until the data is what its code expects. One migrates, the
-// others find it done. Each step is one transaction with its number, which etcd refuses to anybody but the holder.
+// Exclusive migration at start-up: every replica waits here until the data is what its code expects. One migrates, and
+// the others find it done. Each step is one transaction with its number, which etcd accepts only from the holder.
 import { Etcd3 } from "etcd3";
 import { connect, Mutex, whileHeld } from "leasehold";
 
@@ -8,7 +8,7 @@ const { ETCD_HOSTS = "http://127.0.0.1:2379", TTL_SECONDS = "15" } = process.env
 const cluster = connect({ hosts: ETCD_HOSTS.split(","), session: { ttlSeconds: Number(TTL_SECONDS) } });
 const etcd = new Etcd3({ hosts: [...cluster.hosts] });
 
-/** Applied in this order, each once. What was released is never changed: append. */
+/** Applied in this order, once each. Never change a released step: append new ones. */
 const STEPS = [
   [etcd.put("shop/currency").value("EUR")],
   [etcd.put("shop/limit").value("100"), etcd.put("shop/region").value("eu")],

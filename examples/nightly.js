@@ -1,5 +1,5 @@
 // @ts-check
-// A cron job that runs once across replicas. Every replica has the same line, one of them runs the command:
+// A cron job that runs once across replicas. Every replica has the same line, and one of them runs the command:
 //   0 2 * * *  node nightly.js backup ./backup.sh
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -15,9 +15,10 @@ const mark = `jobs-done/${job}`;
 const cluster = connect({ hosts: ETCD_HOSTS.split(","), session: { ttlSeconds: Number(TTL_SECONDS) } });
 const etcd = new Etcd3({ hosts: [...cluster.hosts] });
 try {
-  // Waits in the queue, as whoever runs the job may die of it; `tryLock` if a night may then be left out.
+  // Waits in the queue, because the replica that runs the job may die of it; use `tryLock` if a night may then be
+  // skipped.
   await new Mutex(cluster, `jobs/${job}`).withLock(async (lock) => {
-    // The lock alone lets a replica in whose clock is late: the mark tells it that this night is done.
+    // The lock alone admits a replica whose clock is late: the mark shows it that this night's job is done.
     const done = await etcd.get(mark).string();
     if (done !== null && done >= today) return console.log(`${job} was done for ${done}`);
     await run(lock.signal);
@@ -34,7 +35,7 @@ try {
   await cluster.close();
 }
 
-/** Rejects when the command fails, and when the lock is lost: the command is ended then. @param {AbortSignal} signal */
+/** Rejects when the command fails, and when the lock is lost, which ends the command. @param {AbortSignal} signal */
 async function run(signal) {
   const [code] = await once(spawn(command, args, { stdio: "inherit", signal }), "exit");
   if (code !== 0) throw new Error(`${command} ended with ${code}`);

@@ -1,6 +1,6 @@
 // @ts-check
-// One request at a time for each user, across all replicas: POST /orders/<user>. Who would wait for too long is told to
-// come back, and the wait of a client that goes away ends with it.
+// One request at a time for each user, across all replicas: POST /orders/<user>. A client that would wait for too long
+// is asked to retry later, and the wait of a client that disconnects ends with its connection.
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { connect, Mutex } from "leasehold";

@@ -1,10 +1,10 @@
 // @ts-check
-// Graceful shutdown: on SIGTERM a worker takes nothing new, finishes what it does under the lock while the lease is still
-// renewed, and leaves. The next one goes on at once, not after the TTL.
+// Graceful shutdown: on SIGTERM a worker starts nothing new, finishes its work under the lock while the lease is still
+// renewed, and exits. The next one continues at once, not after the TTL.
 import { connect, Mutex } from "leasehold";
 
 const { ETCD_HOSTS = "http://127.0.0.1:2379", TTL_SECONDS = "15", JOBS_URL = "" } = process.env;
-// Less than what is left until SIGKILL: 30 s in Kubernetes, 90 s in systemd.
+// Less than the time until SIGKILL: 30 s in Kubernetes, 90 s in systemd.
 const { DRAIN_MS = "20000" } = process.env;
 
 const cluster = connect({ hosts: ETCD_HOSTS.split(","), session: { ttlSeconds: Number(TTL_SECONDS) } });
@@ -19,15 +19,18 @@ process.once("SIGTERM", () => {
 try {
   while (!stop.signal.aborted) await jobs.withLock(work, { signal: stop.signal });
 } catch (error) {
-  // The wait for the lock ended with our own reason: that is no failure.
+  // The wait for the lock ended with this program's own reason, which is not a failure.
   if (error !== stop.signal.reason) throw error;
 } finally {
-  // Until etcd has confirmed it: who ends before leaves its place in the queue there for a TTL.
+  // Resolves when etcd has confirmed it: a process that exits before that leaves its place in the queue for a TTL.
   await cluster.close();
 }
 console.log("stopped");
 
-/** The signal of the lock, not that to stop: work that has begun is finished. @param {import("leasehold").Lock} lock */
+/**
+ * The signal of the lock, not the stop signal: work that has started is finished.
+ * @param {import("leasehold").Lock} lock
+ */
 async function work({ signal }) {
   const response = await fetch(JOBS_URL, { method: "POST", signal });
   console.log(`did ${await response.text()}`);

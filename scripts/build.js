@@ -1,4 +1,4 @@
-// `npm run build`: tsc to dist/, when the sources have changed since. A failed build leaves the last good one in place.
+// `npm run build`: tsc to dist/, if the sources have changed since. A failed build leaves the last good one in place.
 import { createHash } from "node:crypto";
 import { execFile } from "node:child_process";
 import {
@@ -16,10 +16,10 @@ import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const DIST = path.join(ROOT, "dist");
-/** Beside dist/, not in it: it is not part of the package. */
+/** Next to dist/, not in it: it is not part of the package. */
 const STAMP = path.join(ROOT, "node_modules", ".leasehold-built");
 
-/** @returns {Promise<void>} dist/ is what src/ says; ends the process with code 1 when it does not compile */
+/** @returns {Promise<void>} dist/ matches src/; exits with code 1 if it does not compile */
 export async function build() {
   const hash = sourcesHash();
   const upToDate =
@@ -50,7 +50,8 @@ function compile(outDir) {
   });
 }
 
-// File by file, each by an atomic rename, outputs without a source last: who loads the package meanwhile finds it whole.
+// File by file, each by an atomic rename, obsolete outputs last: a process that loads the package meanwhile finds it
+// complete.
 /** @param {string} fresh */
 function replace(fresh) {
   const outputs = new Set(filesIn(fresh));

@@ -1,4 +1,4 @@
-// Runs test/docker against etcd in a container; ends with 75 and `not run: reason` where there is no docker engine.
+// Runs test/docker against etcd in a container; exits with 75 and `not run: reason` if there is no docker engine.
 import { dockerEngine } from "../test/support/servers/docker-engine.js";
 import { containersOf, provideImage } from "../test/support/servers/docker-image.js";
 import { exitNotRun, runVitest } from "./vitest-run.js";

@@ -1,4 +1,4 @@
-// `npm run etcd`: a local cluster for playing, until Ctrl-C. `npm run etcd -- --members 1` for a single one.
+// `npm run etcd`: a local cluster to experiment with, until Ctrl-C. `npm run etcd -- --members 1` for a single member.
 import { parseArgs } from "node:util";
 import { exitWhenMissing, startEtcd } from "../test/support/etcd/etcd.js";
 

@@ -40,7 +40,7 @@ export function folderOf(file) {
 
 /**
  * @param {ReadonlyMap<string, readonly string[]>} edges
- * @returns {readonly string[] | undefined} the first cycle found, its first file once more at its end
+ * @returns {readonly string[] | undefined} the first cycle found, with its first file repeated at the end
  */
 export function findCycle(edges) {
   const done = new Set();
@@ -63,7 +63,7 @@ export function findCycle(edges) {
 }
 
 /**
- * `import { type A } from "./a.js"` still loads a.js, under the compiler options of this project.
+ * `import { type A } from "./a.js"` still loads a.js under this project's compiler options.
  * @param {ts.ImportDeclaration | ts.ExportDeclaration} statement
  */
 function isTypeOnly(statement) {

@@ -26,7 +26,7 @@ export const LAYERS = [
 ];
 
 /**
- * What other folders may import of a folder; the rest of it is private.
+ * What other folders may import from a folder; the rest of it is private.
  * @type {Readonly<Record<string, readonly string[]>>}
  */
 export const FRONT_DOORS = {
@@ -50,12 +50,12 @@ export const FRONT_DOORS = {
   "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
 };
 
-/** The number of a file's layer, -1 when the table does not have it. @param {string} file */
+/** The number of a file's layer; -1 if the table does not contain it. @param {string} file */
 export function layerOf(file) {
   return LAYERS.findIndex((names) => names.includes(file) || names.includes(`${folderOf(file)}/`));
 }
 
-/** Whether an import is against the table. @param {{ readonly from: string, readonly to: string }} arrow */
+/** Whether an import violates the table. @param {{ readonly from: string, readonly to: string }} arrow */
 export function isUpward({ from, to }) {
   const climb = layerOf(to) - layerOf(from);
   return folderOf(from) === folderOf(to) ? climb > 0 : climb >= 0;

@@ -9,13 +9,13 @@ import { isUpward, layerOf } from "./layers.js";
 /**
  * @typedef {object} Length of a function or a file
  * @property {string} file without its extension
- * @property {string} name as ESLint puts it: "Function 'connect'", "File"
+ * @property {string} name as ESLint prints it: "Function 'connect'", "File"
  * @property {number} line where it begins
  * @property {number} lines
  */
 /** @typedef {{ readonly from: string, readonly to: string }} Arrow */
 
-/** What eslint.config.js counts, but of everything. @type {import("eslint").Linter.RulesRecord} */
+/** Counts as eslint.config.js does, but in every file. @type {import("eslint").Linter.RulesRecord} */
 const RULES = {
   "max-lines": ["error", 0],
   "max-lines-per-function": ["error", { max: 0, skipBlankLines: true, skipComments: true }],
@@ -31,7 +31,7 @@ export function measure(root) {
     folders: [...new Set(files.map(folderOf))].filter((folder) => folder !== ""),
     imports,
     folderArrows: folderArrowsOf(imports),
-    /** `undefined` for a tree with other files than those of the table of layers. */
+    /** `undefined` for a tree with files that the table of layers does not contain. */
     upward: files.every((file) => layerOf(file) !== -1) ? imports.filter(isUpward) : undefined,
     circles: circlesOf(files, imports),
     fileLengths: lengths.filter(({ name }) => name === "File"),
@@ -51,7 +51,7 @@ function folderArrowsOf(imports) {
 }
 
 /**
- * The groups of files that all import one another, directly or through others.
+ * The groups of files that all import each other, directly or through others.
  * @param {readonly string[]} files @param {readonly Arrow[]} imports @returns {string[][]}
  */
 function circlesOf(files, imports) {

@@ -1,4 +1,4 @@
-// `npm run picture`: draws what the folders of src/ import into docs/architecture.md.
+// `npm run picture`: draws the imports between the folders of src/ into docs/architecture.md.
 import { readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { between } from "../test/support/fixtures/markdown.js";
@@ -7,10 +7,13 @@ import { LAYERS } from "./layers.js";
 
 const PAGE = fileURLToPath(new URL("../docs/architecture.md", import.meta.url));
 
-/** What the picture shows as one: a folder of src/ with all below it, or a file beside the folders. @param {string} file */
+/**
+ * What the picture shows as one unit: a folder of src/ with everything below it, or a file next to the folders.
+ * @param {string} file
+ */
 const unitOf = (file) => (file.includes("/") ? file.slice(0, file.indexOf("/") + 1) : file);
 
-/** @param {string} page the text of docs/architecture.md @returns {string} the same with the present imports */
+/** @param {string} page the text of docs/architecture.md @returns {string} the same text with the current imports */
 export function withPicture(page) {
   const layers = unitsByLayer();
   const arrows = arrowsOf();
@@ -37,7 +40,7 @@ function unitsByLayer() {
 }
 
 /**
- * A row for the units of a layer that import the same.
+ * A row for the units of a layer with the same imports.
  * @param {readonly string[]} layer
  * @param {ReadonlyMap<string, ReadonlySet<string>>} arrows
  * @param {readonly string[]} order of all units

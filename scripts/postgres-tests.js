@@ -1,4 +1,5 @@
-// Runs the tests that `npm test` runs on PGlite on a real PostgreSQL; ends with 75 and `not run: reason` where there is none.
+// Runs the tests that `npm test` runs on PGlite on a real PostgreSQL; exits with 75 and `not run: reason` if there is
+// none.
 import { findPostgres } from "../test/support/servers/postgres.js";
 import { exitNotRun, runVitest } from "./vitest-run.js";
 

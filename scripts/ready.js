@@ -1,5 +1,5 @@
-// `node scripts/ready.js SCRIPT [ARGS]`: makes a fresh clone ready (packages installed, library built), then runs
-// the script in this very process, so that its exit code and the signals are its own. Depends on nothing but Node.
+// `node scripts/ready.js SCRIPT [ARGS]`: prepares a fresh clone (installs packages, builds the library), then runs the
+// script in the same process, so that exit code and signals are the script's own. Depends only on Node.js.
 import { createHash } from "node:crypto";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -25,7 +25,7 @@ try {
 const [script, ...args] = process.argv.slice(2);
 if (script !== undefined) await runHere(path.resolve(script), args);
 
-// Not in the clone: `npm ci` removes node_modules, and nothing else there is ours alone.
+// Not in the clone: `npm ci` removes node_modules, and no other ignored folder belongs to this script alone.
 function readyLock() {
   const clone = createHash("sha256").update(ROOT).digest("hex").slice(0, 16);
   return path.join(os.tmpdir(), `leasehold-ready-${os.userInfo().username}-${clone}.lock`);
@@ -38,7 +38,7 @@ function lockFileHash() {
 function isInstalled() {
   const stamp = statSync(STAMP, { throwIfNoEntry: false }) && readFileSync(STAMP, "utf8");
   if (stamp === lockFileHash()) return true;
-  // npm writes this file last: somebody ran `npm ci` by hand
+  // npm writes this file last: it is newer if a user has run `npm ci`
   const byHand = statSync(path.join(ROOT, "node_modules", ".package-lock.json"), { throwIfNoEntry: false });
   return byHand !== undefined && byHand.mtimeMs >= statSync(LOCK_FILE).mtimeMs;
 }
@@ -47,7 +47,7 @@ async function install() {
   console.error("Installing packages (npm ci) ...");
   const npm = process.env["npm_execpath"];
   const [program, first] = npm?.endsWith(".js") ? [process.execPath, [npm]] : ["npm", []];
-  // its talk goes to standard error: what the script prints stays clean
+  // its output goes to standard error: the script's own output stays clean
   const child = spawn(program, [...first, "ci", "--no-audit", "--no-fund"], {
     cwd: ROOT,
     stdio: ["ignore", 2, 2],

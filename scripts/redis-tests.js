@@ -1,4 +1,4 @@
-// Runs test/redis against a real Redis; ends with 75 and `not run: reason` where there is none.
+// Runs test/redis against a real Redis; exits with 75 and `not run: reason` if there is none.
 import { findRedis } from "../test/support/servers/redis-find.js";
 import { exitNotRun, runVitest } from "./vitest-run.js";
 

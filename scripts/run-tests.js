@@ -1,5 +1,5 @@
-// `npm test [-- FILTER …]`: all tests against an etcd of their own, and the ten slowest tests.
-// Arguments go to vitest: `npm test -- mutex`, `npm test -- -t "aborts"`.
+// `npm test [-- FILTER …]`: all tests against a separate etcd, followed by the ten slowest tests. Arguments are passed
+// to vitest: `npm test -- mutex`, `npm test -- -t "aborts"`.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import os from "node:os";
@@ -19,7 +19,7 @@ const child = spawn(process.execPath, [vitest, "run", ...reporters, ...args], {
   cwd: ROOT,
   stdio: "inherit",
 });
-// a terminal's Ctrl-C reaches vitest by itself; it ends, and so do we
+// a terminal sends Ctrl-C to vitest as well; when it ends, so does this process
 for (const name of /** @type {const} */ (["SIGINT", "SIGTERM", "SIGHUP"])) {
   process.on(name, () => name !== "SIGINT" && child.kill(name));
 }

@@ -1,4 +1,4 @@
-// A vitest reporter that adds one thing: where the time went.
+// A vitest reporter that only adds the slowest tests.
 
 const SHOWN = 10;
 

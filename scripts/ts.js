@@ -1,5 +1,5 @@
-// `node scripts/ready.js scripts/ts.js SCRIPT [ARGS]`: runs a program in TypeScript, whose exit code and end by
-// a signal become this process's own. A process of its own, as tsx is installed only once `ready.js` has done its work.
+// `node scripts/ready.js scripts/ts.js SCRIPT [ARGS]`: runs a program in TypeScript, whose exit code or signal becomes
+// this process's own. It runs in a child process, because tsx is installed only after `ready.js` has finished.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 
@@ -10,7 +10,7 @@ const child = spawn(process.execPath, program, { stdio: "inherit" });
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
 for (const signal of SIGNALS)
   process.on(signal, () => {
-    // A terminal tells both of us.
+    // A terminal sends SIGINT to both processes.
     if (signal !== "SIGINT" || !process.stdin.isTTY) child.kill(signal);
   });
 

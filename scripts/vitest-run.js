@@ -1,16 +1,17 @@
-// Runs a part of the tests that `npm test` leaves out.
+// Runs a part of the tests that `npm test` omits.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
-/** EX_TEMPFAIL of sysexits.h: nothing is wrong, but it cannot be done here. */
+/** EX_TEMPFAIL of sysexits.h: not a failure, but it cannot run on this machine. */
 const EXIT_NOT_RUN = 75;
 
 /**
  * @param {string} filter
- * @param {{ env: NodeJS.ProcessEnv, within?: readonly string[] }} how `within`: what vitest is started by; it turns into vitest
+ * @param {{ env: NodeJS.ProcessEnv, within?: readonly string[] }} how `within`: the command that starts vitest, and
+ * that execs it
  * @returns {Promise<number>} its exit code
  */
 export async function runVitest(filter, { env, within = [] }) {

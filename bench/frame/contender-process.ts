@@ -1,4 +1,4 @@
-// The orders' end of a process of contenders: see worker/protocol.ts.
+// The controlling end of a process of contenders: see worker/protocol.ts.
 import { spawn, type ChildProcessByStdio } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
@@ -6,7 +6,7 @@ import type { Readable, Writable } from "node:stream";
 import type { Guardian } from "../../test/support/servers/guarded.js";
 import type { Answer, Command, Connection, Look, Stopped, Task } from "../worker/protocol.js";
 
-/** No order takes longer, the largest crowd's included: who is silent for so long hangs. */
+/** No order takes longer, even with the largest crowd: a process that is silent for this long hangs. */
 const PATIENCE_MS = 60_000;
 
 interface Waiting {
@@ -48,7 +48,7 @@ export class ContenderProcess {
     return (await this.#order({ do: "look", ...options })) as Look;
   }
 
-  /** What it noted. */
+  /** Resolves with what it recorded. */
   async stop(): Promise<readonly number[]> {
     return ((await this.#order({ do: "stop" })) as Stopped).journal;
   }

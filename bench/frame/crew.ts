@@ -2,14 +2,16 @@ import type { Guardian } from "../../test/support/servers/guarded.js";
 import type { Peer, Program } from "../peers/peers.js";
 import { ContenderProcess } from "./contender-process.js";
 
-/** The processes of one peer: started by need and used again, as most of the time of a short run is their start. */
+/**
+ * The processes of one peer, started on demand and reused, because starting them takes most of the time of a short run.
+ */
 export class Crew {
   readonly #processes: ContenderProcess[] = [];
   readonly #warm = new WeakSet<ContenderProcess>();
   readonly #guardian: Guardian;
   readonly #program: Program;
 
-  /** Rejects with a `NotRunError` where the peer cannot be run. */
+  /** Rejects with a `NotRunError` if the peer cannot be run. */
   static async of(peer: Peer, build: string | undefined, guardian: Guardian): Promise<Crew> {
     return new Crew(await peer.program(build), guardian);
   }
@@ -32,7 +34,7 @@ export class Crew {
     return this.#processes.slice(0, count);
   }
 
-  /** Those that were not asked for before: whoever asks warms them up. */
+  /** The processes that were not returned before: the caller warms them up. */
   cold(processes: readonly ContenderProcess[]): readonly ContenderProcess[] {
     const cold = processes.filter((process) => !this.#warm.has(process));
     for (const process of cold) this.#warm.add(process);

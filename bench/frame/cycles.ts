@@ -1,13 +1,13 @@
-// What contenders noted, as figures: pure.
+// Computes figures from what contenders recorded; pure functions.
 import { median, percentile } from "../report/statistics.js";
 
-/** Times are nanoseconds. */
+/** Times are in nanoseconds. */
 export interface Cycle {
-  /** A number that no other contender has. */
+  /** A number that is unique among contenders. */
   readonly contender: number;
   readonly asked: number;
   readonly granted: number;
-  /** Release called. */
+  /** When release was called. */
   readonly released: number;
 }
 
@@ -21,7 +21,7 @@ const FIELDS = 4;
 const MOST = 1e6;
 const MS = 1e6;
 
-/** By the time of the grant. */
+/** Sorted by the time of the grant. */
 export function cyclesOf(journals: readonly (readonly number[])[]): Cycle[] {
   const all = journals.flatMap((journal, process) =>
     Array.from({ length: journal.length / FIELDS }, (_, row) => {
@@ -35,7 +35,7 @@ export function cyclesOf(journals: readonly (readonly number[])[]): Cycle[] {
 export const within = (cycles: readonly Cycle[], { from, to }: Span): Cycle[] =>
   cycles.filter(({ granted }) => granted >= from && granted < to);
 
-/** Milliseconds from each release to the grant of the next hold of the one lock. Throws if two held at a time. */
+/** Milliseconds from each release to the grant of the next hold of the only lock. Throws if two held at a time. */
 export function handOvers(cycles: readonly Cycle[]): number[] {
   return cycles.slice(1).map(({ granted }, n) => {
     const latency = (granted - (cycles[n] as Cycle).released) / MS;
@@ -49,19 +49,19 @@ export const waitsMs = (cycles: readonly Cycle[]) =>
 
 export const perSecond = (count: number, { from, to }: Span) => count / ((to - from) / (1000 * MS));
 
-/** Of the hand-overs within a span. */
+/** For the hand-overs within a span. */
 export function latencies(cycles: readonly Cycle[]): { readonly p50: number; readonly p99: number } {
   const all = handOvers(cycles);
   return { p50: median(all), p99: percentile(all, 99) };
 }
 
-/** How many of all hand-overs went to somebody else, in percent: who queues, goes behind the others. */
+/** The percentage of hand-overs that went to another contender: a contender that queues goes behind the others. */
 export function percentToOthers(cycles: readonly Cycle[]): number {
   const others = cycles.filter(({ contender }, n) => n > 0 && contender !== cycles[n - 1]?.contender);
   return (100 * others.length) / (cycles.length - 1);
 }
 
-/** The longest time that one of so many contenders was without the lock, also if it never got it in the span. */
+/** The longest time that one of `contenders` was without the lock, even if it never got it in the span. */
 export function longestWaitMs(cycles: readonly Cycle[], span: Span, contenders: number): number {
   const lastReleases = new Map(cycles.map(({ contender, released }) => [contender, released]));
   const starved = lastReleases.size < contenders ? [span.from] : [];

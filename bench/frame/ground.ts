@@ -1,4 +1,4 @@
-// The servers that are asked, started anew for each question.
+// The servers under test, started anew for each question.
 import { setTimeout as delay } from "node:timers/promises";
 import { startEtcd, type EtcdCluster, type EtcdMember } from "../../test/support/etcd/etcd.js";
 import { encode, endOf } from "../../test/support/clients/gateway-text.js";
@@ -6,25 +6,25 @@ import { startRedis } from "../../test/support/servers/redis.js";
 import { meter } from "../../test/support/fixtures/spent.js";
 import type { GroundKind } from "../peers/peers.js";
 
-/** Places are counted so often while a queue fills. */
+/** How often places are counted while a queue fills. */
 const LOOK_MS = 20;
 const PATIENCE_MS = 60_000;
 const CALM_MS = 1000;
-/** Who asks besides a thousand contenders waits. */
+/** A client besides a thousand contenders has to wait. */
 const SLOW = { timeoutMs: 15_000 };
 
 export interface Ground {
-  /** Where clients connect to. */
+  /** The addresses that clients connect to. */
   readonly addresses: readonly string[];
   readonly version: string;
-  /** What it counts from now on, if it counts. */
+  /** Starts counting, if the server counts. */
   meter?(): Promise<{ read(): Promise<Readonly<Record<string, number>>> }>;
   stop(): Promise<void>;
 }
 
 export class EtcdGround implements Ground {
   readonly #cluster: EtcdCluster;
-  /** The one that clients use: a follower, if there is one. */
+  /** The member that clients use: a follower, if there is one. */
   readonly #member: EtcdMember;
 
   static async start(members: 1 | 3): Promise<EtcdGround> {
@@ -50,14 +50,14 @@ export class EtcdGround implements Ground {
     return meter(this.#member, SLOW);
   }
 
-  /** A place in front of all who come: they wait until it is gone. */
+  /** A place before all others: they wait until it is deleted. */
   async block(name: string): Promise<() => Promise<void>> {
     const key = encode(`${name}/0`);
     await this.#member.gateway("/v3/kv/put", { key, value: "" }, SLOW);
     return async () => void (await this.#member.gateway("/v3/kv/deleterange", { key }, SLOW));
   }
 
-  /** Resolves when so many have places in the queue. */
+  /** Resolves when the queue has this many places. */
   async queued(name: string, places: number): Promise<void> {
     const range = { key: encode(`${name}/`), range_end: encode(endOf(`${name}/`)), count_only: true };
     for (const until = performance.now() + PATIENCE_MS; ; await delay(LOOK_MS)) {
@@ -67,7 +67,7 @@ export class EtcdGround implements Ground {
     }
   }
 
-  /** Streams of a kind that are open: "Watch" or "LeaseKeepAlive". */
+  /** The number of open streams of a kind: "Watch" or "LeaseKeepAlive". */
   async streams(method: string): Promise<number> {
     const metrics = await this.#member.metrics(SLOW);
     const count = (kind: string) =>
@@ -108,7 +108,7 @@ async function redisGround(args: readonly string[]): Promise<Ground> {
   };
 }
 
-/** Rejects with a `RedisMissingError` where there is no Redis. */
+/** Rejects with a `RedisMissingError` if there is no Redis. */
 export function startGround(kind: GroundKind, members: 1 | 3): Promise<Ground> {
   if (kind === "etcd") return EtcdGround.start(members);
   return redisGround(kind === "redis" ? [] : FSYNC);

@@ -1,4 +1,4 @@
-// What the figures were measured on.
+// The machine on which the figures were measured.
 import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, statfsSync, writeSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -7,7 +7,7 @@ import { median } from "../report/statistics.js";
 const SYNCS = 50;
 const BLOCK = Buffer.alloc(4096);
 const TMPFS = 0x01021994;
-/** With more than this before the bench has begun, others use the machine. */
+/** With more than this before the bench has started, other programs are using the machine. */
 const BUSY_PER_CORE = 0.25;
 
 export interface Machine {
@@ -18,7 +18,7 @@ export interface Machine {
   readonly node: string;
   /** Where servers keep their data. */
   readonly data: "disk" | "memory";
-  /** Median time to append 4 KiB there and have them on the disk. */
+  /** Median time to append 4 KiB there and flush them to the disk. */
   readonly fsyncMs: number;
 }
 
@@ -52,7 +52,7 @@ function fsyncMs(): number {
   }
 }
 
-/** Processes that run or want to, on average over the last minute. */
+/** Processes that are running or runnable, averaged over the last minute. */
 export const load = () => os.loadavg()[0] ?? 0;
 
 export const isBusy = (loadAtStart: number, cores: number) => loadAtStart > cores * BUSY_PER_CORE;

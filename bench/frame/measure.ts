@@ -7,13 +7,13 @@ import { cyclesOf, within, type Cycle, type Span } from "./cycles.js";
 import type { Field } from "./field.js";
 import { EtcdGround } from "./ground.js";
 
-/** Contenders are spread over so many processes at most: see README.md. */
+/** The maximum number of processes over which contenders are spread: see README.md. */
 const MAX_PROCESSES = 10;
-/** Renewals are rare in a run of seconds, as in a program. */
+/** Renewals are as rare in a run of seconds as in a program. */
 export const TTL_SECONDS = 15;
-/** Clients that poll go on asking for a moment after the span, so that nobody stops within it. */
+/** Clients that poll continue for a moment after the span, so that none stops within it. */
 const MARGIN_MS = 500;
-/** Cycles of each process before its first run, or as many as it does in so much time. */
+/** The cycles of each process before its first run, or as many as it does within this time. */
 const WARM_UP = { cycles: 2000, withinMs: 25_000 };
 const LOOK_MS = 50;
 const PATIENCE_MS = 60_000;
@@ -31,20 +31,20 @@ export interface Run extends Times {
   readonly names: CycleTask["names"];
   readonly kind?: CycleTask["kind"];
   readonly holdMs: number;
-  /** Each contender's own, in processes of their own as far as there are; or one for all of them. */
+  /** "each": one per contender, spread over several processes as far as available; "one": one for all of them. */
   readonly sessions: "each" | "one";
-  /** Where a program that has been running for long is asked for, as most are. */
+  /** For questions about a program that has been running for long, as most do. */
   readonly warmUp?: typeof WARM_UP;
 }
 
 /** What etcd counted, by method. */
 export type Spent = Readonly<Record<string, number>>;
 
-/** What was counted, per cycle. */
+/** The counts, per cycle. */
 export interface Costs {
   /** Microseconds of all processes of contenders together. */
   readonly cpu: number;
-  /** Unary calls that etcd answered; messages that were sent to it on streams; writes. */
+  /** Unary calls that etcd answered; messages sent to it on streams; writes. */
   readonly rpcs: number;
   readonly messages: number;
   readonly revisions: number;
@@ -52,17 +52,17 @@ export interface Costs {
 
 export interface Measured {
   readonly span: Span;
-  /** Of all processes together, within the span. */
+  /** For all processes together, within the span. */
   readonly cpuMicros: number;
-  /** Missing where nobody counts. */
+  /** Missing if the server does not count. */
   readonly spent: Spent | undefined;
-  /** Within it etcd has counted: not quite the same, as it takes a moment to tell. */
+  /** The span in which etcd has counted, which differs slightly because reading the counters takes a moment. */
   readonly counted: Span;
 }
 
 export interface MeasuredRun {
   readonly span: Span;
-  /** Those within the span. */
+  /** The cycles within the span. */
   readonly cycles: readonly Cycle[];
   readonly costs: Costs;
 }
@@ -125,7 +125,7 @@ async function warmUp(
   await Promise.all(cold.map((process) => process.stop()));
 }
 
-/** Connects all processes, with so many sessions each. */
+/** Connects all processes, with this many sessions each. */
 export async function open(
   { ground: { addresses }, crew }: Pick<Field, "ground" | "crew">,
   processes: readonly ContenderProcess[],
@@ -136,13 +136,16 @@ export async function open(
     const connection = { addresses, ttlSeconds };
     await Promise.all(processes.map((it, n) => it.open({ ...connection, sessions: sessions[n] ?? 1 })));
   } catch (error) {
-    // Some are open and some are not.
+    // Some may be open and others not.
     await crew.stop();
     throw error;
   }
 }
 
-/** Where places are in etcd, all wait behind one of ours until the last one has come: nobody has a start. */
+/**
+ * If places are in etcd, all wait behind a place of the bench until the last one has joined, so that none has a head
+ * start.
+ */
 async function begin(field: Field, processes: readonly ContenderProcess[], tasks: readonly CycleTask[]) {
   const { ground, peer, name } = field;
   const start = () => startAll(processes, tasks);
@@ -162,7 +165,7 @@ export async function startAll(
   await Promise.all(processes.map((process, n) => process.start(tasks[n] as Task)));
 }
 
-/** Resolves when a process has had so many locks since its task was started. */
+/** Resolves when a process has had this many locks since its task was started. */
 export async function untilGranted(process: ContenderProcess, count: number): Promise<Look> {
   let stallMs = 0;
   for (const until = performance.now() + PATIENCE_MS; performance.now() < until; await delay(LOOK_MS)) {
@@ -173,7 +176,7 @@ export async function untilGranted(process: ContenderProcess, count: number): Pr
   throw new Error(`fewer than ${count} locks in ${PATIENCE_MS} ms`);
 }
 
-/** Counts what happens within so many milliseconds from now. */
+/** Counts what happens within this many milliseconds from now. */
 export async function measure(
   processes: readonly ContenderProcess[],
   { ground }: Pick<Field, "ground">,
@@ -189,7 +192,7 @@ export async function measure(
   return { span: { from, to }, cpuMicros, spent, counted: { from: countedFrom, to: countedTo } };
 }
 
-/** What an answer says was so at about the middle of the question. */
+/** The answer describes the state at about the middle of the request. */
 async function amid<T>(ask: () => Promise<T> | T): Promise<readonly [T, number]> {
   const before = now();
   const answer = await ask();
@@ -204,7 +207,7 @@ function processesFor({ contenders, sessions }: Run, quick: boolean): number {
   return Math.min(contenders, quick ? QUICK_PROCESSES : MAX_PROCESSES);
 }
 
-/** As even as can be. */
+/** As evenly as possible. */
 export const sharesOf = (contenders: number, processes: number): number[] =>
   Array.from({ length: processes }, (_, n) => Math.floor((contenders + n) / processes));
 
@@ -216,7 +219,7 @@ export const callsOf = (spent: Spent | undefined) =>
 /** Messages sent to etcd on streams. */
 const messages = (spent: Spent | undefined) => sum(spent, (what) => STREAMS.includes(what));
 
-/** `NaN` where nobody counts. */
+/** `NaN` if the server does not count. */
 function sum(spent: Spent | undefined, wanted: (what: string) => boolean): number {
   if (spent === undefined) return NaN;
   return Object.entries(spent).reduce((total, [what, count]) => total + (wanted(what) ? count : 0), 0);

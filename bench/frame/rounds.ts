@@ -1,4 +1,4 @@
-// Asks a question: servers of its own, each case in several rounds, in which the peers alternate.
+// Runs a question: on separate servers, each case in several rounds, in which the peers alternate.
 import type { Guardian } from "../../test/support/servers/guarded.js";
 import { EtcdMissingError } from "../../test/support/etcd/etcd.js";
 import { RedisMissingError } from "../../test/support/servers/redis.js";
@@ -9,7 +9,7 @@ import { Crew } from "./crew.js";
 import type { Figures, Scale } from "./field.js";
 import { startGround, type Ground } from "./ground.js";
 
-/** Peers that no target compares take part in so many rounds. */
+/** The number of rounds of peers that no target compares. */
 const ROUNDS_OF_OTHERS = 1;
 
 export interface Row {
@@ -38,11 +38,11 @@ export interface BenchOptions {
   readonly inCase: string;
   readonly build: string | undefined;
   readonly guardian: Guardian;
-  /** Told of each run that has ended. */
+  /** Called after each run. */
   readonly onRun: (what: string) => void;
 }
 
-/** The peers' processes and why some are not there; kept from question to question. */
+/** The peers' processes and why some are missing; kept from question to question. */
 export class Bench {
   readonly notRun = new Map<PeerName, string>();
   readonly versions = new Map<PeerName, string>();
@@ -115,7 +115,7 @@ export class Bench {
       const { message } = error as Error;
       if (error instanceof NotRunError || error instanceof RedisMissingError) this.notRun.set(name, message);
       else failed.push({ peer: name, why: `${each.name}: ${peer.title}: ${message}` });
-      // What it was doing is over; what its processes are doing, nobody knows.
+      // The run has ended with an error, so the state of its processes is unknown.
       await this.#crews.get(name)?.stop();
       onRun(`${question.name}: ${each.name}: ${peer.title}: not run: ${message}`);
       return undefined;
@@ -137,7 +137,7 @@ interface Asking {
   readonly failed: Failure[];
 }
 
-/** Each begins as often as the others. */
+/** Each comes first equally often. */
 export function rotated<T>(all: readonly T[], by: number): T[] {
   const start = by % Math.max(1, all.length);
   return [...all.slice(start), ...all.slice(0, start)];

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// now is CLOCK_MONOTONIC in nanoseconds, which all processes of a machine share. A float64, as JavaScript has it.
+// now is CLOCK_MONOTONIC in nanoseconds, which all processes of a machine share. A float64, like JavaScript's.
 func now() float64 {
 	var ts unix.Timespec
 	must(unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts))

@@ -1,5 +1,6 @@
-// One process of contenders with etcd's own Go client, package concurrency: what worker/main.ts is for the others. It
-// obeys lines of JSON on standard input, one at a time, and answers each by one line on standard output.
+// One process of contenders with etcd's own Go client, package concurrency: the equivalent of
+// worker/main.ts. It reads orders as lines of JSON from standard input, one at a time, and answers each with one line
+// on standard output.
 package main
 
 import (
@@ -25,7 +26,7 @@ type task struct {
 	Name       string `json:"name"`
 	Names      string `json:"names"`
 	Contenders int    `json:"contenders"`
-	// Missing: until it is stopped.
+	// If missing, until it is stopped.
 	HoldMs *float64 `json:"holdMs"`
 	Cycles *int     `json:"cycles"`
 }

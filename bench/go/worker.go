@@ -61,7 +61,7 @@ func (w *worker) start(t task) {
 	}
 }
 
-// contend goes on until it is stopped; an error after that is the stop's own doing.
+// contend runs until it is stopped; an error after that is an effect of the stop.
 func (w *worker) contend(n int, mutex *concurrency.Mutex, t task) {
 	defer w.ended.Done()
 	for cycle := 0; t.Cycles == nil || cycle < *t.Cycles; cycle++ {
@@ -92,7 +92,7 @@ func (w *worker) once(n int, mutex *concurrency.Mutex, t task) error {
 	return mutex.Unlock(w.run)
 }
 
-// tryLocker is not every client: that of etcd 3.4 lacks TryLock and the error that it returns.
+// tryLocker is not implemented by every client: that of etcd 3.4 lacks TryLock and the error that it returns.
 type tryLocker interface {
 	TryLock(ctx context.Context) error
 }

@@ -1,6 +1,6 @@
 import type { Connect } from "./client.js";
 
-/** Loaded by need: a process has only its own peer's client in memory. */
+/** Loaded on demand: a process has only its own peer's client in memory. */
 export const adapters = {
   leasehold: async () => (await import("./leasehold.js")).connect,
   bare: async () => (await import("./bare.js")).connect,

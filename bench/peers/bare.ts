@@ -1,5 +1,5 @@
-// The limit: the same client and the same connection as leasehold's, with nothing around its requests. No lock: whoever
-// asks is answered.
+// The limit: the same client and the same connection as leasehold's, without anything around its requests. This is not
+// a lock: every call succeeds.
 import { noop } from "cockatiel";
 import { Etcd3 } from "etcd3";
 import type { Connect, Lockable, Session } from "./client.js";
@@ -18,7 +18,7 @@ export const connect: Connect = ({ addresses, ttlSeconds }) => {
   };
 };
 
-/** A lease is granted, as a key with one costs etcd a little more, but never renewed: rounds are shorter. */
+/** A lease is granted, because a key with a lease costs etcd a little more, but never renewed: rounds are shorter. */
 async function leased(client: Etcd3, ttlSeconds: number): Promise<Session> {
   const { ID: lease } = await client.leaseClient.leaseGrant({ ID: "0", TTL: ttlSeconds });
   return {
@@ -27,7 +27,7 @@ async function leased(client: Etcd3, ttlSeconds: number): Promise<Session> {
   };
 }
 
-/** One transaction that puts a key if it is not there, one that deletes it if it is still the same. */
+/** One transaction that puts a key if it does not exist, and one that deletes it if it is unchanged. */
 function pairOfTransactions({ kv }: Etcd3, key: Buffer, lease: string): Lockable {
   const created = (revision: string) =>
     ({ key, target: "Create", result: "Equal", create_revision: revision }) as const;

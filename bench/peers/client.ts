@@ -1,30 +1,30 @@
-// What a lock client must be able to do to be measured.
+// What a lock client must offer to be measured.
 
 export interface Held {
   release(): Promise<void>;
 }
 
-/** A name as one contender has it. */
+/** A name as used by one contender. */
 export interface Lockable {
   /** Waits for its turn. Clients that poll give up after `timeoutMs`; the others wait until their session is closed. */
   lock(timeoutMs: number): Promise<Held>;
   tryLock?(): Promise<Held | undefined>;
 }
 
-/** What keeps the locks of one owner alive: a lease, where the client has one. */
+/** What keeps the locks of one owner alive: a lease, if the client has one. */
 export interface Session {
   lockable(name: string): Lockable;
   close(): Promise<void>;
 }
 
-/** One connection, which its sessions share, as in a program that has many. */
+/** One connection, which its sessions share, as in a program with many sessions. */
 export interface Client {
   session(): Promise<Session>;
   close(): Promise<void>;
 }
 
 export interface Where {
-  /** "127.0.0.1:2379": one per server. */
+  /** "127.0.0.1:2379": one address per server. */
   readonly addresses: readonly string[];
   readonly ttlSeconds: number;
   /** Another build of leasehold. */

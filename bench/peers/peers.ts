@@ -1,4 +1,4 @@
-// Who is measured, on which server, and how its processes are started.
+// The clients that are measured, their servers, and how their processes are started.
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Start } from "../worker/protocol.js";
@@ -7,7 +7,7 @@ import { goContender } from "./go.js";
 
 export type GroundKind = "etcd" | "redis" | "redis-fsync";
 
-/** How a process of it is started, and what it is. */
+/** The command that starts a process of it, and its version. */
 export interface Program {
   readonly command: readonly [string, ...string[]];
   readonly version: string;
@@ -19,7 +19,7 @@ export interface Peer {
   readonly ground: GroundKind;
   /** Its waiters have places in etcd, which can be counted. */
   readonly queues: boolean;
-  /** Rejects with a `NotRunError` where there is no way. */
+  /** Rejects with a `NotRunError` if that is not possible. */
   program(build: string | undefined): Promise<Program>;
 }
 
@@ -43,7 +43,7 @@ const inNode = (adapter: AdapterName, version: string) => (build: string | undef
     version,
     command: [
       process.execPath,
-      // Heaps are compared after a collection.
+      // Heaps are compared after a garbage collection.
       ...["--expose-gc", "--import", TSX, WORKER, JSON.stringify({ adapter, build } satisfies Start)],
     ],
   });

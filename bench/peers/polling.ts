@@ -1,4 +1,4 @@
-// Clients whose waiters ask again and again, with the settings that the comparison under faults uses.
+// Clients whose waiters poll, with the same settings as in the comparison under faults.
 import {
   TimeUpError,
   type Connect as ConnectPolling,
@@ -6,7 +6,7 @@ import {
 } from "../../test/lab/rivals/adapter.js";
 import type { Connect, Held } from "./client.js";
 
-/** They have no sessions: each hold is one by itself, on one connection per process. */
+/** They have no sessions: each hold is independent, on one connection per process. */
 export const polling =
   (connect: ConnectPolling): Connect =>
   (where) => {
@@ -21,7 +21,7 @@ export const polling =
     };
   };
 
-/** Some count attempts instead of time, and give up too early by chance. */
+/** Some count attempts instead of time, and so may give up too early. */
 async function patiently(client: LockClient, name: string, timeoutMs: number): Promise<Held> {
   const until = performance.now() + timeoutMs;
   for (;;)

@@ -1,11 +1,11 @@
-// One lock after the other, nobody waiting.
+// One lock after the other, without waiters.
 import { perSecond } from "../frame/cycles.js";
 import { run } from "../frame/measure.js";
 import type { Field } from "../frame/field.js";
 import type { Question } from "./question.js";
 
 const TIMES = { warmMs: 4000, spanMs: 1500 };
-/** Node.js goes on compiling what it runs for thousands of cycles: by a fifth of the time after the first 2,000. */
+/** Node.js keeps compiling for thousands of cycles: after the first 2,000, a cycle still gets faster by a fifth. */
 const WARM_UP = { cycles: 10_000, withinMs: 30_000 };
 
 async function oneAfterTheOther(field: Field) {

@@ -1,4 +1,4 @@
-// Hand-over while somebody else writes to the same etcd.
+// Hand-over while another client writes to the same etcd.
 import type { Field } from "../frame/field.js";
 import { open } from "../frame/measure.js";
 import { HAND_OVER_COLUMNS, handOver } from "./hand-over.js";
@@ -26,7 +26,7 @@ export const busyEtcd: Question = {
   name: "busy-etcd",
   title: `Hand-over while another client writes ${WRITES_PER_SECOND} keys/s`,
   members: 1,
-  // What etcd counts includes those writes.
+  // etcd's counts include those writes.
   columns: HAND_OVER_COLUMNS.filter(({ figure }) => figure !== "rpcs"),
   cases: () => [{ name: CASE, peers: ["leasehold", "go"], run: besideWrites }],
   targets: [

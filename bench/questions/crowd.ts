@@ -1,4 +1,4 @@
-// A crowd of waiters in one process: what it weighs, and how it joins and drains.
+// A crowd of waiters in one process: its memory, and how it joins and drains.
 import { setTimeout as delay } from "node:timers/promises";
 import type { ContenderProcess } from "../frame/contender-process.js";
 import { etcdOf, type Field } from "../frame/field.js";
@@ -8,7 +8,7 @@ import type { Question } from "./question.js";
 const WAITERS = 10_000;
 const QUICK_WAITERS = 200;
 const ROUNDS = 3;
-/** For the event loop to turn after what the bench itself made it do. */
+/** Lets the event loop turn after the work that the bench itself has caused. */
 const TURN_MS = 100;
 
 async function joinAndDrain(field: Field) {

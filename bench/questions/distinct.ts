@@ -1,4 +1,4 @@
-// Many locks of one process at once, nobody else wanting them.
+// Many locks of one process at once, without contention.
 import { perSecond } from "../frame/cycles.js";
 import type { Field } from "../frame/field.js";
 import { run } from "../frame/measure.js";

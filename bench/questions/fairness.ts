@@ -1,4 +1,4 @@
-// Who waits how long where all want the same.
+// How long each contender waits when all want the same lock.
 import { longestWaitMs, percentToOthers, perSecond, waitsMs } from "../frame/cycles.js";
 import type { Field } from "../frame/field.js";
 import { run } from "../frame/measure.js";

@@ -1,4 +1,4 @@
-// Hand-over on three members, all clients connected to a follower.
+// Hand-over with three members, with all clients connected to a follower.
 import { againstGo, HAND_OVER_COLUMNS, handOver, nameOf } from "./hand-over.js";
 import type { Question } from "./question.js";
 

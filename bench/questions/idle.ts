@@ -1,25 +1,25 @@
-// What sessions and locks cost while nothing happens.
+// The cost of sessions and locks while nothing happens.
 import { setTimeout as delay } from "node:timers/promises";
 import { etcdOf, type Field } from "../frame/field.js";
 import { measure, open, startAll, TTL_SECONDS, untilGranted } from "../frame/measure.js";
 import type { ContenderProcess } from "../frame/contender-process.js";
 import type { Question } from "./question.js";
 
-/** Several renewals of each session, which come three times in a TTL. */
+/** Several renewals of each session, which renews three times in a TTL. */
 const SPAN_MS = TTL_SECONDS * 1000;
 const RENEWALS = 3;
 const QUICK_MS = 500;
-/** For what opening left to do, such as the collection of garbage. */
+/** For the aftereffects of opening, such as garbage collection. */
 const SETTLE_MS = 2000;
 const SESSIONS = 1000;
 const LOCKS = 10_000;
-/** Of what is many, with `quick`. */
+/** The share of large numbers that remains with `quick`. */
 const QUICK_PART = 1 / 50;
 
 const spanMs = ({ scale: { quick } }: Field) => (quick ? QUICK_MS : SPAN_MS);
 const partOf = (count: number, { scale: { quick } }: Field) => (quick ? count * QUICK_PART : count);
 
-/** One process, in which nothing happens but renewals. */
+/** One process, in which nothing happens except renewals. */
 async function idle(field: Field, process: ContenderProcess) {
   await delay(field.scale.quick ? 0 : SETTLE_MS);
   const { cpuMicros, span, spent } = await measure([process], field, spanMs(field));

@@ -1,4 +1,4 @@
-// How long one hand-over takes when the next one waits for sure, over what a deletion's event takes.
+// The time of one hand-over to a contender that is certainly waiting, relative to the time of a deletion's event.
 import { latencies } from "../frame/cycles.js";
 import type { Field } from "../frame/field.js";
 import { open, run } from "../frame/measure.js";

@@ -4,7 +4,7 @@ import type { PeerName } from "../peers/peers.js";
 /** One figure of a table. */
 export interface Column {
   readonly figure: string;
-  /** With its unit. */
+  /** Including its unit. */
   readonly title: string;
 }
 
@@ -14,24 +14,24 @@ export interface Case {
   readonly peers: readonly PeerName[];
   /** Peers that no target compares: they take part in the first round only. */
   readonly others?: readonly PeerName[];
-  /** Where the question's usual number is too many. */
+  /** Set if the question's usual number would be too many. */
   readonly rounds?: number;
   /** A point of the plot. */
   readonly contenders?: number;
   readonly run: (field: Field) => Promise<Figures>;
 }
 
-/** A figure in a report: of one case and one peer. */
+/** Identifies a figure in a report: of one case and one peer. */
 export interface Which {
   readonly case: string;
   readonly peer: PeerName;
   readonly figure: string;
 }
 
-/** What must come out, as data. */
+/** An expected result, as data. */
 export interface Target extends Which {
   readonly title: string;
-  /** The figure is divided by this one; what is not given is the same. */
+  /** The figure is divided by this one; omitted fields are the same. */
   readonly over?: Partial<Which>;
   readonly bound: Bound;
   /** Its line in docs/operations.md, if it has one. */
@@ -40,7 +40,7 @@ export interface Target extends Which {
 export type Bound = { readonly atLeast: number } | { readonly atMost: number };
 
 export interface Question {
-  /** For the command line. */
+  /** The name on the command line. */
   readonly name: string;
   readonly title: string;
   readonly members: 1 | 3;

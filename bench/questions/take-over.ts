@@ -1,4 +1,4 @@
-// How long a lock stays with a holder that was killed.
+// How long a killed holder keeps a lock.
 import { setTimeout as delay } from "node:timers/promises";
 import type { ContenderProcess } from "../frame/contender-process.js";
 import { cyclesOf } from "../frame/cycles.js";
@@ -8,11 +8,11 @@ import { median } from "../report/statistics.js";
 import { now } from "../worker/clock.js";
 import type { Question } from "./question.js";
 
-/** So many locks of one process, each with a session of its own where there are sessions. */
+/** This many locks of one process, each with a separate session if the client has sessions. */
 const LOCKS = 5;
-/** The others wait for sure, and renewals are somewhere on their way. */
+/** By then, the others are certainly waiting, and renewals are at arbitrary points of their cycle. */
 const SETTLE_MS = 1500;
-/** etcd looks for expired leases twice a second; a leader change would start them anew. */
+/** etcd checks for expired leases twice a second; a leader change would restart them. */
 const PATIENCE_MS = 15_000;
 const TTLS = [2, 5];
 const QUICK_TTLS = [2];

@@ -1,4 +1,4 @@
-// tryLock of a name that somebody else holds.
+// tryLock of a name that another client holds.
 import { perSecond } from "../frame/cycles.js";
 import { etcdOf, type Field } from "../frame/field.js";
 import { run } from "../frame/measure.js";
@@ -32,7 +32,7 @@ export const tryLock: Question = {
       ...{ case: CASE, peer: "leasehold", figure: "rate", over: { peer: "go" } },
       ...{ bound: { atLeast: 1.5 } },
     },
-    // A request may be counted on one side of an end of the span and its refusal on the other.
+    // A request may be counted on one side of an end of the span, and its refusal on the other.
     { title: "RPCs each", case: CASE, peer: "leasehold", figure: "rpcs", bound: { atMost: 1.05 } },
     { title: "revisions each", case: CASE, peer: "leasehold", figure: "revisions", bound: { atMost: 0 } },
   ],

@@ -1,4 +1,4 @@
-// What a whole run leaves in the repository: pure.
+// What a complete run writes to the repository; pure functions.
 import { between, markdownTable } from "../../test/support/fixtures/markdown.js";
 import { PEERS, type PeerName } from "../peers/peers.js";
 import { plot, type Series } from "./plot.js";

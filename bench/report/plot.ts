@@ -1,4 +1,5 @@
-// Hand-over rate and latency by contenders as an SVG: pure. Colors and greys can be read on white and on black.
+// Hand-over rate and latency by contenders as an SVG; pure functions. Colors and grays are readable on white and on
+// black.
 export interface Series {
   readonly title: string;
   readonly color: string;
@@ -19,7 +20,7 @@ const LEGEND = { row: 18, columns: 4 };
 const BOTTOM = 34;
 const INK = "#808890";
 
-/** Both axes are logarithmic: a straight line is a power law. Figures that are missing or 0 have no point. */
+/** Both axes are logarithmic: a straight line is a power law. A missing or zero figure has no point. */
 export function plot(series: readonly Series[], panels: readonly Panel[]): string {
   const column = PANEL.left + PANEL.width + PANEL.gap;
   const below = PANEL.top + PANEL.height + BOTTOM;
@@ -76,11 +77,11 @@ function panelOf({ figure, title }: Panel, series: readonly Series[]): string {
 
 interface Scale {
   at(value: number): number;
-  /** Powers of ten within it. */
+  /** The powers of ten within it. */
   readonly decades: readonly number[];
 }
 
-/** Logarithmic, from the least to the greatest, widened to powers of `to`. */
+/** Logarithmic, from the minimum to the maximum, widened to powers of `to`. */
 function scale(values: readonly number[], [start, end]: readonly [number, number], to?: number): Scale {
   const [least, most] = [Math.min(...values), Math.max(...values)].map(Math.log10) as [number, number];
   const [from, till] = to === undefined ? [least, most] : [Math.floor(least), Math.ceil(most)];

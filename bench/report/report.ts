@@ -1,4 +1,4 @@
-// All that a run of the bench found, for machines and for tables.
+// All results of a run of the bench, for machines and for tables.
 import type { Machine } from "../frame/machine.js";
 import type { Failure } from "../frame/rounds.js";
 import type { Figures } from "../frame/field.js";
@@ -16,7 +16,7 @@ export interface Report {
   readonly questions: readonly Result[];
 }
 
-/** Of one question. */
+/** The result of one question. */
 export interface Result extends Omit<Question, "cases" | "targets"> {
   readonly servers: readonly string[];
   readonly rows: readonly ResultRow[];
@@ -34,15 +34,15 @@ export interface ResultRow {
 
 export interface Verdict {
   readonly target: Target;
-  /** The figure itself, and that by which it is divided, if any. */
+  /** The figure itself, and the one that it is divided by, if any. */
   readonly figure: number;
   readonly over: number | undefined;
-  /** What is judged. */
+  /** The value that is judged. */
   readonly value: number;
   readonly met: boolean;
 }
 
-/** None where one of its figures was not measured. */
+/** None if one of its figures was not measured. */
 export function verdictOf(target: Target, rows: readonly ResultRow[]): Verdict | undefined {
   const find = (which: Which) =>
     rows.find((row) => row.case === which.case && row.peer === which.peer)?.medians[which.figure] ?? NaN;

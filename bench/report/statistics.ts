@@ -1,6 +1,6 @@
 const sorted = (values: readonly number[]) => [...values].sort((a, b) => a - b);
 
-/** `NaN` of nothing, or where one of them is. */
+/** `NaN` for an empty list, or if one of the values is `NaN`. */
 export function median(values: readonly number[]): number {
   if (values.some(Number.isNaN)) return NaN;
   const all = sorted(values);
@@ -9,13 +9,13 @@ export function median(values: readonly number[]): number {
   return ((all[middle - 1] ?? NaN) + (all[middle] ?? NaN)) / 2;
 }
 
-/** The smallest value that so many percent of all are not above. `NaN` of nothing. */
+/** The smallest value that at least `percent` percent of all values do not exceed. `NaN` for an empty list. */
 export function percentile(values: readonly number[], percent: number): number {
   const all = sorted(values);
   return all[Math.max(0, Math.ceil((percent / 100) * all.length) - 1)] ?? NaN;
 }
 
-/** Of each figure over the rounds. */
+/** The median of each figure over the rounds. */
 export function medians(rounds: readonly Readonly<Record<string, number>>[]): Record<string, number> {
   const names = [...new Set(rounds.flatMap((round) => Object.keys(round)))];
   return Object.fromEntries(names.map((name) => [name, median(rounds.map((round) => round[name] ?? NaN))]));

@@ -1,10 +1,10 @@
-// A report as Markdown, which a terminal shows as well.
+// A report as Markdown, which is also printed to the terminal.
 import { markdownTable } from "../../test/support/fixtures/markdown.js";
 import { isBusy } from "../frame/machine.js";
 import { PEERS, type PeerName } from "../peers/peers.js";
 import type { Report, Result, ResultRow, Verdict } from "./report.js";
 
-/** Three digits that count: more would be noise. */
+/** Three significant digits: more would be noise. */
 export function figure(value: number | undefined): string {
   if (value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";

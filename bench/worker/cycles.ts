@@ -3,7 +3,7 @@ import type { Lockable, Session } from "../peers/client.js";
 import { now } from "./clock.js";
 import type { CycleTask } from "./protocol.js";
 
-/** Contenders that lock, hold, release, and begin again. */
+/** Contenders that lock, hold, release, and repeat. */
 export class Cycles {
   readonly journal: number[] = [];
   granted = 0;
@@ -24,7 +24,7 @@ export class Cycles {
     this.#ended = Promise.all(contenders);
   }
 
-  /** No further cycle begins; those that wait end as `close` ends them. */
+  /** Starts no further cycle; waiting contenders end as `close` ends them. */
   async stop(close: () => Promise<void>): Promise<void> {
     this.#stopped.abort();
     await close();
@@ -38,7 +38,7 @@ export class Cycles {
       for (let cycle = 0; cycle !== this.task.cycles && !this.#stopped.signal.aborted; cycle++)
         await once.call(this, contender, lockable);
     } catch (error) {
-      // After the stop it is the stop's own doing; a client that polls gives up when the time is over.
+      // After the stop, errors are its own effect; a client that polls gives up when its time is over.
       if (!this.#stopped.signal.aborted && performance.now() < this.#until) this.#failure ??= error as Error;
     }
   }

@@ -8,10 +8,10 @@ import { Cycles } from "./cycles.js";
 import type { Answer, Command, Connection, Look, Start, Stopped, Task } from "./protocol.js";
 import { Requests } from "./requests.js";
 
-/** Of the histogram of the event loop's turns, which counts it in. */
+/** The resolution of the histogram of event-loop delays, which includes it. */
 const TICK_MS = 10;
 
-// tsx switches them on, which would make every error that a client creates dearer than in a user's program.
+// tsx enables source maps, which would make every error that a client creates more expensive than in a user's program.
 process.setSourceMapsEnabled(false);
 
 const { adapter, build } = JSON.parse(process.argv[2] ?? "") as Start;
@@ -31,7 +31,7 @@ async function open(connection: Connection): Promise<true> {
 }
 
 async function start(task: Task): Promise<true> {
-  // Its timer costs what idle processes are measured for.
+  // Its timer would add to the cost that is measured of idle processes.
   if ("contenders" in task && task.stalls) turns.enable();
   running =
     "contenders" in task
@@ -82,5 +82,5 @@ for await (const line of createInterface({ input: process.stdin }))
     const { name, message } = error as Error;
     tell({ error: `${name}: ${message}` });
   }
-// Whoever gives the orders is gone, or wants no more.
+// The process that sends the orders has ended, or needs this one no longer.
 process.exit();

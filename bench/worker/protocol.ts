@@ -1,5 +1,5 @@
-// What a process of contenders is told by lines of JSON on standard input, one at a time; it answers each by one line,
-// and says `{"ok":true}` when it is ready. `go/main.go` understands the same.
+// The orders that a process of contenders reads as lines of JSON from standard input, one at a time; it answers each
+// with one line, and prints `{"ok":true}` when it is ready. `go/main.go` implements the same protocol.
 
 /** The first argument, as JSON. */
 export interface Start {
@@ -11,7 +11,7 @@ export interface Start {
 export type Command =
   | { readonly do: "open"; readonly connection: Connection }
   | { readonly do: "start"; readonly task: Task }
-  /** Answered by a `Look`; with `collect`, after the garbage was collected. */
+  /** Answered by a `Look`; with `collect`, after a garbage collection. */
   | { readonly do: "look"; readonly collect?: boolean }
   /** Ends the task and closes what was opened. Answered by `Stopped`. */
   | { readonly do: "stop" };
@@ -28,13 +28,13 @@ export interface CycleTask {
   /** All contend for one name, or each has its own. */
   readonly names: "one" | "each";
   readonly contenders: number;
-  /** Missing: it is held until the task is stopped. */
+  /** If missing, the lock is held until the task is stopped. */
   readonly holdMs?: number;
-  /** Missing: until the task is stopped. */
+  /** If missing, until the task is stopped. */
   readonly cycles?: number;
-  /** Clients that poll stop asking then. */
+  /** Clients that poll stop after this time. */
   readonly forMs: number;
-  /** Whether to look for stalls of the event loop. */
+  /** Whether to measure stalls of the event loop. */
   readonly stalls?: boolean;
 }
 
@@ -56,8 +56,8 @@ export interface Look {
 }
 
 /**
- * Times are nanoseconds of the monotonic clock, which all processes of a machine share. Of a cycle: which contender, asked,
- * granted, release called. Of a watch or a deletion: when, and at which revision.
+ * Times are in nanoseconds of the monotonic clock, which all processes of a machine share. For a cycle: the contender,
+ * and when it requested, was granted and released the lock. For a watch or a deletion: the time and the revision.
  */
 export interface Stopped {
   readonly journal: readonly number[];

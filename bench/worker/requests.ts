@@ -1,10 +1,10 @@
-// Bare requests: a deletion on one side and its event on the other, and somebody else's writes.
+// Bare requests: a deletion on one side and its event on the other, and another client's writes.
 import { setTimeout as delay } from "node:timers/promises";
 import type { Etcd3 } from "etcd3";
 import { now } from "./clock.js";
 import type { CycleTask, Task } from "./protocol.js";
 
-/** Writes come in small groups: timers are no finer. */
+/** Writes come in small groups, because timers are no more precise. */
 const GROUP_MS = 10;
 
 export class Requests {
@@ -33,7 +33,7 @@ export class Requests {
     await close();
   }
 
-  /** Resolves when the watch is there. */
+  /** Resolves when the watch exists. */
   async #watch(): Promise<void> {
     const stream = await this.client.watchClient.watch();
     this.#hangUp = () => {
@@ -69,7 +69,7 @@ export class Requests {
       const due = Math.floor(((performance.now() - begun) / 1000) * perSecond) - sent;
       const puts = Array.from({ length: due }, () => this.client.kv.put({ key: this.key, value: this.key }));
       sent += due;
-      // Waits for them: where etcd cannot keep up, it is not buried.
+      // Waits for them, so that an etcd that cannot keep up is not overloaded.
       await Promise.all(puts);
     }
   }

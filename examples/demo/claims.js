@@ -1,5 +1,5 @@
 // @ts-check
-// Who claimed to hold the lock, and when, as recorded by those who claimed.
+// Which process claimed to hold the lock, and when, according to its own records.
 
 /** @typedef {import("./history.js").Entry} Entry */
 /** @typedef {{ p: string, fence: number, from: number, to: number }} Claim */
@@ -7,9 +7,9 @@
 const CLAIMING = new Set(["held", "working", "claim", "done"]);
 
 /**
- * The stretches of time in which a process held by its own word. A stretch lasts from one record that says
- * `held: true` to the next, and to the process's death if that comes next; time inside SIGSTOP is cut out, because a
- * frozen process claims nothing.
+ * The stretches of time in which a process claimed to hold. A stretch lasts from one record with `held: true` to the
+ * next, or to the process's death if that comes next; time in SIGSTOP is excluded, because a frozen process claims
+ * nothing.
  * @param {readonly Entry[]} entries by time
  * @returns {Claim[]} by start
  */
@@ -34,7 +34,7 @@ const isHeld = (entry) => CLAIMING.has(entry.k) && entry["held"] === true;
 const subjectOf = (entry) => (entry.p === "nemesis" ? String(entry["target"]) : entry.p);
 
 /**
- * Until it is killed or frozen a process goes on claiming what it last claimed.
+ * Until it is killed or frozen, a process continues its last claim.
  * @param {Entry} entry
  * @param {Claim} claim
  */

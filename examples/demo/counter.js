@@ -1,5 +1,5 @@
 // @ts-check
-// The resource that the lock protects: a number in etcd, read, increased and written back, not in one step.
+// The resource that the lock protects: a number in etcd that is read, incremented and written back in separate steps.
 import { setTimeout as delay } from "node:timers/promises";
 import { noop } from "cockatiel";
 import { Etcd3 } from "etcd3";
@@ -7,7 +7,7 @@ import { whileHeld } from "leasehold";
 
 /** @typedef {{ n: number, fence: number, by: string, op: string }} Count */
 /**
- * `refused late`: refused at last, but an earlier attempt got no answer and may have been applied.
+ * `refused late`: finally refused, but an earlier attempt got no answer and may have been applied.
  * @typedef {"accepted" | "refused" | "refused late" | "unknown"} Outcome
  */
 
@@ -25,7 +25,7 @@ export class Counter {
     this.#key = key;
     this.#client = new Etcd3({
       hosts,
-      // Retries are ours: a write that got no answer may have been applied, and etcd3 would not say so.
+      // This class retries by itself: a write that got no answer may have been applied, which etcd3 would not report.
       faultHandling: { global: noop, host: () => noop },
       defaultCallOptions: () => ({ deadline: Date.now() + 1000 }),
     });
@@ -45,8 +45,8 @@ export class Counter {
   }
 
   /**
-   * Writes only while this very hold lives: etcd itself compares, in the transaction that writes.
-   * A repetition is harmless, because within one hold it writes the same.
+   * Writes only while this particular hold exists: etcd compares in the same transaction that writes.
+   * A repetition is harmless, because within one hold it writes the same value.
    * @param {import("leasehold").Lock} lock
    * @param {Count} count
    */
@@ -62,7 +62,7 @@ export class Counter {
   }
 
   /**
-   * `--sabotage fence`: what a program does that trusts the lock alone.
+   * `--sabotage fence`: the write of a program that trusts the lock alone.
    * @param {Count} count
    */
   writeUnfenced(count) {

@@ -1,5 +1,5 @@
 // @ts-check
-// The processes of the demo: started here, frozen, killed and ended here, each by its own process id.
+// The processes of the demo: started, frozen, killed and ended here, each by its pid.
 import { fork, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
@@ -10,8 +10,8 @@ import { fileURLToPath } from "node:url";
 const PATIENCE_MS = 10_000;
 
 /**
- * Freezes a process and thaws it when its own standard input closes: also when this demo was killed meanwhile,
- * which would else leave a stopped process behind for ever.
+ * Freezes a process and thaws it when this shell's standard input closes, even if the demo was killed in the meantime,
+ * which would otherwise leave a stopped process behind forever.
  */
 const FREEZER = `trap '' INT TERM HUP; kill -s STOP "$0" && echo frozen; read -r _; kill -s CONT "$0"`;
 
@@ -20,14 +20,14 @@ export class Crew {
   /** @type {Map<string, ChildProcess>} */
   #running = new Map();
 
-  /** @param {Stage} stage hears every message of every process */
+  /** @param {Stage} stage receives every message of every process */
   constructor(stage) {
     this.#stage = stage;
   }
 
   /**
    * @param {string} name
-   * @param {string} file beside this one
+   * @param {string} file next to this one
    * @param {object} job
    */
   start(name, file, job) {
@@ -48,7 +48,7 @@ export class Crew {
   }
 
   /**
-   * Resolves when the process is frozen, with what thaws it.
+   * Resolves when the process is frozen, with a function that thaws it.
    * @param {string} name
    * @returns {Promise<() => Promise<void>>}
    */
@@ -64,7 +64,7 @@ export class Crew {
   }
 
   /**
-   * Asks processes to end, kills those that do not.
+   * Asks processes to end, and kills those that do not.
    * @param {string[]} names
    */
   async end(names) {

@@ -1,14 +1,17 @@
 // @ts-check
-// From events to the words of the timeline.
+// Turns events into the text of the timeline.
 
 /** @typedef {import("./stage.js").StageEvent} StageEvent */
 /** @typedef {import("./paint.js").Paint} Paint */
-/** What a row says; fields left out show the present. @typedef {{ text: string, holder?: string, fence?: number, counter?: string }} Told */
+/**
+ * The contents of a row; omitted fields show the current state.
+ * @typedef {{ text: string, holder?: string, fence?: number, counter?: string }} Told
+ */
 
 /**
  * @param {StageEvent} event
  * @param {Paint} paint
- * @param {number} counter where it stood before this event
+ * @param {number} counter its value before this event
  * @returns {Told | undefined} undefined: not worth a row
  */
 export function describe(event, paint, counter) {
@@ -87,7 +90,7 @@ function other(event, paint) {
   return unexpected ? { text: paint.red(`✖ ${p} ended by itself, exit code ${code}`) } : undefined;
 }
 
-/** What fits beside the columns of a row. @param {string} message */
+/** What fits next to the columns of a row. @param {string} message */
 const brief = (message) => (message.length > 48 ? `${message.slice(0, 47)}…` : message);
 
 /** @type {Record<string, string>} */
@@ -100,7 +103,7 @@ const PENDING = {
 /**
  * The text of a terminal's last line.
  * @param {string | undefined} holder
- * @param {string | undefined} pending the fault that nobody has recovered from yet
+ * @param {string | undefined} pending the fault from which the processes have not recovered yet
  */
 export function present(holder, pending) {
   if (pending !== undefined) return PENDING[pending] ?? "";

@@ -1,5 +1,5 @@
 // @ts-check
-// etcd's own JSON gateway, as far as the demo's observer needs it: it shares no code with the library it judges.
+// The part of etcd's JSON gateway that the demo's observer needs: it shares no code with the library that it judges.
 import { setTimeout as delay } from "node:timers/promises";
 
 const base64 = (/** @type {string} */ text) => Buffer.from(text).toString("base64");
@@ -52,7 +52,7 @@ function reasonOf(error) {
 /**
  * @param {readonly string[]} endpoints
  * @param {{ forMs?: number }} [options]
- * @returns {Promise<number>} the store's revision, from a read that needs a quorum
+ * @returns {Promise<number>} the store's revision, from a quorum read
  */
 export async function revisionOf(endpoints, options = {}) {
   const body = { key: base64("\0"), count_only: true };
@@ -78,7 +78,7 @@ export async function deletePrefix(endpoints, prefix) {
 }
 
 /**
- * Every change below `prefix` after `revision`, in etcd's order, each once, also when members die. Ends by `signal`.
+ * Every change below `prefix` after `revision`, in etcd's order, each once, even when members die. `signal` ends it.
  * @param {readonly string[]} endpoints
  * @param {{ prefix: string, revision: number, signal: AbortSignal }} options
  * @returns {AsyncGenerator<Omit<import("./history.js").Change, "t">, void, void>}
@@ -101,7 +101,7 @@ export async function* watch(endpoints, { prefix, revision, signal }) {
   }
 }
 
-/** The history of this run cannot be known any more: no verdict is possible. */
+/** Part of this run's history is lost: no verdict is possible. */
 class CompactedError extends Error {}
 
 /** @param {any} event */

@@ -4,17 +4,17 @@ import { appendFileSync, openSync, readFileSync, readdirSync, writeFileSync, wri
 import { join } from "node:path";
 
 /**
- * What a worker or the nemesis wrote down. Fields beyond these depend on `k`.
+ * What a worker or the nemesis recorded. Fields beyond these depend on `k`.
  * @typedef {{ t: number, p: string, k: string } & Record<string, unknown>} Entry
  */
 /**
- * A change in etcd, as its watch told it.
+ * A change in etcd, as its watch reported it.
  * @typedef {object} Change
  * @property {number} t when the observer saw it
  * @property {"PUT" | "DELETE"} type
  * @property {string} key
  * @property {number} revision the revision of this change
- * @property {number} create the key's create revision (of a DELETE: 0, etcd does not tell)
+ * @property {number} create the key's create revision (0 for a DELETE, which does not contain it)
  * @property {string} value
  */
 /**
@@ -33,7 +33,7 @@ import { join } from "node:path";
 export const now = () => Number(process.hrtime.bigint() / 1000n);
 
 /**
- * Opens the file of one process. Every entry is written before the call returns: a kill -9 loses none.
+ * Opens the file of one process. Every entry is written before the call returns, so that a kill -9 loses none.
  * @param {string} folder
  * @param {string} process
  */

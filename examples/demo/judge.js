@@ -1,5 +1,5 @@
 // @ts-check
-// The judge: a process of its own that reads what was recorded and tells whether every promise was kept.
+// The judge: a separate process that reads the recorded history and reports whether every promise was kept.
 import { painter, wantsColour } from "./paint.js";
 import { readHistory } from "./history.js";
 import { judge } from "./verdict.js";

@@ -2,7 +2,7 @@
 
 /** @typedef {{ owner: string, fence: number }} QueuePlace */
 
-/** The queue of one lock as etcd has it, kept up to date from a watch: by create revision, the holder first. */
+/** The queue of one lock in etcd, kept up to date by a watch: by create revision, the holder first. */
 export class LiveQueue {
   #prefix;
   /** @type {Map<string, QueuePlace>} */
@@ -35,6 +35,6 @@ function ownerOf(value) {
   try {
     return String(JSON.parse(value).owner);
   } catch {
-    return "?"; // a place made by another client: the value is its own business
+    return "?"; // a place put by another client, whose value may have any format
   }
 }

@@ -1,5 +1,5 @@
 // @ts-check
-// `npm run demo`: processes contend for one lock, things break, a verdict is given.
+// `npm run demo`: processes contend for one lock, faults hit them, and a verdict is printed.
 import { EtcdMissingError } from "../../test/support/etcd/etcd.js";
 import { HELP, parseOptions, UsageError } from "./options.js";
 import { NoEtcdError, play } from "./play.js";

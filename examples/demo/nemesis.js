@@ -1,5 +1,5 @@
 // @ts-check
-// The nemesis: breaks things at moments that the seed chooses, and waits until work goes on.
+// The nemesis: injects faults at times determined by the seed, and waits until work continues.
 import { setTimeout as delay } from "node:timers/promises";
 
 /** @typedef {"kill-holder" | "pause-holder" | "kill-leader"} FaultName */
@@ -22,7 +22,7 @@ const PATIENCE_MS = 20_000;
 
 /**
  * @param {import("./random.js").Random} random
- * @param {boolean} ownEtcd servers that somebody else uses are left alone
+ * @param {boolean} ownEtcd if false, the servers may have other users and are left alone
  * @returns {FaultName[]}
  */
 export function planFaults(random, ownEtcd) {
@@ -50,7 +50,7 @@ const INJECT = { "kill-holder": killHolder, "pause-holder": pauseHolder, "kill-l
 /** @param {Scene} scene */
 const quiet = ({ random, signal }) => delay(random.between(2000, 3500), undefined, { signal });
 
-/** A worker between its read and its write: the moment at which a fault hurts most. @param {Scene} scene */
+/** A worker between its read and its write, when a fault does the most harm. @param {Scene} scene */
 async function someoneAtWork({ stage }) {
   const working = await stage.until(({ k, held }) => k === "working" && held, PATIENCE_MS);
   if (!working) throw new Error(`nobody held the lock for ${PATIENCE_MS / 1000} s`);
@@ -73,7 +73,7 @@ async function pauseHolder(scene) {
   try {
     record({ t, k: "fault", fault: "pause-holder", ...holder });
     await recovery(scene, { fault: "pause-holder", t, ...holder, fits: isHoldAfter(holder) });
-    // Others have to write first: only then does a stale write destroy something.
+    // Others have to write first: only then can a stale write destroy something.
     const isNewer = (/** @type {StageEvent} */ { k, fence }) => k === "counted" && fence > holder.fence;
     await stage.until(isNewer, PATIENCE_MS);
     await stage.until(isNewer, PATIENCE_MS);
@@ -87,7 +87,7 @@ async function pauseHolder(scene) {
 }
 
 /**
- * Freezing takes a few milliseconds: who had begun to write by then is thawed, and the next one tried.
+ * Freezing takes a few milliseconds: a worker that has started to write by then is thawed, and the next one is tried.
  * @param {Scene} scene
  */
 async function freezeBeforeWrite(scene) {
@@ -98,7 +98,7 @@ async function freezeBeforeWrite(scene) {
     const unlisten = stage.listen(({ k, fence }) => (late ||= k === "write" && fence === holder.fence));
     const t = Number(record({ k: "pause", ...holder })["t"]);
     const thaw = await crew.freeze(holder.target);
-    await delay(50); // what it said before it froze may still be on the way
+    await delay(50); // messages that it sent before it froze may still arrive
     unlisten();
     if (!late) return { holder, t, thaw };
     record({ k: "resume", ...holder });

@@ -1,5 +1,5 @@
 // @ts-check
-// The observer: a process of its own that writes down what etcd's watch tells, and knows nothing of the workers.
+// The observer: a separate process that records what etcd's watch delivers, independently of the workers.
 import { put, revisionOf, watch } from "./gateway.js";
 import { now, writeChange } from "./history.js";
 import { obey, tell } from "./parent.js";
@@ -32,7 +32,7 @@ async function observe() {
   writeChange(job.folder, { complete: true });
 }
 
-/** The mark is the last change of the run: a watch that has shown it has shown everything before it. */
+/** The mark is the last change of the run: a watch that has delivered it has delivered everything before it. */
 async function finish() {
   await put(job.endpoints, mark, "");
   await observing;

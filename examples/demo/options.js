@@ -16,7 +16,7 @@ is frozen beyond its lease, and etcd's leader is killed. A separate process judg
 Exit code: 0 all promises kept, 1 a promise broken, 64 bad options, 69 no etcd, 130 interrupted.
 `;
 
-/** A mistake on the command line: told in one line, exit code 64. */
+/** An error on the command line: printed as one line, with exit code 64. */
 export class UsageError extends Error {}
 
 /**
@@ -24,7 +24,7 @@ export class UsageError extends Error {}
  * @property {number} workers
  * @property {number} seed
  * @property {boolean} sabotage
- * @property {string[]} endpoints empty = start an etcd of our own
+ * @property {string[]} endpoints empty = start a separate etcd
  */
 
 /**

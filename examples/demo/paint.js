@@ -1,5 +1,5 @@
 // @ts-check
-// Colours, where somebody looks: none when the output is not a terminal or NO_COLOR is set.
+// Colors for a terminal: none when the output is not a terminal or NO_COLOR is set.
 
 /** @typedef {ReturnType<typeof painter>} Paint */
 
@@ -25,7 +25,7 @@ export function painter(colour) {
     yellow: paint(33),
     alarm: tag("1;97;41"),
     frost: tag("1;30;46"),
-    /** Every worker has its own colour, so that the eye can follow it. @param {string} name */
+    /** Every worker has its own color, which makes it easy to follow. @param {string} name */
     worker: (name) => paint(`1;${LETTERS[(name.charCodeAt(0) - 65) % LETTERS.length]}`)(name),
   };
 }

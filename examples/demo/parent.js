@@ -1,12 +1,12 @@
 // @ts-check
-// A child's end of the line to the demo that started it.
+// A child's end of the channel to the demo that started it.
 
 /**
- * To the screen, if anybody is still there to look.
+ * Sends a message to the screen, unless the parent has died.
  * @param {object} message
  */
 export function tell(message) {
-  // With a callback a parent that died in this very moment is no error of ours.
+  // With a callback, it is not an error if the parent dies at this moment.
   if (process.connected) process.send?.(message, undefined, undefined, () => {});
 }
 
@@ -15,7 +15,7 @@ export function tell(message) {
  * @param {() => void} end
  */
 export function obey(end) {
-  // Ctrl-C reaches every process of the terminal, but who ends when is decided by the demo alone.
+  // Ctrl-C reaches every process of the terminal, but the demo alone decides which process ends when.
   process.on("SIGINT", () => {});
   process.on("disconnect", () => process.exit());
   process.once("message", end);

@@ -1,5 +1,5 @@
 // @ts-check
-// The story: etcd, workers and observer come up, the nemesis breaks things, everybody ends, the judge speaks.
+// The sequence: etcd, workers and observer start, the nemesis injects faults, all processes end, the judge reports.
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
@@ -18,13 +18,16 @@ import { Timeline } from "./timeline.js";
 
 /** @typedef {import("./options.js").DemoOptions} DemoOptions */
 
-/** Short, so that nobody waits long for a dead holder; longer than etcd needs to elect a leader, so that sessions survive it. */
+/**
+ * Short, so that a dead holder does not block the queue for long; longer than etcd needs to elect a leader, so that
+ * sessions survive that.
+ */
 const TTL_SECONDS = 3;
-/** However badly it goes, the verdict comes within a minute. */
+/** In any case, the verdict comes within a minute. */
 const FAULTS_END_MS = 42_000;
 const GATHER_MS = 10_000;
 
-/** Nobody answers at the endpoints that the user gave. */
+/** The endpoints that the user gave do not answer. */
 export class NoEtcdError extends Error {}
 
 /**
@@ -110,7 +113,8 @@ function runOf({ options, prefix }, faults) {
 }
 
 /**
- * The observer first, for nothing may happen before it looks; then the workers, until all of them stand in the queue.
+ * Starts the observer first, because nothing may happen before it watches; then the workers, until all of them are in
+ * the queue.
  * @param {{ crew: Crew, stage: Stage, timeline: Timeline, setting: Setting, run: import("./history.js").Run }} scene
  */
 async function gather({ crew, stage, timeline, setting, run }) {

@@ -1,5 +1,5 @@
 // @ts-check
-// A seeded source of choices, so that `--seed` repeats the same faults at the same moments of the story.
+// A seeded source of choices, so that `--seed` repeats the same faults at the same points of the run.
 
 /**
  * @typedef {object} Random
@@ -14,7 +14,7 @@
 export function seeded(seed) {
   let state = seed >>> 0;
   const next = () => {
-    // mulberry32: tiny, and good enough to pick faults.
+    // mulberry32: tiny, and good enough to select faults.
     state = (state + 0x6d2b79f5) >>> 0;
     let mixed = Math.imul(state ^ (state >>> 15), state | 1);
     mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);

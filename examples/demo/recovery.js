@@ -1,13 +1,13 @@
 // @ts-check
-// How long after each fault work went on.
+// How long after each fault work continued.
 
 /** @typedef {import("./history.js").Entry} Entry */
 /** @typedef {{ fault: string, ms: number | undefined, limitMs: number }} Recovery */
 
 /**
- * In TTLs. A dead or frozen holder's lease runs out within one TTL and etcd looks every 500 ms. A leader change costs
- * up to 3 s of election and starts every lease anew, so that a hold lost by then is given on another TTL later.
- * The rest is room for a busy machine.
+ * In TTLs. A dead or frozen holder's lease expires within one TTL, and etcd checks every 500 ms. A leader change costs
+ * up to 3 s of election and restarts every lease, so that a hold lost by then is passed on another TTL later. The rest
+ * is a margin for a busy machine.
  */
 const LIMIT_IN_TTLS = { worker: 3, leader: 6 };
 
@@ -40,7 +40,7 @@ function nextHolder(entries, fault) {
 }
 
 /**
- * Only a write begun after the fault tells that etcd works again.
+ * Only a write that started after the fault proves that etcd works again.
  * @param {readonly Entry[]} entries
  * @param {Entry} fault
  */

@@ -2,7 +2,7 @@
 
 /** @typedef {{ k: string } & Record<string, any>} StageEvent */
 
-/** Where everybody's events meet while the demo runs: the timeline shows them, the nemesis waits for them. */
+/** Collects all events while the demo runs: the timeline shows them, and the nemesis waits for them. */
 export class Stage {
   /** @type {Set<(event: StageEvent) => void>} */
   #listeners = new Set();
@@ -15,7 +15,7 @@ export class Stage {
 
   /**
    * @param {(event: StageEvent) => void} listener
-   * @returns {() => void} ends the listening
+   * @returns {() => void} removes the listener
    */
   listen(listener) {
     this.#listeners.add(listener);
@@ -28,7 +28,7 @@ export class Stage {
   }
 
   /**
-   * The next event that fits; `undefined` when none came in time.
+   * The next matching event; `undefined` if none came in time.
    * @param {(event: StageEvent) => boolean} fits
    * @param {number} timeoutMs
    * @returns {Promise<StageEvent | undefined>}

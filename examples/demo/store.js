@@ -1,10 +1,10 @@
 // @ts-check
-// What happened in etcd, replayed in the order of its revisions: the truth that no process can bend.
+// What happened in etcd, replayed in the order of its revisions: the record that no process can falsify.
 
 /** @typedef {import("./history.js").Change} Change */
 /** @typedef {import("./counter.js").Count} Count */
 /**
- * A write of the counter, and who held the lock at the revision at which etcd applied it.
+ * A write of the counter, and the holder of the lock at the revision at which etcd applied it.
  * @typedef {Count & { revision: number, holder: number | undefined }} Written
  */
 /**

@@ -1,5 +1,5 @@
 // @ts-check
-// The live timeline: one row per thing that happened; in a terminal, the present moment in the last line.
+// The live timeline: one row per event; in a terminal, the last line shows the current state.
 import { describe, present } from "./describe.js";
 import { now } from "./history.js";
 import { painter, wantsColour } from "./paint.js";
@@ -19,7 +19,7 @@ export class Timeline {
   #counter = 0;
   /** @type {QueuePlace[]} */
   #places = [];
-  /** @type {string | undefined} what everybody waits for */
+  /** @type {string | undefined} the event that is awaited */
   #pending;
   /** @type {NodeJS.Timeout | undefined} */
   #ticking;
@@ -72,7 +72,7 @@ export class Timeline {
     return `${dim(time)}    ${hold}    ${`${fence ?? ""}`.padStart(5)}  ${counter.padStart(8)}   ${queue} ${text}`;
   }
 
-  /** The others in etcd's order, next one first. @param {string | undefined} holder */
+  /** The others in etcd's order, the next one first. @param {string | undefined} holder */
   #waiting(holder) {
     const others = this.#places.map(({ owner }) => owner).filter((name) => name !== holder);
     const more = others.length > NAMES_SHOWN ? `+${others.length - NAMES_SHOWN + 1}` : "";
@@ -85,7 +85,7 @@ export class Timeline {
     );
   }
 
-  /** The last line of a terminal, written over and over. */
+  /** The last line of a terminal, which is overwritten repeatedly. */
   #showPresent() {
     const row = this.#now();
     this.#screen.write(

@@ -1,5 +1,5 @@
 // @ts-check
-// The verdict: pure functions from the recorded history and etcd's own changes to promises kept or broken.
+// The verdict: pure functions that decide from the recorded history and etcd's own changes which promises were kept.
 import { claimsOf, overlapsOf } from "./claims.js";
 import { replay } from "./store.js";
 import { recoveriesOf } from "./recovery.js";
@@ -11,7 +11,7 @@ import { recoveriesOf } from "./recovery.js";
  * @property {string} promise
  * @property {boolean} kept
  * @property {string} finding one line: what was counted
- * @property {string[]} broken one line for each way in which it was broken
+ * @property {string[]} broken one line for each violation
  */
 /** @typedef {{ entries: readonly Entry[], store: import("./store.js").Replay, run: History["run"] }} Evidence */
 

@@ -1,5 +1,5 @@
 // @ts-check
-// One contender: takes the lock, reads the counter, works for a while, writes the counter plus one. And again.
+// One contender: acquires the lock, reads the counter, works for a while, writes the counter plus one, and repeats.
 import { setTimeout as delay } from "node:timers/promises";
 import { connect, Mutex } from "leasehold";
 import { Counter } from "./counter.js";
@@ -26,7 +26,7 @@ const random = seeded(job.seed);
 const counter = new Counter(job.endpoints, job.counter);
 const stop = new AbortController();
 
-/** Into the history first, then to the screen: what is shown is always recorded. */
+/** To the history first, then to the screen: what is shown is always recorded. */
 function record(/** @type {Record<string, unknown>} */ entry) {
   const written = write(entry);
   tell(written);
@@ -63,7 +63,7 @@ async function useLock(lock) {
 }
 
 /**
- * Pretends to be busy, and keeps on record whether it may: these are the claims that must never overlap.
+ * Pretends to be busy, and records whether the lock is held: these are the claims that must never overlap.
  * @param {Lock} lock
  */
 async function work(lock) {
@@ -75,7 +75,7 @@ async function work(lock) {
 }
 
 /**
- * The fence decides, not `lock.held`: the process could be frozen right after it had looked.
+ * The fence decides, not `lock.held`: the process could be frozen right after reading it.
  * @param {Lock} lock
  * @param {number} n
  */
@@ -93,7 +93,8 @@ async function writeBack(lock, n) {
  * @param {string} k
  */
 function claim(lock, k) {
-  // The time first: frozen between the two, this process would else claim at a time when it did not look.
+  // The time is read first: otherwise, a process that is frozen between the two would claim at a time at which it did
+  // not look.
   const t = now();
   record({ t, k, fence: Number(lock.fence), held: lock.held });
 }
@@ -102,7 +103,7 @@ function claim(lock, k) {
 async function endured(error) {
   const { name, code, message } = /** @type {Error & { code?: string }} */ (error);
   record({ k: "failed", name, code, message });
-  // A lost lock is an ordinary event here: queue again. Anything else must not become a busy loop.
+  // A lost lock is an ordinary event here: lock again. Any other error must not cause a busy loop.
   if (code !== "LOCK_LOST") await delay(200);
 }
 

@@ -1,4 +1,4 @@
-// The same library against etcd in a container, as users of testcontainers have it. Run by scripts/docker-tests.js.
+// The library on an etcd in a container, the setup of testcontainers users. Run by scripts/docker-tests.js.
 import { getContainerRuntimeClient, type StartedTestContainer } from "testcontainers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connect, LockLostError, Mutex, type Cluster } from "../../src/index.js";

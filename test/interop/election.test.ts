@@ -22,11 +22,11 @@ afterEach(async () => {
   await queueOf(0);
 });
 
-/** Resolves when the election has `count` places, the leader's and the waiting. */
+/** Resolves when the election has `count` places, including the leader's. */
 const queueOf = (count: number) =>
   expect.poll(() => placesOf(etcd.member, NAME), { timeout: 10_000 }).toHaveLength(count);
 
-/** Campaigns; `leads` says whether it was elected so far. */
+/** Campaigns; `leads` says whether it has been elected yet. */
 function campaign(value: string) {
   const asked = { leads: false, elected: election.campaign(value) };
   void asked.elected.then(() => (asked.leads = true));

@@ -27,10 +27,10 @@ afterEach(async () => {
   await observer.stop();
 });
 
-/** Resolves when the queue has `count` places, holder and waiters. */
+/** Resolves when the queue has `count` places, including the holder's. */
 const queueOf = (count: number) => observer.untilLiving("interop/", (living) => living === count, PATIENCE);
 
-/** Asks for the lock; `holds` says whether it was granted so far. */
+/** Requests the lock; `holds` says whether it has been granted yet. */
 function ask() {
   const asked = { holds: false, held: mutex.lock() };
   void asked.held.then(() => (asked.holds = true));

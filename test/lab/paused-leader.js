@@ -1,7 +1,7 @@
 // Reproduces etcd#15247 in isolation: the process of a leader is stopped for longer than the TTL and continues. Does it
 // revoke the leases that its successor has kept alive? Prints one line per round and judges nothing.
 //
-// node test/lab/paused-leader.js [--version 3.6] [--rounds 6] [--ttl 5] [--pause 6000] [--locks 9] [--build dist]
+//   node test/lab/paused-leader.js [--version 3.6] [--rounds 6] [--ttl 5] [--pause 6000] [--locks 9] [--build dist]
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";

@@ -93,7 +93,7 @@ describe("a token that etcd does not know any more", () => {
     await expect.poll(() => etcd.keysIn("jobs/dropped")).toHaveLength(2);
 
     await etcd.dropTokens();
-    // Needs a call, and watches on streams that were opened with the old token.
+    // This needs a call, and watches on streams that were opened with the old token.
     const late = new Mutex(await Session.open(two), "jobs/dropped").lock();
     await expect.poll(() => etcd.keysIn("jobs/dropped")).toHaveLength(3);
     expect([lock.held, lock.signal.aborted]).toEqual([true, false]);

@@ -8,7 +8,7 @@ const authority = makeAuthority("our authority");
 const files = writeServerFiles(authority, authority.issue("etcd"));
 let etcd: UserEtcd;
 
-/** No password: etcd takes the common name of the certificate for the user's name. */
+/** No password: etcd uses the common name of the certificate as the user name. */
 function connectAs(common: string) {
   const { certificate, key } = authority.issue(common);
   const credentials = { rootCertificate: authority.certificate, certChain: certificate, privateKey: key };

@@ -1,4 +1,4 @@
-// etcd 3.6 checks the token of keepalive streams, older ones do not.
+// etcd 3.6 checks the token of keepalive streams; older versions do not.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect, Session } from "../../../src/index.js";
 import { untilLeaseExpires } from "../../support/clients/lease-yardstick.js";

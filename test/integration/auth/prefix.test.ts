@@ -11,7 +11,7 @@ const TTL_SECONDS = 3;
 const LIMIT = { timeoutMs: 5000 };
 const READER = { username: "reader", password: "reader-secret" };
 const WRITER = { username: "writer", password: "writer-secret" };
-/** None of them is under `jobs/`, however much it looks like it. */
+/** None of them is under `jobs/`, even if it looks similar. */
 const FORBIDDEN = ["other", "job", "jobs0", "jobs-x/a", "Jobs/a", "x/jobs/a", "jobs\u0000/a"];
 
 let etcd: UserEtcd;
@@ -125,7 +125,7 @@ describe("a name that the role does not cover", () => {
     const held = await new Mutex(one, "jobs/kept").lock();
     const waiting = new Mutex(two, "jobs/kept").lock();
     await expect.poll(() => etcd.keysIn("jobs/kept")).toHaveLength(2);
-    // One that asked whether this is etcd itself, one for all renewals, one for all watches.
+    // One stream probed whether this is etcd itself, one carries all renewals, and one all watches.
     await expect.poll(() => etcd.streams(), { timeout: 1000 * TTL_SECONDS }).toBe(streams + 3);
     const spent = async () => [await etcd.authentications(), await etcd.streams()];
     const before = await spent();
@@ -141,7 +141,7 @@ describe("a name that the role does not cover", () => {
 
     const refused = outcomes.filter((outcome) => outcome instanceof EtcdRefusedError);
     expect([refused.length, outcomes.filter((outcome) => outcome === true).length]).toEqual([30, 90]);
-    // Nobody logged in again, and no stream was given up for a refusal.
+    // No client logged in again, and no stream was closed because of a rejection.
     expect(after).toEqual(before);
     expect([held.held, states]).toEqual([true, []]);
     await held.release();

@@ -1,4 +1,4 @@
-// With JWT every edit of users or roles makes all tokens stale.
+// With JWT, every edit of users or roles invalidates all tokens.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
 import { makeJwtArgs } from "../../support/fixtures/jwt.js";

@@ -1,4 +1,4 @@
-// Authentication that is switched on and off, and users that change, under clients that go on.
+// Authentication is switched on and off, and users change, while clients keep running.
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
 import { untilLeaseExpires } from "../../support/clients/lease-yardstick.js";
@@ -45,7 +45,7 @@ describe("authentication that is enabled after the process has started", () => {
     await using holder = clusterOf();
     await using other = clusterOf();
     const held = await new Mutex(holder, "jobs/held").lock();
-    // Streams are open without a token.
+    // The streams were opened without a token.
     await expect(new Mutex(other, "jobs/held").lock({ timeoutMs: 300 })).rejects.toThrow("not acquired");
 
     await etcd.root("auth", "enable");

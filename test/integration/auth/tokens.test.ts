@@ -14,7 +14,7 @@ const WAITERS = 100;
 const times = <T>(count: number, make: (i: number) => T) => Array.from({ length: count }, (_, i) => make(i));
 const rising = (fences: readonly bigint[]) => fences.every((fence, i) => i === 0 || fence > fences[i - 1]!);
 
-/** How etcd makes its tokens: those of the first kind live as long as they are used, those of the second kind do not. */
+/** The two kinds of tokens: use extends the lifetime of the first kind, but not of the second. */
 const KINDS = [
   {
     kind: "simple",
@@ -33,7 +33,7 @@ describe.each(KINDS)("when a token ($kind) expires in the middle", ({ kind, life
     await (await settings).remove();
   });
 
-  /** One process, so to speak, with a line of its own, on which its logins are counted. */
+  /** A client like a separate process, with its own connection, on which its logins are counted. */
   async function open() {
     const proxy = await startGrpcProxy({ port: etcd.etcd.member.clientPort });
     const cluster = connect({ hosts: proxy.endpoint, auth: WORKER });
@@ -49,11 +49,11 @@ describe.each(KINDS)("when a token ($kind) expires in the middle", ({ kind, life
     return { sessions, states, logins, [Symbol.asyncDispose]: stop };
   }
 
-  /** By etcd's own clock. */
+  /** On etcd's own clock. */
   const until = (seconds: number) =>
     untilLeaseExpires(etcd.etcd, seconds, [`--user=${ROOT.username}:${ROOT.password}`]);
 
-  /** For each life of a token since `start` once for all calls, and once for the stream of all watches. */
+  /** Per token lifetime since `start`, once for all calls and once for the stream of all watches. */
   function allowed(start: number) {
     const lives = kind === "JWT" ? Math.ceil((performance.now() - start) / (1000 * (lifeSeconds - 1))) : 0;
     return 2 * (1 + lives);
@@ -71,7 +71,7 @@ describe.each(KINDS)("when a token ($kind) expires in the middle", ({ kind, life
     await queued.toHaveLength(NAMES + WAITERS);
     const first = crowd.logins();
 
-    // A simple token is gone a second or two after its last use. From etcd 3.6 on, a renewal may count as a use.
+    // A simple token expires a second or two after its last use. From etcd 3.6 on, a renewal may count as a use.
     await until(TTL_SECONDS);
     const start = performance.now();
     const before = crowd.logins();
@@ -84,7 +84,7 @@ describe.each(KINDS)("when a token ($kind) expires in the middle", ({ kind, life
     const served = [...fences.values()];
     expect(served.map(({ length }) => length)).toEqual(times(NAMES, () => 1 + WAITERS / NAMES));
     expect(served.every(rising)).toBe(true);
-    // A simple token that the session's own calls have used often enough is still alive.
+    // A simple token that the session's own calls have used often enough is still valid.
     if (kind === "JWT") expect(crowd.logins()).toBeGreaterThan(first);
     expect(logins).toBeLessThanOrEqual(allowed(start));
     expect([crowd.states, await etcd.keysUnder("jobs/wait/")]).toEqual([[], []]);

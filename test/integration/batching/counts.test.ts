@@ -5,7 +5,7 @@ import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { meter } from "../../support/fixtures/spent.js";
 
-/** No renewal, and no watch of a key that is held for long, falls into a test. */
+/** No renewal falls into a test, nor does the watch of a key that has been held for long. */
 const SESSION = { ttlSeconds: 3600 };
 const TXN = "/etcdserverpb.KV/Txn";
 const LOCKS = 512;
@@ -53,7 +53,7 @@ test("never more than four of these requests are at the server at a time", async
 
   const taking = Promise.all(manyOf(far).map((mutex) => mutex.lock()));
   await rule.hit(4);
-  // What would be a fifth one had all the time of two round trips for it.
+  // A fifth request would have had the time of two round trips.
   await etcd.member.status();
   await etcd.member.status();
   expect(rule.hits).toBe(4);

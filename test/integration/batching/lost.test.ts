@@ -7,7 +7,7 @@ import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
 const TTL_SECONDS = 20;
-/** One that goes first, and four full batches. */
+/** One that is sent first, and four full batches. */
 const LOCKS = 1 + 4 * 96;
 
 let etcd: EtcdCluster;
@@ -37,7 +37,9 @@ const fencesOf = (locks: readonly Lock[]) => new Map(locks.map(({ key, fence }) 
 const givenBack = (locks: readonly Lock[]) => Promise.all(locks.map((lock) => lock.release()));
 const sorted = (keys: ReadonlyMap<string, bigint>) => new Map([...keys].toSorted());
 
-/** What becomes of them, and of how many requests that is seen at least: what is cut takes others in flight with it. */
+/**
+ * How the requests fail, and at least how many requests show it: a broken connection takes others in flight with it.
+ */
 const FATES = [
   ["are done, and whose answers are lost", "drop-answer", 4],
   ["are done, and whose connection breaks", "cut-answer", 1],

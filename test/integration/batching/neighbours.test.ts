@@ -22,14 +22,14 @@ afterAll(async () => {
   await etcd.stop();
 });
 
-/** The first one goes alone: the others meet in one batch. */
+/** The first one is sent alone: the others share one batch. */
 const lockAll = (source: Cluster | Session, names: readonly string[]) =>
   names.map((name) => new Mutex(source, name).lock());
 const numbered = (prefix: string, count = 6) => Array.from({ length: count }, (_, n) => `${prefix}/${n}`);
 const heldOf = (locks: readonly Lock[]) => locks.filter(({ held }) => held).map(({ name }) => name);
 const givenBack = (locks: readonly Lock[]) => Promise.all(locks.map((lock) => lock.release()));
 
-/** How each ended: the name of a lock that is held, or the code of an error. */
+/** The outcome of each: the name of a held lock, or the code of an error. */
 async function endsOf(locks: readonly Promise<Lock>[]): Promise<string[]> {
   const ends = await Promise.allSettled(locks);
   return ends.map((end) =>
@@ -74,7 +74,7 @@ describe("of those who share a request", () => {
       const [ends] = await Promise.all([endsOf(lockAll(session, numbered("none"))), givenBack(locks)]);
 
       expect(await placesOf(etcd.member, "full")).toEqual([]);
-      // Before 3.6 etcd counts nothing of a batch against its quota: whoever was in one has its lock.
+      // Before 3.6, etcd counts nothing of a batch against its quota: every call in a batch gets its lock.
       const there = await placesOf(etcd.member, "none");
       expect(there).toHaveLength(ends.filter((end) => end !== "ETCD_REFUSED").length);
       expect(await endsOf(lockAll(session, ["none/alone"]))).toEqual(["ETCD_REFUSED"]);
@@ -98,7 +98,7 @@ describe("of those who share a request", () => {
     expect(await ending).toEqual(["SESSION_CLOSED"]);
     rule.release();
 
-    // Its lease is gone: the batch is refused, and the others ask again by themselves.
+    // Its lease is gone: the batch is rejected, and the others are sent again individually.
     expect(heldOf(await Promise.all(taking))).toEqual(numbered("stay"));
     expect(await placesOf(etcd.member, "stay/x")).toEqual([]);
     expect([rule.hits, session.state]).toEqual([1, "live"]);

@@ -11,10 +11,10 @@ import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { type Done, hasOrder, type Keys } from "../../support/clients/queue-history.js";
 import { meter } from "../../support/fixtures/spent.js";
 
-/** Those that conflict, and some that do not: they may share requests with the others. */
+/** Names that conflict, and some that do not, which may share requests with the others. */
 const NAMES = ["a", "a/b", "b", "a/b/c", "c", "d/a", "e"] as const;
 const CALLERS = 3;
-/** All orders of so many are tried. */
+/** All orders of up to this many are tried. */
 const MOST = 7;
 const SEEDS = 3;
 const SECONDS_EACH = 5;
@@ -62,7 +62,7 @@ const story = fc.array(fc.array(call, { minLength: 2, maxLength: MOST }), { minL
 let stories = 0;
 let sent = 0;
 
-/** Calls on four names under a root of their own, in rounds: those of one round at once. */
+/** Calls on four names under a common root, in rounds; calls of one round are simultaneous. */
 class Play {
   readonly #root = `story${++stories}`;
   readonly #entries: QueueEntry[] = [];
@@ -94,7 +94,7 @@ class Play {
       old && Object.assign(new QueueEntry(old.lease, old.name, old.n, exclusive, old.value), { revision });
     if (is === "leave" && known) return leaveTxn(known, which % 2 === 0 ? exclusive.asksForFirst(known) : []);
     if (is === "again" && old) return joinTxn(old);
-    // Without a revision etcd would read all of them.
+    // Without a revision, etcd would read all of them.
     if (is === "read" && known && revision > 0n) return readTxn(known);
     const entry = new QueueEntry(leases[caller]!, `${this.#root}/${name}`, this.#entries.length + 1);
     this.#entries.push(entry);
@@ -111,7 +111,7 @@ class Play {
   }
 }
 
-/** What a waiter reads, as a transaction, so that it may be batched like the others. */
+/** A waiter's read as a transaction, so that it can be batched like the others. */
 const readTxn = (entry: QueueEntry): Txn => ({
   queues: [entry.name],
   compare: [],

@@ -20,7 +20,8 @@ describe("what it costs etcd", () => {
 
   it("to be refused by tryLock: one transaction, and not one revision", async () => {
     const other = new Mutex(await at.session(), "budget/busy");
-    // Somebody else's place: a lock of ours would begin to watch its key if the rounds take more than a second.
+    // Another client's place: one of this session's locks would start to watch its key if the rounds took more than a
+    // second.
     await at.etcd.etcdctl(["put", "budget/busy/1", "held"]);
 
     const meterOf = await meter(at.etcd.member);
@@ -30,18 +31,18 @@ describe("what it costs etcd", () => {
   });
 });
 
-// A place costs its transaction, a watch on the one before it and one on itself, and one read that says who is there.
+// A place costs its transaction, a watch on its predecessor and one on itself, and one read of the queue.
 const JOIN = { Txn: 1, Range: 1, Watch: 2, revisions: 1 };
-// Both watches are there from the last time, and have missed nothing.
+// Both watches still exist from the last time, and have missed nothing.
 const JOIN_AGAIN = { Txn: 1, revisions: 1 };
-// The release's transaction, and the read that confirms the new holder's key beside its handle.
+// The release's transaction, and the read that confirms the new holder's key in parallel to its handle.
 const HAND_OVER = { Txn: 1, Range: 1, revisions: 1 };
 
 describe("what a contended lock costs etcd", () => {
   const replicas: Cluster[] = [];
   afterAll(() => Promise.all(replicas.map((replica) => replica.close({ drainMs: 0 }))));
 
-  /** Contenders with connections of their own, as in processes of their own. */
+  /** Contenders with separate connections, like separate processes. */
   const contenders = (count: number, name: string) =>
     Promise.all(
       Array.from({ length: count }, async () => {
@@ -56,7 +57,7 @@ describe("what a contended lock costs etcd", () => {
     const part = await meter(at.etcd.member);
     let holder = await a.lock();
     await part.lap({ Txn: 1 });
-    // Each waits for the other one for the first time.
+    // Each waits behind the other one for the first time.
     for (const mutex of [b, a]) {
       const waiting = mutex.lock();
       expect(await part.lap(JOIN)).toEqual(JOIN);
@@ -90,13 +91,13 @@ describe("what a contended lock costs etcd", () => {
   });
 });
 
-/** Each has its place, its watches and its answer before the next one asks. */
+/** Each has its place, its watches and its answer before the next one calls. */
 async function joinedOneByOne(mutexes: readonly Mutex[]) {
   const waiting = [];
   const join = await meter(at.etcd.member);
   for (const mutex of mutexes) {
     const lock = mutex.lock();
-    lock.catch(() => {}); // Those still waiting at the end are ended with their sessions.
+    lock.catch(() => {}); // Calls that are still waiting at the end end with their sessions.
     waiting.push(lock);
     expect(await join.lap(JOIN)).toEqual(JOIN);
   }

@@ -7,13 +7,15 @@ const ROUNDS = 5;
 
 const at = metered();
 
-/** One transaction leads; beside it the key is watched from the start, and read once when etcd has begun to watch. */
+/**
+ * One transaction leads; in parallel, the key is watched from the start, and read once when etcd has started to watch.
+ */
 const CAMPAIGN = { Txn: 1, Range: 1, Watch: 1, revisions: 1 };
-/** As a lock's: watches on the place before and on the own one, and a read after both. */
+/** Like a lock's: watches on the predecessor and on its own key, and a read after both. */
 const JOIN = { Txn: 1, Range: 1, Watch: 2, revisions: 1 };
 /**
- * The deletion, and the read that confirms the new leader's key beside its handle. Of the two watches on the key that is
- * gone, its leader's and its successor's, one is ended.
+ * The deletion, and the read that confirms the new leader's key in parallel to its handle. There were two watches on
+ * the deleted key, the leader's and the successor's; one of them is ended.
  */
 const HAND_OVER = { Txn: 1, Range: 1, Watch: 1, revisions: 1 };
 const WRITE = { Txn: 1, revisions: 1 };

@@ -1,4 +1,5 @@
-// What readers, writers and permits cost etcd, as etcd itself counts. A read of several ranges at once is a transaction to it.
+// The requests of readers, writers and permits, as etcd itself counts them. etcd counts a read of several ranges as a
+// transaction.
 import { describe, expect, test } from "vitest";
 import { type Hold, RwLock, Semaphore, Session } from "../../../src/index.js";
 import { metered, times } from "../../support/fixtures/metered.js";
@@ -53,7 +54,7 @@ describe("to be refused writes nothing, and costs one request:", () => {
     ],
   ])("%s", async (name, cost, attempt) => {
     const own = await session();
-    // Somebody else's place, of no number: a lock of ours would begin to watch its key after a second.
+    // Another client's place without a limit: one of this session's locks would start to watch its key after a second.
     await at.etcd.etcdctl(["put", `${name}/1`, "held"]);
 
     const spent = await meter(at.etcd.member);
@@ -71,16 +72,16 @@ describe("a crowd of readers of one session behind a writer of another one", () 
 
     const spent = await meter(at.etcd.member);
     const waiting = Array.from({ length: 20 }, () => readers.readLock());
-    // 20 joins, and what the first of them looks at: its own key and the writer's, and a read of who is there.
+    // 20 joins, and what the first of them watches: its own key and the writer's, and a read of the queue.
     const joined = await spent.lap({ Txn: 21, Watch: 2, revisions: 20 });
     expect(joined).toMatchObject({ Watch: 2, revisions: 20 });
 
     await writer.release();
     const held = await Promise.all(waiting);
-    // The release; each holder reads its own key once, beside the handle.
+    // The release; each holder reads its own key once, in parallel to the handle.
     const granted = await spent.lap({ Txn: 1, Range: 20, revisions: 1 });
     expect(granted).toMatchObject({ Range: 20, revisions: 1 });
-    // The others' joins come while the first one looks: it looks again, four times at most.
+    // The others' joins arrive while the first one reads: it reads again, four times at most.
     expect((joined["Txn"] ?? 0) + (granted["Txn"] ?? 0)).toBeOneOf([22, 23, 24, 25, 26]);
     await Promise.all(held.map((hold) => hold.release()));
   });
@@ -111,7 +112,7 @@ describe("a semaphore in use", () => {
     const joins = await meter(at.etcd.member);
     for (const each of semaphores.slice(permits)) {
       waiting.push(each.acquire());
-      // The join, a watch on who is before it and one on its own key, and a read.
+      // The join, a watch on the predecessor and one on its own key, and a read.
       expect(await joins.lap({ Txn: 1, Range: 1, Watch: 2, revisions: 1 })).toMatchObject({
         Txn: 1,
         revisions: 1,
@@ -124,7 +125,7 @@ describe("a semaphore in use", () => {
     for (let n = 0; n < 6; n++) {
       await held.shift()!.release();
       held.push(await waiting.shift()!);
-      // Delete and put; the new holder's key is read, and who holds now by the next in line.
+      // Delete and put; the new holder's key is read, and the next waiter reads the current holder.
       costs.push(await spent.lap({ Txn: 2, Range: 2, revisions: 2 }));
     }
 

@@ -4,7 +4,7 @@ import { connect, Mutex, Session } from "../../../src/index.js";
 import type { EtcdMember } from "../../support/etcd/etcd.js";
 import { placesOf } from "../../support/clients/server-view.js";
 
-/** A client as another process would have it: a cluster, a session, and every state that this went through. */
+/** A client as in another process: a cluster, a session, and every state of this session. */
 export async function openClient(hosts: string | readonly string[], ttlSeconds: number) {
   const cluster = connect({ hosts });
   const session = await Session.open(cluster, { ttlSeconds });
@@ -17,17 +17,17 @@ export async function openClient(hosts: string | readonly string[], ttlSeconds: 
 
 export type Client = Awaited<ReturnType<typeof openClient>>;
 
-/** Waits until etcd has so many places under the name. */
+/** Waits until etcd has this many places under the name. */
 export const queued = async (member: EtcdMember, name: string, count: number): Promise<unknown> =>
   expect.poll(() => placesOf(member, name), { timeout: 10_000 }).toHaveLength(count);
 
-/** Why it aborted, whether it has or is still to. */
+/** The reason of the abort, past or future. */
 export async function abortOf(signal: AbortSignal): Promise<unknown> {
   if (!signal.aborted) await once(signal, "abort");
   return signal.reason;
 }
 
-/** Whether a promise has been fulfilled so far. */
+/** Whether a promise has been fulfilled yet. */
 export function settledYet(promise: Promise<unknown>): () => boolean {
   let settled = false;
   promise.then(
@@ -37,5 +37,5 @@ export function settledYet(promise: Promise<unknown>): () => boolean {
   return () => settled;
 }
 
-/** When the session would be lost without a further renewal, by `performance.now()`. */
+/** When the session would be lost without another renewal, in `performance.now()` time. */
 export const deadlineOf = (session: Session): number => performance.now() + session.remainingMs();

@@ -1,4 +1,4 @@
-// What Curator's tests of its locks and leader latches ask for, in the words of a mutex and its session.
+// The requirements of Curator's tests of its locks and leader latches, expressed with a mutex and its session.
 import { describe, expect, test } from "vitest";
 import { connect, type Lock, Mutex } from "../../../src/index.js";
 import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
@@ -17,7 +17,7 @@ const RANGE = "/etcdserverpb.KV/Range";
 const two = twoSessions(20);
 const { places } = two;
 
-/** A client with a line of its own. */
+/** A client with its own connection. */
 async function behindGrpcProxy(ttlSeconds = TTL_SECONDS) {
   const proxy = await startGrpcProxy({ port: two.etcd.member.clientPort });
   const client = await openClient(proxy.endpoint, ttlSeconds);

@@ -1,4 +1,4 @@
-// What etcd's own tests of elections ask for, as promises of ours.
+// The requirements of etcd's own tests of elections, as promises of leasehold.
 import { describe, expect, test } from "vitest";
 import { connect, Election, Session } from "../../../src/index.js";
 import { nextLeader } from "../../support/fixtures/next-leader.js";
@@ -7,7 +7,7 @@ import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
 import { openClient, queued as joined } from "./client.js";
 
 const two = twoSessions(20);
-/** Waits until etcd has so many places under the name. */
+/** Waits until etcd has this many places under the name. */
 const queued = (name: string, count: number) => joined(two.etcd.member, name, count);
 
 const valuesOf = async (name: string, count: number): Promise<(string | undefined)[]> => {

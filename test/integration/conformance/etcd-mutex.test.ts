@@ -1,4 +1,4 @@
-// What etcd's own tests of `concurrency.Mutex`, of its lock recipes and of `etcdctl lock` ask for.
+// The requirements of etcd's own tests of `concurrency.Mutex`, of its lock recipes and of `etcdctl lock`.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Lock } from "../../../src/index.js";
 import { EtcdctlLock } from "../../support/clients/etcdctl-lock.js";
@@ -16,7 +16,9 @@ beforeAll(async () => void (etcd = await startEtcd({ members: 3 })), 60_000);
 afterAll(() => etcd.stop());
 
 const places = (name: string) => placesOf(etcd.member, name);
-/** Whatever this client was told before has been handled when its next hold of another name has come and gone. */
+/**
+ * When this client's next hold of another name has been granted and released, it has handled all earlier notifications.
+ */
 const settle = (client: Client) => client.mutex("settled").withLock(() => undefined);
 
 describe.each([
@@ -41,7 +43,7 @@ describe.each([
     const work = async ({ fence }: Lock) => {
       most.push(++inside);
       fences.push(fence);
-      // Long enough for whoever does not wait to be seen.
+      // Long enough to detect a caller that does not wait.
       await places(name("lock"));
       inside--;
     };

@@ -1,11 +1,11 @@
-// What Curator's and etcd's tests ask for when the only server goes away and comes back.
+// The requirements of Curator's and etcd's tests for the only server stopping and returning.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { connect, type Lock, Mutex } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 import { deadlineOf, openClient, queued } from "./client.js";
 
-/** Far longer than etcd is away. */
+/** Much longer than etcd is down. */
 const TTL_SECONDS = 20;
 
 let etcd: EtcdCluster;
@@ -87,7 +87,7 @@ describe("when etcd is killed and started again within the TTL,", () => {
     };
 
     const all = clients.map((client) => client.mutex(name).withLock(work));
-    // As soon as one of them has its place: the others are on their way.
+    // As soon as one of them has its place: the others are in flight.
     await expect.poll(async () => (await places(name)).length, { interval: 1 }).toBeGreaterThan(1);
     await restart();
     await first.release();

@@ -1,4 +1,4 @@
-// What etcd's tests of its lessor ask for where leases and keys of others come into a queue.
+// The requirements of etcd's lessor tests for other clients' leases and keys in a queue.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Cluster, connect, Mutex, Session } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";

@@ -1,4 +1,4 @@
-// What kazoo's tests of its lock and semaphore recipes, and Curator's of rotating leaders, ask for.
+// The requirements of kazoo's tests of its lock and semaphore recipes, and of Curator's tests of rotating leaders.
 import { describe, expect, test } from "vitest";
 import { connect, type Lock, Mutex } from "../../../src/index.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
@@ -82,7 +82,7 @@ describe("contenders that lock again and again", () => {
       for (let round = 1; round <= rounds; round++) {
         const lock = await mutex.lock();
         served.push(index);
-        // Whoever held before is back in the queue by now.
+        // The previous holder is back in the queue by now.
         if (round < rounds) await queued(two.etcd.member, name, 5);
         await lock.release();
       }

@@ -1,4 +1,5 @@
-// What Curator's tests of its leader latch and selector, and kazoo's of its election, ask for, of `lead` and Election.
+// The requirements of Curator's tests of its leader latch and selector, and of kazoo's tests of its election, for
+// `lead` and Election.
 import { describe, expect, test } from "vitest";
 import { connect, Election, lead, type Leadership } from "../../../src/index.js";
 import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
@@ -12,9 +13,9 @@ import { revoke } from "./lease-calls.js";
 const TTL_SECONDS = 3;
 
 const two = twoSessions(20);
-/** Beside other tests a process may take seconds to do what takes it milliseconds alone. */
+/** Next to other tests, what takes a process milliseconds alone may take seconds. */
 const PATIENCE = { timeout: 10_000 };
-/** Waits until etcd has so many places under the name. */
+/** Waits until etcd has this many places under the name. */
 const queued = (name: string, count: number) => joined(two.etcd.member, name, count);
 
 /** Works until its leadership ends, or the service is stopped. */

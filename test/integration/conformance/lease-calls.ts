@@ -9,11 +9,11 @@ export const grant = (member: EtcdMember, leaseId: bigint, ttlSeconds: number): 
 export const revoke = (member: EtcdMember, leaseId: bigint): Promise<unknown> =>
   member.gateway("/v3/lease/revoke", { ID: leaseId.toString() });
 
-/** Writes the key anew, on this lease; 0n is none. */
+/** Puts the key again, on this lease; 0n is none. */
 export const putOn = (member: EtcdMember, leaseId: bigint, key: string): Promise<unknown> =>
   member.gateway("/v3/kv/put", { key: base64(key), value: base64("another"), lease: leaseId.toString() });
 
-/** What etcd knows of a lease: seconds left and granted, and its keys. */
+/** What etcd reports about a lease: seconds left and granted, and its keys. */
 export async function timeToLive(member: EtcdMember, leaseId: bigint) {
   const body = { ID: leaseId.toString(), keys: true };
   const answer = (await member.gateway("/v3/lease/timetolive", body)) as {

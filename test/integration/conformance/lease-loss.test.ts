@@ -1,4 +1,4 @@
-// What the tests of etcd's Go client and of npm's etcd3 ask for when answers to renewals do not come.
+// The requirements of the tests of etcd's Go client and of npm's etcd3 for renewals that are not answered.
 import { afterAll, beforeAll, describe, test } from "vitest";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { observe } from "../../support/clients/observer.js";

@@ -1,4 +1,4 @@
-// What Curator's tests of its semaphore, on one server and on a cluster, and kazoo's ask for.
+// The requirements of Curator's tests of its semaphore, on one server and on a cluster, and of kazoo's.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { connect, type Hold, Semaphore } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
@@ -7,7 +7,7 @@ import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { type Client, openClient, queued } from "./client.js";
 import { revoke } from "./lease-calls.js";
 
-/** Far longer than a member is away. */
+/** Much longer than a member is down. */
 const TTL_SECONDS = 30;
 const PERMITS = 3;
 
@@ -20,7 +20,7 @@ beforeEach(() => async () => {
 
 const permitOf = ({ session }: Client, name: string) => new Semaphore(session, name, PERMITS);
 
-/** How many work at a time, at most. */
+/** Records the maximum number of simultaneous workers. */
 class Workers {
   #now = 0;
   most = 0;

@@ -1,4 +1,4 @@
-// What etcd's RWMutex, Curator's ReadWriteLock and kazoo's rw_lock tests ask for.
+// The requirements of the tests of etcd's RWMutex, Curator's ReadWriteLock and kazoo's rw_lock.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Hold, RwLock } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
@@ -12,7 +12,7 @@ let etcd: EtcdCluster;
 let clients: readonly Client[];
 beforeAll(async () => {
   etcd = await startEtcd({ members: 3 });
-  // Each begins at a member of its own.
+  // Each starts at a different member.
   const hosts = (i: number) => etcd.endpoints.slice(i % 3).concat(etcd.endpoints.slice(0, i % 3));
   clients = await Promise.all(Array.from({ length: CLIENTS }, (_, i) => openClient(hosts(i), TTL_SECONDS)));
 }, 60_000);
@@ -63,7 +63,7 @@ describe("clients at several members", () => {
     await queued(etcd.member, name, readers.length + 1);
     const granted = settledYet(writing);
 
-    // From the middle, where neither the first nor the last key goes.
+    // From the middle: neither the first nor the last key is deleted.
     for (const reader of [readers[2]!, readers[4]!, readers[0]!, readers[3]!]) {
       await reader.release();
       expect(granted()).toBe(false);

@@ -1,4 +1,4 @@
-// What the tests of redis-semaphore, node-redlock and python-redis-lock ask for.
+// The requirements of the tests of redis-semaphore, node-redlock and python-redis-lock.
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, test } from "vitest";
 import { type Lock, Mutex } from "../../../src/index.js";
@@ -96,7 +96,7 @@ describe.concurrent("a release", () => {
       const deadline = deadlineOf(client.session);
 
       await proxy.mode("pause");
-      // The renewal that is due after a third of the TTL has left the process.
+      // The renewal that is due after a third of the TTL has been sent.
       const due = 1000 * ttlSeconds * (0.9 - 1 / 3);
       await expect
         .poll(() => client.session.remainingMs(), { timeout: 5000, interval: 5 })

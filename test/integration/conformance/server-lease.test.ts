@@ -1,4 +1,4 @@
-// Promises of leasehold that rest on etcd's own leases, where etcd's tests of these look.
+// Promises of leasehold that depend on etcd's own leases, in the situations that etcd's tests of leases cover.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, type Lock, type LockTimeoutError, Session } from "../../../src/index.js";
 import type { EtcdMember } from "../../support/etcd/etcd.js";
@@ -15,10 +15,10 @@ const TTL_MS = TTL_SECONDS * 1000;
 
 const three = threeMembers();
 
-/** By whichever member still has a quorum. */
+/** From any member that still has a quorum. */
 const places = (name: string) => Promise.any(three.etcd.members.map((member) => placesOf(member, name)));
 
-/** A renewal that was sent after this moment has been accepted, and nothing was lost on the way. */
+/** A renewal that was sent after this moment has been accepted, and nothing was lost in the meantime. */
 async function expectRenewed({ session, states }: Client, lock: Lock): Promise<void> {
   const since = performance.now();
   await expect

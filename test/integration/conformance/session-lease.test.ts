@@ -1,4 +1,4 @@
-// What the tests of etcd's Go client ask of sessions and leases.
+// The requirements of the tests of etcd's Go client for sessions and leases.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Cluster, connect, Mutex, Session } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
@@ -86,7 +86,7 @@ describe("a session's lease", () => {
 
     expect(asked).toEqual([session.leaseId, session.leaseId]);
     expect(granted).toEqual([session.leaseId]);
-    // The first of its streams asked whether the host is etcd itself.
+    // The first of its streams probed whether the host is etcd itself.
     expect(proxy.count("/etcdserverpb.Lease/LeaseKeepAlive")).toBe(2);
     expect(session.remainingMs()).toBeLessThanOrEqual(900 * LONG_SECONDS);
   });

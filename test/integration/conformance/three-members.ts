@@ -3,11 +3,11 @@ import { type EtcdCluster, type EtcdMember, startEtcd } from "../../support/etcd
 import { PeerNetwork } from "../../support/proxies/peer-network.js";
 import { placesOf } from "../../support/clients/server-view.js";
 
-/** A cluster of three for a file of tests, whole again before each of them. */
+/** A cluster of three for a file of tests, fully restored before each of them. */
 export interface ThreeMembers {
   etcd: EtcdCluster;
   readonly network: PeerNetwork;
-  /** Everything that was done to the members is undone, and each serves. */
+  /** Undoes everything that was done to the members; resolves when each serves. */
   readonly heal: () => Promise<void>;
   readonly follower: () => Promise<EtcdMember>;
 }
@@ -19,7 +19,7 @@ export function threeMembers(): ThreeMembers {
     for (const member of three.etcd.members) member.resume();
     for (const member of three.etcd.members) if (!member.running) await member.restart();
     await network.heal();
-    // A read that needs a quorum.
+    // A quorum read.
     for (const member of three.etcd.members) await vi.waitFor(() => placesOf(member, "any"), 15_000);
   };
   const follower = async (): Promise<EtcdMember> => {

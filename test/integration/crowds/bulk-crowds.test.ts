@@ -9,10 +9,10 @@ import { meter } from "../../support/fixtures/spent.js";
 const BUILD = fileURLToPath(new URL("../../../scripts/build.js", import.meta.url));
 const PROGRAM = fileURLToPath(new URL("../../support/programs/bulk-program.js", import.meta.url));
 const BULK = crowdOf(10_000, 2000);
-/** A hand-over is a write of its own: those of the whole crowd would take minutes on a slow disk. */
+/** A hand-over is a separate write: those of the whole crowd would take minutes on a slow disk. */
 const DRAINED = crowdOf(2000, 500);
 const KIB = 1024;
-/** Of CPU time: 300 ms for 10,000 on a machine of its own, three times as much on a busy one. */
+/** CPU time: 300 ms for 10,000 on a machine without other load, three times as much on a busy one. */
 const STALL_MS = crowdOf(3000, 1000);
 
 interface Came {
@@ -30,7 +30,7 @@ beforeAll(() => {
 beforeAll(async () => void (etcd = await startEtcd()), 60_000);
 afterAll(() => etcd.stop());
 
-/** A process of its own for so many; it is killed at the end of the scope. */
+/** A separate process for this many; it is killed at the end of the scope. */
 async function start(count: number) {
   const child = fork(PROGRAM, [etcd.endpoints.join(), String(count)], {
     execArgv: ["--expose-gc"],
@@ -41,7 +41,7 @@ async function start(count: number) {
     const [came] = (await once(child, "message")) as [Came];
     return came;
   };
-  // Those that get to their end are told to close before: no lease of theirs ends while another test counts.
+  // Processes that reach their end are closed before: none of their leases ends while another test counts.
   return { tell, [Symbol.dispose]: () => child.kill("SIGKILL") };
 }
 
@@ -81,7 +81,7 @@ describe(`${DRAINED} waiters of one process on one name`, { timeout: 120_000 }, 
     const { revisions = 0, ...requests } = await spent.read();
     const sum = Object.values(requests).reduce((a, b) => a + b, 0);
     expect(sum).toBeLessThanOrEqual(3 * DRAINED + DRAINED / 100);
-    // One place put and one deleted for each, and for the first holder.
+    // One put and one delete for each place, and for the first holder.
     expect(revisions).toBe(2 * (DRAINED + 1));
     await crowd.tell("close");
     expect(Math.max(joined.longestTurnMs, drained.longestTurnMs)).toBeLessThan(STALL_MS);
@@ -100,7 +100,8 @@ describe(`${BULK} locks of one session on names of their own`, { timeout: 180_00
 
     await holder.tell("rest");
     await spent.lap({ LeaseKeepAlive: 1 }, { timeoutMs: 60_000 });
-    // Lists of all keys of the lease: one falls in here; after a join in doubt, on a slow machine, some with growing pauses.
+    // Lists of all keys of the lease: one falls into this span; after a join in doubt, on a slow machine, several with
+    // growing pauses.
     const { LeaseTimeToLive = 0, ...idle } = await spent.lap({ LeaseKeepAlive: 2 }, { timeoutMs: 60_000 });
     const { core } = await holder.tell("rested");
 

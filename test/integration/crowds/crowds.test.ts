@@ -21,7 +21,7 @@ const outcomes = (history: readonly Step[], p: string, k: "ok" | "fail") =>
   history.flatMap((step) => (step.p === p && step.k === k && step.f === "acquire" ? [step] : []));
 
 const PROCESSES = crowdOf(10, 4);
-/** Places of one process in etcd: its other calls wait in line behind them. */
+/** The number of places of one process in etcd: its other calls wait locally behind them. */
 const PLACES = 100;
 const CALLS = 150;
 
@@ -125,7 +125,7 @@ describe("with etcd out of reach", () => {
     await expect(waiting).rejects.toBe(reason);
     await proxy.mode("pass");
 
-    // The next hold of the same session comes after whatever became of the first call, and stands alone.
+    // The next hold of the same session comes after whatever happened to the first call, and is the only one.
     const next = await new Mutex(session, "asked/job").lock();
     await observer.until(() => observer.revision >= next.revision, { timeoutMs: 10_000 });
     const rest = await observer.untilLiving("asked/", (count) => count === 1, { timeoutMs: 20_000 });
@@ -139,7 +139,7 @@ describe("with etcd out of reach", () => {
 type Proxy = Awaited<ReturnType<typeof startTcpProxy>>;
 const bytesAnswered = (proxy: Proxy) => proxy.connections.reduce((sum, { bytes }) => sum + bytes.answers, 0);
 
-/** A session behind a proxy, and a cluster and an observer that reach etcd past it. */
+/** A session behind a proxy, and a cluster and an observer that bypass it. */
 async function behindProxy(prefix: string) {
   const proxy = await startTcpProxy({ port: etcd.member.clientPort });
   const observer = await observe(prefix);

@@ -13,7 +13,7 @@ beforeAll(() => {
 beforeAll(async () => void (etcd = await startEtcd()), 60_000);
 afterAll(() => etcd.stop());
 
-/** Fits in a heap of 64 MB where the waiters share a name; not where each has one of its own. */
+/** Fits into a heap of 64 MB if the waiters share a name, but not if each has its own. */
 const COUNT = crowdOf(20_000, 4000);
 
 describe(`${COUNT} waiters of one process`, { timeout: 240_000 }, () => {

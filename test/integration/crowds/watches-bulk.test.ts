@@ -11,7 +11,7 @@ import { startTcpProxy, type TcpProxy } from "../../support/proxies/tcp-proxy.js
 const WATCHES = 10_000;
 /** About 1,000 on each. */
 const STREAMS = 10;
-/** Of one transaction: etcd allows 128. */
+/** Per transaction: etcd allows 128. */
 const OPERATIONS = 100;
 const KEYS = Array.from({ length: WATCHES }, (_, n) => `bulk/${n}`).sort();
 
@@ -26,7 +26,7 @@ class Owners {
     for (const key of KEYS) this.#watch(key);
   }
 
-  /** Resolves when one more `what` for each watch has been told: the keys that were told it, sorted. */
+  /** Resolves when `what` has been reported once more for each watch, with the sorted keys. */
   async next(what: What): Promise<string[]> {
     const keys = this.told[what];
     await new Promise<void>((resolve) => {
@@ -51,7 +51,7 @@ class Owners {
   }
 }
 
-/** The longest turn of the event loop, by the time that the process got: others on the machine make it no longer. */
+/** The longest turn of the event loop in CPU time, which other processes on the machine do not extend. */
 function longestTurn() {
   let longest = 0;
   let before = process.cpuUsage();
@@ -73,7 +73,10 @@ function hubOver(endpoint: string) {
 
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 
-/** In many transactions: after one of 10,000 deletions etcd 3.4 takes eight times as long for each watch that it creates. */
+/**
+ * In many transactions: after one with 10,000 deletions, etcd 3.4 takes eight times as long for each watch that it
+ * creates.
+ */
 async function changeAll(member: EtcdMember, change: "request_put" | "request_delete_range"): Promise<void> {
   for (let n = 0; n < WATCHES; n += OPERATIONS) {
     const operations = KEYS.slice(n, n + OPERATIONS).map((key) => ({ [change]: { key: base64(key) } }));
@@ -91,7 +94,7 @@ interface Round {
 
 describe("10,000 watches of one process", () => {
   let etcd: EtcdCluster;
-  /** One connection each: it comes up, and in the end it is cut. */
+  /** One round per connection: it is established, and in the end it is cut. */
   const rounds: Round[] = [];
   const turn = longestTurn();
   const end: (() => unknown)[] = [turn.stop];

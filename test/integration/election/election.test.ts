@@ -11,11 +11,11 @@ const TXN = "/etcdserverpb.KV/Txn";
 
 const two = twoSessions(TTL_SECONDS);
 const { places } = two;
-/** Waits until etcd has so many places under the name. */
+/** Waits until etcd has this many places under the name. */
 const queued = (name: string, count: number) => joined(two.etcd.member, name, count);
 
 const deleteKey = (key: string) => two.etcd.etcdctl(["del", key]);
-/** What etcd itself has under a key. */
+/** What etcd stores under a key. */
 const valueOf = async (key: string) =>
   (await two.etcd.etcdctl(["get", key, "--print-value-only"])).stdout.slice(0, -1);
 
@@ -137,7 +137,7 @@ describe("a candidate", () => {
     await leadership.resign();
   });
 
-  // What its own request has put, repeated by a proxy, looks the same; and there is one live process per lease.
+  // A request of its own that a proxy has repeated looks the same; and there is one living process per lease.
   test("takes a key of its own lease with its own value for its own", async () => {
     const name = "elect/same-lease";
     const { leaseId } = two.session;
@@ -237,7 +237,7 @@ describe("a leader", () => {
 });
 
 describe("a proclamation", () => {
-  /** A leader with a line of its own. */
+  /** A leader with its own connection. */
   async function stage(name: string) {
     const proxy = await startGrpcProxy({ port: two.etcd.member.clientPort });
     const cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 300 });
@@ -266,7 +266,7 @@ describe("a proclamation", () => {
     const { kvs } = (await two.etcd.member.gateway("/v3/kv/range", {
       key: Buffer.from(leadership.key).toString("base64"),
     })) as { kvs: { version: string; create_revision: string }[] };
-    // Campaign, and two proclamations.
+    // One campaign and two proclamations.
     expect(kvs).toMatchObject([{ version: "3", create_revision: String(leadership.fence) }]);
     expect(await valueOf(leadership.key)).toBe("2");
   });
@@ -294,7 +294,7 @@ describe("a proclamation", () => {
     await using scene = await stage("proclaim/gone");
     const { leadership } = scene;
     const other = new Election(two.holder, "proclaim/gone");
-    // The key goes and comes in one moment, under another create revision.
+    // The key is deleted and put again at once, with another create revision.
     const put = { key: Buffer.from(leadership.key).toString("base64"), value: "" };
     await two.etcd.member.gateway("/v3/kv/deleterange", { key: put.key });
     await two.etcd.member.gateway("/v3/kv/put", put);

@@ -13,7 +13,7 @@ const CANDIDATES = crowdOf(50, 10);
 const RESTARTS = crowdOf(20, 6);
 
 const two = twoSessions(20);
-/** Processes start. */
+/** Includes the start of processes. */
 const PATIENCE = { timeout: 30_000 };
 const queued = (name: string, count: number) =>
   expect.poll(() => two.places(name), PATIENCE).toHaveLength(count);
@@ -37,7 +37,7 @@ describe(`of ${4 * CANDIDATES} candidates in 4 processes`, { timeout: 60_000 }, 
     await processes.end(first.pid, "SIGKILL");
     const next = await processes.moment(({ what, pid }) => what === "begin" && pid !== first.pid);
 
-    // Who was before it in the queue was the leader, and others of the process that was killed.
+    // Its predecessors in the queue were the leader and other candidates of the killed process.
     const before = server.seen.filter(({ type, create }) => type === "DELETE" && create < next.fence);
     const lastEnd = before.reduce((last, { at }) => (at > last ? at : last), 0n);
     expect(before.length).toBeGreaterThan(0);
@@ -109,7 +109,7 @@ describe(`${RESTARTS} rolling restarts of 3 replicas under load`, { timeout: 90_
       const leader = (await processes.moment(({ what, pid }) => what === "begin" && replicas.includes(pid)))
         .pid;
       replicas.splice(replicas.indexOf(leader), 1, processes.start());
-      // The replacement first: its start would be measured else.
+      // The replacement starts first: otherwise its start would be measured.
       await queued(name, 4);
       stops.push(process.hrtime.bigint());
       expect(await processes.end(leader, "SIGTERM")).toBe(0);
@@ -122,7 +122,7 @@ describe(`${RESTARTS} rolling restarts of 3 replicas under load`, { timeout: 90_
     await loaded;
 
     const moments = [...processes.moments].sort((a, b) => (a.at < b.at ? -1 : 1));
-    // Begin and end by turns, each pair of one fence: no two terms overlap.
+    // Begins and ends alternate, each pair with one fence: no two terms overlap.
     expect(moments.map(({ what }) => what)).toEqual(moments.map((_, i) => (i % 2 === 0 ? "begin" : "end")));
     const begins = moments.filter(({ what }) => what === "begin");
     const ends = moments.filter(({ what }) => what === "end");
@@ -130,7 +130,7 @@ describe(`${RESTARTS} rolling restarts of 3 replicas under load`, { timeout: 90_
     expect(begins).toHaveLength(RESTARTS + 1);
     const gaps = ends.map(({ at }, i) => ms(at, begins[i + 1]!.at));
     const untilNext = stops.map((at, i) => ms(at, begins[i + 1]!.at));
-    // Waiting for a lease to end would take nine tenths of the TTL and more.
+    // Waiting for a lease to expire would take at least nine tenths of the TTL.
     expect(Math.max(...gaps)).toBeLessThan((ttlSeconds * 1000) / 3);
     expect(Math.max(...untilNext)).toBeLessThan(drainMs + (ttlSeconds * 1000) / 3);
   });

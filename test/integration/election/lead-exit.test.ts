@@ -14,7 +14,7 @@ beforeAll(() => void execFileSync(process.execPath, [BUILD], { timeout: 120_000 
 test("a process that has left its observer and ended its lead exits by itself; a listener that threw did not stop it", async () => {
   const before = await leasesOf(two.etcd.member);
 
-  // Killed, and so failed, when something keeps it alive.
+  // Killed, and therefore failed, if something keeps it alive.
   const args = [PROGRAM, two.etcd.endpoints.join()];
   const { stdout, stderr } = await promisify(execFile)(process.execPath, args, { timeout: 25_000 });
 

@@ -1,4 +1,5 @@
-// What `lead` does when etcd refuses it something: what may pass is waited for, what stays ends it.
+// The behavior of `lead` when etcd refuses a request: it waits for temporary rejections to pass, and ends on permanent
+// ones.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, lead, type Leader, type Leadership, type LeadOptions } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
@@ -10,7 +11,7 @@ const PATIENCE = { timeout: 20_000 };
 
 type Retried = Parameters<NonNullable<LeadOptions["onRetry"]>>;
 
-/** Work that goes on until it is stopped, and tells of its terms. */
+/** Work that runs until it is stopped, and reports its terms. */
 function untilStopped() {
   const stop = new AbortController();
   const terms: Leadership[] = [];

@@ -16,12 +16,12 @@ const TTL_SECONDS = 2;
 
 const two = twoSessions(20);
 const { places } = two;
-/** Beside other tests a process may take seconds to do what takes it milliseconds alone. */
+/** Next to other tests, what takes a process milliseconds alone may take seconds. */
 const PATIENCE = { timeout: 10_000 };
-/** Waits until etcd has so many places under the name. */
+/** Waits until etcd has this many places under the name. */
 const queued = (name: string, count: number) => joined(two.etcd.member, name, count);
 
-/** A service with one candidate. `term()` is the next one that it leads; each works until the test ends it. */
+/** A service with one candidate. `term()` is the next term that it leads; each works until the test ends it. */
 function service(
   name: string,
   { cluster = two.cluster, ...options }: LeadOptions & { cluster?: Cluster } = {},

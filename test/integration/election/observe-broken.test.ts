@@ -1,4 +1,5 @@
-// What observers are told while their line to etcd breaks, judged by etcd's own history on a line that does not.
+// What observers receive while their connection to etcd breaks, judged by etcd's own history on an undisturbed
+// connection.
 import { describe, expect, test } from "vitest";
 import { connect, Election, lead, type Leader, Session } from "../../../src/index.js";
 import { nextLeader } from "../../support/fixtures/next-leader.js";
@@ -11,7 +12,7 @@ const PATIENCE = { timeout: 20_000 };
 
 const textOf = (leader: Leader | undefined) => (leader ? `${leader.key}@${leader.revision}` : "nobody");
 
-/** Who led after each revision that changed it, beginning with nobody. */
+/** The leader after each revision that changed it, starting with none. */
 function leadersIn({ seen }: Observer): string[] {
   const living = new Map<string, string>();
   const leaders = ["nobody"];
@@ -24,7 +25,7 @@ function leadersIn({ seen }: Observer): string[] {
   return leaders;
 }
 
-/** An observer behind a line that can be cut, and what it was told so far; `raw` sees everything. */
+/** An observer behind a connection that can be cut, and what it has received so far; `raw` sees everything. */
 async function observing(name: string) {
   const proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
   const cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 1000 });
@@ -44,7 +45,7 @@ async function observing(name: string) {
   return { proxy, cluster, raw, told, [Symbol.asyncDispose]: stop };
 }
 
-/** Two candidates by turns, the second mostly waiting behind the first. */
+/** Two candidates lead alternately; the second one usually waits behind the first. */
 async function contest(name: string, terms: number, changed: () => void): Promise<void> {
   const candidates = await Promise.all([1, 2].map(() => Session.open(two.cluster, { ttlSeconds: 20 })));
   const campaign = async (session: Session) => {

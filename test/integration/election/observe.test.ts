@@ -6,9 +6,9 @@ import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { queued as joined } from "../conformance/client.js";
 
 const two = twoSessions(20);
-/** Beside other tests a process may take seconds to do what takes it milliseconds alone. */
+/** Next to other tests, what takes a process milliseconds alone may take seconds. */
 const PATIENCE = { timeout: 10_000 };
-/** Waits until etcd has so many places under the name. */
+/** Waits until etcd has this many places under the name. */
 const queued = (name: string, count: number) => joined(two.etcd.member, name, count);
 
 /** Reads an election from now on. */

@@ -34,7 +34,7 @@ describe("examples/fenced-http.js", () => {
       return (await fetch(`${url}${path}`, { method: "PUT", headers, body })).status;
     };
 
-    // 2^53 and its neighbour are one number to whoever reads tokens as doubles
+    // 2^53 and its neighbor are equal to a server that parses tokens as doubles
     expect(await put("9007199254740993", "newest")).toBe(204);
     expect(await put("9007199254740992", "older")).toBe(412);
     expect(await put("1", "another document", "/b")).toBe(204);

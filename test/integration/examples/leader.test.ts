@@ -23,7 +23,7 @@ const told = async ({ url }: Replica) => {
   return { status: response.status, ...((await response.json()) as { leader: string }) };
 };
 
-/** The one replica that is ready. */
+/** The only replica that is ready. */
 async function leaderOf(all: readonly Replica[]): Promise<Replica> {
   let found: Replica[] = [];
   const look = async () => {

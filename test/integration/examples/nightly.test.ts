@@ -3,7 +3,7 @@ import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { buildPackage, Examples, type Program } from "../../support/fixtures/examples.js";
 import { Upstream } from "../../support/proxies/upstream.js";
 
-/** What the cron job runs: it asks for something, and ends when it got an answer. */
+/** The command of the cron job: it sends a request, and ends when it gets an answer. */
 const COMMAND = "fetch(process.argv[1]).then((response) => response.text()).then(console.log)";
 
 let etcd: EtcdCluster;
@@ -14,7 +14,7 @@ beforeAll(async () => {
 }, 150_000);
 afterAll(() => etcd?.stop());
 
-/** A replica that believes it to be this night. */
+/** A replica whose clock says that it is this night. */
 function replica(examples: Examples, job: string, source: Upstream, night = "2026-03-01"): Program {
   const clock = `Date.prototype.toISOString = () => "${night}T02:00:00.000Z"`;
   const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(clock)}` };

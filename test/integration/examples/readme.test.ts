@@ -1,5 +1,5 @@
-// The code in README.md and docs/fencing.md: programs run against a real etcd, as a user has them who copies them into a
-// project that has nothing installed but what the page says. What other languages have is quoted from examples/.
+// The code in README.md and docs/fencing.md, run as programs against a real etcd, as users have them who copy them into
+// a project with only the packages that the page names. Code in other languages is quoted from examples/.
 import { readdirSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { leasesOf } from "../../support/clients/server-view.js";
@@ -10,18 +10,18 @@ import { blocksIn, programOf, readPage, sectionsOf, type Section } from "../../s
 import { UserProject } from "../../support/fixtures/user-project.js";
 import { startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
-/** What each page says to install beside leasehold. */
+/** The packages that each page says to install besides leasehold. */
 const PAGES = [
   { page: "README.md", also: [] },
   { page: "docs/fencing.md", also: ["etcd3"] },
 ];
-/** Blocks in these languages are quotations; without a language they are commands. */
+/** Blocks in these languages are quotations; blocks without a language are commands. */
 const QUOTED = ["js", "sql", "lua"];
 
 const authority = makeAuthority("the authority");
 let files: Awaited<ReturnType<typeof writeServerFiles>>;
 let plain: EtcdCluster;
-/** Speaks TLS, and wants a certificate and a password of everybody. */
+/** Uses TLS, and requires a client certificate and a password. */
 let secure: UserEtcd;
 
 beforeAll(async () => {

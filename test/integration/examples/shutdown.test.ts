@@ -4,7 +4,7 @@ import { buildPackage, Examples } from "../../support/fixtures/examples.js";
 import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 import { Upstream } from "../../support/proxies/upstream.js";
 
-/** No lease expires within these tests: whoever takes over was let in. */
+/** No lease expires during these tests: a process that takes over does so because of a release. */
 const TTL_SECONDS = "600";
 
 let etcd: EtcdCluster;
@@ -13,7 +13,7 @@ beforeAll(async () => {
   buildPackage();
   etcd = await startEtcd();
 }, 150_000);
-// what is killed at the end of a test leaves its place for a TTL
+// a process killed at the end of a test leaves its place for a TTL
 beforeEach(async () => void (await etcd.etcdctl(["del", "--prefix", "jobs/"])));
 afterAll(() => etcd?.stop());
 

@@ -1,4 +1,4 @@
-// Hosts that cannot serve, in a list with members that can: what only one host rejects is asked of another.
+// Hosts that cannot serve, in a list with members that can: what only one host rejects is retried on another.
 import { createServer } from "node:http";
 import { once } from "node:events";
 import type net from "node:net";
@@ -13,7 +13,7 @@ import { startTlsFront } from "../../support/proxies/tls-front.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
 const TTL_SECONDS = 5;
-/** Of three hosts the first is chosen by chance: with so many clusters each kind of start has come up. */
+/** One of three hosts is chosen at random first: this many clusters cover each case. */
 const CLUSTERS = 12;
 
 let etcd: EtcdCluster;
@@ -141,7 +141,7 @@ describe("certificates", () => {
     const fronts = await Promise.all(
       members.members.map(({ clientPort }) => startTlsFront(() => clientPort, authority.issue("etcd"))),
     );
-    // From Node.js 26 on TLS is spoken to names only.
+    // From Node.js 26 on, TLS works only with host names.
     const hosts = fronts.map(({ port }) => `https://localhost:${port}`);
     const session = { ttlSeconds: TTL_SECONDS };
     const both = Buffer.concat([Buffer.from(authority.certificate), Buffer.from(next.certificate)]);
@@ -159,7 +159,7 @@ describe("certificates", () => {
       while (!exchanged) await round();
     })();
 
-    // Whoever trusts the old authority only has one member left at the end.
+    // In the end, a client that trusts only the old authority has one member left.
     for (const front of fronts.slice(0, 2)) {
       front.show(next.issue("etcd"));
       front.cut();

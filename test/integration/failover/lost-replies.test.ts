@@ -10,7 +10,7 @@ const TTL_MS = TTL_SECONDS * 1000;
 const GRANT = "/etcdserverpb.Lease/LeaseGrant";
 const TXN = "/etcdserverpb.KV/Txn";
 
-/** The request that suffers. */
+/** The request that is hit. */
 const STEPS = {
   grant: { path: GRANT, when: () => true },
   join: { path: TXN, when: takesPlace },
@@ -32,7 +32,10 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
     return [...ids].filter((id) => live.has(id));
   };
 
-  /** A cluster behind a proxy of its own, which notes the leases it asks for; and a rival with a good line. */
+  /**
+   * A cluster behind its own proxy, which records the leases that it requests; and a rival with an undisturbed
+   * connection.
+   */
   async function stage(name: string) {
     const proxy = await startGrpcProxy({ port: etcd.member.clientPort });
     const leases = new Set<bigint>();
@@ -53,7 +56,7 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
   const take = (step: Step, mutex: Mutex) =>
     step === "tryLock" ? mutex.tryLock({ timeoutMs: TTL_MS }) : mutex.lock({ timeoutMs: TTL_MS });
 
-  /** Held here and nowhere else, under the very key that etcd has. */
+  /** The lock is held by this client and no other, under the exact key that etcd has. */
   async function expectSoleHold(expect: ExpectStatic, { rival }: Stage, lock: Lock | undefined) {
     expect(lock?.held).toBe(true);
     const [first] = await places(rival.name);
@@ -61,7 +64,7 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
     expect(await rival.tryLock()).toBeUndefined();
   }
 
-  /** The name is free for others, and what this client had is gone. */
+  /** The name is free for others, and nothing that this client had is left. */
   async function expectNothingLeft(expect: ExpectStatic, { rival, leases }: Stage) {
     await expect.poll(() => liveLeases(leases), { timeout: 2 * TTL_MS }).toEqual([]);
     expect(await places(rival.name)).toEqual([]);
@@ -92,7 +95,7 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
     await expectSoleHold(expect, scene, lock);
     await lock?.release();
 
-    // The retry found the first attempt's place: a second one would have another number.
+    // The retry found the first attempt's place: a second place would have a different number.
     expect(lock?.key).toBe(`${scene.rival.name}/${session.leaseId.toString(16)}`);
     expect(rule.hits).toBe(1);
     expect(lock?.signal.reason).toMatchObject({ code: "LOCK_RELEASED" });
@@ -152,7 +155,7 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
     await expectNothingLeft(expect, scene);
   });
 
-  /** Lets the request through and waits for etcd's answer to it. */
+  /** Forwards the request and waits for etcd's answer to it. */
   const deliver = async (rule: Rule) => {
     rule.release();
     await rule.answered();
@@ -191,7 +194,7 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
       await lock?.release();
 
       await deliver(late);
-      // It is found after about as long again as it was late.
+      // It is found after about the same delay again.
       const taken = await scene.rival.lock({ timeoutMs: 4 * TTL_MS });
       await taken.release();
 
@@ -240,7 +243,7 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
       await deliver(late);
 
       expect(await places(scene.rival.name)).toEqual([]);
-      // Only a late grant may leave something: a lease without a key, for one TTL.
+      // Only a late grant may leave something behind: a lease without a key, for one TTL.
       if (step !== "grant") expect(await liveLeases(scene.leases)).toEqual([]);
       await expectNothingLeft(expect, scene);
     },

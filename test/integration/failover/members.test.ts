@@ -9,7 +9,7 @@ import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 const TTL_SECONDS = 5;
 const TTL_MS = TTL_SECONDS * 1000;
 
-/** A session of a client of its own, and every state it went through. */
+/** A session of a separate client, and every state that it has had. */
 async function openSession(hosts: string | string[], ttlSeconds: number) {
   const cluster = connect({ hosts });
   const session = await Session.open(cluster, { ttlSeconds });
@@ -35,7 +35,7 @@ describe("with three members", { timeout: 60_000 }, () => {
       await expect.poll(() => serves(member), { timeout: 15_000 }).toBe(true);
   });
 
-  /** It answers a read that needs a quorum. */
+  /** It answers a quorum read. */
   const serves = (member: EtcdMember) =>
     placesOf(member, "any").then(
       () => true,
@@ -46,7 +46,7 @@ describe("with three members", { timeout: 60_000 }, () => {
     return etcd.members.find((member) => member !== leader) as EtcdMember;
   };
 
-  /** One client holds `name`, another waits for it. */
+  /** One client holds `name`; another waits for it. */
   async function contend(name: string, hosts: (string | string[])[], ttlSeconds = TTL_SECONDS) {
     const [holderHosts = "", waiterHosts = ""] = hosts;
     const holder = await openSession(holderHosts, ttlSeconds);
@@ -62,7 +62,10 @@ describe("with three members", { timeout: 60_000 }, () => {
   }
   type Contest = Awaited<ReturnType<typeof contend>>;
 
-  /** After a fault now: the lock changes hands within a TTL, both sessions are renewed, none was lost on the way. */
+  /**
+   * After the current fault, the lock changes hands within a TTL, both sessions are renewed, and neither is lost in
+   * between.
+   */
   async function expectLifeGoesOn({ holder, waiter, lock, next }: Contest) {
     const start = performance.now();
     const deadline = (session: Session) => performance.now() + session.remainingMs();
@@ -72,7 +75,7 @@ describe("with three members", { timeout: 60_000 }, () => {
     expect(performance.now() - start).toBeLessThan(TTL_MS);
     expect(taken.fence).toBeGreaterThan(lock.fence);
     for (const { session, states } of [holder, waiter]) {
-      // Beyond what a renewal sent before the fault could have given.
+      // Later than a renewal sent before the fault could have moved it.
       await expect.poll(() => deadline(session), { timeout: TTL_MS }).toBeGreaterThan(start + 0.9 * TTL_MS);
       await expect.poll(() => session.state, { timeout: TTL_MS }).toBe("live");
       expect(states).not.toContain("lost");

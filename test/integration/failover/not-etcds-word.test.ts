@@ -1,4 +1,4 @@
-// What the transport says after etcd has executed a request, and what etcd says though it has.
+// Errors of the transport after etcd has executed a request, and errors of etcd although it has.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   connect,
@@ -81,7 +81,7 @@ test("gRPC repeats nothing by itself, whatever the options say", async () => {
 
   const lock = await new Mutex(cluster, "retries").lock({ timeoutMs: 1000 * TTL_SECONDS });
 
-  // The second one is the library's own, which knows that the key may be there.
+  // The second one is the library's own attempt, which takes into account that the key may exist.
   expect([rule.hits, proxy.count(TXN), lock.held]).toEqual([1, 2, true]);
   expect(await placesOf(etcd.member, "retries")).toHaveLength(1);
   await lock.release();
@@ -116,7 +116,7 @@ describe("an etcd whose quota is used up", () => {
     await expect.poll(() => placesOf(full.member, "full/held")).toHaveLength(2);
     await fill();
 
-    // Before 3.6 etcd does not count what nested transactions put: a join that shares a request gets through.
+    // Before 3.6, etcd does not count puts of nested transactions: a join that shares a request succeeds.
     for (let rejected = 0, n = 0; rejected < 1000; n++) {
       const taking = new Mutex(long, `full/${n}`).lock();
       const why = await taking.then(
@@ -127,7 +127,7 @@ describe("an etcd whose quota is used up", () => {
       else expect(why).toBeUndefined();
     }
 
-    // The waiter's watch is the one that it had.
+    // The waiter still has the same watch.
     await held.release();
     const next = await waiting;
     await next.release();

@@ -1,4 +1,4 @@
-// Each row of docs/refusals.md, said over a real connection: what becomes of a call, and what of the connection.
+// Each row of docs/refusals.md, sent over a real connection: the effect on the call and on the connection.
 import http2 from "node:http2";
 import { afterEach, describe, expect, test } from "vitest";
 import { checkConnect } from "../../../src/options/connect.js";
@@ -50,7 +50,7 @@ afterEach(async () => {
   await Promise.all(servers.splice(0).map((server) => server.stop()));
 });
 
-/** A server that answers transactions as `say` says, and everything else as an etcd would. */
+/** A server that answers transactions with `say()`, and everything else as etcd would. */
 async function host(say: () => Answer, others: Answerer = ({ method }) => done(method)) {
   let calls = 0;
   const server = await startRawServer((call) => {
@@ -62,7 +62,7 @@ async function host(say: () => Answer, others: Answerer = ({ method }) => done(m
   return { server, calls: () => calls };
 }
 
-/** `times` times `answer`, then what etcd says when it is done. */
+/** `answer`, `times` times, then etcd's answer on success. */
 function first(answer: Answer, times = 1): () => Answer {
   let left = times;
   return () => (left-- > 0 ? answer : done("Txn"));
@@ -81,7 +81,7 @@ function membersOf(hosts: readonly { readonly server: RawServer }[], options: ob
   return client;
 }
 
-/** One transaction: how it ended, and how often it was in doubt. */
+/** The outcome of one transaction, and how often it was in doubt. */
 async function call(client: EtcdClient) {
   let doubts = 0;
   const policy = { what: "test", giveUpMs: 10_000, onUnanswered: () => void doubts++ };
@@ -104,7 +104,7 @@ test("the page lists what the code knows", () => {
   expect(REFUSAL_ROWS.flatMap(({ codes }) => codes)).not.toContain(-1);
 });
 
-/** The rows with one of these verdicts, and each with every status that says it: behind `etcd grpc-proxy` UNKNOWN. */
+/** The rows with one of these verdicts, each with every status that carries it: behind `etcd grpc-proxy`, UNKNOWN. */
 const saying = (...verdicts: readonly string[]) =>
   REFUSAL_ROWS.filter(({ verdict }) => verdicts.includes(verdict)).map(({ text, codes, verdict }) => ({
     text,
@@ -195,7 +195,7 @@ describe("a call that etcd answers with", () => {
   );
 });
 
-/** As a web server answers: without gRPC's trailers. */
+/** A web server's answer, without gRPC's trailers. */
 const web = (status: number): Answer => ({ headers: { ":status": status }, how: "no trailers" });
 
 const NOT_ETCDS: readonly (readonly [what: string, answer: Answer, why: string | undefined])[] = [

@@ -1,4 +1,4 @@
-// The table "What each caller does" of docs/refusals.md, on a real etcd behind a proxy that says the rejection.
+// The table "What each caller does" of docs/refusals.md, on a real etcd behind a proxy that sends the rejection.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, Election, Mutex, Session } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
@@ -17,7 +17,7 @@ const CREDENTIALS = said(3, "authentication failed, invalid user ID or password"
 const REQUEST = said(3, "request is too large");
 const QUOTA = said(8, "mvcc: database space exceeded");
 const LEASE = said(5, "requested lease not found");
-/** Everything that another attempt may cure. */
+/** All rejections that another attempt may resolve. */
 const OTHERS = [
   said(8, "too many requests"),
   said(9, "rpc not supported for learner"),
@@ -101,7 +101,7 @@ describe("a waiter that reads its queue", () => {
 
   test.each(REJECTIONS)("rejects on %j, and leaves no key", async (status, why) => {
     await using it = await stage();
-    // The first read is one that a member answers alone: a linearizable one follows.
+    // The first read is serializable, which a member answers alone: a linearizable one follows.
     const { held, late } = await waiting(it, status, 2);
 
     await expect(late).rejects.toMatchObject({ code: "ETCD_REFUSED", why });

@@ -32,7 +32,7 @@ const places = (name: string) => placesOf(etcd.member, name);
 const mutex = (name: string, source: Cluster | Session = session) => new Mutex(source, name);
 const reasonOf = (promise: Promise<unknown>) =>
   promise.then(() => undefined).catch((reason: unknown) => reason);
-/** A wait that would end here only if it were refused, or granted. */
+/** A wait that ends within a test only if it is refused or granted. */
 const LIMIT = { timeoutMs: 5000 };
 
 describe("waiting for a name inside a withLock", () => {
@@ -103,7 +103,7 @@ describe("waiting for a name inside a withLock", () => {
     await using other = connect({ hosts: etcd.endpoints });
     const name = "clusters";
 
-    // One etcd all the same, so that it is a plain wait: it ends by its time limit.
+    // In fact both are one etcd, so this is a plain wait, which ends with its time limit.
     const reason = await mutex(name).withLock(() => reasonOf(mutex(name, other).lock({ timeoutMs: 100 })));
 
     expect(reason).toMatchObject({ code: "LOCK_TIMEOUT" });

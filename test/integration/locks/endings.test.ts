@@ -50,7 +50,7 @@ const FORMS = [
 const FAILURE = new Error("the work failed");
 const succeed: Work = () => Promise.resolve("done");
 const fail: Work = () => Promise.reject(FAILURE);
-/** Somebody deletes the key before `work` goes on. */
+/** The key is deleted before `work` continues. */
 const losing =
   (work: Work): Work =>
   async (lock) => {

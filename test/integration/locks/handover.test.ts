@@ -10,7 +10,7 @@ const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + 
 const median = (values: readonly number[]) =>
   [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
 
-/** Two contenders that take turns as fast as they can: the milliseconds from each grant to the next. */
+/** Two contenders alternate as fast as they can: the milliseconds from each grant to the next. */
 async function handOvers(contenders: readonly Mutex[], count: number): Promise<number[]> {
   const grants: number[] = [];
   await Promise.all(
@@ -25,7 +25,7 @@ async function handOvers(contenders: readonly Mutex[], count: number): Promise<n
   return grants.slice(1, count + 1).map((at, n) => at - (grants[n] ?? at));
 }
 
-/** Milliseconds of bare puts, one after the other. */
+/** Milliseconds per bare put, one after the other. */
 async function puts(client: Etcd3, count: number): Promise<number[]> {
   const costs: number[] = [];
   for (let n = 0; n < count; n++) {
@@ -45,16 +45,16 @@ describe("a hand-over between two contenders, beside a bare put on the same etcd
     const client = new Etcd3({ hosts: etcd.endpoints[0] ?? "" });
     const open = async () => new Mutex(await Session.open(cluster, { ttlSeconds: 60 }), "handover/job");
     const contenders = [await open(), await open()];
-    await handOvers(contenders, PER_ROUND); // Before the count, so that code and connections are warm.
+    await handOvers(contenders, PER_ROUND); // Before the measurement, so that code and connections are warm.
     for (let round = 0; round < ROUNDS; round++) {
-      // In turn, so that whatever else this machine does falls on both.
+      // Alternating, so that other load on this machine affects both.
       const put = await puts(client, PER_ROUND);
       rounds.push({ put, handOver: await handOvers(contenders, PER_ROUND) });
     }
     client.close();
   }, 120_000);
 
-  /** What else this machine does makes a round dearer; what the hand-over itself costs is in every one. */
+  /** Other load makes a round slower; the cost of the hand-over itself is part of every round. */
   function leastRatio(by: (values: readonly number[]) => number) {
     const costs = rounds.map(({ put, handOver }) => ({ put: by(put), handOver: by(handOver) }));
     const text = costs.map(({ put, handOver }) => `${handOver.toFixed(2)} / ${put.toFixed(2)} ms`);
@@ -67,7 +67,7 @@ describe("a hand-over between two contenders, beside a bare put on the same etcd
     expect(leastRatio(median)).toBeLessThan(6);
   });
 
-  // A client that watches from a past revision waits for etcd's 100 ms loop in a good third of these hand-overs, as
+  // In a good third of these hand-overs, a client that watches from a past revision waits for etcd's 100 ms loop, as
   // Go's does: the median hides that, the mean does not.
   it("waits for none of etcd's loops: by the mean, too, it costs less than 12 times as much", () => {
     expect(leastRatio(mean)).toBeLessThan(12);

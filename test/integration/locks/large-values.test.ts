@@ -3,7 +3,7 @@ import { connect, Mutex } from "../../../src/index.js";
 import { startEtcd } from "../../support/etcd/etcd.js";
 import { placesOf } from "../../support/clients/server-view.js";
 
-/** Just below what etcd takes in one request. */
+/** Just below etcd's maximum request size. */
 const LARGE = Buffer.alloc(1_500_000, "x").toString("base64");
 
 test("other people's large values in a queue are no refusal: who waits behind them waits, and leaves nothing behind", async () => {

@@ -1,4 +1,5 @@
-// A proxy that repeats a request, as one with a retry policy does when the connection behind it breaks: etcd executes it twice.
+// A proxy that repeats a request, as one with a retry policy does when its backend connection breaks: etcd executes it
+// twice.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   connect,
@@ -89,7 +90,7 @@ describe("a request that a proxy sends twice", () => {
     await lock.release();
     proxy.remove(every);
 
-    // One put and one delete: what is sent again changes nothing.
+    // One put and one delete: the repeated requests change nothing.
     expect(await counted.read()).toMatchObject({ revisions: 2 });
   });
 

@@ -8,11 +8,11 @@ const TTL_SECONDS = 4;
 const two = twoSessions(TTL_SECONDS);
 const { places, queued } = two;
 
-/** The same name from both sessions. */
+/** Locks of the same name from both sessions. */
 const locksOf = (name: string) => [new RwLock(two.holder, name), new RwLock(two.session, name)] as const;
 const releaseAll = (holds: readonly Hold[]) => Promise.all(holds.map((hold) => hold.release()));
 
-/** Settles in order: what has settled when, by name. */
+/** Records the order in which promises settle, by name. */
 function recorder() {
   const order: string[] = [];
   const record = <T>(name: string, promise: Promise<T>): Promise<T> => {

@@ -13,7 +13,7 @@ const semaphoresOf = (name: string, permits: number) =>
   [new Semaphore(two.holder, name, permits), new Semaphore(two.session, name, permits)] as const;
 const releaseAll = (holds: readonly Hold[]) => Promise.all(holds.map((hold) => hold.release()));
 
-/** One call after the other, each with its place in etcd before the next one comes. */
+/** The calls run one after the other; each has its place in etcd before the next one starts. */
 async function inLine(name: string, calls: readonly (() => Promise<Hold>)[]): Promise<Promise<Hold>[]> {
   const before = (await places(name)).length;
   const waiting: Promise<Hold>[] = [];
@@ -139,7 +139,7 @@ describe("a permit that was granted while etcd rejected every put", () => {
       await spaceAlarm(two.etcd.member, "DEACTIVATE");
     }
 
-    // Without the mark only a new watch stream, or a read after 22 s or more, finds the free permit.
+    // Without the mark, only a new watch stream, or a read after at least 22 s, finds the free permit.
     const next = await Promise.race([waiting[1]!, delay(TTL_SECONDS * 1000, undefined, { ref: false })]);
     expect(next?.held).toBe(true);
     await releaseAll([marked, next!]);
@@ -159,7 +159,7 @@ describe("while users of a semaphore disagree on the number", () => {
     await old[0].release();
     const fourth = await waiting[0]!;
     expect([old[1].held, third.held, fourth.held]).toEqual([true, true, true]);
-    // From here on the oldest place says 1.
+    // From here on, the oldest place's limit is 1.
     await old[1].release();
     await third.release();
     expect(await few.tryAcquire()).toBeUndefined();
@@ -193,7 +193,7 @@ describe("while users of a semaphore disagree on the number", () => {
     const oldest = await four.acquire();
     const held = [await first.acquire(), await first.acquire(), await first.acquire()];
     await oldest.release();
-    // Three hold where two may: the turn comes when one is left, whichever.
+    // Three hold although only two may: the turn comes when one is left, whichever it is.
     const [waiting] = await inLine(name, [() => second.acquire()]);
 
     await releaseAll(held.slice(0, 2));

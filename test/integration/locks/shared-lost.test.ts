@@ -48,7 +48,7 @@ describe.concurrent("readers, with answers that are lost", { timeout: 40_000 }, 
     };
     const writer = holding("the writer", rwlock.writeLock(), leave.signal);
     await expect.poll(scene.places).toHaveLength(2);
-    // The first one only asks whether nobody is there, and is answered.
+    // The first one only checks whether the queue is empty, and is answered.
     let asked = 0;
     const join = (request: Buffer) => takesPlace(request) && ++asked === 2;
     const lost = scene.proxy.rule({ path: TXN, when: join, act: "drop-answer" });
@@ -56,7 +56,7 @@ describe.concurrent("readers, with answers that are lost", { timeout: 40_000 }, 
     await expect.poll(scene.places).toHaveLength(4);
     const reader = holding("the reader", rwlock.readLock());
     await expect.poll(scene.places).toHaveLength(5);
-    // The two of lockAll, the reader's, and lockAll's second attempt, which is answered when what follows is.
+    // The two of lockAll, the reader's, and lockAll's second attempt, which is answered together with what follows.
     await expect.poll(() => asked, { timeout: 10_000 }).toBe(4);
     const after = await new Mutex(scene.session, "after").lock();
     await after.release();

@@ -1,5 +1,5 @@
-// Random readers, writers, mutexes and permits of several sessions on one name, judged by what they hold at the same time,
-// by the order of their create revisions, and by what etcd itself has seen.
+// Random readers, writers, mutexes and permits of several sessions on one name, judged by which holds overlap, by the
+// order of their create revisions, and by what etcd itself has seen.
 import { setTimeout as pause } from "node:timers/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -11,7 +11,10 @@ import { placesOf } from "../../support/clients/server-view.js";
 const SESSIONS = 3;
 const SEEDS = 3;
 const SECONDS_EACH = 1.5;
-/** Far longer than all others hold together, and shorter than the slow look that finds what was forgotten after half a minute. */
+/**
+ * Much longer than all others hold together, and shorter than the half minute after which a slow check finds what was
+ * missed.
+ */
 const FORGOTTEN_MS = 15_000;
 
 let etcd: EtcdCluster;
@@ -19,7 +22,7 @@ let clusters: readonly Cluster[];
 let sessions: readonly Session[];
 beforeAll(async () => {
   etcd = await startEtcd();
-  // Of their own each, as of as many processes: no watch and no request is shared.
+  // Each with its own cluster, like separate processes: they share no watch and no request.
   clusters = Array.from({ length: SESSIONS }, () => connect({ hosts: etcd.endpoints }));
   sessions = await Promise.all(clusters.map((cluster) => Session.open(cluster, { ttlSeconds: 60 })));
 }, 60_000);
@@ -35,7 +38,7 @@ const call = fc.record({
   /** Milliseconds: before the call, and while it holds. */
   after: fc.nat(30),
   holds: fc.nat(6),
-  /** Gives up after so many milliseconds. */
+  /** Gives up after this many milliseconds. */
   patience: fc.option(fc.nat(12), { freq: 4 }),
 });
 type Call = typeof call extends fc.Arbitrary<infer T> ? T : never;
@@ -46,7 +49,7 @@ interface Held {
   readonly revision: bigint;
 }
 
-/** What is held now, and in which order it was granted. */
+/** The current holders, in the order of their grants. */
 class Holders {
   readonly #now = new Set<Held>();
   readonly granted: Held[] = [];
@@ -76,7 +79,7 @@ function lockOf(name: string, { session, what }: Call, signal: AbortSignal): Pro
   return what === "read" ? lock.readLock(wait) : lock.writeLock(wait);
 }
 
-/** Makes the call, holds what it gives, gives it back. */
+/** Makes the call, keeps the resulting hold, and releases it. */
 async function live(
   each: Call,
   ask: (each: Call, signal: AbortSignal) => Promise<Hold | undefined>,
@@ -108,7 +111,7 @@ const settings = (seed: number) => ({
 });
 const LIMIT = { timeout: (SECONDS_EACH + 60) * 1000 };
 let names = 0;
-/** As many readers as have held one name together. */
+/** The maximum number of readers that have held one name at the same time. */
 let together = 0;
 
 test.each(seeds)(
@@ -226,7 +229,7 @@ class History {
     for (const { type, create, mod } of seen) if (type === "DELETE") this.#deleted.set(create, mod);
   }
 
-  /** Was there a moment in the place's life at which it had fewer places before it than the oldest one's number? */
+  /** Whether there was a moment in the place's life when fewer places were before it than the oldest place's limit. */
   allows(place: bigint, permitsOf: ReadonlyMap<bigint, number>): boolean {
     const end = this.#deleted.get(place) ?? 0n;
     const earlier = [...this.#deleted]
@@ -235,7 +238,7 @@ class History {
     const moments = [place, ...earlier.map(([, deleted]) => deleted)].filter((at) => at >= place && at < end);
     return moments.some((at) => {
       const alive = earlier.filter(([, deleted]) => deleted > at).map(([create]) => create);
-      // A waiter that gave up has told nobody its number: then any is right.
+      // A waiter that gave up has not published its limit: then any order is allowed.
       const permits = permitsOf.get(alive[0] ?? place) ?? Infinity;
       return alive.length < permits;
     });

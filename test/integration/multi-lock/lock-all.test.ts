@@ -37,7 +37,7 @@ describe("lockAll", () => {
     expect(await counted.lap({ Txn: 1 })).toEqual({ Txn: 1, revisions: 1 });
     await lock.release();
 
-    // The first deletion never waits, the others leave together.
+    // The first deletion is sent at once, the others share a request.
     expect(await counted.lap({ Txn: 2 })).toEqual({ Txn: 2, revisions: 2 });
     await session.close();
   });
@@ -194,7 +194,7 @@ describe("a caller of lockAll that leaves", () => {
     controller.abort(new Error("at once"));
 
     expect(await waiting).toMatchObject({ message: "at once" });
-    // Joins anew behind what may have been joined, so that nothing of it is on its way any more.
+    // Joins again behind any earlier join, so that no earlier request is still in flight.
     await (await lockAll(two.session, names)).release();
     expect(await places("early")).toEqual([]);
   });

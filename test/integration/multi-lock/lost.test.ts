@@ -42,7 +42,7 @@ describe.concurrent("lockAll with a lost or late request", { timeout: 40_000 }, 
     await using scene = await stage("all-behind");
     const [, b = ""] = scene.names;
     const held = await new Mutex(scene.rivals, b).lock();
-    // The first one only asks whether nobody is there, and is answered.
+    // The first one only checks whether the queue is empty, and is answered.
     let asked = 0;
     const join = (request: Buffer) => takesPlace(request) && ++asked > 1;
     const rule = scene.proxy.rule({ path: TXN, when: join, act: "drop-answer", times: 1 });
@@ -54,7 +54,7 @@ describe.concurrent("lockAll with a lost or late request", { timeout: 40_000 }, 
     const lock = await waiting;
 
     expect((await scene.places()).map(({ revision }) => revision)).toEqual([lock.revision, lock.revision]);
-    // The retry found the first attempt's places: other ones would have another number.
+    // The retry found the first attempt's places: other places would have a different number.
     expect(lock.keys).toEqual(scene.names.map((name) => `${name}/${scene.session.leaseId.toString(16)}`));
     await lock.release();
     expect(await scene.places()).toEqual([]);

@@ -1,4 +1,4 @@
-// Many processes that take several names at once, in any order, and single ones between.
+// Many processes that acquire several names at once in any order, and single names in between.
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
@@ -23,7 +23,7 @@ let etcd: EtcdCluster;
 beforeAll(async () => void (etcd = await startEtcd()));
 afterAll(() => etcd.stop());
 
-/** Runs them to their end, and returns what they held. */
+/** Runs them to completion, and returns what they held. */
 async function played(): Promise<HeldTogether[]> {
   const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-many-"));
   const guardian = new Guardian(folder);
@@ -64,7 +64,7 @@ describe(`${PROCESSES * CALLERS * CALLS} calls of lockAll and lock over twenty n
       const overlaps = holds.filter(({ from }, n) => BigInt(holds[n - 1]?.to ?? 0) > BigInt(from));
       const fences = holds.map(({ fence }) => BigInt(fence));
       expect(overlaps).toEqual([]);
-      // In the order in which they joined: so nobody waits for more than those who were there before.
+      // In the order of their joins: no call waits for more than the places that were there before it.
       expect(fences).toEqual([...fences].sort((a, b) => Number(a - b)));
     }
     const seen = (type: string) => server.seen.filter((event) => event.type === type);

@@ -3,11 +3,11 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { lieTo, type Script } from "../../support/fakes/lied-to.js";
 import { LIES } from "../../support/fakes/lies.js";
 
-/** They mostly wait. */
+/** They are idle most of the time. */
 const AT_ONCE = 12;
 const ROUNDS = 5;
 const MIXED = 40;
-/** More of the same tells nothing. */
+/** Further complaints of the same kind add nothing. */
 const ENOUGH = 5;
 
 const strays: unknown[] = [];
@@ -16,7 +16,7 @@ const STRAYS = ["uncaughtException", "unhandledRejection"] as const;
 beforeAll(() => STRAYS.forEach((each) => process.on(each, onStray)));
 afterAll(() => STRAYS.forEach((each) => process.off(each, onStray)));
 
-/** Each script against a server of its own; `idle` are those that had nothing to bend. */
+/** Runs each script against a separate server; `idle` are the scripts that falsified nothing. */
 async function outcomes(scripts: readonly (readonly Script[])[], atOnce = AT_ONCE) {
   const rest = [...scripts];
   const troubles: string[] = [];
@@ -46,7 +46,7 @@ describe("a server that answers nonsense", () => {
 
   test("of one kind gets no lock granted, no call to hang, nothing left behind, and crashes nobody", async () => {
     let { troubles, idle } = await outcomes(each);
-    // A busy machine leaves no time for some lies: once more, a few at a time.
+    // On a busy machine, some lies come too late: those scripts run again, a few at a time.
     for (let round = 0; round < ROUNDS && idle.length > 0; round++) {
       const again = await outcomes(idle, 2);
       troubles = [...troubles, ...again.troubles];

@@ -1,4 +1,5 @@
-// A lock may rest on one event of a watch: it must be of the kind and the key that the watch was for.
+// A lock may be granted by a single watch event: the event must be of the kind and for the key that the watch was
+// created for.
 import { expect, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
 import { fieldOf, message } from "../../support/clients/protobuf.js";
@@ -49,7 +50,7 @@ test.each([
       ]),
     ],
   });
-  // A grant would come before the answers to what is asked after it.
+  // A grant would come before the answers to later requests.
   for (let i = 0; i < 5; i++) await new Mutex(two, "other").withLock(() => i);
 
   expect({ granted, held: held.held }).toEqual({ granted: false, held: true });

@@ -5,7 +5,7 @@ import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { hostileNames, namesLike } from "../../support/fixtures/hostile-names.js";
 
 const RUNS = { numRuns: 40, endOnFailure: true };
-/** Far longer than it takes: what waits for it would wait for ever. */
+/** Much longer than needed: a call that takes this long would wait forever. */
 const LIMIT = { timeoutMs: 5000 };
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 
@@ -16,7 +16,7 @@ interface Kv {
 
 let etcd: EtcdCluster;
 let cluster: Cluster;
-/** As of two processes. */
+/** Like two processes. */
 let one: Session;
 let two: Session;
 
@@ -32,7 +32,7 @@ afterAll(async () => {
 
 const revisionNow = async () => (await etcd.member.status()).revision;
 
-/** Every key that there was at that revision, by its bytes as hex. */
+/** Every key that existed at that revision, by its bytes as hex. */
 async function keysAt(revision: bigint): Promise<Kv[]> {
   const everything = { key: base64("\0"), range_end: base64("\0"), revision: String(revision) };
   const { kvs = [] } = (await etcd.member.gateway("/v3/kv/range", everything)) as {
@@ -44,7 +44,7 @@ async function keysAt(revision: bigint): Promise<Kv[]> {
   }));
 }
 
-/** All keys that were there at any time since `start`. */
+/** All keys that existed at any time since `start`. */
 async function keysSince(start: bigint): Promise<Set<string>> {
   const seen = new Set<string>();
   for (let revision = start; revision <= (await revisionNow()); revision++)
@@ -52,7 +52,7 @@ async function keysSince(start: bigint): Promise<Set<string>> {
   return seen;
 }
 
-/** Is `key` one that a session may make for `name`, byte for byte? */
+/** Whether a session may create `key` for `name`, compared byte by byte. */
 function belongs(key: string, name: string): boolean {
   const prefix = Buffer.from(`${name}/`).toString("hex");
   if (!key.startsWith(prefix)) return false;
@@ -63,7 +63,7 @@ function belongs(key: string, name: string): boolean {
   });
 }
 
-/** A key of somebody else's in every spot next to the queue of `name`, none in the queue itself. */
+/** Another client's key in every position next to the queue of `name`, and none in the queue itself. */
 const neighboursOf = (name: string) => [name, `${name}0`, `${name}.`, `${name}-2`, `${name}\0/x`];
 
 async function put(key: string): Promise<void> {
@@ -74,7 +74,7 @@ async function deleteAll(): Promise<void> {
   await etcd.member.gateway("/v3/kv/deleterange", { key: base64("\0"), range_end: base64("\0") });
 }
 
-/** `outer` waits for who holds `inner`: the same name, or one nested in it. */
+/** Whether `outer` waits for a holder of `inner`: the same name, or one nested in it. */
 const sharesRange = (outer: string, inner: string) => inner === outer || inner.startsWith(`${outer}/`);
 
 describe("whatever bytes a name has,", () => {

@@ -6,7 +6,7 @@ import { isMisuse, junk, junkOptions } from "../../support/fakes/junk.js";
 import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 
 const RUNS = { numRuns: 150 };
-/** What takes longer hangs. */
+/** A call that takes longer hangs. */
 const PATIENCE_MS = 5000;
 const HANGS = "hangs";
 
@@ -33,7 +33,7 @@ const wait = {
 const opening = { ttlSeconds: fc.integer({ min: 2, max: 60 }), owner: fc.string({ maxLength: 200 }) };
 const work = () => "done";
 
-/** A public function that takes options, called with what it takes; it undoes what it did. */
+/** A public function that takes options, called with them; it undoes its effects. */
 type Call = (options: never, other: never) => Promise<unknown>;
 const FUNCTIONS: readonly (readonly [
   name: string,
@@ -57,7 +57,7 @@ const FUNCTIONS: readonly (readonly [
   ["cluster.close", (options) => connect({ hosts: etcd.endpoints }).close(options), { drainMs: fc.nat() }],
 ];
 
-/** How a call ends: "works", or the error; never later than `PATIENCE_MS`. */
+/** The outcome of a call: "works", or the error; no later than `PATIENCE_MS`. */
 async function ending(call: () => Promise<unknown>): Promise<unknown> {
   const promise = call();
   expect(promise).toBeInstanceOf(Promise);
@@ -70,14 +70,17 @@ async function ending(call: () => Promise<unknown>): Promise<unknown> {
   return Promise.race([ended, late]).finally(() => clearTimeout(timer));
 }
 
-/** As asked: a good time limit that passed, a lease that nobody has, the caller's own reason; or as deserved. */
+/**
+ * An outcome that the options ask for (a valid time limit that expired, a nonexistent lease, the caller's own abort
+ * reason), or a proper error.
+ */
 const isOrderly = (end: unknown): boolean =>
   end === "works" || end instanceof LeaseholdError || end instanceof CallersOwn || isMisuse(end);
 
 describe.each(FUNCTIONS)("%s, whatever it is given,", (name, call, good) => {
   const other = name === "Session.adopt" ? fc.oneof(fc.bigInt(), junk) : fc.oneof(fc.constant(work), junk);
 
-  // Chance need not bring one of each.
+  // Random values need not include one of each.
   const examples: [object, unknown][] = [
     [{}, name === "Session.adopt" ? 7n : work],
     [{ nonsense: 1 }, work],

@@ -10,11 +10,11 @@ const AUTH = { username: "worker", password: "the-secret-password" };
 const TOKEN = "TheSecretToken.4711";
 const SECRETS = [AUTH.password, TOKEN];
 const LIMIT = { timeoutMs: 500 };
-/** They mostly wait. */
+/** They are idle most of the time. */
 const AT_ONCE = 12;
 
 const METHODS = ["Authenticate", "LeaseGrant", "Txn", "Range", "Watch", "LeaseKeepAlive", "LeaseTimeToLive"];
-/** As etcd, a proxy or a broken line would put it. */
+/** Errors in the form in which etcd, a proxy or a broken connection would produce them. */
 const FAILURES: readonly Answer[] = [
   { status: 16, details: "etcdserver: invalid auth token" },
   { status: 3, details: "etcdserver: authentication failed, invalid user ID or password" },
@@ -34,7 +34,7 @@ const FAILURES: readonly Answer[] = [
 interface Fault {
   readonly method: string;
   readonly failure: Answer;
-  /** So many calls are answered well before. */
+  /** This many calls are answered normally first. */
   readonly good: number;
 }
 
@@ -45,7 +45,7 @@ const FAULTS: readonly Fault[] = METHODS.flatMap((method) =>
 const answerAll = (toy: ToyEtcd, call: Call): Answer =>
   call.method === "Authenticate" ? { messages: [message([toy.header(), [2, TOKEN]])] } : toy.answer(call);
 
-/** Every way to hear from an etcd that fails. */
+/** Every way in which a caller can receive errors of a failing etcd. */
 function reasonsFrom(cluster: Cluster): Promise<unknown[]> {
   const mutex = new Mutex(cluster, "jobs");
   const calls: readonly Promise<unknown>[] = [
@@ -60,7 +60,7 @@ function reasonsFrom(cluster: Cluster): Promise<unknown[]> {
   return Promise.all(calls.map(reasonOf));
 }
 
-/** What callers and signals were told by a server that fails one kind of call, and the token it was shown. */
+/** What callers and signals receive from a server that fails one kind of call, and the token that it was sent. */
 async function toldBy({ method, failure, good }: Fault) {
   using toy = new ToyEtcd();
   let left = good;
@@ -96,7 +96,7 @@ describe("password and token", () => {
     await Promise.all(Array.from({ length: AT_ONCE }, work));
 
     expect(leaks).toEqual([]);
-    // It was there to be told, and there was much to tell.
+    // The secret was available, and there were many errors that could have contained it.
     expect(tokens).toContain(TOKEN);
     expect(names).toContain("EtcdRefusedError");
     expect(names).toContain("EtcdUnavailableError");

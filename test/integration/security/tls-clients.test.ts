@@ -14,7 +14,7 @@ import { untilLeaseExpires } from "../../support/clients/lease-yardstick.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
 
 const TTL_SECONDS = 2;
-/** Far longer than a refusal takes: who waits for it hangs. */
+/** Much longer than a rejection takes: a call that waits for this long hangs. */
 const LIMIT = { timeoutMs: 10_000 };
 
 const authority = makeAuthority("our authority");
@@ -23,7 +23,7 @@ const expired = authority.issue("late", [], { validDays: -1 });
 const files = writeServerFiles(authority, authority.issue("etcd"));
 let etcd: EtcdCluster;
 
-/** What a client shows of itself. */
+/** The certificate that a client presents. */
 const shown = ({ certificate, key } = authority.issue("client")): Credentials => ({
   rootCertificate: authority.certificate,
   certChain: certificate,
@@ -80,7 +80,7 @@ const REFUSED: readonly (readonly [string, () => Credentials, RegExp])[] = [
   ["with a certificate that has expired", () => shown(expired), /certificate/],
 ];
 
-/** Every way in that says no as soon as etcd does. */
+/** The rejections of every entry point, each of which must reject as soon as etcd does. */
 async function refusals(cluster: Cluster): Promise<readonly unknown[]> {
   const mutex = new Mutex(cluster, "refused");
   return Promise.all(

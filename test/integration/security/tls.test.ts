@@ -19,7 +19,7 @@ const ours = { rootCertificate: authority.certificate };
 const files: { remove(): Promise<void> }[] = [];
 let plain: EtcdCluster;
 let secure: EtcdCluster;
-/** Wants to see a certificate of its clients. */
+/** Requires client certificates. */
 let strict: EtcdCluster;
 /** Its certificate is for another host. */
 let elsewhere: EtcdCluster;
@@ -102,7 +102,7 @@ describe("a member that is named by its IP address", () => {
   });
 });
 
-/** All three ways in; each must fail in time, with one kind of error. */
+/** All three entry points; each must fail in time, with the same kind of error. */
 async function failures(options: ConnectOptions) {
   await using cluster = connect(options);
   const mutex = new Mutex(cluster, "refused");
@@ -178,7 +178,7 @@ const UNAVAILABLE: readonly (readonly [string, () => ConnectOptions, RegExp])[] 
   [
     "https:// to a member without TLS",
     () => ({ hosts: swapped(plain, "https"), credentials: ours }),
-    // Or its connection is gone before the client has read that.
+    // Or the connection is closed before the client has read that.
     /does it speak TLS at all|ECONNRESET/,
   ],
   ["http:// to a member with TLS", () => ({ hosts: swapped(secure, "http") }), /does it want TLS/],

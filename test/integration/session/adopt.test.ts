@@ -16,7 +16,7 @@ import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 const TTL_SECONDS = 2;
 
 let etcd: EtcdCluster;
-/** Two processes, so to speak: what the first one orphans the second one adopts. */
+/** Like two processes: the second one adopts what the first one orphans. */
 let first: Cluster;
 let second: Cluster;
 
@@ -82,7 +82,7 @@ describe.concurrent("an orphaned session", () => {
     const join = proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "hold", times: 1 });
     const waiting = reasonOf(new Mutex(session, "orphan/joins").lock());
     await join.hit();
-    // The delete that follows is slower than the last renewal.
+    // The delete that follows arrives later than the last renewal.
     proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "delay", ms: 300, times: 1 });
 
     const orphaned = session.orphan();
@@ -176,7 +176,7 @@ describe.concurrent("an adopted session", () => {
 
     expect(await mutex.tryLock()).toBeUndefined();
     await expect.poll(() => reads).toBeGreaterThan(0);
-    // What the sweep has read has been acted upon when other requests have been answered.
+    // When other requests have been answered, the sweep has acted on what it has read.
     await (await new Mutex(adopted, "adopt/other").lock()).release();
 
     expect(lost.hits).toBe(1);

@@ -1,4 +1,4 @@
-// Sessions that end while etcd refuses to delete what they have, or after somebody has changed it by hand.
+// Sessions that end while etcd refuses to delete their keys, or after these were changed by hand.
 import { describe, test } from "vitest";
 import { connect, Mutex, Session, SessionClosedError } from "../../../src/index.js";
 import { startEtcd } from "../../support/etcd/etcd.js";
@@ -9,10 +9,10 @@ import { ROOT, startWithUsers, WORKER, type UserEtcd } from "../../support/fixtu
 
 const TTL_SECONDS = 4;
 const TTL_MS = TTL_SECONDS * 1000;
-/** The end of a lease that is renewed is far away. */
+/** A lease that is renewed does not end during a test. */
 const LONG_SECONDS = 600;
 
-/** The worker may read the keys of its jobs, and write them no more. */
+/** The worker may read the keys of its jobs, but no longer write them. */
 async function forbidWrites(etcd: UserEtcd): Promise<void> {
   await etcd.root("role", "grant-permission", WORKER.username, "--prefix=true", "read", "jobs/");
 }
@@ -32,10 +32,10 @@ describe.concurrent("orphan(), when deletes are refused", { timeout: 60_000 }, (
 
     expect(performance.now() - start).toBeLessThan(3 * TTL_MS);
     expect(await waiting).toBeInstanceOf(SessionClosedError);
-    // etcd 3.6 does not renew the lease of a key that may not be written: then it is lost.
+    // etcd 3.6 does not renew the lease of a key that may not be written: the lease is lost then.
     if (reason !== undefined) expect(reason).toMatchObject({ code: "SESSION_LOST" });
     expect(session.state).toBe(reason === undefined ? "closed" : "lost");
-    // Not renewed any more: the place goes with its lease.
+    // No longer renewed: the place is deleted with its lease.
     await expect.poll(() => etcd.keysIn("jobs/a"), { timeout: 20_000 }).toEqual([lock.key]);
     await Promise.all([rivals!.close({ drainMs: 0 }), workers!.close({ drainMs: 0 })]);
     await etcd.stop();
@@ -88,7 +88,7 @@ describe.concurrent("close({ drainMs: 0 })", { timeout: 60_000 }, () => {
     await using cluster = connect({ hosts: etcd.endpoints });
     const session = await Session.open(cluster, { ttlSeconds: LONG_SECONDS });
     const lock = await new Mutex(session, "replaced").lock();
-    // In one transaction: the session has not heard of it when it closes.
+    // In one transaction: the session has received no event of it when it closes.
     const put = { requestPut: { key: Buffer.from(lock.key).toString("base64"), value: "" } };
     await etcd.member.gateway("/v3/kv/deleterange", { key: put.requestPut.key });
     await etcd.member.gateway("/v3/kv/put", put.requestPut);

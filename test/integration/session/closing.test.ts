@@ -17,7 +17,7 @@ const places = (name: string) => placesOf(etcd.member, name);
 const reasonOf = (promise: Promise<unknown>) =>
   promise.then(() => undefined).catch((reason: unknown) => reason);
 
-/** A lock, held in a session of which nothing else is known. */
+/** A lock, held in a session about which nothing else is known. */
 async function holding(name: string, hosts = etcd.endpoints) {
   const cluster = connect({ hosts, session: { ttlSeconds: TTL_SECONDS } });
   const session = await cluster.session();
@@ -43,7 +43,7 @@ describe.concurrent.each(CLOSING)("closing %s", (what, close) => {
     await new Promise<void>((begun) => {
       running = mutex.withLock(async (lock) => {
         begun();
-        // What is claimed is that time passes and nothing happens.
+        // The claim is that nothing happens during this time.
         await delay(1.5 * TTL_MS);
         order.push(lock.held ? "held" : "lost", `${(await places(mutex.name)).length} key`);
         return "done";

@@ -18,7 +18,7 @@ beforeAll(async () => {
 }, 150_000);
 afterAll(() => etcd.stop());
 
-/** Starts the program; it is killed at the end of the scope, or when it goes on for too long. */
+/** Starts the program; it is killed at the end of the scope, or when it runs for too long. */
 function start(closing: string) {
   const args = [PROGRAM, etcd.endpoints.join(), closing];
   const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
@@ -67,7 +67,7 @@ describe.concurrent("a program that has used everything", { timeout: LIMIT_MS + 
     await once(program.child.stdout, "data");
     const { leases } = JSON.parse(program.told.stdout) as { leases: string[] };
 
-    // A renewal takes etcd's word for what is left of a TTL of 5 back from 3 to 4.
+    // A renewal moves the remaining time of a TTL of 5 that etcd reports from 3 back to 4.
     for (const left of [3, 4, 3, 4]) await expect.poll(() => ttlOf(leases[0]!), { timeout: 5000 }).toBe(left);
 
     expect([program.child.exitCode, program.told.stderr]).toEqual([null, ""]);

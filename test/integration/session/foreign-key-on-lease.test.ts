@@ -1,4 +1,4 @@
-// etcd 3.6 refuses each put with a lease on which there is a key that the user may not write, whoever has put it there.
+// etcd 3.6 rejects each put with a lease that has a key which the user may not write, whoever has put it there.
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, test } from "vitest";
 import { ClusterLockManager, connect, lockAll, Mutex, RwLock, Session } from "../../../src/index.js";
@@ -8,7 +8,7 @@ import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
 const TTL_SECONDS = 6;
 const REFUSED = { code: "ETCD_REFUSED", why: "permission" };
 
-/** A worker who holds a lock, and whose standing session another user puts a key on. */
+/** A worker that holds a lock, and on whose standing session another user puts a key. */
 async function spoiled() {
   const etcd = await startWithUsers();
   const cluster = connect({ hosts: etcd.endpoints, auth: WORKER, session: { ttlSeconds: TTL_SECONDS } });
@@ -53,7 +53,7 @@ describe.concurrent("another user's key on the lease", { timeout: 60_000 }, () =
     const lock = await new Mutex(cluster, "jobs/after").lock();
     others.push(await cluster.session(), await Session.open(cluster, { ttlSeconds: TTL_SECONDS }));
 
-    // What is claimed is that time passes and nothing happens.
+    // The claim is that nothing happens during this time.
     await delay(2000 * TTL_SECONDS);
 
     const living = others.filter((other) => other !== session);

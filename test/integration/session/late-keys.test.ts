@@ -1,4 +1,4 @@
-// What a session costs after an outage that left many requests without an answer, and what it finds after it.
+// The cost of a session after an outage that left many requests unanswered, and what it finds afterwards.
 import { expect, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
 import { startEtcd } from "../../support/etcd/etcd.js";
@@ -34,7 +34,7 @@ test("an outage with 300 names in flight leaves no watch and no reads behind, on
   abort.abort();
   await Promise.all(locking);
   await proxy.mode("pass");
-  // Each has left its queue when its name can be locked anew.
+  // Each has left its queue when its name can be locked again.
   await Promise.all(names.map((mutex) => mutex.withLock(() => undefined)));
 
   const counted = await meter(etcd.member);

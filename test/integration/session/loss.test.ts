@@ -9,24 +9,24 @@ import { Crew, SHIFT_DATE } from "../../support/programs/workers.js";
 const TTL_SECONDS = 3;
 const HOUR_MS = 3_600_000;
 const now = () => process.hrtime.bigint();
-/** So many times the TTL, in nanoseconds. */
+/** A multiple of the TTL, in nanoseconds. */
 const ttls = (factor: number) => BigInt(Math.round(factor * TTL_SECONDS * 1e9));
-/** Deadline of a hold whose last renewal was sent at `sent` at the latest. */
+/** Deadline of a hold whose last renewal was sent no later than `sent`. */
 const latestDeadline = (sent: bigint) => sent + ttls(0.9);
 
-/** What a hold had promised: later renewals can only move its deadline further. */
+/** The deadline that a hold had reported: later renewals can only move it further. */
 const deadlineKnown = ({ at, remainingMs }: { at: bigint; remainingMs: number }) =>
   at + BigInt(Math.round(remainingMs * 1e6));
 
 const EXPIRED = { code: "LOCK_LOST", loss: "expired", cause: { code: "SESSION_LOST", loss: "expired" } };
 
-/** One worker holds `name` on a line of its own, another waits behind it with a good one. */
+/** One worker holds `name` on a separate connection, and another waits behind it on an undisturbed one. */
 async function contend(crew: Crew, etcd: EtcdCluster, name: string, hosts = etcd.member.endpoint) {
   const server = await observe(etcd.member.endpoint, `${name}/`);
   const [holder, waiter] = await Promise.all([crew.start("holder"), crew.start("waiter")]);
   await Promise.all([holder.connect({ hosts }), waiter.connect({ hosts: etcd.member.endpoint })]);
   const { leaseId } = await holder.session("session", { ttlSeconds: TTL_SECONDS });
-  // It must live through what ends the holder.
+  // It must survive the fault that ends the holder.
   await waiter.session("session", { ttlSeconds: 4 * TTL_SECONDS });
   const lock = await holder.lock(name, { as: "lock", source: "session" });
   const next = waiter.lock(name, { as: "lock", source: "session" });
@@ -35,7 +35,7 @@ async function contend(crew: Crew, etcd: EtcdCluster, name: string, hosts = etcd
   return { server, holder, lock, leaseId, next, gone: () => server.deleted(lock.key, lock.fence) };
 }
 
-/** Once it is over it stays over, and nothing is claimed after the signal. */
+/** Once the hold is over, it stays over, and nothing is claimed after the signal. */
 function expectOneEnd(expect: ExpectStatic, runs: Run[]) {
   expect(claimsAfterSignal(runs)).toEqual([]);
   expect(
@@ -144,7 +144,7 @@ describe.concurrent("a lost lock", { timeout: 40_000 }, () => {
       const { holder, lock, leaseId, gone, server } = await contend(crew, own, "watched");
       const watches = async () => (await own.member.metrics()).get("etcd_debugging_mvcc_watcher_total");
 
-      // Our observer's, the waiter's two, and the holder's on its own key.
+      // The test's own observer, the waiter's two watches, and the holder's watch on its own key.
       await expect.poll(watches, { timeout: TTL_SECONDS * 1000 }).toBeGreaterThanOrEqual(4);
       await own.etcdctl(by(lock.key, leaseId));
       const [ended, deletion] = await Promise.all([holder.ended("lock"), gone()]);
@@ -187,7 +187,7 @@ describe.concurrent("a lost lock", { timeout: 40_000 }, () => {
     await worker.lock(`clock-${way}`, { as: "lock", source: "session" });
 
     const { moved } = await worker.shiftDate(ms);
-    // What is claimed is that time passes and nothing happens.
+    // The claim is that nothing happens during this time.
     await delay(2.2 * TTL_SECONDS * 1000);
     const runs = await worker.claims("lock");
     await worker.lock(`other-clock-${way}`, { as: "other", source: "session" });

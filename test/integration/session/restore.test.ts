@@ -1,11 +1,11 @@
-// etcd is set back to an older state while its clients live: what they gave up since then is there again.
+// etcd is restored to an older state while its clients are running: what they have deleted since then exists again.
 import { cp, rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Cluster, connect, Mutex, RwLock, Session } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { placesOf } from "../../support/clients/server-view.js";
 
-/** Longer than etcd is away, twice. */
+/** Longer than two outages of etcd. */
 const TTL_SECONDS = 30;
 
 let etcd: EtcdCluster;
@@ -24,7 +24,7 @@ afterAll(async () => {
 
 const places = (name: string) => placesOf(etcd.member, name);
 
-/** What a restore from a snapshot comes to: the data of one moment, and the same address. */
+/** The effect of a restore from a snapshot: the data of one moment, and the same address. */
 async function snapshot(): Promise<() => Promise<void>> {
   const { dataDir } = etcd.member;
   const saved = `${dataDir}.saved`;

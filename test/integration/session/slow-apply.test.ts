@@ -5,9 +5,9 @@ import { connect, Mutex, Session } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { encode, endOf } from "../../support/clients/gateway-text.js";
 
-/** More than the pause between two renewals of the shorter TTL, and less than that of the longer one. */
+/** More than the pause between two renewals with the shorter TTL, and less than that with the longer one. */
 const SLOW_MS = 2700;
-/** Long enough held to be watched. */
+/** Held long enough to be watched. */
 const HELD_MS = 1500;
 /** Less than what is left until the next renewal with the longer TTL. */
 const TOLD_MS = 1500;
@@ -25,10 +25,10 @@ const range = {
   requestRange: { key: encode("filler/"), range_end: encode(endOf("filler/")), count_only: true },
 };
 
-/** One transaction that counts many keys so often that etcd applies nothing else meanwhile. */
+/** One transaction that counts many keys, so often that etcd applies nothing else in the meantime. */
 const count = (times: number) => commit([put("counted"), ...Array.from({ length: times }, () => range)]);
 
-/** How many counts take so long. */
+/** The number of counts that take this long. */
 async function countsFor(ms: number): Promise<number> {
   for (let n = 0; n < 5; n++) await commit(Array.from({ length: KEYS }, (_, i) => put(`filler/${n}/${i}`)));
   const start = performance.now();
@@ -36,18 +36,18 @@ async function countsFor(ms: number): Promise<number> {
   return Math.min(15_000, Math.ceil((200 * ms) / (performance.now() - start)));
 }
 
-/** What etcd has committed, and not applied yet. */
+/** The entries that etcd has committed but not applied yet. */
 async function behind(): Promise<number> {
   const metrics = await etcd.member.metrics({ timeoutMs: 2 * SLOW_MS });
   const of = (what: string) => metrics.get(`etcd_server_proposals_${what}_total`) ?? 0;
   return of("committed") - of("applied");
 }
 
-/** As long as etcd is behind it may answer nothing in time: it does what it was asked all the same. */
+/** While etcd is behind, it may answer nothing in time, but it still executes the requests. */
 const unanswered = (request: Promise<unknown>) => void request.catch(() => undefined);
 
-// From 3.7 on etcd answers renewals without waiting for what is committed (its feature FastLeaseKeepAlive): a lease
-// whose revocation is committed is still renewed. Older ones answer none meanwhile.
+// From 3.7 on, etcd answers renewals without waiting for committed entries (its feature FastLeaseKeepAlive): a lease
+// whose revocation is committed is still renewed. Older versions answer no renewals in the meantime.
 test.each([
   ["the session", 6],
   ["another client only", 30],

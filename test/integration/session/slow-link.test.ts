@@ -1,4 +1,4 @@
-// A link on which connecting takes longer than a call of a session with a short TTL may take.
+// A link on which connecting takes longer than the time limit of a call of a session with a short TTL.
 import { describe, test } from "vitest";
 import { connect, Session } from "../../../src/index.js";
 import { startEtcd } from "../../support/etcd/etcd.js";

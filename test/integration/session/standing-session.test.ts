@@ -1,4 +1,4 @@
-// A cluster's standing session that ends without anybody having heard of it, or that its user closes.
+// A cluster's standing session that ends without any notification, or that its user closes.
 import { afterAll, beforeAll, describe, test } from "vitest";
 import {
   type Cluster,
@@ -17,7 +17,7 @@ import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
 
-/** No renewal falls into a test: nobody hears of a revoked lease but by a call. */
+/** No renewal falls into a test: only a call can detect a revoked lease. */
 const TTL_SECONDS = 600;
 
 let etcd: EtcdCluster;
@@ -120,7 +120,7 @@ describe.concurrent("a standing session that is revoked", () => {
   });
 });
 
-/** A standing session that its user closes, and which a lock that is held keeps open yet. */
+/** A standing session that its user closes, and that a held lock still keeps open. */
 async function draining(cluster: Cluster, name: string) {
   const lock = await new Mutex(cluster, name).lock();
   const session = await cluster.session();
@@ -229,7 +229,7 @@ describe("a standing session that its user orphans", () => {
 
     expect(leaseId).toBe(standing.leaseId);
     expect(next.leaseId).not.toBe(leaseId);
-    // Orphaned, not revoked: the holder's key is there.
+    // Orphaned, not revoked: the holder's key still exists.
     expect(await placesOf(etcd.member, "orphaned")).toMatchObject([{ key: held.key, leaseId }]);
     await revoke(standing);
   });

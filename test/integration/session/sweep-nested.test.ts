@@ -1,4 +1,4 @@
-// The range of one session's keys under a name has room for the queue of a nested name: its sweep must spare that.
+// The range of one session's keys under a name also contains the queue of a nested name: the sweep must spare that.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
@@ -15,12 +15,12 @@ test("the sweep of one name deletes no key of a name that is nested in it", asyn
   await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 300 });
   const session = await Session.open(cluster, { ttlSeconds: 10 });
   const nested = await new Mutex(session, `jobs/${session.leaseId.toString(16)}-2`).lock();
-  // "jobs" itself waits for names nested in it, so its unanswered attempt is one of a tryLock that is refused.
+  // "jobs" itself waits for names nested in it, so its unanswered attempt belongs to a tryLock that is refused.
   proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "drop-answer", when: takesPlace, times: 1 });
 
   expect(await new Mutex(session, "jobs").tryLock()).toBeUndefined();
   await proxy.seen("/etcdserverpb.KV/Range");
-  // Whatever that look for late keys sets off is answered before this is.
+  // All requests that this check for late keys causes are answered before this one is.
   for (let i = 0; i < 3; i++) await new Mutex(session, "other").withLock(() => i);
 
   const { kvs } = (await etcd.member.gateway("/v3/kv/range", { key: encode(nested.key) })) as {

@@ -1,4 +1,4 @@
-// `timeoutMs` against an etcd that is slow, away, or does not answer: what a call rejects with, and when.
+// `timeoutMs` against an etcd that is slow, down, or does not answer: what a call rejects with, and when.
 import { describe, test } from "vitest";
 import {
   connect,
@@ -47,7 +47,7 @@ describe.concurrent("a time limit that ends before the first session is open", {
         ahead: undefined,
         message: `Lock "${NAME}" not acquired within 35 ms: its session was still being opened`,
       });
-      // Opened all the same, for the next caller.
+      // The session is still opened for the next caller.
       slow.delay(0);
       await (await new Mutex(cluster, NAME).lock()).release();
     },
@@ -101,7 +101,7 @@ describe.concurrent("a time limit that ends while etcd stands still", { timeout:
     const took = performance.now() - start;
 
     expect((reason as { code: string }).code).toMatch(/^(LOCK_TIMEOUT|ETCD_UNAVAILABLE)$/);
-    // A question to etcd would take 500 ms more.
+    // A request to etcd would take another 500 ms.
     expect(took).toBeLessThan(1.2 * TIMEOUT_MS);
     etcd.member.resume();
     await expect.poll(() => placesOf(etcd.member, NAME), { timeout: 20_000 }).toEqual([]);

@@ -1,4 +1,4 @@
-// The module that finds and starts etcd is what every other test stands on.
+// The module that finds and starts etcd, on which every other test depends.
 import { spawn } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { mkdir, mkdtemp, readdir, rm, utimes, writeFile } from "node:fs/promises";

@@ -88,7 +88,7 @@ describe("the gRPC proxy", () => {
     const client = connectTo(proxy.endpoint);
     proxy.rule({ path: PUT, act: "calm", times: 1 });
 
-    // grpc-js makes RESOURCE_EXHAUSTED of ENHANCE_YOUR_CALM, though etcd has applied the request.
+    // grpc-js maps ENHANCE_YOUR_CALM to RESOURCE_EXHAUSTED, although etcd has applied the request.
     await expect(client.put("calm").value("1").exec()).rejects.toThrow(
       "RESOURCE_EXHAUSTED: Bandwidth exhausted",
     );

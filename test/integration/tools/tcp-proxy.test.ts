@@ -18,7 +18,7 @@ describe("the TCP proxy", () => {
     const options: IOptions = {
       hosts: endpoint,
       defaultCallOptions: () => ({ deadline: Date.now() + timeoutMs }),
-      // etcd3's own fault handling and shared connections hide what a proxy does.
+      // etcd3's own fault handling and shared connections would hide the effects of a proxy.
       faultHandling: { global: noop, host: () => noop },
       grpcOptions: { "grpc.use_local_subchannel_pool": 1 },
     };
@@ -112,7 +112,7 @@ describe("the TCP proxy", () => {
     const [refused] = (await once(net.connect(proxy.port, "127.0.0.1"), "error")) as [NodeJS.ErrnoException];
 
     expect(refused.code).toBe("ECONNREFUSED");
-    // Who asks for any free port is given none that a socket is bound to.
+    // The system never assigns a port that a socket is bound to as a free port.
     const bound = `:${proxy.port.toString(16).toUpperCase()} `;
     if (process.platform === "linux") expect(await readFile("/proc/net/tcp", "utf8")).toContain(bound);
   });

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { startEtcd } from "../../support/etcd/etcd.js";
 import { Crew } from "../../support/programs/workers.js";
 
-/** Code that runs in a worker before everything else, as soon as the worker listens for complaints. */
+/** Code that runs in a worker before everything else, as soon as the worker records complaints. */
 const preload = (code: string) => {
   const source = `const t = setInterval(() => process.listenerCount("warning") > 1 && (clearInterval(t), ${code}), 1)`;
   return { execArgv: ["--import", `data:text/javascript,${encodeURIComponent(source)}`] };

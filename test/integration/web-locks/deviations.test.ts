@@ -1,4 +1,4 @@
-// Where a lease is not what the standard has in mind: what differs, each difference by a test of its own.
+// The differences from the standard that leases cause, with one test for each.
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
@@ -23,7 +23,7 @@ const TTL_SECONDS = 2;
 const PROGRAM = fileURLToPath(new URL("../../support/programs/web-locks-program.js", import.meta.url));
 const two = twoManagers(TTL_SECONDS);
 
-/** A process that holds the lock by now. */
+/** A process that already holds the lock. */
 async function holder(name: string): Promise<ChildProcess & AsyncDisposable> {
   const child = fork(PROGRAM, [two.etcd.endpoints.join(), String(TTL_SECONDS), name]);
   const [message] = (await once(child, "message")) as [{ holds: string }];
@@ -139,7 +139,7 @@ describe("a process that ends", () => {
 });
 
 describe("an etcd that does not answer", () => {
-  // Less than two of the 10 s that opening a session may take: one request does not wait for the other's.
+  // Less than two of the 10 s that opening a session may take: requests do not wait for each other.
   test(
     "is told by EtcdUnavailableError, which is no DOMException, when no session can be opened",
     { timeout: 15_000 },
@@ -211,7 +211,7 @@ describe("a release that etcd has not confirmed", () => {
     await pausing;
     await counts(two.other, "confirmed", 1, 0);
 
-    // A round trip of somebody else later it could have settled.
+    // After a round trip of another client, it could have settled.
     await counts(two.other, "confirmed", 1, 0);
     expect(settled()).toBe(false);
     await proxy.mode("pass");
@@ -250,7 +250,7 @@ describe("a manager that is closed", () => {
     await held.release();
     await closed;
 
-    // Its cluster is open still.
+    // Its cluster is still open.
     expect(await two.locks.request("drained", { ifAvailable: true }, (lock) => lock !== null)).toBe(true);
   });
 

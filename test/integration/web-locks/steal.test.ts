@@ -10,7 +10,10 @@ const steal = { steal: true } as const;
 const shared = { mode: "shared" } as const;
 const queueOf = (name: string) => `web-locks/${Buffer.from(name, "utf16le").toString("base64url")}`;
 
-/** What stealing does to a holder: the request rejects at once, the callback runs on and hears of it by the signal. */
+/**
+ * The effect of stealing on a holder: the request rejects at once, and the callback continues and is notified by the
+ * signal.
+ */
 async function expectRobbed({ lock, settled }: HeldForTest): Promise<void> {
   const error = (await reasonOf(settled)) as DOMException;
   expect(error).toBeInstanceOf(DOMException);
@@ -59,7 +62,7 @@ describe("a steal", () => {
   ])(
     "from another process is told at once to a lock that was %s, however short it is held",
     async (how, options) => {
-      // A mutex, which nobody can steal, watches its key only when it has been held for a second.
+      // A mutex, which cannot be stolen, watches its key only after it has been held for a second.
       const mutex = await new Mutex(two.cluster, `unwatched/${how}`).lock();
       const held = await holding(two.locks, how, options);
       const told: string[] = [];
@@ -148,7 +151,7 @@ describe("a steal", () => {
     const stealing = two.locks.request("below", steal, () => "granted");
     await counts(two.other, "below", 0, 1);
 
-    // Meanwhile nobody else of this process is kept from other locks.
+    // In the meantime, other requests of this process can still acquire other locks.
     expect(await two.locks.request("below", { ifAvailable: true }, (lock) => lock)).toBeNull();
     expect(await two.locks.request("elsewhere", () => "granted")).toBe("granted");
     expect((await placesOf(two.etcd.member, queueOf("below"))).map(({ key }) => key)).toContain(below);

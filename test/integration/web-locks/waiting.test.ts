@@ -1,4 +1,4 @@
-// What the standard says of requests that wait, or do not want to: order, ifAvailable, signal.
+// The standard's rules for requests that wait or refuse to wait: order, ifAvailable, signal.
 import { getEventListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
@@ -12,7 +12,7 @@ const two = twoManagers(20);
 describe("requests of one process", () => {
   test("are granted in the order of the calls, whatever their names", async () => {
     const names = ["a", "b", "a", "c", "a", "b", "c", "d"];
-    // Where etcd is late with one, the others wait 250 ms for it, and no longer: such an attempt shows nothing.
+    // If etcd is late with one, the others wait for it for 250 ms at most: such an attempt shows nothing.
     for (let tookMs = Infinity; tookMs >= 250;) {
       const order: string[] = [];
       const start = performance.now();
@@ -39,7 +39,7 @@ describe("requests of one process", () => {
     await rule.hit();
     const start = performance.now();
     for (let n = 0; n < 20; n++) await locks.request(`quick ${n}`, () => void order.push("quick"));
-    // The first one waits 250 ms for the slow one, the others do not wait for it again.
+    // The first one waits 250 ms for the slow one; the others do not wait for it again.
     expect(performance.now() - start).toBeLessThan(10 * 250);
     expect(order).toEqual(Array(20).fill("quick"));
     rule.release();
@@ -137,7 +137,7 @@ describe("ifAvailable", () => {
     await until();
     controller.abort();
 
-    // Served already, if this machine was slow.
+    // Already granted, if this machine was slow.
     expect([undefined, controller.signal.reason]).toContain(await reasonOf(first));
     expect(await second).toBe(true);
   });
@@ -166,7 +166,7 @@ describe("an abort", () => {
     controller.abort(reason);
 
     expect(await reasonOf(waiting)).toBe(reason);
-    // Of this process's own there is nothing to be seen from that moment on.
+    // From that moment on, none of this process's own requests is visible.
     expect(await two.locks.query()).toMatchObject({ pending: [] });
     await counts(two.other, "abort", 1, 0);
     await held.release();
@@ -184,7 +184,7 @@ describe("an abort", () => {
   });
 
   test("that comes any moment before the callback keeps it from being called", async () => {
-    // By an earlier callback, so many microtasks later: among them are those between grant and callback.
+    // By an earlier callback, this many microtasks later: they include those between grant and callback.
     for (let later = 0; later < 20; later++) {
       const controller = new AbortController();
       const first = two.locks.request("earlier", async () => {
@@ -208,7 +208,7 @@ describe("an abort", () => {
       const controller = new AbortController();
       const { signal } = controller;
       const removeListener = signal.removeEventListener.bind(signal);
-      // The request stops to listen when its lock is granted; the abort comes that many microtasks later.
+      // The request removes its listener when its lock is granted; the abort comes this many microtasks later.
       signal.removeEventListener = (...listener: Parameters<typeof removeListener>) => {
         removeListener(...listener);
         void (async () => {

@@ -1,4 +1,4 @@
-// What the standard says of requests, seen at a real etcd by two managers, as of two processes.
+// The standard's rules for requests, on a real etcd with two managers, like two processes.
 import { AsyncLocalStorage } from "node:async_hooks";
 import { describe, expect, test } from "vitest";
 import { ClusterLockManager, RwLock } from "../../../src/index.js";
@@ -76,7 +76,7 @@ describe("the callback", () => {
   ])(
     "that %s makes the request reject with that very reason, and the lock is released",
     async (_, callback) => {
-      // In an array, as awaiting it here would ask it.
+      // In an array, because awaiting it here would call its `then`.
       const [reason] = await two.locks.request("throws", callback).then(
         () => [],
         (thrown: unknown) => [thrown],
@@ -97,7 +97,7 @@ describe("a lock", () => {
 
     await held.release();
 
-    // Released by then, not only about to be.
+    // Already released by then, not only about to be.
     expect(await two.locks.query()).toMatchObject({ pending: [] });
     expect(await next).toBe("next");
   });

@@ -25,7 +25,7 @@ export function shownTo(tls) {
 }
 
 /**
- * One request on a connection of its own: a pooled one may belong to a member that was killed since.
+ * One request on its own connection: a pooled one may belong to a member that has been killed since.
  * @param {string} url
  * @param {{ body?: unknown, timeoutMs?: number, tls?: ClientTls | undefined, token?: string | undefined }} [options]
  *   `token`: of a user of etcd
@@ -60,7 +60,7 @@ export function request(url, { body, timeoutMs = 2_000, tls, token } = {}) {
  * @param {string} path such as "/v3/kv/range"
  * @param {unknown} body
  * @param {{ timeoutMs?: number, tls?: ClientTls | undefined, token?: string | undefined }} [options]
- * @returns {Promise<any>} the answer; rejects with etcd's own words
+ * @returns {Promise<any>} the answer; rejects with etcd's own message
  */
 export async function askGateway({ name, endpoint }, path, body, options) {
   const { status, text } = await request(`${endpoint}${path}`, { body, ...options });
@@ -69,7 +69,7 @@ export async function askGateway({ name, endpoint }, path, body, options) {
 }
 
 /**
- * What a member itself believes.
+ * The member's own view.
  * @param {(path: string, body: object) => Promise<any>} gateway
  * @returns {Promise<{ leader: boolean, revision: bigint, raftTerm: bigint }>}
  */

@@ -4,13 +4,13 @@ import { createInterface } from "node:readline";
 /** @import { EtcdCluster } from "../etcd/etcd.js" */
 
 /**
- * A running `etcdctl elect NAME VALUE`, or with `-l` instead of a value. It prints key and value, when it leads or of each
- * leader that it hears of, and resigns on SIGINT.
+ * A running `etcdctl elect NAME VALUE`, or with `-l` instead of a value. It prints key and value when it leads, or
+ * those of each leader that it observes, and resigns on SIGINT.
  */
 export class EtcdctlElect {
   #child;
   #news = new EventEmitter();
-  /** What was printed so far. @type {string[]} */
+  /** The lines printed so far. @type {string[]} */
   #lines = [];
 
   /** @param {EtcdCluster} etcd @param {string} name @param {string} value */
@@ -29,12 +29,15 @@ export class EtcdctlElect {
     child.once("exit", () => this.#news.emit("exit"));
   }
 
-  /** Whether it leads, or has heard of a leader, so far. */
+  /** Whether it leads, or has observed a leader, so far. */
   get leads() {
     return this.#lines.length >= 2;
   }
 
-  /** The `n`th leader that it prints, from 1: itself, when it campaigns. @returns {Promise<{ key: string, value: string }>} */
+  /**
+   * The `n`th leader that it prints, from 1; a candidate prints itself.
+   * @returns {Promise<{ key: string, value: string }>}
+   */
   async leader(n = 1) {
     while (this.#lines.length < 2 * n) {
       if (this.#over) throw new Error("etcdctl elect ended before it had printed that");
@@ -44,7 +47,7 @@ export class EtcdctlElect {
     return { key, value };
   }
 
-  /** As Ctrl-C does. */
+  /** Sends SIGINT, like Ctrl-C. */
   async resign() {
     await this.#end("SIGINT");
   }

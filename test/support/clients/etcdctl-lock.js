@@ -3,12 +3,12 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 /** @import { EtcdCluster } from "../etcd/etcd.js" */
 
-/** A running `etcdctl lock NAME`: it prints its key when it holds, and gives the lock back on SIGINT. */
+/** A running `etcdctl lock NAME`: it prints its key when it holds, and releases the lock on SIGINT. */
 export class EtcdctlLock {
   #child;
   /** The key, printed when it holds. @type {Promise<string>} */
   held;
-  /** Whether the key was printed so far. */
+  /** Whether the key has been printed yet. */
   holds = false;
 
   /** @param {EtcdCluster} etcd @param {string} name @param {{ ttlSeconds?: number }} [options] */
@@ -27,12 +27,12 @@ export class EtcdctlLock {
     this.held.catch(() => {});
   }
 
-  /** Gives it back, as Ctrl-C does, or leaves the queue. */
+  /** Sends SIGINT, like Ctrl-C: releases the lock, or leaves the queue. */
   async release() {
     await this.#end("SIGINT");
   }
 
-  /** kill -9: its lease is left to expire. */
+  /** kill -9: its lease remains until it expires. */
   async kill() {
     await this.#end("SIGKILL");
   }

@@ -1,4 +1,4 @@
-// etcd's own clock as the measure of "longer than a TTL": a lease that nobody renews, until etcd drops it.
+// Uses etcd's own clock to measure "longer than a TTL": a lease that is never renewed, until etcd drops it.
 import { setTimeout as delay } from "node:timers/promises";
 
 /**

@@ -1,4 +1,5 @@
-// The server's own word on a prefix: a plain watch on one member, past every proxy, each event with its time here.
+// The server's own view of a prefix: a plain watch on one member that bypasses every proxy; each event has its local
+// time.
 import { EventEmitter, once } from "node:events";
 import { noop } from "cockatiel";
 import { Etcd3 } from "etcd3";
@@ -57,7 +58,7 @@ export class Observer {
     this.#events.emit("news");
   }
 
-  /** The first event that fits, whether it has come or is still to come. @param {(event: Seen) => boolean} which */
+  /** The first matching event, past or future. @param {(event: Seen) => boolean} which */
   async first(which) {
     for (;;) {
       const found = this.seen.find(which);

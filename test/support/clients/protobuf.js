@@ -1,7 +1,7 @@
-// The bytes of protobuf messages, by field numbers: for answers that no generated code would write.
+// The bytes of protobuf messages, by field numbers: for answers that no generated code would produce.
 
 /**
- * A number or bigint is a varint, text and bytes are length-delimited, a list is a message of its own.
+ * A number or bigint is a varint, text and bytes are length-delimited, a list is a nested message.
  * @typedef {number | bigint | boolean | string | Uint8Array | Field[]} Value
  * @typedef {[number: number, value: Value]} Field
  */
@@ -57,7 +57,7 @@ export function fieldsOf(bytes) {
 }
 
 /**
- * The first field of that number; nothing of a message that is not there.
+ * The first field with that number; undefined for a missing message.
  * @param {Uint8Array | bigint | undefined} bytes @param {number} number
  */
 export const fieldOf = (bytes, number) =>

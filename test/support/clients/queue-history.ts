@@ -1,6 +1,6 @@
 import type { Operation, RangeAnswer, Txn, TxnAnswer } from "../../../src/etcd/port.js";
 
-/** A transaction of a queue, from its call to its answer, in moments of one clock. */
+/** A transaction of a queue, from its call to its answer, in times of one clock. */
 export interface Done {
   readonly txn: Txn;
   readonly answer: TxnAnswer;
@@ -16,8 +16,9 @@ interface Key {
 export type Keys = ReadonlyMap<string, Key>;
 
 /**
- * One after the other in some order, in which nothing comes before what had been answered when it was asked: is there one
- * that gives every transaction the answer that it got, and leaves `after` behind? Tries all of them, so only for a few.
+ * Whether there is a sequential order, consistent with real time (no transaction comes before one that had been
+ * answered when it was sent), that gives every transaction the answer that it got and ends with `after`. Tries all
+ * orders, so only for a few transactions.
  */
 export function hasOrder(done: readonly Done[], before: Keys, after: Keys): boolean {
   if (done.length === 0) return sameKeys(before, after);
@@ -36,7 +37,7 @@ const sameKeys = (keys: Keys, others: Keys): boolean =>
     return other?.revision === revision && other.value === value;
   });
 
-/** The keys after it; undefined: on these keys it would have been answered otherwise. */
+/** The keys after it; undefined if its answer would have been different on these keys. */
 function applied({ txn, answer }: Done, before: Keys): Keys | undefined {
   const succeeds = txn.compare.every((compare) => {
     if (compare.kind === "nothing in") return within(before, compare).length === 0;
@@ -52,13 +53,13 @@ function applied({ txn, answer }: Done, before: Keys): Keys | undefined {
   return told ? keys : undefined;
 }
 
-/** Does it to `keys`. false: that is not what was told. */
+/** Applies the operation to `keys`; false if the answer contradicts it. */
 function asTold(keys: Map<string, Key>, operation: Operation, answer: TxnAnswer, i: number): boolean {
   if (operation.kind === "range") return sameRange(keys, operation, answer.ranges[i]);
   if (operation.kind === "delete") return keys.delete(operation.key.toString());
   const { revision } = answer.header;
   const queue = queueOf(operation.key);
-  // The order of a queue is that of its create revisions: no two may be alike, and a later one is higher.
+  // The order of a queue is that of its create revisions: they are unique, and a later key has a higher one.
   const last = [...keys].every(([key, old]) => !nested(queueOf(key), queue) || old.revision < revision);
   keys.set(operation.key, { value: operation.value, revision });
   return last;

@@ -1,4 +1,4 @@
-// What an etcd request asks for, read from its protobuf bytes: enough to tell a join from a release.
+// What an etcd request contains, read from its protobuf bytes: enough to distinguish a join from a release.
 import { fieldOf, fieldsOf } from "./protobuf.js";
 
 /** Field numbers of `etcdserverpb.TxnRequest` and `RequestOp`. */

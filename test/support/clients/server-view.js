@@ -1,4 +1,4 @@
-// What etcd itself has, asked directly and past every proxy.
+// The state of etcd itself, read directly without a proxy.
 
 /** @typedef {import("../etcd/etcd.js").EtcdMember} EtcdMember */
 

@@ -3,11 +3,11 @@ import { createInterface } from "node:readline";
 import { decode, encode } from "./gateway-text.js";
 /** @import { EtcdMember } from "../etcd/etcd.js" */
 
-/** A candidate of etcd's own election service, through its JSON gateway, on a lease that nobody renews. */
+/** A candidate of etcd's own election service, through its JSON gateway, on a lease that is never renewed. */
 export class V3Candidate {
   #member;
   #lease;
-  /** Whether the service has answered so far. */
+  /** Whether the service has answered yet. */
   leads = false;
   /** What the service calls a leader key. @type {Promise<{ name: string, key: string, rev: string, lease: string }>} */
   #leader;
@@ -52,7 +52,7 @@ export class V3Candidate {
 }
 
 /**
- * Who leads, as the service says it; rejects with its own words when nobody does.
+ * The current leader according to the service; rejects with its own message if there is none.
  * @param {EtcdMember} member @param {string} name @returns {Promise<{ key: string, value: string }>}
  */
 export async function v3Leader(member, name) {
@@ -61,7 +61,7 @@ export async function v3Leader(member, name) {
 }
 
 /**
- * The values of the leaders that the service tells of, until the loop is left.
+ * The values of the leaders that the service reports, until the loop is left.
  * @param {EtcdMember} member @param {string} name
  */
 export async function* v3Observe(member, name) {

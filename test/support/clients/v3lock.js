@@ -1,13 +1,13 @@
 import { decode, encode } from "./gateway-text.js";
 /** @import { EtcdMember } from "../etcd/etcd.js" */
 
-/** etcd's own lock service, through its JSON gateway, on a lease that nobody renews. */
+/** etcd's own lock service, through its JSON gateway, on a lease that is never renewed. */
 export class V3Lock {
   #member;
   #lease;
-  /** Whether the service has answered so far. */
+  /** Whether the service has answered yet. */
   holds = false;
-  /** The key, answered when it holds. @type {Promise<string>} */
+  /** The key, which the service returns when it holds. @type {Promise<string>} */
   held;
 
   /** @param {EtcdMember} member @param {string} name @param {{ ttlSeconds?: number }} [options] */
@@ -34,7 +34,7 @@ export class V3Lock {
     await this.revoke();
   }
 
-  /** What an operator does to a client that hangs. */
+  /** What an operator does to a client that hangs: revokes its lease. */
   async revoke() {
     await this.#member.gateway("/v3/lease/revoke", { ID: this.#lease });
   }

@@ -5,7 +5,7 @@ import { getContainerRuntimeClient } from "testcontainers";
 import { EtcdContainer } from "./etcd-container.js";
 import { askGateway, statusBy } from "../clients/etcd-http.js";
 
-/** Which process it belongs to. */
+/** Identifies the process that the container belongs to. */
 const LABEL = "leasehold.process";
 const OWN = `${os.hostname()}:${process.pid}`;
 const OURS = { [LABEL]: OWN };
@@ -19,16 +19,16 @@ const PEER_PORT = 2380;
 
 export interface ContainerPlan {
   readonly name: string;
-  /** On 127.0.0.1, for its clients. */
+  /** For its clients, on 127.0.0.1. */
   readonly port: number;
   readonly network: Network;
-  /** On that network. */
+  /** Its address on that network. */
   readonly address: string;
-  /** Of all members, by name. */
+  /** The addresses of all members, by name. */
   readonly addresses: Readonly<Record<string, string>>;
 }
 
-/** On two networks from its first moment on, as etcd is not ready before its peers are there. */
+/** On two networks from the start, because etcd is not ready before its peers are reachable. */
 class OnTwoNetworks extends EtcdContainer {
   readonly #plan: ContainerPlan;
   id = "";
@@ -62,7 +62,7 @@ export class ContainerMember {
   readonly #container: Container;
   #running = true;
 
-  /** Resolves when it is ready, which takes a majority of its peers: start all at once. */
+  /** Resolves when it is ready, which requires a majority of its peers: start all members at once. */
   static async start(plan: ContainerPlan): Promise<ContainerMember> {
     const definition = new OnTwoNetworks(plan);
     await definition.start();
@@ -85,7 +85,7 @@ export class ContainerMember {
     return statusBy((path, body) => this.gateway(path, body, options));
   }
 
-  /** As that of an `EtcdMember`. */
+  /** Like `EtcdMember.gateway`. */
   gateway(path: string, body: unknown, options?: { timeoutMs?: number }): ReturnType<typeof askGateway> {
     return askGateway(this, path, body, options);
   }
@@ -104,20 +104,20 @@ export class ContainerMember {
     await this.#container.kill();
   }
 
-  /** After `kill()`. */
+  /** Call after `kill()`. */
   async restart(): Promise<void> {
     await this.#container.start();
     await this.#answers();
     this.#running = true;
   }
 
-  /** SIGTERM, upon which it hands its leadership over, then a start. */
+  /** Sends SIGTERM, on which it hands over its leadership, then starts it again. */
   async reboot(): Promise<void> {
     await this.#container.restart({ t: 10 });
     await this.#answers();
   }
 
-  /** From its peers: clients still reach it. */
+  /** Disconnects it from its peers: clients still reach it. */
   async disconnect(): Promise<void> {
     await this.#plan.network.disconnect({ Container: this.#container.id, Force: true });
   }
@@ -136,7 +136,7 @@ export class ContainerMember {
   }
 }
 
-/** For peers only: nothing of it reaches the outside. */
+/** A network for peers only, without access to the outside. */
 export async function createNetwork(): Promise<{ network: Network; addressOf: (index: number) => string }> {
   const { network } = await getContainerRuntimeClient();
   for (let attempt = 0; ; attempt++) {
@@ -146,13 +146,13 @@ export async function createNetwork(): Promise<{ network: Network; addressOf: (i
       const made = await network.create({ Name: `leasehold-${range}`, Internal: true, IPAM, Labels: OURS });
       return { network: made, addressOf: (index) => `${range}.${index + 11}` };
     } catch (error) {
-      // somebody else's network has these addresses
+      // another network has these addresses
       if (attempt === 5) throw error;
     }
   }
 }
 
-/** Containers and networks of this process, and of those of this machine that are gone. */
+/** Removes the containers and networks of this process, and those of processes on this machine that have ended. */
 export async function removeContainers(): Promise<void> {
   const { dockerode } = (await getContainerRuntimeClient()).container;
   const filters = { label: [LABEL] };

@@ -1,4 +1,4 @@
-// A folder of programs that several processes may want to fill at once: one fetches, the others wait for it.
+// A folder of programs that several processes may try to fill at once: one fetches, and the others wait for it.
 import { existsSync, statSync } from "node:fs";
 import { mkdir, open, readFile, rename, rm, utimes } from "node:fs/promises";
 import os from "node:os";
@@ -8,7 +8,7 @@ import { setTimeout as delay } from "node:timers/promises";
 
 const POLL_MS = 100;
 const BEAT_MS = 2_000;
-/** A fetcher touches its lock every BEAT_MS; one that was silent this long is taken for dead. */
+/** A fetcher touches its lock every BEAT_MS; one that has not for this long is considered dead. */
 const STALE_MS = 30_000;
 
 /** @param {NodeJS.ProcessEnv} [env] */
@@ -44,7 +44,7 @@ async function fillBeside(folder, fill) {
   await mkdir(work, { recursive: true });
   try {
     await fill(work);
-    // the lock only saves work: were two fetchers to run, the rename still makes one whole folder win
+    // the lock only saves work: if two fetchers ran, the rename would still install exactly one complete folder
     await rename(work, folder).catch((error) => {
       if (!existsSync(folder)) throw error;
     });
@@ -92,7 +92,7 @@ async function breakIfStale(file) {
   const content = await readFile(file, "utf8").catch(() => "");
   if (!isStale(file, content)) return;
   const aside = `${file}.${randomUUID().slice(0, 8)}`;
-  // rename, not delete: of several waiters that see the same dead lock only one moves it
+  // rename, not delete: of several waiters that see the same dead lock, only one moves it
   await rename(file, aside).catch(() => {});
   const moved = await readFile(aside, "utf8").catch(() => undefined);
   if (moved !== undefined && moved !== content) await rename(aside, file);
@@ -103,7 +103,7 @@ async function breakIfStale(file) {
 function isStale(file, content) {
   const age = Date.now() - (statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? Date.now());
   if (age > STALE_MS) return true;
-  // an empty lock is one that is just being written
+  // an empty lock is just being written
   if (content === "") return false;
   const { pid, host } = /** @type {{ pid: number, host: string }} */ (JSON.parse(content));
   return host === os.hostname() && !isAlive(pid);

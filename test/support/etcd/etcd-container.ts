@@ -1,6 +1,6 @@
 import { GenericContainer, Wait } from "testcontainers";
 
-/** etcd in a container, for clients at one port of 127.0.0.1, which stays the same when the container is started anew. */
+/** etcd in a container, reachable at one port of 127.0.0.1, which stays the same when the container is restarted. */
 export class EtcdContainer extends GenericContainer {
   /** `args`: more flags for etcd. */
   constructor(port: number, args: readonly string[] = []) {
@@ -15,7 +15,7 @@ export class EtcdContainer extends GenericContainer {
   }
 
   protected override beforeContainerCreated(): Promise<void> {
-    // docker publishes on all interfaces unless told otherwise
+    // by default, docker publishes on all interfaces
     for (const bindings of Object.values(
       this.hostConfig.PortBindings as Record<string, { HostIp?: string }[]>,
     )) {

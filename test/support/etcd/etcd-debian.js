@@ -69,7 +69,7 @@ async function privateApt(work, env) {
   };
   const options = Object.entries(settings).flatMap(([name, value]) => ["-o", `${name}=${value}`]);
   return async (args) => {
-    // other sources of this machine may be unreachable: whether the packages can be had, `download` says
+    // other sources of this machine may be unreachable: `download` reports whether the packages are available
     const extra = await sourceOptions(work);
     const { stdout } = await run("apt-get", [...options, ...extra, "-q", ...args], {
       cwd: work,
@@ -110,7 +110,7 @@ async function useRelease(work, apt, release, version) {
   await apt(["update"]);
 }
 
-// Where a source names no keyring, apt takes the ones that it trusts anyway.
+// If a source names no keyring, apt uses its trusted default keyrings.
 /** @param {string} entry a source's file and line, such as "/etc/apt/sources.list.d/debian.sources:1" */
 async function keyringOf(entry) {
   const text = await readFile(entry.replace(/:\d+$/, ""), "utf8").catch(() => "");

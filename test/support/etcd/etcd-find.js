@@ -1,5 +1,5 @@
-// Finds the etcd that tests, demo and playground start; fetches one where the machine has none.
-// Only programs are looked for, never a running server: tests kill leaders and fill quotas.
+// Finds the etcd that tests, demo and playground start; fetches one if the machine has none. It only looks for
+// programs, never for a running server: tests kill leaders and fill quotas.
 import { execFile } from "node:child_process";
 import { existsSync, readFileSync, realpathSync } from "node:fs";
 import os from "node:os";
@@ -19,10 +19,10 @@ const run = promisify(execFile);
  * @property {string} version such as "3.4.23"
  */
 
-/** EX_UNAVAILABLE of sysexits.h: something this command needs is not there. */
+/** EX_UNAVAILABLE of sysexits.h: something that this command needs is missing. */
 export const EXIT_UNAVAILABLE = 69;
 
-/** No etcd here and no way to get one. `message` says what was tried and what to do. */
+/** There is no etcd on this machine and no way to get one. `message` says what was tried and what to do. */
 export class EtcdMissingError extends Error {
   /** @param {readonly string[]} tried @param {string} [version] */
   constructor(tried, version) {
@@ -128,13 +128,13 @@ async function versionOf(etcd, env) {
 }
 
 /**
- * The environment for etcd and etcdctl: without the user's own ETCD_* settings, which would point them elsewhere.
+ * The environment for etcd and etcdctl: without the user's own ETCD_* settings, which would redirect them.
  * @param {NodeJS.ProcessEnv} [env]
  * @returns {NodeJS.ProcessEnv}
  */
 export function etcdEnv(env = process.env) {
   const clean = Object.fromEntries(Object.entries(env).filter(([name]) => !/^ETCD(CTL)?_/.test(name)));
-  // etcd 3.4 refuses to start on arm64 unless told that this is known
+  // etcd 3.4 refuses to start on arm64 without this acknowledgement
   return process.arch === "x64" ? clean : { ...clean, ETCD_UNSUPPORTED_ARCH: process.arch };
 }
 
@@ -173,7 +173,7 @@ function advice(version) {
 }
 
 /**
- * For the ends of command lines: prints what is missing and ends with 69; throws anything else on.
+ * For the entry points of command lines: prints what is missing and exits with 69; rethrows anything else.
  * @param {unknown} error
  * @returns {never}
  */

@@ -1,5 +1,5 @@
-// etcd built from its Go modules, for series that no Debian release carries yet. `go install …@version` refuses them
-// because of their replace directives; a main module that imports them does not.
+// Builds etcd from its Go modules, for series that no Debian release has yet. `go install …@version` refuses them
+// because of their replace directives; a main module that imports them works.
 import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import os from "node:os";

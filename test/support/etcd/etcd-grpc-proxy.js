@@ -1,4 +1,4 @@
-// etcd's own gRPC proxy, `etcd grpc-proxy`, in front of a cluster that we started.
+// etcd's own gRPC proxy, `etcd grpc-proxy`, in front of one of our clusters.
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
@@ -20,7 +20,7 @@ export async function startEtcdGrpcProxy(cluster) {
       etcd,
       ...["grpc-proxy", "start", `--endpoints=${cluster.endpoints.join(",")}`, `--data-dir=${folder}`],
       ...[`--listen-addr=127.0.0.1:${port}`, `--metrics-addr=http://127.0.0.1:${metricsPort}`],
-      // 3.6 and later dial it
+      // etcd 3.6 and later dials it
       `--advertise-client-url=127.0.0.1:${port}`,
     ],
     env: etcdEnv(),

@@ -1,7 +1,6 @@
-// Outlives the process that started an etcd cluster by a moment: when the pipe on standard input closes, however that
-// process ended, the members that still run are killed and their data folder is removed.
-// Lines on standard input: "+PID" (a member was started), "-PID" (it has exited), in that order per member.
-// The one argument is the data folder.
+// Briefly outlives the process that started an etcd cluster: when the pipe on standard input closes, however that
+// process ended, it kills the members that still run and removes their data folder. Lines on standard input: "+PID" (a
+// member was started), "-PID" (it has exited), in that order per member. The only argument is the data folder.
 import { rmSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
@@ -27,11 +26,11 @@ function kill(pid) {
   try {
     process.kill(pid, "SIGKILL");
   } catch {
-    // it ended by itself in the meantime
+    // it has already exited
   }
 }
 
-// A dying etcd may still write: removing its folder under it would leave parts behind.
+// A dying etcd may still write: removing its folder before it has exited would leave files behind.
 /** @param {number} pid */
 async function gone(pid) {
   for (let tries = 0; tries < 100; tries++) {

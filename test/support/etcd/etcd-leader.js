@@ -1,14 +1,14 @@
 import { setTimeout as delay } from "node:timers/promises";
 
 /**
- * What tells who leads.
+ * A member that can report whether it leads.
  * @typedef {object} Asked
  * @property {boolean} running
  * @property {(options: { timeoutMs: number }) => Promise<{ leader: boolean, raftTerm: bigint }>} status
  */
 
 /**
- * Waits until a running member leads and says so in the highest term known.
+ * Waits until a running member reports that it leads in the highest known term.
  * @template {Asked} M
  * @param {readonly M[]} members
  * @param {{ timeoutMs?: number }} [options]

@@ -1,4 +1,4 @@
-// One member of a cluster that we started: the process, and what can be done to it.
+// One member of one of our clusters: the process, and the actions on it.
 import { askGateway, parseMetrics, request, statusBy } from "../clients/etcd-http.js";
 import { ServerProcess } from "../servers/server-process.js";
 
@@ -8,7 +8,7 @@ export { PortTakenError } from "../servers/server-process.js";
  * @typedef {object} MemberPlan
  * @property {string} name
  * @property {string} host address that it listens on
- * @property {readonly string[]} within what etcd is started by, and turns into etcd itself
+ * @property {readonly string[]} within the command that starts etcd, and that execs it
  * @property {string} program
  * @property {readonly string[]} args
  * @property {NodeJS.ProcessEnv} env
@@ -19,7 +19,7 @@ export { PortTakenError } from "../servers/server-process.js";
  * @property {(line: string) => void} tellGuardian
  */
 
-/** What etcd says when it wants to know who asks, and has no valid token. */
+/** etcd's errors for a request that needs a user and has no valid token. */
 const TOKEN_WANTED = /user name is empty|invalid auth token|revision of auth store is old/;
 
 export class EtcdMember {
@@ -38,7 +38,7 @@ export class EtcdMember {
     this.name = plan.name;
     this.clientPort = plan.clientPort;
     this.peerPort = plan.peerPort;
-    // From Node.js 26 on grpc-js speaks TLS to names only.
+    // From Node.js 26 on, grpc-js accepts only host names for TLS.
     this.endpoint = plan.tls
       ? `https://localhost:${plan.clientPort}`
       : `http://${plan.host}:${plan.clientPort}`;
@@ -48,13 +48,13 @@ export class EtcdMember {
       command: [first, ...rest],
       env,
       ready: /ready to serve client requests|serving client traffic/,
-      // a read that needs a quorum
+      // a quorum read
       answers: () => this.#quorumRead(),
       tellGuardian,
     });
   }
 
-  /** Of the running process; that of the last one when it was killed. */
+  /** The pid of the running process, or of the last one if it was killed. */
   get pid() {
     return this.#process.pid;
   }
@@ -63,7 +63,7 @@ export class EtcdMember {
     return this.#process.running;
   }
 
-  /** The last lines of etcd's own log. */
+  /** The last lines of etcd's log. */
   get log() {
     return this.#process.log;
   }
@@ -73,7 +73,7 @@ export class EtcdMember {
     await this.#process.start();
   }
 
-  /** After `kill()`: the same member, with its data; resolves when it answers. */
+  /** Call after `kill()`: starts the same member with its data; resolves when it answers. */
   async restart() {
     await this.#process.start();
   }
@@ -83,7 +83,10 @@ export class EtcdMember {
     await this.#process.kill();
   }
 
-  /** SIGSTOP: connections stay open, nothing answers. Returns when the process has stopped, which is a moment later. */
+  /**
+   * SIGSTOP: connections stay open, but nothing is answered. Returns when the process has stopped, which is slightly
+   * later.
+   */
   pause() {
     this.#process.pause();
   }
@@ -103,7 +106,7 @@ export class EtcdMember {
   }
 
   /**
-   * What this member itself believes. etcd 3.6 wants a password even for this once auth is on.
+   * The member's own view. etcd 3.6 requires a password even for this once auth is on.
    * @param {{ timeoutMs?: number }} [options]
    */
   status(options) {
@@ -115,7 +118,7 @@ export class EtcdMember {
    * @param {string} path such as "/v3/kv/range"
    * @param {unknown} body
    * @param {{ timeoutMs?: number }} [options]
-   * @returns {Promise<any>} the answer; rejects with etcd's own words
+   * @returns {Promise<any>} the answer; rejects with etcd's own message
    */
   async gateway(path, body, options) {
     const send = () => askGateway(this, path, body, { ...options, tls: this.#plan.tls, token: this.#token });
@@ -128,12 +131,15 @@ export class EtcdMember {
     }
   }
 
-  /** From now on `gateway` asks as this user, if etcd wants to know who asks. @param {{ username: string, password: string }} user */
+  /**
+   * From now on `gateway` logs in as this user if etcd requires it.
+   * @param {{ username: string, password: string }} user
+   */
   login(user) {
     this.#user = user;
   }
 
-  /** What a request that does not go through `gateway` must bear now. @returns {Promise<{ authorization?: string }>} */
+  /** The headers that a request outside `gateway` needs now. @returns {Promise<{ authorization?: string }>} */
   async headers() {
     if (!this.#user) return {};
     await this.gateway("/v3/kv/range", { key: "AA==" });
@@ -146,7 +152,7 @@ export class EtcdMember {
     this.#token = await askGateway(this, "/v3/auth/authenticate", { name, password }, settings).then(
       ({ token }) => token,
       (error) => {
-        // etcd refuses a token of before even when it asks for none any more.
+        // etcd rejects an old token even when it no longer requires one.
         if (!/authentication is not enabled/.test(error.message)) throw error;
       },
     );
@@ -156,11 +162,12 @@ export class EtcdMember {
   async #quorumRead() {
     const { endpoint } = this;
     const { tls, host, metricsPort } = this.#plan;
-    // the gateway is a client of its own server: with client certificates it may be refused, the health page is not
+    // the gateway is a client of its own server: it may be refused if client certificates are required; the health page
+    // is not
     const { status, text } = await (tls
       ? request(`http://${host}:${metricsPort}/health`)
       : request(`${endpoint}/v3/kv/range`, { body: { key: "AA==" } }));
-    // who we are is checked after the read has been confirmed by a quorum
+    // the user is checked only after a quorum has confirmed the read
     const refused = /user name is empty|permission denied|invalid auth token|not supported for learner/.test(
       text,
     );

@@ -1,4 +1,4 @@
-// Local etcd clusters for tests, demo and playground: started here, stopped here, whatever happens to the starter.
+// Local etcd clusters for tests, demo and playground: started here and stopped here, even if the starter dies.
 import { execFile } from "node:child_process";
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
@@ -22,17 +22,17 @@ export { EtcdMember } from "./etcd-member.js";
  * @property {ClientTls} [clientTls]
  * @property {number} [snapshotCount] writes between two snapshots
  * @property {NodeJS.ProcessEnv} [env] more environment for every member
- * @property {(index: number, peerPort: number) => number | Promise<number>} [peerUrl] the port under which peers reach
- *   member `index`, such as that of a proxy before `peerPort`; default `peerPort` itself
+ * @property {(index: number, peerPort: number) => number | Promise<number>} [peerUrl] the port at which peers reach
+ *   member `index`, such as that of a proxy in front of `peerPort`; default `peerPort` itself
  * @property {string} [version] such as "3.5"; default: LEASEHOLD_ETCD_VERSION, else the first etcd found
  * @property {(index: number) => Place} [place] default: this process's own loopback
  */
 
 /**
- * Where a member lives.
+ * Where a member runs.
  * @typedef {object} Place
  * @property {string} host address that it listens on
- * @property {readonly string[]} within what etcd is started by, such as nsenter; it must turn into etcd itself
+ * @property {readonly string[]} within the command that starts etcd, such as nsenter; it must exec etcd
  * @property {readonly number[]} doors more ports for clients
  */
 
@@ -43,7 +43,7 @@ const ATTEMPTS = 5;
 
 /**
  * @param {StartOptions} [options]
- * @returns {Promise<EtcdCluster>} every member answers a read that needs a quorum
+ * @returns {Promise<EtcdCluster>} every member answers a quorum read
  */
 export async function startEtcd(options = {}) {
   const programs = await findEtcd({ version: options.version });
@@ -51,7 +51,7 @@ export async function startEtcd(options = {}) {
     try {
       return await startOnce(programs, options);
     } catch (error) {
-      // somebody took one of the ports between our look and etcd's bind
+      // another process took one of the ports between our check and etcd's bind
       if (!(error instanceof PortTakenError) || attempt === ATTEMPTS) throw error;
     }
   }
@@ -118,7 +118,7 @@ function memberArgs(row, { args = [], clientTls, snapshotCount }) {
   const scheme = clientTls ? "https" : "http";
   const [client, ...doors] = [row.clientPort, ...row.doors].map((port) => `${scheme}://${row.host}:${port}`);
   const tls = clientTls && [`--cert-file=${clientTls.cert}`, `--key-file=${clientTls.key}`];
-  // to name the authority is to demand certificates of it, whatever --client-cert-auth says
+  // naming a CA makes etcd demand client certificates from it, whatever --client-cert-auth says
   const clientCerts = clientTls?.clientCertAuth && [
     `--trusted-ca-file=${clientTls.ca}`,
     "--client-cert-auth",
@@ -143,7 +143,7 @@ function memberArgs(row, { args = [], clientTls, snapshotCount }) {
   ];
 }
 
-/** A started cluster. Stop it, or let `await using` do so. */
+/** A running cluster. Stop it, or use `await using`. */
 export class EtcdCluster {
   #guardian;
   #programs;
@@ -169,13 +169,13 @@ export class EtcdCluster {
     this.version = programs.version;
   }
 
-  /** The first member: for clusters that have one only. */
+  /** The first member: for single-member clusters. */
   get member() {
     return /** @type {EtcdMember} */ (this.members[0]);
   }
 
   /**
-   * Waits until a running member leads and says so in the highest term known.
+   * Waits until a running member reports that it leads in the highest known term.
    * @param {{ timeoutMs?: number }} [options]
    */
   leader(options) {
@@ -183,8 +183,8 @@ export class EtcdCluster {
   }
 
   /**
-   * One more member, on this process's loopback, that does not vote. Resolves when it serves. etcd refuses it for five
-   * seconds after its own start, but with `--strict-reconfig-check=false`.
+   * Adds a non-voting member on this process's loopback. Resolves when it serves. etcd refuses this in the first five
+   * seconds after its own start, except with `--strict-reconfig-check=false`.
    */
   async addLearner() {
     const { options, folder } = this.#start;

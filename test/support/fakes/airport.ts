@@ -14,21 +14,21 @@ export const txnOf = (roots: readonly string[], kind: Kind = "join"): Txn => ({
   failure: [],
 });
 
-/** What a call carries: one transaction, or those of a batch. */
+/** The transactions of a call: one, or those of a batch. */
 export const txnsOf = ({ request }: FakeCall) =>
   (Array.isArray(request) ? request : [request]) as readonly Txn[];
 export const namesOf = (call: FakeCall) => txnsOf(call).map(({ queues }) => queues.join("+"));
 
-/** A cluster whose transactions leave, land and fail when a test says so. */
+/** A cluster whose transactions are sent, answered and failed under the test's control. */
 export class Airport {
   readonly cluster: FakeCluster;
-  /** Every request with transactions, in the order of sending, whatever has become of it. */
+  /** Every request with transactions, in the order of sending, whatever its outcome. */
   readonly sent: FakeCall[] = [];
-  /** How each transaction ended, in the order of their ends: its names, or its names and its error. */
+  /** How each transaction ended, in the order of the ends: its names, or its names and its error. */
   readonly ends: string[] = [];
   readonly errors = new Map<string, unknown>();
   readonly #out = new Set<FakeCall>();
-  /** The most requests that were out at a time, by connection. */
+  /** The maximum number of requests in flight at a time, by connection. */
   most = 0;
 
   constructor(options: Readonly<Record<string, unknown>> = ONE_MEMBER) {
@@ -42,7 +42,7 @@ export class Airport {
     };
   }
 
-  /** Each sends a transaction on its name; the promise tells how it ended. */
+  /** Each call sends a transaction on its name; the promise resolves with how it ended. */
   send(names: readonly string[], policy: Partial<CallPolicy> = {}, kind: Kind = "join"): Promise<unknown>[] {
     return names.map((name) => {
       const txn = txnOf(name.split("+"), kind);
@@ -57,7 +57,7 @@ export class Airport {
     });
   }
 
-  /** The event loop turns once: those that wait leave, as far as they may. */
+  /** Turns the event loop once: waiting transactions are sent as far as they may be. */
   async turn(): Promise<void> {
     const { clock } = this.cluster;
     await settle();
@@ -82,12 +82,12 @@ export class Airport {
     await this.turn();
   }
 
-  /** What has been cancelled is not out any more. */
+  /** A cancelled request is no longer in flight. */
   forget(call: FakeCall): void {
     this.#out.delete(call);
   }
 
-  /** Lets everything land that is out, and what leaves then, until nothing is out. */
+  /** Answers everything that is in flight, and what is sent then, until nothing is in flight. */
   async landAll(): Promise<void> {
     while (this.#out.size > 0) for (const call of this.out) await this.land(call);
   }

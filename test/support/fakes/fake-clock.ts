@@ -7,14 +7,14 @@ interface Due {
 
 const EPOCH = Date.UTC(2031, 4, 5);
 
-/** Lets every promise that is already settled run its callbacks, and theirs. */
+/** Lets the callbacks of every promise that is already settled run, and the callbacks that these cause. */
 export const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** Time and randomness that move only when a test says so. */
+/** Time and randomness that change only under the test's control. */
 export class FakeClock implements Clock {
-  /** What `random()` returns. */
+  /** The return value of `random()`. */
   nextRandom = 0;
-  /** What waits in the sockets: delivered before what was handed to `afterPendingEvents`. */
+  /** Events waiting in the sockets: delivered before the callbacks given to `afterPendingEvents`. */
   pendingEvents: () => void = () => {};
   #monotonic = 1_000_000;
   #suspend = 7_000_000;
@@ -53,23 +53,23 @@ export class FakeClock implements Clock {
     return { cancel: () => void this.#afterEvents.delete(run) };
   }
 
-  /** How many timers wait. */
+  /** The number of pending timers. */
   get timers(): number {
     return this.#timers.size + this.#afterEvents.size;
   }
 
-  /** The clock that counts suspend goes on (or back) by itself: the machine slept, or somebody set the wall clock. */
+  /** Only the clock that counts suspend moves forward (or back): the machine slept, or the wall clock was set. */
   sleep(ms: number): void {
     this.#suspend += ms;
   }
 
-  /** The process stands still: both clocks go on, and no timer has run yet. */
+  /** The process is stopped: both clocks move forward, and no timer has run yet. */
   freeze(ms: number): void {
     this.#monotonic += ms;
     this.#suspend += ms;
   }
 
-  /** Runs what is due within the next `ms`, each timer at its own time. Promises settle afterwards. */
+  /** Runs the timers due within the next `ms`, each at its own time. Promises settle afterwards. */
   advance(ms: number): void {
     const until = this.#monotonic + ms;
     for (let due = this.#next(until); due; due = this.#next(until)) {
@@ -79,7 +79,7 @@ export class FakeClock implements Clock {
     this.freeze(until - this.#monotonic);
   }
 
-  /** The same, but promises settle after each timer: for code that awaits between two of them. */
+  /** Like `advance()`, but promises settle after each timer: for code that awaits between two of them. */
   async pass(ms: number): Promise<void> {
     const until = this.#monotonic + ms;
     await settle();
@@ -102,7 +102,7 @@ export class FakeClock implements Clock {
 
   #run(due: Due): void {
     this.#timers.delete(due);
-    // After a freeze a timer is late: time never goes back for it.
+    // After a freeze a timer runs late: time must not go back to its due time.
     this.freeze(Math.max(0, due.at - this.#monotonic));
     due.run();
   }

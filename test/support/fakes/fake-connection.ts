@@ -12,14 +12,14 @@ import { type FakeCall, FakeMember } from "./fake-member.js";
 export const HEADER: Header = { clusterId: "1", revision: 100n, memberId: "a", raftTerm: 3n };
 export const LEASE_ID = 0x77n;
 
-/** Everything that a cluster has inside, with fake members `a`, `b` and `c` instead of etcd, and a fake clock. */
+/** Everything inside a cluster, with fake members `a`, `b` and `c` instead of etcd, and a fake clock. */
 export class FakeCluster {
   readonly clock = new FakeClock();
   /** One for each connection, in the order of connecting. */
   readonly connected: FakeMember[] = [];
-  /** Hears of every call when it is sent, and may answer it there and then. */
+  /** Called for every call when it is sent; may answer it synchronously. */
   onCall: (call: FakeCall, host: string) => void = () => {};
-  /** Hosts of which the test answers whether they are etcd itself. */
+  /** Hosts for which the test itself answers the probe whether they are etcd itself. */
   unknown: readonly string[] = [];
   readonly client: EtcdClient;
   readonly connection: Connection;
@@ -48,14 +48,14 @@ export class FakeCluster {
     };
   }
 
-  /** The connection made last. */
+  /** The most recent connection. */
   get member(): FakeMember {
     const member = this.connected.at(-1);
     if (!member) throw new Error("nothing was asked yet");
     return member;
   }
 
-  /** A lease that was granted just now. */
+  /** A lease that has just been granted. */
   lease(ttlSeconds = 10): Lease {
     return new Lease(this.connection, LEASE_ID, ttlSeconds, "owner", this.clock.now());
   }

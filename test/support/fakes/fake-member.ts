@@ -21,7 +21,7 @@ import type { Clock } from "../../../src/async/clock.js";
 
 export type Method = "txn" | "batch" | "range" | "grant" | "revoke" | "timeToLive" | "authenticate";
 
-/** A unary call that the test answers by hand. Its time limit and its signal end it, as they end a real one. */
+/** A unary call that the test answers manually. Its time limit and its signal end it like a real one. */
 export interface FakeCall {
   readonly method: Method;
   readonly request: unknown;
@@ -42,7 +42,7 @@ export class FakeKeepalive implements KeepaliveStream {
     private readonly direct: boolean,
   ) {}
 
-  /** That of no lease, which tells etcd from its proxy, is answered at once, as etcd does. */
+  /** The renewal of no lease, which distinguishes etcd from its proxy, is answered at once, as etcd does. */
   renew(leaseId: bigint): void {
     if (this.direct && leaseId === 0n) this.answer(0n, 0);
     else this.renewals.push(leaseId);
@@ -95,7 +95,7 @@ export class FakeWatch implements WatchStream {
     this.handlers.answer({ header: { ...this.header, revision }, watchId: -1, ...NOTHING, ...answer });
   }
 
-  /** etcd has created the watch on `key`: it delivers what comes after `revision`. */
+  /** etcd has created the watch on `key`: it delivers events after `revision`. */
   created(key: string, revision: bigint): void {
     this.answer({ watchId: this.#idOf(key), created: true }, revision);
   }
@@ -116,24 +116,24 @@ export class FakeWatch implements WatchStream {
   }
 }
 
-/** A member without an etcd behind it, for races that a real one cannot be made to show. */
+/** A member without etcd, for races that cannot be provoked on a real one. */
 export class FakeMember implements Member {
   readonly calls: FakeCall[] = [];
   readonly keepalives: FakeKeepalive[] = [];
   readonly watches: FakeWatch[] = [];
   retired = false;
-  /** False: the test answers whether this is etcd itself. */
+  /** False: the test itself answers the probe whether this is etcd itself. */
   direct = true;
 
   constructor(
     readonly host: string,
     private readonly clock: Clock,
     readonly header: Header,
-    /** Hears of every call when it is sent, and may answer it there and then. */
+    /** Called for every call when it is sent; may answer it synchronously. */
     private readonly onCall: (call: FakeCall, host: string) => void,
   ) {}
 
-  /** One is a call "txn", with an answer of its own; several are a call "batch", with a list of answers. */
+  /** One transaction is a call "txn" with a single answer; several are a call "batch" with a list of answers. */
   async txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]> {
     if (txns.length > 1) return this.#call("batch", txns, options);
     return [await this.#call<TxnAnswer>("txn", txns[0], options)];

@@ -7,18 +7,18 @@ import { settle } from "./fake-clock.js";
 import { FakeCluster, HEADER } from "./fake-connection.js";
 import { type FakeCall, type FakeWatch, keyValue } from "./fake-member.js";
 
-/** Create revisions: our place joined at 50, the one before it at 40, another one before that at 30. */
+/** Create revisions: our place joined at 50, its predecessor at 40, and the place before that at 30. */
 export const MINE = 50n;
 export const BELOW = 40n;
 export const FIRST = 30n;
-/** At this revision the watches are created, unless a test says otherwise. */
+/** The watches are created at this revision, unless a test says otherwise. */
 export const WATCHED = 60n;
 
 export const placeKey = (revision: bigint): string => `jobs/${revision}`;
 
 interface From {
   readonly ahead: number;
-  /** The join has told that the predecessor is the holder. */
+  /** The join has returned that the predecessor is the holder. */
   readonly holder?: boolean;
 }
 
@@ -28,7 +28,7 @@ export class WaitingTurn {
   readonly clock = this.cluster.clock;
   readonly entry: QueueEntry;
   readonly wait: PredecessorWait;
-  /** What the turn came to. */
+  /** How the turn ended. */
   readonly told: string[] = [];
   granted: { readonly ownWatch: Watch | undefined; readonly deletedAt: bigint | undefined } | undefined;
 
@@ -51,7 +51,7 @@ export class WaitingTurn {
     this.clock.advance(0);
   }
 
-  /** The watch stream opened last. */
+  /** The most recent watch stream. */
   get stream(): FakeWatch {
     const stream = this.cluster.connected.flatMap(({ watches }) => watches).at(-1);
     if (!stream) throw new Error("nothing is watched yet");
@@ -72,7 +72,10 @@ export class WaitingTurn {
     await settle();
   }
 
-  /** The server answers the latest read: the places of `revisions` are there, latest first, and earlier ones if there are `more`. */
+  /**
+   * The server answers the latest read: the places of `revisions` exist, latest first, and earlier ones if there are
+   * `more`.
+   */
   async answerRead(
     revisions: readonly bigint[],
     header: { revision?: bigint; memberId?: string } = {},

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 
-/** Whatever a program may hand over by mistake: from JSON, or one slip beside it. */
+/** Any value that a program may pass by mistake: from JSON, or one error away from a valid value. */
 export const junk: fc.Arbitrary<unknown> = fc.oneof(
   { weight: 4, arbitrary: fc.jsonValue({ maxDepth: 2 }) },
   fc.anything({
@@ -33,7 +33,7 @@ export const junk: fc.Arbitrary<unknown> = fc.oneof(
   fc.bigInt(),
 );
 
-/** Options in which known and unknown names have junk, or a good value. */
+/** Options in which known and unknown names have junk or valid values. */
 export function junkOptions(good: Readonly<Record<string, fc.Arbitrary<unknown>>>): fc.Arbitrary<unknown> {
   const known = Object.fromEntries(
     Object.entries(good).map(([name, value]) => [name, fc.oneof(value, value, junk)]),
@@ -51,6 +51,6 @@ export function junkOptions(good: Readonly<Record<string, fc.Arbitrary<unknown>>
 const OPTIONS =
   /^(Expected (the options of [\w' .]+|hosts|credentials(\.\w+)?|auth(\.\w+)?|grpcOptions|requestTimeoutMs|ttlSeconds|owner|signal|timeoutMs|reentrant|drainMs|atLeastMs|cluster|source|name|permits|work|leaseId|highest|fence|hold(\.\w+)?)\b|Unknown option .* of |Option \w+ of connect is refused)/s;
 
-/** An error for who calls wrongly: of the class for it, and it names what was wrong. */
+/** Whether the error has the class for misuse, and names what was wrong. */
 export const isMisuse = (error: unknown): boolean =>
   (error instanceof TypeError || error instanceof RangeError) && OPTIONS.test(error.message);

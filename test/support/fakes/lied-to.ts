@@ -5,30 +5,30 @@ import { LIES } from "./lies.js";
 import { type Answer, type Call, startRawServer } from "./raw-server.js";
 import { ToyEtcd } from "./toy-etcd.js";
 
-/** One lie for each answer of a kind of call, in order; after the last one the server is honest. */
+/** One lie for each answer of a kind of call, in order; after the last one the server answers correctly. */
 export interface Script {
   readonly method: string;
   readonly lies: readonly string[];
 }
 
 const LIMIT = { timeoutMs: 800 };
-/** A timeout may ask for the holder, for up to half a second. Twice that is a hang. */
+/** After its timeout, a call may read the holder for up to half a second. Twice the sum is a hang. */
 const HANGS_MS = 2 * (LIMIT.timeoutMs + 500);
-/** A session of two seconds renews a few times; who renews without pause asks thousands. */
+/** A session of two seconds renews a few times; a client that renews without pause sends thousands of renewals. */
 const RENEWALS = 100;
-/** Until the slow look of a session at its keys in doubt. */
+/** A session checks its keys in doubt only after several seconds. */
 const CLEAN_MS = 8000;
 
 const TICK_MS = 20;
-/** Goes on only while this process gets to run: on a busy machine nothing hangs because it is late. */
+/** Counts only time in which this process runs: a delay on a busy machine is not a hang. */
 let ticks = 0;
 setInterval(() => ticks++, TICK_MS).unref();
 const nowMs = (): number => ticks * TICK_MS;
 
-/** Answers as etcd would, but for what the scripts bend. */
+/** Answers as etcd would, except for the answers that the scripts falsify. */
 export class Liar {
   #rest: Map<string, string[]>;
-  /** Answers that were bent. */
+  /** The number of falsified answers. */
   told = 0;
   renewals = 0;
 
@@ -48,11 +48,11 @@ export class Liar {
       this.told++;
       return lie(honest);
     };
-    // What etcd says of itself later, on the same stream, is bent as well.
+    // What etcd sends later on the same stream is falsified as well.
     return bend(this.toy.answer({ ...call, say: (answer) => call.say(bend(answer)) }));
   };
 
-  /** What is left to be asked is how a session ends. */
+  /** After this, only the end of a session is left to be tested. */
   stop(): void {
     for (const method of this.#rest.keys()) if (method !== "LeaseRevoke") this.#rest.delete(method);
   }
@@ -66,8 +66,8 @@ interface Ended {
 }
 
 /**
- * `x` is held by somebody whose server is honest, `y` and `z` are free.
- * @returns how many answers were bent, and what must never be, in words; nothing, mostly
+ * `x` is held through an honest server; `y` and `z` are free.
+ * @returns the number of falsified answers, and descriptions of what must never happen, normally none
  */
 export async function lieTo(scripts: readonly Script[]): Promise<{ told: number; trouble: string[] }> {
   using toy = new ToyEtcd();
@@ -113,7 +113,7 @@ function troubleWith({ what, lock, error, tookMs }: Ended, toy: ToyEtcd): string
   return trouble;
 }
 
-/** Time for the liar to lie about renewals, if there is a session. */
+/** Leaves time to falsify answers to renewals, if there is a session. */
 async function renewedTwice(liar: Liar, cluster: Cluster): Promise<void> {
   const session = await cluster.session({ timeoutMs: 1 }).catch(() => undefined);
   while (session && !session.signal.aborted && liar.renewals < 2) await delay(20);

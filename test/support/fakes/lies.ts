@@ -1,7 +1,7 @@
 import { type Field, fieldOf, fieldsOf, message } from "../clients/protobuf.js";
 import type { Answer } from "./raw-server.js";
 
-/** What becomes of an honest answer on its way. Nothing here forges a proof that a lock is free. */
+/** Changes an honest answer in transit. None of these lies forges a proof that a lock is free. */
 export type Lie = (honest: Answer) => Answer;
 type Lies = Readonly<Record<string, Lie>>;
 
@@ -12,12 +12,12 @@ const rewritten =
     messages: (honest.messages ?? []).map((bytes) => message(rewrite(fieldsOf(bytes)))),
   });
 const without = (number: number) => rewritten((fields) => fields.filter(([each]) => each !== number));
-/** Fields of the same numbers are replaced. */
+/** Replaces the fields with the same numbers. */
 const having = (...added: readonly Field[]) => {
   const numbers = new Set(added.map(([number]) => number));
   return rewritten((fields) => [...fields.filter(([each]) => !numbers.has(each)), ...added]);
 };
-/** Another value in the header: its fields are cluster, member, revision, term. */
+/** Another value in the header, whose fields are cluster, member, revision, term. */
 const headed = (number: 2 | 3 | 4, value: bigint) =>
   rewritten((fields) => {
     const header = fieldsOf(fieldOf(message(fields), 1) as Buffer).filter(([each]) => each !== number);
@@ -36,7 +36,7 @@ const event = (type: number, ...kv: Field[]): Field => [
   ],
 ];
 
-/** Of any call and any stream. */
+/** For any call and any stream. */
 const BROKEN: Lies = {
   "nothing at all": instead({ how: "silence" }),
   "an empty message": bytes(""),
@@ -70,13 +70,13 @@ const BROKEN: Lies = {
   }),
 };
 
-/** Of everything but transactions: nobody can tell that they were applied all the same. */
+/** For everything except transactions: the client could not know that these were applied. */
 const ODD: Lies = {
   "an empty header": having([1, []]),
   "status UNIMPLEMENTED": instead({ status: 12 }),
 };
 
-/** Of reads, watches and renewals; what a transaction says of its revision nobody can check. */
+/** For reads, watches and renewals; the revision in a transaction's answer cannot be verified. */
 const FALSE_REVISIONS: Lies = {
   "a revision of long ago": headed(3, 1n),
   "revision 0": headed(3, 0n),
@@ -89,7 +89,7 @@ const FALSE_READS: Lies = {
   "a huge count": having([4, 2n ** 62n]),
 };
 
-/** Of grants and renewals. */
+/** For grants and renewals. */
 const FALSE_LEASES: Lies = {
   "TTL 0": having([3, 0]),
   "a negative TTL": having([3, -7]),
@@ -112,7 +112,7 @@ const FALSE_WATCHES: Lies = {
   "a negative watch ID": having([2, -(2n ** 60n)]),
 };
 
-/** By the call whose answers are bent. */
+/** By the call whose answers are falsified. */
 export const LIES: Readonly<Record<string, Lies>> = {
   LeaseGrant: { ...BROKEN, ...ODD, ...FALSE_REVISIONS, ...FALSE_LEASES },
   LeaseKeepAlive: { ...BROKEN, ...ODD, ...FALSE_REVISIONS, ...FALSE_LEASES },

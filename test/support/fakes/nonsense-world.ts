@@ -11,7 +11,7 @@ import { settle } from "./fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "./fake-connection.js";
 import { type FakeCall, type FakeWatch, keyValue } from "./fake-member.js";
 
-/** Somebody else holds `jobs` from the beginning to the end. */
+/** Another process holds `jobs` from the start to the end. */
 const HOLDER = { key: "jobs/1", revision: 40n };
 const LIMIT_MS = 5000;
 const NOWHERE = 4711;
@@ -26,7 +26,7 @@ export const FAILURES = {
   "no lease": () => new LeaseNotFoundError("requested lease not found"),
 } as const;
 
-/** What is made of a true answer; the last three only of reads that a member answers by itself. */
+/** Changes to a true answer; the last three apply only to reads that a member answers alone. */
 export const TWISTS = [
   "true",
   "nobody",
@@ -50,17 +50,17 @@ interface Ranges {
   readonly count: number;
 }
 
-/** A session, its callers and a member that says anything, but never that the holder is gone. */
+/** A session, its callers and a member that answers anything, except that the holder is gone. */
 export class NonsenseWorld {
   readonly cluster = new FakeCluster();
   readonly clock = this.cluster.clock;
   readonly lease = this.cluster.lease();
-  /** What callers got: "granted", "refused" by `tryLock`, or the error. */
+  /** The outcomes of callers: "granted", "refused" by `tryLock`, or the error. */
   readonly ends: unknown[] = [];
   readonly #mutex = new Mutex(Reflect.construct(Session, [this.lease]) as Session, "jobs");
   readonly #pending: FakeCall[] = [];
   readonly #callers = new Set<AbortController>();
-  /** Our keys in the store. */
+  /** The session's keys in the store. */
   readonly #places = new Map<string, { readonly revision: bigint; readonly value: string }>();
   #revision = 50n;
 
@@ -89,7 +89,7 @@ export class NonsenseWorld {
     const [call] = this.#pending.splice(pick % Math.max(1, this.#pending.length), 1);
     if (!call) return;
     const puts = call.method === "txn" && (call.request as Txn).success.some(({ kind }) => kind === "put");
-    // Only who puts a key hears of a lease.
+    // Only a call that puts a key gets an error about its lease.
     const fitting = failure === "no lease" && !puts ? "unanswered" : failure;
     call.fail(FAILURES[fitting](call.method));
   }
@@ -114,7 +114,7 @@ export class NonsenseWorld {
     this.#stream?.answer({ watchId, created: true }, revision);
   }
 
-  /** An event that is too old to say anything, or of a key of ours, or for a watch that nobody has. */
+  /** An event that is too old to matter, or for one of the session's keys, or for a watch that does not exist. */
   event(pick: number, revision: bigint): void {
     const { creates = [] } = this.#stream ?? {};
     const watch = creates[pick % (creates.length + 1)];
@@ -146,7 +146,7 @@ export class NonsenseWorld {
     open.at(-1)?.answer(leaseId, ttlSeconds, { raftTerm });
   }
 
-  /** Everybody leaves, the session is closed, and all time limits pass. */
+  /** All callers leave, the session is closed, and all time limits expire. */
   async end(): Promise<void> {
     await this.clock.pass(LIMIT_MS + 1000);
     const closing = this.lease.close(0);

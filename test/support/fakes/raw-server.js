@@ -1,9 +1,9 @@
-// A server that speaks HTTP/2 and gRPC's framing, and says whatever the test wants: also what no etcd would say.
+// A server that speaks HTTP/2 and gRPC's framing and sends whatever the test wants, including what no etcd would send.
 import { once } from "node:events";
 import http2 from "node:http2";
 
 /**
- * What becomes of one call. `messages` are protobuf bytes; `frames` are sent as they are, without gRPC's five bytes.
+ * The outcome of one call. `messages` are protobuf bytes; `frames` are sent as they are, without gRPC's five bytes.
  * @typedef {object} Answer
  * @property {readonly Uint8Array[]} [messages]
  * @property {Uint8Array} [frames]
@@ -19,9 +19,9 @@ import http2 from "node:http2";
  * @typedef {object} Call
  * @property {string} method such as "Txn"
  * @property {http2.IncomingHttpHeaders} headers
- * @property {Buffer} request the first message; of a stream: the one that has just come
+ * @property {Buffer} request the first message; of a stream, the one that has just arrived
  * @property {boolean} streaming
- * @property {(answer: Answer) => void} say more answers on the same call, at any time: of streams
+ * @property {(answer: Answer) => void} say for streams: sends more answers on the same call, at any time
  */
 
 const INTERNAL_ERROR = http2.constants.NGHTTP2_INTERNAL_ERROR;
@@ -40,10 +40,10 @@ export class RawServer {
   #sessions = new Set();
   #answer;
   port = 0;
-  /** How many connections were ever accepted. */
+  /** The total number of accepted connections. */
   accepted = 0;
 
-  /** @param {(call: Call) => Answer} answer to each message of each call; a stream ends with a `status` only */
+  /** @param {(call: Call) => Answer} answer to each message of each call; only a `status` ends a stream */
   constructor(answer) {
     this.#answer = answer;
     this.#server.on("session", (session) => {
@@ -121,7 +121,7 @@ class Speaker {
   }) {
     const stream = this.#stream;
     if (how === "silence" || stream.destroyed || stream.closed || stream.writableEnded) return;
-    // Later: within the callback that reads the connection, Node 22 may abort the process (onread->IsFunction).
+    // Deferred: within the callback that reads the connection, Node 22 may abort the process (onread->IsFunction).
     if (how === "reset") return void setImmediate(() => stream.close(error));
     if (how === "go away")
       return void setImmediate(() => {
@@ -136,7 +136,7 @@ class Speaker {
     for (const each of messages) stream.write(framed(each));
     if (frames) stream.write(frames);
     if (this.#streaming && status === undefined) return;
-    // A web server does not wait for the rest of the request: it resets the stream behind its answer.
+    // A web server does not wait for the rest of the request: it resets the stream after its answer.
     stream.end();
     if (how === "no trailers") setImmediate(() => stream.close(http2.constants.NGHTTP2_NO_ERROR));
   }

@@ -1,4 +1,4 @@
-// As much of etcd as a lock needs, in memory and true to the protocol: what is said of it can be falsified on its way.
+// The part of etcd that a lock needs, in memory and with the real protocol, so that a test can falsify its answers.
 import { fieldOf, fieldsOf, message } from "../clients/protobuf.js";
 
 /**
@@ -194,7 +194,10 @@ export class ToyEtcd {
     }
   }
 
-  /** Only from now on: nobody here asks for the past. @param {Buffer} request @param {(answer: Answer) => void} say @returns {Answer} */
+  /**
+   * Only events from now on: no test requests past ones. @param {Buffer} request @param {(answer: Answer) => void} say
+   * @returns {Answer}
+   */
   #watch(request, say) {
     const [create, cancel] = [fieldOf(request, 1), fieldOf(request, 2)];
     if (cancel) return this.#cancel(intOf(cancel, 1), say);

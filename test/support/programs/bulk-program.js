@@ -1,11 +1,11 @@
-// A process with thousands of waiters or holds: `node --expose-gc bulk-program.js HOSTS COUNT`, asked by messages.
-// Each message is answered by what it came to, and by the CPU time that the longest turn of the event loop took:
-// on a busy machine a turn takes any time, but it does not get more work done in it.
+// A process with thousands of waiters or holds: `node --expose-gc bulk-program.js HOSTS COUNT`, controlled by messages.
+// The answer to each message contains the result and the CPU time of the longest turn of the event loop: on a busy
+// machine, a turn may take any time, but no more CPU time.
 import { connect, Mutex, Session } from "leasehold";
 
 const [hosts = "", count = "0"] = process.argv.slice(2);
 const size = Number(count);
-// The one before this may have been killed: its lease lives on for a while.
+// The previous process may have been killed: its lease lasts for a while.
 const name = `bulk/${process.pid}`;
 
 const cluster = connect({ hosts: hosts.split(",") });
@@ -19,14 +19,14 @@ let waiting = [];
 let rested = { at: 0, cpu: process.cpuUsage() };
 
 function heap() {
-  // The second one frees what the first one has finalized.
+  // The second call frees what the first one has finalized.
   for (let n = 0; n < 2; n++) globalThis.gc?.();
   return process.memoryUsage().heapUsed;
 }
 
 const all = () => Array.from({ length: size }, (_, n) => n);
 
-/** How many ended in which way. */
+/** How many calls ended in which way. */
 async function outcome() {
   /** @type {Record<string, number>} */
   const counts = {};
@@ -47,7 +47,7 @@ async function call(signal) {
 
 /** @type {Record<string, () => Promise<object>>} */
 const steps = {
-  /** Each waits with a signal that all share, as calls of one request handler do. */
+  /** Each call waits with one shared signal, as calls of one request handler do. */
   async wait() {
     held = [await crowded.lock()];
     const before = heap();
@@ -68,7 +68,7 @@ const steps = {
     held = await Promise.all(all().map((n) => new Mutex(session, `${name}/${n}`).lock()));
     return { held: held.filter((lock) => lock.held).length };
   },
-  /** From here on the CPU time is counted. */
+  /** From here on, CPU time is counted. */
   async rest() {
     heap();
     rested = { at: performance.now(), cpu: process.cpuUsage() };

@@ -1,5 +1,5 @@
-// One process of a crowd: many waiters on one name at once, each step written down as in a run of the lab.
-// Argument: a JSON CrowdTask. Messages: "abort" = give up every n-th call; "close" = close all and end.
+// One process of a crowd: many simultaneous waiters on one name, with each step recorded as in a run of the lab.
+// Argument: a JSON CrowdTask. Messages: "abort" = give up every n-th call; "close" = close everything and end.
 import { openSync } from "node:fs";
 import { once } from "node:events";
 import type { Lock } from "../../../src/index.js";

@@ -1,4 +1,4 @@
-// Many processes with many waiters each on one name, all behind a holder that the test keeps until it says so.
+// Many processes with many waiters each on one name, all behind a holder that the test controls.
 import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp } from "node:fs/promises";
@@ -50,7 +50,7 @@ export class Crowd {
     return [...this.#children.keys()];
   }
 
-  /** Resolves when every process that lives has sent `message`; rejects when one ends before. */
+  /** Resolves when every living process has sent `message`; rejects when one ends before. */
   async all(message: string): Promise<void> {
     await Promise.all(
       [...this.#children].map(async ([p, child]) => {

@@ -1,5 +1,6 @@
-// A program that uses everything once and then closes: what keeps it alive after its last line is leasehold's fault.
-// `node exit-program.js HOSTS session|cluster|nothing`; prints a line of JSON on its exit, or when it has closed nothing.
+// A program that uses everything once and then closes: if something keeps it alive after its last line, that is a bug
+// in leasehold. `node exit-program.js HOSTS session|cluster|nothing`; prints a line of JSON on exit, or when it has
+// closed nothing.
 import { connect, DeadlockError, FenceGate, Mutex, Session, whileHeld } from "leasehold";
 import { once } from "node:events";
 
@@ -11,7 +12,7 @@ process.on("unhandledRejection", (reason) => complaints.push(`unhandled rejectio
 
 const cluster = connect({ hosts: hosts.split(","), session: { ttlSeconds: 5 } });
 
-/** So many waits share one signal, and are served one after the other. @param {Mutex} mutex @param {number} size */
+/** This many waits share one signal, and are served one after the other. @param {Mutex} mutex @param {number} size */
 async function crowd(mutex, size) {
   const { signal } = new AbortController();
   let served = 0;
@@ -19,7 +20,10 @@ async function crowd(mutex, size) {
   return served;
 }
 
-/** A lock that waited for its turn, and one behind it that gives up. @param {Mutex} mutex @param {Session} session */
+/**
+ * A lock that waited for its turn, and a waiter behind it that gives up.
+ * @param {Mutex} mutex @param {Session} session
+ */
 async function waits(mutex, session) {
   const own = await mutex.lock();
   const rival = new Mutex(session, mutex.name);
@@ -43,7 +47,7 @@ async function nested(mutex) {
   });
 }
 
-/** Every listener hears of the end, though the first one throws, and there are many. */
+/** Every listener is called at the end, although the first one throws, and there are many. */
 async function loses() {
   const session = await Session.open(cluster, { ttlSeconds: 2 });
   const lock = await new Mutex(session, `${closing}/lost`).lock();

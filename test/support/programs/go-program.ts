@@ -1,4 +1,5 @@
-// A Go program of this repository, built with its modules; where no module proxy answers, with Debian's Go libraries.
+// A Go program of this repository, built with its modules, or with Debian's Go libraries if no module proxy is
+// reachable.
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -12,22 +13,22 @@ import { explain } from "../etcd/etcd-go.js";
 const run = promisify(execFile);
 const BUILD_MS = 400_000;
 const PROGRAM = "program";
-/** Beside the program: with which client it was built. */
+/** Next to the program: the version of its client. */
 const CLIENT = "client-version";
 
-/** Where Debian's golang-*-dev packages put their sources. */
+/** Where Debian's golang-*-dev packages install their sources. */
 const DEBIAN = "/usr/share/gocode";
-/** etcd 3.4, which Debian 12 carries, has its client at another path than the later ones. */
+/** etcd 3.4, which Debian 12 contains, has its client at a different path than later versions. */
 const OLD_CLIENT = "go.etcd.io/etcd/clientv3";
 const NEW_CLIENT = "go.etcd.io/etcd/client/v3";
 
 export interface GoProgram {
   readonly path: string;
-  /** Of etcd's client in it, such as "v3.7.3". */
+  /** The version of etcd's client in it, such as "v3.7.3". */
   readonly client: string;
 }
 
-/** The program whose sources are in `folder`, from the cache; rejects with a `NotRunError` where it cannot be built. */
+/** The program whose sources are in `folder`, from the cache; rejects with a `NotRunError` if it cannot be built. */
 export async function goProgram(folder: string, name: string): Promise<GoProgram> {
   const hash = createHash("sha256");
   const files = readdirSync(folder).filter((file) => /\.(go|mod|sum)$/.test(file));
@@ -42,7 +43,7 @@ export async function goProgram(folder: string, name: string): Promise<GoProgram
   };
 }
 
-/** Of etcd's client that a module asks for, such as "v3.7.3". */
+/** The version of etcd's client that a module requires, such as "v3.7.3". */
 export function requiredClient(folder: string): string {
   const required = readFileSync(path.join(folder, "go.mod"), "utf8");
   return new RegExp(`${NEW_CLIENT} (v\\S+)`).exec(required)?.[1] ?? "?";

@@ -1,4 +1,4 @@
-// Processes of `lead-program.js`, and what their work tells.
+// Processes of `lead-program.js`, and the events that their work reports.
 import { type ChildProcess, spawn } from "node:child_process";
 import { EventEmitter, once } from "node:events";
 import { createInterface } from "node:readline";
@@ -33,7 +33,7 @@ export class LeadCrew {
     return pid;
   }
 
-  /** The first moment that fits, told already or still to be told. */
+  /** The first matching moment, past or future. */
   async moment(fits: (moment: Moment) => boolean): Promise<Moment> {
     for (;;) {
       const found = this.moments.find(fits);
@@ -42,7 +42,7 @@ export class LeadCrew {
     }
   }
 
-  /** Resolves with the code when the process has ended. */
+  /** Resolves with the exit code when the process has ended. */
   async end(pid: number, signal: NodeJS.Signals): Promise<number | null> {
     const child = this.#children.get(pid)!;
     this.#children.delete(pid);

@@ -1,5 +1,5 @@
-// Observes, then leads with a listener that throws, and closes nothing: what keeps it alive after its last line is
-// leasehold's fault. `node lead-exit-program.js HOSTS`; prints a line of JSON on its exit.
+// Observes, then leads with a listener that throws, and closes nothing: if something keeps it alive after its last
+// line, that is a bug in leasehold. `node lead-exit-program.js HOSTS`; prints a line of JSON on exit.
 import { once } from "node:events";
 import { connect, Election, lead } from "leasehold";
 

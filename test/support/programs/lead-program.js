@@ -1,6 +1,6 @@
-// A service of several replicas in one process: `node lead-program.js HOSTS NAME CANDIDATES TTL DRAIN_MS`. Each line of its
-// output is a moment of its work, on the monotonic clock that all processes of one machine share. SIGTERM stops it: work
-// that runs takes DRAIN_MS more, and fails if its leadership has not lasted.
+// A service with several replicas in one process: `node lead-program.js HOSTS NAME CANDIDATES TTL DRAIN_MS`. Each line
+// of its output is an event of its work, on the monotonic clock that all processes of one machine share. SIGTERM stops
+// it: running work takes another DRAIN_MS, and fails if its leadership has not lasted.
 import { setTimeout as delay } from "node:timers/promises";
 import { connect, lead } from "leasehold";
 

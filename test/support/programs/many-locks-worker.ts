@@ -1,4 +1,4 @@
-// One process of many that take random names, one or several at once, and write down what they held and when.
+// One of many processes that acquire random names, one or several at once, and record what they held and when.
 // Argument: a JSON ManyLocksTask. Ends by itself.
 import { openSync } from "node:fs";
 import { record } from "../../lab/runner/journal.js";
@@ -40,7 +40,7 @@ async function callOften(n: number): Promise<void> {
     const wanted = new Set(Array.from({ length: random.between(1, 5) }, () => random.pick(task.names)));
     const names = [...wanted];
     const [name = ""] = names;
-    // One name alone: as often a mutex.
+    // A single name is equally often a mutex.
     const lock =
       names.length === 1 && random.chance(0.5)
         ? await new Mutex(cluster, name).lock()

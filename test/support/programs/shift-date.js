@@ -1,5 +1,5 @@
 // Preload (`node --import`): adds `shiftDate(ms)`, which moves the wall clock of this process as an administrator or
-// NTP would: `Date` jumps, timers and the monotonic clock do not notice.
+// NTP would: `Date` jumps, while timers and the monotonic clock are not affected.
 const RealDate = Date;
 let offset = 0;
 const now = () => RealDate.now() + offset;

@@ -1,5 +1,5 @@
-// What a deposed etcd leader does before 3.4.31 and 3.5.13 (etcd#15247): it goes on answering keepalives, in its old
-// raft term, for leases that it does not renew.
+// The behavior of a deposed etcd leader before 3.4.31 and 3.5.13 (etcd#15247): it keeps answering keepalives, in its
+// old raft term, for leases that it does not renew.
 
 import { fieldOf, message } from "../clients/protobuf.js";
 import { framed } from "../fakes/raw-server.js";
@@ -26,8 +26,9 @@ export function answerAsStray(client, stray) {
 }
 
 /**
- * A LeaseKeepAliveResponse to a LeaseKeepAliveRequest, whose only field is the ID of the lease. No etcd has a lease 0, which
- * is asked for to tell etcd from its proxy.
+ * A LeaseKeepAliveResponse to a LeaseKeepAliveRequest, whose only field is the ID of the lease. No etcd has a lease 0,
+ * whose
+ * renewal is requested to distinguish etcd from its proxy.
  * @param {Buffer} request @param {Stray} stray
  */
 function renewed(request, { term, ttlSeconds }) {

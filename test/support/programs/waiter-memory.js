@@ -1,4 +1,5 @@
-// What a waiter costs: `node scripts/ready.js test/support/programs/waiter-memory.js [COUNT] [HEAP_MB]`, after a build.
+// The memory cost of a waiter: `node scripts/ready.js test/support/programs/waiter-memory.js [COUNT] [HEAP_MB]`, after
+// a build.
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
@@ -12,7 +13,7 @@ const MAX_PUTS = 100;
 /** @typedef {"one name" | "semaphore" | "names"} Kind */
 
 /**
- * Bytes of heap for each of `count` waiters in a process of their own.
+ * Heap bytes per waiter, for `count` waiters in a separate process.
  * @param {EtcdCluster} etcd @param {Kind} kind @param {number} count
  * @param {number} [heapMb] limit of that process's heap
  * @returns {Promise<number>} @throws when the process dies, as it does when its heap is too small
@@ -35,7 +36,7 @@ export async function waiterBytes(etcd, kind, count, heapMb) {
   return /** @type {{ bytesEach: number }} */ (came).bytesEach;
 }
 
-/** Somebody holds each of the names. @param {EtcdCluster} etcd @param {readonly string[]} names */
+/** Another client holds each of the names. @param {EtcdCluster} etcd @param {readonly string[]} names */
 async function occupy(etcd, names) {
   const encode = (/** @type {string} */ text) => Buffer.from(text).toString("base64");
   for (let n = 0; n < names.length; n += MAX_PUTS) {

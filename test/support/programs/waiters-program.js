@@ -1,5 +1,5 @@
-// A process with many waiters: `node --expose-gc waiters-program.js HOSTS KIND COUNT NAME`. It sends what each of them costs
-// of the heap when all have come to rest. KIND: "one name" and "semaphore" wait for NAME, "names" for NAME/0, NAME/1, ...
+// A process with many waiters: `node --expose-gc waiters-program.js HOSTS KIND COUNT NAME`. It sends the heap size per
+// waiter when all of them are idle. KIND: "one name" and "semaphore" wait for NAME, "names" for NAME/0, NAME/1, ...
 import { connect, Mutex, Semaphore, Session } from "leasehold";
 
 const [hosts = "", kind = "", count = "0", name = ""] = process.argv.slice(2);
@@ -9,7 +9,7 @@ const cluster = connect({ hosts: hosts.split(",") });
 const session = await Session.open(cluster, { ttlSeconds: 60 });
 
 function heap() {
-  // The second one frees what the first one has finalized.
+  // The second call frees what the first one has finalized.
   for (let n = 0; n < 2; n++) globalThis.gc?.();
   return process.memoryUsage().heapUsed;
 }
@@ -21,7 +21,10 @@ const wait = {
   semaphore: () => new Semaphore(session, name, 1).acquire(),
 };
 
-/** Until the heap has kept its size for a while. The event loop is no measure: 20,000 watches alone keep it at work. */
+/**
+ * Waits until the heap size has been stable for a while. The event loop is not a measure: 20,000 watches alone keep it
+ * busy.
+ */
 async function rest() {
   for (let quiet = 0, last = heap(); quiet < 6;) {
     await new Promise((resolve) => setTimeout(resolve, 500));
@@ -31,7 +34,7 @@ async function rest() {
   }
 }
 
-// What is made once is there before.
+// Creates in advance what exists only once.
 const warm = new Mutex(session, "warm");
 await (await warm.lock()).release();
 await rest();
@@ -40,5 +43,5 @@ const waiting = Array.from({ length: size }, (_, n) => wait[kind]?.(n));
 await rest();
 const bytesEach = Math.round((heap() - before) / size);
 process.send?.({ bytesEach });
-// Until it is killed.
+// Runs until it is killed.
 await Promise.all(waiting);

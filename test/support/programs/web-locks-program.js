@@ -1,4 +1,4 @@
-// `node web-locks-program.js HOSTS TTL NAME`: a process that holds a lock until it is told to end, or killed.
+// `node web-locks-program.js HOSTS TTL NAME`: a process that holds a lock until the test ends or kills it.
 import { ClusterLockManager, connect } from "leasehold";
 
 const [hosts = "", ttlSeconds, name = ""] = process.argv.slice(2);

@@ -1,4 +1,4 @@
-// A child process that uses leasehold as a user's program does, and does what its parent (`workers.js`) tells it.
+// A child process that uses leasehold as a user's program does, on commands from its parent (`workers.js`).
 import { Sampler } from "../fixtures/claims.js";
 
 /** @typedef {import("../../../src/index.js").Cluster} Cluster */
@@ -6,7 +6,7 @@ import { Sampler } from "../fixtures/claims.js";
 /** @typedef {import("../../../src/index.js").Mutex} Mutex */
 /** @typedef {import("../../../src/index.js").Lock} Lock */
 
-// By a variable, so that types come from the sources and need no build.
+// A variable, so that the types come from the sources and type checking needs no build.
 const packageName = "leasehold";
 const { connect, Mutex, Session } = /** @type {typeof import("../../../src/index.js")} */ (
   await import(packageName)
@@ -122,7 +122,7 @@ const commands = {
     return { moved: Date.now() - before };
   },
   wallClock: () => Date.now(),
-  /** Cuts the line to the parent: what keeps the process alive from here on is leasehold. */
+  /** Disconnects from the parent: from here on, only leasehold can keep the process alive. */
   leave() {
     process.off("disconnect", quit);
     setImmediate(() => process.disconnect());
@@ -151,7 +151,7 @@ process.on("uncaughtException", (error) =>
   send({ type: "complaint", what: "uncaughtException", error: shapeOf(error) }),
 );
 process.on("warning", (warning) => {
-  // Deprecations are Node's word to our dependencies.
+  // Node.js addresses deprecations to our dependencies.
   if (/Deprecation|Experimental/.test(warning.name)) return;
   send({ type: "complaint", what: "warning", error: shapeOf(warning) });
 });

@@ -17,7 +17,7 @@ import { fileURLToPath } from "node:url";
 const WORKER = fileURLToPath(new URL("./worker.js", import.meta.url));
 export const SHIFT_DATE = new URL("./shift-date.js", import.meta.url).href;
 
-/** What a call in a worker was rejected with. */
+/** The rejection of a call in a worker. */
 export class WorkerError extends Error {
   /** @param {string} worker @param {ErrorShape} shape */
   constructor(worker, shape) {
@@ -36,7 +36,7 @@ export class Worker {
   #history = [];
   /** @type {Map<number, { resolve: (value: any) => void, reject: (error: Error) => void }>} */
   #calls = new Map();
-  /** What must not happen in any test: unhandled rejections, uncaught exceptions, warnings. @type {string[]} */
+  /** Unhandled rejections, uncaught exceptions and warnings, which must not occur in any test. @type {string[]} */
   complaints = [];
   name;
   /** Resolves when the process has ended. @type {Promise<{ code: number | null, signal: string | null }>} */
@@ -114,7 +114,7 @@ export class Worker {
   tryLock(name, options) {
     return this.#call("take", { ...options, name, how: "tryLock" });
   }
-  /** Aborts a call of `lock` or `tryLock` that waits. @param {string} as @returns {Promise<void>} */
+  /** Aborts a pending `lock` or `tryLock`. @param {string} as @returns {Promise<void>} */
   abort(as) {
     return this.#call("abort", { as });
   }
@@ -138,17 +138,17 @@ export class Worker {
   shiftDate(ms) {
     return this.#call("shiftDate", { ms });
   }
-  /** What this process believes the time of day to be. @returns {Promise<number>} */
+  /** The wall-clock time of this process. @returns {Promise<number>} */
   wallClock() {
     return this.#call("wallClock");
   }
-  /** Cuts the line; the process must then end by itself once nothing of leasehold is open. */
+  /** Disconnects; the process must then end by itself once nothing of leasehold is open. */
   async leave() {
     await this.#call("leave");
     return this.exited;
   }
 
-  /** The end of a lock, whether it has come or is still to come. @param {string} lock @returns {Promise<Ended>} */
+  /** The end of a lock, past or future. @param {string} lock @returns {Promise<Ended>} */
   async ended(lock) {
     for (;;) {
       const found = this.#history.find((event) => event.type === "ended" && event.lock === lock);
@@ -164,7 +164,7 @@ export class Worker {
       .filter((event) => event.session === session);
   }
 
-  /** SIGSTOP: the process stands still, as in a long pause of its machine. */
+  /** SIGSTOP: stops the process, like a long pause of its machine. */
   pause() {
     process.kill(this.pid, "SIGSTOP");
   }
@@ -178,7 +178,7 @@ export class Worker {
   }
 }
 
-/** Starts workers and ends them all, also when the test fails. Fails itself if one of them complained. */
+/** Starts workers and ends them all, even if the test fails. Fails itself if one of them recorded a complaint. */
 export class Crew {
   /** @type {Worker[]} */
   #workers = [];

@@ -3,7 +3,7 @@ import type { EtcdCluster } from "../etcd/etcd.js";
 import { startGrpcProxy } from "./grpc-proxy.js";
 import { placesOf } from "../clients/server-view.js";
 
-/** A session behind a proxy of its own, which may lose what it is told to, and a rival with a good line. */
+/** A session behind its own proxy, which can lose selected messages, and a rival with an undisturbed connection. */
 export async function behindProxy({ member }: EtcdCluster, name: string, ttlSeconds: number) {
   const proxy = await startGrpcProxy({ port: member.clientPort });
   const cluster = connect({ hosts: proxy.endpoint });

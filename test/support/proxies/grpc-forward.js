@@ -1,4 +1,4 @@
-// Carries one gRPC call to a backend and its answer back.
+// Forwards one gRPC call to a backend, and its answer back.
 import http2 from "node:http2";
 
 /**
@@ -19,16 +19,16 @@ const { HTTP2_HEADER_STATUS, NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM } = http2.c
 function requestHeaders(headers, late) {
   const copy = { ...headers };
   delete copy[":authority"];
-  // The client's time limit is over when a request is late; etcd would refuse it instead of applying it.
+  // When a request is late, the client's time limit has expired; etcd would refuse it instead of applying it.
   if (late) delete copy["grpc-timeout"];
   return copy;
 }
 
 /**
- * Resolves when the call is over at the backend's side.
+ * Resolves when the call is over on the backend's side.
  * @param {Call} call
  * @param {{ keepOnCancel: boolean, silent: boolean }} options
- *   keepOnCancel: the client's cancel is not passed on; silent: nor is the answer
+ *   keepOnCancel: the client's cancellation is not forwarded; silent: neither is the answer
  */
 export async function forward(call, { keepOnCancel, silent }) {
   const { client, backend, streaming } = call;
@@ -45,7 +45,7 @@ export async function forward(call, { keepOnCancel, silent }) {
 }
 
 /**
- * Answers a call with a status and nothing else, as etcd does when it refuses one.
+ * Answers a call with only a status, as etcd does when it refuses one.
  * @param {Call} call @param {{ code: number, details: string }} [status] default: UNAVAILABLE
  */
 export function refuse({ client }, { code, details } = { code: 14, details: "refused" }) {

@@ -1,4 +1,4 @@
-// An h2c proxy in front of one etcd member that can lose or keep back single gRPC calls.
+// An h2c proxy in front of one etcd member that can lose or hold back single gRPC calls.
 import { EventEmitter, once } from "node:events";
 import http2 from "node:http2";
 import { forward, refuse } from "./grpc-forward.js";
@@ -9,29 +9,29 @@ import { answerAsStray } from "../programs/stray-leader.js";
  * @typedef {"drop-answer" | "cut-answer" | "calm" | "hold" | "drop-request" | "delay"} Mishap
  * @typedef {Mishap | "refuse" | "overrule" | "repeat" | "repeat-late"} Act
  *   drop-answer: etcd gets the request, the client never gets the answer;
- *   cut-answer: the same, but the client's connection breaks when etcd has answered;
- *   calm: the same, but HTTP/2 resets the call alone, with ENHANCE_YOUR_CALM, when etcd has answered;
- *   hold: etcd gets the request only after `release()`, or after `ms` if that is given, even if the client has cancelled
- *   or gone meanwhile;
- *   drop-request: nobody ever hears of it; delay: forwarded `ms` later;
- *   refuse: etcd does not get the request, the client gets `status` in etcd's place;
- *   overrule: etcd gets the request, and the client `status` instead of its answer;
- *   repeat: sent twice, the client gets the second answer, as from a proxy that retries when the connection behind it broke;
+ *   cut-answer: like drop-answer, but the client's connection breaks when etcd has answered;
+ *   calm: like drop-answer, but HTTP/2 resets only the call, with ENHANCE_YOUR_CALM, when etcd has answered;
+ *   hold: etcd gets the request only after `release()`, or after `ms` if given, even if the client has cancelled or
+ *   disconnected in the meantime;
+ *   drop-request: the request is discarded; delay: forwarded `ms` later;
+ *   refuse: etcd does not get the request, and the client gets `status` instead;
+ *   overrule: etcd gets the request, and the client gets `status` instead of its answer;
+ *   repeat: sent twice, and the client gets the second answer, as from a proxy that retries on a broken connection;
  *   repeat-late: answered, and sent once more after `release()`, or after `ms`.
  * @typedef {{ code: number, details: string }} Status of gRPC
  * @typedef {{
  *   path: string, act: Act, when?: (request: Buffer, n: number) => boolean, times?: number, ms?: number,
  *   status?: Status,
- * }} RuleOptions `n` counts the calls on `path` since the rule was made, from 1. `times`: default no limit.
+ * }} RuleOptions `n` counts the calls on `path` since the rule was created, from 1. `times`: default no limit.
  */
 
-/** Calls whose request never ends: they pass both ways, without rules. */
+/** Calls whose request never ends: they are forwarded in both directions, without rules. */
 const KEEPALIVE = "/etcdserverpb.Lease/LeaseKeepAlive";
 const STREAMS = new Set(["/etcdserverpb.Watch/Watch", KEEPALIVE]);
-/** Etcd answers, and the client does not get the answer. */
+/** etcd answers, but the client does not get the answer. */
 const LOST = new Set(["drop-answer", "cut-answer", "calm", "overrule", "repeat-late"]);
 
-/** What happens to some unary calls of one path. */
+/** What the proxy does to some unary calls of one path. */
 export class Rule {
   #events = new EventEmitter();
   #options;
@@ -39,7 +39,7 @@ export class Rule {
   #release = () => {};
   #calls = 0;
   #answered = 0;
-  /** Calls that it acted on. */
+  /** The number of calls that it acted on. */
   hits = 0;
 
   /** @param {RuleOptions} options */
@@ -80,7 +80,7 @@ export class Rule {
     this.#events.emit("answered");
   }
 
-  /** Lets the requests kept back go to etcd, and all later ones at once. */
+  /** Forwards the requests held back to etcd, and all later ones at once. */
   release() {
     this.#release();
   }
@@ -129,8 +129,8 @@ export class GrpcProxy {
     this.port = /** @type {import("node:net").AddressInfo} */ (this.#server.address()).port;
   }
 
-  // One backend connection per client connection, so that a broken one breaks the other, but not the reverse:
-  // a request kept back outlives the client that sent it.
+  // One backend connection per client connection. If the backend's breaks, so does the client's, but not vice versa: a
+  // request held back outlives the client that sent it.
   /** @param {import("node:http2").ServerHttp2Session} client */
   #connected(client) {
     const { host = "127.0.0.1", port } = this.#target();
@@ -168,11 +168,11 @@ export class GrpcProxy {
     await (rule ? rule.apply(call) : forward(call, { keepOnCancel: false, silent: false }));
   }
 
-  /** How many calls of this path came in. @param {string} path */
+  /** How many calls of this path have arrived. @param {string} path */
   count(path) {
     return this.#counts.get(path) ?? 0;
   }
-  /** Resolves when `n` calls of this path came in. @param {string} path */
+  /** Resolves when `n` calls of this path have arrived. @param {string} path */
   async seen(path, n = 1) {
     while (this.count(path) < n) await once(this.#events, "call");
   }
@@ -189,8 +189,8 @@ export class GrpcProxy {
   }
 
   /**
-   * From now on renewals are answered as by a deposed leader, on new connections: what is open is broken. undefined ends
-   * it, in the same way.
+   * From now on, new connections get their renewals answered as by a deposed leader; open connections are broken.
+   * undefined ends it in the same way.
    * @param {import("../programs/stray-leader.js").Stray | undefined} stray
    */
   stray(stray) {

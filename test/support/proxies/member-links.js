@@ -1,5 +1,5 @@
-// One client's lines to the members of a cluster, each through a proxy of its own, so that a test can choose the
-// member that this client uses first and cut this line alone.
+// One client's links to the members of a cluster, each through a separate proxy, so that a test can choose the member
+// that this client uses first and cut only this link.
 import { startTcpProxy } from "./tcp-proxy.js";
 
 /** @typedef {import("../etcd/etcd.js").EtcdMember} EtcdMember */
@@ -7,7 +7,7 @@ import { startTcpProxy } from "./tcp-proxy.js";
 
 export class MemberLinks {
   #order;
-  /** @type {Map<number, EtcdMember>} which member an address stands for: decided when it is first used */
+  /** @type {Map<number, EtcdMember>} the member that an address leads to: determined on first use */
   #given = new Map();
   /** @type {TcpProxy[]} */
   #proxies = [];
@@ -53,7 +53,7 @@ export class MemberLinks {
 }
 
 /**
- * Whatever address the client picks first, it leads to `first`.
+ * Whichever address the client picks first leads to `first`.
  * @param {readonly EtcdMember[]} members @param {EtcdMember} first
  */
 export async function linkTo(members, first) {

@@ -9,7 +9,7 @@ export class PeerNetwork {
   #proxies = [];
   #cut = false;
 
-  /** To be given to `startEtcd`. */
+  /** Pass this to `startEtcd`. */
   peerUrl = async (/** @type {number} */ index, /** @type {number} */ peerPort) => {
     const proxy = await startTcpProxy({ port: peerPort });
     this.#proxies[index] = proxy;
@@ -17,9 +17,12 @@ export class PeerNetwork {
   };
 
   /**
-   * Both ways: what peers send to it, and what it sends to them, known by the sender's ID that etcd puts into the
-   * head of its raft connections. Renewals of leases that it forwards to the leader bear no ID and pass: a client's
-   * keepalive goes on until the member notices that it has no leader, which is the harder case for the client.
+   * Cuts both directions: what peers send to it, and what it sends to them, which is recognized by the sender's ID that
+   * etcd
+   * puts into the header of its raft connections. Renewals of leases that it forwards to the leader have no ID and
+   * pass: a
+   * client's keepalive continues until the member notices that it has no leader, which is the harder case for the
+   * client.
    * @param {readonly Member[]} members in the order in which they were started @param {Member} member
    */
   async cutOff(members, member) {
@@ -37,7 +40,7 @@ export class PeerNetwork {
     this.#cut = false;
     for (const proxy of this.#proxies) {
       await proxy.mode("pass");
-      // What was opened into the void is opened again at once instead of after etcd's own time-out.
+      // Connections that were opened in vain are reopened at once instead of after etcd's own timeout.
       proxy.reset();
     }
   }

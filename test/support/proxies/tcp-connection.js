@@ -1,4 +1,4 @@
-// One proxied TCP connection: two lanes of bytes, each let through, kept back or swallowed.
+// One proxied TCP connection: two lanes of bytes, each forwarded, kept or swallowed.
 import net from "node:net";
 
 /**
@@ -8,7 +8,7 @@ import net from "node:net";
  * @typedef {"requests" | "answers"} Way requests: from the client to the target; answers: back.
  */
 
-/** One way of one connection, in order, whatever the gates say meanwhile. */
+/** One direction of one connection, which keeps the order while modes change. */
 class Lane {
   /** @type {{ chunk: Buffer | undefined, due: number }[]} an undefined chunk is the end of the stream */
   #queue = [];
@@ -55,7 +55,7 @@ class Lane {
       if (item.chunk) this.#to.write(item.chunk);
       else this.#to.end();
     }
-    // A close that came while nothing was let through is told only now.
+    // A close that came while nothing was forwarded is passed on only now.
     if (this.#from.destroyed && this.#connection.state === "pass") this.#to.destroySoon();
   }
 
@@ -79,7 +79,7 @@ export class Connection {
   delayMs = { requests: 0, answers: 0 };
   /** @type {Way | undefined} */
   dropped;
-  /** What the client sent first: enough to tell who it is. */
+  /** The client's first bytes: enough to identify it. */
   head = /** @type {Buffer} */ (Buffer.alloc(0));
   #lanes;
   #sockets;
@@ -134,7 +134,7 @@ export class Connection {
     for (const socket of this.#sockets) socket.resetAndDestroy();
   }
 
-  // A stream with a hole in it is of no use to either side: real TCP would have sent the bytes again.
+  // A stream with a gap is useless to both sides: real TCP would have retransmitted the bytes.
   #healed() {
     if (this.#spoiled && this.state === "pass" && this.dropped === undefined) this.reset();
   }

@@ -1,4 +1,4 @@
-// A TCP proxy that can misbehave: in front of one target, or one address that spreads new connections over several.
+// A TCP proxy that can misbehave: in front of one target, or at one address that spreads new connections over several.
 import { EventEmitter, once } from "node:events";
 import net from "node:net";
 import { Connection } from "./tcp-connection.js";
@@ -25,7 +25,7 @@ export class TcpProxy {
   };
   /** @type {Map<Which, Mode>} */
   #rules = new Map();
-  /** Open while nobody listens. @type {net.Socket | undefined} */
+  /** Open while the port has no listener. @type {net.Socket | undefined} */
   #keeper;
   port = 0;
 
@@ -43,7 +43,7 @@ export class TcpProxy {
   get connections() {
     return this.#all.filter((connection) => connection.open);
   }
-  /** How many were ever accepted. */
+  /** The total number of accepted connections. */
   get accepted() {
     return this.#all.length;
   }
@@ -75,7 +75,7 @@ export class TcpProxy {
   }
 
   /**
-   * For every open connection and all later ones. "refuse" and back wait for the listener.
+   * Applies to every open connection and all later ones. Switching to and from "refuse" waits for the listener.
    * @param {Mode} mode
    */
   async mode(mode) {
@@ -86,7 +86,7 @@ export class TcpProxy {
     if (mode !== "refuse" && !this.#server.listening) await this.#welcome();
   }
 
-  /** The system gives the port to nobody else while a connection to it is open, though nobody listens. */
+  /** The system does not reassign the port while a connection to it is open, even without a listener. */
   async #refuse() {
     this.#keeper = net.connect(this.port, "127.0.0.1").on("error", () => {});
     await once(this.#events, "kept");
@@ -110,8 +110,8 @@ export class TcpProxy {
   }
 
   /**
-   * For the connections that `which` picks, open and later ones; a later one is asked about when its first bytes
-   * are there (`connection.head`). Ends with the next `mode()`.
+   * Applies to the connections that `which` selects, open and later ones; a later one is checked when its first bytes
+   * have arrived (`connection.head`). Ends with the next `mode()`.
    * @param {Mode} mode @param {Which} which
    */
   modeWhere(mode, which) {
@@ -129,7 +129,7 @@ export class TcpProxy {
     this.#settings.drop = way;
     for (const connection of this.connections) connection.drop(way);
   }
-  /** Resets what is open; new connections are welcome. */
+  /** Resets open connections; new ones are accepted. */
   reset() {
     for (const connection of this.connections) connection.reset();
   }

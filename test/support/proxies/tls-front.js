@@ -1,4 +1,4 @@
-// Speaks TLS in front of a server that does not, with a certificate that can be exchanged while it runs.
+// Terminates TLS in front of a server without TLS, with a certificate that can be replaced at run time.
 import { once } from "node:events";
 import net from "node:net";
 import { pipeline } from "node:stream";
@@ -33,12 +33,12 @@ export class TlsFront {
     this.port = /** @type {import("node:net").AddressInfo} */ (this.#server.address()).port;
   }
 
-  /** On new connections. @param {Pair} pair */
+  /** For new connections. @param {Pair} pair */
   show({ certificate, key }) {
     this.#server.setSecureContext({ cert: certificate, key });
   }
 
-  /** What is open. */
+  /** Destroys open connections. */
   cut() {
     for (const socket of this.#open) socket.destroy();
   }

@@ -1,5 +1,5 @@
-// A service that examples ask while they hold a lock. It answers when the test says so: the test stands in the middle of
-// their work.
+// A service that examples call while they hold a lock. It answers under the test's control, so that the test can act in
+// the middle of their work.
 import { once } from "node:events";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
@@ -8,13 +8,13 @@ export interface Asked {
   readonly method: string;
   readonly path: string;
   readonly headers: http.IncomingHttpHeaders;
-  /** Resolves when the asker has gone without an answer. */
+  /** Resolves when the client has disconnected without an answer. */
   readonly gone: Promise<void>;
   answer(text: string): void;
 }
 
 export class Upstream {
-  /** All that were ever asked, in order. */
+  /** All requests received, in order. */
   readonly asked: Asked[] = [];
   readonly #server = http.createServer((request, response) => this.#hear(request, response));
   readonly #waiting: ((asked: Asked) => void)[] = [];
@@ -31,7 +31,7 @@ export class Upstream {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** The next question that nobody has taken. */
+  /** The next request that was not yet taken. */
   next(): Promise<Asked> {
     return new Promise((resolve) => {
       this.#waiting.push(resolve);

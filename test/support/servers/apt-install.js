@@ -5,7 +5,7 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 
 /**
- * Only where nobody's own machine is changed by it: rejects with the reason unless root says CI=true.
+ * Only where this changes no personal machine: rejects with the reason unless run by root with CI=true.
  * @param {readonly string[]} packages
  */
 export async function aptInstall(packages) {

@@ -1,4 +1,4 @@
-// A docker engine for the tests in test/docker: the one that answers, else one of our own, where that may be started.
+// A docker engine for the tests in test/docker: a running one, or otherwise one started here, if possible.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile } from "node:fs/promises";
@@ -16,7 +16,8 @@ const GUARDIAN = fileURLToPath(new URL("./docker-guardian.js", import.meta.url))
 /**
  * @typedef {object} Engine
  * @property {NodeJS.ProcessEnv} env environment for the docker command and for testcontainers
- * @property {readonly string[]} within what a program is started by to reach published ports; it turns into that program
+ * @property {readonly string[]} within the command that starts a program so that it reaches published ports; it execs
+ * that program
  * @property {() => Promise<void>} stop
  */
 

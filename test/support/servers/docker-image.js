@@ -1,4 +1,4 @@
-// The image that tests start etcd from: docker/Dockerfile's, or one made without pulling anything.
+// The image from which tests start etcd: docker/Dockerfile's, or one created without pulling anything.
 import { execFile } from "node:child_process";
 import { copyFile, mkdir, mkdtemp, rm } from "node:fs/promises";
 import os from "node:os";
@@ -15,7 +15,7 @@ const NAME = "leasehold-etcd";
 /**
  * @param {NodeJS.ProcessEnv} env by which the docker command finds its engine
  * @param {string | undefined} [version] such as "3.5"; default: that of docker/Dockerfile, or the first etcd found
- * @returns {Promise<{ image: string, made: string }>} `made` tells how
+ * @returns {Promise<{ image: string, made: string }>} `made` describes how it was created
  */
 export async function provideImage(env, version) {
   const image = version === undefined ? NAME : `${NAME}:${version}`;
@@ -45,7 +45,7 @@ export const containersOf = (image) => ({
   TESTCONTAINERS_RYUK_DISABLED: "true",
 });
 
-// Where no base image can be pulled: etcd and the libraries it is linked with are all that a container needs.
+// If no base image can be pulled: a container needs only etcd and the libraries that it is linked with.
 /** @param {string} image @param {NodeJS.ProcessEnv} env @param {string | undefined} version */
 async function importImage(image, env, version) {
   const { etcd } = await findEtcd({ version });
@@ -73,7 +73,7 @@ async function importImage(image, env, version) {
 
 /** @param {string} program */
 async function librariesOf(program) {
-  // a statically linked program has none, and ldd says so by its exit code
+  // a statically linked program has none, which ldd reports by its exit code
   const { stdout } = await run("ldd", [program], { timeout: 20_000 }).catch(() => ({ stdout: "" }));
   return [...stdout.matchAll(/(\/\S+) \(0x/g)].map((match) => /** @type {string} */ (match[1]));
 }

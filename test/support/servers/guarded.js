@@ -1,4 +1,4 @@
-// The starter's end of the pipe to `etcd-guardian.js`, the process that cleans up after a starter that died.
+// The starter's end of the pipe to `etcd-guardian.js`, the process that cleans up after a starter that has died.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { rm } from "node:fs/promises";

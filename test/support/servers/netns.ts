@@ -1,5 +1,5 @@
-// Hosts on one machine: network namespaces without names, each alive as long as one process in it, so that a run that
-// dies leaves nothing behind. All of it happens in the namespace of the caller, which must be one of its own making.
+// Hosts on one machine: unnamed network namespaces, each alive as long as one process in it, so that a run that dies
+// leaves nothing behind. All of them are created in the caller's namespace, which must not be the machine's own.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import os from "node:os";
@@ -16,12 +16,12 @@ const cable = (index: number) => `v${index + 1}`;
 class Namespace {
   readonly #child;
 
-  /** `cat` ends when its standard input closes, which it does also when the starter dies. */
+  /** `cat` ends when its standard input closes, which also happens when the starter dies. */
   constructor() {
     this.#child = spawn("unshare", ["--net", "cat"], { stdio: ["pipe", "pipe", "pipe"], detached: true });
   }
 
-  /** What it echoes it echoes from inside. Rejects with what unshare said. */
+  /** The echo proves that the process is inside. Rejects with unshare's output. */
   async entered(): Promise<void> {
     const { stdin, stdout, stderr } = this.#child;
     let said = "";
@@ -35,7 +35,7 @@ class Namespace {
     return this.#child.pid ?? 0;
   }
 
-  /** What a program is started by to be in it; it turns into that program. */
+  /** The command that starts a program inside; it execs that program. */
   get within(): readonly string[] {
     return ["nsenter", `--net=/proc/${this.pid}/ns/net`];
   }
@@ -55,11 +55,11 @@ class Namespace {
   }
 }
 
-/** Some hosts on one bridge, on which the caller is, too. */
+/** Several hosts on one bridge, to which the caller is also connected. */
 export class Hosts {
   readonly #namespaces: readonly Namespace[];
 
-  /** Rejects with what the kernel or a missing program said. */
+  /** Rejects with the error of the kernel or of a missing program. */
   static async start(count: number): Promise<Hosts> {
     const outside = Object.values(os.networkInterfaces()).flatMap((found) => found ?? []);
     if (outside.some(({ internal }) => !internal))
@@ -82,17 +82,17 @@ export class Hosts {
     return this.#namespaces.map((_, index) => `${NETWORK}.${index + 1}`);
   }
 
-  /** What a program is started by to be on that host. */
+  /** The command that starts a program on that host. */
   within(index: number): readonly string[] {
     return this.#at(index).within;
   }
 
-  /** The only rules of that host. */
+  /** Replaces all rules of that host. */
   async filter(index: number, rules: readonly Rule[]): Promise<void> {
     await this.#at(index).run("nft", ["-f", "-"], `${FRESH}${ruleset(rules)}`);
   }
 
-  /** All cables plugged in, no rules anywhere. */
+  /** All links are up, without rules. */
   async heal(): Promise<void> {
     await Promise.all(
       this.#namespaces.map(async (host, index) => {
@@ -107,7 +107,7 @@ export class Hosts {
   }
 
   async stop(): Promise<void> {
-    // Of a namespace that ends, the kernel takes the cables out some time later: the next run would find them.
+    // When a namespace ends, the kernel removes its links some time later: the next run would find them.
     for (const index of this.#namespaces.keys()) await ip("link", "delete", cable(index)).catch(() => {});
     await ip("link", "delete", BRIDGE).catch(() => {});
     await Promise.all(this.#namespaces.map((host) => host.end()));
@@ -139,7 +139,7 @@ export class Hosts {
   }
 }
 
-/** nft has no "delete if it is there" yet: a table that was just added is there. */
+/** nft has no "delete if it exists" yet: a table that was just added exists. */
 const FRESH = `table inet ${TABLE}\ndelete table inet ${TABLE}\n`;
 
 const ip = (...args: string[]) => run("ip", args, PATIENCE);

@@ -1,20 +1,20 @@
-// Which packets a network namespace lets pass, in the words of nft(8).
+// Which packets a network namespace lets pass, in nft(8) syntax.
 
-/** Of a host with one interface, `eth0`. */
+/** For a host with one interface, `eth0`. */
 export interface Rule {
-  /** As the host sees it. */
+  /** From the host's point of view. */
   readonly way: "in" | "out";
   /** The address at the other end; default: any. */
   readonly other?: string;
   /** The host's own TCP port; default: all traffic. */
   readonly port?: number;
-  /** What becomes of such a packet; `lose`: of so many in a hundred. */
+  /** What happens to such a packet; `lose`: the percentage that is dropped. */
   readonly fate: "drop" | "reset" | { readonly lose: number };
 }
 
 export const TABLE = "leasehold";
 
-/** A whole table, for `nft -f -`. */
+/** A complete table for `nft -f -`. */
 export function ruleset(rules: readonly Rule[]): string {
   return [
     `table inet ${TABLE} {`,

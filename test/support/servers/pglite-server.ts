@@ -1,5 +1,5 @@
-// PGlite behind PostgreSQL's protocol on a TCP port, so that programs use it by the client that they use in production.
-// All connections share one session of PGlite: for statements that stand by themselves, not for transactions of several.
+// PGlite behind PostgreSQL's protocol on a TCP port, so that programs use it with their production client. All
+// connections share one session of PGlite: this suits single statements, not transactions of several.
 import { once } from "node:events";
 import net, { type AddressInfo, type Socket } from "node:net";
 import { PGlite } from "@electric-sql/pglite";
@@ -7,7 +7,7 @@ import { PGlite } from "@electric-sql/pglite";
 /** The first message of a connection has no type. */
 const STARTUP = "startup";
 const TERMINATE = "X";
-/** Query, and Sync behind the parts of a prepared statement: what is answered. */
+/** Query, and the Sync after the parts of a prepared statement, are answered. */
 const ASKING = new Set(["Q", "S"]);
 /** AuthenticationOk and ReadyForQuery. */
 const WELCOME = Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 0, 0x5a, 0, 0, 0, 5, 0x49]);
@@ -47,7 +47,7 @@ export class PgliteServer {
     });
   }
 
-  /** The whole question at once: PGlite takes one after the other. */
+  /** The complete request at once: PGlite processes one after the other. */
   async #answer(socket: Socket, question: Buffer): Promise<void> {
     socket.write(await this.#database.execProtocolRaw(question));
   }
@@ -59,7 +59,7 @@ export class PgliteServer {
   }
 }
 
-/** Cuts what a connection says into messages: a type, then a length of four bytes that counts itself. */
+/** Splits the bytes of a connection into messages: a type, then a length of four bytes that includes itself. */
 class Messages {
   #rest = Buffer.alloc(0);
   #begun = false;

@@ -1,16 +1,13 @@
 // Free ports on the loopback interface.
 import net from "node:net";
 
-/**
- * Below the range from which systems take ports for outgoing connections: a killed server finds its port free when it
- * is started again.
- */
+/** Below the range of ephemeral ports: a killed server finds its port free when it is restarted. */
 const FIRST = 15_000;
 const COUNT = 17_000;
 
 /**
  * @param {number} count
- * @returns {Promise<number[]>} distinct ports that nobody listens on now; somebody may a moment later
+ * @returns {Promise<number[]>} distinct ports without a listener now, which may change a moment later
  */
 export async function freePorts(count) {
   /** @type {Set<number>} */

@@ -1,5 +1,5 @@
-// A PostgreSQL server for tests, on a free port and with a folder of its own: started here, stopped here, whatever
-// happens to the starter. It refuses to run as root, so root starts it as nobody.
+// A PostgreSQL server for tests, on a free port and with its own folder: started here and stopped here, even if the
+// starter dies. It refuses to run as root, so root starts it as the user nobody.
 import { execFile, execFileSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { chown, mkdtemp } from "node:fs/promises";
@@ -16,7 +16,7 @@ import { PortTakenError, ServerProcess } from "./server-process.js";
 const run = promisify(execFile);
 const ATTEMPTS = 5;
 const STOP_MS = 10_000;
-/** Where Debian has its programs, which it does not put on the PATH. */
+/** Where Debian installs its programs, which are not on the PATH. */
 const DEBIAN = "/usr/lib/postgresql";
 
 /** @typedef {{ folder: string, version: string }} Programs */
@@ -51,7 +51,7 @@ export async function startPostgres() {
     try {
       return await startOnce(folder);
     } catch (error) {
-      // somebody took the port between our look and the server's bind
+      // another process took the port between our check and the server's bind
       if (!(error instanceof PortTakenError) || attempt === ATTEMPTS) throw error;
     }
   }
@@ -84,7 +84,7 @@ function serving(data, port) {
   return ["-D", data, "-p", String(port), ...settings.flatMap((setting) => ["-c", setting])];
 }
 
-/** What a program is started by so that it is not root, and turns into that program. @param {string} folder */
+/** The command that starts a program without root rights, and execs it. @param {string} folder */
 async function unprivileged(folder) {
   if (process.getuid?.() !== 0) return [];
   const [uid, gid] = ["-u", "-g"].map((which) => Number(execFileSync("id", [which, "nobody"])));
@@ -92,7 +92,7 @@ async function unprivileged(folder) {
   return ["setpriv", `--reuid=${uid}`, `--regid=${gid}`, "--clear-groups", "--"];
 }
 
-/** Stop it, or let `await using` do so. */
+/** Stop it, or use `await using`. */
 export class PostgresServer {
   #process;
   #guardian;
@@ -126,7 +126,7 @@ export class PostgresServer {
     }
   }
 
-  /** In order (SIGINT), as its folder is removed next and its children write to it. */
+  /** Gracefully (SIGINT), because its folder is removed next and its children write to it. */
   async stop() {
     const until = Date.now() + STOP_MS;
     if (this.#process.running) process.kill(this.#process.pid, "SIGINT");

@@ -1,4 +1,4 @@
-// Finds the Redis server for comparisons; fetches Debian's package into the cache where the machine has none.
+// Finds the Redis server for comparisons; fetches Debian's package into the cache if the machine has none.
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { rename } from "node:fs/promises";
@@ -16,11 +16,11 @@ const run = promisify(execFile);
  * @property {string} version such as "7.0.15"
  */
 
-/** No Redis here and no way to get one; `message` says why. */
+/** There is no Redis on this machine and no way to get one; `message` says why. */
 export class RedisMissingError extends Error {}
 
 /**
- * The first on the PATH that starts, else that of the cache.
+ * The first one on the PATH that starts, otherwise the one in the cache.
  * @param {NodeJS.ProcessEnv} [env]
  * @returns {Promise<Redis>}
  */
@@ -44,7 +44,7 @@ async function fetched(env) {
   }
 }
 
-// Debian has one program under several names, in the package of the tools: what it is, its name says when it is started.
+// Debian has one program under several names, in the package of the tools: its name at startup determines its function.
 /** @param {string} into @param {NodeJS.ProcessEnv} env */
 async function fetch(into, env) {
   const libraries = ["libjemalloc.so.2", "liblzf.so.1", "libatomic.so.1"];

@@ -1,5 +1,5 @@
-// Local Redis servers for comparisons: started here, stopped here, whatever happens to the starter. They keep nothing on
-// disk and know nothing of each other unless told so (`REPLICAOF`).
+// Local Redis servers for comparisons: started here and stopped here, even if the starter dies. They keep nothing on
+// disk and are independent unless configured otherwise (`REPLICAOF`).
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
@@ -24,7 +24,7 @@ export async function startRedis(count = 1, args = []) {
     try {
       return await startOnce(redis, count, args);
     } catch (error) {
-      // somebody took one of the ports between our look and the server's bind
+      // another process took one of the ports between our check and the server's bind
       if (!(error instanceof PortTakenError) || attempt === ATTEMPTS) throw error;
     }
   }
@@ -56,7 +56,7 @@ export class RedisServer {
    * @param {{ name: string, port: number, folder: string, guardian: Guardian, args: readonly string[] }} where
    */
   constructor({ program, env }, { name, port, folder, guardian, args }) {
-    // a replica that was told to follow copies its master at once, without a file between
+    // a replica copies its master at once, without a file in between
     const replication = ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"];
     const storage = ["--dir", folder, "--dbfilename", `${name}.rdb`, "--save", "", "--appendonly", "no"];
     this.name = name;
@@ -71,7 +71,7 @@ export class RedisServer {
     });
   }
 
-  /** Also after a `kill()`: empty then. Resolves when it answers. */
+  /** Also after a `kill()`, when it is empty. Resolves when it answers. */
   async start() {
     await this.#process.start();
   }
@@ -91,7 +91,7 @@ export class RedisServer {
   }
 
   /**
-   * One command on a connection of its own.
+   * One command on a separate connection.
    * @param {string} command @param {...(string | number)} args
    * @returns {Promise<unknown>}
    */
@@ -110,7 +110,7 @@ export class RedisServer {
   }
 }
 
-/** Stop them, or let `await using` do so. */
+/** Stop them, or use `await using`. */
 export class RedisServers {
   #guardian;
 

@@ -1,10 +1,10 @@
-// The process of a server that we started, and what can be done to it.
+// The process of a server started by tests, and the actions on it.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 
-/** A server with this configuration cannot listen where it was told to; other ports may do. */
+/** A server with this configuration cannot listen on its port; other ports may work. */
 export class PortTakenError extends Error {}
 
 const READY_MS = 30_000;
@@ -15,8 +15,9 @@ const KEPT_LINES = 300;
  * @property {string} title such as "etcd m1", for error messages
  * @property {readonly [string, ...string[]]} command program and arguments
  * @property {NodeJS.ProcessEnv} env
- * @property {RegExp} ready what it prints when it believes to be ready
- * @property {() => Promise<string>} answers asks it something that proves it; what was wrong, empty if nothing
+ * @property {RegExp} ready what it prints when it considers itself ready
+ * @property {() => Promise<string>} answers sends a request that proves it; resolves with what was wrong, empty if
+ * nothing
  * @property {(line: string) => void} tellGuardian
  */
 
@@ -33,7 +34,7 @@ export class ServerProcess {
     this.#plan = plan;
   }
 
-  /** Of the running process; that of the last one when it was killed. */
+  /** The pid of the running process, or of the last one if it was killed. */
   get pid() {
     return this.#child?.pid ?? 0;
   }
@@ -52,7 +53,7 @@ export class ServerProcess {
     const { title, command, env, tellGuardian } = this.#plan;
     if (this.running) throw new Error(`${title} is already running`);
     const [program, ...args] = command;
-    // detached: Ctrl-C in a terminal goes to the starter, which stops its servers in order
+    // detached: Ctrl-C in a terminal goes to the starter, which stops its servers gracefully
     const child = spawn(program, args, { env, stdio: ["ignore", "pipe", "pipe"], detached: true });
     this.#child = child;
     this.#lines = [];
@@ -79,7 +80,10 @@ export class ServerProcess {
     await exited;
   }
 
-  /** SIGSTOP: connections stay open, nothing answers. Returns when the process has stopped, which is a moment later. */
+  /**
+   * SIGSTOP: connections stay open, but nothing is answered. Returns when the process has stopped, which is slightly
+   * later.
+   */
   pause() {
     if (!this.running) return;
     this.#child?.kill("SIGSTOP");
@@ -110,7 +114,7 @@ export class ServerProcess {
     });
   }
 
-  // The log line comes before the listener has been tried by anybody.
+  // The log line appears before the listener has been tested.
   /** @param {Child} child */
   async #answers(child) {
     const until = Date.now() + READY_MS;
@@ -130,7 +134,7 @@ export class ServerProcess {
   }
 }
 
-// Where there is no /proc, a stop is taken to be immediate.
+// Without /proc, a stop is assumed to be immediate.
 /** @param {number} pid */
 function isStopped(pid) {
   const file = `/proc/${pid}/stat`;
@@ -142,7 +146,7 @@ function blockMs(ms) {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }
 
-// A server that somebody forgot to stop must not keep its starter alive: the guardian cleans up.
+// A server that was not stopped must not keep its starter alive: the guardian cleans up.
 /** @param {Child} child */
 function idle(child) {
   child.unref();

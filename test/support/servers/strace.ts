@@ -1,4 +1,4 @@
-// A disk that is slow for one process: strace holds back its calls to fsync and fdatasync.
+// A disk that is slow for one process: strace delays its calls to fsync and fdatasync.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 
@@ -10,7 +10,9 @@ export const slowSyncs = (delayMs: number) => [
   ...["-e", `inject=${SYNCS}:delay_enter=${Math.round(delayMs * 1000)}`],
 ];
 
-/** Attached to one process; it goes on unhindered when strace ends, however that ends, and strace ends with it. */
+/**
+ * Attached to one process, which continues undisturbed when strace ends for any reason; strace ends with the process.
+ */
 export class SlowDisk {
   readonly #child;
 

@@ -21,7 +21,7 @@ import { between, markdownTable } from "../../support/fixtures/markdown.js";
 import { readPage } from "../../support/fixtures/pages.js";
 
 const MS = 1e6;
-/** Contender, asked, granted, release called: milliseconds, as a process notes them. */
+/** Contender, requested, granted, release called: milliseconds, as a process records them. */
 const journal = (...cycles: readonly [number, number, number, number][]) =>
   cycles.flatMap(([contender, ...times]) => [contender, ...times.map((ms) => ms * MS)]);
 

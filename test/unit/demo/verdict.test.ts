@@ -5,7 +5,7 @@ import { judge } from "../../../examples/demo/verdict.js";
 const LOCK = "demo/lock";
 const COUNTER = "demo/counter";
 
-/** Times in the stories below are milliseconds; the history counts microseconds. */
+/** Times in the stories below are in milliseconds; the history uses microseconds. */
 const said = (ms: number, p: string, k: string, more: Record<string, unknown> = {}): Entry => ({
   t: ms * 1000,
   p,

@@ -11,7 +11,7 @@ const member = (
     gateway: () => Promise.resolve({ header: { revision }, hash, kvs }),
   }) as unknown as Member;
 
-/** Its first requests fail, as those of a member that was cut off do until its peers have found it again. */
+/** Its first requests fail, like those of a member that was cut off until its peers have reconnected to it. */
 function returning(name: string, failures: number): Member {
   let asked = 0;
   const { running, gateway } = member(name);

@@ -7,7 +7,7 @@ import { RULE_NAMES, RULES, type RuleName } from "../../lab/model/rules.js";
 import { SCENARIO_NAMES, SCENARIOS, type Accidents, type ScenarioName } from "../../lab/model/scenarios.js";
 import { explore, type Explored } from "../../lab/model/search.js";
 
-/** See test/lab/model/README.md. Every scenario is explored once, and every rule switched off once. */
+/** See test/lab/model/README.md. Every scenario is explored once, and every rule is switched off once. */
 const scenarios = new Map<ScenarioName, Explored>();
 const rules = new Map<RuleName, Explored>();
 
@@ -21,7 +21,7 @@ const explored = (name: ScenarioName): Explored => once(scenarios, name, () => e
 const without = (rule: RuleName): Explored =>
   once(rules, rule, () => explore(SCENARIOS[RULES[rule].scenario], [rule]));
 
-/** Keys that may be gone while their holder goes on: only the fence helps then. */
+/** Keys that may be deleted while their holder continues: only the fence helps then. */
 const TAKEN_AWAY: readonly (keyof Accidents)[] = ["pauses", "deletions", "revokes"];
 
 afterAll(() => console.log(`${scenarioTable(scenarios)}\n${totalOf(scenarios)}\n`));

@@ -50,7 +50,7 @@ describe("a schedule", () => {
 
 describe("what a fault needs", () => {
   const fault = { name: "wrong", effect: "hinders", needs: "tls", inflict: () => undefined } as const;
-  /** A tier that tells what it was asked for, and cannot be had. */
+  /** A tier that records what was requested, and is not available. */
   const tier = (has: Tier["has"], asked: object[]): Tier => ({
     ...{ name: "t0", title: "", faults: [fault], ...(has && { has }) },
     start: (options) => {

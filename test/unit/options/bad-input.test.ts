@@ -15,7 +15,7 @@ import {
   wrongType,
 } from "../../support/fixtures/misuse.js";
 
-// Port 1: these tests connect to nothing, for misuse is found before.
+// Port 1: these tests connect to nothing, because misuse is detected before.
 const cluster = connect({ hosts: "127.0.0.1:1" });
 const lease = new FakeCluster().lease();
 const session = Reflect.construct(Session, [lease]) as Session;

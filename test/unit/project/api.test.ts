@@ -1,4 +1,4 @@
-// The types of src/index.ts against test/support/fixtures/contract.ts, which is the promise in its own words.
+// The types of src/index.ts against test/support/fixtures/contract.ts, which states the promise independently.
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import ts from "typescript";
@@ -12,7 +12,7 @@ import type * as contract from "./support/fixtures/contract.js";
 import type * as leasehold from "../src/index.js";
 `;
 
-/** What users pass in, or switch over, must be the same in both directions: wider is as wrong as narrower. */
+/** Types that users pass in, or switch over, must be assignable in both directions: wider is as wrong as narrower. */
 const SAME = [
   "ConnectOptions",
   "Credentials",

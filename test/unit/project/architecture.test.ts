@@ -1,4 +1,4 @@
-// docs/architecture.md and the README of each folder of src/ must not name what is not there.
+// docs/architecture.md and the README of each folder of src/ must name only what exists.
 import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,7 +15,7 @@ const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const page = readFileSync(path.join(ROOT, "docs/architecture.md"), "utf8");
 const folders = [...new Set(filesOf().map(folderOf))].filter((folder) => folder !== "");
 
-/** The names behind the word `kind`, or its plural, in the table of invariants. */
+/** The names after the word `kind`, or its plural, in the table of invariants. */
 const called = (kind: string) =>
   [...page.matchAll(new RegExp(`\\b${kind}s? (\`[\\w-]+\`(?:, \`[\\w-]+\`)*)`, "g"))].flatMap(([, names]) =>
     spansOf(names!),
@@ -64,7 +64,7 @@ describe("docs/architecture.md", () => {
 describe.each(folders)("the README of src/%s", (folder) => {
   const file = path.join(SRC, folder, "README.md");
   const readme = existsSync(file) ? readFileSync(file, "utf8") : "";
-  /** The paragraph or list that begins with that word in bold. */
+  /** The paragraph or list that starts with that word in bold. */
   const part = (title: string) =>
     new RegExp(`^\\*\\*${title}:\\*\\*[^]*?(?=^\\*\\*|(?![^]))`, "m").exec(readme)?.[0] ?? "";
 

@@ -1,4 +1,4 @@
-// `docs/conformance/cases.md` maps the cases of other suites to ours: it must not name what is not there.
+// `docs/conformance/cases.md` maps the test cases of other suites to those of leasehold: it must name only what exists.
 import { readdirSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,7 +15,7 @@ import {
 const TEST = fileURLToPath(new URL("../../", import.meta.url));
 const OWN_CASES = "integration/conformance";
 
-/** What a cell of the last column owes. */
+/** What is wrong with a cell of the last column. */
 function flawOf(cell: string): string | undefined {
   if (cell === "") return "is empty";
   if (namedIn(cell).length > 0 || /^comes with \w/.test(cell)) return undefined;

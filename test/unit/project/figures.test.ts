@@ -1,4 +1,4 @@
-// The figures of a small tree, each of whose counts is known.
+// The figures of a small tree whose counts are known.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import os from "node:os";
@@ -9,7 +9,7 @@ import { measure } from "../../../scripts/measure.js";
 
 const SCRIPT = fileURLToPath(new URL("../../../scripts/figures.js", import.meta.url));
 
-/** A function of `lines` lines, and as many again that do not count. */
+/** A function with `lines` lines that count and as many that do not. */
 const longFunction = (name: string, lines: number) =>
   [
     `export function ${name}(): void {`,

@@ -1,4 +1,4 @@
-// The files that every public repository has, and what the pages of this one link to.
+// The files that every public repository has, and the link targets of this one's pages.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -30,14 +30,17 @@ const pages = readdirSync(ROOT, { withFileTypes: true })
   .flatMap((entry) => (entry.isDirectory() ? pagesIn(entry.name) : entry.name))
   .filter((file) => file.endsWith(".md"));
 
-/** The links of a page within the repository, from its root, without what stands behind a "#". */
+/** The links of a page within the repository, relative to its root, without the part after "#". */
 const linksOf = (page: string) =>
   [...read(page).matchAll(/\]\(([^)\s]+)\)/g)]
     .map(([, target = ""]) => target)
     .filter((target) => !/^([a-z]+:|#)/.test(target))
     .map((target) => path.posix.join(path.posix.dirname(page), target.replace(/#.*/, "")));
 
-/** The paths that a page names as code, such as `test/lab`. Those of cases.md are below test/, and have a test of their own. */
+/**
+ * The paths that a page names as code, such as `test/lab`. Those of cases.md are relative to test/, and have a separate
+ * test.
+ */
 const pathsIn = (page: string) =>
   [...read(page).matchAll(/`((?:bench|docker|docs|examples|scripts|src|test|\.ci)\/[\w./-]*)`/g)].map(
     ([, file = ""]) => file,
@@ -45,7 +48,7 @@ const pathsIn = (page: string) =>
 
 const isMissing = (file: string) => !existsSync(path.join(ROOT, file));
 
-/** npm packs these whatever package.json says. */
+/** npm packs these regardless of package.json. */
 const PACKED = ["package.json", "README.md", "LICENSE"];
 const isPublished = (file: string) =>
   [...PACKED, ...own.files].some((entry) => file === entry || file.startsWith(`${entry}/`));

@@ -1,4 +1,4 @@
-// The imports of src/ against the rules between its folders: reading one file never needs the files above it.
+// The imports of src/ against the rules between its folders: reading a file never requires the files above it.
 import { describe, expect, it } from "vitest";
 import { filesOf, findCycle, folderOf, importsOf } from "../../../scripts/imports.js";
 import { FRONT_DOORS, isUpward, LAYERS, layerOf } from "../../../scripts/layers.js";

@@ -1,4 +1,4 @@
-// `docs/conformance/web-locks.md` maps the steps of the standard to our tests: it must not name what is not there.
+// `docs/conformance/web-locks.md` maps the steps of the standard to the tests: it must name only what exists.
 import { describe, expect, it } from "vitest";
 import { isThere, namedIn, readConformance, rowsOf } from "../../support/fixtures/named-tests.js";
 

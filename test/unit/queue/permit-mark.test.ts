@@ -9,7 +9,7 @@ import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import { type FakeCall, keyValue } from "../../support/fakes/fake-member.js";
 
 const full = new EtcdRefusedError("quota", "a:1", "etcdserver: mvcc: database space exceeded");
-/** Another place, which is the oldest, says another number: so the new one has to write its mark. */
+/** Another place, the oldest, has another limit: so the new one has to write its mark. */
 const OTHER = keyValue({ key: "jobs/1", value: JSON.stringify({ permits: 5 }) });
 
 /** A permit that was granted at once; etcd rejects its mark until `hasSpace`. */

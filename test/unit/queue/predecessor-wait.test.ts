@@ -192,7 +192,7 @@ describe("a waiter", () => {
     old.end();
     await waiter.clock.pass(500);
     expect(waiter.stream.creates.map(({ startRevision }) => startRevision)).toEqual([0n, 0n]);
-    // A deletion alone, not verified on this stream, is no turn.
+    // A deletion alone, not verified on this stream, does not grant the turn.
     await waiter.deleted(BELOW, WATCHED + 1n);
     expect(waiter.told).toEqual([]);
     await waiter.watched(WATCHED + 2n);

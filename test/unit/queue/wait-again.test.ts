@@ -5,7 +5,7 @@ import { settle } from "../../support/fakes/fake-clock.js";
 import { BELOW, MINE, placeKey, WaitingTurn, WATCHED } from "../../support/fakes/fake-turn.js";
 
 describe("a waiter that waits for the same place as the last time", () => {
-  /** The watches of an earlier wait of this session, parked, and the next place, which joins at 90 behind one of 80. */
+  /** The idle watches of an earlier wait of this session, and the next entry, which joins at 90 behind one of 80. */
   async function waitingAgain({ deletedMeanwhile = [] as readonly bigint[] } = {}) {
     const earlier = new WaitingTurn({ ahead: 1, holder: true });
     await earlier.watched();
@@ -50,7 +50,7 @@ describe("a waiter that waits for the same place as the last time", () => {
 
   test("asks anew where it must hear of puts, or of several places", async () => {
     const { cluster, stream, newCreates } = await waitingAgain();
-    // It holds: the watch on the one before it is parked.
+    // It holds: the watch on its predecessor is idle.
     stream.deleted(placeKey(BELOW), 95n);
     const { watches } = cluster.connection;
     const key = placeKey(BELOW);

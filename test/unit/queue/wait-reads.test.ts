@@ -3,7 +3,7 @@ import { BELOW, FIRST, MINE, WaitingTurn, WATCHED } from "../../support/fakes/fa
 
 const SLOW_MS = 30_000;
 
-/** How many reads are sent within so many milliseconds of each step. */
+/** How many reads are sent within this many milliseconds of each step. */
 async function readsAfter(waiter: WaitingTurn, steps: readonly number[], answer: () => Promise<void>) {
   const counts: number[] = [];
   for (const step of steps) {
@@ -96,7 +96,7 @@ describe("when a waiter reads", () => {
       const waiter = new WaitingTurn({ ahead: 1 });
       waiter.clock.nextRandom = dice;
       const [lease] = waiter.cluster.connection.leases;
-      // Its renewals would need answers, and this is not about them.
+      // Its renewals would need answers, which this test does not cover.
       waiter.cluster.connection.keepalive.renew = () => {};
       await waiter.watched();
       await waiter.answerRead([MINE, BELOW]);

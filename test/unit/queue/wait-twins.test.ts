@@ -4,7 +4,7 @@ import { HEADER } from "../../support/fakes/fake-connection.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
 import { BELOW, MINE, WaitingTurn, WATCHED } from "../../support/fakes/fake-turn.js";
 
-/** Under another name below ours, put by the same request as the one that is waited for first. */
+/** Under another name nested in this one, put by the same request as the first predecessor. */
 const TWIN = "jobs/below/1";
 
 /** The first of the two has been deleted, and a read has found the other one. */

@@ -4,7 +4,7 @@ import { inJeopardy, nextLookMs, remainingMs, standingOf } from "../../../src/se
 const TTL_MS = 10_000;
 const SENT = { monotonic: 50_000, suspend: 900_000 };
 const renewal = { sent: SENT, ttlMs: TTL_MS };
-/** So much later on each of the two clocks. */
+/** Readings of the two clocks after these times. */
 const later = (monotonic: number, suspend = monotonic) => ({
   monotonic: SENT.monotonic + monotonic,
   suspend: SENT.suspend + suspend,

@@ -7,16 +7,18 @@ import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connecti
 import { type FakeCall, keyValue } from "../../support/fakes/fake-member.js";
 
 const KEY = "jobs/77";
-/** The first list comes after this time, and the second one after twice as long: as the fake clock draws it. */
+/**
+ * The first list comes after this time, and the second one after twice as long, with the fake clock's random numbers.
+ */
 const SOON_MS = 375;
-/** Longer than the time for which a key in doubt is given to no place. */
+/** Longer than a key in doubt is withheld from new entries. */
 const DOUBT_OVER_MS = 300_000;
 /** No renewal falls into a test. */
 const TTL_SECONDS = 86_400;
 
 type Kv = ReturnType<typeof keyValue>;
 
-/** A session whose keys are in an etcd that answers lists and reads by itself. */
+/** A session whose keys are in an etcd that answers lists and reads automatically. */
 function session() {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
@@ -43,7 +45,7 @@ function session() {
   const put = ({ key, value }: Pick<QueueEntry, "key" | "value">, revision: bigint, leaseId = LEASE_ID) =>
     stored.set(key, keyValue({ key, value, leaseId, createRevision: revision, modRevision: revision }));
   const of = (method: FakeCall["method"]) => cluster.connected.flatMap((member) => member.of(method));
-  /** Keys that were asked to be deleted, with the create revision that guards it. */
+  /** The keys whose deletion was requested, with the create revision that guards it. */
   const deletes = () =>
     of("txn").map(({ request }) => {
       const { compare, success } = request as Txn;
@@ -53,7 +55,7 @@ function session() {
   return { cluster, clock: cluster.clock, lease, own, stored, put, of, deletes, refuse };
 }
 
-/** Its first place under the name was put, and never answered. */
+/** Its first entry under the name was put, but not answered. */
 function doubting() {
   const doubtful = session();
   const late = doubtful.own.make();

@@ -4,7 +4,9 @@ import { FakeCluster } from "../../support/fakes/fake-connection.js";
 const TTL_SECONDS = 12;
 const TTL_MS = TTL_SECONDS * 1000;
 
-/** States told to a session whose timers fire `earlyMs` early, while each reading of the clock takes its time. */
+/**
+ * The states reported to a session whose timers fire `earlyMs` early, while each reading of the clock takes its time.
+ */
 function statesWhenTimersAre(earlyMs: number): string[] {
   const cluster = new FakeCluster();
   const { clock } = cluster;
@@ -24,7 +26,7 @@ function statesWhenTimersAre(earlyMs: number): string[] {
 }
 
 test("jeopardy is told however early a timer fires", () => {
-  // Around the millisecond that a look is late on purpose.
+  // Around the millisecond by which a check is late on purpose.
   const early = Array.from({ length: 100 }, (_, i) => 0.7 + i / 100);
 
   const untold = early.filter((earlyMs) => statesWhenTimersAre(earlyMs)[0] !== "jeopardy");

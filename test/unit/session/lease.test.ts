@@ -7,7 +7,7 @@ const TTL_SECONDS = 12;
 const TTL_MS = TTL_SECONDS * 1000;
 const HOUR_MS = 3_600_000;
 
-/** A lease granted now, what it tells, and its first keepalive stream after a third of the TTL. */
+/** A lease granted now, what it reports, and its first keepalive stream after a third of the TTL. */
 function granted() {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
@@ -87,7 +87,7 @@ describe("a session's lease", () => {
     const { cluster, clock, lease, firstStream } = granted();
     const old = firstStream();
 
-    // The patience, and a moment more for opening the next stream.
+    // The patience, plus a moment for opening the next stream.
     clock.advance(1600);
     const before = lease.remainingMs();
     old.answer(LEASE_ID, TTL_SECONDS);

@@ -6,7 +6,7 @@ import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 const TTL_SECONDS = 4;
 const TTL_MS = TTL_SECONDS * 1000;
 
-/** A session that is being opened: its lease is asked for, and not granted yet. */
+/** A session that is being opened: its lease is requested, but not granted yet. */
 async function opening() {
   const cluster = new FakeCluster();
   const opened = openLease(

@@ -4,7 +4,7 @@ import { type QueuedRequest, RequestQueue, type AcquireMode } from "../../../src
 
 let calls = 0;
 
-/** A request that the test lets into the queue by hand. */
+/** A request that the test lets into the queue manually. */
 class FakeRequest implements QueuedRequest {
   readonly order = calls++;
   entering = false;

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tick is how often this process looks whether it gets to run.
+// tick is how often this process checks that it is being scheduled.
 const tick = 25 * time.Millisecond
 
-// tellStalls tells when the process did not get to run for four ticks more than it should.
+// tellStalls reports when the process was not scheduled for four ticks longer than expected.
 func (w *worker) tellStalls() {
 	last := time.Now()
 	for range time.Tick(tick) {

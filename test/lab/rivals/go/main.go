@@ -1,4 +1,4 @@
-// One process that uses etcd's own Go client, package concurrency: what worker.ts is for the others.
+// One process that uses etcd's own Go client, package concurrency: the equivalent of worker.ts.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// callTime bounds what a careful caller would not leave without a bound.
+// callTime bounds calls that a careful caller would not leave unbounded.
 const callTime = 5 * time.Second
 
 type task struct {
@@ -78,11 +78,11 @@ func main() {
 		must(json.Unmarshal(orders.Bytes(), &c))
 		w.obey(c)
 	}
-	// Whoever gives the orders is gone.
+	// The process that sends the commands has ended.
 	os.Exit(70)
 }
 
-// obey answers a claim at once, as the others do; the rest may take its time.
+// obey answers a claim at once, as the others do; other commands may take longer.
 func (w *worker) obey(c command) {
 	switch c.Do {
 	case "claim":
@@ -96,7 +96,7 @@ func (w *worker) obey(c command) {
 	}
 }
 
-// session is one for all locks of this process, made anew when it is over.
+// session returns one session for all locks of this process, and replaces it when it has ended.
 func (w *worker) session(ctx context.Context) (*concurrency.Session, error) {
 	w.opening.Lock()
 	defer w.opening.Unlock()
@@ -130,7 +130,7 @@ func (w *worker) acquire(c command) {
 	go w.tellLoss(c.ID, session)
 }
 
-// fence is the number that IsOwner compares with: the create revision of the key.
+// fence is the number that IsOwner compares: the create revision of the key.
 func fence(mutex *concurrency.Mutex) string {
 	compare := mutex.IsOwner()
 	return fmt.Sprint(compare.GetCompare().GetCreateRevision())

@@ -5,7 +5,7 @@ import { goodStory, Story } from "../../../lab/checker/story.js";
 
 const B = { lock: "lock/b" };
 
-/** w3 and w4 put their places on two locks in one request, and give them back in one. */
+/** w3 and w4 put their places on two locks in one request, and delete them in one. */
 const together = () =>
   goodStory()
     .ask(41, "w3", 1, 20)

@@ -50,7 +50,7 @@ describe("a run in which all went well", () => {
 
   it("may be told in any order", () => {
     const { history, server, setting } = goodStory().run();
-    // Worker by worker, as their journals are read; steps of one moment keep their order.
+    // Worker by worker, as their journals are read; steps of the same moment keep their order.
     const byProcess = history.toSorted((a, b) => b.p.localeCompare(a.p));
     expect(judge({ history: byProcess, server: server.toReversed(), setting }).violations).toEqual({});
   });

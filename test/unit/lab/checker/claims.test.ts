@@ -77,7 +77,7 @@ describe("I1, no two claims overlap", () => {
   });
 
   it("excuses a holder whose place was deleted by hand, until it must have noticed", () => {
-    // One second until it watches its key, a sixth of a TTL for a renewal, half a second to say so.
+    // One second until it watches its key, a sixth of a TTL for a renewal, and half a second to record it.
     const { hard, soft } = I1(robbed({ claimAt: 3300, toldAt: 3310 }));
     expect(hard).toEqual([]);
     expect(soft).toHaveLength(1);

@@ -111,7 +111,7 @@ describe("an etcd of several members, which may revoke early", () => {
   });
 
   it("does not excuse for ever", () => {
-    // Healed at 1500; 6 s until the cluster has settled, a TTL, a second.
+    // Healed at 1500; 6 s until the cluster has settled, a TTL, and a second.
     expect(I9(lost(8000).hindered(1000, 1500), early).hard).toEqual([]);
     expect(I9(lost(8300).hindered(1000, 1500), early).hard).toHaveLength(1);
   });

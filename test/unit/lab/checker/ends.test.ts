@@ -21,7 +21,7 @@ describe("I8, nothing left behind", () => {
     expect(complaints("I8", new Story())).toHaveLength(2);
   });
 
-  /** w3 releases at 100 ms, and its place goes at another time. */
+  /** w3 releases at 100 ms, and its place is deleted at another time. */
   const released = (goneAt: number) =>
     goodStory()
       .ask(90, "w3", 1, 20)
@@ -103,7 +103,7 @@ describe("I10, one end per hold", () => {
 });
 
 describe("I10, only the owner ends a hold", () => {
-  /** w1's place goes at 50 ms, alone: its lease is used for another lock after that. */
+  /** w1's place is deleted alone at 50 ms: its lease is used for another lock after that. */
   const deleted = () => held().del(50, 12, "lock/a/w1").ask(60, "w1", 2, 13, { lock: "lock/b" });
 
   it("sees a held place that somebody else deleted", () => {
@@ -130,7 +130,7 @@ describe("I10, only the owner ends a hold", () => {
     expect(complaints("I10", deleted().close(48, "w1", 3).end(49, "w1", 1, "closed"))).toEqual([]);
   });
 
-  /** w2's waiting place goes at 50 ms, alone. */
+  /** w2's waiting place is deleted alone at 50 ms. */
   const waiting = () =>
     held()
       .del(50, 12, "lock/a/w2")
@@ -161,7 +161,7 @@ describe("I10, only the owner ends a hold", () => {
 });
 
 describe("I11, no false loss", () => {
-  /** Told at 5000 ms, while etcd has the place until its owner deletes it. */
+  /** Notified at 5000 ms, while etcd has the place until its owner deletes it. */
   const told = () =>
     held()
       .claim(4900, "w1", 1, 10)

@@ -22,7 +22,7 @@ const proclaiming = () =>
     .put(6, 11, "lock/a/w1", says)
     .tell(proclaim("ok", 7, "w1", says));
 
-/** w1 leads and proclaims, w2 leads after it; then nobody does. */
+/** w1 leads and proclaims, w2 leads after it; then there is no leader. */
 const led = (then: (story: Story) => Story = (story) => story) =>
   then(proclaiming())
     .ask(8, "w2", 1, 20)
@@ -33,7 +33,7 @@ const led = (then: (story: Story) => Story = (story) => story) =>
     .leftovers(7000, "end");
 
 describe("what observers of an election are told", () => {
-  /** w3 is told all there was, unless something is left out or told otherwise. */
+  /** w3 receives every state, except for those that are omitted or changed. */
   const heard = (change: (all: (ReturnType<typeof told> | undefined)[]) => unknown = () => undefined) => {
     const all = [undefined, told(10, 10, first), told(10, 11, says), told(20, 20, second), undefined];
     change(all);
@@ -113,7 +113,7 @@ describe("what observers of an election are told", () => {
   });
 
   it("does not judge by I15 what came before the last 1000 that a reader is told", () => {
-    /** w1 proclaims at the revisions 11 to 1020, of which w3 is told those from `from` on. */
+    /** w1 proclaims at the revisions 11 to 1020, of which w3 receives those from `from` on. */
     const heardFrom = (from: number) => {
       const story = new Story().ask(1, "w1", 1, 10).grant(2, "w1", 1, 10);
       const hears = (t: number, rev: number, value: object) =>

@@ -4,7 +4,7 @@ import { judge } from "../../../lab/checker/judge.js";
 import { goodStory, Story } from "../../../lab/checker/story.js";
 
 describe("I2, the server saw one holder", () => {
-  /** w2 is granted, and its place goes, while the older place of w1 still lives. */
+  /** w2 is granted, and its place is deleted, while the older place of w1 still exists. */
   const jumped = () => new Story().ask(0, "w1", 1, 10).ask(1, "w2", 1, 11).grant(5, "w2", 1, 11);
 
   it("sees a grant of a place that never came to the head", () => {

@@ -6,7 +6,7 @@ import type { Refusal } from "../../../lab/runner/history.js";
 const REFUSED = { err: "ETCD_REFUSED" };
 
 describe("I17, a healthy majority is never refused", () => {
-  /** Asked for at 100 ms and refused at 120 ms, while a fault makes refusals of that kind. */
+  /** Requested at 100 ms and refused at 120 ms, while a fault causes refusals of that kind. */
   const refused = (refuses: Refusal | undefined, until = 5000) =>
     goodStory()
       .hindered(110, until, refuses === undefined ? {} : { refuses })
@@ -66,7 +66,7 @@ describe("I17, a healthy majority is never refused", () => {
 });
 
 describe("I17, one fail-over", () => {
-  /** Asked for at 100 ms; its place is there `after` so long. */
+  /** Requested at 100 ms; its place is put `after` that time. */
   const joined = (after: number) =>
     goodStory()
       .call(100, "w3", 1)

@@ -7,7 +7,7 @@ const a = { lock: "lock/a", names };
 const b = { lock: "lock/b", names };
 const over = (story: Story) => story.leftovers(900, "idle").leftovers(990, "end");
 
-/** w1 holds b alone; w2 asks for a and b, and comes to the head of a at once. */
+/** w1 holds b alone; w2 requests a and b, and becomes the head of a at once. */
 const waiting = () =>
   new Story()
     .ask(0, "w1", 1, 10, { lock: "lock/b" })

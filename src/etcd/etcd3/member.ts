@@ -3,7 +3,7 @@ import { Etcd3, type IOptions } from "etcd3";
 import type { CheckedConnect } from "../../options/connect.js";
 import type { Clock } from "../../async/clock.js";
 import { streamInterceptor, UnaryCall, type GrpcOptions } from "./unary-call.js";
-import { openStream, type RequestStream, type Duplex } from "./stream.js";
+import { DuplexStream, type GrpcStream } from "./stream.js";
 import { EtcdRefusedError } from "../../errors.js";
 import { readable } from "./failure-text.js";
 import { ownWord, type Status } from "./refusals.js";
@@ -208,19 +208,19 @@ export class Etcd3Member implements Member {
   }
 
   #stream<Request, Raw, Answer>(
-    open: (grpc: GrpcOptions) => Promise<Duplex<Request, Raw>>,
+    open: (grpc: GrpcOptions) => Promise<GrpcStream<Request, Raw>>,
     handlers: StreamHandlers<Answer> & { read(raw: Raw): Answer },
-  ): RequestStream<Request> {
+  ): DuplexStream<Request, Raw, Answer> {
     const token = (this.#streamToken = this.connection.token());
-    const line = { host: this.host, status: undefined as Status | undefined };
+    const call = { host: this.host, status: undefined as Status | undefined };
     // `hasleader`: a member that is cut off from its peers ends the stream after some seconds instead of staying silent.
     const metadata = { hasleader: "true", ...(token !== undefined && { token }) };
     const interceptors = [
       streamInterceptor(metadata, (status) => {
-        if (status.code !== 0) line.status = status;
+        if (status.code !== 0) call.status = status;
       }),
     ];
     this.#users++;
-    return openStream(open({ interceptors }), line, { ...handlers, over: () => this.#leave() });
+    return new DuplexStream(open({ interceptors }), call, { ...handlers, over: () => this.#leave() });
   }
 }

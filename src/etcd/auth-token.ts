@@ -1,5 +1,6 @@
 import type { Clock } from "../async/clock.js";
-import { AuthDisabledError, CancelledError, UnansweredError, type CallOptions, type Member } from "./port.js";
+import type { CallOptions, Member } from "./port.js";
+import { AuthDisabledError, CancelledError, UnansweredError } from "./port-errors.js";
 
 interface Asking {
   readonly member: Member;

@@ -3,16 +3,8 @@ import type { Clock } from "../async/clock.js";
 import { retry, type AttemptLimits, type RetryContext, type CallPolicy } from "./retry.js";
 import { Batcher, type Carrier } from "./batch/batcher.js";
 import { MemberPool, type Connect, type MemberListener } from "./member-pool.js";
-import {
-  NotSentError,
-  type CallOptions,
-  type Header,
-  type Member,
-  type Range,
-  type RangeAnswer,
-  type Txn,
-  type TxnAnswer,
-} from "./port.js";
+import type { CallOptions, Header, Member, Range, RangeAnswer, Txn, TxnAnswer } from "./port.js";
+import { NotSentError } from "./port-errors.js";
 import { readRanges, type RangesAnswer } from "./ranges.js";
 import { ConcurrencyLimit } from "./concurrency-limit.js";
 import { RaftTermFloor } from "./raft-term.js";

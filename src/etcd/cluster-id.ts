@@ -1,6 +1,7 @@
 import { EtcdRefusedError } from "../errors.js";
 import type { Clock } from "../async/clock.js";
-import { MemberRefusedError, type Header } from "./port.js";
+import type { Header } from "./port.js";
+import { MemberRefusedError } from "./port-errors.js";
 
 /** A host that has not answered for this long does not represent its cluster: it may have been restored, or be gone. */
 const STANDS_MS = 30_000;

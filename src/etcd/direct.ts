@@ -1,17 +1,8 @@
 import { AbortFanOut } from "../async/abort-fan-out.js";
 import { EtcdRefusedError } from "../errors.js";
 import type { Clock } from "../async/clock.js";
-import {
-  CancelledError,
-  MemberRefusedError,
-  TokenExpiredError,
-  UnansweredError,
-  type CallOptions,
-  type KeepaliveStream,
-  type LeaseAnswer,
-  type Member,
-  type StreamHandlers,
-} from "./port.js";
+import type { CallOptions, KeepaliveStream, LeaseAnswer, Member, StreamHandlers } from "./port.js";
+import { CancelledError, MemberRefusedError, TokenExpiredError, UnansweredError } from "./port-errors.js";
 
 /** To etcd this ID means "no lease", so no lease has it. */
 const NO_LEASE = 0n;

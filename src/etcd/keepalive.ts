@@ -3,13 +3,8 @@ import type { Clock, Moment, Timer } from "../async/clock.js";
 import { backoff } from "./backoff.js";
 import { DirectHosts } from "./direct.js";
 import type { EtcdClient } from "./client.js";
-import {
-  TokenExpiredError,
-  type CallOptions,
-  type KeepaliveStream,
-  type LeaseAnswer,
-  type Member,
-} from "./port.js";
+import type { CallOptions, KeepaliveStream, LeaseAnswer, Member } from "./port.js";
+import { TokenExpiredError } from "./port-errors.js";
 
 /** A lease that is kept alive. */
 export interface LeaseListener {

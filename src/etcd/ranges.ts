@@ -1,11 +1,5 @@
-import {
-  UnansweredError,
-  type CallOptions,
-  type Header,
-  type Member,
-  type Range,
-  type RangeAnswer,
-} from "./port.js";
+import type { CallOptions, Header, Member, Range, RangeAnswer } from "./port.js";
+import { UnansweredError } from "./port-errors.js";
 
 /** Several ranges of one state, in the order of the request. */
 export interface RangesAnswer {

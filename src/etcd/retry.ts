@@ -9,7 +9,7 @@ import {
   OverloadedError,
   TokenExpiredError,
   UnansweredError,
-} from "./port.js";
+} from "./port-errors.js";
 
 /** With JWT, every edit of users or roles makes all tokens stale: even fresh tokens may be stale, several times in a row. */
 const MAX_STALE = 8;

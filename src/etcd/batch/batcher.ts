@@ -3,7 +3,8 @@ import type { Clock, Timer } from "../../async/clock.js";
 import type { AttemptLimits } from "../retry.js";
 import { BatchRequest, PendingTxn } from "./request.js";
 import { ConflictSet } from "./conflicts.js";
-import { inDoubt, NotSentError, refused, type CallOptions, type Txn, type TxnAnswer } from "../port.js";
+import type { CallOptions, Txn, TxnAnswer } from "../port.js";
+import { inDoubt, NotSentError, refused } from "../port-errors.js";
 
 /** etcd allows 128 operations in one transaction: these, and those inside the largest of them. */
 const MAX_BATCH = 96;

@@ -1,13 +1,7 @@
 import type { Clock, Timer } from "../../async/clock.js";
 import type { AttemptLimits } from "../retry.js";
-import {
-  AttemptError,
-  CancelledError,
-  UnansweredError,
-  type CallOptions,
-  type Txn,
-  type TxnAnswer,
-} from "../port.js";
+import type { CallOptions, Txn, TxnAnswer } from "../port.js";
+import { AttemptError, CancelledError, UnansweredError } from "../port-errors.js";
 
 /** A transaction between its call and its answer. It ends once. */
 export class PendingTxn {

@@ -7,22 +7,21 @@ import { DuplexStream, type GrpcStream } from "./stream.js";
 import { EtcdRefusedError } from "../../errors.js";
 import { readable } from "./failure-text.js";
 import { ownWord, type Status } from "./refusals.js";
-import {
-  TokenExpiredError,
-  UnansweredError,
-  type CallOptions,
-  type KeepaliveStream,
-  type LeaseAnswer,
-  type Member,
-  type Range,
-  type RangeAnswer,
-  type StreamHandlers,
-  type Txn,
-  type TxnAnswer,
-  type WatchAnswer,
-  type WatchRequest,
-  type WatchStream,
+import type {
+  CallOptions,
+  KeepaliveStream,
+  LeaseAnswer,
+  Member,
+  Range,
+  RangeAnswer,
+  StreamHandlers,
+  Txn,
+  TxnAnswer,
+  WatchAnswer,
+  WatchRequest,
+  WatchStream,
 } from "../port.js";
+import { TokenExpiredError, UnansweredError } from "../port-errors.js";
 import {
   leaseAnswer,
   rangeAnswer,

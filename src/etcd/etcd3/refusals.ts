@@ -10,7 +10,7 @@ import {
   TokenExpiredError,
   TooManyPingsError,
   UnansweredError,
-} from "../port.js";
+} from "../port-errors.js";
 
 /** A gRPC status: https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
 export interface Status {

@@ -1,5 +1,6 @@
 import { failureOf, type Status } from "./refusals.js";
-import { UnansweredError, type StreamHandlers } from "../port.js";
+import type { StreamHandlers } from "../port.js";
+import { UnansweredError } from "../port-errors.js";
 
 /** The part of a gRPC stream that this library uses. */
 export interface GrpcStream<Request, Raw> {

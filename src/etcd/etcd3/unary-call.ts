@@ -2,7 +2,8 @@ import type { Etcd3 } from "etcd3";
 import { printable } from "../../printable.js";
 import type { Clock } from "../../async/clock.js";
 import { failureOf, type Status } from "./refusals.js";
-import { CancelledError, UnansweredError, type CallOptions } from "../port.js";
+import type { CallOptions } from "../port.js";
+import { CancelledError, UnansweredError } from "../port-errors.js";
 
 // gRPC's types, derived from etcd3's so that this package names no dependency of a dependency.
 export type GrpcOptions = NonNullable<Parameters<Etcd3["kv"]["txn"]>[1]>;

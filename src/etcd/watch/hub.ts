@@ -4,7 +4,8 @@ import { backoff } from "../backoff.js";
 import type { EtcdClient } from "../client.js";
 import { IdleWatches } from "./idle-watches.js";
 import { readRanges, type RangesAnswer } from "../ranges.js";
-import { UnansweredError, type Member, type Range } from "../port.js";
+import type { Member, Range } from "../port.js";
+import { UnansweredError } from "../port-errors.js";
 import { Watch, type WatchOwner, type WatchListener, type WatchTarget } from "./watch.js";
 import { OpenStream, type StreamGroup } from "./stream.js";
 

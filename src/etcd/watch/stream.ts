@@ -1,13 +1,6 @@
 import type { Clock, Timer } from "../../async/clock.js";
-import {
-  MemberRefusedError,
-  TokenExpiredError,
-  UnansweredError,
-  type Header,
-  type Member,
-  type WatchAnswer,
-  type WatchStream,
-} from "../port.js";
+import type { Header, Member, WatchAnswer, WatchStream } from "../port.js";
+import { MemberRefusedError, TokenExpiredError, UnansweredError } from "../port-errors.js";
 import type { Watch, WatchOwner } from "./watch.js";
 
 /** How long a new watch, or a probe, may stay unanswered. */

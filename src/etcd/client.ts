@@ -20,7 +20,7 @@ export class EtcdClient {
   readonly #pool: MemberPool;
   readonly #slots = new ConcurrencyLimit();
   readonly #batches: Batcher;
-  readonly #setting: RetryContext;
+  readonly #retryContext: RetryContext;
   readonly #floor = new RaftTermFloor();
 
   constructor(
@@ -31,7 +31,7 @@ export class EtcdClient {
     this.#pool = new MemberPool(options, clock, connect);
     const { hosts, requestTimeoutMs } = options;
     const authenticates = options.auth !== undefined;
-    this.#setting = { clock, requestTimeoutMs, hosts, authenticates, failures: this.#pool.failures };
+    this.#retryContext = { clock, requestTimeoutMs, hosts, authenticates, failures: this.#pool.failures };
     const host = (): string => this.current.host;
     const carry: Carrier["carry"] = (txns, limits) =>
       this.#pool.attempt((member, options) => member.txns(txns, options), limits);
@@ -88,7 +88,7 @@ export class EtcdClient {
     const guarded = this.#pool.tokens !== undefined;
     const attempt = (limits: AttemptLimits): Promise<TxnAnswer> =>
       this.#batches.send(txn, limits, guarded || limits.repeated);
-    const answer = await retry(attempt, policy, this.#setting);
+    const answer = await retry(attempt, policy, this.#retryContext);
     this.#floor.observed(answer.header);
     return answer;
   }
@@ -147,7 +147,7 @@ export class EtcdClient {
         this.#slots.release();
       }
     };
-    return retry(attempt, policy, this.#setting);
+    return retry(attempt, policy, this.#retryContext);
   }
 
   /** Closes all connections. Streams and calls must have ended before. */

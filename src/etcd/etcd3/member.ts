@@ -6,7 +6,7 @@ import { streamInterceptor, UnaryCall, type GrpcOptions } from "./unary-call.js"
 import { DuplexStream, type GrpcStream } from "./stream.js";
 import { EtcdRefusedError } from "../../errors.js";
 import { readable } from "./failure-text.js";
-import { ownWord, type Status } from "./refusals.js";
+import { etcdFailure, type Status } from "./refusals.js";
 import type {
   CallOptions,
   KeepaliveStream,
@@ -170,7 +170,8 @@ export class Etcd3Member implements Member {
 
   failure(reason: string): Error {
     // Creating a watch ends with an answer, not with a status: every reason in it is etcd's own.
-    const failure = ownWord(reason, this.host) ?? new EtcdRefusedError("other", this.host, readable(reason));
+    const failure =
+      etcdFailure(reason, this.host) ?? new EtcdRefusedError("other", this.host, readable(reason));
     // etcd 3.4 also rejects this way on a stream without a token: authentication was enabled after the stream was opened.
     const unknown = this.#authenticates && this.#streamToken === undefined;
     return unknown && failure instanceof EtcdRefusedError ? new TokenExpiredError(reason) : failure;

@@ -32,10 +32,12 @@ export class EtcdClient {
     const { hosts, requestTimeoutMs } = options;
     const authenticates = options.auth !== undefined;
     this.#retryContext = { clock, requestTimeoutMs, hosts, authenticates, failures: this.#pool.failures };
-    const host = (): string => this.current.host;
-    const carry: Carrier["carry"] = (txns, limits) =>
-      this.#pool.attempt((member, options) => member.txns(txns, options), limits);
-    this.#batches = new Batcher({ host, carry }, clock);
+    const carrier: Carrier = {
+      sharesRequests: !authenticates,
+      host: () => this.current.host,
+      carry: (txns, limits) => this.#pool.attempt((member, options) => member.txns(txns, options), limits),
+    };
+    this.#batches = new Batcher(carrier, clock);
     this.#pool.onLeft = () => this.#batches.memberLeft();
   }
 
@@ -85,10 +87,7 @@ export class EtcdClient {
    */
   async txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
     this.#floor.sent(txn.compare[0]?.key);
-    const guarded = this.#pool.tokens !== undefined;
-    const attempt = (limits: AttemptLimits): Promise<TxnAnswer> =>
-      this.#batches.send(txn, limits, guarded || limits.repeated);
-    const answer = await retry(attempt, policy, this.#retryContext);
+    const answer = await retry((limits) => this.#batches.send(txn, limits), policy, this.#retryContext);
     this.#floor.observed(answer.header);
     return answer;
   }

@@ -13,6 +13,8 @@ const MAX_REQUESTS = 4;
 
 /** Sends transactions to the member in use, as one request. */
 export interface Carrier {
+  /** False: each transaction needs a request of its own. */
+  readonly sharesRequests: boolean;
   host(): string;
   /** All of them are applied, or none. */
   carry(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]>;
@@ -39,9 +41,10 @@ export class Batcher {
   ) {}
 
   /** One attempt. Rejects with AttemptError, with NotSentError, or, before it is sent, with the signal's reason. */
-  send(txn: Txn, limits: AttemptLimits, alone: boolean): Promise<TxnAnswer> {
+  send(txn: Txn, limits: AttemptLimits): Promise<TxnAnswer> {
     return new Promise((resolve, reject) => {
-      const pending = new PendingTxn(txn, limits, alone, { resolve, reject });
+      const pending = new PendingTxn(txn, limits, { resolve, reject });
+      if (!this.carrier.sharesRequests) pending.alone = true;
       pending.onEnd = this.#aborts.add(limits.signal, () => {
         this.#remove(pending);
         pending.abandon();

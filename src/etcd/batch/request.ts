@@ -7,6 +7,8 @@ import { AttemptError, CancelledError, UnansweredError } from "../port-errors.js
 export class PendingTxn {
   /** Transactions of one line conflict with one another. */
   readonly line: string;
+  /** It must not share a request. */
+  alone: boolean;
   onEnd: () => void = () => {};
   #flight: BatchRequest | undefined;
   #ended = false;
@@ -14,14 +16,13 @@ export class PendingTxn {
   constructor(
     readonly txn: Txn,
     readonly limits: AttemptLimits,
-    /** It must not share a request. */
-    public alone: boolean,
     private readonly caller: {
       readonly resolve: (answer: TxnAnswer) => void;
       readonly reject: (reason: unknown) => void;
     },
   ) {
     this.line = txn.queues.join("\n");
+    this.alone = limits.repeated;
   }
 
   get ended(): boolean {

@@ -46,7 +46,7 @@ export class WatchHub {
 
   /**
    * The listener is never called before this has returned. The watch shares the stream of `beside`, if that has one. A reused
-   * watch already has its `createdAt`, and its owner checks its `lastEvent`.
+   * watch already has its `createdAt`, and its listener checks its `lastEvent`.
    */
   watch(target: WatchTarget, listener: WatchListener, beside?: Watch): Watch {
     const there = this.#idleWatchFor(target);
@@ -54,10 +54,11 @@ export class WatchHub {
       there.listener = listener;
       return there;
     }
-    const watch = new Watch(this.#nextId++, target, listener, this.#waiting);
+    const watch = new Watch(this.#nextId++, target, listener);
     if (this.#open) {
       this.#create(this.#open, watch, beside);
     } else {
+      watch.owner = this.#waiting;
       this.#unsent.set(watch, beside);
       this.#reopening ??= this.clock.after(0, () => this.#reopen());
     }
@@ -156,8 +157,8 @@ export class WatchHub {
   }
 
   #create(open: OpenStreams, watch: Watch, beside: Watch | undefined): void {
-    const { carrier } = beside ?? {};
-    const there = carrier instanceof OpenStream && !carrier.closed ? carrier : undefined;
+    const { owner } = beside ?? {};
+    const there = owner instanceof OpenStream && !owner.closed ? owner : undefined;
     (there ?? this.#streamWithRoom(open)).create(watch);
   }
 
@@ -190,7 +191,7 @@ export class WatchHub {
     });
   }
 
-  /** Notifies every owner first; the watches that they start anew are collected and created in bulk on the next streams. */
+  /** Notifies every listener first; the watches that they start anew are collected and created in bulk on the next streams. */
   #move(open: OpenStreams): void {
     if (open !== this.#open) return;
     this.#closeStreams();

@@ -24,7 +24,7 @@ export class IdleWatches {
 
   constructor(private readonly clock: Clock) {}
 
-  /** Takes over the watch from its owner. */
+  /** Takes over the watch from its listener. */
   add(watch: Watch): void {
     const key = keyText(watch.key);
     this.#remove(key);

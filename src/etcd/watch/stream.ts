@@ -61,7 +61,7 @@ export class OpenStream implements WatchOwner {
   }
 
   create(watch: Watch): void {
-    watch.carrier = this;
+    watch.owner = this;
     this.watches.set(watch.id, watch);
     this.#creating.push(watch);
     const { key, end, events, startRevision } = watch;
@@ -122,7 +122,7 @@ export class OpenStream implements WatchOwner {
 
   #deliver({ watchId, events }: WatchAnswer): void {
     for (const event of events) {
-      // Its owner may cancel the watch on the first event.
+      // Its listener may cancel the watch on the first event.
       const watch = this.watches.get(watchId);
       if (!watch?.wants(event)) continue;
       watch.lastEvent = event.kv.modRevision;
@@ -136,7 +136,7 @@ export class OpenStream implements WatchOwner {
     if (cancelled) return this.#refused(watch, cancelReason);
     if (!this.group.created(header)) return;
     watch.createdAt = header.revision;
-    // Its owner may have cancelled it meanwhile.
+    // Its listener may have cancelled it meanwhile.
     if (this.watches.has(watch.id)) watch.listener.created(header.revision);
   }
 
@@ -149,7 +149,7 @@ export class OpenStream implements WatchOwner {
     if (this.watches.delete(watch.id)) watch.listener.refused(error);
   }
 
-  /** etcd cancelled the watch, not its owner. */
+  /** etcd cancelled the watch, not its listener. */
   #cancelled({ watchId, compacted }: WatchAnswer): void {
     const watch = this.watches.get(watchId);
     if (!watch) return;

@@ -19,8 +19,9 @@ export interface LeaseListener {
   reconnected?(): void;
 }
 
-/** Unanswered renewals, oldest first, and the timer for the oldest. */
+/** The unanswered renewals of a lease, oldest first, and the timer for the oldest. */
 interface UnansweredRenewals {
+  readonly patienceMs: number;
   readonly unanswered: Moment[];
   timer: Timer | undefined;
 }
@@ -149,23 +150,28 @@ export class Keepalive {
   }
 
   #send(open: OpenStream, renewer: LeaseListener): void {
-    const sends: UnansweredRenewals = open.sends.get(renewer.leaseId) ?? { unanswered: [], timer: undefined };
-    open.sends.set(renewer.leaseId, sends);
+    const { leaseId, patienceMs } = renewer;
+    const sends: UnansweredRenewals = open.sends.get(leaseId) ?? {
+      patienceMs,
+      unanswered: [],
+      timer: undefined,
+    };
+    open.sends.set(leaseId, sends);
     // Noted before the write: etcd's TTL starts when it receives the renewal, so the client's deadline comes first.
     sends.unanswered.push(this.clock.now());
-    open.stream.renew(renewer.leaseId);
-    sends.timer ??= this.#patience(open, renewer, sends, renewer.patienceMs);
+    open.stream.renew(leaseId);
+    sends.timer ??= this.#patience(open, sends, patienceMs);
   }
 
-  #patience(open: OpenStream, renewer: LeaseListener, sends: UnansweredRenewals, delayMs: number): Timer {
+  #patience(open: OpenStream, sends: UnansweredRenewals, delayMs: number): Timer {
     return this.clock.after(delayMs, () => {
       // After this process was paused, the answer may still be in the socket: timers run before it is read.
       sends.timer = this.clock.afterPendingEvents(() => {
         const [oldest] = sends.unanswered;
         sends.timer = undefined;
         if (open !== this.#open || !oldest) return;
-        const left = oldest.monotonic + renewer.patienceMs - this.clock.monotonic();
-        if (left > 0) sends.timer = this.#patience(open, renewer, sends, left);
+        const left = oldest.monotonic + sends.patienceMs - this.clock.monotonic();
+        if (left > 0) sends.timer = this.#patience(open, sends, left);
         else this.client.fail(open.member);
       });
     });

@@ -82,6 +82,7 @@ function decode<Raw, Answer>(read: (raw: Raw) => Answer, raw: Raw): Answer {
 /** One etcd3 client for one member. Only this file and its two helpers depend on etcd3. */
 export class Etcd3Member implements Member {
   readonly #client: Etcd3;
+  readonly #clock: Clock;
   readonly #authenticates: boolean;
   #users = 0;
   #retired = false;
@@ -91,10 +92,10 @@ export class Etcd3Member implements Member {
 
   constructor(
     readonly host: string,
-    options: CheckedConnect,
-    private readonly clock: Clock,
     private readonly connection: { readonly token: () => string | undefined; readonly pingMs: number },
+    { options, clock }: { readonly options: CheckedConnect; readonly clock: Clock },
   ) {
+    this.#clock = clock;
     this.#authenticates = options.auth !== undefined;
     this.#client = new Etcd3(clientOptions(host, options, connection.pingMs));
   }
@@ -139,7 +140,7 @@ export class Etcd3Member implements Member {
     const send = (grpc: GrpcOptions): Promise<{ token: string }> =>
       this.#client.auth.authenticate(request, grpc);
     const call = new UnaryCall(this.host, undefined);
-    const { token } = await this.#use(() => call.send(this.clock, options, send));
+    const { token } = await this.#use(() => call.send(this.#clock, options, send));
     // gRPC would quote the token in an error.
     if (!/^[\x20-\x7e]*$/.test(token)) throw new UnansweredError("the token is no header text");
     return token;
@@ -183,7 +184,9 @@ export class Etcd3Member implements Member {
   }
 
   #unary<T>(options: CallOptions, send: (grpc: GrpcOptions) => Promise<T>): Promise<T> {
-    return this.#use(() => new UnaryCall(this.host, this.connection.token()).send(this.clock, options, send));
+    return this.#use(() =>
+      new UnaryCall(this.host, this.connection.token()).send(this.#clock, options, send),
+    );
   }
 
   async #use<T>(run: () => Promise<T>): Promise<T> {

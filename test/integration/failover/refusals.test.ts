@@ -76,7 +76,7 @@ function membersOf(hosts: readonly { readonly server: RawServer }[], options: ob
   const client = new EtcdClient(
     checked,
     clock,
-    (at, setting) => new Etcd3Member(at, checked, clock, setting),
+    (at, setting) => new Etcd3Member(at, setting, { options: checked, clock }),
   );
   clusters.push(client);
   return client;
@@ -284,7 +284,7 @@ test("a host that asks for fewer pings is pinged half as often on its next conne
   const intervals: number[] = [];
   const client = new EtcdClient(checked, systemClock, (at, setting) => {
     intervals.push(setting.pingMs);
-    return new Etcd3Member(at, checked, systemClock, setting);
+    return new Etcd3Member(at, setting, { options: checked, clock: systemClock });
   });
   clusters.push(client);
 

@@ -34,8 +34,8 @@ export class ClusterIdentity {
     const now = this.clock.monotonic();
     this.#byHost.set(host, { id: clusterId, at: now });
     if (clusterId === this.#id) return;
-    const speaks = ({ id, at }: Answered): boolean => id === this.#id && now - at < STANDS_MS;
-    const ours = [...this.#byHost].find(([, answered]) => speaks(answered))?.[0];
+    const represents = ({ id, at }: Answered): boolean => id === this.#id && now - at < STANDS_MS;
+    const ours = [...this.#byHost].find(([, answered]) => represents(answered))?.[0];
     if (ours === undefined) {
       this.#id = clusterId;
       return;

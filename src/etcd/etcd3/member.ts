@@ -224,6 +224,6 @@ export class Etcd3Member implements Member {
       }),
     ];
     this.#users++;
-    return new DuplexStream(open({ interceptors }), call, { ...handlers, over: () => this.#leave() });
+    return new DuplexStream(open({ interceptors }), call, { ...handlers, released: () => this.#leave() });
   }
 }

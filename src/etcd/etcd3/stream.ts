@@ -22,7 +22,7 @@ export interface DuplexHandlers<Raw, Answer> extends StreamHandlers<Answer> {
   /** Decodes an answer. A stream whose answers cannot be decoded has failed. */
   read(raw: Raw): Answer;
   /** Called once, when the stream uses its connection no longer. */
-  over(): void;
+  released(): void;
 }
 
 /** etcd3 opens streams asynchronously: earlier writes are kept. `ended` is called once, and not after `close()`. */
@@ -54,7 +54,7 @@ export class DuplexStream<Request, Raw, Answer> {
     if (this.#over) return;
     this.#over = true;
     // Otherwise it is closed as soon as it is open.
-    if (this.#stream) closeStream(this.#stream, () => this.handlers.over());
+    if (this.#stream) closeStream(this.#stream, () => this.handlers.released());
   }
 
   #opened(stream: GrpcStream<Request, Raw>): void {
@@ -63,12 +63,12 @@ export class DuplexStream<Request, Raw, Answer> {
     stream.on("error", (error) => this.#fail(error));
     stream.on("end", () => this.#fail(new UnansweredError("the member ended the stream")));
     stream.on("data", (raw) => this.#over || this.#take(raw));
-    if (this.#over) closeStream(stream, () => this.handlers.over());
+    if (this.#over) closeStream(stream, () => this.handlers.released());
     else for (const request of this.#unsent.splice(0)) stream.write(request);
   }
 
   #notOpened(error: Error): void {
-    if (this.#over) this.handlers.over();
+    if (this.#over) this.handlers.released();
     else this.#fail(error);
   }
 
@@ -86,7 +86,7 @@ export class DuplexStream<Request, Raw, Answer> {
   #fail(error: Error): void {
     if (this.#over) return;
     this.#over = true;
-    this.handlers.over();
+    this.handlers.released();
     const { host, status } = this.call;
     this.handlers.ended(status ? failureOf(status, host, false) : error);
   }
@@ -97,11 +97,11 @@ export class DuplexStream<Request, Raw, Answer> {
  * run within the callback in which node:http2 reads from the same connection, where a reset of another stream never returns
  * (seen on Node.js 20: the process spins, and its memory grows).
  */
-function closeStream(stream: { end(): void; cancel(): void }, over: () => void): void {
+function closeStream(stream: { end(): void; cancel(): void }, released: () => void): void {
   setImmediate(() => {
     stream.end();
     stream.cancel();
-    over();
+    released();
   });
 }
 

@@ -49,7 +49,7 @@ export class UnaryCall {
       this.#cancel(new CancelledError("the caller gave up", { inDoubt: this.#sent }));
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
-      const credentials = departure(() => {
+      const credentials = reportingCredentials(() => {
         this.#sent = true;
         onSent?.();
       });
@@ -103,7 +103,7 @@ function emptied(metadata: Metadata): Metadata {
  * Per-call credentials that add nothing: gRPC requests them when it has picked an open connection for the call, so
  * `onSent` runs just before the request can be sent, and not at all while there is no connection.
  */
-function departure(onSent: () => void): Credentials {
+function reportingCredentials(onSent: () => void): Credentials {
   const credentials = {
     generateMetadata: () => {
       onSent();

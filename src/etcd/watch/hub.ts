@@ -29,7 +29,7 @@ export class WatchHub {
     drop: (watch) => void this.#unsent.delete(watch),
     keepForReuse: () => false,
   };
-  readonly #parked: IdleWatches;
+  readonly #idleWatches: IdleWatches;
   #reopening: Timer | undefined;
   #closed = false;
 
@@ -37,7 +37,7 @@ export class WatchHub {
     private readonly client: EtcdClient,
     private readonly clock: Clock,
   ) {
-    this.#parked = new IdleWatches(clock);
+    this.#idleWatches = new IdleWatches(clock);
     client.listen({
       failed: (member) => this.#open?.member === member && this.#move(this.#open),
       suspected: (member) => this.#open?.member === member && this.#probe(this.#open),
@@ -68,7 +68,7 @@ export class WatchHub {
   /** Idle watches report only deletions of one key, so no other target may reuse one. */
   #idleWatchFor({ key, end, events, reuseFrom }: WatchTarget): Watch | undefined {
     const oneDeletion = end === undefined && events === "DELETE";
-    return oneDeletion && reuseFrom !== undefined ? this.#parked.take(key, reuseFrom) : undefined;
+    return oneDeletion && reuseFrom !== undefined ? this.#idleWatches.take(key, reuseFrom) : undefined;
   }
 
   /**
@@ -97,12 +97,12 @@ export class WatchHub {
   }
 
   dropIdleWatches(): void {
-    this.#parked.clear();
+    this.#idleWatches.clear();
   }
 
   close(): void {
     this.#closed = true;
-    this.#parked.clear();
+    this.#idleWatches.clear();
     this.#unsent.clear();
     this.#closeStreams();
   }
@@ -145,7 +145,7 @@ export class WatchHub {
       },
       tokenExpired: () => this.#renewToken(open),
       failed: (why) => this.client.fail(member, why),
-      keepForReuse: (watch) => this.#parked.add(watch),
+      keepForReuse: (watch) => this.#idleWatches.add(watch),
     };
     return open;
   }

@@ -75,7 +75,7 @@ export class OpenStream implements WatchOwner {
 
   keepForReuse(watch: Watch): boolean {
     const there = !this.#closed && watch.createdAt !== undefined && this.watches.has(watch.id);
-    const keeps = there && watch.tellsDeletionsOfOneKey;
+    const keeps = there && watch.reportsDeletionsOfOneKey;
     if (keeps) this.group.keepForReuse(watch);
     return keeps;
   }

@@ -78,7 +78,7 @@ export class Watch {
     this.startRevision = startRevision;
   }
 
-  get tellsDeletionsOfOneKey(): boolean {
+  get reportsDeletionsOfOneKey(): boolean {
     return this.events === "DELETE" && this.end === undefined;
   }
 

@@ -11,7 +11,7 @@ export const LAYERS = [
   ["errors"],
   ["options/"],
   ["async/", "fence"],
-  ["etcd/port"],
+  ["etcd/port", "etcd/port-errors"],
   ["etcd/etcd3/", "etcd/retry", "etcd/backoff", "etcd/circuit-breakers", "etcd/concurrency-limit"],
   ["etcd/auth-token", "etcd/cluster-id", "etcd/ping-intervals", "etcd/raft-term", "etcd/ranges"],
   ["etcd/member-pool"],
@@ -32,7 +32,7 @@ export const LAYERS = [
 export const FRONT_DOORS = {
   async: ["abort-fan-out", "clock", "once", "settle-within", "task-tracker"],
   options: ["check", "connect"],
-  etcd: ["backoff", "client", "keepalive", "port", "ranges", "retry"],
+  etcd: ["backoff", "client", "keepalive", "port", "port-errors", "ranges", "retry"],
   "etcd/batch": ["batcher"],
   "etcd/etcd3": ["member"],
   "etcd/watch": ["hub", "watch"],

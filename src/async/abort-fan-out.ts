@@ -8,8 +8,12 @@ export class AbortFanOut {
     { readonly onAborts: Set<() => void>; readonly listener: () => void }
   >();
 
-  /** `stay` keeps the listeners: cheaper than adding one for each call if the signals live as long as this object. */
-  constructor(private readonly stay = false) {}
+  readonly #keepListeners: boolean;
+
+  /** `keepListeners`: cheaper than adding one for each call if the signals live as long as this object. */
+  constructor({ keepListeners = false }: { readonly keepListeners?: boolean } = {}) {
+    this.#keepListeners = keepListeners;
+  }
 
   /** Runs `onAbort` once when `signal` aborts. Returns a function that stops listening. */
   add(signal: AbortSignal | undefined, onAbort: () => void): () => void {
@@ -18,7 +22,7 @@ export class AbortFanOut {
     onAborts.add(onAbort);
     return () => {
       onAborts.delete(onAbort);
-      if (onAborts.size === 0 && !this.stay) this.#unlisten(signal, onAborts);
+      if (onAborts.size === 0 && !this.#keepListeners) this.#unlisten(signal, onAborts);
     };
   }
 

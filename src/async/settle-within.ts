@@ -1,6 +1,6 @@
 import type { AbortFanOut } from "./abort-fan-out.js";
 import type { CheckedWait } from "../options/check.js";
-import type { Clock } from "./clock.js";
+import type { Clock, Timer } from "./clock.js";
 
 export interface SettleHandlers<T> {
   /** Makes the timeout error; it may take a moment to collect the details. */
@@ -11,40 +11,70 @@ export interface SettleHandlers<T> {
   onUnwanted?(value: T): void;
 }
 
+interface WaitServices {
+  readonly clock: Clock;
+  readonly aborts: AbortFanOut;
+}
+
 /** Settles with the value or failure of `promise`, with the reason of the caller's abort, or with the timeout error. */
 export function settleWithin<T>(
   promise: Promise<T>,
-  { signal, timeoutMs }: CheckedWait,
-  { clock, aborts }: { readonly clock: Clock; readonly aborts: AbortFanOut },
+  limits: CheckedWait,
+  services: WaitServices,
   handlers: SettleHandlers<T>,
 ): Promise<T> {
-  if (signal === undefined && timeoutMs === undefined) return promise;
+  if (limits.signal === undefined && limits.timeoutMs === undefined) return promise;
   return new Promise((resolve, reject) => {
-    let over = false;
-    const end = (): boolean => {
-      if (over) return false;
-      over = true;
-      timer?.cancel();
-      stop();
-      return true;
-    };
-    const onAbort = (): void => {
-      if (!end()) return;
-      handlers.onGiveUp?.();
-      reject(signal?.reason as Error);
-    };
-    const onTimeout = (): void => {
-      if (!end()) return;
-      handlers.onGiveUp?.();
-      void Promise.resolve(handlers.onTimeout()).then(reject, reject);
-    };
-    const timer = timeoutMs === undefined ? undefined : clock.after(timeoutMs, onTimeout);
-    const stop = aborts.add(signal, onAbort);
-    promise.then(
-      (value) => (end() ? resolve(value) : handlers.onUnwanted?.(value)),
-      (error: unknown) => end() && reject(error as Error),
-    );
+    const wait = new LimitedWait(resolve, reject, handlers);
+    wait.limit(limits, services);
+    wait.follow(promise);
     // An already aborted signal wins over an already available value.
-    if (signal?.aborted) onAbort();
+    if (limits.signal?.aborted) wait.abort(limits.signal);
   });
+}
+
+/** A caller's wait for a promise: the first of value, failure, abort and timeout ends it. */
+class LimitedWait<T> {
+  #over = false;
+  #timer: Timer | undefined;
+  #stopListening: (() => void) | undefined;
+
+  constructor(
+    private readonly resolve: (value: T) => void,
+    private readonly reject: (reason: unknown) => void,
+    private readonly handlers: SettleHandlers<T>,
+  ) {}
+
+  limit({ signal, timeoutMs }: CheckedWait, { clock, aborts }: WaitServices): void {
+    if (timeoutMs !== undefined) this.#timer = clock.after(timeoutMs, () => this.#timeOut());
+    if (signal !== undefined) this.#stopListening = aborts.add(signal, () => this.abort(signal));
+  }
+
+  follow(promise: Promise<T>): void {
+    promise.then(
+      (value) => (this.#end() ? this.resolve(value) : this.handlers.onUnwanted?.(value)),
+      (error: unknown) => this.#end() && this.reject(error),
+    );
+  }
+
+  abort(signal: AbortSignal): void {
+    if (!this.#end()) return;
+    this.handlers.onGiveUp?.();
+    this.reject(signal.reason);
+  }
+
+  #timeOut(): void {
+    if (!this.#end()) return;
+    this.handlers.onGiveUp?.();
+    void Promise.resolve(this.handlers.onTimeout()).then(this.reject, this.reject);
+  }
+
+  /** False: it has ended before. */
+  #end(): boolean {
+    if (this.#over) return false;
+    this.#over = true;
+    this.#timer?.cancel();
+    this.#stopListening?.();
+    return true;
+  }
 }

@@ -1,4 +1,5 @@
-import { LeaseNotFoundError, type Txn, type TxnAnswer } from "../etcd/port.js";
+import type { Txn, TxnAnswer } from "../etcd/port.js";
+import { LeaseNotFoundError } from "../etcd/port-errors.js";
 import type { HoldHandle, Lock } from "../hold/hold.js";
 import type { Lease } from "../session/lease.js";
 import { checkValue } from "../options/check.js";

@@ -1,7 +1,8 @@
 import type { Clock } from "../async/clock.js";
-import { AuthDisabledError, CancelledError, UnansweredError, type CallOptions, type Member } from "./port.js";
+import type { CallOptions, Member } from "./port.js";
+import { AuthDisabledError, CancelledError, UnansweredError } from "./port-errors.js";
 
-interface Asking {
+interface TokenRequest {
   readonly member: Member;
   readonly answer: Promise<void>;
 }
@@ -13,7 +14,7 @@ interface Asking {
 export class AuthToken {
   /** Empty while authentication is off, until etcd rejects a call because it has no token. */
   #token: string | undefined;
-  #asking: Asking | undefined;
+  #request: TokenRequest | undefined;
 
   constructor(
     private readonly user: { readonly username: string; readonly password: string },
@@ -38,16 +39,16 @@ export class AuthToken {
   async ready(member: Member, options: CallOptions): Promise<void> {
     if (this.#token !== undefined) return;
     // A request that stays unanswered at another member says nothing about this one.
-    if (this.#asking?.member !== member) this.#asking = this.#begin(member);
-    await this.#within(this.#asking.answer, options);
+    if (this.#request?.member !== member) this.#request = this.#begin(member);
+    await this.#within(this.#request.answer, options);
   }
 
-  #begin(member: Member): Asking {
-    const answer = this.#ask(member).finally(() => {
-      if (this.#asking === asking) this.#asking = undefined;
+  #begin(member: Member): TokenRequest {
+    const answer = this.#authenticate(member).finally(() => {
+      if (this.#request === request) this.#request = undefined;
     });
-    const asking = { member, answer };
-    return asking;
+    const request = { member, answer };
+    return request;
   }
 
   /** The caller's limits end its wait, not the request: other calls wait for the same answer. */
@@ -70,7 +71,7 @@ export class AuthToken {
     });
   }
 
-  async #ask(member: Member): Promise<void> {
+  async #authenticate(member: Member): Promise<void> {
     const { timeoutMs } = this;
     try {
       this.#token = await member.authenticate(this.user.username, this.user.password, { timeoutMs });

@@ -7,7 +7,7 @@ import {
   type CircuitBreakerPolicy,
 } from "cockatiel";
 import type { Clock } from "../async/clock.js";
-import { CancelledError, MemberRefusedError, UnansweredError } from "./port.js";
+import { CancelledError, MemberRefusedError, UnansweredError } from "./port-errors.js";
 
 /** For this long after two failures in a row, a member is used only if no other is left. */
 const OPEN_MS = 1000;

@@ -1,24 +1,16 @@
 import type { CheckedConnect } from "../options/connect.js";
 import type { Clock } from "../async/clock.js";
 import { retry, type AttemptLimits, type RetryContext, type CallPolicy } from "./retry.js";
-import { Batcher, type Carrier } from "./batch/batcher.js";
+import { Batcher, type BatchTransport } from "./batch/batcher.js";
 import { MemberPool, type Connect, type MemberListener } from "./member-pool.js";
-import {
-  NotSentError,
-  type CallOptions,
-  type Header,
-  type Member,
-  type Range,
-  type RangeAnswer,
-  type Txn,
-  type TxnAnswer,
-} from "./port.js";
+import type { CallOptions, Header, Member, Range, RangeAnswer, Txn, TxnAnswer } from "./port.js";
+import { NotSentError } from "./port-errors.js";
 import { readRanges, type RangesAnswer } from "./ranges.js";
 import { ConcurrencyLimit } from "./concurrency-limit.js";
 import { RaftTermFloor } from "./raft-term.js";
 
 /** Time limit of requests that may have no waiting caller any more. */
-const QUESTION_MS = 10_000;
+const BACKGROUND_MS = 10_000;
 
 /**
  * The calls of a cluster. Each is repeated on the next member, on a new connection, until one answers. So every call that
@@ -26,9 +18,9 @@ const QUESTION_MS = 10_000;
  */
 export class EtcdClient {
   readonly #pool: MemberPool;
-  readonly #slots = new ConcurrencyLimit();
-  readonly #batches: Batcher;
-  readonly #setting: RetryContext;
+  readonly #limit = new ConcurrencyLimit();
+  readonly #batcher: Batcher;
+  readonly #retryContext: RetryContext;
   readonly #floor = new RaftTermFloor();
 
   constructor(
@@ -39,12 +31,14 @@ export class EtcdClient {
     this.#pool = new MemberPool(options, clock, connect);
     const { hosts, requestTimeoutMs } = options;
     const authenticates = options.auth !== undefined;
-    this.#setting = { clock, requestTimeoutMs, hosts, authenticates, failures: this.#pool.failures };
-    const host = (): string => this.current.host;
-    const carry: Carrier["carry"] = (txns, limits) =>
-      this.#pool.attempt((member, options) => member.txns(txns, options), limits);
-    this.#batches = new Batcher({ host, carry }, clock);
-    this.#pool.onLeft = () => this.#batches.memberLeft();
+    this.#retryContext = { clock, requestTimeoutMs, hosts, authenticates, failures: this.#pool.failures };
+    const transport: BatchTransport = {
+      sharesRequests: !authenticates,
+      host: () => this.current.host,
+      send: (txns, limits) => this.#pool.attempt((member, options) => member.txns(txns, options), limits),
+    };
+    this.#batcher = new Batcher(transport, clock);
+    this.#pool.onLeft = () => this.#batcher.memberLeft();
   }
 
   /** The member in use. All streams and calls start here; the first use connects. */
@@ -93,10 +87,7 @@ export class EtcdClient {
    */
   async txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
     this.#floor.sent(txn.compare[0]?.key);
-    const guarded = this.#pool.tokens !== undefined;
-    const attempt = (limits: AttemptLimits): Promise<TxnAnswer> =>
-      this.#batches.send(txn, limits, guarded || limits.repeated);
-    const answer = await retry(attempt, policy, this.#setting);
+    const answer = await retry((limits) => this.#batcher.send(txn, limits), policy, this.#retryContext);
     this.#floor.observed(answer.header);
     return answer;
   }
@@ -119,11 +110,11 @@ export class EtcdClient {
 
   /** After a keepalive answer below the floor: reads from a quorum, whose raft term counts even if it is lower. */
   async renewRaftTermFloor(signal: AbortSignal): Promise<void> {
-    const { probe: question } = this.#floor;
-    if (question === undefined) return;
-    const answer = await this.call((member, options) => member.range(question, options), {
+    const { probe } = this.#floor;
+    if (probe === undefined) return;
+    const answer = await this.call((member, options) => member.range(probe, options), {
       what: "term check",
-      giveUpMs: QUESTION_MS,
+      giveUpMs: BACKGROUND_MS,
       signal,
     });
     this.#floor.reset(answer.header);
@@ -139,7 +130,7 @@ export class EtcdClient {
     const { tokens } = this.#pool;
     if (tokens === undefined) return;
     tokens.drop(tokens.current);
-    await this.call(() => Promise.resolve(), { what: "authenticate", giveUpMs: QUESTION_MS, signal });
+    await this.call(() => Promise.resolve(), { what: "authenticate", giveUpMs: BACKGROUND_MS, signal });
   }
 
   /** Calls the current member, and after a failure the next ones, until one answers. */
@@ -147,15 +138,15 @@ export class EtcdClient {
     const attempt = async (limits: AttemptLimits): Promise<T> => {
       const { signal } = limits;
       // If the caller gives up while other attempts are ahead, nothing is sent.
-      if (!this.#slots.tryAcquire() && !(await this.#slots.acquire(signal, () => limits.wanted())))
+      if (!this.#limit.tryAcquire() && !(await this.#limit.acquire(signal, () => limits.wanted())))
         throw new NotSentError("no caller waits for it any longer");
       try {
         return await this.#pool.attempt(ask, { timeoutMs: limits.timeoutMs(), signal });
       } finally {
-        this.#slots.release();
+        this.#limit.release();
       }
     };
-    return retry(attempt, policy, this.#setting);
+    return retry(attempt, policy, this.#retryContext);
   }
 
   /** Closes all connections. Streams and calls must have ended before. */

@@ -1,6 +1,7 @@
 import { EtcdRefusedError } from "../errors.js";
 import type { Clock } from "../async/clock.js";
-import { MemberRefusedError, type Header } from "./port.js";
+import type { Header } from "./port.js";
+import { MemberRefusedError } from "./port-errors.js";
 
 /** A host that has not answered for this long does not represent its cluster: it may have been restored, or be gone. */
 const STANDS_MS = 30_000;
@@ -33,8 +34,8 @@ export class ClusterIdentity {
     const now = this.clock.monotonic();
     this.#byHost.set(host, { id: clusterId, at: now });
     if (clusterId === this.#id) return;
-    const speaks = ({ id, at }: Answered): boolean => id === this.#id && now - at < STANDS_MS;
-    const ours = [...this.#byHost].find(([, answered]) => speaks(answered))?.[0];
+    const represents = ({ id, at }: Answered): boolean => id === this.#id && now - at < STANDS_MS;
+    const ours = [...this.#byHost].find(([, answered]) => represents(answered))?.[0];
     if (ours === undefined) {
       this.#id = clusterId;
       return;

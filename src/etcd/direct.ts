@@ -1,17 +1,8 @@
 import { AbortFanOut } from "../async/abort-fan-out.js";
 import { EtcdRefusedError } from "../errors.js";
 import type { Clock } from "../async/clock.js";
-import {
-  CancelledError,
-  MemberRefusedError,
-  TokenExpiredError,
-  UnansweredError,
-  type CallOptions,
-  type KeepaliveStream,
-  type LeaseAnswer,
-  type Member,
-  type StreamHandlers,
-} from "./port.js";
+import type { CallOptions, KeepaliveStream, LeaseAnswer, Member, StreamHandlers } from "./port.js";
+import { CancelledError, MemberRefusedError, TokenExpiredError, UnansweredError } from "./port-errors.js";
 
 /** To etcd this ID means "no lease", so no lease has it. */
 const NO_LEASE = 0n;
@@ -36,7 +27,7 @@ const refusal = (host: string): MemberRefusedError =>
 export class DirectHosts {
   readonly #known = new Set<string>();
   /** Probes in progress: sessions that open at the same time share one. */
-  readonly #questions = new Map<Member, Promise<void>>();
+  readonly #probes = new Map<Member, Promise<void>>();
   readonly #ends = new Set<(error: Error) => void>();
   readonly #aborts = new AbortFanOut();
 
@@ -53,13 +44,13 @@ export class DirectHosts {
   /** @throws MemberRefusedError if the host is a proxy. @throws UnansweredError if the host does not answer in time. */
   async assertDirect(member: Member, { timeoutMs, signal }: CallOptions): Promise<void> {
     if (this.#known.has(member.host)) return;
-    const question = this.#questions.get(member) ?? this.#ask(member, timeoutMs);
+    const probe = this.#probes.get(member) ?? this.#probe(member, timeoutMs);
     // Other calls wait for the same answer: a caller that gives up does not end the probe.
     await new Promise<void>((resolve, reject) => {
-      const left = (): void => reject(new CancelledError("the caller gave up", { inDoubt: false }));
-      const stop = this.#aborts.add(signal, left);
-      if (signal?.aborted) left();
-      void question.finally(stop).then(resolve, reject);
+      const onAbort = (): void => reject(new CancelledError("the caller gave up", { inDoubt: false }));
+      const stop = this.#aborts.add(signal, onAbort);
+      if (signal?.aborted) onAbort();
+      void probe.finally(stop).then(resolve, reject);
     });
   }
 
@@ -68,13 +59,13 @@ export class DirectHosts {
     for (const end of [...this.#ends]) end(new UnansweredError("the cluster is closed", { inDoubt: false }));
   }
 
-  #ask(member: Member, timeoutMs: number): Promise<void> {
-    const question = new Promise<void>((resolve, reject) => {
+  #probe(member: Member, timeoutMs: number): Promise<void> {
+    const probe = new Promise<void>((resolve, reject) => {
       const end = (error?: Error): void => {
         timer.cancel();
         stream.close();
         this.#ends.delete(end);
-        this.#questions.delete(member);
+        this.#probes.delete(member);
         if (error === undefined) resolve();
         else reject(isKnown(error) ? error : new UnansweredError(error.message, { inDoubt: false }));
       };
@@ -83,8 +74,8 @@ export class DirectHosts {
       this.#ends.add(end);
       stream.renew(NO_LEASE);
     });
-    if (!this.#known.has(member.host)) this.#questions.set(member, question);
-    return question;
+    if (!this.#known.has(member.host)) this.#probes.set(member, probe);
+    return probe;
   }
 
   #open(

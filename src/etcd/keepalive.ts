@@ -3,13 +3,8 @@ import type { Clock, Moment, Timer } from "../async/clock.js";
 import { backoff } from "./backoff.js";
 import { DirectHosts } from "./direct.js";
 import type { EtcdClient } from "./client.js";
-import {
-  TokenExpiredError,
-  type CallOptions,
-  type KeepaliveStream,
-  type LeaseAnswer,
-  type Member,
-} from "./port.js";
+import type { CallOptions, KeepaliveStream, LeaseAnswer, Member } from "./port.js";
+import { TokenExpiredError } from "./port-errors.js";
 
 /** A lease that is kept alive. */
 export interface LeaseListener {
@@ -24,8 +19,9 @@ export interface LeaseListener {
   reconnected?(): void;
 }
 
-/** Unanswered renewals, oldest first, and the timer for the oldest. */
+/** The unanswered renewals of a lease, oldest first, and the timer for the oldest. */
 interface UnansweredRenewals {
+  readonly patienceMs: number;
   readonly unanswered: Moment[];
   timer: Timer | undefined;
 }
@@ -39,7 +35,7 @@ interface OpenStream {
 
 /** One keepalive stream for all leases of a cluster. */
 export class Keepalive {
-  readonly #renewers = new Map<bigint, LeaseListener>();
+  readonly #listeners = new Map<bigint, LeaseListener>();
   readonly #over = new AbortController();
   readonly #hosts: DirectHosts;
   #open: OpenStream | undefined;
@@ -63,25 +59,25 @@ export class Keepalive {
     return this.#hosts.assertDirect(member, options);
   }
 
-  /** Sends a renewal now; the answer, if one arrives, goes to `renewer`. */
-  renew(renewer: LeaseListener): void {
-    this.#renewers.set(renewer.leaseId, renewer);
+  /** Sends a renewal now; the answer, if one arrives, goes to `listener`. */
+  renew(listener: LeaseListener): void {
+    this.#listeners.set(listener.leaseId, listener);
     // Opening a stream renews every attached lease.
-    if (this.#open) this.#send(this.#open, renewer);
+    if (this.#open) this.#send(this.#open, listener);
     else if (!this.#reopening) this.#reopen();
   }
 
-  detach(renewer: LeaseListener): void {
-    this.#renewers.delete(renewer.leaseId);
-    this.#open?.sends.get(renewer.leaseId)?.timer?.cancel();
-    this.#open?.sends.delete(renewer.leaseId);
-    if (this.#renewers.size === 0) this.#closeStream();
+  detach(listener: LeaseListener): void {
+    this.#listeners.delete(listener.leaseId);
+    this.#open?.sends.get(listener.leaseId)?.timer?.cancel();
+    this.#open?.sends.delete(listener.leaseId);
+    if (this.#listeners.size === 0) this.#closeStream();
   }
 
   close(): void {
     this.#over.abort();
     this.#hosts.close();
-    this.#renewers.clear();
+    this.#listeners.clear();
     this.#closeStream();
   }
 
@@ -96,7 +92,7 @@ export class Keepalive {
 
   #reopen(): void {
     this.#reopening = undefined;
-    if (this.#renewers.size === 0) return;
+    if (this.#listeners.size === 0) return;
     if (this.client.tokenMissing) return this.#reopenWithToken();
     const { current: member } = this.client;
     const stream = this.#hosts.keepalive(member, {
@@ -106,7 +102,7 @@ export class Keepalive {
     const open: OpenStream = { member, stream, sends: new Map() };
     this.#open = open;
     this.#renewAll();
-    for (const renewer of this.#renewers.values()) renewer.reconnected?.();
+    for (const listener of this.#listeners.values()) listener.reconnected?.();
   }
 
   /** etcd 3.6 checks the token of this stream, too; older versions check only those of calls and new watches. */
@@ -116,7 +112,7 @@ export class Keepalive {
     if (refusedId !== undefined) return this.#reopenWithout(refusedId);
     if (!(error instanceof TokenExpiredError)) return this.client.fail(open.member, error);
     this.#closeStream();
-    if (this.#renewers.size > 0) this.#reopenWithToken();
+    if (this.#listeners.size > 0) this.#reopenWithToken();
   }
 
   /**
@@ -124,7 +120,7 @@ export class Keepalive {
    * one after the other. The other leases continue; this one is tried again when its next renewal is due.
    */
   #reopenWithout(leaseId: bigint): void {
-    this.#renewers.delete(leaseId);
+    this.#listeners.delete(leaseId);
     this.#closeStream();
     this.#reopen();
   }
@@ -141,7 +137,7 @@ export class Keepalive {
   #move(open: OpenStream): void {
     if (open !== this.#open) return;
     this.#closeStream();
-    if (this.#renewers.size > 0) this.#reopenLater();
+    if (this.#listeners.size > 0) this.#reopenLater();
   }
 
   #reopenLater(): void {
@@ -150,27 +146,32 @@ export class Keepalive {
   }
 
   #renewAll(): void {
-    for (const renewer of this.#renewers.values()) if (this.#open) this.#send(this.#open, renewer);
+    for (const listener of this.#listeners.values()) if (this.#open) this.#send(this.#open, listener);
   }
 
-  #send(open: OpenStream, renewer: LeaseListener): void {
-    const sends: UnansweredRenewals = open.sends.get(renewer.leaseId) ?? { unanswered: [], timer: undefined };
-    open.sends.set(renewer.leaseId, sends);
+  #send(open: OpenStream, listener: LeaseListener): void {
+    const { leaseId, patienceMs } = listener;
+    const sends: UnansweredRenewals = open.sends.get(leaseId) ?? {
+      patienceMs,
+      unanswered: [],
+      timer: undefined,
+    };
+    open.sends.set(leaseId, sends);
     // Noted before the write: etcd's TTL starts when it receives the renewal, so the client's deadline comes first.
     sends.unanswered.push(this.clock.now());
-    open.stream.renew(renewer.leaseId);
-    sends.timer ??= this.#patience(open, renewer, sends, renewer.patienceMs);
+    open.stream.renew(leaseId);
+    sends.timer ??= this.#patience(open, sends, patienceMs);
   }
 
-  #patience(open: OpenStream, renewer: LeaseListener, sends: UnansweredRenewals, delayMs: number): Timer {
+  #patience(open: OpenStream, sends: UnansweredRenewals, delayMs: number): Timer {
     return this.clock.after(delayMs, () => {
       // After this process was paused, the answer may still be in the socket: timers run before it is read.
       sends.timer = this.clock.afterPendingEvents(() => {
         const [oldest] = sends.unanswered;
         sends.timer = undefined;
         if (open !== this.#open || !oldest) return;
-        const left = oldest.monotonic + renewer.patienceMs - this.clock.monotonic();
-        if (left > 0) sends.timer = this.#patience(open, renewer, sends, left);
+        const left = oldest.monotonic + sends.patienceMs - this.clock.monotonic();
+        if (left > 0) sends.timer = this.#patience(open, sends, left);
         else this.client.fail(open.member);
       });
     });
@@ -179,8 +180,8 @@ export class Keepalive {
   #answered(open: OpenStream, { header, leaseId, ttlSeconds }: LeaseAnswer): void {
     const sends = open.sends.get(leaseId);
     const sent = sends?.unanswered.shift();
-    const renewer = this.#renewers.get(leaseId);
-    if (!sends || !sent || !renewer) return;
+    const listener = this.#listeners.get(leaseId);
+    if (!sends || !sent || !listener) return;
     this.#retry = backoff.next();
     if (!this.client.accepts(open.member, header)) return;
     // The timer ends when nothing is unanswered; otherwise it checks again when it is due.
@@ -189,8 +190,8 @@ export class Keepalive {
       sends.timer = undefined;
     }
     if (header.raftTerm < this.client.raftTermFloor) return this.#deposed(open);
-    if (ttlSeconds <= 0) return renewer.leaseNotFound();
-    renewer.renewed(sent, ttlSeconds);
+    if (ttlSeconds <= 0) return listener.leaseNotFound();
+    listener.renewed(sent, ttlSeconds);
   }
 
   /**

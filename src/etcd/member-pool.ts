@@ -3,16 +3,14 @@ import type { Clock } from "../async/clock.js";
 import { CircuitBreakers, isMembersFault } from "./circuit-breakers.js";
 import { ClusterIdentity } from "./cluster-id.js";
 import { PingIntervals } from "./ping-intervals.js";
+import type { CallOptions, Header, Member } from "./port.js";
 import {
   AttemptError,
   LeaseNotFoundError,
   TokenExpiredError,
   TooManyPingsError,
   UnansweredError,
-  type CallOptions,
-  type Header,
-  type Member,
-} from "./port.js";
+} from "./port-errors.js";
 import { AuthToken } from "./auth-token.js";
 
 export interface MemberListener {

@@ -6,7 +6,7 @@ import type { Header, Range } from "./port.js";
  */
 export class RaftTermFloor {
   #term = 0n;
-  #question: Range | undefined;
+  #probe: Range | undefined;
 
   get term(): bigint {
     return this.#term;
@@ -14,11 +14,11 @@ export class RaftTermFloor {
 
   /** A read of a key that this user has requested before, and so may read; `undefined` until a request was sent. */
   get probe(): Range | undefined {
-    return this.#question;
+    return this.#probe;
   }
 
   sent(key: string | Buffer | undefined): void {
-    if (key !== undefined) this.#question ??= { key, limit: 1 };
+    if (key !== undefined) this.#probe ??= { key, limit: 1 };
   }
 
   observed({ raftTerm }: Header): void {

@@ -1,11 +1,5 @@
-import {
-  UnansweredError,
-  type CallOptions,
-  type Header,
-  type Member,
-  type Range,
-  type RangeAnswer,
-} from "./port.js";
+import type { CallOptions, Header, Member, Range, RangeAnswer } from "./port.js";
+import { UnansweredError } from "./port-errors.js";
 
 /** Several ranges of one state, in the order of the request. */
 export interface RangesAnswer {
@@ -24,9 +18,9 @@ export async function readRanges(
     const { header, ...range } = await member.range(only, options);
     return { header, ranges: [range] };
   }
-  const then = ranges.map((range) => ({ kind: "range", ...range }) as const);
-  const [answer] = await member.txns([{ queues: [], compare: [], success: then, failure: [] }], options);
-  const told = answer?.ranges.filter((range) => range !== undefined);
-  if (!answer || told?.length !== ranges.length) throw new UnansweredError("the answer makes no sense");
-  return { header: answer.header, ranges: told };
+  const success = ranges.map((range) => ({ kind: "range", ...range }) as const);
+  const [answer] = await member.txns([{ queues: [], compare: [], success, failure: [] }], options);
+  const read = answer?.ranges.filter((range) => range !== undefined);
+  if (!answer || read?.length !== ranges.length) throw new UnansweredError("the answer makes no sense");
+  return { header: answer.header, ranges: read };
 }

@@ -9,7 +9,7 @@ import {
   OverloadedError,
   TokenExpiredError,
   UnansweredError,
-} from "./port.js";
+} from "./port-errors.js";
 
 /** With JWT, every edit of users or roles makes all tokens stale: even fresh tokens may be stale, several times in a row. */
 const MAX_STALE = 8;
@@ -59,39 +59,62 @@ export interface RetryContext {
 export async function retry<T>(
   attempt: (limits: AttemptLimits) => Promise<T>,
   policy: CallPolicy,
-  setting: RetryContext,
+  context: RetryContext,
 ): Promise<T> {
-  const { clock, failures: latest } = setting;
-  const failures = new Failures(policy, setting);
-  const { giveUpMs = Infinity } = policy;
-  const start = clock.monotonic();
-  const left = (): number => (giveUpMs === Infinity ? Infinity : giveUpMs - (clock.monotonic() - start));
-  const attemptMs = Math.min(policy.attemptMs ?? Infinity, setting.requestTimeoutMs);
-  const limits = {
-    signal: policy.signal,
-    repeated: false,
-    doubted: () => {
-      limits.repeated = true;
-      policy.onUnanswered?.();
-    },
-    timeoutMs: () => Math.max(1, Math.min(attemptMs, left())),
-    wanted: () => left() > 0 && policy.again?.() !== false,
-  };
+  const limits = new CallLimits(policy, context);
+  const failures = new Failures(policy, context);
   for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
     policy.signal?.throwIfAborted();
     try {
       const answer = await attempt(limits);
-      latest.clear();
+      context.failures.clear();
       return answer;
     } catch (error) {
       if (error instanceof AttemptError && inDoubt(error)) limits.doubted();
       const { host, why } = failures.add(error);
-      latest.set(host, why);
+      context.failures.set(host, why);
     }
-    if (left() <= wait.duration) throw failures.unavailable();
-    await pause(clock, wait.duration, policy.signal);
+    if (limits.leftMs() <= wait.duration) throw failures.unavailable();
+    await pause(context.clock, wait.duration, policy.signal);
     // Checked after the pause: the caller may have given up meanwhile.
     if (policy.again?.() === false) throw failures.unavailable();
+  }
+}
+
+/** The limits of one call, which all of its attempts share. */
+class CallLimits implements AttemptLimits {
+  repeated = false;
+  readonly #start: number;
+
+  constructor(
+    private readonly policy: CallPolicy,
+    private readonly context: RetryContext,
+  ) {
+    this.#start = context.clock.monotonic();
+  }
+
+  get signal(): AbortSignal | undefined {
+    return this.policy.signal;
+  }
+
+  /** The time that is left for all further attempts together. */
+  leftMs(): number {
+    const { giveUpMs = Infinity } = this.policy;
+    return giveUpMs === Infinity ? Infinity : giveUpMs - (this.context.clock.monotonic() - this.#start);
+  }
+
+  timeoutMs(): number {
+    const { attemptMs = Infinity } = this.policy;
+    return Math.max(1, Math.min(attemptMs, this.context.requestTimeoutMs, this.leftMs()));
+  }
+
+  wanted(): boolean {
+    return this.leftMs() > 0 && this.policy.again?.() !== false;
+  }
+
+  doubted(): void {
+    this.repeated = true;
+    this.policy.onUnanswered?.();
   }
 }
 
@@ -104,7 +127,7 @@ class Failures {
 
   constructor(
     private readonly policy: CallPolicy,
-    private readonly setting: RetryContext,
+    private readonly context: RetryContext,
   ) {}
 
   unavailable(): EtcdUnavailableError {
@@ -128,13 +151,13 @@ class Failures {
 
   #addToken({ host, why }: AttemptError): void {
     this.#stale = why instanceof TokenExpiredError ? this.#stale + 1 : 0;
-    if (this.#stale <= (this.setting.authenticates ? MAX_STALE : 0)) return;
+    if (this.#stale <= (this.context.authenticates ? MAX_STALE : 0)) return;
     throw new EtcdRefusedError("unauthenticated", host, why.message, { what: this.policy.what });
   }
 
   /** Another member may accept what one member rejects: the call fails only after every host has rejected it. */
   #assertNotAllRefused(): void {
-    const { hosts } = this.setting;
+    const { hosts } = this.context;
     if (this.#count < MIN_REFUSALS || hosts.some((host) => !this.#byHost.has(host))) return;
     const refusals: EtcdRefusedError[] = [];
     for (const failure of this.#byHost.values()) {

@@ -88,10 +88,14 @@ export function checkInteger(
   value: unknown,
   { min, max, fallback }: { readonly min: number; readonly max: number; readonly fallback: number },
 ): number {
-  return value === undefined ? fallback : checkWhole(option, value, min, max);
+  return value === undefined ? fallback : checkWhole(option, value, { min, max });
 }
 
-function checkWhole(option: string, value: unknown, min: number, max: number): number {
+function checkWhole(
+  option: string,
+  value: unknown,
+  { min, max }: { readonly min: number; readonly max: number },
+): number {
   const rule = `a whole number from ${min} to ${max}`;
   if (typeof value !== "number") throw typeError(option, rule, value);
   if (!Number.isInteger(value) || value < min || value > max) throw rangeError(option, rule, value);
@@ -140,7 +144,8 @@ export function checkFunction(option: string, value: unknown): void {
   if (typeof value !== "function") throw typeError(option, "a function", value);
 }
 
-export const checkPermits = (value: unknown): number => checkWhole("permits", value, 1, MAX_PERMITS);
+export const checkPermits = (value: unknown): number =>
+  checkWhole("permits", value, { min: 1, max: MAX_PERMITS });
 
 /** The `drainMs` of `close()`. */
 export function checkDrain(where: string, options: unknown): number {

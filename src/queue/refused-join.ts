@@ -1,5 +1,6 @@
 import { EtcdRefusedError } from "../errors.js";
-import { LeaseNotFoundError, type Txn } from "../etcd/port.js";
+import type { Txn } from "../etcd/port.js";
+import { LeaseNotFoundError } from "../etcd/port-errors.js";
 import type { Lease } from "../session/lease.js";
 
 /** etcd rejected a join: marks the lease if the lease is the reason. */

@@ -147,7 +147,7 @@ export function connect(options: ConnectOptions): Cluster {
   const client = new EtcdClient(
     checked,
     clock,
-    (host, setting) => new Etcd3Member(host, checked, clock, setting),
+    (host, setting) => new Etcd3Member(host, setting, { options: checked, clock }),
   );
   return makeCluster({
     options: checked,

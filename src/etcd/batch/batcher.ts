@@ -3,7 +3,8 @@ import type { Clock, Timer } from "../../async/clock.js";
 import type { AttemptLimits } from "../retry.js";
 import { BatchRequest, PendingTxn } from "./request.js";
 import { ConflictSet } from "./conflicts.js";
-import { inDoubt, NotSentError, refused, type CallOptions, type Txn, type TxnAnswer } from "../port.js";
+import type { CallOptions, Txn, TxnAnswer } from "../port.js";
+import { inDoubt, NotSentError, refused } from "../port-errors.js";
 
 /** etcd allows 128 operations in one transaction: these, and those inside the largest of them. */
 const MAX_BATCH = 96;
@@ -11,10 +12,12 @@ const MAX_BATCH = 96;
 const MAX_REQUESTS = 4;
 
 /** Sends transactions to the member in use, as one request. */
-export interface Carrier {
+export interface BatchTransport {
+  /** False: each transaction needs a request of its own. */
+  readonly sharesRequests: boolean;
   host(): string;
   /** All of them are applied, or none. */
-  carry(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]>;
+  send(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]>;
 }
 
 /**
@@ -28,32 +31,33 @@ export class Batcher {
   /** The transactions of each name in order of arrival: only the first can leave. The names in the order of their turns. */
   #waiting = new Map<string, Set<PendingTxn>>();
   /** The requests in flight to the member in use. */
-  #flights = { count: 0 };
-  #departing: Timer | undefined;
-  readonly #aborts = new AbortFanOut(true);
+  #inFlight = { count: 0 };
+  #flushTimer: Timer | undefined;
+  readonly #aborts = new AbortFanOut({ keepListeners: true });
 
   constructor(
-    private readonly carrier: Carrier,
+    private readonly transport: BatchTransport,
     private readonly clock: Clock,
   ) {}
 
   /** One attempt. Rejects with AttemptError, with NotSentError, or, before it is sent, with the signal's reason. */
-  send(txn: Txn, limits: AttemptLimits, alone: boolean): Promise<TxnAnswer> {
+  send(txn: Txn, limits: AttemptLimits): Promise<TxnAnswer> {
     return new Promise((resolve, reject) => {
-      const pending = new PendingTxn(txn, limits, alone, { resolve, reject });
+      const pending = new PendingTxn(txn, limits, { resolve, reject });
+      if (!this.transport.sharesRequests) pending.alone = true;
       pending.onEnd = this.#aborts.add(limits.signal, () => {
         this.#remove(pending);
         pending.abandon();
       });
       this.#add(pending);
-      if (this.#flights.count === 0) this.#flush();
+      if (this.#inFlight.count === 0) this.#flush();
       else this.#flushSoon();
     });
   }
 
   /** Requests in flight to the last member do not delay those to the next one. */
   memberLeft(): void {
-    this.#flights = { count: 0 };
+    this.#inFlight = { count: 0 };
     this.#flushSoon();
   }
 
@@ -87,21 +91,21 @@ export class Batcher {
   }
 
   #cancelFlush(): void {
-    this.#departing?.cancel();
-    this.#departing = undefined;
+    this.#flushTimer?.cancel();
+    this.#flushTimer = undefined;
   }
 
   /** Waits for the transactions that the answers just read will cause: they leave in the same request. */
   #flushSoon(): void {
-    if (this.#waiting.size > 0) this.#departing ??= this.clock.afterPendingEvents(() => this.#flush());
+    if (this.#waiting.size > 0) this.#flushTimer ??= this.clock.afterPendingEvents(() => this.#flush());
   }
 
   #flush(): void {
     this.#cancelFlush();
-    while (this.#flights.count < MAX_REQUESTS) {
+    while (this.#inFlight.count < MAX_REQUESTS) {
       const batch = this.#nextBatch();
       if (batch.length === 0) return;
-      void this.#sendBatch(batch, this.#flights);
+      void this.#sendBatch(batch, this.#inFlight);
     }
   }
 
@@ -130,19 +134,19 @@ export class Batcher {
     return batch;
   }
 
-  async #sendBatch(batch: readonly PendingTxn[], flights: { count: number }): Promise<void> {
-    const flight = new BatchRequest(batch);
-    flights.count++;
+  async #sendBatch(batch: readonly PendingTxn[], inFlight: { count: number }): Promise<void> {
+    const request = new BatchRequest(batch);
+    inFlight.count++;
     try {
-      const options = flight.start(this.carrier.host(), this.clock);
-      flight.succeed(await this.carrier.carry(flight.txns, options));
+      const options = request.start(this.transport.host(), this.clock);
+      request.succeed(await this.transport.send(request.txns, options));
     } catch (error) {
       // One transaction may have caused the rejection of all: each is sent again alone.
-      if (batch.length > 1 && refused(error)) this.#oneByOne(flight.remaining(), inDoubt(error));
-      else flight.failed(error as Error);
+      if (batch.length > 1 && refused(error)) this.#oneByOne(request.remaining(), inDoubt(error));
+      else request.failed(error as Error);
     } finally {
-      flight.finish();
-      flights.count--;
+      request.finish();
+      inFlight.count--;
       this.#flushSoon();
     }
   }

@@ -1,41 +1,36 @@
 import type { Clock, Timer } from "../../async/clock.js";
 import type { AttemptLimits } from "../retry.js";
-import {
-  AttemptError,
-  CancelledError,
-  UnansweredError,
-  type CallOptions,
-  type Txn,
-  type TxnAnswer,
-} from "../port.js";
+import type { CallOptions, Txn, TxnAnswer } from "../port.js";
+import { AttemptError, CancelledError, UnansweredError } from "../port-errors.js";
 
 /** A transaction between its call and its answer. It ends once. */
 export class PendingTxn {
   /** Transactions of one line conflict with one another. */
   readonly line: string;
+  /** It must not share a request. */
+  alone: boolean;
   onEnd: () => void = () => {};
-  #flight: BatchRequest | undefined;
+  #request: BatchRequest | undefined;
   #ended = false;
 
   constructor(
     readonly txn: Txn,
     readonly limits: AttemptLimits,
-    /** It must not share a request. */
-    public alone: boolean,
     private readonly caller: {
       readonly resolve: (answer: TxnAnswer) => void;
       readonly reject: (reason: unknown) => void;
     },
   ) {
     this.line = txn.queues.join("\n");
+    this.alone = limits.repeated;
   }
 
   get ended(): boolean {
     return this.#ended;
   }
 
-  joinBatch(flight: BatchRequest | undefined): void {
-    this.#flight = flight;
+  joinBatch(request: BatchRequest | undefined): void {
+    this.#request = request;
   }
 
   succeed(answer: TxnAnswer): void {
@@ -49,15 +44,15 @@ export class PendingTxn {
   /** Its caller has stopped waiting. A request in flight may still be executed. */
   abandon(): void {
     const { signal } = this.limits;
-    this.fail(this.#flight?.givenUp() ?? signal?.reason);
+    this.fail(this.#request?.givenUp() ?? signal?.reason);
   }
 
-  #end(tell: () => void): void {
+  #end(settle: () => void): void {
     if (this.#ended) return;
     this.#ended = true;
     this.onEnd();
-    tell();
-    this.#flight?.abandon();
+    settle();
+    this.#request?.abandon();
   }
 }
 
@@ -65,13 +60,14 @@ export class PendingTxn {
 export class BatchRequest {
   #cancel: AbortController | undefined;
   readonly #timers: Timer[] = [];
-  #aboard: number;
+  /** How many transactions still wait for its answer. */
+  #waiting: number;
   #ended = false;
   #host = "";
   #sent = false;
 
   constructor(private readonly batch: readonly PendingTxn[]) {
-    this.#aboard = batch.length;
+    this.#waiting = batch.length;
   }
 
   get txns(): readonly Txn[] {
@@ -114,7 +110,7 @@ export class BatchRequest {
   }
 
   abandon(): void {
-    if (--this.#aboard === 0 && !this.#ended) this.#cancel?.abort();
+    if (--this.#waiting === 0 && !this.#ended) this.#cancel?.abort();
   }
 
   finish(): void {

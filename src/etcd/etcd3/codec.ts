@@ -69,36 +69,16 @@ export const rangeAnswer = (answer: IRangeResponse): RangeAnswer => ({
 });
 
 function compareOf(compare: Compare): ICompare {
+  const key = bytes(compare.key);
   switch (compare.kind) {
     case "created at":
-      return {
-        target: "Create",
-        result: "Equal",
-        key: bytes(compare.key),
-        create_revision: compare.revision.toString(),
-      };
+      return { target: "Create", result: "Equal", key, create_revision: compare.revision.toString() };
     case "modified at":
-      return {
-        target: "Mod",
-        result: "Equal",
-        key: Buffer.from(compare.key),
-        mod_revision: compare.revision.toString(),
-      };
+      return { target: "Mod", result: "Equal", key, mod_revision: compare.revision.toString() };
     case "nothing in":
-      return {
-        target: "Create",
-        result: "Equal",
-        key: Buffer.from(compare.key),
-        range_end: Buffer.from(compare.end),
-        create_revision: "0",
-      };
+      return { target: "Create", result: "Equal", key, range_end: bytes(compare.end), create_revision: "0" };
     case "value is":
-      return {
-        target: "Value",
-        result: "Equal",
-        key: Buffer.from(compare.key),
-        value: Buffer.from(compare.value),
-      };
+      return { target: "Value", result: "Equal", key, value: Buffer.from(compare.value) };
   }
 }
 

@@ -3,26 +3,25 @@ import { Etcd3, type IOptions } from "etcd3";
 import type { CheckedConnect } from "../../options/connect.js";
 import type { Clock } from "../../async/clock.js";
 import { streamInterceptor, UnaryCall, type GrpcOptions } from "./unary-call.js";
-import { openStream, type RequestStream, type Duplex } from "./stream.js";
+import { DuplexStream, type GrpcStream } from "./stream.js";
 import { EtcdRefusedError } from "../../errors.js";
 import { readable } from "./failure-text.js";
-import { ownWord, type Status } from "./refusals.js";
-import {
-  TokenExpiredError,
-  UnansweredError,
-  type CallOptions,
-  type KeepaliveStream,
-  type LeaseAnswer,
-  type Member,
-  type Range,
-  type RangeAnswer,
-  type StreamHandlers,
-  type Txn,
-  type TxnAnswer,
-  type WatchAnswer,
-  type WatchRequest,
-  type WatchStream,
+import { etcdFailure, type Status } from "./refusals.js";
+import type {
+  CallOptions,
+  KeepaliveStream,
+  LeaseAnswer,
+  Member,
+  Range,
+  RangeAnswer,
+  StreamHandlers,
+  Txn,
+  TxnAnswer,
+  WatchAnswer,
+  WatchRequest,
+  WatchStream,
 } from "../port.js";
+import { TokenExpiredError, UnansweredError } from "../port-errors.js";
 import {
   leaseAnswer,
   rangeAnswer,
@@ -83,6 +82,7 @@ function decode<Raw, Answer>(read: (raw: Raw) => Answer, raw: Raw): Answer {
 /** One etcd3 client for one member. Only this file and its two helpers depend on etcd3. */
 export class Etcd3Member implements Member {
   readonly #client: Etcd3;
+  readonly #clock: Clock;
   readonly #authenticates: boolean;
   #users = 0;
   #retired = false;
@@ -92,10 +92,10 @@ export class Etcd3Member implements Member {
 
   constructor(
     readonly host: string,
-    options: CheckedConnect,
-    private readonly clock: Clock,
     private readonly connection: { readonly token: () => string | undefined; readonly pingMs: number },
+    { options, clock }: { readonly options: CheckedConnect; readonly clock: Clock },
   ) {
+    this.#clock = clock;
     this.#authenticates = options.auth !== undefined;
     this.#client = new Etcd3(clientOptions(host, options, connection.pingMs));
   }
@@ -140,7 +140,7 @@ export class Etcd3Member implements Member {
     const send = (grpc: GrpcOptions): Promise<{ token: string }> =>
       this.#client.auth.authenticate(request, grpc);
     const call = new UnaryCall(this.host, undefined);
-    const { token } = await this.#use(() => call.send(this.clock, options, send));
+    const { token } = await this.#use(() => call.send(this.#clock, options, send));
     // gRPC would quote the token in an error.
     if (!/^[\x20-\x7e]*$/.test(token)) throw new UnansweredError("the token is no header text");
     return token;
@@ -171,7 +171,8 @@ export class Etcd3Member implements Member {
 
   failure(reason: string): Error {
     // Creating a watch ends with an answer, not with a status: every reason in it is etcd's own.
-    const failure = ownWord(reason, this.host) ?? new EtcdRefusedError("other", this.host, readable(reason));
+    const failure =
+      etcdFailure(reason, this.host) ?? new EtcdRefusedError("other", this.host, readable(reason));
     // etcd 3.4 also rejects this way on a stream without a token: authentication was enabled after the stream was opened.
     const unknown = this.#authenticates && this.#streamToken === undefined;
     return unknown && failure instanceof EtcdRefusedError ? new TokenExpiredError(reason) : failure;
@@ -183,7 +184,9 @@ export class Etcd3Member implements Member {
   }
 
   #unary<T>(options: CallOptions, send: (grpc: GrpcOptions) => Promise<T>): Promise<T> {
-    return this.#use(() => new UnaryCall(this.host, this.connection.token()).send(this.clock, options, send));
+    return this.#use(() =>
+      new UnaryCall(this.host, this.connection.token()).send(this.#clock, options, send),
+    );
   }
 
   async #use<T>(run: () => Promise<T>): Promise<T> {
@@ -208,19 +211,19 @@ export class Etcd3Member implements Member {
   }
 
   #stream<Request, Raw, Answer>(
-    open: (grpc: GrpcOptions) => Promise<Duplex<Request, Raw>>,
+    open: (grpc: GrpcOptions) => Promise<GrpcStream<Request, Raw>>,
     handlers: StreamHandlers<Answer> & { read(raw: Raw): Answer },
-  ): RequestStream<Request> {
+  ): DuplexStream<Request, Raw, Answer> {
     const token = (this.#streamToken = this.connection.token());
-    const line = { host: this.host, status: undefined as Status | undefined };
+    const call = { host: this.host, status: undefined as Status | undefined };
     // `hasleader`: a member that is cut off from its peers ends the stream after some seconds instead of staying silent.
     const metadata = { hasleader: "true", ...(token !== undefined && { token }) };
     const interceptors = [
       streamInterceptor(metadata, (status) => {
-        if (status.code !== 0) line.status = status;
+        if (status.code !== 0) call.status = status;
       }),
     ];
     this.#users++;
-    return openStream(open({ interceptors }), line, { ...handlers, over: () => this.#leave() });
+    return new DuplexStream(open({ interceptors }), call, { ...handlers, released: () => this.#leave() });
   }
 }

@@ -10,7 +10,7 @@ import {
   TokenExpiredError,
   TooManyPingsError,
   UnansweredError,
-} from "../port.js";
+} from "../port-errors.js";
 
 /** A gRPC status: https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
 export interface Status {
@@ -102,46 +102,35 @@ export function verdictOf(details: string): Verdict | undefined {
 /** Classifies a failed attempt on `host`. Only etcd's own texts reject a request; anything else leaves it in doubt. */
 export function failureOf(status: Status, host: string, sent = true): Error {
   const { code, details = "" } = status as { readonly code: number; readonly details?: string };
-  const known = ownWord(details, host);
+  const known = etcdFailure(details, host);
   if (known) return known;
   const rejected = ETCD.test(details) ? LASTING.has(code) : TOO_LARGE.test(details);
   if (rejected) return new EtcdRefusedError("other", host, readable(details), { inDoubt: true });
-  return notEtcds(code, details, { host, sent });
+  return otherFailure(code, details, { host, sent });
 }
 
+/** What a call fails with, by verdict. */
+const FAILURES: Readonly<Record<Verdict, (details: string, host: string) => Error>> = {
+  lease: (details) => new LeaseNotFoundError(printable(details)),
+  "lease exists": (details) => new LeaseExistsError(printable(details)),
+  token: (details) => new TokenExpiredError(printable(details)),
+  "auth off": (details) => new AuthDisabledError(printable(details)),
+  credentials: (details, host) => new EtcdRefusedError("unauthenticated", host, readable(details)),
+  permission: (details, host) => new EtcdRefusedError("permission", host, readable(details)),
+  // etcd executes the request that crosses the quota, but still rejects it: 19 of 199 rejected puts, 3.6.16.
+  quota: (details, host) => new EtcdRefusedError("quota", host, readable(details), { inDoubt: true }),
+  overload: (details) => new OverloadedError(printable(details)),
+  request: (details, host) => new EtcdRefusedError("other", host, readable(details)),
+  member: (details, host) =>
+    new MemberRefusedError(new EtcdRefusedError("member", host, readable(details)), false),
+  passing: (details) => new UnansweredError(readable(details), { inDoubt: false }),
+  "passing, unknown": (details) => new UnansweredError(readable(details)),
+};
+
 /** The failure for a text of etcd's own; `undefined` for any other text. */
-export function ownWord(details: string, host: string): Error | undefined {
+export function etcdFailure(details: string, host: string): Error | undefined {
   const verdict = verdictOf(details);
-  if (verdict === undefined) return undefined;
-  const refusal = (why: RefusalReason, inDoubt = false): EtcdRefusedError =>
-    new EtcdRefusedError(why, host, readable(details), { inDoubt });
-  switch (verdict) {
-    case "lease":
-      return new LeaseNotFoundError(printable(details));
-    case "lease exists":
-      return new LeaseExistsError(printable(details));
-    case "token":
-      return new TokenExpiredError(printable(details));
-    case "auth off":
-      return new AuthDisabledError(printable(details));
-    case "credentials":
-      return refusal("unauthenticated");
-    case "permission":
-      return refusal("permission");
-    case "quota":
-      // etcd executes the request that crosses the quota, but still rejects it: 19 of 199 rejected puts, 3.6.16.
-      return refusal("quota", true);
-    case "overload":
-      return new OverloadedError(printable(details));
-    case "request":
-      return refusal("other");
-    case "member":
-      return new MemberRefusedError(refusal("member"), false);
-    case "passing":
-      return new UnansweredError(readable(details), { inDoubt: false });
-    case "passing, unknown":
-      return new UnansweredError(readable(details));
-  }
+  return verdict && FAILURES[verdict](details, host);
 }
 
 /** https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
@@ -162,7 +151,7 @@ const ENHANCE_YOUR_CALM = /^Bandwidth exhausted or memory limit exceeded$|too_ma
 const TRANSPORT = /^Protocol not secure enough$|^No message received$/;
 
 /** The failure for a status of gRPC, a proxy or another server: never a verdict on the request. */
-function notEtcds(code: number, details: string, { host, sent }: { host: string; sent: boolean }): Error {
+function otherFailure(code: number, details: string, { host, sent }: { host: string; sent: boolean }): Error {
   const text = readable(details);
   if (!sent && CERTIFICATE.test(details))
     return new MemberRefusedError(new EtcdRefusedError("tls", host, text), false);

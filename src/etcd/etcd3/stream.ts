@@ -1,71 +1,95 @@
 import { failureOf, type Status } from "./refusals.js";
-import { UnansweredError, type StreamHandlers } from "../port.js";
+import type { StreamHandlers } from "../port.js";
+import { UnansweredError } from "../port-errors.js";
 
 /** The part of a gRPC stream that this library uses. */
-export interface Duplex<Request, Answer> {
+export interface GrpcStream<Request, Raw> {
   write(request: Request): unknown;
   end(): void;
   cancel(): void;
-  on(event: "data", listener: (answer: Answer) => void): unknown;
+  on(event: "data", listener: (raw: Raw) => void): unknown;
   on(event: "error", listener: (error: Error) => void): unknown;
   on(event: "end", listener: () => void): unknown;
 }
 
-export interface RequestStream<Request> {
-  write(request: Request): void;
-  close(): void;
-}
-
-/** The host of a stream, and how its call ended, once gRPC has reported it. */
-export interface Line {
+/** The host of a stream, and the status of its call, once gRPC has reported one. */
+export interface StreamCall {
   readonly host: string;
   readonly status: Status | undefined;
 }
 
+export interface DuplexHandlers<Raw, Answer> extends StreamHandlers<Answer> {
+  /** Decodes an answer. A stream whose answers cannot be decoded has failed. */
+  read(raw: Raw): Answer;
+  /** Called once, when the stream uses its connection no longer. */
+  released(): void;
+}
+
 /** etcd3 opens streams asynchronously: earlier writes are kept. `ended` is called once, and not after `close()`. */
-export function openStream<Request, Raw, Answer>(
-  opening: Promise<Duplex<Request, Raw>>,
-  line: Line,
-  handlers: StreamHandlers<Answer> & { readonly over: () => void; read(raw: Raw): Answer },
-): RequestStream<Request> {
-  const unsent: Request[] = [];
-  let stream: Duplex<Request, Raw> | undefined;
-  let over = false;
-  const fail = (error: Error): void => {
-    if (over) return;
-    over = true;
-    handlers.over();
-    handlers.ended(line.status ? failureOf(line.status, line.host, false) : error);
-  };
-  const take = (raw: Raw): void => {
+export class DuplexStream<Request, Raw, Answer> {
+  #stream: GrpcStream<Request, Raw> | undefined;
+  /** Requests from before the stream was open. */
+  readonly #unsent: Request[] = [];
+  /** The stream has failed or was closed. */
+  #over = false;
+
+  constructor(
+    opening: Promise<GrpcStream<Request, Raw>>,
+    private readonly call: StreamCall,
+    private readonly handlers: DuplexHandlers<Raw, Answer>,
+  ) {
+    opening.then(
+      (stream) => this.#opened(stream),
+      (error: Error) => this.#notOpened(error),
+    );
+  }
+
+  write(request: Request): void {
+    if (this.#over) return;
+    if (this.#stream) this.#stream.write(request);
+    else this.#unsent.push(request);
+  }
+
+  close(): void {
+    if (this.#over) return;
+    this.#over = true;
+    // Otherwise it is closed as soon as it is open.
+    if (this.#stream) closeStream(this.#stream, () => this.handlers.released());
+  }
+
+  #opened(stream: GrpcStream<Request, Raw>): void {
+    this.#stream = stream;
+    // Registered first, even for a stream that is closed at once: without this listener an error would crash the process.
+    stream.on("error", (error) => this.#fail(error));
+    stream.on("end", () => this.#fail(new UnansweredError("the member ended the stream")));
+    stream.on("data", (raw) => this.#over || this.#take(raw));
+    if (this.#over) closeStream(stream, () => this.handlers.released());
+    else for (const request of this.#unsent.splice(0)) stream.write(request);
+  }
+
+  #notOpened(error: Error): void {
+    if (this.#over) this.handlers.released();
+    else this.#fail(error);
+  }
+
+  #take(raw: Raw): void {
     let answer: Answer;
     try {
-      answer = handlers.read(raw);
+      answer = this.handlers.read(raw);
     } catch (error) {
-      if (stream) closeStream(stream, () => undefined);
-      return fail(new UnansweredError("the answer makes no sense", { cause: error }));
+      if (this.#stream) closeStream(this.#stream, () => undefined);
+      return this.#fail(new UnansweredError("the answer makes no sense", { cause: error }));
     }
-    guarded(() => handlers.answer(answer));
-  };
-  opening.then(
-    (opened) => {
-      stream = opened;
-      opened.on("error", fail);
-      opened.on("end", () => fail(new UnansweredError("the member ended the stream")));
-      opened.on("data", (raw) => over || take(raw));
-      if (over) closeStream(opened, handlers.over);
-      else for (const request of unsent.splice(0)) opened.write(request);
-    },
-    (error: Error) => (over ? handlers.over() : fail(error)),
-  );
-  return {
-    write: (request) => void (over || (stream ? stream.write(request) : unsent.push(request))),
-    close: () => {
-      if (over) return;
-      over = true;
-      if (stream) closeStream(stream, handlers.over);
-    },
-  };
+    guarded(() => this.handlers.answer(answer));
+  }
+
+  #fail(error: Error): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.handlers.released();
+    const { host, status } = this.call;
+    this.handlers.ended(status ? failureOf(status, host, false) : error);
+  }
 }
 
 /**
@@ -73,11 +97,11 @@ export function openStream<Request, Raw, Answer>(
  * run within the callback in which node:http2 reads from the same connection, where a reset of another stream never returns
  * (seen on Node.js 20: the process spins, and its memory grows).
  */
-function closeStream(stream: { end(): void; cancel(): void }, over: () => void): void {
+function closeStream(stream: { end(): void; cancel(): void }, released: () => void): void {
   setImmediate(() => {
     stream.end();
     stream.cancel();
-    over();
+    released();
   });
 }
 

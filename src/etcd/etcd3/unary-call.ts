@@ -2,7 +2,8 @@ import type { Etcd3 } from "etcd3";
 import { printable } from "../../printable.js";
 import type { Clock } from "../../async/clock.js";
 import { failureOf, type Status } from "./refusals.js";
-import { CancelledError, UnansweredError, type CallOptions } from "../port.js";
+import type { CallOptions } from "../port.js";
+import { CancelledError, UnansweredError } from "../port-errors.js";
 
 // gRPC's types, derived from etcd3's so that this package names no dependency of a dependency.
 export type GrpcOptions = NonNullable<Parameters<Etcd3["kv"]["txn"]>[1]>;
@@ -48,7 +49,7 @@ export class UnaryCall {
       this.#cancel(new CancelledError("the caller gave up", { inDoubt: this.#sent }));
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
-      const credentials = departure(() => {
+      const credentials = reportingCredentials(() => {
         this.#sent = true;
         onSent?.();
       });
@@ -102,7 +103,7 @@ function emptied(metadata: Metadata): Metadata {
  * Per-call credentials that add nothing: gRPC requests them when it has picked an open connection for the call, so
  * `onSent` runs just before the request can be sent, and not at all while there is no connection.
  */
-function departure(onSent: () => void): Credentials {
+function reportingCredentials(onSent: () => void): Credentials {
   const credentials = {
     generateMetadata: () => {
       onSent();

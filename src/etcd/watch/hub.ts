@@ -4,7 +4,8 @@ import { backoff } from "../backoff.js";
 import type { EtcdClient } from "../client.js";
 import { IdleWatches } from "./idle-watches.js";
 import { readRanges, type RangesAnswer } from "../ranges.js";
-import { UnansweredError, type Member, type Range } from "../port.js";
+import type { Member, Range } from "../port.js";
+import { UnansweredError } from "../port-errors.js";
 import { Watch, type WatchOwner, type WatchListener, type WatchTarget } from "./watch.js";
 import { OpenStream, type StreamGroup } from "./stream.js";
 
@@ -28,7 +29,7 @@ export class WatchHub {
     drop: (watch) => void this.#unsent.delete(watch),
     keepForReuse: () => false,
   };
-  readonly #parked: IdleWatches;
+  readonly #idleWatches: IdleWatches;
   #reopening: Timer | undefined;
   #closed = false;
 
@@ -36,7 +37,7 @@ export class WatchHub {
     private readonly client: EtcdClient,
     private readonly clock: Clock,
   ) {
-    this.#parked = new IdleWatches(clock);
+    this.#idleWatches = new IdleWatches(clock);
     client.listen({
       failed: (member) => this.#open?.member === member && this.#move(this.#open),
       suspected: (member) => this.#open?.member === member && this.#probe(this.#open),
@@ -45,7 +46,7 @@ export class WatchHub {
 
   /**
    * The listener is never called before this has returned. The watch shares the stream of `beside`, if that has one. A reused
-   * watch already has its `createdAt`, and its owner checks its `lastEvent`.
+   * watch already has its `createdAt`, and its listener checks its `lastEvent`.
    */
   watch(target: WatchTarget, listener: WatchListener, beside?: Watch): Watch {
     const there = this.#idleWatchFor(target);
@@ -53,10 +54,11 @@ export class WatchHub {
       there.listener = listener;
       return there;
     }
-    const watch = new Watch(this.#nextId++, target, listener, this.#waiting);
+    const watch = new Watch(this.#nextId++, target, listener);
     if (this.#open) {
       this.#create(this.#open, watch, beside);
     } else {
+      watch.owner = this.#waiting;
       this.#unsent.set(watch, beside);
       this.#reopening ??= this.clock.after(0, () => this.#reopen());
     }
@@ -66,7 +68,7 @@ export class WatchHub {
   /** Idle watches report only deletions of one key, so no other target may reuse one. */
   #idleWatchFor({ key, end, events, reuseFrom }: WatchTarget): Watch | undefined {
     const oneDeletion = end === undefined && events === "DELETE";
-    return oneDeletion && reuseFrom !== undefined ? this.#parked.take(key, reuseFrom) : undefined;
+    return oneDeletion && reuseFrom !== undefined ? this.#idleWatches.take(key, reuseFrom) : undefined;
   }
 
   /**
@@ -95,12 +97,12 @@ export class WatchHub {
   }
 
   dropIdleWatches(): void {
-    this.#parked.clear();
+    this.#idleWatches.clear();
   }
 
   close(): void {
     this.#closed = true;
-    this.#parked.clear();
+    this.#idleWatches.clear();
     this.#unsent.clear();
     this.#closeStreams();
   }
@@ -143,7 +145,7 @@ export class WatchHub {
       },
       tokenExpired: () => this.#renewToken(open),
       failed: (why) => this.client.fail(member, why),
-      keepForReuse: (watch) => this.#parked.add(watch),
+      keepForReuse: (watch) => this.#idleWatches.add(watch),
     };
     return open;
   }
@@ -155,8 +157,8 @@ export class WatchHub {
   }
 
   #create(open: OpenStreams, watch: Watch, beside: Watch | undefined): void {
-    const { carrier } = beside ?? {};
-    const there = carrier instanceof OpenStream && !carrier.closed ? carrier : undefined;
+    const { owner } = beside ?? {};
+    const there = owner instanceof OpenStream && !owner.closed ? owner : undefined;
     (there ?? this.#streamWithRoom(open)).create(watch);
   }
 
@@ -189,7 +191,7 @@ export class WatchHub {
     });
   }
 
-  /** Notifies every owner first; the watches that they start anew are collected and created in bulk on the next streams. */
+  /** Notifies every listener first; the watches that they start anew are collected and created in bulk on the next streams. */
   #move(open: OpenStreams): void {
     if (open !== this.#open) return;
     this.#closeStreams();

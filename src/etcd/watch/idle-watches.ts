@@ -24,13 +24,13 @@ export class IdleWatches {
 
   constructor(private readonly clock: Clock) {}
 
-  /** Takes over the watch from its owner. */
+  /** Takes over the watch from its listener. */
   add(watch: Watch): void {
     const key = keyText(watch.key);
     this.#remove(key);
-    const parked = { watch, since: this.clock.monotonic(), events: 0 };
-    watch.listener = this.#listener(parked, key);
-    this.#byKey.set(key, parked);
+    const idle = { watch, since: this.clock.monotonic(), events: 0 };
+    watch.listener = this.#listener(idle, key);
+    this.#byKey.set(key, idle);
     const [oldest] = this.#byKey.keys();
     if (this.#byKey.size > MAX_KEPT && oldest !== undefined) this.#remove(oldest);
     this.#timer ??= this.clock.after(KEPT_MS, () => this.#expire());
@@ -71,13 +71,13 @@ export class IdleWatches {
     }
   }
 
-  #listener(parked: IdleWatch, key: string): WatchListener {
-    const over = (): void => {
-      if (this.#byKey.get(key) === parked) this.#byKey.delete(key);
+  #listener(idle: IdleWatch, key: string): WatchListener {
+    const ended = (): void => {
+      if (this.#byKey.get(key) === idle) this.#byKey.delete(key);
     };
     const event = (): void => {
-      if (++parked.events === MAX_EVENTS) this.#remove(key);
+      if (++idle.events === MAX_EVENTS) this.#remove(key);
     };
-    return { created: () => undefined, event, interrupted: over, refused: over };
+    return { created: () => undefined, event, interrupted: ended, refused: ended };
   }
 }

@@ -1,13 +1,6 @@
 import type { Clock, Timer } from "../../async/clock.js";
-import {
-  MemberRefusedError,
-  TokenExpiredError,
-  UnansweredError,
-  type Header,
-  type Member,
-  type WatchAnswer,
-  type WatchStream,
-} from "../port.js";
+import type { Header, Member, WatchAnswer, WatchStream } from "../port.js";
+import { MemberRefusedError, TokenExpiredError, UnansweredError } from "../port-errors.js";
 import type { Watch, WatchOwner } from "./watch.js";
 
 /** How long a new watch, or a probe, may stay unanswered. */
@@ -68,7 +61,7 @@ export class OpenStream implements WatchOwner {
   }
 
   create(watch: Watch): void {
-    watch.carrier = this;
+    watch.owner = this;
     this.watches.set(watch.id, watch);
     this.#creating.push(watch);
     const { key, end, events, startRevision } = watch;
@@ -82,7 +75,7 @@ export class OpenStream implements WatchOwner {
 
   keepForReuse(watch: Watch): boolean {
     const there = !this.#closed && watch.createdAt !== undefined && this.watches.has(watch.id);
-    const keeps = there && watch.tellsDeletionsOfOneKey;
+    const keeps = there && watch.reportsDeletionsOfOneKey;
     if (keeps) this.group.keepForReuse(watch);
     return keeps;
   }
@@ -129,7 +122,7 @@ export class OpenStream implements WatchOwner {
 
   #deliver({ watchId, events }: WatchAnswer): void {
     for (const event of events) {
-      // Its owner may cancel the watch on the first event.
+      // Its listener may cancel the watch on the first event.
       const watch = this.watches.get(watchId);
       if (!watch?.wants(event)) continue;
       watch.lastEvent = event.kv.modRevision;
@@ -143,7 +136,7 @@ export class OpenStream implements WatchOwner {
     if (cancelled) return this.#refused(watch, cancelReason);
     if (!this.group.created(header)) return;
     watch.createdAt = header.revision;
-    // Its owner may have cancelled it meanwhile.
+    // Its listener may have cancelled it meanwhile.
     if (this.watches.has(watch.id)) watch.listener.created(header.revision);
   }
 
@@ -156,7 +149,7 @@ export class OpenStream implements WatchOwner {
     if (this.watches.delete(watch.id)) watch.listener.refused(error);
   }
 
-  /** etcd cancelled the watch, not its owner. */
+  /** etcd cancelled the watch, not its listener. */
   #cancelled({ watchId, compacted }: WatchAnswer): void {
     const watch = this.watches.get(watchId);
     if (!watch) return;

@@ -7,7 +7,7 @@ import type { EventKind, KeyValue, WatchEvent } from "../port.js";
  */
 export type Interruption = "broken" | "compacted";
 
-/** What a watch reports to its owner. After `interrupted` or `refused` it has ended. */
+/** Whoever needs what a watch reports. After `interrupted` or `refused` it has ended. */
 export interface WatchListener {
   /** The watch delivers what happens after `revision`. */
   created(revision: bigint): void;
@@ -47,7 +47,10 @@ const boundsOf = ({ key, end }: Watch): { readonly from: Buffer; readonly end: B
   end: end === undefined ? undefined : Buffer.from(end),
 });
 
-/** One watch. After `cancel` its listener is not called any more. A new owner takes over by setting `listener`. */
+/** The owner of a watch that was just made. */
+const NOBODY: WatchOwner = { drop: () => undefined, keepForReuse: () => false };
+
+/** One watch. After `cancel` its listener is not called any more. To take the watch over, set `listener`. */
 export class Watch {
   /** Its stream is gone, or etcd has ended it: no more events arrive. */
   over = false;
@@ -62,12 +65,12 @@ export class Watch {
   readonly end: string | undefined;
   readonly events: WatchTarget["events"];
   readonly startRevision: bigint;
+  owner: WatchOwner = NOBODY;
 
   constructor(
     readonly id: number,
     { key, end, events, startRevision = 0n }: WatchTarget,
     public listener: WatchListener,
-    public carrier: WatchOwner,
   ) {
     this.key = key;
     this.end = end;
@@ -75,17 +78,17 @@ export class Watch {
     this.startRevision = startRevision;
   }
 
-  get tellsDeletionsOfOneKey(): boolean {
+  get reportsDeletionsOfOneKey(): boolean {
     return this.events === "DELETE" && this.end === undefined;
   }
 
   cancel(): void {
-    this.carrier.drop(this);
+    this.owner.drop(this);
   }
 
   /** Use instead of `cancel` where the same key may soon be watched again. */
   keepForReuse(): void {
-    if (!this.carrier.keepForReuse(this)) this.cancel();
+    if (!this.owner.keepForReuse(this)) this.cancel();
   }
 
   /** Whether the watch was made for this event: a lock may depend on a single one. */

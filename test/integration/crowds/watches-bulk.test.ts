@@ -66,7 +66,7 @@ function longestTurn() {
 function hubOver(endpoint: string) {
   const checked = checkConnect({ hosts: endpoint });
   const setting = { token: () => undefined, pingMs: 6000 };
-  const connect = (host: string) => new Etcd3Member(host, checked, clock, setting);
+  const connect = (host: string) => new Etcd3Member(host, setting, { options: checked, clock });
   const client = new EtcdClient(checked, clock, connect);
   return { members: client, hub: new WatchHub(client, clock) };
 }

@@ -6,7 +6,8 @@ import { EtcdRefusedError } from "../../../src/errors.js";
 import { Etcd3Member } from "../../../src/etcd/etcd3/member.js";
 import { EtcdClient } from "../../../src/etcd/client.js";
 import { REFUSALS } from "../../../src/etcd/etcd3/refusals.js";
-import { LeaseExistsError, LeaseNotFoundError, type Txn } from "../../../src/etcd/port.js";
+import type { Txn } from "../../../src/etcd/port.js";
+import { LeaseExistsError, LeaseNotFoundError } from "../../../src/etcd/port-errors.js";
 import { systemClock } from "../../../src/async/clock.js";
 import { message } from "../../support/clients/protobuf.js";
 import { startRawServer, type RawServer } from "../../support/fakes/raw-server.js";
@@ -75,7 +76,7 @@ function membersOf(hosts: readonly { readonly server: RawServer }[], options: ob
   const client = new EtcdClient(
     checked,
     clock,
-    (at, setting) => new Etcd3Member(at, checked, clock, setting),
+    (at, setting) => new Etcd3Member(at, setting, { options: checked, clock }),
   );
   clusters.push(client);
   return client;
@@ -283,7 +284,7 @@ test("a host that asks for fewer pings is pinged half as often on its next conne
   const intervals: number[] = [];
   const client = new EtcdClient(checked, systemClock, (at, setting) => {
     intervals.push(setting.pingMs);
-    return new Etcd3Member(at, checked, systemClock, setting);
+    return new Etcd3Member(at, setting, { options: checked, clock: systemClock });
   });
   clusters.push(client);
 

@@ -40,8 +40,8 @@ export const REFUSALS: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/etcd3/refusals.js",
-        from: 'return refusal("quota", true);',
-        to: 'return refusal("quota");',
+        from: 'new EtcdRefusedError("quota", host, readable(details), { inDoubt: true })',
+        to: 'new EtcdRefusedError("quota", host, readable(details))',
       },
     ],
     hunt: t1(["crossed-quota"]),

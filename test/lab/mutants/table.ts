@@ -16,8 +16,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/keepalive.js",
-        from: "renewer.renewed(sent, ttlSeconds);",
-        to: "renewer.renewed(this.clock.now(), ttlSeconds);",
+        from: "listener.renewed(sent, ttlSeconds);",
+        to: "listener.renewed(this.clock.now(), ttlSeconds);",
       },
     ],
     // etcd ends a lease up to half a second late, which hides the rest of the error in about half of the runs.
@@ -322,8 +322,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/batch/batcher.js",
-        from: "if (batch.length > 1 && refused(error))\n                this.#oneByOne(flight.remaining(), inDoubt(error));",
-        to: "if (batch.length > 1)\n                this.#oneByOne(flight.remaining(), false);",
+        from: "if (batch.length > 1 && refused(error))\n                this.#oneByOne(request.remaining(), inDoubt(error));",
+        to: "if (batch.length > 1)\n                this.#oneByOne(request.remaining(), false);",
       },
       // Without this, the session would attribute to a proxy what it has sent twice itself.
       {

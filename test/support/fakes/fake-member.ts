@@ -1,22 +1,21 @@
 import { EtcdRefusedError } from "../../../src/errors.js";
-import {
-  CancelledError,
-  UnansweredError,
-  type CallOptions,
-  type Header,
-  type KeepaliveStream,
-  type KeyValue,
-  type LeaseAnswer,
-  type Member,
-  type Range,
-  type RangeAnswer,
-  type StreamHandlers,
-  type Txn,
-  type TxnAnswer,
-  type WatchAnswer,
-  type WatchRequest,
-  type WatchStream,
+import type {
+  CallOptions,
+  Header,
+  KeepaliveStream,
+  KeyValue,
+  LeaseAnswer,
+  Member,
+  Range,
+  RangeAnswer,
+  StreamHandlers,
+  Txn,
+  TxnAnswer,
+  WatchAnswer,
+  WatchRequest,
+  WatchStream,
 } from "../../../src/etcd/port.js";
+import { CancelledError, UnansweredError } from "../../../src/etcd/port-errors.js";
 import type { Clock } from "../../../src/async/clock.js";
 
 export type Method = "txn" | "batch" | "range" | "grant" | "revoke" | "timeToLive" | "authenticate";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { UnaryCall } from "../../../src/etcd/etcd3/unary-call.js";
-import { CancelledError } from "../../../src/etcd/port.js";
+import { CancelledError } from "../../../src/etcd/port-errors.js";
 import { ConcurrencyLimit } from "../../../src/etcd/concurrency-limit.js";
 import { FakeClock } from "../../support/fakes/fake-clock.js";
 

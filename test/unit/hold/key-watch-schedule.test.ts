@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
-import { UnansweredError } from "../../../src/etcd/port.js";
+import { UnansweredError } from "../../../src/etcd/port-errors.js";
 import { HoldHandle } from "../../../src/hold/hold.js";
 import { SessionEntries } from "../../../src/queue/session-entries.js";
 import { Queue } from "../../../src/queue/queue.js";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { failureOf, verdictOf } from "../../../../src/etcd/etcd3/refusals.js";
-import { MemberRefusedError, UnansweredError } from "../../../../src/etcd/port.js";
+import { MemberRefusedError, UnansweredError } from "../../../../src/etcd/port-errors.js";
 
 const UNAVAILABLE = 14;
 /** The failure of an attempt that found no connection. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { TokenExpiredError } from "../../../../src/etcd/port.js";
+import { TokenExpiredError } from "../../../../src/etcd/port-errors.js";
 import type { Watch } from "../../../../src/etcd/watch/hub.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../../support/fakes/fake-connection.js";

@@ -1,0 +1,92 @@
+import { EtcdRefusedError } from "../errors.js";
+
+/** The errors with which an attempt on one member ends. `retry` decides which of them another attempt may fix. */
+
+/**
+ * No usable answer, or a transient rejection: another member may answer. If `inDoubt`, the request may have been executed,
+ * or may yet be; otherwise it certainly was not (it never left this process, or etcd says so).
+ */
+export class UnansweredError extends Error {
+  override readonly name: string = "UnansweredError";
+  readonly inDoubt: boolean;
+
+  constructor(message: string, options: { readonly cause?: unknown; readonly inDoubt?: boolean } = {}) {
+    super(message, "cause" in options ? { cause: options.cause } : undefined);
+    this.inDoubt = options.inDoubt ?? true;
+  }
+}
+
+/** The caller stopped waiting for the answer: this says nothing about the member. */
+export class CancelledError extends UnansweredError {
+  override readonly name = "CancelledError";
+}
+
+/** The member, or a proxy in front of it, demands fewer pings and drops calls that etcd may have executed. */
+export class TooManyPingsError extends UnansweredError {
+  override readonly name = "TooManyPingsError";
+}
+
+/** Carries the host of a failed attempt to `retry`, which classifies all failures. */
+export class AttemptError extends Error {
+  constructor(
+    readonly host: string,
+    readonly why: Error,
+  ) {
+    super(why.message);
+  }
+}
+
+/** The caller gave up before the request was sent: nothing was executed. */
+export class NotSentError extends Error {
+  override readonly name = "NotSentError";
+}
+
+/** Only this member, or a server in its place, rejects the request: another member may accept it. */
+export class MemberRefusedError extends Error {
+  override readonly name = "MemberRefusedError";
+
+  constructor(
+    readonly refusal: EtcdRefusedError,
+    /** The rejection is not etcd's own: the request may have been executed behind a proxy. */
+    readonly inDoubt: boolean,
+  ) {
+    super(refusal.details);
+  }
+}
+
+/** etcd has more requests than it can apply and did not start this one: repeat it on the same member, later. */
+export class OverloadedError extends Error {
+  override readonly name = "OverloadedError";
+}
+
+/** etcd has no such lease: an answer, not a failure. */
+export class LeaseNotFoundError extends Error {
+  override readonly name = "LeaseNotFoundError";
+}
+
+/** The lease ID is taken: an earlier grant of this client was executed. */
+export class LeaseExistsError extends Error {
+  override readonly name = "LeaseExistsError";
+}
+
+/** etcd does not accept the token, or requires one: get a new one and repeat the request. Nothing was executed. */
+export class TokenExpiredError extends Error {
+  override readonly name = "TokenExpiredError";
+}
+
+/** Authentication is off: calls need no token. */
+export class AuthDisabledError extends Error {
+  override readonly name = "AuthDisabledError";
+}
+
+/** Whether etcd rejected the request of this attempt. */
+export const refused = (error: unknown): error is AttemptError =>
+  error instanceof AttemptError &&
+  (error.why instanceof EtcdRefusedError ||
+    error.why instanceof LeaseNotFoundError ||
+    error.why instanceof LeaseExistsError);
+
+/** Whether the request of this attempt may have been executed. */
+export const inDoubt = ({ why }: AttemptError): boolean =>
+  (why instanceof UnansweredError || why instanceof MemberRefusedError || why instanceof EtcdRefusedError) &&
+  why.inDoubt;

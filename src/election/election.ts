@@ -72,11 +72,11 @@ export class Election {
   async leader(options?: WaitOptions): Promise<Leader | undefined> {
     const { signal, timeoutMs = ASK_TIMEOUT_MS } = checkWait("leader", options);
     const { connection } = this.#source;
-    const { client, closing } = connection;
-    closing.signal.throwIfAborted();
+    const { client, closed } = connection;
+    closed.throwIfAborted();
     const what = `ask for the leader of "${this.name}"`;
     const range = { ...candidates(this.name), limit: 1 };
-    const asking = client.range(range, { what, giveUpMs: timeoutMs, signal: closing.signal });
+    const asking = client.range(range, { what, giveUpMs: timeoutMs, signal: closed });
     const { kvs } = await settleWithin(asking, { signal, timeoutMs }, connection, {
       onTimeout: () => new EtcdUnavailableError(what, client.lastFailures),
     });

@@ -1,4 +1,4 @@
-import type { Connection } from "./connection.js";
+import type { EtcdServices } from "./connection.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import type { KeyValue } from "../etcd/port.js";
 import { parseEntryKey } from "../keys.js";
@@ -55,7 +55,7 @@ export class AdoptedEntries {
 
 /** Oldest first. */
 export async function readAdopted(
-  { client }: Connection,
+  { client }: EtcdServices,
   leaseId: bigint,
   policy: CallPolicy,
 ): Promise<AdoptedEntry[]> {

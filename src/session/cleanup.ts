@@ -2,8 +2,8 @@ import { EtcdRefusedError } from "../errors.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import { backoff } from "../etcd/backoff.js";
 import type { Txn, TxnAnswer } from "../etcd/port.js";
-import type { Connection } from "./connection.js";
-import type { Lease, OwnEntry } from "./lease.js";
+import type { EtcdServices } from "./connection.js";
+import type { Lease } from "./lease.js";
 import { lastPolicy } from "./revoke.js";
 import { pause } from "../async/clock.js";
 
@@ -24,6 +24,13 @@ export async function txnUntilConfirmed(
       await pause(connection.clock, wait.duration, signal);
     }
   }
+}
+
+/** A key of ours in a queue. */
+export interface OwnEntry {
+  readonly name: string;
+  readonly key: string;
+  readonly revision: bigint;
 }
 
 interface Stray {
@@ -47,7 +54,7 @@ export function deleteStrayKey(lease: Lease, name: string, stray: Stray, what: s
 
 /** Deletes the entries of a session that has ended, as far as etcd permits it and answers within `withinMs`. */
 export async function deletePlacesUntilConfirmed(
-  { client }: Connection,
+  { client }: EtcdServices,
   places: Iterable<OwnEntry>,
   withinMs: number,
 ): Promise<void> {

@@ -1,4 +1,5 @@
 import { SessionClosedError } from "../errors.js";
+import type { ClosableLease } from "./connection.js";
 import type { Lease } from "./lease.js";
 import { deletePlacesUntilConfirmed } from "./cleanup.js";
 import { revokeLease } from "./revoke.js";
@@ -10,7 +11,11 @@ export class Closing {
   #orphaning = false;
   #endDrain: () => void = () => {};
 
-  constructor(private readonly lease: Lease) {}
+  constructor(
+    private readonly lease: Lease,
+    /** The leases that a close of the cluster waits for. */
+    private readonly leases: Set<ClosableLease>,
+  ) {}
 
   get begun(): boolean {
     return this.#closing !== undefined || this.#orphaning;
@@ -71,13 +76,13 @@ export class Closing {
     lease.abandon();
     const { connection, leaseId, places } = lease;
     // Makes a close of the cluster wait for the revocation; otherwise it would close the connection under it.
-    connection.leases.add(lease);
+    this.leases.add(lease);
     await Promise.all([
       revokeLease(connection, leaseId, leaseEndsMs),
       // A revocation does not delete a key that a put without the lease has detached from it; and etcd refuses to revoke
       // a lease with a key that our user must not write, even if another client has put that key.
       deletePlacesUntilConfirmed(connection, places(), leaseEndsMs),
     ]);
-    connection.leases.delete(lease);
+    this.leases.delete(lease);
   }
 }

@@ -1,12 +1,8 @@
-import { setMaxListeners } from "node:events";
-import { AbortFanOut } from "../async/abort-fan-out.js";
 import { checkConnect } from "../options/connect.js";
-import { connectionOf, register, type Connection } from "./connection.js";
+import { newClusterState, register, stateOf, type ClusterState } from "./connection.js";
 import { EtcdUnavailableError, SessionClosedError } from "../errors.js";
-import { Keepalive } from "../etcd/keepalive.js";
 import { Etcd3Member } from "../etcd/etcd3/member.js";
 import { EtcdClient } from "../etcd/client.js";
-import { WatchHub } from "../etcd/watch/hub.js";
 import { checkDrain, checkWait, type CheckedWait } from "../options/check.js";
 import { leaseOf, Session, type CloseOptions, type SessionOptions, type WaitOptions } from "./session.js";
 import { pause, systemClock } from "../async/clock.js";
@@ -40,7 +36,7 @@ export interface ConnectOptions {
 
 const OPEN_TIMEOUT_MS = 10_000;
 
-let makeCluster: (connection: Connection) => Cluster;
+let makeCluster: (state: ClusterState) => Cluster;
 
 /** The members of one etcd cluster, and the session that all objects created with it share. Created by `connect`. */
 export class Cluster implements AsyncDisposable {
@@ -49,12 +45,12 @@ export class Cluster implements AsyncDisposable {
   #opening: Promise<Session> | undefined;
 
   static {
-    makeCluster = (connection) => new Cluster(connection);
+    makeCluster = (state) => new Cluster(state);
   }
 
-  private constructor(connection: Connection) {
-    this.hosts = Object.freeze([...connection.options.hosts]);
-    register(this, connection);
+  private constructor(state: ClusterState) {
+    this.hosts = Object.freeze([...state.services.options.hosts]);
+    register(this, state);
   }
 
   /**
@@ -76,14 +72,15 @@ export class Cluster implements AsyncDisposable {
    */
   async close(options?: CloseOptions): Promise<void> {
     const drainMs = checkDrain("close", options);
-    const connection = connectionOf(this);
-    connection.closing.abort(new SessionClosedError(0n));
+    const state = stateOf(this);
+    const { keepalive, watches, client } = state.services;
+    state.closing.abort(new SessionClosedError(0n));
     await this.#opening?.catch(() => undefined);
-    await Promise.all([...connection.leases].map((lease) => lease.close(drainMs)));
-    await this.#revoked(connection);
-    connection.keepalive.close();
-    connection.watches.close();
-    connection.client.close();
+    await Promise.all([...state.leases].map((lease) => lease.close(drainMs)));
+    await this.#revoked(state);
+    keepalive.close();
+    watches.close();
+    client.close();
   }
 
   /** Same as `close()`. */
@@ -92,25 +89,26 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** Waits while leases of failed openings are revoked, for the time of one attempt at most: they expire by themselves. */
-  async #revoked({ clock, revoking, options }: Connection): Promise<void> {
+  async #revoked({ services, revoking }: ClusterState): Promise<void> {
+    const { clock, options } = services;
     const all = new AbortController();
     void Promise.all(revoking).then(() => all.abort());
     await pause(clock, options.requestTimeoutMs, all.signal);
   }
 
   async #session({ signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Promise<Session> {
-    const connection = connectionOf(this);
-    const { clock, client } = connection;
+    const { services: connection } = stateOf(this);
+    const { clock, client, closed, options } = connection;
     const start = clock.monotonic();
     const onTimeout = (): Error =>
       new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, client.lastFailures);
     for (;;) {
-      connection.closing.signal.throwIfAborted();
+      closed.throwIfAborted();
       signal?.throwIfAborted();
       const standing = this.#standing;
       // `open` reads the clocks: after the process was suspended, the session may be over without being marked yet.
       if (standing && leaseOf(standing).open) return standing;
-      this.#opening ??= this.#open(connection);
+      this.#opening ??= this.#open(options.session);
       const leftMs = Math.max(1, timeoutMs - (clock.monotonic() - start));
       try {
         return await settleWithin(this.#opening, { signal, timeoutMs: leftMs }, connection, { onTimeout });
@@ -122,10 +120,10 @@ export class Cluster implements AsyncDisposable {
     }
   }
 
-  async #open(connection: Connection): Promise<Session> {
+  async #open(options: SessionOptions): Promise<Session> {
     const last = this.#standing;
     try {
-      this.#standing = await Session.open(this, connection.options.session);
+      this.#standing = await Session.open(this, options);
       if (last && leaseOf(last).unfit) leaseOf(last).retire();
       return this.#standing;
     } finally {
@@ -141,24 +139,10 @@ export class Cluster implements AsyncDisposable {
 export function connect(options: ConnectOptions): Cluster {
   const checked = checkConnect(options);
   const clock = systemClock;
-  const closing = new AbortController();
-  // Each opening under way adds a listener.
-  setMaxListeners(0, closing.signal);
   const client = new EtcdClient(
     checked,
     clock,
     (host, setting) => new Etcd3Member(host, checked, clock, setting),
   );
-  return makeCluster({
-    options: checked,
-    client,
-    keepalive: new Keepalive(client, clock),
-    watches: new WatchHub(client, clock),
-    clock,
-    aborts: new AbortFanOut(),
-    path: { requestsAreRepeated: false },
-    leases: new Set(),
-    revoking: new Set(),
-    closing,
-  });
+  return makeCluster(newClusterState(checked, client, clock));
 }

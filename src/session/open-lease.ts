@@ -1,9 +1,9 @@
 import { AdoptedEntries, readAdopted } from "./adopted-entries.js";
 import { hostname } from "node:os";
-import type { Connection } from "./connection.js";
+import type { ClusterState, EtcdServices } from "./connection.js";
 import { EtcdUnavailableError, SessionLostError } from "../errors.js";
 import { LeaseExistsError, type CallOptions, type LeaseAnswer, type Member } from "../etcd/port.js";
-import { Lease } from "./lease.js";
+import { Lease, type GrantedLease } from "./lease.js";
 import type { CheckedSession, CheckedWait } from "../options/check.js";
 import { revokeLease } from "./revoke.js";
 import { LatePutSweeper } from "./late-put-sweeper.js";
@@ -12,19 +12,18 @@ import { settleWithin } from "../async/settle-within.js";
 
 const OPEN_TIMEOUT_MS = 10_000;
 
-interface Accepted {
-  readonly sent: Moment;
-  readonly ttlSeconds: number;
-}
+/** The time and TTL of an accepted grant or renewal. */
+type Accepted = Omit<GrantedLease, "leaseId">;
 
 export const defaultOwner = (): string => `${hostname()}:${process.pid}`;
 
 /** Grants a lease and keeps it alive. After a failure or an abort, revokes in the background what etcd may have granted. */
 export async function openLease(
-  connection: Connection,
+  cluster: ClusterState,
   options: CheckedSession,
   given: CheckedWait,
 ): Promise<Lease> {
+  const { services: connection } = cluster;
   const wait = limits(connection, given);
   // The client chooses the ID, so that a grant whose answer was lost can be repeated without leaving a second lease.
   const leaseId = connection.clock.randomId();
@@ -32,9 +31,9 @@ export async function openLease(
   try {
     const { sent, ttlSeconds } = await within(connection, wait, "grant a lease", granting);
     wait.signal.throwIfAborted();
-    return new Lease(connection, leaseId, ttlSeconds, options.owner ?? defaultOwner(), sent);
+    return new Lease(cluster, { leaseId, ttlSeconds, sent }, options.owner ?? defaultOwner());
   } catch (error) {
-    revokeBehind(connection, leaseId, granting);
+    revokeBehind(cluster, leaseId, granting);
     throw error;
   }
 }
@@ -45,20 +44,20 @@ interface Limits {
   readonly timeoutMs: number;
 }
 
-function limits({ closing }: Connection, { signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Limits {
-  const either = signal ? AbortSignal.any([signal, closing.signal]) : closing.signal;
+function limits({ closed }: EtcdServices, { signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Limits {
+  const either = signal ? AbortSignal.any([signal, closed]) : closed;
   either.throwIfAborted();
   return { signal: either, timeoutMs };
 }
 
-function within<T>(connection: Connection, wait: Limits, what: string, promise: Promise<T>): Promise<T> {
+function within<T>(connection: EtcdServices, wait: Limits, what: string, promise: Promise<T>): Promise<T> {
   const onTimeout = (): Error => new EtcdUnavailableError(what, connection.client.lastFailures);
   return settleWithin(promise, wait, connection, { onTimeout });
 }
 
 /** The time and TTL of a grant, or of a renewal after it, with most of the TTL left. */
 async function grant(
-  connection: Connection,
+  connection: EtcdServices,
   leaseId: bigint,
   ttlSeconds: number,
   { signal, timeoutMs }: Limits,
@@ -81,7 +80,7 @@ async function grant(
 
 /** undefined: an earlier attempt was executed. */
 async function grantOnce(
-  { clock, keepalive, client }: Connection,
+  { clock, keepalive, client }: EtcdServices,
   leaseId: bigint,
   ttlSeconds: number,
   { signal, timeoutMs }: Limits,
@@ -103,7 +102,7 @@ async function grantOnce(
 }
 
 /** The time and TTL of one accepted renewal. @throws SessionLostError when etcd has no such lease. */
-export function renewOnce(connection: Connection, leaseId: bigint, wait: Limits): Promise<Accepted> {
+export function renewOnce(connection: EtcdServices, leaseId: bigint, wait: Limits): Promise<Accepted> {
   const { keepalive, clock, aborts, client } = connection;
   return new Promise((resolve, reject) => {
     const renewer = {
@@ -129,15 +128,16 @@ export function renewOnce(connection: Connection, leaseId: bigint, wait: Limits)
 
 /** Takes over a lease that another session orphaned. Renews it first, so that the deadline counts from that send. */
 export async function adoptLease(
-  connection: Connection,
+  cluster: ClusterState,
   leaseId: bigint,
   owner: string | undefined,
   given: CheckedWait,
 ): Promise<Lease> {
+  const { services: connection } = cluster;
   const wait = limits(connection, given);
   const { sent, ttlSeconds } = await renewOnce(connection, leaseId, wait);
   wait.signal.throwIfAborted();
-  const lease = new Lease(connection, leaseId, ttlSeconds, owner ?? defaultOwner(), sent);
+  const lease = new Lease(cluster, { leaseId, ttlSeconds, sent }, owner ?? defaultOwner());
   try {
     const what = "read an adopted lease";
     const places = await within(connection, wait, what, readAdopted(connection, leaseId, lease.policy(what)));
@@ -153,10 +153,11 @@ export async function adoptLease(
 }
 
 /** Revokes in the background once the grant has settled; sooner, it would do nothing. `cluster.close()` waits for this. */
-function revokeBehind(connection: Connection, leaseId: bigint, granting: Promise<unknown>): void {
+function revokeBehind(cluster: ClusterState, leaseId: bigint, granting: Promise<unknown>): void {
+  const { services, revoking } = cluster;
   const revoked = granting
     .catch(() => undefined)
-    .then(() => revokeLease(connection, leaseId, connection.options.requestTimeoutMs * 4))
-    .finally(() => connection.revoking.delete(revoked));
-  connection.revoking.add(revoked);
+    .then(() => revokeLease(services, leaseId, services.options.requestTimeoutMs * 4))
+    .finally(() => revoking.delete(revoked));
+  revoking.add(revoked);
 }

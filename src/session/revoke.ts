@@ -1,4 +1,4 @@
-import type { Connection } from "./connection.js";
+import type { EtcdServices } from "./connection.js";
 import type { CallPolicy } from "../etcd/retry.js";
 
 /** The longest wait for a revocation: the lease also expires by itself. */
@@ -12,7 +12,11 @@ export const lastPolicy = (what: string, withinMs: number): CallPolicy => ({
 });
 
 /** Resolves when the lease is gone, or when that cannot be confirmed within `withinMs`: it then expires by itself. */
-export async function revokeLease({ client }: Connection, leaseId: bigint, withinMs: number): Promise<void> {
+export async function revokeLease(
+  { client }: EtcdServices,
+  leaseId: bigint,
+  withinMs: number,
+): Promise<void> {
   await client
     .call((member, options) => member.revoke(leaseId, options), lastPolicy("revoke a lease", withinMs))
     // The lease is gone, etcd is unreachable, or etcd refuses since our user may not write one of its keys: it expires.

@@ -1,4 +1,4 @@
-import { isCluster, connectionOf, type Connection } from "./connection.js";
+import { isCluster, connectionOf, type EtcdServices } from "./connection.js";
 import type { Cluster } from "./cluster.js";
 import type { Lease } from "./lease.js";
 import { typeError, type CheckedWait } from "../options/check.js";
@@ -12,7 +12,7 @@ export type SessionSource = Cluster | Session;
 
 /** Where a lock takes its lease from. */
 export interface LeaseSource {
-  readonly connection: Connection;
+  readonly connection: EtcdServices;
   /** @throws SessionLostError | SessionClosedError | EtcdUnavailableError | EtcdRefusedError */
   lease(wait: CheckedWait): Promise<Lease>;
 }

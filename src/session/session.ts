@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import { connectionOf, type Connection } from "./connection.js";
+import { stateOf } from "./connection.js";
 import type { Cluster } from "./cluster.js";
 import { adoptLease, openLease } from "./open-lease.js";
 import type { Lease, SessionState } from "./lease.js";
@@ -101,7 +101,7 @@ export class Session extends EventTarget implements AsyncDisposable {
   static async open(cluster: Cluster, options?: SessionOptions & WaitOptions): Promise<Session> {
     const checked = checkSession("Session.open", options, ["signal", "timeoutMs"]);
     const wait = checkWait("Session.open", options, ["ttlSeconds", "owner"]);
-    return new Session(await openLease(connectionOf(cluster), checked, wait));
+    return new Session(await openLease(stateOf(cluster), checked, wait));
   }
 
   /**
@@ -115,13 +115,13 @@ export class Session extends EventTarget implements AsyncDisposable {
     leaseId: bigint,
     options?: Pick<SessionOptions, "owner"> & WaitOptions,
   ): Promise<Session> {
-    const connection: Connection = connectionOf(cluster);
+    const state = stateOf(cluster);
     if (typeof leaseId !== "bigint") throw typeError("leaseId", "a bigint", leaseId);
     if (leaseId <= 0n || leaseId >= 1n << 63n)
       throw rangeError("leaseId", "from 1n to 2n ** 63n - 1n", leaseId);
     const { owner } = checkOptions("Session.adopt", options, ["owner", "signal", "timeoutMs"]);
     const wait = checkWait("Session.adopt", options, ["owner"]);
-    return new Session(await adoptLease(connection, leaseId, checkOwner(owner), wait));
+    return new Session(await adoptLease(state, leaseId, checkOwner(owner), wait));
   }
 
   get leaseId(): bigint {

@@ -1,9 +1,22 @@
 import { SessionClosedError } from "../errors.js";
-import type { ClosableLease } from "./connection.js";
-import type { Lease } from "./lease.js";
-import { deletePlacesUntilConfirmed } from "./cleanup.js";
-import { revokeLease } from "./revoke.js";
+import type { TaskTracker } from "../async/task-tracker.js";
+import { deleteEntries, revokeLease, type CreatedKey } from "./cleanup.js";
+import type { ClosableLease, EtcdServices } from "./connection.js";
 import { settleWithin } from "../async/settle-within.js";
+
+/** What a Closing needs of its lease. */
+export interface ClosingLease extends ClosableLease {
+  readonly connection: EtcdServices;
+  readonly ttlMs: number;
+  readonly inFlight: TaskTracker;
+  readonly holds: ReadonlySet<unknown>;
+  readonly places: () => Iterable<CreatedKey>;
+  remainingMs(): number;
+  assertOpen(): void;
+  endWaits(reason: SessionClosedError): void;
+  renewNow(): Promise<void>;
+  abandon(): void;
+}
 
 /** Ends a session at its user's request: by `close` or by `orphan`. */
 export class Closing {
@@ -12,7 +25,7 @@ export class Closing {
   #endDrain: () => void = () => {};
 
   constructor(
-    private readonly lease: Lease,
+    private readonly lease: ClosingLease,
     /** The leases that a close of the cluster waits for. */
     private readonly leases: Set<ClosableLease>,
   ) {}
@@ -81,7 +94,7 @@ export class Closing {
       revokeLease(connection, leaseId, leaseEndsMs),
       // A revocation does not delete a key that a put without the lease has detached from it; and etcd refuses to revoke
       // a lease with a key that our user must not write, even if another client has put that key.
-      deletePlacesUntilConfirmed(connection, places(), leaseEndsMs),
+      deleteEntries(connection, places(), leaseEndsMs),
     ]);
     this.leases.delete(lease);
   }

@@ -107,7 +107,7 @@ export class LatePutSweeper implements AuditListener {
     if (!kv || name === undefined || this.lease.signal.aborted) return;
     // A new entry must not take the key, or find it and claim it, while its deletion is on its way.
     this.#doubted.set(kv.key.toString(), this.lease.connection.clock.monotonic() + DOUBT_MS);
-    deleteStrayKey(this.lease, name, kv, "delete a late key");
+    deleteStrayKey(this.lease, { name, key: kv.key, revision: kv.createRevision }, "delete a late key");
   }
 
   /** The directory of a key that this library put with this lease and that is not an entry now. */

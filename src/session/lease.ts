@@ -1,5 +1,5 @@
 import type { AdoptedEntries } from "./adopted-entries.js";
-import { Closing } from "./closing.js";
+import { Closing, type ClosingLease } from "./closing.js";
 import { setMaxListeners } from "node:events";
 import { closeIdleWatches, type ClusterState, type EtcdServices } from "./connection.js";
 import type { Renewal, Standing } from "./deadline.js";
@@ -8,8 +8,7 @@ import { SessionClosedError, SessionLostError } from "../errors.js";
 import type { LeaseListener } from "../etcd/keepalive.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import { TaskTracker } from "../async/task-tracker.js";
-import type { OwnEntry } from "./cleanup.js";
-import { revokeLease } from "./revoke.js";
+import { revokeLease, type CreatedKey, type KeyOwner } from "./cleanup.js";
 import type { Moment, Timer } from "../async/clock.js";
 
 export type SessionState = "live" | "jeopardy" | "lost" | "closed";
@@ -29,7 +28,7 @@ export interface GrantedLease {
 }
 
 /** A lease that is kept alive, with its deadline. `Session` is its public interface. */
-export class Lease implements LeaseListener {
+export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   readonly connection: EtcdServices;
   readonly leaseId: bigint;
   /** The TTL that etcd granted. */
@@ -44,7 +43,7 @@ export class Lease implements LeaseListener {
   /** etcd rejects every put with it: its holds and waits continue, but no new entry can join a queue. */
   unfit = false;
   /** Its entries in all queues, as far as etcd has confirmed them. */
-  places: () => Iterable<OwnEntry> = () => [];
+  places: () => Iterable<CreatedKey> = () => [];
   /** Reports a change of state, after everything else has been notified. */
   onState: (state: SessionState, previous: SessionState) => void = () => {};
   /** See LeaseListener. */

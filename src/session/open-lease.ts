@@ -5,7 +5,7 @@ import { EtcdUnavailableError, SessionLostError } from "../errors.js";
 import { LeaseExistsError, type CallOptions, type LeaseAnswer, type Member } from "../etcd/port.js";
 import { Lease, type GrantedLease } from "./lease.js";
 import type { CheckedSession, CheckedWait } from "../options/check.js";
-import { revokeLease } from "./revoke.js";
+import { revokeLease } from "./cleanup.js";
 import { LatePutSweeper } from "./late-put-sweeper.js";
 import type { Moment } from "../async/clock.js";
 import { settleWithin } from "../async/settle-within.js";
@@ -140,8 +140,13 @@ export async function adoptLease(
   const lease = new Lease(cluster, { leaseId, ttlSeconds, sent }, owner ?? defaultOwner());
   try {
     const what = "read an adopted lease";
-    const places = await within(connection, wait, what, readAdopted(connection, leaseId, lease.policy(what)));
-    lease.adopted = new AdoptedEntries(lease, places);
+    const entries = await within(
+      connection,
+      wait,
+      what,
+      readAdopted(connection, leaseId, lease.policy(what)),
+    );
+    lease.adopted = new AdoptedEntries(lease, entries, lease.ttlMs);
     // A put of the session that orphaned it may still arrive.
     LatePutSweeper.of(lease).soon();
     return lease;

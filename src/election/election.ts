@@ -11,7 +11,7 @@ import {
   checkWait,
   type CheckedWait,
 } from "../options/check.js";
-import type { WaitOptions } from "../session/session.js";
+import type { WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
 import { settleWithin } from "../async/settle-within.js";
 import { timeBudget } from "../hold/with-lease.js";

@@ -1,6 +1,6 @@
 import { setMaxListeners } from "node:events";
 import { AbortFanOut } from "../async/abort-fan-out.js";
-import type { Clock } from "../async/clock.js";
+import { pause, type Clock } from "../async/clock.js";
 import type { EtcdClient } from "../etcd/client.js";
 import { Keepalive } from "../etcd/keepalive.js";
 import { WatchHub } from "../etcd/watch/hub.js";
@@ -61,6 +61,17 @@ export function newClusterState(options: CheckedConnect, client: EtcdClient, clo
     closed: closing.signal,
   };
   return { services, leases, revoking: new Set(), closing };
+}
+
+/** Closes all connections. First waits for the revocations, for the time of one attempt at most: the leases also expire. */
+export async function disconnect({ services, revoking }: ClusterState): Promise<void> {
+  const { options, client, keepalive, watches, clock } = services;
+  const revoked = new AbortController();
+  void Promise.all(revoking).then(() => revoked.abort());
+  await pause(clock, options.requestTimeoutMs, revoked.signal);
+  keepalive.close();
+  watches.close();
+  client.close();
 }
 
 const states = new WeakMap<object, ClusterState>();

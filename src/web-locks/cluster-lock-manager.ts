@@ -5,7 +5,7 @@ import type { RangeAnswer } from "../etcd/port.js";
 import type { HoldHandle } from "../hold/hold.js";
 import { queueRange } from "../queue/lock-mode.js";
 import { checkDrain, checkName, checkOptions } from "../options/check.js";
-import type { CloseOptions } from "../session/session.js";
+import type { CloseOptions } from "../session/session-options.js";
 import { leaseSourceOf } from "../session/session-source.js";
 import { pause, type Clock } from "../async/clock.js";
 import { settleWithin } from "../async/settle-within.js";

@@ -161,7 +161,7 @@ export class Session extends EventTarget implements AsyncDisposable {
       throw rangeError("leaseId", "from 1n to 2n ** 63n - 1n", leaseId);
     const { owner } = checkOptions("Session.adopt", options, ["owner", "signal", "timeoutMs"]);
     const wait = checkWait("Session.adopt", options, ["owner"]);
-    return new Session(await adoptLease(state, leaseId, checkOwner(owner), wait));
+    return new Session(await adoptLease(state, { leaseId, owner: checkOwner(owner) }, wait));
   }
 
   get leaseId(): bigint {

@@ -146,7 +146,7 @@ export class Session extends EventTarget implements AsyncDisposable {
 
   /**
    * Takes over a lease that another session gave up with `orphan()`. The first `lock` on a name takes over its place in
-   * the queue, with the same key and fence; places that no call has claimed within one TTL are deleted. Only one live
+   * the queue, with the same key and fence; entries that no call has claimed within one TTL are deleted. Only one live
    * process may use a lease.
    * @throws {SessionLostError} when the lease is gone. @throws {EtcdUnavailableError} when no member answered in time.
    */
@@ -204,8 +204,8 @@ export class Session extends EventTarget implements AsyncDisposable {
 
   /**
    * Returns the lease ID, for `Session.adopt` in another process. Deletes the queue entries of waiting calls, renews once
-   * more, then stops renewing without revoking: the keys of holds stay until the TTL ends. Holds end here with
-   * LockLostError (`loss: "closed"`). Entries that etcd does not let it delete within one TTL stay, too. A `close()`
+   * more, then stops renewing without revoking: the keys of holds remain until the TTL ends. Holds end here with
+   * LockLostError (`loss: "closed"`). Entries that etcd does not let it delete within one TTL remain, too. A `close()`
    * meanwhile revokes instead.
    * @throws {SessionLostError | SessionClosedError} when the session is over, or is closed meanwhile.
    */

@@ -146,7 +146,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     // Of all accepted renewals, the one that was sent last counts.
     if (this.#over.signal.aborted || sent.monotonic < this.#renewal.sent.monotonic) return;
     this.#renewal = { sent, ttlMs: Math.min(ttlSeconds * 1000, this.ttlMs) };
-    for (const told of this.#onRenewed.splice(0)) told();
+    for (const notify of this.#onRenewed.splice(0)) notify();
     this.#look();
   }
 

@@ -85,14 +85,14 @@ async function grantOnce(
   { signal, timeoutMs }: Limits,
 ): Promise<GrantedLease | undefined> {
   let sent = clock.now();
-  const ask = async (member: Member, options: CallOptions): Promise<LeaseAnswer> => {
+  const attempt = async (member: Member, options: CallOptions): Promise<LeaseAnswer> => {
     await keepalive.assertDirect(member, { ...options, timeoutMs: client.requestTimeoutMs });
     sent = clock.now();
     return member.grant(leaseId, ttlSeconds, options);
   };
   try {
     // Attempts are not as short as those of a session's other calls: this one may have to connect and to get a token.
-    const answer = await client.call(ask, { what: "grant a lease", giveUpMs: timeoutMs, signal });
+    const answer = await client.call(attempt, { what: "grant a lease", giveUpMs: timeoutMs, signal });
     return { leaseId, ttlSeconds: answer.ttlSeconds, sent };
   } catch (error) {
     if (!(error instanceof LeaseExistsError)) throw error;

@@ -37,7 +37,7 @@ export const FRONT_DOORS = {
   "etcd/etcd3": ["member"],
   "etcd/watch": ["hub", "watch"],
   session: [
-    ...["cluster", "connection", "lease", "session", "session-source"],
+    ...["cluster", "connect", "connection", "lease", "session-options", "session-source", "state-event"],
     ...["adopted-entries", "cleanup", "key-audit", "late-put-sweeper"],
   ],
   queue: [

@@ -1,5 +1,6 @@
 // Everyday use
-export { Cluster, connect, type ConnectOptions, type Credentials } from "./session/cluster.js";
+export { Cluster } from "./session/cluster.js";
+export { connect, type ConnectOptions, type Credentials } from "./session/connect.js";
 export { Mutex, type WorkOptions } from "./locks/mutex.js";
 export { RwLock } from "./locks/rwlock.js";
 export { Semaphore } from "./locks/semaphore.js";
@@ -8,14 +9,7 @@ export { Election } from "./election/election.js";
 export { lead, type LeadOptions } from "./election/lead.js";
 
 // Advanced
-export {
-  Session,
-  type CloseOptions,
-  type SessionOptions,
-  type SessionState,
-  type SessionStateEvent,
-  type WaitOptions,
-} from "./session/session.js";
+export { Session } from "./session/cluster.js";
 export { FenceGate, whileHeld } from "./fence.js";
 export { ClusterLockManager } from "./web-locks/cluster-lock-manager.js";
 
@@ -23,7 +17,10 @@ export { ClusterLockManager } from "./web-locks/cluster-lock-manager.js";
 export type { Hold, Lock } from "./hold/hold.js";
 export type { Leader } from "./election/leader.js";
 export type { Leadership } from "./election/leadership.js";
+export type { CloseOptions, SessionOptions, WaitOptions } from "./session/session-options.js";
 export type { SessionSource } from "./session/session-source.js";
+export type { SessionState } from "./session/lease.js";
+export type { SessionStateEvent } from "./session/state-event.js";
 export type { Contender } from "./contender.js";
 export type { WebLock, WebLockOptions } from "./web-locks/arguments.js";
 export type { WebLockInfo, WebLockSnapshot } from "./web-locks/snapshot.js";

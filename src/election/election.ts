@@ -11,7 +11,7 @@ import {
   checkWait,
   type CheckedWait,
 } from "../options/check.js";
-import type { WaitOptions } from "../session/session.js";
+import type { WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
 import { settleWithin } from "../async/settle-within.js";
 import { timeBudget } from "../hold/with-lease.js";
@@ -72,11 +72,11 @@ export class Election {
   async leader(options?: WaitOptions): Promise<Leader | undefined> {
     const { signal, timeoutMs = ASK_TIMEOUT_MS } = checkWait("leader", options);
     const { connection } = this.#source;
-    const { client, closing } = connection;
-    closing.signal.throwIfAborted();
+    const { client, closed } = connection;
+    closed.throwIfAborted();
     const what = `ask for the leader of "${this.name}"`;
     const range = { ...candidates(this.name), limit: 1 };
-    const asking = client.range(range, { what, giveUpMs: timeoutMs, signal: closing.signal });
+    const asking = client.range(range, { what, giveUpMs: timeoutMs, signal: closed });
     const { kvs } = await settleWithin(asking, { signal, timeoutMs }, connection, {
       onTimeout: () => new EtcdUnavailableError(what, client.lastFailures),
     });

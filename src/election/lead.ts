@@ -1,4 +1,4 @@
-import type { Cluster } from "../session/cluster.js";
+import { leaseOf, Session, type Cluster } from "../session/cluster.js";
 import { connectionOf } from "../session/connection.js";
 import { Election } from "./election.js";
 import {
@@ -13,7 +13,7 @@ import { sameLeader, type Leader } from "./leader.js";
 import type { Leadership } from "./leadership.js";
 import { checkFunction, checkName, checkSession, checkSignal, checkValue } from "../options/check.js";
 import { Pauses, retry, type RetryPolicy } from "./retry.js";
-import { leaseOf, Session, type SessionOptions } from "../session/session.js";
+import type { SessionOptions } from "../session/session-options.js";
 import { pause } from "../async/clock.js";
 
 export interface LeadOptions extends SessionOptions {

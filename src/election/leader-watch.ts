@@ -1,4 +1,4 @@
-import type { Connection } from "../session/connection.js";
+import type { EtcdServices } from "../session/connection.js";
 import type { EventKind, KeyValue, RangeAnswer } from "../etcd/port.js";
 import type { Interruption, Watch, WatchListener } from "../etcd/watch/hub.js";
 import { queueRange } from "../queue/lock-mode.js";
@@ -38,7 +38,7 @@ export class LeaderWatch implements WatchListener {
   readonly #stopped = new AbortController();
 
   constructor(
-    private readonly connection: Connection,
+    private readonly connection: EtcdServices,
     private readonly name: string,
     private readonly listener: LeaderListener,
   ) {

@@ -1,4 +1,4 @@
-import type { Connection } from "../session/connection.js";
+import type { EtcdServices } from "../session/connection.js";
 import { sameLeader, type Leader } from "./leader.js";
 import { LeaderWatch } from "./leader-watch.js";
 
@@ -27,7 +27,7 @@ export class Observation implements AsyncIterableIterator<Leader | undefined> {
   #unlisten: () => void = () => {};
 
   constructor(
-    private readonly connection: Connection,
+    private readonly connection: EtcdServices,
     private readonly name: string,
     private readonly signal: AbortSignal | undefined,
   ) {}
@@ -60,9 +60,9 @@ export class Observation implements AsyncIterableIterator<Leader | undefined> {
   }
 
   #begin(): void {
-    const { aborts, closing } = this.connection;
+    const { aborts, closed } = this.connection;
     this.#state = "open";
-    const signals = [this.signal, closing.signal];
+    const signals = [this.signal, closed];
     const stops = signals.map((signal) => aborts.add(signal, () => this.#fail(signal?.reason)));
     this.#unlisten = () => {
       for (const stop of stops) stop();

@@ -3,7 +3,7 @@ import type { HoldHandle } from "../hold/hold.js";
 import type { Lease } from "../session/lease.js";
 import { MultiWaiter } from "./multi-wait.js";
 import { checkNames, checkWait, type CheckedWait } from "../options/check.js";
-import type { WaitOptions } from "../session/session.js";
+import type { WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
 import { TurnCall } from "../hold/wait-for-turn.js";
 

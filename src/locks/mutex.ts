@@ -2,7 +2,7 @@ import { acquireHold, tryAcquire } from "../hold/acquire.js";
 import { HeldScope, enclosingHold } from "../hold/reentrancy.js";
 import type { Lock } from "../hold/hold.js";
 import { checkBoolean, checkFunction, checkName, checkWait } from "../options/check.js";
-import type { WaitOptions } from "../session/session.js";
+import type { WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
 
 export interface WorkOptions extends WaitOptions {

@@ -4,7 +4,7 @@ import type { HoldHandle, Hold, Lock } from "../hold/hold.js";
 import { writer, type LockMode } from "../queue/lock-mode.js";
 import { checkFunction, checkName, checkWait, type CheckedWait } from "../options/check.js";
 import { reader } from "../queue/reader-mode.js";
-import type { WaitOptions } from "../session/session.js";
+import type { WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
 
 /**

@@ -4,7 +4,7 @@ import type { HoldHandle, Hold } from "../hold/hold.js";
 import type { LockMode } from "../queue/lock-mode.js";
 import { checkFunction, checkName, checkPermits, checkWait, type CheckedWait } from "../options/check.js";
 import { permit } from "../queue/permit-mode.js";
-import type { WaitOptions } from "../session/session.js";
+import type { WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
 
 /**

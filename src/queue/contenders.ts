@@ -1,4 +1,4 @@
-import type { Connection } from "../session/connection.js";
+import type { EtcdServices } from "../session/connection.js";
 import type { Contender } from "../contender.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import type { KeyValue } from "../etcd/port.js";
@@ -16,11 +16,11 @@ export interface Ahead {
 }
 
 /** Reads under way, by name: hundreds of calls that time out together share one read. */
-const readings = new WeakMap<Connection, Map<string, Promise<Reading>>>();
+const readings = new WeakMap<EtcdServices, Map<string, Promise<Reading>>>();
 
 /** Holder and number of contenders before `revision`; before the end of the queue if the revision is not known. */
 export async function readContendersAhead(
-  connection: Connection,
+  connection: EtcdServices,
   name: string,
   revision: bigint,
   policy: CallPolicy,
@@ -34,7 +34,7 @@ export async function readContendersAhead(
   return { holder: ahead > 0 ? holder : undefined, ahead };
 }
 
-async function readQueue(connection: Connection, name: string, policy: CallPolicy): Promise<Reading> {
+async function readQueue(connection: EtcdServices, name: string, policy: CallPolicy): Promise<Reading> {
   const prefix = prefixOf(name);
   const range = { key: prefix, end: prefixEnd(prefix), order: "oldest first" } as const;
   const { kvs } = await connection.client.range(range, policy);
@@ -45,7 +45,7 @@ async function readQueue(connection: Connection, name: string, policy: CallPolic
 }
 
 async function remainingTtls(
-  { client }: Connection,
+  { client }: EtcdServices,
   kvs: readonly KeyValue[],
   policy: CallPolicy,
 ): Promise<ReadonlyMap<bigint, number>> {

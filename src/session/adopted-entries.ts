@@ -1,18 +1,14 @@
-import type { Connection } from "./connection.js";
+import type { EtcdServices } from "./connection.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import type { KeyValue } from "../etcd/port.js";
 import { parseEntryKey } from "../keys.js";
-import type { Lease } from "./lease.js";
-import { deleteStrayKey } from "./cleanup.js";
+import { deleteStrayKey, type CreatedKey, type KeyOwner } from "./cleanup.js";
 
-/** An entry that an adopted lease already has. */
-export interface AdoptedEntry {
-  /** The directory of its key. */
-  readonly name: string;
+/** An entry that an adopted lease already has; `name` is the directory of its key. */
+export interface AdoptedEntry extends CreatedKey {
   readonly n: number;
   readonly key: Buffer;
   readonly value: string;
-  readonly revision: bigint;
 }
 
 /** The entries of an orphaned lease: on each name, the first call that waits for such an entry takes over the oldest one. */
@@ -22,45 +18,46 @@ export class AdoptedEntries {
 
   /** Deletes all but the oldest entry of a name at once, and the entries that no call has claimed within one TTL. */
   constructor(
-    private readonly lease: Lease,
-    places: readonly AdoptedEntry[],
+    private readonly lease: KeyOwner,
+    entries: readonly AdoptedEntry[],
+    ttlMs: number,
   ) {
-    for (const place of places) {
-      if (this.#unclaimed.has(place.name)) this.#delete(place);
-      else this.#unclaimed.set(place.name, place);
+    for (const entry of entries) {
+      if (this.#unclaimed.has(entry.name)) this.#delete(entry);
+      else this.#unclaimed.set(entry.name, entry);
     }
-    const timer = lease.connection.clock.after(lease.ttlMs, () => {
-      for (const place of this.#unclaimed.values()) this.#delete(place);
+    const timer = lease.connection.clock.after(ttlMs, () => {
+      for (const entry of this.#unclaimed.values()) this.#delete(entry);
       this.#unclaimed.clear();
     });
     lease.signal.addEventListener("abort", () => timer.cancel(), { once: true });
   }
 
   claim(directory: string): AdoptedEntry | undefined {
-    const place = this.#unclaimed.get(directory);
+    const entry = this.#unclaimed.get(directory);
     this.#unclaimed.delete(directory);
-    return place;
+    return entry;
   }
 
   /** Whether `kv`, in that directory, is an entry that can still be claimed. */
   has(directory: string, kv: KeyValue): boolean {
-    const place = this.#unclaimed.get(directory);
-    return place !== undefined && place.revision === kv.createRevision && place.key.equals(kv.key);
+    const entry = this.#unclaimed.get(directory);
+    return entry !== undefined && entry.revision === kv.createRevision && entry.key.equals(kv.key);
   }
 
-  #delete({ name, key, revision }: AdoptedEntry): void {
-    deleteStrayKey(this.lease, name, { key, createRevision: revision }, "delete an unclaimed place");
+  #delete(entry: AdoptedEntry): void {
+    deleteStrayKey(this.lease, entry, "delete an unclaimed entry");
   }
 }
 
 /** Oldest first. */
 export async function readAdopted(
-  { client }: Connection,
+  { client }: EtcdServices,
   leaseId: bigint,
   policy: CallPolicy,
 ): Promise<AdoptedEntry[]> {
   const { keys } = await client.call((member, options) => member.timeToLive(leaseId, options), policy);
-  const places = await Promise.all(
+  const entries = await Promise.all(
     keys.map(async (key) => {
       const parsed = parseEntryKey(key.toString(), leaseId);
       const [kv] = parsed ? (await client.range({ key }, policy)).kvs : [];
@@ -68,5 +65,5 @@ export async function readAdopted(
       return { ...parsed, key, value: kv.value, revision: kv.createRevision };
     }),
   );
-  return places.filter((place) => place !== undefined).sort((a, b) => (a.revision < b.revision ? -1 : 1));
+  return entries.filter((entry) => entry !== undefined).sort((a, b) => (a.revision < b.revision ? -1 : 1));
 }

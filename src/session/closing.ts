@@ -1,8 +1,22 @@
 import { SessionClosedError } from "../errors.js";
-import type { Lease } from "./lease.js";
-import { deletePlacesUntilConfirmed } from "./cleanup.js";
-import { revokeLease } from "./revoke.js";
+import type { TaskTracker } from "../async/task-tracker.js";
+import { deleteEntries, revokeLease, type CreatedKey } from "./cleanup.js";
+import type { ClosableLease, EtcdServices } from "./connection.js";
 import { settleWithin } from "../async/settle-within.js";
+
+/** What a Closing needs of its lease. */
+export interface ClosingLease extends ClosableLease {
+  readonly connection: EtcdServices;
+  readonly ttlMs: number;
+  readonly inFlight: TaskTracker;
+  readonly holds: ReadonlySet<unknown>;
+  readonly places: () => Iterable<CreatedKey>;
+  remainingMs(): number;
+  assertOpen(): void;
+  endWaits(reason: SessionClosedError): void;
+  renewNow(): Promise<void>;
+  abandon(): void;
+}
 
 /** Ends a session at its user's request: by `close` or by `orphan`. */
 export class Closing {
@@ -10,7 +24,11 @@ export class Closing {
   #orphaning = false;
   #endDrain: () => void = () => {};
 
-  constructor(private readonly lease: Lease) {}
+  constructor(
+    private readonly lease: ClosingLease,
+    /** The leases that a close of the cluster waits for. */
+    private readonly leases: Set<ClosableLease>,
+  ) {}
 
   get begun(): boolean {
     return this.#closing !== undefined || this.#orphaning;
@@ -71,13 +89,13 @@ export class Closing {
     lease.abandon();
     const { connection, leaseId, places } = lease;
     // Makes a close of the cluster wait for the revocation; otherwise it would close the connection under it.
-    connection.leases.add(lease);
+    this.leases.add(lease);
     await Promise.all([
       revokeLease(connection, leaseId, leaseEndsMs),
       // A revocation does not delete a key that a put without the lease has detached from it; and etcd refuses to revoke
       // a lease with a key that our user must not write, even if another client has put that key.
-      deletePlacesUntilConfirmed(connection, places(), leaseEndsMs),
+      deleteEntries(connection, places(), leaseEndsMs),
     ]);
-    connection.leases.delete(lease);
+    this.leases.delete(lease);
   }
 }

@@ -1,46 +1,26 @@
 import { setMaxListeners } from "node:events";
-import { AbortFanOut } from "../async/abort-fan-out.js";
-import { checkConnect } from "../options/connect.js";
-import { connectionOf, register, type Connection } from "./connection.js";
-import { EtcdUnavailableError, SessionClosedError } from "../errors.js";
-import { Keepalive } from "../etcd/keepalive.js";
-import { Etcd3Member } from "../etcd/etcd3/member.js";
-import { EtcdClient } from "../etcd/client.js";
-import { WatchHub } from "../etcd/watch/hub.js";
-import { checkDrain, checkWait, type CheckedWait } from "../options/check.js";
-import { leaseOf, Session, type CloseOptions, type SessionOptions, type WaitOptions } from "./session.js";
-import { pause, systemClock } from "../async/clock.js";
 import { settleWithin } from "../async/settle-within.js";
-
-export interface Credentials {
-  /** PEM text of the certificate authority that signed the members' certificates. */
-  readonly rootCertificate: Uint8Array;
-  /** PEM text of this client's key and certificate, for members that request one. Give both or neither. */
-  readonly privateKey?: Uint8Array | undefined;
-  readonly certChain?: Uint8Array | undefined;
-}
-
-export interface ConnectOptions {
-  /** `"http://host:2379"`, or a list. One host name may resolve to several members. `https://` uses TLS. */
-  readonly hosts: string | readonly string[];
-  readonly credentials?: Credentials | undefined;
-  /** User and password. The token is fetched on first use and renewed when etcd rejects it. */
-  readonly auth?: { readonly username: string; readonly password: string } | undefined;
-  /** gRPC channel options, merged over ours. With a `grpc.keepalive_time_ms` below 5000, etcd closes the connection. */
-  readonly grpcOptions?: Readonly<Record<string, unknown>> | undefined;
-  /**
-   * Milliseconds for one attempt on one member, 100..60000; after that, the next member is tried. An attempt for a
-   * session takes at most a quarter of its TTL, except for the call that opens the session.
-   * @default 2000
-   */
-  readonly requestTimeoutMs?: number | undefined;
-  /** For the session that `cluster.session()` keeps. */
-  readonly session?: SessionOptions | undefined;
-}
+import { EtcdUnavailableError, SessionClosedError } from "../errors.js";
+import {
+  checkDrain,
+  checkOptions,
+  checkOwner,
+  checkSession,
+  checkWait,
+  rangeError,
+  typeError,
+  type CheckedWait,
+} from "../options/check.js";
+import { disconnect, register, stateOf, type ClusterState } from "./connection.js";
+import type { Lease, SessionState } from "./lease.js";
+import { adoptLease, openLease } from "./open-lease.js";
+import type { CloseOptions, SessionOptions, WaitOptions } from "./session-options.js";
+import { StateEvent, type StateListener } from "./state-event.js";
 
 const OPEN_TIMEOUT_MS = 10_000;
 
-let makeCluster: (connection: Connection) => Cluster;
+/** For `connect`. */
+export let newCluster: (state: ClusterState) => Cluster;
 
 /** The members of one etcd cluster, and the session that all objects created with it share. Created by `connect`. */
 export class Cluster implements AsyncDisposable {
@@ -49,12 +29,12 @@ export class Cluster implements AsyncDisposable {
   #opening: Promise<Session> | undefined;
 
   static {
-    makeCluster = (connection) => new Cluster(connection);
+    newCluster = (state) => new Cluster(state);
   }
 
-  private constructor(connection: Connection) {
-    this.hosts = Object.freeze([...connection.options.hosts]);
-    register(this, connection);
+  private constructor(state: ClusterState) {
+    this.hosts = Object.freeze([...state.services.options.hosts]);
+    register(this, state);
   }
 
   /**
@@ -76,14 +56,11 @@ export class Cluster implements AsyncDisposable {
    */
   async close(options?: CloseOptions): Promise<void> {
     const drainMs = checkDrain("close", options);
-    const connection = connectionOf(this);
-    connection.closing.abort(new SessionClosedError(0n));
+    const state = stateOf(this);
+    state.closing.abort(new SessionClosedError(0n));
     await this.#opening?.catch(() => undefined);
-    await Promise.all([...connection.leases].map((lease) => lease.close(drainMs)));
-    await this.#revoked(connection);
-    connection.keepalive.close();
-    connection.watches.close();
-    connection.client.close();
+    await Promise.all([...state.leases].map((lease) => lease.close(drainMs)));
+    await disconnect(state);
   }
 
   /** Same as `close()`. */
@@ -91,26 +68,19 @@ export class Cluster implements AsyncDisposable {
     await this.close();
   }
 
-  /** Waits while leases of failed openings are revoked, for the time of one attempt at most: they expire by themselves. */
-  async #revoked({ clock, revoking, options }: Connection): Promise<void> {
-    const all = new AbortController();
-    void Promise.all(revoking).then(() => all.abort());
-    await pause(clock, options.requestTimeoutMs, all.signal);
-  }
-
   async #session({ signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Promise<Session> {
-    const connection = connectionOf(this);
-    const { clock, client } = connection;
+    const { services: connection } = stateOf(this);
+    const { clock, client, closed, options } = connection;
     const start = clock.monotonic();
     const onTimeout = (): Error =>
       new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, client.lastFailures);
     for (;;) {
-      connection.closing.signal.throwIfAborted();
+      closed.throwIfAborted();
       signal?.throwIfAborted();
       const standing = this.#standing;
       // `open` reads the clocks: after the process was suspended, the session may be over without being marked yet.
       if (standing && leaseOf(standing).open) return standing;
-      this.#opening ??= this.#open(connection);
+      this.#opening ??= this.#open(options.session);
       const leftMs = Math.max(1, timeoutMs - (clock.monotonic() - start));
       try {
         return await settleWithin(this.#opening, { signal, timeoutMs: leftMs }, connection, { onTimeout });
@@ -122,10 +92,10 @@ export class Cluster implements AsyncDisposable {
     }
   }
 
-  async #open(connection: Connection): Promise<Session> {
+  async #open(options: SessionOptions): Promise<Session> {
     const last = this.#standing;
     try {
-      this.#standing = await Session.open(this, connection.options.session);
+      this.#standing = await Session.open(this, options);
       if (last && leaseOf(last).unfit) leaseOf(last).retire();
       return this.#standing;
     } finally {
@@ -134,31 +104,129 @@ export class Cluster implements AsyncDisposable {
   }
 }
 
+const leases = new WeakMap<Session, Lease>();
+
+/** The lease inside a session. */
+export function leaseOf(session: Session): Lease {
+  const lease = leases.get(session);
+  if (lease === undefined) throw new TypeError("Expected session to be a Session, made by Session.open()");
+  return lease;
+}
+
 /**
- * The cluster behind `hosts`. Opens no connection; the first call does.
- * @throws {TypeError | RangeError} on invalid options; the message names the option, the rule and the value.
+ * A lease that is kept alive: when it is lost, everything locked with it is lost. One session per process is enough for
+ * any number of locks. An open session keeps the process alive, as a socket does.
  */
-export function connect(options: ConnectOptions): Cluster {
-  const checked = checkConnect(options);
-  const clock = systemClock;
-  const closing = new AbortController();
-  // Each opening under way adds a listener.
-  setMaxListeners(0, closing.signal);
-  const client = new EtcdClient(
-    checked,
-    clock,
-    (host, setting) => new Etcd3Member(host, setting, { options: checked, clock }),
-  );
-  return makeCluster({
-    options: checked,
-    client,
-    keepalive: new Keepalive(client, clock),
-    watches: new WatchHub(client, clock),
-    clock,
-    aborts: new AbortFanOut(),
-    path: { requestsAreRepeated: false },
-    leases: new Set(),
-    revoking: new Set(),
-    closing,
-  });
+export class Session extends EventTarget implements AsyncDisposable {
+  readonly #lease: Lease;
+
+  /** @internal */
+  private constructor(lease: Lease) {
+    super();
+    // Any number of listeners is legitimate.
+    setMaxListeners(0, this);
+    this.#lease = lease;
+    leases.set(this, lease);
+    // An error thrown by a listener is an uncaughtException after all listeners ran: the rule of Node's EventTarget.
+    lease.onState = (state, previous) => void this.dispatchEvent(new StateEvent(state, previous));
+  }
+
+  /**
+   * Opens a new session. `timeoutMs` defaults to 10000.
+   * On abort: rejects with the signal's reason; a lease that was granted meanwhile is revoked in the background.
+   * @throws {TypeError | RangeError} on invalid options.
+   * @throws {EtcdUnavailableError} when no member granted a lease in time.
+   * @throws {EtcdRefusedError} when etcd rejects the request. @throws {SessionClosedError} when the cluster is closed.
+   */
+  static async open(cluster: Cluster, options?: SessionOptions & WaitOptions): Promise<Session> {
+    const checked = checkSession("Session.open", options, ["signal", "timeoutMs"]);
+    const wait = checkWait("Session.open", options, ["ttlSeconds", "owner"]);
+    return new Session(await openLease(stateOf(cluster), checked, wait));
+  }
+
+  /**
+   * Takes over a lease that another session gave up with `orphan()`. The first `lock` on a name takes over its place in
+   * the queue, with the same key and fence; entries that no call has claimed within one TTL are deleted. Only one live
+   * process may use a lease.
+   * @throws {SessionLostError} when the lease is gone. @throws {EtcdUnavailableError} when no member answered in time.
+   */
+  static async adopt(
+    cluster: Cluster,
+    leaseId: bigint,
+    options?: Pick<SessionOptions, "owner"> & WaitOptions,
+  ): Promise<Session> {
+    const state = stateOf(cluster);
+    if (typeof leaseId !== "bigint") throw typeError("leaseId", "a bigint", leaseId);
+    if (leaseId <= 0n || leaseId >= 1n << 63n)
+      throw rangeError("leaseId", "from 1n to 2n ** 63n - 1n", leaseId);
+    const { owner } = checkOptions("Session.adopt", options, ["owner", "signal", "timeoutMs"]);
+    const wait = checkWait("Session.adopt", options, ["owner"]);
+    return new Session(await adoptLease(state, { leaseId, owner: checkOwner(owner) }, wait));
+  }
+
+  get leaseId(): bigint {
+    return this.#lease.leaseId;
+  }
+
+  /** The TTL that etcd granted, in seconds. */
+  get ttlSeconds(): number {
+    return this.#lease.ttlSeconds;
+  }
+
+  get owner(): string {
+    return this.#lease.owner;
+  }
+
+  /** `jeopardy`: a renewal is overdue (half of the TTL has passed); all locks are still held. */
+  get state(): SessionState {
+    return this.#lease.state;
+  }
+
+  /** Aborts once, when the session is over, with SessionLostError or SessionClosedError. */
+  get signal(): AbortSignal {
+    return this.#lease.signal;
+  }
+
+  /** Milliseconds until the deadline if no further renewal is accepted; 0 when the session is over. */
+  remainingMs(): number {
+    return this.#lease.remainingMs();
+  }
+
+  /**
+   * Refuses new calls and rejects waiting ones at once, keeps renewing until every hold is released or `drainMs` has
+   * passed, then revokes the lease and ends the remaining holds. Resolves even when etcd is down: the lease then expires
+   * by itself. Idempotent.
+   * @throws {TypeError | RangeError} on invalid options, and nothing else.
+   */
+  async close(options?: CloseOptions): Promise<void> {
+    await this.#lease.close(checkDrain("close", options));
+  }
+
+  /**
+   * Returns the lease ID, for `Session.adopt` in another process. Deletes the queue entries of waiting calls, renews once
+   * more, then stops renewing without revoking: the keys of holds remain until the TTL ends. Holds end here with
+   * LockLostError (`loss: "closed"`). Entries that etcd does not let it delete within one TTL remain, too. A `close()`
+   * meanwhile revokes instead.
+   * @throws {SessionLostError | SessionClosedError} when the session is over, or is closed meanwhile.
+   */
+  async orphan(): Promise<bigint> {
+    return this.#lease.orphan();
+  }
+
+  override addEventListener(
+    type: "statechange",
+    listener: StateListener | null,
+    options?: boolean | { once?: boolean; signal?: AbortSignal },
+  ): void {
+    super.addEventListener(type, listener as Parameters<EventTarget["addEventListener"]>[1], options);
+  }
+
+  override removeEventListener(type: "statechange", listener: StateListener | null, options?: boolean): void {
+    super.removeEventListener(type, listener as Parameters<EventTarget["removeEventListener"]>[1], options);
+  }
+
+  /** Same as `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
 }

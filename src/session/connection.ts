@@ -1,14 +1,19 @@
-import type { CheckedConnect } from "../options/connect.js";
+import { setMaxListeners } from "node:events";
 import { AbortFanOut } from "../async/abort-fan-out.js";
-import type { Keepalive } from "../etcd/keepalive.js";
+import { pause, type Clock } from "../async/clock.js";
 import type { EtcdClient } from "../etcd/client.js";
-import type { WatchHub } from "../etcd/watch/hub.js";
-import type { Lease } from "./lease.js";
+import { Keepalive } from "../etcd/keepalive.js";
+import { WatchHub } from "../etcd/watch/hub.js";
 import { typeError } from "../options/check.js";
-import type { Clock } from "../async/clock.js";
+import type { CheckedConnect } from "../options/connect.js";
 
-/** What all sessions of one cluster share. */
-export interface Connection {
+/** A lease of this process, until its session has ended or, after a close, until it is revoked. */
+export interface OwnLease {
+  readonly leaseId: bigint;
+}
+
+/** What a cluster offers to the layers above this folder. */
+export interface EtcdServices {
   readonly options: CheckedConnect;
   readonly client: EtcdClient;
   readonly keepalive: Keepalive;
@@ -17,34 +22,82 @@ export interface Connection {
   readonly aborts: AbortFanOut;
   /** An intermediary between here and etcd sends requests twice: a join that was sent once has found its own key. */
   readonly path: { requestsAreRepeated: boolean };
-  readonly leases: Set<Lease>;
+  readonly leases: ReadonlySet<OwnLease>;
+  /** Aborts with SessionClosedError when the cluster is closed. */
+  readonly closed: AbortSignal;
+}
+
+/** A lease that ends with its cluster. */
+export interface ClosableLease extends OwnLease {
+  /** Aborts when the session has ended. */
+  readonly signal: AbortSignal;
+  close(drainMs: number): Promise<void>;
+}
+
+/** What the sessions of one cluster share. */
+export interface ClusterState {
+  readonly services: EtcdServices;
+  readonly leases: Set<ClosableLease>;
   /** Leases of failed openings that are being revoked. */
   readonly revoking: Set<Promise<void>>;
-  /** Aborts with SessionClosedError when the cluster is closed. */
+  /** Aborts `services.closed`. */
   readonly closing: AbortController;
 }
 
-const connections = new WeakMap<object, Connection>();
-
-/** The inside of a cluster, for the rest of the library; a cluster is opaque to its users. */
-export function connectionOf(cluster: object): Connection {
-  const connection = connections.get(cluster);
-  if (connection === undefined) throw typeError("cluster", "a Cluster, made by connect()", cluster);
-  return connection;
+export function newClusterState(options: CheckedConnect, client: EtcdClient, clock: Clock): ClusterState {
+  const leases = new Set<ClosableLease>();
+  const closing = new AbortController();
+  // Each opening under way adds a listener.
+  setMaxListeners(0, closing.signal);
+  const services: EtcdServices = {
+    options,
+    client,
+    keepalive: new Keepalive(client, clock),
+    watches: new WatchHub(client, clock),
+    clock,
+    aborts: new AbortFanOut(),
+    path: { requestsAreRepeated: false },
+    leases,
+    closed: closing.signal,
+  };
+  return { services, leases, revoking: new Set(), closing };
 }
 
-export const isCluster = (value: unknown): boolean =>
-  typeof value === "object" && value !== null && connections.has(value);
+/** Closes all connections. First waits for the revocations, for the time of one attempt at most: the leases also expire. */
+export async function disconnect({ services, revoking }: ClusterState): Promise<void> {
+  const { options, client, keepalive, watches, clock } = services;
+  const revoked = new AbortController();
+  void Promise.all(revoking).then(() => revoked.abort());
+  await pause(clock, options.requestTimeoutMs, revoked.signal);
+  keepalive.close();
+  watches.close();
+  client.close();
+}
 
-export function register(cluster: object, connection: Connection): void {
-  connections.set(cluster, connection);
+const states = new WeakMap<object, ClusterState>();
+
+/** The inside of a cluster, for this folder; a cluster is opaque to its users. */
+export function stateOf(cluster: object): ClusterState {
+  const state = states.get(cluster);
+  if (state === undefined) throw typeError("cluster", "a Cluster, made by connect()", cluster);
+  return state;
+}
+
+/** The services of a cluster, for the rest of the library. */
+export const connectionOf = (cluster: object): EtcdServices => stateOf(cluster).services;
+
+export const isCluster = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && states.has(value);
+
+export function register(cluster: object, state: ClusterState): void {
+  states.set(cluster, state);
 }
 
 /**
  * Called when a session has ended. Cancels the idle watches with the last live session: before that the other sessions
  * may reuse them, and after it they would only keep the process alive.
  */
-export function closeIdleWatches({ watches, leases }: Connection): void {
+export function closeIdleWatches({ services: { watches }, leases }: ClusterState): void {
   const noneIsLive = [...leases].every(({ signal }) => signal.aborted);
   if (noneIsLive) watches.dropIdleWatches();
   watches.closeIdleStreams();

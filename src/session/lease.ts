@@ -1,14 +1,14 @@
 import type { AdoptedEntries } from "./adopted-entries.js";
-import { Closing } from "./closing.js";
+import { Closing, type ClosingLease } from "./closing.js";
 import { setMaxListeners } from "node:events";
-import { closeIdleWatches, type Connection } from "./connection.js";
+import { closeIdleWatches, type ClusterState, type EtcdServices } from "./connection.js";
 import type { Renewal, Standing } from "./deadline.js";
 import { inJeopardy, isOver, nextLookMs, remainingMs, standingOf } from "./deadline.js";
 import { SessionClosedError, SessionLostError } from "../errors.js";
 import type { LeaseListener } from "../etcd/keepalive.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import { TaskTracker } from "../async/task-tracker.js";
-import { revokeLease } from "./revoke.js";
+import { revokeLease, type CreatedKey, type KeyOwner } from "./cleanup.js";
 import type { Moment, Timer } from "../async/clock.js";
 
 export type SessionState = "live" | "jeopardy" | "lost" | "closed";
@@ -19,15 +19,20 @@ export interface Dependent {
   sessionEnded(reason: SessionEnd): void;
 }
 
-/** A key of ours in a queue. */
-export interface OwnEntry {
-  readonly name: string;
-  readonly key: string;
-  readonly revision: bigint;
+/** A lease as etcd has granted it, or renewed it for the first time here. */
+export interface GrantedLease {
+  readonly leaseId: bigint;
+  readonly ttlSeconds: number;
+  /** When the grant or the renewal was sent. */
+  readonly sent: Moment;
 }
 
 /** A lease that is kept alive, with its deadline. `Session` is its public interface. */
-export class Lease implements LeaseListener {
+export class Lease implements LeaseListener, ClosingLease, KeyOwner {
+  readonly connection: EtcdServices;
+  readonly leaseId: bigint;
+  /** The TTL that etcd granted. */
+  readonly ttlSeconds: number;
   readonly ttlMs: number;
   readonly holds = new Set<Dependent>();
   readonly waits = new Set<Dependent>();
@@ -38,7 +43,7 @@ export class Lease implements LeaseListener {
   /** etcd rejects every put with it: its holds and waits continue, but no new entry can join a queue. */
   unfit = false;
   /** Its entries in all queues, as far as etcd has confirmed them. */
-  places: () => Iterable<OwnEntry> = () => [];
+  places: () => Iterable<CreatedKey> = () => [];
   /** Reports a change of state, after everything else has been notified. */
   onState: (state: SessionState, previous: SessionState) => void = () => {};
   /** See LeaseListener. */
@@ -50,21 +55,23 @@ export class Lease implements LeaseListener {
   #doubtAsked = false;
   #lookTimer: Timer | undefined;
   #renewTimer: Timer | undefined;
-  readonly #closing = new Closing(this);
+  readonly #closing: Closing;
   readonly #onRenewed: (() => void)[] = [];
 
   constructor(
-    readonly connection: Connection,
-    readonly leaseId: bigint,
-    readonly ttlSeconds: number,
+    private readonly cluster: ClusterState,
+    { leaseId, ttlSeconds, sent }: GrantedLease,
     readonly owner: string,
-    sent: Moment,
   ) {
+    this.connection = cluster.services;
+    this.leaseId = leaseId;
+    this.ttlSeconds = ttlSeconds;
     this.ttlMs = ttlSeconds * 1000;
     this.#renewal = { sent, ttlMs: this.ttlMs };
     // Each call in flight adds a listener.
     setMaxListeners(0, this.#over.signal);
-    connection.leases.add(this);
+    this.#closing = new Closing(this, cluster.leases);
+    cluster.leases.add(this);
     this.#scheduleRenewal(sent);
     this.#scheduleLook();
   }
@@ -139,7 +146,7 @@ export class Lease implements LeaseListener {
     // Of all accepted renewals, the one that was sent last counts.
     if (this.#over.signal.aborted || sent.monotonic < this.#renewal.sent.monotonic) return;
     this.#renewal = { sent, ttlMs: Math.min(ttlSeconds * 1000, this.ttlMs) };
-    for (const told of this.#onRenewed.splice(0)) told();
+    for (const notify of this.#onRenewed.splice(0)) notify();
     this.#look();
   }
 
@@ -191,11 +198,11 @@ export class Lease implements LeaseListener {
     this.#lookTimer?.cancel();
     this.#renewTimer?.cancel();
     this.connection.keepalive.detach(this);
-    this.connection.leases.delete(this);
+    this.cluster.leases.delete(this);
     this.#over.abort(reason);
     this.#endAll(this.holds, reason);
     this.endWaits(reason);
-    closeIdleWatches(this.connection);
+    closeIdleWatches(this.cluster);
     this.onState(state, previous);
   }
 

@@ -1,41 +1,37 @@
 import { AdoptedEntries, readAdopted } from "./adopted-entries.js";
 import { hostname } from "node:os";
-import type { Connection } from "./connection.js";
+import type { ClusterState, EtcdServices } from "./connection.js";
 import { EtcdUnavailableError, SessionLostError } from "../errors.js";
 import type { CallOptions, LeaseAnswer, Member } from "../etcd/port.js";
 import { LeaseExistsError } from "../etcd/port-errors.js";
-import { Lease } from "./lease.js";
+import { Lease, type GrantedLease } from "./lease.js";
 import type { CheckedSession, CheckedWait } from "../options/check.js";
-import { revokeLease } from "./revoke.js";
+import { revokeLease } from "./cleanup.js";
 import { LatePutSweeper } from "./late-put-sweeper.js";
 import type { Moment } from "../async/clock.js";
 import { settleWithin } from "../async/settle-within.js";
 
 const OPEN_TIMEOUT_MS = 10_000;
 
-interface Accepted {
-  readonly sent: Moment;
-  readonly ttlSeconds: number;
-}
-
 export const defaultOwner = (): string => `${hostname()}:${process.pid}`;
 
 /** Grants a lease and keeps it alive. After a failure or an abort, revokes in the background what etcd may have granted. */
 export async function openLease(
-  connection: Connection,
+  cluster: ClusterState,
   options: CheckedSession,
   given: CheckedWait,
 ): Promise<Lease> {
-  const wait = limits(connection, given);
+  const { services } = cluster;
+  const limits = limitsOf(services, given);
   // The client chooses the ID, so that a grant whose answer was lost can be repeated without leaving a second lease.
-  const leaseId = connection.clock.randomId();
-  const granting = grant(connection, leaseId, options.ttlSeconds, wait);
+  const leaseId = services.clock.randomId();
+  const granting = grant(services, { leaseId, ttlSeconds: options.ttlSeconds }, limits);
   try {
-    const { sent, ttlSeconds } = await within(connection, wait, "grant a lease", granting);
-    wait.signal.throwIfAborted();
-    return new Lease(connection, leaseId, ttlSeconds, options.owner ?? defaultOwner(), sent);
+    const granted = await within(services, granting, { ...limits, what: "grant a lease" });
+    limits.signal.throwIfAborted();
+    return new Lease(cluster, granted, options.owner ?? defaultOwner());
   } catch (error) {
-    revokeBehind(connection, leaseId, granting);
+    revokeInBackground(cluster, leaseId, granting);
     throw error;
   }
 }
@@ -46,33 +42,36 @@ interface Limits {
   readonly timeoutMs: number;
 }
 
-function limits({ closing }: Connection, { signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Limits {
-  const either = signal ? AbortSignal.any([signal, closing.signal]) : closing.signal;
+function limitsOf({ closed }: EtcdServices, { signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Limits {
+  const either = signal ? AbortSignal.any([signal, closed]) : closed;
   either.throwIfAborted();
   return { signal: either, timeoutMs };
 }
 
-function within<T>(connection: Connection, wait: Limits, what: string, promise: Promise<T>): Promise<T> {
-  const onTimeout = (): Error => new EtcdUnavailableError(what, connection.client.lastFailures);
-  return settleWithin(promise, wait, connection, { onTimeout });
+function within<T>(
+  services: EtcdServices,
+  promise: Promise<T>,
+  wait: Limits & { readonly what: string },
+): Promise<T> {
+  const onTimeout = (): Error => new EtcdUnavailableError(wait.what, services.client.lastFailures);
+  return settleWithin(promise, wait, services, { onTimeout });
 }
 
-/** The time and TTL of a grant, or of a renewal after it, with most of the TTL left. */
+/** A grant, or a renewal after it, with most of the TTL left. */
 async function grant(
-  connection: Connection,
-  leaseId: bigint,
-  ttlSeconds: number,
+  services: EtcdServices,
+  wanted: Omit<GrantedLease, "sent">,
   { signal, timeoutMs }: Limits,
-): Promise<Accepted> {
-  const { clock } = connection;
+): Promise<GrantedLease> {
+  const { clock } = services;
   const start = clock.monotonic();
   const left = (): Limits => ({ signal, timeoutMs: Math.max(1, timeoutMs - (clock.monotonic() - start)) });
   for (;;) {
-    const granted = await grantOnce(connection, leaseId, ttlSeconds, left());
-    if (granted && clock.monotonic() - granted.sent.monotonic <= ttlSeconds * 250) return granted;
+    const granted = await grantOnce(services, wanted, left());
+    if (granted && clock.monotonic() - granted.sent.monotonic <= wanted.ttlSeconds * 250) return granted;
     try {
       // Answered late, or granted by an earlier attempt at an unknown time: the deadline counts from a renewal.
-      return await renewOnce(connection, leaseId, left());
+      return await renewOnce(services, wanted.leaseId, left());
     } catch (error) {
       // The lease has expired already: grant it again.
       if (!(error instanceof SessionLostError)) throw error;
@@ -82,67 +81,67 @@ async function grant(
 
 /** undefined: an earlier attempt was executed. */
 async function grantOnce(
-  { clock, keepalive, client }: Connection,
-  leaseId: bigint,
-  ttlSeconds: number,
+  { clock, keepalive, client }: EtcdServices,
+  { leaseId, ttlSeconds }: Omit<GrantedLease, "sent">,
   { signal, timeoutMs }: Limits,
-): Promise<Accepted | undefined> {
+): Promise<GrantedLease | undefined> {
   let sent = clock.now();
-  const ask = async (member: Member, options: CallOptions): Promise<LeaseAnswer> => {
+  const attempt = async (member: Member, options: CallOptions): Promise<LeaseAnswer> => {
     await keepalive.assertDirect(member, { ...options, timeoutMs: client.requestTimeoutMs });
     sent = clock.now();
     return member.grant(leaseId, ttlSeconds, options);
   };
   try {
     // Attempts are not as short as those of a session's other calls: this one may have to connect and to get a token.
-    const answer = await client.call(ask, { what: "grant a lease", giveUpMs: timeoutMs, signal });
-    return { sent, ttlSeconds: answer.ttlSeconds };
+    const answer = await client.call(attempt, { what: "grant a lease", giveUpMs: timeoutMs, signal });
+    return { leaseId, ttlSeconds: answer.ttlSeconds, sent };
   } catch (error) {
     if (!(error instanceof LeaseExistsError)) throw error;
     return undefined;
   }
 }
 
-/** The time and TTL of one accepted renewal. @throws SessionLostError when etcd has no such lease. */
-export function renewOnce(connection: Connection, leaseId: bigint, wait: Limits): Promise<Accepted> {
-  const { keepalive, clock, aborts, client } = connection;
+/** One accepted renewal. @throws SessionLostError when etcd has no such lease. */
+export function renewOnce(services: EtcdServices, leaseId: bigint, limits: Limits): Promise<GrantedLease> {
+  const { keepalive, clock, aborts, client } = services;
   return new Promise((resolve, reject) => {
-    const renewer = {
+    const listener = {
       leaseId,
       patienceMs: Math.min(1500, client.requestTimeoutMs),
-      renewed: (sent: Moment, ttlSeconds: number) => end(() => resolve({ sent, ttlSeconds })),
+      renewed: (sent: Moment, ttlSeconds: number) => end(() => resolve({ leaseId, ttlSeconds, sent })),
       leaseNotFound: () =>
         end(() => reject(new SessionLostError(leaseId, "revoked", "etcd has no such lease"))),
     };
     const giveUp = (): void =>
       end(() => reject(new EtcdUnavailableError("renew a lease", client.lastFailures)));
-    const timer = clock.after(wait.timeoutMs, giveUp);
-    const stop = aborts.add(wait.signal, () => end(() => reject(wait.signal.reason as Error)));
+    const timer = clock.after(limits.timeoutMs, giveUp);
+    const stop = aborts.add(limits.signal, () => end(() => reject(limits.signal.reason as Error)));
     const end = (settle: () => void): void => {
       timer.cancel();
       stop();
-      keepalive.detach(renewer);
+      keepalive.detach(listener);
       settle();
     };
-    keepalive.renew(renewer);
+    keepalive.renew(listener);
   });
 }
 
 /** Takes over a lease that another session orphaned. Renews it first, so that the deadline counts from that send. */
 export async function adoptLease(
-  connection: Connection,
-  leaseId: bigint,
-  owner: string | undefined,
+  cluster: ClusterState,
+  { leaseId, owner }: { readonly leaseId: bigint; readonly owner: string | undefined },
   given: CheckedWait,
 ): Promise<Lease> {
-  const wait = limits(connection, given);
-  const { sent, ttlSeconds } = await renewOnce(connection, leaseId, wait);
-  wait.signal.throwIfAborted();
-  const lease = new Lease(connection, leaseId, ttlSeconds, owner ?? defaultOwner(), sent);
+  const { services } = cluster;
+  const limits = limitsOf(services, given);
+  const renewed = await renewOnce(services, leaseId, limits);
+  limits.signal.throwIfAborted();
+  const lease = new Lease(cluster, renewed, owner ?? defaultOwner());
   try {
     const what = "read an adopted lease";
-    const places = await within(connection, wait, what, readAdopted(connection, leaseId, lease.policy(what)));
-    lease.adopted = new AdoptedEntries(lease, places);
+    const reading = readAdopted(services, leaseId, lease.policy(what));
+    const entries = await within(services, reading, { ...limits, what });
+    lease.adopted = new AdoptedEntries(lease, entries, lease.ttlMs);
     // A put of the session that orphaned it may still arrive.
     LatePutSweeper.of(lease).soon();
     return lease;
@@ -154,10 +153,11 @@ export async function adoptLease(
 }
 
 /** Revokes in the background once the grant has settled; sooner, it would do nothing. `cluster.close()` waits for this. */
-function revokeBehind(connection: Connection, leaseId: bigint, granting: Promise<unknown>): void {
+function revokeInBackground(cluster: ClusterState, leaseId: bigint, granting: Promise<unknown>): void {
+  const { services, revoking } = cluster;
   const revoked = granting
     .catch(() => undefined)
-    .then(() => revokeLease(connection, leaseId, connection.options.requestTimeoutMs * 4))
-    .finally(() => connection.revoking.delete(revoked));
-  connection.revoking.add(revoked);
+    .then(() => revokeLease(services, leaseId, services.options.requestTimeoutMs * 4))
+    .finally(() => revoking.delete(revoked));
+  revoking.add(revoked);
 }

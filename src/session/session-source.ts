@@ -1,8 +1,7 @@
-import { isCluster, connectionOf, type Connection } from "./connection.js";
-import type { Cluster } from "./cluster.js";
+import { isCluster, connectionOf, type EtcdServices } from "./connection.js";
+import { leaseOf, Session, type Cluster } from "./cluster.js";
 import type { Lease } from "./lease.js";
 import { typeError, type CheckedWait } from "../options/check.js";
-import { leaseOf, Session } from "./session.js";
 
 /**
  * A Cluster stands for its standing session, so the object outlives a lost session; a call that finds it lost before the
@@ -12,7 +11,7 @@ export type SessionSource = Cluster | Session;
 
 /** Where a lock takes its lease from. */
 export interface LeaseSource {
-  readonly connection: Connection;
+  readonly connection: EtcdServices;
   /** @throws SessionLostError | SessionClosedError | EtcdUnavailableError | EtcdRefusedError */
   lease(wait: CheckedWait): Promise<Lease>;
 }

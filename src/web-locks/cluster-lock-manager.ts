@@ -5,7 +5,7 @@ import type { RangeAnswer } from "../etcd/port.js";
 import type { HoldHandle } from "../hold/hold.js";
 import { queueRange } from "../queue/lock-mode.js";
 import { checkDrain, checkName, checkOptions } from "../options/check.js";
-import type { CloseOptions } from "../session/session.js";
+import type { CloseOptions } from "../session/session-options.js";
 import { leaseSourceOf } from "../session/session-source.js";
 import { pause, type Clock } from "../async/clock.js";
 import { settleWithin } from "../async/settle-within.js";
@@ -157,12 +157,12 @@ export class ClusterLockManager implements AsyncDisposable {
   }
 
   async #read(what: string): Promise<RangeAnswer> {
-    const { client, closing } = this.#client.connection;
+    const { client, closed } = this.#client.connection;
     await this.#registry.answered;
     try {
-      closing.signal.throwIfAborted();
+      closed.throwIfAborted();
       const range = { ...queueRange(this.#client.prefix), order: "oldest first" } as const;
-      return await client.range(range, { what, giveUpMs: QUERY_TIMEOUT_MS, signal: closing.signal });
+      return await client.range(range, { what, giveUpMs: QUERY_TIMEOUT_MS, signal: closed });
     } catch (error) {
       throw error instanceof SessionClosedError ? closedError(error) : error;
     }

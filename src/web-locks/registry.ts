@@ -1,7 +1,7 @@
-import type { Connection } from "../session/connection.js";
+import type { EtcdServices } from "../session/connection.js";
 import type { LockRequest } from "./request.js";
 
-const registries = new WeakMap<Connection, RequestRegistry>();
+const registries = new WeakMap<EtcdServices, RequestRegistry>();
 
 /** The requests under way in all managers of one cluster in this process. */
 export class RequestRegistry {
@@ -9,7 +9,7 @@ export class RequestRegistry {
   readonly live = new Map<string, LockRequest>();
   #answered: Promise<void> = Promise.resolve();
 
-  static of(connection: Connection): RequestRegistry {
+  static of(connection: EtcdServices): RequestRegistry {
     const registry = registries.get(connection) ?? new RequestRegistry();
     registries.set(connection, registry);
     return registry;

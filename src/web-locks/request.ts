@@ -1,5 +1,5 @@
 import { holdOf, tryPlace, watched, type Acquired } from "../hold/acquire.js";
-import type { Connection } from "../session/connection.js";
+import type { EtcdServices } from "../session/connection.js";
 import type { HoldHandle } from "../hold/hold.js";
 import type { EntryValue } from "../keys.js";
 import { writer } from "../queue/lock-mode.js";
@@ -18,7 +18,7 @@ import { isOfSession } from "../hold/with-lease.js";
 
 /** One manager, as the client of its requests. */
 export interface WebLockClient {
-  readonly connection: Connection;
+  readonly connection: EtcdServices;
   readonly source: LeaseSource;
   readonly clientId: string;
   /** Prefix of the keys of all its locks. */
@@ -182,7 +182,7 @@ export class LockRequest implements QueuedRequest {
   #fail(error: unknown): void {
     if (!isOfSession(error, this.#used)) return this.#end(() => this.#reject(error));
     // A session that its user has closed is replaced, as a lost one is.
-    if (!this.client.connection.closing.signal.aborted) return this.#joinAnew();
+    if (!this.client.connection.closed.aborted) return this.#joinAnew();
     this.#end(() => this.#reject(closedError(error as Error)));
   }
 

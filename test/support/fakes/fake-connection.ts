@@ -1,10 +1,7 @@
-import { AbortFanOut } from "../../../src/async/abort-fan-out.js";
 import { checkConnect } from "../../../src/options/connect.js";
-import type { Connection } from "../../../src/session/connection.js";
-import { Keepalive } from "../../../src/etcd/keepalive.js";
+import { newClusterState, type ClusterState, type EtcdServices } from "../../../src/session/connection.js";
 import { EtcdClient } from "../../../src/etcd/client.js";
 import type { Header } from "../../../src/etcd/port.js";
-import { WatchHub } from "../../../src/etcd/watch/hub.js";
 import { Lease } from "../../../src/session/lease.js";
 import { FakeClock } from "./fake-clock.js";
 import { type FakeCall, FakeMember } from "./fake-member.js";
@@ -22,7 +19,8 @@ export class FakeCluster {
   /** Hosts for which the test itself answers the probe whether they are etcd itself. */
   unknown: readonly string[] = [];
   readonly client: EtcdClient;
-  readonly connection: Connection;
+  readonly state: ClusterState;
+  readonly connection: EtcdServices;
 
   constructor(options: Readonly<Record<string, unknown>> = {}) {
     const checked = checkConnect({ hosts: ["a:1", "b:1", "c:1"], ...options });
@@ -34,18 +32,8 @@ export class FakeCluster {
       this.connected.push(member);
       return member;
     });
-    this.connection = {
-      options: checked,
-      client: this.client,
-      keepalive: new Keepalive(this.client, this.clock),
-      watches: new WatchHub(this.client, this.clock),
-      clock: this.clock,
-      aborts: new AbortFanOut(),
-      path: { requestsAreRepeated: false },
-      leases: new Set(),
-      revoking: new Set(),
-      closing: new AbortController(),
-    };
+    this.state = newClusterState(checked, this.client, this.clock);
+    this.connection = this.state.services;
   }
 
   /** The most recent connection. */
@@ -57,6 +45,6 @@ export class FakeCluster {
 
   /** A lease that has just been granted. */
   lease(ttlSeconds = 10): Lease {
-    return new Lease(this.connection, LEASE_ID, ttlSeconds, "owner", this.clock.now());
+    return new Lease(this.state, { leaseId: LEASE_ID, ttlSeconds, sent: this.clock.now() }, "owner");
   }
 }

@@ -43,7 +43,7 @@ test("after a term that ends by itself the next one begins 1 s later, then 2, 4 
   const fake = new FakeCluster();
   lonelyEtcd(fake);
   const cluster = {};
-  register(cluster, fake.connection);
+  register(cluster, fake.state);
   const { clock } = fake;
   const stop = new AbortController();
   let termMs = 0;
@@ -87,7 +87,7 @@ function candidate(refuses: (call: FakeCall) => Error | undefined, options: Lead
     else onCall(call, host);
   };
   const cluster = {};
-  register(cluster, fake.connection);
+  register(cluster, fake.state);
   const stop = new AbortController();
   const retries: Retried[] = [];
   const counted = { terms: 0, calls: () => fake.connected.flatMap(({ calls }) => calls).length };

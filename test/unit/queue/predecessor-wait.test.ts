@@ -208,7 +208,7 @@ describe("a waiter", () => {
 
     waiter.wait.stop();
     await waiter.answerRead([MINE]);
-    waiter.cluster.connection.leases.forEach((lease) => lease.abandon());
+    waiter.entry.lease.abandon();
 
     expect(waiter.told).toEqual([]);
     expect(waiter.stream.cancels).toHaveLength(2);

@@ -95,12 +95,12 @@ describe("when a waiter reads", () => {
     async (dice, part) => {
       const waiter = new WaitingTurn({ ahead: 1 });
       waiter.clock.nextRandom = dice;
-      const [lease] = waiter.cluster.connection.leases;
+      const { lease } = waiter.entry;
       // Its renewals would need answers, which this test does not cover.
       waiter.cluster.connection.keepalive.renew = () => {};
       await waiter.watched();
       await waiter.answerRead([MINE, BELOW]);
-      const renew = () => lease!.renewed(waiter.clock.now(), 10);
+      const renew = () => lease.renewed(waiter.clock.now(), 10);
 
       for (let passed = 0; passed < part * SLOW_MS - 1000; passed += 500) {
         await waiter.clock.pass(500);

@@ -10,7 +10,7 @@ const TTL_MS = TTL_SECONDS * 1000;
 async function opening() {
   const cluster = new FakeCluster();
   const opened = openLease(
-    cluster.connection,
+    cluster.state,
     { ttlSeconds: TTL_SECONDS, owner: undefined },
     { signal: undefined, timeoutMs: undefined },
   );

@@ -5,7 +5,7 @@ import type { CheckedWait } from "../options/check.js";
 import { Queue, type JoinOptions } from "../queue/queue.js";
 import type { LeaseSource } from "../session/session-source.js";
 import type { Lease } from "../session/lease.js";
-import type { QueueEntry } from "../queue/entry.js";
+import type { JoinedEntry } from "../queue/entry.js";
 import { settleWithin } from "../async/settle-within.js";
 import { TurnCall } from "./wait-for-turn.js";
 import { unwatched, type Grant, type Waiter } from "../queue/waiter.js";
@@ -103,7 +103,7 @@ export async function tryPlace(
 ): Promise<Acquired | undefined> {
   const { connection } = source;
   signal?.throwIfAborted();
-  const begin = (lease: Lease, left: CheckedWait): Promise<QueueEntry | undefined> => {
+  const begin = (lease: Lease, left: CheckedWait): Promise<JoinedEntry | undefined> => {
     const queue = Queue.of(lease, name);
     let gaveUp = false;
     const entering = queue.tryJoin({ giveUpMs: left.timeoutMs ?? timeoutMs, again: () => !gaveUp }, entry);

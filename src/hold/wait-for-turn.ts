@@ -22,10 +22,10 @@ export interface TurnWaiter<T> {
   giveUp(): void;
 }
 
-/** A name that the call waits for, with the create revision of its entry; 0n if it has none yet. */
+/** A name that the call waits for, with the create revision of its entry; undefined if it has none yet. */
 export interface Waited {
   readonly name: string;
-  readonly revision: bigint;
+  readonly revision: bigint | undefined;
 }
 
 /** A call that waits for its turn under one name or several. */

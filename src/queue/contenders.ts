@@ -22,7 +22,7 @@ const readings = new WeakMap<Connection, Map<string, Promise<Reading>>>();
 export async function readContendersAhead(
   connection: Connection,
   name: string,
-  revision: bigint,
+  revision: bigint | undefined,
   policy: CallPolicy,
 ): Promise<Ahead> {
   const byName = readings.get(connection) ?? new Map<string, Promise<Reading>>();
@@ -30,7 +30,8 @@ export async function readContendersAhead(
   const reading = byName.get(name) ?? readQueue(connection, name, policy).finally(() => byName.delete(name));
   byName.set(name, reading);
   const { kvs, holder } = await reading;
-  const ahead = revision > 0n ? kvs.filter((kv) => kv.createRevision < revision).length : kvs.length;
+  const before = revision === undefined ? kvs : kvs.filter((kv) => kv.createRevision < revision);
+  const ahead = before.length;
   return { holder: ahead > 0 ? holder : undefined, ahead };
 }
 

@@ -5,14 +5,14 @@ import type { JoinResult, LockMode, RangeResult } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import type { SessionEntries } from "./session-entries.js";
 import { joinRefused } from "./refused-join.js";
-import { joinBehindTxn, joinTxn, tryTxn, type QueueEntry } from "./entry.js";
+import { joinBehindTxn, joinTxn, tryTxn, type JoinedEntry, type QueueEntry } from "./entry.js";
 import { pause } from "../async/clock.js";
 
 type Limits = Pick<CallPolicy, "giveUpMs" | "again">;
 
 /** A queue entry, and the result of its join. */
-export interface JoinedEntry {
-  readonly entry: QueueEntry;
+export interface Joined {
+  readonly entry: JoinedEntry;
   readonly from: JoinResult;
 }
 
@@ -27,45 +27,42 @@ export class Joiner {
   ) {}
 
   /** An adopted entry, or a new one. If the key exists with a value that is not ours, the next number is tried. */
-  async join(mode: LockMode, value: string | undefined, limits: Limits): Promise<JoinedEntry> {
+  async join(mode: LockMode, value: string | undefined, limits: Limits): Promise<Joined> {
     const adopted = this.lease.adopted?.claim(`${this.name}${mode.folder}`);
     if (adopted) return { entry: this.own.adopt(adopted, mode), from: undefined };
     return this.#joinAnew(mode, value, limits);
   }
 
-  async #joinAnew(mode: LockMode, value: string | undefined, limits: Limits): Promise<JoinedEntry> {
+  async #joinAnew(mode: LockMode, value: string | undefined, limits: Limits): Promise<Joined> {
     for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
       const entry = this.own.make(mode, value);
       const behindOurs = mode.surelyFollows(this.own.joined);
       const txn = behindOurs ? joinBehindTxn(entry) : joinTxn(entry);
       const answer = await this.#put(entry, txn, limits);
-      if (this.#confirm(entry, answer))
-        return { entry, from: behindOurs ? undefined : joinResultOf(entry, answer) };
+      const joined = this.#confirm(entry, answer);
+      if (joined) return { entry: joined, from: behindOurs ? undefined : joinResultOf(joined, answer) };
       this.own.takenByAnother(entry);
       await pause(this.lease.connection.clock, wait.duration, this.lease.signal);
     }
   }
 
   /** An entry that holds at once, or undefined if it would have to wait. */
-  async tryJoin(mode: LockMode, value: string | undefined, limits: Limits): Promise<JoinedEntry | undefined> {
+  async tryJoin(mode: LockMode, value: string | undefined, limits: Limits): Promise<Joined | undefined> {
     const { trying } = mode;
     if ("look" in trying) {
-      const [told] = await this.#read([trying.look(this.name)], limits);
-      return told && trying.hasRoom(told) ? this.#joinIfHeld(mode, value, limits) : undefined;
+      const [found] = await this.#read([trying.look(this.name)], limits);
+      return found && trying.hasRoom(found) ? this.#joinIfHeld(mode, value, limits) : undefined;
     }
     const entry = this.own.make(mode, value);
     const answer = await this.#put(entry, tryTxn(entry, trying.when(entry)), limits);
-    if (this.#confirm(entry, answer)) return { entry, from: "held" };
+    const joined = this.#confirm(entry, answer);
+    if (joined) return { entry: joined, from: "held" };
     this.own.release(entry);
     return undefined;
   }
 
   /** Another client may have joined first: the entry is then removed again. */
-  async #joinIfHeld(
-    mode: LockMode,
-    value: string | undefined,
-    limits: Limits,
-  ): Promise<JoinedEntry | undefined> {
+  async #joinIfHeld(mode: LockMode, value: string | undefined, limits: Limits): Promise<Joined | undefined> {
     const { entry, from } = await this.#joinAnew(mode, value, limits);
     if (typeof from === "string") return { entry, from };
     const held = from === undefined && (await this.#isFirst(entry, limits));
@@ -74,7 +71,7 @@ export class Joiner {
     return undefined;
   }
 
-  async #isFirst(entry: QueueEntry, limits: Limits): Promise<boolean> {
+  async #isFirst(entry: JoinedEntry, limits: Limits): Promise<boolean> {
     try {
       const results = await this.#read(entry.mode.reads(entry, true), limits);
       return entry.mode.positionOf(entry, results) === "first";
@@ -90,14 +87,14 @@ export class Joiner {
   }
 
   async #put(entry: QueueEntry, txn: Txn, limits: Limits): Promise<TxnAnswer> {
-    const policy = { ...this.#policy(), ...limits, onUnanswered: () => void entry.unanswered++ };
+    const policy = { ...this.#policy(), ...limits, onUnanswered: () => entry.attemptUnanswered() };
     try {
       return await this.lease.connection.client.txn(txn, policy);
     } catch (error) {
       await joinRefused(this.lease, txn, error);
-      if (entry.unanswered === 0) this.own.release(entry);
       // The put may have been applied, or may still be.
-      else this.undo(entry);
+      if (entry.inDoubt) this.undo(entry);
+      else this.own.release(entry);
       this.lease.signal.throwIfAborted();
       throw error;
     }
@@ -107,27 +104,31 @@ export class Joiner {
     return this.lease.policy(`join the queue of "${this.name}"`);
   }
 
-  /** Whether the entry is in the queue; if so, records its create revision. */
-  #confirm(entry: QueueEntry, answer: TxnAnswer): boolean {
-    if (answer.succeeded) {
-      entry.revision = answer.header.revision;
-    } else {
-      const own = answer.ranges[0]?.kvs[0];
-      if (own?.value !== entry.value || own.leaseId !== this.lease.leaseId) return false;
-      // The same request was executed earlier, sent by us or repeated by a proxy: its revision counts, and that attempt is
-      // not in doubt. Candidates may have equal values, but no two entries of a session have the same key at a time.
-      entry.revision = own.createRevision;
-      entry.foundExecuted();
-    }
-    this.own.add(entry);
-    return true;
+  /** The entry with its create revision, or undefined if it is not in the queue. */
+  #confirm(entry: QueueEntry, answer: TxnAnswer): JoinedEntry | undefined {
+    const revision = answer.succeeded ? answer.header.revision : this.#executedAt(entry, answer);
+    if (revision === undefined) return undefined;
+    if (!answer.succeeded) entry.foundExecuted();
+    const joined = entry.confirmed(revision);
+    this.own.add(joined);
+    return joined;
+  }
+
+  /**
+   * The same request may have been executed earlier, sent by us or repeated by a proxy: its revision counts, and that
+   * attempt is not in doubt. Candidates may have equal values, but no two entries of a session have the same key at a time.
+   */
+  #executedAt(entry: QueueEntry, answer: TxnAnswer): bigint | undefined {
+    const own = answer.ranges[0]?.kvs[0];
+    const isOurs = own?.value === entry.value && own.leaseId === this.lease.leaseId;
+    return isOurs ? own.createRevision : undefined;
   }
 }
 
 /** What the answer to a join shows about the entries before it. */
-function joinResultOf(entry: QueueEntry, { succeeded, ranges }: TxnAnswer): JoinResult {
-  const told = ranges.filter((range) => range !== undefined);
-  const from = succeeded && told.length > 0 ? entry.mode.joined(entry, told) : undefined;
-  if (typeof from === "object") entry.joinedBehind = from.predecessor.revision;
+function joinResultOf(entry: JoinedEntry, { succeeded, ranges }: TxnAnswer): JoinResult {
+  const found = ranges.filter((range) => range !== undefined);
+  const from = succeeded && found.length > 0 ? entry.mode.joined(entry, found) : undefined;
+  if (typeof from === "object") entry.foundBefore(from.predecessor.revision);
   return from;
 }

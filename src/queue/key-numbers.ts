@@ -48,7 +48,7 @@ export class KeyNumbers {
   release(entry: QueueEntry): void {
     if (!this.#sweep.release(entry)) return;
     // Until now, a late put of this key was taken for this entry's.
-    if (entry.unanswered > 0) this.doubt(entry);
+    if (entry.inDoubt) this.doubt(entry);
     this.#free.push(entry.n);
     // Names come and go (one per user, for example): keep only what is in use.
     if (--this.#used === 0) keysOf.get(this.lease)?.delete(this.directory);

@@ -2,16 +2,38 @@ import type { Compare, KeyValue, Range, RangeAnswer } from "../etcd/port.js";
 import type { WatchTarget } from "../etcd/watch/hub.js";
 import { compactKey, keyText } from "../etcd/watch/watch.js";
 import { prefixEnd, prefixOf } from "../keys.js";
-import type { QueueEntry } from "./entry.js";
+import type { Lease } from "../session/lease.js";
 
 /** etcd's answer for one range. */
 export type RangeResult = Omit<RangeAnswer, "header">;
 
+/** What a lock mode reads of an entry before its join. */
+export interface NewEntry {
+  readonly name: string;
+  readonly key: string;
+}
+
+/** What a lock mode reads of an entry that is in the queue. */
+export interface EntryView extends NewEntry {
+  readonly lease: Lease;
+  /** Its key is `directory/<lease>`. */
+  readonly directory: string;
+  readonly value: string;
+  readonly mode: LockMode;
+  /** Create revision. */
+  readonly revision: bigint;
+  /** Create revision of the entry that its join found before it, if the answer contained one. */
+  readonly joinedBehind: bigint | undefined;
+  /** It is granted. */
+  readonly held: boolean;
+  is(kv: KeyValue): boolean;
+}
+
 /** What an entry waits for: the end of the nearest entry that it must not overtake, or of any of several entries. */
 export interface Predecessor {
   readonly target: WatchTarget;
-  /** Create revision, which identifies the entry. 0n if it stands for several. */
-  readonly revision: bigint;
+  /** Create revision, which identifies the entry. Undefined if it stands for several. */
+  readonly revision: bigint | undefined;
   /** It is known that our turn comes with its end. */
   readonly holder: boolean;
   /** Whether this event is its end. An event of an earlier life of the same key is not. */
@@ -22,7 +44,7 @@ export interface Predecessor {
 
 /** The revision alone is not enough: one request puts several entries, and those of names below ours are all before us. */
 export const isSame = (a: Predecessor | undefined, b: Predecessor): boolean =>
-  a?.revision === b.revision && keyText(a.target.key) === keyText(b.target.key);
+  a !== undefined && a.revision === b.revision && keyText(a.target.key) === keyText(b.target.key);
 
 export interface Behind {
   readonly predecessor: Predecessor;
@@ -40,7 +62,7 @@ export type JoinResult = "held" | "held, unseen" | Behind | undefined;
 
 /** How to join only if the entry holds at once: by compares in one transaction, or by a read before the join. */
 export type Trying =
-  | { readonly when: (entry: QueueEntry) => readonly Compare[] }
+  | { readonly when: (entry: NewEntry) => readonly Compare[] }
   | { readonly look: (name: string) => Range; readonly hasRoom: (told: RangeResult) => boolean };
 
 /** What differs between the entries of a mutex, a reader, a writer and a permit. `Queue` does everything else. */
@@ -55,20 +77,20 @@ export interface LockMode {
   /** The key is put again when a wait ends in a grant: the entries behind it cannot see the grant otherwise. */
   readonly announcesGrant: boolean;
   /** The entry of the same session whose end or grant this one waits for, without a watch. `earlier`: oldest first. */
-  follows(entry: QueueEntry, earlier: readonly QueueEntry[]): QueueEntry | undefined;
+  follows<E extends EntryView>(entry: E, earlier: readonly E[]): E | undefined;
   /** The state of an entry once the entry that it followed is granted and it no longer follows that one. */
-  afterTurn(entry: QueueEntry): JoinResult;
+  afterTurn(entry: EntryView): JoinResult;
   /** Whether a new entry will certainly follow one of ours, so that its join need not read the queue. */
-  surelyFollows(ours: readonly QueueEntry[]): boolean;
+  surelyFollows(ours: readonly EntryView[]): boolean;
   /** The ranges that a join reads beside its put, and what the answer means. */
-  asksToJoin(entry: QueueEntry): readonly Range[];
-  joined(entry: QueueEntry, results: readonly RangeResult[]): JoinResult;
+  asksToJoin(entry: NewEntry): readonly Range[];
+  joined(entry: EntryView, results: readonly RangeResult[]): JoinResult;
   /** The ranges that a waiting entry reads, and what the answer means. "unclear": it must read `all` of the entries. */
-  reads(entry: QueueEntry, all: boolean): readonly Range[];
-  positionOf(entry: QueueEntry, results: readonly RangeResult[]): Position | "unclear";
+  reads(entry: EntryView, all: boolean): readonly Range[];
+  positionOf(entry: EntryView, results: readonly RangeResult[]): Position | "unclear";
   /** The ranges that the deletion of the entry followed by `entry` reads, to see whether `entry` is first now. */
-  asksForFirst(entry: QueueEntry): readonly Range[];
-  isFirst(entry: QueueEntry, results: readonly RangeResult[]): boolean;
+  asksForFirst(entry: EntryView): readonly Range[];
+  isFirst(entry: EntryView, results: readonly RangeResult[]): boolean;
 }
 
 export const queueRange = (name: string): { readonly key: string; readonly end: string } => {
@@ -80,7 +102,7 @@ export const queueRange = (name: string): { readonly key: string; readonly end: 
 const LAST = 4;
 
 /** The last entries up to and including ours: show which one is just below and whether ours still exists. */
-export const lastEntries = (entry: QueueEntry): Range => ({
+export const lastEntries = (entry: EntryView): Range => ({
   ...queueRange(entry.name),
   order: "newest first",
   limit: LAST,
@@ -107,7 +129,7 @@ export class EntryBelow implements Predecessor {
 }
 
 /** The position of `entry`, by an answer to `lastEntries`. */
-export function positionOf(entry: QueueEntry, { kvs, more }: Omit<RangeResult, "count">): Position {
+export function positionOf(entry: EntryView, { kvs, more }: Omit<RangeResult, "count">): Position {
   const [mine, below, ...rest] = kvs;
   if (!mine || !entry.is(mine)) return "gone";
   if (!below) return "first";

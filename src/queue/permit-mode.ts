@@ -4,11 +4,11 @@ import {
   EntryBelow,
   queueRange,
   type Behind,
+  type EntryView,
   type LockMode,
   type Predecessor,
   type RangeResult,
 } from "./lock-mode.js";
-import type { QueueEntry } from "./entry.js";
 
 const oldestOf = (name: string): Range => ({ ...queueRange(name), order: "oldest first", limit: 1 });
 
@@ -32,7 +32,7 @@ function behindHolders(name: string, holders: readonly KeyValue[] | undefined, s
   const revisions = holders && new Map(holders.map((kv) => [kv.key.toString("latin1"), kv.createRevision]));
   return {
     target: { ...queueRange(name), events: "DELETE" },
-    revision: 0n,
+    revision: undefined,
     holder: sure,
     endedBy: ({ key, modRevision }) => {
       if (!revisions) return true;
@@ -43,7 +43,7 @@ function behindHolders(name: string, holders: readonly KeyValue[] | undefined, s
 }
 
 /** `below`: all entries before it, nearest first. */
-function standing(entry: QueueEntry, below: readonly KeyValue[]): "first" | Behind {
+function standing(entry: EntryView, below: readonly KeyValue[]): "first" | Behind {
   const oldest = below.at(-1) ?? entry;
   const permits = permitsOf(oldest);
   const rank = below.length;
@@ -56,7 +56,7 @@ function standing(entry: QueueEntry, below: readonly KeyValue[]): "first" | Behi
   return { predecessor: behindHolders(entry.name, below, sure), ahead: 1 };
 }
 
-function joined(entry: QueueEntry, [oldest, last]: readonly RangeResult[]): ReturnType<LockMode["joined"]> {
+function joined(entry: EntryView, [oldest, last]: readonly RangeResult[]): ReturnType<LockMode["joined"]> {
   const first = oldest?.kvs[0];
   const below = last?.kvs[1];
   if (!first) return undefined;

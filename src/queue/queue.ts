@@ -1,9 +1,9 @@
 import type { CallPolicy } from "../etcd/retry.js";
-import { Joiner, type JoinedEntry } from "./join.js";
+import { Joiner, type Joined } from "./join.js";
 import { exclusive, type Behind, type JoinResult, type LockMode } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import { SessionEntries } from "./session-entries.js";
-import { leaveTxn, announceGrantTxn, type QueueEntry } from "./entry.js";
+import { leaveTxn, announceGrantTxn, type JoinedEntry, type QueueEntry } from "./entry.js";
 import { txnUntilConfirmed } from "../session/cleanup.js";
 import { PredecessorWait } from "./predecessor-wait.js";
 import { LocalSuccessors, LocalLine, unwatched, Waiter, WaiterTurn, type Grant } from "./waiter.js";
@@ -70,7 +70,7 @@ export class Queue {
   async tryJoin(
     policy: Pick<CallPolicy, "giveUpMs" | "again">,
     { mode = exclusive, value }: JoinOptions = {},
-  ): Promise<QueueEntry | undefined> {
+  ): Promise<JoinedEntry | undefined> {
     this.#trying++;
     try {
       // Entries of ours whose deletion is under way would make the try fail.
@@ -91,7 +91,7 @@ export class Queue {
    * proxy sent it twice. After an unanswered attempt, which may have deleted it too, the result is true.
    */
   leave(entry: QueueEntry): Promise<boolean> {
-    entry.leaving = true;
+    entry.leaves();
     const leaving = this.lease.inFlight.track(this.#leave(entry));
     const all = (this.#leaving ??= new Set()).add(leaving);
     const left = (): void => {
@@ -103,7 +103,7 @@ export class Queue {
   }
 
   /** A held entry is gone: another client deleted its key. */
-  lost(entry: QueueEntry): void {
+  lost(entry: JoinedEntry): void {
     this.#removed(entry, () => false);
   }
 
@@ -122,7 +122,7 @@ export class Queue {
   }
 
   async #join(waiter: Waiter): Promise<void> {
-    let joined: JoinedEntry;
+    let joined: Joined;
     try {
       joined = await this.#joiner.join(waiter.mode, waiter.value, { again: () => !waiter.gaveUp });
     } catch (error) {
@@ -140,7 +140,7 @@ export class Queue {
     else this.#wait(waiter, entry, from);
   }
 
-  #wait(waiter: Waiter, entry: QueueEntry, from: Behind | undefined): void {
+  #wait(waiter: Waiter, entry: JoinedEntry, from: Behind | undefined): void {
     const below = this.own.followedBy(entry);
     if (below) {
       waiter.stage = { at: "local", entry, below };
@@ -152,13 +152,13 @@ export class Queue {
   }
 
   /** Another client deleted the key of a waiting entry. */
-  joinAnew(waiter: Waiter, entry: QueueEntry): void {
+  joinAnew(waiter: Waiter, entry: JoinedEntry): void {
     this.#waiting--;
     this.#line.addAgain(waiter);
     this.#removed(entry, () => false);
   }
 
-  failed(waiter: Waiter, entry: QueueEntry, error: Error): void {
+  failed(waiter: Waiter, entry: JoinedEntry, error: Error): void {
     this.#waiting--;
     this.lease.waits.delete(waiter);
     waiter.fail(error);
@@ -174,8 +174,8 @@ export class Queue {
   }
 
   /** Re-evaluates local waiters blocked only until `entry` was granted: each holds too, waits on its own or follows another. */
-  #onGranted(entry: QueueEntry, from: JoinResult, deletedAt = entry.revision): void {
-    entry.held = true;
+  #onGranted(entry: JoinedEntry, from: JoinResult, deletedAt = entry.revision): void {
+    entry.granted();
     if (entry.mode.announcesGrant && from !== "held") this.#announceGrant(entry);
     for (const [waiter, next] of this.#followers.of(entry)) {
       const below = this.own.followedBy(next);
@@ -189,7 +189,7 @@ export class Queue {
   }
 
   /** Waiters behind an entry that waited itself cannot see that it holds now, so a put of the same key notifies them. */
-  #announceGrant(entry: QueueEntry): void {
+  #announceGrant(entry: JoinedEntry): void {
     const policy = { ...this.lease.policy("tell the next waiter"), again: () => !entry.leaving };
     // Rejects only when the entry leaves or the session ends. `orphan()` does not wait: etcd may reject the put for long.
     txnUntilConfirmed(this.lease, announceGrantTxn(entry), policy).catch(() => undefined);
@@ -218,20 +218,20 @@ export class Queue {
 
   async #leave(entry: QueueEntry): Promise<boolean> {
     // Before the delete: a late put may arrive right after it.
-    if (entry.unanswered > 0) this.own.doubt(entry);
+    if (entry.inDoubt) this.own.doubt(entry);
     const asker = this.#followers.of(entry)[0]?.[1];
     const asked = asker?.mode.asksForFirst(asker) ?? [];
     let doubted = false;
     const onUnanswered = (): void => void (doubted = true);
     const policy = { ...this.lease.policy(`leave the queue of "${this.name}"`), onUnanswered };
     const answer = await txnUntilConfirmed(this.lease, leaveTxn(entry, asked), policy);
-    const told = answer.ranges.slice(-asked.length).filter((range) => range !== undefined);
-    this.#removed(entry, (next) => next.mode === asker?.mode && next.mode.isFirst(next, told));
+    const found = answer.ranges.slice(-asked.length).filter((range) => range !== undefined);
+    this.#removed(entry, (next) => next.mode === asker?.mode && next.mode.isFirst(next, found));
     return answer.succeeded || doubted;
   }
 
   /** Each end of an entry wakes the local waiters behind it once; `isFirst`: the deletion has shown this one to be first. */
-  #removed(entry: QueueEntry, isFirst: (next: QueueEntry) => boolean): void {
+  #removed(entry: QueueEntry, isFirst: (next: JoinedEntry) => boolean): void {
     this.own.remove(entry);
     this.own.release(entry);
     for (const [waiter, next] of this.#followers.of(entry)) {

@@ -1,7 +1,14 @@
 import type { KeyValue, Range } from "../etcd/port.js";
 import { sessionRange, prefixEnd, prefixOf } from "../keys.js";
-import { EntryBelow, queueRange, type Behind, type LockMode, type RangeResult } from "./lock-mode.js";
-import type { QueueEntry } from "./entry.js";
+import {
+  EntryBelow,
+  queueRange,
+  type Behind,
+  type EntryView,
+  type LockMode,
+  type NewEntry,
+  type RangeResult,
+} from "./lock-mode.js";
 
 /** All entries of the queue but the readers': the keys before the readers' folder, and the keys behind it. */
 function otherRanges(name: string): readonly { readonly key: string; readonly end: string }[] {
@@ -13,7 +20,7 @@ function otherRanges(name: string): readonly { readonly key: string; readonly en
   ];
 }
 
-const nearest = (entry: QueueEntry): readonly Range[] =>
+const nearest = (entry: NewEntry): readonly Range[] =>
   otherRanges(entry.name).map((range) => ({ ...range, order: "newest first", limit: 1 }));
 
 /** The later of the two entries, if there is any. `others` is the number of all of them. */
@@ -25,7 +32,7 @@ function behind(results: readonly RangeResult[], others: number): Behind | undef
   return { predecessor: new EntryBelow(below, others === 1), ahead: others };
 }
 
-const isReader = ({ mode }: QueueEntry): boolean => mode === reader;
+const isReader = ({ mode }: EntryView): boolean => mode === reader;
 
 /**
  * Shares the name with other readers, and waits for the nearest earlier entry that is not a reader. That includes a writer

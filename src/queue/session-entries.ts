@@ -2,14 +2,14 @@ import type { AdoptedEntry } from "../session/adopted-entries.js";
 import { exclusive, type LockMode } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import { KeyNumbers } from "./key-numbers.js";
-import { QueueEntry } from "./entry.js";
+import { QueueEntry, type JoinedEntry } from "./entry.js";
 
-const NONE: readonly QueueEntry[] = [];
+const NONE: readonly JoinedEntry[] = [];
 
 /** The entries of one session under one name, of any mode. */
 export class SessionEntries {
   /** Entries that have joined and are not known to be gone, by create revision. */
-  #joined: readonly QueueEntry[] = NONE;
+  #joined: readonly JoinedEntry[] = NONE;
 
   constructor(
     private readonly lease: Lease,
@@ -17,27 +17,28 @@ export class SessionEntries {
   ) {}
 
   /** Oldest first. */
-  get joined(): readonly QueueEntry[] {
+  get joined(): readonly JoinedEntry[] {
     return this.#joined;
   }
 
   make(mode: LockMode = exclusive, value?: string): QueueEntry {
-    const keys = KeyNumbers.of(this.lease, `${this.name}${mode.folder}`);
-    const entry = new QueueEntry(this.lease, this.name, keys.nextNumber(), mode, value);
+    const { lease, name } = this;
+    const keys = KeyNumbers.of(lease, `${name}${mode.folder}`);
+    const entry = new QueueEntry({ lease, name, n: keys.nextNumber(), mode, value });
     keys.take(entry);
     return entry;
   }
 
   /** An entry that an adopted lease already had. */
-  adopt({ n, value, revision }: AdoptedEntry, mode: LockMode = exclusive): QueueEntry {
-    const entry = new QueueEntry(this.lease, this.name, n, mode, value);
-    entry.revision = revision;
+  adopt({ n, value, revision }: AdoptedEntry, mode: LockMode = exclusive): JoinedEntry {
+    const { lease, name } = this;
+    const entry = new QueueEntry({ lease, name, n, mode, value }).confirmed(revision);
     this.add(entry);
     return entry;
   }
 
   /** The entry is in the queue. */
-  add(entry: QueueEntry): void {
+  add(entry: JoinedEntry): void {
     this.#keysOf(entry).take(entry);
     const later = this.#joined.findIndex(({ revision }) => revision > entry.revision);
     const i = later === -1 ? this.#joined.length : later;
@@ -45,7 +46,7 @@ export class SessionEntries {
   }
 
   /** The entry of ours that `entry` waits for: found by revision, not by the order of calls. */
-  followedBy(entry: QueueEntry): QueueEntry | undefined {
+  followedBy(entry: JoinedEntry): JoinedEntry | undefined {
     return entry.mode.follows(entry, this.#joined.slice(0, this.#joined.indexOf(entry)));
   }
 

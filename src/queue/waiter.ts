@@ -1,12 +1,12 @@
 import type { SessionEnd, Dependent } from "../session/lease.js";
 import type { Watch } from "../etcd/watch/hub.js";
 import type { LockMode } from "./lock-mode.js";
-import type { QueueEntry } from "./entry.js";
+import type { JoinedEntry, QueueEntry } from "./entry.js";
 import type { PredecessorWait, WaitOutcome } from "./predecessor-wait.js";
 
 /** What a caller gets when its turn comes. */
 export interface Grant {
-  readonly entry: QueueEntry;
+  readonly entry: JoinedEntry;
   /** The watch on the key that the wait has left. */
   readonly ownWatch: Watch | undefined;
   /** Set when only this deletion supports the hold: confirm the key by a read. */
@@ -14,15 +14,19 @@ export interface Grant {
 }
 
 /** A grant whose wait has left no watch. */
-export const unwatched = (entry: QueueEntry): Grant => ({ entry, ownWatch: undefined, deletedAt: undefined });
+export const unwatched = (entry: JoinedEntry): Grant => ({
+  entry,
+  ownWatch: undefined,
+  deletedAt: undefined,
+});
 
 /** The state of a waiter. */
 export type Stage =
   | { readonly at: "line" }
   | { readonly at: "join" }
   /** Behind an entry of the same session, whose end or grant wakes the waiter: no watch is needed. */
-  | { readonly at: "local"; readonly entry: QueueEntry; readonly below: QueueEntry }
-  | { readonly at: "turn"; readonly entry: QueueEntry; readonly wait: PredecessorWait }
+  | { readonly at: "local"; readonly entry: JoinedEntry; readonly below: JoinedEntry }
+  | { readonly at: "turn"; readonly entry: JoinedEntry; readonly wait: PredecessorWait }
   | { readonly at: "end" };
 
 const NOBODY: readonly Waiter[] = [];
@@ -39,7 +43,7 @@ export class Waiter implements Dependent {
   stage: Stage = IN_LINE;
   #gaveUp = false;
   #lostPlace = false;
-  #lastRevision = 0n;
+  #lastRevision: bigint | undefined;
   #resolve: (grant: Grant) => void = () => {};
   #reject: (error: Error) => void = () => {};
 
@@ -55,18 +59,18 @@ export class Waiter implements Dependent {
     });
   }
 
-  /** Create revision of its entry; 0n when it has none yet. */
-  get revision(): bigint {
+  /** Create revision of its entry; undefined when it has none yet. */
+  get revision(): bigint | undefined {
     return "entry" in this.stage ? this.stage.entry.revision : this.#lastRevision;
   }
 
-  get waitingFor(): { readonly name: string; readonly revision: bigint } {
+  get waitingFor(): { readonly name: string; readonly revision: bigint | undefined } {
     return { name: this.queue.name, revision: this.revision };
   }
 
   /** Whether it has, or had, a place in the queue. */
   get joined(): boolean {
-    return this.#lostPlace || this.revision > 0n;
+    return this.#lostPlace || this.revision !== undefined;
   }
 
   get gaveUp(): boolean {
@@ -115,11 +119,11 @@ export class WaiterTurn implements WaitOutcome {
   constructor(
     private readonly queue: {
       grant(waiter: Waiter, grant: Grant): void;
-      joinAnew(waiter: Waiter, entry: QueueEntry): void;
-      failed(waiter: Waiter, entry: QueueEntry, error: Error): void;
+      joinAnew(waiter: Waiter, entry: JoinedEntry): void;
+      failed(waiter: Waiter, entry: JoinedEntry, error: Error): void;
     },
     private readonly waiter: Waiter,
-    private readonly entry: QueueEntry,
+    private readonly entry: JoinedEntry,
   ) {}
 
   granted(ownWatch: Watch | undefined, deletedAt: bigint | undefined): void {
@@ -183,16 +187,16 @@ export class LocalLine {
 /** Waiters, each with its entry, by the entry of their own session that they wait for. */
 export class LocalSuccessors {
   /** Created on demand: most of thousands of names have one waiter. */
-  #behind: Map<QueueEntry, Map<Waiter, QueueEntry>> | undefined;
+  #behind: Map<QueueEntry, Map<Waiter, JoinedEntry>> | undefined;
 
   /** In the order in which they were added. */
-  of(below: QueueEntry): readonly (readonly [Waiter, QueueEntry])[] {
+  of(below: QueueEntry): readonly (readonly [Waiter, JoinedEntry])[] {
     return [...(this.#behind?.get(below) ?? [])];
   }
 
-  add(waiter: Waiter, entry: QueueEntry, below: QueueEntry): void {
+  add(waiter: Waiter, entry: JoinedEntry, below: QueueEntry): void {
     this.#behind ??= new Map();
-    this.#behind.set(below, (this.#behind.get(below) ?? new Map<Waiter, QueueEntry>()).set(waiter, entry));
+    this.#behind.set(below, (this.#behind.get(below) ?? new Map<Waiter, JoinedEntry>()).set(waiter, entry));
   }
 
   remove(waiter: Waiter, below: QueueEntry): void {

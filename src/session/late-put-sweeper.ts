@@ -25,8 +25,8 @@ export interface OwnedKey {
   /** The queue that the key is in, or the folder of that queue. */
   readonly directory: string;
   readonly value: string;
-  /** Create revision; 0n until it is known. */
-  readonly revision: bigint;
+  /** Create revision; undefined until it is known. */
+  readonly revision: bigint | undefined;
 }
 
 const ofLease = new WeakMap<Lease, LatePutSweeper>();
@@ -62,17 +62,17 @@ export class LatePutSweeper implements AuditListener {
   }
 
   /** false: it already has its key. */
-  take(place: OwnedKey): boolean {
-    if (this.#owned.get(place.key) === place) return false;
-    this.#owned.set(place.key, place);
-    if (!isPlaceValue(place.value)) this.#candidates.add(place.directory);
+  take(entry: OwnedKey): boolean {
+    if (this.#owned.get(entry.key) === entry) return false;
+    this.#owned.set(entry.key, entry);
+    if (!isEntryValue(entry.value)) this.#candidates.add(entry.directory);
     return true;
   }
 
   /** From now on no entry has the key. false: this entry no longer had it. */
-  release(place: OwnedKey): boolean {
-    if (this.#owned.get(place.key) !== place) return false;
-    this.#owned.delete(place.key);
+  release(entry: OwnedKey): boolean {
+    if (this.#owned.get(entry.key) !== entry) return false;
+    this.#owned.delete(entry.key);
     this.#audit.within(Math.min(LATER_MS, this.lease.ttlMs));
     return true;
   }
@@ -116,16 +116,17 @@ export class LatePutSweeper implements AuditListener {
     const name = parseEntryKey(kv.key.toString(), leaseId)?.name;
     if (name === undefined || kv.leaseId !== leaseId || this.#isOwned(kv)) return undefined;
     // A user may attach keys of the same form to the lease, for example to list its services.
-    if (!isPlaceValue(kv.value) && !this.#candidates.has(name)) return undefined;
+    if (!isEntryValue(kv.value) && !this.#candidates.has(name)) return undefined;
     return adopted?.has(name, kv) ? undefined : name;
   }
 
   #isOwned(kv: KeyValue): boolean {
-    const place = this.#owned.get(kv.key.toString());
+    const entry = this.#owned.get(kv.key.toString());
+    if (!entry) return false;
     // Before its join is confirmed, its value identifies the key.
-    if (place?.revision === 0n) return place.value === kv.value;
-    return place?.revision === kv.createRevision;
+    if (entry.revision === undefined) return entry.value === kv.value;
+    return entry.revision === kv.createRevision;
   }
 }
 
-const isPlaceValue = (value: string): boolean => parseEntryValue(value).id !== undefined;
+const isEntryValue = (value: string): boolean => parseEntryValue(value).id !== undefined;

@@ -124,7 +124,8 @@ export class LockRequest implements QueuedRequest {
     const waiter = await this.#enterQueue(queue);
     if (this.#over || waiter.stage.at === "end") return;
     this.answer();
-    if (this.way === "steal") await this.#steal(queue, waiter);
+    const { revision } = waiter;
+    if (this.way === "steal" && revision !== undefined) await this.#steal(queue, waiter, revision);
   }
 
   /** Resolves when its entry is in the queue, or never will be. */
@@ -138,9 +139,9 @@ export class LockRequest implements QueuedRequest {
     });
   }
 
-  async #steal(queue: Queue, waiter: Waiter): Promise<void> {
+  async #steal(queue: Queue, waiter: Waiter, revision: bigint): Promise<void> {
     try {
-      await stealFromEarlier(queue, waiter.revision);
+      await stealFromEarlier(queue, revision);
     } catch (error) {
       // The waiter ends with the session, too, and reports the reason.
       if (queue.lease.over) return;

@@ -8,8 +8,7 @@ import { expectMisuse, outOfRange, thrown, titled, wrongType } from "../support/
 
 function heldLock(): Lock {
   const lease = new FakeCluster().lease();
-  const entry = new SessionEntries(lease, "jobs").make();
-  entry.revision = 2n ** 60n + 1n;
+  const entry = new SessionEntries(lease, "jobs").make().confirmed(2n ** 60n + 1n);
   return new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch: undefined, deletedAt: undefined });
 }
 

@@ -47,8 +47,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/entry.js",
-        from: '? { kind: "value is", key: entry.key, value: entry.value }\n                : { kind: "created at", key: entry.key, revision: entry.revision },',
-        to: "                ? undefined\n                : undefined,\n        ].filter(Boolean),\n        ignored: [",
+        from: 'revision === undefined ? { kind: "value is", key, value } : { kind: "created at", key, revision },\n        ],',
+        to: "],",
       },
     ],
     // Alone it holds most of the time, under the key it had before: also when the late request comes.
@@ -134,8 +134,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/join.js",
-        from: "entry.revision = own.createRevision;",
-        to: "entry.revision = answer.header.revision;",
+        from: "return isOurs ? own.createRevision : undefined;",
+        to: "return isOurs ? answer.header.revision : undefined;",
       },
       NO_SWEEP,
     ],
@@ -251,8 +251,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/join.js",
-        from: "if (own?.value !== entry.value ||",
-        to: "if (entry.unanswered === 0 || own?.value !== entry.value ||",
+        from: "const isOurs = own?.value === entry.value",
+        to: "const isOurs = entry.inDoubt && own?.value === entry.value",
       },
       NO_SWEEP,
     ],

@@ -18,8 +18,7 @@ const DELETED = { header: HEADER, succeeded: true, ranges: [undefined] };
 function holding({ deletedAt }: { deletedAt?: bigint } = {}) {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
-  const entry = new SessionEntries(lease, "jobs").make();
-  entry.revision = FENCE;
+  const entry = new SessionEntries(lease, "jobs").make().confirmed(FENCE);
   const unheard = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
   const ownWatch =
     deletedAt === undefined

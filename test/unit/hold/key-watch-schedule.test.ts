@@ -19,8 +19,7 @@ function holding(count: number) {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
   const locks = Array.from({ length: count }, (_, n) => {
-    const entry = new SessionEntries(lease, `jobs/${n}`).make();
-    entry.revision = FENCE;
+    const entry = new SessionEntries(lease, `jobs/${n}`).make().confirmed(FENCE);
     return new HoldHandle(Queue.of(lease, `jobs/${n}`), { entry, ownWatch: undefined, deletedAt: undefined });
   });
   return { cluster, clock: cluster.clock, lease, locks };

@@ -9,8 +9,7 @@ import { keyValue } from "../../support/fakes/fake-member.js";
 test("a hold whose watch broke in the moment of the grant is watched anew", async () => {
   const cluster = new FakeCluster();
   const lease = cluster.lease();
-  const entry = new SessionEntries(lease, "jobs").make();
-  entry.revision = 50n;
+  const entry = new SessionEntries(lease, "jobs").make().confirmed(50n);
   // The listener of a wait that is over: it ignores events.
   const deaf = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
   const ownWatch = cluster.connection.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
@@ -30,8 +29,7 @@ test("a hold whose watch broke in the moment of the grant is watched anew", asyn
 test("`release` resolves after one TTL though renewals pass and the delete is never answered", async () => {
   const cluster = new FakeCluster();
   const lease = cluster.lease(12);
-  const entry = new SessionEntries(lease, "jobs").make();
-  entry.revision = 50n;
+  const entry = new SessionEntries(lease, "jobs").make().confirmed(50n);
   const lock = new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch: undefined, deletedAt: undefined });
   let released = false;
 
@@ -51,8 +49,7 @@ test("`release` resolves after one TTL though renewals pass and the delete is ne
 test("a hold is not lost by a state in which its key was not there yet", async () => {
   const cluster = new FakeCluster();
   const lease = cluster.lease();
-  const entry = new SessionEntries(lease, "jobs").make();
-  entry.revision = 50n;
+  const entry = new SessionEntries(lease, "jobs").make().confirmed(50n);
   const deaf = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
   cluster.connection.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
   cluster.clock.advance(0);

@@ -42,7 +42,7 @@ export const FRONT_DOORS = {
   ],
   queue: [
     ...["contenders", "entry", "lock-mode", "permit-mode", "predecessor-wait", "queue", "reader-mode"],
-    ...["refused-join", "waiter"],
+    ...["refused-join", "txns", "waiter"],
   ],
   hold: ["acquire", "hold", "reentrancy", "wait-for-turn", "with-lease"],
   locks: ["lock-all", "mutex", "rwlock", "semaphore"],

@@ -1,4 +1,4 @@
-import type { Compare, KeyValue, Operation, Range, Txn } from "../etcd/port.js";
+import type { KeyValue } from "../etcd/port.js";
 import { entryKey, type EntryValue } from "../keys.js";
 import type { EntryView, LockMode } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
@@ -116,58 +116,4 @@ export class QueueEntry implements OwnedKey {
       ...(permits !== undefined && { permits }),
     };
   }
-}
-
-export const put = ({ key, value, lease }: QueueEntry): Operation => ({
-  kind: "put",
-  key,
-  value,
-  leaseId: lease.leaseId,
-});
-export const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
-const ranges = (asked: readonly Range[]): Operation[] => asked.map((range) => ({ kind: "range", ...range }));
-
-/** Puts the key unless it exists, and reads the other contenders that the lock mode asks for. */
-export const joinTxn = (entry: QueueEntry): Txn => ({
-  ...joinBehindTxn(entry),
-  success: [put(entry), ...ranges(entry.mode.asksToJoin(entry))],
-});
-
-/** The same for a session that already has an entry under the name, which this one waits for. */
-export const joinBehindTxn = (entry: QueueEntry): Txn => ({
-  queues: [entry.name],
-  compare: [{ kind: "created at", key: entry.key, revision: 0n }],
-  success: [put(entry)],
-  failure: [own(entry)],
-});
-
-/** Puts the key if the compares hold. Otherwise it writes nothing and no watcher is notified. */
-export const tryTxn = (entry: QueueEntry, when: readonly Compare[]): Txn => ({
-  queues: [entry.name],
-  compare: when,
-  success: [put(entry)],
-  failure: [own(entry)],
-});
-
-/** Writes the key again, unchanged, so that its watchers are notified of the grant. */
-export const announceGrantTxn = (entry: JoinedEntry): Txn => ({
-  queues: [entry.name],
-  compare: [{ kind: "created at", key: entry.key, revision: entry.revision }],
-  success: [put(entry)],
-  failure: [],
-});
-
-/** Deletes exactly this entry, and reads which entry is first after it. */
-export function leaveTxn(entry: QueueEntry, asked: readonly Range[]): Txn {
-  const { name, key, value, revision } = entry;
-  const reads = ranges(asked);
-  return {
-    queues: [name],
-    // Before its create revision is known, its value shows that it is ours.
-    compare: [
-      revision === undefined ? { kind: "value is", key, value } : { kind: "created at", key, revision },
-    ],
-    success: [{ kind: "delete", key }, ...reads],
-    failure: reads,
-  };
 }

@@ -5,8 +5,9 @@ import type { JoinResult, LockMode, RangeResult } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import type { SessionEntries } from "./session-entries.js";
 import { joinRefused } from "./refused-join.js";
-import { joinBehindTxn, joinTxn, tryTxn, type JoinedEntry, type QueueEntry } from "./entry.js";
+import type { JoinedEntry, QueueEntry } from "./entry.js";
 import { pause } from "../async/clock.js";
+import { joinBehindTxn, joinTxn, tryTxn } from "./txns.js";
 
 type Limits = Pick<CallPolicy, "giveUpMs" | "again">;
 

@@ -3,8 +3,9 @@ import { Joiner, type Joined } from "./join.js";
 import { exclusive, type Behind, type JoinResult, type LockMode } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import { SessionEntries } from "./session-entries.js";
-import { leaveTxn, announceGrantTxn, type JoinedEntry, type QueueEntry } from "./entry.js";
+import type { JoinedEntry, QueueEntry } from "./entry.js";
 import { txnUntilConfirmed } from "../session/cleanup.js";
+import { announceGrantTxn, leaveTxn } from "./txns.js";
 import { PredecessorWait } from "./predecessor-wait.js";
 import { LocalSuccessors, LocalLine, unwatched, Waiter, WaiterTurn, type Grant } from "./waiter.js";
 

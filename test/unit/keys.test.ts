@@ -9,7 +9,8 @@ import {
 } from "../../src/keys.js";
 import { exclusive, positionOf } from "../../src/queue/lock-mode.js";
 import type { Lease } from "../../src/session/lease.js";
-import { joinTxn, leaveTxn, QueueEntry } from "../../src/queue/entry.js";
+import { QueueEntry } from "../../src/queue/entry.js";
+import { joinTxn, leaveTxn } from "../../src/queue/txns.js";
 import { FakeCluster } from "../support/fakes/fake-connection.js";
 import { keyValue } from "../support/fakes/fake-member.js";
 

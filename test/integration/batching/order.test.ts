@@ -5,14 +5,8 @@ import type { Txn } from "../../../src/etcd/port.js";
 import { type Cluster, connect, Session } from "../../../src/index.js";
 import type { Lease } from "../../../src/session/lease.js";
 import { exclusive, lastEntries, queueRange } from "../../../src/queue/lock-mode.js";
-import {
-  joinBehindTxn,
-  type JoinedEntry,
-  joinTxn,
-  leaveTxn,
-  QueueEntry,
-  tryTxn,
-} from "../../../src/queue/entry.js";
+import { type JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
+import { joinBehindTxn, joinTxn, leaveTxn, tryTxn } from "../../../src/queue/txns.js";
 import { leaseSourceOf } from "../../../src/session/session-source.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { type Done, hasOrder, type Keys } from "../../support/clients/queue-history.js";

@@ -46,7 +46,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "deletes the key without comparing its create revision",
     patches: [
       {
-        file: "queue/entry.js",
+        file: "queue/txns.js",
         from: 'revision === undefined ? { kind: "value is", key, value } : { kind: "created at", key, revision },\n        ],',
         to: "],",
       },
@@ -225,7 +225,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "lets tryLock look at its own key only",
     patches: [
       {
-        file: "queue/entry.js",
+        file: "queue/txns.js",
         from: "queues: [entry.name],\n    compare: when,",
         to: 'queues: [entry.name],\n    compare: [{ kind: "created at", key: entry.key, revision: 0n }],',
       },

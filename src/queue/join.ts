@@ -1,7 +1,15 @@
 import type { CallPolicy } from "../etcd/retry.js";
 import { backoff } from "../etcd/backoff.js";
 import type { Range, Txn, TxnAnswer } from "../etcd/port.js";
-import type { JoinResult, LockMode, RangeResult } from "./lock-mode.js";
+import {
+  GRANTED,
+  GRANTED_UNSEEN,
+  UNKNOWN,
+  type Granted,
+  type JoinResult,
+  type LockMode,
+  type RangeResult,
+} from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import type { SessionEntries } from "./session-entries.js";
 import { joinRefused } from "./refused-join.js";
@@ -12,9 +20,9 @@ import { joinBehindTxn, joinTxn, tryTxn } from "./txns.js";
 type Limits = Pick<CallPolicy, "giveUpMs" | "again">;
 
 /** A queue entry, and the result of its join. */
-export interface Joined {
+export interface Joined<Result extends JoinResult = JoinResult> {
   readonly entry: JoinedEntry;
-  readonly from: JoinResult;
+  readonly result: Result;
 }
 
 /** Puts entries into the queue of one name. A lost answer neither loses an entry nor leaves one behind. */
@@ -30,7 +38,7 @@ export class Joiner {
   /** An adopted entry, or a new one. If the key exists with a value that is not ours, the next number is tried. */
   async join(mode: LockMode, value: string | undefined, limits: Limits): Promise<Joined> {
     const adopted = this.lease.adopted?.claim(`${this.name}${mode.folder}`);
-    if (adopted) return { entry: this.own.adopt(adopted, mode), from: undefined };
+    if (adopted) return { entry: this.own.adopt(adopted, mode), result: UNKNOWN };
     return this.#joinAnew(mode, value, limits);
   }
 
@@ -41,14 +49,18 @@ export class Joiner {
       const txn = behindOurs ? joinBehindTxn(entry) : joinTxn(entry);
       const answer = await this.#put(entry, txn, limits);
       const joined = this.#confirm(entry, answer);
-      if (joined) return { entry: joined, from: behindOurs ? undefined : joinResultOf(joined, answer) };
+      if (joined) return { entry: joined, result: behindOurs ? UNKNOWN : joinResultOf(joined, answer) };
       this.own.takenByAnother(entry);
       await pause(this.lease.connection.clock, wait.duration, this.lease.signal);
     }
   }
 
   /** An entry that holds at once, or undefined if it would have to wait. */
-  async tryJoin(mode: LockMode, value: string | undefined, limits: Limits): Promise<Joined | undefined> {
+  async tryJoin(
+    mode: LockMode,
+    value: string | undefined,
+    limits: Limits,
+  ): Promise<Joined<Granted> | undefined> {
     const { trying } = mode;
     if ("look" in trying) {
       const [found] = await this.#read([trying.look(this.name)], limits);
@@ -57,17 +69,21 @@ export class Joiner {
     const entry = this.own.make(mode, value);
     const answer = await this.#put(entry, tryTxn(entry, trying.when(entry)), limits);
     const joined = this.#confirm(entry, answer);
-    if (joined) return { entry: joined, from: "held" };
+    if (joined) return { entry: joined, result: GRANTED };
     this.own.release(entry);
     return undefined;
   }
 
   /** Another client may have joined first: the entry is then removed again. */
-  async #joinIfHeld(mode: LockMode, value: string | undefined, limits: Limits): Promise<Joined | undefined> {
-    const { entry, from } = await this.#joinAnew(mode, value, limits);
-    if (typeof from === "string") return { entry, from };
-    const held = from === undefined && (await this.#isFirst(entry, limits));
-    if (held) return { entry, from: "held, unseen" };
+  async #joinIfHeld(
+    mode: LockMode,
+    value: string | undefined,
+    limits: Limits,
+  ): Promise<Joined<Granted> | undefined> {
+    const { entry, result } = await this.#joinAnew(mode, value, limits);
+    if (result.state === "granted") return { entry, result };
+    const held = result.state === "unknown" && (await this.#isFirst(entry, limits));
+    if (held) return { entry, result: GRANTED_UNSEEN };
     this.undo(entry);
     return undefined;
   }
@@ -129,7 +145,7 @@ export class Joiner {
 /** What the answer to a join shows about the entries before it. */
 function joinResultOf(entry: JoinedEntry, { succeeded, ranges }: TxnAnswer): JoinResult {
   const found = ranges.filter((range) => range !== undefined);
-  const from = succeeded && found.length > 0 ? entry.mode.joined(entry, found) : undefined;
-  if (typeof from === "object") entry.foundBefore(from.predecessor.revision);
-  return from;
+  const result = succeeded && found.length > 0 ? entry.mode.joined(entry, found) : UNKNOWN;
+  if (result.state === "waiting") entry.foundBefore(result.predecessor.revision);
+  return result;
 }

@@ -46,7 +46,9 @@ export interface Predecessor {
 export const isSame = (a: Predecessor | undefined, b: Predecessor): boolean =>
   a !== undefined && a.revision === b.revision && keyText(a.target.key) === keyText(b.target.key);
 
+/** The entry waits. */
 export interface Behind {
+  readonly state: "waiting";
   readonly predecessor: Predecessor;
   /** How many entries must end before our turn, as far as the answer shows. */
   readonly ahead: number;
@@ -54,16 +56,28 @@ export interface Behind {
 
 export type Position = "first" | "gone" | Behind;
 
-/**
- * The result of a join's answer; undefined = only a read can tell. "held, unseen": the entries behind it cannot see from
- * the queue that it holds.
- */
-export type JoinResult = "held" | "held, unseen" | Behind | undefined;
+/** The entry holds. `visible`: the entries behind it can see that from the queue. */
+export interface Granted {
+  readonly state: "granted";
+  readonly visible: boolean;
+}
+
+/** Only a read shows whether the entry holds. */
+export interface Unknown {
+  readonly state: "unknown";
+}
+
+/** What the answer to a join shows of its entry. */
+export type JoinResult = Granted | Behind | Unknown;
+
+export const GRANTED: Granted = { state: "granted", visible: true };
+export const GRANTED_UNSEEN: Granted = { state: "granted", visible: false };
+export const UNKNOWN: Unknown = { state: "unknown" };
 
 /** How to join only if the entry holds at once: by compares in one transaction, or by a read before the join. */
 export type Trying =
   | { readonly when: (entry: NewEntry) => readonly Compare[] }
-  | { readonly look: (name: string) => Range; readonly hasRoom: (told: RangeResult) => boolean };
+  | { readonly look: (name: string) => Range; readonly hasRoom: (oldest: RangeResult) => boolean };
 
 /** What differs between the entries of a mutex, a reader, a writer and a permit. `Queue` does everything else. */
 export interface LockMode {
@@ -134,7 +148,7 @@ export function positionOf(entry: EntryView, { kvs, more }: Omit<RangeResult, "c
   if (!mine || !entry.is(mine)) return "gone";
   if (!below) return "first";
   const ahead = 1 + rest.length + (more ? 1 : 0);
-  return { predecessor: new EntryBelow(below, ahead === 1), ahead };
+  return { state: "waiting", predecessor: new EntryBelow(below, ahead === 1), ahead };
 }
 
 /** Holds alone: waits for every earlier entry, of any mode. */
@@ -144,14 +158,14 @@ const alone = (folder: LockMode["folder"]): LockMode => ({
   announcesGrant: false,
   trying: { when: ({ name }) => [{ kind: "nothing in", ...queueRange(name) }] },
   follows: (_, earlier) => earlier.at(-1),
-  afterTurn: () => undefined,
+  afterTurn: () => UNKNOWN,
   surelyFollows: (ours) => ours.length > 0,
   asksToJoin: ({ name }) => [{ ...queueRange(name), order: "newest first", limit: LAST }],
   joined: (entry, [last]) => {
-    if (!last) return undefined;
+    if (!last) return UNKNOWN;
     const position = positionOf(entry, { kvs: last.kvs, more: last.count > last.kvs.length });
-    if (position === "first") return "held";
-    return position === "gone" ? undefined : { predecessor: position.predecessor, ahead: last.count - 1 };
+    if (position === "first") return GRANTED;
+    return position === "gone" ? UNKNOWN : { ...position, ahead: last.count - 1 };
   },
   reads: (entry) => [lastEntries(entry)],
   positionOf: (entry, [last]) => (last ? positionOf(entry, last) : "gone"),

@@ -2,12 +2,18 @@ import type { KeyValue, Range } from "../etcd/port.js";
 import { parseEntryValue } from "../keys.js";
 import {
   EntryBelow,
+  GRANTED,
+  GRANTED_UNSEEN,
   queueRange,
+  UNKNOWN,
   type Behind,
   type EntryView,
+  type JoinResult,
   type LockMode,
+  type Position,
   type Predecessor,
   type RangeResult,
+  type Trying,
 } from "./lock-mode.js";
 
 const oldestOf = (name: string): Range => ({ ...queueRange(name), order: "oldest first", limit: 1 });
@@ -50,24 +56,44 @@ function standing(entry: EntryView, below: readonly KeyValue[]): "first" | Behin
   const [last] = below;
   if (rank < permits || !last) return "first";
   const ahead = rank - permits + 1;
-  if (willAnnounce(last, rank - 1)) return { predecessor: behindWaiter(entry.name, last), ahead };
+  if (willAnnounce(last, rank - 1))
+    return { state: "waiting", predecessor: behindWaiter(entry.name, last), ahead };
   // While the numbers differ, a deletion may change which one rules, so a read decides.
   const sure = ahead === 1 && [...below, entry].every((each) => permitsOf(each) === permits);
-  return { predecessor: behindHolders(entry.name, below, sure), ahead: 1 };
+  return { state: "waiting", predecessor: behindHolders(entry.name, below, sure), ahead: 1 };
 }
 
-function joined(entry: EntryView, [oldest, last]: readonly RangeResult[]): ReturnType<LockMode["joined"]> {
+function joined(entry: EntryView, [oldest, last]: readonly RangeResult[]): JoinResult {
   const first = oldest?.kvs[0];
   const below = last?.kvs[1];
-  if (!first) return undefined;
+  if (!first) return UNKNOWN;
   const permits = permitsOf(first);
   const rank = (oldest?.count ?? 0) - 1;
-  if (rank < permits) return permits === entry.mode.permits ? "held" : "held, unseen";
-  if (!below) return undefined;
+  if (rank < permits) return permits === entry.mode.permits ? GRANTED : GRANTED_UNSEEN;
+  if (!below) return UNKNOWN;
   const ahead = rank - permits + 1;
-  if (willAnnounce(below, rank - 1)) return { predecessor: behindWaiter(entry.name, below), ahead };
-  return { predecessor: behindHolders(entry.name, undefined, false), ahead: 1 };
+  if (willAnnounce(below, rank - 1))
+    return { state: "waiting", predecessor: behindWaiter(entry.name, below), ahead };
+  return { state: "waiting", predecessor: behindHolders(entry.name, undefined, false), ahead: 1 };
 }
+
+/** The position of `entry`, by an answer to `reads`. */
+function positionIn(entry: EntryView, last: RangeResult | undefined, permits: number): Position | "unclear" {
+  const [mine, ...below] = last?.kvs ?? [];
+  if (!mine || !entry.is(mine)) return "gone";
+  if (!last?.more) return standing(entry, below);
+  const [next] = below;
+  // More entries than our own number are before us. Which number rules matters only to an entry that may be next.
+  if (!next || !willAnnounce(next, below.length)) return "unclear";
+  return { state: "waiting", predecessor: behindWaiter(entry.name, next), ahead: below.length + 1 - permits };
+}
+
+const trying: Trying = {
+  look: oldestOf,
+  hasRoom: ({ kvs: [oldest], count }) => oldest === undefined || count < permitsOf(oldest),
+};
+
+const isWaiting = ({ held }: EntryView): boolean => !held;
 
 /**
  * One of `permits` entries that hold at a time. An entry holds if fewer entries are before it than the number in the value
@@ -79,13 +105,14 @@ const permitOf = (permits: number): LockMode => ({
   shared: true,
   permits,
   announcesGrant: true,
-  trying: {
-    look: oldestOf,
-    hasRoom: ({ kvs: [oldest], count }) => oldest === undefined || count < permitsOf(oldest),
-  },
-  follows: (_, earlier) => earlier.findLast(({ held }) => !held),
-  afterTurn: ({ name }) => ({ predecessor: behindHolders(name, undefined, false), ahead: 1 }),
-  surelyFollows: (ours) => ours.some(({ held }) => !held),
+  trying,
+  follows: (_, earlier) => earlier.findLast(isWaiting),
+  afterTurn: ({ name }) => ({
+    state: "waiting",
+    predecessor: behindHolders(name, undefined, false),
+    ahead: 1,
+  }),
+  surelyFollows: (ours) => ours.some(isWaiting),
   asksToJoin: ({ name }) => [oldestOf(name), { ...queueRange(name), order: "newest first", limit: 2 }],
   joined,
   reads: ({ name, revision }, all) => [
@@ -97,15 +124,7 @@ const permitOf = (permits: number): LockMode => ({
       ...(!all && { limit: permits + 2 }),
     },
   ],
-  positionOf: (entry, [last]) => {
-    const [mine, ...below] = last?.kvs ?? [];
-    if (!mine || !entry.is(mine)) return "gone";
-    if (!last?.more) return standing(entry, below);
-    const [next] = below;
-    // More entries than our own number are before us. Which number rules matters only to an entry that may be next.
-    if (!next || !willAnnounce(next, below.length)) return "unclear";
-    return { predecessor: behindWaiter(entry.name, next), ahead: below.length + 1 - permits };
-  },
+  positionOf: (entry, [last]) => positionIn(entry, last, permits),
   asksForFirst: () => [],
   isFirst: () => false,
 });

@@ -1,6 +1,7 @@
 import type { CallPolicy } from "../etcd/retry.js";
 import { Joiner, type Joined } from "./join.js";
-import { exclusive, type Behind, type JoinResult, type LockMode } from "./lock-mode.js";
+import { exclusive, GRANTED_UNSEEN, UNKNOWN } from "./lock-mode.js";
+import type { Behind, Granted, LockMode, Unknown } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import { SessionEntries } from "./session-entries.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
@@ -78,7 +79,7 @@ export class Queue {
       if (this.#leaving) await Promise.allSettled(this.#leaving);
       this.lease.assertOpen();
       const joined = await this.lease.inFlight.track(this.#joiner.tryJoin(mode, value, policy));
-      if (joined) this.#onGranted(joined.entry, joined.from);
+      if (joined) this.#onGranted(joined.entry, joined.result);
       return joined?.entry;
     } finally {
       this.#trying--;
@@ -132,22 +133,23 @@ export class Queue {
       this.lease.waits.delete(waiter);
       return;
     }
-    const { entry, from } = joined;
+    const { entry, result } = joined;
     if (waiter.gaveUp) {
       this.#waiting--;
       return this.leaveInBackground(entry);
     }
-    if (typeof from === "string") this.grant(waiter, unwatched(entry), from);
-    else this.#wait(waiter, entry, from);
+    if (result.state === "granted") this.grant(waiter, unwatched(entry), result);
+    else this.#wait(waiter, entry, result);
   }
 
-  #wait(waiter: Waiter, entry: JoinedEntry, from: Behind | undefined): void {
+  #wait(waiter: Waiter, entry: JoinedEntry, result: Behind | Unknown): void {
     const below = this.own.followedBy(entry);
     if (below) {
       waiter.stage = { at: "local", entry, below };
       this.#followers.add(waiter, entry, below);
       return;
     }
+    const from = result.state === "waiting" ? result : undefined;
     const wait = new PredecessorWait(entry, new WaiterTurn(this, waiter, entry), from);
     waiter.stage = { at: "turn", entry, wait };
   }
@@ -166,25 +168,25 @@ export class Queue {
     this.leaveInBackground(entry);
   }
 
-  grant(waiter: Waiter, grant: Grant, from?: JoinResult): void {
+  grant(waiter: Waiter, grant: Grant, result = GRANTED_UNSEEN): void {
     this.#waiting--;
     this.lease.waits.delete(waiter);
     waiter.grant(grant);
-    this.#onGranted(grant.entry, from, grant.deletedAt);
+    this.#onGranted(grant.entry, result, grant.deletedAt);
     this.#joinNext();
   }
 
   /** Re-evaluates local waiters blocked only until `entry` was granted: each holds too, waits on its own or follows another. */
-  #onGranted(entry: JoinedEntry, from: JoinResult, deletedAt = entry.revision): void {
+  #onGranted(entry: JoinedEntry, { visible }: Granted, deletedAt = entry.revision): void {
     entry.granted();
-    if (entry.mode.announcesGrant && from !== "held") this.#announceGrant(entry);
+    if (entry.mode.announcesGrant && !visible) this.#announceGrant(entry);
     for (const [waiter, next] of this.#followers.of(entry)) {
       const below = this.own.followedBy(next);
       if (below === entry) continue;
       this.#followers.remove(waiter, entry);
-      const then = below ? undefined : next.mode.afterTurn(next);
+      const then = below ? UNKNOWN : next.mode.afterTurn(next);
       // Nothing has confirmed its key since then: a read beside the handle does.
-      if (typeof then === "string") this.grant(waiter, { ...unwatched(next), deletedAt }, then);
+      if (then.state === "granted") this.grant(waiter, { ...unwatched(next), deletedAt }, then);
       else this.#wait(waiter, next, then);
     }
   }
@@ -238,7 +240,7 @@ export class Queue {
     for (const [waiter, next] of this.#followers.of(entry)) {
       this.#followers.remove(waiter, entry);
       if (isFirst(next)) this.grant(waiter, unwatched(next));
-      else this.#wait(waiter, next, undefined);
+      else this.#wait(waiter, next, UNKNOWN);
     }
     this.#joinNext();
   }

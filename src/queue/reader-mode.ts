@@ -2,6 +2,7 @@ import type { KeyValue, Range } from "../etcd/port.js";
 import { sessionRange, prefixEnd, prefixOf } from "../keys.js";
 import {
   EntryBelow,
+  GRANTED,
   queueRange,
   type Behind,
   type EntryView,
@@ -29,7 +30,7 @@ function behind(results: readonly RangeResult[], others: number): Behind | undef
   const [first, ...rest] = last;
   if (!first) return undefined;
   const below = rest.reduce((a, b) => (a.createRevision > b.createRevision ? a : b), first);
-  return { predecessor: new EntryBelow(below, others === 1), ahead: others };
+  return { state: "waiting", predecessor: new EntryBelow(below, others === 1), ahead: others };
 }
 
 const isReader = ({ mode }: EntryView): boolean => mode === reader;
@@ -56,14 +57,14 @@ export const reader: LockMode = {
       (other) => !other.held && other.joinedBehind === entry.joinedBehind && entry.joinedBehind !== undefined,
     ),
   // It followed another reader: a reader waits for the end of any other entry that it follows.
-  afterTurn: () => "held",
+  afterTurn: () => GRANTED,
   surelyFollows: () => false,
   asksToJoin: nearest,
   joined: (_, results) =>
     behind(
       results,
       results.reduce((sum, { count }) => sum + count, 0),
-    ) ?? "held",
+    ) ?? GRANTED,
   reads: (entry) => [
     { key: entry.key },
     ...nearest(entry).map((range) => ({ ...range, maxCreateRevision: entry.revision - 1n })),

@@ -46,7 +46,7 @@ export class WaitingTurn {
     this.wait = new PredecessorWait(
       this.entry,
       outcome,
-      from && { ahead: from.ahead, predecessor: predecessor(from) },
+      from && { state: "waiting", ahead: from.ahead, predecessor: predecessor(from) },
     );
     this.clock.advance(0);
   }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Behind } from "../../../src/queue/lock-mode.js";
-import { exclusive, writer } from "../../../src/queue/lock-mode.js";
+import { exclusive, GRANTED, GRANTED_UNSEEN, writer } from "../../../src/queue/lock-mode.js";
 import { permit } from "../../../src/queue/permit-mode.js";
 import { type JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
 import { reader } from "../../../src/queue/reader-mode.js";
@@ -37,7 +37,7 @@ describe("a reader", () => {
   const [before, behind] = [other(40n), other(30n)];
 
   test("holds when its join finds no place but readers", () => {
-    expect(reader.joined(mine, [told([]), told([])])).toBe("held");
+    expect(reader.joined(mine, [told([]), told([])])).toBe(GRANTED);
   });
 
   test.each([
@@ -107,12 +107,12 @@ describe("a permit", () => {
   const targetOf = (position: unknown) => (position as Behind).predecessor.target;
 
   test("is held at once while fewer are before it than the oldest place says", () => {
-    expect(join(kvOf(mine), 1)).toBe("held");
-    expect(join(other(10n, 2), 2, other(10n, 2))).toBe("held");
+    expect(join(kvOf(mine), 1)).toBe(GRANTED);
+    expect(join(other(10n, 2), 2, other(10n, 2))).toBe(GRANTED);
   });
 
   test("is held unseen if another number than its own let it in: those behind would take it for one that waits", () => {
-    expect(join(other(10n, 5), 4, other(30n, 2))).toBe("held, unseen");
+    expect(join(other(10n, 5), 4, other(30n, 2))).toBe(GRANTED_UNSEEN);
   });
 
   test.each([

@@ -1,6 +1,7 @@
 import type { KeyValue } from "../etcd/port.js";
 import type { Watch, WatchListener } from "../etcd/watch/hub.js";
-import { KeyWatchSchedule, type LongHold } from "./key-watch-schedule.js";
+import type { KeyWatchSchedule, LongHold } from "../session/key-watch-schedule.js";
+import { LockTable } from "../queue/lock-table.js";
 import type { JoinedEntry } from "../queue/entry.js";
 
 /** Watches the key of a hold, which is lost if a client deletes the key, even though the lease goes on. */
@@ -21,7 +22,7 @@ export class KeyWatch implements LongHold, WatchListener {
     deletedAt: bigint | undefined,
     private readonly onGone: () => void,
   ) {
-    this.#holds = KeyWatchSchedule.of(entry.lease);
+    this.#holds = LockTable.of(entry.lease).keyWatches;
     this.#watch = watch;
     this.#atLeast = entry.revision;
     if (watch) this.#takeOver(watch);

@@ -3,7 +3,7 @@ import { HoldHandle } from "../hold/hold.js";
 import { lastEntries, positionOf } from "../queue/lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import type { JoinedEntry } from "../queue/entry.js";
-import { Queue } from "../queue/queue.js";
+import { LockTable } from "../queue/lock-table.js";
 import { PredecessorWait } from "../queue/predecessor-wait.js";
 import type { Grant } from "../queue/waiter.js";
 
@@ -69,7 +69,7 @@ export class AllTurns {
 
   #grant(entry: JoinedEntry, ownWatch: Grant["ownWatch"], deletedAt: Grant["deletedAt"]): void {
     this.#turns.delete(entry);
-    const hold = new HoldHandle(Queue.of(this.lease, entry.name), { entry, ownWatch, deletedAt });
+    const hold = new HoldHandle(LockTable.of(this.lease).queue(entry.name), { entry, ownWatch, deletedAt });
     this.#holds.set(entry, hold);
     // It may be lost while the other entries still wait.
     hold.signal.addEventListener("abort", () => this.stop());
@@ -85,7 +85,7 @@ export class AllTurns {
       this.#turns.get(entry)?.stop();
       const hold = this.#holds.get(entry);
       if (hold) void hold.release();
-      else Queue.of(this.lease, entry.name).leaveInBackground(entry);
+      else LockTable.of(this.lease).queue(entry.name).leaveInBackground(entry);
     }
     tell();
   }

@@ -5,7 +5,8 @@ import { queueRange } from "../queue/lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
 import { own, put } from "../queue/txns.js";
-import { Queue } from "../queue/queue.js";
+import { LockTable } from "../queue/lock-table.js";
+import type { Queue } from "../queue/queue.js";
 import { joinRefused } from "../queue/refused-join.js";
 import { pause } from "../async/clock.js";
 
@@ -21,7 +22,7 @@ export class MultiJoin {
     again: () => boolean,
   ): Promise<{ readonly entries: readonly JoinedEntry[]; readonly alone: boolean }> {
     for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
-      const entries = this.names.map((name) => Queue.of(this.lease, name).own.make());
+      const entries = this.names.map((name) => LockTable.of(this.lease).queue(name).own.make());
       const tried = await this.#put(entries, tryTxn(entries), again);
       const first = this.#confirm(entries, tried);
       if (first) return { entries: first, alone: tried.succeeded };
@@ -88,7 +89,7 @@ export class MultiJoin {
   }
 
   #queueOf({ name }: QueueEntry): Queue {
-    return Queue.of(this.lease, name);
+    return LockTable.of(this.lease).queue(name);
   }
 
   #isOurs(entry: QueueEntry, there: KeyValue | undefined): boolean {

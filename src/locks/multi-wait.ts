@@ -3,7 +3,7 @@ import type { HoldHandle } from "../hold/hold.js";
 import type { Dependent, Lease, SessionEnd } from "../session/lease.js";
 import { MultiJoin } from "./multi-join.js";
 import type { JoinedEntry } from "../queue/entry.js";
-import { Queue } from "../queue/queue.js";
+import { LockTable } from "../queue/lock-table.js";
 
 /** One call of `lockAll`, until it holds every name or its caller gives up. */
 export class MultiWaiter implements Dependent {
@@ -71,6 +71,6 @@ export class MultiWaiter implements Dependent {
   }
 
   #leave(entries: readonly JoinedEntry[]): undefined {
-    for (const entry of entries) Queue.of(this.lease, entry.name).leaveInBackground(entry);
+    for (const entry of entries) LockTable.of(this.lease).queue(entry.name).leaveInBackground(entry);
   }
 }

@@ -2,6 +2,7 @@ import type { CallPolicy } from "../etcd/retry.js";
 import { Joiner, type Joined } from "./join.js";
 import { exclusive, GRANTED_UNSEEN, UNKNOWN } from "./lock-mode.js";
 import type { Behind, Granted, LockMode, Unknown } from "./lock-mode.js";
+import type { KeyNumbers } from "./key-numbers.js";
 import type { Lease } from "../session/lease.js";
 import { SessionEntries } from "./session-entries.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
@@ -22,13 +23,12 @@ export interface JoinOptions {
   readonly onJoined?: () => void;
 }
 
-const queues = new WeakMap<Lease, Map<string, Queue>>();
-
-function queuesOn(lease: Lease): Map<string, Queue> {
-  const byName = new Map<string, Queue>();
-  queues.set(lease, byName);
-  lease.places = () => [...byName.values()].flatMap(({ own }) => own.joined);
-  return byName;
+/** The lock table, as far as a queue uses it. */
+interface QueueOwner {
+  readonly lease: Lease;
+  readonly keyNumbers: KeyNumbers;
+  /** The queue of `name` is idle. */
+  forget(name: string): void;
 }
 
 /** One session's side of the queue of one name: joins it, waits for its turn and leaves it. */
@@ -41,22 +41,19 @@ export class Queue {
   #trying = 0;
   #waiting = 0;
 
-  private constructor(
-    readonly lease: Lease,
+  constructor(
+    private readonly owner: QueueOwner,
     readonly name: string,
   ) {
-    this.own = new SessionEntries(lease, name);
+    this.own = new SessionEntries(owner.lease, name, owner.keyNumbers);
+  }
+
+  get lease(): Lease {
+    return this.owner.lease;
   }
 
   get #joiner(): Joiner {
     return new Joiner(this.lease, this.name, this.own, (entry) => this.leaveInBackground(entry));
-  }
-
-  static of(lease: Lease, name: string): Queue {
-    const byName = queues.get(lease) ?? queuesOn(lease);
-    const queue = byName.get(name) ?? new Queue(lease, name);
-    byName.set(name, queue);
-    return queue;
   }
 
   /** Adds a caller at the end of the local line; it waits for its turn. */
@@ -245,9 +242,8 @@ export class Queue {
     this.#joinNext();
   }
 
-  /** Names come and go (one per user, for example): only queues in use are kept. */
   forgetIfIdle(): void {
     const busy = this.#joining || this.#trying > 0 || this.#waiting > 0 || this.#leaving?.size;
-    if (!busy && this.#line.empty && this.own.joined.length === 0) queues.get(this.lease)?.delete(this.name);
+    if (!busy && this.#line.empty && this.own.joined.length === 0) this.owner.forget(this.name);
   }
 }

@@ -1,7 +1,7 @@
 import type { AdoptedEntry } from "../session/adopted-entries.js";
 import { exclusive, type LockMode } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
-import { KeyNumbers } from "./key-numbers.js";
+import type { KeyNumbers } from "./key-numbers.js";
 import { QueueEntry, type JoinedEntry } from "./entry.js";
 
 const NONE: readonly JoinedEntry[] = [];
@@ -14,6 +14,7 @@ export class SessionEntries {
   constructor(
     private readonly lease: Lease,
     private readonly name: string,
+    private readonly keyNumbers: KeyNumbers,
   ) {}
 
   /** Oldest first. */
@@ -23,9 +24,9 @@ export class SessionEntries {
 
   make(mode: LockMode = exclusive, value?: string): QueueEntry {
     const { lease, name } = this;
-    const keys = KeyNumbers.of(lease, `${name}${mode.folder}`);
-    const entry = new QueueEntry({ lease, name, n: keys.nextNumber(), mode, value });
-    keys.take(entry);
+    const n = this.keyNumbers.next(`${name}${mode.folder}`);
+    const entry = new QueueEntry({ lease, name, n, mode, value });
+    this.keyNumbers.take(entry);
     return entry;
   }
 
@@ -39,7 +40,7 @@ export class SessionEntries {
 
   /** The entry is in the queue. */
   add(entry: JoinedEntry): void {
-    this.#keysOf(entry).take(entry);
+    this.keyNumbers.take(entry);
     const later = this.#joined.findIndex(({ revision }) => revision > entry.revision);
     const i = later === -1 ? this.#joined.length : later;
     this.#joined = [...this.#joined.slice(0, i), entry, ...this.#joined.slice(i)];
@@ -56,21 +57,17 @@ export class SessionEntries {
 
   /** See KeyNumbers. */
   release(entry: QueueEntry): void {
-    this.#keysOf(entry).release(entry);
+    this.keyNumbers.release(entry);
   }
 
   /** See KeyNumbers. */
   doubt(entry: QueueEntry): void {
-    this.#keysOf(entry).doubt(entry);
+    this.keyNumbers.doubt(entry);
   }
 
   /** Its key exists with another value: from a late put, or from another process that uses the lease. */
   takenByAnother(entry: QueueEntry): void {
     this.doubt(entry);
     this.release(entry);
-  }
-
-  #keysOf({ directory }: QueueEntry): KeyNumbers {
-    return KeyNumbers.of(this.lease, directory);
   }
 }

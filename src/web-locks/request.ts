@@ -4,7 +4,8 @@ import type { HoldHandle } from "../hold/hold.js";
 import type { EntryValue } from "../keys.js";
 import { writer } from "../queue/lock-mode.js";
 import type { Lease } from "../session/lease.js";
-import { Queue, type JoinOptions } from "../queue/queue.js";
+import { LockTable } from "../queue/lock-table.js";
+import type { JoinOptions, Queue } from "../queue/queue.js";
 import { reader } from "../queue/reader-mode.js";
 import type { LeaseSource } from "../session/session-source.js";
 import { settleWithin } from "../async/settle-within.js";
@@ -85,7 +86,7 @@ export class LockRequest implements QueuedRequest {
       this.#used = lease;
       if (this.#over) return;
       if (this.way === "try") this.#acquire(await this.#try(lease));
-      else await this.#join(Queue.of(lease, this.#queueName));
+      else await this.#join(LockTable.of(lease).queue(this.#queueName));
     } catch (error) {
       this.#fail(error);
     }

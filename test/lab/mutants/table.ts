@@ -7,7 +7,7 @@ import { REFUSALS } from "./refusals.js";
 const CROWD: Partial<Hunt> = { workers: 2, lanes: 12, names: 6, nested: true };
 
 /** The lists of the lease's keys would find what these mutants leave behind, before the lab does. */
-const NO_SWEEP: Patch = { file: "session/late-put-sweeper.js", from: "this.#audit.add(this);", to: "" };
+const NO_SWEEP: Patch = { file: "session/late-put-sweeper.js", from: "this.audit.add(this);", to: "" };
 
 const MUTEX: readonly Mutant[] = [
   {

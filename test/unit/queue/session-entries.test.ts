@@ -1,9 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { SessionEntries } from "../../../src/queue/session-entries.js";
+import { LockTable } from "../../../src/queue/lock-table.js";
+import type { SessionEntries } from "../../../src/queue/session-entries.js";
 import type { QueueEntry } from "../../../src/queue/entry.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";
 
-const own = () => new SessionEntries(new FakeCluster().lease(), "jobs");
+const own = () => LockTable.of(new FakeCluster().lease()).queue("jobs").own;
 
 function joined(places: SessionEntries, revision: bigint): QueueEntry {
   const entry = places.make().confirmed(revision);

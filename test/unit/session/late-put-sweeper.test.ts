@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import type { Range, Txn } from "../../../src/etcd/port.js";
-import { SessionEntries } from "../../../src/queue/session-entries.js";
+import { LockTable } from "../../../src/queue/lock-table.js";
+import type { SessionEntries } from "../../../src/queue/session-entries.js";
 import type { JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
 import { type FakeCall, keyValue } from "../../support/fakes/fake-member.js";
@@ -20,7 +21,7 @@ type Kv = ReturnType<typeof keyValue>;
 function session() {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
-  const own = new SessionEntries(lease, "jobs");
+  const own = LockTable.of(lease).queue("jobs").own;
   const stored = new Map<string, Kv>();
   let refusal: Error | undefined;
   const answerTo: Partial<Record<FakeCall["method"], (call: FakeCall) => void>> = {
@@ -77,7 +78,7 @@ describe("a put that was sent and never answered", () => {
   test("makes the session list its keys soon, by one request and no watch, whatever the number of names", async () => {
     const { cluster, clock, lease, of } = session();
     for (let n = 0; n < 300; n++) {
-      const own = new SessionEntries(lease, `jobs/${n}`);
+      const own = LockTable.of(lease).queue(`jobs/${n}`).own;
       const late = own.make();
       late.attemptUnanswered();
       own.release(late);
@@ -234,7 +235,7 @@ describe("a key of our lease that is no place of ours", () => {
 
   test("may have any value where the session has had candidates", async () => {
     const { clock, lease, put, deletes } = session();
-    const own = new SessionEntries(lease, "election");
+    const own = LockTable.of(lease).queue("election").own;
     const candidate = own.make(undefined, "http://10.0.0.1").confirmed(150n);
     own.add(candidate);
     own.release(candidate);
@@ -248,7 +249,7 @@ describe("a key of our lease that is no place of ours", () => {
 
 describe("the number of a place", () => {
   test("is free again when its put was answered", () => {
-    const own = new SessionEntries(new FakeCluster().lease(), "jobs");
+    const own = LockTable.of(new FakeCluster().lease()).queue("jobs").own;
     const [first, second] = [own.make(), own.make()];
 
     own.release(first);
@@ -257,7 +258,7 @@ describe("the number of a place", () => {
   });
 
   test("is not given again at once when its key is there with another value", () => {
-    const own = new SessionEntries(new FakeCluster().lease(), "jobs");
+    const own = LockTable.of(new FakeCluster().lease()).queue("jobs").own;
 
     own.takenByAnother(own.make());
 
@@ -265,7 +266,7 @@ describe("the number of a place", () => {
   });
 
   test("does not tell the order: the predecessor among our own is found by create revision", () => {
-    const own = new SessionEntries(new FakeCluster().lease(), "jobs");
+    const own = LockTable.of(new FakeCluster().lease()).queue("jobs").own;
     const [a, b, c] = [joined(own, 30n), joined(own, 10n), joined(own, 20n)];
 
     expect([a, c, b].map((entry) => own.followedBy(entry))).toEqual([c, b, undefined]);

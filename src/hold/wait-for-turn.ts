@@ -124,6 +124,6 @@ class HolderQuestion {
     const policy = { ...this.lease.policy("read the queue"), giveUpMs: askMs, attemptMs: askMs };
     this.#name = name;
     // etcd did not answer, or the session is over, which rejects the call itself.
-    this.#ahead = await readContendersAhead(connection, name, revision, policy).catch(() => undefined);
+    this.#ahead = await readContendersAhead(connection, { name, revision }, policy).catch(() => undefined);
   }
 }

@@ -25,33 +25,36 @@ export interface Joined<Result extends JoinResult = JoinResult> {
   readonly result: Result;
 }
 
+/** A queue, as far as a join uses it. */
+interface JoinedQueue {
+  readonly lease: Lease;
+  readonly name: string;
+  readonly own: SessionEntries;
+  /** Removes an entry that is not wanted, or that may exist although its join failed. */
+  leaveInBackground(entry: QueueEntry): void;
+}
+
 /** Puts entries into the queue of one name. A lost answer neither loses an entry nor leaves one behind. */
 export class Joiner {
-  constructor(
-    private readonly lease: Lease,
-    private readonly name: string,
-    private readonly own: SessionEntries,
-    /** Removes an entry that is not wanted, or that may exist although its join failed. */
-    private readonly undo: (entry: QueueEntry) => void,
-  ) {}
+  constructor(private readonly queue: JoinedQueue) {}
 
   /** An adopted entry, or a new one. If the key exists with a value that is not ours, the next number is tried. */
   async join(mode: LockMode, value: string | undefined, limits: Limits): Promise<Joined> {
-    const adopted = this.lease.adopted?.claim(`${this.name}${mode.folder}`);
-    if (adopted) return { entry: this.own.adopt(adopted, mode), result: UNKNOWN };
+    const adopted = this.queue.lease.adopted?.claim(`${this.queue.name}${mode.folder}`);
+    if (adopted) return { entry: this.queue.own.adopt(adopted, mode), result: UNKNOWN };
     return this.#joinAnew(mode, value, limits);
   }
 
   async #joinAnew(mode: LockMode, value: string | undefined, limits: Limits): Promise<Joined> {
     for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
-      const entry = this.own.make(mode, value);
-      const behindOurs = mode.surelyFollows(this.own.joined);
+      const entry = this.queue.own.make(mode, value);
+      const behindOurs = mode.surelyFollows(this.queue.own.joined);
       const txn = behindOurs ? joinBehindTxn(entry) : joinTxn(entry);
       const answer = await this.#put(entry, txn, limits);
       const joined = this.#confirm(entry, answer);
       if (joined) return { entry: joined, result: behindOurs ? UNKNOWN : joinResultOf(joined, answer) };
-      this.own.takenByAnother(entry);
-      await pause(this.lease.connection.clock, wait.duration, this.lease.signal);
+      this.queue.own.takenByAnother(entry);
+      await pause(this.queue.lease.connection.clock, wait.duration, this.queue.lease.signal);
     }
   }
 
@@ -63,14 +66,14 @@ export class Joiner {
   ): Promise<Joined<Granted> | undefined> {
     const { trying } = mode;
     if ("look" in trying) {
-      const [found] = await this.#read([trying.look(this.name)], limits);
+      const [found] = await this.#read([trying.look(this.queue.name)], limits);
       return found && trying.hasRoom(found) ? this.#joinIfHeld(mode, value, limits) : undefined;
     }
-    const entry = this.own.make(mode, value);
+    const entry = this.queue.own.make(mode, value);
     const answer = await this.#put(entry, tryTxn(entry, trying.when(entry)), limits);
     const joined = this.#confirm(entry, answer);
     if (joined) return { entry: joined, result: GRANTED };
-    this.own.release(entry);
+    this.queue.own.release(entry);
     return undefined;
   }
 
@@ -84,7 +87,7 @@ export class Joiner {
     if (result.state === "granted") return { entry, result };
     const held = result.state === "unknown" && (await this.#isFirst(entry, limits));
     if (held) return { entry, result: GRANTED_UNSEEN };
-    this.undo(entry);
+    this.queue.leaveInBackground(entry);
     return undefined;
   }
 
@@ -93,32 +96,32 @@ export class Joiner {
       const results = await this.#read(entry.mode.reads(entry, true), limits);
       return entry.mode.positionOf(entry, results) === "first";
     } catch (error) {
-      this.undo(entry);
+      this.queue.leaveInBackground(entry);
       throw error;
     }
   }
 
   async #read(ranges: readonly Range[], limits: Limits): Promise<readonly RangeResult[]> {
     const policy = { ...this.#policy(), ...limits };
-    return (await this.lease.connection.client.ranges(ranges, policy)).ranges;
+    return (await this.queue.lease.connection.client.ranges(ranges, policy)).ranges;
   }
 
   async #put(entry: QueueEntry, txn: Txn, limits: Limits): Promise<TxnAnswer> {
     const policy = { ...this.#policy(), ...limits, onUnanswered: () => entry.attemptUnanswered() };
     try {
-      return await this.lease.connection.client.txn(txn, policy);
+      return await this.queue.lease.connection.client.txn(txn, policy);
     } catch (error) {
-      await joinRefused(this.lease, txn, error);
+      await joinRefused(this.queue.lease, txn, error);
       // The put may have been applied, or may still be.
-      if (entry.inDoubt) this.undo(entry);
-      else this.own.release(entry);
-      this.lease.signal.throwIfAborted();
+      if (entry.inDoubt) this.queue.leaveInBackground(entry);
+      else this.queue.own.release(entry);
+      this.queue.lease.signal.throwIfAborted();
       throw error;
     }
   }
 
   #policy(): CallPolicy {
-    return this.lease.policy(`join the queue of "${this.name}"`);
+    return this.queue.lease.policy(`join the queue of "${this.queue.name}"`);
   }
 
   /** The entry with its create revision, or undefined if it is not in the queue. */
@@ -127,7 +130,7 @@ export class Joiner {
     if (revision === undefined) return undefined;
     if (!answer.succeeded) entry.foundExecuted();
     const joined = entry.confirmed(revision);
-    this.own.add(joined);
+    this.queue.own.add(joined);
     return joined;
   }
 
@@ -137,7 +140,7 @@ export class Joiner {
    */
   #executedAt(entry: QueueEntry, answer: TxnAnswer): bigint | undefined {
     const own = answer.ranges[0]?.kvs[0];
-    const isOurs = own?.value === entry.value && own.leaseId === this.lease.leaseId;
+    const isOurs = own?.value === entry.value && own.leaseId === this.queue.lease.leaseId;
     return isOurs ? own.createRevision : undefined;
   }
 }

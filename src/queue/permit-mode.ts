@@ -18,6 +18,13 @@ import {
 
 const oldestOf = (name: string): Range => ({ ...queueRange(name), order: "oldest first", limit: 1 });
 
+/** All entries up to and including ours. */
+const upTo = ({ name, revision }: EntryView): Range => ({
+  ...queueRange(name),
+  order: "newest first",
+  maxCreateRevision: revision,
+});
+
 /** Entries of other modes and clients contain no number: while the oldest entry is one of them, it holds alone. */
 const permitsOf = ({ value }: Pick<KeyValue, "value">): number => parseEntryValue(value).permits ?? 1;
 
@@ -115,15 +122,8 @@ const permitOf = (permits: number): LockMode => ({
   surelyFollows: (ours) => ours.some(isWaiting),
   asksToJoin: ({ name }) => [oldestOf(name), { ...queueRange(name), order: "newest first", limit: 2 }],
   joined,
-  reads: ({ name, revision }, all) => [
-    {
-      ...queueRange(name),
-      order: "newest first",
-      maxCreateRevision: revision,
-      // Ours, all that may hold, and one more that shows whether others exist.
-      ...(!all && { limit: permits + 2 }),
-    },
-  ],
+  // Ours, all that may hold, and one more that shows whether others exist.
+  reads: (entry, all) => [all ? upTo(entry) : { ...upTo(entry), limit: permits + 2 }],
   positionOf: (entry, [last]) => positionIn(entry, last, permits),
   asksForFirst: () => [],
   isFirst: () => false,

@@ -9,18 +9,15 @@ import type { JoinedEntry, QueueEntry } from "./entry.js";
 import { txnUntilConfirmed } from "../session/cleanup.js";
 import { announceGrantTxn, leaveTxn } from "./txns.js";
 import { PredecessorWait } from "./predecessor-wait.js";
-import { LocalSuccessors, LocalLine, unwatched, Waiter, WaiterTurn, type Grant } from "./waiter.js";
+import { LocalSuccessors, LocalLine, unwatched, Waiter, WaiterTurn } from "./waiter.js";
+import type { Grant, WaiterOptions } from "./waiter.js";
 
 /** More waiting entries of one session under one name only slow down etcd's sorted ranges: the other callers wait here. */
 const MAX_WAITING = 100;
 
 /** The entry to put; by default that of a mutex. */
-export interface JoinOptions {
+export interface JoinOptions extends WaiterOptions {
   readonly mode?: LockMode;
-  /** The value of its key, instead of the data for `inspect`. An adopted entry keeps its value. */
-  readonly value?: string;
-  /** Called when its entry is in the queue or never will be: later calls can no longer come before it. */
-  readonly onJoined?: () => void;
 }
 
 /** The lock table, as far as a queue uses it. */
@@ -53,12 +50,12 @@ export class Queue {
   }
 
   get #joiner(): Joiner {
-    return new Joiner(this.lease, this.name, this.own, (entry) => this.leaveInBackground(entry));
+    return new Joiner(this);
   }
 
   /** Adds a caller at the end of the local line; it waits for its turn. */
-  join({ mode = exclusive, value, onJoined }: JoinOptions = {}): Waiter {
-    const waiter = new Waiter(this, mode, value, onJoined);
+  join(options: JoinOptions = {}): Waiter {
+    const waiter = new Waiter(this, options.mode ?? exclusive, options);
     this.lease.waits.add(waiter);
     this.#line.add(waiter);
     this.#joinNext();

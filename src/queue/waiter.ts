@@ -33,6 +33,13 @@ const NOBODY: readonly Waiter[] = [];
 const IN_LINE: Stage = { at: "line" };
 const END: Stage = { at: "end" };
 
+export interface WaiterOptions {
+  /** The value of its key, instead of the data for `inspect`. An adopted entry keeps its value. */
+  readonly value?: string;
+  /** Called when its entry is in the queue or never will be: later calls can no longer come before it. */
+  readonly onJoined?: () => void;
+}
+
 let calls = 0;
 
 /** One caller, from its call until it is granted, fails or gives up. */
@@ -40,6 +47,8 @@ export class Waiter implements Dependent {
   /** A waiter that must join again comes before later callers of this process. */
   readonly order = calls++;
   readonly granted: Promise<Grant>;
+  readonly value: string | undefined;
+  readonly onJoined: (() => void) | undefined;
   stage: Stage = IN_LINE;
   #gaveUp = false;
   #lostPlace = false;
@@ -50,9 +59,10 @@ export class Waiter implements Dependent {
   constructor(
     private readonly queue: { readonly name: string; abandoned(waiter: Waiter): void },
     readonly mode: LockMode,
-    readonly value: string | undefined,
-    readonly onJoined: (() => void) | undefined,
+    { value, onJoined }: WaiterOptions,
   ) {
+    this.value = value;
+    this.onJoined = onJoined;
     this.granted = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;

@@ -209,7 +209,7 @@ const MUTEX: readonly Mutant[] = [
       {
         file: "queue/join.js",
         from: "const answer = await this.#put(entry, txn, limits);",
-        to: "const again = limits.again ?? (() => true);\n            if (!again())\n                this.undo(entry);\n            else\n                setTimeout(() => again() || this.undo(entry), 4);\n            const answer = await this.#put(entry, txn, limits);",
+        to: "const again = limits.again ?? (() => true);\n            if (!again())\n                this.queue.leaveInBackground(entry);\n            else\n                setTimeout(() => again() || this.queue.leaveInBackground(entry), 4);\n            const answer = await this.#put(entry, txn, limits);",
       },
       {
         file: "queue/queue.js",

@@ -97,13 +97,13 @@ export interface LockMode {
   /** Whether a new entry will certainly follow one of ours, so that its join need not read the queue. */
   surelyFollows(ours: readonly EntryView[]): boolean;
   /** The ranges that a join reads beside its put, and what the answer means. */
-  asksToJoin(entry: NewEntry): readonly Range[];
+  readsToJoin(entry: NewEntry): readonly Range[];
   joined(entry: EntryView, results: readonly RangeResult[]): JoinResult;
   /** The ranges that a waiting entry reads, and what the answer means. "unclear": it must read `all` of the entries. */
   reads(entry: EntryView, all: boolean): readonly Range[];
   positionOf(entry: EntryView, results: readonly RangeResult[]): Position | "unclear";
   /** The ranges that the deletion of the entry followed by `entry` reads, to see whether `entry` is first now. */
-  asksForFirst(entry: EntryView): readonly Range[];
+  readsForFirst(entry: EntryView): readonly Range[];
   isFirst(entry: EntryView, results: readonly RangeResult[]): boolean;
 }
 
@@ -160,7 +160,7 @@ const alone = (folder: LockMode["folder"]): LockMode => ({
   follows: (_, earlier) => earlier.at(-1),
   afterTurn: () => UNKNOWN,
   surelyFollows: (ours) => ours.length > 0,
-  asksToJoin: ({ name }) => [{ ...queueRange(name), order: "newest first", limit: LAST }],
+  readsToJoin: ({ name }) => [{ ...queueRange(name), order: "newest first", limit: LAST }],
   joined: (entry, [last]) => {
     if (!last) return UNKNOWN;
     const position = positionOf(entry, { kvs: last.kvs, more: last.count > last.kvs.length });
@@ -169,7 +169,7 @@ const alone = (folder: LockMode["folder"]): LockMode => ({
   },
   reads: (entry) => [lastEntries(entry)],
   positionOf: (entry, [last]) => (last ? positionOf(entry, last) : "gone"),
-  asksForFirst: ({ name }) => [{ ...queueRange(name), order: "oldest first", limit: 1 }],
+  readsForFirst: ({ name }) => [{ ...queueRange(name), order: "oldest first", limit: 1 }],
   isFirst: (entry, [oldest]) => oldest?.kvs[0] !== undefined && entry.is(oldest.kvs[0]),
 });
 

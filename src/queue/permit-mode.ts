@@ -120,12 +120,12 @@ const permitOf = (permits: number): LockMode => ({
     ahead: 1,
   }),
   surelyFollows: (ours) => ours.some(isWaiting),
-  asksToJoin: ({ name }) => [oldestOf(name), { ...queueRange(name), order: "newest first", limit: 2 }],
+  readsToJoin: ({ name }) => [oldestOf(name), { ...queueRange(name), order: "newest first", limit: 2 }],
   joined,
   // Ours, all that may hold, and one more that shows whether others exist.
   reads: (entry, all) => [all ? upTo(entry) : { ...upTo(entry), limit: permits + 2 }],
   positionOf: (entry, [last]) => positionIn(entry, last, permits),
-  asksForFirst: () => [],
+  readsForFirst: () => [],
   isFirst: () => false,
 });
 

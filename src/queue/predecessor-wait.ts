@@ -113,12 +113,12 @@ export class PredecessorWait implements WatchListener, SlowReader {
     this.#predecessorWatch?.watch.cancel();
     this.#predecessorWatch = this.#watch(predecessor.target, startRevision);
     this.#ownWatch ??= this.#watch({ key: this.entry.key, events: "DELETE" }, startRevision);
-    this.#heardBefore(predecessor);
+    this.#checkReused(predecessor);
     this.created();
   }
 
   /** A reused watch may have received events while it was idle: then a read decides. */
-  #heardBefore(predecessor: Predecessor): void {
+  #checkReused(predecessor: Predecessor): void {
     const ofPredecessor = this.#predecessorWatch?.watch.lastEvent ?? 0n;
     const ofOurs = this.#ownWatch?.watch.lastEvent ?? 0n;
     this.#ended = ofPredecessor > (predecessor.revision ?? 0n) || ofOurs > this.entry.revision;
@@ -170,10 +170,10 @@ export class PredecessorWait implements WatchListener, SlowReader {
     this.#end(() => this.outcome.granted(ownWatch, deletedAt));
   }
 
-  #end(tell: () => void): void {
+  #end(report: () => void): void {
     if (this.#over) return;
     this.stop();
-    tell();
+    report();
   }
 
   read(): void {

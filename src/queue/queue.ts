@@ -187,7 +187,7 @@ export class Queue {
 
   /** Waiters behind an entry that waited itself cannot see that it holds now, so a put of the same key notifies them. */
   #announceGrant(entry: JoinedEntry): void {
-    const policy = { ...this.lease.policy("tell the next waiter"), again: () => !entry.leaving };
+    const policy = { ...this.lease.policy("announce a grant"), again: () => !entry.leaving };
     // Rejects only when the entry leaves or the session ends. `orphan()` does not wait: etcd may reject the put for long.
     txnUntilConfirmed(this.lease, announceGrantTxn(entry), policy).catch(() => undefined);
   }
@@ -216,14 +216,14 @@ export class Queue {
   async #leave(entry: QueueEntry): Promise<boolean> {
     // Before the delete: a late put may arrive right after it.
     if (entry.inDoubt) this.own.doubt(entry);
-    const asker = this.#followers.of(entry)[0]?.[1];
-    const asked = asker?.mode.asksForFirst(asker) ?? [];
+    const follower = this.#followers.of(entry)[0]?.[1];
+    const ranges = follower?.mode.readsForFirst(follower) ?? [];
     let doubted = false;
     const onUnanswered = (): void => void (doubted = true);
     const policy = { ...this.lease.policy(`leave the queue of "${this.name}"`), onUnanswered };
-    const answer = await txnUntilConfirmed(this.lease, leaveTxn(entry, asked), policy);
-    const found = answer.ranges.slice(-asked.length).filter((range) => range !== undefined);
-    this.#removed(entry, (next) => next.mode === asker?.mode && next.mode.isFirst(next, found));
+    const answer = await txnUntilConfirmed(this.lease, leaveTxn(entry, ranges), policy);
+    const found = answer.ranges.slice(-ranges.length).filter((range) => range !== undefined);
+    this.#removed(entry, (next) => next.mode === follower?.mode && next.mode.isFirst(next, found));
     return answer.succeeded || doubted;
   }
 

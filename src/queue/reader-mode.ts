@@ -59,7 +59,7 @@ export const reader: LockMode = {
   // It followed another reader: a reader waits for the end of any other entry that it follows.
   afterTurn: () => GRANTED,
   surelyFollows: () => false,
-  asksToJoin: nearest,
+  readsToJoin: nearest,
   joined: (_, results) =>
     behind(
       results,
@@ -76,7 +76,7 @@ export const reader: LockMode = {
     return behind(others, seen) ?? "first";
   },
   // Reads our own readers, too: an entry that holds by this answer must be in it.
-  asksForFirst: ({ name, directory, lease }) => [
+  readsForFirst: ({ name, directory, lease }) => [
     sessionRange(directory, lease.leaseId),
     ...otherRanges(name).map((range) => ({ ...range, order: "oldest first", limit: 1 }) as const),
   ],

@@ -11,10 +11,10 @@ export const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
 const rangeOperations = (ranges: readonly Range[]): Operation[] =>
   ranges.map((range) => ({ kind: "range", ...range }));
 
-/** Puts the key unless it exists, and reads the other contenders that the lock mode asks for. */
+/** Puts the key unless it exists, and reads the ranges that the lock mode names. */
 export const joinTxn = (entry: QueueEntry): Txn => ({
   ...joinBehindTxn(entry),
-  success: [put(entry), ...rangeOperations(entry.mode.asksToJoin(entry))],
+  success: [put(entry), ...rangeOperations(entry.mode.readsToJoin(entry))],
 });
 
 /** The same for a session that already has an entry under the name, which this one waits for. */

@@ -90,7 +90,7 @@ class Play {
     const old = this.#entries[which % this.#entries.length];
     const revision = (old && this.#keys.get(old.key)?.revision) ?? 0n;
     const known = old && new QueueEntry(old).confirmed(revision);
-    const asked = known && which % 2 === 0 ? exclusive.asksForFirst(known) : [];
+    const asked = known && which % 2 === 0 ? exclusive.readsForFirst(known) : [];
     if (is === "leave by value" && old) return leaveTxn(old, asked);
     if (is === "leave" && old) return leaveTxn(revision > 0n ? known! : old, asked);
     if (is === "again" && old) return joinTxn(old);

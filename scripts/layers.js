@@ -38,11 +38,11 @@ export const FRONT_DOORS = {
   "etcd/watch": ["hub", "watch"],
   session: [
     ...["cluster", "connect", "connection", "lease", "session-options", "session-source", "state-event"],
-    ...["adopted-entries", "cleanup", "key-audit", "late-put-sweeper"],
+    ...["adopted-entries", "cleanup", "key-watch-schedule", "late-put-sweeper"],
   ],
   queue: [
-    ...["contenders", "entry", "lock-mode", "permit-mode", "predecessor-wait", "queue", "reader-mode"],
-    ...["refused-join", "waiter"],
+    ...["contenders", "entry", "lock-mode", "lock-table", "permit-mode", "predecessor-wait", "queue"],
+    ...["reader-mode", "refused-join", "txns", "waiter"],
   ],
   hold: ["acquire", "hold", "reentrancy", "wait-for-turn", "with-lease"],
   locks: ["lock-all", "mutex", "rwlock", "semaphore"],

@@ -2,10 +2,11 @@ import { EtcdUnavailableError } from "../errors.js";
 import type { WatchListener } from "../etcd/watch/hub.js";
 import { HoldHandle } from "./hold.js";
 import type { CheckedWait } from "../options/check.js";
-import { Queue, type JoinOptions } from "../queue/queue.js";
+import type { JoinOptions, Queue } from "../queue/queue.js";
+import { LockTable } from "../queue/lock-table.js";
 import type { LeaseSource } from "../session/session-source.js";
 import type { Lease } from "../session/lease.js";
-import type { QueueEntry } from "../queue/entry.js";
+import type { JoinedEntry } from "../queue/entry.js";
 import { settleWithin } from "../async/settle-within.js";
 import { TurnCall } from "./wait-for-turn.js";
 import { unwatched, type Grant, type Waiter } from "../queue/waiter.js";
@@ -23,7 +24,7 @@ export interface Acquired {
 }
 
 const acquired = (grant: Grant): Acquired => ({
-  queue: Queue.of(grant.entry.lease, grant.entry.name),
+  queue: LockTable.of(grant.entry.lease).queue(grant.entry.name),
   grant,
 });
 
@@ -44,7 +45,7 @@ class NameCall<R> extends TurnCall<Grant, R> {
   }
 
   protected enter(lease: Lease): Waiter {
-    return Queue.of(lease, this.name).join(this.entry);
+    return LockTable.of(lease).queue(this.name).join(this.entry);
   }
 
   protected giveBack(unwanted: Grant): void {
@@ -103,8 +104,8 @@ export async function tryPlace(
 ): Promise<Acquired | undefined> {
   const { connection } = source;
   signal?.throwIfAborted();
-  const begin = (lease: Lease, left: CheckedWait): Promise<QueueEntry | undefined> => {
-    const queue = Queue.of(lease, name);
+  const begin = (lease: Lease, left: CheckedWait): Promise<JoinedEntry | undefined> => {
+    const queue = LockTable.of(lease).queue(name);
     let gaveUp = false;
     const entering = queue.tryJoin({ giveUpMs: left.timeoutMs ?? timeoutMs, again: () => !gaveUp }, entry);
     return settleWithin(entering, left, connection, {

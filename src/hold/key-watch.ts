@@ -1,7 +1,8 @@
 import type { KeyValue } from "../etcd/port.js";
 import type { Watch, WatchListener } from "../etcd/watch/hub.js";
-import { KeyWatchSchedule, type LongHold } from "./key-watch-schedule.js";
-import type { QueueEntry } from "../queue/entry.js";
+import type { KeyWatchSchedule, LongHold } from "../session/key-watch-schedule.js";
+import { LockTable } from "../queue/lock-table.js";
+import type { JoinedEntry } from "../queue/entry.js";
 
 /** Watches the key of a hold, which is lost if a client deletes the key, even though the lease goes on. */
 export class KeyWatch implements LongHold, WatchListener {
@@ -16,12 +17,12 @@ export class KeyWatch implements LongHold, WatchListener {
    * read has seen our key since, so one is sent while the caller already has the handle.
    */
   constructor(
-    private readonly entry: QueueEntry,
+    private readonly entry: JoinedEntry,
     watch: Watch | undefined,
     deletedAt: bigint | undefined,
     private readonly onGone: () => void,
   ) {
-    this.#holds = KeyWatchSchedule.of(entry.lease);
+    this.#holds = LockTable.of(entry.lease).keyWatches;
     this.#watch = watch;
     this.#atLeast = entry.revision;
     if (watch) this.#takeOver(watch);

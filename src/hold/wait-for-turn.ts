@@ -22,10 +22,10 @@ export interface TurnWaiter<T> {
   giveUp(): void;
 }
 
-/** A name that the call waits for, with the create revision of its entry; 0n if it has none yet. */
+/** A name that the call waits for, with the create revision of its entry; undefined if it has none yet. */
 export interface Waited {
   readonly name: string;
-  readonly revision: bigint;
+  readonly revision: bigint | undefined;
 }
 
 /** A call that waits for its turn under one name or several. */
@@ -124,6 +124,6 @@ class HolderQuestion {
     const policy = { ...this.lease.policy("read the queue"), giveUpMs: askMs, attemptMs: askMs };
     this.#name = name;
     // etcd did not answer, or the session is over, which rejects the call itself.
-    this.#ahead = await readContendersAhead(connection, name, revision, policy).catch(() => undefined);
+    this.#ahead = await readContendersAhead(connection, { name, revision }, policy).catch(() => undefined);
   }
 }

@@ -2,8 +2,8 @@ import type { Txn } from "../etcd/port.js";
 import { HoldHandle } from "../hold/hold.js";
 import { lastEntries, positionOf } from "../queue/lock-mode.js";
 import type { Lease } from "../session/lease.js";
-import type { QueueEntry } from "../queue/entry.js";
-import { Queue } from "../queue/queue.js";
+import type { JoinedEntry } from "../queue/entry.js";
+import { LockTable } from "../queue/lock-table.js";
 import { PredecessorWait } from "../queue/predecessor-wait.js";
 import type { Grant } from "../queue/waiter.js";
 
@@ -11,15 +11,15 @@ import type { Grant } from "../queue/waiter.js";
 export class AllTurns {
   /** All holds; `undefined` if one was lost, so that all were released. */
   readonly held: Promise<readonly HoldHandle[] | undefined>;
-  readonly #holds = new Map<QueueEntry, HoldHandle>();
-  readonly #turns = new Map<QueueEntry, PredecessorWait>();
+  readonly #holds = new Map<JoinedEntry, HoldHandle>();
+  readonly #turns = new Map<JoinedEntry, PredecessorWait>();
   #over = false;
   #resolve: (held: readonly HoldHandle[] | undefined) => void = () => {};
   #reject: (error: Error) => void = () => {};
 
   constructor(
     private readonly lease: Lease,
-    private readonly entries: readonly QueueEntry[],
+    private readonly entries: readonly JoinedEntry[],
     alone: boolean,
   ) {
     this.held = new Promise((resolve, reject) => {
@@ -32,7 +32,7 @@ export class AllTurns {
 
   /** A name that is not held yet, with the create revision of our entry. */
   get waitingFor(): { readonly name: string; readonly revision: bigint } {
-    return this.entries.find((entry) => !this.#holds.has(entry)) ?? (this.entries[0] as QueueEntry);
+    return this.entries.find((entry) => !this.#holds.has(entry)) ?? (this.entries[0] as JoinedEntry);
   }
 
   /** Releases what is held and leaves the other queues. */
@@ -55,7 +55,7 @@ export class AllTurns {
     });
   }
 
-  #stand(entry: QueueEntry, position: ReturnType<typeof positionOf>): void {
+  #stand(entry: JoinedEntry, position: ReturnType<typeof positionOf>): void {
     if (position === "gone") return this.stop();
     if (position === "first") return this.#grant(entry, undefined, undefined);
     const outcome = {
@@ -67,9 +67,9 @@ export class AllTurns {
     this.#turns.set(entry, new PredecessorWait(entry, outcome, position));
   }
 
-  #grant(entry: QueueEntry, ownWatch: Grant["ownWatch"], deletedAt: Grant["deletedAt"]): void {
+  #grant(entry: JoinedEntry, ownWatch: Grant["ownWatch"], deletedAt: Grant["deletedAt"]): void {
     this.#turns.delete(entry);
-    const hold = new HoldHandle(Queue.of(this.lease, entry.name), { entry, ownWatch, deletedAt });
+    const hold = new HoldHandle(LockTable.of(this.lease).queue(entry.name), { entry, ownWatch, deletedAt });
     this.#holds.set(entry, hold);
     // It may be lost while the other entries still wait.
     hold.signal.addEventListener("abort", () => this.stop());
@@ -85,7 +85,7 @@ export class AllTurns {
       this.#turns.get(entry)?.stop();
       const hold = this.#holds.get(entry);
       if (hold) void hold.release();
-      else Queue.of(this.lease, entry.name).leaveInBackground(entry);
+      else LockTable.of(this.lease).queue(entry.name).leaveInBackground(entry);
     }
     tell();
   }

@@ -3,8 +3,10 @@ import { backoff } from "../etcd/backoff.js";
 import type { KeyValue, Txn, TxnAnswer } from "../etcd/port.js";
 import { queueRange } from "../queue/lock-mode.js";
 import type { Lease } from "../session/lease.js";
-import { own, put, type QueueEntry } from "../queue/entry.js";
-import { Queue } from "../queue/queue.js";
+import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
+import { own, put } from "../queue/txns.js";
+import { LockTable } from "../queue/lock-table.js";
+import type { Queue } from "../queue/queue.js";
 import { joinRefused } from "../queue/refused-join.js";
 import { pause } from "../async/clock.js";
 
@@ -18,13 +20,15 @@ export class MultiJoin {
   /** `alone`: all queues were empty, so all entries are granted after one request. */
   async join(
     again: () => boolean,
-  ): Promise<{ readonly entries: readonly QueueEntry[]; readonly alone: boolean }> {
+  ): Promise<{ readonly entries: readonly JoinedEntry[]; readonly alone: boolean }> {
     for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
-      const entries = this.names.map((name) => Queue.of(this.lease, name).own.make());
+      const entries = this.names.map((name) => LockTable.of(this.lease).queue(name).own.make());
       const tried = await this.#put(entries, tryTxn(entries), again);
-      if (this.#confirm(entries, tried)) return { entries, alone: tried.succeeded };
+      const first = this.#confirm(entries, tried);
+      if (first) return { entries: first, alone: tried.succeeded };
       const joined = await this.#put(entries, joinTxn(entries), again);
-      if (this.#confirm(entries, joined)) return { entries, alone: false };
+      const second = this.#confirm(entries, joined);
+      if (second) return { entries: second, alone: false };
       this.#undo(entries, joined);
       await pause(this.lease.connection.clock, wait.duration, this.lease.signal);
     }
@@ -34,35 +38,38 @@ export class MultiJoin {
     const policy: CallPolicy = {
       ...this.lease.policy(`join the queues of ${this.names.map((name) => `"${name}"`).join(", ")}`),
       again,
-      onUnanswered: () => entries.forEach((entry) => void entry.unanswered++),
+      onUnanswered: () => entries.forEach((entry) => entry.attemptUnanswered()),
     };
     try {
       return await this.lease.connection.client.txn(txn, policy);
     } catch (error) {
       await joinRefused(this.lease, txn, error);
       for (const place of entries) {
-        if (place.unanswered === 0) this.#discard(place);
         // The put may have been applied, or may be applied later.
-        else this.#queueOf(place).leaveInBackground(place);
+        if (place.inDoubt) this.#queueOf(place).leaveInBackground(place);
+        else this.#discard(place);
       }
       this.lease.signal.throwIfAborted();
       throw error;
     }
   }
 
-  /** Whether one transaction of ours put all entries into their queues. If so, its revision becomes theirs. */
-  #confirm(entries: readonly QueueEntry[], { succeeded, header, ranges }: TxnAnswer): boolean {
+  /** The entries with the revision of the transaction of ours that put all of them, or undefined if none did. */
+  #confirm(
+    entries: readonly QueueEntry[],
+    { succeeded, header, ranges }: TxnAnswer,
+  ): readonly JoinedEntry[] | undefined {
     const there = ranges.map((range) => range?.kvs[0]);
     const revision = succeeded ? header.revision : there[0]?.createRevision;
     const isOurs = (entry: QueueEntry, n: number): boolean =>
       this.#isOurs(entry, there[n]) && there[n]?.createRevision === revision;
-    if (revision === undefined || (!succeeded && !entries.every(isOurs))) return false;
-    for (const place of entries) {
-      place.revision = revision;
-      if (!succeeded) place.foundExecuted();
-      this.#queueOf(place).own.add(place);
-    }
-    return true;
+    if (revision === undefined || (!succeeded && !entries.every(isOurs))) return undefined;
+    return entries.map((entry) => {
+      if (!succeeded) entry.foundExecuted();
+      const joined = entry.confirmed(revision);
+      this.#queueOf(entry).own.add(joined);
+      return joined;
+    });
   }
 
   /** Some keys belong to another client or were deleted by hand: removes ours, so that a join with other numbers can follow. */
@@ -71,8 +78,7 @@ export class MultiJoin {
       const there = ranges[n]?.kvs[0];
       if (there === undefined) return this.#discard(entry);
       if (!this.#isOurs(entry, there)) return this.#queueOf(entry).own.takenByAnother(entry);
-      entry.revision = there.createRevision;
-      this.#queueOf(entry).leaveInBackground(entry);
+      this.#queueOf(entry).leaveInBackground(entry.confirmed(there.createRevision));
     });
   }
 
@@ -83,7 +89,7 @@ export class MultiJoin {
   }
 
   #queueOf({ name }: QueueEntry): Queue {
-    return Queue.of(this.lease, name);
+    return LockTable.of(this.lease).queue(name);
   }
 
   #isOurs(entry: QueueEntry, there: KeyValue | undefined): boolean {

@@ -2,8 +2,8 @@ import { AllTurns } from "./gathering.js";
 import type { HoldHandle } from "../hold/hold.js";
 import type { Dependent, Lease, SessionEnd } from "../session/lease.js";
 import { MultiJoin } from "./multi-join.js";
-import type { QueueEntry } from "../queue/entry.js";
-import { Queue } from "../queue/queue.js";
+import type { JoinedEntry } from "../queue/entry.js";
+import { LockTable } from "../queue/lock-table.js";
 
 /** One call of `lockAll`, until it holds every name or its caller gives up. */
 export class MultiWaiter implements Dependent {
@@ -35,9 +35,9 @@ export class MultiWaiter implements Dependent {
     );
   }
 
-  /** A name that the call waits for, with the create revision of its entry; 0n if it has none yet. */
-  get waitingFor(): { readonly name: string; readonly revision: bigint } {
-    return this.#gathering?.waitingFor ?? { name: this.names[0] as string, revision: 0n };
+  /** A name that the call waits for, with the create revision of its entry; undefined if it has none yet. */
+  get waitingFor(): { readonly name: string; readonly revision: bigint | undefined } {
+    return this.#gathering?.waitingFor ?? { name: this.names[0] as string, revision: undefined };
   }
 
   /** The call has, or had, a place in each of the queues. */
@@ -70,7 +70,7 @@ export class MultiWaiter implements Dependent {
     return undefined;
   }
 
-  #leave(entries: readonly QueueEntry[]): undefined {
-    for (const entry of entries) Queue.of(this.lease, entry.name).leaveInBackground(entry);
+  #leave(entries: readonly JoinedEntry[]): undefined {
+    for (const entry of entries) LockTable.of(this.lease).queue(entry.name).leaveInBackground(entry);
   }
 }

@@ -15,14 +15,19 @@ export interface Ahead {
   readonly ahead: number;
 }
 
+/** The place in a queue: `revision` is that of its entry. */
+interface Waited {
+  readonly name: string;
+  readonly revision: bigint | undefined;
+}
+
 /** Reads under way, by name: hundreds of calls that time out together share one read. */
 const readings = new WeakMap<EtcdServices, Map<string, Promise<Reading>>>();
 
 /** Holder and number of contenders before `revision`; before the end of the queue if the revision is not known. */
 export async function readContendersAhead(
   connection: EtcdServices,
-  name: string,
-  revision: bigint,
+  { name, revision }: Waited,
   policy: CallPolicy,
 ): Promise<Ahead> {
   const byName = readings.get(connection) ?? new Map<string, Promise<Reading>>();
@@ -30,7 +35,8 @@ export async function readContendersAhead(
   const reading = byName.get(name) ?? readQueue(connection, name, policy).finally(() => byName.delete(name));
   byName.set(name, reading);
   const { kvs, holder } = await reading;
-  const ahead = revision > 0n ? kvs.filter((kv) => kv.createRevision < revision).length : kvs.length;
+  const before = revision === undefined ? kvs : kvs.filter((kv) => kv.createRevision < revision);
+  const ahead = before.length;
   return { holder: ahead > 0 ? holder : undefined, ahead };
 }
 
@@ -41,7 +47,7 @@ async function readQueue(connection: EtcdServices, name: string, policy: CallPol
   const [first] = kvs;
   if (!first) return { kvs, holder: undefined };
   const ttls = await remainingTtls(connection, [first], policy);
-  return { kvs, holder: contenderOf(name, first, "holding", ttls.get(first.leaseId)) };
+  return { kvs, holder: holderOf(name, first, ttls.get(first.leaseId)) };
 }
 
 async function remainingTtls(
@@ -63,18 +69,13 @@ async function remainingTtls(
   return ttls;
 }
 
-function contenderOf(
-  name: string,
-  kv: KeyValue,
-  state: Contender["state"],
-  ttlRemainingMs: number | undefined,
-): Contender {
+function holderOf(name: string, kv: KeyValue, ttlRemainingMs: number | undefined): Contender {
   const { owner, since } = parseEntryValue(kv.value);
   const date = since === undefined ? undefined : new Date(since);
-  const place = {
+  const holder = {
     name,
     key: kv.key.toString(),
-    state,
+    state: "holding",
     revision: kv.createRevision,
     leaseId: kv.leaseId,
     owner,
@@ -82,10 +83,10 @@ function contenderOf(
     ttlRemainingMs,
   };
   const toJSON = (): Record<string, unknown> => ({
-    ...place,
-    revision: place.revision.toString(),
-    leaseId: place.leaseId.toString(),
+    ...holder,
+    revision: holder.revision.toString(),
+    leaseId: holder.leaseId.toString(),
   });
   // Not enumerable, so that logs and comparisons show only the data.
-  return Object.defineProperty(place, "toJSON", { value: toJSON }) as Contender;
+  return Object.defineProperty(holder, "toJSON", { value: toJSON }) as Contender;
 }

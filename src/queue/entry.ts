@@ -1,33 +1,44 @@
-import type { Compare, KeyValue, Operation, Range, Txn } from "../etcd/port.js";
+import type { KeyValue } from "../etcd/port.js";
 import { entryKey, type EntryValue } from "../keys.js";
-import { exclusive, type LockMode } from "./lock-mode.js";
+import type { EntryView, LockMode } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import type { OwnedKey } from "../session/late-put-sweeper.js";
 
+/** What an entry is made of. */
+export interface EntryParts {
+  readonly lease: Lease;
+  readonly name: string;
+  /** The n of `name/<lease>-n`. */
+  readonly n: number;
+  readonly mode: LockMode;
+  /** A campaign puts its candidate's value, and an adopted entry keeps its value. */
+  readonly value?: string | undefined;
+}
+
+/** An entry that is in the queue: etcd has reported its create revision. */
+export interface JoinedEntry extends QueueEntry, EntryView {
+  readonly revision: bigint;
+}
+
 /** One key of ours in a queue, identified by key and create revision, never by the key alone. */
 export class QueueEntry implements OwnedKey {
+  readonly lease: Lease;
+  readonly name: string;
+  readonly n: number;
+  readonly mode: LockMode;
   readonly key: string;
   readonly value: string;
-  /** Create revision; 0n until etcd has reported it. */
-  revision = 0n;
-  /** Attempts to put the key that were sent and not answered: each may still be applied. */
-  unanswered = 0;
-  /** Create revision of the entry that its join found before it, if the answer contained one. */
-  joinedBehind: bigint | undefined;
-  /** It is granted. */
-  held = false;
-  /** No caller needs it any longer. */
-  leaving = false;
+  #revision: bigint | undefined;
+  #unanswered = 0;
+  #joinedBehind: bigint | undefined;
+  #held = false;
+  #leaving = false;
 
-  constructor(
-    readonly lease: Lease,
-    readonly name: string,
-    /** The n of `name/<lease>-n`. */
-    readonly n: number,
-    readonly mode: LockMode = exclusive,
-    /** A campaign puts its candidate's value, and an adopted entry keeps its value. */
-    value?: string,
-  ) {
+  constructor({ lease, name, n, mode, value }: EntryParts) {
+    this.lease = lease;
+    this.name = name;
+    this.n = n;
+    this.mode = mode;
     this.key = entryKey(this.directory, lease.leaseId, n);
     this.value = value ?? JSON.stringify(this.#newValue());
   }
@@ -37,14 +48,62 @@ export class QueueEntry implements OwnedKey {
     return `${this.name}${this.mode.folder}`;
   }
 
-  /** An attempt to put the key was executed earlier: an unanswered one of ours, or one that an intermediary sent twice. */
-  foundExecuted(): void {
-    if (this.unanswered > 0) this.unanswered--;
-    else this.lease.connection.path.requestsAreRepeated = true;
+  /** Create revision; undefined until etcd has reported it. */
+  get revision(): bigint | undefined {
+    return this.#revision;
+  }
+
+  /** An attempt to put the key was sent and not answered: it may still be applied. */
+  get inDoubt(): boolean {
+    return this.#unanswered > 0;
+  }
+
+  /** Create revision of the entry that its join found before it, if the answer contained one. */
+  get joinedBehind(): bigint | undefined {
+    return this.#joinedBehind;
+  }
+
+  /** It is granted. */
+  get held(): boolean {
+    return this.#held;
+  }
+
+  /** No caller needs it any longer. */
+  get leaving(): boolean {
+    return this.#leaving;
   }
 
   is(kv: KeyValue): boolean {
-    return kv.createRevision === this.revision && kv.key.toString() === this.key;
+    return kv.createRevision === this.#revision && kv.key.toString() === this.key;
+  }
+
+  attemptUnanswered(): void {
+    this.#unanswered++;
+  }
+
+  /** An attempt to put the key was executed earlier: an unanswered one of ours, or one that an intermediary sent twice. */
+  foundExecuted(): void {
+    if (this.#unanswered > 0) this.#unanswered--;
+    else this.lease.connection.path.requestsAreRepeated = true;
+  }
+
+  /** etcd has reported its create revision. */
+  confirmed(revision: bigint): JoinedEntry {
+    this.#revision = revision;
+    return this as JoinedEntry;
+  }
+
+  /** The answer to its join contained the entry of this create revision before it. */
+  foundBefore(revision: bigint | undefined): void {
+    this.#joinedBehind = revision;
+  }
+
+  granted(): void {
+    this.#held = true;
+  }
+
+  leaves(): void {
+    this.#leaving = true;
   }
 
   #newValue(): EntryValue {
@@ -57,59 +116,4 @@ export class QueueEntry implements OwnedKey {
       ...(permits !== undefined && { permits }),
     };
   }
-}
-
-export const put = ({ key, value, lease }: QueueEntry): Operation => ({
-  kind: "put",
-  key,
-  value,
-  leaseId: lease.leaseId,
-});
-export const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
-const ranges = (asked: readonly Range[]): Operation[] => asked.map((range) => ({ kind: "range", ...range }));
-
-/** Puts the key unless it exists, and reads the other contenders that the lock mode asks for. */
-export const joinTxn = (entry: QueueEntry): Txn => ({
-  ...joinBehindTxn(entry),
-  success: [put(entry), ...ranges(entry.mode.asksToJoin(entry))],
-});
-
-/** The same for a session that already has an entry under the name, which this one waits for. */
-export const joinBehindTxn = (entry: QueueEntry): Txn => ({
-  queues: [entry.name],
-  compare: [{ kind: "created at", key: entry.key, revision: 0n }],
-  success: [put(entry)],
-  failure: [own(entry)],
-});
-
-/** Puts the key if the compares hold. Otherwise it writes nothing and no watcher is notified. */
-export const tryTxn = (entry: QueueEntry, when: readonly Compare[]): Txn => ({
-  queues: [entry.name],
-  compare: when,
-  success: [put(entry)],
-  failure: [own(entry)],
-});
-
-/** Writes the key again, unchanged, so that its watchers are notified of the grant. */
-export const announceGrantTxn = (entry: QueueEntry): Txn => ({
-  queues: [entry.name],
-  compare: [{ kind: "created at", key: entry.key, revision: entry.revision }],
-  success: [put(entry)],
-  failure: [],
-});
-
-/** Deletes exactly this entry, and reads which entry is first after it. */
-export function leaveTxn(entry: QueueEntry, asked: readonly Range[]): Txn {
-  const tell = ranges(asked);
-  return {
-    queues: [entry.name],
-    // Before its create revision is known, its value shows that it is ours.
-    compare: [
-      entry.revision === 0n
-        ? { kind: "value is", key: entry.key, value: entry.value }
-        : { kind: "created at", key: entry.key, revision: entry.revision },
-    ],
-    success: [{ kind: "delete", key: entry.key }, ...tell],
-    failure: tell,
-  };
 }

@@ -1,65 +1,63 @@
 import { entryKey } from "../keys.js";
 import type { Lease } from "../session/lease.js";
 import type { QueueEntry } from "./entry.js";
-import { LatePutSweeper } from "../session/late-put-sweeper.js";
+import type { LatePutSweeper } from "../session/late-put-sweeper.js";
 
-const keysOf = new WeakMap<Lease, Map<string, KeyNumbers>>();
+/** The numbers of the keys in one directory. */
+interface Numbers {
+  /** Released numbers, used before new ones. */
+  readonly free: number[];
+  highest: number;
+  used: number;
+}
 
 /**
- * The numbers of one session's keys in one directory, whichever queue uses them: the readers of `a` have their keys in the
- * directory of a mutex `a/read`.
+ * The numbers of one session's keys, by the directory of the keys, whichever queue uses them: the readers of `a` have their
+ * keys in the directory of a mutex `a/read`.
  */
 export class KeyNumbers {
-  /** Released numbers, used before new ones. */
-  readonly #free: number[] = [];
-  #highest = 0;
-  #used = 0;
-  readonly #sweep: LatePutSweeper;
+  readonly #byDirectory = new Map<string, Numbers>();
 
-  private constructor(
+  constructor(
     private readonly lease: Lease,
-    private readonly directory: string,
-  ) {
-    this.#sweep = LatePutSweeper.of(lease);
-  }
+    private readonly sweeper: LatePutSweeper,
+  ) {}
 
-  static of(lease: Lease, directory: string): KeyNumbers {
-    const byDirectory = keysOf.get(lease) ?? new Map<string, KeyNumbers>();
-    keysOf.set(lease, byDirectory);
-    const keys = byDirectory.get(directory) ?? new KeyNumbers(lease, directory);
-    byDirectory.set(directory, keys);
-    return keys;
-  }
-
-  nextNumber(): number {
+  next(directory: string): number {
+    const numbers = this.#in(directory);
+    const isTaken = (n: number): boolean => this.sweeper.isTaken(entryKey(directory, this.lease.leaseId, n));
     // A late put may create a key with a released number, and an adopted entry has brought its own number.
-    const last = this.#free.findLastIndex((n) => !this.#isTaken(n));
-    if (last >= 0) return this.#free.splice(last, 1)[0] as number;
-    do this.#highest++;
-    while (this.#isTaken(this.#highest));
-    return this.#highest;
+    const last = numbers.free.findLastIndex((n) => !isTaken(n));
+    if (last >= 0) return numbers.free.splice(last, 1)[0] as number;
+    do numbers.highest++;
+    while (isTaken(numbers.highest));
+    return numbers.highest;
   }
 
   take(entry: QueueEntry): void {
-    if (this.#sweep.take(entry)) this.#used++;
+    if (this.sweeper.take(entry)) this.#in(entry.directory).used++;
   }
 
   /** Frees the number, unless a late put may still create its key. */
   release(entry: QueueEntry): void {
-    if (!this.#sweep.release(entry)) return;
+    if (!this.sweeper.release(entry)) return;
     // Until now, a late put of this key was taken for this entry's.
-    if (entry.unanswered > 0) this.doubt(entry);
-    this.#free.push(entry.n);
+    if (entry.inDoubt) this.doubt(entry);
+    const { directory, n } = entry;
+    const numbers = this.#in(directory);
+    numbers.free.push(n);
     // Names come and go (one per user, for example): keep only what is in use.
-    if (--this.#used === 0) keysOf.get(this.lease)?.delete(this.directory);
+    if (--numbers.used === 0) this.#byDirectory.delete(directory);
   }
 
   /** The key may exist, or may still be put, without being this entry's: no other entry gets it for a while. */
   doubt(entry: QueueEntry): void {
-    this.#sweep.doubt(entry.key);
+    this.sweeper.doubt(entry.key);
   }
 
-  #isTaken(n: number): boolean {
-    return this.#sweep.isTaken(entryKey(this.directory, this.lease.leaseId, n));
+  #in(directory: string): Numbers {
+    const numbers = this.#byDirectory.get(directory) ?? { free: [], highest: 0, used: 0 };
+    this.#byDirectory.set(directory, numbers);
+    return numbers;
   }
 }

@@ -2,16 +2,38 @@ import type { Compare, KeyValue, Range, RangeAnswer } from "../etcd/port.js";
 import type { WatchTarget } from "../etcd/watch/hub.js";
 import { compactKey, keyText } from "../etcd/watch/watch.js";
 import { prefixEnd, prefixOf } from "../keys.js";
-import type { QueueEntry } from "./entry.js";
+import type { Lease } from "../session/lease.js";
 
 /** etcd's answer for one range. */
 export type RangeResult = Omit<RangeAnswer, "header">;
 
+/** What a lock mode reads of an entry before its join. */
+export interface NewEntry {
+  readonly name: string;
+  readonly key: string;
+}
+
+/** What a lock mode reads of an entry that is in the queue. */
+export interface EntryView extends NewEntry {
+  readonly lease: Lease;
+  /** Its key is `directory/<lease>`. */
+  readonly directory: string;
+  readonly value: string;
+  readonly mode: LockMode;
+  /** Create revision. */
+  readonly revision: bigint;
+  /** Create revision of the entry that its join found before it, if the answer contained one. */
+  readonly joinedBehind: bigint | undefined;
+  /** It is granted. */
+  readonly held: boolean;
+  is(kv: KeyValue): boolean;
+}
+
 /** What an entry waits for: the end of the nearest entry that it must not overtake, or of any of several entries. */
 export interface Predecessor {
   readonly target: WatchTarget;
-  /** Create revision, which identifies the entry. 0n if it stands for several. */
-  readonly revision: bigint;
+  /** Create revision, which identifies the entry. Undefined if it stands for several. */
+  readonly revision: bigint | undefined;
   /** It is known that our turn comes with its end. */
   readonly holder: boolean;
   /** Whether this event is its end. An event of an earlier life of the same key is not. */
@@ -22,9 +44,11 @@ export interface Predecessor {
 
 /** The revision alone is not enough: one request puts several entries, and those of names below ours are all before us. */
 export const isSame = (a: Predecessor | undefined, b: Predecessor): boolean =>
-  a?.revision === b.revision && keyText(a.target.key) === keyText(b.target.key);
+  a !== undefined && a.revision === b.revision && keyText(a.target.key) === keyText(b.target.key);
 
+/** The entry waits. */
 export interface Behind {
+  readonly state: "waiting";
   readonly predecessor: Predecessor;
   /** How many entries must end before our turn, as far as the answer shows. */
   readonly ahead: number;
@@ -32,16 +56,28 @@ export interface Behind {
 
 export type Position = "first" | "gone" | Behind;
 
-/**
- * The result of a join's answer; undefined = only a read can tell. "held, unseen": the entries behind it cannot see from
- * the queue that it holds.
- */
-export type JoinResult = "held" | "held, unseen" | Behind | undefined;
+/** The entry holds. `visible`: the entries behind it can see that from the queue. */
+export interface Granted {
+  readonly state: "granted";
+  readonly visible: boolean;
+}
+
+/** Only a read shows whether the entry holds. */
+export interface Unknown {
+  readonly state: "unknown";
+}
+
+/** What the answer to a join shows of its entry. */
+export type JoinResult = Granted | Behind | Unknown;
+
+export const GRANTED: Granted = { state: "granted", visible: true };
+export const GRANTED_UNSEEN: Granted = { state: "granted", visible: false };
+export const UNKNOWN: Unknown = { state: "unknown" };
 
 /** How to join only if the entry holds at once: by compares in one transaction, or by a read before the join. */
 export type Trying =
-  | { readonly when: (entry: QueueEntry) => readonly Compare[] }
-  | { readonly look: (name: string) => Range; readonly hasRoom: (told: RangeResult) => boolean };
+  | { readonly when: (entry: NewEntry) => readonly Compare[] }
+  | { readonly look: (name: string) => Range; readonly hasRoom: (oldest: RangeResult) => boolean };
 
 /** What differs between the entries of a mutex, a reader, a writer and a permit. `Queue` does everything else. */
 export interface LockMode {
@@ -55,20 +91,20 @@ export interface LockMode {
   /** The key is put again when a wait ends in a grant: the entries behind it cannot see the grant otherwise. */
   readonly announcesGrant: boolean;
   /** The entry of the same session whose end or grant this one waits for, without a watch. `earlier`: oldest first. */
-  follows(entry: QueueEntry, earlier: readonly QueueEntry[]): QueueEntry | undefined;
+  follows<E extends EntryView>(entry: E, earlier: readonly E[]): E | undefined;
   /** The state of an entry once the entry that it followed is granted and it no longer follows that one. */
-  afterTurn(entry: QueueEntry): JoinResult;
+  afterTurn(entry: EntryView): JoinResult;
   /** Whether a new entry will certainly follow one of ours, so that its join need not read the queue. */
-  surelyFollows(ours: readonly QueueEntry[]): boolean;
+  surelyFollows(ours: readonly EntryView[]): boolean;
   /** The ranges that a join reads beside its put, and what the answer means. */
-  asksToJoin(entry: QueueEntry): readonly Range[];
-  joined(entry: QueueEntry, results: readonly RangeResult[]): JoinResult;
+  readsToJoin(entry: NewEntry): readonly Range[];
+  joined(entry: EntryView, results: readonly RangeResult[]): JoinResult;
   /** The ranges that a waiting entry reads, and what the answer means. "unclear": it must read `all` of the entries. */
-  reads(entry: QueueEntry, all: boolean): readonly Range[];
-  positionOf(entry: QueueEntry, results: readonly RangeResult[]): Position | "unclear";
+  reads(entry: EntryView, all: boolean): readonly Range[];
+  positionOf(entry: EntryView, results: readonly RangeResult[]): Position | "unclear";
   /** The ranges that the deletion of the entry followed by `entry` reads, to see whether `entry` is first now. */
-  asksForFirst(entry: QueueEntry): readonly Range[];
-  isFirst(entry: QueueEntry, results: readonly RangeResult[]): boolean;
+  readsForFirst(entry: EntryView): readonly Range[];
+  isFirst(entry: EntryView, results: readonly RangeResult[]): boolean;
 }
 
 export const queueRange = (name: string): { readonly key: string; readonly end: string } => {
@@ -80,7 +116,7 @@ export const queueRange = (name: string): { readonly key: string; readonly end: 
 const LAST = 4;
 
 /** The last entries up to and including ours: show which one is just below and whether ours still exists. */
-export const lastEntries = (entry: QueueEntry): Range => ({
+export const lastEntries = (entry: EntryView): Range => ({
   ...queueRange(entry.name),
   order: "newest first",
   limit: LAST,
@@ -107,12 +143,12 @@ export class EntryBelow implements Predecessor {
 }
 
 /** The position of `entry`, by an answer to `lastEntries`. */
-export function positionOf(entry: QueueEntry, { kvs, more }: Omit<RangeResult, "count">): Position {
+export function positionOf(entry: EntryView, { kvs, more }: Omit<RangeResult, "count">): Position {
   const [mine, below, ...rest] = kvs;
   if (!mine || !entry.is(mine)) return "gone";
   if (!below) return "first";
   const ahead = 1 + rest.length + (more ? 1 : 0);
-  return { predecessor: new EntryBelow(below, ahead === 1), ahead };
+  return { state: "waiting", predecessor: new EntryBelow(below, ahead === 1), ahead };
 }
 
 /** Holds alone: waits for every earlier entry, of any mode. */
@@ -122,18 +158,18 @@ const alone = (folder: LockMode["folder"]): LockMode => ({
   announcesGrant: false,
   trying: { when: ({ name }) => [{ kind: "nothing in", ...queueRange(name) }] },
   follows: (_, earlier) => earlier.at(-1),
-  afterTurn: () => undefined,
+  afterTurn: () => UNKNOWN,
   surelyFollows: (ours) => ours.length > 0,
-  asksToJoin: ({ name }) => [{ ...queueRange(name), order: "newest first", limit: LAST }],
+  readsToJoin: ({ name }) => [{ ...queueRange(name), order: "newest first", limit: LAST }],
   joined: (entry, [last]) => {
-    if (!last) return undefined;
+    if (!last) return UNKNOWN;
     const position = positionOf(entry, { kvs: last.kvs, more: last.count > last.kvs.length });
-    if (position === "first") return "held";
-    return position === "gone" ? undefined : { predecessor: position.predecessor, ahead: last.count - 1 };
+    if (position === "first") return GRANTED;
+    return position === "gone" ? UNKNOWN : { ...position, ahead: last.count - 1 };
   },
   reads: (entry) => [lastEntries(entry)],
   positionOf: (entry, [last]) => (last ? positionOf(entry, last) : "gone"),
-  asksForFirst: ({ name }) => [{ ...queueRange(name), order: "oldest first", limit: 1 }],
+  readsForFirst: ({ name }) => [{ ...queueRange(name), order: "oldest first", limit: 1 }],
   isFirst: (entry, [oldest]) => oldest?.kvs[0] !== undefined && entry.is(oldest.kvs[0]),
 });
 

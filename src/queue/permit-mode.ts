@@ -2,15 +2,28 @@ import type { KeyValue, Range } from "../etcd/port.js";
 import { parseEntryValue } from "../keys.js";
 import {
   EntryBelow,
+  GRANTED,
+  GRANTED_UNSEEN,
   queueRange,
+  UNKNOWN,
   type Behind,
+  type EntryView,
+  type JoinResult,
   type LockMode,
+  type Position,
   type Predecessor,
   type RangeResult,
+  type Trying,
 } from "./lock-mode.js";
-import type { QueueEntry } from "./entry.js";
 
 const oldestOf = (name: string): Range => ({ ...queueRange(name), order: "oldest first", limit: 1 });
+
+/** All entries up to and including ours. */
+const upTo = ({ name, revision }: EntryView): Range => ({
+  ...queueRange(name),
+  order: "newest first",
+  maxCreateRevision: revision,
+});
 
 /** Entries of other modes and clients contain no number: while the oldest entry is one of them, it holds alone. */
 const permitsOf = ({ value }: Pick<KeyValue, "value">): number => parseEntryValue(value).permits ?? 1;
@@ -32,7 +45,7 @@ function behindHolders(name: string, holders: readonly KeyValue[] | undefined, s
   const revisions = holders && new Map(holders.map((kv) => [kv.key.toString("latin1"), kv.createRevision]));
   return {
     target: { ...queueRange(name), events: "DELETE" },
-    revision: 0n,
+    revision: undefined,
     holder: sure,
     endedBy: ({ key, modRevision }) => {
       if (!revisions) return true;
@@ -43,31 +56,51 @@ function behindHolders(name: string, holders: readonly KeyValue[] | undefined, s
 }
 
 /** `below`: all entries before it, nearest first. */
-function standing(entry: QueueEntry, below: readonly KeyValue[]): "first" | Behind {
+function standing(entry: EntryView, below: readonly KeyValue[]): "first" | Behind {
   const oldest = below.at(-1) ?? entry;
   const permits = permitsOf(oldest);
   const rank = below.length;
   const [last] = below;
   if (rank < permits || !last) return "first";
   const ahead = rank - permits + 1;
-  if (willAnnounce(last, rank - 1)) return { predecessor: behindWaiter(entry.name, last), ahead };
+  if (willAnnounce(last, rank - 1))
+    return { state: "waiting", predecessor: behindWaiter(entry.name, last), ahead };
   // While the numbers differ, a deletion may change which one rules, so a read decides.
   const sure = ahead === 1 && [...below, entry].every((each) => permitsOf(each) === permits);
-  return { predecessor: behindHolders(entry.name, below, sure), ahead: 1 };
+  return { state: "waiting", predecessor: behindHolders(entry.name, below, sure), ahead: 1 };
 }
 
-function joined(entry: QueueEntry, [oldest, last]: readonly RangeResult[]): ReturnType<LockMode["joined"]> {
+function joined(entry: EntryView, [oldest, last]: readonly RangeResult[]): JoinResult {
   const first = oldest?.kvs[0];
   const below = last?.kvs[1];
-  if (!first) return undefined;
+  if (!first) return UNKNOWN;
   const permits = permitsOf(first);
   const rank = (oldest?.count ?? 0) - 1;
-  if (rank < permits) return permits === entry.mode.permits ? "held" : "held, unseen";
-  if (!below) return undefined;
+  if (rank < permits) return permits === entry.mode.permits ? GRANTED : GRANTED_UNSEEN;
+  if (!below) return UNKNOWN;
   const ahead = rank - permits + 1;
-  if (willAnnounce(below, rank - 1)) return { predecessor: behindWaiter(entry.name, below), ahead };
-  return { predecessor: behindHolders(entry.name, undefined, false), ahead: 1 };
+  if (willAnnounce(below, rank - 1))
+    return { state: "waiting", predecessor: behindWaiter(entry.name, below), ahead };
+  return { state: "waiting", predecessor: behindHolders(entry.name, undefined, false), ahead: 1 };
 }
+
+/** The position of `entry`, by an answer to `reads`. */
+function positionIn(entry: EntryView, last: RangeResult | undefined, permits: number): Position | "unclear" {
+  const [mine, ...below] = last?.kvs ?? [];
+  if (!mine || !entry.is(mine)) return "gone";
+  if (!last?.more) return standing(entry, below);
+  const [next] = below;
+  // More entries than our own number are before us. Which number rules matters only to an entry that may be next.
+  if (!next || !willAnnounce(next, below.length)) return "unclear";
+  return { state: "waiting", predecessor: behindWaiter(entry.name, next), ahead: below.length + 1 - permits };
+}
+
+const trying: Trying = {
+  look: oldestOf,
+  hasRoom: ({ kvs: [oldest], count }) => oldest === undefined || count < permitsOf(oldest),
+};
+
+const isWaiting = ({ held }: EntryView): boolean => !held;
 
 /**
  * One of `permits` entries that hold at a time. An entry holds if fewer entries are before it than the number in the value
@@ -79,34 +112,20 @@ const permitOf = (permits: number): LockMode => ({
   shared: true,
   permits,
   announcesGrant: true,
-  trying: {
-    look: oldestOf,
-    hasRoom: ({ kvs: [oldest], count }) => oldest === undefined || count < permitsOf(oldest),
-  },
-  follows: (_, earlier) => earlier.findLast(({ held }) => !held),
-  afterTurn: ({ name }) => ({ predecessor: behindHolders(name, undefined, false), ahead: 1 }),
-  surelyFollows: (ours) => ours.some(({ held }) => !held),
-  asksToJoin: ({ name }) => [oldestOf(name), { ...queueRange(name), order: "newest first", limit: 2 }],
+  trying,
+  follows: (_, earlier) => earlier.findLast(isWaiting),
+  afterTurn: ({ name }) => ({
+    state: "waiting",
+    predecessor: behindHolders(name, undefined, false),
+    ahead: 1,
+  }),
+  surelyFollows: (ours) => ours.some(isWaiting),
+  readsToJoin: ({ name }) => [oldestOf(name), { ...queueRange(name), order: "newest first", limit: 2 }],
   joined,
-  reads: ({ name, revision }, all) => [
-    {
-      ...queueRange(name),
-      order: "newest first",
-      maxCreateRevision: revision,
-      // Ours, all that may hold, and one more that shows whether others exist.
-      ...(!all && { limit: permits + 2 }),
-    },
-  ],
-  positionOf: (entry, [last]) => {
-    const [mine, ...below] = last?.kvs ?? [];
-    if (!mine || !entry.is(mine)) return "gone";
-    if (!last?.more) return standing(entry, below);
-    const [next] = below;
-    // More entries than our own number are before us. Which number rules matters only to an entry that may be next.
-    if (!next || !willAnnounce(next, below.length)) return "unclear";
-    return { predecessor: behindWaiter(entry.name, next), ahead: below.length + 1 - permits };
-  },
-  asksForFirst: () => [],
+  // Ours, all that may hold, and one more that shows whether others exist.
+  reads: (entry, all) => [all ? upTo(entry) : { ...upTo(entry), limit: permits + 2 }],
+  positionOf: (entry, [last]) => positionIn(entry, last, permits),
+  readsForFirst: () => [],
   isFirst: () => false,
 });
 

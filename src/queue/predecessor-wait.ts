@@ -2,7 +2,7 @@ import type { RangesAnswer } from "../etcd/ranges.js";
 import type { EventKind, KeyValue } from "../etcd/port.js";
 import type { Watch, WatchListener, WatchTarget } from "../etcd/watch/hub.js";
 import { isSame, type Behind, type Predecessor } from "./lock-mode.js";
-import type { QueueEntry } from "./entry.js";
+import type { JoinedEntry } from "./entry.js";
 import { SlowReads, type SlowReader } from "./slow-reads.js";
 import type { Timer } from "../async/clock.js";
 
@@ -58,7 +58,7 @@ export class PredecessorWait implements WatchListener, SlowReader {
   #over = false;
 
   constructor(
-    private readonly entry: QueueEntry,
+    private readonly entry: JoinedEntry,
     private readonly outcome: WaitOutcome,
     from: Behind | undefined,
   ) {
@@ -113,15 +113,15 @@ export class PredecessorWait implements WatchListener, SlowReader {
     this.#predecessorWatch?.watch.cancel();
     this.#predecessorWatch = this.#watch(predecessor.target, startRevision);
     this.#ownWatch ??= this.#watch({ key: this.entry.key, events: "DELETE" }, startRevision);
-    this.#heardBefore(predecessor);
+    this.#checkReused(predecessor);
     this.created();
   }
 
   /** A reused watch may have received events while it was idle: then a read decides. */
-  #heardBefore(predecessor: Predecessor): void {
+  #checkReused(predecessor: Predecessor): void {
     const ofPredecessor = this.#predecessorWatch?.watch.lastEvent ?? 0n;
     const ofOurs = this.#ownWatch?.watch.lastEvent ?? 0n;
-    this.#ended = ofPredecessor > predecessor.revision || ofOurs > this.entry.revision;
+    this.#ended = ofPredecessor > (predecessor.revision ?? 0n) || ofOurs > this.entry.revision;
     if (this.#ended) this.#atLeast = max(this.#atLeast, ofPredecessor, ofOurs);
   }
 
@@ -170,10 +170,10 @@ export class PredecessorWait implements WatchListener, SlowReader {
     this.#end(() => this.outcome.granted(ownWatch, deletedAt));
   }
 
-  #end(tell: () => void): void {
+  #end(report: () => void): void {
     if (this.#over) return;
     this.stop();
-    tell();
+    report();
   }
 
   read(): void {

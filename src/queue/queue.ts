@@ -1,32 +1,31 @@
 import type { CallPolicy } from "../etcd/retry.js";
-import { Joiner, type JoinedEntry } from "./join.js";
-import { exclusive, type Behind, type JoinResult, type LockMode } from "./lock-mode.js";
+import { Joiner, type Joined } from "./join.js";
+import { exclusive, GRANTED_UNSEEN, UNKNOWN } from "./lock-mode.js";
+import type { Behind, Granted, LockMode, Unknown } from "./lock-mode.js";
+import type { KeyNumbers } from "./key-numbers.js";
 import type { Lease } from "../session/lease.js";
 import { SessionEntries } from "./session-entries.js";
-import { leaveTxn, announceGrantTxn, type QueueEntry } from "./entry.js";
+import type { JoinedEntry, QueueEntry } from "./entry.js";
 import { txnUntilConfirmed } from "../session/cleanup.js";
+import { announceGrantTxn, leaveTxn } from "./txns.js";
 import { PredecessorWait } from "./predecessor-wait.js";
-import { LocalSuccessors, LocalLine, unwatched, Waiter, WaiterTurn, type Grant } from "./waiter.js";
+import { LocalSuccessors, LocalLine, unwatched, Waiter, WaiterTurn } from "./waiter.js";
+import type { Grant, WaiterOptions } from "./waiter.js";
 
 /** More waiting entries of one session under one name only slow down etcd's sorted ranges: the other callers wait here. */
 const MAX_WAITING = 100;
 
 /** The entry to put; by default that of a mutex. */
-export interface JoinOptions {
+export interface JoinOptions extends WaiterOptions {
   readonly mode?: LockMode;
-  /** The value of its key, instead of the data for `inspect`. An adopted entry keeps its value. */
-  readonly value?: string;
-  /** Called when its entry is in the queue or never will be: later calls can no longer come before it. */
-  readonly onJoined?: () => void;
 }
 
-const queues = new WeakMap<Lease, Map<string, Queue>>();
-
-function queuesOn(lease: Lease): Map<string, Queue> {
-  const byName = new Map<string, Queue>();
-  queues.set(lease, byName);
-  lease.places = () => [...byName.values()].flatMap(({ own }) => own.joined);
-  return byName;
+/** The lock table, as far as a queue uses it. */
+interface QueueOwner {
+  readonly lease: Lease;
+  readonly keyNumbers: KeyNumbers;
+  /** The queue of `name` is idle. */
+  forget(name: string): void;
 }
 
 /** One session's side of the queue of one name: joins it, waits for its turn and leaves it. */
@@ -39,27 +38,24 @@ export class Queue {
   #trying = 0;
   #waiting = 0;
 
-  private constructor(
-    readonly lease: Lease,
+  constructor(
+    private readonly owner: QueueOwner,
     readonly name: string,
   ) {
-    this.own = new SessionEntries(lease, name);
+    this.own = new SessionEntries(owner.lease, name, owner.keyNumbers);
+  }
+
+  get lease(): Lease {
+    return this.owner.lease;
   }
 
   get #joiner(): Joiner {
-    return new Joiner(this.lease, this.name, this.own, (entry) => this.leaveInBackground(entry));
-  }
-
-  static of(lease: Lease, name: string): Queue {
-    const byName = queues.get(lease) ?? queuesOn(lease);
-    const queue = byName.get(name) ?? new Queue(lease, name);
-    byName.set(name, queue);
-    return queue;
+    return new Joiner(this);
   }
 
   /** Adds a caller at the end of the local line; it waits for its turn. */
-  join({ mode = exclusive, value, onJoined }: JoinOptions = {}): Waiter {
-    const waiter = new Waiter(this, mode, value, onJoined);
+  join(options: JoinOptions = {}): Waiter {
+    const waiter = new Waiter(this, options.mode ?? exclusive, options);
     this.lease.waits.add(waiter);
     this.#line.add(waiter);
     this.#joinNext();
@@ -70,14 +66,14 @@ export class Queue {
   async tryJoin(
     policy: Pick<CallPolicy, "giveUpMs" | "again">,
     { mode = exclusive, value }: JoinOptions = {},
-  ): Promise<QueueEntry | undefined> {
+  ): Promise<JoinedEntry | undefined> {
     this.#trying++;
     try {
       // Entries of ours whose deletion is under way would make the try fail.
       if (this.#leaving) await Promise.allSettled(this.#leaving);
       this.lease.assertOpen();
       const joined = await this.lease.inFlight.track(this.#joiner.tryJoin(mode, value, policy));
-      if (joined) this.#onGranted(joined.entry, joined.from);
+      if (joined) this.#onGranted(joined.entry, joined.result);
       return joined?.entry;
     } finally {
       this.#trying--;
@@ -91,7 +87,7 @@ export class Queue {
    * proxy sent it twice. After an unanswered attempt, which may have deleted it too, the result is true.
    */
   leave(entry: QueueEntry): Promise<boolean> {
-    entry.leaving = true;
+    entry.leaves();
     const leaving = this.lease.inFlight.track(this.#leave(entry));
     const all = (this.#leaving ??= new Set()).add(leaving);
     const left = (): void => {
@@ -103,7 +99,7 @@ export class Queue {
   }
 
   /** A held entry is gone: another client deleted its key. */
-  lost(entry: QueueEntry): void {
+  lost(entry: JoinedEntry): void {
     this.#removed(entry, () => false);
   }
 
@@ -122,7 +118,7 @@ export class Queue {
   }
 
   async #join(waiter: Waiter): Promise<void> {
-    let joined: JoinedEntry;
+    let joined: Joined;
     try {
       joined = await this.#joiner.join(waiter.mode, waiter.value, { again: () => !waiter.gaveUp });
     } catch (error) {
@@ -131,66 +127,67 @@ export class Queue {
       this.lease.waits.delete(waiter);
       return;
     }
-    const { entry, from } = joined;
+    const { entry, result } = joined;
     if (waiter.gaveUp) {
       this.#waiting--;
       return this.leaveInBackground(entry);
     }
-    if (typeof from === "string") this.grant(waiter, unwatched(entry), from);
-    else this.#wait(waiter, entry, from);
+    if (result.state === "granted") this.grant(waiter, unwatched(entry), result);
+    else this.#wait(waiter, entry, result);
   }
 
-  #wait(waiter: Waiter, entry: QueueEntry, from: Behind | undefined): void {
+  #wait(waiter: Waiter, entry: JoinedEntry, result: Behind | Unknown): void {
     const below = this.own.followedBy(entry);
     if (below) {
       waiter.stage = { at: "local", entry, below };
       this.#followers.add(waiter, entry, below);
       return;
     }
+    const from = result.state === "waiting" ? result : undefined;
     const wait = new PredecessorWait(entry, new WaiterTurn(this, waiter, entry), from);
     waiter.stage = { at: "turn", entry, wait };
   }
 
   /** Another client deleted the key of a waiting entry. */
-  joinAnew(waiter: Waiter, entry: QueueEntry): void {
+  joinAnew(waiter: Waiter, entry: JoinedEntry): void {
     this.#waiting--;
     this.#line.addAgain(waiter);
     this.#removed(entry, () => false);
   }
 
-  failed(waiter: Waiter, entry: QueueEntry, error: Error): void {
+  failed(waiter: Waiter, entry: JoinedEntry, error: Error): void {
     this.#waiting--;
     this.lease.waits.delete(waiter);
     waiter.fail(error);
     this.leaveInBackground(entry);
   }
 
-  grant(waiter: Waiter, grant: Grant, from?: JoinResult): void {
+  grant(waiter: Waiter, grant: Grant, result = GRANTED_UNSEEN): void {
     this.#waiting--;
     this.lease.waits.delete(waiter);
     waiter.grant(grant);
-    this.#onGranted(grant.entry, from, grant.deletedAt);
+    this.#onGranted(grant.entry, result, grant.deletedAt);
     this.#joinNext();
   }
 
   /** Re-evaluates local waiters blocked only until `entry` was granted: each holds too, waits on its own or follows another. */
-  #onGranted(entry: QueueEntry, from: JoinResult, deletedAt = entry.revision): void {
-    entry.held = true;
-    if (entry.mode.announcesGrant && from !== "held") this.#announceGrant(entry);
+  #onGranted(entry: JoinedEntry, { visible }: Granted, deletedAt = entry.revision): void {
+    entry.granted();
+    if (entry.mode.announcesGrant && !visible) this.#announceGrant(entry);
     for (const [waiter, next] of this.#followers.of(entry)) {
       const below = this.own.followedBy(next);
       if (below === entry) continue;
       this.#followers.remove(waiter, entry);
-      const then = below ? undefined : next.mode.afterTurn(next);
+      const then = below ? UNKNOWN : next.mode.afterTurn(next);
       // Nothing has confirmed its key since then: a read beside the handle does.
-      if (typeof then === "string") this.grant(waiter, { ...unwatched(next), deletedAt }, then);
+      if (then.state === "granted") this.grant(waiter, { ...unwatched(next), deletedAt }, then);
       else this.#wait(waiter, next, then);
     }
   }
 
   /** Waiters behind an entry that waited itself cannot see that it holds now, so a put of the same key notifies them. */
-  #announceGrant(entry: QueueEntry): void {
-    const policy = { ...this.lease.policy("tell the next waiter"), again: () => !entry.leaving };
+  #announceGrant(entry: JoinedEntry): void {
+    const policy = { ...this.lease.policy("announce a grant"), again: () => !entry.leaving };
     // Rejects only when the entry leaves or the session ends. `orphan()` does not wait: etcd may reject the put for long.
     txnUntilConfirmed(this.lease, announceGrantTxn(entry), policy).catch(() => undefined);
   }
@@ -218,33 +215,32 @@ export class Queue {
 
   async #leave(entry: QueueEntry): Promise<boolean> {
     // Before the delete: a late put may arrive right after it.
-    if (entry.unanswered > 0) this.own.doubt(entry);
-    const asker = this.#followers.of(entry)[0]?.[1];
-    const asked = asker?.mode.asksForFirst(asker) ?? [];
+    if (entry.inDoubt) this.own.doubt(entry);
+    const follower = this.#followers.of(entry)[0]?.[1];
+    const ranges = follower?.mode.readsForFirst(follower) ?? [];
     let doubted = false;
     const onUnanswered = (): void => void (doubted = true);
     const policy = { ...this.lease.policy(`leave the queue of "${this.name}"`), onUnanswered };
-    const answer = await txnUntilConfirmed(this.lease, leaveTxn(entry, asked), policy);
-    const told = answer.ranges.slice(-asked.length).filter((range) => range !== undefined);
-    this.#removed(entry, (next) => next.mode === asker?.mode && next.mode.isFirst(next, told));
+    const answer = await txnUntilConfirmed(this.lease, leaveTxn(entry, ranges), policy);
+    const found = answer.ranges.slice(-ranges.length).filter((range) => range !== undefined);
+    this.#removed(entry, (next) => next.mode === follower?.mode && next.mode.isFirst(next, found));
     return answer.succeeded || doubted;
   }
 
   /** Each end of an entry wakes the local waiters behind it once; `isFirst`: the deletion has shown this one to be first. */
-  #removed(entry: QueueEntry, isFirst: (next: QueueEntry) => boolean): void {
+  #removed(entry: QueueEntry, isFirst: (next: JoinedEntry) => boolean): void {
     this.own.remove(entry);
     this.own.release(entry);
     for (const [waiter, next] of this.#followers.of(entry)) {
       this.#followers.remove(waiter, entry);
       if (isFirst(next)) this.grant(waiter, unwatched(next));
-      else this.#wait(waiter, next, undefined);
+      else this.#wait(waiter, next, UNKNOWN);
     }
     this.#joinNext();
   }
 
-  /** Names come and go (one per user, for example): only queues in use are kept. */
   forgetIfIdle(): void {
     const busy = this.#joining || this.#trying > 0 || this.#waiting > 0 || this.#leaving?.size;
-    if (!busy && this.#line.empty && this.own.joined.length === 0) queues.get(this.lease)?.delete(this.name);
+    if (!busy && this.#line.empty && this.own.joined.length === 0) this.owner.forget(this.name);
   }
 }

@@ -1,7 +1,15 @@
 import type { KeyValue, Range } from "../etcd/port.js";
 import { sessionRange, prefixEnd, prefixOf } from "../keys.js";
-import { EntryBelow, queueRange, type Behind, type LockMode, type RangeResult } from "./lock-mode.js";
-import type { QueueEntry } from "./entry.js";
+import {
+  EntryBelow,
+  GRANTED,
+  queueRange,
+  type Behind,
+  type EntryView,
+  type LockMode,
+  type NewEntry,
+  type RangeResult,
+} from "./lock-mode.js";
 
 /** All entries of the queue but the readers': the keys before the readers' folder, and the keys behind it. */
 function otherRanges(name: string): readonly { readonly key: string; readonly end: string }[] {
@@ -13,7 +21,7 @@ function otherRanges(name: string): readonly { readonly key: string; readonly en
   ];
 }
 
-const nearest = (entry: QueueEntry): readonly Range[] =>
+const nearest = (entry: NewEntry): readonly Range[] =>
   otherRanges(entry.name).map((range) => ({ ...range, order: "newest first", limit: 1 }));
 
 /** The later of the two entries, if there is any. `others` is the number of all of them. */
@@ -22,10 +30,10 @@ function behind(results: readonly RangeResult[], others: number): Behind | undef
   const [first, ...rest] = last;
   if (!first) return undefined;
   const below = rest.reduce((a, b) => (a.createRevision > b.createRevision ? a : b), first);
-  return { predecessor: new EntryBelow(below, others === 1), ahead: others };
+  return { state: "waiting", predecessor: new EntryBelow(below, others === 1), ahead: others };
 }
 
-const isReader = ({ mode }: QueueEntry): boolean => mode === reader;
+const isReader = ({ mode }: EntryView): boolean => mode === reader;
 
 /**
  * Shares the name with other readers, and waits for the nearest earlier entry that is not a reader. That includes a writer
@@ -49,14 +57,14 @@ export const reader: LockMode = {
       (other) => !other.held && other.joinedBehind === entry.joinedBehind && entry.joinedBehind !== undefined,
     ),
   // It followed another reader: a reader waits for the end of any other entry that it follows.
-  afterTurn: () => "held",
+  afterTurn: () => GRANTED,
   surelyFollows: () => false,
-  asksToJoin: nearest,
+  readsToJoin: nearest,
   joined: (_, results) =>
     behind(
       results,
       results.reduce((sum, { count }) => sum + count, 0),
-    ) ?? "held",
+    ) ?? GRANTED,
   reads: (entry) => [
     { key: entry.key },
     ...nearest(entry).map((range) => ({ ...range, maxCreateRevision: entry.revision - 1n })),
@@ -68,7 +76,7 @@ export const reader: LockMode = {
     return behind(others, seen) ?? "first";
   },
   // Reads our own readers, too: an entry that holds by this answer must be in it.
-  asksForFirst: ({ name, directory, lease }) => [
+  readsForFirst: ({ name, directory, lease }) => [
     sessionRange(directory, lease.leaseId),
     ...otherRanges(name).map((range) => ({ ...range, order: "oldest first", limit: 1 }) as const),
   ],

@@ -17,7 +17,7 @@ export async function joinRefused(lease: Lease, txn: Txn, error: unknown): Promi
  */
 async function allowedWithoutLease(lease: Lease, txn: Txn): Promise<boolean> {
   const never = txn.success.flatMap((operation) => (operation.kind === "put" ? [operation.key] : []));
-  const asked: Txn = {
+  const probe: Txn = {
     ...txn,
     compare: [...txn.compare, ...never.map((key) => ({ kind: "created at", key, revision: -1n }) as const)],
     success: txn.success.map((operation) =>
@@ -25,8 +25,7 @@ async function allowedWithoutLease(lease: Lease, txn: Txn): Promise<boolean> {
     ),
   };
   const policy = { ...lease.policy("look why a join was refused"), giveUpMs: lease.ttlMs / 4 };
-  const asking = lease.connection.client.txn(asked, policy);
-  return asking.then(
+  return lease.connection.client.txn(probe, policy).then(
     () => true,
     () => false,
   );

@@ -1,51 +1,53 @@
 import type { AdoptedEntry } from "../session/adopted-entries.js";
 import { exclusive, type LockMode } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
-import { KeyNumbers } from "./key-numbers.js";
-import { QueueEntry } from "./entry.js";
+import type { KeyNumbers } from "./key-numbers.js";
+import { QueueEntry, type JoinedEntry } from "./entry.js";
 
-const NONE: readonly QueueEntry[] = [];
+const NONE: readonly JoinedEntry[] = [];
 
 /** The entries of one session under one name, of any mode. */
 export class SessionEntries {
   /** Entries that have joined and are not known to be gone, by create revision. */
-  #joined: readonly QueueEntry[] = NONE;
+  #joined: readonly JoinedEntry[] = NONE;
 
   constructor(
     private readonly lease: Lease,
     private readonly name: string,
+    private readonly keyNumbers: KeyNumbers,
   ) {}
 
   /** Oldest first. */
-  get joined(): readonly QueueEntry[] {
+  get joined(): readonly JoinedEntry[] {
     return this.#joined;
   }
 
   make(mode: LockMode = exclusive, value?: string): QueueEntry {
-    const keys = KeyNumbers.of(this.lease, `${this.name}${mode.folder}`);
-    const entry = new QueueEntry(this.lease, this.name, keys.nextNumber(), mode, value);
-    keys.take(entry);
+    const { lease, name } = this;
+    const n = this.keyNumbers.next(`${name}${mode.folder}`);
+    const entry = new QueueEntry({ lease, name, n, mode, value });
+    this.keyNumbers.take(entry);
     return entry;
   }
 
   /** An entry that an adopted lease already had. */
-  adopt({ n, value, revision }: AdoptedEntry, mode: LockMode = exclusive): QueueEntry {
-    const entry = new QueueEntry(this.lease, this.name, n, mode, value);
-    entry.revision = revision;
+  adopt({ n, value, revision }: AdoptedEntry, mode: LockMode = exclusive): JoinedEntry {
+    const { lease, name } = this;
+    const entry = new QueueEntry({ lease, name, n, mode, value }).confirmed(revision);
     this.add(entry);
     return entry;
   }
 
   /** The entry is in the queue. */
-  add(entry: QueueEntry): void {
-    this.#keysOf(entry).take(entry);
+  add(entry: JoinedEntry): void {
+    this.keyNumbers.take(entry);
     const later = this.#joined.findIndex(({ revision }) => revision > entry.revision);
     const i = later === -1 ? this.#joined.length : later;
     this.#joined = [...this.#joined.slice(0, i), entry, ...this.#joined.slice(i)];
   }
 
   /** The entry of ours that `entry` waits for: found by revision, not by the order of calls. */
-  followedBy(entry: QueueEntry): QueueEntry | undefined {
+  followedBy(entry: JoinedEntry): JoinedEntry | undefined {
     return entry.mode.follows(entry, this.#joined.slice(0, this.#joined.indexOf(entry)));
   }
 
@@ -55,21 +57,17 @@ export class SessionEntries {
 
   /** See KeyNumbers. */
   release(entry: QueueEntry): void {
-    this.#keysOf(entry).release(entry);
+    this.keyNumbers.release(entry);
   }
 
   /** See KeyNumbers. */
   doubt(entry: QueueEntry): void {
-    this.#keysOf(entry).doubt(entry);
+    this.keyNumbers.doubt(entry);
   }
 
   /** Its key exists with another value: from a late put, or from another process that uses the lease. */
   takenByAnother(entry: QueueEntry): void {
     this.doubt(entry);
     this.release(entry);
-  }
-
-  #keysOf({ directory }: QueueEntry): KeyNumbers {
-    return KeyNumbers.of(this.lease, directory);
   }
 }

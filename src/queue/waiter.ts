@@ -1,12 +1,12 @@
 import type { SessionEnd, Dependent } from "../session/lease.js";
 import type { Watch } from "../etcd/watch/hub.js";
 import type { LockMode } from "./lock-mode.js";
-import type { QueueEntry } from "./entry.js";
+import type { JoinedEntry, QueueEntry } from "./entry.js";
 import type { PredecessorWait, WaitOutcome } from "./predecessor-wait.js";
 
 /** What a caller gets when its turn comes. */
 export interface Grant {
-  readonly entry: QueueEntry;
+  readonly entry: JoinedEntry;
   /** The watch on the key that the wait has left. */
   readonly ownWatch: Watch | undefined;
   /** Set when only this deletion supports the hold: confirm the key by a read. */
@@ -14,20 +14,31 @@ export interface Grant {
 }
 
 /** A grant whose wait has left no watch. */
-export const unwatched = (entry: QueueEntry): Grant => ({ entry, ownWatch: undefined, deletedAt: undefined });
+export const unwatched = (entry: JoinedEntry): Grant => ({
+  entry,
+  ownWatch: undefined,
+  deletedAt: undefined,
+});
 
 /** The state of a waiter. */
 export type Stage =
   | { readonly at: "line" }
   | { readonly at: "join" }
   /** Behind an entry of the same session, whose end or grant wakes the waiter: no watch is needed. */
-  | { readonly at: "local"; readonly entry: QueueEntry; readonly below: QueueEntry }
-  | { readonly at: "turn"; readonly entry: QueueEntry; readonly wait: PredecessorWait }
+  | { readonly at: "local"; readonly entry: JoinedEntry; readonly below: JoinedEntry }
+  | { readonly at: "turn"; readonly entry: JoinedEntry; readonly wait: PredecessorWait }
   | { readonly at: "end" };
 
 const NOBODY: readonly Waiter[] = [];
 const IN_LINE: Stage = { at: "line" };
 const END: Stage = { at: "end" };
+
+export interface WaiterOptions {
+  /** The value of its key, instead of the data for `inspect`. An adopted entry keeps its value. */
+  readonly value?: string;
+  /** Called when its entry is in the queue or never will be: later calls can no longer come before it. */
+  readonly onJoined?: () => void;
+}
 
 let calls = 0;
 
@@ -36,37 +47,40 @@ export class Waiter implements Dependent {
   /** A waiter that must join again comes before later callers of this process. */
   readonly order = calls++;
   readonly granted: Promise<Grant>;
+  readonly value: string | undefined;
+  readonly onJoined: (() => void) | undefined;
   stage: Stage = IN_LINE;
   #gaveUp = false;
   #lostPlace = false;
-  #lastRevision = 0n;
+  #lastRevision: bigint | undefined;
   #resolve: (grant: Grant) => void = () => {};
   #reject: (error: Error) => void = () => {};
 
   constructor(
     private readonly queue: { readonly name: string; abandoned(waiter: Waiter): void },
     readonly mode: LockMode,
-    readonly value: string | undefined,
-    readonly onJoined: (() => void) | undefined,
+    { value, onJoined }: WaiterOptions,
   ) {
+    this.value = value;
+    this.onJoined = onJoined;
     this.granted = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
   }
 
-  /** Create revision of its entry; 0n when it has none yet. */
-  get revision(): bigint {
+  /** Create revision of its entry; undefined when it has none yet. */
+  get revision(): bigint | undefined {
     return "entry" in this.stage ? this.stage.entry.revision : this.#lastRevision;
   }
 
-  get waitingFor(): { readonly name: string; readonly revision: bigint } {
+  get waitingFor(): { readonly name: string; readonly revision: bigint | undefined } {
     return { name: this.queue.name, revision: this.revision };
   }
 
   /** Whether it has, or had, a place in the queue. */
   get joined(): boolean {
-    return this.#lostPlace || this.revision > 0n;
+    return this.#lostPlace || this.revision !== undefined;
   }
 
   get gaveUp(): boolean {
@@ -115,11 +129,11 @@ export class WaiterTurn implements WaitOutcome {
   constructor(
     private readonly queue: {
       grant(waiter: Waiter, grant: Grant): void;
-      joinAnew(waiter: Waiter, entry: QueueEntry): void;
-      failed(waiter: Waiter, entry: QueueEntry, error: Error): void;
+      joinAnew(waiter: Waiter, entry: JoinedEntry): void;
+      failed(waiter: Waiter, entry: JoinedEntry, error: Error): void;
     },
     private readonly waiter: Waiter,
-    private readonly entry: QueueEntry,
+    private readonly entry: JoinedEntry,
   ) {}
 
   granted(ownWatch: Watch | undefined, deletedAt: bigint | undefined): void {
@@ -183,16 +197,16 @@ export class LocalLine {
 /** Waiters, each with its entry, by the entry of their own session that they wait for. */
 export class LocalSuccessors {
   /** Created on demand: most of thousands of names have one waiter. */
-  #behind: Map<QueueEntry, Map<Waiter, QueueEntry>> | undefined;
+  #behind: Map<QueueEntry, Map<Waiter, JoinedEntry>> | undefined;
 
   /** In the order in which they were added. */
-  of(below: QueueEntry): readonly (readonly [Waiter, QueueEntry])[] {
+  of(below: QueueEntry): readonly (readonly [Waiter, JoinedEntry])[] {
     return [...(this.#behind?.get(below) ?? [])];
   }
 
-  add(waiter: Waiter, entry: QueueEntry, below: QueueEntry): void {
+  add(waiter: Waiter, entry: JoinedEntry, below: QueueEntry): void {
     this.#behind ??= new Map();
-    this.#behind.set(below, (this.#behind.get(below) ?? new Map<Waiter, QueueEntry>()).set(waiter, entry));
+    this.#behind.set(below, (this.#behind.get(below) ?? new Map<Waiter, JoinedEntry>()).set(waiter, entry));
   }
 
   remove(waiter: Waiter, below: QueueEntry): void {

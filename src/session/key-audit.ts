@@ -9,8 +9,6 @@ export interface AuditListener {
   audited(keys: readonly Buffer[] | undefined): void;
 }
 
-const ofLease = new WeakMap<Lease, KeyAudit>();
-
 /**
  * Lists all keys of one lease in one request, for listeners that compare them with the keys it should have. The pause
  * doubles after each list, so the keys of a late request are found after about as long again as the request took. A
@@ -24,14 +22,8 @@ export class KeyAudit {
   #dueAt = Infinity;
   #listing = false;
 
-  private constructor(private readonly lease: Lease) {
+  constructor(private readonly lease: Lease) {
     if (!lease.signal.aborted) lease.connection.aborts.add(lease.signal, () => this.#timer?.cancel());
-  }
-
-  static of(lease: Lease): KeyAudit {
-    const audit = ofLease.get(lease) ?? new KeyAudit(lease);
-    ofLease.set(lease, audit);
-    return audit;
   }
 
   add(listener: AuditListener): void {

@@ -25,8 +25,8 @@ export interface OwnedKey {
   /** The queue that the key is in, or the folder of that queue. */
   readonly directory: string;
   readonly value: string;
-  /** Create revision; 0n until it is known. */
-  readonly revision: bigint;
+  /** Create revision; undefined until it is known. */
+  readonly revision: bigint | undefined;
 }
 
 const ofLease = new WeakMap<Lease, LatePutSweeper>();
@@ -42,11 +42,12 @@ export class LatePutSweeper implements AuditListener {
   readonly #doubted = new Map<string, number>();
   /** Directories in which the values of our entries have any form. */
   readonly #candidates = new Set<string>();
-  readonly #audit: KeyAudit;
+  /** The lists of the keys, for all who compare them with the keys that should be there. */
+  readonly audit: KeyAudit;
 
   private constructor(private readonly lease: Lease) {
-    this.#audit = KeyAudit.of(lease);
-    this.#audit.add(this);
+    this.audit = new KeyAudit(lease);
+    this.audit.add(this);
     lease.reconnected = () => this.soon();
   }
 
@@ -73,7 +74,7 @@ export class LatePutSweeper implements AuditListener {
   release(entry: OwnedKey): boolean {
     if (this.#owned.get(entry.key) !== entry) return false;
     this.#owned.delete(entry.key);
-    this.#audit.within(Math.min(LATER_MS, this.lease.ttlMs));
+    this.audit.within(Math.min(LATER_MS, this.lease.ttlMs));
     return true;
   }
 
@@ -85,7 +86,7 @@ export class LatePutSweeper implements AuditListener {
 
   /** There may be keys that are not an entry of ours. */
   soon(): void {
-    this.#audit.within(SOON_MS);
+    this.audit.within(SOON_MS);
   }
 
   audited(keys: readonly Buffer[] | undefined): void {
@@ -122,9 +123,10 @@ export class LatePutSweeper implements AuditListener {
 
   #isOwned(kv: KeyValue): boolean {
     const entry = this.#owned.get(kv.key.toString());
+    if (!entry) return false;
     // Before its join is confirmed, its value identifies the key.
-    if (entry?.revision === 0n) return entry.value === kv.value;
-    return entry?.revision === kv.createRevision;
+    if (entry.revision === undefined) return entry.value === kv.value;
+    return entry.revision === kv.createRevision;
   }
 }
 

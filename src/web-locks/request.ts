@@ -4,7 +4,8 @@ import type { HoldHandle } from "../hold/hold.js";
 import type { EntryValue } from "../keys.js";
 import { writer } from "../queue/lock-mode.js";
 import type { Lease } from "../session/lease.js";
-import { Queue, type JoinOptions } from "../queue/queue.js";
+import { LockTable } from "../queue/lock-table.js";
+import type { JoinOptions, Queue } from "../queue/queue.js";
 import { reader } from "../queue/reader-mode.js";
 import type { LeaseSource } from "../session/session-source.js";
 import { settleWithin } from "../async/settle-within.js";
@@ -85,7 +86,7 @@ export class LockRequest implements QueuedRequest {
       this.#used = lease;
       if (this.#over) return;
       if (this.way === "try") this.#acquire(await this.#try(lease));
-      else await this.#join(Queue.of(lease, this.#queueName));
+      else await this.#join(LockTable.of(lease).queue(this.#queueName));
     } catch (error) {
       this.#fail(error);
     }
@@ -124,7 +125,8 @@ export class LockRequest implements QueuedRequest {
     const waiter = await this.#enterQueue(queue);
     if (this.#over || waiter.stage.at === "end") return;
     this.answer();
-    if (this.way === "steal") await this.#steal(queue, waiter);
+    const { revision } = waiter;
+    if (this.way === "steal" && revision !== undefined) await this.#steal(queue, waiter, revision);
   }
 
   /** Resolves when its entry is in the queue, or never will be. */
@@ -138,9 +140,9 @@ export class LockRequest implements QueuedRequest {
     });
   }
 
-  async #steal(queue: Queue, waiter: Waiter): Promise<void> {
+  async #steal(queue: Queue, waiter: Waiter, revision: bigint): Promise<void> {
     try {
-      await stealFromEarlier(queue, waiter.revision);
+      await stealFromEarlier(queue, revision);
     } catch (error) {
       // The waiter ends with the session, too, and reports the reason.
       if (queue.lease.over) return;

@@ -1,16 +1,21 @@
 import { describe, expect, test } from "vitest";
 import { FenceGate, type Lock, StaleFenceError, whileHeld } from "../../src/index.js";
 import { HoldHandle } from "../../src/hold/hold.js";
-import { SessionEntries } from "../../src/queue/session-entries.js";
-import { Queue } from "../../src/queue/queue.js";
+import { LockTable } from "../../src/queue/lock-table.js";
 import { FakeCluster } from "../support/fakes/fake-connection.js";
 import { expectMisuse, outOfRange, thrown, titled, wrongType } from "../support/fixtures/misuse.js";
 
 function heldLock(): Lock {
   const lease = new FakeCluster().lease();
-  const entry = new SessionEntries(lease, "jobs").make();
-  entry.revision = 2n ** 60n + 1n;
-  return new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch: undefined, deletedAt: undefined });
+  const entry = LockTable.of(lease)
+    .queue("jobs")
+    .own.make()
+    .confirmed(2n ** 60n + 1n);
+  return new HoldHandle(LockTable.of(lease).queue("jobs"), {
+    entry,
+    ownWatch: undefined,
+    deletedAt: undefined,
+  });
 }
 
 describe("a fencing token", () => {

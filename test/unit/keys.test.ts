@@ -7,12 +7,16 @@ import {
   prefixEnd,
   prefixOf,
 } from "../../src/keys.js";
-import { positionOf } from "../../src/queue/lock-mode.js";
-import { joinTxn, leaveTxn, QueueEntry } from "../../src/queue/entry.js";
+import { exclusive, positionOf } from "../../src/queue/lock-mode.js";
+import type { Lease } from "../../src/session/lease.js";
+import { QueueEntry } from "../../src/queue/entry.js";
+import { joinTxn, leaveTxn } from "../../src/queue/txns.js";
 import { FakeCluster } from "../support/fakes/fake-connection.js";
 import { keyValue } from "../support/fakes/fake-member.js";
 
 const LEASE_ID = 0x694d9a1c0ffeen;
+
+const entryOf = (lease: Lease) => new QueueEntry({ lease, name: "jobs", n: 1, mode: exclusive });
 
 describe("a key of a queue", () => {
   test("is the one that Go's client makes: name, slash, lease ID in lower-case hex", () => {
@@ -60,7 +64,7 @@ describe("a key of a queue", () => {
 
 describe("the value of a place", () => {
   test("tells owner, time and id", () => {
-    const { value } = new QueueEntry(new FakeCluster().lease(), "jobs", 1);
+    const { value } = entryOf(new FakeCluster().lease());
 
     const told = parseEntryValue(value);
     expect(told.owner).toBe("owner");
@@ -70,7 +74,7 @@ describe("the value of a place", () => {
 
   test("is different for every place", () => {
     const lease = new FakeCluster().lease();
-    const values = Array.from({ length: 100 }, () => new QueueEntry(lease, "jobs", 1).value);
+    const values = Array.from({ length: 100 }, () => entryOf(lease).value);
 
     expect(new Set(values).size).toBe(100);
   });
@@ -84,8 +88,7 @@ describe("the value of a place", () => {
 });
 
 describe("where a place stands", () => {
-  const entry = new QueueEntry(new FakeCluster().lease(), "jobs", 1);
-  entry.revision = 50n;
+  const entry = entryOf(new FakeCluster().lease()).confirmed(50n);
   const mine = keyValue({ key: entry.key, createRevision: 50n });
   const other = (createRevision: bigint) => keyValue({ key: `jobs/${createRevision}`, createRevision });
 
@@ -121,7 +124,7 @@ describe("where a place stands", () => {
 });
 
 describe("a request for a place", () => {
-  const entry = new QueueEntry(new FakeCluster().lease(), "jobs", 1);
+  const entry = entryOf(new FakeCluster().lease());
 
   test("to join writes nothing when its key is there", () => {
     expect(joinTxn(entry).compare).toEqual([{ kind: "created at", key: entry.key, revision: 0n }]);
@@ -130,8 +133,7 @@ describe("a request for a place", () => {
 
   test("to leave deletes this very place only: by its value first, by its create revision once that is known", () => {
     const early = leaveTxn(entry, []);
-    entry.revision = 50n;
-    const later = leaveTxn(entry, []);
+    const later = leaveTxn(entry.confirmed(50n), []);
 
     expect(early.compare).toEqual([{ kind: "value is", key: entry.key, value: entry.value }]);
     expect(later.compare).toEqual([{ kind: "created at", key: entry.key, revision: 50n }]);

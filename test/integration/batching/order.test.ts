@@ -5,7 +5,8 @@ import type { Txn } from "../../../src/etcd/port.js";
 import { type Cluster, connect, Session } from "../../../src/index.js";
 import type { Lease } from "../../../src/session/lease.js";
 import { exclusive, lastEntries, queueRange } from "../../../src/queue/lock-mode.js";
-import { joinBehindTxn, joinTxn, leaveTxn, QueueEntry, tryTxn } from "../../../src/queue/entry.js";
+import { type JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
+import { joinBehindTxn, joinTxn, leaveTxn, tryTxn } from "../../../src/queue/txns.js";
 import { leaseSourceOf } from "../../../src/session/session-source.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { type Done, hasOrder, type Keys } from "../../support/clients/queue-history.js";
@@ -88,15 +89,17 @@ class Play {
   #txnOf({ is, name, caller, which }: Omit<Call, "late">): Txn {
     const old = this.#entries[which % this.#entries.length];
     const revision = (old && this.#keys.get(old.key)?.revision) ?? 0n;
-    if (is === "leave by value" && old)
-      return leaveTxn(old, which % 2 === 0 ? exclusive.asksForFirst(old) : []);
-    const known =
-      old && Object.assign(new QueueEntry(old.lease, old.name, old.n, exclusive, old.value), { revision });
-    if (is === "leave" && known) return leaveTxn(known, which % 2 === 0 ? exclusive.asksForFirst(known) : []);
+    const known = old && new QueueEntry(old).confirmed(revision);
+    const asked = known && which % 2 === 0 ? exclusive.readsForFirst(known) : [];
+    if (is === "leave by value" && old) return leaveTxn(old, asked);
+    if (is === "leave" && old) return leaveTxn(revision > 0n ? known! : old, asked);
     if (is === "again" && old) return joinTxn(old);
     // Without a revision, etcd would read all of them.
     if (is === "read" && known && revision > 0n) return readTxn(known);
-    const entry = new QueueEntry(leases[caller]!, `${this.#root}/${name}`, this.#entries.length + 1);
+    const entry = new QueueEntry({
+      ...{ lease: leases[caller]!, mode: exclusive },
+      ...{ name: `${this.#root}/${name}`, n: this.#entries.length + 1 },
+    });
     this.#entries.push(entry);
     if (is === "try") return tryTxn(entry, [{ kind: "nothing in", ...queueRange(entry.name) }]);
     return is === "behind" ? joinBehindTxn(entry) : joinTxn(entry);
@@ -112,7 +115,7 @@ class Play {
 }
 
 /** A waiter's read as a transaction, so that it can be batched like the others. */
-const readTxn = (entry: QueueEntry): Txn => ({
+const readTxn = (entry: JoinedEntry): Txn => ({
   queues: [entry.name],
   compare: [],
   success: [{ kind: "range", ...lastEntries(entry) }],

@@ -7,7 +7,7 @@ import { REFUSALS } from "./refusals.js";
 const CROWD: Partial<Hunt> = { workers: 2, lanes: 12, names: 6, nested: true };
 
 /** Without this, the lists of the lease's keys would find what these mutants leave behind before the lab does. */
-const NO_SWEEP: Patch = { file: "session/late-put-sweeper.js", from: "this.#audit.add(this);", to: "" };
+const NO_SWEEP: Patch = { file: "session/late-put-sweeper.js", from: "this.audit.add(this);", to: "" };
 
 const MUTEX: readonly Mutant[] = [
   {
@@ -46,9 +46,9 @@ const MUTEX: readonly Mutant[] = [
     wrong: "deletes the key without comparing its create revision",
     patches: [
       {
-        file: "queue/entry.js",
-        from: '? { kind: "value is", key: entry.key, value: entry.value }\n                : { kind: "created at", key: entry.key, revision: entry.revision },',
-        to: "                ? undefined\n                : undefined,\n        ].filter(Boolean),\n        ignored: [",
+        file: "queue/txns.js",
+        from: 'revision === undefined ? { kind: "value is", key, value } : { kind: "created at", key, revision },\n        ],',
+        to: "],",
       },
     ],
     // A single caller holds most of the time, under the same key as before, and so also when the late request arrives.
@@ -134,8 +134,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/join.js",
-        from: "entry.revision = own.createRevision;",
-        to: "entry.revision = answer.header.revision;",
+        from: "return isOurs ? own.createRevision : undefined;",
+        to: "return isOurs ? answer.header.revision : undefined;",
       },
       NO_SWEEP,
     ],
@@ -209,7 +209,7 @@ const MUTEX: readonly Mutant[] = [
       {
         file: "queue/join.js",
         from: "const answer = await this.#put(entry, txn, limits);",
-        to: "const again = limits.again ?? (() => true);\n            if (!again())\n                this.undo(entry);\n            else\n                setTimeout(() => again() || this.undo(entry), 4);\n            const answer = await this.#put(entry, txn, limits);",
+        to: "const again = limits.again ?? (() => true);\n            if (!again())\n                this.queue.leaveInBackground(entry);\n            else\n                setTimeout(() => again() || this.queue.leaveInBackground(entry), 4);\n            const answer = await this.#put(entry, txn, limits);",
       },
       {
         file: "queue/queue.js",
@@ -225,7 +225,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "lets tryLock look at its own key only",
     patches: [
       {
-        file: "queue/entry.js",
+        file: "queue/txns.js",
         from: "queues: [entry.name],\n    compare: when,",
         to: 'queues: [entry.name],\n    compare: [{ kind: "created at", key: entry.key, revision: 0n }],',
       },
@@ -251,8 +251,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/join.js",
-        from: "if (own?.value !== entry.value ||",
-        to: "if (entry.unanswered === 0 || own?.value !== entry.value ||",
+        from: "const isOurs = own?.value === entry.value",
+        to: "const isOurs = entry.inDoubt && own?.value === entry.value",
       },
       NO_SWEEP,
     ],

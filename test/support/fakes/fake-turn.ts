@@ -1,7 +1,7 @@
 import type { Range } from "../../../src/etcd/port.js";
 import type { Watch } from "../../../src/etcd/watch/hub.js";
-import { EntryBelow } from "../../../src/queue/lock-mode.js";
-import { QueueEntry } from "../../../src/queue/entry.js";
+import { EntryBelow, exclusive } from "../../../src/queue/lock-mode.js";
+import { type JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
 import { PredecessorWait } from "../../../src/queue/predecessor-wait.js";
 import { settle } from "./fake-clock.js";
 import { FakeCluster, HEADER } from "./fake-connection.js";
@@ -26,15 +26,15 @@ interface From {
 export class WaitingTurn {
   readonly cluster = new FakeCluster();
   readonly clock = this.cluster.clock;
-  readonly entry: QueueEntry;
+  readonly entry: JoinedEntry;
   readonly wait: PredecessorWait;
   /** How the turn ended. */
   readonly told: string[] = [];
   granted: { readonly ownWatch: Watch | undefined; readonly deletedAt: bigint | undefined } | undefined;
 
   constructor(from?: From) {
-    this.entry = new QueueEntry(this.cluster.lease(), "jobs", 1);
-    this.entry.revision = MINE;
+    const lease = this.cluster.lease();
+    this.entry = new QueueEntry({ lease, name: "jobs", n: 1, mode: exclusive }).confirmed(MINE);
     const outcome = {
       granted: (ownWatch: Watch | undefined, deletedAt: bigint | undefined) => {
         this.granted = { ownWatch, deletedAt };
@@ -46,7 +46,7 @@ export class WaitingTurn {
     this.wait = new PredecessorWait(
       this.entry,
       outcome,
-      from && { ahead: from.ahead, predecessor: predecessor(from) },
+      from && { state: "waiting", ahead: from.ahead, predecessor: predecessor(from) },
     );
     this.clock.advance(0);
   }

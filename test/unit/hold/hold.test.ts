@@ -2,8 +2,7 @@ import { describe, expect, test } from "vitest";
 import { LockExpiringError, LockLostError, LockReleasedError } from "../../../src/errors.js";
 import { UnansweredError } from "../../../src/etcd/port-errors.js";
 import { HoldHandle } from "../../../src/hold/hold.js";
-import { SessionEntries } from "../../../src/queue/session-entries.js";
-import { Queue } from "../../../src/queue/queue.js";
+import { LockTable } from "../../../src/queue/lock-table.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
 import { type FakeKeepalive, keyValue } from "../../support/fakes/fake-member.js";
@@ -18,8 +17,7 @@ const DELETED = { header: HEADER, succeeded: true, ranges: [undefined] };
 function holding({ deletedAt }: { deletedAt?: bigint } = {}) {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
-  const entry = new SessionEntries(lease, "jobs").make();
-  entry.revision = FENCE;
+  const entry = LockTable.of(lease).queue("jobs").own.make().confirmed(FENCE);
   const unheard = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
   const ownWatch =
     deletedAt === undefined
@@ -27,7 +25,7 @@ function holding({ deletedAt }: { deletedAt?: bigint } = {}) {
       : cluster.connection.watches.watch({ key: entry.key, events: "DELETE" }, unheard);
   cluster.clock.advance(0);
   if (ownWatch) cluster.member.watches[0]!.created(entry.key, 90n);
-  const lock = new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch, deletedAt });
+  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), { entry, ownWatch, deletedAt });
   const answerRead = async (there: boolean) => {
     const kvs = there ? [keyValue({ key: entry.key, createRevision: FENCE, leaseId: LEASE_ID })] : [];
     cluster.member

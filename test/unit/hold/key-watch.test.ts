@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import { HoldHandle } from "../../../src/hold/hold.js";
-import { SessionEntries } from "../../../src/queue/session-entries.js";
-import { Queue } from "../../../src/queue/queue.js";
+import { LockTable } from "../../../src/queue/lock-table.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
@@ -9,8 +8,7 @@ import { keyValue } from "../../support/fakes/fake-member.js";
 test("a hold whose watch broke in the moment of the grant is watched anew", async () => {
   const cluster = new FakeCluster();
   const lease = cluster.lease();
-  const entry = new SessionEntries(lease, "jobs").make();
-  entry.revision = 50n;
+  const entry = LockTable.of(lease).queue("jobs").own.make().confirmed(50n);
   // The listener of a wait that is over: it ignores events.
   const deaf = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
   const ownWatch = cluster.connection.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
@@ -18,7 +16,7 @@ test("a hold whose watch broke in the moment of the grant is watched anew", asyn
   cluster.member.watches[0]!.created(entry.key, 90n);
 
   cluster.member.watches[0]!.end();
-  const lock = new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch, deletedAt: 89n });
+  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), { entry, ownWatch, deletedAt: 89n });
   await cluster.clock.pass(100);
   cluster.member.watches[0]!.created(entry.key, 95n);
   cluster.member.watches[0]!.deleted(entry.key, 96n);
@@ -30,9 +28,12 @@ test("a hold whose watch broke in the moment of the grant is watched anew", asyn
 test("`release` resolves after one TTL though renewals pass and the delete is never answered", async () => {
   const cluster = new FakeCluster();
   const lease = cluster.lease(12);
-  const entry = new SessionEntries(lease, "jobs").make();
-  entry.revision = 50n;
-  const lock = new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch: undefined, deletedAt: undefined });
+  const entry = LockTable.of(lease).queue("jobs").own.make().confirmed(50n);
+  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), {
+    entry,
+    ownWatch: undefined,
+    deletedAt: undefined,
+  });
   let released = false;
 
   void lock.release().then(() => (released = true));
@@ -51,15 +52,18 @@ test("`release` resolves after one TTL though renewals pass and the delete is ne
 test("a hold is not lost by a state in which its key was not there yet", async () => {
   const cluster = new FakeCluster();
   const lease = cluster.lease();
-  const entry = new SessionEntries(lease, "jobs").make();
-  entry.revision = 50n;
+  const entry = LockTable.of(lease).queue("jobs").own.make().confirmed(50n);
   const deaf = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
   cluster.connection.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
   cluster.clock.advance(0);
   cluster.member.watches[0]!.created(entry.key, 40n);
 
   // It was granted together with an entry of the same session that was put before it.
-  const lock = new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch: undefined, deletedAt: 30n });
+  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), {
+    entry,
+    ownWatch: undefined,
+    deletedAt: 30n,
+  });
   await settle();
   cluster.member.of("range")[0]!.answer({
     header: { ...HEADER, revision: 45n },

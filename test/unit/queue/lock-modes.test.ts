@@ -1,20 +1,21 @@
 import { describe, expect, test } from "vitest";
 import type { Behind } from "../../../src/queue/lock-mode.js";
-import { exclusive, writer } from "../../../src/queue/lock-mode.js";
+import { exclusive, GRANTED, GRANTED_UNSEEN, writer } from "../../../src/queue/lock-mode.js";
 import { permit } from "../../../src/queue/permit-mode.js";
-import { QueueEntry } from "../../../src/queue/entry.js";
+import { type JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
 import { reader } from "../../../src/queue/reader-mode.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
 
 const lease = new FakeCluster().lease();
 
-function placeAt(revision: bigint, mode = reader, held = false): QueueEntry {
-  const entry = new QueueEntry(lease, "jobs", Number(revision), mode);
-  return Object.assign(entry, { revision, held });
+function placeAt(revision: bigint, mode = reader, held = false): JoinedEntry {
+  const entry = new QueueEntry({ lease, name: "jobs", n: Number(revision), mode });
+  if (held) entry.granted();
+  return entry.confirmed(revision);
 }
 
-const kvOf = ({ key, value, revision }: QueueEntry, modRevision = revision) =>
+const kvOf = ({ key, value, revision }: JoinedEntry, modRevision = revision) =>
   keyValue({ key, value, createRevision: revision, modRevision });
 const told = (kvs: readonly ReturnType<typeof keyValue>[], count = kvs.length, more = false) => ({
   kvs,
@@ -36,7 +37,7 @@ describe("a reader", () => {
   const [before, behind] = [other(40n), other(30n)];
 
   test("holds when its join finds no place but readers", () => {
-    expect(reader.joined(mine, [told([]), told([])])).toBe("held");
+    expect(reader.joined(mine, [told([]), told([])])).toBe(GRANTED);
   });
 
   test.each([
@@ -68,8 +69,11 @@ describe("a reader", () => {
   });
 
   test("follows the last of its session that is no reader, else the first reader that waits for the same as itself", () => {
-    const waitingFor = (revision: bigint, joinedBehind: bigint, held = false) =>
-      Object.assign(placeAt(revision, reader, held), { joinedBehind });
+    const waitingFor = (revision: bigint, joinedBehind: bigint, held = false) => {
+      const entry = placeAt(revision, reader, held);
+      entry.foundBefore(joinedBehind);
+      return entry;
+    };
     const last = waitingFor(50n, 5n);
     const [first, second] = [waitingFor(20n, 5n), waitingFor(30n, 5n)];
     const writing = placeAt(10n, writer, true);
@@ -103,12 +107,12 @@ describe("a permit", () => {
   const targetOf = (position: unknown) => (position as Behind).predecessor.target;
 
   test("is held at once while fewer are before it than the oldest place says", () => {
-    expect(join(kvOf(mine), 1)).toBe("held");
-    expect(join(other(10n, 2), 2, other(10n, 2))).toBe("held");
+    expect(join(kvOf(mine), 1)).toBe(GRANTED);
+    expect(join(other(10n, 2), 2, other(10n, 2))).toBe(GRANTED);
   });
 
   test("is held unseen if another number than its own let it in: those behind would take it for one that waits", () => {
-    expect(join(other(10n, 5), 4, other(30n, 2))).toBe("held, unseen");
+    expect(join(other(10n, 5), 4, other(30n, 2))).toBe(GRANTED_UNSEEN);
   });
 
   test.each([

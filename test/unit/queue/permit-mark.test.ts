@@ -3,7 +3,7 @@ import { EtcdRefusedError } from "../../../src/errors.js";
 import type { Txn } from "../../../src/etcd/port.js";
 import { permit } from "../../../src/queue/permit-mode.js";
 import type { QueueEntry } from "../../../src/queue/entry.js";
-import { Queue } from "../../../src/queue/queue.js";
+import { LockTable } from "../../../src/queue/lock-table.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import { type FakeCall, keyValue } from "../../support/fakes/fake-member.js";
@@ -16,7 +16,7 @@ const OTHER = keyValue({ key: "jobs/1", value: JSON.stringify({ permits: 5 }) })
 class MarkedPermit {
   readonly cluster = new FakeCluster();
   readonly clock = this.cluster.clock;
-  readonly queue = Queue.of(this.cluster.lease(3600), "jobs");
+  readonly queue = LockTable.of(this.cluster.lease(3600)).queue("jobs");
   /** When each attempt to write the mark was sent. */
   readonly marks: number[] = [];
   hasSpace = false;

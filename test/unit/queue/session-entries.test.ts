@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { SessionEntries } from "../../../src/queue/session-entries.js";
+import { LockTable } from "../../../src/queue/lock-table.js";
+import type { SessionEntries } from "../../../src/queue/session-entries.js";
 import type { QueueEntry } from "../../../src/queue/entry.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";
 
-const own = () => new SessionEntries(new FakeCluster().lease(), "jobs");
+const own = () => LockTable.of(new FakeCluster().lease()).queue("jobs").own;
 
 function joined(places: SessionEntries, revision: bigint): QueueEntry {
-  const entry = places.make();
-  entry.revision = revision;
+  const entry = places.make().confirmed(revision);
   places.add(entry);
   return entry;
 }
@@ -35,7 +35,7 @@ describe("the keys of a session's places under one name", () => {
   test("are never those of a place that is there, in doubt, or was adopted", () => {
     const places = own();
     const doubtful = places.make();
-    doubtful.unanswered = 1;
+    doubtful.attemptUnanswered();
     places.release(doubtful);
     places.adopt({ name: "jobs", n: 3, key: Buffer.from("jobs/77-3"), value: "", revision: 9n });
 

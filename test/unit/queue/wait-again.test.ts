@@ -17,7 +17,7 @@ describe("a waiter that waits for the same place as the last time", () => {
 
     const { entry, cluster, stream } = earlier;
     const [creates, reads] = [stream.creates.length, earlier.reads.length];
-    entry.revision = 90n;
+    entry.confirmed(90n);
     const told: string[] = [];
     const wait = new PredecessorWait(
       entry,
@@ -27,6 +27,7 @@ describe("a waiter that waits for the same place as the last time", () => {
         failed: (error) => void told.push(`failed ${error.message}`),
       },
       {
+        state: "waiting",
         ahead: 1,
         predecessor: new EntryBelow({ key: Buffer.from(placeKey(BELOW)), createRevision: 80n }, true),
       },

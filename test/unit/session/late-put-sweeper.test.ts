@@ -1,8 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import type { Range, Txn } from "../../../src/etcd/port.js";
-import { SessionEntries } from "../../../src/queue/session-entries.js";
-import type { QueueEntry } from "../../../src/queue/entry.js";
+import { LockTable } from "../../../src/queue/lock-table.js";
+import type { SessionEntries } from "../../../src/queue/session-entries.js";
+import type { JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
 import { type FakeCall, keyValue } from "../../support/fakes/fake-member.js";
 
@@ -22,7 +23,7 @@ type Kv = ReturnType<typeof keyValue>;
 function session() {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
-  const own = new SessionEntries(lease, "jobs");
+  const own = LockTable.of(lease).queue("jobs").own;
   const stored = new Map<string, Kv>();
   let refusal: Error | undefined;
   const answerTo: Partial<Record<FakeCall["method"], (call: FakeCall) => void>> = {
@@ -59,14 +60,13 @@ function session() {
 function doubting() {
   const doubtful = session();
   const late = doubtful.own.make();
-  late.unanswered = 1;
+  late.attemptUnanswered();
   doubtful.own.doubt(late);
   return { ...doubtful, late };
 }
 
-function joined(own: SessionEntries, revision: bigint): QueueEntry {
-  const entry = own.make();
-  entry.revision = revision;
+function joined(own: SessionEntries, revision: bigint): JoinedEntry {
+  const entry = own.make().confirmed(revision);
   own.add(entry);
   return entry;
 }
@@ -80,9 +80,9 @@ describe("a put that was sent and never answered", () => {
   test("makes the session list its keys soon, by one request and no watch, whatever the number of names", async () => {
     const { cluster, clock, lease, of } = session();
     for (let n = 0; n < 300; n++) {
-      const own = new SessionEntries(lease, `jobs/${n}`);
+      const own = LockTable.of(lease).queue(`jobs/${n}`).own;
       const late = own.make();
-      late.unanswered = 1;
+      late.attemptUnanswered();
       own.release(late);
     }
 
@@ -237,9 +237,8 @@ describe("a key of our lease that is no place of ours", () => {
 
   test("may have any value where the session has had candidates", async () => {
     const { clock, lease, put, deletes } = session();
-    const own = new SessionEntries(lease, "election");
-    const candidate = own.make(undefined, "http://10.0.0.1");
-    candidate.revision = 150n;
+    const own = LockTable.of(lease).queue("election").own;
+    const candidate = own.make(undefined, "http://10.0.0.1").confirmed(150n);
     own.add(candidate);
     own.release(candidate);
 
@@ -252,7 +251,7 @@ describe("a key of our lease that is no place of ours", () => {
 
 describe("the number of a place", () => {
   test("is free again when its put was answered", () => {
-    const own = new SessionEntries(new FakeCluster().lease(), "jobs");
+    const own = LockTable.of(new FakeCluster().lease()).queue("jobs").own;
     const [first, second] = [own.make(), own.make()];
 
     own.release(first);
@@ -261,7 +260,7 @@ describe("the number of a place", () => {
   });
 
   test("is not given again at once when its key is there with another value", () => {
-    const own = new SessionEntries(new FakeCluster().lease(), "jobs");
+    const own = LockTable.of(new FakeCluster().lease()).queue("jobs").own;
 
     own.takenByAnother(own.make());
 
@@ -269,10 +268,8 @@ describe("the number of a place", () => {
   });
 
   test("does not tell the order: the predecessor among our own is found by create revision", () => {
-    const own = new SessionEntries(new FakeCluster().lease(), "jobs");
-    const [a, b, c] = [own.make(), own.make(), own.make()];
-    [a.revision, b.revision, c.revision] = [30n, 10n, 20n];
-    [a, b, c].forEach((entry) => own.add(entry));
+    const own = LockTable.of(new FakeCluster().lease()).queue("jobs").own;
+    const [a, b, c] = [joined(own, 30n), joined(own, 10n), joined(own, 20n)];
 
     expect([a, c, b].map((entry) => own.followedBy(entry))).toEqual([c, b, undefined]);
     own.remove(c);

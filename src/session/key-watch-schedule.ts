@@ -1,5 +1,5 @@
-import { KeyAudit, type AuditListener } from "../session/key-audit.js";
-import type { Lease } from "../session/lease.js";
+import type { AuditListener, KeyAudit } from "./key-audit.js";
+import type { Lease } from "./lease.js";
 import type { Timer } from "../async/clock.js";
 
 /** A hold that is shorter than this does not pay for a watch of its own key. */
@@ -20,8 +20,6 @@ export interface LongHold {
   read(): Promise<void>;
 }
 
-const ofLease = new WeakMap<Lease, KeyWatchSchedule>();
-
 /**
  * Schedules the watches and reads of the keys that one session holds. All young holds share one timer, and all long ones
  * share one list of the session's keys: ten thousand idle locks cost as much as one.
@@ -33,17 +31,12 @@ export class KeyWatchSchedule implements AuditListener {
   readonly #unread = new Set<LongHold>();
   #reading = 0;
   #agingTimer: Timer | undefined;
-  readonly #audit: KeyAudit;
 
-  private constructor(private readonly lease: Lease) {
-    this.#audit = KeyAudit.of(lease);
-    this.#audit.add(this);
-  }
-
-  static of(lease: Lease): KeyWatchSchedule {
-    const holds = ofLease.get(lease) ?? new KeyWatchSchedule(lease);
-    ofLease.set(lease, holds);
-    return holds;
+  constructor(
+    private readonly lease: Lease,
+    private readonly audit: KeyAudit,
+  ) {
+    audit.add(this);
   }
 
   /** Adds a hold that has just been granted. Its watch begins after `LONG_HOLD_MS`. */
@@ -55,7 +48,7 @@ export class KeyWatchSchedule implements AuditListener {
 
   addWatched(hold: LongHold): void {
     this.#watched.add(hold);
-    this.#audit.within(SLOW_LOOK_MS);
+    this.audit.within(SLOW_LOOK_MS);
   }
 
   delete(hold: LongHold): void {
@@ -113,6 +106,6 @@ export class KeyWatchSchedule implements AuditListener {
     // etcd may refuse the list forever: then every key is read.
     const listed = new Set(keys?.map((key) => key.toString()));
     for (const hold of this.#watched) if (!listed.has(hold.key)) this.read(hold);
-    if (this.#watched.size > 0) this.#audit.within(SLOW_LOOK_MS);
+    if (this.#watched.size > 0) this.audit.within(SLOW_LOOK_MS);
   }
 }

@@ -2,8 +2,7 @@ import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import { UnansweredError } from "../../../src/etcd/port-errors.js";
 import { HoldHandle } from "../../../src/hold/hold.js";
-import { SessionEntries } from "../../../src/queue/session-entries.js";
-import { Queue } from "../../../src/queue/queue.js";
+import { LockTable } from "../../../src/queue/lock-table.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
 import { type FakeCall, type FakeMember, keyValue } from "../../support/fakes/fake-member.js";
@@ -19,9 +18,12 @@ function holding(count: number) {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
   const locks = Array.from({ length: count }, (_, n) => {
-    const entry = new SessionEntries(lease, `jobs/${n}`).make();
-    entry.revision = FENCE;
-    return new HoldHandle(Queue.of(lease, `jobs/${n}`), { entry, ownWatch: undefined, deletedAt: undefined });
+    const entry = LockTable.of(lease).queue(`jobs/${n}`).own.make().confirmed(FENCE);
+    return new HoldHandle(LockTable.of(lease).queue(`jobs/${n}`), {
+      entry,
+      ownWatch: undefined,
+      deletedAt: undefined,
+    });
   });
   return { cluster, clock: cluster.clock, lease, locks };
 }

@@ -1,0 +1,57 @@
+import type { Compare, Operation, Range, Txn } from "../etcd/port.js";
+import type { JoinedEntry, QueueEntry } from "./entry.js";
+
+export const put = ({ key, value, lease }: QueueEntry): Operation => ({
+  kind: "put",
+  key,
+  value,
+  leaseId: lease.leaseId,
+});
+export const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
+const rangeOperations = (ranges: readonly Range[]): Operation[] =>
+  ranges.map((range) => ({ kind: "range", ...range }));
+
+/** Puts the key unless it exists, and reads the ranges that the lock mode names. */
+export const joinTxn = (entry: QueueEntry): Txn => ({
+  ...joinBehindTxn(entry),
+  success: [put(entry), ...rangeOperations(entry.mode.readsToJoin(entry))],
+});
+
+/** The same for a session that already has an entry under the name, which this one waits for. */
+export const joinBehindTxn = (entry: QueueEntry): Txn => ({
+  queues: [entry.name],
+  compare: [{ kind: "created at", key: entry.key, revision: 0n }],
+  success: [put(entry)],
+  failure: [own(entry)],
+});
+
+/** Puts the key if the compares hold. Otherwise it writes nothing and no watcher is notified. */
+export const tryTxn = (entry: QueueEntry, when: readonly Compare[]): Txn => ({
+  queues: [entry.name],
+  compare: when,
+  success: [put(entry)],
+  failure: [own(entry)],
+});
+
+/** Writes the key again, unchanged, so that its watchers are notified of the grant. */
+export const announceGrantTxn = (entry: JoinedEntry): Txn => ({
+  queues: [entry.name],
+  compare: [{ kind: "created at", key: entry.key, revision: entry.revision }],
+  success: [put(entry)],
+  failure: [],
+});
+
+/** Deletes exactly this entry, and reads `ranges`, which show the entry that is first after it. */
+export function leaveTxn(entry: QueueEntry, ranges: readonly Range[]): Txn {
+  const { name, key, value, revision } = entry;
+  const reads = rangeOperations(ranges);
+  return {
+    queues: [name],
+    // Before its create revision is known, its value shows that it is ours.
+    compare: [
+      revision === undefined ? { kind: "value is", key, value } : { kind: "created at", key, revision },
+    ],
+    success: [{ kind: "delete", key }, ...reads],
+    failure: reads,
+  };
+}

@@ -12,7 +12,7 @@ import type { Waiter } from "../queue/waiter.js";
 import { closedError, type LockRequestArguments } from "./arguments.js";
 import { RequestQueue, type QueuedRequest, type AcquireMode } from "./request-queue.js";
 import { queueNameOf } from "./names.js";
-import { RequestRegistry } from "./registry.js";
+import { RequestRegistry, type RegisteredRequest } from "./registry.js";
 import { stealFromEarlier } from "./steal.js";
 import { isOfSession } from "../hold/with-lease.js";
 
@@ -32,14 +32,13 @@ const UNLIMITED = { signal: undefined, timeoutMs: undefined };
 let calls = 0;
 
 /** A call of `request` until its lock is granted, across any number of sessions. */
-export class LockRequest implements QueuedRequest {
+export class LockRequest implements QueuedRequest, RegisteredRequest {
   readonly order = calls++;
   readonly way: AcquireMode;
   /** Distinguishes its entry from those of other requests. */
   readonly id: string;
   /** undefined if it would have to wait but must not. Grants follow the order of the calls, unless etcd is late with one. */
   readonly acquired: Promise<HoldHandle | undefined>;
-  /** Resolves when `answer` is called: the request is known to wait, is decided, or must not delay later ones any longer. */
   readonly answered: Promise<void>;
   answer: () => void = () => {};
   readonly #queueName: string;
@@ -74,7 +73,6 @@ export class LockRequest implements QueuedRequest {
     this.#line.add(this);
   }
 
-  /** It waits, whether its entry is in the queue at this moment or not. */
   get pending(): boolean {
     return !this.#over && this.way !== "try";
   }

@@ -102,8 +102,7 @@ export class Election {
   get #busy(): boolean {
     const candidate = this.#candidate;
     if (candidate === undefined || candidate === "waiting") return candidate === "waiting";
-    // Reads the clocks: the hold may have ended unnoticed.
-    void candidate.held;
+    candidate.refresh();
     return !candidate.signal.aborted;
   }
 

@@ -58,6 +58,10 @@ export class LeadershipHandle implements Leadership {
     return this.#hold.remainingMs();
   }
 
+  refresh(): void {
+    this.#hold.refresh();
+  }
+
   assertHeld(atLeastMs?: number): void {
     this.#hold.assertHeld(atLeastMs);
   }
@@ -97,8 +101,7 @@ export class LeadershipHandle implements Leadership {
   }
 
   async #put(value: string): Promise<TxnAnswer> {
-    // Reads the clocks: the hold may have ended unnoticed.
-    void this.held;
+    this.refresh();
     this.signal.throwIfAborted();
     const what = `proclaim a value as leader of "${this.name}"`;
     try {

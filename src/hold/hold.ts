@@ -103,15 +103,16 @@ export class HoldHandle implements Lock, Dependent {
   }
 
   get signal(): AbortSignal {
-    this.#hearSession();
+    this.#endWithSession();
     this.#controller ??= unlimited(new AbortController());
     if (this.#end && !this.#controller.signal.aborted) this.#controller.abort(this.#end);
     return this.#controller.signal;
   }
 
   get held(): boolean {
-    // Read the standing first: reading it may end this hold.
-    return this.#queue.lease.standing === "held" && !this.#ended && !this.#gone;
+    const { standing } = this.#queue.lease;
+    // Compared after that: a listener of the session may just have been notified, and have released this hold.
+    return standing === "held" && !this.#ended && !this.#gone;
   }
 
   remainingMs(): number {
@@ -122,9 +123,15 @@ export class HoldHandle implements Lock, Dependent {
   assertHeld(atLeastMs = 0): void {
     checkAtLeast(atLeastMs);
     const left = this.remainingMs();
-    this.#hearSession();
+    this.#endWithSession();
     if (this.#end) throw this.#end;
     if (!this.held || left < atLeastMs) throw new LockExpiringError(this.name, left);
+  }
+
+  /** Ends the hold if its deadline has passed, even if no timer has fired since, because the process was suspended. */
+  refresh(): void {
+    this.#queue.lease.refresh();
+    this.#endWithSession();
   }
 
   release(): Promise<void> {
@@ -165,7 +172,7 @@ export class HoldHandle implements Lock, Dependent {
   }
 
   /** Listeners of the session's own signal run before the session notifies its holds. */
-  #hearSession(): void {
+  #endWithSession(): void {
     const { signal } = this.#queue.lease;
     if (signal.aborted) this.sessionEnded(signal.reason as SessionEnd);
   }
@@ -188,13 +195,12 @@ export class HoldHandle implements Lock, Dependent {
   }
 
   async #release(): Promise<void> {
-    // Updates the hold from the clocks: its deadline may have passed unnoticed.
-    void this.#queue.lease.over;
-    this.#hearSession();
+    const { lease } = this.#queue;
+    // Compares the deadline, too, but costs less than `refresh()`.
+    if (lease.over) this.#endWithSession();
     if (this.#gone) this.#endAsDeleted();
     if (this.#end) throw this.#end;
     this.#endWith("released");
-    const { lease } = this.#queue;
     // Renewals may get through while deletes do not: the deletion continues, but the caller waits no longer than this.
     const limit = { signal: undefined, timeoutMs: lease.ttlMs };
     const onTimeout = (): Error => new Error("not confirmed within one TTL");

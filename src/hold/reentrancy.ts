@@ -37,8 +37,8 @@ export class HeldScope {
   /** Runs `work` with the lock that is already held. @throws LockLostError when `work` succeeded but the lock was lost. */
   async enterAgain<T>(work: (lock: HoldHandle) => T): Promise<Awaited<T>> {
     const result = await this.#run(work);
-    // Reads the clocks. A release is not a loss: the outer callback may have ended before this one and only waited for it.
-    void this.lock.held;
+    this.lock.refresh();
+    // A release is not a loss: the outer callback may have ended before this one and only waited for it.
     const reason: unknown = this.lock.signal.reason;
     if (reason instanceof LockLostError) throw reason;
     return result;

@@ -39,7 +39,7 @@ export class MultiLockHandle implements MultiLock {
   }
 
   get signal(): AbortSignal {
-    this.#hear();
+    this.#endWithHolds();
     return this.#controller.signal;
   }
 
@@ -75,7 +75,7 @@ export class MultiLockHandle implements MultiLock {
   }
 
   /** Listeners of the session's own signal run before the session notifies its holds, so this checks each hold. */
-  #hear(): void {
+  #endWithHolds(): void {
     for (const { signal } of this.#holds) if (signal.aborted) this.#end(signal.reason as LockLostError);
   }
 
@@ -87,8 +87,7 @@ export class MultiLockHandle implements MultiLock {
   }
 
   async #release(): Promise<void> {
-    // Updates the holds from the clocks: their deadline may have passed unnoticed.
-    void this.remainingMs();
+    for (const hold of this.#holds) hold.refresh();
     this.signal.throwIfAborted();
     this.#end(new LockReleasedError(this.#label));
     await Promise.all(this.#holds.map((hold) => hold.release()));

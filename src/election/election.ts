@@ -108,28 +108,26 @@ export class Election {
 
   async #campaign(value: string, wait: CheckedWait): Promise<LeadershipHandle> {
     const left = timeBudget(this.#source.connection.clock, wait.timeoutMs);
-    const acquired = await acquire(this.#source, this.name, wait, { value });
-    const { queue, grant } = acquired;
-    const leadership = new LeadershipHandle(holdOf(watched(acquired)), queue.lease);
-    if (grant.entry.value !== value) await this.#takeOver(leadership, value, wait, left());
-    return leadership;
-  }
-
-  /** An adopted entry still has the value of its last candidate. */
-  async #takeOver(
-    leadership: LeadershipHandle,
-    value: string,
-    wait: CheckedWait,
-    leftMs: number | undefined,
-  ): Promise<void> {
-    const left = { signal: wait.signal, timeoutMs: leftMs };
-    const onTimeout = (): Error => new LockTimeoutError(this.name, wait.timeoutMs ?? 0, undefined, undefined);
+    const acquired = await acquire({ source: this.#source, name: this.name, value }, wait);
+    const leadership = holdOf(watched(acquired), LeadershipHandle);
     try {
-      await settleWithin(leadership.proclaim(value), left, this.#source.connection, { onTimeout });
+      // An adopted entry still has the value of its last candidate.
+      if (acquired.grant.entry.value !== value) await this.#within(wait, left(), leadership.proclaim(value));
+      return leadership;
     } catch (error) {
       void leadership.resign();
       throw error;
     }
+  }
+
+  /** `leftMs` is what earlier steps have left of the time limit. */
+  #within(
+    { signal, timeoutMs = 0 }: CheckedWait,
+    leftMs: number | undefined,
+    call: Promise<void>,
+  ): Promise<void> {
+    const onTimeout = (): Error => new LockTimeoutError(this.name, timeoutMs, undefined, undefined);
+    return settleWithin(call, { signal, timeoutMs: leftMs }, this.#source.connection, { onTimeout });
   }
 }
 

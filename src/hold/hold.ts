@@ -74,9 +74,8 @@ function unlimited(controller: AbortController): AbortController {
   return controller;
 }
 
-export class HoldHandle implements Lock, Dependent {
-  /** Not defined at all if several may hold: see `Lock`. */
-  declare readonly fence: bigint;
+/** A hold that others may share: it has no fence, not even an undefined one. */
+export class HoldHandle implements Hold, Dependent {
   readonly name: string;
   readonly key: string;
   readonly revision: bigint;
@@ -95,10 +94,9 @@ export class HoldHandle implements Lock, Dependent {
     this.name = entry.name;
     this.key = entry.key;
     this.revision = entry.revision;
-    if (!entry.mode.shared) Object.defineProperty(this, "fence", { value: entry.revision });
     this.#queue = queue;
     this.#grant = grant;
-    this.#heldKey = new KeyWatch(entry, grant.ownWatch, grant.deletedAt, () => void this.keyDeleted());
+    this.#heldKey = new KeyWatch(grant, () => void this.keyDeleted());
     queue.lease.holds.add(this);
   }
 
@@ -222,5 +220,12 @@ export class HoldHandle implements Lock, Dependent {
     const limit = { signal: undefined, timeoutMs: lease.patienceMs };
     const onTimeout = (): Error => new Error("no answer to a renewal");
     await settleWithin(lease.renewNow(), limit, lease.connection, { onTimeout }).catch(() => undefined);
+  }
+}
+
+/** The handle of an entry that excludes all others of its name. */
+export class ExclusiveHoldHandle extends HoldHandle implements Lock {
+  get fence(): bigint {
+    return this.revision;
   }
 }

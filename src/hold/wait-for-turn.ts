@@ -32,11 +32,9 @@ export interface Waited {
 export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
   #waiter: TurnWaiter<T> | undefined;
 
-  constructor(
-    private readonly source: LeaseSource,
-    private readonly wait: CheckedWait,
-  ) {}
+  constructor(private readonly wait: CheckedWait) {}
 
+  protected abstract get source(): LeaseSource;
   protected abstract get names(): readonly string[];
   /** Joins the queues. */
   protected abstract enter(lease: Lease): TurnWaiter<T>;

@@ -30,16 +30,16 @@ export async function lockAll(
 ): Promise<MultiLock> {
   const leases = leaseSourceOf(source);
   const checked = checkNames(names);
-  return new AllCall(leases, checkWait("lockAll", options), checked).run();
+  return new AllCall(leases, checked, checkWait("lockAll", options)).run();
 }
 
 class AllCall extends TurnCall<readonly HoldHandle[], MultiLock> {
   constructor(
-    source: LeaseSource,
-    wait: CheckedWait,
+    protected readonly source: LeaseSource,
     protected readonly names: readonly string[],
+    wait: CheckedWait,
   ) {
-    super(source, wait);
+    super(wait);
   }
 
   protected enter(lease: Lease): MultiWaiter {

@@ -1,6 +1,6 @@
-import { holdOf, tryPlace, watched, type Acquired } from "../hold/acquire.js";
+import { holdOf, tryEntry, watched, type Acquired } from "../hold/acquire.js";
 import type { Connection } from "../session/connection.js";
-import type { HoldHandle } from "../hold/hold.js";
+import { HoldHandle } from "../hold/hold.js";
 import type { EntryValue } from "../keys.js";
 import { writer } from "../queue/lock-mode.js";
 import type { Lease } from "../session/lease.js";
@@ -113,8 +113,8 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   async #try(lease: Lease): Promise<HoldHandle | undefined> {
     const { connection } = this.client;
     const source = { connection, lease: () => Promise.resolve(lease) };
-    const acquired = await tryPlace(source, this.#queueName, UNLIMITED, this.#entry(lease));
-    return acquired && holdOf(watched(acquired));
+    const acquired = await tryEntry({ source, name: this.#queueName, ...this.#entry(lease) }, UNLIMITED);
+    return acquired && holdOf(watched(acquired), HoldHandle);
   }
 
   async #join(queue: Queue): Promise<void> {
@@ -156,7 +156,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
 
   /** Another process may steal the lock at any moment, so its key is watched from the grant on. */
   #grant(acquired: Acquired): void {
-    const hold = holdOf(watched(acquired));
+    const hold = holdOf(watched(acquired), HoldHandle);
     if (this.#over) void hold.release();
     else this.#acquire(hold);
   }

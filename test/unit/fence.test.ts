@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { FenceGate, type Lock, StaleFenceError, whileHeld } from "../../src/index.js";
-import { HoldHandle } from "../../src/hold/hold.js";
+import { ExclusiveHoldHandle } from "../../src/hold/hold.js";
 import { SessionEntries } from "../../src/queue/session-entries.js";
 import { Queue } from "../../src/queue/queue.js";
 import { FakeCluster } from "../support/fakes/fake-connection.js";
@@ -10,7 +10,7 @@ function heldLock(): Lock {
   const lease = new FakeCluster().lease();
   const entry = new SessionEntries(lease, "jobs").make();
   entry.revision = 2n ** 60n + 1n;
-  return new HoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch: undefined, deletedAt: undefined });
+  return new ExclusiveHoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch: undefined, deletedAt: undefined });
 }
 
 describe("a fencing token", () => {

@@ -1,15 +1,8 @@
 import { setMaxListeners } from "node:events";
-import {
-  LockExpiringError,
-  LockLostError,
-  LockReleasedError,
-  SessionLostError,
-  type Loss,
-} from "../errors.js";
+import { LockLostError, LockReleasedError, SessionLostError, type Loss } from "../errors.js";
+import { HoldBase, type HoldEnd } from "./hold-base.js";
 import { KeyWatch } from "./key-watch.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
-import { Once } from "../async/once.js";
-import { checkAtLeast } from "../options/check.js";
 import type { Queue } from "../queue/queue.js";
 import { settleWithin } from "../async/settle-within.js";
 import type { Grant } from "../queue/waiter.js";
@@ -66,8 +59,6 @@ export interface Lock extends Hold {
   readonly fence: bigint;
 }
 
-type End = LockLostError | LockReleasedError;
-
 /** Any number of listeners is legitimate. */
 function unlimited(controller: AbortController): AbortController {
   setMaxListeners(0, controller.signal);
@@ -75,21 +66,21 @@ function unlimited(controller: AbortController): AbortController {
 }
 
 /** A hold that others may share: it has no fence, not even an undefined one. */
-export class HoldHandle implements Hold, Dependent {
+export class HoldHandle extends HoldBase implements Hold, Dependent {
   readonly name: string;
   readonly key: string;
   readonly revision: bigint;
   readonly #queue: Queue;
   readonly #grant: Grant;
   readonly #heldKey: KeyWatch;
-  #ended: "released" | End | undefined;
+  #ended: "released" | HoldEnd | undefined;
   /** The key is gone, and a renewal is to show why. */
   #gone = false;
   /** Created on first use: most holds are short and have no listener. */
   #controller: AbortController | undefined;
-  readonly #released = new Once(() => this.#release());
 
   constructor(queue: Queue, grant: Grant) {
+    super();
     const { entry } = grant;
     this.name = entry.name;
     this.key = entry.key;
@@ -101,9 +92,9 @@ export class HoldHandle implements Hold, Dependent {
   }
 
   get signal(): AbortSignal {
-    this.#endWithSession();
+    const { end } = this;
     this.#controller ??= unlimited(new AbortController());
-    if (this.#end && !this.#controller.signal.aborted) this.#controller.abort(this.#end);
+    if (end && !this.#controller.signal.aborted) this.#controller.abort(end);
     return this.#controller.signal;
   }
 
@@ -118,26 +109,10 @@ export class HoldHandle implements Hold, Dependent {
     return this.#ended || this.#gone ? 0 : left;
   }
 
-  assertHeld(atLeastMs = 0): void {
-    checkAtLeast(atLeastMs);
-    const left = this.remainingMs();
-    this.#endWithSession();
-    if (this.#end) throw this.#end;
-    if (!this.held || left < atLeastMs) throw new LockExpiringError(this.name, left);
-  }
-
   /** Ends the hold if its deadline has passed, even if no timer has fired since, because the process was suspended. */
   refresh(): void {
     this.#queue.lease.refresh();
     this.#endWithSession();
-  }
-
-  release(): Promise<void> {
-    return this.#released.run();
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.release();
   }
 
   toJSON(): {
@@ -152,7 +127,7 @@ export class HoldHandle implements Hold, Dependent {
   /** A client deleted the key, or it went with its lease: a renewal shows which. Resolves when the hold has ended. */
   async keyDeleted(): Promise<void> {
     this.#gone = true;
-    await this.#askForLease();
+    await this.#renewLease();
     this.#endAsDeleted();
   }
 
@@ -179,25 +154,34 @@ export class HoldHandle implements Hold, Dependent {
     return new LockLostError(this.name, this.key, loss, cause);
   }
 
+  protected get label(): string {
+    return this.name;
+  }
+
+  protected get end(): HoldEnd | undefined {
+    this.#endWithSession();
+    return this.#reason;
+  }
+
   /** The error of an ordinary release is created on first use: hardly any caller reads it. */
-  get #end(): End | undefined {
+  get #reason(): HoldEnd | undefined {
     if (this.#ended === "released") this.#ended = new LockReleasedError(this.name);
     return this.#ended;
   }
 
-  #endWith(end: "released" | End): void {
+  #endWith(end: "released" | HoldEnd): void {
     if (this.#ended) return;
     this.#ended = end;
     this.#heldKey.stop();
-    this.#controller?.abort(this.#end);
+    this.#controller?.abort(this.#reason);
   }
 
-  async #release(): Promise<void> {
+  protected async releaseOnce(): Promise<void> {
     const { lease } = this.#queue;
     // Compares the deadline, too, but costs less than `refresh()`.
     if (lease.over) this.#endWithSession();
     if (this.#gone) this.#endAsDeleted();
-    if (this.#end) throw this.#end;
+    if (this.#reason) throw this.#reason;
     this.#endWith("released");
     // Renewals may get through while deletes do not: the deletion continues, but the caller waits no longer than this.
     const limit = { signal: undefined, timeoutMs: lease.ttlMs };
@@ -207,7 +191,7 @@ export class HoldHandle implements Hold, Dependent {
     });
     // Either the session is over, and the key is gone with it, or the deletion is not confirmed yet and continues.
     const deleted = await leaving.catch(() => true);
-    if (!deleted) await this.#askForLease();
+    if (!deleted) await this.#renewLease();
     lease.holdEnded(this);
     const reason: unknown = lease.signal.reason;
     if (!deleted && reason instanceof SessionLostError) throw this.#loss(reason.loss, reason);
@@ -215,7 +199,7 @@ export class HoldHandle implements Hold, Dependent {
   }
 
   /** Renews the lease; the answer updates the session. Resolves after that, or after `patienceMs`. */
-  async #askForLease(): Promise<void> {
+  async #renewLease(): Promise<void> {
     const { lease } = this.#queue;
     const limit = { signal: undefined, timeoutMs: lease.patienceMs };
     const onTimeout = (): Error => new Error("no answer to a renewal");

@@ -17,7 +17,7 @@ import { settleWithin } from "../async/settle-within.js";
 import { timeBudget } from "../hold/with-lease.js";
 
 /** Default `timeoutMs` of `leader()`. */
-const ASK_TIMEOUT_MS = 5000;
+const READ_TIMEOUT_MS = 5000;
 
 /**
  * Leader election: one leader at a time among all processes and languages that use the same name on the same etcd. The
@@ -70,14 +70,14 @@ export class Election {
    * @throws {TypeError | RangeError} on bad options.
    */
   async leader(options?: WaitOptions): Promise<Leader | undefined> {
-    const { signal, timeoutMs = ASK_TIMEOUT_MS } = checkWait("leader", options);
+    const { signal, timeoutMs = READ_TIMEOUT_MS } = checkWait("leader", options);
     const { connection } = this.#source;
     const { client, closing } = connection;
     closing.signal.throwIfAborted();
     const what = `ask for the leader of "${this.name}"`;
     const range = { ...candidates(this.name), limit: 1 };
-    const asking = client.range(range, { what, giveUpMs: timeoutMs, signal: closing.signal });
-    const { kvs } = await settleWithin(asking, { signal, timeoutMs }, connection, {
+    const reading = client.range(range, { what, giveUpMs: timeoutMs, signal: closing.signal });
+    const { kvs } = await settleWithin(reading, { signal, timeoutMs }, connection, {
       onTimeout: () => new EtcdUnavailableError(what, client.lastFailures),
     });
     return leaderOf(this.name, kvs[0]);

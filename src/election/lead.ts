@@ -66,6 +66,7 @@ interface Candidacy {
  * @throws {SessionClosedError} if the cluster is closed before `signal` aborts.
  * @throws {TypeError | RangeError} on bad arguments.
  */
+// eslint-disable-next-line max-params -- public: the options come last, as everywhere
 export async function lead(
   cluster: Cluster,
   name: string,

@@ -58,11 +58,11 @@ abstract class NameCall<T extends JoinTarget, R> extends TurnCall<Grant, R> {
     return [this.target.name];
   }
 
-  protected enter(lease: Lease): Waiter {
+  protected join(lease: Lease): Waiter {
     return Queue.of(lease, this.target.name).join(this.target);
   }
 
-  protected giveBack(unwanted: Grant): void {
+  protected releaseUnwanted(unwanted: Grant): void {
     const { queue, grant } = acquired(unwanted);
     void new HoldHandle(queue, grant).release();
   }

@@ -42,11 +42,11 @@ class AllCall extends TurnCall<readonly HoldHandle[], MultiLock> {
     super(wait);
   }
 
-  protected enter(lease: Lease): MultiWaiter {
+  protected join(lease: Lease): MultiWaiter {
     return new MultiWaiter(lease, this.names);
   }
 
-  protected giveBack(holds: readonly HoldHandle[]): void {
+  protected releaseUnwanted(holds: readonly HoldHandle[]): void {
     for (const hold of holds) void hold.release();
   }
 

@@ -40,10 +40,10 @@ export class MultiJoin {
       return await this.lease.connection.client.txn(txn, policy);
     } catch (error) {
       await joinRefused(this.lease, txn, error);
-      for (const place of entries) {
-        if (place.unanswered === 0) this.#discard(place);
+      for (const entry of entries) {
+        if (entry.unanswered === 0) this.#discard(entry);
         // The put may have been applied, or may be applied later.
-        else this.#queueOf(place).leaveInBackground(place);
+        else this.#queueOf(entry).leaveInBackground(entry);
       }
       this.lease.signal.throwIfAborted();
       throw error;
@@ -57,10 +57,10 @@ export class MultiJoin {
     const isOurs = (entry: QueueEntry, n: number): boolean =>
       this.#isOurs(entry, there[n]) && there[n]?.createRevision === revision;
     if (revision === undefined || (!succeeded && !entries.every(isOurs))) return false;
-    for (const place of entries) {
-      place.revision = revision;
-      if (!succeeded) place.foundExecuted();
-      this.#queueOf(place).own.add(place);
+    for (const entry of entries) {
+      entry.revision = revision;
+      if (!succeeded) entry.foundExecuted();
+      this.#queueOf(entry).own.add(entry);
     }
     return true;
   }

@@ -8,7 +8,7 @@ export interface RegisteredRequest {
   readonly order: number;
   /** The manager that was called. */
   readonly client: { readonly clientId: string; readonly prefix: string };
-  readonly asked: LockRequestArguments;
+  readonly args: LockRequestArguments;
   /** It waits, whether its entry is in the queue at this moment or not. */
   readonly pending: boolean;
   /** Resolves when `answer` is called: the request is known to wait, is decided, or must not delay later ones any longer. */

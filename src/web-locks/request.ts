@@ -49,17 +49,17 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   #lease: Promise<Lease>;
   #used: Lease | undefined;
   #waiter: Waiter | undefined;
-  #entered: () => void = () => {};
+  #onJoined: () => void = () => {};
   #over = false;
 
   /** @throws RangeError when the name is too long */
   constructor(
     readonly client: WebLockClient,
-    readonly asked: LockRequestArguments,
+    readonly args: LockRequestArguments,
   ) {
-    this.#queueName = queueNameOf(client.prefix, asked.name);
+    this.#queueName = queueNameOf(client.prefix, args.name);
     this.id = client.connection.clock.randomId().toString(36);
-    this.way = asked.steal ? "steal" : asked.ifAvailable ? "try" : "wait";
+    this.way = args.steal ? "steal" : args.ifAvailable ? "try" : "wait";
     this.answered = new Promise((resolve) => (this.answer = resolve));
     this.acquired = new Promise((resolve, reject) => {
       this.#resolve = resolve;
@@ -77,13 +77,13 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
     return !this.#over && this.way !== "try";
   }
 
-  async enter(): Promise<void> {
+  async join(): Promise<void> {
     try {
       const lease = await this.#lease;
       this.#used = lease;
       if (this.#over) return;
       if (this.way === "try") this.#acquire(await this.#try(lease));
-      else await this.#join(Queue.of(lease, this.#queueName));
+      else await this.#joinWith(Queue.of(lease, this.#queueName));
     } catch (error) {
       this.#fail(error);
     }
@@ -100,7 +100,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
     this.#end(() => this.#reject(reason));
     this.#waiter?.giveUp();
     // A join that was sent is awaited, because it may still put its entry into the queue.
-    if (unsent) this.#entered();
+    if (unsent) this.#onJoined();
   }
 
   /** Called before the request may join: if no session can be opened, the last of many must not wait for all earlier timeouts. */
@@ -117,22 +117,22 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
     return acquired && holdOf(watched(acquired), HoldHandle);
   }
 
-  async #join(queue: Queue): Promise<void> {
+  async #joinWith(queue: Queue): Promise<void> {
     queue.lease.assertOpen();
-    const waiter = await this.#enterQueue(queue);
+    const waiter = await this.#joinQueue(queue);
     if (this.#over || waiter.stage.at === "end") return;
     this.answer();
     if (this.way === "steal") await this.#steal(queue, waiter);
   }
 
   /** Resolves when its entry is in the queue, or never will be. */
-  #enterQueue(queue: Queue): Promise<Waiter> {
+  #joinQueue(queue: Queue): Promise<Waiter> {
     return new Promise((resolve) => {
-      this.#entered = () => resolve(waiter);
-      const waiter = queue.join({ ...this.#entry(queue.lease), onJoined: this.#entered });
+      this.#onJoined = () => resolve(waiter);
+      const waiter = queue.join({ ...this.#entry(queue.lease), onJoined: this.#onJoined });
       this.#waiter = waiter;
       const granted = waiter.granted.then((grant) => this.#grant({ queue, grant }));
-      void granted.catch((error: unknown) => this.#fail(error)).then(this.#entered);
+      void granted.catch((error: unknown) => this.#fail(error)).then(this.#onJoined);
     });
   }
 
@@ -151,7 +151,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
     const { connection, clientId: client } = this.client;
     const since = connection.clock.date().toISOString();
     const value: EntryValue = { owner: lease.owner, since, id: this.id, client };
-    return { mode: this.asked.mode === "shared" ? reader : writer, value: JSON.stringify(value) };
+    return { mode: this.args.mode === "shared" ? reader : writer, value: JSON.stringify(value) };
   }
 
   /** Another process may steal the lock at any moment, so its key is watched from the grant on. */
@@ -191,10 +191,10 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
     this.#line.add(this);
   }
 
-  #end(tell: () => void): void {
+  #end(settle: () => void): void {
     if (this.#over) return;
     this.#over = true;
     this.#line.remove(this);
-    tell();
+    settle();
   }
 }

@@ -10,7 +10,11 @@ function heldLock(): Lock {
   const lease = new FakeCluster().lease();
   const entry = new SessionEntries(lease, "jobs").make();
   entry.revision = 2n ** 60n + 1n;
-  return new ExclusiveHoldHandle(Queue.of(lease, "jobs"), { entry, ownWatch: undefined, deletedAt: undefined });
+  return new ExclusiveHoldHandle(Queue.of(lease, "jobs"), {
+    entry,
+    ownWatch: undefined,
+    deletedAt: undefined,
+  });
 }
 
 describe("a fencing token", () => {

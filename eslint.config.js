@@ -19,8 +19,8 @@ export default tseslint.config(
     files: ["src/**/*.ts"],
     rules: {
       "max-lines": ["error", 250],
-      "max-lines-per-function": ["error", { max: 44, skipBlankLines: true, skipComments: true }],
-      "max-params": ["error", 5],
+      "max-lines-per-function": ["error", { max: 25, skipBlankLines: true, skipComments: true }],
+      "max-params": ["error", 3],
       "no-console": "error",
     },
   },

@@ -44,7 +44,7 @@ export const FRONT_DOORS = {
     ...["contenders", "entry", "lock-mode", "lock-table", "permit-mode", "predecessor-wait", "queue"],
     ...["reader-mode", "refused-join", "txns", "waiter"],
   ],
-  hold: ["acquire", "hold", "reentrancy", "wait-for-turn", "with-lease"],
+  hold: ["acquire", "hold", "hold-base", "reentrancy", "wait-for-turn", "with-lease"],
   locks: ["lock-all", "mutex", "rwlock", "semaphore"],
   election: ["election", "lead", "leader", "leadership"],
   "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],

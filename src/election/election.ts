@@ -17,7 +17,7 @@ import { settleWithin } from "../async/settle-within.js";
 import { timeBudget } from "../hold/with-lease.js";
 
 /** Default `timeoutMs` of `leader()`. */
-const ASK_TIMEOUT_MS = 5000;
+const READ_TIMEOUT_MS = 5000;
 
 /**
  * Leader election: one leader at a time among all processes and languages that use the same name on the same etcd. The
@@ -70,14 +70,14 @@ export class Election {
    * @throws {TypeError | RangeError} on bad options.
    */
   async leader(options?: WaitOptions): Promise<Leader | undefined> {
-    const { signal, timeoutMs = ASK_TIMEOUT_MS } = checkWait("leader", options);
+    const { signal, timeoutMs = READ_TIMEOUT_MS } = checkWait("leader", options);
     const { connection } = this.#source;
     const { client, closed } = connection;
     closed.throwIfAborted();
     const what = `ask for the leader of "${this.name}"`;
     const range = { ...candidates(this.name), limit: 1 };
-    const asking = client.range(range, { what, giveUpMs: timeoutMs, signal: closed });
-    const { kvs } = await settleWithin(asking, { signal, timeoutMs }, connection, {
+    const reading = client.range(range, { what, giveUpMs: timeoutMs, signal: closed });
+    const { kvs } = await settleWithin(reading, { signal, timeoutMs }, connection, {
       onTimeout: () => new EtcdUnavailableError(what, client.lastFailures),
     });
     return leaderOf(this.name, kvs[0]);
@@ -102,35 +102,32 @@ export class Election {
   get #busy(): boolean {
     const candidate = this.#candidate;
     if (candidate === undefined || candidate === "waiting") return candidate === "waiting";
-    // Reads the clocks: the hold may have ended unnoticed.
-    void candidate.held;
+    candidate.refresh();
     return !candidate.signal.aborted;
   }
 
   async #campaign(value: string, wait: CheckedWait): Promise<LeadershipHandle> {
     const left = timeBudget(this.#source.connection.clock, wait.timeoutMs);
-    const acquired = await acquire(this.#source, this.name, wait, { value });
-    const { queue, grant } = acquired;
-    const leadership = new LeadershipHandle(holdOf(watched(acquired)), queue.lease);
-    if (grant.entry.value !== value) await this.#takeOver(leadership, value, wait, left());
-    return leadership;
-  }
-
-  /** An adopted entry still has the value of its last candidate. */
-  async #takeOver(
-    leadership: LeadershipHandle,
-    value: string,
-    wait: CheckedWait,
-    leftMs: number | undefined,
-  ): Promise<void> {
-    const left = { signal: wait.signal, timeoutMs: leftMs };
-    const onTimeout = (): Error => new LockTimeoutError(this.name, wait.timeoutMs ?? 0, undefined, undefined);
+    const acquired = await acquire({ source: this.#source, name: this.name, value }, wait);
+    const leadership = holdOf(watched(acquired), LeadershipHandle);
     try {
-      await settleWithin(leadership.proclaim(value), left, this.#source.connection, { onTimeout });
+      // An adopted entry still has the value of its last candidate.
+      if (acquired.grant.entry.value !== value) await this.#within(wait, left(), leadership.proclaim(value));
+      return leadership;
     } catch (error) {
       void leadership.resign();
       throw error;
     }
+  }
+
+  /** `leftMs` is what earlier steps have left of the time limit. */
+  #within(
+    { signal, timeoutMs = 0 }: CheckedWait,
+    leftMs: number | undefined,
+    call: Promise<void>,
+  ): Promise<void> {
+    const onTimeout = (): Error => new LockTimeoutError(this.name, timeoutMs, undefined, undefined);
+    return settleWithin(call, { signal, timeoutMs: leftMs }, this.#source.connection, { onTimeout });
   }
 }
 

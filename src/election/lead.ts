@@ -66,6 +66,7 @@ interface Candidacy {
  * @throws {SessionClosedError} if the cluster is closed before `signal` aborts.
  * @throws {TypeError | RangeError} on bad arguments.
  */
+// eslint-disable-next-line max-params -- public: the options come last, as everywhere
 export async function lead(
   cluster: Cluster,
   name: string,
@@ -183,9 +184,7 @@ class LeadLoop {
     } catch (error) {
       failure = { error };
     }
-    // Reads the clocks: the hold may have been lost unnoticed.
-    void leadership.held;
-    const lost = leadership.signal.reason instanceof LockLostError;
+    const lost = !leadership.held && leadership.signal.reason instanceof LockLostError;
     // `work` may have learned of a loss from etcd before the session did: then there is nothing to resign.
     const led = await leadership.resign().then(
       () => true,

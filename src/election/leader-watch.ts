@@ -30,7 +30,7 @@ export class LeaderWatch implements WatchListener {
   /** Every event up to this revision has been applied and reported. */
   #complete = 0n;
   /** The revision whose events are being applied, until all of them have arrived. */
-  #telling: bigint | undefined;
+  #applying: bigint | undefined;
   /** The answer to a slow read, until every older event has arrived. */
   #snapshot: RangeAnswer | undefined;
   /** Runs only while etcd serves the watch. */
@@ -60,11 +60,11 @@ export class LeaderWatch implements WatchListener {
 
   event(kv: KeyValue, kind: EventKind): void {
     const { modRevision } = kv;
-    if (modRevision !== this.#telling) this.#tell();
+    if (modRevision !== this.#applying) this.#finish();
     if (modRevision <= this.#complete || !this.#allBefore(modRevision)) return;
     // All events of one revision are delivered before anything else runs.
-    if (this.#telling === undefined) queueMicrotask(() => this.#tell());
-    this.#telling = modRevision;
+    if (this.#applying === undefined) queueMicrotask(() => this.#finish());
+    this.#applying = modRevision;
     const key = kv.key.toString("latin1");
     const before = this.#candidates.get(key);
     if (kind === "DELETE" || before?.createRevision !== kv.createRevision) this.#candidates.delete(key);
@@ -113,7 +113,7 @@ export class LeaderWatch implements WatchListener {
     this.#timer?.cancel();
     this.#snapshot = undefined;
     // A revision that was only partly delivered is delivered again as a whole.
-    this.#telling = undefined;
+    this.#applying = undefined;
   }
 
   #readLater(): void {
@@ -165,10 +165,10 @@ export class LeaderWatch implements WatchListener {
   }
 
   /** All events of a revision have arrived: reports the leader. */
-  #tell(): void {
-    if (this.#telling === undefined || this.#stopped.signal.aborted) return;
-    this.#complete = this.#telling;
-    this.#telling = undefined;
+  #finish(): void {
+    if (this.#applying === undefined || this.#stopped.signal.aborted) return;
+    this.#complete = this.#applying;
+    this.#applying = undefined;
     this.#leads();
   }
 

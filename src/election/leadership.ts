@@ -1,6 +1,8 @@
 import type { Txn, TxnAnswer } from "../etcd/port.js";
 import { LeaseNotFoundError } from "../etcd/port-errors.js";
-import type { HoldHandle, Lock } from "../hold/hold.js";
+import { ExclusiveHoldHandle, type Lock } from "../hold/hold.js";
+import type { Queue } from "../queue/queue.js";
+import type { Grant } from "../queue/waiter.js";
 import type { Lease } from "../session/lease.js";
 import { checkValue } from "../options/check.js";
 
@@ -18,49 +20,16 @@ export interface Leadership extends Lock {
   resign(): Promise<void>;
 }
 
-export class LeadershipHandle implements Leadership {
-  readonly #hold: HoldHandle;
+export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership {
   readonly #lease: Lease;
   /** Modification revision of the key, as last seen by this process. */
   #modified: bigint;
   #proclaiming: Promise<unknown> = Promise.resolve();
 
-  constructor(hold: HoldHandle, lease: Lease) {
-    this.#hold = hold;
-    this.#lease = lease;
-    this.#modified = hold.revision;
-  }
-
-  get name(): string {
-    return this.#hold.name;
-  }
-
-  get key(): string {
-    return this.#hold.key;
-  }
-
-  get revision(): bigint {
-    return this.#hold.revision;
-  }
-
-  get fence(): bigint {
-    return this.#hold.fence;
-  }
-
-  get signal(): AbortSignal {
-    return this.#hold.signal;
-  }
-
-  get held(): boolean {
-    return this.#hold.held;
-  }
-
-  remainingMs(): number {
-    return this.#hold.remainingMs();
-  }
-
-  assertHeld(atLeastMs?: number): void {
-    this.#hold.assertHeld(atLeastMs);
+  constructor(queue: Queue, grant: Grant) {
+    super(queue, grant);
+    this.#lease = queue.lease;
+    this.#modified = this.revision;
   }
 
   async proclaim(value: string): Promise<void> {
@@ -70,20 +39,8 @@ export class LeadershipHandle implements Leadership {
     return proclaimed;
   }
 
-  release(): Promise<void> {
-    return this.#hold.release();
-  }
-
   resign(): Promise<void> {
     return this.release();
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.release();
-  }
-
-  toJSON(): ReturnType<Lock["toJSON"]> {
-    return this.#hold.toJSON();
   }
 
   async #proclaim(value: string): Promise<void> {
@@ -98,8 +55,7 @@ export class LeadershipHandle implements Leadership {
   }
 
   async #put(value: string): Promise<TxnAnswer> {
-    // Reads the clocks: the hold may have ended unnoticed.
-    void this.held;
+    this.refresh();
     this.signal.throwIfAborted();
     const what = `proclaim a value as leader of "${this.name}"`;
     try {
@@ -130,7 +86,7 @@ export class LeadershipHandle implements Leadership {
   }
 
   async #lost(): Promise<never> {
-    await this.#hold.keyDeleted();
+    await this.keyDeleted();
     throw this.signal.reason as Error;
   }
 }

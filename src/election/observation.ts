@@ -7,8 +7,8 @@ const MAX_UNREAD = 1000;
 
 type Result = IteratorResult<Leader | undefined, undefined>;
 
-interface Asked {
-  readonly resolve: (told: Result) => void;
+interface PendingNext {
+  readonly resolve: (result: Result) => void;
   readonly reject: (reason: unknown) => void;
 }
 
@@ -18,7 +18,7 @@ const DONE: Result = { done: true, value: undefined };
 export class Observation implements AsyncIterableIterator<Leader | undefined> {
   #unread: (Leader | undefined)[] = [];
   /** Calls of `next()` that are still pending. */
-  readonly #waiting: Asked[] = [];
+  readonly #waiting: PendingNext[] = [];
   /** The last item delivered, boxed: undefined (no leader) is an item, too. */
   #last: { readonly leader: Leader | undefined } | undefined;
   #failure: { readonly reason: unknown } | undefined;
@@ -46,7 +46,7 @@ export class Observation implements AsyncIterableIterator<Leader | undefined> {
     while (this.#unread.length > 0) {
       const leader = this.#unread.shift();
       // Dropping the oldest items may have left two vacancies in a row.
-      if (this.#isNews(leader)) return Promise.resolve(this.#tell(leader));
+      if (this.#isNews(leader)) return Promise.resolve(this.#deliver(leader));
     }
     if (this.#state === "over") return Promise.resolve(DONE);
     return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
@@ -78,8 +78,8 @@ export class Observation implements AsyncIterableIterator<Leader | undefined> {
   #leads(leader: Leader | undefined): void {
     const last = this.#unread.length > 0 ? { leader: this.#unread.at(-1) } : this.#last;
     if (last && sameLeader(last.leader, leader)) return;
-    const asked = this.#waiting.shift();
-    if (asked) return asked.resolve(this.#tell(leader));
+    const pending = this.#waiting.shift();
+    if (pending) return pending.resolve(this.#deliver(leader));
     this.#unread.push(leader);
     if (this.#unread.length > MAX_UNREAD) this.#unread.shift();
   }
@@ -88,7 +88,7 @@ export class Observation implements AsyncIterableIterator<Leader | undefined> {
     return !this.#last || !sameLeader(this.#last.leader, leader);
   }
 
-  #tell(leader: Leader | undefined): Result {
+  #deliver(leader: Leader | undefined): Result {
     this.#last = { leader };
     return { done: false, value: leader };
   }

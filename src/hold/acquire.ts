@@ -10,12 +10,26 @@ import type { JoinedEntry } from "../queue/entry.js";
 import { settleWithin } from "../async/settle-within.js";
 import { TurnCall } from "./wait-for-turn.js";
 import { unwatched, type Grant, type Waiter } from "../queue/waiter.js";
-import { withLease } from "./with-lease.js";
+import { withLease, type LeasedCall } from "./with-lease.js";
 
 const TRY_TIMEOUT_MS = 5000;
 
 /** The hold takes the watch over in the same turn of the event loop, so no event can arrive before. */
 const NO_LISTENER: WatchListener = { created() {}, event() {}, interrupted() {}, refused() {} };
+
+/** A queue to join, and with which leases and entry. */
+export interface JoinTarget extends JoinOptions {
+  readonly source: LeaseSource;
+  readonly name: string;
+}
+
+/** The class of the handle for the caller: only that of an exclusive hold has a fence. */
+export type HandleClass<H extends HoldHandle> = new (queue: Queue, grant: Grant) => H;
+
+/** A lock makes it once, for all of its calls. */
+export interface HoldTarget<H extends HoldHandle> extends JoinTarget {
+  readonly handle: HandleClass<H>;
+}
 
 /** A granted entry that is not a hold yet. */
 export interface Acquired {
@@ -28,103 +42,109 @@ const acquired = (grant: Grant): Acquired => ({
   grant,
 });
 
-/** Waits in the queue of `name` for its turn. */
-class NameCall<R> extends TurnCall<Grant, R> {
+/** Waits in the queue of one name for its turn. */
+abstract class NameCall<T extends JoinTarget, R> extends TurnCall<Grant, R> {
   constructor(
-    source: LeaseSource,
+    protected readonly target: T,
     wait: CheckedWait,
-    private readonly name: string,
-    private readonly entry: JoinOptions | undefined,
-    private readonly resultOf: (acquired: Acquired) => R,
   ) {
-    super(source, wait);
+    super(wait);
+  }
+
+  protected get source(): LeaseSource {
+    return this.target.source;
   }
 
   protected get names(): readonly string[] {
-    return [this.name];
+    return [this.target.name];
   }
 
-  protected enter(lease: Lease): Waiter {
-    return LockTable.of(lease).queue(this.name).join(this.entry);
+  protected join(lease: Lease): Waiter {
+    return LockTable.of(lease).queue(this.target.name).join(this.target);
   }
 
-  protected giveBack(unwanted: Grant): void {
-    void new HoldHandle(acquired(unwanted).queue, unwanted).release();
-  }
-
-  result(grant: Grant): R {
-    return this.resultOf(acquired(grant));
+  protected releaseUnwanted(unwanted: Grant): void {
+    const { queue, grant } = acquired(unwanted);
+    void new HoldHandle(queue, grant).release();
   }
 }
 
-/** Resolves with an entry of `name` when its turn has come. */
-export async function acquire(
-  source: LeaseSource,
-  name: string,
-  wait: CheckedWait,
-  entry?: JoinOptions,
-): Promise<Acquired> {
-  return new NameCall(source, wait, name, entry, (place) => place).run();
+class EntryCall extends NameCall<JoinTarget, Acquired> {
+  result(grant: Grant): Acquired {
+    return acquired(grant);
+  }
+}
+
+class HoldCall<H extends HoldHandle> extends NameCall<HoldTarget<H>, H> {
+  result(grant: Grant): H {
+    return holdOf(acquired(grant), this.target.handle);
+  }
+}
+
+/** Resolves with an entry when its turn has come. */
+export async function acquire(target: JoinTarget, wait: CheckedWait): Promise<Acquired> {
+  return new EntryCall(target, wait).run();
 }
 
 /**
  * Like `acquire()`, but resolves with a hold. `check` throws on bad options. It is not an async function: that would keep
  * one more suspended function per waiter, and a process may have thousands.
  */
-export function acquireHold(
-  source: LeaseSource,
-  name: string,
+export function acquireHold<H extends HoldHandle>(
+  target: HoldTarget<H>,
   check: () => CheckedWait,
-  entry?: JoinOptions,
-): Promise<HoldHandle> {
+): Promise<H> {
   try {
-    return new NameCall(source, check(), name, entry, holdOf).run();
+    return new HoldCall(target, check()).run();
   } catch (error) {
     return Promise.reject(error);
   }
 }
 
 /** A hold if it needs no wait for a turn, else undefined. `timeoutMs` bounds the wait for etcd. */
-export async function tryAcquire(
-  source: LeaseSource,
-  name: string,
+export async function tryAcquire<H extends HoldHandle>(
+  target: HoldTarget<H>,
   wait: CheckedWait,
-  entry?: JoinOptions,
-): Promise<HoldHandle | undefined> {
-  const acquired = await tryPlace(source, name, wait, entry);
-  return acquired && holdOf(acquired);
+): Promise<H | undefined> {
+  const acquired = await tryEntry(target, wait);
+  return acquired && holdOf(acquired, target.handle);
 }
 
 /** Like `tryAcquire()`, but the entry is not made a hold yet. */
-export async function tryPlace(
-  source: LeaseSource,
-  name: string,
+export async function tryEntry(
+  target: JoinTarget,
   { signal, timeoutMs = TRY_TIMEOUT_MS }: CheckedWait,
-  entry?: JoinOptions,
 ): Promise<Acquired | undefined> {
-  const { connection } = source;
   signal?.throwIfAborted();
-  const begin = (lease: Lease, left: CheckedWait): Promise<JoinedEntry | undefined> => {
-    const queue = LockTable.of(lease).queue(name);
+  return withLease(target.source, { signal, timeoutMs }, new TryCall(target));
+}
+
+/** Leaves the queue again unless its entry is granted at once. */
+class TryCall implements LeasedCall<JoinedEntry | undefined, Acquired | undefined> {
+  /** It does not wait in the queue, so no turn is lost when it begins once more. */
+  readonly joined = false;
+
+  constructor(private readonly target: JoinTarget) {}
+
+  begin(lease: Lease, left: CheckedWait): Promise<JoinedEntry | undefined> {
+    const { connection } = lease;
+    const queue = LockTable.of(lease).queue(this.target.name);
     let gaveUp = false;
-    const entering = queue.tryJoin({ giveUpMs: left.timeoutMs ?? timeoutMs, again: () => !gaveUp }, entry);
-    return settleWithin(entering, left, connection, {
-      onTimeout: () => new EtcdUnavailableError(`try lock "${name}"`, connection.client.lastFailures),
+    const limits = { giveUpMs: left.timeoutMs ?? TRY_TIMEOUT_MS, again: () => !gaveUp };
+    return settleWithin(queue.tryJoin(limits, this.target), left, connection, {
+      onTimeout: () => new EtcdUnavailableError(`try lock "${queue.name}"`, connection.client.lastFailures),
       onGiveUp: () => (gaveUp = true),
       onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
     });
-  };
-  // The call does not wait in the queue, so no turn is lost when it begins once more.
-  return withLease(
-    source,
-    { signal, timeoutMs },
-    {
-      begin,
-      joined: false,
-      result: (entry) => entry && acquired(unwatched(entry)),
-      failure: (error) => error,
-    },
-  );
+  }
+
+  result(entry: JoinedEntry | undefined): Acquired | undefined {
+    return entry && acquired(unwatched(entry));
+  }
+
+  failure(error: unknown): unknown {
+    return error;
+  }
 }
 
 /** Watches the key from the grant on: for a hold that lasts, or that another client may steal at any moment. */
@@ -136,8 +156,8 @@ export function watched({ queue, grant }: Acquired): Acquired {
 }
 
 /** Throws if the session has ended since the grant, or before it, unnoticed because the process was suspended. */
-export function holdOf({ queue, grant }: Acquired): HoldHandle {
-  const hold = new HoldHandle(queue, grant);
+export function holdOf<H extends HoldHandle>({ queue, grant }: Acquired, handle: HandleClass<H>): H {
+  const hold = new handle(queue, grant);
   const { lease } = queue;
   if (!lease.over) return hold;
   void hold.release();

@@ -1,15 +1,8 @@
 import { setMaxListeners } from "node:events";
-import {
-  LockExpiringError,
-  LockLostError,
-  LockReleasedError,
-  SessionLostError,
-  type Loss,
-} from "../errors.js";
+import { LockLostError, LockReleasedError, SessionLostError, type Loss } from "../errors.js";
+import { HoldBase, type HoldEnd } from "./hold-base.js";
 import { KeyWatch } from "./key-watch.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
-import { Once } from "../async/once.js";
-import { checkAtLeast } from "../options/check.js";
 import type { Queue } from "../queue/queue.js";
 import { settleWithin } from "../async/settle-within.js";
 import type { Grant } from "../queue/waiter.js";
@@ -66,52 +59,49 @@ export interface Lock extends Hold {
   readonly fence: bigint;
 }
 
-type End = LockLostError | LockReleasedError;
-
 /** Any number of listeners is legitimate. */
 function unlimited(controller: AbortController): AbortController {
   setMaxListeners(0, controller.signal);
   return controller;
 }
 
-export class HoldHandle implements Lock, Dependent {
-  /** Not defined at all if several may hold: see `Lock`. */
-  declare readonly fence: bigint;
+/** A hold that others may share: it has no fence, not even an undefined one. */
+export class HoldHandle extends HoldBase implements Hold, Dependent {
   readonly name: string;
   readonly key: string;
   readonly revision: bigint;
   readonly #queue: Queue;
   readonly #grant: Grant;
   readonly #heldKey: KeyWatch;
-  #ended: "released" | End | undefined;
+  #ended: "released" | HoldEnd | undefined;
   /** The key is gone, and a renewal is to show why. */
   #gone = false;
   /** Created on first use: most holds are short and have no listener. */
   #controller: AbortController | undefined;
-  readonly #released = new Once(() => this.#release());
 
   constructor(queue: Queue, grant: Grant) {
+    super();
     const { entry } = grant;
     this.name = entry.name;
     this.key = entry.key;
     this.revision = entry.revision;
-    if (!entry.mode.shared) Object.defineProperty(this, "fence", { value: entry.revision });
     this.#queue = queue;
     this.#grant = grant;
-    this.#heldKey = new KeyWatch(entry, grant.ownWatch, grant.deletedAt, () => void this.keyDeleted());
+    this.#heldKey = new KeyWatch(grant, () => void this.keyDeleted());
     queue.lease.holds.add(this);
   }
 
   get signal(): AbortSignal {
-    this.#hearSession();
+    const { end } = this;
     this.#controller ??= unlimited(new AbortController());
-    if (this.#end && !this.#controller.signal.aborted) this.#controller.abort(this.#end);
+    if (end && !this.#controller.signal.aborted) this.#controller.abort(end);
     return this.#controller.signal;
   }
 
   get held(): boolean {
-    // Read the standing first: reading it may end this hold.
-    return this.#queue.lease.standing === "held" && !this.#ended && !this.#gone;
+    const { standing } = this.#queue.lease;
+    // Compared after that: a listener of the session may just have been notified, and have released this hold.
+    return standing === "held" && !this.#ended && !this.#gone;
   }
 
   remainingMs(): number {
@@ -119,20 +109,10 @@ export class HoldHandle implements Lock, Dependent {
     return this.#ended || this.#gone ? 0 : left;
   }
 
-  assertHeld(atLeastMs = 0): void {
-    checkAtLeast(atLeastMs);
-    const left = this.remainingMs();
-    this.#hearSession();
-    if (this.#end) throw this.#end;
-    if (!this.held || left < atLeastMs) throw new LockExpiringError(this.name, left);
-  }
-
-  release(): Promise<void> {
-    return this.#released.run();
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.release();
+  /** Ends the hold if its deadline has passed, even if no timer has fired since, because the process was suspended. */
+  refresh(): void {
+    this.#queue.lease.refresh();
+    this.#endWithSession();
   }
 
   toJSON(): {
@@ -147,7 +127,7 @@ export class HoldHandle implements Lock, Dependent {
   /** A client deleted the key, or it went with its lease: a renewal shows which. Resolves when the hold has ended. */
   async keyDeleted(): Promise<void> {
     this.#gone = true;
-    await this.#askForLease();
+    await this.#renewLease();
     this.#endAsDeleted();
   }
 
@@ -165,7 +145,7 @@ export class HoldHandle implements Lock, Dependent {
   }
 
   /** Listeners of the session's own signal run before the session notifies its holds. */
-  #hearSession(): void {
+  #endWithSession(): void {
     const { signal } = this.#queue.lease;
     if (signal.aborted) this.sessionEnded(signal.reason as SessionEnd);
   }
@@ -174,27 +154,35 @@ export class HoldHandle implements Lock, Dependent {
     return new LockLostError(this.name, this.key, loss, cause);
   }
 
+  protected get label(): string {
+    return this.name;
+  }
+
+  protected get end(): HoldEnd | undefined {
+    this.#endWithSession();
+    return this.#reason;
+  }
+
   /** The error of an ordinary release is created on first use: hardly any caller reads it. */
-  get #end(): End | undefined {
+  get #reason(): HoldEnd | undefined {
     if (this.#ended === "released") this.#ended = new LockReleasedError(this.name);
     return this.#ended;
   }
 
-  #endWith(end: "released" | End): void {
+  #endWith(end: "released" | HoldEnd): void {
     if (this.#ended) return;
     this.#ended = end;
     this.#heldKey.stop();
-    this.#controller?.abort(this.#end);
+    this.#controller?.abort(this.#reason);
   }
 
-  async #release(): Promise<void> {
-    // Updates the hold from the clocks: its deadline may have passed unnoticed.
-    void this.#queue.lease.over;
-    this.#hearSession();
-    if (this.#gone) this.#endAsDeleted();
-    if (this.#end) throw this.#end;
-    this.#endWith("released");
+  protected async releaseOnce(): Promise<void> {
     const { lease } = this.#queue;
+    // Compares the deadline, too, but costs less than `refresh()`.
+    if (lease.over) this.#endWithSession();
+    if (this.#gone) this.#endAsDeleted();
+    if (this.#reason) throw this.#reason;
+    this.#endWith("released");
     // Renewals may get through while deletes do not: the deletion continues, but the caller waits no longer than this.
     const limit = { signal: undefined, timeoutMs: lease.ttlMs };
     const onTimeout = (): Error => new Error("not confirmed within one TTL");
@@ -203,7 +191,7 @@ export class HoldHandle implements Lock, Dependent {
     });
     // Either the session is over, and the key is gone with it, or the deletion is not confirmed yet and continues.
     const deleted = await leaving.catch(() => true);
-    if (!deleted) await this.#askForLease();
+    if (!deleted) await this.#renewLease();
     lease.holdEnded(this);
     const reason: unknown = lease.signal.reason;
     if (!deleted && reason instanceof SessionLostError) throw this.#loss(reason.loss, reason);
@@ -211,10 +199,17 @@ export class HoldHandle implements Lock, Dependent {
   }
 
   /** Renews the lease; the answer updates the session. Resolves after that, or after `patienceMs`. */
-  async #askForLease(): Promise<void> {
+  async #renewLease(): Promise<void> {
     const { lease } = this.#queue;
     const limit = { signal: undefined, timeoutMs: lease.patienceMs };
     const onTimeout = (): Error => new Error("no answer to a renewal");
     await settleWithin(lease.renewNow(), limit, lease.connection, { onTimeout }).catch(() => undefined);
+  }
+}
+
+/** The handle of an entry that excludes all others of its name. */
+export class ExclusiveHoldHandle extends HoldHandle implements Lock {
+  get fence(): bigint {
+    return this.revision;
   }
 }

@@ -3,39 +3,36 @@ import type { Watch, WatchListener } from "../etcd/watch/hub.js";
 import type { KeyWatchSchedule, LongHold } from "../session/key-watch-schedule.js";
 import { LockTable } from "../queue/lock-table.js";
 import type { JoinedEntry } from "../queue/entry.js";
+import type { Grant } from "../queue/waiter.js";
 
 /** Watches the key of a hold, which is lost if a client deletes the key, even though the lease goes on. */
 export class KeyWatch implements LongHold, WatchListener {
+  readonly #entry: JoinedEntry;
   readonly #holds: KeyWatchSchedule;
   #watch: Watch | undefined;
   /** A read of an older state does not show whether the key still existed when the watch began. */
   #atLeast: bigint;
   #over = false;
 
-  /**
-   * `watch` is the one that the wait had on the key, if any. `deletedAt`: the hold rests on this deletion alone, and no
-   * read has seen our key since, so one is sent while the caller already has the handle.
-   */
   constructor(
-    private readonly entry: JoinedEntry,
-    watch: Watch | undefined,
-    deletedAt: bigint | undefined,
+    { entry, ownWatch, deletedAt }: Grant,
     private readonly onGone: () => void,
   ) {
+    this.#entry = entry;
     this.#holds = LockTable.of(entry.lease).keyWatches;
-    this.#watch = watch;
+    this.#watch = ownWatch;
     this.#atLeast = entry.revision;
-    if (watch) this.#takeOver(watch);
+    if (ownWatch) this.#takeOver(ownWatch);
     else this.#holds.addUnwatched(this);
-    if (deletedAt === undefined || watch?.over) return;
-    // If it comes from another entry that was granted together with ours, it may be older than our put.
+    if (deletedAt === undefined || ownWatch?.over) return;
+    // Only this deletion supports the hold. If another entry was granted together with ours, it may be older than our put.
     if (deletedAt > this.#atLeast) this.#atLeast = deletedAt;
-    // Read at once, not after other holds: the caller already goes on.
+    // No read has seen our key since. Read at once, not after other holds: the caller already goes on.
     void this.read();
   }
 
   get key(): string {
-    return this.entry.key;
+    return this.#entry.key;
   }
 
   stop(): void {
@@ -48,7 +45,7 @@ export class KeyWatch implements LongHold, WatchListener {
 
   watch(): void {
     if (this.#over) return;
-    const { watches } = this.entry.lease.connection;
+    const { watches } = this.#entry.lease.connection;
     this.#watch = watches.watch({ key: this.key, events: "DELETE" }, this);
   }
 
@@ -66,7 +63,7 @@ export class KeyWatch implements LongHold, WatchListener {
   }
 
   event(kv: KeyValue): void {
-    if (kv.modRevision > this.entry.revision) this.#gone();
+    if (kv.modRevision > this.#entry.revision) this.#gone();
   }
 
   interrupted(): void {
@@ -84,13 +81,13 @@ export class KeyWatch implements LongHold, WatchListener {
   }
 
   async #isThere(): Promise<boolean> {
-    const { lease, key } = this.entry;
+    const { lease, key } = this.#entry;
     const { watches, client } = lease.connection;
     const atLeast = this.#atLeast;
     const near = await watches.read([{ key }], Math.min(lease.ttlMs / 4, client.requestTimeoutMs));
     const recent = near && near.header.revision >= atLeast;
     const { ranges } = recent ? near : await client.ranges([{ key }], lease.policy("read the own key"));
-    return ranges.some(({ kvs }) => kvs.some((kv) => this.entry.is(kv)));
+    return ranges.some(({ kvs }) => kvs.some((kv) => this.#entry.is(kv)));
   }
 
   #gone(): void {

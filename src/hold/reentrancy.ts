@@ -1,9 +1,9 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { LockLostError } from "../errors.js";
-import type { HoldHandle } from "./hold.js";
+import { ExclusiveHoldHandle, type HoldHandle } from "./hold.js";
 
 /** A lock that `withLock` holds while code runs in its async context. */
-export class HeldScope {
+export class HeldScope<H extends HoldHandle = HoldHandle> {
   /** The number of callbacks inside, including the first one. */
   #inside = 0;
   #lastLeft: () => void = () => {};
@@ -11,7 +11,7 @@ export class HeldScope {
   constructor(
     /** The same name on two clusters means two different locks. */
     readonly realm: object,
-    readonly lock: HoldHandle,
+    readonly lock: H,
   ) {}
 
   get held(): boolean {
@@ -19,7 +19,7 @@ export class HeldScope {
   }
 
   /** Runs `work`, waits for the callbacks that entered again, and releases. If both fail, the error of `work` is thrown. */
-  async enter<T>(work: (lock: HoldHandle) => T): Promise<Awaited<T>> {
+  async enter<T>(work: (lock: H) => T): Promise<Awaited<T>> {
     const everybodyLeft = new Promise<void>((resolve) => (this.#lastLeft = resolve));
     let result: Awaited<T>;
     try {
@@ -35,18 +35,18 @@ export class HeldScope {
   }
 
   /** Runs `work` with the lock that is already held. @throws LockLostError when `work` succeeded but the lock was lost. */
-  async enterAgain<T>(work: (lock: HoldHandle) => T): Promise<Awaited<T>> {
+  async enterAgain<T>(work: (lock: H) => T): Promise<Awaited<T>> {
     const result = await this.#run(work);
-    // Reads the clocks. A release is not a loss: the outer callback may have ended before this one and only waited for it.
-    void this.lock.held;
+    this.lock.refresh();
+    // A release is not a loss: the outer callback may have ended before this one and only waited for it.
     const reason: unknown = this.lock.signal.reason;
     if (reason instanceof LockLostError) throw reason;
     return result;
   }
 
-  async #run<T>(work: (lock: HoldHandle) => T): Promise<Awaited<T>> {
+  async #run<T>(work: (lock: H) => T): Promise<Awaited<T>> {
     this.#inside++;
-    const outer = (storage.getStore() ?? []).filter((entrance) => entrance.held);
+    const outer = (storage.getStore() ?? []).filter((scope) => scope.held);
     try {
       return await storage.run([...outer, this], () => work(this.lock));
     } finally {
@@ -57,20 +57,20 @@ export class HeldScope {
 
 const storage = new AsyncLocalStorage<readonly HeldScope[]>();
 
-/** This context's exclusive hold of exactly this name. A shared hold, which has no fence, cannot be entered again. */
-export function enclosingHold(realm: object, name: string): HeldScope | undefined {
+const isExclusive = (scope: HeldScope): scope is HeldScope<ExclusiveHoldHandle> =>
+  scope.lock instanceof ExclusiveHoldHandle;
+
+/** This context's exclusive hold of exactly this name. A shared hold cannot be entered again. */
+export function enclosingHold(realm: object, name: string): HeldScope<ExclusiveHoldHandle> | undefined {
   return storage
     .getStore()
-    ?.find(
-      (entrance) =>
-        entrance.realm === realm && entrance.lock.name === name && entrance.held && "fence" in entrance.lock,
-    );
+    ?.filter(isExclusive)
+    .find((scope) => scope.realm === realm && scope.lock.name === name && scope.held);
 }
 
 /** The held name that a `lock()` here would wait for in vain: `name` itself, or one under it, whose keys are in its range. */
 export function enclosingConflict(realm: object, name: string): string | undefined {
   const blocks = (held: string): boolean => held === name || held.startsWith(`${name}/`);
-  return storage
-    .getStore()
-    ?.find((entrance) => entrance.realm === realm && entrance.held && blocks(entrance.lock.name))?.lock.name;
+  return storage.getStore()?.find((scope) => scope.realm === realm && scope.held && blocks(scope.lock.name))
+    ?.lock.name;
 }

@@ -9,7 +9,7 @@ import { settleWithin } from "../async/settle-within.js";
 import { withLease, type LeasedCall } from "./with-lease.js";
 
 /** The last part of a wait, in which the queue is read so that a timeout can name the holder. */
-const ASK_HOLDER_MS = 500;
+const PROBE_MS = 500;
 const OPENING = "its session was still being opened";
 
 /** A call that waits in one queue or several. */
@@ -32,16 +32,14 @@ export interface Waited {
 export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
   #waiter: TurnWaiter<T> | undefined;
 
-  constructor(
-    private readonly source: LeaseSource,
-    private readonly wait: CheckedWait,
-  ) {}
+  constructor(private readonly wait: CheckedWait) {}
 
+  protected abstract get source(): LeaseSource;
   protected abstract get names(): readonly string[];
   /** Joins the queues. */
-  protected abstract enter(lease: Lease): TurnWaiter<T>;
+  protected abstract join(lease: Lease): TurnWaiter<T>;
   /** Releases what was granted after the caller gave up. */
-  protected abstract giveBack(granted: T): void;
+  protected abstract releaseUnwanted(granted: T): void;
   abstract result(granted: T): R;
 
   get joined(): boolean {
@@ -56,14 +54,14 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
   }
 
   begin(lease: Lease, left: CheckedWait): Promise<T> {
-    const waiter = (this.#waiter = this.enter(lease));
-    const question = new HolderQuestion(lease, waiter, left.timeoutMs);
+    const waiter = (this.#waiter = this.join(lease));
+    const probe = new HolderProbe(lease, waiter, left.timeoutMs);
     const settled = settleWithin(waiter.granted, left, lease.connection, {
-      onTimeout: () => question.timeoutError(this.wait.timeoutMs ?? 0),
+      onTimeout: () => probe.timeoutError(this.wait.timeoutMs ?? 0),
       onGiveUp: () => waiter.giveUp(),
-      onUnwanted: (granted) => this.giveBack(granted),
+      onUnwanted: (granted) => this.releaseUnwanted(granted),
     });
-    return question.during(settled);
+    return probe.during(settled);
   }
 
   /** If no member has failed, the time limit was too short to open the first session. */
@@ -90,7 +88,7 @@ function assertNoDeadlock({ connection }: LeaseSource, names: readonly string[])
 }
 
 /** Reads the queue shortly before the time limit, so that a timeout can name the holder without delaying its caller. */
-class HolderQuestion {
+class HolderProbe {
   #name: string | undefined;
   #ahead: Ahead | undefined;
   readonly #timer: Timer | undefined;
@@ -101,11 +99,11 @@ class HolderQuestion {
     timeoutMs: number | undefined,
   ) {
     if (timeoutMs === undefined) return;
-    const askMs = Math.min(ASK_HOLDER_MS, timeoutMs / 2);
-    this.#timer = lease.connection.clock.after(timeoutMs - askMs, () => void this.#ask(askMs));
+    const probeMs = Math.min(PROBE_MS, timeoutMs / 2);
+    this.#timer = lease.connection.clock.after(timeoutMs - probeMs, () => void this.#read(probeMs));
   }
 
-  /** The same promise, or one that cancels the question when it settles. */
+  /** The same promise, or one that cancels the probe when it settles. */
   during<T>(settled: Promise<T>): Promise<T> {
     const timer = this.#timer;
     return timer ? settled.finally(() => timer.cancel()) : settled;
@@ -118,10 +116,10 @@ class HolderQuestion {
     return new LockTimeoutError(name, timeoutMs, known?.holder, known?.ahead);
   }
 
-  async #ask(askMs: number): Promise<void> {
+  async #read(probeMs: number): Promise<void> {
     const { connection } = this.lease;
     const { name, revision } = this.waiter.waitingFor;
-    const policy = { ...this.lease.policy("read the queue"), giveUpMs: askMs, attemptMs: askMs };
+    const policy = { ...this.lease.policy("read the queue"), giveUpMs: probeMs, attemptMs: probeMs };
     this.#name = name;
     // etcd did not answer, or the session is over, which rejects the call itself.
     this.#ahead = await readContendersAhead(connection, { name, revision }, policy).catch(() => undefined);

@@ -30,23 +30,23 @@ export async function lockAll(
 ): Promise<MultiLock> {
   const leases = leaseSourceOf(source);
   const checked = checkNames(names);
-  return new AllCall(leases, checkWait("lockAll", options), checked).run();
+  return new AllCall(leases, checked, checkWait("lockAll", options)).run();
 }
 
 class AllCall extends TurnCall<readonly HoldHandle[], MultiLock> {
   constructor(
-    source: LeaseSource,
-    wait: CheckedWait,
+    protected readonly source: LeaseSource,
     protected readonly names: readonly string[],
+    wait: CheckedWait,
   ) {
-    super(source, wait);
+    super(wait);
   }
 
-  protected enter(lease: Lease): MultiWaiter {
+  protected join(lease: Lease): MultiWaiter {
     return new MultiWaiter(lease, this.names);
   }
 
-  protected giveBack(holds: readonly HoldHandle[]): void {
+  protected releaseUnwanted(holds: readonly HoldHandle[]): void {
     for (const hold of holds) void hold.release();
   }
 

@@ -44,10 +44,10 @@ export class MultiJoin {
       return await this.lease.connection.client.txn(txn, policy);
     } catch (error) {
       await joinRefused(this.lease, txn, error);
-      for (const place of entries) {
+      for (const entry of entries) {
         // The put may have been applied, or may be applied later.
-        if (place.inDoubt) this.#queueOf(place).leaveInBackground(place);
-        else this.#discard(place);
+        if (entry.inDoubt) this.#queueOf(entry).leaveInBackground(entry);
+        else this.#discard(entry);
       }
       this.lease.signal.throwIfAborted();
       throw error;

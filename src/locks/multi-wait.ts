@@ -1,5 +1,8 @@
-import { AllTurns } from "./gathering.js";
-import type { HoldHandle } from "../hold/hold.js";
+import { HoldHandle } from "../hold/hold.js";
+import type { Txn } from "../etcd/port.js";
+import { lastEntries, positionOf } from "../queue/lock-mode.js";
+import { PredecessorWait } from "../queue/predecessor-wait.js";
+import type { Grant } from "../queue/waiter.js";
 import type { Dependent, Lease, SessionEnd } from "../session/lease.js";
 import { MultiJoin } from "./multi-join.js";
 import type { JoinedEntry } from "../queue/entry.js";
@@ -8,8 +11,8 @@ import { LockTable } from "../queue/lock-table.js";
 /** One call of `lockAll`, until it holds every name or its caller gives up. */
 export class MultiWaiter implements Dependent {
   readonly granted: Promise<readonly HoldHandle[]>;
-  readonly #joiner: MultiJoin;
-  #gathering: AllTurns | undefined;
+  readonly #join: MultiJoin;
+  #turns: AllTurns | undefined;
   #gaveUp = false;
   #reject: (error: Error) => void = () => {};
 
@@ -17,7 +20,7 @@ export class MultiWaiter implements Dependent {
     private readonly lease: Lease,
     private readonly names: readonly string[],
   ) {
-    this.#joiner = new MultiJoin(lease, names);
+    this.#join = new MultiJoin(lease, names);
     this.granted = new Promise((resolve, reject) => {
       this.#reject = reject;
       this.#gather().then((holds) => {
@@ -37,19 +40,19 @@ export class MultiWaiter implements Dependent {
 
   /** A name that the call waits for, with the create revision of its entry; undefined if it has none yet. */
   get waitingFor(): { readonly name: string; readonly revision: bigint | undefined } {
-    return this.#gathering?.waitingFor ?? { name: this.names[0] as string, revision: undefined };
+    return this.#turns?.waitingFor ?? { name: this.names[0] as string, revision: undefined };
   }
 
   /** The call has, or had, a place in each of the queues. */
   get joined(): boolean {
-    return this.#gathering !== undefined;
+    return this.#turns !== undefined;
   }
 
   /** The caller waits no longer; its entries are removed in the background. */
   giveUp(): void {
     this.#gaveUp = true;
     this.lease.waits.delete(this);
-    this.#gathering?.stop();
+    this.#turns?.stop();
   }
 
   sessionEnded(reason: SessionEnd): void {
@@ -60,11 +63,11 @@ export class MultiWaiter implements Dependent {
   /** If one entry is lost, all are joined anew, together. `undefined`: the caller gave up. */
   async #gather(): Promise<readonly HoldHandle[] | undefined> {
     while (!this.#gaveUp) {
-      const { entries, alone } = await this.lease.inFlight.track(this.#joiner.join(() => !this.#gaveUp));
+      const { entries, alone } = await this.lease.inFlight.track(this.#join.join(() => !this.#gaveUp));
       // The answer of a join is always awaited: a delete sent before that answer could be executed first.
       if (this.#gaveUp) return this.#leave(entries);
-      this.#gathering = new AllTurns(this.lease, entries, alone);
-      const holds = await this.#gathering.held;
+      this.#turns = new AllTurns(this.lease, entries, alone);
+      const holds = await this.#turns.held;
       if (holds) return holds;
     }
     return undefined;
@@ -72,5 +75,89 @@ export class MultiWaiter implements Dependent {
 
   #leave(entries: readonly JoinedEntry[]): undefined {
     for (const entry of entries) LockTable.of(this.lease).queue(entry.name).leaveInBackground(entry);
+  }
+}
+
+/** Waits until several entries that joined together are all granted. */
+class AllTurns {
+  /** All holds; `undefined` if one was lost, so that all were released. */
+  readonly held: Promise<readonly HoldHandle[] | undefined>;
+  readonly #holds = new Map<JoinedEntry, HoldHandle>();
+  readonly #turns = new Map<JoinedEntry, PredecessorWait>();
+  #over = false;
+  #resolve: (held: readonly HoldHandle[] | undefined) => void = () => {};
+  #reject: (error: Error) => void = () => {};
+
+  constructor(
+    private readonly lease: Lease,
+    private readonly entries: readonly JoinedEntry[],
+    alone: boolean,
+  ) {
+    this.held = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    if (alone) for (const entry of entries) this.#grant(entry, undefined, undefined);
+    else void this.#read().catch((error: unknown) => this.#end(() => this.#reject(error as Error)));
+  }
+
+  /** A name that is not held yet, with the create revision of our entry. */
+  get waitingFor(): { readonly name: string; readonly revision: bigint } {
+    return this.entries.find((entry) => !this.#holds.has(entry)) ?? (this.entries[0] as JoinedEntry);
+  }
+
+  /** Releases what is held and leaves the other queues. */
+  stop(): void {
+    this.#end(() => this.#resolve(undefined));
+  }
+
+  /** Reads the entries before each of ours, in one request. */
+  async #read(): Promise<void> {
+    const txn: Txn = {
+      queues: this.entries.map(({ name }) => name),
+      compare: [],
+      success: this.entries.map((entry) => ({ kind: "range", ...lastEntries(entry) })),
+      failure: [],
+    };
+    const { ranges } = await this.lease.connection.client.txn(txn, this.lease.policy("read the queues"));
+    this.entries.forEach((entry, n) => {
+      const range = ranges[n];
+      if (range && !this.#over) this.#wait(entry, positionOf(entry, range));
+    });
+  }
+
+  #wait(entry: JoinedEntry, position: ReturnType<typeof positionOf>): void {
+    if (position === "gone") return this.stop();
+    if (position === "first") return this.#grant(entry, undefined, undefined);
+    const outcome = {
+      granted: (ownWatch: Grant["ownWatch"], deletedAt: Grant["deletedAt"]) =>
+        this.#grant(entry, ownWatch, deletedAt),
+      gone: () => this.stop(),
+      failed: (error: Error) => this.#end(() => this.#reject(error)),
+    };
+    this.#turns.set(entry, new PredecessorWait(entry, outcome, position));
+  }
+
+  #grant(entry: JoinedEntry, ownWatch: Grant["ownWatch"], deletedAt: Grant["deletedAt"]): void {
+    this.#turns.delete(entry);
+    const hold = new HoldHandle(LockTable.of(this.lease).queue(entry.name), { entry, ownWatch, deletedAt });
+    this.#holds.set(entry, hold);
+    // It may be lost while the other entries still wait.
+    hold.signal.addEventListener("abort", () => this.stop());
+    if (this.#holds.size < this.entries.length) return;
+    this.#over = true;
+    this.#resolve(this.entries.map((each) => this.#holds.get(each) as HoldHandle));
+  }
+
+  #end(settle: () => void): void {
+    if (this.#over) return;
+    this.#over = true;
+    for (const entry of this.entries) {
+      this.#turns.get(entry)?.stop();
+      const hold = this.#holds.get(entry);
+      if (hold) void hold.release();
+      else LockTable.of(this.lease).queue(entry.name).leaveInBackground(entry);
+    }
+    settle();
   }
 }

@@ -1,9 +1,9 @@
-import { acquireHold, tryAcquire } from "../hold/acquire.js";
+import { acquireHold, tryAcquire, type HoldTarget } from "../hold/acquire.js";
 import { HeldScope, enclosingHold } from "../hold/reentrancy.js";
-import type { Lock } from "../hold/hold.js";
+import { ExclusiveHoldHandle, type Lock } from "../hold/hold.js";
 import { checkBoolean, checkFunction, checkName, checkWait } from "../options/check.js";
 import type { WaitOptions } from "../session/session-options.js";
-import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
+import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
 
 export interface WorkOptions extends WaitOptions {
   /**
@@ -20,15 +20,16 @@ export interface WorkOptions extends WaitOptions {
  */
 export class Mutex {
   readonly name: string;
-  readonly #source: LeaseSource;
+  readonly #target: HoldTarget<ExclusiveHoldHandle>;
 
   /**
    * @throws {TypeError | RangeError} when `source` is not a Cluster or Session, or `name` is not 1..1024 bytes of
    * well-formed Unicode without "/" at its ends and without "//".
    */
   constructor(source: SessionSource, name: string) {
-    this.#source = leaseSourceOf(source);
+    const leases = leaseSourceOf(source);
     this.name = checkName(name);
+    this.#target = { source: leases, name: this.name, handle: ExclusiveHoldHandle };
   }
 
   /**
@@ -42,7 +43,7 @@ export class Mutex {
    * @throws {TypeError | RangeError} on bad options.
    */
   lock(options?: WaitOptions): Promise<Lock> {
-    return acquireHold(this.#source, this.name, () => checkWait("lock", options));
+    return acquireHold(this.#target, () => checkWait("lock", options));
   }
 
   /**
@@ -53,7 +54,7 @@ export class Mutex {
    * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.
    */
   async tryLock(options?: WaitOptions): Promise<Lock | undefined> {
-    return tryAcquire(this.#source, this.name, checkWait("tryLock", options));
+    return tryAcquire(this.#target, checkWait("tryLock", options));
   }
 
   /**
@@ -66,9 +67,10 @@ export class Mutex {
     const wait = checkWait("withLock", options, ["reentrant"]);
     const reentrant = checkBoolean("reentrant", options?.reentrant);
     wait.signal?.throwIfAborted();
-    const here = reentrant ? enclosingHold(this.#source.connection, this.name) : undefined;
+    const { connection } = this.#target.source;
+    const here = reentrant ? enclosingHold(connection, this.name) : undefined;
     if (here) return here.enterAgain(work);
-    const lock = await acquireHold(this.#source, this.name, () => wait);
-    return new HeldScope(this.#source.connection, lock).enter(work);
+    const lock = await acquireHold(this.#target, () => wait);
+    return new HeldScope(connection, lock).enter(work);
   }
 }

@@ -1,11 +1,11 @@
-import { acquireHold, tryAcquire } from "../hold/acquire.js";
+import { acquireHold, tryAcquire, type HoldTarget } from "../hold/acquire.js";
 import { HeldScope } from "../hold/reentrancy.js";
-import type { HoldHandle, Hold, Lock } from "../hold/hold.js";
-import { writer, type LockMode } from "../queue/lock-mode.js";
+import { ExclusiveHoldHandle, HoldHandle, type Hold, type Lock } from "../hold/hold.js";
+import { writer } from "../queue/lock-mode.js";
 import { checkFunction, checkName, checkWait, type CheckedWait } from "../options/check.js";
 import { reader } from "../queue/reader-mode.js";
 import type { WaitOptions } from "../session/session-options.js";
-import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
+import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
 
 /**
  * Many readers or one writer at a time, in all processes that use the same name on the same etcd. They are served in
@@ -16,15 +16,18 @@ import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/
  */
 export class RwLock {
   readonly name: string;
-  readonly #source: LeaseSource;
+  readonly #reading: HoldTarget<HoldHandle>;
+  readonly #writing: HoldTarget<ExclusiveHoldHandle>;
 
   /**
    * @throws {TypeError | RangeError} when `source` is not a Cluster or Session, or `name` is not 1..1024 bytes of
    * well-formed Unicode without "/" at its ends and without "//".
    */
   constructor(source: SessionSource, name: string) {
-    this.#source = leaseSourceOf(source);
+    const leases = leaseSourceOf(source);
     this.name = checkName(name);
+    this.#reading = { source: leases, name: this.name, mode: reader, handle: HoldHandle };
+    this.#writing = { source: leases, name: this.name, mode: writer, handle: ExclusiveHoldHandle };
   }
 
   /**
@@ -38,12 +41,12 @@ export class RwLock {
    * @throws {TypeError | RangeError} on bad options.
    */
   readLock(options?: WaitOptions): Promise<Hold> {
-    return this.#lock(reader, () => checkWait("readLock", options));
+    return acquireHold(this.#reading, () => checkWait("readLock", options));
   }
 
   /** Waits until no entry is ahead in the queue and returns the lock. Otherwise as `readLock`; prefer `withWriteLock`. */
   writeLock(options?: WaitOptions): Promise<Lock> {
-    return this.#lock(writer, () => checkWait("writeLock", options));
+    return acquireHold(this.#writing, () => checkWait("writeLock", options));
   }
 
   /**
@@ -54,12 +57,12 @@ export class RwLock {
    * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.
    */
   async tryReadLock(options?: WaitOptions): Promise<Hold | undefined> {
-    return tryAcquire(this.#source, this.name, checkWait("tryReadLock", options), { mode: reader });
+    return tryAcquire(this.#reading, checkWait("tryReadLock", options));
   }
 
   /** The lock if the queue is empty, else undefined. Otherwise as `tryReadLock`. */
   async tryWriteLock(options?: WaitOptions): Promise<Lock | undefined> {
-    return tryAcquire(this.#source, this.name, checkWait("tryWriteLock", options), { mode: writer });
+    return tryAcquire(this.#writing, checkWait("tryWriteLock", options));
   }
 
   /**
@@ -72,20 +75,21 @@ export class RwLock {
    */
   async withReadLock<T>(work: (hold: Hold) => T, options?: WaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
-    return this.#during(reader, checkWait("withReadLock", options), work);
+    return during(this.#reading, checkWait("withReadLock", options), work);
   }
 
   /** The same with the write lock. */
   async withWriteLock<T>(work: (lock: Lock) => T, options?: WaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
-    return this.#during(writer, checkWait("withWriteLock", options), work);
+    return during(this.#writing, checkWait("withWriteLock", options), work);
   }
+}
 
-  #lock(mode: LockMode, check: () => CheckedWait): Promise<HoldHandle> {
-    return acquireHold(this.#source, this.name, check, { mode });
-  }
-
-  async #during<T>(mode: LockMode, wait: CheckedWait, work: (held: HoldHandle) => T): Promise<Awaited<T>> {
-    return new HeldScope(this.#source.connection, await this.#lock(mode, () => wait)).enter(work);
-  }
+async function during<H extends HoldHandle, T>(
+  target: HoldTarget<H>,
+  wait: CheckedWait,
+  work: (held: H) => T,
+): Promise<Awaited<T>> {
+  const hold = await acquireHold(target, () => wait);
+  return new HeldScope(target.source.connection, hold).enter(work);
 }

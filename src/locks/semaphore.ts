@@ -1,11 +1,10 @@
-import { acquireHold, tryAcquire } from "../hold/acquire.js";
+import { acquireHold, tryAcquire, type HoldTarget } from "../hold/acquire.js";
 import { HeldScope } from "../hold/reentrancy.js";
-import type { HoldHandle, Hold } from "../hold/hold.js";
-import type { LockMode } from "../queue/lock-mode.js";
-import { checkFunction, checkName, checkPermits, checkWait, type CheckedWait } from "../options/check.js";
+import { HoldHandle, type Hold } from "../hold/hold.js";
+import { checkFunction, checkName, checkPermits, checkWait } from "../options/check.js";
 import { permit } from "../queue/permit-mode.js";
 import type { WaitOptions } from "../session/session-options.js";
-import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
+import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
 
 /**
  * At most `permits` holders at a time, in all processes that use the same name on the same etcd, served in order. Limits
@@ -15,18 +14,17 @@ import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/
 export class Semaphore {
   readonly name: string;
   readonly permits: number;
-  readonly #source: LeaseSource;
-  readonly #mode: LockMode;
+  readonly #target: HoldTarget<HoldHandle>;
 
   /**
    * @throws {TypeError | RangeError} when `source` is not a Cluster or Session, `name` is not 1..1024 bytes of well-formed
    * Unicode without "/" at its ends and without "//", or `permits` is not an integer from 1 to 1000.
    */
   constructor(source: SessionSource, name: string, permits: number) {
-    this.#source = leaseSourceOf(source);
+    const leases = leaseSourceOf(source);
     this.name = checkName(name);
     this.permits = checkPermits(permits);
-    this.#mode = permit(this.permits);
+    this.#target = { source: leases, name: this.name, mode: permit(this.permits), handle: HoldHandle };
   }
 
   /**
@@ -40,7 +38,7 @@ export class Semaphore {
    * @throws {TypeError | RangeError} on bad options.
    */
   acquire(options?: WaitOptions): Promise<Hold> {
-    return this.#acquire(() => checkWait("acquire", options));
+    return acquireHold(this.#target, () => checkWait("acquire", options));
   }
 
   /**
@@ -52,7 +50,7 @@ export class Semaphore {
    * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.
    */
   async tryAcquire(options?: WaitOptions): Promise<Hold | undefined> {
-    return tryAcquire(this.#source, this.name, checkWait("tryAcquire", options), { mode: this.#mode });
+    return tryAcquire(this.#target, checkWait("tryAcquire", options));
   }
 
   /**
@@ -66,10 +64,7 @@ export class Semaphore {
   async withPermit<T>(work: (hold: Hold) => T, options?: WaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
     const wait = checkWait("withPermit", options);
-    return new HeldScope(this.#source.connection, await this.#acquire(() => wait)).enter(work);
-  }
-
-  #acquire(check: () => CheckedWait): Promise<HoldHandle> {
-    return acquireHold(this.#source, this.name, check, { mode: this.#mode });
+    const hold = await acquireHold(this.#target, () => wait);
+    return new HeldScope(this.#target.source.connection, hold).enter(work);
   }
 }

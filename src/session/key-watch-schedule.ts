@@ -10,7 +10,7 @@ const GRAIN_MS = 100;
 const BEGIN_AT_ONCE = 250;
 /** The number of keys that are read at a time when thousands of watches moved to another member at once. */
 const READ_AT_ONCE = 32;
-const SLOW_LOOK_MS = 30_000;
+const AUDIT_MS = 30_000;
 
 /** A hold, as far as the schedule uses it. */
 export interface LongHold {
@@ -21,12 +21,12 @@ export interface LongHold {
 }
 
 /**
- * Schedules the watches and reads of the keys that one session holds. All young holds share one timer, and all long ones
+ * Schedules the watches and reads of the keys that one session holds. All holds without a watch share one timer, and all others
  * share one list of the session's keys: ten thousand idle locks cost as much as one.
  */
 export class KeyWatchSchedule implements AuditListener {
   /** Holds without a watch, with the time of their grant, oldest first: most are released before they are long. */
-  readonly #young = new Map<LongHold, number>();
+  readonly #unwatched = new Map<LongHold, number>();
   readonly #watched = new Set<LongHold>();
   readonly #unread = new Set<LongHold>();
   #reading = 0;
@@ -42,20 +42,20 @@ export class KeyWatchSchedule implements AuditListener {
   /** Adds a hold that has just been granted. Its watch begins after `LONG_HOLD_MS`. */
   addUnwatched(hold: LongHold): void {
     const { clock } = this.lease.connection;
-    this.#young.set(hold, clock.monotonic());
+    this.#unwatched.set(hold, clock.monotonic());
     this.#agingTimer ??= clock.after(LONG_HOLD_MS, () => this.#age());
   }
 
   addWatched(hold: LongHold): void {
     this.#watched.add(hold);
-    this.audit.within(SLOW_LOOK_MS);
+    this.audit.within(AUDIT_MS);
   }
 
   delete(hold: LongHold): void {
-    this.#young.delete(hold);
+    this.#unwatched.delete(hold);
     this.#watched.delete(hold);
     this.#unread.delete(hold);
-    if (this.#young.size === 0) {
+    if (this.#unwatched.size === 0) {
       this.#agingTimer?.cancel();
       this.#agingTimer = undefined;
     }
@@ -72,13 +72,13 @@ export class KeyWatchSchedule implements AuditListener {
     const { clock } = this.lease.connection;
     const now = clock.monotonic();
     let begun = 0;
-    for (const [hold, grantedAt] of this.#young) {
+    for (const [hold, grantedAt] of this.#unwatched) {
       const leftMs = grantedAt + LONG_HOLD_MS - now;
       if (leftMs > GRAIN_MS || begun++ === BEGIN_AT_ONCE) {
         this.#agingTimer = clock.after(Math.max(0, leftMs), () => this.#age());
         return;
       }
-      this.#young.delete(hold);
+      this.#unwatched.delete(hold);
       this.addWatched(hold);
       hold.watch();
     }
@@ -106,6 +106,6 @@ export class KeyWatchSchedule implements AuditListener {
     // etcd may refuse the list forever: then every key is read.
     const listed = new Set(keys?.map((key) => key.toString()));
     for (const hold of this.#watched) if (!listed.has(hold.key)) this.read(hold);
-    if (this.#watched.size > 0) this.audit.within(SLOW_LOOK_MS);
+    if (this.#watched.size > 0) this.audit.within(AUDIT_MS);
   }
 }

@@ -76,8 +76,28 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     this.#scheduleLook();
   }
 
+  /**
+   * Updates the state from the clocks, and ends the session if its deadline has passed: timers may not have fired since the
+   * process was suspended. Everything below that reports the state calls it first.
+   */
+  refresh(now = this.connection.clock.now()): void {
+    if (this.#over.signal.aborted) return;
+    const standing = standingOf(this.#renewal, now);
+    if (standing === "over") {
+      const seconds = (this.#renewal.ttlMs * 0.9) / 1000;
+      return this.lose("expired", `no renewal was accepted for ${seconds} s (TTL ${this.ttlSeconds} s)`);
+    }
+    // After a suspend, the scheduled renewal may be far off.
+    if (standing === "doubtful" && !this.#doubtAsked) this.connection.keepalive.renew(this);
+    this.#doubtAsked = standing === "doubtful";
+    const [previous, next] = [this.#state, inJeopardy(this.#renewal, now) ? "jeopardy" : "live"] as const;
+    if (next === previous) return;
+    this.#state = next;
+    this.onState(next, previous);
+  }
+
   get state(): SessionState {
-    this.#look();
+    this.refresh();
     return this.#state;
   }
 
@@ -90,22 +110,21 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     return Math.min(this.ttlMs / 6, 1500);
   }
 
-  /** Reads the clocks, so it is accurate even immediately after the process was suspended. */
   get standing(): Standing {
     const now = this.connection.clock.now();
-    this.#look(now);
+    this.refresh(now);
     return this.#over.signal.aborted ? "over" : standingOf(this.#renewal, now);
   }
 
-  /** Short form of `standing`. The deadline may have passed unnoticed while the process was suspended. */
+  /** Short form of `standing`: reads the second clock, which is slower, only if the deadline has passed. */
   get over(): boolean {
-    if (isOver(this.#renewal, this.connection.clock.monotonic())) this.#look();
+    if (isOver(this.#renewal, this.connection.clock.monotonic())) this.refresh();
     return this.#over.signal.aborted;
   }
 
   remainingMs(): number {
     const now = this.connection.clock.now();
-    this.#look(now);
+    this.refresh(now);
     return this.#over.signal.aborted ? 0 : remainingMs(this.#renewal, now);
   }
 
@@ -142,12 +161,12 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   }
 
   renewed(sent: Moment, ttlSeconds: number): void {
-    this.#look();
+    this.refresh();
     // Of all accepted renewals, the one that was sent last counts.
     if (this.#over.signal.aborted || sent.monotonic < this.#renewal.sent.monotonic) return;
     this.#renewal = { sent, ttlMs: Math.min(ttlSeconds * 1000, this.ttlMs) };
     for (const notify of this.#onRenewed.splice(0)) notify();
-    this.#look();
+    this.refresh();
   }
 
   leaseNotFound(): void {
@@ -210,28 +229,11 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     for (const dependent of [...dependents]) dependent.sessionEnded(reason);
   }
 
-  /** Updates the state by the clocks. */
-  #look(now = this.connection.clock.now()): void {
-    if (this.#over.signal.aborted) return;
-    const standing = standingOf(this.#renewal, now);
-    if (standing === "over") {
-      const seconds = (this.#renewal.ttlMs * 0.9) / 1000;
-      return this.lose("expired", `no renewal was accepted for ${seconds} s (TTL ${this.ttlSeconds} s)`);
-    }
-    // After a suspend, the scheduled renewal may be far off.
-    if (standing === "doubtful" && !this.#doubtAsked) this.connection.keepalive.renew(this);
-    this.#doubtAsked = standing === "doubtful";
-    const [previous, next] = [this.#state, inJeopardy(this.#renewal, now) ? "jeopardy" : "live"] as const;
-    if (next === previous) return;
-    this.#state = next;
-    this.onState(next, previous);
-  }
-
   #scheduleLook(now = this.connection.clock.now()): void {
     this.#lookTimer = this.connection.clock.after(nextLookMs(this.#renewal, now), () => {
       // One clock reading for both: between two readings the boundary could pass unnoticed.
       const then = this.connection.clock.now();
-      this.#look(then);
+      this.refresh(then);
       if (!this.#over.signal.aborted) this.#scheduleLook(then);
     });
   }

@@ -84,7 +84,7 @@ function convertSignal(value: unknown): AbortSignal | undefined {
 }
 
 /** Rejects what the standard does, in its order. @throws NotSupportedError, or the reason of a signal that is already aborted */
-export function checkAsked({ name, mode, ifAvailable, steal, signal }: LockRequestArguments): void {
+export function checkArguments({ name, mode, ifAvailable, steal, signal }: LockRequestArguments): void {
   if (name.startsWith("-")) throw notSupported('a name that begins with "-" is reserved');
   if (steal && ifAvailable) throw notSupported("steal and ifAvailable exclude each other");
   if (steal && mode !== "exclusive") throw notSupported("only an exclusive lock can be stolen");

@@ -9,7 +9,13 @@ import type { CloseOptions } from "../session/session-options.js";
 import { leaseSourceOf } from "../session/session-source.js";
 import { pause, type Clock } from "../async/clock.js";
 import { settleWithin } from "../async/settle-within.js";
-import { checkAsked, closedError, convertArguments, type WebLock, type WebLockOptions } from "./arguments.js";
+import {
+  checkArguments,
+  closedError,
+  convertArguments,
+  type WebLock,
+  type WebLockOptions,
+} from "./arguments.js";
 import { HeldWebLock, invoke } from "./held-lock.js";
 import { RequestRegistry } from "./registry.js";
 import { LockRequest, type WebLockClient } from "./request.js";
@@ -65,10 +71,10 @@ export class ClusterLockManager implements AsyncDisposable {
     callback: (lock: WebLock | null) => T,
   ): Promise<Awaited<T>>;
   async request(name: unknown, second: unknown, ...rest: readonly unknown[]): Promise<unknown> {
-    const asked = convertArguments(name, second, rest);
+    const args = convertArguments(name, second, rest);
     this.#closing.signal.throwIfAborted();
-    checkAsked(asked);
-    return this.#request(new LockRequest(this.#client, asked));
+    checkArguments(args);
+    return this.#request(new LockRequest(this.#client, args));
   }
 
   /**
@@ -96,7 +102,7 @@ export class ClusterLockManager implements AsyncDisposable {
   async close(options?: CloseOptions): Promise<void> {
     const drainMs = checkDrain("close", options);
     if (!this.#closing.signal.aborted) this.#closing.abort(closedError());
-    this.#tellDrained();
+    this.#endDrain();
     await pause(this.#client.connection.clock, drainMs, this.#drained.signal);
     await Promise.all([...this.#held].map((held) => held.end()));
   }
@@ -121,7 +127,7 @@ export class ClusterLockManager implements AsyncDisposable {
 
   async #acquired(request: LockRequest): Promise<HoldHandle | undefined> {
     const { aborts } = this.#client.connection;
-    const { signal } = request.asked;
+    const { signal } = request.args;
     const stops = [signal, this.#closing.signal].map((each) =>
       aborts.add(each, () => request.giveUp(each?.reason)),
     );
@@ -133,26 +139,26 @@ export class ClusterLockManager implements AsyncDisposable {
   }
 
   /** Called in the same turn as the callback, because an abort may follow the grant. The standard also checks again. */
-  #assertWanted({ asked }: LockRequest, hold: HoldHandle | undefined): void {
-    const aborted = [asked.signal, this.#closing.signal].find((each) => each?.aborted);
+  #assertWanted({ args }: LockRequest, hold: HoldHandle | undefined): void {
+    const aborted = [args.signal, this.#closing.signal].find((each) => each?.aborted);
     if (aborted) void hold?.release();
     aborted?.throwIfAborted();
   }
 
   /** Calls the callback synchronously. */
-  async #callBack({ id, asked }: LockRequest, hold: HoldHandle | undefined): Promise<unknown> {
-    if (hold === undefined) return invoke(asked.callback, null);
-    const held = new HeldWebLock(asked, hold, () => this.#registry.live.delete(id));
+  async #callBack({ id, args }: LockRequest, hold: HoldHandle | undefined): Promise<unknown> {
+    if (hold === undefined) return invoke(args.callback, null);
+    const held = new HeldWebLock(args, hold, () => this.#registry.live.delete(id));
     this.#held.add(held);
     try {
       return await held.run();
     } finally {
       this.#held.delete(held);
-      this.#tellDrained();
+      this.#endDrain();
     }
   }
 
-  #tellDrained(): void {
+  #endDrain(): void {
     if (this.#closing.signal.aborted && this.#held.size === 0) this.#drained.abort();
   }
 

@@ -7,20 +7,20 @@ type Callback = LockRequestArguments["callback"];
 
 /** The argument of the callback. */
 class GrantedLock implements WebLock {
-  readonly #asked: LockRequestArguments;
+  readonly #args: LockRequestArguments;
   readonly #hold: HoldHandle;
 
-  constructor(asked: LockRequestArguments, hold: HoldHandle) {
-    this.#asked = asked;
+  constructor(args: LockRequestArguments, hold: HoldHandle) {
+    this.#args = args;
     this.#hold = hold;
   }
 
   get name(): string {
-    return this.#asked.name;
+    return this.#args.name;
   }
 
   get mode(): WebLockMode {
-    return this.#asked.mode;
+    return this.#args.mode;
   }
 
   get signal(): AbortSignal {
@@ -48,7 +48,7 @@ export class HeldWebLock {
   #lose: (loss: LockLostError) => void = () => {};
 
   constructor(
-    private readonly asked: LockRequestArguments,
+    private readonly args: LockRequestArguments,
     private readonly hold: HoldHandle,
     /** Called when the release begins, or the lock is lost. */
     private readonly onEnd: () => void,
@@ -56,7 +56,7 @@ export class HeldWebLock {
     this.#lost = new Promise((_, reject) => {
       this.#lose = (loss) => {
         onEnd();
-        reject(abortError(asked.name, loss));
+        reject(abortError(args.name, loss));
       };
     });
   }
@@ -84,7 +84,7 @@ export class HeldWebLock {
   async #work(): Promise<unknown> {
     let result: unknown;
     try {
-      result = await invoke(this.asked.callback, new GrantedLock(this.asked, this.hold));
+      result = await invoke(this.args.callback, new GrantedLock(this.args, this.hold));
     } catch (error) {
       this.onEnd();
       await this.hold.release().catch(() => undefined);
@@ -92,7 +92,7 @@ export class HeldWebLock {
     }
     this.onEnd();
     await this.hold.release().catch((loss: LockLostError) => {
-      throw abortError(this.asked.name, loss);
+      throw abortError(this.args.name, loss);
     });
     return result;
   }

@@ -39,7 +39,7 @@ export const webLockEntryIn = (queueName: string, kv: KeyValue): WebLockEntry =>
   webLockEntryOf(kv, pathBelow(queueName, kv));
 
 /** The same with the lock's name; undefined if the key is not in the queue of a lock. */
-export function namedPlaceOf(
+export function namedEntryOf(
   prefix: string,
   kv: KeyValue,
 ): (WebLockEntry & { readonly name: string }) | undefined {
@@ -59,11 +59,11 @@ function webLockEntryOf(kv: KeyValue, path: readonly string[]): WebLockEntry {
 }
 
 /** Splits the entries of a queue, oldest first, into the holders (one exclusive, or all shared ones in front) and the waiters. */
-export function heldAndPending<P extends Pick<WebLockEntry, "mode">>(
-  places: readonly P[],
-): { readonly held: readonly P[]; readonly pending: readonly P[] } {
-  const alone = places.findIndex(({ mode }) => mode === "exclusive");
-  const sharing = alone === -1 ? places.length : alone;
+export function heldAndPending<E extends Pick<WebLockEntry, "mode">>(
+  entries: readonly E[],
+): { readonly held: readonly E[]; readonly pending: readonly E[] } {
+  const alone = entries.findIndex(({ mode }) => mode === "exclusive");
+  const sharing = alone === -1 ? entries.length : alone;
   const holding = alone === 0 ? 1 : sharing;
-  return { held: places.slice(0, holding), pending: places.slice(holding) };
+  return { held: entries.slice(0, holding), pending: entries.slice(holding) };
 }

@@ -7,7 +7,7 @@ export interface QueuedRequest {
   readonly order: number;
   readonly way: AcquireMode;
   /** Resolves when its entry is in the queue, or the request has ended. Never rejects. */
-  enter(): Promise<void>;
+  join(): Promise<void>;
   /** Called when it would have to wait behind an earlier request that is in the queue, which is known without asking etcd. */
   mustWait(): void;
 }
@@ -25,7 +25,7 @@ export class RequestQueue {
   #line: QueuedRequest[] = [];
   /** Requests that have joined, and are neither granted nor ended. */
   readonly #queued = new Set<QueuedRequest>();
-  #entering = false;
+  #joining = false;
 
   private constructor(
     private readonly byName: Map<string, RequestQueue>,
@@ -42,30 +42,30 @@ export class RequestQueue {
   }
 
   /** A request that has lost its entry with its session comes before later calls. */
-  add(entrant: QueuedRequest): void {
-    this.#queued.delete(entrant);
-    const behind = this.#line.findIndex(({ order }) => order > entrant.order);
-    this.#line.splice(behind === -1 ? this.#line.length : behind, 0, entrant);
-    void this.#enterNext();
+  add(request: QueuedRequest): void {
+    this.#queued.delete(request);
+    const behind = this.#line.findIndex(({ order }) => order > request.order);
+    this.#line.splice(behind === -1 ? this.#line.length : behind, 0, request);
+    void this.#joinNext();
   }
 
   /** The request no longer waits. */
-  remove(entrant: QueuedRequest): void {
-    this.#line = this.#line.filter((other) => other !== entrant);
-    this.#queued.delete(entrant);
-    void this.#enterNext();
+  remove(request: QueuedRequest): void {
+    this.#line = this.#line.filter((other) => other !== request);
+    this.#queued.delete(request);
+    void this.#joinNext();
   }
 
-  async #enterNext(): Promise<void> {
-    if (this.#entering) return;
-    this.#entering = true;
+  async #joinNext(): Promise<void> {
+    if (this.#joining) return;
+    this.#joining = true;
     for (let next = this.#next(); next; next = this.#next()) {
       this.#line.splice(this.#line.indexOf(next), 1);
       this.#queued.add(next);
-      await next.enter();
+      await next.join();
     }
-    this.#entering = false;
-    for (const entrant of this.#line) entrant.mustWait();
+    this.#joining = false;
+    for (const request of this.#line) request.mustWait();
     // Names come and go (one per user, for example), so unused ones are not kept.
     const empty = this.#line.length === 0 && this.#queued.size === 0;
     if (empty && this.byName.get(this.name) === this) this.byName.delete(this.name);

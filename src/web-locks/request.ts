@@ -1,6 +1,6 @@
-import { holdOf, tryPlace, watched, type Acquired } from "../hold/acquire.js";
+import { holdOf, tryEntry, watched, type Acquired } from "../hold/acquire.js";
 import type { EtcdServices } from "../session/connection.js";
-import type { HoldHandle } from "../hold/hold.js";
+import { HoldHandle } from "../hold/hold.js";
 import type { EntryValue } from "../keys.js";
 import { writer } from "../queue/lock-mode.js";
 import type { Lease } from "../session/lease.js";
@@ -13,7 +13,7 @@ import type { Waiter } from "../queue/waiter.js";
 import { closedError, type LockRequestArguments } from "./arguments.js";
 import { RequestQueue, type QueuedRequest, type AcquireMode } from "./request-queue.js";
 import { queueNameOf } from "./names.js";
-import { RequestRegistry } from "./registry.js";
+import { RequestRegistry, type RegisteredRequest } from "./registry.js";
 import { stealFromEarlier } from "./steal.js";
 import { isOfSession } from "../hold/with-lease.js";
 
@@ -33,14 +33,13 @@ const UNLIMITED = { signal: undefined, timeoutMs: undefined };
 let calls = 0;
 
 /** A call of `request` until its lock is granted, across any number of sessions. */
-export class LockRequest implements QueuedRequest {
+export class LockRequest implements QueuedRequest, RegisteredRequest {
   readonly order = calls++;
   readonly way: AcquireMode;
   /** Distinguishes its entry from those of other requests. */
   readonly id: string;
   /** undefined if it would have to wait but must not. Grants follow the order of the calls, unless etcd is late with one. */
   readonly acquired: Promise<HoldHandle | undefined>;
-  /** Resolves when `answer` is called: the request is known to wait, is decided, or must not delay later ones any longer. */
   readonly answered: Promise<void>;
   answer: () => void = () => {};
   readonly #queueName: string;
@@ -51,17 +50,17 @@ export class LockRequest implements QueuedRequest {
   #lease: Promise<Lease>;
   #used: Lease | undefined;
   #waiter: Waiter | undefined;
-  #entered: () => void = () => {};
+  #onJoined: () => void = () => {};
   #over = false;
 
   /** @throws RangeError when the name is too long */
   constructor(
     readonly client: WebLockClient,
-    readonly asked: LockRequestArguments,
+    readonly args: LockRequestArguments,
   ) {
-    this.#queueName = queueNameOf(client.prefix, asked.name);
+    this.#queueName = queueNameOf(client.prefix, args.name);
     this.id = client.connection.clock.randomId().toString(36);
-    this.way = asked.steal ? "steal" : asked.ifAvailable ? "try" : "wait";
+    this.way = args.steal ? "steal" : args.ifAvailable ? "try" : "wait";
     this.answered = new Promise((resolve) => (this.answer = resolve));
     this.acquired = new Promise((resolve, reject) => {
       this.#resolve = resolve;
@@ -75,18 +74,17 @@ export class LockRequest implements QueuedRequest {
     this.#line.add(this);
   }
 
-  /** It waits, whether its entry is in the queue at this moment or not. */
   get pending(): boolean {
     return !this.#over && this.way !== "try";
   }
 
-  async enter(): Promise<void> {
+  async join(): Promise<void> {
     try {
       const lease = await this.#lease;
       this.#used = lease;
       if (this.#over) return;
       if (this.way === "try") this.#acquire(await this.#try(lease));
-      else await this.#join(LockTable.of(lease).queue(this.#queueName));
+      else await this.#joinWith(LockTable.of(lease).queue(this.#queueName));
     } catch (error) {
       this.#fail(error);
     }
@@ -103,7 +101,7 @@ export class LockRequest implements QueuedRequest {
     this.#end(() => this.#reject(reason));
     this.#waiter?.giveUp();
     // A join that was sent is awaited, because it may still put its entry into the queue.
-    if (unsent) this.#entered();
+    if (unsent) this.#onJoined();
   }
 
   /** Called before the request may join: if no session can be opened, the last of many must not wait for all earlier timeouts. */
@@ -116,13 +114,13 @@ export class LockRequest implements QueuedRequest {
   async #try(lease: Lease): Promise<HoldHandle | undefined> {
     const { connection } = this.client;
     const source = { connection, lease: () => Promise.resolve(lease) };
-    const acquired = await tryPlace(source, this.#queueName, UNLIMITED, this.#entry(lease));
-    return acquired && holdOf(watched(acquired));
+    const acquired = await tryEntry({ source, name: this.#queueName, ...this.#entry(lease) }, UNLIMITED);
+    return acquired && holdOf(watched(acquired), HoldHandle);
   }
 
-  async #join(queue: Queue): Promise<void> {
+  async #joinWith(queue: Queue): Promise<void> {
     queue.lease.assertOpen();
-    const waiter = await this.#enterQueue(queue);
+    const waiter = await this.#joinQueue(queue);
     if (this.#over || waiter.stage.at === "end") return;
     this.answer();
     const { revision } = waiter;
@@ -130,13 +128,13 @@ export class LockRequest implements QueuedRequest {
   }
 
   /** Resolves when its entry is in the queue, or never will be. */
-  #enterQueue(queue: Queue): Promise<Waiter> {
+  #joinQueue(queue: Queue): Promise<Waiter> {
     return new Promise((resolve) => {
-      this.#entered = () => resolve(waiter);
-      const waiter = queue.join({ ...this.#entry(queue.lease), onJoined: this.#entered });
+      this.#onJoined = () => resolve(waiter);
+      const waiter = queue.join({ ...this.#entry(queue.lease), onJoined: this.#onJoined });
       this.#waiter = waiter;
       const granted = waiter.granted.then((grant) => this.#grant({ queue, grant }));
-      void granted.catch((error: unknown) => this.#fail(error)).then(this.#entered);
+      void granted.catch((error: unknown) => this.#fail(error)).then(this.#onJoined);
     });
   }
 
@@ -155,12 +153,12 @@ export class LockRequest implements QueuedRequest {
     const { connection, clientId: client } = this.client;
     const since = connection.clock.date().toISOString();
     const value: EntryValue = { owner: lease.owner, since, id: this.id, client };
-    return { mode: this.asked.mode === "shared" ? reader : writer, value: JSON.stringify(value) };
+    return { mode: this.args.mode === "shared" ? reader : writer, value: JSON.stringify(value) };
   }
 
   /** Another process may steal the lock at any moment, so its key is watched from the grant on. */
   #grant(acquired: Acquired): void {
-    const hold = holdOf(watched(acquired));
+    const hold = holdOf(watched(acquired), HoldHandle);
     if (this.#over) void hold.release();
     else this.#acquire(hold);
   }
@@ -195,10 +193,10 @@ export class LockRequest implements QueuedRequest {
     this.#line.add(this);
   }
 
-  #end(tell: () => void): void {
+  #end(settle: () => void): void {
     if (this.#over) return;
     this.#over = true;
     this.#line.remove(this);
-    tell();
+    settle();
   }
 }

@@ -1,7 +1,7 @@
 import type { KeyValue } from "../etcd/port.js";
 import { parseEntryValue } from "../keys.js";
 import type { WebLockMode } from "./arguments.js";
-import { heldAndPending, namedPlaceOf } from "./names.js";
+import { heldAndPending, namedEntryOf } from "./names.js";
 import type { RequestRegistry } from "./registry.js";
 import type { WebLockClient } from "./request.js";
 
@@ -35,7 +35,7 @@ export function snapshotOf(
   const leaseIds = new Set([...client.connection.leases].map(({ leaseId }) => leaseId));
   const listed = kvs
     .map((kv) => listedOf(client.prefix, kv, leaseIds))
-    .filter((place) => place !== undefined)
+    .filter((entry) => entry !== undefined)
     // An entry that this process has given up or released is already being deleted.
     .filter(({ id }) => id === undefined || live.has(id));
   const seen = new Set(listed.map(({ id }) => id));
@@ -43,35 +43,35 @@ export function snapshotOf(
   const outside = [...live.values()].filter(
     ({ pending, id, client: { prefix } }) => pending && prefix === client.prefix && !seen.has(id),
   );
-  const queues = queuesOf(listed).map((places) => heldAndPending(places));
+  const queues = queuesOf(listed).map((entries) => heldAndPending(entries));
   return {
     held: queues.flatMap(({ held }) => infosOf(held)),
     pending: [
       ...queues.flatMap(({ pending }) => infosOf(pending)),
-      ...outside.map(({ asked: { name, mode }, client: { clientId } }) => ({ name, mode, clientId })),
+      ...outside.map(({ args: { name, mode }, client: { clientId } }) => ({ name, mode, clientId })),
     ],
   };
 }
 
 function listedOf(prefix: string, kv: KeyValue, leaseIds: ReadonlySet<bigint>): Listed | undefined {
-  const place = namedPlaceOf(prefix, kv);
-  if (place === undefined) return undefined;
-  const { name, mode, foreign } = place;
+  const entry = namedEntryOf(prefix, kv);
+  if (entry === undefined) return undefined;
+  const { name, mode, foreign } = entry;
   const { client, id } = parseEntryValue(kv.value);
   const info = { name, mode, clientId: client ?? kv.leaseId.toString(16) };
   const isRequest = client !== undefined && leaseIds.has(kv.leaseId);
   return { info, mode, foreign, id: isRequest ? id : undefined };
 }
 
-function queuesOf(places: readonly Listed[]): readonly (readonly Listed[])[] {
+function queuesOf(entries: readonly Listed[]): readonly (readonly Listed[])[] {
   const byName = new Map<string, Listed[]>();
-  for (const place of places) {
-    const queue = byName.get(place.info.name);
-    if (queue) queue.push(place);
-    else byName.set(place.info.name, [place]);
+  for (const entry of entries) {
+    const queue = byName.get(entry.info.name);
+    if (queue) queue.push(entry);
+    else byName.set(entry.info.name, [entry]);
   }
   return [...byName.values()];
 }
 
-const infosOf = (places: readonly Listed[]): WebLockInfo[] =>
-  places.filter(({ foreign }) => !foreign).map(({ info }) => info);
+const infosOf = (entries: readonly Listed[]): WebLockInfo[] =>
+  entries.filter(({ foreign }) => !foreign).map(({ info }) => info);

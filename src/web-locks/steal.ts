@@ -18,11 +18,11 @@ export async function stealFromEarlier(queue: Queue, revision: bigint): Promise<
   await remove(queue, held);
 }
 
-async function remove({ lease, name }: Queue, places: readonly WebLockEntry[]): Promise<void> {
+async function remove({ lease, name }: Queue, entries: readonly WebLockEntry[]): Promise<void> {
   const { client } = lease.connection;
-  const robbed = places.filter(({ foreign }) => !foreign);
+  const stolen = entries.filter(({ foreign }) => !foreign);
   await Promise.all(
-    robbed.map(({ kv: { key, createRevision } }) => {
+    stolen.map(({ kv: { key, createRevision } }) => {
       const txn = {
         // Only its own key, so that all of them are sent together in one request.
         queues: [key.toString()],
@@ -33,7 +33,7 @@ async function remove({ lease, name }: Queue, places: readonly WebLockEntry[]): 
       return client.txn(txn, lease.policy(`steal "${name}"`));
     }),
   );
-  const gone = new Map(robbed.map(({ kv }) => [kv.key.toString(), kv.createRevision]));
+  const gone = new Map(stolen.map(({ kv }) => [kv.key.toString(), kv.createRevision]));
   // A short hold has no watch, so the holds of this session are notified here.
   for (const hold of lease.holds) {
     if (hold instanceof HoldHandle && gone.get(hold.key) === hold.revision) void hold.keyDeleted();

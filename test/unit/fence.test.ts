@@ -1,17 +1,15 @@
 import { describe, expect, test } from "vitest";
 import { FenceGate, type Lock, StaleFenceError, whileHeld } from "../../src/index.js";
-import { HoldHandle } from "../../src/hold/hold.js";
+import { ExclusiveHoldHandle } from "../../src/hold/hold.js";
 import { LockTable } from "../../src/queue/lock-table.js";
 import { FakeCluster } from "../support/fakes/fake-connection.js";
 import { expectMisuse, outOfRange, thrown, titled, wrongType } from "../support/fixtures/misuse.js";
 
 function heldLock(): Lock {
   const lease = new FakeCluster().lease();
-  const entry = LockTable.of(lease)
-    .queue("jobs")
-    .own.make()
-    .confirmed(2n ** 60n + 1n);
-  return new HoldHandle(LockTable.of(lease).queue("jobs"), {
+  const queue = LockTable.of(lease).queue("jobs");
+  const entry = queue.own.make().confirmed(2n ** 60n + 1n);
+  return new ExclusiveHoldHandle(queue, {
     entry,
     ownWatch: undefined,
     deletedAt: undefined,

@@ -165,8 +165,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "hold/key-watch.js",
-        from: "        this.#watch = watch;\n",
-        to: "        watch?.cancel();\n        if (this.onGone)\n            return;\n",
+        from: "        this.#watch = ownWatch;\n",
+        to: "        ownWatch?.cancel();\n        if (this.onGone)\n            return;\n",
       },
     ],
     hunt: t1(["delete-key"], { ttlSeconds: 9, camp: 0.5 }),

@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { afterAll, describe, expect, test } from "vitest";
 import { ClusterLockManager, connect, Session } from "../../../src/index.js";
-import { checkAsked, convertArguments } from "../../../src/web-locks/arguments.js";
+import { checkArguments, convertArguments } from "../../../src/web-locks/arguments.js";
 import { junk } from "../../support/fakes/junk.js";
 import { expectMisuse, outOfRange, rejection, thrown, wrongType } from "../../support/fixtures/misuse.js";
 
@@ -152,7 +152,7 @@ describe("a request", () => {
   });
 
   test("takes a name with a minus elsewhere", () => {
-    expect(() => checkAsked(converted("x-anything", never))).not.toThrow();
+    expect(() => checkArguments(converted("x-anything", never))).not.toThrow();
   });
 
   test("with an aborted signal rejects with its very reason, after everything else is found right", async () => {

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { KeyValue } from "../../../src/etcd/port.js";
 import { checkName } from "../../../src/options/check.js";
-import { heldAndPending, namedPlaceOf, queueNameOf, webLockEntryIn } from "../../../src/web-locks/names.js";
+import { heldAndPending, namedEntryOf, queueNameOf, webLockEntryIn } from "../../../src/web-locks/names.js";
 
 const kv = (key: string | Buffer): KeyValue => ({
   key: Buffer.from(key as string),
@@ -24,7 +24,7 @@ describe("the queue of a lock", () => {
 
         expect(checkName(queue)).toBe(queue);
         expect(queue.slice(4)).not.toContain("/");
-        expect(namedPlaceOf("web", kv(`${queue}/write/7b`))).toMatchObject({
+        expect(namedEntryOf("web", kv(`${queue}/write/7b`))).toMatchObject({
           name,
           mode: "exclusive",
           foreign: false,
@@ -44,7 +44,7 @@ describe("the queue of a lock", () => {
 
   test("of the empty name is one, too", () => {
     expect(queueNameOf("web", "")).toBe("web/=");
-    expect(namedPlaceOf("web", kv("web/=/read/7b"))).toMatchObject({ name: "", mode: "shared" });
+    expect(namedEntryOf("web", kv("web/=/read/7b"))).toMatchObject({ name: "", mode: "shared" });
   });
 
   test("holds a name of 4096 code units, and refuses a longer one", () => {
@@ -66,7 +66,7 @@ describe("a key", () => {
     ["further below the writers", `${queue}/write/a/7b`, "exclusive", true],
   ] as const)("%s is %s: %s, and somebody else's: %s", (_, key, mode, foreign) => {
     expect(webLockEntryIn(queue, kv(key))).toMatchObject({ mode, foreign });
-    expect(namedPlaceOf("web", kv(key))).toMatchObject({ name: "jobs", mode, foreign });
+    expect(namedEntryOf("web", kv(key))).toMatchObject({ name: "jobs", mode, foreign });
   });
 
   test.each([
@@ -76,12 +76,12 @@ describe("a key", () => {
     ["below base64url that nobody writes so", `${queueNameOf("web", "jobs")}==/7b`],
     ["below nothing", "web//7b"],
   ])("%s is no lock's", (_, key) => {
-    expect(namedPlaceOf("web", kv(key))).toBeUndefined();
+    expect(namedEntryOf("web", kv(key))).toBeUndefined();
   });
 
   test("that is no text is no lock's", () => {
     expect(
-      namedPlaceOf("web", { ...kv(""), key: Buffer.from([0x77, 0x65, 0x62, 0x2f, 0xff, 0x2f, 0xfe]) }),
+      namedEntryOf("web", { ...kv(""), key: Buffer.from([0x77, 0x65, 0x62, 0x2f, 0xff, 0x2f, 0xfe]) }),
     ).toBeUndefined();
   });
 });

@@ -13,7 +13,7 @@ class FakeRequest implements QueuedRequest {
 
   constructor(readonly way: AcquireMode = "wait") {}
 
-  enter(): Promise<void> {
+  join(): Promise<void> {
     this.entering = true;
     return new Promise((resolve) => (this.entered = resolve));
   }

@@ -94,6 +94,7 @@ const lossText: Record<Loss, string> = {
 export class LockLostError extends LeaseholdError {
   readonly code = "LOCK_LOST";
 
+  // eslint-disable-next-line max-params -- public: its parameters must not change
   constructor(
     readonly lockName: string,
     readonly key: string,
@@ -120,6 +121,7 @@ export class LockReleasedError extends LeaseholdError {
 export class LockTimeoutError extends LeaseholdError {
   readonly code = "LOCK_TIMEOUT";
 
+  // eslint-disable-next-line max-params -- public: its parameters must not change
   constructor(
     readonly lockName: string,
     readonly timeoutMs: number,
@@ -200,6 +202,7 @@ export class EtcdRefusedError extends LeaseholdError {
   readonly #details: string;
   readonly #inDoubt: boolean;
 
+  // eslint-disable-next-line max-params -- public: its parameters must not change
   constructor(
     readonly why: RefusalReason,
     readonly host: string,

@@ -17,6 +17,7 @@ interface WaitServices {
 }
 
 /** Settles with the value or failure of `promise`, with the reason of the caller's abort, or with the timeout error. */
+// eslint-disable-next-line max-params -- one object more per waiter would cost memory
 export function settleWithin<T>(
   promise: Promise<T>,
   limits: CheckedWait,

@@ -71,13 +71,13 @@ export class Election {
    */
   async leader(options?: WaitOptions): Promise<Leader | undefined> {
     const { signal, timeoutMs = READ_TIMEOUT_MS } = checkWait("leader", options);
-    const { connection } = this.#source;
-    const { client, closed } = connection;
+    const { services } = this.#source;
+    const { client, closed } = services;
     closed.throwIfAborted();
     const what = `ask for the leader of "${this.name}"`;
     const range = { ...candidates(this.name), limit: 1 };
     const reading = client.range(range, { what, giveUpMs: timeoutMs, signal: closed });
-    const { kvs } = await settleWithin(reading, { signal, timeoutMs }, connection, {
+    const { kvs } = await settleWithin(reading, { signal, timeoutMs }, services, {
       onTimeout: () => new EtcdUnavailableError(what, client.lastFailures),
     });
     return leaderOf(this.name, kvs[0]);
@@ -96,7 +96,7 @@ export class Election {
     readonly signal?: AbortSignal | undefined;
   }): AsyncIterableIterator<Leader | undefined> {
     const { signal } = checkOptions("observe", options, ["signal"]);
-    return new Observation(this.#source.connection, this.name, checkSignal(signal));
+    return new Observation(this.#source.services, this.name, checkSignal(signal));
   }
 
   get #busy(): boolean {
@@ -107,7 +107,7 @@ export class Election {
   }
 
   async #campaign(value: string, wait: CheckedWait): Promise<LeadershipHandle> {
-    const left = timeBudget(this.#source.connection.clock, wait.timeoutMs);
+    const left = timeBudget(this.#source.services.clock, wait.timeoutMs);
     const acquired = await acquire({ source: this.#source, name: this.name, value }, wait);
     const leadership = holdOf(watched(acquired), LeadershipHandle);
     try {
@@ -127,7 +127,7 @@ export class Election {
     call: Promise<void>,
   ): Promise<void> {
     const onTimeout = (): Error => new LockTimeoutError(this.name, timeoutMs, undefined, undefined);
-    return settleWithin(call, { signal, timeoutMs: leftMs }, this.#source.connection, { onTimeout });
+    return settleWithin(call, { signal, timeoutMs: leftMs }, this.#source.services, { onTimeout });
   }
 }
 

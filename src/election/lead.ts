@@ -1,5 +1,5 @@
 import { leaseOf, Session, type Cluster } from "../session/cluster.js";
-import { connectionOf } from "../session/connection.js";
+import { servicesOf } from "../session/connection.js";
 import { Election } from "./election.js";
 import {
   EtcdRefusedError,
@@ -73,7 +73,7 @@ export async function lead(
   work: (leadership: Leadership) => unknown,
   options?: LeadOptions,
 ): Promise<void> {
-  const { clock } = connectionOf(cluster);
+  const { clock } = servicesOf(cluster);
   checkName(name);
   checkFunction("work", work);
   const session = checkSession("lead", options, ["value", "signal", "onLeader", "onRetry"]);

@@ -38,7 +38,7 @@ export class LeaderWatch implements WatchListener {
   readonly #stopped = new AbortController();
 
   constructor(
-    private readonly connection: EtcdServices,
+    private readonly services: EtcdServices,
     private readonly name: string,
     private readonly listener: LeaderListener,
   ) {
@@ -49,7 +49,7 @@ export class LeaderWatch implements WatchListener {
     this.#stopped.abort();
     this.#endWatch();
     // An idle stream must not keep the process alive.
-    this.connection.watches.closeIdleStreams();
+    this.services.watches.closeIdleStreams();
   }
 
   created(revision: bigint): void {
@@ -90,7 +90,7 @@ export class LeaderWatch implements WatchListener {
 
   #read(): Promise<RangeAnswer> {
     const policy = { what: `observe the election "${this.name}"`, signal: this.#stopped.signal };
-    return this.connection.client.range(candidates(this.name), policy);
+    return this.services.client.range(candidates(this.name), policy);
   }
 
   #begin({ header, kvs }: RangeAnswer): void {
@@ -104,7 +104,7 @@ export class LeaderWatch implements WatchListener {
 
   #follow(): void {
     const target = { ...queueRange(this.name), events: "ALL", startRevision: this.#complete + 1n } as const;
-    this.#watch = this.connection.watches.watch(target, this);
+    this.#watch = this.services.watches.watch(target, this);
   }
 
   #endWatch(): void {
@@ -117,7 +117,7 @@ export class LeaderWatch implements WatchListener {
   }
 
   #readLater(): void {
-    const { clock } = this.connection;
+    const { clock } = this.services;
     this.#timer?.cancel();
     this.#timer = clock.after(SLOW_READ_MS * (0.75 + clock.random() / 2), () => void this.#readSlowly());
   }
@@ -134,9 +134,9 @@ export class LeaderWatch implements WatchListener {
     // Events newer than the read have arrived, and therefore all older ones.
     if (revision < this.#complete) return this.#readLater();
     this.#snapshot = answer;
-    this.#timer = this.connection.clock.after(LATEST_EVENT_MS, () => {
+    this.#timer = this.services.clock.after(LATEST_EVENT_MS, () => {
       // After this process was suspended, events may be waiting in the socket: timers run before it is read.
-      this.#timer = this.connection.clock.afterPendingEvents(() => this.#check(answer));
+      this.#timer = this.services.clock.afterPendingEvents(() => this.#check(answer));
     });
   }
 

@@ -60,7 +60,7 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
     const what = `proclaim a value as leader of "${this.name}"`;
     try {
       const policy = { ...this.#lease.policy(what), signal: this.signal };
-      return await this.#lease.connection.client.txn(this.#putTxn(value), policy);
+      return await this.#lease.services.client.txn(this.#putTxn(value), policy);
     } catch (error) {
       if (error instanceof LeaseNotFoundError) this.#lease.leaseNotFound();
       this.signal.throwIfAborted();

@@ -27,7 +27,7 @@ export class Observation implements AsyncIterableIterator<Leader | undefined> {
   #unlisten: () => void = () => {};
 
   constructor(
-    private readonly connection: EtcdServices,
+    private readonly services: EtcdServices,
     private readonly name: string,
     private readonly signal: AbortSignal | undefined,
   ) {}
@@ -60,7 +60,7 @@ export class Observation implements AsyncIterableIterator<Leader | undefined> {
   }
 
   #begin(): void {
-    const { aborts, closed } = this.connection;
+    const { aborts, closed } = this.services;
     this.#state = "open";
     const signals = [this.signal, closed];
     const stops = signals.map((signal) => aborts.add(signal, () => this.#fail(signal?.reason)));
@@ -69,7 +69,7 @@ export class Observation implements AsyncIterableIterator<Leader | undefined> {
     };
     const aborted = signals.find((signal) => signal?.aborted);
     if (aborted) return this.#fail(aborted.reason);
-    this.#watch = new LeaderWatch(this.connection, this.name, {
+    this.#watch = new LeaderWatch(this.services, this.name, {
       leads: (leader) => this.#leads(leader),
       failed: (error) => this.#fail(error),
     });

@@ -127,12 +127,12 @@ class TryCall implements LeasedCall<JoinedEntry | undefined, Acquired | undefine
   constructor(private readonly target: JoinTarget) {}
 
   begin(lease: Lease, left: CheckedWait): Promise<JoinedEntry | undefined> {
-    const { connection } = lease;
+    const { services } = lease;
     const queue = LockTable.of(lease).queue(this.target.name);
     let gaveUp = false;
     const limits = { giveUpMs: left.timeoutMs ?? TRY_TIMEOUT_MS, again: () => !gaveUp };
-    return settleWithin(queue.tryJoin(limits, this.target), left, connection, {
-      onTimeout: () => new EtcdUnavailableError(`try lock "${queue.name}"`, connection.client.lastFailures),
+    return settleWithin(queue.tryJoin(limits, this.target), left, services, {
+      onTimeout: () => new EtcdUnavailableError(`try lock "${queue.name}"`, services.client.lastFailures),
       onGiveUp: () => (gaveUp = true),
       onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
     });
@@ -150,7 +150,7 @@ class TryCall implements LeasedCall<JoinedEntry | undefined, Acquired | undefine
 /** Watches the key from the grant on: for a hold that lasts, or that another client may steal at any moment. */
 export function watched({ queue, grant }: Acquired): Acquired {
   if (grant.ownWatch) return { queue, grant };
-  const { watches } = queue.lease.connection;
+  const { watches } = queue.lease.services;
   const ownWatch = watches.watch({ key: grant.entry.key, events: "DELETE" }, NO_LISTENER);
   return { queue, grant: { ...grant, ownWatch } };
 }

@@ -186,7 +186,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     // Renewals may get through while deletes do not: the deletion continues, but the caller waits no longer than this.
     const limit = { signal: undefined, timeoutMs: lease.ttlMs };
     const onTimeout = (): Error => new Error("not confirmed within one TTL");
-    const leaving = settleWithin(this.#queue.leave(this.#grant.entry), limit, lease.connection, {
+    const leaving = settleWithin(this.#queue.leave(this.#grant.entry), limit, lease.services, {
       onTimeout,
     });
     // Either the session is over, and the key is gone with it, or the deletion is not confirmed yet and continues.
@@ -195,7 +195,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     lease.holdEnded(this);
     const reason: unknown = lease.signal.reason;
     if (!deleted && reason instanceof SessionLostError) throw this.#loss(reason.loss, reason);
-    if (!deleted && !lease.connection.path.requestsAreRepeated) throw this.#loss("deleted");
+    if (!deleted && !lease.services.path.requestsAreRepeated) throw this.#loss("deleted");
   }
 
   /** Renews the lease; the answer updates the session. Resolves after that, or after `patienceMs`. */
@@ -203,7 +203,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     const { lease } = this.#queue;
     const limit = { signal: undefined, timeoutMs: lease.patienceMs };
     const onTimeout = (): Error => new Error("no answer to a renewal");
-    await settleWithin(lease.renewNow(), limit, lease.connection, { onTimeout }).catch(() => undefined);
+    await settleWithin(lease.renewNow(), limit, lease.services, { onTimeout }).catch(() => undefined);
   }
 }
 

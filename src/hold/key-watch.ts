@@ -45,7 +45,7 @@ export class KeyWatch implements LongHold, WatchListener {
 
   watch(): void {
     if (this.#over) return;
-    const { watches } = this.#entry.lease.connection;
+    const { watches } = this.#entry.lease.services;
     this.#watch = watches.watch({ key: this.key, events: "DELETE" }, this);
   }
 
@@ -82,7 +82,7 @@ export class KeyWatch implements LongHold, WatchListener {
 
   async #isThere(): Promise<boolean> {
     const { lease, key } = this.#entry;
-    const { watches, client } = lease.connection;
+    const { watches, client } = lease.services;
     const atLeast = this.#atLeast;
     const near = await watches.read([{ key }], Math.min(lease.ttlMs / 4, client.requestTimeoutMs));
     const recent = near && near.header.revision >= atLeast;

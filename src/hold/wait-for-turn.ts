@@ -56,7 +56,7 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
   begin(lease: Lease, left: CheckedWait): Promise<T> {
     const waiter = (this.#waiter = this.join(lease));
     const probe = new HolderProbe(lease, waiter, left.timeoutMs);
-    const settled = settleWithin(waiter.granted, left, lease.connection, {
+    const settled = settleWithin(waiter.granted, left, lease.services, {
       onTimeout: () => probe.timeoutError(this.wait.timeoutMs ?? 0),
       onGiveUp: () => waiter.giveUp(),
       onUnwanted: (granted) => this.releaseUnwanted(granted),
@@ -67,7 +67,7 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
   /** If no member has failed, the time limit was too short to open the first session. */
   failure(error: unknown): unknown {
     const { timeoutMs } = this.wait;
-    const tooShort = error instanceof EtcdUnavailableError && !this.source.connection.client.failing;
+    const tooShort = error instanceof EtcdUnavailableError && !this.source.services.client.failing;
     if (!tooShort || timeoutMs === undefined) return error;
     const [name = ""] = this.names;
     return new LockTimeoutError(name, timeoutMs, undefined, undefined, OPENING);
@@ -75,11 +75,11 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
 }
 
 /** @throws DeadlockError when this async context would wait for itself. */
-function assertNoDeadlock({ connection }: LeaseSource, names: readonly string[]): void {
+function assertNoDeadlock({ services }: LeaseSource, names: readonly string[]): void {
   for (const name of names) {
-    const blocking = enclosingConflict(connection, name);
+    const blocking = enclosingConflict(services, name);
     if (blocking === undefined) continue;
-    const advice = enclosingHold(connection, name)
+    const advice = enclosingHold(services, name)
       ? "; a Mutex can be entered again with { reentrant: true }"
       : "";
     const why = `would wait for "${blocking}", which this async context already holds${advice}`;
@@ -100,7 +100,7 @@ class HolderProbe {
   ) {
     if (timeoutMs === undefined) return;
     const probeMs = Math.min(PROBE_MS, timeoutMs / 2);
-    this.#timer = lease.connection.clock.after(timeoutMs - probeMs, () => void this.#read(probeMs));
+    this.#timer = lease.services.clock.after(timeoutMs - probeMs, () => void this.#read(probeMs));
   }
 
   /** The same promise, or one that cancels the probe when it settles. */
@@ -117,11 +117,11 @@ class HolderProbe {
   }
 
   async #read(probeMs: number): Promise<void> {
-    const { connection } = this.lease;
+    const { services } = this.lease;
     const { name, revision } = this.waiter.waitingFor;
     const policy = { ...this.lease.policy("read the queue"), giveUpMs: probeMs, attemptMs: probeMs };
     this.#name = name;
     // etcd did not answer, or the session is over, which rejects the call itself.
-    this.#ahead = await readContendersAhead(connection, { name, revision }, policy).catch(() => undefined);
+    this.#ahead = await readContendersAhead(services, { name, revision }, policy).catch(() => undefined);
   }
 }

@@ -27,7 +27,7 @@ export async function withLease<T, R>(
   wait: CheckedWait,
   call: LeasedCall<T, R>,
 ): Promise<R> {
-  const left = timeBudget(source.connection.clock, wait.timeoutMs);
+  const left = timeBudget(source.services.clock, wait.timeoutMs);
   let lease: Lease | undefined;
   for (let again = false; ; again = true) {
     let value: T;

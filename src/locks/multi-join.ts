@@ -30,7 +30,7 @@ export class MultiJoin {
       const second = this.#confirm(entries, joined);
       if (second) return { entries: second, alone: false };
       this.#undo(entries, joined);
-      await pause(this.lease.connection.clock, wait.duration, this.lease.signal);
+      await pause(this.lease.services.clock, wait.duration, this.lease.signal);
     }
   }
 
@@ -41,7 +41,7 @@ export class MultiJoin {
       onUnanswered: () => entries.forEach((entry) => entry.attemptUnanswered()),
     };
     try {
-      return await this.lease.connection.client.txn(txn, policy);
+      return await this.lease.services.client.txn(txn, policy);
     } catch (error) {
       await joinRefused(this.lease, txn, error);
       for (const entry of entries) {

@@ -119,7 +119,7 @@ class AllTurns {
       success: this.entries.map((entry) => ({ kind: "range", ...lastEntries(entry) })),
       failure: [],
     };
-    const { ranges } = await this.lease.connection.client.txn(txn, this.lease.policy("read the queues"));
+    const { ranges } = await this.lease.services.client.txn(txn, this.lease.policy("read the queues"));
     this.entries.forEach((entry, n) => {
       const range = ranges[n];
       if (range && !this.#over) this.#wait(entry, positionOf(entry, range));

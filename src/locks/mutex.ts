@@ -67,10 +67,10 @@ export class Mutex {
     const wait = checkWait("withLock", options, ["reentrant"]);
     const reentrant = checkBoolean("reentrant", options?.reentrant);
     wait.signal?.throwIfAborted();
-    const { connection } = this.#target.source;
-    const here = reentrant ? enclosingHold(connection, this.name) : undefined;
+    const { services } = this.#target.source;
+    const here = reentrant ? enclosingHold(services, this.name) : undefined;
     if (here) return here.enterAgain(work);
     const lock = await acquireHold(this.#target, () => wait);
-    return new HeldScope(connection, lock).enter(work);
+    return new HeldScope(services, lock).enter(work);
   }
 }

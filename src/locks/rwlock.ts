@@ -91,5 +91,5 @@ async function during<H extends HoldHandle, T>(
   work: (held: H) => T,
 ): Promise<Awaited<T>> {
   const hold = await acquireHold(target, () => wait);
-  return new HeldScope(target.source.connection, hold).enter(work);
+  return new HeldScope(target.source.services, hold).enter(work);
 }

@@ -65,6 +65,6 @@ export class Semaphore {
     checkFunction("work", work);
     const wait = checkWait("withPermit", options);
     const hold = await acquireHold(this.#target, () => wait);
-    return new HeldScope(this.#target.source.connection, hold).enter(work);
+    return new HeldScope(this.#target.source.services, hold).enter(work);
   }
 }

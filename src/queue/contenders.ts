@@ -26,13 +26,13 @@ const readings = new WeakMap<EtcdServices, Map<string, Promise<Reading>>>();
 
 /** Holder and number of contenders before `revision`; before the end of the queue if the revision is not known. */
 export async function readContendersAhead(
-  connection: EtcdServices,
+  services: EtcdServices,
   { name, revision }: Waited,
   policy: CallPolicy,
 ): Promise<Ahead> {
-  const byName = readings.get(connection) ?? new Map<string, Promise<Reading>>();
-  readings.set(connection, byName);
-  const reading = byName.get(name) ?? readQueue(connection, name, policy).finally(() => byName.delete(name));
+  const byName = readings.get(services) ?? new Map<string, Promise<Reading>>();
+  readings.set(services, byName);
+  const reading = byName.get(name) ?? readQueue(services, name, policy).finally(() => byName.delete(name));
   byName.set(name, reading);
   const { kvs, holder } = await reading;
   const before = revision === undefined ? kvs : kvs.filter((kv) => kv.createRevision < revision);
@@ -40,13 +40,13 @@ export async function readContendersAhead(
   return { holder: ahead > 0 ? holder : undefined, ahead };
 }
 
-async function readQueue(connection: EtcdServices, name: string, policy: CallPolicy): Promise<Reading> {
+async function readQueue(services: EtcdServices, name: string, policy: CallPolicy): Promise<Reading> {
   const prefix = prefixOf(name);
   const range = { key: prefix, end: prefixEnd(prefix), order: "oldest first" } as const;
-  const { kvs } = await connection.client.range(range, policy);
+  const { kvs } = await services.client.range(range, policy);
   const [first] = kvs;
   if (!first) return { kvs, holder: undefined };
-  const ttls = await remainingTtls(connection, [first], policy);
+  const ttls = await remainingTtls(services, [first], policy);
   return { kvs, holder: holderOf(name, first, ttls.get(first.leaseId)) };
 }
 

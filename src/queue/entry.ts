@@ -84,7 +84,7 @@ export class QueueEntry implements OwnedKey {
   /** An attempt to put the key was executed earlier: an unanswered one of ours, or one that an intermediary sent twice. */
   foundExecuted(): void {
     if (this.#unanswered > 0) this.#unanswered--;
-    else this.lease.connection.path.requestsAreRepeated = true;
+    else this.lease.services.path.requestsAreRepeated = true;
   }
 
   /** etcd has reported its create revision. */
@@ -107,7 +107,7 @@ export class QueueEntry implements OwnedKey {
   }
 
   #newValue(): EntryValue {
-    const { clock } = this.lease.connection;
+    const { clock } = this.lease.services;
     const { permits } = this.mode;
     return {
       owner: this.lease.owner,

@@ -54,7 +54,7 @@ export class Joiner {
       const joined = this.#confirm(entry, answer);
       if (joined) return { entry: joined, result: behindOurs ? UNKNOWN : joinResultOf(joined, answer) };
       this.queue.own.takenByAnother(entry);
-      await pause(this.queue.lease.connection.clock, wait.duration, this.queue.lease.signal);
+      await pause(this.queue.lease.services.clock, wait.duration, this.queue.lease.signal);
     }
   }
 
@@ -103,13 +103,13 @@ export class Joiner {
 
   async #read(ranges: readonly Range[], limits: Limits): Promise<readonly RangeResult[]> {
     const policy = { ...this.#policy(), ...limits };
-    return (await this.queue.lease.connection.client.ranges(ranges, policy)).ranges;
+    return (await this.queue.lease.services.client.ranges(ranges, policy)).ranges;
   }
 
   async #put(entry: QueueEntry, txn: Txn, limits: Limits): Promise<TxnAnswer> {
     const policy = { ...this.#policy(), ...limits, onUnanswered: () => entry.attemptUnanswered() };
     try {
-      return await this.queue.lease.connection.client.txn(txn, policy);
+      return await this.queue.lease.services.client.txn(txn, policy);
     } catch (error) {
       await joinRefused(this.queue.lease, txn, error);
       // The put may have been applied, or may still be.

@@ -126,7 +126,7 @@ export class PredecessorWait implements WatchListener, SlowReader {
   }
 
   #watch({ key, end, events }: WatchTarget, startRevision: bigint): Watched {
-    const { watches } = this.entry.lease.connection;
+    const { watches } = this.entry.lease.services;
     const beside = (this.#ownWatch ?? this.#predecessorWatch)?.watch;
     const reuseFrom = this.entry.revision + 1n;
     const target: WatchTarget = { key, end, events, startRevision, reuseFrom };
@@ -147,7 +147,7 @@ export class PredecessorWait implements WatchListener, SlowReader {
     if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin) return this.#trustWatches();
     if (this.#ahead <= NEAR) return this.read();
     // In a crowd, the event usually comes before the read is needed.
-    this.#timer = this.entry.lease.connection.clock.after(100, () => this.read());
+    this.#timer = this.entry.lease.services.clock.after(100, () => this.read());
   }
 
   #predecessorEnded(endedAt: bigint, by: EventKind): void {
@@ -193,7 +193,7 @@ export class PredecessorWait implements WatchListener, SlowReader {
   /** Serializable on the watches' own member if that is recent enough, otherwise linearizable. */
   async #readQueue(): Promise<RangesAnswer> {
     const { lease } = this.entry;
-    const { watches, client } = lease.connection;
+    const { watches, client } = lease.services;
     const ranges = this.entry.mode.reads(this.entry, this.#readAll);
     const atLeast = max(
       this.#atLeast,
@@ -229,20 +229,20 @@ export class PredecessorWait implements WatchListener, SlowReader {
   #rereadSoon(): void {
     const delayMs = REREAD_MS[this.#rereads++];
     if (delayMs === undefined) return this.#trustWatches();
-    this.#timer = this.entry.lease.connection.clock.after(delayMs, () => this.read());
+    this.#timer = this.entry.lease.services.clock.after(delayMs, () => this.read());
   }
 
   /** From here on, the watches report the end; a slow read bounds the damage of an event that never comes. */
   #trustWatches(): void {
     this.#verified = true;
     this.#cancelTimer();
-    SlowReads.of(this.entry.lease.connection.clock).add(this);
+    SlowReads.of(this.entry.lease.services.clock).add(this);
   }
 
   /** Also drops a timer that has already run. */
   #cancelTimer(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
-    SlowReads.of(this.entry.lease.connection.clock).delete(this);
+    SlowReads.of(this.entry.lease.services.clock).delete(this);
   }
 }

@@ -25,7 +25,7 @@ async function allowedWithoutLease(lease: Lease, txn: Txn): Promise<boolean> {
     ),
   };
   const policy = { ...lease.policy("look why a join was refused"), giveUpMs: lease.ttlMs / 4 };
-  return lease.connection.client.txn(probe, policy).then(
+  return lease.services.client.txn(probe, policy).then(
     () => true,
     () => false,
   );

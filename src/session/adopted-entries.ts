@@ -26,7 +26,7 @@ export class AdoptedEntries {
       if (this.#unclaimed.has(entry.name)) this.#delete(entry);
       else this.#unclaimed.set(entry.name, entry);
     }
-    const timer = lease.connection.clock.after(ttlMs, () => {
+    const timer = lease.services.clock.after(ttlMs, () => {
       for (const entry of this.#unclaimed.values()) this.#delete(entry);
       this.#unclaimed.clear();
     });

@@ -10,7 +10,7 @@ const LAST_CALL_MS = 10_000;
 
 /** The lease whose keys are cleaned up. */
 export interface KeyOwner {
-  readonly connection: EtcdServices;
+  readonly services: EtcdServices;
   readonly signal: AbortSignal;
   policy(what: string): CallPolicy;
 }
@@ -27,16 +27,16 @@ export interface CreatedKey {
  * when the session ends, and when `policy.again` ends the attempts.
  */
 export async function txnUntilConfirmed(
-  { connection, signal }: KeyOwner,
+  { services, signal }: KeyOwner,
   txn: Txn,
   policy: CallPolicy,
 ): Promise<TxnAnswer> {
   for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
     try {
-      return await connection.client.txn(txn, policy);
+      return await services.client.txn(txn, policy);
     } catch (error) {
       if (!(error instanceof EtcdRefusedError)) throw error;
-      await pause(connection.clock, wait.duration, signal);
+      await pause(services.clock, wait.duration, signal);
     }
   }
 }
@@ -51,7 +51,7 @@ const deletion = ({ name, key, revision }: CreatedKey): Txn => ({
 /** Deletes a key of our lease that is not an entry of ours. */
 export function deleteStrayKey(lease: KeyOwner, stray: CreatedKey, what: string): void {
   // If etcd rejects the delete or the session is over, the key ends with the lease.
-  lease.connection.client.txn(deletion(stray), lease.policy(what)).catch(() => undefined);
+  lease.services.client.txn(deletion(stray), lease.policy(what)).catch(() => undefined);
 }
 
 /** Deletes the entries of a session that has ended, as far as etcd permits it and answers within `withinMs`. */

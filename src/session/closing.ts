@@ -6,7 +6,7 @@ import { settleWithin } from "../async/settle-within.js";
 
 /** What a Closing needs of its lease. */
 export interface ClosingLease extends ClosableLease {
-  readonly connection: EtcdServices;
+  readonly services: EtcdServices;
   readonly ttlMs: number;
   readonly inFlight: TaskTracker;
   readonly holds: ReadonlySet<unknown>;
@@ -37,7 +37,7 @@ export class Closing {
   /** See `Session.close`. A further call can only shorten the drain. */
   close(drainMs: number): Promise<void> {
     if (this.lease.signal.aborted) return this.#closing ?? Promise.resolve();
-    const timer = this.lease.connection.clock.after(drainMs, () => this.#endDrain());
+    const timer = this.lease.services.clock.after(drainMs, () => this.#endDrain());
     this.#closing ??= this.#drain().then(() => this.#finish());
     if (drainMs === 0) this.#endDrain();
     return this.#closing.finally(() => timer.cancel());
@@ -64,10 +64,10 @@ export class Closing {
 
   /** Waits for joins and for the deletes that follow them: one TTL at most, although rejected deletes are still repeated. */
   async #settled(): Promise<void> {
-    const { inFlight, connection, ttlMs } = this.lease;
+    const { inFlight, services, ttlMs } = this.lease;
     const limit = { signal: undefined, timeoutMs: ttlMs };
     const onTimeout = (): Error => new Error("not settled within one TTL");
-    await settleWithin(inFlight.settled(), limit, connection, { onTimeout }).catch(() => undefined);
+    await settleWithin(inFlight.settled(), limit, services, { onTimeout }).catch(() => undefined);
   }
 
   /** Refuses new calls and rejects waiting ones; the lease is still renewed while anything is held. */
@@ -87,14 +87,14 @@ export class Closing {
     if (lease.signal.aborted) return;
     const leaseEndsMs = lease.remainingMs() + lease.ttlMs * 0.1;
     lease.abandon();
-    const { connection, leaseId, places } = lease;
+    const { services, leaseId, places } = lease;
     // Makes a close of the cluster wait for the revocation; otherwise it would close the connection under it.
     this.leases.add(lease);
     await Promise.all([
-      revokeLease(connection, leaseId, leaseEndsMs),
+      revokeLease(services, leaseId, leaseEndsMs),
       // A revocation does not delete a key that a put without the lease has detached from it; and etcd refuses to revoke
       // a lease with a key that our user must not write, even if another client has put that key.
-      deleteEntries(connection, places(), leaseEndsMs),
+      deleteEntries(services, places(), leaseEndsMs),
     ]);
     this.leases.delete(lease);
   }

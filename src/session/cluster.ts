@@ -69,8 +69,8 @@ export class Cluster implements AsyncDisposable {
   }
 
   async #session({ signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Promise<Session> {
-    const { services: connection } = stateOf(this);
-    const { clock, client, closed, options } = connection;
+    const { services } = stateOf(this);
+    const { clock, client, closed, options } = services;
     const start = clock.monotonic();
     const onTimeout = (): Error =>
       new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, client.lastFailures);
@@ -83,7 +83,7 @@ export class Cluster implements AsyncDisposable {
       this.#opening ??= this.#open(options.session);
       const leftMs = Math.max(1, timeoutMs - (clock.monotonic() - start));
       try {
-        return await settleWithin(this.#opening, { signal, timeoutMs: leftMs }, connection, { onTimeout });
+        return await settleWithin(this.#opening, { signal, timeoutMs: leftMs }, services, { onTimeout });
       } catch (error) {
         // All callers share one opening: a caller that joined a failed one late has time left for the next.
         const over = clock.monotonic() - start >= timeoutMs;

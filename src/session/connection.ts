@@ -84,7 +84,7 @@ export function stateOf(cluster: object): ClusterState {
 }
 
 /** The services of a cluster, for the rest of the library. */
-export const connectionOf = (cluster: object): EtcdServices => stateOf(cluster).services;
+export const servicesOf = (cluster: object): EtcdServices => stateOf(cluster).services;
 
 export const isCluster = (value: unknown): boolean =>
   typeof value === "object" && value !== null && states.has(value);

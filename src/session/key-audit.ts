@@ -23,7 +23,7 @@ export class KeyAudit {
   #listing = false;
 
   constructor(private readonly lease: Lease) {
-    if (!lease.signal.aborted) lease.connection.aborts.add(lease.signal, () => this.#timer?.cancel());
+    if (!lease.signal.aborted) lease.services.aborts.add(lease.signal, () => this.#timer?.cancel());
   }
 
   add(listener: AuditListener): void {
@@ -35,12 +35,12 @@ export class KeyAudit {
     if (this.lease.signal.aborted) return;
     // A list under way may show the state before this call.
     if (this.#listing) this.#pauseMs = Math.min(this.#pauseMs, delayMs);
-    else if (this.lease.connection.clock.monotonic() + delayMs < this.#dueAt) this.#arm(delayMs);
+    else if (this.lease.services.clock.monotonic() + delayMs < this.#dueAt) this.#arm(delayMs);
     else this.#pauseMs = Math.min(this.#pauseMs, 2 * delayMs);
   }
 
   #arm(delayMs: number): void {
-    const { clock } = this.lease.connection;
+    const { clock } = this.lease.services;
     this.#timer?.cancel();
     this.#pauseMs = Math.min(2 * delayMs, MAX_PAUSE_MS);
     this.#dueAt = clock.monotonic() + delayMs;
@@ -58,10 +58,10 @@ export class KeyAudit {
 
   /** Retries until a member answers. */
   async #keys(): Promise<readonly Buffer[] | undefined> {
-    const { leaseId, connection } = this.lease;
+    const { leaseId, services } = this.lease;
     const policy = this.lease.policy("list the keys of the lease");
     try {
-      const { keys } = await connection.client.call(
+      const { keys } = await services.client.call(
         (member, options) => member.timeToLive(leaseId, options),
         policy,
       );

@@ -41,7 +41,7 @@ export class KeyWatchSchedule implements AuditListener {
 
   /** Adds a hold that has just been granted. Its watch begins after `LONG_HOLD_MS`. */
   addUnwatched(hold: LongHold): void {
-    const { clock } = this.lease.connection;
+    const { clock } = this.lease.services;
     this.#unwatched.set(hold, clock.monotonic());
     this.#agingTimer ??= clock.after(LONG_HOLD_MS, () => this.#age());
   }
@@ -69,7 +69,7 @@ export class KeyWatchSchedule implements AuditListener {
 
   #age(): void {
     this.#agingTimer = undefined;
-    const { clock } = this.lease.connection;
+    const { clock } = this.lease.services;
     const now = clock.monotonic();
     let begun = 0;
     for (const [hold, grantedAt] of this.#unwatched) {

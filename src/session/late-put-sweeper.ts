@@ -80,7 +80,7 @@ export class LatePutSweeper implements AuditListener {
 
   /** A request that puts or deletes the key may be on its way. */
   doubt(key: string): void {
-    this.#doubted.set(key, this.lease.connection.clock.monotonic() + DOUBT_MS);
+    this.#doubted.set(key, this.lease.services.clock.monotonic() + DOUBT_MS);
     this.soon();
   }
 
@@ -90,7 +90,7 @@ export class LatePutSweeper implements AuditListener {
   }
 
   audited(keys: readonly Buffer[] | undefined): void {
-    const now = this.lease.connection.clock.monotonic();
+    const now = this.lease.services.clock.monotonic();
     for (const [key, until] of this.#doubted) if (until <= now) this.#doubted.delete(key);
     // Without a list, the doubted keys are read one by one.
     for (const key of keys ?? this.#doubted.keys()) {
@@ -100,14 +100,14 @@ export class LatePutSweeper implements AuditListener {
   }
 
   async #examine(key: string | Buffer): Promise<void> {
-    const { client } = this.lease.connection;
+    const { client } = this.lease.services;
     // etcd refuses, or the session is over: the next list shows the key again.
     const answer = await client.range({ key }, this.lease.policy("read a late key")).catch(() => undefined);
     const [kv] = answer?.kvs ?? [];
     const name = kv && this.#strayIn(kv);
     if (!kv || name === undefined || this.lease.signal.aborted) return;
     // A new entry must not take the key, or find it and claim it, while its deletion is on its way.
-    this.#doubted.set(kv.key.toString(), this.lease.connection.clock.monotonic() + DOUBT_MS);
+    this.#doubted.set(kv.key.toString(), this.lease.services.clock.monotonic() + DOUBT_MS);
     deleteStrayKey(this.lease, { name, key: kv.key, revision: kv.createRevision }, "delete a late key");
   }
 

@@ -29,7 +29,7 @@ export interface GrantedLease {
 
 /** A lease that is kept alive, with its deadline. `Session` is its public interface. */
 export class Lease implements LeaseListener, ClosingLease, KeyOwner {
-  readonly connection: EtcdServices;
+  readonly services: EtcdServices;
   readonly leaseId: bigint;
   /** The TTL that etcd granted. */
   readonly ttlSeconds: number;
@@ -63,7 +63,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     { leaseId, ttlSeconds, sent }: GrantedLease,
     readonly owner: string,
   ) {
-    this.connection = cluster.services;
+    this.services = cluster.services;
     this.leaseId = leaseId;
     this.ttlSeconds = ttlSeconds;
     this.ttlMs = ttlSeconds * 1000;
@@ -80,7 +80,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
    * Updates the state from the clocks, and ends the session if its deadline has passed: timers may not have fired since the
    * process was suspended. Everything below that reports the state calls it first.
    */
-  refresh(now = this.connection.clock.now()): void {
+  refresh(now = this.services.clock.now()): void {
     if (this.#over.signal.aborted) return;
     const standing = standingOf(this.#renewal, now);
     if (standing === "over") {
@@ -88,7 +88,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
       return this.lose("expired", `no renewal was accepted for ${seconds} s (TTL ${this.ttlSeconds} s)`);
     }
     // After a suspend, the scheduled renewal may be far off.
-    if (standing === "doubtful" && !this.#doubtAsked) this.connection.keepalive.renew(this);
+    if (standing === "doubtful" && !this.#doubtAsked) this.services.keepalive.renew(this);
     this.#doubtAsked = standing === "doubtful";
     const [previous, next] = [this.#state, inJeopardy(this.#renewal, now) ? "jeopardy" : "live"] as const;
     if (next === previous) return;
@@ -111,19 +111,19 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   }
 
   get standing(): Standing {
-    const now = this.connection.clock.now();
+    const now = this.services.clock.now();
     this.refresh(now);
     return this.#over.signal.aborted ? "over" : standingOf(this.#renewal, now);
   }
 
   /** Short form of `standing`: reads the second clock, which is slower, only if the deadline has passed. */
   get over(): boolean {
-    if (isOver(this.#renewal, this.connection.clock.monotonic())) this.refresh();
+    if (isOver(this.#renewal, this.services.clock.monotonic())) this.refresh();
     return this.#over.signal.aborted;
   }
 
   remainingMs(): number {
-    const now = this.connection.clock.now();
+    const now = this.services.clock.now();
     this.refresh(now);
     return this.#over.signal.aborted ? 0 : remainingMs(this.#renewal, now);
   }
@@ -177,7 +177,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     if (this.#over.signal.aborted) return;
     this.#end("lost", new SessionLostError(this.leaseId, loss, why));
     // A renewal still in a socket may have extended the lease, and waiters would wait behind keys that have no holder.
-    void revokeLease(this.connection, this.leaseId, this.ttlMs);
+    void revokeLease(this.services, this.leaseId, this.ttlMs);
   }
 
   close(drainMs: number): Promise<void> {
@@ -197,12 +197,12 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   renewNow(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.signal.throwIfAborted();
-      const stop = this.connection.aborts.add(this.signal, () => reject(this.signal.reason as Error));
+      const stop = this.services.aborts.add(this.signal, () => reject(this.signal.reason as Error));
       this.#onRenewed.push(() => {
         stop();
         resolve();
       });
-      this.connection.keepalive.renew(this);
+      this.services.keepalive.renew(this);
     });
   }
 
@@ -216,7 +216,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     this.#state = state;
     this.#lookTimer?.cancel();
     this.#renewTimer?.cancel();
-    this.connection.keepalive.detach(this);
+    this.services.keepalive.detach(this);
     this.cluster.leases.delete(this);
     this.#over.abort(reason);
     this.#endAll(this.holds, reason);
@@ -229,10 +229,10 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     for (const dependent of [...dependents]) dependent.sessionEnded(reason);
   }
 
-  #scheduleLook(now = this.connection.clock.now()): void {
-    this.#lookTimer = this.connection.clock.after(nextLookMs(this.#renewal, now), () => {
+  #scheduleLook(now = this.services.clock.now()): void {
+    this.#lookTimer = this.services.clock.after(nextLookMs(this.#renewal, now), () => {
       // One clock reading for both: between two readings the boundary could pass unnoticed.
-      const then = this.connection.clock.now();
+      const then = this.services.clock.now();
       this.refresh(then);
       if (!this.#over.signal.aborted) this.#scheduleLook(then);
     });
@@ -240,10 +240,10 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
 
   /** Counted from the last send: after a grant that was answered late, the first renewal is due sooner. */
   #scheduleRenewal(sent: Moment): void {
-    const dueMs = sent.monotonic + this.ttlMs / 3 - this.connection.clock.monotonic();
-    this.#renewTimer = this.connection.clock.after(Math.max(0, dueMs), () => {
-      this.connection.keepalive.renew(this);
-      this.#scheduleRenewal(this.connection.clock.now());
+    const dueMs = sent.monotonic + this.ttlMs / 3 - this.services.clock.monotonic();
+    this.#renewTimer = this.services.clock.after(Math.max(0, dueMs), () => {
+      this.services.keepalive.renew(this);
+      this.#scheduleRenewal(this.services.clock.now());
     });
   }
 }

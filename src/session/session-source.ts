@@ -1,4 +1,4 @@
-import { isCluster, connectionOf, type EtcdServices } from "./connection.js";
+import { isCluster, servicesOf, type EtcdServices } from "./connection.js";
 import { leaseOf, Session, type Cluster } from "./cluster.js";
 import type { Lease } from "./lease.js";
 import { typeError, type CheckedWait } from "../options/check.js";
@@ -11,7 +11,7 @@ export type SessionSource = Cluster | Session;
 
 /** Where a lock takes its lease from. */
 export interface LeaseSource {
-  readonly connection: EtcdServices;
+  readonly services: EtcdServices;
   /** @throws SessionLostError | SessionClosedError | EtcdUnavailableError | EtcdRefusedError */
   lease(wait: CheckedWait): Promise<Lease>;
 }
@@ -30,12 +30,12 @@ export function leaseSourceOf(source: unknown): LeaseSource {
 function newLeaseSource(source: SessionSource): LeaseSource {
   if (source instanceof Session) {
     const lease = leaseOf(source);
-    return { connection: lease.connection, lease: () => Promise.resolve(lease) };
+    return { services: lease.services, lease: () => Promise.resolve(lease) };
   }
   if (!isCluster(source)) throw typeError("source", "a Cluster or a Session", source);
   const cluster = source;
   return {
-    connection: connectionOf(cluster),
+    services: servicesOf(cluster),
     lease: async ({ signal, timeoutMs }) => leaseOf(await cluster.session({ signal, timeoutMs })),
   };
 }

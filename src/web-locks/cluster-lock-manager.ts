@@ -1,5 +1,5 @@
 import type { Cluster } from "../session/cluster.js";
-import { connectionOf } from "../session/connection.js";
+import { servicesOf } from "../session/connection.js";
 import { EtcdUnavailableError, SessionClosedError } from "../errors.js";
 import type { RangeAnswer } from "../etcd/port.js";
 import type { HoldHandle } from "../hold/hold.js";
@@ -43,11 +43,11 @@ export class ClusterLockManager implements AsyncDisposable {
    * without "/" at its ends and without "//".
    */
   constructor(cluster: Cluster, options?: { readonly prefix?: string | undefined }) {
-    const connection = connectionOf(cluster);
+    const services = servicesOf(cluster);
     const { prefix: given = PREFIX } = checkOptions("ClusterLockManager", options, ["prefix"]);
     const prefix = checkName(given, "prefix");
-    this.#client = { connection, source: leaseSourceOf(cluster), clientId: uuid(connection.clock), prefix };
-    this.#registry = RequestRegistry.of(connection);
+    this.#client = { services, source: leaseSourceOf(cluster), clientId: uuid(services.clock), prefix };
+    this.#registry = RequestRegistry.of(services);
   }
 
   /**
@@ -84,12 +84,12 @@ export class ClusterLockManager implements AsyncDisposable {
    * @throws {EtcdRefusedError} if etcd rejects the request.
    */
   async query(): Promise<WebLockSnapshot> {
-    const { connection } = this.#client;
+    const { services } = this.#client;
     const what = "query the locks";
     const limits = { signal: this.#closing.signal, timeoutMs: QUERY_TIMEOUT_MS };
     limits.signal.throwIfAborted();
-    const { kvs } = await settleWithin(this.#read(what), limits, connection, {
-      onTimeout: () => new EtcdUnavailableError(what, connection.client.lastFailures),
+    const { kvs } = await settleWithin(this.#read(what), limits, services, {
+      onTimeout: () => new EtcdUnavailableError(what, services.client.lastFailures),
     });
     return snapshotOf(this.#client, kvs, this.#registry);
   }
@@ -103,7 +103,7 @@ export class ClusterLockManager implements AsyncDisposable {
     const drainMs = checkDrain("close", options);
     if (!this.#closing.signal.aborted) this.#closing.abort(closedError());
     this.#endDrain();
-    await pause(this.#client.connection.clock, drainMs, this.#drained.signal);
+    await pause(this.#client.services.clock, drainMs, this.#drained.signal);
     await Promise.all([...this.#held].map((held) => held.end()));
   }
 
@@ -126,7 +126,7 @@ export class ClusterLockManager implements AsyncDisposable {
   }
 
   async #acquired(request: LockRequest): Promise<HoldHandle | undefined> {
-    const { aborts } = this.#client.connection;
+    const { aborts } = this.#client.services;
     const { signal } = request.args;
     const stops = [signal, this.#closing.signal].map((each) =>
       aborts.add(each, () => request.giveUp(each?.reason)),
@@ -163,7 +163,7 @@ export class ClusterLockManager implements AsyncDisposable {
   }
 
   async #read(what: string): Promise<RangeAnswer> {
-    const { client, closed } = this.#client.connection;
+    const { client, closed } = this.#client.services;
     await this.#registry.answered;
     try {
       closed.throwIfAborted();

@@ -24,9 +24,9 @@ export class RequestRegistry {
   readonly live = new Map<string, RegisteredRequest>();
   #answered: Promise<void> = Promise.resolve();
 
-  static of(connection: EtcdServices): RequestRegistry {
-    const registry = registries.get(connection) ?? new RequestRegistry();
-    registries.set(connection, registry);
+  static of(services: EtcdServices): RequestRegistry {
+    const registry = registries.get(services) ?? new RequestRegistry();
+    registries.set(services, registry);
     return registry;
   }
 

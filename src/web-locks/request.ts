@@ -19,7 +19,7 @@ import { isOfSession } from "../hold/with-lease.js";
 
 /** One manager, as the client of its requests. */
 export interface WebLockClient {
-  readonly connection: EtcdServices;
+  readonly services: EtcdServices;
   readonly source: LeaseSource;
   readonly clientId: string;
   /** Prefix of the keys of all its locks. */
@@ -59,7 +59,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
     readonly args: LockRequestArguments,
   ) {
     this.#queueName = queueNameOf(client.prefix, args.name);
-    this.id = client.connection.clock.randomId().toString(36);
+    this.id = client.services.clock.randomId().toString(36);
     this.way = args.steal ? "steal" : args.ifAvailable ? "try" : "wait";
     this.answered = new Promise((resolve) => (this.answer = resolve));
     this.acquired = new Promise((resolve, reject) => {
@@ -67,10 +67,10 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
       this.#reject = reject;
     });
     this.#lease = this.#openSession();
-    const registry = RequestRegistry.of(client.connection);
+    const registry = RequestRegistry.of(client.services);
     this.#earlier = registry.answered;
     registry.add(this);
-    this.#line = RequestQueue.of(client.connection, this.#queueName);
+    this.#line = RequestQueue.of(client.services, this.#queueName);
     this.#line.add(this);
   }
 
@@ -112,8 +112,8 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   }
 
   async #try(lease: Lease): Promise<HoldHandle | undefined> {
-    const { connection } = this.client;
-    const source = { connection, lease: () => Promise.resolve(lease) };
+    const { services } = this.client;
+    const source = { services, lease: () => Promise.resolve(lease) };
     const acquired = await tryEntry({ source, name: this.#queueName, ...this.#entry(lease) }, UNLIMITED);
     return acquired && holdOf(watched(acquired), HoldHandle);
   }
@@ -150,8 +150,8 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   }
 
   #entry(lease: Lease): JoinOptions {
-    const { connection, clientId: client } = this.client;
-    const since = connection.clock.date().toISOString();
+    const { services, clientId: client } = this.client;
+    const since = services.clock.date().toISOString();
     const value: EntryValue = { owner: lease.owner, since, id: this.id, client };
     return { mode: this.args.mode === "shared" ? reader : writer, value: JSON.stringify(value) };
   }
@@ -167,12 +167,12 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   #acquire(hold: HoldHandle | undefined): void {
     // Other requests may join meanwhile.
     this.#line.remove(this);
-    const { connection } = this.client;
+    const { services } = this.client;
     const limit = { signal: undefined, timeoutMs: ORDER_MS };
     const onTimeout = (): Error => new Error("an earlier request is still undecided");
-    const inOrder = settleWithin(this.#earlier, limit, connection, { onTimeout });
+    const inOrder = settleWithin(this.#earlier, limit, services, { onTimeout });
     void inOrder
-      .catch(() => RequestRegistry.of(connection).pass(this))
+      .catch(() => RequestRegistry.of(services).pass(this))
       .then(() => {
         if (this.#over) void hold?.release();
         this.#end(() => this.#resolve(hold));
@@ -182,7 +182,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   #fail(error: unknown): void {
     if (!isOfSession(error, this.#used)) return this.#end(() => this.#reject(error));
     // A session that its user has closed is replaced, as a lost one is.
-    if (!this.client.connection.closed.aborted) return this.#joinAnew();
+    if (!this.client.services.closed.aborted) return this.#joinAnew();
     this.#end(() => this.#reject(closedError(error as Error)));
   }
 

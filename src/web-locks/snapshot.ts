@@ -32,7 +32,7 @@ export function snapshotOf(
   kvs: readonly KeyValue[],
   { live }: RequestRegistry,
 ): WebLockSnapshot {
-  const leaseIds = new Set([...client.connection.leases].map(({ leaseId }) => leaseId));
+  const leaseIds = new Set([...client.services.leases].map(({ leaseId }) => leaseId));
   const listed = kvs
     .map((kv) => listedOf(client.prefix, kv, leaseIds))
     .filter((entry) => entry !== undefined)

@@ -11,7 +11,7 @@ import { heldAndPending, webLockEntryIn, type WebLockEntry } from "./names.js";
 export async function stealFromEarlier(queue: Queue, revision: bigint): Promise<void> {
   const { lease, name } = queue;
   const earlier = { ...queueRange(name), order: "oldest first", maxCreateRevision: revision - 1n } as const;
-  const { kvs } = await lease.connection.client.range(earlier, lease.policy(`steal "${name}"`));
+  const { kvs } = await lease.services.client.range(earlier, lease.policy(`steal "${name}"`));
   const { held, pending } = heldAndPending(kvs.map((kv) => webLockEntryIn(name, kv)));
   // From the back, so that no deletion wakes a waiter that is deleted next.
   await remove(queue, pending.toReversed());
@@ -19,7 +19,7 @@ export async function stealFromEarlier(queue: Queue, revision: bigint): Promise<
 }
 
 async function remove({ lease, name }: Queue, entries: readonly WebLockEntry[]): Promise<void> {
-  const { client } = lease.connection;
+  const { client } = lease.services;
   const stolen = entries.filter(({ foreign }) => !foreign);
   await Promise.all(
     stolen.map(({ kv: { key, createRevision } }) => {

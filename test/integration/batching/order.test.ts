@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { connectionOf } from "../../../src/session/connection.js";
+import { servicesOf } from "../../../src/session/connection.js";
 import type { Txn } from "../../../src/etcd/port.js";
 import { type Cluster, connect, Session } from "../../../src/index.js";
 import type { Lease } from "../../../src/session/lease.js";
@@ -82,7 +82,7 @@ class Play {
     for (let turn = 0; turn < late; turn++) await new Promise((resolve) => setImmediate(resolve));
     const asked = ++this.#moment;
     sent++;
-    const answer = await connectionOf(cluster).client.txn(txn, POLICY);
+    const answer = await servicesOf(cluster).client.txn(txn, POLICY);
     return { txn, answer, asked, answered: ++this.#moment };
   }
 
@@ -107,7 +107,7 @@ class Play {
 
   async #stored(): Promise<Keys> {
     const range = { key: `${this.#root}/`, end: `${this.#root}0` };
-    const { kvs } = await connectionOf(cluster).client.range(range, POLICY);
+    const { kvs } = await servicesOf(cluster).client.range(range, POLICY);
     return new Map(
       kvs.map(({ key, value, createRevision }) => [key.toString(), { value, revision: createRevision }]),
     );

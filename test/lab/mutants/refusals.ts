@@ -60,7 +60,7 @@ export const REFUSALS: readonly Mutant[] = [
             const listener = { created: nothing, event: nothing, interrupted: watch, refused: nothing };
             const target = { key: folder + "/", end: folder + "0", events: "ALL" };
             if (!this.lease.signal.aborted)
-                this.lease.connection.watches.watch(target, listener);
+                this.lease.services.watches.watch(target, listener);
         };
         watch();
 `,

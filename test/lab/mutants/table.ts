@@ -328,7 +328,7 @@ const MUTEX: readonly Mutant[] = [
       // Without this, the session would attribute to a proxy what it has sent twice itself.
       {
         file: "queue/entry.js",
-        from: "this.lease.connection.path.requestsAreRepeated = true;",
+        from: "this.lease.services.path.requestsAreRepeated = true;",
         to: "void 0;",
       },
     ],

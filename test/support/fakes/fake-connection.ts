@@ -20,7 +20,7 @@ export class FakeCluster {
   unknown: readonly string[] = [];
   readonly client: EtcdClient;
   readonly state: ClusterState;
-  readonly connection: EtcdServices;
+  readonly services: EtcdServices;
 
   constructor(options: Readonly<Record<string, unknown>> = {}) {
     const checked = checkConnect({ hosts: ["a:1", "b:1", "c:1"], ...options });
@@ -33,7 +33,7 @@ export class FakeCluster {
       return member;
     });
     this.state = newClusterState(checked, this.client, this.clock);
-    this.connection = this.state.services;
+    this.services = this.state.services;
   }
 
   /** The most recent connection. */

@@ -15,7 +15,7 @@ const gone = (n: number, modRevision: bigint): KeyValue =>
 /** The first read is sent; the test decides what etcd answers and which events it sends. */
 function observing() {
   const cluster = new FakeCluster();
-  const iterator = new Observation(cluster.connection, "jobs", undefined);
+  const iterator = new Observation(cluster.services, "jobs", undefined);
   const first = iterator.next();
   first.catch(() => {});
 
@@ -186,7 +186,7 @@ describe("an observer", () => {
   test("that has ended leaves no watch, no timer, and no listener on the signal", async () => {
     const cluster = new FakeCluster();
     const caller = new AbortController();
-    const iterator = new Observation(cluster.connection, "jobs", caller.signal);
+    const iterator = new Observation(cluster.services, "jobs", caller.signal);
     const first = iterator.next();
     await settle();
     cluster.member.of("range")[0]!.answer({ header: HEADER, kvs: [], more: false, count: 0 });
@@ -202,7 +202,7 @@ describe("an observer", () => {
 
   test("asks nothing before the first next()", async () => {
     const cluster = new FakeCluster();
-    const iterator = new Observation(cluster.connection, "jobs", undefined);
+    const iterator = new Observation(cluster.services, "jobs", undefined);
 
     await settle();
     expect(await iterator.return()).toEqual({ done: true, value: undefined });

@@ -24,8 +24,8 @@ function renewer(leaseId = LEASE_ID, patienceMs = PATIENCE_MS) {
 function renewing() {
   const cluster = new FakeCluster();
   const { self, accepted, gone } = renewer();
-  cluster.connection.keepalive.renew(self);
-  return { cluster, clock: cluster.clock, keepalive: cluster.connection.keepalive, self, accepted, gone };
+  cluster.services.keepalive.renew(self);
+  return { cluster, clock: cluster.clock, keepalive: cluster.services.keepalive, self, accepted, gone };
 }
 
 /** The stream opened last. */
@@ -89,7 +89,7 @@ describe("the keepalive stream", () => {
     cluster.onCall = (call) => call.answer("token");
     const { self, accepted } = renewer();
 
-    cluster.connection.keepalive.renew(self);
+    cluster.services.keepalive.renew(self);
     await cluster.clock.pass(1000);
     const first = streamOf(cluster);
     first.end(new TokenExpiredError("invalid auth token"));
@@ -189,7 +189,7 @@ describe("a host that has not been used before", () => {
     const cluster = new FakeCluster();
     cluster.unknown = ["a:1"];
     const { self, accepted } = renewer();
-    cluster.connection.keepalive.renew(self);
+    cluster.services.keepalive.renew(self);
     return { cluster, self, accepted, stream: streamOf(cluster) };
   }
 
@@ -222,7 +222,7 @@ describe("a host that has not been used before", () => {
   test("is asked once: later connections to it are known", () => {
     const cluster = new FakeCluster({ hosts: "a:1" });
     cluster.unknown = ["a:1"];
-    cluster.connection.keepalive.renew(renewer().self);
+    cluster.services.keepalive.renew(renewer().self);
 
     streamOf(cluster).answer(0n, 0);
     streamOf(cluster).end();
@@ -240,7 +240,7 @@ describe("a host that has not been used before", () => {
   ])("is waited for before a lease is granted there: it %s", async (_, happens, reason) => {
     const { cluster } = unknown();
     const { member, clock } = cluster;
-    const asked = cluster.connection.keepalive.assertDirect(member, { timeoutMs: PATIENCE_MS / 2 });
+    const asked = cluster.services.keepalive.assertDirect(member, { timeoutMs: PATIENCE_MS / 2 });
     const told = asked.then(
       () => undefined,
       (error: Error) => error.message,
@@ -255,7 +255,7 @@ describe("a host that has not been used before", () => {
 
   test("is asked once for all sessions that open at the same time", async () => {
     const { cluster } = unknown();
-    const { keepalive } = cluster.connection;
+    const { keepalive } = cluster.services;
     const streams = cluster.member.keepalives.length;
     const options = { timeoutMs: PATIENCE_MS };
 
@@ -268,7 +268,7 @@ describe("a host that has not been used before", () => {
 
   test("keeps no caller who leaves waiting, nor the cluster that is closed", async () => {
     const { cluster } = unknown();
-    const { keepalive } = cluster.connection;
+    const { keepalive } = cluster.services;
     const options = { timeoutMs: PATIENCE_MS };
     const caller = new AbortController();
     const left = keepalive.assertDirect(cluster.member, { ...options, signal: caller.signal });
@@ -330,7 +330,7 @@ describe("an answer of an older raft term than a quorum has shown", () => {
 
   test("is not measured by what a keepalive, a watch or a serializable read has shown", async () => {
     const { cluster, keepalive, self, accepted } = renewing();
-    const { watches } = cluster.connection;
+    const { watches } = cluster.services;
 
     streamOf(cluster).answer(LEASE_ID, 10, { raftTerm: 99n });
     const listener = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };

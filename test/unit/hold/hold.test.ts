@@ -22,7 +22,7 @@ function holding({ deletedAt }: { deletedAt?: bigint } = {}) {
   const ownWatch =
     deletedAt === undefined
       ? undefined
-      : cluster.connection.watches.watch({ key: entry.key, events: "DELETE" }, unheard);
+      : cluster.services.watches.watch({ key: entry.key, events: "DELETE" }, unheard);
   cluster.clock.advance(0);
   if (ownWatch) cluster.member.watches[0]!.created(entry.key, 90n);
   const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), { entry, ownWatch, deletedAt });
@@ -139,7 +139,7 @@ describe("release", () => {
 
   test("is no loss then where requests are sent twice: the first of two may have deleted it", async () => {
     const { stream, released, lease } = await foundGone();
-    lease.connection.path.requestsAreRepeated = true;
+    lease.services.path.requestsAreRepeated = true;
 
     stream.answer(LEASE_ID, TTL_SECONDS);
 

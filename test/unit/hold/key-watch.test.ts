@@ -11,7 +11,7 @@ test("a hold whose watch broke in the moment of the grant is watched anew", asyn
   const entry = LockTable.of(lease).queue("jobs").own.make().confirmed(50n);
   // The listener of a wait that is over: it ignores events.
   const deaf = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
-  const ownWatch = cluster.connection.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
+  const ownWatch = cluster.services.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
   cluster.clock.advance(0);
   cluster.member.watches[0]!.created(entry.key, 90n);
 
@@ -54,7 +54,7 @@ test("a hold is not lost by a state in which its key was not there yet", async (
   const lease = cluster.lease();
   const entry = LockTable.of(lease).queue("jobs").own.make().confirmed(50n);
   const deaf = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
-  cluster.connection.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
+  cluster.services.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
   cluster.clock.advance(0);
   cluster.member.watches[0]!.created(entry.key, 40n);
 

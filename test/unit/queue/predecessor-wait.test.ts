@@ -113,7 +113,7 @@ describe("a waiter", () => {
     await waiter.deleted(BELOW, WATCHED + 1n);
 
     const [below, own] = waiter.stream.creates;
-    const { watches } = waiter.cluster.connection;
+    const { watches } = waiter.cluster.services;
     const listener = waiter.granted!.ownWatch!.listener;
     const target = { key: placeKey(BELOW), events: "DELETE", reuseFrom: WATCHED + 2n } as const;
     expect(waiter.granted?.ownWatch?.id).toBe(own!.watchId);

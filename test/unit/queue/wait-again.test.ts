@@ -53,7 +53,7 @@ describe("a waiter that waits for the same place as the last time", () => {
     const { cluster, stream, newCreates } = await waitingAgain();
     // It holds: the watch on its predecessor is idle.
     stream.deleted(placeKey(BELOW), 95n);
-    const { watches } = cluster.connection;
+    const { watches } = cluster.services;
     const key = placeKey(BELOW);
     const listener = { created() {}, event() {}, interrupted() {}, refused() {} };
 

@@ -97,7 +97,7 @@ describe("when a waiter reads", () => {
       waiter.clock.nextRandom = dice;
       const { lease } = waiter.entry;
       // Its renewals would need answers, which this test does not cover.
-      waiter.cluster.connection.keepalive.renew = () => {};
+      waiter.cluster.services.keepalive.renew = () => {};
       await waiter.watched();
       await waiter.answerRead([MINE, BELOW]);
       const renew = () => lease.renewed(waiter.clock.now(), 10);

@@ -15,7 +15,7 @@ function watch(cluster: FakeCluster, key: string, told: string[] = []) {
     interrupted: () => void told.push(`${key} interrupted`),
     refused: (error: Error) => void told.push(`${key} refused ${error.message}`),
   };
-  const made = cluster.connection.watches.watch({ key, events: "DELETE" }, listener);
+  const made = cluster.services.watches.watch({ key, events: "DELETE" }, listener);
   return { told, watch: made };
 }
 
@@ -94,7 +94,7 @@ describe("the watch stream", () => {
         interrupted: () => (interrupted.push(key), again(key)),
         refused: () => {},
       };
-      cluster.connection.watches.watch({ key, events: "DELETE" }, listener);
+      cluster.services.watches.watch({ key, events: "DELETE" }, listener);
     };
     ["k1", "k2"].forEach(again);
     cluster.clock.advance(0);
@@ -212,7 +212,7 @@ describe("the watch stream", () => {
     stream.created("k1", 101n);
 
     watches[0]!.cancel();
-    cluster.connection.watches.closeIdleStreams();
+    cluster.services.watches.closeIdleStreams();
 
     expect(stream.closed).toBe(true);
     expect(clock.timers).toBe(0);
@@ -223,7 +223,7 @@ describe("a read beside the watches", () => {
   async function read(memberId: string) {
     const { cluster, stream } = watching(["k1"]);
     stream.created("k1", 101n);
-    const outcome = cluster.connection.watches.read([{ key: "k1" }], 1000);
+    const outcome = cluster.services.watches.read([{ key: "k1" }], 1000);
     await settle();
     const call = cluster.member.of("range")[0]!;
     const kvs = [keyValue({ key: "k1" })];

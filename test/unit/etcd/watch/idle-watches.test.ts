@@ -28,7 +28,7 @@ class Watching {
       interrupted: () => void this.told.push("moved"),
       refused: () => void this.told.push("refused"),
     };
-    const watch = this.cluster.connection.watches.watch(
+    const watch = this.cluster.services.watches.watch(
       { key, events: "DELETE", ...(reuseFrom !== undefined && { reuseFrom }) },
       listener,
     );
@@ -145,7 +145,7 @@ describe("a watch that nobody needs at the moment", () => {
 
   test("does not serve an owner that is told of the stream's end before it is", () => {
     const watching = new Watching();
-    const hub = watching.cluster.connection.watches;
+    const hub = watching.cluster.services.watches;
     const again = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
     const first = hub.watch(
       { key: "first", events: "DELETE" },
@@ -177,7 +177,7 @@ describe("a watch that nobody needs at the moment", () => {
   test("is cancelled if it told anything else than the deletions of one key", () => {
     const watching = new Watching();
     const listener = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
-    const { watches } = watching.cluster.connection;
+    const { watches } = watching.cluster.services;
     const puts = watches.watch({ key: "a", events: "PUT" }, listener);
     const range = watches.watch({ key: "a", end: "b", events: "DELETE" }, listener);
     watching.cluster.clock.advance(0);
@@ -209,7 +209,7 @@ describe("a watch that nobody needs at the moment", () => {
 
     void closing.close(0);
     await settle();
-    expect(watching.cluster.connection.leases).toContain(closing);
+    expect(watching.cluster.services.leases).toContain(closing);
     last.abandon();
 
     expect(watching.stream.closed).toBe(true);

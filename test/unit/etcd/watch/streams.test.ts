@@ -19,7 +19,7 @@ const keysOn = (stream: FakeWatch | undefined) => stream?.creates.map(({ key }) 
 class Watching {
   readonly cluster = new FakeCluster();
   readonly clock = this.cluster.clock;
-  readonly hub = this.cluster.connection.watches;
+  readonly hub = this.cluster.services.watches;
   readonly told: string[] = [];
 
   /** Streams of all members, in the order of opening. */
@@ -181,7 +181,7 @@ describe("more watches than one stream is good for", () => {
 describe("a waiting place", () => {
   test("keeps its two watches on one stream, however many predecessors it has had", async () => {
     const turn = new WaitingTurn({ ahead: 3 });
-    const { watches } = turn.cluster.connection;
+    const { watches } = turn.cluster.services;
     const listener = { created() {}, event() {}, interrupted() {}, refused() {} };
     const watch = (key: string, beside?: Watch) => watches.watch({ key, events: "DELETE" }, listener, beside);
     const beside = watch("beside");

@@ -22,7 +22,7 @@ function unsent(count: number): Watching {
   const cluster = new FakeCluster();
   const listener = { created() {}, event() {}, interrupted() {}, refused() {} };
   const watches = Array.from({ length: count }, (_, n) =>
-    cluster.connection.watches.watch({ key: `k${n}`, events: "DELETE" }, listener),
+    cluster.services.watches.watch({ key: `k${n}`, events: "DELETE" }, listener),
   );
   return { cluster, watches, streams: () => cluster.member.watches };
 }

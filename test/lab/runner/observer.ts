@@ -1,11 +1,14 @@
 // Records the history of etcd itself: every event under a prefix, in revision order, from one watch per member.
 import http from "node:http";
-import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { decode, encode, endOf } from "../../support/clients/gateway-text.js";
+import { linesOf } from "../../support/clients/lines.js";
 import type { Member } from "./ground.js";
 import type { ServerEvent } from "./history.js";
 import { now } from "./journal.js";
+
+/** A member, as far as it is watched. */
+type Watched = Pick<Member, "endpoint" | "headers">;
 
 export class Observer {
   /** What happened, by revision. */
@@ -20,7 +23,7 @@ export class Observer {
   readonly #following: Promise<void>[];
 
   /** Several members send the same events: one that is paused or killed hides nothing. */
-  constructor(members: readonly Member[], prefix: string, from: bigint) {
+  constructor(members: readonly Watched[], prefix: string, from: bigint) {
     this.#prefix = prefix;
     this.#following = members.map((member) => this.#follow(member, from));
   }
@@ -70,7 +73,7 @@ export class Observer {
     await Promise.all(this.#following);
   }
 
-  async #follow(member: Member, first: bigint): Promise<void> {
+  async #follow(member: Watched, first: bigint): Promise<void> {
     const { signal } = this.#stopped;
     let from = first;
     while (!signal.aborted) {
@@ -131,7 +134,7 @@ function toServerEvent({ type, kv, prev_kv: before }: WireEvent, tSeen: bigint):
   return { rev: BigInt(kv.mod_revision), type: type ?? "PUT", ...place, value: decode(kv.value), tSeen };
 }
 
-async function* watchLines(member: Member, prefix: string, from: bigint, signal: AbortSignal) {
+async function* watchLines(member: Watched, prefix: string, from: bigint, signal: AbortSignal) {
   const range = { key: encode(prefix), range_end: encode(endOf(prefix)) };
   const body = JSON.stringify({ create_request: { ...range, start_revision: String(from), prev_kv: true } });
   const headers = await member.headers?.();
@@ -139,5 +142,5 @@ async function* watchLines(member: Member, prefix: string, from: bigint, signal:
     const settings = { method: "POST", agent: false as const, signal, ...(headers && { headers }) };
     http.request(`${member.endpoint}/v3/watch`, settings, resolve).on("error", reject).end(body);
   });
-  yield* createInterface({ input: response, crlfDelay: Infinity });
+  yield* linesOf(response);
 }

@@ -1,6 +1,6 @@
 import http from "node:http";
-import { createInterface } from "node:readline";
 import { decode, encode } from "./gateway-text.js";
+import { linesOf } from "./lines.js";
 /** @import { EtcdMember } from "../etcd/etcd.js" */
 
 /** A candidate of etcd's own election service, through its JSON gateway, on a lease that is never renewed. */
@@ -72,12 +72,8 @@ export async function* v3Observe(member, name) {
       .on("error", reject)
       .end(JSON.stringify({ name: encode(name) })),
   );
-  try {
-    for await (const line of createInterface({ input: response })) {
-      const { result } = JSON.parse(line);
-      yield decode(result.kv.value);
-    }
-  } finally {
-    response.destroy();
+  for await (const line of linesOf(response)) {
+    const { result } = JSON.parse(line);
+    yield decode(result.kv.value);
   }
 }

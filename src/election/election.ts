@@ -133,4 +133,4 @@ export class Election {
 
 const alreadyCandidate = (name: string): string =>
   `This candidate of the election "${name}" waits or leads already; ` +
-  `use proclaim to tell another value, or another Election for another candidate`;
+  `use proclaim to publish another value, or another Election for another candidate`;

@@ -16,7 +16,7 @@ export class LockTable {
     const sweeper = LatePutSweeper.of(lease);
     this.keyNumbers = new KeyNumbers(lease, sweeper);
     this.keyWatches = new KeyWatchSchedule(lease, sweeper.audit);
-    lease.places = () => [...this.#queues.values()].flatMap(({ own }) => own.joined);
+    lease.entries = () => [...this.#queues.values()].flatMap(({ own }) => own.joined);
   }
 
   static of(lease: Lease): LockTable {

@@ -10,7 +10,7 @@ export interface ClosingLease extends ClosableLease {
   readonly ttlMs: number;
   readonly inFlight: TaskTracker;
   readonly holds: ReadonlySet<unknown>;
-  readonly places: () => Iterable<CreatedKey>;
+  readonly entries: () => Iterable<CreatedKey>;
   remainingMs(): number;
   assertOpen(): void;
   endWaits(reason: SessionClosedError): void;
@@ -87,14 +87,14 @@ export class Closing {
     if (lease.signal.aborted) return;
     const leaseEndsMs = lease.remainingMs() + lease.ttlMs * 0.1;
     lease.abandon();
-    const { services, leaseId, places } = lease;
+    const { services, leaseId, entries } = lease;
     // Makes a close of the cluster wait for the revocation; otherwise it would close the connection under it.
     this.leases.add(lease);
     await Promise.all([
       revokeLease(services, leaseId, leaseEndsMs),
       // A revocation does not delete a key that a put without the lease has detached from it; and etcd refuses to revoke
       // a lease with a key that our user must not write, even if another client has put that key.
-      deleteEntries(services, places(), leaseEndsMs),
+      deleteEntries(services, entries(), leaseEndsMs),
     ]);
     this.leases.delete(lease);
   }

@@ -43,7 +43,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   /** etcd rejects every put with it: its holds and waits continue, but no new entry can join a queue. */
   unfit = false;
   /** Its entries in all queues, as far as etcd has confirmed them. */
-  places: () => Iterable<CreatedKey> = () => [];
+  entries: () => Iterable<CreatedKey> = () => [];
   /** Reports a change of state, after everything else has been notified. */
   onState: (state: SessionState, previous: SessionState) => void = () => {};
   /** See LeaseListener. */

@@ -5,7 +5,7 @@ import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { ROOT, startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
 const TTL_SECONDS = 10;
-const LIMIT = { timeoutMs: 5000 };
+const LIMIT = { timeoutMs: 20_000 };
 
 let etcd: UserEtcd;
 

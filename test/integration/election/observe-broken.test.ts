@@ -96,6 +96,7 @@ describe("an observer whose line breaks", () => {
     await new Election(cluster, name).leader();
 
     await expect.poll(() => told.at(-1), PATIENCE).toBe(`${next.key}@${next.revision}`);
+    await raw.put(next.key);
     expect(told.slice(1)).toEqual(leadersIn(raw).slice(1));
     expect(told).toHaveLength(8);
     await next.resign();
@@ -127,6 +128,7 @@ describe("an observer whose line breaks", () => {
     for (let n = 1; n <= 3; n++) await leadership.proclaim(`v${n}`);
     const { revision } = await two.etcd.member.status();
     await two.etcd.etcdctl(["compact", String(revision)]);
+    await expect.poll(() => raw.seen.length).toBe(3);
     const compacted = leadersIn(raw).length;
     for (let n = 4; n <= 6; n++) await leadership.proclaim(`v${n}`);
     await proxy.mode("pass");
@@ -134,6 +136,7 @@ describe("an observer whose line breaks", () => {
     await leadership.resign();
 
     await expect.poll(() => told.at(-1), PATIENCE).toBe("nobody");
+    await expect.poll(() => leadersIn(raw).at(-1)).toBe("nobody");
     expect(told).toEqual([told[0], ...leadersIn(raw).slice(-2)]);
     expect(leadersIn(raw).length).toBe(compacted + 4);
   });

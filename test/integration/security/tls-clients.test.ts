@@ -15,7 +15,7 @@ import { reasonOf } from "../../support/fixtures/two-sessions.js";
 
 const TTL_SECONDS = 2;
 /** Much longer than a rejection takes: a call that waits for this long hangs. */
-const LIMIT = { timeoutMs: 10_000 };
+const LIMIT = { timeoutMs: 20_000 };
 
 const authority = makeAuthority("our authority");
 const stranger = makeAuthority("another authority");

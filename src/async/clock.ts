@@ -12,6 +12,8 @@ export interface Moment {
 
 export interface Timer {
   cancel(): void;
+  /** The timer alone does not keep the process alive. */
+  unref?(): void;
 }
 
 /** Time and randomness, injected so that races can be tested. */
@@ -51,6 +53,10 @@ class SystemTimer implements Timer {
 
   cancel(): void {
     clearTimeout(this.timeout);
+  }
+
+  unref(): void {
+    this.timeout.unref();
   }
 }
 

@@ -24,6 +24,8 @@ export interface CheckedConnect {
   readonly auth: { readonly username: string; readonly password: string } | undefined;
   readonly grpcOptions: Readonly<Record<string, unknown>>;
   readonly requestTimeoutMs: number;
+  readonly pingTimeoutMs: number;
+  readonly connectTimeoutMs: number;
   readonly session: CheckedSession;
 }
 
@@ -62,6 +64,8 @@ export function checkConnect(options: unknown): CheckedConnect {
       max: 60_000,
       fallback: 2000,
     }),
+    pingTimeoutMs: 2000,
+    connectTimeoutMs: 2000,
     session: checkSession("connect's session", given.session),
   };
 }

@@ -1,0 +1,128 @@
+import type { Connection } from "../http2/connection.js";
+import { StreamFailure } from "../http2/failure.js";
+import { MessageReader } from "./message-reader.js";
+import { foreignStatus, statusOf, type Status } from "./status.js";
+import { Http2Stream, type Headers } from "../http2/stream.js";
+
+export interface CallListener {
+  /** The request was handed to the open connection: from now on the peer may execute it. */
+  sent(): void;
+  message(message: Buffer): void;
+  /** The peer's answer to the call. Called once, as the last call. */
+  ended(status: Status): void;
+  /** The call ended without an answer; `inDoubt`: the peer may have executed it. Called once, as the last call. */
+  failed(failure: StreamFailure, inDoubt: boolean): void;
+}
+
+/** What a call needs besides its listener. */
+export interface CallSetting {
+  /** See `requestHeaders`. */
+  readonly headerBlock: Buffer;
+  readonly urgent: boolean;
+  /** The request has one message, and ends with it. */
+  readonly unary: boolean;
+}
+
+/** One gRPC call: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md. No listener is called after `cancel()`. */
+export class Call extends Http2Stream {
+  readonly headerBlock: Buffer;
+  readonly urgent: boolean;
+  readonly endsWithOutbox: boolean;
+  #connection: Connection | undefined;
+  readonly #messages = new MessageReader();
+  /** Headers of a gRPC server have arrived: what ends the stream from now on are trailers. */
+  #responded = false;
+
+  constructor(
+    setting: CallSetting,
+    private readonly listener: CallListener,
+  ) {
+    super();
+    this.headerBlock = setting.headerBlock;
+    this.urgent = setting.urgent;
+    this.endsWithOutbox = setting.unary;
+  }
+
+  /** `Connection` sends the call from now on. */
+  startOn(connection: Connection): void {
+    this.#connection = connection;
+    connection.send(this);
+  }
+
+  /** `message` has its gRPC prefix. */
+  write(message: Buffer): void {
+    if (this.over) return;
+    this.outbox.push(message);
+    this.#connection?.send(this);
+  }
+
+  /** Resets the stream. What has been sent cannot be called back. */
+  cancel(): void {
+    if (this.over) return;
+    this.over = true;
+    this.#connection?.cancel(this);
+  }
+
+  sent(): void {
+    this.listener.sent();
+  }
+
+  headers(headers: Headers, endStream: boolean): void {
+    // An interim response: RFC 9113, section 8.1.
+    if (/^1\d\d$/.test(headers.get(":status") ?? "") && !endStream) return;
+    if (this.#responded) return this.#trailers(headers, endStream);
+    const foreign = foreignStatus(headers);
+    if (foreign !== undefined) return this.#end(foreign, endStream);
+    this.#responded = true;
+    const encoding = headers.get("grpc-encoding") ?? "identity";
+    if (encoding !== "identity") this.#fail(`an answer compressed with ${encoding}, though nothing was agreed`);
+    else if (endStream) this.#trailers(headers, endStream);
+  }
+
+  data(payload: Buffer, endStream: boolean): void {
+    if (!this.#responded) return this.#fail("data before headers");
+    try {
+      this.#messages.read(payload, (message) => this.over || this.listener.message(message));
+    } catch (error) {
+      return this.#broken(error);
+    }
+    if (endStream && !this.over) this.#fail("the answer ended without a status");
+  }
+
+  failed(failure: StreamFailure, processed: boolean): void {
+    if (this.over) return;
+    this.over = true;
+    this.listener.failed(failure, processed && this.id !== 0);
+  }
+
+  #trailers(headers: Headers, endStream: boolean): void {
+    const status = statusOf(headers);
+    if (!endStream) return this.#fail("headers in the middle of an answer");
+    if (status === undefined) return this.#fail("the answer ended without a status");
+    if (status.code === 0 && this.#messages.incomplete) return this.#fail("the answer ended inside a message");
+    this.#end(status, true);
+  }
+
+  #end(status: Status, complete: boolean): void {
+    this.#leave(complete);
+    this.listener.ended(status);
+  }
+
+  #broken(error: unknown): void {
+    // An error of the listener is not the peer's.
+    if (!(error instanceof StreamFailure)) throw error;
+    this.#leave(false);
+    this.listener.failed(error, true);
+  }
+
+  #fail(message: string): void {
+    this.#broken(new StreamFailure("protocol", message));
+  }
+
+  /** `complete`: the peer has ended its side of the stream. Otherwise, or if this side is open, the stream is reset. */
+  #leave(complete: boolean): void {
+    this.over = true;
+    if (complete && this.endsWithOutbox) this.#connection?.finished(this);
+    else this.#connection?.cancel(this);
+  }
+}

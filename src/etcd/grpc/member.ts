@@ -1,0 +1,169 @@
+import { AbortFanOut } from "../../async/abort-fan-out.js";
+import type { Clock } from "../../async/clock.js";
+import { Deadlines } from "../../async/deadlines.js";
+import { EtcdRefusedError } from "../../errors.js";
+import type { CheckedConnect } from "../../options/connect.js";
+import {
+  decodeLease,
+  decodeRange,
+  decodeTimeToLive,
+  decodeToken,
+  decodeTxns,
+  decodeWatch,
+} from "../codec/answers.js";
+import {
+  encodeAuthenticate,
+  encodeGrant,
+  encodeKeepalive,
+  encodeRange,
+  encodeRevoke,
+  encodeTimeToLive,
+  encodeTxns,
+  encodeWatchCancel,
+  encodeWatchCreate,
+  encodeWatchProgress,
+} from "../codec/requests.js";
+import type {
+  CallOptions,
+  KeepaliveStream,
+  LeaseAnswer,
+  Member,
+  Range,
+  RangeAnswer,
+  StreamHandlers,
+  Txn,
+  TxnAnswer,
+  WatchAnswer,
+  WatchRequest,
+  WatchStream,
+} from "../port.js";
+import { TokenExpiredError, UnansweredError } from "../port-errors.js";
+import { etcdFailure } from "../refusals/refusals.js";
+import { readable } from "../refusals/failure-text.js";
+import { Channel } from "./channel.js";
+import { DuplexCall, type DuplexRequest } from "./duplex-call.js";
+import { RequestHeaders } from "./request-headers.js";
+import { targetOf } from "./target.js";
+import { UnaryCall, type UnaryRequest, type UnaryServices } from "./unary-call.js";
+
+const METHODS = {
+  txn: "/etcdserverpb.KV/Txn",
+  range: "/etcdserverpb.KV/Range",
+  grant: "/etcdserverpb.Lease/LeaseGrant",
+  revoke: "/etcdserverpb.Lease/LeaseRevoke",
+  timeToLive: "/etcdserverpb.Lease/LeaseTimeToLive",
+  keepalive: "/etcdserverpb.Lease/LeaseKeepAlive",
+  watch: "/etcdserverpb.Watch/Watch",
+  authenticate: "/etcdserverpb.Auth/Authenticate",
+} as const;
+
+type Method = keyof typeof METHODS;
+
+/** One etcd member, reached by this library's own HTTP/2 and gRPC. */
+export class GrpcMember implements Member {
+  readonly #services: UnaryServices;
+  readonly #channel: Channel;
+  readonly #headers: RequestHeaders;
+  readonly #token: () => string | undefined;
+  readonly #authenticates: boolean;
+  /** The token of the last stream. */
+  #streamToken: string | undefined;
+
+  constructor(
+    readonly host: string,
+    connection: { readonly token: () => string | undefined; readonly pingMs: number },
+    { options, clock }: { readonly options: CheckedConnect; readonly clock: Clock },
+  ) {
+    const { pingTimeoutMs, connectTimeoutMs } = options;
+    const setting = { pingIntervalMs: connection.pingMs, pingTimeoutMs, connectTimeoutMs };
+    const target = targetOf(host, options.credentials);
+    const deadlines = new Deadlines(clock);
+    this.#token = connection.token;
+    this.#authenticates = options.auth !== undefined;
+    this.#headers = new RequestHeaders(target);
+    this.#channel = new Channel(target, setting, deadlines);
+    this.#services = { host, deadlines, channel: this.#channel, aborts: new AbortFanOut() };
+  }
+
+  txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]> {
+    const decode = (message: Buffer): readonly TxnAnswer[] => decodeTxns(message, txns.length);
+    return this.#unary("txn", { message: encodeTxns(txns), decode }, options);
+  }
+
+  range(range: Range, options: CallOptions): Promise<RangeAnswer> {
+    return this.#unary("range", { message: encodeRange(range), decode: decodeRange }, options);
+  }
+
+  grant(leaseId: bigint, ttlSeconds: number, options: CallOptions): Promise<LeaseAnswer> {
+    return this.#unary("grant", { message: encodeGrant(leaseId, ttlSeconds), decode: decodeLease }, options);
+  }
+
+  revoke(leaseId: bigint, options: CallOptions): Promise<void> {
+    return this.#unary("revoke", { message: encodeRevoke(leaseId), decode: () => undefined }, options);
+  }
+
+  timeToLive(
+    leaseId: bigint,
+    options: CallOptions,
+  ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }> {
+    return this.#unary("timeToLive", { message: encodeTimeToLive(leaseId), decode: decodeTimeToLive }, options);
+  }
+
+  async authenticate(username: string, password: string, options: CallOptions): Promise<string> {
+    const request = { message: encodeAuthenticate(username, password), decode: decodeToken };
+    const headerBlock = this.#headers.of(METHODS.authenticate, undefined);
+    const token = await new UnaryCall(this.#services, { ...request, headerBlock }, options).run();
+    if (!/^[\x20-\x7e]*$/.test(token)) throw new UnansweredError("the token is no header text");
+    return token;
+  }
+
+  keepalive(handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
+    const call = this.#duplex("keepalive", handlers, { decode: decodeLease, urgent: true });
+    return { renew: (leaseId) => call.write(encodeKeepalive(leaseId)), close: () => call.close() };
+  }
+
+  watch(handlers: StreamHandlers<WatchAnswer>): WatchStream {
+    const call = this.#duplex("watch", handlers, { decode: decodeWatch, urgent: false });
+    return {
+      create: (request: WatchRequest) => call.write(encodeWatchCreate(request)),
+      cancel: (watchId) => call.write(encodeWatchCancel(watchId)),
+      probe: () => call.write(encodeWatchProgress()),
+      close: () => call.close(),
+    };
+  }
+
+  failure(reason: string): Error {
+    // Creating a watch ends with an answer, not with a status: every reason in it is etcd's own.
+    const failure =
+      etcdFailure(reason, this.host) ?? new EtcdRefusedError("other", this.host, readable(reason));
+    // etcd 3.4 also rejects this way on a stream without a token: authentication was enabled after the stream was opened.
+    const unknown = this.#authenticates && this.#streamToken === undefined;
+    return unknown && failure instanceof EtcdRefusedError ? new TokenExpiredError(reason) : failure;
+  }
+
+  retire(): void {
+    this.#channel.retire();
+  }
+
+  #unary<T>(method: Method, request: Omit<UnaryRequest<T>, "headerBlock">, options: CallOptions): Promise<T> {
+    const headerBlock = this.#headers.of(METHODS[method], this.#token());
+    const { message, decode } = request;
+    return new UnaryCall(this.#services, { headerBlock, message, decode }, options).run();
+  }
+
+  #duplex<Answer>(
+    method: Method,
+    handlers: StreamHandlers<Answer>,
+    how: Pick<DuplexRequest<Answer>, "decode" | "urgent">,
+  ): DuplexCall<Answer> {
+    const token = (this.#streamToken = this.#token());
+    const { host } = this;
+    return new DuplexCall(this.#channel, {
+      ...how,
+      host,
+      headerBlock: this.#headers.ofStream(METHODS[method], token),
+      answer: (answer) => handlers.answer(answer),
+      ended: (error) => handlers.ended(error),
+    });
+  }
+}

@@ -1,0 +1,265 @@
+import type { Socket } from "node:net";
+import type { Deadline, Deadlines } from "../../async/deadlines.js";
+import { StreamFailure } from "./failure.js";
+import { FrameReader } from "./frames/frame-reader.js";
+import {
+  CONNECTION_PREFACE,
+  goawayFrame,
+  pingAckFrame,
+  pingFrame,
+  rstStreamFrame,
+  SETTING,
+  settingsAckFrame,
+  settingsFrame,
+  windowUpdateFrame,
+} from "./frames/frames.js";
+import { Heartbeat, type HeartbeatSetting } from "./heartbeat.js";
+import { Http2Error, type ErrorName } from "./frames/http2-error.js";
+import { Incoming, MAX_HEADER_LIST_BYTES } from "./incoming.js";
+import { Outgoing } from "./outgoing.js";
+import { PeerSettings } from "./peer-settings.js";
+import { firstBytesHint, openSocket, type Target } from "./socket.js";
+import { SocketWriter } from "./socket-writer.js";
+import { ReceiveWindows } from "./receive-windows.js";
+import type { Http2Stream } from "./stream.js";
+
+const MAX_FRAME_BYTES = 16_384;
+const PING_DATA = Buffer.from("leasehld");
+
+export interface ConnectionSetting extends HeartbeatSetting {
+  /** For the name, TCP, TLS and the peer's first frame together. */
+  readonly connectTimeoutMs: number;
+  /** For tests: stream IDs begin here. */
+  readonly firstStreamId?: number;
+}
+
+/**
+ * One HTTP/2 connection of a client to one peer (RFC 9113). Begins to connect at once; streams that are sent before it is
+ * open wait. It never connects again: `usable` tells when new streams need another one.
+ */
+export class Connection {
+  readonly #connectDeadline: Deadline;
+  readonly #socket: Socket;
+  readonly #settings = new PeerSettings();
+  readonly #outgoing: Outgoing;
+  readonly #windows = new ReceiveWindows((id, bytes) => this.#writer?.writeLazily(windowUpdateFrame(id, bytes)));
+  readonly #reader: FrameReader;
+  readonly #heartbeat: Heartbeat;
+  #state: "connecting" | "greeting" | "open" | "over" = "connecting";
+  #writer: SocketWriter | undefined;
+  /** The peer, or `retire`, wants no new streams. */
+  #draining = false;
+  /** Why the peer wants no new streams. */
+  #goaway: StreamFailure | undefined;
+  #failure: StreamFailure | undefined;
+
+  constructor(target: Target, setting: ConnectionSetting, deadlines: Deadlines) {
+    this.#outgoing = new Outgoing(this.#settings, setting.firstStreamId ?? 1);
+    this.#reader = new FrameReader(new Incoming(this.#events(), () => deadlines.now()), MAX_FRAME_BYTES);
+    this.#heartbeat = new Heartbeat(setting, deadlines, {
+      inUse: () => this.#outgoing.streams.size > 0,
+      ping: () => this.#write(pingFrame(PING_DATA)),
+      dead: (silentMs) => this.#fail("lost", `the member did not answer a ping: nothing for ${Math.round(silentMs)} ms`),
+    });
+    const { connectTimeoutMs } = setting;
+    this.#connectDeadline = deadlines.add(connectTimeoutMs, () => this.#connectTimedOut(connectTimeoutMs));
+    this.#socket = openSocket(target, {
+      connected: () => this.#greet(),
+      data: (chunk) => this.#read(chunk),
+      closed: (error) => this.#closed(error),
+    });
+  }
+
+  /** Whether new streams can be opened, now or once the connection is open. A failed connection reports its failure to them. */
+  get usable(): boolean {
+    return !this.#draining && !this.#outgoing.exhausted;
+  }
+
+  /** `stream` is new, or has something to send. */
+  send(stream: Http2Stream): void {
+    if (this.#failure !== undefined) return stream.failed(this.#failure, false);
+    this.#socket.ref();
+    this.#outgoing.add(stream);
+    this.#heartbeat.used();
+  }
+
+  /** The stream is reset: what has been sent of it cannot be called back. */
+  cancel(stream: Http2Stream): void {
+    if (stream.id !== 0 && this.#state === "open") this.#write(rstStreamFrame(stream.id, "CANCEL"));
+    this.finished(stream);
+  }
+
+  /** The stream uses the connection no longer. */
+  finished(stream: Http2Stream): void {
+    this.#outgoing.remove(stream);
+    // The peer may allow only so many streams at a time.
+    this.#outgoing.pump();
+    if (this.#outgoing.idle) this.#idle();
+  }
+
+  /** Closes the connection as soon as no stream uses it. */
+  retire(): void {
+    this.#draining = true;
+    if (this.#outgoing.idle) this.#idle();
+  }
+
+  #idle(): void {
+    if (!this.#draining) return void this.#socket.unref();
+    if (this.#state === "over") return;
+    if (this.#state === "open") this.#write(goawayFrame(0, "NO_ERROR", ""));
+    this.#end(new StreamFailure("retired", "the connection was closed"));
+    // What was written leaves before the connection does.
+    this.#writer?.flush();
+    this.#socket.destroySoon();
+  }
+
+  #greet(): void {
+    this.#state = "greeting";
+    this.#writer = new SocketWriter(this.#socket, () => this.#outgoing.pump());
+    this.#write(Buffer.from(CONNECTION_PREFACE, "latin1"));
+    this.#write(
+      settingsFrame([
+        [SETTING.HEADER_TABLE_SIZE, 0],
+        [SETTING.ENABLE_PUSH, 0],
+        [SETTING.INITIAL_WINDOW_SIZE, ReceiveWindows.STREAM_BYTES],
+        [SETTING.MAX_HEADER_LIST_SIZE, MAX_HEADER_LIST_BYTES],
+      ]),
+    );
+    this.#windows.begin();
+  }
+
+  #read(chunk: Buffer): void {
+    if (this.#state === "over") return;
+    this.#heartbeat.received();
+    try {
+      this.#reader.read(chunk);
+    } catch (error) {
+      if (!(error instanceof Http2Error)) throw error;
+      const hint = this.#state === "greeting" ? firstBytesHint(chunk) : undefined;
+      this.#violated(error, hint);
+    }
+  }
+
+  #events(): ConstructorParameters<typeof Incoming>[0] {
+    const { streams } = this.#outgoing;
+    return {
+      settings: (payload) => this.#peerSettings(payload),
+      ping: (payload) => this.#writer?.writeLazily(pingAckFrame(payload)),
+      pong: () => {},
+      goaway: (lastId, code, debug) => this.#peerLeaves(lastId, code, debug),
+      windowUpdate: (id, bytes) => this.#widen(id, bytes),
+      headers: (id, headers, endStream) => this.#known(id)?.headers(headers, endStream),
+      data: (id, { content, bytes, endStream }) => {
+        const stream = this.#known(id);
+        this.#windows.received(stream, bytes, endStream);
+        if (content.length > 0 || endStream) stream?.data(content, endStream);
+      },
+      reset: (id, code) => this.#reset(streams.get(id), code),
+    };
+  }
+
+  #peerSettings(payload: Buffer): void {
+    const before = this.#settings.initialWindow;
+    this.#settings.apply(payload);
+    this.#write(settingsAckFrame());
+    this.#outgoing.shiftWindows(this.#settings.initialWindow - before);
+    if (this.#state === "greeting") this.#open();
+    else this.#outgoing.pump();
+  }
+
+  #open(): void {
+    this.#state = "open";
+    this.#connectDeadline.cancel();
+    if (this.#writer) this.#outgoing.begin(this.#writer);
+  }
+
+  #widen(id: number, bytes: number): void {
+    if (id === 0) return this.#outgoing.widen(bytes);
+    const stream = this.#known(id);
+    if (stream !== undefined) this.#outgoing.widenStream(stream, bytes);
+  }
+
+  /** `undefined` for a stream that is over. @throws {Http2Error} for a stream that was never opened. */
+  #known(id: number): Http2Stream | undefined {
+    if (id % 2 === 1 && id <= this.#outgoing.lastId) return this.#outgoing.streams.get(id);
+    throw new Http2Error("PROTOCOL_ERROR", `the peer answers on stream ${id}, which was not opened`);
+  }
+
+  #reset(stream: Http2Stream | undefined, code: ErrorName): void {
+    if (stream === undefined) return;
+    this.#outgoing.remove(stream);
+    const kind = code === "ENHANCE_YOUR_CALM" ? "calm" : "reset";
+    const failure = new StreamFailure(kind, `the member reset the call: ${code}`);
+    stream.failed(failure, code !== "REFUSED_STREAM");
+    this.finished(stream);
+  }
+
+  #peerLeaves(lastId: number, code: ErrorName, debug: string): void {
+    const text = debug === "" ? code : `${code}, ${debug}`;
+    const kind = code === "ENHANCE_YOUR_CALM" ? "calm" : "lost";
+    this.#goaway = new StreamFailure(kind, `the member ends the connection: ${text}`);
+    this.#draining = true;
+    const { streams } = this.#outgoing;
+    // Streams above the last ID were not processed, nor those that wait here: RFC 9113, section 6.8.
+    const unprocessed = [...streams.values()].filter(({ id }) => id > lastId);
+    for (const stream of [...unprocessed, ...this.#outgoing.unopened()]) {
+      this.#outgoing.remove(stream);
+      stream.failed(this.#goaway, false);
+    }
+    if (this.#outgoing.idle) this.#idle();
+  }
+
+  #connectTimedOut(timeoutMs: number): void {
+    const what = this.#state === "greeting" ? "no HTTP/2 from the member" : "no connection";
+    this.#fail("connecting", `${what} within ${timeoutMs} ms`);
+  }
+
+  #violated(error: Http2Error, hint: string | undefined): void {
+    this.#write(goawayFrame(0, error.code, ""));
+    this.#writer?.flush();
+    const kind = this.#state === "greeting" ? "connecting" : "protocol";
+    this.#fail(kind, hint ?? error.message, error);
+  }
+
+  #closed(error: Error | undefined): void {
+    const connecting = this.#state === "connecting" || this.#state === "greeting";
+    if (this.#goaway !== undefined) return this.#end(this.#goaway);
+    const text = error === undefined ? closedText(this.#state) : messageOf(error);
+    this.#end(new StreamFailure(connecting ? "connecting" : "lost", text, { cause: error }));
+  }
+
+  #fail(kind: StreamFailure["kind"], message: string, cause?: Error): void {
+    this.#end(new StreamFailure(kind, message, { cause }));
+    this.#socket.destroy();
+  }
+
+  /** Every stream ends with `failure`; the peer may have processed those that were opened. */
+  #end(failure: StreamFailure): void {
+    if (this.#state === "over") return;
+    const wasOpen = this.#state === "open";
+    this.#state = "over";
+    this.#failure = failure;
+    this.#connectDeadline.cancel();
+    this.#heartbeat.stop();
+    // The loss of an idle connection is no failure of the member: the next stream gets a new connection.
+    if (wasOpen && this.#outgoing.idle) this.#draining = true;
+    const { streams } = this.#outgoing;
+    for (const stream of [...streams.values(), ...this.#outgoing.unopened()]) stream.failed(failure, stream.id !== 0);
+    this.#outgoing.clear();
+  }
+
+  #write(frame: Buffer): void {
+    this.#writer?.write(frame);
+  }
+}
+
+const closedText = (state: string): string =>
+  state === "greeting"
+    ? "the member closed the connection at once: does it want TLS (https://, credentials)?"
+    : "the member closed the connection";
+
+/** The reasons of several addresses, one after the other: the message of the error that collects them is empty. */
+function messageOf(error: Error): string {
+  if (!(error instanceof AggregateError)) return error.message;
+  return error.errors.map((each: Error) => each.message).join("; ");
+}

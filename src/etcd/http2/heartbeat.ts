@@ -1,0 +1,62 @@
+import type { Deadline, Deadlines } from "../../async/deadlines.js";
+
+export interface HeartbeatSetting {
+  /** A connection in use that is silent for this long is pinged. */
+  readonly pingIntervalMs: number;
+  /** A ping that stays unanswered, with nothing else received, for this long ends the connection. */
+  readonly pingTimeoutMs: number;
+}
+
+interface Pinged {
+  /** Streams are open: etcd ends connections that ping without one. */
+  inUse(): boolean;
+  ping(): void;
+  dead(silentMs: number): void;
+}
+
+/** Notices a dead peer by its silence. While bytes arrive, and while nobody uses the connection, nothing is sent. */
+export class Heartbeat {
+  #next: Deadline | undefined;
+  #pinged = false;
+  #lastReceived: number;
+
+  constructor(
+    private readonly setting: HeartbeatSetting,
+    private readonly deadlines: Deadlines,
+    private readonly peer: Pinged,
+  ) {
+    this.#lastReceived = deadlines.now();
+  }
+
+  /** A stream was opened. */
+  used(): void {
+    if (this.#next !== undefined) return;
+    // The silence of an idle connection says nothing.
+    this.#lastReceived = this.deadlines.now();
+    this.#next = this.deadlines.add(this.setting.pingIntervalMs, () => this.#check());
+  }
+
+  /** Something has arrived. */
+  received(): void {
+    this.#lastReceived = this.deadlines.now();
+    this.#pinged = false;
+  }
+
+  /** The connection is over. */
+  stop(): void {
+    this.#next?.cancel();
+  }
+
+  #check(): void {
+    this.#next = undefined;
+    if (!this.peer.inUse()) return;
+    const { pingIntervalMs, pingTimeoutMs } = this.setting;
+    const silentMs = this.deadlines.now() - this.#lastReceived;
+    if (this.#pinged) return this.peer.dead(silentMs);
+    const due = silentMs >= pingIntervalMs;
+    if (due) this.peer.ping();
+    this.#pinged = due;
+    const waitMs = due ? pingTimeoutMs : pingIntervalMs - silentMs;
+    this.#next = this.deadlines.add(waitMs, () => this.#check());
+  }
+}

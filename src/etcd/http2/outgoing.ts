@@ -1,0 +1,158 @@
+import { FLAG, FRAME, FRAME_HEADER_BYTES, headersFrames, writeFrameHeader } from "./frames/frames.js";
+import { Http2Error } from "./frames/http2-error.js";
+import { MAX_WINDOW, type PeerSettings } from "./peer-settings.js";
+import type { SocketWriter } from "./socket-writer.js";
+import type { Http2Stream } from "./stream.js";
+
+/** The last odd number below 2^31: RFC 9113, section 5.1.1. */
+const LAST_ID = 0x7fff_ffff;
+
+/**
+ * Sends the requests of one connection as far as the socket, the peer's windows and its limit of streams permit, those
+ * of urgent streams first.
+ */
+export class Outgoing {
+  /** Streams that the peer has not ended, by ID. */
+  readonly streams = new Map<number, Http2Stream>();
+  readonly #urgent = new Set<Http2Stream>();
+  readonly #others = new Set<Http2Stream>();
+  readonly #frameHeader = Buffer.alloc(FRAME_HEADER_BYTES);
+  /** Bytes of DATA that the peer accepts on the connection. */
+  #window = 65_535;
+  /** Nothing is sent before the connection is open, or after it has begun to end. */
+  #writer: SocketWriter | undefined;
+
+  constructor(
+    private readonly settings: PeerSettings,
+    private nextId: number,
+  ) {}
+
+  /** No further stream can be opened: a new connection is needed. */
+  get exhausted(): boolean {
+    return this.nextId > LAST_ID;
+  }
+
+  /** The last ID that was used. */
+  get lastId(): number {
+    return this.nextId - 2;
+  }
+
+  /** No stream uses the connection, or waits for it. */
+  get idle(): boolean {
+    return this.streams.size === 0 && this.#urgent.size === 0 && this.#others.size === 0;
+  }
+
+  /** Streams that wait for the connection, or for the peer's permission, and are not opened yet. */
+  *unopened(): Iterable<Http2Stream> {
+    for (const queue of [this.#urgent, this.#others]) for (const stream of queue) if (stream.id === 0) yield stream;
+  }
+
+  /** The connection is open. */
+  begin(writer: SocketWriter): void {
+    this.#writer = writer;
+    this.pump();
+  }
+
+  /** `stream` has something to send. */
+  add(stream: Http2Stream): void {
+    if (stream.queued || this.#isBlocked(stream)) return;
+    stream.queued = true;
+    (stream.urgent ? this.#urgent : this.#others).add(stream);
+    this.pump();
+  }
+
+  remove(stream: Http2Stream): void {
+    if (stream.id !== 0) this.streams.delete(stream.id);
+    this.#unqueue(stream);
+  }
+
+  /** The connection is over. */
+  clear(): void {
+    this.#writer = undefined;
+    this.streams.clear();
+    this.#urgent.clear();
+    this.#others.clear();
+  }
+
+  /** The peer accepts `bytes` more on the connection. */
+  widen(bytes: number): void {
+    this.#window = widened(this.#window, bytes);
+    this.pump();
+  }
+
+  /** The peer accepts `bytes` more on `stream`. */
+  widenStream(stream: Http2Stream, bytes: number): void {
+    stream.sendWindow = widened(stream.sendWindow, bytes);
+    if (stream.outbox.length > 0) this.add(stream);
+  }
+
+  /** The peer has changed its initial window by `bytes`: that applies to open streams, too (RFC 9113, section 6.9.2). */
+  shiftWindows(bytes: number): void {
+    for (const stream of this.streams.values()) this.widenStream(stream, bytes);
+  }
+
+  /** Sends what can be sent now. */
+  pump(): void {
+    for (const queue of [this.#urgent, this.#others]) {
+      for (const stream of queue) {
+        if (this.#writer === undefined || this.#writer.blocked) return;
+        if (this.#send(stream, this.#writer)) this.#unqueue(stream);
+      }
+    }
+  }
+
+  #isBlocked(stream: Http2Stream): boolean {
+    return stream.id !== 0 && stream.sendWindow <= 0;
+  }
+
+  #unqueue(stream: Http2Stream): void {
+    if (!stream.queued) return;
+    stream.queued = false;
+    (stream.urgent ? this.#urgent : this.#others).delete(stream);
+  }
+
+  /** Returns whether `stream` has to wait for nothing but its own window. */
+  #send(stream: Http2Stream, writer: SocketWriter): boolean {
+    if (stream.id === 0 && !this.#open(stream, writer)) return false;
+    while (stream.outbox.length > 0 && stream.sendWindow > 0) {
+      if (this.#window <= 0) return false;
+      this.#sendData(stream, writer);
+    }
+    return true;
+  }
+
+  #open(stream: Http2Stream, writer: SocketWriter): boolean {
+    if (this.streams.size >= this.settings.maxConcurrentStreams || this.exhausted) return false;
+    stream.id = this.nextId;
+    this.nextId += 2;
+    stream.sendWindow = this.settings.initialWindow;
+    this.streams.set(stream.id, stream);
+    const { maxFrameSize } = this.settings;
+    writer.write(headersFrames(stream.id, stream.headerBlock, { endStream: false, maxFrameSize }));
+    stream.sent();
+    return true;
+  }
+
+  /** One DATA frame, as long as permitted. */
+  #sendData(stream: Http2Stream, writer: SocketWriter): void {
+    const message = stream.outbox[0]!;
+    const start = stream.sentOfFirst;
+    const most = Math.min(this.#window, stream.sendWindow, this.settings.maxFrameSize);
+    const end = Math.min(message.length, start + most);
+    const whole = end === message.length;
+    const last = whole && stream.outbox.length === 1 && stream.endsWithOutbox;
+    const header = { type: FRAME.DATA, flags: last ? FLAG.END_STREAM : 0, streamId: stream.id };
+    writeFrameHeader(this.#frameHeader, 0, { ...header, length: end - start });
+    writer.write(this.#frameHeader);
+    writer.write(start === 0 && whole ? message : message.subarray(start, end));
+    this.#window -= end - start;
+    stream.sendWindow -= end - start;
+    stream.sentOfFirst = whole ? 0 : end;
+    if (whole) stream.outbox.shift();
+  }
+}
+
+function widened(window: number, bytes: number): number {
+  if (window + bytes <= MAX_WINDOW) return window + bytes;
+  throw new Http2Error("FLOW_CONTROL_ERROR", "the peer's window exceeds 2^31-1 bytes");
+}

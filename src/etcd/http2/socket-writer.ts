@@ -1,0 +1,85 @@
+import type { Socket } from "node:net";
+
+const CHUNK_BYTES = 32 * 1024;
+/** A longer piece is not copied into the chunk. */
+const COPIED_BYTES = 4096;
+
+/**
+ * Collects what is written during one turn of the event loop, and hands it to the socket at once: calls that are made
+ * together leave in one packet.
+ */
+export class SocketWriter {
+  /** The socket has more to send than it accepts: write nothing that can wait. */
+  blocked = false;
+  #chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+  /** `#chunk` from here to `#end` is not in `#parts` yet. */
+  #start = 0;
+  #end = 0;
+  #parts: Buffer[] = [];
+  #scheduled = false;
+  #lazy = false;
+
+  constructor(
+    private readonly socket: Socket,
+    onDrain: () => void,
+  ) {
+    socket.on("drain", () => {
+      this.blocked = false;
+      onDrain();
+    });
+  }
+
+  write(bytes: Buffer): void {
+    this.#append(bytes);
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    process.nextTick(() => this.flush());
+  }
+
+  /** For what nobody waits for: leaves with the next request, or after the events that are waiting now. */
+  writeLazily(bytes: Buffer): void {
+    this.#append(bytes);
+    if (this.#lazy) return;
+    this.#lazy = true;
+    setImmediate(() => {
+      this.#lazy = false;
+      this.flush();
+    });
+  }
+
+  #append(bytes: Buffer): void {
+    if (bytes.length > COPIED_BYTES) {
+      this.#cut();
+      this.#parts.push(bytes);
+    } else {
+      if (this.#end + bytes.length > CHUNK_BYTES) this.#nextChunk();
+      bytes.copy(this.#chunk, this.#end);
+      this.#end += bytes.length;
+    }
+  }
+
+  #cut(): void {
+    if (this.#end > this.#start) this.#parts.push(this.#chunk.subarray(this.#start, this.#end));
+    this.#start = this.#end;
+  }
+
+  #nextChunk(): void {
+    this.#cut();
+    this.#chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+    this.#start = this.#end = 0;
+  }
+
+  /** Hands to the socket what was written; otherwise that happens at the end of this turn. */
+  flush(): void {
+    this.#scheduled = false;
+    this.#cut();
+    const parts = this.#parts;
+    this.#parts = [];
+    if (this.socket.destroyed || parts.length === 0) return;
+    let accepted = true;
+    if (parts.length > 1) this.socket.cork();
+    for (const part of parts) accepted = this.socket.write(part);
+    if (parts.length > 1) this.socket.uncork();
+    this.blocked = !accepted;
+  }
+}

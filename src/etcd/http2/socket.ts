@@ -1,0 +1,94 @@
+import { lookup, type LookupAddress } from "node:dns";
+import { connect as connectPlain, type LookupFunction, type Socket } from "node:net";
+import { connect as connectSecure, type TLSSocket } from "node:tls";
+
+/** The certificates of a TLS connection, as PEM text. */
+export interface TlsOptions {
+  /** Without it, the authorities that Node.js trusts. */
+  readonly ca?: Uint8Array | undefined;
+  readonly key?: Uint8Array | undefined;
+  readonly cert?: Uint8Array | undefined;
+  /** The name in the server's certificate, if it is not the name of the host. */
+  readonly serverName?: string | undefined;
+}
+
+/** Where a connection goes. */
+export interface Target {
+  /** A name, an IPv4 address, or an IPv6 address without brackets. */
+  readonly hostname: string;
+  readonly port: number;
+  /** `undefined`: plain TCP. */
+  readonly tls: TlsOptions | undefined;
+  /** Of a name with several addresses, connection number n begins with address n. */
+  readonly turn: number;
+}
+
+export interface SocketHandlers {
+  /** Bytes may be written. */
+  connected(): void;
+  data(chunk: Buffer): void;
+  /** Called once, as the last call. */
+  closed(error: Error | undefined): void;
+}
+
+/** Connects to `target`. Every error of the socket ends in `closed`; `socket.destroy(error)` does, too. */
+export function openSocket(target: Target, handlers: SocketHandlers): Socket {
+  const socket = target.tls === undefined ? openPlain(target) : openSecure(target, target.tls);
+  let reason: Error | undefined;
+  socket.setNoDelay(true);
+  socket.on("error", (error) => (reason ??= error));
+  socket.on("end", () => socket.destroy());
+  socket.on("close", () => handlers.closed(reason));
+  socket.on("data", (chunk: Buffer) => handlers.data(chunk));
+  socket.once(target.tls === undefined ? "connect" : "secureConnect", () => {
+    if (target.tls === undefined || (socket as TLSSocket).alpnProtocol === "h2") handlers.connected();
+    else socket.destroy(new Error("the server does not speak HTTP/2: it chose no ALPN protocol h2"));
+  });
+  return socket;
+}
+
+function openPlain({ hostname, port, turn }: Target): Socket {
+  return connectPlain({ host: hostname, port, lookup: rotated(turn) });
+}
+
+function openSecure({ hostname, port, turn }: Target, tls: TlsOptions): TLSSocket {
+  const bytes = (pem: Uint8Array | undefined): Buffer | undefined => pem && Buffer.from(pem);
+  return connectSecure({
+    host: hostname,
+    port,
+    lookup: rotated(turn),
+    ALPNProtocols: ["h2"],
+    // Node.js itself sends the host name, and none if it is an address: RFC 6066, section 3.
+    ...(tls.serverName !== undefined && { servername: tls.serverName }),
+    ...(tls.ca && { ca: bytes(tls.ca) }),
+    ...(tls.key && { key: bytes(tls.key) }),
+    ...(tls.cert && { cert: bytes(tls.cert) }),
+  });
+}
+
+/** A lookup whose addresses begin with another one for each `turn`. Node.js tries them in this order, without waiting long. */
+function rotated(turn: number): LookupFunction {
+  return (hostname, options, callback) => {
+    lookup(hostname, { ...options, all: true }, (error, found) => {
+      const addresses = rotate(found ?? [], turn);
+      const [first] = addresses;
+      if (error || first === undefined) callback(error ?? new Error(`no address for ${hostname}`), "", 4);
+      else if (options.all) callback(null, addresses);
+      else callback(null, first.address, first.family);
+    });
+  };
+}
+
+function rotate(addresses: readonly LookupAddress[], turn: number): LookupAddress[] {
+  const first = addresses.length === 0 ? 0 : turn % addresses.length;
+  return [...addresses.slice(first), ...addresses.slice(0, first)];
+}
+
+/** What a server that does not answer in HTTP/2 probably is, by the first bytes that it has sent. */
+export function firstBytesHint(bytes: Buffer): string | undefined {
+  // A TLS record: an alert, or a handshake.
+  if ((bytes[0] === 0x15 || bytes[0] === 0x16) && bytes[1] === 0x03)
+    return "it answers in TLS: does it want TLS (https://, credentials)?";
+  if (bytes.toString("latin1", 0, 5) === "HTTP/") return "it answers in HTTP/1: is this etcd?";
+  return undefined;
+}

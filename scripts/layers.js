@@ -12,8 +12,10 @@ export const LAYERS = [
   ["options/"],
   ["async/", "fence"],
   ["etcd/port", "etcd/port-errors"],
-  ["etcd/refusals/"],
-  ["etcd/etcd3/", "etcd/retry", "etcd/backoff", "etcd/circuit-breakers", "etcd/concurrency-limit"],
+  ["etcd/refusals/", "etcd/codec/", "etcd/http2/frames/"],
+  ["etcd/http2/"],
+  ["etcd/grpc/", "etcd/etcd3/"],
+  ["etcd/retry", "etcd/backoff", "etcd/circuit-breakers", "etcd/concurrency-limit"],
   ["etcd/auth-token", "etcd/cluster-id", "etcd/ping-intervals", "etcd/raft-term", "etcd/ranges"],
   ["etcd/member-pool"],
   ["etcd/batch/"],
@@ -31,11 +33,15 @@ export const LAYERS = [
  * @type {Readonly<Record<string, readonly string[]>>}
  */
 export const FRONT_DOORS = {
-  async: ["abort-fan-out", "clock", "once", "settle-within", "task-tracker"],
+  async: ["abort-fan-out", "clock", "deadlines", "once", "settle-within", "task-tracker"],
   options: ["check", "connect"],
   etcd: ["backoff", "client", "keepalive", "port", "port-errors", "ranges", "retry"],
   "etcd/batch": ["batcher"],
+  "etcd/codec": ["answers", "requests"],
   "etcd/etcd3": ["member"],
+  "etcd/grpc": ["member"],
+  "etcd/http2": ["connection", "failure", "socket", "stream"],
+  "etcd/http2/frames": ["frame-reader", "frames", "hpack", "http2-error"],
   "etcd/refusals": ["failure-text", "refusals"],
   "etcd/watch": ["hub", "watch"],
   session: [

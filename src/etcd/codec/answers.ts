@@ -30,6 +30,22 @@ import { Reader } from "./reader.js";
 
 const NO_KEY = Buffer.alloc(0);
 
+/** Writes IDs in decimal. Most answers repeat the ID of the one before, and divisions of 64-bit integers are slow. */
+function decimals(): (id: bigint) => string {
+  let last = 0n;
+  let text = "0";
+  return (id) => {
+    if (id !== last) {
+      last = id;
+      text = id.toString();
+    }
+    return text;
+  };
+}
+
+const clusterIds = decimals();
+const memberIds = decimals();
+
 /** The answers to `count` transactions. Those inside another have no header of their own: they get the outer one. */
 export function decodeTxns(body: Buffer, count: number): readonly TxnAnswer[] {
   const header = headerOf(body);
@@ -117,8 +133,8 @@ function readHeader(reader: Reader): Header {
   let raftTerm = 0n;
   const outer = reader.enter();
   while (reader.next())
-    if (reader.field === HEADER.cluster_id) clusterId = reader.uint64().toString();
-    else if (reader.field === HEADER.member_id) memberId = reader.uint64().toString();
+    if (reader.field === HEADER.cluster_id) clusterId = clusterIds(reader.uint64());
+    else if (reader.field === HEADER.member_id) memberId = memberIds(reader.uint64());
     else if (reader.field === HEADER.revision) revision = reader.int64();
     else if (reader.field === HEADER.raft_term) raftTerm = reader.uint64();
     else reader.skip();

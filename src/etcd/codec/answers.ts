@@ -54,7 +54,7 @@ export function decodeTxns(body: Buffer, count: number): readonly TxnAnswer[] {
   const answers: TxnAnswer[] = [];
   while (reader.next())
     if (reader.field === TXN_RESPONSE.responses) answers.push(readNestedTxn(reader, header));
-    else reader.skip();
+    else reader.skip(TXN_RESPONSE);
   if (answers.length !== count) throw new Error("not as many answers as transactions");
   return answers;
 }
@@ -81,7 +81,7 @@ export function decodeTimeToLive(body: Buffer): LeaseAnswer & { readonly keys: r
     if (reader.field === LEASE_RESPONSE.ID) leaseId = reader.int64();
     else if (reader.field === LEASE_RESPONSE.TTL) ttlSeconds = reader.number();
     else if (reader.field === LEASE_RESPONSE.keys) keys.push(reader.bytes());
-    else reader.skip();
+    else reader.skip(LEASE_RESPONSE);
   return { header, leaseId, ttlSeconds, keys };
 }
 
@@ -90,7 +90,7 @@ export function decodeToken(body: Buffer): string {
   const reader = new Reader(body);
   while (reader.next())
     if (reader.field === AUTHENTICATE_RESPONSE.token) token = reader.text();
-    else reader.skip();
+    else reader.skip(AUTHENTICATE_RESPONSE);
   return token;
 }
 
@@ -111,7 +111,7 @@ export function decodeWatch(body: Buffer): WatchAnswer {
     else if (reader.field === WATCH_RESPONSE.cancel_reason) cancelReason = reader.text();
     // Of the compact revision, the port needs only whether there is one.
     else if (reader.field === WATCH_RESPONSE.compact_revision) compacted = reader.bool();
-    else reader.skip();
+    else reader.skip(WATCH_RESPONSE);
   return { header, watchId, created, cancelled, cancelReason, compacted, events };
 }
 
@@ -121,7 +121,7 @@ function headerOf(body: Buffer): Header {
   let header: Header | undefined;
   while (reader.next())
     if (reader.field === RESPONSE_HEADER) header = readHeader(reader);
-    else reader.skip();
+    else reader.skip({});
   if (!header) throw new Error("an answer without a header");
   return header;
 }
@@ -137,7 +137,7 @@ function readHeader(reader: Reader): Header {
     else if (reader.field === HEADER.member_id) memberId = memberIds(reader.uint64());
     else if (reader.field === HEADER.revision) revision = reader.int64();
     else if (reader.field === HEADER.raft_term) raftTerm = reader.uint64();
-    else reader.skip();
+    else reader.skip(HEADER);
   reader.leave(outer);
   return { clusterId, revision, memberId, raftTerm };
 }
@@ -149,7 +149,7 @@ function readTxn(reader: Reader, header: Header): TxnAnswer {
   while (reader.next())
     if (reader.field === TXN_RESPONSE.succeeded) succeeded = reader.bool();
     else if (reader.field === TXN_RESPONSE.responses) ranges.push(readOperation(reader));
-    else reader.skip();
+    else reader.skip(TXN_RESPONSE);
   return { header, succeeded, ranges };
 }
 
@@ -161,7 +161,7 @@ function readNestedTxn(reader: Reader, header: Header): TxnAnswer {
       const outer = reader.enter();
       txn = readTxn(reader, header);
       reader.leave(outer);
-    } else reader.skip();
+    } else reader.skip(RESPONSE_OP);
   reader.leave(response);
   if (!txn) throw new Error("not the answer to a transaction");
   return txn;
@@ -176,7 +176,7 @@ function readOperation(reader: Reader): Omit<RangeAnswer, "header"> | undefined 
       const outer = reader.enter();
       range = readRange(reader);
       reader.leave(outer);
-    } else reader.skip();
+    } else reader.skip(RESPONSE_OP);
   reader.leave(response);
   return range;
 }
@@ -190,7 +190,7 @@ function readRange(reader: Reader): Omit<RangeAnswer, "header"> {
     if (reader.field === RANGE_RESPONSE.kvs) kvs.push(readKeyValue(reader));
     else if (reader.field === RANGE_RESPONSE.more) more = reader.bool();
     else if (reader.field === RANGE_RESPONSE.count) count = reader.number();
-    else reader.skip();
+    else reader.skip(RANGE_RESPONSE);
   return { kvs, more, count };
 }
 
@@ -207,7 +207,7 @@ function readKeyValue(reader: Reader): KeyValue {
     else if (reader.field === KEY_VALUE.create_revision) createRevision = reader.int64();
     else if (reader.field === KEY_VALUE.mod_revision) modRevision = reader.int64();
     else if (reader.field === KEY_VALUE.lease) leaseId = reader.int64();
-    else reader.skip();
+    else reader.skip(KEY_VALUE);
   reader.leave(outer);
   return { key, value, createRevision, modRevision, leaseId };
 }
@@ -219,7 +219,7 @@ function readEvent(reader: Reader): WatchEvent {
   while (reader.next())
     if (reader.field === EVENT.type) kind = reader.number() === EVENT_DELETE ? "DELETE" : "PUT";
     else if (reader.field === EVENT.kv) kv = readKeyValue(reader);
-    else reader.skip();
+    else reader.skip(EVENT);
   reader.leave(outer);
   if (!kv) throw new Error("an event without a key");
   return { kind, kv };

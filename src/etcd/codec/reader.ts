@@ -9,7 +9,7 @@ const halves = new DataView(new ArrayBuffer(8));
 
 /**
  * Reads the fields of a message in the order in which they come (protobuf encoding page):
- * `while (reader.next()) if (reader.field === ...) ...; else reader.skip();`. Throws if the bytes are no message.
+ * `while (reader.next()) if (reader.field === ...) ...; else reader.skip(RANGE_RESPONSE);`. Throws if the bytes are no message.
  */
 export class Reader {
   readonly #body: Buffer;
@@ -26,7 +26,7 @@ export class Reader {
     this.#end = body.length;
   }
 
-  /** The field number and wire type of this field, as in fields.ts: one of another wire type is an unknown field. */
+  /** The field number and wire type of this field, as in fields.ts. */
   get field(): number {
     return this.#field;
   }
@@ -51,17 +51,28 @@ export class Reader {
     this.#end = outer;
   }
 
-  skip(): void {
+  /**
+   * Skips a field that is not one of `known`. Protobuf takes a known field of a wrong wire type for an unknown one; what such
+   * an answer leaves out would decide about locks, so it throws.
+   */
+  skip(known: Readonly<Record<string, number>>): void {
+    for (const name in known)
+      if (known[name]! >>> 3 === this.#field >>> 3 && known[name] !== this.#field)
+        throw new Error(`the field ${name} has a wrong type`);
+    this.#pass();
+  }
+
+  #pass(): void {
     switch (this.#field & 7) {
       case VARINT:
         return this.#varint();
       case FIXED64:
-        return this.#pass(8);
+        return this.#forward(8);
       case LENGTH_DELIMITED:
         this.#at = this.#endOfField();
         return;
       case FIXED32:
-        return this.#pass(4);
+        return this.#forward(4);
       default:
         // Groups are deprecated: etcd has none.
         throw new Error("a field with an unknown wire type");
@@ -117,7 +128,7 @@ export class Reader {
     return this.#at + this.#low;
   }
 
-  #pass(bytes: number): void {
+  #forward(bytes: number): void {
     if (bytes > this.#end - this.#at) throw truncated();
     this.#at += bytes;
   }

@@ -57,7 +57,9 @@ export class DuplexCall<Answer> implements CallListener {
 
   ended(status: Status): void {
     const { host } = this.request;
-    this.#end(status.code === 0 ? new UnansweredError("the member ended the stream") : statusFailure(status, host));
+    this.#end(
+      status.code === 0 ? new UnansweredError("the member ended the stream") : statusFailure(status, host),
+    );
   }
 
   failed(failure: StreamFailure, inDoubt: boolean): void {

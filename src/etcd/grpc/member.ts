@@ -106,7 +106,11 @@ export class GrpcMember implements Member {
     leaseId: bigint,
     options: CallOptions,
   ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }> {
-    return this.#unary("timeToLive", { message: encodeTimeToLive(leaseId), decode: decodeTimeToLive }, options);
+    return this.#unary(
+      "timeToLive",
+      { message: encodeTimeToLive(leaseId), decode: decodeTimeToLive },
+      options,
+    );
   }
 
   async authenticate(username: string, password: string, options: CallOptions): Promise<string> {

@@ -84,7 +84,9 @@ export class UnaryCall<T> implements CallListener {
     const { headerBlock, message } = this.request;
     this.#deadline = deadlines.add(timeoutMs, () => this.#timedOut());
     if (signal !== undefined)
-      this.#stopListening = aborts.add(signal, () => this.#cancel(new CancelledError("the caller gave up", { inDoubt: this.#sent })));
+      this.#stopListening = aborts.add(signal, () =>
+        this.#cancel(new CancelledError("the caller gave up", { inDoubt: this.#sent })),
+      );
     this.#call = new Call({ headerBlock, urgent: false, unary: true }, this);
     this.#call.write(message);
     channel.start(this.#call);

@@ -3,22 +3,20 @@ import type { Deadline, Deadlines } from "../../async/deadlines.js";
 import { StreamFailure } from "./failure.js";
 import { FrameReader } from "./frames/frame-reader.js";
 import {
-  CONNECTION_PREFACE,
   goawayFrame,
   pingAckFrame,
   pingFrame,
   rstStreamFrame,
-  SETTING,
   settingsAckFrame,
-  settingsFrame,
   windowUpdateFrame,
 } from "./frames/frames.js";
+import { GREETING } from "./greeting.js";
 import { Heartbeat, type HeartbeatSetting } from "./heartbeat.js";
 import { Http2Error, type ErrorName } from "./frames/http2-error.js";
-import { Incoming, MAX_HEADER_LIST_BYTES } from "./incoming.js";
+import { Incoming } from "./incoming.js";
 import { Outgoing } from "./outgoing.js";
 import { PeerSettings } from "./peer-settings.js";
-import { firstBytesHint, openSocket, type Target } from "./socket.js";
+import { firstBytesHint, openSocket, reasonOf, type Target } from "./socket.js";
 import { SocketWriter } from "./socket-writer.js";
 import { ReceiveWindows } from "./receive-windows.js";
 import type { Http2Stream } from "./stream.js";
@@ -42,7 +40,9 @@ export class Connection {
   readonly #socket: Socket;
   readonly #settings = new PeerSettings();
   readonly #outgoing: Outgoing;
-  readonly #windows = new ReceiveWindows((id, bytes) => this.#writer?.writeLazily(windowUpdateFrame(id, bytes)));
+  readonly #windows = new ReceiveWindows((id, bytes) =>
+    this.#writer?.writeLazily(windowUpdateFrame(id, bytes)),
+  );
   readonly #reader: FrameReader;
   readonly #heartbeat: Heartbeat;
   #state: "connecting" | "greeting" | "open" | "over" = "connecting";
@@ -59,7 +59,7 @@ export class Connection {
     this.#heartbeat = new Heartbeat(setting, deadlines, {
       inUse: () => this.#outgoing.streams.size > 0,
       ping: () => this.#write(pingFrame(PING_DATA)),
-      dead: (silentMs) => this.#fail("lost", `the member did not answer a ping: nothing for ${Math.round(silentMs)} ms`),
+      dead: (ms) => this.#fail("lost", `the member is silent for ${Math.round(ms)} ms, and answers no ping`),
     });
     const { connectTimeoutMs } = setting;
     this.#connectDeadline = deadlines.add(connectTimeoutMs, () => this.#connectTimedOut(connectTimeoutMs));
@@ -116,16 +116,7 @@ export class Connection {
   #greet(): void {
     this.#state = "greeting";
     this.#writer = new SocketWriter(this.#socket, () => this.#outgoing.pump());
-    this.#write(Buffer.from(CONNECTION_PREFACE, "latin1"));
-    this.#write(
-      settingsFrame([
-        [SETTING.HEADER_TABLE_SIZE, 0],
-        [SETTING.ENABLE_PUSH, 0],
-        [SETTING.INITIAL_WINDOW_SIZE, ReceiveWindows.STREAM_BYTES],
-        [SETTING.MAX_HEADER_LIST_SIZE, MAX_HEADER_LIST_BYTES],
-      ]),
-    );
-    this.#windows.begin();
+    this.#write(GREETING);
   }
 
   #read(chunk: Buffer): void {
@@ -224,7 +215,7 @@ export class Connection {
   #closed(error: Error | undefined): void {
     const connecting = this.#state === "connecting" || this.#state === "greeting";
     if (this.#goaway !== undefined) return this.#end(this.#goaway);
-    const text = error === undefined ? closedText(this.#state) : messageOf(error);
+    const text = reasonOf(error, this.#state);
     this.#end(new StreamFailure(connecting ? "connecting" : "lost", text, { cause: error }));
   }
 
@@ -244,22 +235,12 @@ export class Connection {
     // The loss of an idle connection is no failure of the member: the next stream gets a new connection.
     if (wasOpen && this.#outgoing.idle) this.#draining = true;
     const { streams } = this.#outgoing;
-    for (const stream of [...streams.values(), ...this.#outgoing.unopened()]) stream.failed(failure, stream.id !== 0);
+    for (const stream of [...streams.values(), ...this.#outgoing.unopened()])
+      stream.failed(failure, stream.id !== 0);
     this.#outgoing.clear();
   }
 
   #write(frame: Buffer): void {
     this.#writer?.write(frame);
   }
-}
-
-const closedText = (state: string): string =>
-  state === "greeting"
-    ? "the member closed the connection at once: does it want TLS (https://, credentials)?"
-    : "the member closed the connection";
-
-/** The reasons of several addresses, one after the other: the message of the error that collects them is empty. */
-function messageOf(error: Error): string {
-  if (!(error instanceof AggregateError)) return error.message;
-  return error.errors.map((each: Error) => each.message).join("; ");
 }

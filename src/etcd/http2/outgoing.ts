@@ -44,7 +44,8 @@ export class Outgoing {
 
   /** Streams that wait for the connection, or for the peer's permission, and are not opened yet. */
   *unopened(): Iterable<Http2Stream> {
-    for (const queue of [this.#urgent, this.#others]) for (const stream of queue) if (stream.id === 0) yield stream;
+    for (const queue of [this.#urgent, this.#others])
+      for (const stream of queue) if (stream.id === 0) yield stream;
   }
 
   /** The connection is open. */

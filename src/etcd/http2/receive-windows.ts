@@ -1,23 +1,17 @@
 import { Http2Error } from "./frames/http2-error.js";
 import type { Http2Stream } from "./stream.js";
 
-const INITIAL_BYTES = 65_535;
-
 /**
  * How much the peer may send: RFC 9113, section 6.9. Data is consumed as it arrives, so a window is opened again once half
  * of it is used; answers that are shorter than that need no update of their stream's window.
  */
 export class ReceiveWindows {
+  static readonly INITIAL_BYTES = 65_535;
   static readonly STREAM_BYTES = 4 * 1024 * 1024;
   static readonly CONNECTION_BYTES = 16 * 1024 * 1024;
   #used = 0;
 
   constructor(private readonly update: (streamId: number, bytes: number) => void) {}
-
-  /** Opens the connection's window, which no setting does. */
-  begin(): void {
-    this.update(0, ReceiveWindows.CONNECTION_BYTES - INITIAL_BYTES);
-  }
 
   /** `stream` is `undefined` if it is over. @throws {Http2Error} if the peer sends more than it may. */
   received(stream: Http2Stream | undefined, bytes: number, endStream: boolean): void {

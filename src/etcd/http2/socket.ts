@@ -36,7 +36,7 @@ export function openSocket(target: Target, handlers: SocketHandlers): Socket {
   const socket = target.tls === undefined ? openPlain(target) : openSecure(target, target.tls);
   let reason: Error | undefined;
   socket.setNoDelay(true);
-  socket.on("error", (error) => (reason ??= error));
+  socket.on("error", (error: Error) => void (reason ??= error));
   socket.on("end", () => socket.destroy());
   socket.on("close", () => handlers.closed(reason));
   socket.on("data", (chunk: Buffer) => handlers.data(chunk));
@@ -69,7 +69,7 @@ function openSecure({ hostname, port, turn }: Target, tls: TlsOptions): TLSSocke
 /** A lookup whose addresses begin with another one for each `turn`. Node.js tries them in this order, without waiting long. */
 function rotated(turn: number): LookupFunction {
   return (hostname, options, callback) => {
-    lookup(hostname, { ...options, all: true }, (error, found) => {
+    lookup(hostname, { ...options, all: true }, (error, found?: readonly LookupAddress[]) => {
       const addresses = rotate(found ?? [], turn);
       const [first] = addresses;
       if (error || first === undefined) callback(error ?? new Error(`no address for ${hostname}`), "", 4);
@@ -91,4 +91,12 @@ export function firstBytesHint(bytes: Buffer): string | undefined {
     return "it answers in TLS: does it want TLS (https://, credentials)?";
   if (bytes.toString("latin1", 0, 5) === "HTTP/") return "it answers in HTTP/1: is this etcd?";
   return undefined;
+}
+
+/** Why a connection ended in `state`. The reasons of several addresses are in one error whose own message is empty. */
+export function reasonOf(error: Error | undefined, state: string): string {
+  if (error instanceof AggregateError) return error.errors.map((each: Error) => each.message).join("; ");
+  if (error !== undefined) return error.message;
+  if (state !== "greeting") return "the member closed the connection";
+  return "the member closed the connection at once: does it want TLS (https://, credentials)?";
 }

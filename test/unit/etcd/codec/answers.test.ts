@@ -146,10 +146,12 @@ describe("a field", () => {
     expect(decodeRange(body)).toStrictEqual({ ...RANGE, header: HEADER, more: false, count: 0 });
   });
 
-  test("of another type than the known one is skipped", () => {
-    const body = join(integerField(1, 1), header(41n), fixed64Field(3), bytesField(4, "x"), fixed32Field(2));
-
-    expect(decodeRange(body)).toStrictEqual({ header: HEADER, ...NO_RANGE });
+  test.each([
+    ["more", fixed64Field(3)],
+    ["count", bytesField(4, "x")],
+    ["kvs", fixed32Field(2)],
+  ])("%s of another type than etcd's makes the answer unusable", (name, field) => {
+    expect(() => decodeRange(join(header(41n), field))).toThrow(`the field ${name} has a wrong type`);
   });
 
   test("that occurs twice has its last value", () => {

@@ -1,5 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { dataOf, type Frame, FrameReader, headerBlockOf } from "../../../../../src/etcd/http2/frames/frame-reader.js";
+import {
+  dataOf,
+  type Frame,
+  FrameReader,
+  headerBlockOf,
+} from "../../../../../src/etcd/http2/frames/frame-reader.js";
 import {
   FLAG,
   FRAME,

@@ -1,7 +1,12 @@
 // Random bytes from a peer. LEASEHOLD_FUZZ is the number of inputs for each test.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { dataOf, type Frame, FrameReader, headerBlockOf } from "../../../../../src/etcd/http2/frames/frame-reader.js";
+import {
+  dataOf,
+  type Frame,
+  FrameReader,
+  headerBlockOf,
+} from "../../../../../src/etcd/http2/frames/frame-reader.js";
 import { FRAME, FRAME_HEADER_BYTES, writeFrameHeader } from "../../../../../src/etcd/http2/frames/frames.js";
 import { encodeHeaders, HeaderDecoder } from "../../../../../src/etcd/http2/frames/hpack.js";
 import { codeOf, FUZZ_RUNS } from "../../../../support/fixtures/http2.js";

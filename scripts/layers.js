@@ -12,6 +12,7 @@ export const LAYERS = [
   ["options/"],
   ["async/", "fence"],
   ["etcd/port", "etcd/port-errors"],
+  ["etcd/refusals/"],
   ["etcd/etcd3/", "etcd/retry", "etcd/backoff", "etcd/circuit-breakers", "etcd/concurrency-limit"],
   ["etcd/auth-token", "etcd/cluster-id", "etcd/ping-intervals", "etcd/raft-term", "etcd/ranges"],
   ["etcd/member-pool"],
@@ -35,6 +36,7 @@ export const FRONT_DOORS = {
   etcd: ["backoff", "client", "keepalive", "port", "port-errors", "ranges", "retry"],
   "etcd/batch": ["batcher"],
   "etcd/etcd3": ["member"],
+  "etcd/refusals": ["failure-text", "refusals"],
   "etcd/watch": ["hub", "watch"],
   session: [
     ...["cluster", "connect", "connection", "lease", "session-options", "session-source", "state-event"],

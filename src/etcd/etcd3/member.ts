@@ -5,8 +5,9 @@ import type { Clock } from "../../async/clock.js";
 import { streamInterceptor, UnaryCall, type GrpcOptions } from "./unary-call.js";
 import { DuplexStream, type GrpcStream } from "./stream.js";
 import { EtcdRefusedError } from "../../errors.js";
-import { readable } from "./failure-text.js";
-import { etcdFailure, type Status } from "./refusals.js";
+import { readable } from "../refusals/failure-text.js";
+import { etcdFailure } from "../refusals/refusals.js";
+import type { GrpcStatus } from "./grpc-failures.js";
 import type {
   CallOptions,
   KeepaliveStream,
@@ -215,7 +216,7 @@ export class Etcd3Member implements Member {
     handlers: StreamHandlers<Answer> & { read(raw: Raw): Answer },
   ): DuplexStream<Request, Raw, Answer> {
     const token = (this.#streamToken = this.connection.token());
-    const call = { host: this.host, status: undefined as Status | undefined };
+    const call = { host: this.host, status: undefined as GrpcStatus | undefined };
     // `hasleader`: a member that is cut off from its peers ends the stream after some seconds instead of staying silent.
     const metadata = { hasleader: "true", ...(token !== undefined && { token }) };
     const interceptors = [

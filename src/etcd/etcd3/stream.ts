@@ -1,4 +1,4 @@
-import { failureOf, type Status } from "./refusals.js";
+import { failureOf, type GrpcStatus } from "./grpc-failures.js";
 import type { StreamHandlers } from "../port.js";
 import { UnansweredError } from "../port-errors.js";
 
@@ -15,7 +15,7 @@ export interface GrpcStream<Request, Raw> {
 /** The host of a stream, and the status of its call, once gRPC has reported one. */
 export interface StreamCall {
   readonly host: string;
-  readonly status: Status | undefined;
+  readonly status: GrpcStatus | undefined;
 }
 
 export interface DuplexHandlers<Raw, Answer> extends StreamHandlers<Answer> {

@@ -1,7 +1,7 @@
 import type { Etcd3 } from "etcd3";
 import { printable } from "../../printable.js";
 import type { Clock } from "../../async/clock.js";
-import { failureOf, type Status } from "./refusals.js";
+import { failureOf, type GrpcStatus } from "./grpc-failures.js";
 import type { CallOptions } from "../port.js";
 import { CancelledError, UnansweredError } from "../port-errors.js";
 
@@ -28,7 +28,7 @@ const HIDDEN = { code: FAILED_PRECONDITION, details: "see the status that leaseh
  */
 export class UnaryCall {
   #call: GrpcCall | undefined;
-  #status: Status | undefined;
+  #status: GrpcStatus | undefined;
   #cancelled: UnansweredError | undefined;
   #sent = false;
 
@@ -118,7 +118,7 @@ function reportingCredentials(onSent: () => void): Credentials {
 /** An interceptor for streams that adds metadata, such as the token or `hasleader`, and reports the status. */
 export function streamInterceptor(
   metadata: Readonly<Record<string, string>>,
-  onStatus: (status: Status) => void,
+  onStatus: (status: GrpcStatus) => void,
 ): Interceptor {
   return (options, nextCall) => withMetadata(nextCall(options), metadata, onStatus) as Intercepted;
 }
@@ -126,7 +126,7 @@ export function streamInterceptor(
 function withMetadata(
   call: GrpcCall,
   added: Readonly<Record<string, string>> | undefined,
-  onStatus: (status: Status) => void,
+  onStatus: (status: GrpcStatus) => void,
 ): GrpcCall {
   const start = call.start.bind(call);
   call.start = (metadata, listener) => {

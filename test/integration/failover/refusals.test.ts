@@ -5,7 +5,7 @@ import { checkConnect } from "../../../src/options/connect.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import { Etcd3Member } from "../../../src/etcd/etcd3/member.js";
 import { EtcdClient } from "../../../src/etcd/client.js";
-import { REFUSALS } from "../../../src/etcd/etcd3/refusals.js";
+import { REFUSALS } from "../../../src/etcd/refusals/refusals.js";
 import type { Txn } from "../../../src/etcd/port.js";
 import { LeaseExistsError, LeaseNotFoundError } from "../../../src/etcd/port-errors.js";
 import { systemClock } from "../../../src/async/clock.js";

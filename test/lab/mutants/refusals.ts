@@ -27,9 +27,9 @@ export const REFUSALS: readonly Mutant[] = [
       "takes HTTP/2's ENHANCE_YOUR_CALM, which comes after etcd has executed the request, for a rejection",
     patches: [
       {
-        file: "etcd/etcd3/refusals.js",
-        from: "return new TooManyPingsError(text, { inDoubt: sent });",
-        to: 'return new EtcdRefusedError("quota", host, text);',
+        file: "etcd/etcd3/grpc-failures.js",
+        from: "return new TooManyPingsError(readable(details), { inDoubt: sent });",
+        to: 'return rejection({ code: 8, details: "etcdserver: request is too large" }, host);',
       },
     ],
     hunt: t1(["calm-joins"], { ttlSeconds: 9 }),
@@ -39,7 +39,7 @@ export const REFUSALS: readonly Mutant[] = [
     wrong: "takes a quota rejection for a request that was not executed",
     patches: [
       {
-        file: "etcd/etcd3/refusals.js",
+        file: "etcd/refusals/refusals.js",
         from: 'new EtcdRefusedError("quota", host, readable(details), { inDoubt: true })',
         to: 'new EtcdRefusedError("quota", host, readable(details))',
       },

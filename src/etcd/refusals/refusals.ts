@@ -8,7 +8,6 @@ import {
   MemberRefusedError,
   OverloadedError,
   TokenExpiredError,
-  TooManyPingsError,
   UnansweredError,
 } from "../port-errors.js";
 
@@ -99,16 +98,6 @@ export function verdictOf(details: string): Verdict | undefined {
   return text === undefined ? undefined : REFUSALS.get(text);
 }
 
-/** Classifies a failed attempt on `host`. Only etcd's own texts reject a request; anything else leaves it in doubt. */
-export function failureOf(status: Status, host: string, sent = true): Error {
-  const { code, details = "" } = status as { readonly code: number; readonly details?: string };
-  const known = etcdFailure(details, host);
-  if (known) return known;
-  const rejected = ETCD.test(details) ? LASTING.has(code) : TOO_LARGE.test(details);
-  if (rejected) return new EtcdRefusedError("other", host, readable(details), { inDoubt: true });
-  return otherFailure(code, details, { host, sent });
-}
-
 /** What a call fails with, by verdict. */
 const FAILURES: Readonly<Record<Verdict, (details: string, host: string) => Error>> = {
   lease: (details) => new LeaseNotFoundError(printable(details)),
@@ -141,26 +130,41 @@ const UNAUTHENTICATED = 16;
  * UNAUTHENTICATED: the server that answers will not serve this client.
  */
 const LASTING = new Set([3, 5, 6, PERMISSION_DENIED, 9, 11, 12, UNAUTHENTICATED]);
-const CERTIFICATE =
-  /certificate|self.signed|altnames|wrong version number|TLS ServerName|alert (handshake|certificate|unknown ca)/i;
 /** Go's gRPC says this of a request, or a proxy of etcd's answer to one: a smaller request may pass. */
 const TOO_LARGE = /^(grpc: received|trying to send) message larger than max /;
-/** HTTP/2's error 11 as grpc-js reports it, with the code RESOURCE_EXHAUSTED. */
-const ENHANCE_YOUR_CALM = /^Bandwidth exhausted or memory limit exceeded$|too_many_pings/;
-/** HTTP/2's error 12, with the code PERMISSION_DENIED; and a status without its message, with UNIMPLEMENTED. */
-const TRANSPORT = /^Protocol not secure enough$|^No message received$/;
+
+/**
+ * Classifies a status that a server has sent for a request on `host`. Only etcd's own texts reject a request; anything else
+ * leaves it in doubt, if it was sent.
+ */
+export const statusFailure = (status: Status, host: string, sent = true): Error =>
+  rejection(status, host) ?? foreignFailure(status, host, sent);
+
+/** The failure for a status that rejects the request; `undefined` for any other status. */
+export function rejection({ code, details }: Status, host: string): Error | undefined {
+  const known = etcdFailure(details, host);
+  if (known) return known;
+  const rejected = ETCD.test(details) ? LASTING.has(code) : TOO_LARGE.test(details);
+  return rejected ? new EtcdRefusedError("other", host, readable(details), { inDoubt: true }) : undefined;
+}
 
 /** The failure for a status of gRPC, a proxy or another server: never a verdict on the request. */
-function otherFailure(code: number, details: string, { host, sent }: { host: string; sent: boolean }): Error {
+export function foreignFailure({ code, details }: Status, host: string, sent: boolean): Error {
   const text = readable(details);
-  if (!sent && CERTIFICATE.test(details))
-    return new MemberRefusedError(new EtcdRefusedError("tls", host, text), false);
-  if (ENHANCE_YOUR_CALM.test(details)) return new TooManyPingsError(text, { inDoubt: sent });
-  if (!LASTING.has(code) || TRANSPORT.test(details)) return new UnansweredError(text, { inDoubt: sent });
+  if (!LASTING.has(code)) return new UnansweredError(text, { inDoubt: sent });
   return new MemberRefusedError(new EtcdRefusedError(reasonOf(code), host, text), sent);
 }
 
 function reasonOf(code: number): RefusalReason {
   if (code === PERMISSION_DENIED) return "permission";
   return code === UNAUTHENTICATED ? "unauthenticated" : "member";
+}
+
+const CERTIFICATE =
+  /certificate|self.signed|altnames|wrong version number|TLS ServerName|alert (handshake|certificate|unknown ca)/i;
+
+/** The failure for a connection that was not opened, if TLS is the reason: another attempt would end in the same way. */
+export function certificateFailure(reason: string, host: string): Error | undefined {
+  if (!CERTIFICATE.test(reason)) return undefined;
+  return new MemberRefusedError(new EtcdRefusedError("tls", host, readable(reason)), false);
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { failureOf, verdictOf } from "../../../../src/etcd/etcd3/refusals.js";
-import { MemberRefusedError, UnansweredError } from "../../../../src/etcd/port-errors.js";
+import { failureOf } from "../../../../src/etcd/etcd3/grpc-failures.js";
+import { MemberRefusedError, TooManyPingsError, UnansweredError } from "../../../../src/etcd/port-errors.js";
 
 const UNAVAILABLE = 14;
 /** The failure of an attempt that found no connection. */
@@ -38,20 +38,16 @@ describe("a connection that could not be opened", () => {
   });
 });
 
-describe("etcd's words", () => {
+describe("a status that grpc-js makes up", () => {
   test.each([
-    "etcdserver: permission denied",
-    "rpc error: code = PermissionDenied desc = etcdserver: permission denied",
-    " etcdserver: permission denied\n",
-  ])("%j are recognized", (details) => {
-    expect(verdictOf(details)).toBe("permission");
-  });
+    [8, "Bandwidth exhausted or memory limit exceeded", TooManyPingsError],
+    [14, "Connection dropped: too_many_pings", TooManyPingsError],
+    [7, "Protocol not secure enough", UnansweredError],
+    [12, "No message received", UnansweredError],
+  ])("with code %i, %j, is no rejection: the request may have been executed", (code, details, kind) => {
+    const failure = failureOf({ code, details }, "a:1");
 
-  test.each([
-    "permission denied",
-    "upstream said etcdserver: permission denied",
-    "etcdserver: permission denied for you",
-  ])("%j are not etcd's", (details) => {
-    expect(verdictOf(details)).toBeUndefined();
+    expect(failure).toBeInstanceOf(kind);
+    expect(failure).toMatchObject({ message: details, inDoubt: true });
   });
 });

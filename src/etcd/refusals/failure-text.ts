@@ -1,8 +1,5 @@
 import { printable } from "../../printable.js";
 
-/** How grpc-js wraps the reason for a failed connection: sometimes with a time, and with a note that is mostly empty. */
-const NO_CONNECTION =
-  /^No connection established\. Last error: (?:Error: )?(.*?)\s*(?:\(\d{4}-[^)]*\))?\. Resolution note: ?/s;
 /** `80CC...:error:0A000412:SSL routines:ssl3_read_bytes:sslv3 alert bad certificate:../deps/...` */
 const OPENSSL = /^.*?SSL routines:[^:]*:([^:]+):.*$/s;
 
@@ -17,17 +14,11 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
     "the member's certificate was not signed by credentials.rootCertificate",
   ],
   [/before secure TLS connection|wrong version number/, "does it speak TLS at all (http://)?"],
-  // https://nodejs.org/api/deprecations.html#DEP0123
-  [
-    /TLS ServerName to an IP address/,
-    "from Node.js 26 on TLS needs a host name, or the certificate's name in grpcOptions['grpc.ssl_target_name_override']",
-  ],
-  [/^Failed to connect$/, "it closed the connection at once: does it want TLS (https://, credentials)?"],
 ];
 
-/** gRPC's details of a failure, in a form that users can read. */
+/** The details of a failure, in a form that users can read. */
 export function readable(details: string): string {
-  const reason = (NO_CONNECTION.exec(details)?.[1] ?? details).replace(OPENSSL, "$1");
+  const reason = details.replace(OPENSSL, "$1");
   const hint = HINTS.find(([looksLike]) => looksLike.test(reason))?.[1];
   return hint === undefined ? printable(reason) : `${printable(reason)}; ${hint}`;
 }

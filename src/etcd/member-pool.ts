@@ -108,6 +108,8 @@ export class MemberPool {
     ask: (member: Member, options: CallOptions) => Promise<T>,
     options: CallOptions,
   ): Promise<T> {
+    const { loading } = this.current;
+    if (loading !== undefined) await loading;
     const member = this.current;
     let token: string | undefined;
     const run = async (): Promise<T> => {

@@ -126,6 +126,8 @@ export interface WatchStream {
 /** One connection to one member. A connection that failed is never used again: the next one is always new. */
 export interface Member {
   readonly host: string;
+  /** Set while the code that makes the calls is being loaded, which no time limit covers. Rejects if it is not installed. */
+  readonly loading?: Promise<unknown> | undefined;
   /**
    * Sent in one request: all are applied, or none. Each of several is decided by the state before all of them, so none may
    * read or write what another one writes. Everything that they put has one revision, the header's.

@@ -14,7 +14,7 @@ export const LAYERS = [
   ["etcd/port", "etcd/port-errors"],
   ["etcd/refusals/"],
   ["etcd/etcd3/", "etcd/retry", "etcd/backoff", "etcd/circuit-breakers", "etcd/concurrency-limit"],
-  ["etcd/auth-token", "etcd/cluster-id", "etcd/ping-intervals", "etcd/raft-term", "etcd/ranges"],
+  ["etcd/auth-token", "etcd/cluster-id", "etcd/transport/", "etcd/raft-term", "etcd/ranges"],
   ["etcd/member-pool"],
   ["etcd/batch/"],
   ["etcd/client"],
@@ -37,6 +37,7 @@ export const FRONT_DOORS = {
   "etcd/batch": ["batcher"],
   "etcd/etcd3": ["member"],
   "etcd/refusals": ["failure-text", "refusals"],
+  "etcd/transport": ["member-of", "ping-intervals"],
   "etcd/watch": ["hub", "watch"],
   session: [
     ...["cluster", "connect", "connection", "lease", "session-options", "session-source", "state-event"],

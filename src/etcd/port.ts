@@ -1,4 +1,4 @@
-/** The port: what the rest of the library needs from one etcd member. Everything specific to etcd3 stays behind it. */
+/** The port: what the rest of the library needs from one etcd member. Everything specific to a transport stays behind it. */
 
 export interface Header {
   /** The ID of the etcd cluster that answered. Each restore from a snapshot creates a new one. */
@@ -121,6 +121,12 @@ export interface WatchStream {
   /** Requests an answer of any kind; it has `watchId` -1 and nothing else. */
   probe(): void;
   close(): void;
+}
+
+/** What a connection to a member needs besides its host. */
+export interface ConnectionSetting {
+  readonly token: () => string | undefined;
+  readonly pingMs: number;
 }
 
 /** One connection to one member. A connection that failed is never used again: the next one is always new. */

@@ -10,6 +10,7 @@ import { etcdFailure } from "../refusals/refusals.js";
 import type { GrpcStatus } from "./grpc-failures.js";
 import type {
   CallOptions,
+  ConnectionSetting,
   KeepaliveStream,
   LeaseAnswer,
   Member,
@@ -58,7 +59,7 @@ export class Etcd3Member implements Member {
 
   constructor(
     readonly host: string,
-    private readonly connection: { readonly token: () => string | undefined; readonly pingMs: number },
+    private readonly connection: ConnectionSetting,
     { options, clock }: { readonly options: CheckedConnect; readonly clock: Clock },
   ) {
     this.#clock = clock;

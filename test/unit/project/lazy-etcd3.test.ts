@@ -83,7 +83,7 @@ describe("etcd3", () => {
     const [imported, connected, called] = (await project.run(`
       const { connect } = await import("leasehold");
       tell(loaded());
-      const cluster = connect({ hosts: "127.0.0.1:1" });
+      const cluster = connect({ hosts: "127.0.0.1:1", transport: "etcd3" });
       tell(loaded());
       await failed(cluster.session({ timeoutMs: 50 }));
       tell(loaded());
@@ -120,7 +120,7 @@ describe("etcd3", () => {
   it("that is not installed rejects what users call, at once", async () => {
     const told = await withoutEtcd3.run(`
       const { connect, Mutex, Session, Election } = await import("leasehold");
-      const cluster = connect({ hosts: ["127.0.0.1:1", "127.0.0.1:2"] });
+      const cluster = connect({ hosts: ["127.0.0.1:1", "127.0.0.1:2"], transport: "etcd3" });
       tell(await failed(cluster.session()));
       tell(await failed(Session.open(cluster)));
       tell(await failed(new Mutex(cluster, "jobs").lock()));

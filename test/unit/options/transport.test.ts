@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { connect } from "../../../src/index.js";
 import { checkConnect } from "../../../src/options/connect.js";
+import { chosenTransport } from "../../support/transport.js";
 import { expectMisuse, outOfRange, thrown, titled, wrongType } from "../../support/fixtures/misuse.js";
 
 const HOSTS = "127.0.0.1:2379";
@@ -69,5 +70,9 @@ describe("connect", () => {
     });
     expect(checkConnect({ hosts: HOSTS, transport: "etcd3" }).pingIntervalMs).toBe(6000);
     expect(checkConnect({ hosts: HOSTS, transport: "etcd3", grpcOptions }).pingIntervalMs).toBe(9000);
+  });
+
+  test("uses etcd3 by default, or what LEASEHOLD_TRANSPORT makes the default of a test run", () => {
+    expect(checkConnect({ hosts: HOSTS }).transport).toBe(chosenTransport() ?? "etcd3");
   });
 });

@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { transportEnv, transportPlugin } from "./test/support/transport.js";
 
 /** Set by scripts/docker-tests.js: only then is there a docker engine. */
 const inDocker = process.env["LEASEHOLD_ETCD_IMAGE"] !== undefined;
@@ -31,7 +32,9 @@ const ALL = [`test/${FOLDERS}/**/*.test.ts`];
 const UNIT = inDocker || withRedis ? [] : ["test/unit/**/*.test.ts"];
 
 export default defineConfig({
+  plugins: [transportPlugin],
   test: {
+    env: transportEnv(),
     pool: "forks",
     // etcd members and worker processes share the machine with the tests
     maxWorkers: 3,

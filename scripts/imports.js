@@ -11,6 +11,7 @@ export const SRC = fileURLToPath(new URL("../src/", import.meta.url));
  * @property {string} from a file of src/ without its extension
  * @property {string} to the same, or the name of a package
  * @property {boolean} isTypeOnly
+ * @property {boolean} isLazy `import()`: loaded when that line runs
  */
 
 /** Every file below `root` without its extension, sorted. @param {string} [root] */
@@ -24,13 +25,30 @@ export function filesOf(root = SRC) {
 /** @param {string} file without its extension @param {string} [root] @returns {Import[]} its imports and re-exports */
 export function importsOf(file, root = SRC) {
   const text = readFileSync(path.join(root, `${file}.ts`), "utf8");
-  const { statements } = ts.createSourceFile(file, text, ts.ScriptTarget.Latest);
-  return statements.flatMap((statement) => {
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest);
+  const atOnce = source.statements.flatMap((statement) => {
     if (!ts.isImportDeclaration(statement) && !ts.isExportDeclaration(statement)) return [];
     const specifier = statement.moduleSpecifier;
     if (!specifier || !ts.isStringLiteral(specifier)) return [];
-    return [{ from: file, to: targetOf(file, specifier.text), isTypeOnly: isTypeOnly(statement) }];
+    const to = targetOf(file, specifier.text);
+    return [{ from: file, to, isTypeOnly: isTypeOnly(statement), isLazy: false }];
   });
+  const later = lazyIn(source).map((specifier) => {
+    return { from: file, to: targetOf(file, specifier), isTypeOnly: false, isLazy: true };
+  });
+  return [...atOnce, ...later];
+}
+
+/** @param {ts.Node} node @returns {string[]} what each `import()` in it loads */
+function lazyIn(node) {
+  /** @type {string[]} */
+  const found = [];
+  if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) {
+    const [specifier] = node.arguments;
+    found.push(specifier && ts.isStringLiteral(specifier) ? specifier.text : "an expression");
+  }
+  ts.forEachChild(node, (child) => void found.push(...lazyIn(child)));
+  return found;
 }
 
 /** The folder of a file of src/, "" for the root. @param {string} file */

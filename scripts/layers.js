@@ -16,7 +16,7 @@ export const LAYERS = [
   ["etcd/http2/"],
   ["etcd/grpc/", "etcd/etcd3/"],
   ["etcd/retry", "etcd/backoff", "etcd/circuit-breakers", "etcd/concurrency-limit"],
-  ["etcd/auth-token", "etcd/cluster-id", "etcd/ping-intervals", "etcd/raft-term", "etcd/ranges"],
+  ["etcd/auth-token", "etcd/cluster-id", "etcd/transport/", "etcd/raft-term", "etcd/ranges"],
   ["etcd/member-pool"],
   ["etcd/batch/"],
   ["etcd/client"],
@@ -43,6 +43,7 @@ export const FRONT_DOORS = {
   "etcd/http2": ["connection", "failure", "socket", "stream"],
   "etcd/http2/frames": ["frame-reader", "frames", "hpack", "http2-error"],
   "etcd/refusals": ["failure-text", "refusals"],
+  "etcd/transport": ["member-of", "ping-intervals"],
   "etcd/watch": ["hub", "watch"],
   session: [
     ...["cluster", "connect", "connection", "lease", "session-options", "session-source", "state-event"],

@@ -2,9 +2,11 @@
 // this process's own. It runs in a child process, because tsx is installed only after `ready.js` has finished.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { transportEnv } from "../test/support/transport.js";
 
 const program = ["--import", import.meta.resolve("tsx"), ...process.argv.slice(2)];
-const child = spawn(process.execPath, program, { stdio: "inherit" });
+const env = { ...process.env, ...transportEnv() };
+const child = spawn(process.execPath, program, { stdio: "inherit", env });
 
 /** @type {NodeJS.Signals[]} */
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];

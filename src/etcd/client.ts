@@ -66,6 +66,11 @@ export class EtcdClient {
     this.#pool.listen(listener);
   }
 
+  /** Resolves when a stream can be opened without further loading. Calls wait for that themselves. */
+  async loaded(): Promise<void> {
+    await this.#pool.current.loading;
+  }
+
   /** A keepalive answer with a lower raft term does not count. */
   get raftTermFloor(): bigint {
     return this.#floor.term;

@@ -2,8 +2,8 @@ import type { CheckedConnect } from "../options/connect.js";
 import type { Clock } from "../async/clock.js";
 import { CircuitBreakers, isMembersFault } from "./circuit-breakers.js";
 import { ClusterIdentity } from "./cluster-id.js";
-import { PingIntervals } from "./ping-intervals.js";
-import type { CallOptions, Header, Member } from "./port.js";
+import { PingIntervals } from "./transport/ping-intervals.js";
+import type { CallOptions, ConnectionSetting, Header, Member } from "./port.js";
 import {
   AttemptError,
   LeaseNotFoundError,
@@ -18,12 +18,6 @@ export interface MemberListener {
   failed(member: Member): void;
   /** A call got no answer from `member`, which may be the leader's fault: check whether the member is alive. */
   suspected(member: Member): void;
-}
-
-/** What a connection to a member needs besides its host. */
-export interface ConnectionSetting {
-  readonly token: () => string | undefined;
-  readonly pingMs: number;
 }
 
 export type Connect = (host: string, setting: ConnectionSetting) => Member;
@@ -53,7 +47,7 @@ export class MemberPool {
   ) {
     this.#breakers = new CircuitBreakers(options.hosts, clock);
     this.#cluster = new ClusterIdentity(clock);
-    this.#pings = new PingIntervals(options.grpcOptions["grpc.keepalive_time_ms"] as number | undefined);
+    this.#pings = new PingIntervals(options.pingIntervalMs);
     this.tokens = options.auth && new AuthToken(options.auth, options.requestTimeoutMs, clock);
     // Clients with the same configuration spread over the members.
     this.#next = Math.floor(clock.random() * options.hosts.length);
@@ -108,6 +102,8 @@ export class MemberPool {
     ask: (member: Member, options: CallOptions) => Promise<T>,
     options: CallOptions,
   ): Promise<T> {
+    const { loading } = this.current;
+    if (loading !== undefined) await loading;
     const member = this.current;
     let token: string | undefined;
     const run = async (): Promise<T> => {

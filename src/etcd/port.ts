@@ -1,4 +1,4 @@
-/** The port: what the rest of the library needs from one etcd member. Everything specific to etcd3 stays behind it. */
+/** The port: what the rest of the library needs from one etcd member. Everything specific to a transport stays behind it. */
 
 export interface Header {
   /** The ID of the etcd cluster that answered. Each restore from a snapshot creates a new one. */
@@ -123,9 +123,17 @@ export interface WatchStream {
   close(): void;
 }
 
+/** What a connection to a member needs besides its host. */
+export interface ConnectionSetting {
+  readonly token: () => string | undefined;
+  readonly pingMs: number;
+}
+
 /** One connection to one member. A connection that failed is never used again: the next one is always new. */
 export interface Member {
   readonly host: string;
+  /** Set while the code that makes the calls is being loaded, which no time limit covers. Rejects if it is not installed. */
+  readonly loading?: Promise<unknown> | undefined;
   /**
    * Sent in one request: all are applied, or none. Each of several is decided by the state before all of them, so none may
    * read or write what another one writes. Everything that they put has one revision, the header's.

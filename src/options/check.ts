@@ -82,6 +82,13 @@ export function checkOptions(where: string, options: unknown, known: readonly st
   return options as Options;
 }
 
+/** For options that may contain a secret. */
+export function checkPlainObject(option: string, value: unknown): Options {
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw secretTypeError(option, "an object", value);
+  return value as Options;
+}
+
 /** A whole number within the range, or `fallback` if the option is not set. */
 export function checkInteger(
   option: string,

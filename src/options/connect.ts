@@ -3,16 +3,17 @@ import { createSecureContext } from "node:tls";
 import {
   checkInteger,
   checkOptions,
+  checkPlainObject,
   checkSession,
   rangeError,
   secretTypeError,
   typeError,
   type CheckedSession,
-  type Options,
 } from "./check.js";
+import { checkTransport, TRANSPORT_OPTIONS, type CheckedTransport } from "./transport.js";
 
 /** The checked options of `connect`. */
-export interface CheckedConnect {
+export interface CheckedConnect extends CheckedTransport {
   readonly hosts: readonly string[];
   readonly credentials:
     | {
@@ -22,7 +23,6 @@ export interface CheckedConnect {
       }
     | undefined;
   readonly auth: { readonly username: string; readonly password: string } | undefined;
-  readonly grpcOptions: Readonly<Record<string, unknown>>;
   readonly requestTimeoutMs: number;
   readonly pingTimeoutMs: number;
   readonly connectTimeoutMs: number;
@@ -33,9 +33,9 @@ const CONNECT_OPTIONS = [
   "hosts",
   "credentials",
   "auth",
-  "grpcOptions",
   "requestTimeoutMs",
   "session",
+  ...TRANSPORT_OPTIONS,
 ] as const;
 
 /** Options of etcd3 that would undo this library's guarantees. */
@@ -58,7 +58,7 @@ export function checkConnect(options: unknown): CheckedConnect {
     hosts,
     credentials: checkCredentials(given.credentials, hosts),
     auth: checkAuth(given.auth),
-    grpcOptions: checkGrpc(given.grpcOptions),
+    ...checkTransport(given),
     requestTimeoutMs: checkInteger("requestTimeoutMs", given.requestTimeoutMs, {
       min: 100,
       max: 60_000,
@@ -87,27 +87,6 @@ function checkHosts(value: unknown): readonly string[] {
   if (secure > 0 && secure < checked.length)
     throw rangeError("hosts", "all https:// or none", checked.join(", "));
   return checked;
-}
-
-const GRPC_TEXT =
-  /^grpc\.(ssl_target_name_override|\w+_user_agent|default_authority|service_config|http_connect_\w+)$/;
-
-/** grpc-js reads its options when it connects, in its own callbacks: a wrong one would crash the process. */
-function checkGrpc(value: unknown): Options {
-  const options = checkPlainObject("grpcOptions", value === undefined ? {} : value);
-  for (const [name, setting] of Object.entries(options)) {
-    if (!/^grpc(-node)?\./.test(name))
-      throw rangeError("grpcOptions", 'made of names that start with "grpc."', name);
-    const rule = GRPC_TEXT.test(name) ? "a string" : "a number";
-    if (typeof setting !== rule.slice(2)) throw secretTypeError(`grpcOptions["${name}"]`, rule, setting);
-  }
-  return options;
-}
-
-function checkPlainObject(option: string, value: unknown): Options {
-  if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw secretTypeError(option, "an object", value);
-  return value as Options;
 }
 
 function checkBytes(option: string, value: unknown): Uint8Array {

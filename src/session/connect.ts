@@ -1,6 +1,6 @@
 import { systemClock } from "../async/clock.js";
 import { EtcdClient } from "../etcd/client.js";
-import { Etcd3Member } from "../etcd/etcd3/member.js";
+import { memberOf } from "../etcd/transport/member-of.js";
 import { checkConnect } from "../options/connect.js";
 import { newCluster, type Cluster } from "./cluster.js";
 import { newClusterState } from "./connection.js";
@@ -20,7 +20,31 @@ export interface ConnectOptions {
   readonly credentials?: Credentials | undefined;
   /** User and password. The token is fetched on first use and renewed when etcd rejects it. */
   readonly auth?: { readonly username: string; readonly password: string } | undefined;
-  /** gRPC channel options, merged over ours. With a `grpc.keepalive_time_ms` below 5000, etcd closes the connection. */
+  /**
+   * What carries the calls: HTTP/2 of this library's own, or npm's etcd3, which uses grpc-js.
+   * @default "etcd3"
+   */
+  readonly transport?: "http2" | "etcd3" | undefined;
+  /**
+   * For the transport "http2": milliseconds between two pings of a connection with a stream, 5000..3600000. etcd rejects
+   * shorter intervals. A host that asks for fewer pings gets fewer.
+   * @default 6000
+   */
+  readonly pingIntervalMs?: number | undefined;
+  /**
+   * For the transport "http2": milliseconds until a ping without an answer ends the connection, 100..60000.
+   * @default 2000
+   */
+  readonly pingTimeoutMs?: number | undefined;
+  /**
+   * For the transport "http2": milliseconds for TCP and TLS of one connection, 100..60000.
+   * @default 2000
+   */
+  readonly connectTimeoutMs?: number | undefined;
+  /**
+   * For the transport "etcd3": gRPC channel options, merged over ours. With a `grpc.keepalive_time_ms` below 5000, etcd
+   * closes the connection.
+   */
   readonly grpcOptions?: Readonly<Record<string, unknown>> | undefined;
   /**
    * Milliseconds for one attempt on one member, 100..60000; after that, the next member is tried. An attempt for a
@@ -39,10 +63,7 @@ export interface ConnectOptions {
 export function connect(options: ConnectOptions): Cluster {
   const checked = checkConnect(options);
   const clock = systemClock;
-  const client = new EtcdClient(
-    checked,
-    clock,
-    (host, setting) => new Etcd3Member(host, setting, { options: checked, clock }),
-  );
+  const context = { options: checked, clock };
+  const client = new EtcdClient(checked, clock, (host, setting) => memberOf(host, setting, context));
   return newCluster(newClusterState(checked, client, clock));
 }

@@ -134,6 +134,8 @@ export async function adoptLease(
 ): Promise<Lease> {
   const { services } = cluster;
   const limits = limitsOf(services, given);
+  await services.client.loaded();
+  limits.signal.throwIfAborted();
   const renewed = await renewOnce(services, leaseId, limits);
   limits.signal.throwIfAborted();
   const lease = new Lease(cluster, renewed, owner ?? defaultOwner());

@@ -1,7 +1,7 @@
-import { noop } from "cockatiel";
-import { Etcd3, type IOptions } from "etcd3";
+import type { Etcd3 } from "etcd3";
 import type { CheckedConnect } from "../../options/connect.js";
 import type { Clock } from "../../async/clock.js";
+import { newClient } from "./client.js";
 import { streamInterceptor, UnaryCall, type GrpcOptions } from "./unary-call.js";
 import { DuplexStream, type GrpcStream } from "./stream.js";
 import { EtcdRefusedError } from "../../errors.js";
@@ -10,6 +10,7 @@ import { etcdFailure } from "../refusals/refusals.js";
 import type { GrpcStatus } from "./grpc-failures.js";
 import type {
   CallOptions,
+  ConnectionSetting,
   KeepaliveStream,
   LeaseAnswer,
   Member,
@@ -33,44 +34,6 @@ import {
   watchRequest,
 } from "./codec.js";
 
-const GRPC_OPTIONS = {
-  "grpc.keepalive_timeout_ms": 2000,
-  "grpc.initial_reconnect_backoff_ms": 100,
-  "grpc.max_reconnect_backoff_ms": 1000,
-  // Other clients' values may be large. An answer over 4 MiB would look like the rejection of a request that was executed.
-  "grpc.max_receive_message_length": -1,
-};
-
-/** A request that gRPC repeats by itself would find its own key: no user option may switch that on. */
-const NO_RETRIES = { "grpc.enable_retries": 0, "grpc.service_config_disable_resolution": 1 };
-
-let connections = 0;
-
-function clientOptions(host: string, options: CheckedConnect, pingMs: number): IOptions {
-  const { credentials } = options;
-  return {
-    hosts: host,
-    ...(credentials && {
-      credentials: {
-        rootCertificate: Buffer.from(credentials.rootCertificate),
-        ...(credentials.privateKey && { privateKey: Buffer.from(credentials.privateKey) }),
-        ...(credentials.certChain && { certChain: Buffer.from(credentials.certChain) }),
-      },
-    }),
-    grpcOptions: {
-      ...GRPC_OPTIONS,
-      ...options.grpcOptions,
-      "grpc.keepalive_time_ms": pingMs,
-      ...NO_RETRIES,
-      // grpc-js shares a connection between channels with equal options. A unique number makes this one new, so that the
-      // next member reaches another backend behind the same address, while its services still share one connection.
-      "leasehold.connection": ++connections,
-    },
-    // etcd3's own retries repeat requests that must not be repeated, and its breaker blocks healthy leases: see EtcdClient.
-    faultHandling: { global: noop, host: () => noop },
-  };
-}
-
 /** An answer that cannot be read counts as none: the request may have been executed. */
 function decode<Raw, Answer>(read: (raw: Raw) => Answer, raw: Raw): Answer {
   try {
@@ -80,9 +43,12 @@ function decode<Raw, Answer>(read: (raw: Raw) => Answer, raw: Raw): Answer {
   }
 }
 
-/** One etcd3 client for one member. Only this file and its two helpers depend on etcd3. */
+/** One etcd3 client for one member. */
 export class Etcd3Member implements Member {
-  readonly #client: Etcd3;
+  /** Set until etcd3 is loaded. */
+  loading: Promise<Etcd3> | undefined;
+  readonly #opening: Promise<Etcd3>;
+  #client: Etcd3 | undefined;
   readonly #clock: Clock;
   readonly #authenticates: boolean;
   #users = 0;
@@ -93,35 +59,44 @@ export class Etcd3Member implements Member {
 
   constructor(
     readonly host: string,
-    private readonly connection: { readonly token: () => string | undefined; readonly pingMs: number },
+    private readonly connection: ConnectionSetting,
     { options, clock }: { readonly options: CheckedConnect; readonly clock: Clock },
   ) {
     this.#clock = clock;
     this.#authenticates = options.auth !== undefined;
-    this.#client = new Etcd3(clientOptions(host, options, connection.pingMs));
+    this.loading = this.#opening = newClient(host, options, connection.pingMs);
+    this.#opening.then(
+      (client) => {
+        this.#client = client;
+        this.loading = undefined;
+      },
+      () => undefined, // Every call and stream reports it.
+    );
   }
 
   async txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]> {
-    const answer = await this.#unary(options, (grpc) => this.#client.kv.txn(txnsRequest(txns), grpc));
+    const answer = await this.#unary(options, ({ kv }, grpc) => kv.txn(txnsRequest(txns), grpc));
     return decode((raw) => txnsAnswer(raw, txns.length), answer);
   }
 
   async range(range: Range, options: CallOptions): Promise<RangeAnswer> {
     return decode(
       rangeAnswer,
-      await this.#unary(options, (grpc) => this.#client.kv.range(rangeRequest(range), grpc)),
+      await this.#unary(options, ({ kv }, grpc) => kv.range(rangeRequest(range), grpc)),
     );
   }
 
   async grant(leaseId: bigint, ttlSeconds: number, options: CallOptions): Promise<LeaseAnswer> {
     const request = { ID: leaseId.toString(), TTL: ttlSeconds };
-    const answer = await this.#unary(options, (grpc) => this.#client.leaseClient.leaseGrant(request, grpc));
+    const answer = await this.#unary(options, ({ leaseClient }, grpc) =>
+      leaseClient.leaseGrant(request, grpc),
+    );
     return decode(leaseAnswer, answer);
   }
 
   async revoke(leaseId: bigint, options: CallOptions): Promise<void> {
-    await this.#unary(options, (grpc) =>
-      this.#client.leaseClient.leaseRevoke({ ID: leaseId.toString() }, grpc),
+    await this.#unary(options, ({ leaseClient }, grpc) =>
+      leaseClient.leaseRevoke({ ID: leaseId.toString() }, grpc),
     );
   }
 
@@ -130,25 +105,25 @@ export class Etcd3Member implements Member {
     options: CallOptions,
   ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }> {
     const request = { ID: leaseId.toString(), keys: true };
-    const answer = await this.#unary(options, (grpc) =>
-      this.#client.leaseClient.leaseTimeToLive(request, grpc),
+    const answer = await this.#unary(options, ({ leaseClient }, grpc) =>
+      leaseClient.leaseTimeToLive(request, grpc),
     );
     return { ...decode(leaseAnswer, answer), keys: answer.keys };
   }
 
   async authenticate(username: string, password: string, options: CallOptions): Promise<string> {
     const request = { name: username, password };
-    const send = (grpc: GrpcOptions): Promise<{ token: string }> =>
-      this.#client.auth.authenticate(request, grpc);
     const call = new UnaryCall(this.host, undefined);
-    const { token } = await this.#use(() => call.send(this.#clock, options, send));
+    const { token } = await this.#use(({ auth }) =>
+      call.send(this.#clock, options, (grpc) => auth.authenticate(request, grpc)),
+    );
     // gRPC would quote the token in an error.
     if (!/^[\x20-\x7e]*$/.test(token)) throw new UnansweredError("the token is no header text");
     return token;
   }
 
   keepalive(handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
-    const stream = this.#stream((grpc) => this.#client.leaseClient.leaseKeepAlive(grpc), {
+    const stream = this.#stream(({ leaseClient }, grpc) => leaseClient.leaseKeepAlive(grpc), {
       ended: handlers.ended.bind(handlers),
       answer: handlers.answer.bind(handlers),
       read: leaseAnswer,
@@ -157,7 +132,7 @@ export class Etcd3Member implements Member {
   }
 
   watch(handlers: StreamHandlers<WatchAnswer>): WatchStream {
-    const stream = this.#stream((grpc) => this.#client.watchClient.watch(grpc), {
+    const stream = this.#stream(({ watchClient }, grpc) => watchClient.watch(grpc), {
       ended: handlers.ended.bind(handlers),
       answer: handlers.answer.bind(handlers),
       read: watchAnswer,
@@ -184,16 +159,19 @@ export class Etcd3Member implements Member {
     this.#closeIfUnused();
   }
 
-  #unary<T>(options: CallOptions, send: (grpc: GrpcOptions) => Promise<T>): Promise<T> {
-    return this.#use(() =>
-      new UnaryCall(this.host, this.connection.token()).send(this.#clock, options, send),
+  #unary<T>(options: CallOptions, send: (client: Etcd3, grpc: GrpcOptions) => Promise<T>): Promise<T> {
+    return this.#use((client) =>
+      new UnaryCall(this.host, this.connection.token()).send(this.#clock, options, (grpc) =>
+        send(client, grpc),
+      ),
     );
   }
 
-  async #use<T>(run: () => Promise<T>): Promise<T> {
+  /** A call's time limit starts when etcd3 is loaded. */
+  async #use<T>(run: (client: Etcd3) => Promise<T>): Promise<T> {
     this.#users++;
     try {
-      return await run();
+      return await run(this.#client ?? (await this.#opening));
     } finally {
       this.#leave();
     }
@@ -208,11 +186,16 @@ export class Etcd3Member implements Member {
     if (!this.#retired || this.#users > 0 || this.#closed) return;
     this.#closed = true;
     // Not within the callback of the call or stream that used the connection last.
-    setImmediate(() => this.#client.close());
+    setImmediate(() => {
+      this.#opening.then(
+        (client) => client.close(),
+        () => undefined,
+      );
+    });
   }
 
   #stream<Request, Raw, Answer>(
-    open: (grpc: GrpcOptions) => Promise<GrpcStream<Request, Raw>>,
+    open: (client: Etcd3, grpc: GrpcOptions) => Promise<GrpcStream<Request, Raw>>,
     handlers: StreamHandlers<Answer> & { read(raw: Raw): Answer },
   ): DuplexStream<Request, Raw, Answer> {
     const token = (this.#streamToken = this.connection.token());
@@ -225,6 +208,7 @@ export class Etcd3Member implements Member {
       }),
     ];
     this.#users++;
-    return new DuplexStream(open({ interceptors }), call, { ...handlers, released: () => this.#leave() });
+    const opening = this.#opening.then((client) => open(client, { interceptors }));
+    return new DuplexStream(opening, call, { ...handlers, released: () => this.#leave() });
   }
 }

@@ -25,6 +25,7 @@ import {
 } from "../codec/requests.js";
 import type {
   CallOptions,
+  ConnectionSetting,
   KeepaliveStream,
   LeaseAnswer,
   Member,
@@ -71,7 +72,7 @@ export class GrpcMember implements Member {
 
   constructor(
     readonly host: string,
-    connection: { readonly token: () => string | undefined; readonly pingMs: number },
+    connection: ConnectionSetting,
     { options, clock }: { readonly options: CheckedConnect; readonly clock: Clock },
   ) {
     const { pingTimeoutMs, connectTimeoutMs } = options;

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { checkConnect } from "../../../src/options/connect.js";
-import { Etcd3Member } from "../../../src/etcd/etcd3/member.js";
+import { memberOf } from "../../../src/etcd/transport/member-of.js";
 import { EtcdClient } from "../../../src/etcd/client.js";
 import { WatchHub } from "../../../src/etcd/watch/hub.js";
 import { systemClock as clock } from "../../../src/async/clock.js";
@@ -66,7 +66,7 @@ function longestTurn() {
 function hubOver(endpoint: string) {
   const checked = checkConnect({ hosts: endpoint });
   const setting = { token: () => undefined, pingMs: 6000 };
-  const connect = (host: string) => new Etcd3Member(host, setting, { options: checked, clock });
+  const connect = (host: string) => memberOf(host, setting, { options: checked, clock });
   const client = new EtcdClient(checked, clock, connect);
   return { members: client, hub: new WatchHub(client, clock) };
 }

@@ -75,7 +75,7 @@ test("gRPC repeats nothing by itself, whatever the options say", async () => {
   };
   const config = { methodConfig: [{ name: [{}], retryPolicy }] };
   const grpcOptions = { "grpc.enable_retries": 1, "grpc.service_config": JSON.stringify(config) };
-  await using cluster = connect({ hosts: proxy.endpoint, session, grpcOptions });
+  await using cluster = connect({ hosts: proxy.endpoint, session, transport: "etcd3", grpcOptions });
   await cluster.session();
   const rule = proxy.rule({ path: TXN, act: "calm", when: takesPlace, times: 1 });
 

@@ -3,7 +3,7 @@ import http2 from "node:http2";
 import { afterEach, describe, expect, test } from "vitest";
 import { checkConnect } from "../../../src/options/connect.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
-import { Etcd3Member } from "../../../src/etcd/etcd3/member.js";
+import { memberOf } from "../../../src/etcd/transport/member-of.js";
 import { EtcdClient } from "../../../src/etcd/client.js";
 import { REFUSALS } from "../../../src/etcd/refusals/refusals.js";
 import type { Txn } from "../../../src/etcd/port.js";
@@ -73,10 +73,8 @@ function membersOf(hosts: readonly { readonly server: RawServer }[], options: ob
   const checked = checkConnect({ hosts: hosts.map(({ server }) => server.endpoint), ...options });
   // Calls start at the first host.
   const clock = { ...systemClock, random: () => 0 };
-  const client = new EtcdClient(
-    checked,
-    clock,
-    (at, setting) => new Etcd3Member(at, setting, { options: checked, clock }),
+  const client = new EtcdClient(checked, clock, (at, setting) =>
+    memberOf(at, setting, { options: checked, clock }),
   );
   clusters.push(client);
   return client;
@@ -284,7 +282,7 @@ test("a host that asks for fewer pings is pinged half as often on its next conne
   const intervals: number[] = [];
   const client = new EtcdClient(checked, systemClock, (at, setting) => {
     intervals.push(setting.pingMs);
-    return new Etcd3Member(at, setting, { options: checked, clock: systemClock });
+    return memberOf(at, setting, { options: checked, clock: systemClock });
   });
   clusters.push(client);
 

@@ -81,7 +81,8 @@ describe.concurrent("TLS", () => {
 
 describe("a member that is named by its IP address", () => {
   const byAddress = () => secure.endpoints.map((host) => host.replace("localhost", "127.0.0.1"));
-  const connected = (grpcOptions = {}) => connect({ hosts: byAddress(), credentials: ours, grpcOptions });
+  const connected = (grpcOptions = {}) =>
+    connect({ hosts: byAddress(), credentials: ours, transport: "etcd3", grpcOptions });
   const [major] = process.versions.node.split(".").map(Number);
 
   test("is used with the name in its certificate, whatever Node.js says about the address", async ({

@@ -188,7 +188,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes the same connection again when it goes to the next member behind one address",
     patches: [
       {
-        file: "etcd/etcd3/member.js",
+        file: "etcd/etcd3/client.js",
         from: '"leasehold.connection": ++connections,',
         to: '"leasehold.connection": 1 + 0 * connections,',
       },

@@ -18,6 +18,8 @@ export class FakeCluster {
   onCall: (call: FakeCall, host: string) => void = () => {};
   /** Hosts for which the test itself answers the probe whether they are etcd itself. */
   unknown: readonly string[] = [];
+  /** What new members load. */
+  loading: Promise<unknown> | undefined;
   readonly client: EtcdClient;
   readonly state: ClusterState;
   readonly services: EtcdServices;
@@ -28,6 +30,7 @@ export class FakeCluster {
       const memberId = host.slice(0, 1);
       const header = { ...HEADER, memberId };
       const member = new FakeMember(host, this.clock, header, (call) => this.onCall(call, host));
+      member.loading = this.loading;
       member.direct = !this.unknown.includes(host);
       this.connected.push(member);
       return member;

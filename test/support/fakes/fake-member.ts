@@ -117,6 +117,7 @@ export class FakeWatch implements WatchStream {
 
 /** A member without etcd, for races that cannot be provoked on a real one. */
 export class FakeMember implements Member {
+  loading: Promise<unknown> | undefined;
   readonly calls: FakeCall[] = [];
   readonly keepalives: FakeKeepalive[] = [];
   readonly watches: FakeWatch[] = [];

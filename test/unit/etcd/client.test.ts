@@ -54,6 +54,33 @@ describe("a call to the cluster", () => {
     expect(unanswered).toBe(4);
   });
 
+  test("is not sent before its transport is loaded, which no time limit covers", async () => {
+    const cluster = new FakeCluster({ requestTimeoutMs: 700 });
+    let loaded = () => {};
+    cluster.loading = new Promise<void>((resolve) => (loaded = resolve));
+    cluster.onCall = answering;
+
+    const outcome = txn(cluster);
+    await cluster.clock.pass(5000);
+    expect(callsOf(cluster)).toEqual([]);
+
+    cluster.member.loading = undefined;
+    loaded();
+    await expect(outcome).resolves.toBe(ANSWER);
+    expect(hostsOf(cluster)).toEqual(["a:1"]);
+  });
+
+  test("rejects at once with what its transport lacks", async () => {
+    const cluster = new FakeCluster();
+    const missing = new Error("not installed");
+    cluster.loading = Promise.reject(missing);
+
+    await expect(txn(cluster)).rejects.toBe(missing);
+    await expect(range(cluster)).rejects.toBe(missing);
+    await expect(cluster.client.loaded()).rejects.toBe(missing);
+    expect(callsOf(cluster)).toEqual([]);
+  });
+
   test("in a crowd is not sent before others are answered: its time limit runs from its sending", async () => {
     const cluster = new FakeCluster();
     const crowd = Promise.all(Array.from({ length: 1000 }, () => range(cluster)));

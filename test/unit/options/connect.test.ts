@@ -39,9 +39,6 @@ const badRest = [
   ...[99, 60_001, 100.5, NaN, Infinity].map((value) => outOfRange("requestTimeoutMs", TIMEOUT_RULE, value)),
   wrongType("requestTimeoutMs", TIMEOUT_RULE, "2000", '"2000"'),
   wrongType("requestTimeoutMs", TIMEOUT_RULE, null),
-  wrongType("grpcOptions", "an object", null),
-  wrongType("grpcOptions", "an object", [], "an array"),
-  wrongType("grpcOptions", "an object", "fast", "a string"),
   wrongType("hosts", 'one "http(s)://host:port" or a list of them', new Array(2), "undefined"),
   wrongType("auth", "an object", "root:secret", "a string"),
   wrongType("auth", "an object", ["root", "secret"], "an array"),
@@ -73,7 +70,7 @@ describe("connect", () => {
     [{ "grpc.default_authority": 5 }, /grpcOptions\["grpc.default_authority"\].*a string.*a number/],
     [{ channelOverride: {} }, /grpcOptions.*names that start with "grpc\.".*"channelOverride"/],
   ])("refuses grpcOptions %j, which would crash the process when it connects", (grpcOptions, message) => {
-    expect(() => connecting({ hosts: HOSTS, grpcOptions })()).toThrow(message);
+    expect(() => connecting({ hosts: HOSTS, transport: "etcd3", grpcOptions })()).toThrow(message);
   });
 
   test("tells an object whose class has a strange name as misuse", () => {
@@ -176,7 +173,8 @@ describe("connect", () => {
       { hosts: HOSTS, credentials: { rootCertificate: pem("x"), privateKey: SECRET, certChain: "" } },
     ],
     ["unreadable credentials", { hosts: HOSTS, credentials: { rootCertificate: pem(SECRET) } }],
-    ["grpcOptions", { hosts: HOSTS, grpcOptions: SECRET }],
+    ["grpcOptions", { hosts: HOSTS, grpcOptions: SECRET, transport: "etcd3" }],
+    ["grpcOptions of the wrong transport", { hosts: HOSTS, grpcOptions: SECRET, transport: "http2" }],
   ])("does not put a secret from %s into its message", (_, options) => {
     const error = thrown(connecting(options));
 
@@ -201,6 +199,10 @@ describe("connect", () => {
       credentials: undefined,
       auth: undefined,
       grpcOptions: undefined,
+      transport: undefined,
+      pingIntervalMs: undefined,
+      pingTimeoutMs: undefined,
+      connectTimeoutMs: undefined,
       requestTimeoutMs: undefined,
     };
 

@@ -31,14 +31,28 @@ function tried<T>(run: () => T): T | undefined {
 }
 
 const hosts = fc.constantFrom("127.0.0.1:1", "http://localhost:2379", ["a:1", "[::1]:2"]);
-const connectOptions = junkOptions({
+const common = {
   hosts,
   credentials: fc.constant(undefined),
   auth: fc.record({ username: fc.constant("root"), password: fc.oneof(fc.constant("secret"), junk) }),
-  grpcOptions: fc.dictionary(fc.string(), junk, { maxKeys: 2 }),
   requestTimeoutMs: fc.integer({ min: 100, max: 60_000 }),
   session: junkOptions({ ttlSeconds: fc.integer({ min: 2, max: 86_400 }), owner: fc.string() }),
-});
+};
+const http2 = {
+  transport: fc.constant("http2"),
+  pingIntervalMs: fc.integer({ min: 5000, max: 3_600_000 }),
+  pingTimeoutMs: fc.integer({ min: 100, max: 60_000 }),
+  connectTimeoutMs: fc.integer({ min: 100, max: 60_000 }),
+};
+const etcd3 = {
+  transport: fc.constant("etcd3"),
+  grpcOptions: fc.dictionary(fc.string(), junk, { maxKeys: 2 }),
+};
+const connectOptions = fc.oneof(
+  junkOptions({ ...common, ...http2 }),
+  junkOptions({ ...common, ...etcd3 }),
+  junkOptions({ ...common, ...http2, ...etcd3 }),
+);
 
 describe("whatever it is given,", () => {
   test("connect() makes a cluster, which can be closed, or names the option that is wrong", async () => {

@@ -30,7 +30,8 @@ describe("a password", () => {
         { auth: { username: "u", password: text, more: text } },
         { credentials: text },
         { credentials: [text] },
-        { grpcOptions: text },
+        { transport: "etcd3", grpcOptions: text },
+        { transport: "http2", grpcOptions: text },
         ...["http://", "https://", ""].flatMap((scheme) => [
           { hosts: `${scheme}u:${text}@localhost:2379` },
           { hosts: ["a:1", `${scheme}u:${text}@localhost`] },

@@ -32,12 +32,15 @@ describe("the layers of src/", () => {
     expect(findCycle(edges)).toBeUndefined();
   });
 
-  it("load etcd3 in one file, and know cockatiel in three", () => {
-    const users = (name: string) =>
-      imports.filter(({ to, isTypeOnly }) => to === name && !isTypeOnly).map(({ from }) => from);
+  it("load etcd3 in one file, when it is needed, and know cockatiel in three", () => {
+    const users = (name: string) => imports.filter(({ to, isTypeOnly }) => to === name && !isTypeOnly);
 
-    expect(users("etcd3")).toEqual(["etcd/etcd3/member"]);
-    expect(users("cockatiel")).toEqual(["etcd/backoff", "etcd/circuit-breakers", "etcd/etcd3/member"]);
+    expect(users("etcd3")).toMatchObject([{ from: "etcd/etcd3/client", isLazy: true }]);
+    expect(users("cockatiel").map(({ from }) => from)).toEqual([
+      "etcd/backoff",
+      "etcd/circuit-breakers",
+      "etcd/etcd3/client",
+    ]);
   });
 
   it("import nothing but one another, Node's own modules and the two dependencies", () => {

@@ -1,5 +1,3 @@
-/** A dead link is noticed within 8 s. etcd answers pings at intervals under 5 s with ENHANCE_YOUR_CALM, indefinitely. */
-const FIRST_MS = 6000;
 /** Go's gRPC servers allow one ping in five minutes by default. */
 const LONGEST_MS = 320_000;
 
@@ -8,7 +6,7 @@ export class PingIntervals {
   readonly #byHost = new Map<string, number>();
 
   /** `firstMs`: the interval that the user configured. */
-  constructor(private readonly firstMs = FIRST_MS) {}
+  constructor(private readonly firstMs: number) {}
 
   of(host: string): number {
     return this.#byHost.get(host) ?? this.firstMs;

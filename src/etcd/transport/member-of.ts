@@ -1,0 +1,19 @@
+import type { Clock } from "../../async/clock.js";
+import type { CheckedConnect } from "../../options/connect.js";
+import { Etcd3Member } from "../etcd3/member.js";
+import { GrpcMember } from "../grpc/member.js";
+import type { ConnectionSetting, Member } from "../port.js";
+
+/** A new connection to the member at `host`, over the transport that the options name. */
+export function memberOf(
+  host: string,
+  setting: ConnectionSetting,
+  context: { readonly options: CheckedConnect; readonly clock: Clock },
+): Member {
+  switch (context.options.transport) {
+    case "etcd3":
+      return new Etcd3Member(host, setting, context);
+    case "http2":
+      return new GrpcMember(host, setting, context);
+  }
+}

@@ -1,0 +1,39 @@
+// LEASEHOLD_TRANSPORT=http2, or etcd3: tests, lab and bench use that transport wherever they give `connect` none. The library
+// itself does not read the variable: src/options/default-transport.ts, and what is built of it, is replaced when it is loaded.
+
+const DEFAULT = /\/options\/default-transport\.[jt]s(\?.*)?$/;
+
+/** @returns {"http2" | "etcd3" | undefined} undefined: the library's own default */
+export function chosenTransport() {
+  const name = process.env["LEASEHOLD_TRANSPORT"];
+  if (name === undefined || name === "http2" || name === "etcd3") return name;
+  throw new Error(`LEASEHOLD_TRANSPORT is http2 or etcd3, not ${name}`);
+}
+
+/** @param {string} id a path or a URL @returns {string | undefined} the source that replaces it */
+function replacement(id) {
+  const name = chosenTransport();
+  if (name === undefined || !DEFAULT.test(id)) return undefined;
+  return `export const DEFAULT_TRANSPORT = ${JSON.stringify(name)};\n`;
+}
+
+/** For vitest, which loads the sources itself. @type {import("vite").Plugin} */
+export const transportPlugin = { name: "transport", enforce: "pre", load: replacement };
+
+/** What a process that loads the sources with tsx, or the built package, needs in its environment, as do its children. */
+export function transportEnv() {
+  if (chosenTransport() === undefined) return {};
+  const hook = `import { register } from "node:module"; register(${JSON.stringify(import.meta.url)});`;
+  const option = `--import=data:text/javascript,${encodeURIComponent(hook)}`;
+  const given = process.env["NODE_OPTIONS"] ?? "";
+  return { NODE_OPTIONS: given.includes(option) ? given : `${given} ${option}`.trim() };
+}
+
+/**
+ * The hook of `module.register` in such a process.
+ * @type {import("node:module").LoadHook}
+ */
+export async function load(url, context, nextLoad) {
+  const source = replacement(url);
+  return source === undefined ? nextLoad(url, context) : { format: "module", source, shortCircuit: true };
+}

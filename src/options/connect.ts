@@ -20,12 +20,11 @@ export interface CheckedConnect extends CheckedTransport {
         readonly rootCertificate: Uint8Array;
         readonly privateKey?: Uint8Array;
         readonly certChain?: Uint8Array;
+        readonly serverName?: string;
       }
     | undefined;
   readonly auth: { readonly username: string; readonly password: string } | undefined;
   readonly requestTimeoutMs: number;
-  readonly pingTimeoutMs: number;
-  readonly connectTimeoutMs: number;
   readonly session: CheckedSession;
 }
 
@@ -64,8 +63,6 @@ export function checkConnect(options: unknown): CheckedConnect {
       max: 60_000,
       fallback: 2000,
     }),
-    pingTimeoutMs: 2000,
-    connectTimeoutMs: 2000,
     session: checkSession("connect's session", given.session),
   };
 }
@@ -97,7 +94,7 @@ function checkBytes(option: string, value: unknown): Uint8Array {
 
 function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConnect["credentials"] {
   if (value === undefined) return undefined;
-  const known = ["rootCertificate", "privateKey", "certChain"];
+  const known = ["rootCertificate", "privateKey", "certChain", "serverName"];
   const given = checkOptions("credentials", checkPlainObject("credentials", value), known);
   // gRPC ignores the scheme: with credentials it uses TLS, whatever the URL says.
   if (hosts.some((host) => host.startsWith("http:"))) {
@@ -110,12 +107,22 @@ function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConn
     );
   }
   return checkPem({
+    ...(given.serverName !== undefined && { serverName: checkServerName(given.serverName) }),
     rootCertificate: checkBytes("credentials.rootCertificate", given.rootCertificate),
     ...(privateKey !== undefined && {
       privateKey: checkBytes("credentials.privateKey", privateKey),
       certChain: checkBytes("credentials.certChain", certChain),
     }),
   });
+}
+
+/** TLS sends no address as a server name: RFC 6066, section 3. */
+function checkServerName(value: unknown): string {
+  const rule = "a host name";
+  if (typeof value !== "string") throw secretTypeError("credentials.serverName", rule, value);
+  if (!/^(?=.*[a-z])[a-z\d]([\w.-]{0,252})$/i.test(value))
+    throw rangeError("credentials.serverName", rule, value);
+  return value;
 }
 
 /** Without this check, gRPC would throw OpenSSL's own text at the first call. */

@@ -12,6 +12,11 @@ export interface Credentials {
   /** PEM text of this client's key and certificate, for members that request one. Give both or neither. */
   readonly privateKey?: Uint8Array | undefined;
   readonly certChain?: Uint8Array | undefined;
+  /**
+   * The host name in the members' certificates, if it is not the one in `hosts`: for hosts that are IP addresses, tunnels
+   * and balancers. Sent as TLS's server name.
+   */
+  readonly serverName?: string | undefined;
 }
 
 export interface ConnectOptions {
@@ -22,7 +27,7 @@ export interface ConnectOptions {
   readonly auth?: { readonly username: string; readonly password: string } | undefined;
   /**
    * What carries the calls: HTTP/2 of this library's own, or npm's etcd3, which uses grpc-js.
-   * @default "etcd3"
+   * @default "http2"
    */
   readonly transport?: "http2" | "etcd3" | undefined;
   /**

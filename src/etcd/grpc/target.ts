@@ -6,7 +6,12 @@ export function targetOf(host: string, credentials: CheckedConnect["credentials"
   const [, scheme, name = "", port] = /^(?:(https?):\/\/)?(.*):(\d+)$/.exec(host) ?? [];
   const secure = scheme === "https" || credentials !== undefined;
   const tls = secure
-    ? { ca: credentials?.rootCertificate, key: credentials?.privateKey, cert: credentials?.certChain }
+    ? {
+        ca: credentials?.rootCertificate,
+        key: credentials?.privateKey,
+        cert: credentials?.certChain,
+        serverName: credentials?.serverName,
+      }
     : undefined;
   return { hostname: name.replace(/^\[(.*)\]$/, "$1"), port: Number(port), tls };
 }

@@ -106,6 +106,24 @@ describe("a member that is named by its IP address", () => {
   });
 });
 
+describe.each(["http2", "etcd3"] as const)("credentials.serverName, with transport %s", (transport) => {
+  const held = async (serverName: string, hosts: readonly string[]) => {
+    await using cluster = connect({ hosts, credentials: { ...ours, serverName }, transport });
+    return await new Mutex(cluster, `tls/name/${transport}`).withLock((lock) => lock.held, { timeoutMs: 10_000 });
+  };
+
+  test("is the name that the member's certificate must have, instead of the host's", async ({ expect }) => {
+    expect(await held("etcd.example", elsewhere.endpoints)).toBe(true);
+    await expect(held("etcd.example", secure.endpoints)).rejects.toMatchObject({ why: "tls" });
+  });
+
+  test("is used for a host that is an IP address", async ({ expect }) => {
+    const byAddress = elsewhere.endpoints.map((host) => host.replace("localhost", "127.0.0.1"));
+
+    expect(await held("etcd.example", byAddress)).toBe(true);
+  });
+});
+
 /** All entry points; each must fail in time, with the same kind of error. `overdue`: not within twice the limit. */
 async function failures(options: ConnectOptions, timeoutMs = TIMEOUT_MS) {
   await using cluster = connect(options);

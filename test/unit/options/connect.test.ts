@@ -132,6 +132,17 @@ describe("connect", () => {
     expect((error as Error).message).toMatch(why);
   });
 
+  test.each([7, null, "", "127.0.0.1", "[::1]", "etcd.example:2379", "https://etcd.example", "-x", "a b"])(
+    "refuses the server name %j",
+    (serverName) => {
+      const error = thrown(
+        connecting({ hosts: HOSTS, credentials: { rootCertificate: pem("x"), serverName } }),
+      );
+
+      expect((error as Error).message).toContain("Expected credentials.serverName to be a host name");
+    },
+  );
+
   test("refuses half of a client certificate", () => {
     const rootCertificate = pem("x");
 

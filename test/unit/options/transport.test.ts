@@ -72,7 +72,7 @@ describe("connect", () => {
     expect(checkConnect({ hosts: HOSTS, transport: "etcd3", grpcOptions }).pingIntervalMs).toBe(9000);
   });
 
-  test("uses etcd3 by default, or what LEASEHOLD_TRANSPORT makes the default of a test run", () => {
-    expect(checkConnect({ hosts: HOSTS }).transport).toBe(chosenTransport() ?? "etcd3");
+  test("uses http2 by default, or what LEASEHOLD_TRANSPORT makes the default of a test run", () => {
+    expect(checkConnect({ hosts: HOSTS }).transport).toBe(chosenTransport() ?? "http2");
   });
 });

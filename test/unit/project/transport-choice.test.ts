@@ -46,6 +46,6 @@ describe("LEASEHOLD_TRANSPORT", () => {
   );
 
   it("changes nothing where it is not set", () => {
-    expect(defaults(undefined)).toEqual(["etcd3", "etcd3", "etcd3"]);
+    expect(defaults(undefined)).toEqual(["http2", "http2", "http2"]);
   });
 });

@@ -188,7 +188,9 @@ export class Connection {
   #peerLeaves(lastId: number, code: ErrorName, debug: string): void {
     const text = debug === "" ? code : `${code}, ${debug}`;
     const kind = code === "ENHANCE_YOUR_CALM" ? "calm" : "lost";
-    this.#goaway = new StreamFailure(kind, `the member ends the connection: ${text}`);
+    // A polite goodbye often follows the complaint.
+    if (this.#goaway === undefined || code !== "NO_ERROR")
+      this.#goaway = new StreamFailure(kind, `the member ends the connection: ${text}`);
     this.#draining = true;
     const { streams } = this.#outgoing;
     // Streams above the last ID were not processed, nor those that wait here: RFC 9113, section 6.8.

@@ -141,7 +141,6 @@ export class Connection {
   }
 
   #events(): ConstructorParameters<typeof Incoming>[0] {
-    const { streams } = this.#outgoing;
     return {
       settings: (payload) => this.#peerSettings(payload),
       ping: (payload) => this.#writer?.writeLazily(pingAckFrame(payload)),
@@ -154,7 +153,7 @@ export class Connection {
         this.#windows.received(stream, bytes, endStream);
         if (content.length > 0 || endStream) stream?.data(content, endStream);
       },
-      reset: (id, code) => this.#reset(streams.get(id), code),
+      reset: (id, code) => this.#reset(this.#known(id), code),
     };
   }
 
@@ -185,13 +184,15 @@ export class Connection {
     throw new Http2Error("PROTOCOL_ERROR", `the peer answers on stream ${id}, which was not opened`);
   }
 
-  #reset(stream: Http2Stream | undefined, code: ErrorName): void {
-    if (stream === undefined) return;
+  /** Returns whether the stream was open. */
+  #reset(stream: Http2Stream | undefined, code: ErrorName): boolean {
+    if (stream === undefined) return false;
     this.#outgoing.remove(stream);
     const kind = code === "ENHANCE_YOUR_CALM" ? "calm" : "reset";
     const failure = new StreamFailure(kind, `the member reset the call: ${code}`);
     stream.failed(failure, code !== "REFUSED_STREAM");
     this.finished(stream);
+    return true;
   }
 
   #peerLeaves(lastId: number, code: ErrorName, debug: string): void {

@@ -57,6 +57,7 @@ export class Connection {
     this.#outgoing = new Outgoing(this.#settings, setting.firstStreamId ?? 1);
     this.#reader = new FrameReader(new Incoming(this.#events(), () => deadlines.now()), MAX_FRAME_BYTES);
     this.#heartbeat = new Heartbeat(setting, deadlines, {
+      idle: () => this.#outgoing.idle,
       inUse: () => this.#outgoing.streams.size > 0,
       ping: () => this.#write(pingFrame(PING_DATA)),
       dead: (silentMs) => this.#fail("lost", `the member did not answer a ping: nothing for ${Math.round(silentMs)} ms`),

@@ -119,10 +119,13 @@ export class Call extends Http2Stream {
     this.#broken(new StreamFailure("protocol", message));
   }
 
-  /** `complete`: the peer has ended its side of the stream. Otherwise, or if this side is open, the stream is reset. */
+  /**
+   * `complete`: the peer has ended its side of the stream. Otherwise, or if this side is open, the stream is reset: the peer
+   * may end a call without reading its whole request.
+   */
   #leave(complete: boolean): void {
     this.over = true;
-    if (complete && this.endsWithOutbox) this.#connection?.finished(this);
+    if (complete && this.endsWithOutbox && this.outbox.length === 0) this.#connection?.finished(this);
     else this.#connection?.cancel(this);
   }
 }

@@ -1,6 +1,9 @@
 import { lookup, type LookupAddress } from "node:dns";
-import { connect as connectPlain, type LookupFunction, type Socket } from "node:net";
+import { connect as connectPlain, Socket, type LookupFunction } from "node:net";
 import { connect as connectSecure, type TLSSocket } from "node:tls";
+
+/** Node.js' name for the alert of a server that knows ALPN, but not h2: RFC 7301, section 3.2. */
+const NO_ALPN = "ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL";
 
 /** The certificates of a TLS connection, as PEM text. */
 export interface TlsOptions {
@@ -33,18 +36,29 @@ export interface SocketHandlers {
 
 /** Connects to `target`. Every error of the socket ends in `closed`; `socket.destroy(error)` does, too. */
 export function openSocket(target: Target, handlers: SocketHandlers): Socket {
-  const socket = target.tls === undefined ? openPlain(target) : openSecure(target, target.tls);
+  const socket = opened(target);
   let reason: Error | undefined;
   socket.setNoDelay(true);
-  socket.on("error", (error) => (reason ??= error));
+  socket.on("error", (error: NodeJS.ErrnoException) => (reason ??= error.code === NO_ALPN ? noHttp2() : error));
   socket.on("end", () => socket.destroy());
   socket.on("close", () => handlers.closed(reason));
   socket.on("data", (chunk: Buffer) => handlers.data(chunk));
   socket.once(target.tls === undefined ? "connect" : "secureConnect", () => {
     if (target.tls === undefined || (socket as TLSSocket).alpnProtocol === "h2") handlers.connected();
-    else socket.destroy(new Error("the server does not speak HTTP/2: it chose no ALPN protocol h2"));
+    else socket.destroy(noHttp2());
   });
   return socket;
+}
+
+const noHttp2 = (): Error => new Error("the server does not speak HTTP/2: it chose no ALPN protocol h2");
+
+/** A socket that closes with the reason if `target` makes no sense: Node.js throws if a port, a certificate or a key does not. */
+function opened(target: Target): Socket {
+  try {
+    return target.tls === undefined ? openPlain(target) : openSecure(target, target.tls);
+  } catch (error) {
+    return new Socket().destroy(error as Error);
+  }
 }
 
 function openPlain({ hostname, port, turn }: Target): Socket {
@@ -67,9 +81,9 @@ function openSecure({ hostname, port, turn }: Target, tls: TlsOptions): TLSSocke
 }
 
 /** A lookup whose addresses begin with another one for each `turn`. Node.js tries them in this order, without waiting long. */
-function rotated(turn: number): LookupFunction {
+export function rotated(turn: number, resolve: typeof lookup = lookup): LookupFunction {
   return (hostname, options, callback) => {
-    lookup(hostname, { ...options, all: true }, (error, found) => {
+    resolve(hostname, { ...options, all: true }, (error, found) => {
       const addresses = rotate(found ?? [], turn);
       const [first] = addresses;
       if (error || first === undefined) callback(error ?? new Error(`no address for ${hostname}`), "", 4);

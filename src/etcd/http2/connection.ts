@@ -18,7 +18,7 @@ import { Http2Error, type ErrorName } from "./frames/http2-error.js";
 import { Incoming, MAX_HEADER_LIST_BYTES } from "./incoming.js";
 import { Outgoing } from "./outgoing.js";
 import { PeerSettings } from "./peer-settings.js";
-import { firstBytesHint, openSocket, type Target } from "./socket.js";
+import { FirstBytes, openSocket, type Target } from "./socket.js";
 import { SocketWriter } from "./socket-writer.js";
 import { ReceiveWindows } from "./receive-windows.js";
 import type { Http2Stream } from "./stream.js";
@@ -45,6 +45,7 @@ export class Connection {
   readonly #windows = new ReceiveWindows((id, bytes) => this.#writer?.writeLazily(windowUpdateFrame(id, bytes)));
   readonly #reader: FrameReader;
   readonly #heartbeat: Heartbeat;
+  readonly #firstBytes = new FirstBytes();
   #state: "connecting" | "greeting" | "open" | "over" = "connecting";
   #writer: SocketWriter | undefined;
   /** The peer, or `retire`, wants no new streams. */
@@ -132,12 +133,12 @@ export class Connection {
   #read(chunk: Buffer): void {
     if (this.#state === "over") return;
     this.#heartbeat.received();
+    if (this.#state === "greeting") this.#firstBytes.add(chunk);
     try {
       this.#reader.read(chunk);
     } catch (error) {
       if (!(error instanceof Http2Error)) throw error;
-      const hint = this.#state === "greeting" ? firstBytesHint(chunk) : undefined;
-      this.#violated(error, hint);
+      this.#violated(error);
     }
   }
 
@@ -213,20 +214,20 @@ export class Connection {
 
   #connectTimedOut(timeoutMs: number): void {
     const what = this.#state === "greeting" ? "no HTTP/2 from the member" : "no connection";
-    this.#fail("connecting", `${what} within ${timeoutMs} ms`);
+    this.#fail("connecting", this.#firstBytes.hint ?? `${what} within ${timeoutMs} ms`);
   }
 
-  #violated(error: Http2Error, hint: string | undefined): void {
+  #violated(error: Http2Error): void {
     this.#write(goawayFrame(0, error.code, ""));
     this.#writer?.flush();
     const kind = this.#state === "greeting" ? "connecting" : "protocol";
-    this.#fail(kind, hint ?? error.message, error);
+    this.#fail(kind, this.#firstBytes.hint ?? error.message, error);
   }
 
   #closed(error: Error | undefined): void {
     const connecting = this.#state === "connecting" || this.#state === "greeting";
     if (this.#goaway !== undefined) return this.#end(this.#goaway);
-    const text = error === undefined ? closedText(this.#state) : messageOf(error);
+    const text = this.#firstBytes.hint ?? (error === undefined ? closedText(this.#state) : messageOf(error));
     this.#end(new StreamFailure(connecting ? "connecting" : "lost", text, { cause: error }));
   }
 

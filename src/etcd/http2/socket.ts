@@ -98,11 +98,23 @@ function rotate(addresses: readonly LookupAddress[], turn: number): LookupAddres
   return [...addresses.slice(first), ...addresses.slice(0, first)];
 }
 
-/** What a server that does not answer in HTTP/2 probably is, by the first bytes that it has sent. */
-export function firstBytesHint(bytes: Buffer): string | undefined {
-  // A TLS record: an alert, or a handshake.
-  if ((bytes[0] === 0x15 || bytes[0] === 0x16) && bytes[1] === 0x03)
-    return "it answers in TLS: does it want TLS (https://, credentials)?";
-  if (bytes.toString("latin1", 0, 5) === "HTTP/") return "it answers in HTTP/1: is this etcd?";
-  return undefined;
+const HTTP1 = "HTTP/";
+
+/** The first bytes of a server: they tell what it probably is, if it does not answer in HTTP/2. */
+export class FirstBytes {
+  #bytes = Buffer.alloc(0);
+
+  add(chunk: Buffer): void {
+    if (this.#bytes.length < HTTP1.length)
+      this.#bytes = Buffer.concat([this.#bytes, chunk.subarray(0, HTTP1.length)]);
+  }
+
+  get hint(): string | undefined {
+    const [first, second] = this.#bytes;
+    // A TLS record: an alert, or a handshake.
+    if ((first === 0x15 || first === 0x16) && second === 0x03)
+      return "it answers in TLS: does it want TLS (https://, credentials)?";
+    if (this.#bytes.toString("latin1", 0, HTTP1.length) === HTTP1) return "it answers in HTTP/1: is this etcd?";
+    return undefined;
+  }
 }

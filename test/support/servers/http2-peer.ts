@@ -308,6 +308,7 @@ export class Http2Peer {
   ) {
     server.on("connection", (socket: Socket) => {
       this.#sockets.add(socket);
+      socket.setNoDelay(true);
       socket.on("error", () => {});
       socket.once("close", () => this.#sockets.delete(socket));
     });

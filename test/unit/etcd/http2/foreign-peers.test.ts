@@ -28,10 +28,10 @@ const bytesOf = (bytes: Buffer): Buffer[] => [...bytes].map((byte) => Buffer.of(
 
 describe("a server that does not speak HTTP/2", () => {
   test.each([
-    ["TLS", TLS_ALERT, true, /TLS/],
-    ["TLS, byte by byte", TLS_ALERT, false, /TLS/],
+    ["TLS", TLS_ALERT, true, /answers in TLS/],
+    ["TLS, byte by byte", TLS_ALERT, false, /answers in TLS/],
     ["TLS, with more", Buffer.concat([TLS_ALERT, TLS_ALERT]), true, /TLS/],
-    ["HTTP/1", BAD_REQUEST, true, /HTTP\/1/],
+    ["HTTP/1", BAD_REQUEST, true, /answers in HTTP\/1/],
     ["HTTP/1, byte by byte", BAD_REQUEST, false, /HTTP\/1/],
     ["nothing that is known", Buffer.from("220 smtp.example ESMTP\r\n"), true, /HTTP\/2|frame of/],
   ])("but %s: the call ends with the reason, and was not processed", async (_, bytes, whole, text) => {
@@ -53,7 +53,7 @@ describe("a server that does not speak HTTP/2", () => {
       await settle();
       client.clock.advance(100);
     }
-    expect(await call.end).toMatchObject({ failed: "connecting", inDoubt: false });
+    expect(await call.end).toMatchObject({ failed: "connecting", text: expect.stringMatching(/TLS/), inDoubt: false });
   });
 
   test("but closes at once: the call was not processed", async () => {
@@ -84,7 +84,7 @@ describe("a server that does not speak HTTP/2", () => {
 
   test("but begins with another frame than SETTINGS", async () => {
     const end = await endAt((socket) => socket.write(answerFrames(1, "answer")));
-    expect(end).toMatchObject({ failed: "connecting", text: /does not begin with SETTINGS/, inDoubt: false });
+    expect(end).toMatchObject({ failed: "connecting", text: expect.stringMatching(/does not begin with SETTINGS/), inDoubt: false });
   });
 });
 
@@ -95,17 +95,17 @@ describe("an address", () => {
     const { port } = server.address() as AddressInfo;
     await new Promise((resolve) => server.close(resolve));
     const end = await new PeerClient({ port }).call().end;
-    expect(end).toMatchObject({ failed: "connecting", text: /ECONNREFUSED/, inDoubt: false });
+    expect(end).toMatchObject({ failed: "connecting", text: expect.stringMatching(/ECONNREFUSED/), inDoubt: false });
   });
 
   test("that does not exist: the call was not processed", async () => {
     const end = await new PeerClient({ hostname: "no-such-host.invalid", port: 2379 }).call().end;
-    expect(end).toMatchObject({ failed: "connecting", text: /no-such-host/, inDoubt: false });
+    expect(end).toMatchObject({ failed: "connecting", text: expect.stringMatching(/no-such-host/), inDoubt: false });
   });
 
   test("that cannot be one fails the call, and nothing else", async () => {
     const client = new PeerClient({ port: 70_000 });
-    expect(await client.call().end).toMatchObject({ failed: "connecting", text: /70000/, inDoubt: false });
+    expect(await client.call().end).toMatchObject({ failed: "connecting", text: expect.stringMatching(/70000/), inDoubt: false });
     client.clock.advance(10_000);
   });
 });

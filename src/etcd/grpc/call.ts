@@ -79,7 +79,8 @@ export class Call extends Http2Stream {
     if (foreign !== undefined) return this.#end(foreign, endStream);
     this.#responded = true;
     const encoding = headers.get("grpc-encoding") ?? "identity";
-    if (encoding !== "identity") this.#fail(`an answer compressed with ${encoding}, though nothing was agreed`);
+    if (encoding !== "identity")
+      this.#fail(`an answer compressed with ${encoding}, though nothing was agreed`);
     else if (endStream) this.#trailers(headers, endStream);
   }
 
@@ -113,7 +114,8 @@ export class Call extends Http2Stream {
     const status = statusOf(headers);
     if (!endStream) return this.#fail("headers in the middle of an answer");
     if (status === undefined) return this.#fail("the answer ended without a status");
-    if (status.code === 0 && this.#messages.incomplete) return this.#fail("the answer ended inside a message");
+    if (status.code === 0 && this.#messages.incomplete)
+      return this.#fail("the answer ended inside a message");
     this.#end(status, true);
   }
 

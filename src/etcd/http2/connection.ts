@@ -1,21 +1,19 @@
 import type { Socket } from "node:net";
 import type { Deadline, Deadlines } from "../../async/deadlines.js";
-import { StreamFailure } from "./failure.js";
+import { closedText, goawayFailure, messageOf, resetFailure, StreamFailure } from "./failure.js";
 import { FrameReader } from "./frames/frame-reader.js";
 import {
-  CONNECTION_PREFACE,
   goawayFrame,
   pingAckFrame,
   pingFrame,
   rstStreamFrame,
-  SETTING,
   settingsAckFrame,
-  settingsFrame,
   windowUpdateFrame,
 } from "./frames/frames.js";
 import { Heartbeat, type HeartbeatSetting } from "./heartbeat.js";
 import { Http2Error, type ErrorName } from "./frames/http2-error.js";
-import { Incoming, MAX_HEADER_LIST_BYTES } from "./incoming.js";
+import { greeting } from "./greeting.js";
+import { Incoming } from "./incoming.js";
 import { Outgoing } from "./outgoing.js";
 import { PeerSettings } from "./peer-settings.js";
 import { FirstBytes, openSocket, type Target } from "./socket.js";
@@ -42,7 +40,9 @@ export class Connection {
   readonly #socket: Socket;
   readonly #settings = new PeerSettings();
   readonly #outgoing: Outgoing;
-  readonly #windows = new ReceiveWindows((id, bytes) => this.#writer?.writeLazily(windowUpdateFrame(id, bytes)));
+  readonly #windows = new ReceiveWindows((id, bytes) =>
+    this.#writer?.writeLazily(windowUpdateFrame(id, bytes)),
+  );
   readonly #reader: FrameReader;
   readonly #heartbeat: Heartbeat;
   readonly #firstBytes = new FirstBytes();
@@ -54,17 +54,21 @@ export class Connection {
   #goaway: StreamFailure | undefined;
   #failure: StreamFailure | undefined;
 
-  constructor(target: Target, setting: ConnectionSetting, deadlines: Deadlines) {
+  constructor(
+    target: Target,
+    private readonly setting: ConnectionSetting,
+    private readonly deadlines: Deadlines,
+  ) {
     this.#outgoing = new Outgoing(this.#settings, setting.firstStreamId ?? 1);
     this.#reader = new FrameReader(new Incoming(this.#events(), () => deadlines.now()), MAX_FRAME_BYTES);
     this.#heartbeat = new Heartbeat(setting, deadlines, {
       idle: () => this.#outgoing.idle,
       inUse: () => this.#outgoing.streams.size > 0,
       ping: () => this.#write(pingFrame(PING_DATA)),
-      dead: (silentMs) => this.#fail("lost", `the member did not answer a ping: nothing for ${Math.round(silentMs)} ms`),
+      dead: (silentMs) =>
+        this.#fail("lost", `the member did not answer a ping: nothing for ${Math.round(silentMs)} ms`),
     });
-    const { connectTimeoutMs } = setting;
-    this.#connectDeadline = deadlines.add(connectTimeoutMs, () => this.#connectTimedOut(connectTimeoutMs));
+    this.#connectDeadline = deadlines.add(setting.connectTimeoutMs, () => this.#connectTimedOut());
     this.#socket = openSocket(target, {
       connected: () => this.#greet(),
       data: (chunk) => this.#read(chunk),
@@ -110,23 +114,17 @@ export class Connection {
     if (this.#state === "over") return;
     if (this.#state === "open") this.#write(goawayFrame(0, "NO_ERROR", ""));
     this.#end(new StreamFailure("retired", "the connection was closed"));
-    // What was written leaves before the connection does.
-    this.#writer?.flush();
+    if (this.#writer === undefined) return void this.#socket.destroy();
+    // What was written leaves before the connection does, unless the peer does not read it.
+    this.#writer.flush();
     this.#socket.destroySoon();
+    this.deadlines.add(this.setting.pingTimeoutMs, () => this.#socket.destroy());
   }
 
   #greet(): void {
     this.#state = "greeting";
     this.#writer = new SocketWriter(this.#socket, () => this.#outgoing.pump());
-    this.#write(Buffer.from(CONNECTION_PREFACE, "latin1"));
-    this.#write(
-      settingsFrame([
-        [SETTING.HEADER_TABLE_SIZE, 0],
-        [SETTING.ENABLE_PUSH, 0],
-        [SETTING.INITIAL_WINDOW_SIZE, ReceiveWindows.STREAM_BYTES],
-        [SETTING.MAX_HEADER_LIST_SIZE, MAX_HEADER_LIST_BYTES],
-      ]),
-    );
+    this.#write(greeting());
     this.#windows.begin();
   }
 
@@ -136,6 +134,8 @@ export class Connection {
     if (this.#state === "greeting") this.#firstBytes.add(chunk);
     try {
       this.#reader.read(chunk);
+      if (this.#writer?.overfull)
+        throw new Http2Error("ENHANCE_YOUR_CALM", "the peer sends, but does not read");
     } catch (error) {
       if (!(error instanceof Http2Error)) throw error;
       this.#violated(error);
@@ -149,13 +149,13 @@ export class Connection {
       pong: () => {},
       goaway: (lastId, code, debug) => this.#peerLeaves(lastId, code, debug),
       windowUpdate: (id, bytes) => this.#widen(id, bytes),
-      headers: (id, headers, endStream) => this.#known(id)?.headers(headers, endStream),
+      headers: (id, headers, endStream) => this.#outgoing.known(id)?.headers(headers, endStream),
       data: (id, { content, bytes, endStream }) => {
-        const stream = this.#known(id);
+        const stream = this.#outgoing.known(id);
         this.#windows.received(stream, bytes, endStream);
         if (content.length > 0 || endStream) stream?.data(content, endStream);
       },
-      reset: (id, code) => this.#reset(this.#known(id), code),
+      reset: (id, code) => this.#reset(this.#outgoing.known(id), code),
     };
   }
 
@@ -172,35 +172,27 @@ export class Connection {
     this.#state = "open";
     this.#connectDeadline.cancel();
     if (this.#writer) this.#outgoing.begin(this.#writer);
+    // Each attempt to connect to one of several addresses makes a new handle, which keeps the process alive.
+    if (this.#outgoing.idle) this.#idle();
   }
 
   #widen(id: number, bytes: number): void {
     if (id === 0) return this.#outgoing.widen(bytes);
-    const stream = this.#known(id);
+    const stream = this.#outgoing.known(id);
     if (stream !== undefined) this.#outgoing.widenStream(stream, bytes);
-  }
-
-  /** `undefined` for a stream that is over. @throws {Http2Error} for a stream that was never opened. */
-  #known(id: number): Http2Stream | undefined {
-    if (id % 2 === 1 && id <= this.#outgoing.lastId) return this.#outgoing.streams.get(id);
-    throw new Http2Error("PROTOCOL_ERROR", `the peer answers on stream ${id}, which was not opened`);
   }
 
   /** Returns whether the stream was open. */
   #reset(stream: Http2Stream | undefined, code: ErrorName): boolean {
     if (stream === undefined) return false;
     this.#outgoing.remove(stream);
-    const kind = code === "ENHANCE_YOUR_CALM" ? "calm" : "reset";
-    const failure = new StreamFailure(kind, `the member reset the call: ${code}`);
-    stream.failed(failure, code !== "REFUSED_STREAM");
+    stream.failed(resetFailure(code), code !== "REFUSED_STREAM");
     this.finished(stream);
     return true;
   }
 
   #peerLeaves(lastId: number, code: ErrorName, debug: string): void {
-    const text = debug === "" ? code : `${code}, ${debug}`;
-    const kind = code === "ENHANCE_YOUR_CALM" ? "calm" : "lost";
-    this.#goaway = new StreamFailure(kind, `the member ends the connection: ${text}`);
+    this.#goaway = goawayFailure(code, debug);
     this.#draining = true;
     const { streams } = this.#outgoing;
     // Streams above the last ID were not processed, nor those that wait here: RFC 9113, section 6.8.
@@ -212,9 +204,9 @@ export class Connection {
     if (this.#outgoing.idle) this.#idle();
   }
 
-  #connectTimedOut(timeoutMs: number): void {
+  #connectTimedOut(): void {
     const what = this.#state === "greeting" ? "no HTTP/2 from the member" : "no connection";
-    this.#fail("connecting", this.#firstBytes.hint ?? `${what} within ${timeoutMs} ms`);
+    this.#fail("connecting", this.#firstBytes.hint ?? `${what} within ${this.setting.connectTimeoutMs} ms`);
   }
 
   #violated(error: Http2Error): void {
@@ -247,22 +239,12 @@ export class Connection {
     // The loss of an idle connection is no failure of the member: the next stream gets a new connection.
     if (wasOpen && this.#outgoing.idle) this.#draining = true;
     const { streams } = this.#outgoing;
-    for (const stream of [...streams.values(), ...this.#outgoing.unopened()]) stream.failed(failure, stream.id !== 0);
+    for (const stream of [...streams.values(), ...this.#outgoing.unopened()])
+      stream.failed(failure, stream.id !== 0);
     this.#outgoing.clear();
   }
 
   #write(frame: Buffer): void {
     this.#writer?.write(frame);
   }
-}
-
-const closedText = (state: string): string =>
-  state === "greeting"
-    ? "the member closed the connection at once: does it want TLS (https://, credentials)?"
-    : "the member closed the connection";
-
-/** The reasons of several addresses, one after the other: the message of the error that collects them is empty. */
-function messageOf(error: Error): string {
-  if (!(error instanceof AggregateError)) return error.message;
-  return error.errors.map((each: Error) => each.message).join("; ");
 }

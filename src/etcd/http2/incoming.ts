@@ -19,7 +19,10 @@ const MAX_IDLE_FRAMES = 1000;
 export interface PeerEvents {
   headers(streamId: number, headers: Headers, endStream: boolean): void;
   /** `bytes`: with padding, which counts for flow control. */
-  data(streamId: number, data: { readonly content: Buffer; readonly bytes: number; readonly endStream: boolean }): void;
+  data(
+    streamId: number,
+    data: { readonly content: Buffer; readonly bytes: number; readonly endStream: boolean },
+  ): void;
   /** Returns whether the stream was open. */
   reset(streamId: number, code: ErrorName): boolean;
   settings(payload: Buffer): void;
@@ -34,7 +37,9 @@ export interface PeerEvents {
 export class Incoming implements FrameHandler {
   readonly #decoder = new HeaderDecoder(MAX_HEADER_LIST_BYTES);
   /** A header block whose end has not arrived. */
-  #block: { readonly streamId: number; readonly endStream: boolean; readonly parts: Buffer[]; bytes: number } | undefined;
+  #block:
+    | { readonly streamId: number; readonly endStream: boolean; readonly parts: Buffer[]; bytes: number }
+    | undefined;
   #begun = false;
   #idleFrames = 0;
   #idleSince = 0;
@@ -47,7 +52,10 @@ export class Incoming implements FrameHandler {
   /** @throws {Http2Error} if the peer violates the protocol. */
   frame(frame: Frame): void {
     if (!this.#begun) this.#begin(frame);
-    if (this.#block !== undefined && (frame.type !== FRAME.CONTINUATION || frame.streamId !== this.#block.streamId))
+    if (
+      this.#block !== undefined &&
+      (frame.type !== FRAME.CONTINUATION || frame.streamId !== this.#block.streamId)
+    )
       throw new Http2Error("PROTOCOL_ERROR", "the peer sends another frame in the middle of a header block");
     switch (frame.type) {
       case FRAME.DATA:
@@ -68,7 +76,10 @@ export class Incoming implements FrameHandler {
 
   #begin(frame: Frame): void {
     if (frame.type !== FRAME.SETTINGS || (frame.flags & FLAG.ACK) !== 0)
-      throw new Http2Error("PROTOCOL_ERROR", "the peer does not begin with SETTINGS: it does not speak HTTP/2");
+      throw new Http2Error(
+        "PROTOCOL_ERROR",
+        "the peer does not begin with SETTINGS: it does not speak HTTP/2",
+      );
     this.#begun = true;
   }
 
@@ -118,7 +129,8 @@ export class Incoming implements FrameHandler {
   #control({ type, flags, streamId, payload }: Frame): void {
     if (type === FRAME.PUSH_PROMISE) throw new Http2Error("PROTOCOL_ERROR", "the peer pushes");
     if (type !== FRAME.SETTINGS && type !== FRAME.PING && type !== FRAME.GOAWAY) return;
-    if (streamId !== 0) throw new Http2Error("PROTOCOL_ERROR", "the peer sends a connection's frame on a stream");
+    if (streamId !== 0)
+      throw new Http2Error("PROTOCOL_ERROR", "the peer sends a connection's frame on a stream");
     const ack = (flags & FLAG.ACK) !== 0;
     if (type === FRAME.GOAWAY) return this.#goaway(payload);
     if (type === FRAME.PING && payload.length !== 8) throw wrongSize("PING");

@@ -33,9 +33,10 @@ export class Outgoing {
     return this.nextId > LAST_ID;
   }
 
-  /** The last ID that was used. */
-  get lastId(): number {
-    return this.nextId - 2;
+  /** `undefined` for a stream that is over. @throws {Http2Error} for a stream that was never opened. */
+  known(id: number): Http2Stream | undefined {
+    if (id % 2 === 1 && id < this.nextId) return this.streams.get(id);
+    throw new Http2Error("PROTOCOL_ERROR", `the peer answers on stream ${id}, which was not opened`);
   }
 
   /** No stream uses the connection, or waits for it. */
@@ -45,7 +46,8 @@ export class Outgoing {
 
   /** Streams that wait for the connection, or for the peer's permission, and are not opened yet. */
   *unopened(): Iterable<Http2Stream> {
-    for (const queue of [this.#urgent, this.#others]) for (const stream of queue) if (stream.id === 0) yield stream;
+    for (const queue of [this.#urgent, this.#others])
+      for (const stream of queue) if (stream.id === 0) yield stream;
   }
 
   /** The connection is open. */

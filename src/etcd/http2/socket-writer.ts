@@ -3,6 +3,8 @@ import type { Socket } from "node:net";
 const CHUNK_BYTES = 32 * 1024;
 /** A longer piece is not copied into the chunk. */
 const COPIED_BYTES = 4096;
+/** More than the client itself causes: 70,000 resets, for instance. */
+const MAX_BACKLOG_BYTES = 1024 * 1024;
 
 /**
  * Collects what is written during one turn of the event loop, and hands it to the socket at once: calls that are made
@@ -11,6 +13,8 @@ const COPIED_BYTES = 4096;
 export class SocketWriter {
   /** The socket has more to send than it accepts: write nothing that can wait. */
   blocked = false;
+  /** Bytes written since the socket is blocked: answers to what the peer sends, and resets. */
+  #backlog = 0;
   #chunk = Buffer.allocUnsafe(CHUNK_BYTES);
   /** `#chunk` from here to `#end` is not in `#parts` yet. */
   #start = 0;
@@ -25,8 +29,14 @@ export class SocketWriter {
   ) {
     socket.on("drain", () => {
       this.blocked = false;
+      this.#backlog = 0;
       onDrain();
     });
+  }
+
+  /** A peer that sends and does not read makes its answers pile up here. */
+  get overfull(): boolean {
+    return this.#backlog > MAX_BACKLOG_BYTES;
   }
 
   write(bytes: Buffer): void {
@@ -48,6 +58,7 @@ export class SocketWriter {
   }
 
   #append(bytes: Buffer): void {
+    if (this.blocked) this.#backlog += bytes.length;
     if (bytes.length > COPIED_BYTES) {
       this.#cut();
       this.#parts.push(bytes);

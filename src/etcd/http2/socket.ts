@@ -39,7 +39,10 @@ export function openSocket(target: Target, handlers: SocketHandlers): Socket {
   const socket = opened(target);
   let reason: Error | undefined;
   socket.setNoDelay(true);
-  socket.on("error", (error: NodeJS.ErrnoException) => (reason ??= error.code === NO_ALPN ? noHttp2() : error));
+  socket.on(
+    "error",
+    (error: NodeJS.ErrnoException) => (reason ??= error.code === NO_ALPN ? noHttp2() : error),
+  );
   socket.on("end", () => socket.destroy());
   socket.on("close", () => handlers.closed(reason));
   socket.on("data", (chunk: Buffer) => handlers.data(chunk));
@@ -114,7 +117,8 @@ export class FirstBytes {
     // A TLS record: an alert, or a handshake.
     if ((first === 0x15 || first === 0x16) && second === 0x03)
       return "it answers in TLS: does it want TLS (https://, credentials)?";
-    if (this.#bytes.toString("latin1", 0, HTTP1.length) === HTTP1) return "it answers in HTTP/1: is this etcd?";
+    if (this.#bytes.toString("latin1", 0, HTTP1.length) === HTTP1)
+      return "it answers in HTTP/1: is this etcd?";
     return undefined;
   }
 }

@@ -21,7 +21,13 @@ export type TypeName = keyof typeof TYPES;
 
 export const FLAGS = { NONE: 0, ACK: 1, END_STREAM: 1, END_HEADERS: 4, PADDED: 8, PRIORITY: 0x20 } as const;
 export const SETTINGS = { MAX_CONCURRENT_STREAMS: 3, INITIAL_WINDOW_SIZE: 4, MAX_FRAME_SIZE: 5 } as const;
-export const CODES = { NO_ERROR: 0, INTERNAL: 2, REFUSED_STREAM: 7, CANCEL: 8, ENHANCE_YOUR_CALM: 11 } as const;
+export const CODES = {
+  NO_ERROR: 0,
+  INTERNAL: 2,
+  REFUSED_STREAM: 7,
+  CANCEL: 8,
+  ENHANCE_YOUR_CALM: 11,
+} as const;
 
 const PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const NAMES = new Map(Object.entries(TYPES).map(([name, type]) => [type as number, name as TypeName]));
@@ -124,11 +130,7 @@ export const trailersFrame = (streamId: number, status = "0", more: Pairs = []):
 
 /** A whole answer to a unary call. */
 export const answerFrames = (streamId: number, text: string | Buffer): Buffer =>
-  Buffer.concat([
-    responseFrame(streamId),
-    dataFrame(streamId, grpcMessage(text)),
-    trailersFrame(streamId),
-  ]);
+  Buffer.concat([responseFrame(streamId), dataFrame(streamId, grpcMessage(text)), trailersFrame(streamId)]);
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
@@ -138,7 +140,7 @@ export class PeerConnection {
   readonly frames: ClientFrame[] = [];
   /** Settles when the socket is closed; true: the client sent its FIN before. */
   readonly closed: Promise<boolean>;
-  #bytes = Buffer.alloc(0);
+  #bytes: Buffer = Buffer.alloc(0);
   #begun = false;
   /** What `next` has not returned. */
   readonly #unread = new Map<TypeName, ClientFrame[]>();

@@ -65,7 +65,11 @@ describe("an answer to a gRPC call", () => {
   test("may follow interim headers", async () => {
     await using pair = await startPair();
     const interim = (id: number, status: string): Buffer => headersFrame(id, [[":status", status]]);
-    const end = await endOf(pair, (id) => [interim(id, "100"), interim(id, "103"), answerFrames(id, "answer")]);
+    const end = await endOf(pair, (id) => [
+      interim(id, "100"),
+      interim(id, "103"),
+      answerFrames(id, "answer"),
+    ]);
     expect([end, pair.first.texts]).toEqual([OK, ["answer"]]);
   });
 
@@ -83,7 +87,10 @@ describe("an answer to a gRPC call", () => {
     ["an encoding that is no UTF-8", "%FF%FE", "%FF%FE"],
   ])("has a message with %s", async (_, sent, details) => {
     await using pair = await startPair();
-    const end = await endOf(pair, (id) => [responseFrame(id), trailersFrame(id, "2", [["grpc-message", sent]])]);
+    const end = await endOf(pair, (id) => [
+      responseFrame(id),
+      trailersFrame(id, "2", [["grpc-message", sent]]),
+    ]);
     expect(end).toEqual({ status: 2, details });
   });
 });
@@ -91,23 +98,57 @@ describe("an answer to a gRPC call", () => {
 describe("an answer that is not gRPC's", () => {
   test.each([
     ["a web server's page", HTML, 2],
-    ["a proxy's 503", [[":status", "503"], ["content-type", "text/plain"]], 14],
+    [
+      "a proxy's 503",
+      [
+        [":status", "503"],
+        ["content-type", "text/plain"],
+      ],
+      14,
+    ],
     ["a proxy's 502 without a type", [[":status", "502"]], 14],
-    ["a 404", [[":status", "404"], ["content-type", "text/plain"]], 12],
-    ["a redirect", [[":status", "302"], ["location", "/login"]], 2],
-    ["gRPC-Web", [[":status", "200"], ["content-type", "application/grpc-web"]], 2],
+    [
+      "a 404",
+      [
+        [":status", "404"],
+        ["content-type", "text/plain"],
+      ],
+      12,
+    ],
+    [
+      "a redirect",
+      [
+        [":status", "302"],
+        ["location", "/login"],
+      ],
+      2,
+    ],
+    [
+      "gRPC-Web",
+      [
+        [":status", "200"],
+        ["content-type", "application/grpc-web"],
+      ],
+      2,
+    ],
     ["headers without a status", [["content-type", "application/grpc"]], 2],
-  ] as const)("%s: the call ends with the status that gRPC derives, and says what came", async (_, headers, status) => {
-    for (const endStream of [true, false]) {
-      await using pair = await startPair();
-      const end = await endOf(pair, (id) => [
-        headersFrame(id, headers, { endStream }),
-        ...(endStream ? [] : [dataFrame(id, Buffer.from("<html>"), { endStream: true })]),
-      ]);
-      expect(end).toMatchObject({ status, details: expect.stringMatching(/HTTP status .* is this etcd\?/) });
-      expect(pair.first.texts).toEqual([]);
-    }
-  });
+  ] as const)(
+    "%s: the call ends with the status that gRPC derives, and says what came",
+    async (_, headers, status) => {
+      for (const endStream of [true, false]) {
+        await using pair = await startPair();
+        const end = await endOf(pair, (id) => [
+          headersFrame(id, headers, { endStream }),
+          ...(endStream ? [] : [dataFrame(id, Buffer.from("<html>"), { endStream: true })]),
+        ]);
+        expect(end).toMatchObject({
+          status,
+          details: expect.stringMatching(/HTTP status .* is this etcd\?/),
+        });
+        expect(pair.first.texts).toEqual([]);
+      }
+    },
+  );
 
   test("a gRPC server may explain an HTTP error", async () => {
     await using pair = await startPair();
@@ -127,18 +168,46 @@ describe("an answer that is not gRPC's", () => {
 describe("an answer that breaks gRPC's rules fails its call alone", () => {
   const compressed = Buffer.of(1, 0, 0, 0, 1, 9);
   test.each<[string, (id: number) => readonly Buffer[], RegExp]>([
-    ["data that ends the stream", (id) => [responseFrame(id), dataFrame(id, grpcMessage("a"), { endStream: true })], /without a status/],
-    ["headers that end the stream without a status", (id) => [headersFrame(id, RESPONSE, { endStream: true })], /without a status/],
-    ["trailers without a status", (id) => [responseFrame(id), headersFrame(id, [["x", "y"]], { endStream: true })], /without a status/],
+    [
+      "data that ends the stream",
+      (id) => [responseFrame(id), dataFrame(id, grpcMessage("a"), { endStream: true })],
+      /without a status/,
+    ],
+    [
+      "headers that end the stream without a status",
+      (id) => [headersFrame(id, RESPONSE, { endStream: true })],
+      /without a status/,
+    ],
+    [
+      "trailers without a status",
+      (id) => [responseFrame(id), headersFrame(id, [["x", "y"]], { endStream: true })],
+      /without a status/,
+    ],
     ["a status that is no number", (id) => [responseFrame(id), trailersFrame(id, "OK")], /without a status/],
-    ["two statuses", (id) => [responseFrame(id), trailersFrame(id, "0", [["grpc-status", "0"]])], /without a status/],
+    [
+      "two statuses",
+      (id) => [responseFrame(id), trailersFrame(id, "0", [["grpc-status", "0"]])],
+      /without a status/,
+    ],
     ["headers twice", (id) => [responseFrame(id), responseFrame(id)], /in the middle/],
-    ["trailers that do not end the stream", (id) => [responseFrame(id), headersFrame(id, [["grpc-status", "0"]])], /in the middle/],
+    [
+      "trailers that do not end the stream",
+      (id) => [responseFrame(id), headersFrame(id, [["grpc-status", "0"]])],
+      /in the middle/,
+    ],
     ["data before headers", (id) => [message(id, "a")], /before headers/],
     ["a compressed message", (id) => [responseFrame(id), dataFrame(id, compressed)], /compressed/],
     ["an encoding", (id) => [headersFrame(id, [...RESPONSE, ["grpc-encoding", "gzip"]])], /gzip/],
-    ["an end inside a message", (id) => [responseFrame(id), dataFrame(id, grpcMessage("abc").subarray(0, 6)), trailersFrame(id)], /inside a message/],
-    ["an end inside the prefix of a message", (id) => [responseFrame(id), dataFrame(id, Buffer.alloc(2)), trailersFrame(id)], /inside a message/],
+    [
+      "an end inside a message",
+      (id) => [responseFrame(id), dataFrame(id, grpcMessage("abc").subarray(0, 6)), trailersFrame(id)],
+      /inside a message/,
+    ],
+    [
+      "an end inside the prefix of a message",
+      (id) => [responseFrame(id), dataFrame(id, Buffer.alloc(2)), trailersFrame(id)],
+      /inside a message/,
+    ],
   ])("%s", async (_, frames, text) => {
     await using pair = await startPair();
     expect(await endOf(pair, frames)).toEqual({

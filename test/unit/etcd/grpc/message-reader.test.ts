@@ -51,11 +51,14 @@ describe("the reader of gRPC messages", () => {
   test.each([
     ["compressed", Buffer.of(1, 0, 0, 0, 1), /compressed/],
     ["announced with 4 GiB", prefix(0xffff_ffff), /4294967295/],
-  ])("refuses a message that is %s as soon as its prefix is there, in one piece or in five", (_, data, text) => {
-    expect(() => new MessageReader().read(data, () => {})).toThrow(text);
-    const reader = new MessageReader();
-    expect(() => [...data].forEach((byte) => reader.read(Buffer.of(byte), () => {}))).toThrow(text);
-  });
+  ])(
+    "refuses a message that is %s as soon as its prefix is there, in one piece or in five",
+    (_, data, text) => {
+      expect(() => new MessageReader().read(data, () => {})).toThrow(text);
+      const reader = new MessageReader();
+      expect(() => [...data].forEach((byte) => reader.read(Buffer.of(byte), () => {}))).toThrow(text);
+    },
+  );
 
   test("keeps what has arrived of a long message, however small the pieces, and no more", () => {
     const reader = new MessageReader();

@@ -96,7 +96,10 @@ describe("sending within the peer's windows", () => {
     for (const at of [0, 1]) {
       await using pair = await startPair();
       pair.connection.send(windowFrame(at, 0x7fff_ffff));
-      expect(await pair.first.end).toMatchObject({ failed: "protocol", text: expect.stringMatching(/2\^31-1/) });
+      expect(await pair.first.end).toMatchObject({
+        failed: "protocol",
+        text: expect.stringMatching(/2\^31-1/),
+      });
       expect(await pair.connection.goaway()).toBe(3);
     }
   });

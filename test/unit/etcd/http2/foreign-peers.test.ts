@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { rotated } from "../../../../src/etcd/http2/socket.js";
 import { answerFrames, startPeer, type Http2Peer } from "../../../support/servers/http2-peer.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
-import { OK, PeerClient, type End } from "../../../support/fixtures/peer-calls.js";
+import { PeerClient, type End } from "../../../support/fixtures/peer-calls.js";
 
 /** How a call to a server ends that does `raw` with the socket. */
 async function endAt(raw: (socket: Socket) => void): Promise<End> {
@@ -44,7 +44,9 @@ describe("a server that does not speak HTTP/2", () => {
   });
 
   test("and sends part of a TLS alert and then nothing: the time limit says why", async () => {
-    await using peer = await startPeer({ raw: (socket) => void socket.once("data", () => socket.write(TLS_ALERT)) });
+    await using peer = await startPeer({
+      raw: (socket) => void socket.once("data", () => socket.write(TLS_ALERT)),
+    });
     const client = new PeerClient({ port: peer.port });
     const call = client.call();
     let arrived = false;
@@ -53,16 +55,27 @@ describe("a server that does not speak HTTP/2", () => {
       await settle();
       client.clock.advance(100);
     }
-    expect(await call.end).toMatchObject({ failed: "connecting", text: expect.stringMatching(/TLS/), inDoubt: false });
+    expect(await call.end).toMatchObject({
+      failed: "connecting",
+      text: expect.stringMatching(/TLS/),
+      inDoubt: false,
+    });
   });
 
   test("but closes at once: the call was not processed", async () => {
     const end = await endAt((socket) => socket.end());
-    expect(end).toEqual({ failed: "connecting", text: expect.stringMatching(/closed .* TLS/), inDoubt: false });
+    expect(end).toEqual({
+      failed: "connecting",
+      text: expect.stringMatching(/closed .* TLS/),
+      inDoubt: false,
+    });
   });
 
   test("but resets at once: the call was not processed", async () => {
-    expect(await endAt((socket) => socket.resetAndDestroy())).toMatchObject({ failed: "connecting", inDoubt: false });
+    expect(await endAt((socket) => socket.resetAndDestroy())).toMatchObject({
+      failed: "connecting",
+      inDoubt: false,
+    });
   });
 
   test("but stays silent: the call ends after connectTimeoutMs", async () => {
@@ -84,7 +97,11 @@ describe("a server that does not speak HTTP/2", () => {
 
   test("but begins with another frame than SETTINGS", async () => {
     const end = await endAt((socket) => socket.write(answerFrames(1, "answer")));
-    expect(end).toMatchObject({ failed: "connecting", text: expect.stringMatching(/does not begin with SETTINGS/), inDoubt: false });
+    expect(end).toMatchObject({
+      failed: "connecting",
+      text: expect.stringMatching(/does not begin with SETTINGS/),
+      inDoubt: false,
+    });
   });
 });
 
@@ -95,17 +112,29 @@ describe("an address", () => {
     const { port } = server.address() as AddressInfo;
     await new Promise((resolve) => server.close(resolve));
     const end = await new PeerClient({ port }).call().end;
-    expect(end).toMatchObject({ failed: "connecting", text: expect.stringMatching(/ECONNREFUSED/), inDoubt: false });
+    expect(end).toMatchObject({
+      failed: "connecting",
+      text: expect.stringMatching(/ECONNREFUSED/),
+      inDoubt: false,
+    });
   });
 
   test("that does not exist: the call was not processed", async () => {
     const end = await new PeerClient({ hostname: "no-such-host.invalid", port: 2379 }).call().end;
-    expect(end).toMatchObject({ failed: "connecting", text: expect.stringMatching(/no-such-host/), inDoubt: false });
+    expect(end).toMatchObject({
+      failed: "connecting",
+      text: expect.stringMatching(/no-such-host/),
+      inDoubt: false,
+    });
   });
 
   test("that cannot be one fails the call, and nothing else", async () => {
     const client = new PeerClient({ port: 70_000 });
-    expect(await client.call().end).toMatchObject({ failed: "connecting", text: expect.stringMatching(/70000/), inDoubt: false });
+    expect(await client.call().end).toMatchObject({
+      failed: "connecting",
+      text: expect.stringMatching(/70000/),
+      inDoubt: false,
+    });
     client.clock.advance(10_000);
   });
 });
@@ -116,8 +145,11 @@ describe("a name with several addresses", () => {
     { address: "127.0.0.3", family: 4 },
     { address: "127.0.0.4", family: 4 },
   ];
-  const resolve: typeof lookup = ((_: string, __: object, callback: (error: null, found: LookupAddress[]) => void) =>
-    callback(null, [...ADDRESSES])) as unknown as typeof lookup;
+  const resolve: typeof lookup = ((
+    _: string,
+    __: object,
+    callback: (error: null, found: LookupAddress[]) => void,
+  ) => callback(null, [...ADDRESSES])) as unknown as typeof lookup;
 
   /** The address that `net.connect` reaches on the connection with that turn. */
   async function reached(peer: Http2Peer, turn: number): Promise<string | undefined> {

@@ -66,7 +66,10 @@ describe("frames of the peer", () => {
       frame("CONTINUATION", id, { payload: block.subarray(40), flags: FLAGS.END_HEADERS }),
       dataFrame(id, grpcMessage("answer")),
       frame("HEADERS", id, { payload: headerBlock([["grpc-status", "5"]]), flags: FLAGS.END_STREAM }),
-      frame("CONTINUATION", id, { payload: headerBlock([["grpc-message", "gone"]]), flags: FLAGS.END_HEADERS }),
+      frame("CONTINUATION", id, {
+        payload: headerBlock([["grpc-message", "gone"]]),
+        flags: FLAGS.END_HEADERS,
+      }),
     );
     expect(await first.end).toEqual({ status: 5, details: "gone" });
     expect(first.texts).toEqual(["answer"]);
@@ -150,7 +153,10 @@ describe("frames of the peer", () => {
     ["SETTINGS that enable push", settingsFrame([[2, 1]])],
     ["SETTINGS with an initial window of 2^31", settingsFrame([[SETTINGS.INITIAL_WINDOW_SIZE, 2 ** 31]])],
     ["SETTINGS with a frame size below 2^14", settingsFrame([[SETTINGS.MAX_FRAME_SIZE, 16_383]])],
-    ["an acknowledgment of SETTINGS with content", frame("SETTINGS", 0, { flags: 1, payload: Buffer.alloc(6) })],
+    [
+      "an acknowledgment of SETTINGS with content",
+      frame("SETTINGS", 0, { flags: 1, payload: Buffer.alloc(6) }),
+    ],
     ["a PING of 7 bytes", frame("PING", 0, { payload: Buffer.alloc(7) })],
     ["a GOAWAY of 7 bytes", frame("GOAWAY", 0, { payload: Buffer.alloc(7) })],
     ["a WINDOW_UPDATE of nothing", frame("WINDOW_UPDATE", 0, { payload: uint32(0) })],

@@ -1,5 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { answerFrames, FLAGS, frame, SETTINGS, settingsFrame, startPeer } from "../../../support/servers/http2-peer.js";
+import {
+  answerFrames,
+  FLAGS,
+  frame,
+  SETTINGS,
+  settingsFrame,
+  startPeer,
+} from "../../../support/servers/http2-peer.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { OK, PeerClient, startPair } from "../../../support/fixtures/peer-calls.js";
 
@@ -40,7 +47,11 @@ describe("the heartbeat of a connection", () => {
     await settle();
     expect(pair.first.isOver).toBe(false);
     pair.client.clock.advance(20);
-    expect(await pair.first.end).toMatchObject({ failed: "lost", text: expect.stringMatching(/ping/), inDoubt: true });
+    expect(await pair.first.end).toMatchObject({
+      failed: "lost",
+      text: expect.stringMatching(/ping/),
+      inDoubt: true,
+    });
     await pair.connection.closed;
   });
 

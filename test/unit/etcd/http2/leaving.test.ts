@@ -62,7 +62,11 @@ describe("GOAWAY", () => {
     const second = pair.client.call();
     await pair.connection.request();
     pair.connection.send(goawayFrame(pair.id, CODES.ENHANCE_YOUR_CALM, "too_many_pings"));
-    expect(await second.end).toMatchObject({ failed: "calm", text: expect.stringMatching(/too_many_pings/), inDoubt: false });
+    expect(await second.end).toMatchObject({
+      failed: "calm",
+      text: expect.stringMatching(/too_many_pings/),
+      inDoubt: false,
+    });
     pair.connection.close();
     expect(await pair.first.end).toMatchObject({ failed: "calm", inDoubt: true });
   });
@@ -140,12 +144,17 @@ describe("a cancelled call", () => {
       call.on = (name) => name === during && call.call.cancel();
       pair.client.channel.start(call.call);
       const id = await pair.connection.request();
-      pair.connection.send(responseFrame(id), dataFrame(id, Buffer.concat([grpcMessage("a"), grpcMessage("b")])));
+      pair.connection.send(
+        responseFrame(id),
+        dataFrame(id, Buffer.concat([grpcMessage("a"), grpcMessage("b")])),
+      );
       pair.connection.send(trailersFrame(id));
       await pair.connection.barrier();
       expect(call.told.at(-1)).toBe(during);
       const frames = pair.connection.frames.filter(({ streamId }) => streamId === id).map(({ type }) => type);
-      expect(frames).toEqual(during === "sent" ? ["HEADERS", "RST_STREAM"] : ["HEADERS", "DATA", "RST_STREAM"]);
+      expect(frames).toEqual(
+        during === "sent" ? ["HEADERS", "RST_STREAM"] : ["HEADERS", "DATA", "RST_STREAM"],
+      );
     }
   });
 

@@ -18,7 +18,8 @@ import {
 } from "../../../support/servers/http2-peer.js";
 import { OK, startPair } from "../../../support/fixtures/peer-calls.js";
 
-const many = (count: number, bytes: Buffer): Buffer => Buffer.concat(Array.from({ length: count }, () => bytes));
+const many = (count: number, bytes: Buffer): Buffer =>
+  Buffer.concat(Array.from({ length: count }, () => bytes));
 const EMPTY = Buffer.alloc(0);
 
 describe("limits against a hostile peer", () => {
@@ -39,7 +40,11 @@ describe("limits against a hostile peer", () => {
     pair.connection.send(answerFrames(pair.id, "answer"));
     await pair.connection.request();
     pair.connection.send(responseFrame(3), many(3000, bytes));
-    expect(await call.end).toMatchObject({ failed: "protocol", text: expect.stringMatching(/carry nothing/), inDoubt: true });
+    expect(await call.end).toMatchObject({
+      failed: "protocol",
+      text: expect.stringMatching(/carry nothing/),
+      inDoubt: true,
+    });
     expect(await pair.connection.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
     await pair.connection.closed;
   });
@@ -80,16 +85,30 @@ describe("limits against a hostile peer", () => {
   test("a header list above the limit ends the connection", async () => {
     await using pair = await startPair();
     // Each header of the static table is one byte here, and 42 in the list.
-    pair.connection.send(frame("HEADERS", pair.id, { flags: FLAGS.END_HEADERS, payload: Buffer.alloc(16_000, 0x88) }));
-    expect(await pair.first.end).toMatchObject({ failed: "protocol", text: expect.stringMatching(/bytes of headers/) });
+    pair.connection.send(
+      frame("HEADERS", pair.id, { flags: FLAGS.END_HEADERS, payload: Buffer.alloc(16_000, 0x88) }),
+    );
+    expect(await pair.first.end).toMatchObject({
+      failed: "protocol",
+      text: expect.stringMatching(/bytes of headers/),
+    });
     expect(await pair.connection.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
   });
 
   test("CONTINUATION without an end ends the connection, also if the frames are empty", async () => {
-    for (const [count, payload] of [[10, Buffer.alloc(16_000)], [200, EMPTY]] as const) {
+    for (const [count, payload] of [
+      [10, Buffer.alloc(16_000)],
+      [200, EMPTY],
+    ] as const) {
       await using pair = await startPair();
-      pair.connection.send(frame("HEADERS", pair.id), many(count, frame("CONTINUATION", pair.id, { payload })));
-      expect(await pair.first.end).toMatchObject({ failed: "protocol", text: expect.stringMatching(/without an end/) });
+      pair.connection.send(
+        frame("HEADERS", pair.id),
+        many(count, frame("CONTINUATION", pair.id, { payload })),
+      );
+      expect(await pair.first.end).toMatchObject({
+        failed: "protocol",
+        text: expect.stringMatching(/without an end/),
+      });
       expect(await pair.connection.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
     }
   });
@@ -100,7 +119,10 @@ describe("limits against a hostile peer", () => {
   ])("a frame %s longer than allowed ends the connection before its content arrives", async (_, bytes) => {
     await using pair = await startPair();
     pair.connection.send(bytes);
-    expect(await pair.first.end).toMatchObject({ failed: "protocol", text: expect.stringMatching(/frame of \d+ bytes: at most 16384/) });
+    expect(await pair.first.end).toMatchObject({
+      failed: "protocol",
+      text: expect.stringMatching(/frame of \d+ bytes: at most 16384/),
+    });
     expect(await pair.connection.goaway()).toBe(6);
   });
 
@@ -110,7 +132,11 @@ describe("limits against a hostile peer", () => {
     const otherId = await pair.connection.request();
     const prefix = Buffer.concat([Buffer.of(0), uint32(0xffff_ffff)]);
     pair.connection.send(responseFrame(pair.id), dataFrame(pair.id, prefix), answerFrames(otherId, "answer"));
-    expect(await pair.first.end).toMatchObject({ failed: "protocol", text: expect.stringMatching(/4294967295 bytes/), inDoubt: true });
+    expect(await pair.first.end).toMatchObject({
+      failed: "protocol",
+      text: expect.stringMatching(/4294967295 bytes/),
+      inDoubt: true,
+    });
     expect((await pair.connection.next("RST_STREAM")).streamId).toBe(pair.id);
     expect(await other.end).toEqual(OK);
   });
@@ -125,7 +151,10 @@ describe("limits against a hostile peer", () => {
       pair.connection.send(burst);
       await new Promise((resolve) => setImmediate(resolve));
     }
-    expect(await pair.first.end).toMatchObject({ failed: "protocol", text: expect.stringMatching(/does not read/) });
+    expect(await pair.first.end).toMatchObject({
+      failed: "protocol",
+      text: expect.stringMatching(/does not read/),
+    });
   });
 
   test("headers and trailers of streams that are over are read, and forgotten", async () => {

@@ -16,31 +16,46 @@ const CLIENT: TlsOptions = { ca: authority.certificate };
 async function endAt(server: ServerOptions, tls: TlsOptions, hostname = "127.0.0.1"): Promise<End> {
   await using peer = await startPeer({ tls: server });
   const call = new PeerClient({ port: peer.port, hostname, tls }).call();
-  void peer.connection().then(async (connection) => {
-    connection.greet();
-    connection.send(answerFrames(await connection.request(), "answer"));
-  }).catch(() => {});
+  void peer
+    .connection()
+    .then(async (connection) => {
+      connection.greet();
+      connection.send(answerFrames(await connection.request(), "answer"));
+    })
+    .catch(() => {});
   return await call.end;
 }
 
-const failure = (text: RegExp): End =>
-  ({ failed: "connecting", text: expect.stringMatching(text) as unknown as string, inDoubt: false });
+const failure = (text: RegExp): End => ({
+  failed: "connecting",
+  text: expect.stringMatching(text) as unknown as string,
+  inDoubt: false,
+});
 
 describe("TLS", () => {
   test("carries calls to a server that chooses h2", async () => {
     expect(await endAt(SERVER, CLIENT)).toEqual(OK);
   });
 
-  test.each([["1.2", "TLSv1.2"], ["1.3", "TLSv1.3"]] as const)("%s carries calls with a client certificate", async (_, version) => {
+  test.each([
+    ["1.2", "TLSv1.2"],
+    ["1.3", "TLSv1.3"],
+  ] as const)("%s carries calls with a client certificate", async (_, version) => {
     const server = { ...SERVER, ca: authority.certificate, requestCert: true, maxVersion: version };
     const client = authority.issue("client");
     expect(await endAt(server, { ...CLIENT, cert: client.certificate, key: client.key })).toEqual(OK);
   });
 
-  test.each([["1.2", "TLSv1.2"], ["1.3", "TLSv1.3"]] as const)("%s without the client certificate that the server wants fails with the reason", async (_, version) => {
-    const server = { ...SERVER, ca: authority.certificate, requestCert: true, maxVersion: version };
-    expect(await endAt(server, CLIENT)).toEqual(failure(/certificate required|handshake failure|alert/i));
-  });
+  test.each([
+    ["1.2", "TLSv1.2"],
+    ["1.3", "TLSv1.3"],
+  ] as const)(
+    "%s without the client certificate that the server wants fails with the reason",
+    async (_, version) => {
+      const server = { ...SERVER, ca: authority.certificate, requestCert: true, maxVersion: version };
+      expect(await endAt(server, CLIENT)).toEqual(failure(/certificate required|handshake failure|alert/i));
+    },
+  );
 
   test("without the server's authority fails with the reason", async () => {
     expect(await endAt(SERVER, { ca: stranger.certificate })).toEqual(failure(/certificate/));
@@ -57,7 +72,9 @@ describe("TLS", () => {
     const named = authority.issue("other", ["etcd.example"]);
     const server = { ...SERVER, key: named.key, cert: named.certificate };
     expect(await endAt(server, { ...CLIENT, serverName: "etcd.example" })).toEqual(OK);
-    expect(await endAt(SERVER, { ...CLIENT, serverName: "etcd.example" })).toEqual(failure(/altnames|etcd\.example/));
+    expect(await endAt(SERVER, { ...CLIENT, serverName: "etcd.example" })).toEqual(
+      failure(/altnames|etcd\.example/),
+    );
   });
 
   test.each([

@@ -113,7 +113,10 @@ describe("a retired connection", () => {
   test("is not kept open by a peer that does not read", async () => {
     await using pair = await startPair();
     const { connection, client } = pair;
-    connection.send(settingsFrame([[SETTINGS.INITIAL_WINDOW_SIZE, 0x7fff_ffff]]), windowFrame(0, 0x7fff_0000));
+    connection.send(
+      settingsFrame([[SETTINGS.INITIAL_WINDOW_SIZE, 0x7fff_ffff]]),
+      windowFrame(0, 0x7fff_0000),
+    );
     await connection.barrier();
     connection.pause();
     const large = client.call(Buffer.alloc(32 * 1024 * 1024));

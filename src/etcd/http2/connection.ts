@@ -81,9 +81,10 @@ export class Connection {
     return !this.#draining && !this.#outgoing.exhausted;
   }
 
-  /** `stream` is new, or has something to send. */
+  /** `stream` is new, or has something to send. It does not fail before this call returns. */
   send(stream: Http2Stream): void {
-    if (this.#failure !== undefined) return stream.failed(this.#failure, false);
+    const failure = this.#failure;
+    if (failure !== undefined) return process.nextTick(() => stream.failed(failure, false));
     this.#socket.ref();
     this.#outgoing.add(stream);
     this.#heartbeat.used();

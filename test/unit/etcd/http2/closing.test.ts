@@ -154,7 +154,14 @@ describe("a lost connection", () => {
     await using pair = await startPair();
     pair.connection.close();
     expect(await pair.first.end).toMatchObject({ failed: "lost", inDoubt: true });
-    expect(await pair.client.call().end).toMatchObject({ failed: "lost", inDoubt: false });
+    const later = pair.client.call();
+    // Whoever starts a stream has not stored it yet.
+    expect(later.told).toEqual([]);
+    expect(await later.end).toMatchObject({ failed: "lost", inDoubt: false });
+    const cancelled = pair.client.call();
+    cancelled.call.cancel();
+    await settle();
+    expect(cancelled.told).toEqual([]);
     expect(pair.peer.connections).toHaveLength(1);
   });
 });

@@ -65,8 +65,7 @@ export class Connection {
       idle: () => this.#outgoing.idle,
       inUse: () => this.#outgoing.streams.size > 0,
       ping: () => this.#write(pingFrame(PING_DATA)),
-      dead: (silentMs) =>
-        this.#fail("lost", `the member did not answer a ping: nothing for ${Math.round(silentMs)} ms`),
+      dead: (silentMs) => this.#fail("lost", `no answer to a ping: silent for ${Math.round(silentMs)} ms`),
     });
     this.#connectDeadline = deadlines.add(setting.connectTimeoutMs, () => this.#connectTimedOut());
     this.#socket = openSocket(target, {

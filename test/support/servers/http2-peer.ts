@@ -183,6 +183,13 @@ export class PeerConnection {
     return (await this.next("HEADERS")).streamId;
   }
 
+  /** The stream IDs of as many requests. */
+  async requests(count: number): Promise<number[]> {
+    const ids: number[] = [];
+    while (ids.length < count) ids.push(await this.request());
+    return ids;
+  }
+
   /** All DATA of a stream, once it has as many bytes. */
   async body(streamId: number, bytes: number): Promise<Buffer> {
     const joined = (): Buffer => this.bodySoFar(streamId);

@@ -9,7 +9,7 @@ import {
   responseFrame,
   trailersFrame,
 } from "../../../support/servers/http2-peer.js";
-import { OK, startPair, type Pair } from "../../../support/fixtures/peer-calls.js";
+import { OK, startPair, type Pair, says } from "../../../support/fixtures/peer-calls.js";
 
 type Header = readonly [string, string];
 const HTML: readonly Header[] = [
@@ -143,7 +143,7 @@ describe("an answer that is not gRPC's", () => {
         ]);
         expect(end).toMatchObject({
           status,
-          details: expect.stringMatching(/HTTP status .* is this etcd\?/),
+          details: says(/HTTP status .* is this etcd\?/),
         });
         expect(pair.first.texts).toEqual([]);
       }
@@ -212,7 +212,7 @@ describe("an answer that breaks gRPC's rules fails its call alone", () => {
     await using pair = await startPair();
     expect(await endOf(pair, frames)).toEqual({
       failed: "protocol",
-      text: expect.stringMatching(text),
+      text: says(text),
       inDoubt: true,
     });
     expect(pair.first.told.filter((each) => each === "failed" || each === "ended")).toEqual(["failed"]);

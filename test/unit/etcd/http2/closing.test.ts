@@ -74,18 +74,17 @@ describe("a retired connection", () => {
   });
 
   test("is closed while it connects, if nobody waits for it", async () => {
-    let closed: Promise<unknown> | undefined;
+    const closed: Promise<unknown>[] = [];
     // This server accepts, and says nothing.
-    const raw = (socket: Socket): void => void (closed = once(socket.resume(), "close"));
+    const raw = (socket: Socket): void => void closed.push(once(socket.resume(), "close"));
     await using peer = await startPeer({ raw });
-    for (const tls of [undefined, {}]) {
-      closed = undefined;
+    for (const [n, tls] of [undefined, {}].entries()) {
       const client = new PeerClient({ port: peer.port, tls });
       const call = client.call();
-      while (closed === undefined) await settle();
+      while (closed.length === n) await settle();
       call.call.cancel();
       client.channel.retire();
-      await closed;
+      await closed[n];
     }
   });
 

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { rotated } from "../../../../src/etcd/http2/socket.js";
 import { answerFrames, startPeer, type Http2Peer } from "../../../support/servers/http2-peer.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
-import { PeerClient, type End } from "../../../support/fixtures/peer-calls.js";
+import { PeerClient, type End, says } from "../../../support/fixtures/peer-calls.js";
 
 /** How a call to a server ends that does `raw` with the socket. */
 async function endAt(raw: (socket: Socket) => void): Promise<End> {
@@ -40,7 +40,7 @@ describe("a server that does not speak HTTP/2", () => {
         void write(socket, whole ? [bytes] : bytesOf(bytes)).then(() => socket.end());
       });
     });
-    expect(end).toEqual({ failed: "connecting", text: expect.stringMatching(text), inDoubt: false });
+    expect(end).toEqual({ failed: "connecting", text: says(text), inDoubt: false });
   });
 
   test("and sends part of a TLS alert and then nothing: the time limit says why", async () => {
@@ -57,7 +57,7 @@ describe("a server that does not speak HTTP/2", () => {
     }
     expect(await call.end).toMatchObject({
       failed: "connecting",
-      text: expect.stringMatching(/TLS/),
+      text: says(/TLS/),
       inDoubt: false,
     });
   });
@@ -66,7 +66,7 @@ describe("a server that does not speak HTTP/2", () => {
     const end = await endAt((socket) => socket.end());
     expect(end).toEqual({
       failed: "connecting",
-      text: expect.stringMatching(/closed .* TLS/),
+      text: says(/closed .* TLS/),
       inDoubt: false,
     });
   });
@@ -99,7 +99,7 @@ describe("a server that does not speak HTTP/2", () => {
     const end = await endAt((socket) => socket.write(answerFrames(1, "answer")));
     expect(end).toMatchObject({
       failed: "connecting",
-      text: expect.stringMatching(/does not begin with SETTINGS/),
+      text: says(/does not begin with SETTINGS/),
       inDoubt: false,
     });
   });
@@ -114,7 +114,7 @@ describe("an address", () => {
     const end = await new PeerClient({ port }).call().end;
     expect(end).toMatchObject({
       failed: "connecting",
-      text: expect.stringMatching(/ECONNREFUSED/),
+      text: says(/ECONNREFUSED/),
       inDoubt: false,
     });
   });
@@ -123,7 +123,7 @@ describe("an address", () => {
     const end = await new PeerClient({ hostname: "no-such-host.invalid", port: 2379 }).call().end;
     expect(end).toMatchObject({
       failed: "connecting",
-      text: expect.stringMatching(/no-such-host/),
+      text: says(/no-such-host/),
       inDoubt: false,
     });
   });
@@ -132,7 +132,7 @@ describe("an address", () => {
     const client = new PeerClient({ port: 70_000 });
     expect(await client.call().end).toMatchObject({
       failed: "connecting",
-      text: expect.stringMatching(/70000/),
+      text: says(/70000/),
       inDoubt: false,
     });
     client.clock.advance(10_000);

@@ -8,7 +8,7 @@ import {
   startPeer,
 } from "../../../support/servers/http2-peer.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
-import { OK, PeerClient, startPair } from "../../../support/fixtures/peer-calls.js";
+import { OK, PeerClient, startPair, says } from "../../../support/fixtures/peer-calls.js";
 
 const INTERVAL = 5000;
 const TIMEOUT = 3000;
@@ -49,7 +49,7 @@ describe("the heartbeat of a connection", () => {
     pair.client.clock.advance(20);
     expect(await pair.first.end).toMatchObject({
       failed: "lost",
-      text: expect.stringMatching(/ping/),
+      text: says(/ping/),
       inDoubt: true,
     });
     await pair.connection.closed;

@@ -16,7 +16,7 @@ import {
   uint32,
   windowFrame,
 } from "../../../support/servers/http2-peer.js";
-import { OK, startPair } from "../../../support/fixtures/peer-calls.js";
+import { OK, startPair, says } from "../../../support/fixtures/peer-calls.js";
 
 const many = (count: number, bytes: Buffer): Buffer =>
   Buffer.concat(Array.from({ length: count }, () => bytes));
@@ -42,7 +42,7 @@ describe("limits against a hostile peer", () => {
     pair.connection.send(responseFrame(3), many(3000, bytes));
     expect(await call.end).toMatchObject({
       failed: "protocol",
-      text: expect.stringMatching(/carry nothing/),
+      text: says(/carry nothing/),
       inDoubt: true,
     });
     expect(await pair.connection.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
@@ -75,8 +75,7 @@ describe("limits against a hostile peer", () => {
   test("the reset of ten thousand open calls is no flood: each ends with its own reason", async () => {
     await using pair = await startPair();
     const calls = pair.client.calls(10_000);
-    const ids: number[] = [];
-    for (const _ of calls) ids.push(await pair.connection.request());
+    const ids = await pair.connection.requests(10_000);
     pair.connection.send(...ids.map((id) => rstFrame(id, CODES.REFUSED_STREAM)));
     for (const call of calls) expect(await call.end).toMatchObject({ failed: "reset", inDoubt: false });
     expect(pair.first.isOver).toBe(false);
@@ -90,7 +89,7 @@ describe("limits against a hostile peer", () => {
     );
     expect(await pair.first.end).toMatchObject({
       failed: "protocol",
-      text: expect.stringMatching(/bytes of headers/),
+      text: says(/bytes of headers/),
     });
     expect(await pair.connection.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
   });
@@ -107,7 +106,7 @@ describe("limits against a hostile peer", () => {
       );
       expect(await pair.first.end).toMatchObject({
         failed: "protocol",
-        text: expect.stringMatching(/without an end/),
+        text: says(/without an end/),
       });
       expect(await pair.connection.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
     }
@@ -121,7 +120,7 @@ describe("limits against a hostile peer", () => {
     pair.connection.send(bytes);
     expect(await pair.first.end).toMatchObject({
       failed: "protocol",
-      text: expect.stringMatching(/frame of \d+ bytes: at most 16384/),
+      text: says(/frame of \d+ bytes: at most 16384/),
     });
     expect(await pair.connection.goaway()).toBe(6);
   });
@@ -134,7 +133,7 @@ describe("limits against a hostile peer", () => {
     pair.connection.send(responseFrame(pair.id), dataFrame(pair.id, prefix), answerFrames(otherId, "answer"));
     expect(await pair.first.end).toMatchObject({
       failed: "protocol",
-      text: expect.stringMatching(/4294967295 bytes/),
+      text: says(/4294967295 bytes/),
       inDoubt: true,
     });
     expect((await pair.connection.next("RST_STREAM")).streamId).toBe(pair.id);
@@ -153,7 +152,7 @@ describe("limits against a hostile peer", () => {
     }
     expect(await pair.first.end).toMatchObject({
       failed: "protocol",
-      text: expect.stringMatching(/does not read/),
+      text: says(/does not read/),
     });
   });
 

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import type { TlsOptions } from "../../../../src/etcd/http2/socket.js";
 import { answerFrames, startPeer } from "../../../support/servers/http2-peer.js";
 import { makeAuthority } from "../../../support/fixtures/certificates.js";
-import { OK, PeerClient, type End } from "../../../support/fixtures/peer-calls.js";
+import { OK, PeerClient, type End, says } from "../../../support/fixtures/peer-calls.js";
 
 const authority = makeAuthority("peer authority");
 const stranger = makeAuthority("another authority");
@@ -28,7 +28,7 @@ async function endAt(server: ServerOptions, tls: TlsOptions, hostname = "127.0.0
 
 const failure = (text: RegExp): End => ({
   failed: "connecting",
-  text: expect.stringMatching(text) as unknown as string,
+  text: says(text),
   inDoubt: false,
 });
 

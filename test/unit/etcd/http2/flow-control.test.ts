@@ -3,6 +3,7 @@ import {
   answerFrames,
   dataFrame,
   FLAGS,
+  frame,
   grpcMessage,
   responseFrame,
   rstFrame,
@@ -226,6 +227,16 @@ describe("receiving", () => {
     connection.send(trailersFrame(id));
     expect(await first.end).toEqual(OK);
     expect(first.messages[0]).toHaveLength(40 * 1024 * 1024);
+  });
+
+  test("padding counts: a window is widened by it, too", async () => {
+    await using pair = await startPair();
+    const { connection, id } = pair;
+    connection.send(responseFrame(id), dataFrame(id, Buffer.of(0, 0, 0xf0, 0, 0)));
+    // 130 times 16,384 bytes are more than half of the window, and without the padding less.
+    const payload = Buffer.concat([Buffer.of(255), Buffer.alloc(16_383)]);
+    for (let n = 0; n < 130; n++) connection.send(frame("DATA", id, { flags: FLAGS.PADDED, payload }));
+    expect((await connection.next("WINDOW_UPDATE", id)).payload.readUInt32BE(0)).toBeGreaterThan(2 ** 21);
   });
 
   test("data of cancelled calls opens the connection's window again", async () => {

@@ -17,20 +17,15 @@ export type LeaseholdErrorCode =
 /** How a hold was lost: its deadline passed, its lease was revoked, a client deleted its key, or its session was closed. */
 export type Loss = "expired" | "revoked" | "deleted" | "closed";
 
+const hasJson = (value: unknown): value is { toJSON(): unknown } =>
+  typeof value === "object" && value !== null && "toJSON" in value && typeof value.toJSON === "function";
+
 function jsonOf(value: unknown): unknown {
   if (typeof value === "bigint") return value.toString();
   if (value instanceof Map) return Object.fromEntries([...value].map(([k, v]) => [String(k), jsonOf(v)]));
-  if (value instanceof LeaseholdError) return value.toJSON();
-  if (value instanceof Error) return { name: value.name, message: value.message };
-  if (
-    typeof value === "object" &&
-    value !== null &&
-    "toJSON" in value &&
-    typeof value.toJSON === "function"
-  ) {
-    return (value.toJSON as () => unknown)();
-  }
-  return value;
+  if (value instanceof Error && !(value instanceof LeaseholdError))
+    return { name: value.name, message: value.message };
+  return hasJson(value) ? value.toJSON() : value;
 }
 
 /** Texts from etcd and gRPC are cut where they arrive. This limit leaves room for hints and the reasons of several hosts. */
@@ -45,17 +40,15 @@ export abstract class LeaseholdError extends Error {
     super(printable(message, Infinity), options);
   }
 
+  /** Each class states its name, because minifiers shorten the names of classes. */
   override get name(): string {
     return this.constructor.name;
   }
 
   /** Name, code, message and the fields of the class. Bigints become decimal strings. */
   toJSON(): Readonly<Record<string, unknown>> {
-    const fields = Object.entries(this).map(([key, value]) => [key, jsonOf(value)]);
-    return { name: this.name, message: this.message, ...Object.fromEntries(fields) } as Record<
-      string,
-      unknown
-    >;
+    const fields = Object.entries(this).map(([key, value]) => [key, jsonOf(value)] as const);
+    return { name: this.name, message: this.message, ...Object.fromEntries(fields) };
   }
 }
 
@@ -63,6 +56,7 @@ const hex = (leaseId: bigint): string => leaseId.toString(16);
 
 /** The lease is gone, or may be: its deadline passed (`expired`), or etcd reported that it does not exist (`revoked`). */
 export class SessionLostError extends LeaseholdError {
+  static override readonly name = "SessionLostError";
   readonly code = "SESSION_LOST";
 
   constructor(
@@ -76,6 +70,7 @@ export class SessionLostError extends LeaseholdError {
 
 /** This process closed the session or its cluster. */
 export class SessionClosedError extends LeaseholdError {
+  static override readonly name = "SessionClosedError";
   readonly code = "SESSION_CLOSED";
 
   constructor(readonly leaseId: bigint) {
@@ -92,6 +87,7 @@ const lossText: Record<Loss, string> = {
 
 /** The caller held the lock and lost it: the one error for every loss. `cause` is the error of its session, if the session ended. */
 export class LockLostError extends LeaseholdError {
+  static override readonly name = "LockLostError";
   readonly code = "LOCK_LOST";
 
   // eslint-disable-next-line max-params -- public: its parameters must not change
@@ -107,6 +103,7 @@ export class LockLostError extends LeaseholdError {
 
 /** The abort reason of `signal` after an ordinary release. */
 export class LockReleasedError extends LeaseholdError {
+  static override readonly name = "LockReleasedError";
   readonly code = "LOCK_RELEASED";
 
   constructor(readonly lockName: string) {
@@ -119,6 +116,7 @@ export class LockReleasedError extends LeaseholdError {
  * half a second at most. They are undefined if etcd did not answer, or if the first session was still being opened.
  */
 export class LockTimeoutError extends LeaseholdError {
+  static override readonly name = "LockTimeoutError";
   readonly code = "LOCK_TIMEOUT";
 
   // eslint-disable-next-line max-params -- public: its parameters must not change
@@ -137,6 +135,7 @@ export class LockTimeoutError extends LeaseholdError {
 
 /** The lock is still held, but less time is left than the caller asked for, or a renewal has to confirm it first. */
 export class LockExpiringError extends LeaseholdError {
+  static override readonly name = "LockExpiringError";
   readonly code = "LOCK_EXPIRING";
 
   constructor(
@@ -149,6 +148,7 @@ export class LockExpiringError extends LeaseholdError {
 
 /** The gate has already admitted a newer holder: this writer must stop. */
 export class StaleFenceError extends LeaseholdError {
+  static override readonly name = "StaleFenceError";
   readonly code = "STALE_FENCE";
 
   constructor(
@@ -161,6 +161,7 @@ export class StaleFenceError extends LeaseholdError {
 
 /** The call would wait for something that ends only after the call: its own async context, or its own candidate. */
 export class DeadlockError extends LeaseholdError {
+  static override readonly name = "DeadlockError";
   readonly code = "DEADLOCK";
 
   constructor(
@@ -173,6 +174,7 @@ export class DeadlockError extends LeaseholdError {
 
 /** No member answered in time: the outcome is unknown until cleanup has confirmed it. */
 export class EtcdUnavailableError extends LeaseholdError {
+  static override readonly name = "EtcdUnavailableError";
   readonly code = "ETCD_UNAVAILABLE";
   declare readonly cause: AggregateError;
 
@@ -198,6 +200,7 @@ export type RefusalReason = "unauthenticated" | "permission" | "quota" | "tls" |
  * for its own reason (`tls` or `member`). The request is not retried. docs/refusals.md lists all rejections.
  */
 export class EtcdRefusedError extends LeaseholdError {
+  static override readonly name = "EtcdRefusedError";
   readonly code = "ETCD_REFUSED";
   readonly #details: string;
   readonly #inDoubt: boolean;

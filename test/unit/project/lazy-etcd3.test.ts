@@ -9,11 +9,24 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const RUN_MS = 20_000;
 
-/** Prints, as JSON, what the program passes to `tell`; `loaded()` lists the files of etcd3 and gRPC that are loaded. */
+/**
+ * Prints, as JSON, what the program passes to `tell`. `loaded()` lists the files of etcd3, gRPC and protobuf.js that are
+ * loaded, and the .proto files that were opened.
+ */
 const PROGRAM = `
-import { createRequire } from "node:module";
+import fs from "node:fs";
+import { createRequire, syncBuiltinESMExports } from "node:module";
 const { cache } = createRequire(import.meta.url);
-const loaded = () => Object.keys(cache).filter((file) => /[\\\\/](etcd3|@grpc)[\\\\/]/.test(file));
+const opened = [];
+for (const name of ["open", "openSync", "readFile", "readFileSync"]) {
+  const real = fs[name];
+  fs[name] = (file, ...rest) => (opened.push(String(file)), real(file, ...rest));
+}
+syncBuiltinESMExports();
+const loaded = () => [
+  ...Object.keys(cache).filter((file) => /[\\\\/](etcd3|@grpc|protobufjs)[\\\\/]/.test(file)),
+  ...opened.filter((file) => file.endsWith(".proto")),
+];
 const tell = (value) => console.log(JSON.stringify(value));
 const failed = (promise) => promise.then(() => "nothing", (error) => error.message);
 `;
@@ -92,6 +105,7 @@ describe("etcd3", () => {
 
     expect({ imported, connected }).toEqual({ imported: [], connected: [] });
     expect(called!.filter((file) => file.includes("@grpc")).length).toBeGreaterThan(10);
+    expect(called!.filter((file) => file.endsWith(".proto")).length).toBeGreaterThan(0);
   });
 
   it("is closed where its member was retired before it was loaded", async () => {

@@ -1,0 +1,115 @@
+// The first program in README.md, bundled from the packed package into one file, which runs where nothing is installed.
+import { execFileSync, spawnSync } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { type Bundle, BUNDLERS } from "../../support/fixtures/bundlers.js";
+import { buildPackage } from "../../support/fixtures/examples.js";
+import { programOf, sectionsOf } from "../../support/fixtures/pages.js";
+
+const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+const RUN_MS = 20_000;
+const WITH_ETCD3 = `
+import { connect, LockReleasedError, Mutex } from "leasehold";
+const cluster = connect({ hosts: "127.0.0.1:1", transport: "etcd3" });
+await new Mutex(cluster, "jobs").lock().catch((error) => console.log(error.message));
+await cluster.close();
+console.log(new LockReleasedError("jobs").name);
+`;
+
+let etcd: EtcdCluster;
+
+beforeAll(async () => {
+  buildPackage();
+  etcd = await startEtcd();
+}, 150_000);
+afterAll(() => etcd?.stop());
+
+const temporary = (): string => mkdtempSync(path.join(os.tmpdir(), "leasehold-bundle-"));
+const remove = (folder: string): void => rmSync(folder, { recursive: true, force: true });
+
+/** The only file in a folder, and what the bundler said about it. */
+class Bundled {
+  constructor(
+    readonly folder: string,
+    readonly warnings: readonly unknown[],
+  ) {}
+
+  run(): { status: number | null; stdout: string; stderr: string } {
+    const options = { cwd: this.folder, encoding: "utf8", timeout: RUN_MS } as const;
+    const { status, stdout, stderr } = spawnSync(process.execPath, ["bundle.mjs"], options);
+    return { status, stdout, stderr };
+  }
+}
+
+/** A project with the packages that a bundle is made of: etcd3 is not among them. */
+class Project {
+  readonly #folder = temporary();
+
+  constructor() {
+    const packages = path.join(this.#folder, "node_modules");
+    mkdirSync(packages);
+    const pack = ["pack", "--silent", "--no-update-notifier", "--pack-destination", packages];
+    const archive = execFileSync("npm", pack, { cwd: ROOT, encoding: "utf8", timeout: RUN_MS }).trim();
+    execFileSync("tar", ["-xzf", archive], { cwd: packages, timeout: RUN_MS });
+    renameSync(path.join(packages, "package"), path.join(packages, "leasehold"));
+    const cockatiel = path.join(ROOT, "node_modules/cockatiel");
+    cpSync(cockatiel, path.join(packages, "cockatiel"), { recursive: true });
+  }
+
+  /** Bundles a program into an empty folder outside the project. */
+  async bundle(code: string, bundle: Bundle): Promise<Bundled> {
+    const input = path.join(this.#folder, "program.mjs");
+    writeFileSync(input, code);
+    const folder = temporary();
+    return new Bundled(folder, await bundle(input, path.join(folder, "bundle.mjs")));
+  }
+
+  [Symbol.dispose](): void {
+    remove(this.#folder);
+  }
+}
+
+describe.each(Object.entries(BUNDLERS))("a program bundled by %s", (_, bundle) => {
+  let first: Bundled;
+  let withEtcd3: Bundled;
+
+  // The project is gone when the bundles run.
+  beforeAll(async () => {
+    using project = new Project();
+    first = await project.bundle(programOf(sectionsOf("README.md")[0]!, etcd.endpoints), bundle);
+    withEtcd3 = await project.bundle(WITH_ETCD3, bundle);
+  }, 90_000);
+  afterAll(() => [first, withEtcd3].forEach((each) => each && remove(each.folder)));
+
+  test("is one file, without a warning", () => {
+    expect(first.warnings).toEqual([]);
+    expect(readdirSync(first.folder)).toEqual(["bundle.mjs"]);
+  });
+
+  test("locks and releases where nothing is installed", async () => {
+    const [{ revision }, leases] = await Promise.all([etcd.member.status(), leasesOf(etcd.member)]);
+
+    const { status, stdout, stderr } = first.run();
+
+    expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+    expect(stdout).toBe(`holding jobs/nightly with fencing token ${revision + 1n}\n`);
+    expect(await placesOf(etcd.member, "jobs/nightly")).toEqual([]);
+    expect(await leasesOf(etcd.member)).toEqual(leases);
+  });
+
+  test('says what transport "etcd3" needs, and keeps the names of errors', () => {
+    const { status, stdout, stderr } = withEtcd3.run();
+
+    expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+    expect(stdout.split("\n")).toEqual([
+      'The transport "etcd3" needs the package etcd3: npm install etcd3',
+      "LockReleasedError",
+      "",
+    ]);
+  });
+});

@@ -40,9 +40,7 @@ export class Connection {
   readonly #socket: Socket;
   readonly #settings = new PeerSettings();
   readonly #outgoing: Outgoing;
-  readonly #windows = new ReceiveWindows((id, bytes) =>
-    this.#writer?.writeLazily(windowUpdateFrame(id, bytes)),
-  );
+  readonly #windows = new ReceiveWindows((id, bytes) => this.#write(windowUpdateFrame(id, bytes)));
   readonly #reader: FrameReader;
   readonly #heartbeat: Heartbeat;
   readonly #firstBytes = new FirstBytes();

@@ -9,6 +9,8 @@ const COPIED_BYTES = 4096;
  * writes of a client that makes one call after the other.
  */
 const LAZY_MS = 20;
+/** More than that does not wait. */
+const LAZY_BYTES = 1024;
 /** More than the client itself causes: 70,000 resets, for instance. */
 const MAX_BACKLOG_BYTES = 1024 * 1024;
 
@@ -56,6 +58,7 @@ export class SocketWriter {
 
   /** For what nobody waits for: leaves with the next request, or after `LAZY_MS`. */
   writeLazily(bytes: Buffer): void {
+    if (this.#end - this.#start > LAZY_BYTES) return this.write(bytes);
     this.#append(bytes);
     if (this.#lazy) return;
     this.#lazy = true;

@@ -134,6 +134,14 @@ export const answerFrames = (streamId: number, text: string | Buffer): Buffer =>
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
+/** The number of whole SETTINGS frames in `bytes` that are no acks. */
+function settingsIn(bytes: Buffer): number {
+  let count = 0;
+  for (let at = 0; at + 9 <= bytes.length; at += 9 + bytes.readUIntBE(at, 3))
+    if (bytes[at + 3] === 4 && ((bytes[at + 4] ?? 0) & 1) === 0) count++;
+  return count;
+}
+
 /** One connection of a client. */
 export class PeerConnection {
   /** Everything that the client has sent. */
@@ -145,7 +153,8 @@ export class PeerConnection {
   /** What `next` has not returned. */
   readonly #unread = new Map<TypeName, ClientFrame[]>();
   #waiting = new Set<() => void>();
-  #pings = 0;
+  /** SETTINGS that the client has to acknowledge. */
+  #settings = 0;
   #over = false;
 
   constructor(readonly socket: Socket) {
@@ -209,12 +218,15 @@ export class PeerConnection {
   }
 
   send(...bytes: readonly Buffer[]): void {
-    this.socket.write(Buffer.concat(bytes));
+    const all = Buffer.concat(bytes);
+    this.#settings += settingsIn(all);
+    this.socket.write(all);
   }
 
   /** Sends `bytes` in pieces that end at these positions, and lets the client read each before the next. */
   async sendSplit(bytes: Buffer, positions: readonly number[]): Promise<void> {
     const ends = [...positions, bytes.length];
+    this.#settings += settingsIn(bytes);
     for (const [at, end] of ends.entries()) {
       this.socket.write(bytes.subarray(ends[at - 1] ?? 0, end));
       await nextTurn();
@@ -222,13 +234,12 @@ export class PeerConnection {
     }
   }
 
-  /** Everything sent in both directions before has been read. */
+  /** Everything sent in both directions before has been read. By SETTINGS: the client answers a PING with its next call. */
   async barrier(): Promise<void> {
-    const text = String(++this.#pings).padStart(8, "#");
-    this.send(pingFrame(text));
-    await this.#until(`ack of ${text}`, () =>
-      this.all("PING").find(({ flags, payload }) => flags === FLAGS.ACK && payload.toString() === text),
-    );
+    this.send(settingsFrame());
+    const expected = this.#settings;
+    const acks = () => this.all("SETTINGS").filter(({ flags }) => flags === FLAGS.ACK);
+    await this.#until(`${expected} acks of SETTINGS`, () => acks()[expected - 1]);
   }
 
   /** The next GOAWAY's code. */

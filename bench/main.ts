@@ -10,6 +10,7 @@ import { Guardian } from "../test/support/servers/guarded.js";
 import { load, machine } from "./frame/machine.js";
 import { Bench, type Asked } from "./frame/rounds.js";
 import { parseOptions, USAGE, type Options } from "./options.js";
+import type { PeerName } from "./peers/peers.js";
 import { QUESTIONS } from "./questions/questions.js";
 import { plotOf, operationsWith, resultsPage } from "./report/pages.js";
 import { verdictOf, type Report, type Result } from "./report/report.js";
@@ -20,6 +21,8 @@ const OPERATIONS = new URL("../docs/operations.md", import.meta.url);
 const RESULTS = new URL("./RESULTS.md", import.meta.url);
 const PLOT = new URL("./plot.svg", import.meta.url);
 const EX_USAGE = 64;
+/** The peers that consist of leasehold's own code. */
+const OWN: readonly PeerName[] = ["leasehold", "leasehold-etcd3", "bare-http2"];
 
 async function main(): Promise<void> {
   const options = optionsOrUsage();
@@ -32,7 +35,7 @@ async function main(): Promise<void> {
 }
 
 const ownFailures = ({ questions }: Report) =>
-  questions.flatMap(({ failed }) => failed).filter(({ peer }) => peer === "leasehold").length;
+  questions.flatMap(({ failed }) => failed).filter(({ peer }) => OWN.includes(peer)).length;
 
 function optionsOrUsage(): Options | undefined {
   try {

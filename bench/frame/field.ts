@@ -17,6 +17,8 @@ export interface Field {
   readonly scale: Scale;
   /** Processes for bare requests, even in another peer's run. */
   readonly bare: Crew;
+  /** Another build of leasehold, if one is measured. */
+  readonly build: string | undefined;
   /** A name that no earlier run has used. */
   readonly name: string;
 }

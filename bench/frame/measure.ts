@@ -71,7 +71,7 @@ export interface MeasuredRun {
 export async function run(field: Field, plan: Run): Promise<MeasuredRun> {
   const times = field.scale.quick ? QUICK : plan;
   const processes = await field.crew.processes(processesFor(plan, field.scale.quick));
-  if (!field.scale.quick) await warmUp(field, field.crew.cold(processes), plan.warmUp);
+  if (!field.scale.quick) await warmUp(field, field.crew.cold(processes), plan);
   const shares = sharesOf(plan.contenders, processes.length);
   const sessions = (share: number) => (plan.sessions === "each" ? share : 1);
   await open(field, processes, shares.map(sessions));
@@ -106,7 +106,7 @@ function costsOf(all: readonly Cycle[], { span, cpuMicros, spent, counted }: Mea
 async function warmUp(
   field: Field,
   cold: readonly ContenderProcess[],
-  { cycles, withinMs } = WARM_UP,
+  { kind, warmUp: { cycles, withinMs } = WARM_UP }: Pick<Run, "kind" | "warmUp">,
 ): Promise<void> {
   const contenders = field.peer.queues ? 2 : 1;
   await open(
@@ -114,7 +114,9 @@ async function warmUp(
     cold,
     cold.map(() => contenders),
   );
-  const task = { kind: "cycle", names: "one", holdMs: 0, forMs: withinMs, contenders } as const;
+  // There is nothing yet that would refuse a `tryLock`.
+  const warming = kind === "call" ? kind : "cycle";
+  const task = { kind: warming, names: "one", holdMs: 0, forMs: withinMs, contenders } as const;
   await startAll(
     cold,
     cold.map((_, n) => ({ ...task, name: `${field.name}-warm-${n}` })),

@@ -98,14 +98,14 @@ export class Bench {
     name: PeerName,
   ): Promise<Figures | undefined> {
     if (this.notRun.has(name)) return undefined;
-    const { scale, onRun } = this.#options;
+    const { scale, build, onRun } = this.#options;
     const peer = PEERS[name];
     try {
       const [crew, bare] = [await this.#crew(name), await this.#crew("bare")];
       const ground = grounds.get(peer.ground) ?? (await startGround(peer.ground, question.members));
       grounds.set(peer.ground, ground);
       const figures = await each.run({
-        ...{ peer, crew, bare, ground, scale },
+        ...{ peer, crew, bare, ground, scale, build },
         name: `bench-${++this.#names}`,
       });
       onRun(`${question.name}: ${each.name}: ${peer.title}`);

@@ -1,8 +1,10 @@
-// The limit: the same client and the same connection as leasehold's, without anything around its requests. This is not
-// a lock: every call succeeds.
+// Bare requests of npm `etcd3`, for comparison: the client of leasehold's transport "etcd3", without anything around it.
+// This is not a lock: every call succeeds.
 import { noop } from "cockatiel";
 import { Etcd3 } from "etcd3";
-import type { Connect, Lockable, Session } from "./client.js";
+import { UNRENEWED_SECONDS, type Connect, type Lockable, type Session } from "./client.js";
+
+const VALUE = Buffer.from("bare");
 
 export const bareClient = (addresses: readonly string[]) =>
   new Etcd3({
@@ -10,19 +12,22 @@ export const bareClient = (addresses: readonly string[]) =>
     faultHandling: { global: noop, host: () => noop },
   });
 
-export const connect: Connect = ({ addresses, ttlSeconds }) => {
+export const connect: Connect = ({ addresses }) => {
   const client = bareClient(addresses);
   return {
-    session: () => leased(client, ttlSeconds),
+    session: () => leased(client),
     close: () => Promise.resolve(client.close()),
   };
 };
 
-/** A lease is granted, because a key with a lease costs etcd a little more, but never renewed: rounds are shorter. */
-async function leased(client: Etcd3, ttlSeconds: number): Promise<Session> {
-  const { ID: lease } = await client.leaseClient.leaseGrant({ ID: "0", TTL: ttlSeconds });
+/** A lease is granted, because a key with a lease costs etcd a little more, but never renewed. */
+async function leased(client: Etcd3): Promise<Session> {
+  const { ID: lease } = await client.leaseClient.leaseGrant({ ID: "0", TTL: UNRENEWED_SECONDS });
   return {
-    lockable: (name) => pairOfTransactions(client, Buffer.from(`${name}/${lease}`), lease),
+    lockable: (name) => ({
+      ...pairOfTransactions(client, Buffer.from(`${name}/${lease}`), lease),
+      call: () => putOf(client, Buffer.from(name)),
+    }),
     close: async () => void (await client.leaseClient.leaseRevoke({ ID: lease })),
   };
 }
@@ -31,10 +36,9 @@ async function leased(client: Etcd3, ttlSeconds: number): Promise<Session> {
 function pairOfTransactions({ kv }: Etcd3, key: Buffer, lease: string): Lockable {
   const created = (revision: string) =>
     ({ key, target: "Create", result: "Equal", create_revision: revision }) as const;
-  const value = Buffer.from("bare");
   return {
     async lock() {
-      const put = { request_put: { key, value, lease } };
+      const put = { request_put: { key, value: VALUE, lease } };
       const { header } = await kv.txn({ compare: [created("0")], success: [put] });
       const remove = { request_delete_range: { key } };
       return {
@@ -42,4 +46,11 @@ function pairOfTransactions({ kv }: Etcd3, key: Buffer, lease: string): Lockable
       };
     },
   };
+}
+
+/** The transaction of calls.ts. */
+async function putOf({ kv }: Etcd3, key: Buffer): Promise<void> {
+  const put = { request_put: { key, value: VALUE } };
+  const { succeeded } = await kv.txn({ compare: [], success: [put] });
+  if (!succeeded) throw new Error("etcd has not put the key");
 }

@@ -9,6 +9,8 @@ export interface Lockable {
   /** Waits for its turn. Clients that poll give up after `timeoutMs`; the others wait until their session is closed. */
   lock(timeoutMs: number): Promise<Held>;
   tryLock?(): Promise<Held | undefined>;
+  /** One transaction that puts a key; for bare requests only. */
+  call?(): Promise<void>;
 }
 
 /** What keeps the locks of one owner alive: a lease, if the client has one. */
@@ -16,6 +18,9 @@ export interface Session {
   lockable(name: string): Lockable;
   close(): Promise<void>;
 }
+
+/** The TTL of the leases of bare requests, which nobody renews: longer than any run, and than its warm-up. */
+export const UNRENEWED_SECONDS = 300;
 
 /** One connection, which its sessions share, as in a program with many sessions. */
 export interface Client {

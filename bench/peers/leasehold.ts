@@ -1,20 +1,27 @@
 import { load } from "../../test/lab/runner/leasehold.js";
 import type { Connect } from "./client.js";
 
-export const connect: Connect = async ({ addresses, ttlSeconds, build }) => {
-  const leasehold = await load(build);
-  const cluster = leasehold.connect({ hosts: addresses.map((address) => `http://${address}`) });
-  return {
-    async session() {
-      const session = await leasehold.Session.open(cluster, { ttlSeconds });
-      return {
-        lockable(name) {
-          const mutex = new leasehold.Mutex(session, name);
-          return { lock: () => mutex.lock(), tryLock: () => mutex.tryLock() };
-        },
-        close: () => session.close({ drainMs: 0 }),
-      };
-    },
-    close: () => cluster.close({ drainMs: 0 }),
+/** With the options given here, or leasehold's defaults. */
+const connecting =
+  (options: { readonly transport?: "etcd3" }): Connect =>
+  async ({ addresses, ttlSeconds, build }) => {
+    const leasehold = await load(build);
+    const hosts = addresses.map((address) => `http://${address}`);
+    const cluster = leasehold.connect({ hosts, ...options });
+    return {
+      async session() {
+        const session = await leasehold.Session.open(cluster, { ttlSeconds });
+        return {
+          lockable(name) {
+            const mutex = new leasehold.Mutex(session, name);
+            return { lock: () => mutex.lock(), tryLock: () => mutex.tryLock() };
+          },
+          close: () => session.close({ drainMs: 0 }),
+        };
+      },
+      close: () => cluster.close({ drainMs: 0 }),
+    };
   };
-};
+
+export const connect = connecting({});
+export const connectOverEtcd3 = connecting({ transport: "etcd3" });

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Start } from "../worker/protocol.js";
 import type { AdapterName } from "./adapters.js";
+import { assertOwnTransport } from "./build.js";
 import { goContender } from "./go.js";
 
 export type GroundKind = "etcd" | "redis" | "redis-fsync";
@@ -25,7 +26,11 @@ export interface Peer {
 
 export const PEER_NAMES = [
   "leasehold",
+  "leasehold-etcd3",
   "go",
+  "bare-http2",
+  "node-http2",
+  "grpc-js",
   "bare",
   "etcd3",
   "redlock",
@@ -47,6 +52,12 @@ const inNode = (adapter: AdapterName, version: string) => (build: string | undef
       ...["--expose-gc", "--import", TSX, WORKER, JSON.stringify({ adapter, build } satisfies Start)],
     ],
   });
+
+/** What uses parts of leasehold's own transport cannot be measured with a build that is older. */
+const withOwnTransport = (adapter: AdapterName, version: string) => async (build: string | undefined) => {
+  assertOwnTransport(build);
+  return inNode(adapter, version)(build);
+};
 
 async function inGo(): Promise<Program> {
   const { path, client } = await goContender();
@@ -76,10 +87,24 @@ export const PEERS: Readonly<Record<PeerName, Peer>> = {
     program: inNode("leasehold", own),
   },
   go: { name: "go", title: "Go concurrency.Mutex", ground: "etcd", queues: true, program: inGo },
+  "leasehold-etcd3": {
+    ...{ name: "leasehold-etcd3", title: "leasehold over etcd3", ground: "etcd", queues: true },
+    program: withOwnTransport("leasehold-etcd3", `${own} over etcd3 ${version("etcd3")}`),
+  },
+  "bare-http2": {
+    ...{ ...onEtcd, name: "bare-http2", title: "bare requests, own transport" },
+    program: withOwnTransport("bare-http2", `leasehold ${own}`),
+  },
+  "node-http2": {
+    ...{ ...onEtcd, name: "node-http2", title: "bare requests, node:http2" },
+    program: withOwnTransport("node-http2", `Node.js ${process.versions.node}`),
+  },
+  "grpc-js": {
+    ...{ ...onEtcd, name: "grpc-js", title: "bare requests, grpc-js" },
+    program: withOwnTransport("grpc-js", version("@grpc/grpc-js")),
+  },
   bare: {
-    ...onEtcd,
-    name: "bare",
-    title: "bare requests",
+    ...{ ...onEtcd, name: "bare", title: "bare requests, etcd3" },
     program: inNode("bare", `etcd3 ${version("etcd3")}`),
   },
   etcd3: { ...onEtcd, name: "etcd3", title: "etcd3 Lock", program: inNode("etcd3", version("etcd3")) },

@@ -16,8 +16,8 @@ export const follower: Question = {
       run: (field) => handOver(field, contenders, 0),
     })),
   targets: [
-    ...againstGo(2, 12, undefined),
-    ...againstGo(10, 3, undefined),
+    ...againstGo(2, 20, undefined),
+    ...againstGo(10, 3.5, undefined),
     ...againstGo(100, 1.1, undefined),
   ],
 };

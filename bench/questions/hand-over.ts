@@ -50,6 +50,8 @@ export function againstGo(contenders: number, atLeast: number, p99: number | und
 }
 
 const P99_OVER_GO = 1.2;
+/** With 100 contenders and more. */
+const P99_OF_CROWDS = 1.1;
 
 const shown = ([rate, ...others]: readonly Target[], line: string) => [
   ...(rate ? [{ ...rate, shown: line }] : []),
@@ -76,11 +78,11 @@ export const handOvers: Question = {
     return [...free, ...busy];
   },
   targets: [
-    ...shown(againstGo(2, 15, P99_OVER_GO), "hand-overs/s, 2 contenders"),
-    ...againstGo(3, 15, P99_OVER_GO),
-    ...againstGo(10, 4.5, P99_OVER_GO),
-    ...shown(againstGo(100, 1.05, P99_OVER_GO), "hand-overs/s, 100 contenders"),
-    ...againstGo(1000, 1.2, P99_OVER_GO),
+    ...shown(againstGo(2, 28, P99_OVER_GO), "hand-overs/s, 2 contenders"),
+    ...againstGo(3, 22, P99_OVER_GO),
+    ...againstGo(10, 5, P99_OVER_GO),
+    ...shown(againstGo(100, 1.1, P99_OF_CROWDS), "hand-overs/s, 100 contenders"),
+    ...againstGo(1000, 1.5, P99_OF_CROWDS),
     {
       title: "rate with 1,000 contenders, over that with 100",
       ...{ case: nameOf(1000), peer: "leasehold", figure: "rate", over: { case: nameOf(100) } },

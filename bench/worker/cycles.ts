@@ -3,7 +3,7 @@ import type { Lockable, Session } from "../peers/client.js";
 import { now } from "./clock.js";
 import type { CycleTask } from "./protocol.js";
 
-/** Contenders that lock, hold, release, and repeat. */
+/** Contenders that lock, hold, release, and repeat. A task may ask for refusals or for bare calls instead. */
 export class Cycles {
   readonly journal: number[] = [];
   granted = 0;
@@ -33,7 +33,7 @@ export class Cycles {
   }
 
   async #contend(contender: number, lockable: Lockable): Promise<void> {
-    const once = this.task.kind === "try" ? this.#tryOnce : this.#once;
+    const once = { cycle: this.#once, try: this.#tryOnce, call: this.#callOnce }[this.task.kind];
     try {
       for (let cycle = 0; cycle !== this.task.cycles && !this.#stopped.signal.aborted; cycle++)
         await once.call(this, contender, lockable);
@@ -58,6 +58,15 @@ export class Cycles {
     const asked = now();
     if (await lockable.tryLock?.()) throw new Error("expected the lock to be taken");
     const answered = now();
+    this.journal.push(contender, asked, answered, answered);
+  }
+
+  async #callOnce(contender: number, lockable: Lockable): Promise<void> {
+    if (lockable.call === undefined) throw new Error("this client makes no bare calls");
+    const asked = now();
+    await lockable.call();
+    const answered = now();
+    this.granted++;
     this.journal.push(contender, asked, answered, answered);
   }
 

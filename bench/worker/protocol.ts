@@ -23,7 +23,8 @@ export interface Connection {
 }
 
 export interface CycleTask {
-  readonly kind: "cycle" | "try";
+  /** "call": one transaction instead of a lock and its release. */
+  readonly kind: "cycle" | "try" | "call";
   readonly name: string;
   /** All contend for one name, or each has its own. */
   readonly names: "one" | "each";
@@ -48,7 +49,7 @@ export type Task =
 export interface Look {
   /** Processor time of the process so far. */
   readonly cpuMicros: number;
-  /** Locks granted since the task was started. */
+  /** Locks granted, or bare calls answered, since the task was started. */
   readonly granted: number;
   readonly heapBytes: number;
   /** The longest time since the last look in which the event loop did not turn. */

@@ -109,7 +109,9 @@ describe("a member that is named by its IP address", () => {
 describe.each(["http2", "etcd3"] as const)("credentials.serverName, with transport %s", (transport) => {
   const held = async (serverName: string, hosts: readonly string[]) => {
     await using cluster = connect({ hosts, credentials: { ...ours, serverName }, transport });
-    return await new Mutex(cluster, `tls/name/${transport}`).withLock((lock) => lock.held, { timeoutMs: 10_000 });
+    return await new Mutex(cluster, `tls/name/${transport}`).withLock((lock) => lock.held, {
+      timeoutMs: 10_000,
+    });
   };
 
   test("is the name that the member's certificate must have, instead of the host's", async ({ expect }) => {

@@ -54,7 +54,11 @@ export const TRANSPORT: readonly Mutant[] = [
     name: "writes-reordered",
     wrong: "sends what was written in one turn in reverse order",
     patches: [
-      { file: "etcd/http2/socket-writer.js", from: "const COPIED_BYTES = 4096;", to: "const COPIED_BYTES = 0;" },
+      {
+        file: "etcd/http2/socket-writer.js",
+        from: "const COPIED_BYTES = 4096;",
+        to: "const COPIED_BYTES = 0;",
+      },
       {
         file: "etcd/http2/socket-writer.js",
         from: "const parts = this.#parts;",

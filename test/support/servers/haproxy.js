@@ -4,7 +4,12 @@ import { startReverseProxy } from "./reverse-proxy.js";
 
 /** @param {NodeJS.ProcessEnv} [env] */
 export function findHaproxy(env = process.env) {
-  const libraries = ["liblua5.3.so.0", "libopentracing-c-wrapper.so.0", "libopentracing.so.1", "libpcre2-8.so.0"];
+  const libraries = [
+    "liblua5.3.so.0",
+    "libopentracing-c-wrapper.so.0",
+    "libopentracing.so.1",
+    "libpcre2-8.so.0",
+  ];
   const plan = {
     ...{ name: "haproxy", cache: "haproxy", versionArg: "-v", version: /version (\d+[.\d]*)/ },
     packages: ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1", "libpcre2-8-0"],

@@ -27,7 +27,10 @@ export async function startNginx(setting) {
 }
 
 /** @param {import("./reverse-proxy.js").ProxySetting} setting @param {{ port: number, folder: string }} place */
-function configuration({ target, pair, streams = 128, requests = 1000, idleS = 60, drainS }, { port, folder }) {
+function configuration(
+  { target, pair, streams = 128, requests = 1000, idleS = 60, drainS },
+  { port, folder },
+) {
   const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
   return `
     daemon off;

@@ -62,8 +62,8 @@ export async function retry<T>(
   context: RetryContext,
 ): Promise<T> {
   const limits = new CallLimits(policy, context);
-  const failures = new Failures(policy, context);
-  for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
+  let failures: Failures | undefined;
+  for (;;) {
     policy.signal?.throwIfAborted();
     try {
       const answer = await attempt(limits);
@@ -71,11 +71,13 @@ export async function retry<T>(
       return answer;
     } catch (error) {
       if (error instanceof AttemptError && inDoubt(error)) limits.doubted();
+      failures ??= new Failures(policy, context);
       const { host, why } = failures.add(error);
       context.failures.set(host, why);
     }
-    if (limits.leftMs() <= wait.duration) throw failures.unavailable();
-    await pause(context.clock, wait.duration, policy.signal);
+    const pauseMs = failures.nextPauseMs();
+    if (limits.leftMs() <= pauseMs) throw failures.unavailable();
+    await pause(context.clock, pauseMs, policy.signal);
     // Checked after the pause: the caller may have given up meanwhile.
     if (policy.again?.() === false) throw failures.unavailable();
   }
@@ -118,9 +120,10 @@ class CallLimits implements AttemptLimits {
   }
 }
 
-/** The failed attempts of one call. */
+/** The failed attempts of one call, and the growing pauses between them. */
 class Failures {
   readonly #byHost = new Map<string, Error>();
+  #pause: ReturnType<typeof backoff.next> | undefined;
   #count = 0;
   /** Number of tokens rejected in a row. */
   #stale = 0;
@@ -129,6 +132,11 @@ class Failures {
     private readonly policy: CallPolicy,
     private readonly context: RetryContext,
   ) {}
+
+  nextPauseMs(): number {
+    this.#pause = this.#pause?.next(undefined) ?? backoff.next();
+    return this.#pause.duration;
+  }
 
   unavailable(): EtcdUnavailableError {
     return new EtcdUnavailableError(this.policy.what, this.#byHost);

@@ -64,7 +64,11 @@ export class Call extends Http2Stream {
   }
 
   sent(): void {
-    this.listener.sent();
+    try {
+      this.listener.sent();
+    } catch (error) {
+      throwLater(error);
+    }
   }
 
   headers(headers: Headers, endStream: boolean): void {
@@ -83,9 +87,10 @@ export class Call extends Http2Stream {
   data(payload: Buffer, endStream: boolean): void {
     if (!this.#responded) return this.#fail("data before headers");
     try {
-      this.#messages.read(payload, (message) => this.over || this.listener.message(message));
+      this.#messages.read(payload, (message) => this.#message(message));
     } catch (error) {
-      return this.#broken(error);
+      if (error instanceof StreamFailure) return this.#broken(error);
+      throw error;
     }
     if (endStream && !this.over) this.#fail("the answer ended without a status");
   }
@@ -93,7 +98,16 @@ export class Call extends Http2Stream {
   failed(failure: StreamFailure, processed: boolean): void {
     if (this.over) return;
     this.over = true;
-    this.listener.failed(failure, processed && this.id !== 0);
+    this.#failed(failure, processed && this.id !== 0);
+  }
+
+  #message(message: Buffer): void {
+    if (this.over) return;
+    try {
+      this.listener.message(message);
+    } catch (error) {
+      throwLater(error);
+    }
   }
 
   #trailers(headers: Headers, endStream: boolean): void {
@@ -107,24 +121,44 @@ export class Call extends Http2Stream {
 
   #end(status: Status, complete: boolean): void {
     this.#leave(complete);
-    this.listener.ended(status);
+    try {
+      this.listener.ended(status);
+    } catch (error) {
+      throwLater(error);
+    }
   }
 
-  #broken(error: unknown): void {
-    // An error of the listener is not the peer's.
-    if (!(error instanceof StreamFailure)) throw error;
+  #broken(failure: StreamFailure): void {
     this.#leave(false);
-    this.listener.failed(error, true);
+    this.#failed(failure, true);
+  }
+
+  #failed(failure: StreamFailure, inDoubt: boolean): void {
+    try {
+      this.listener.failed(failure, inDoubt);
+    } catch (error) {
+      throwLater(error);
+    }
   }
 
   #fail(message: string): void {
     this.#broken(new StreamFailure("protocol", message));
   }
 
-  /** `complete`: the peer has ended its side of the stream. Otherwise, or if this side is open, the stream is reset. */
+  /**
+   * `complete`: the peer has ended its side of the stream. Otherwise, or if this side is open, the stream is reset: the peer
+   * may end a call without reading its whole request.
+   */
   #leave(complete: boolean): void {
     this.over = true;
-    if (complete && this.endsWithOutbox) this.#connection?.finished(this);
+    if (complete && this.endsWithOutbox && this.outbox.length === 0) this.#connection?.finished(this);
     else this.#connection?.cancel(this);
   }
+}
+
+/** An error of a listener is an uncaught exception, as of any event listener, but it must not stop what other calls wait for. */
+function throwLater(error: unknown): void {
+  process.nextTick(() => {
+    throw error;
+  });
 }

@@ -6,10 +6,12 @@ const PREFIX_BYTES = 5;
 /** etcd sends all values of a range in one message: 128 operations of 1.5 MiB each are possible. */
 const MAX_MESSAGE_BYTES = 256 * 1024 * 1024;
 
+const NO_BYTES = Buffer.alloc(0);
+
 /** Splits the DATA of one stream into length-prefixed gRPC messages, however the peer has cut it into frames. */
 export class MessageReader {
-  /** What has arrived of a message that is not complete yet. */
-  #parts: Buffer[] = [];
+  /** Memory for a message that is not complete: its first `#bytes` bytes have arrived. */
+  #kept: Buffer = NO_BYTES;
   #bytes = 0;
 
   /** Whether the data ended inside a message. */
@@ -19,44 +21,45 @@ export class MessageReader {
 
   /** Calls `onMessage` for each complete message. @throws {StreamFailure} on data that is no sequence of messages. */
   read(data: Buffer, onMessage: (message: Buffer) => void): void {
-    const rest = this.#bytes === 0 ? data : this.#joined(data);
-    if (rest === undefined) return;
-    let at = 0;
-    while (rest.length - at >= PREFIX_BYTES) {
-      const length = checkedLength(rest, at);
-      const end = at + PREFIX_BYTES + length;
-      if (end > rest.length) break;
-      onMessage(rest.subarray(at + PREFIX_BYTES, end));
+    let at = this.#bytes === 0 ? 0 : this.#complete(data, onMessage);
+    while (data.length - at >= PREFIX_BYTES) {
+      const end = at + PREFIX_BYTES + checkedLength(data, at);
+      if (end > data.length) break;
+      onMessage(data.subarray(at + PREFIX_BYTES, end));
       at = end;
     }
-    if (at < rest.length) this.#keep(rest.subarray(at));
+    if (at < data.length) this.#keep(data, at, data.length);
   }
 
-  /** Everything since the last complete message, once its first message is complete. */
-  #joined(data: Buffer): Buffer | undefined {
-    this.#parts.push(data);
-    this.#bytes += data.length;
-    if (this.#bytes >= PREFIX_BYTES) {
-      const prefix = (this.#parts[0]?.length ?? 0) >= PREFIX_BYTES ? this.#parts[0] : this.#merge();
-      const length = checkedLength(prefix ?? data, 0);
-      if (this.#bytes < PREFIX_BYTES + length) return undefined;
-    } else return undefined;
-    const whole = this.#merge();
-    this.#parts = [];
+  /** Continues the message that is kept, and returns where the next one begins in `data`. */
+  #complete(data: Buffer, onMessage: (message: Buffer) => void): number {
+    let at = 0;
+    if (this.#bytes < PREFIX_BYTES) at = this.#keep(data, 0, PREFIX_BYTES - this.#bytes);
+    if (this.#bytes < PREFIX_BYTES) return at;
+    const whole = PREFIX_BYTES + checkedLength(this.#kept, 0);
+    at = this.#keep(data, at, at + whole - this.#bytes);
+    if (this.#bytes < whole) return at;
+    const message = this.#kept.subarray(PREFIX_BYTES, whole);
+    this.#kept = NO_BYTES;
     this.#bytes = 0;
-    return whole;
+    onMessage(message);
+    return at;
   }
 
-  #merge(): Buffer {
-    const whole = Buffer.concat(this.#parts);
-    this.#parts = [whole];
-    return whole;
+  /** Copies `data` up to `end`, or as far as it goes, and returns where that is. The peer may announce more than it sends. */
+  #keep(data: Buffer, start: number, end: number): number {
+    const stop = Math.min(end, data.length);
+    const needed = this.#bytes + stop - start;
+    if (needed > this.#kept.length) this.#grow(Math.max(needed, 2 * this.#kept.length));
+    data.copy(this.#kept, this.#bytes, start, stop);
+    this.#bytes = needed;
+    return stop;
   }
 
-  #keep(rest: Buffer): void {
-    this.#parts = [rest];
-    this.#bytes = rest.length;
-    if (rest.length >= PREFIX_BYTES) checkedLength(rest, 0);
+  #grow(size: number): void {
+    const larger = Buffer.allocUnsafe(size);
+    this.#kept.copy(larger, 0, 0, this.#bytes);
+    this.#kept = larger;
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import type { Deadline, Deadlines } from "../../async/deadlines.js";
-import { StreamFailure } from "./failure.js";
+import { closedText, goawayFailure, messageOf, resetFailure, StreamFailure } from "./failure.js";
 import { FrameReader } from "./frames/frame-reader.js";
 import {
   goawayFrame,
@@ -10,13 +10,13 @@ import {
   settingsAckFrame,
   windowUpdateFrame,
 } from "./frames/frames.js";
-import { GREETING } from "./greeting.js";
 import { Heartbeat, type HeartbeatSetting } from "./heartbeat.js";
 import { Http2Error, type ErrorName } from "./frames/http2-error.js";
+import { GREETING } from "./greeting.js";
 import { Incoming } from "./incoming.js";
 import { Outgoing } from "./outgoing.js";
 import { PeerSettings } from "./peer-settings.js";
-import { firstBytesHint, openSocket, reasonOf, type Target } from "./socket.js";
+import { FirstBytes, openSocket, type Target } from "./socket.js";
 import { SocketWriter } from "./socket-writer.js";
 import { ReceiveWindows } from "./receive-windows.js";
 import type { Http2Stream } from "./stream.js";
@@ -45,6 +45,7 @@ export class Connection {
   );
   readonly #reader: FrameReader;
   readonly #heartbeat: Heartbeat;
+  readonly #firstBytes = new FirstBytes();
   #state: "connecting" | "greeting" | "open" | "over" = "connecting";
   #writer: SocketWriter | undefined;
   /** The peer, or `retire`, wants no new streams. */
@@ -53,16 +54,20 @@ export class Connection {
   #goaway: StreamFailure | undefined;
   #failure: StreamFailure | undefined;
 
-  constructor(target: Target, setting: ConnectionSetting, deadlines: Deadlines) {
+  constructor(
+    target: Target,
+    private readonly setting: ConnectionSetting,
+    private readonly deadlines: Deadlines,
+  ) {
     this.#outgoing = new Outgoing(this.#settings, setting.firstStreamId ?? 1);
     this.#reader = new FrameReader(new Incoming(this.#events(), () => deadlines.now()), MAX_FRAME_BYTES);
     this.#heartbeat = new Heartbeat(setting, deadlines, {
+      idle: () => this.#outgoing.idle,
       inUse: () => this.#outgoing.streams.size > 0,
       ping: () => this.#write(pingFrame(PING_DATA)),
-      dead: (ms) => this.#fail("lost", `the member is silent for ${Math.round(ms)} ms, and answers no ping`),
+      dead: (silentMs) => this.#fail("lost", `no answer to a ping: silent for ${Math.round(silentMs)} ms`),
     });
-    const { connectTimeoutMs } = setting;
-    this.#connectDeadline = deadlines.add(connectTimeoutMs, () => this.#connectTimedOut(connectTimeoutMs));
+    this.#connectDeadline = deadlines.add(setting.connectTimeoutMs, () => this.#connectTimedOut());
     this.#socket = openSocket(target, {
       connected: () => this.#greet(),
       data: (chunk) => this.#read(chunk),
@@ -75,10 +80,11 @@ export class Connection {
     return !this.#draining && !this.#outgoing.exhausted;
   }
 
-  /** `stream` is new, or has something to send. */
+  /** `stream` is new, or has something to send. It does not fail before this call returns. */
   send(stream: Http2Stream): void {
-    if (this.#failure !== undefined) return stream.failed(this.#failure, false);
-    this.#socket.ref();
+    const failure = this.#failure;
+    if (failure !== undefined) return process.nextTick(() => stream.failed(failure, false));
+    this.#writer?.keepAlive(true);
     this.#outgoing.add(stream);
     this.#heartbeat.used();
   }
@@ -104,48 +110,51 @@ export class Connection {
   }
 
   #idle(): void {
-    if (!this.#draining) return void this.#socket.unref();
     if (this.#state === "over") return;
+    if (!this.#draining) return this.#writer?.keepAlive(false);
     if (this.#state === "open") this.#write(goawayFrame(0, "NO_ERROR", ""));
     this.#end(new StreamFailure("retired", "the connection was closed"));
-    // What was written leaves before the connection does.
-    this.#writer?.flush();
+    if (this.#writer === undefined) return void this.#socket.destroy();
+    // What was written leaves before the connection does, unless the peer does not read it.
+    this.#writer.flush();
     this.#socket.destroySoon();
+    this.deadlines.add(this.setting.pingTimeoutMs, () => this.#socket.destroy());
   }
 
   #greet(): void {
     this.#state = "greeting";
-    this.#writer = new SocketWriter(this.#socket, () => this.#outgoing.pump());
+    this.#writer = new SocketWriter(this.#socket, this.deadlines, () => this.#outgoing.pump());
     this.#write(GREETING);
   }
 
   #read(chunk: Buffer): void {
     if (this.#state === "over") return;
     this.#heartbeat.received();
+    if (this.#state === "greeting") this.#firstBytes.add(chunk);
     try {
       this.#reader.read(chunk);
+      if (this.#writer?.overfull)
+        throw new Http2Error("ENHANCE_YOUR_CALM", "the peer sends, but does not read");
     } catch (error) {
       if (!(error instanceof Http2Error)) throw error;
-      const hint = this.#state === "greeting" ? firstBytesHint(chunk) : undefined;
-      this.#violated(error, hint);
+      this.#violated(error);
     }
   }
 
   #events(): ConstructorParameters<typeof Incoming>[0] {
-    const { streams } = this.#outgoing;
     return {
       settings: (payload) => this.#peerSettings(payload),
       ping: (payload) => this.#writer?.writeLazily(pingAckFrame(payload)),
       pong: () => {},
       goaway: (lastId, code, debug) => this.#peerLeaves(lastId, code, debug),
       windowUpdate: (id, bytes) => this.#widen(id, bytes),
-      headers: (id, headers, endStream) => this.#known(id)?.headers(headers, endStream),
+      headers: (id, headers, endStream) => this.#outgoing.known(id)?.headers(headers, endStream),
       data: (id, { content, bytes, endStream }) => {
-        const stream = this.#known(id);
+        const stream = this.#outgoing.known(id);
         this.#windows.received(stream, bytes, endStream);
         if (content.length > 0 || endStream) stream?.data(content, endStream);
       },
-      reset: (id, code) => this.#reset(streams.get(id), code),
+      reset: (id, code) => this.#reset(this.#outgoing.known(id), code),
     };
   }
 
@@ -162,35 +171,28 @@ export class Connection {
     this.#state = "open";
     this.#connectDeadline.cancel();
     if (this.#writer) this.#outgoing.begin(this.#writer);
+    // Each attempt to connect to one of several addresses makes a new handle, which keeps the process alive.
+    if (this.#outgoing.idle) this.#idle();
   }
 
   #widen(id: number, bytes: number): void {
     if (id === 0) return this.#outgoing.widen(bytes);
-    const stream = this.#known(id);
+    const stream = this.#outgoing.known(id);
     if (stream !== undefined) this.#outgoing.widenStream(stream, bytes);
   }
 
-  /** `undefined` for a stream that is over. @throws {Http2Error} for a stream that was never opened. */
-  #known(id: number): Http2Stream | undefined {
-    if (id % 2 === 1 && id <= this.#outgoing.lastId) return this.#outgoing.streams.get(id);
-    throw new Http2Error("PROTOCOL_ERROR", `the peer answers on stream ${id}, which was not opened`);
-  }
-
-  #reset(stream: Http2Stream | undefined, code: ErrorName): void {
-    if (stream === undefined) return;
+  /** Returns whether the stream was open. */
+  #reset(stream: Http2Stream | undefined, code: ErrorName): boolean {
+    if (stream === undefined) return false;
     this.#outgoing.remove(stream);
-    const kind = code === "ENHANCE_YOUR_CALM" ? "calm" : "reset";
-    const failure = new StreamFailure(kind, `the member reset the call: ${code}`);
-    stream.failed(failure, code !== "REFUSED_STREAM");
+    stream.failed(resetFailure(code), code !== "REFUSED_STREAM");
     this.finished(stream);
+    return true;
   }
 
   #peerLeaves(lastId: number, code: ErrorName, debug: string): void {
-    const text = debug === "" ? code : `${code}, ${debug}`;
-    const kind = code === "ENHANCE_YOUR_CALM" ? "calm" : "lost";
     // A polite goodbye often follows the complaint.
-    if (this.#goaway === undefined || code !== "NO_ERROR")
-      this.#goaway = new StreamFailure(kind, `the member ends the connection: ${text}`);
+    if (this.#goaway === undefined || code !== "NO_ERROR") this.#goaway = goawayFailure(code, debug);
     this.#draining = true;
     const { streams } = this.#outgoing;
     // Streams above the last ID were not processed, nor those that wait here: RFC 9113, section 6.8.
@@ -202,22 +204,22 @@ export class Connection {
     if (this.#outgoing.idle) this.#idle();
   }
 
-  #connectTimedOut(timeoutMs: number): void {
+  #connectTimedOut(): void {
     const what = this.#state === "greeting" ? "no HTTP/2 from the member" : "no connection";
-    this.#fail("connecting", `${what} within ${timeoutMs} ms`);
+    this.#fail("connecting", this.#firstBytes.hint ?? `${what} within ${this.setting.connectTimeoutMs} ms`);
   }
 
-  #violated(error: Http2Error, hint: string | undefined): void {
+  #violated(error: Http2Error): void {
     this.#write(goawayFrame(0, error.code, ""));
     this.#writer?.flush();
     const kind = this.#state === "greeting" ? "connecting" : "protocol";
-    this.#fail(kind, hint ?? error.message, error);
+    this.#fail(kind, this.#firstBytes.hint ?? error.message, error);
   }
 
   #closed(error: Error | undefined): void {
     const connecting = this.#state === "connecting" || this.#state === "greeting";
     if (this.#goaway !== undefined) return this.#end(this.#goaway);
-    const text = reasonOf(error, this.#state);
+    const text = this.#firstBytes.hint ?? (error === undefined ? closedText(this.#state) : messageOf(error));
     this.#end(new StreamFailure(connecting ? "connecting" : "lost", text, { cause: error }));
   }
 

@@ -1,3 +1,5 @@
+import type { ErrorName } from "./frames/http2-error.js";
+
 /**
  * `connecting`: there was no connection yet. `lost`: it broke, or did not answer a ping. `protocol`: the peer violated
  * the protocol. `calm`: the peer asks for fewer pings or calls (ENHANCE_YOUR_CALM). `reset`: the peer reset this one
@@ -16,4 +18,29 @@ export class StreamFailure extends Error {
   ) {
     super(message, options);
   }
+}
+
+/** The peer has reset one stream. */
+export const resetFailure = (code: ErrorName): StreamFailure =>
+  new StreamFailure(code === "ENHANCE_YOUR_CALM" ? "calm" : "reset", `the member reset the call: ${code}`);
+
+/** The peer ends the connection, with a text for our log. */
+export function goawayFailure(code: ErrorName, debug: string): StreamFailure {
+  const text = debug === "" ? code : `${code}, ${debug}`;
+  return new StreamFailure(
+    code === "ENHANCE_YOUR_CALM" ? "calm" : "lost",
+    `the member ends the connection: ${text}`,
+  );
+}
+
+/** For a connection that the peer closed without an error, in that state. */
+export const closedText = (state: string): string =>
+  state === "greeting"
+    ? "the member closed the connection at once: does it want TLS (https://, credentials)?"
+    : "the member closed the connection";
+
+/** The reasons of several addresses, one after the other: the message of the error that collects them is empty. */
+export function messageOf(error: Error): string {
+  if (!(error instanceof AggregateError)) return error.message;
+  return error.errors.map((each: Error) => each.message).join("; ");
 }

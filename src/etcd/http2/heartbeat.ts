@@ -8,6 +8,8 @@ export interface HeartbeatSetting {
 }
 
 interface Pinged {
+  /** No stream uses the connection, or waits for it. */
+  idle(): boolean;
   /** Streams are open: etcd ends connections that ping without one. */
   inUse(): boolean;
   ping(): void;
@@ -33,6 +35,7 @@ export class Heartbeat {
     if (this.#next !== undefined) return;
     // The silence of an idle connection says nothing.
     this.#lastReceived = this.deadlines.now();
+    this.#pinged = false;
     this.#next = this.deadlines.add(this.setting.pingIntervalMs, () => this.#check());
   }
 
@@ -49,14 +52,26 @@ export class Heartbeat {
 
   #check(): void {
     this.#next = undefined;
-    if (!this.peer.inUse()) return;
+    if (this.peer.idle()) return;
+    if (this.#pinged) return this.#suspect();
     const { pingIntervalMs, pingTimeoutMs } = this.setting;
-    const silentMs = this.deadlines.now() - this.#lastReceived;
-    if (this.#pinged) return this.peer.dead(silentMs);
+    const silentMs = this.#silentMs();
     const due = silentMs >= pingIntervalMs;
-    if (due) this.peer.ping();
-    this.#pinged = due;
-    const waitMs = due ? pingTimeoutMs : pingIntervalMs - silentMs;
-    this.#next = this.deadlines.add(waitMs, () => this.#check());
+    this.#pinged = due && this.peer.inUse();
+    if (this.#pinged) this.peer.ping();
+    const restMs = due ? pingIntervalMs : pingIntervalMs - silentMs;
+    this.#next = this.deadlines.add(this.#pinged ? pingTimeoutMs : restMs, () => this.#check());
+  }
+
+  /** After a pause of the process its timers run before it reads what has arrived meanwhile. */
+  #suspect(): void {
+    setImmediate(() => {
+      if (this.#pinged) this.peer.dead(this.#silentMs());
+      else if (this.#next === undefined) this.#check();
+    });
+  }
+
+  #silentMs(): number {
+    return this.deadlines.now() - this.#lastReceived;
   }
 }

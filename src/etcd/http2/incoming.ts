@@ -23,7 +23,8 @@ export interface PeerEvents {
     streamId: number,
     data: { readonly content: Buffer; readonly bytes: number; readonly endStream: boolean },
   ): void;
-  reset(streamId: number, code: ErrorName): void;
+  /** Returns whether the stream was open. */
+  reset(streamId: number, code: ErrorName): boolean;
   settings(payload: Buffer): void;
   ping(payload: Buffer): void;
   /** The peer has answered a PING of ours. */
@@ -113,8 +114,8 @@ export class Incoming implements FrameHandler {
   #reset({ streamId, payload }: Frame): void {
     if (payload.length !== 4) throw wrongSize("RST_STREAM");
     if (streamId === 0) throw new Http2Error("PROTOCOL_ERROR", "the peer resets stream 0");
-    this.#countIdle();
-    this.peer.reset(streamId, errorNameOf(payload.readUInt32BE(0)));
+    // The end of an open stream is news, however many end at once.
+    if (!this.peer.reset(streamId, errorNameOf(payload.readUInt32BE(0)))) this.#countIdle();
   }
 
   #windowUpdate({ streamId, payload }: Frame): void {

@@ -1,3 +1,4 @@
+import { StreamFailure } from "./failure.js";
 import { FLAG, FRAME, FRAME_HEADER_BYTES, headersFrames, writeFrameHeader } from "./frames/frames.js";
 import { Http2Error } from "./frames/http2-error.js";
 import { MAX_WINDOW, type PeerSettings } from "./peer-settings.js";
@@ -32,9 +33,10 @@ export class Outgoing {
     return this.nextId > LAST_ID;
   }
 
-  /** The last ID that was used. */
-  get lastId(): number {
-    return this.nextId - 2;
+  /** `undefined` for a stream that is over. @throws {Http2Error} for a stream that was never opened. */
+  known(id: number): Http2Stream | undefined {
+    if (id % 2 === 1 && id < this.nextId) return this.streams.get(id);
+    throw new Http2Error("PROTOCOL_ERROR", `the peer answers on stream ${id}, which was not opened`);
   }
 
   /** No stream uses the connection, or waits for it. */
@@ -115,15 +117,18 @@ export class Outgoing {
   /** Returns whether `stream` has to wait for nothing but its own window. */
   #send(stream: Http2Stream, writer: SocketWriter): boolean {
     if (stream.id === 0 && !this.#open(stream, writer)) return false;
-    while (stream.outbox.length > 0 && stream.sendWindow > 0) {
+    // `sent()` may have cancelled the stream.
+    while (!stream.over && stream.outbox.length > 0 && stream.sendWindow > 0) {
       if (this.#window <= 0) return false;
       this.#sendData(stream, writer);
     }
     return true;
   }
 
+  /** Returns whether the stream waits for the peer's permission no longer. */
   #open(stream: Http2Stream, writer: SocketWriter): boolean {
-    if (this.streams.size >= this.settings.maxConcurrentStreams || this.exhausted) return false;
+    if (this.exhausted) return this.#refuse(stream);
+    if (this.streams.size >= this.settings.maxConcurrentStreams) return false;
     stream.id = this.nextId;
     this.nextId += 2;
     stream.sendWindow = this.settings.initialWindow;
@@ -131,6 +136,13 @@ export class Outgoing {
     const { maxFrameSize } = this.settings;
     writer.write(headersFrames(stream.id, stream.headerBlock, { endStream: false, maxFrameSize }));
     stream.sent();
+    return true;
+  }
+
+  /** The stream waited here while others used the last IDs. */
+  #refuse(stream: Http2Stream): true {
+    this.#unqueue(stream);
+    stream.failed(new StreamFailure("retired", "all stream IDs of the connection are used"), false);
     return true;
   }
 

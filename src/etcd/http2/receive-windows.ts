@@ -1,9 +1,9 @@
-import { Http2Error } from "./frames/http2-error.js";
 import type { Http2Stream } from "./stream.js";
 
 /**
  * How much the peer may send: RFC 9113, section 6.9. Data is consumed as it arrives, so a window is opened again once half
- * of it is used; answers that are shorter than that need no update of their stream's window.
+ * of it is used; answers that are shorter than that need no update of their stream's window. A peer that ignores its windows
+ * gains nothing: what bounds the memory is the limit of a message.
  */
 export class ReceiveWindows {
   static readonly INITIAL_BYTES = 65_535;
@@ -13,22 +13,17 @@ export class ReceiveWindows {
 
   constructor(private readonly update: (streamId: number, bytes: number) => void) {}
 
-  /** `stream` is `undefined` if it is over. @throws {Http2Error} if the peer sends more than it may. */
+  /** `stream` is `undefined` if it is over. */
   received(stream: Http2Stream | undefined, bytes: number, endStream: boolean): void {
     this.#used += bytes;
-    if (this.#used > ReceiveWindows.CONNECTION_BYTES) throw overrun();
     if (this.#used > ReceiveWindows.CONNECTION_BYTES / 2) {
       this.update(0, this.#used);
       this.#used = 0;
     }
     if (stream === undefined || endStream) return;
     stream.received += bytes;
-    if (stream.received > ReceiveWindows.STREAM_BYTES) throw overrun();
     if (stream.received <= ReceiveWindows.STREAM_BYTES / 2) return;
     this.update(stream.id, stream.received);
     stream.received = 0;
   }
 }
-
-const overrun = (): Http2Error =>
-  new Http2Error("FLOW_CONTROL_ERROR", "the peer sends more than its window permits");

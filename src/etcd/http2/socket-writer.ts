@@ -1,8 +1,16 @@
 import type { Socket } from "node:net";
+import type { Deadlines } from "../../async/deadlines.js";
 
 const CHUNK_BYTES = 32 * 1024;
 /** A longer piece is not copied into the chunk. */
 const COPIED_BYTES = 4096;
+/**
+ * Go's gRPC servers ping with almost every answer. Their client answers at once, in a packet of its own: that is half of the
+ * writes of a client that makes one call after the other.
+ */
+const LAZY_MS = 20;
+/** More than the client itself causes: 70,000 resets, for instance. */
+const MAX_BACKLOG_BYTES = 1024 * 1024;
 
 /**
  * Collects what is written during one turn of the event loop, and hands it to the socket at once: calls that are made
@@ -11,6 +19,8 @@ const COPIED_BYTES = 4096;
 export class SocketWriter {
   /** The socket has more to send than it accepts: write nothing that can wait. */
   blocked = false;
+  /** Bytes written since the socket is blocked: answers to what the peer sends, and resets. */
+  #backlog = 0;
   #chunk = Buffer.allocUnsafe(CHUNK_BYTES);
   /** `#chunk` from here to `#end` is not in `#parts` yet. */
   #start = 0;
@@ -18,15 +28,23 @@ export class SocketWriter {
   #parts: Buffer[] = [];
   #scheduled = false;
   #lazy = false;
+  #keepsAlive = true;
 
   constructor(
     private readonly socket: Socket,
+    private readonly deadlines: Deadlines,
     onDrain: () => void,
   ) {
     socket.on("drain", () => {
       this.blocked = false;
+      this.#backlog = 0;
       onDrain();
     });
+  }
+
+  /** A peer that sends and does not read makes its answers pile up here. */
+  get overfull(): boolean {
+    return this.#backlog > MAX_BACKLOG_BYTES;
   }
 
   write(bytes: Buffer): void {
@@ -36,18 +54,27 @@ export class SocketWriter {
     process.nextTick(() => this.flush());
   }
 
-  /** For what nobody waits for: leaves with the next request, or after the events that are waiting now. */
+  /** For what nobody waits for: leaves with the next request, or after `LAZY_MS`. */
   writeLazily(bytes: Buffer): void {
     this.#append(bytes);
     if (this.#lazy) return;
     this.#lazy = true;
-    setImmediate(() => {
+    this.deadlines.add(LAZY_MS, () => {
       this.#lazy = false;
       this.flush();
     });
   }
 
+  /** Whether the socket, which is connected, keeps the process alive. It does at first. */
+  keepAlive(inUse: boolean): void {
+    if (inUse === this.#keepsAlive) return;
+    this.#keepsAlive = inUse;
+    if (inUse) this.socket.ref();
+    else this.socket.unref();
+  }
+
   #append(bytes: Buffer): void {
+    if (this.blocked) this.#backlog += bytes.length;
     if (bytes.length > COPIED_BYTES) {
       this.#cut();
       this.#parts.push(bytes);

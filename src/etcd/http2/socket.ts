@@ -1,6 +1,9 @@
 import { lookup, type LookupAddress } from "node:dns";
-import { connect as connectPlain, type LookupFunction, type Socket } from "node:net";
+import { connect as connectPlain, Socket, type LookupFunction } from "node:net";
 import { connect as connectSecure, type TLSSocket } from "node:tls";
+
+/** Node.js' name for the alert of a server that knows ALPN, but not h2: RFC 7301, section 3.2. */
+const NO_ALPN = "ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL";
 
 /** The certificates of a TLS connection, as PEM text. */
 export interface TlsOptions {
@@ -33,18 +36,32 @@ export interface SocketHandlers {
 
 /** Connects to `target`. Every error of the socket ends in `closed`; `socket.destroy(error)` does, too. */
 export function openSocket(target: Target, handlers: SocketHandlers): Socket {
-  const socket = target.tls === undefined ? openPlain(target) : openSecure(target, target.tls);
+  const socket = opened(target);
   let reason: Error | undefined;
   socket.setNoDelay(true);
-  socket.on("error", (error: Error) => void (reason ??= error));
+  socket.on(
+    "error",
+    (error: NodeJS.ErrnoException) => (reason ??= error.code === NO_ALPN ? noHttp2() : error),
+  );
   socket.on("end", () => socket.destroy());
   socket.on("close", () => handlers.closed(reason));
   socket.on("data", (chunk: Buffer) => handlers.data(chunk));
   socket.once(target.tls === undefined ? "connect" : "secureConnect", () => {
     if (target.tls === undefined || (socket as TLSSocket).alpnProtocol === "h2") handlers.connected();
-    else socket.destroy(new Error("the server does not speak HTTP/2: it chose no ALPN protocol h2"));
+    else socket.destroy(noHttp2());
   });
   return socket;
+}
+
+const noHttp2 = (): Error => new Error("the server does not speak HTTP/2: it chose no ALPN protocol h2");
+
+/** A socket that closes with the reason if `target` makes no sense: Node.js throws if a port, a certificate or a key does not. */
+function opened(target: Target): Socket {
+  try {
+    return target.tls === undefined ? openPlain(target) : openSecure(target, target.tls);
+  } catch (error) {
+    return new Socket().destroy(error as Error);
+  }
 }
 
 function openPlain({ hostname, port, turn }: Target): Socket {
@@ -67,9 +84,9 @@ function openSecure({ hostname, port, turn }: Target, tls: TlsOptions): TLSSocke
 }
 
 /** A lookup whose addresses begin with another one for each `turn`. Node.js tries them in this order, without waiting long. */
-function rotated(turn: number): LookupFunction {
+export function rotated(turn: number, resolve: typeof lookup = lookup): LookupFunction {
   return (hostname, options, callback) => {
-    lookup(hostname, { ...options, all: true }, (error, found?: readonly LookupAddress[]) => {
+    resolve(hostname, { ...options, all: true }, (error, found) => {
       const addresses = rotate(found ?? [], turn);
       const [first] = addresses;
       if (error || first === undefined) callback(error ?? new Error(`no address for ${hostname}`), "", 4);
@@ -84,19 +101,24 @@ function rotate(addresses: readonly LookupAddress[], turn: number): LookupAddres
   return [...addresses.slice(first), ...addresses.slice(0, first)];
 }
 
-/** What a server that does not answer in HTTP/2 probably is, by the first bytes that it has sent. */
-export function firstBytesHint(bytes: Buffer): string | undefined {
-  // A TLS record: an alert, or a handshake.
-  if ((bytes[0] === 0x15 || bytes[0] === 0x16) && bytes[1] === 0x03)
-    return "it answers in TLS: does it want TLS (https://, credentials)?";
-  if (bytes.toString("latin1", 0, 5) === "HTTP/") return "it answers in HTTP/1: is this etcd?";
-  return undefined;
-}
+const HTTP1 = "HTTP/";
 
-/** Why a connection ended in `state`. The reasons of several addresses are in one error whose own message is empty. */
-export function reasonOf(error: Error | undefined, state: string): string {
-  if (error instanceof AggregateError) return error.errors.map((each: Error) => each.message).join("; ");
-  if (error !== undefined) return error.message;
-  if (state !== "greeting") return "the member closed the connection";
-  return "the member closed the connection at once: does it want TLS (https://, credentials)?";
+/** The first bytes of a server: they tell what it probably is, if it does not answer in HTTP/2. */
+export class FirstBytes {
+  #bytes = Buffer.alloc(0);
+
+  add(chunk: Buffer): void {
+    if (this.#bytes.length < HTTP1.length)
+      this.#bytes = Buffer.concat([this.#bytes, chunk.subarray(0, HTTP1.length)]);
+  }
+
+  get hint(): string | undefined {
+    const [first, second] = this.#bytes;
+    // A TLS record: an alert, or a handshake.
+    if ((first === 0x15 || first === 0x16) && second === 0x03)
+      return "it answers in TLS: does it want TLS (https://, credentials)?";
+    if (this.#bytes.toString("latin1", 0, HTTP1.length) === HTTP1)
+      return "it answers in HTTP/1: is this etcd?";
+    return undefined;
+  }
 }

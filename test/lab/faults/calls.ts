@@ -83,6 +83,7 @@ export const callFaults: readonly FaultKind<Called>[] = [
   strayLeader,
   onCalls("lose-join-answers", { path: TXN, act: "drop-answer", which: takesPlace }),
   onCalls("cut-join-answers", { path: TXN, act: "cut-answer", which: takesPlace, share: 0.1 }),
+  onCalls("goaway-joins", { path: TXN, act: "goaway", which: takesPlace, share: 0.1 }),
   onCalls("hold-joins", { path: TXN, act: "hold", which: takesPlace, share: 0.2 }),
   onCalls("hold-batches", {
     ...{ path: TXN, act: "hold", share: 0.5, ms: pastRetry },
@@ -90,6 +91,7 @@ export const callFaults: readonly FaultKind<Called>[] = [
   }),
   onCalls("lose-releases", { path: TXN, act: "drop-request", which: givesBack }),
   onCalls("lose-release-answers", { path: TXN, act: "drop-answer", which: givesBack }),
+  onCalls("goaway-releases", { path: TXN, act: "goaway", which: givesBack, share: 0.2 }),
   onCalls("hold-releases", { path: TXN, act: "hold", which: givesBack, share: 0.2, ms: pastRetry }),
   onCalls("reorder", { path: TXN, act: "delay", share: 0.5, ms: aMoment }),
   onCalls("delay-reads", { path: RANGE, act: "delay", share: 0.5, ms: aMoment }),

@@ -27,9 +27,14 @@ export const REFUSALS: readonly Mutant[] = [
       "takes HTTP/2's ENHANCE_YOUR_CALM, which comes after etcd has executed the request, for a rejection",
     patches: [
       {
-        file: "etcd/etcd3/grpc-failures.js",
-        from: "return new TooManyPingsError(readable(details), { inDoubt: sent });",
+        file: "etcd/grpc/failures.js",
+        from: "return new TooManyPingsError(readable(message), { inDoubt });",
         to: 'return rejection({ code: 8, details: "etcdserver: request is too large" }, host);',
+      },
+      {
+        file: "etcd/grpc/failures.js",
+        from: "import { certificateFailure }",
+        to: "import { certificateFailure, rejection }",
       },
     ],
     hunt: t1(["calm-joins"], { ttlSeconds: 9 }),

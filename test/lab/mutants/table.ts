@@ -2,6 +2,7 @@
 import { t1, t2, type Hunt, type Mutant, type Patch } from "./mutant.js";
 import { OTHERS } from "./others.js";
 import { REFUSALS } from "./refusals.js";
+import { TRANSPORT } from "./transport.js";
 
 /** Many calls at a time in each process, so that they share requests. */
 const CROWD: Partial<Hunt> = { workers: 2, lanes: 12, names: 6, nested: true };
@@ -32,7 +33,7 @@ const MUTEX: readonly Mutant[] = [
   {
     name: "no-hasleader",
     wrong: "opens streams without `hasleader`: on a member that is cut off from its peers they stay silent",
-    patches: [{ file: "etcd/etcd3/member.js", from: 'hasleader: "true", ', to: "" }],
+    patches: [{ file: "etcd/grpc/request-headers.js", from: '[["hasleader", "true"]]', to: "[]" }],
     // Any call to that member would time out and so reveal the partition: only the streams are left to notice.
     hunt: t2(["isolate-follower", "delete-key"], {
       // One isolation that ends before the next renewal: an unanswered keepalive would also reveal it.
@@ -188,12 +189,12 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes the same connection again when it goes to the next member behind one address",
     patches: [
       {
-        file: "etcd/etcd3/client.js",
-        from: '"leasehold.connection": ++connections,',
-        to: '"leasehold.connection": 1 + 0 * connections,',
+        file: "etcd/grpc/channel.js",
+        from: "this.#connection = new Connection(",
+        to: "this.#connection = globalThis.connection ??= new Connection(",
       },
     ],
-    // Shorter than gRPC's own pings need to detect the dead connection.
+    // Shorter than pings need to detect the dead connection.
     hunt: t2(["pause-follower"], { oneAddress: true, ttlSeconds: 5, seconds: 45, gapMs: [100, 300] }),
   },
   {
@@ -309,9 +310,9 @@ const MUTEX: readonly Mutant[] = [
     wrong: "believes that each transaction of a batch has a revision of its own",
     patches: [
       {
-        file: "etcd/etcd3/codec.js",
-        from: "answer.responses.map(({ response_txn }) => txnAnswer(header, response_txn))",
-        to: "answer.responses.map(({ response_txn }, i) => txnAnswer({ ...header, revision: header.revision + BigInt(i) }, response_txn))",
+        file: "etcd/codec/answers.js",
+        from: "answers.push(readNestedTxn(reader, header));",
+        to: "answers.push(readNestedTxn(reader, { ...header, revision: header.revision + BigInt(answers.length) }));",
       },
     ],
     hunt: t1(["reorder"], CROWD),
@@ -337,4 +338,4 @@ const MUTEX: readonly Mutant[] = [
   },
 ];
 
-export const MUTANTS: readonly Mutant[] = [...MUTEX, ...OTHERS, ...REFUSALS];
+export const MUTANTS: readonly Mutant[] = [...MUTEX, ...OTHERS, ...REFUSALS, ...TRANSPORT];

@@ -6,10 +6,11 @@ import { answerAsStray } from "../programs/stray-leader.js";
 
 /**
  * @typedef {import("./grpc-forward.js").Call} Call
- * @typedef {"drop-answer" | "cut-answer" | "calm" | "hold" | "drop-request" | "delay"} Mishap
+ * @typedef {"drop-answer" | "cut-answer" | "goaway" | "calm" | "hold" | "drop-request" | "delay"} Mishap
  * @typedef {Mishap | "refuse" | "overrule" | "repeat" | "repeat-late"} Act
  *   drop-answer: etcd gets the request, the client never gets the answer;
  *   cut-answer: like drop-answer, but the client's connection breaks when etcd has answered;
+ *   goaway: like cut-answer, but HTTP/2 says goodbye first: the call was processed;
  *   calm: like drop-answer, but HTTP/2 resets only the call, with ENHANCE_YOUR_CALM, when etcd has answered;
  *   hold: etcd gets the request only after `release()`, or after `ms` if given, even if the client has cancelled or
  *   disconnected in the meantime;
@@ -29,7 +30,7 @@ import { answerAsStray } from "../programs/stray-leader.js";
 const KEEPALIVE = "/etcdserverpb.Lease/LeaseKeepAlive";
 const STREAMS = new Set(["/etcdserverpb.Watch/Watch", KEEPALIVE]);
 /** etcd answers, but the client does not get the answer. */
-const LOST = new Set(["drop-answer", "cut-answer", "calm", "overrule", "repeat-late"]);
+const LOST = new Set(["drop-answer", "cut-answer", "goaway", "calm", "overrule", "repeat-late"]);
 
 /** What the proxy does to some unary calls of one path. */
 export class Rule {
@@ -74,6 +75,7 @@ export class Rule {
     const lost = LOST.has(act);
     await forward(call, { keepOnCancel: late || lost, silent: lost });
     if (act === "cut-answer") call.client.session?.destroy();
+    if (act === "goaway") sayGoodbye(call.client);
     if (act === "overrule") refuse(call, status);
     if (act === "calm") call.client.close(http2.constants.NGHTTP2_ENHANCE_YOUR_CALM);
     this.#answered += 1;
@@ -92,6 +94,13 @@ export class Rule {
   async answered(n = 1) {
     while (this.#answered < n) await once(this.#events, "answered");
   }
+}
+
+/** @param {Call["client"]} stream */
+function sayGoodbye({ session, id }) {
+  if (!session || session.destroyed) return;
+  session.goaway(http2.constants.NGHTTP2_NO_ERROR, id);
+  setImmediate(() => session.destroy());
 }
 
 export class GrpcProxy {

@@ -1,0 +1,66 @@
+// The rules of HTTP/2 and gRPC, broken on purpose.
+import { t1, type Mutant } from "./mutant.js";
+
+export const TRANSPORT: readonly Mutant[] = [
+  {
+    name: "window-update-lost",
+    wrong: "ignores that the peer accepts more data on the connection: after 64 KiB nothing is sent any more",
+    patches: [
+      {
+        file: "etcd/http2/connection.js",
+        from: "return this.#outgoing.widen(bytes);",
+        to: "return;",
+      },
+    ],
+    hunt: t1(["delete-key"], { seconds: 30 }),
+  },
+  {
+    name: "answer-to-another-call",
+    wrong: "gives the answer to one call to the call before it, while that one is still open",
+    patches: [
+      {
+        file: "etcd/http2/connection.js",
+        from: "const stream = this.#outgoing.known(id);\n                this.#windows",
+        to: "const stream = this.#outgoing.streams.get(id - 2) ?? this.#outgoing.known(id);\n                this.#windows",
+      },
+    ],
+    hunt: t1(["reorder"]),
+  },
+  {
+    name: "goaway-forgets-calls",
+    wrong: "takes GOAWAY for the word that no open call was processed, though it names the last one that was",
+    patches: [
+      {
+        file: "etcd/http2/connection.js",
+        from: ".filter(({ id }) => id > lastId)",
+        to: ".filter(() => true)",
+      },
+    ],
+    hunt: t1(["goaway-joins", "goaway-releases"], { ttlSeconds: 9 }),
+  },
+  {
+    name: "closed-stream-goes-on",
+    wrong: "does not reset a stream that was closed, and goes on to take its answers",
+    patches: [
+      {
+        file: "etcd/grpc/duplex-call.js",
+        from: "this.#over = true;\n        this.#call.cancel();",
+        to: "this.#over = true;",
+      },
+    ],
+    hunt: t1(["lose-join-answers", "kill-waiter"]),
+  },
+  {
+    name: "writes-reordered",
+    wrong: "sends what was written in one turn in reverse order",
+    patches: [
+      { file: "etcd/http2/socket-writer.js", from: "const COPIED_BYTES = 4096;", to: "const COPIED_BYTES = 0;" },
+      {
+        file: "etcd/http2/socket-writer.js",
+        from: "const parts = this.#parts;",
+        to: "const parts = this.#parts.reverse();",
+      },
+    ],
+    hunt: t1(["delete-key"]),
+  },
+];

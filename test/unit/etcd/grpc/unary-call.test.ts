@@ -1,0 +1,172 @@
+import { describe, expect, test } from "vitest";
+import { AbortFanOut } from "../../../../src/async/abort-fan-out.js";
+import { Deadlines } from "../../../../src/async/deadlines.js";
+import { EtcdRefusedError } from "../../../../src/errors.js";
+import { UnaryCall } from "../../../../src/etcd/grpc/unary-call.js";
+import { CancelledError, TooManyPingsError, UnansweredError } from "../../../../src/etcd/port-errors.js";
+import type { CallOptions } from "../../../../src/etcd/port.js";
+import {
+  answerFrames,
+  CODES,
+  dataFrame,
+  goawayFrame,
+  grpcMessage,
+  headersFrame,
+  responseFrame,
+  rstFrame,
+  SETTINGS,
+  trailersFrame,
+} from "../../../support/servers/http2-peer.js";
+import { settle } from "../../../support/fakes/fake-clock.js";
+import { startPair, type Pair } from "../../../support/fixtures/peer-calls.js";
+
+/** Starts a unary call whose answer is text; "bad" cannot be decoded. */
+function start({ client }: Pair, options: Partial<CallOptions> = {}): Promise<string> {
+  const deadlines = new Deadlines(client.clock);
+  const services = {
+    host: "http://etcd:2379",
+    channel: client.channel,
+    deadlines,
+    aborts: new AbortFanOut(),
+  };
+  const decode = (message: Buffer): string => {
+    if (message.toString() === "bad") throw new RangeError("bad");
+    return message.toString();
+  };
+  const request = { headerBlock: client.headerBlock, message: grpcMessage("request"), decode };
+  return new UnaryCall(services, request, { timeoutMs: 1000, ...options }).run();
+}
+
+const unanswered = (text: string, inDoubt: boolean): unknown =>
+  expect.objectContaining({ message: expect.stringContaining(text) as string, inDoubt });
+
+/** What a call ends with if the peer sends that. */
+async function outcome(frames: (id: number) => readonly Buffer[]): Promise<unknown> {
+  await using pair = await startPair();
+  const answer = start(pair);
+  pair.connection.send(...frames(await pair.connection.request()));
+  return await answer.catch((error: unknown) => error);
+}
+
+describe("a unary call", () => {
+  test("resolves with the decoded answer", async () => {
+    expect(await outcome((id) => [answerFrames(id, "answer")])).toBe("answer");
+  });
+
+  test.each<[string, (id: number) => readonly Buffer[], string]>([
+    [
+      "with two messages",
+      (id) => [responseFrame(id), ...["a", "b"].map((each) => dataFrame(id, grpcMessage(each)))],
+      "more than one answer",
+    ],
+    [
+      "with two messages in one frame",
+      (id) => [
+        responseFrame(id),
+        dataFrame(id, Buffer.concat([grpcMessage("a"), grpcMessage("b")])),
+        trailersFrame(id),
+      ],
+      "more than one answer",
+    ],
+    ["without a message", (id) => [responseFrame(id), trailersFrame(id)], "without a message"],
+    ["that cannot be decoded", (id) => [answerFrames(id, "bad")], "makes no sense"],
+    [
+      "without a status",
+      (id) => [responseFrame(id), dataFrame(id, grpcMessage("a"), { endStream: true })],
+      "without a status",
+    ],
+    ["that is reset", (id) => [rstFrame(id, CODES.INTERNAL)], "reset the call"],
+  ])("whose answer comes %s is in doubt", async (_, frames, text) => {
+    const error = await outcome(frames);
+    expect(error).toBeInstanceOf(UnansweredError);
+    expect(error).toEqual(unanswered(text, true));
+  });
+
+  test.each<[string, (id: number) => readonly Buffer[]]>([
+    ["REFUSED_STREAM", (id) => [rstFrame(id, CODES.REFUSED_STREAM)]],
+    ["a GOAWAY below it", () => [goawayFrame(1, CODES.NO_ERROR)]],
+  ])("that ends with %s was not processed", async (_, frames) => {
+    expect(await outcome(frames)).toMatchObject({ name: "UnansweredError", inDoubt: false });
+  });
+
+  test("that ends with ENHANCE_YOUR_CALM says so", async () => {
+    const calm = await outcome((id) => [rstFrame(id, CODES.ENHANCE_YOUR_CALM)]);
+    expect(calm).toBeInstanceOf(TooManyPingsError);
+    expect(calm).toMatchObject({ inDoubt: true });
+  });
+
+  test("rejects with etcd's own refusal", async () => {
+    const error = await outcome((id) => [
+      headersFrame(
+        id,
+        [
+          [":status", "200"],
+          ["content-type", "application/grpc"],
+          ["grpc-status", "7"],
+          ["grpc-message", "etcdserver: permission denied"],
+        ],
+        { endStream: true },
+      ),
+    ]);
+    expect(error).toBeInstanceOf(EtcdRefusedError);
+  });
+
+  test("ends at its time limit, is reset, and is in doubt", async () => {
+    await using pair = await startPair();
+    const answer = start(pair);
+    const id = await pair.connection.request();
+    pair.client.clock.advance(1002);
+    await expect(answer).rejects.toEqual(unanswered("no answer within 1000 ms", true));
+    expect((await pair.connection.next("RST_STREAM")).streamId).toBe(id);
+  });
+
+  test("that was not sent when its time is over is not in doubt", async () => {
+    await using pair = await startPair({ settings: [[SETTINGS.MAX_CONCURRENT_STREAMS, 1]] });
+    const answer = start(pair);
+    pair.client.clock.advance(1002);
+    await expect(answer).rejects.toEqual(unanswered("no connection within 1000 ms", false));
+  });
+
+  test("is in doubt from onSent on when its caller gives up", async () => {
+    await using pair = await startPair();
+    const abort = new AbortController();
+    let sent = 0;
+    const answer = start(pair, { signal: abort.signal, onSent: () => sent++ });
+    const id = await pair.connection.request();
+    expect(sent).toBe(1);
+    abort.abort();
+    await expect(answer).rejects.toBeInstanceOf(CancelledError);
+    await expect(answer).rejects.toMatchObject({ inDoubt: true });
+    pair.connection.send(answerFrames(id, "too late"));
+    await pair.connection.barrier();
+  });
+
+  test("is not sent if its caller has given up", async () => {
+    await using pair = await startPair();
+    await expect(start(pair, { signal: AbortSignal.abort() })).rejects.toMatchObject({ inDoubt: false });
+    await pair.connection.barrier();
+    expect(pair.connection.all("HEADERS")).toHaveLength(1);
+  });
+
+  test("whose caller gives up within onSent is reset, and settles once", async () => {
+    await using pair = await startPair();
+    const abort = new AbortController();
+    const answer = start(pair, { signal: abort.signal, onSent: () => abort.abort() });
+    await expect(answer).rejects.toMatchObject({ name: "CancelledError", inDoubt: true });
+    await pair.connection.next("RST_STREAM");
+    await pair.connection.barrier();
+    expect(pair.connection.all("DATA")).toHaveLength(1);
+  });
+
+  test("leaves neither a timer nor a listener", async () => {
+    await using pair = await startPair();
+    const abort = new AbortController();
+    const answer = start(pair, { signal: abort.signal });
+    pair.connection.send(answerFrames(await pair.connection.request(), "answer"));
+    expect(await answer).toBe("answer");
+    abort.abort();
+    pair.client.clock.advance(2000);
+    await settle();
+    expect(pair.connection.all("RST_STREAM")).toEqual([]);
+  });
+});

@@ -1,0 +1,172 @@
+import { describe, expect, test } from "vitest";
+import {
+  answerFrames,
+  CODES,
+  dataFrame,
+  FLAGS,
+  frame,
+  grpcMessage,
+  headerBlock,
+  pingFrame,
+  RESPONSE,
+  responseFrame,
+  SETTINGS,
+  settingsFrame,
+  trailersFrame,
+  uint32,
+} from "../../../support/servers/http2-peer.js";
+import { OK, PeerClient, startPair, says } from "../../../support/fixtures/peer-calls.js";
+import { startPeer } from "../../../support/servers/http2-peer.js";
+
+const pad = (bytes: Buffer): Buffer => Buffer.concat([Buffer.of(3), bytes, Buffer.alloc(3)]);
+const PRIORITY_FIELDS = Buffer.from([0, 0, 0, 0, 15]);
+
+describe("frames of the peer", () => {
+  test("an answer may be split after any byte", async () => {
+    await using pair = await startPair();
+    const size = answerFrames(1, "answer").length;
+    for (let at = 1; at < size; at++) {
+      const call = pair.client.call();
+      const id = await pair.connection.request();
+      await pair.connection.sendSplit(answerFrames(id, "answer"), [at]);
+      expect([await call.end, call.texts]).toEqual([OK, ["answer"]]);
+    }
+  });
+
+  test("the greeting and an answer may be split after every byte", async () => {
+    await using peer = await startPeer();
+    const call = new PeerClient({ port: peer.port }).call();
+    const connection = await peer.connection();
+    const bytes = Buffer.concat([settingsFrame([[3, 10]]), answerFrames(1, "answer")]);
+    await connection.sendSplit(
+      bytes,
+      Array.from({ length: bytes.length - 1 }, (_, at) => at + 1),
+    );
+    expect([await call.end, call.texts]).toEqual([OK, ["answer"]]);
+  });
+
+  test("many answers may arrive in one packet", async () => {
+    await using pair = await startPair();
+    const calls = pair.client.calls(50);
+    const ids = [pair.id, ...(await pair.connection.requests(50))];
+    pair.connection.send(...ids.map((id) => answerFrames(id, `answer ${id}`)));
+    for (const [n, call] of [pair.first, ...calls].entries())
+      expect([await call.end, call.texts]).toEqual([OK, [`answer ${ids[n]}`]]);
+  });
+
+  test("a header block may be cut into CONTINUATION frames", async () => {
+    await using pair = await startPair();
+    const { connection, id, first } = pair;
+    const block = headerBlock(RESPONSE);
+    const parts = [...block].map((byte) => Buffer.of(byte));
+    connection.send(
+      frame("HEADERS", id),
+      ...parts.slice(0, 40).map((payload) => frame("CONTINUATION", id, { payload })),
+      frame("CONTINUATION", id, { payload: block.subarray(40), flags: FLAGS.END_HEADERS }),
+      dataFrame(id, grpcMessage("answer")),
+      frame("HEADERS", id, { payload: headerBlock([["grpc-status", "5"]]), flags: FLAGS.END_STREAM }),
+      frame("CONTINUATION", id, {
+        payload: headerBlock([["grpc-message", "gone"]]),
+        flags: FLAGS.END_HEADERS,
+      }),
+    );
+    expect(await first.end).toEqual({ status: 5, details: "gone" });
+    expect(first.texts).toEqual(["answer"]);
+  });
+
+  test("another frame in the middle of a header block ends the connection", async () => {
+    await using pair = await startPair();
+    const { connection, id, first } = pair;
+    connection.send(frame("HEADERS", id), pingFrame());
+    expect(await first.end).toMatchObject({ failed: "protocol", inDoubt: true });
+    expect(await connection.goaway()).toBe(1);
+  });
+
+  test("padding and priority fields are left out", async () => {
+    await using pair = await startPair();
+    const { connection, id, first } = pair;
+    const flags = FLAGS.PADDED | FLAGS.PRIORITY | FLAGS.END_HEADERS;
+    const trailers = headerBlock([["grpc-status", "0"]]);
+    connection.send(
+      frame("HEADERS", id, { flags, payload: pad(Buffer.concat([PRIORITY_FIELDS, headerBlock(RESPONSE)])) }),
+      frame("DATA", id, { flags: FLAGS.PADDED, payload: pad(grpcMessage("answer")) }),
+      frame("DATA", id, { flags: FLAGS.PADDED, payload: pad(Buffer.alloc(0)) }),
+      frame("HEADERS", id, {
+        flags: FLAGS.PADDED | FLAGS.END_HEADERS | FLAGS.END_STREAM,
+        payload: pad(trailers),
+      }),
+    );
+    expect([await first.end, first.texts]).toEqual([OK, ["answer"]]);
+  });
+
+  test("padding longer than its frame ends the connection", async () => {
+    await using pair = await startPair();
+    const { connection, id, first } = pair;
+    connection.send(responseFrame(id), frame("DATA", id, { flags: FLAGS.PADDED, payload: Buffer.of(9, 1) }));
+    expect(await first.end).toMatchObject({ failed: "protocol", text: says(/padding/) });
+  });
+
+  test("PRIORITY and frames of unknown types are ignored, also on streams that were never opened", async () => {
+    await using pair = await startPair();
+    const { connection, id, first } = pair;
+    connection.send(
+      frame("PRIORITY", 99, { payload: PRIORITY_FIELDS }),
+      frame("UNKNOWN", 98, { payload: Buffer.from("whatever"), flags: 255 }),
+      responseFrame(id),
+      frame("UNKNOWN", id, { payload: Buffer.alloc(100) }),
+      dataFrame(id, grpcMessage("answer")),
+      frame("PRIORITY", id, { payload: PRIORITY_FIELDS }),
+      trailersFrame(id),
+    );
+    expect([await first.end, first.texts]).toEqual([OK, ["answer"]]);
+  });
+
+  test("a PING is answered with its bytes", async () => {
+    await using pair = await startPair();
+    pair.connection.send(pingFrame("abcdefgh"));
+    await pair.connection.barrier();
+    const acks = pair.connection.all("PING").filter(({ flags }) => flags === FLAGS.ACK);
+    expect(acks[0]?.payload.toString()).toBe("abcdefgh");
+  });
+
+  test("SETTINGS are acknowledged, each time", async () => {
+    await using pair = await startPair();
+    pair.connection.send(settingsFrame([[SETTINGS.MAX_CONCURRENT_STREAMS, 7]]), settingsFrame());
+    await pair.connection.barrier();
+    const acks = pair.connection.all("SETTINGS").filter(({ flags }) => flags === FLAGS.ACK);
+    expect(acks.map(({ payload }) => payload.length)).toEqual([0, 0, 0]);
+  });
+
+  test.each([
+    ["DATA on a stream that was never opened", dataFrame(9, Buffer.alloc(1))],
+    ["HEADERS on a stream that was never opened", responseFrame(9)],
+    ["RST_STREAM on a stream that was never opened", frame("RST_STREAM", 9, { payload: uint32(8) })],
+    ["WINDOW_UPDATE on a stream that was never opened", frame("WINDOW_UPDATE", 9, { payload: uint32(8) })],
+    ["HEADERS on a stream of the peer's", responseFrame(2)],
+    ["DATA on stream 0", dataFrame(0, Buffer.alloc(1))],
+    ["RST_STREAM on stream 0", frame("RST_STREAM", 0, { payload: uint32(8) })],
+    ["PUSH_PROMISE", frame("PUSH_PROMISE", 1, { payload: uint32(2) })],
+    ["CONTINUATION without HEADERS", frame("CONTINUATION", 1, { flags: FLAGS.END_HEADERS })],
+    ["SETTINGS on a stream", frame("SETTINGS", 1)],
+    ["SETTINGS that are cut off", frame("SETTINGS", 0, { payload: Buffer.alloc(5) })],
+    ["SETTINGS that enable push", settingsFrame([[2, 1]])],
+    ["SETTINGS with an initial window of 2^31", settingsFrame([[SETTINGS.INITIAL_WINDOW_SIZE, 2 ** 31]])],
+    ["SETTINGS with a frame size below 2^14", settingsFrame([[SETTINGS.MAX_FRAME_SIZE, 16_383]])],
+    [
+      "an acknowledgment of SETTINGS with content",
+      frame("SETTINGS", 0, { flags: 1, payload: Buffer.alloc(6) }),
+    ],
+    ["a PING of 7 bytes", frame("PING", 0, { payload: Buffer.alloc(7) })],
+    ["a GOAWAY of 7 bytes", frame("GOAWAY", 0, { payload: Buffer.alloc(7) })],
+    ["a WINDOW_UPDATE of nothing", frame("WINDOW_UPDATE", 0, { payload: uint32(0) })],
+    ["a header block that is cut off", frame("HEADERS", 1, { flags: 4, payload: Buffer.of(0, 5, 1) })],
+    ["a header of the dynamic table", frame("HEADERS", 1, { flags: 4, payload: Buffer.of(0x80 | 70) })],
+  ])("%s ends the connection, with the reason", async (_, bytes) => {
+    await using pair = await startPair();
+    pair.connection.send(bytes);
+    const end = await pair.first.end;
+    expect(end).toMatchObject({ failed: "protocol", inDoubt: true });
+    expect(await pair.connection.goaway()).not.toBe(CODES.NO_ERROR);
+    await pair.connection.closed;
+  });
+});

@@ -1,0 +1,167 @@
+import { describe, expect, test } from "vitest";
+import {
+  answerFrames,
+  CODES,
+  dataFrame,
+  FLAGS,
+  frame,
+  grpcMessage,
+  headersFrame,
+  pingFrame,
+  responseFrame,
+  rstFrame,
+  SETTINGS,
+  settingsFrame,
+  trailersFrame,
+  uint32,
+  windowFrame,
+} from "../../../support/servers/http2-peer.js";
+import { OK, startPair, says } from "../../../support/fixtures/peer-calls.js";
+
+const many = (count: number, bytes: Buffer): Buffer =>
+  Buffer.concat(Array.from({ length: count }, () => bytes));
+const EMPTY = Buffer.alloc(0);
+
+describe("limits against a hostile peer", () => {
+  test.each([
+    ["PING", pingFrame()],
+    ["answers to PING", frame("PING", 0, { flags: FLAGS.ACK, payload: Buffer.alloc(8) })],
+    ["SETTINGS", settingsFrame([[SETTINGS.MAX_CONCURRENT_STREAMS, 9]])],
+    ["acknowledgments of SETTINGS", frame("SETTINGS", 0, { flags: FLAGS.ACK })],
+    ["RST_STREAM of a stream that is over", rstFrame(1, 2)],
+    ["empty DATA", dataFrame(3, EMPTY)],
+    ["padding", frame("DATA", 3, { flags: FLAGS.PADDED, payload: Buffer.of(0) })],
+    ["PRIORITY", frame("PRIORITY", 1, { payload: Buffer.alloc(5) })],
+    ["frames of unknown types", frame("UNKNOWN", 1)],
+    ["GOAWAY", frame("GOAWAY", 0, { payload: uint32(3, 0) })],
+  ])("a flood of %s ends the connection", async (_, bytes) => {
+    await using pair = await startPair();
+    const call = pair.client.call();
+    pair.connection.send(answerFrames(pair.id, "answer"));
+    await pair.connection.request();
+    pair.connection.send(responseFrame(3), many(3000, bytes));
+    expect(await call.end).toMatchObject({
+      failed: "protocol",
+      text: says(/carry nothing/),
+      inDoubt: true,
+    });
+    expect(await pair.connection.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
+    await pair.connection.closed;
+  });
+
+  test("pings and window updates between answers, as Go's servers send them, are no flood", async () => {
+    await using pair = await startPair();
+    let id = pair.id;
+    for (let n = 0; n < 1500; n++) {
+      const call = pair.client.call();
+      pair.connection.send(windowFrame(0, 5), pingFrame(), pingFrame(), answerFrames(id, "answer"));
+      id = await pair.connection.request();
+      if (n % 500 === 499) pair.connection.send(answerFrames(id, "answer"));
+      if (n % 500 === 499) expect(await call.end).toEqual(OK);
+      if (n % 500 === 499) id = (pair.client.call(), await pair.connection.request());
+    }
+  });
+
+  test("a thousand pings a second for a long time are no flood", async () => {
+    await using pair = await startPair();
+    for (let n = 0; n < 5; n++) {
+      pair.connection.send(many(900, pingFrame()));
+      await pair.connection.barrier();
+      pair.client.clock.advance(1100);
+    }
+    expect(pair.first.isOver).toBe(false);
+  });
+
+  test("the reset of ten thousand open calls is no flood: each ends with its own reason", async () => {
+    await using pair = await startPair();
+    const calls = pair.client.calls(10_000);
+    const ids = await pair.connection.requests(10_000);
+    pair.connection.send(...ids.map((id) => rstFrame(id, CODES.REFUSED_STREAM)));
+    for (const call of calls) expect(await call.end).toMatchObject({ failed: "reset", inDoubt: false });
+    expect(pair.first.isOver).toBe(false);
+  });
+
+  test("a header list above the limit ends the connection", async () => {
+    await using pair = await startPair();
+    // Each header of the static table is one byte here, and 42 in the list.
+    pair.connection.send(
+      frame("HEADERS", pair.id, { flags: FLAGS.END_HEADERS, payload: Buffer.alloc(16_000, 0x88) }),
+    );
+    expect(await pair.first.end).toMatchObject({
+      failed: "protocol",
+      text: says(/bytes of headers/),
+    });
+    expect(await pair.connection.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
+  });
+
+  test("CONTINUATION without an end ends the connection, also if the frames are empty", async () => {
+    for (const [count, payload] of [
+      [10, Buffer.alloc(16_000)],
+      [200, EMPTY],
+    ] as const) {
+      await using pair = await startPair();
+      pair.connection.send(
+        frame("HEADERS", pair.id),
+        many(count, frame("CONTINUATION", pair.id, { payload })),
+      );
+      expect(await pair.first.end).toMatchObject({
+        failed: "protocol",
+        text: says(/without an end/),
+      });
+      expect(await pair.connection.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
+    }
+  });
+
+  test.each([
+    ["DATA", frame("DATA", 1, { length: 16_385 })],
+    ["of an unknown type", frame("UNKNOWN", 0, { length: 0xff_ffff })],
+  ])("a frame %s longer than allowed ends the connection before its content arrives", async (_, bytes) => {
+    await using pair = await startPair();
+    pair.connection.send(bytes);
+    expect(await pair.first.end).toMatchObject({
+      failed: "protocol",
+      text: says(/frame of \d+ bytes: at most 16384/),
+    });
+    expect(await pair.connection.goaway()).toBe(6);
+  });
+
+  test("a message announced with 4 GiB fails the call at once; others go on", async () => {
+    await using pair = await startPair();
+    const other = pair.client.call();
+    const otherId = await pair.connection.request();
+    const prefix = Buffer.concat([Buffer.of(0), uint32(0xffff_ffff)]);
+    pair.connection.send(responseFrame(pair.id), dataFrame(pair.id, prefix), answerFrames(otherId, "answer"));
+    expect(await pair.first.end).toMatchObject({
+      failed: "protocol",
+      text: says(/4294967295 bytes/),
+      inDoubt: true,
+    });
+    expect((await pair.connection.next("RST_STREAM")).streamId).toBe(pair.id);
+    expect(await other.end).toEqual(OK);
+  });
+
+  test("a peer that sends pings without reading the answers loses the connection, interleaved with answers or not", async () => {
+    await using pair = await startPair();
+    pair.connection.pause();
+    const burst = Buffer.concat([many(900, pingFrame()), dataFrame(1, Buffer.of(0))]);
+    pair.connection.send(responseFrame(1));
+    while (!pair.first.isOver) {
+      if (pair.connection.socket.destroyed || !pair.connection.socket.writable) break;
+      pair.connection.send(burst);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(await pair.first.end).toMatchObject({
+      failed: "protocol",
+      text: says(/does not read/),
+    });
+  });
+
+  test("headers and trailers of streams that are over are read, and forgotten", async () => {
+    await using pair = await startPair();
+    pair.first.call.cancel();
+    await pair.connection.next("RST_STREAM");
+    pair.connection.send(headersFrame(1, [["a", "b"]]), dataFrame(1, grpcMessage("x")), trailersFrame(1));
+    await pair.connection.barrier();
+    expect(pair.first.told).toEqual(["sent"]);
+  });
+});

@@ -66,6 +66,7 @@ describe.for([
       await waiting(key("long"), 2);
       await lock.release();
       expect((await next).fence).toBeGreaterThan(lock.fence);
+      await (await next).release();
     });
 
     test("a reload ends neither locks nor waits, also when it cuts the streams", async () => {
@@ -121,7 +122,7 @@ describe.for([
       const next = new Mutex(b, key("idle")).lock();
       await waiting(key("idle"), 2);
       await lock.release();
-      await next;
+      await (await next).release();
     });
 
     test("200 calls at once wait for the 8 streams that the proxy allows", async () => {

@@ -7,6 +7,7 @@ import { checkConnect } from "../../src/options/connect.js";
 import { placesOf } from "../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd/etcd.js";
 import { makeAuthority } from "../support/fixtures/certificates.js";
+import { startTcpProxy } from "../support/proxies/tcp-proxy.js";
 import { startHaproxy } from "../support/servers/haproxy.js";
 import { startNginx } from "../support/servers/nginx.js";
 import type { ProxySetting, ReverseProxy } from "../support/servers/reverse-proxy.js";
@@ -21,13 +22,13 @@ let etcd: EtcdCluster;
 beforeAll(async () => void (etcd = await startEtcd()));
 afterAll(() => etcd.stop());
 
-const options = ({ endpoint }: ReverseProxy) => ({
+const options = ({ endpoint }: Pick<ReverseProxy, "endpoint">) => ({
   hosts: endpoint,
   ...(endpoint.startsWith("https:") && { credentials }),
 });
 
 /** One connection without retries: each failure of a call shows. */
-function memberBehind(proxy: ReverseProxy) {
+function memberBehind(proxy: Pick<ReverseProxy, "endpoint">) {
   const setting = { token: () => undefined, pingMs: 6000 };
   const context = { options: checkConnect(options(proxy)), clock: systemClock };
   const member = new GrpcMember(proxy.endpoint, setting, context);
@@ -125,6 +126,19 @@ describe.for([
       await (await next).release();
     });
 
+    test("a connection that the proxy closes when it is idle costs no call", async () => {
+      await using proxy = await behind({ idleS: 1 });
+      const { protocol, port } = new URL(proxy.endpoint);
+      const tap = await startTcpProxy({ port: Number(port) });
+      using member = memberBehind({ endpoint: `${protocol}//127.0.0.1:${tap.port}` });
+      for (let opened = 1; opened <= 2; opened++) {
+        await member.range({ key: "a" }, CALL);
+        expect(tap.accepted).toBe(opened);
+        await expect.poll(() => tap.connections).toHaveLength(0);
+      }
+      await tap.stop();
+    });
+
     test("200 calls at once wait for the 8 streams that the proxy allows", async () => {
       await using proxy = await behind({ streams: 8 });
       using member = memberBehind(proxy);
@@ -133,7 +147,7 @@ describe.for([
     });
 
     test("200 locks and 200 waiters need few streams", async () => {
-      await using proxy = await behind({ streams: 8 });
+      await using proxy = await behind({ streams: 3 });
       await using cluster = connect(options(proxy));
       const names = Array.from({ length: 200 }, (_, n) => key(`many-${n}`));
       const locks = await Promise.all(names.map((each) => new Mutex(cluster, each).lock()));

@@ -5,6 +5,8 @@ import { transportEnv, transportPlugin } from "./test/support/transport.js";
 const inDocker = process.env["LEASEHOLD_ETCD_IMAGE"] !== undefined;
 /** Set by scripts/redis-tests.js: only then do tests use a Redis. */
 const withRedis = process.env["LEASEHOLD_REDIS"] !== undefined;
+/** Set by scripts/proxy-tests.js: only then do tests use nginx and HAProxy. */
+const withProxies = process.env["LEASEHOLD_PROXIES"] !== undefined;
 
 /** Tests that compare speeds, count calls or need every core: they run one by one, after all others. */
 const ALONE = [
@@ -27,9 +29,11 @@ const ONCE = [
   "test/integration/{locks/repeated-requests,batching/chaos,session/{time-limits,slow-link}}.test.ts",
 ];
 const LEFT_OUT = process.env["LEASEHOLD_SUITE"] === "versions" ? ONCE : [];
-const FOLDERS = inDocker ? "docker" : withRedis ? "redis" : "{integration,interop}";
+/** What a script of its own runs; `npm test` runs the rest. */
+const APART = inDocker ? "docker" : withRedis ? "redis" : withProxies ? "proxies" : undefined;
+const FOLDERS = APART ?? "{integration,interop}";
 const ALL = [`test/${FOLDERS}/**/*.test.ts`];
-const UNIT = inDocker || withRedis ? [] : ["test/unit/**/*.test.ts"];
+const UNIT = APART !== undefined ? [] : ["test/unit/**/*.test.ts"];
 
 export default defineConfig({
   plugins: [transportPlugin],

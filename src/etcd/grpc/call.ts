@@ -23,12 +23,27 @@ export interface CallSetting {
   readonly unary: boolean;
 }
 
+/**
+ * A server that ends each connection after some requests turns away those that were sent beyond that number: of many that
+ * are sent at once, some are turned away several times. A hostile server turns all of them away each time.
+ */
+const MAX_MOVES = 16;
+
+/** Starts calls on a connection that takes them. */
+interface Starter {
+  start(call: Call): void;
+}
+
 /** One gRPC call: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md. No listener is called after `cancel()`. */
 export class Call extends Http2Stream {
   readonly headerBlock: Buffer;
   readonly urgent: boolean;
   readonly endsWithOutbox: boolean;
   #connection: Connection | undefined;
+  #starter: Starter | undefined;
+  /** The request of a unary call: it is sent again if the peer turns the call away. */
+  #request: Buffer | undefined;
+  #moves = 0;
   readonly #messages = new MessageReader();
   /** Headers of a gRPC server have arrived: what ends the stream from now on are trailers. */
   #responded = false;
@@ -44,14 +59,16 @@ export class Call extends Http2Stream {
   }
 
   /** `Connection` sends the call from now on. */
-  startOn(connection: Connection): void {
+  startOn(connection: Connection, starter: Starter): void {
     this.#connection = connection;
+    this.#starter = starter;
     connection.send(this);
   }
 
   /** `message` has its gRPC prefix. */
   write(message: Buffer): void {
     if (this.over) return;
+    if (this.endsWithOutbox) this.#request = message;
     this.outbox.push(message);
     this.#connection?.send(this);
   }
@@ -96,9 +113,22 @@ export class Call extends Http2Stream {
   }
 
   failed(failure: StreamFailure, processed: boolean): void {
-    if (this.over) return;
+    if (this.over || (failure.kind === "left" && !processed && this.#move())) return;
     this.over = true;
     this.#failed(failure, processed && this.id !== 0);
+  }
+
+  /**
+   * The peer has not executed the call, and wants it on another connection: RFC 9113, section 6.8. Returns false if it cannot
+   * be sent again: what was sent of a stream is not kept.
+   */
+  #move(): boolean {
+    const kept = this.id === 0 || this.#request !== undefined;
+    if (!kept || this.#responded || ++this.#moves > MAX_MOVES) return false;
+    if (this.#request !== undefined) this.outbox.splice(0, Infinity, this.#request);
+    this.id = this.sentOfFirst = 0;
+    this.#starter?.start(this);
+    return true;
   }
 
   #message(message: Buffer): void {

@@ -22,7 +22,7 @@ export class Channel {
 
   start(call: Call): void {
     const connection = this.#usable();
-    call.startOn(connection);
+    call.startOn(connection, this);
     if (this.#retired) connection.retire();
   }
 

@@ -3,9 +3,9 @@ import type { ErrorName } from "./frames/http2-error.js";
 /**
  * `connecting`: there was no connection yet. `lost`: it broke, or did not answer a ping. `protocol`: the peer violated
  * the protocol. `calm`: the peer asks for fewer pings or calls (ENHANCE_YOUR_CALM). `reset`: the peer reset this one
- * stream. `retired`: this side closed the connection.
+ * stream. `left`: the peer ends the connection without a complaint, such as before a restart. `retired`: this side closed it.
  */
-export type FailureKind = "connecting" | "lost" | "protocol" | "calm" | "reset" | "retired";
+export type FailureKind = "connecting" | "lost" | "protocol" | "calm" | "reset" | "left" | "retired";
 
 /** Why a stream ended before its answer was complete. Whether the peer processed the request is a separate matter. */
 export class StreamFailure extends Error {
@@ -27,10 +27,8 @@ export const resetFailure = (code: ErrorName): StreamFailure =>
 /** The peer ends the connection, with a text for our log. */
 export function goawayFailure(code: ErrorName, debug: string): StreamFailure {
   const text = debug === "" ? code : `${code}, ${debug}`;
-  return new StreamFailure(
-    code === "ENHANCE_YOUR_CALM" ? "calm" : "lost",
-    `the member ends the connection: ${text}`,
-  );
+  const kind = code === "NO_ERROR" ? "left" : code === "ENHANCE_YOUR_CALM" ? "calm" : "lost";
+  return new StreamFailure(kind, `the member ends the connection: ${text}`);
 }
 
 /** For a connection that the peer closed without an error, in that state. */

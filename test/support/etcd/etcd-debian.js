@@ -1,6 +1,7 @@
 // etcd from Debian's (or Ubuntu's) packages, without root and without installing anything: apt-get on private list and
 // cache folders, dpkg-deb to unpack.
 import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
 import { copyFile, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
@@ -31,7 +32,7 @@ export async function fetchDebianPackages(into, { env, version }) {
 /**
  * Copies some files out of packages that are not installed.
  * @param {{ packages: string[], files: string[], into: string, env: NodeJS.ProcessEnv, version?: string | undefined }} what
- *   `*` in a file's path stands for one folder, such as that of the architecture
+ *   `*` in a file's path stands for one folder that has the rest, such as that of the architecture
  */
 export async function fetchDebianFiles({ packages, files, into, env, version }) {
   const work = await mkdtemp(path.join(os.tmpdir(), "leasehold-apt-"));
@@ -126,7 +127,9 @@ async function unpack(work, { files, into, env }) {
     await run("dpkg-deb", ["-x", path.join(work, file), tree], { env, timeout: 60_000 });
   for (const file of files) {
     const [before = "", after] = file.split("*/");
-    const folders = after === undefined ? [""] : await readdir(path.join(tree, before));
+    const all = after === undefined ? [""] : await readdir(path.join(tree, before));
+    const folders = all.filter((folder) => existsSync(path.join(tree, before, folder, after ?? "")));
+    if (folders.length === 0) throw new Error(`the packages have no ${file}`);
     for (const folder of folders)
       await copyFile(path.join(tree, before, folder, after ?? ""), path.join(into, path.basename(file)));
   }

@@ -1,6 +1,7 @@
 // Briefly outlives the process that started an etcd cluster: when the pipe on standard input closes, however that
 // process ended, it kills the members that still run and removes their data folder. Lines on standard input: "+PID" (a
-// member was started), "-PID" (it has exited), in that order per member. The only argument is the data folder.
+// member was started), "-PID" (it has exited), in that order per member; a negative PID is a process group. The only argument is the data
+// folder.
 import { rmSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";

@@ -39,6 +39,11 @@ export class ServerProcess {
     return this.#child?.pid ?? 0;
   }
 
+  /** What `process.kill` takes for the process and its workers: it is detached, so it has a process group of its own. */
+  get #group() {
+    return -this.pid;
+  }
+
   get running() {
     return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
@@ -58,8 +63,8 @@ export class ServerProcess {
     this.#child = child;
     this.#lines = [];
     await once(child, "spawn");
-    tellGuardian(`+${child.pid}`);
-    child.once("exit", () => tellGuardian(`-${child.pid}`));
+    tellGuardian(`+${this.#group}`);
+    child.once("exit", () => tellGuardian(`-${this.#group}`));
     try {
       await this.#said(child);
       await this.#answers(child);
@@ -70,14 +75,30 @@ export class ServerProcess {
     idle(child);
   }
 
-  /** SIGKILL; resolves when the process has exited. */
+  /** SIGKILL, also to its workers; resolves when the process has exited. */
   async kill() {
     const child = this.#child;
     if (!child || !this.running) return;
     child.ref();
     const exited = once(child, "exit");
-    child.kill("SIGKILL");
+    process.kill(this.#group, "SIGKILL");
     await exited;
+  }
+
+  /**
+   * Resolves when it has said what `heard` matches once more. A program that is still starting may ignore a signal, so it is
+   * sent again.
+   * @param {NodeJS.Signals} name @param {RegExp} heard global
+   */
+  async signal(name, heard) {
+    const times = () => this.log.match(heard)?.length ?? 0;
+    const before = times();
+    const until = Date.now() + READY_MS;
+    for (let tries = 0; times() === before; tries++) {
+      if (Date.now() > until) throw this.#failure(`did not react to ${name}`);
+      if (tries % 100 === 0) this.#child?.kill(name);
+      await delay(5);
+    }
   }
 
   /**

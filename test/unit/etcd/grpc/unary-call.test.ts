@@ -84,7 +84,7 @@ describe("a unary call", () => {
 
   test.each<[string, (id: number) => readonly Buffer[]]>([
     ["REFUSED_STREAM", (id) => [rstFrame(id, CODES.REFUSED_STREAM)]],
-    ["a GOAWAY below it", () => [goawayFrame(1, CODES.NO_ERROR)]],
+    ["a GOAWAY below it", () => [goawayFrame(1, CODES.INTERNAL)]],
   ])("that ends with %s was not processed", async (_, frames) => {
     expect(await outcome(frames)).toMatchObject({ name: "UnansweredError", inDoubt: false });
   });

@@ -16,12 +16,12 @@ import { OK, PeerClient, startPair, says } from "../../../support/fixtures/peer-
 const LAST_ID = 0x7fff_ffff;
 
 describe("GOAWAY", () => {
-  test("streams above its last ID and unsent ones were not processed; those below go on and end well", async () => {
+  test("with an error, streams above its last ID and unsent ones were not processed; those below go on", async () => {
     await using pair = await startPair({ settings: [[SETTINGS.MAX_CONCURRENT_STREAMS, 2]] });
     const { connection, client, first } = pair;
     const [above, unsent] = client.calls(2);
     await connection.request();
-    connection.send(goawayFrame(pair.id, CODES.NO_ERROR, "maintenance"));
+    connection.send(goawayFrame(pair.id, CODES.INTERNAL, "maintenance"));
     const failure = { failed: "lost", text: says(/maintenance/), inDoubt: false };
     expect(await above!.end).toEqual(failure);
     expect(await unsent!.end).toEqual(failure);
@@ -30,6 +30,50 @@ describe("GOAWAY", () => {
     expect([await first.end, first.texts]).toEqual([OK, ["answer"]]);
     expect(await connection.goaway()).toBe(CODES.NO_ERROR);
     expect(await connection.closed).toBe(true);
+  });
+
+  test("without an error, streams above its last ID and unsent ones move to a new connection, whole", async () => {
+    await using pair = await startPair({ settings: [[SETTINGS.MAX_CONCURRENT_STREAMS, 2]] });
+    const [above, unsent] = pair.client.calls(2);
+    await pair.connection.body(await pair.connection.request(), grpcMessage("request 0").length);
+    pair.connection.send(goawayFrame(pair.id, CODES.NO_ERROR));
+    const second = await pair.peer.connection(1);
+    second.greet();
+    const ids = await second.requests(2);
+    const texts = ["request 0", "request 1"].map((text) => grpcMessage(text));
+    const bodies = await Promise.all(ids.map((id, n) => second.body(id, texts[n]!.length)));
+    expect(bodies).toEqual(texts);
+    second.send(...ids.map((id, n) => answerFrames(id, `answer ${n}`)));
+    expect([await above!.end, above!.texts]).toEqual([OK, ["answer 0"]]);
+    expect([await unsent!.end, unsent!.texts]).toEqual([OK, ["answer 1"]]);
+    pair.connection.send(answerFrames(pair.id, "answer"));
+    expect([await pair.first.end, pair.first.texts]).toEqual([OK, ["answer"]]);
+  });
+
+  test("a call that each connection turns away fails in the end: it was not processed", async () => {
+    await using peer = await startPeer();
+    const call = new PeerClient({ port: peer.port }).call();
+    let count = 0;
+    const turnAway = async (): Promise<void> => {
+      for (; ; count++) {
+        const connection = await peer.connection(count);
+        connection.greet();
+        connection.send(goawayFrame(0, CODES.NO_ERROR));
+      }
+    };
+    void turnAway().catch(() => undefined);
+    expect(await call.end).toMatchObject({ failed: "left", inDoubt: false });
+    expect(count).toBe(17);
+  });
+
+  test("what was sent of a bidirectional stream is not sent again, nor a call that was answered in part", async () => {
+    await using pair = await startPair();
+    const stream = pair.client.stream();
+    const answered = pair.client.call();
+    const [, id] = await pair.connection.requests(2);
+    pair.connection.send(responseFrame(id!), goawayFrame(pair.id, CODES.NO_ERROR));
+    expect(await stream.end).toMatchObject({ failed: "left", inDoubt: false });
+    expect(await answered.end).toMatchObject({ failed: "left" });
   });
 
   test("the next call goes to a new connection, also while the old one is in use", async () => {
@@ -52,7 +96,7 @@ describe("GOAWAY", () => {
     pair.connection.send(goawayFrame(LAST_ID, CODES.NO_ERROR));
     await pair.connection.barrier();
     expect(second!.isOver).toBe(false);
-    pair.connection.send(goawayFrame(pair.id, CODES.NO_ERROR));
+    pair.connection.send(goawayFrame(pair.id, CODES.INTERNAL));
     expect(await second!.end).toMatchObject({ failed: "lost", inDoubt: false });
     expect(pair.first.isOver).toBe(false);
   });
@@ -71,21 +115,24 @@ describe("GOAWAY", () => {
     expect(await pair.first.end).toMatchObject({ failed: "calm", inDoubt: true });
   });
 
-  test("right behind the greeting: waiting calls were not processed", async () => {
+  test("right behind the greeting: waiting calls move", async () => {
     await using peer = await startPeer();
     const call = new PeerClient({ port: peer.port }).call();
     const connection = await peer.connection();
     connection.greet();
     connection.send(goawayFrame(0, CODES.NO_ERROR));
-    expect(await call.end).toMatchObject({ failed: "lost", inDoubt: false });
-    await connection.closed;
+    const second = await peer.connection(1);
+    second.greet();
+    second.send(answerFrames(await second.request(), "answer"));
+    expect(await call.end).toEqual(OK);
+    expect(await connection.closed).toBe(true);
   });
 
   test("a stream that is still open when the connection ends may have been processed", async () => {
     await using pair = await startPair();
     pair.connection.send(goawayFrame(LAST_ID, CODES.NO_ERROR));
     pair.connection.close();
-    expect(await pair.first.end).toMatchObject({ failed: "lost", inDoubt: true });
+    expect(await pair.first.end).toMatchObject({ failed: "left", inDoubt: true });
   });
 });
 

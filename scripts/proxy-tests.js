@@ -1,0 +1,10 @@
+// Runs test/proxies against a real nginx and a real HAProxy; exits with 75 and `not run: reason` if there is none.
+import { findHaproxy } from "../test/support/servers/haproxy.js";
+import { findNginx } from "../test/support/servers/nginx.js";
+import { exitNotRun, runVitest } from "./vitest-run.js";
+
+const nginx = await findNginx().catch(exitNotRun);
+const haproxy = await findHaproxy().catch(exitNotRun);
+const versions = `nginx ${nginx.version}, HAProxy ${haproxy.version}`;
+console.log(`${versions}.`);
+process.exitCode = await runVitest("test/proxies", { env: { LEASEHOLD_PROXIES: versions } });

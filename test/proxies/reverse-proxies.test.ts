@@ -1,0 +1,189 @@
+// The library behind the reverse proxies that speak HTTP/2 on both sides: nginx and HAProxy.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { systemClock } from "../../src/async/clock.js";
+import { GrpcMember } from "../../src/etcd/grpc/member.js";
+import { connect, LockTimeoutError, Mutex, Session } from "../../src/index.js";
+import { checkConnect } from "../../src/options/connect.js";
+import { placesOf } from "../support/clients/server-view.js";
+import { type EtcdCluster, startEtcd } from "../support/etcd/etcd.js";
+import { makeAuthority } from "../support/fixtures/certificates.js";
+import { startTcpProxy } from "../support/proxies/tcp-proxy.js";
+import { startHaproxy } from "../support/servers/haproxy.js";
+import { startNginx } from "../support/servers/nginx.js";
+import type { ProxySetting, ReverseProxy } from "../support/servers/reverse-proxy.js";
+
+const TTL_SECONDS = 2;
+const authority = makeAuthority("our authority");
+const pair = authority.issue("proxy");
+const credentials = { rootCertificate: authority.certificate };
+const CALL = { timeoutMs: 5000 };
+
+let etcd: EtcdCluster;
+beforeAll(async () => void (etcd = await startEtcd()));
+afterAll(() => etcd.stop());
+
+const options = ({ endpoint }: Pick<ReverseProxy, "endpoint">) => ({
+  hosts: endpoint,
+  ...(endpoint.startsWith("https:") && { credentials }),
+});
+
+/** One connection without retries: each failure of a call shows. */
+function memberBehind(proxy: Pick<ReverseProxy, "endpoint">) {
+  const setting = { token: () => undefined, pingMs: 6000 };
+  const context = { options: checkConnect(options(proxy)), clock: systemClock };
+  const member = new GrpcMember(proxy.endpoint, setting, context);
+  return Object.assign(member, { [Symbol.dispose]: () => member.retire() });
+}
+
+const waiting = (name: string, places: number) =>
+  expect.poll(() => placesOf(etcd.member, name)).toHaveLength(places);
+
+describe.for([
+  { proxy: "nginx", start: startNginx, drained: /worker process \d+ exited with code 0/ },
+  { proxy: "HAProxy", start: startHaproxy, drained: /Former worker \(\d+\) exited/ },
+])("behind $proxy", { timeout: 60_000 }, ({ proxy: name, start, drained }) => {
+  describe.for([
+    { over: "TCP", tls: false },
+    { over: "TLS", tls: true },
+  ])("over $over", ({ over, tls }) => {
+    const behind = (setting: Omit<ProxySetting, "target"> = {}) =>
+      start({ target: etcd.member.clientPort, pair: tls ? pair : undefined, ...setting });
+    const key = (what: string) => `${name}-${over}-${what}`;
+
+    test("a lock is held for 3 TTLs, and handed over with a higher fence", async () => {
+      await using proxy = await behind();
+      await using a = connect(options(proxy));
+      await using b = connect(options(proxy));
+      const [first, second] = await Promise.all(
+        [a, b].map((it) => Session.open(it, { ttlSeconds: TTL_SECONDS })),
+      );
+      const lock = await new Mutex(first!, key("long")).lock();
+
+      const late = new Mutex(second!, key("long")).lock({ timeoutMs: 3.5 * TTL_SECONDS * 1000 });
+      await expect(late).rejects.toThrow(LockTimeoutError);
+      expect(lock.held).toBe(true);
+
+      const next = new Mutex(second!, key("long")).lock();
+      await waiting(key("long"), 2);
+      await lock.release();
+      expect((await next).fence).toBeGreaterThan(lock.fence);
+      await (await next).release();
+    });
+
+    test("a reload ends neither locks nor waits, also when it cuts the streams", async () => {
+      await using proxy = await behind({ drainS: 1 });
+      await using a = connect(options(proxy));
+      await using b = connect(options(proxy));
+      const mutexes = [a, b, a, b].map((it) => new Mutex(it, key("reload")));
+      const lock = await mutexes[0]!.lock();
+      const fences: bigint[] = [lock.fence];
+      const turns = mutexes.map((mutex) => mutex.withLock(({ fence }) => void fences.push(fence)));
+      await waiting(key("reload"), 5);
+
+      await proxy.reload();
+      const during = Array.from({ length: 20 }, (_, n) => new Mutex(a, key(`during-${n}`)).withLock(() => n));
+      await expect(Promise.all(during)).resolves.toHaveLength(20);
+      await expect.poll(() => proxy.log).toMatch(drained);
+      expect(lock.held).toBe(true);
+      await lock.release();
+      await Promise.all(turns);
+
+      expect(fences).toHaveLength(5);
+      expect(fences).toEqual([...fences].sort((x, y) => (x < y ? -1 : 1)));
+    });
+
+    test("calls during a reload do not fail", async () => {
+      await using proxy = await behind();
+      using member = memberBehind(proxy);
+      let over = false;
+      const loop = async () => {
+        for (let calls = 1; ; calls++) {
+          await member.range({ key: "a" }, CALL);
+          if (over) return calls;
+        }
+      };
+      const loops = Promise.all(Array.from({ length: 8 }, loop));
+
+      for (let reloads = 0; reloads < 3; reloads++) await proxy.reload();
+      over = true;
+
+      expect(Math.min(...(await loops))).toBeGreaterThan(3);
+    });
+
+    test("idle time-outs shorter than the pause between two renewals lose nothing", async () => {
+      await using proxy = await behind({ idleS: 2 });
+      await using a = connect(options(proxy));
+      await using b = connect(options(proxy));
+      const lock = await new Mutex(a, key("idle")).lock();
+
+      const late = new Mutex(b, key("idle")).lock({ timeoutMs: 7000 });
+      await expect(late).rejects.toThrow(LockTimeoutError);
+      expect(lock.held).toBe(true);
+
+      const next = new Mutex(b, key("idle")).lock();
+      await waiting(key("idle"), 2);
+      await lock.release();
+      await (await next).release();
+    });
+
+    test("a connection that the proxy closes when it is idle costs no call", async () => {
+      await using proxy = await behind({ idleS: 1 });
+      const { protocol, port } = new URL(proxy.endpoint);
+      const tap = await startTcpProxy({ port: Number(port) });
+      using member = memberBehind({ endpoint: `${protocol}//127.0.0.1:${tap.port}` });
+      for (let opened = 1; opened <= 2; opened++) {
+        await member.range({ key: "a" }, CALL);
+        expect(tap.accepted).toBe(opened);
+        await expect.poll(() => tap.connections).toHaveLength(0);
+      }
+      await tap.stop();
+    });
+
+    test("200 calls at once wait for the 8 streams that the proxy allows", async () => {
+      await using proxy = await behind({ streams: 8 });
+      using member = memberBehind(proxy);
+      const calls = Array.from({ length: 200 }, () => member.range({ key: "a" }, CALL));
+      await expect(Promise.all(calls)).resolves.toHaveLength(200);
+    });
+
+    test("200 locks and 200 waiters need few streams", async () => {
+      await using proxy = await behind({ streams: 3 });
+      await using cluster = connect(options(proxy));
+      const names = Array.from({ length: 200 }, (_, n) => key(`many-${n}`));
+      const locks = await Promise.all(names.map((each) => new Mutex(cluster, each).lock()));
+      const turns = names.map((each) => new Mutex(cluster, each).withLock(() => each));
+      const crowd = names.map((each) => new Mutex(cluster, key("crowd")).withLock(() => each));
+      await Promise.all(crowd);
+      await Promise.all(locks.map((lock) => lock.release()));
+      await expect(Promise.all(turns)).resolves.toEqual(names);
+    });
+  });
+});
+
+describe("behind nginx, which ends each connection after 20 requests,", () => {
+  test("no call fails, one after the other or at once", async () => {
+    await using proxy = await startNginx({ target: etcd.member.clientPort, requests: 20 });
+    using member = memberBehind(proxy);
+    for (let n = 0; n < 100; n++) await member.range({ key: "a" }, CALL);
+    const loop = async () => {
+      for (let n = 0; n < 50; n++) await member.range({ key: "a" }, CALL);
+    };
+    await Promise.all(Array.from({ length: 8 }, loop));
+    const burst = Array.from({ length: 200 }, () => member.range({ key: "a" }, CALL));
+    await expect(Promise.all(burst)).resolves.toHaveLength(200);
+  });
+
+  test("locks are held and handed over", async () => {
+    await using proxy = await startNginx({ target: etcd.member.clientPort, requests: 20 });
+    await using cluster = connect(options(proxy));
+    const lock = await new Mutex(cluster, "replaced").lock();
+    const turns = Array.from({ length: 50 }, (_, n) => new Mutex(cluster, "replaced").withLock(() => n));
+    const others = Array.from({ length: 100 }, (_, n) =>
+      new Mutex(cluster, `replaced-${n}`).withLock(() => n),
+    );
+    await Promise.all(others);
+    expect(lock.held).toBe(true);
+    await lock.release();
+    await expect(Promise.all(turns)).resolves.toHaveLength(50);
+  });
+});

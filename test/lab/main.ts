@@ -15,9 +15,6 @@ import { parseOptions, USAGE, type ChaosOptions } from "./options.js";
 import { Tally } from "./tally.js";
 import { TIERS, tierOf, type TierName } from "./tiers/index.js";
 
-/** How long the process may take to end by itself. */
-const LEFT_OPEN_MS = 10_000;
-
 /** The exit code that says that the script cannot run here (sysexits.h). */
 const EX_TEMPFAIL = 75;
 
@@ -170,8 +167,5 @@ const sentencesOf = ({ violations }: Verdict) =>
 const temporary = () => mkdtempSync(path.join(os.tmpdir(), "leasehold-history-"));
 
 await main().catch(exitWhenMissing);
-// The verdict is there: what a fault has left open must not keep the process from ending. It is named, to be found.
-setTimeout(() => {
-  console.log(`left open: ${process.getActiveResourcesInfo().join(", ")}`);
-  process.exit();
-}, LEFT_OPEN_MS).unref();
+// `scripts/ts.js` ends this process if it does not end by itself.
+process.send?.(Number(process.exitCode ?? 0), () => process.disconnect?.());

@@ -236,10 +236,7 @@ export class Connection {
     this.#heartbeat.stop();
     // The loss of an idle connection is no failure of the member: the next stream gets a new connection.
     if (wasOpen && this.#outgoing.idle) this.#draining = true;
-    const { streams } = this.#outgoing;
-    for (const stream of [...streams.values(), ...this.#outgoing.unopened()])
-      stream.failed(failure, stream.id !== 0);
-    this.#outgoing.clear();
+    for (const stream of this.#outgoing.close()) stream.failed(failure, stream.id !== 0);
   }
 
   #write(frame: Buffer): void {

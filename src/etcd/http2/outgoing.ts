@@ -69,12 +69,12 @@ export class Outgoing {
     this.#unqueue(stream);
   }
 
-  /** The connection is over. */
-  clear(): void {
+  /** The connection is over: returns the streams that used it or waited for it, and lets go of them. */
+  close(): Http2Stream[] {
     this.#writer = undefined;
-    this.streams.clear();
-    this.#urgent.clear();
-    this.#others.clear();
+    const streams = [...this.streams.values(), ...this.unopened()];
+    for (const stream of streams) this.remove(stream);
+    return streams;
   }
 
   /** The peer accepts `bytes` more on the connection. */

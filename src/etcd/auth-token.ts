@@ -2,6 +2,9 @@ import type { Clock } from "../async/clock.js";
 import type { CallOptions, Member } from "./port.js";
 import { AuthDisabledError, CancelledError, UnansweredError } from "./port-errors.js";
 
+/** https://www.rfc-editor.org/rfc/rfc9110#section-5.5, without tabs */
+const HEADER_TEXT = /^[\x20-\x7e]*$/;
+
 interface TokenRequest {
   readonly member: Member;
   readonly answer: Promise<void>;
@@ -74,7 +77,10 @@ export class AuthToken {
   async #authenticate(member: Member): Promise<void> {
     const { timeoutMs } = this;
     try {
-      this.#token = await member.authenticate(this.user.username, this.user.password, { timeoutMs });
+      const token = await member.authenticate(this.user.username, this.user.password, { timeoutMs });
+      // A transport that cannot send it would quote it in an error.
+      if (!HEADER_TEXT.test(token)) throw new UnansweredError("the token is no header text");
+      this.#token = token;
     } catch (error) {
       if (!(error instanceof AuthDisabledError)) throw error;
       this.#token = "";

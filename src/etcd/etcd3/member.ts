@@ -4,9 +4,7 @@ import type { Clock } from "../../async/clock.js";
 import { newClient } from "./client.js";
 import { streamInterceptor, UnaryCall, type GrpcOptions } from "./unary-call.js";
 import { DuplexStream, type GrpcStream } from "./stream.js";
-import { EtcdRefusedError } from "../../errors.js";
-import { readable } from "../refusals/failure-text.js";
-import { etcdFailure } from "../refusals/refusals.js";
+import { reasonFailure } from "../refusals/refusals.js";
 import type { GrpcStatus } from "./grpc-failures.js";
 import type {
   CallOptions,
@@ -23,7 +21,7 @@ import type {
   WatchRequest,
   WatchStream,
 } from "../port.js";
-import { TokenExpiredError, UnansweredError } from "../port-errors.js";
+import { UnansweredError } from "../port-errors.js";
 import {
   leaseAnswer,
   rangeAnswer,
@@ -117,8 +115,6 @@ export class Etcd3Member implements Member {
     const { token } = await this.#use(({ auth }) =>
       call.send(this.#clock, options, (grpc) => auth.authenticate(request, grpc)),
     );
-    // gRPC would quote the token in an error.
-    if (!/^[\x20-\x7e]*$/.test(token)) throw new UnansweredError("the token is no header text");
     return token;
   }
 
@@ -146,12 +142,7 @@ export class Etcd3Member implements Member {
   }
 
   failure(reason: string): Error {
-    // Creating a watch ends with an answer, not with a status: every reason in it is etcd's own.
-    const failure =
-      etcdFailure(reason, this.host) ?? new EtcdRefusedError("other", this.host, readable(reason));
-    // etcd 3.4 also rejects this way on a stream without a token: authentication was enabled after the stream was opened.
-    const unknown = this.#authenticates && this.#streamToken === undefined;
-    return unknown && failure instanceof EtcdRefusedError ? new TokenExpiredError(reason) : failure;
+    return reasonFailure(reason, this.host, this.#authenticates && this.#streamToken === undefined);
   }
 
   retire(): void {

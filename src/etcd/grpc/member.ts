@@ -1,7 +1,6 @@
 import { AbortFanOut } from "../../async/abort-fan-out.js";
 import type { Clock } from "../../async/clock.js";
 import { Deadlines } from "../../async/deadlines.js";
-import { EtcdRefusedError } from "../../errors.js";
 import type { CheckedConnect } from "../../options/connect.js";
 import {
   decodeLease,
@@ -38,9 +37,7 @@ import type {
   WatchRequest,
   WatchStream,
 } from "../port.js";
-import { TokenExpiredError, UnansweredError } from "../port-errors.js";
-import { etcdFailure } from "../refusals/refusals.js";
-import { readable } from "../refusals/failure-text.js";
+import { reasonFailure } from "../refusals/refusals.js";
 import { Channel } from "./channel.js";
 import { DuplexCall, type DuplexRequest } from "./duplex-call.js";
 import { RequestHeaders } from "./request-headers.js";
@@ -114,12 +111,10 @@ export class GrpcMember implements Member {
     );
   }
 
-  async authenticate(username: string, password: string, options: CallOptions): Promise<string> {
+  authenticate(username: string, password: string, options: CallOptions): Promise<string> {
     const request = { message: encodeAuthenticate(username, password), decode: decodeToken };
     const headerBlock = this.#headers.of(METHODS.authenticate, undefined);
-    const token = await new UnaryCall(this.#services, { ...request, headerBlock }, options).run();
-    if (!/^[\x20-\x7e]*$/.test(token)) throw new UnansweredError("the token is no header text");
-    return token;
+    return new UnaryCall(this.#services, { ...request, headerBlock }, options).run();
   }
 
   keepalive(handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
@@ -138,12 +133,7 @@ export class GrpcMember implements Member {
   }
 
   failure(reason: string): Error {
-    // Creating a watch ends with an answer, not with a status: every reason in it is etcd's own.
-    const failure =
-      etcdFailure(reason, this.host) ?? new EtcdRefusedError("other", this.host, readable(reason));
-    // etcd 3.4 also rejects this way on a stream without a token: authentication was enabled after the stream was opened.
-    const unknown = this.#authenticates && this.#streamToken === undefined;
-    return unknown && failure instanceof EtcdRefusedError ? new TokenExpiredError(reason) : failure;
+    return reasonFailure(reason, this.host, this.#authenticates && this.#streamToken === undefined);
   }
 
   retire(): void {

@@ -122,6 +122,16 @@ export function etcdFailure(details: string, host: string): Error | undefined {
   return verdict && FAILURES[verdict](details, host);
 }
 
+/**
+ * The failure for a reason that etcd gives in an answer on a stream: rejections of watches end with an answer, not with a
+ * status. `tokenless`: the stream was opened without a token, though the client has a password. etcd 3.4 rejects so, too, if
+ * authentication was enabled after the stream was opened.
+ */
+export function reasonFailure(reason: string, host: string, tokenless: boolean): Error {
+  const failure = etcdFailure(reason, host) ?? new EtcdRefusedError("other", host, readable(reason));
+  return tokenless && failure instanceof EtcdRefusedError ? new TokenExpiredError(reason) : failure;
+}
+
 /** https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
 const PERMISSION_DENIED = 7;
 const UNAUTHENTICATED = 16;

@@ -80,6 +80,21 @@ describe("the token for user and password", () => {
     await expect(cluster.client.range(RANGE, POLICY)).resolves.toBe(ANSWER);
   });
 
+  test("that no header can carry counts as no answer, and the next one is used", async () => {
+    const cluster = new Guarded();
+    const guard = cluster.onCall;
+    let answers = 0;
+    cluster.onCall = (call) =>
+      call.method === "authenticate" && ++answers === 1 ? call.answer("bad\ntoken") : guard(call);
+
+    const outcome = cluster.client.range(RANGE, POLICY);
+    await cluster.clock.pass(100);
+    await cluster.clock.pass(100);
+
+    expect(await outcome).toEqual(ANSWER);
+    expect([answers, cluster.authentications]).toEqual([2, 1]);
+  });
+
   test("that is refused for a wrong password fails the call at once", async () => {
     const cluster = new FakeCluster({ auth: AUTH });
     const wrong = new EtcdRefusedError("unauthenticated", "a:1", "authentication failed");

@@ -1,4 +1,4 @@
-// Runs test/proxies against a real nginx and a real HAProxy; exits with 75 and `not run: reason` if there is none.
+// Runs test/proxies against a real nginx and a real HAProxy. Prints `not run: reason` and exits with 75 without them.
 import { findHaproxy } from "../test/support/servers/haproxy.js";
 import { findNginx } from "../test/support/servers/nginx.js";
 import { exitNotRun, runVitest } from "./vitest-run.js";

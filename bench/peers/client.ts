@@ -19,7 +19,7 @@ export interface Session {
   close(): Promise<void>;
 }
 
-/** The TTL of the leases of bare requests, which nobody renews: longer than any run, and than its warm-up. */
+/** The TTL of the leases of bare requests. They are not renewed: the TTL is longer than any run with its warm-up. */
 export const UNRENEWED_SECONDS = 300;
 
 /** One connection, which its sessions share, as in a program with many sessions. */

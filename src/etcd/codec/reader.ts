@@ -31,7 +31,7 @@ export class Reader {
     return this.#field;
   }
 
-  /** Goes to the next field of this message; false if there is none. */
+  /** Advances to the next field of this message. Returns false at the end of the message. */
   next(): boolean {
     if (this.#at === this.#end) return false;
     this.#varint();

@@ -35,7 +35,7 @@ export class DuplexCall<Answer> implements CallListener {
     this.#call.write(message);
   }
 
-  /** Frees the member's watches, too. `ended` is not called any more. */
+  /** Resets the stream, which also frees the watches of the member. `ended` is not called after that. */
   close(): void {
     if (this.#over) return;
     this.#over = true;

@@ -34,7 +34,7 @@ export function foreignStatus(headers: Headers): Status | undefined {
   return { code, details: `HTTP status ${status}, content type ${contentType}: is this etcd?` };
 }
 
-/** The status in trailers, or in headers that end the stream; `undefined` if there is none. */
+/** The status in trailers, or in headers that end the stream. `undefined` if they contain no status. */
 export function statusOf(headers: Headers): Status | undefined {
   const code = headers.get("grpc-status");
   if (code === undefined || !/^\d{1,9}$/.test(code)) return undefined;

@@ -16,7 +16,7 @@ interface Pinged {
   dead(silentMs: number): void;
 }
 
-/** Notices a dead peer by its silence. While bytes arrive, and while nobody uses the connection, nothing is sent. */
+/** Detects a peer that no longer answers. It sends no ping while bytes arrive, or while no stream uses the connection. */
 export class Heartbeat {
   #next: Deadline | undefined;
   #pinged = false;

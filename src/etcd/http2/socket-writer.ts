@@ -9,9 +9,9 @@ const COPIED_BYTES = 4096;
  * writes of a client that makes one call after the other.
  */
 const LAZY_MS = 20;
-/** More than that does not wait. */
+/** If more bytes than this are waiting, they are sent at once. */
 const LAZY_BYTES = 1024;
-/** More than the client itself causes: 70,000 resets, for instance. */
+/** The client itself causes fewer: this is 70,000 resets, for example. */
 const MAX_BACKLOG_BYTES = 1024 * 1024;
 
 /**
@@ -19,7 +19,7 @@ const MAX_BACKLOG_BYTES = 1024 * 1024;
  * together leave in one packet.
  */
 export class SocketWriter {
-  /** The socket has more to send than it accepts: write nothing that can wait. */
+  /** The buffer of the socket is full: the caller writes only what cannot wait. */
   blocked = false;
   /** Bytes written since the socket is blocked: answers to what the peer sends, and resets. */
   #backlog = 0;
@@ -56,7 +56,7 @@ export class SocketWriter {
     process.nextTick(() => this.flush());
   }
 
-  /** For what nobody waits for: leaves with the next request, or after `LAZY_MS`. */
+  /** Sends `bytes` with the next request, or after `LAZY_MS`: no call waits for them. */
   writeLazily(bytes: Buffer): void {
     if (this.#end - this.#start > LAZY_BYTES) return this.write(bytes);
     this.#append(bytes);

@@ -84,8 +84,8 @@ describe("the token for user and password", () => {
     const cluster = new Guarded();
     const guard = cluster.onCall;
     let answers = 0;
-    cluster.onCall = (call) =>
-      call.method === "authenticate" && ++answers === 1 ? call.answer("bad\ntoken") : guard(call);
+    cluster.onCall = (call, host) =>
+      call.method === "authenticate" && ++answers === 1 ? call.answer("bad\ntoken") : guard(call, host);
 
     const outcome = cluster.client.range(RANGE, POLICY);
     await cluster.clock.pass(100);

@@ -142,7 +142,7 @@ export class Connection {
   #events(): ConstructorParameters<typeof Incoming>[0] {
     return {
       settings: (payload) => this.#peerSettings(payload),
-      ping: (payload) => this.#writer?.writeLazily(pingAckFrame(payload)),
+      ping: (payload) => this.#writer?.writeLate(pingAckFrame(payload)),
       pong: () => {},
       goaway: (lastId, code, debug) => this.#peerLeaves(lastId, code, debug),
       windowUpdate: (id, bytes) => this.#widen(id, bytes),

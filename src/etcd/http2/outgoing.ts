@@ -154,8 +154,13 @@ export class Outgoing {
     const end = Math.min(message.length, start + most);
     const whole = end === message.length;
     const last = whole && stream.outbox.length === 1 && stream.endsWithOutbox;
-    const header = { type: FRAME.DATA, flags: last ? FLAG.END_STREAM : 0, streamId: stream.id };
-    writeFrameHeader(this.#frameHeader, 0, { ...header, length: end - start });
+    const flags = last ? FLAG.END_STREAM : 0;
+    writeFrameHeader(this.#frameHeader, 0, {
+      type: FRAME.DATA,
+      flags,
+      streamId: stream.id,
+      length: end - start,
+    });
     writer.write(this.#frameHeader);
     writer.write(start === 0 && whole ? message : message.subarray(start, end));
     this.#window -= end - start;

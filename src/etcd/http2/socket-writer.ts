@@ -5,12 +5,13 @@ const CHUNK_BYTES = 32 * 1024;
 /** A longer piece is not copied into the chunk. */
 const COPIED_BYTES = 4096;
 /**
- * Go's gRPC servers ping with almost every answer. Their client answers at once, in a packet of its own: that is half of the
- * writes of a client that makes one call after the other.
+ * Go's gRPC servers estimate the bandwidth: with a request they send a PING and a WINDOW_UPDATE, unless their last PING is
+ * still unanswered. So a late answer saves a client that makes one call after the other a write and a read for each call.
+ * It is early enough for the keepalive of any server: those allow seconds.
  */
-const LAZY_MS = 20;
-/** If more bytes than this are waiting, they are sent at once. */
-const LAZY_BYTES = 1024;
+const LATE_MS = 100;
+/** More bytes than this do not wait. */
+const LATE_BYTES = 1024;
 /** The client itself causes fewer: this is 70,000 resets, for example. */
 const MAX_BACKLOG_BYTES = 1024 * 1024;
 
@@ -29,7 +30,8 @@ export class SocketWriter {
   #end = 0;
   #parts: Buffer[] = [];
   #scheduled = false;
-  #lazy = false;
+  /** Written after `LATE_MS`. */
+  #late: Buffer[] = [];
   #keepsAlive = true;
 
   constructor(
@@ -56,16 +58,11 @@ export class SocketWriter {
     process.nextTick(() => this.flush());
   }
 
-  /** Sends `bytes` with the next request, or after `LAZY_MS`: no call waits for them. */
-  writeLazily(bytes: Buffer): void {
-    if (this.#end - this.#start > LAZY_BYTES) return this.write(bytes);
-    this.#append(bytes);
-    if (this.#lazy) return;
-    this.#lazy = true;
-    this.deadlines.add(LAZY_MS, () => {
-      this.#lazy = false;
-      this.flush();
-    });
+  /** Sends `bytes` after `LATE_MS`: no call waits for them. */
+  writeLate(bytes: Buffer): void {
+    this.#late.push(bytes);
+    if (this.#late.length * bytes.length > LATE_BYTES) return this.#writeLateNow();
+    if (this.#late.length === 1) this.deadlines.add(LATE_MS, () => this.#writeLateNow());
   }
 
   /** Whether the socket, which is connected, keeps the process alive. It does at first. */
@@ -74,6 +71,12 @@ export class SocketWriter {
     this.#keepsAlive = inUse;
     if (inUse) this.socket.ref();
     else this.socket.unref();
+  }
+
+  #writeLateNow(): void {
+    const late = this.#late;
+    this.#late = [];
+    for (const bytes of late) this.write(bytes);
   }
 
   #append(bytes: Buffer): void {

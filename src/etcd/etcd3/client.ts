@@ -1,4 +1,4 @@
-import { noop } from "cockatiel";
+import type { NoopPolicy } from "cockatiel";
 import type { Etcd3, IOptions } from "etcd3";
 import type { CheckedConnect } from "../../options/connect.js";
 
@@ -20,10 +20,11 @@ let connections = 0;
  * library, and other transports do not need it.
  */
 export async function newClient(host: string, options: CheckedConnect, pingMs: number): Promise<Etcd3> {
-  const etcd3 = await import("etcd3").catch((cause: unknown) => {
+  const loading = Promise.all([import("etcd3"), import("cockatiel")]);
+  const [etcd3, { noop }] = await loading.catch((cause: unknown) => {
     throw new Error('The transport "etcd3" needs the package etcd3: npm install etcd3', { cause });
   });
-  return new etcd3.Etcd3(clientOptions(host, options, pingMs));
+  return new etcd3.Etcd3({ ...clientOptions(host, options, pingMs), faultHandling: unhandled(noop) });
 }
 
 function clientOptions(host: string, options: CheckedConnect, pingMs: number): IOptions {
@@ -47,7 +48,11 @@ function clientOptions(host: string, options: CheckedConnect, pingMs: number): I
       // next member reaches another backend behind the same address, while its services still share one connection.
       "leasehold.connection": ++connections,
     },
-    // etcd3's own retries repeat requests that must not be repeated, and its breaker blocks healthy leases: see EtcdClient.
-    faultHandling: { global: noop, host: () => noop },
   };
 }
+
+/** etcd3's own retries repeat requests that must not be repeated, and its breaker blocks healthy leases: see EtcdClient. */
+const unhandled = (noop: NoopPolicy): NonNullable<IOptions["faultHandling"]> => ({
+  global: noop,
+  host: () => noop,
+});

@@ -10,7 +10,7 @@ const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const RUN_MS = 20_000;
 
 /**
- * Prints, as JSON, what the program passes to `tell`. `loaded()` lists the files of etcd3, gRPC and protobuf.js that are
+ * Prints, as JSON, what the program passes to `tell`. `loaded()` lists the files of etcd3, cockatiel, gRPC and protobuf.js that are
  * loaded, and the .proto files that were opened.
  */
 const PROGRAM = `
@@ -24,7 +24,7 @@ for (const name of ["open", "openSync", "readFile", "readFileSync"]) {
 }
 syncBuiltinESMExports();
 const loaded = () => [
-  ...Object.keys(cache).filter((file) => /[\\\\/](etcd3|@grpc|protobufjs)[\\\\/]/.test(file)),
+  ...Object.keys(cache).filter((file) => /[\\\\/](etcd3|cockatiel|@grpc|protobufjs)[\\\\/]/.test(file)),
   ...opened.filter((file) => file.endsWith(".proto")),
 ];
 const tell = (value) => console.log(JSON.stringify(value));

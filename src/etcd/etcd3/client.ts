@@ -1,4 +1,3 @@
-import type { NoopPolicy } from "cockatiel";
 import type { Etcd3, IOptions } from "etcd3";
 import type { CheckedConnect } from "../../options/connect.js";
 
@@ -13,6 +12,19 @@ const GRPC_OPTIONS = {
 /** A request that gRPC repeats by itself would find its own key: no user option may switch that on. */
 const NO_RETRIES = { "grpc.enable_retries": 0, "grpc.service_config_disable_resolution": 1 };
 
+type Policy = NonNullable<NonNullable<IOptions["faultHandling"]>["global"]>;
+
+/**
+ * Each request is made once: etcd3's own retries repeat requests that must not be repeated, and its breaker blocks healthy
+ * leases: see EtcdClient.
+ */
+const ONCE: Policy = {
+  _altReturn: undefined as never,
+  onSuccess: () => ({ dispose: () => undefined }),
+  onFailure: () => ({ dispose: () => undefined }),
+  execute: async (run, signal = new AbortController().signal) => run({ signal }),
+};
+
 let connections = 0;
 
 /**
@@ -20,11 +32,10 @@ let connections = 0;
  * library, and other transports do not need it.
  */
 export async function newClient(host: string, options: CheckedConnect, pingMs: number): Promise<Etcd3> {
-  const loading = Promise.all([import("etcd3"), import("cockatiel")]);
-  const [etcd3, { noop }] = await loading.catch((cause: unknown) => {
+  const etcd3 = await import("etcd3").catch((cause: unknown) => {
     throw new Error('The transport "etcd3" needs the package etcd3: npm install etcd3', { cause });
   });
-  return new etcd3.Etcd3({ ...clientOptions(host, options, pingMs), faultHandling: unhandled(noop) });
+  return new etcd3.Etcd3(clientOptions(host, options, pingMs));
 }
 
 function clientOptions(host: string, options: CheckedConnect, pingMs: number): IOptions {
@@ -48,11 +59,6 @@ function clientOptions(host: string, options: CheckedConnect, pingMs: number): I
       // next member reaches another backend behind the same address, while its services still share one connection.
       "leasehold.connection": ++connections,
     },
+    faultHandling: { global: ONCE, host: () => ONCE },
   };
 }
-
-/** etcd3's own retries repeat requests that must not be repeated, and its breaker blocks healthy leases: see EtcdClient. */
-const unhandled = (noop: NoopPolicy): NonNullable<IOptions["faultHandling"]> => ({
-  global: noop,
-  host: () => noop,
-});

@@ -7,7 +7,7 @@ import { runVitest } from "./vitest-run.js";
 
 /** @typedef {import("../test/support/fixtures/fuzz-tally.ts").FuzzCounts} Counts */
 /** @typedef {{ measurements: number, heap: number, rss: number }} Memory in bytes: how much the greatest has grown */
-/** @typedef {{ file: string, counts: Counts, memory: Memory }} Result */
+/** @typedef {{ file: string, code: number, counts: Counts, memory: Memory }} Result */
 
 /** `inputs`: for each test of the file. */
 const FILES = [
@@ -40,8 +40,7 @@ async function run(folder, { file, inputs }) {
   rmSync(to, { force: true });
   const env = { LEASEHOLD_FUZZ: `${inputs}`, LEASEHOLD_FUZZ_TALLY: to };
   const code = await runVitest(file, { env });
-  if (code !== 0) process.exitCode = 1;
-  return { file, ...JSON.parse(readFileSync(to, "utf8")) };
+  return { file, code, ...JSON.parse(readFileSync(to, "utf8")) };
 }
 
 /** @param {readonly Result[]} results @returns {Counts} */
@@ -66,9 +65,10 @@ const shownCounts = (counts) =>
 const mib = (bytes) => `${(bytes / MIB).toFixed(1)} MiB`;
 
 /** @param {Result} result @returns {string[]} */
-function faultsOf({ file, counts, memory }) {
+function faultsOf({ file, code, counts, memory }) {
   const without = (counts.calls ?? 0) - (counts.over ?? 0);
   const faults = [
+    ...(code === 0 ? [] : ["a test failed, see above"]),
     ...(without > 0 ? [`${without} calls without an end`] : []),
     ...(memory.heap > MOST.heap ? [`the heap grew by ${mib(memory.heap)}`] : []),
     ...(memory.rss > MOST.rss ? [`the process grew by ${mib(memory.rss)}`] : []),

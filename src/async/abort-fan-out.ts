@@ -8,12 +8,14 @@ export class AbortFanOut {
     { readonly onAborts: Set<() => void>; readonly listener: () => void }
   >();
 
-  readonly #keepListeners: boolean;
+  /** The signal that was used last. */
+  #last: AbortSignal | undefined;
 
-  /** `keepListeners`: cheaper than adding one for each call if the signals live as long as this object. */
-  constructor({ keepListeners = false }: { readonly keepListeners?: boolean } = {}) {
-    this.#keepListeners = keepListeners;
-  }
+  /**
+   * `keep`: listeners that stay though no call uses them. To add and remove one costs more than the rest of this class. "all"
+   * is for signals that live as long as this object; "last", for calls one after the other that use the same signal.
+   */
+  constructor(private readonly keep: "none" | "last" | "all" = "none") {}
 
   /** Runs `onAbort` once when `signal` aborts. Returns a function that stops listening. */
   add(signal: AbortSignal | undefined, onAbort: () => void): () => void {
@@ -22,8 +24,18 @@ export class AbortFanOut {
     onAborts.add(onAbort);
     return () => {
       onAborts.delete(onAbort);
-      if (onAborts.size === 0 && !this.#keepListeners) this.#unlisten(signal, onAborts);
+      if (onAborts.size > 0 || this.keep === "all") return;
+      if (this.keep === "none") this.#unlisten(signal, onAborts);
+      else this.#keepLast(signal);
     };
+  }
+
+  #keepLast(signal: AbortSignal): void {
+    const before = this.#last;
+    this.#last = signal;
+    if (before === undefined || before === signal) return;
+    const call = this.#calls.get(before);
+    if (call?.onAborts.size === 0) this.#unlisten(before, call.onAborts);
   }
 
   #listen(signal: AbortSignal): { readonly onAborts: Set<() => void> } {

@@ -9,7 +9,7 @@ const MAX_AT_ONCE = 256;
  */
 export class ConcurrencyLimit {
   #free = MAX_AT_ONCE;
-  readonly #aborts = new AbortFanOut({ keepListeners: true });
+  readonly #aborts = new AbortFanOut("all");
   /** Each returns whether it takes the slot. */
   readonly #waiting = new Set<() => boolean>();
 

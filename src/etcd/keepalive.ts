@@ -1,6 +1,6 @@
 import { EtcdRefusedError } from "../errors.js";
 import type { Clock, Moment, Timer } from "../async/clock.js";
-import { backoff } from "./backoff.js";
+import { Backoff } from "./backoff.js";
 import { DirectHosts } from "./direct.js";
 import type { EtcdClient } from "./client.js";
 import type { CallOptions, KeepaliveStream, LeaseAnswer, Member } from "./port.js";
@@ -39,7 +39,7 @@ export class Keepalive {
   readonly #over = new AbortController();
   readonly #hosts: DirectHosts;
   #open: OpenStream | undefined;
-  #retry = backoff.next();
+  readonly #retry: Backoff;
   #reopening: Timer | undefined;
   #checkingTerm = false;
 
@@ -47,6 +47,7 @@ export class Keepalive {
     private readonly client: EtcdClient,
     private readonly clock: Clock,
   ) {
+    this.#retry = new Backoff(clock);
     this.#hosts = new DirectHosts(clock);
     client.listen({
       failed: (member) => this.#open?.member === member && this.#move(this.#open),
@@ -141,8 +142,7 @@ export class Keepalive {
   }
 
   #reopenLater(): void {
-    this.#reopening = this.clock.after(this.#retry.duration, () => this.#reopen());
-    this.#retry = this.#retry.next(undefined);
+    this.#reopening = this.clock.after(this.#retry.nextMs(), () => this.#reopen());
   }
 
   #renewAll(): void {
@@ -182,7 +182,7 @@ export class Keepalive {
     const sent = sends?.unanswered.shift();
     const listener = this.#listeners.get(leaseId);
     if (!sends || !sent || !listener) return;
-    this.#retry = backoff.next();
+    this.#retry.reset();
     if (!this.client.accepts(open.member, header)) return;
     // The timer ends when nothing is unanswered; otherwise it checks again when it is due.
     if (sends.unanswered.length === 0) {

@@ -106,34 +106,47 @@ export class MemberPool {
     if (loading !== undefined) await loading;
     const member = this.current;
     let token: string | undefined;
-    const run = async (): Promise<T> => {
+    try {
       if (this.tokens) await this.tokens.ready(member, options);
       token = this.tokens?.current;
-      return ask(member, options);
-    };
-    try {
-      return await this.#breakers.execute(member.host, () => this.#checked(member, run, options));
+      const answer = await ask(member, options);
+      this.#checkCluster(member, answer);
+      this.#breakers.succeeded(member.host);
+      return answer;
     } catch (error) {
-      if (isMembersFault(error)) this.#suspect(member, error as Error);
-      if (error instanceof TokenExpiredError) this.tokens?.drop(token);
-      throw error instanceof Error ? new AttemptError(member.host, error) : error;
+      const isUnproven = error instanceof LeaseNotFoundError && !this.#cluster.knows(member.host);
+      throw this.#failed(member, isUnproven ? await this.#proven(member, error, options) : error, token);
     }
   }
 
-  /** Checks that an answer, or the report of a missing lease, comes from a member of this cluster. */
-  async #checked<T>(member: Member, run: () => Promise<T>, options: CallOptions): Promise<T> {
+  /** @throws {Error} if the answer comes from a member of another cluster. */
+  #checkCluster(member: Member, answer: unknown): void {
+    const header = headerOf(answer);
+    if (header) this.#cluster.check(member.host, header);
+  }
+
+  /**
+   * A rejection does not name its cluster, but an answer does, for any lease: returns `error` if the member belongs to this
+   * cluster, or the error of that question.
+   */
+  async #proven(member: Member, error: LeaseNotFoundError, options: CallOptions): Promise<unknown> {
+    if (this.options.hosts.length === 1) return error;
     try {
-      const answer = await run();
-      const header = headerOf(answer);
-      if (header) this.#cluster.check(member.host, header);
-      return answer;
-    } catch (error) {
-      const unproven = error instanceof LeaseNotFoundError && !this.#cluster.knows(member.host);
-      // A rejection does not name its cluster, but an answer does, for any lease.
-      if (unproven && this.options.hosts.length > 1)
-        this.#cluster.check(member.host, (await member.timeToLive(1n, options)).header);
-      throw error;
+      this.#checkCluster(member, await member.timeToLive(1n, options));
+      return error;
+    } catch (unproven) {
+      return unproven;
     }
+  }
+
+  /** Returns what the attempt rejects with. */
+  #failed(member: Member, error: unknown, token: string | undefined): unknown {
+    if (isMembersFault(error)) {
+      this.#breakers.failed(member.host);
+      this.#suspect(member, error as Error);
+    }
+    if (error instanceof TokenExpiredError) this.tokens?.drop(token);
+    return error instanceof Error ? new AttemptError(member.host, error) : error;
   }
 
   /** Calls continue on the next member, on a new connection; streams stay until they find `member` dead. */

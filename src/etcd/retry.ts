@@ -1,6 +1,6 @@
 import { EtcdRefusedError, EtcdUnavailableError } from "../errors.js";
 import { pause, type Clock } from "../async/clock.js";
-import { backoff } from "./backoff.js";
+import { Backoff } from "./backoff.js";
 import {
   AttemptError,
   inDoubt,
@@ -123,7 +123,7 @@ class CallLimits implements AttemptLimits {
 /** The failed attempts of one call, and the growing pauses between them. */
 class Failures {
   readonly #byHost = new Map<string, Error>();
-  #pause: ReturnType<typeof backoff.next> | undefined;
+  readonly #backoff: Backoff;
   #count = 0;
   /** Number of tokens rejected in a row. */
   #stale = 0;
@@ -131,11 +131,12 @@ class Failures {
   constructor(
     private readonly policy: CallPolicy,
     private readonly context: RetryContext,
-  ) {}
+  ) {
+    this.#backoff = new Backoff(context.clock);
+  }
 
   nextPauseMs(): number {
-    this.#pause = this.#pause?.next(undefined) ?? backoff.next();
-    return this.#pause.duration;
+    return this.#backoff.nextMs();
   }
 
   unavailable(): EtcdUnavailableError {

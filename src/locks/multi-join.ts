@@ -1,5 +1,5 @@
 import type { CallPolicy } from "../etcd/retry.js";
-import { backoff } from "../etcd/backoff.js";
+import { Backoff } from "../etcd/backoff.js";
 import type { KeyValue, Txn, TxnAnswer } from "../etcd/port.js";
 import { queueRange } from "../queue/lock-mode.js";
 import type { Lease } from "../session/lease.js";
@@ -21,7 +21,9 @@ export class MultiJoin {
   async join(
     again: () => boolean,
   ): Promise<{ readonly entries: readonly JoinedEntry[]; readonly alone: boolean }> {
-    for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
+    const { clock } = this.lease.services;
+    const backoff = new Backoff(clock);
+    for (;;) {
       const entries = this.names.map((name) => LockTable.of(this.lease).queue(name).own.make());
       const tried = await this.#put(entries, tryTxn(entries), again);
       const first = this.#confirm(entries, tried);
@@ -30,7 +32,7 @@ export class MultiJoin {
       const second = this.#confirm(entries, joined);
       if (second) return { entries: second, alone: false };
       this.#undo(entries, joined);
-      await pause(this.lease.services.clock, wait.duration, this.lease.signal);
+      await pause(clock, backoff.nextMs(), this.lease.signal);
     }
   }
 

@@ -1,5 +1,5 @@
 import type { KeyValue } from "../etcd/port.js";
-import { entryKey, type EntryValue } from "../keys.js";
+import { entryKey, parseEntryValue, type EntryValue } from "../keys.js";
 import type { EntryView, LockMode } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import type { OwnedKey } from "../session/late-put-sweeper.js";
@@ -28,6 +28,7 @@ export class QueueEntry implements OwnedKey {
   readonly mode: LockMode;
   readonly key: string;
   readonly value: string;
+  readonly hasId: boolean;
   #revision: bigint | undefined;
   #unanswered = 0;
   #joinedBehind: bigint | undefined;
@@ -41,6 +42,7 @@ export class QueueEntry implements OwnedKey {
     this.mode = mode;
     this.key = entryKey(this.directory, lease.leaseId, n);
     this.value = value ?? JSON.stringify(this.#newValue());
+    this.hasId = value === undefined || parseEntryValue(value).id !== undefined;
   }
 
   /** Its key is `directory/<lease>`. */

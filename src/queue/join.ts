@@ -1,5 +1,5 @@
 import type { CallPolicy } from "../etcd/retry.js";
-import { backoff } from "../etcd/backoff.js";
+import { Backoff } from "../etcd/backoff.js";
 import type { Range, Txn, TxnAnswer } from "../etcd/port.js";
 import {
   GRANTED,
@@ -46,7 +46,9 @@ export class Joiner {
   }
 
   async #joinAnew(mode: LockMode, value: string | undefined, limits: Limits): Promise<Joined> {
-    for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
+    const { clock } = this.queue.lease.services;
+    let backoff: Backoff | undefined;
+    for (;;) {
       const entry = this.queue.own.make(mode, value);
       const behindOurs = mode.surelyFollows(this.queue.own.joined);
       const txn = behindOurs ? joinBehindTxn(entry) : joinTxn(entry);
@@ -54,7 +56,8 @@ export class Joiner {
       const joined = this.#confirm(entry, answer);
       if (joined) return { entry: joined, result: behindOurs ? UNKNOWN : joinResultOf(joined, answer) };
       this.queue.own.takenByAnother(entry);
-      await pause(this.queue.lease.services.clock, wait.duration, this.queue.lease.signal);
+      backoff ??= new Backoff(clock);
+      await pause(clock, backoff.nextMs(), this.queue.lease.signal);
     }
   }
 

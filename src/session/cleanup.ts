@@ -1,6 +1,6 @@
 import { pause } from "../async/clock.js";
 import { EtcdRefusedError } from "../errors.js";
-import { backoff } from "../etcd/backoff.js";
+import { Backoff } from "../etcd/backoff.js";
 import type { Txn, TxnAnswer } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import type { EtcdServices } from "./connection.js";
@@ -31,12 +31,14 @@ export async function txnUntilConfirmed(
   txn: Txn,
   policy: CallPolicy,
 ): Promise<TxnAnswer> {
-  for (let wait = backoff.next(); ; wait = wait.next(undefined)) {
+  let backoff: Backoff | undefined;
+  for (;;) {
     try {
       return await services.client.txn(txn, policy);
     } catch (error) {
       if (!(error instanceof EtcdRefusedError)) throw error;
-      await pause(services.clock, wait.duration, signal);
+      backoff ??= new Backoff(services.clock);
+      await pause(services.clock, backoff.nextMs(), signal);
     }
   }
 }

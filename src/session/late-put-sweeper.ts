@@ -25,6 +25,8 @@ export interface OwnedKey {
   /** The queue that the key is in, or the folder of that queue. */
   readonly directory: string;
   readonly value: string;
+  /** Its value has the form of all entries' values, with an ID. */
+  readonly hasId: boolean;
   /** Create revision; undefined until it is known. */
   readonly revision: bigint | undefined;
 }
@@ -66,7 +68,7 @@ export class LatePutSweeper implements AuditListener {
   take(entry: OwnedKey): boolean {
     if (this.#owned.get(entry.key) === entry) return false;
     this.#owned.set(entry.key, entry);
-    if (!isEntryValue(entry.value)) this.#candidates.add(entry.directory);
+    if (!entry.hasId) this.#candidates.add(entry.directory);
     return true;
   }
 

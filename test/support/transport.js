@@ -1,7 +1,12 @@
 // LEASEHOLD_TRANSPORT=http2, or etcd3: tests, lab and bench use that transport wherever they give `connect` none. The library
 // itself does not read the variable: src/options/default-transport.ts, and what is built of it, is replaced when it is loaded.
 
+import { readFileSync } from "node:fs";
+
 const DEFAULT = /\/options\/default-transport\.[jt]s(\?.*)?$/;
+/** The module of the built package, and that constant in it. */
+const PACKAGE = /\/dist\/leasehold\.js$/;
+const IN_PACKAGE = /^const DEFAULT_TRANSPORT = "\w+";$/m;
 
 /** @returns {"http2" | "etcd3" | undefined} undefined: the library's own default */
 export function chosenTransport() {
@@ -34,6 +39,16 @@ export function transportEnv() {
  * @type {import("node:module").LoadHook}
  */
 export async function load(url, context, nextLoad) {
+  const name = chosenTransport();
+  if (name !== undefined && PACKAGE.test(url)) return loadPackage(url, name);
   const source = replacement(url);
   return source === undefined ? nextLoad(url, context) : { format: "module", source, shortCircuit: true };
+}
+
+/** @param {string} url @param {string} name */
+function loadPackage(url, name) {
+  const text = readFileSync(new URL(url), "utf8");
+  if (!IN_PACKAGE.test(text)) throw new Error(`the default transport is not found in ${url}`);
+  const source = text.replace(IN_PACKAGE, `const DEFAULT_TRANSPORT = ${JSON.stringify(name)};`);
+  return { format: /** @type {const} */ ("module"), source, shortCircuit: true };
 }

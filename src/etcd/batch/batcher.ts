@@ -33,7 +33,7 @@ export class Batcher {
   /** The requests in flight to the member in use. */
   #inFlight = { count: 0 };
   #flushTimer: Timer | undefined;
-  readonly #aborts = new AbortFanOut({ keepListeners: true });
+  readonly #aborts = new AbortFanOut("all");
 
   constructor(
     private readonly transport: BatchTransport,

@@ -1,4 +1,3 @@
-import { noop } from "cockatiel";
 import type { Etcd3, IOptions } from "etcd3";
 import type { CheckedConnect } from "../../options/connect.js";
 
@@ -12,6 +11,19 @@ const GRPC_OPTIONS = {
 
 /** A request that gRPC repeats by itself would find its own key: no user option may switch that on. */
 const NO_RETRIES = { "grpc.enable_retries": 0, "grpc.service_config_disable_resolution": 1 };
+
+type Policy = NonNullable<NonNullable<IOptions["faultHandling"]>["global"]>;
+
+/**
+ * Each request is made once: etcd3's own retries repeat requests that must not be repeated, and its breaker blocks healthy
+ * leases: see EtcdClient.
+ */
+const ONCE: Policy = {
+  _altReturn: undefined as never,
+  onSuccess: () => ({ dispose: () => undefined }),
+  onFailure: () => ({ dispose: () => undefined }),
+  execute: async (run, signal = new AbortController().signal) => run({ signal }),
+};
 
 let connections = 0;
 
@@ -47,7 +59,6 @@ function clientOptions(host: string, options: CheckedConnect, pingMs: number): I
       // next member reaches another backend behind the same address, while its services still share one connection.
       "leasehold.connection": ++connections,
     },
-    // etcd3's own retries repeat requests that must not be repeated, and its breaker blocks healthy leases: see EtcdClient.
-    faultHandling: { global: noop, host: () => noop },
+    faultHandling: { global: ONCE, host: () => ONCE },
   };
 }

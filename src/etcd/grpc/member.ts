@@ -80,7 +80,7 @@ export class GrpcMember implements Member {
     this.#authenticates = options.auth !== undefined;
     this.#headers = new RequestHeaders(target);
     this.#channel = new Channel(target, setting, deadlines);
-    this.#services = { host, deadlines, channel: this.#channel, aborts: new AbortFanOut() };
+    this.#services = { host, deadlines, channel: this.#channel, aborts: new AbortFanOut("last") };
   }
 
   txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]> {

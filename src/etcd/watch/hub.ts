@@ -1,6 +1,6 @@
 import { EtcdRefusedError } from "../../errors.js";
 import type { Clock, Timer } from "../../async/clock.js";
-import { backoff } from "../backoff.js";
+import { Backoff } from "../backoff.js";
 import type { EtcdClient } from "../client.js";
 import { IdleWatches } from "./idle-watches.js";
 import { readRanges, type RangesAnswer } from "../ranges.js";
@@ -22,7 +22,7 @@ interface OpenStreams extends StreamGroup {
 export class WatchHub {
   #open: OpenStreams | undefined;
   #nextId = 1;
-  #retry = backoff.next();
+  readonly #retry: Backoff;
   /** Watches that were made while no stream was open, each with the watch whose stream it should share. */
   #unsent = new Map<Watch, Watch | undefined>();
   readonly #waiting: WatchOwner = {
@@ -37,6 +37,7 @@ export class WatchHub {
     private readonly client: EtcdClient,
     private readonly clock: Clock,
   ) {
+    this.#retry = new Backoff(clock);
     this.#idleWatches = new IdleWatches(clock);
     client.listen({
       failed: (member) => this.#open?.member === member && this.#move(this.#open),
@@ -139,7 +140,7 @@ export class WatchHub {
       memberIds,
       answers: 0,
       created: (header) => {
-        this.#retry = backoff.next();
+        this.#retry.reset();
         memberIds.add(header.memberId);
         return this.client.accepts(member, header);
       },
@@ -203,8 +204,7 @@ export class WatchHub {
   }
 
   #reopenLater(): void {
-    this.#reopening = this.clock.after(this.#retry.duration, () => this.#reopen());
-    this.#retry = this.#retry.next(undefined);
+    this.#reopening = this.clock.after(this.#retry.nextMs(), () => this.#reopen());
   }
 
   #probe(open: OpenStreams): void {

@@ -1,6 +1,6 @@
 // The first program in README.md, bundled from the packed package into one file, which runs where nothing is installed.
 import { execFileSync, spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -46,7 +46,7 @@ class Bundled {
   }
 }
 
-/** A project with the packages that a bundle is made of: etcd3 is not among them. */
+/** A project with the package. etcd3 is not installed. */
 class Project {
   readonly #folder = temporary();
 
@@ -57,8 +57,6 @@ class Project {
     const archive = execFileSync("npm", pack, { cwd: ROOT, encoding: "utf8", timeout: RUN_MS }).trim();
     execFileSync("tar", ["-xzf", archive], { cwd: packages, timeout: RUN_MS });
     renameSync(path.join(packages, "package"), path.join(packages, "leasehold"));
-    const cockatiel = path.join(ROOT, "node_modules/cockatiel");
-    cpSync(cockatiel, path.join(packages, "cockatiel"), { recursive: true });
   }
 
   /** Bundles a program into an empty folder outside the project. */

@@ -47,6 +47,39 @@ describe("a caller's signal", () => {
 
     expect(heard).toEqual(["b"]);
   });
+
+  test("keeps its listener if it was used last, and loses it when another one was", () => {
+    const aborts = new AbortFanOut("last");
+    const [first, second] = [new AbortController(), new AbortController()];
+    const heard: string[] = [];
+
+    for (let n = 0; n < 3; n++) aborts.add(first.signal, () => heard.push("over"))();
+    expect(listeners(first.signal)).toBe(1);
+    const stop = aborts.add(second.signal, () => heard.push("over"));
+    expect([listeners(first.signal), listeners(second.signal)]).toEqual([1, 1]);
+    stop();
+    expect([listeners(first.signal), listeners(second.signal)]).toEqual([0, 1]);
+
+    aborts.add(first.signal, () => heard.push("first"));
+    aborts.add(second.signal, () => heard.push("second"));
+    first.abort();
+    second.abort();
+    expect(heard).toEqual(["first", "second"]);
+    expect([listeners(first.signal), listeners(second.signal)]).toEqual([0, 0]);
+  });
+
+  test("that was used last may be in use again when another one ends", () => {
+    const aborts = new AbortFanOut("last");
+    const [first, second] = [new AbortController(), new AbortController()];
+    const heard: string[] = [];
+
+    aborts.add(first.signal, () => heard.push("over"))();
+    aborts.add(first.signal, () => heard.push("first"));
+    aborts.add(second.signal, () => heard.push("over"))();
+    first.abort();
+
+    expect(heard).toEqual(["first"]);
+  });
 });
 
 describe("a wait", () => {

@@ -32,21 +32,14 @@ describe("the layers of src/", () => {
     expect(findCycle(edges)).toBeUndefined();
   });
 
-  it("load etcd3 in one file, when it is needed, and know cockatiel in three", () => {
+  it("load etcd3 in one file, when it is needed", () => {
     const users = (name: string) => imports.filter(({ to, isTypeOnly }) => to === name && !isTypeOnly);
 
     expect(users("etcd3")).toMatchObject([{ from: "etcd/etcd3/client", isLazy: true }]);
-    expect(users("cockatiel").map(({ from }) => from)).toEqual([
-      "etcd/backoff",
-      "etcd/circuit-breakers",
-      "etcd/etcd3/client",
-    ]);
   });
 
-  it("import nothing but one another, Node's own modules and the two dependencies", () => {
-    const foreign = imports.filter(
-      ({ to }) => !files.includes(to) && !/^(node:.*|etcd3|cockatiel)$/.test(to),
-    );
+  it("import nothing but one another, Node's own modules and the one dependency", () => {
+    const foreign = imports.filter(({ to }) => !files.includes(to) && !/^(node:.*|etcd3)$/.test(to));
 
     expect(foreign.map(arrow)).toEqual([]);
   });

@@ -10,7 +10,7 @@ const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const RUN_MS = 20_000;
 
 /**
- * Prints, as JSON, what the program passes to `tell`. `loaded()` lists the files of etcd3, gRPC and protobuf.js that are
+ * Prints, as JSON, what the program passes to `tell`. `loaded()` lists the files of etcd3, cockatiel, gRPC and protobuf.js that are
  * loaded, and the .proto files that were opened.
  */
 const PROGRAM = `
@@ -24,7 +24,7 @@ for (const name of ["open", "openSync", "readFile", "readFileSync"]) {
 }
 syncBuiltinESMExports();
 const loaded = () => [
-  ...Object.keys(cache).filter((file) => /[\\\\/](etcd3|@grpc|protobufjs)[\\\\/]/.test(file)),
+  ...Object.keys(cache).filter((file) => /[\\\\/](etcd3|cockatiel|@grpc|protobufjs)[\\\\/]/.test(file)),
   ...opened.filter((file) => file.endsWith(".proto")),
 ];
 const tell = (value) => console.log(JSON.stringify(value));
@@ -40,20 +40,19 @@ const member = new Etcd3Member("127.0.0.1:1", setting, { options, clock });
 `;
 const NEEDED = 'The transport "etcd3" needs the package etcd3: npm install etcd3';
 
-/** A project with the built package, and those it depends on unless `without` one. */
+/** A project with the built package, with or without etcd3. */
 class Project {
   readonly #folder = mkdtempSync(path.join(os.tmpdir(), "leasehold-lazy-"));
 
-  constructor(without?: string) {
+  constructor({ etcd3 }: { readonly etcd3: boolean }) {
     const packages = path.join(this.#folder, "node_modules");
     mkdirSync(path.join(packages, "leasehold"), { recursive: true });
     cpSync(path.join(ROOT, "dist"), path.join(packages, "leasehold/dist"), { recursive: true });
     writeFileSync(
       path.join(packages, "leasehold/package.json"),
-      '{ "type": "module", "main": "dist/index.js" }',
+      '{ "type": "module", "main": "dist/leasehold.js" }',
     );
-    for (const name of ["cockatiel", "etcd3"].filter((each) => each !== without))
-      symlinkSync(path.join(ROOT, "node_modules", name), path.join(packages, name), "dir");
+    if (etcd3) symlinkSync(path.join(ROOT, "node_modules/etcd3"), path.join(packages, "etcd3"), "dir");
   }
 
   /** What the program tells; rejects if it does not end by itself, with exit code 0. */
@@ -83,8 +82,8 @@ let withoutEtcd3: Project;
 
 beforeAll(() => {
   execFileSync(process.execPath, [path.join(ROOT, "scripts/build.js")], { timeout: 120_000 });
-  project = new Project();
-  withoutEtcd3 = new Project("etcd3");
+  project = new Project({ etcd3: true });
+  withoutEtcd3 = new Project({ etcd3: false });
 }, 130_000);
 afterAll(() => {
   project.remove();

@@ -38,10 +38,9 @@ export class EtcdMember {
     this.name = plan.name;
     this.clientPort = plan.clientPort;
     this.peerPort = plan.peerPort;
-    // From Node.js 26 on, grpc-js accepts only host names for TLS.
-    this.endpoint = plan.tls
-      ? `https://localhost:${plan.clientPort}`
-      : `http://${plan.host}:${plan.clientPort}`;
+    // From Node.js 26 on, grpc-js accepts only host names for TLS. Not every machine has one for ::1.
+    const host = plan.tls && plan.host !== "[::1]" ? "localhost" : plan.host;
+    this.endpoint = `${plan.tls ? "https" : "http"}://${host}:${plan.clientPort}`;
     this.dataDir = plan.args.find((arg) => arg.startsWith("--data-dir="))?.slice("--data-dir=".length) ?? "";
     this.#process = new ServerProcess({
       title: `etcd ${plan.name}`,

@@ -134,6 +134,13 @@ export const answerFrames = (streamId: number, text: string | Buffer): Buffer =>
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
+/** The number of frames in `bytes`. A frame may be cut off, if its header is whole. */
+export function framesIn(bytes: Buffer): number {
+  let count = 0;
+  for (let at = 0; at + 9 <= bytes.length; at += 9 + bytes.readUIntBE(at, 3)) count++;
+  return count;
+}
+
 /** The number of whole SETTINGS frames in `bytes` that are no acks. */
 function settingsIn(bytes: Buffer): number {
   let count = 0;

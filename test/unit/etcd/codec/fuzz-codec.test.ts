@@ -8,9 +8,11 @@ import * as requests from "../../../../src/etcd/codec/requests.js";
 import * as etcd3 from "../../../../src/etcd/etcd3/codec.js";
 import type { Compare, Operation, Range, Txn, WatchRequest } from "../../../../src/etcd/port.js";
 import { methodOf, type Method } from "../../../support/fixtures/etcd-protos.js";
+import { FuzzTally } from "../../../support/fixtures/fuzz-tally.js";
 import { scramble, SHAPES, type Shape } from "../../../support/fixtures/wire-format.js";
 
 const RUNS = { numRuns: Number(process.env["LEASEHOLD_FUZZ"] ?? 150) };
+const tally = new FuzzTally(RUNS.numRuns);
 const TIME_LIMIT_MS = 600_000;
 const PREFIX = 5;
 
@@ -87,10 +89,17 @@ function expectSame(method: Method, framed: Buffer, request: object): void {
   expect(framed.readUInt32BE(1)).toBe(framed.length - PREFIX);
   const judged = method.requestDeserialize(method.requestSerialize(request));
   expectEqual(method.requestDeserialize(framed.subarray(PREFIX)), judged);
+  tally.add({ messages: 1 });
 }
 
 const check = <T>(arbitrary: fc.Arbitrary<T>, predicate: (value: T) => void): void =>
-  fc.assert(fc.property(arbitrary, predicate), RUNS);
+  fc.assert(
+    fc.property(arbitrary, (value) => {
+      tally.input();
+      predicate(value);
+    }),
+    RUNS,
+  );
 
 describe("a request", () => {
   test(
@@ -309,6 +318,7 @@ describe.each(Object.entries(READINGS))(
             outcome(() => decode(body)),
             judged,
           );
+          tally.add({ messages: 1 });
         });
       },
       TIME_LIMIT_MS,
@@ -319,6 +329,7 @@ describe.each(Object.entries(READINGS))(
       () => {
         const changes = fc.array(fc.tuple(fc.nat(), fc.nat(2), fc.nat(255)), { minLength: 1, maxLength: 5 });
         check(fc.tuple(encoded, changes), ([body, changed]) => {
+          tally.add({ broken: 1 });
           const broken = changed.reduce(mutated, body);
           try {
             decode(broken);

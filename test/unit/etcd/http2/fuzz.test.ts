@@ -1,3 +1,4 @@
+// Any frames, and bytes that are none, from a peer that obeys no rule. LEASEHOLD_FUZZ is the number of connections.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
@@ -5,6 +6,7 @@ import {
   dataFrame,
   FLAGS,
   frame,
+  framesIn,
   goawayFrame,
   grpcMessage,
   headersFrame,
@@ -19,9 +21,11 @@ import {
   type TypeName,
 } from "../../../support/servers/http2-peer.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
-import { startPair, type RecordedCall } from "../../../support/fixtures/peer-calls.js";
+import { FuzzTally } from "../../../support/fixtures/fuzz-tally.js";
+import { startPair, type Pair, type RecordedCall } from "../../../support/fixtures/peer-calls.js";
 
 const RUNS = Number(process.env["LEASEHOLD_FUZZ"] ?? 300);
+const tally = new FuzzTally(Math.ceil(RUNS / 50));
 
 const id = fc.oneof(
   { weight: 6, arbitrary: fc.constantFrom(1, 3, 5, 7) },
@@ -91,18 +95,25 @@ function isOrderly({ told }: RecordedCall): boolean {
   return (end < 0 || end === told.length - 1) && sent <= 0;
 }
 
+/** The client has not ended the connection: it reads what is sent. */
+const isRead = ({ connection }: Pair): boolean =>
+  connection.socket.writable && connection.all("GOAWAY").length === 0;
+
 describe("random frames of a peer, split anywhere", () => {
   test(
     `crash nothing, and leave no call without an end: ${RUNS} connections`,
     async () => {
       await fc.assert(
         fc.asyncProperty(script, async (steps) => {
+          tally.input();
           await using pair = await startPair();
+          tally.add({ connections: 1 });
           const stream = pair.client.stream();
           const calls = [pair.first, stream, pair.client.call(Buffer.alloc(70_000)), pair.client.call()];
           const cancelled = new Set<RecordedCall>();
           for (const [n, [sent, positions, action]] of steps.entries()) {
             const cuts = [...new Set(positions)].filter((at) => at < sent.length).sort((a, b) => a - b);
+            if (isRead(pair)) tally.add({ frames: framesIn(sent), splittings: cuts.length > 0 ? 1 : 0 });
             if (pair.connection.socket.writable) await pair.connection.sendSplit(sent, cuts);
             if (action === "call") calls.push(pair.client.call());
             if (action === "write") stream.call.write(grpcMessage("more"));
@@ -112,6 +123,7 @@ describe("random frames of a peer, split anywhere", () => {
             victim.call.cancel();
             cancelled.add(victim);
           }
+          tally.add({ calls: calls.length, over: cancelled.size });
           pair.client.channel.retire();
           for (const connection of pair.peer.connections) connection.reset();
           // Calls that went to a further connection, which was not greeted, end with its time limit.
@@ -119,13 +131,17 @@ describe("random frames of a peer, split anywhere", () => {
             await settle();
             pair.client.clock.advance(4100);
           }
-          for (const call of calls) if (!cancelled.has(call)) await call.end;
+          for (const call of calls) {
+            if (cancelled.has(call)) continue;
+            await call.end;
+            tally.add({ over: 1 });
+          }
           expect(calls.filter((call) => !isOrderly(call)).map(({ told }) => told)).toEqual([]);
           expect([...cancelled].filter((call) => call.isOver)).toEqual([]);
         }),
         { numRuns: RUNS },
       );
     },
-    20_000 + RUNS * 20,
+    20_000 + RUNS * 50,
   );
 });

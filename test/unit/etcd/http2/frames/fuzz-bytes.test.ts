@@ -9,11 +9,14 @@ import {
 } from "../../../../../src/etcd/http2/frames/frame-reader.js";
 import { FRAME, FRAME_HEADER_BYTES, writeFrameHeader } from "../../../../../src/etcd/http2/frames/frames.js";
 import { encodeHeaders, HeaderDecoder } from "../../../../../src/etcd/http2/frames/hpack.js";
+import { FuzzTally } from "../../../../support/fixtures/fuzz-tally.js";
 import { codeOf, FUZZ_RUNS } from "../../../../support/fixtures/http2.js";
 
 const MAX_FRAME = 48;
 const MAX_LIST = 200;
 const RUNS = { numRuns: FUZZ_RUNS };
+const TIME_LIMIT_MS = 30_000 + FUZZ_RUNS * 10;
+const tally = new FuzzTally(Math.ceil(FUZZ_RUNS / 25));
 
 const bytes = (maxLength: number) =>
   fc.uint8Array({ maxLength, size: "max" }).map((array) => Buffer.from(array));
@@ -63,19 +66,26 @@ const cut = (whole: Buffer, positions: readonly number[]): readonly Buffer[] => 
 describe("a frame reader that receives nonsense", () => {
   const streams = fc.array(fc.oneof({ weight: 9, arbitrary: frames }, bytes(40)), { maxLength: 8 });
 
-  test("throws an Http2Error or nothing, and does not depend on how chunks are cut", () => {
-    fc.assert(
-      fc.property(streams, fc.array(fc.nat(400), { maxLength: 12 }), (parts, positions) => {
-        const whole = Buffer.concat(parts);
-        const atOnce = read([whole]);
+  test(
+    "throws an Http2Error or nothing, and does not depend on how chunks are cut",
+    { timeout: TIME_LIMIT_MS },
+    () => {
+      fc.assert(
+        fc.property(streams, fc.array(fc.nat(400), { maxLength: 12 }), (parts, positions) => {
+          tally.input();
+          const whole = Buffer.concat(parts);
+          const atOnce = read([whole]);
+          const isCut = positions.some((at) => at > 0 && at < whole.length);
+          tally.add({ frames: atOnce.found.length, splittings: isCut ? 1 : 0 });
 
-        expect([undefined, "FRAME_SIZE_ERROR"]).toContain(atOnce.error);
-        expect(atOnce.longest).toBeLessThanOrEqual(MAX_FRAME);
-        expect(read(cut(whole, positions))).toEqual(atOnce);
-      }),
-      RUNS,
-    );
-  });
+          expect([undefined, "FRAME_SIZE_ERROR"]).toContain(atOnce.error);
+          expect(atOnce.longest).toBeLessThanOrEqual(MAX_FRAME);
+          expect(read(cut(whole, positions))).toEqual(atOnce);
+        }),
+        RUNS,
+      );
+    },
+  );
 });
 
 describe("a decoder of headers that receives nonsense", () => {
@@ -89,11 +99,13 @@ describe("a decoder of headers that receives nonsense", () => {
       return block;
     });
 
-  test("throws an Http2Error or returns no more than the limit", () => {
+  test("throws an Http2Error or returns no more than the limit", { timeout: TIME_LIMIT_MS }, () => {
     const decoder = new HeaderDecoder(MAX_LIST);
     const seen = new Set<string | undefined>();
     fc.assert(
       fc.property(fc.oneof(bytes(200), changed), (block) => {
+        tally.input();
+        tally.add({ headers: 1 });
         const code = codeOf(() => {
           const decoded = decoder.decode(block);
           const sizes = [...decoded].map(([name, value]) => name.length + value.length + 32);

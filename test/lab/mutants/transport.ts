@@ -36,7 +36,7 @@ export const TRANSPORT: readonly Mutant[] = [
         to: ".filter(() => true)",
       },
     ],
-    hunt: t1(["goaway-joins", "goaway-releases"], { ttlSeconds: 9 }),
+    hunt: t1(["goaway-releases"], { ttlSeconds: 9 }),
   },
   {
     name: "closed-stream-goes-on",

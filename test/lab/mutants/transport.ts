@@ -1,6 +1,9 @@
 // The rules of HTTP/2 and gRPC, broken on purpose.
 import { t1, type Mutant } from "./mutant.js";
 
+/** The longest value that a candidate may have: with its key, more than the 65,535 bytes that a new connection may send. */
+const LONGEST_VALUE = 65_536;
+
 export const TRANSPORT: readonly Mutant[] = [
   {
     name: "window-update-lost",
@@ -12,7 +15,15 @@ export const TRANSPORT: readonly Mutant[] = [
         to: "return;",
       },
     ],
-    hunt: t1(["delete-key"], { seconds: 30 }),
+    // Calls go on with a new connection when one on the old connection times out: only a request that no connection
+    // can send stays unanswered.
+    hunt: t1(["delete-key"], {
+      of: "election",
+      valueBytes: LONGEST_VALUE,
+      workers: 2,
+      lanes: 2,
+      seconds: 10,
+    }),
   },
   {
     name: "answer-to-another-call",
@@ -34,6 +45,20 @@ export const TRANSPORT: readonly Mutant[] = [
         file: "etcd/http2/connection.js",
         from: ".filter(({ id }) => id > lastId)",
         to: ".filter(() => true)",
+      },
+    ],
+    // Without goaway-joins: a join that finds its own key shows the process that its requests are repeated, and from then
+    // on it takes no release that finds nothing for a loss.
+    hunt: t1(["goaway-releases"], { ttlSeconds: 9 }),
+  },
+  {
+    name: "goaway-taken-for-answer",
+    wrong: "takes GOAWAY and the end of the connection for the answer that a call was not executed",
+    patches: [
+      {
+        file: "etcd/grpc/call.js",
+        from: "this.#failed(failure, processed && this.id !== 0);",
+        to: 'this.#failed(failure, processed && this.id !== 0 && failure.kind !== "left");',
       },
     ],
     hunt: t1(["goaway-releases"], { ttlSeconds: 9 }),

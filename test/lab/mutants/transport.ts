@@ -64,6 +64,23 @@ export const TRANSPORT: readonly Mutant[] = [
     hunt: t1(["goaway-releases"], { ttlSeconds: 9 }),
   },
   {
+    name: "late-answer-accepted",
+    wrong: "takes the late answer to a cancelled call for the answer to the next call of the same kind",
+    patches: [
+      {
+        file: "etcd/http2/outgoing.js",
+        from: "this.streams.delete(stream.id);",
+        to: "if (this.streams.delete(stream.id)) (this.gone ??= new Map()).set(stream.id, stream.headerBlock);",
+      },
+      {
+        file: "etcd/http2/outgoing.js",
+        from: "return this.streams.get(id);",
+        to: "return this.streams.get(id) ?? [...this.streams.values()].find((next) => next.headerBlock === this.gone?.get(id));",
+      },
+    ],
+    hunt: t1(["late-answers"], { ttlSeconds: 9 }),
+  },
+  {
     name: "closed-stream-goes-on",
     wrong: "does not reset a stream that was closed, and goes on to take its answers",
     patches: [

@@ -59,4 +59,4 @@ function answeredLate(facts: Facts): Finding[] {
 
 /** The process, and the run, lasted until then. */
 const wasThere = ({ end, troubles }: Facts, p: string, due: bigint): boolean =>
-  due < end && troubles.killedAt(p) > due && !troubles.crashed(p);
+  due < end && troubles.killedAt(p) > due && troubles.crashedAt(p) > due;

@@ -32,7 +32,7 @@ export class Troubles {
   readonly #stalls = new Map<string, Span[]>();
   readonly #stopped: ReadonlyMap<string, readonly Span[]>;
   readonly #killed = new Map<string, bigint>();
-  readonly #crashed = new Set<string>();
+  readonly #crashed = new Map<string, bigint>();
   readonly #still = new Map<string, readonly Span[]>();
   /** Like `#still`, each span with the extra time after it. */
   readonly #silent = new Map<string, readonly Span[]>();
@@ -56,7 +56,7 @@ export class Troubles {
     for (const { effect, target, from } of this.faults)
       if (effect === "kills-worker") this.#killed.set(target, earlier(from, this.killedAt(target)));
     for (const step of history) {
-      if (step.k === "crash") this.#crashed.add(step.p);
+      if (step.k === "crash") this.#crashed.set(step.p, earlier(step.t, this.crashedAt(step.p)));
       if (step.k === "stall")
         push(this.#stalls, step.p, { from: step.t - BigInt(Math.round(step.ms * 1e6)), to: step.t });
     }
@@ -65,6 +65,11 @@ export class Troubles {
   /** `FOREVER` if it was not killed. */
   killedAt(p: string): bigint {
     return this.#killed.get(p) ?? FOREVER;
+  }
+
+  /** `FOREVER` if it did not crash. */
+  crashedAt(p: string): bigint {
+    return this.#crashed.get(p) ?? FOREVER;
   }
 
   crashed(p: string): boolean {

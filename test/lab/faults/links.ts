@@ -1,6 +1,7 @@
 import type { TcpProxy } from "../../support/proxies/tcp-proxy.js";
 import type { FaultKind, Field, Ground } from "../runner/ground.js";
 import { moment } from "../runner/schedule.js";
+import { onCalls, TXN, type Called } from "./calls.js";
 
 /** A ground with one of our proxies between the workers and each member. */
 export interface Linked extends Ground {
@@ -54,6 +55,32 @@ export const lateThenSilent: FaultKind<Linked> = {
     await new Promise((resolve) => setTimeout(resolve, ttlMs));
     for (const link of ground.links) await link.mode("blackhole");
     return { target: "all", heal: () => heal(ground.links) };
+  },
+};
+
+/** The time limit of an attempt: a quarter of a TTL, or the request timeout of the workers. */
+const attemptMs = (ttlMs: number) => Math.min(ttlMs / 4, 1000);
+
+const slowTxns = onCalls("late-answers", {
+  ...{ path: TXN, act: "delay", share: 0.5 },
+  ms: (random, ttlMs) => attemptMs(ttlMs) - random.between(40, SLOW_MS - 20),
+});
+
+/**
+ * Some answers leave just before the time limit of their calls and come just after it: the client has cancelled the call
+ * while its answer was on the way.
+ */
+export const lateAnswers: FaultKind<Linked & Called> = {
+  ...slowTxns,
+  async inflict(field) {
+    const { links } = field.ground;
+    for (const link of links) link.delay(SLOW_MS, "answers");
+    const inflicted = await slowTxns.inflict(field);
+    const heal = async () => {
+      for (const link of links) link.delay(0);
+      await inflicted?.heal?.();
+    };
+    return { target: "all", heal };
   },
 };
 

@@ -1,6 +1,9 @@
 // The rules of HTTP/2 and gRPC, broken on purpose.
 import { t1, type Mutant } from "./mutant.js";
 
+/** The longest value that a candidate may have: with its key, more than the 65,535 bytes that a new connection may send. */
+const LONGEST_VALUE = 65_536;
+
 export const TRANSPORT: readonly Mutant[] = [
   {
     name: "window-update-lost",
@@ -12,7 +15,15 @@ export const TRANSPORT: readonly Mutant[] = [
         to: "return;",
       },
     ],
-    hunt: t1(["delete-key"], { seconds: 30 }),
+    // Calls go on with a new connection when one on the old connection times out: only a request that no connection
+    // can send stays unanswered.
+    hunt: t1(["delete-key"], {
+      of: "election",
+      valueBytes: LONGEST_VALUE,
+      workers: 2,
+      lanes: 2,
+      seconds: 10,
+    }),
   },
   {
     name: "answer-to-another-call",
@@ -36,7 +47,39 @@ export const TRANSPORT: readonly Mutant[] = [
         to: ".filter(() => true)",
       },
     ],
-    hunt: t1(["goaway-joins", "goaway-releases"], { ttlSeconds: 9 }),
+    // Without goaway-joins: a join that finds its own key shows the process that its requests are repeated, and from then
+    // on it takes no release that finds nothing for a loss.
+    hunt: t1(["goaway-releases"], { ttlSeconds: 9 }),
+  },
+  {
+    name: "goaway-taken-for-answer",
+    wrong: "takes GOAWAY and the end of the connection for the answer that a call was not executed",
+    patches: [
+      {
+        file: "etcd/grpc/call.js",
+        from: "this.#failed(failure, processed && this.id !== 0);",
+        to: 'this.#failed(failure, processed && this.id !== 0 && failure.kind !== "left");',
+      },
+    ],
+    hunt: t1(["goaway-releases"], { ttlSeconds: 9 }),
+  },
+  {
+    name: "late-answer-accepted",
+    wrong: "takes the late answer to a cancelled call for the answer to the next call of the same kind",
+    patches: [
+      {
+        file: "etcd/http2/outgoing.js",
+        from: "this.streams.delete(stream.id);",
+        to: "if (this.streams.delete(stream.id)) (this.gone ??= new Map()).set(stream.id, stream.headerBlock);",
+      },
+      {
+        file: "etcd/http2/outgoing.js",
+        from: "return this.streams.get(id);",
+        to: "return this.streams.get(id) ?? [...this.streams.values()].find((next) => next.headerBlock === this.gone?.get(id));",
+      },
+    ],
+    // Another call's answer often has another shape, and then counts as none.
+    hunt: t1(["late-answers"], { ttlSeconds: 9, seconds: 30, runs: 5, lastsMs: [2000, 4000] }),
   },
   {
     name: "closed-stream-goes-on",

@@ -16,6 +16,8 @@ export interface Context {
   readonly of: Of;
   /** How often a holder keeps the lock until it loses it, or for more than a TTL. */
   readonly camp: number;
+  /** The least length of what candidates and leaders say. */
+  readonly valueBytes: number;
   readonly finishing: () => boolean;
   readonly note: (step: object) => void;
   /** If present, lanes acquire and release their locks in step. */

@@ -37,6 +37,8 @@ export interface LabOptions {
   readonly gapMs?: readonly [number, number];
   /** How often a holder keeps the lock until it loses it, or for more than a TTL. */
   readonly camp?: number;
+  /** The least length of what candidates and leaders say. */
+  readonly valueBytes?: number;
   /** Milliseconds that every fault lasts; default: determined by its kind. */
   readonly lastsMs?: readonly [number, number];
   readonly etcdVersion?: string;
@@ -53,7 +55,7 @@ export interface LabOptions {
 }
 
 const DEFAULTS = {
-  ...{ ttlSeconds: 2, workers: 4, lanes: 4, names: 4, nested: false, camp: 0.02 },
+  ...{ ttlSeconds: 2, workers: 4, lanes: 4, names: 4, nested: false, camp: 0.02, valueBytes: 0 },
   of: "mutex" as Of,
   gapMs: [200, 2000] as const,
   say: (() => {}) as (line: string) => void,
@@ -115,7 +117,8 @@ class Lab {
     options: LabOptions & typeof DEFAULTS,
     from: { ground: Ground; folder: string; leftovers: Leftovers; revision: bigint },
   ) {
-    const { seed, ttlSeconds, workers, lanes, names, nested, camp, build, gapMs, seconds, of } = options;
+    const { seed, ttlSeconds, workers, lanes, names, nested, camp, valueBytes, build, gapMs, seconds, of } =
+      options;
     this.#options = options;
     this.#ground = from.ground;
     this.#folder = from.folder;
@@ -126,7 +129,7 @@ class Lab {
       nested && n % 2 === 1 ? `${PLACES}n${n}/in` : `${PLACES}n${n + 1}`,
     );
     const { hosts, access } = from.ground;
-    const work = { seed, locks, of, registers: REGISTERS, ttlSeconds, lanes, camp, build };
+    const work = { seed, locks, of, registers: REGISTERS, ttlSeconds, lanes, camp, valueBytes, build };
     const task = { ...work, hosts, access, requestTimeoutMs: REQUEST_TIMEOUT_MS };
     this.#crew = new Crew({ count: workers, folder: from.folder, task });
     this.#kinds = chosen(options);

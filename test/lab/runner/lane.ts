@@ -81,7 +81,7 @@ export class Lane {
 
   /** A candidate's value, which names its owner and is unique. */
   #says(says: string): string {
-    return JSON.stringify({ owner: this.#owner, says, n: ++ids });
+    return JSON.stringify({ owner: this.#owner, says, n: ++ids }).padEnd(this.#context.valueBytes);
   }
 
   async #lockAndRelease(subject: Subject, ops: readonly Op[], way: Way): Promise<void> {

@@ -25,6 +25,7 @@ export interface Task extends BaseTask {
   /** How many locks it may request at a time. */
   readonly lanes: number;
   readonly camp: number;
+  readonly valueBytes: number;
   /** A folder with another build of leasehold. */
   readonly build?: string;
 }
@@ -96,6 +97,7 @@ const context = {
     locks: task.locks,
     of: task.of,
     camp: task.camp,
+    valueBytes: task.valueBytes,
     note,
     beats,
   },

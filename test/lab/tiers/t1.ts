@@ -2,7 +2,7 @@ import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
 import { startGrpcProxy, type GrpcProxy } from "../../support/proxies/grpc-proxy.js";
 import { startTcpProxy, type TcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { callFaults, type Called } from "../faults/calls.js";
-import { lateThenSilent, linkFaults, type Linked } from "../faults/links.js";
+import { lateAnswers, lateThenSilent, linkFaults, type Linked } from "../faults/links.js";
 import { repeatFaults } from "../faults/repeats.js";
 import { pauseEtcd, restartEtcd } from "../faults/members.js";
 import { storeFaults } from "../faults/store.js";
@@ -40,6 +40,7 @@ export const t1: Tier<BehindProxies> = {
     ...workerFaults,
     ...linkFaults,
     lateThenSilent,
+    lateAnswers,
     ...callFaults,
     ...repeatFaults,
     ...storeFaults,

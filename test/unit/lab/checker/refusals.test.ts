@@ -106,6 +106,9 @@ describe("I17, one fail-over", () => {
     const killed = goodStory().call(100, "w3", 1).leftovers(9000, "end");
     expect(complaints("I17", killed)).toHaveLength(1);
     expect(complaints("I17", killed.killed("w3", 200))).toEqual([]);
+    const crashed = (at: number) => goodStory().call(100, "w3", 1).crash(at, "w3").leftovers(9000, "end");
+    expect(complaints("I17", crashed(3000))).toEqual([]);
+    expect(complaints("I17", crashed(4000))).toHaveLength(1);
   });
 
   it("does not count what a call waits for in the queue", () => {

@@ -1,3 +1,4 @@
+import type { Timer } from "../async/clock.js";
 import type { KeyValue } from "../etcd/port.js";
 import type { Watch, WatchListener } from "../etcd/watch/hub.js";
 import type { KeyWatchSchedule, LongHold } from "../session/key-watch-schedule.js";
@@ -5,11 +6,18 @@ import { LockTable } from "../queue/lock-table.js";
 import type { JoinedEntry } from "../queue/entry.js";
 import type { Grant } from "../queue/waiter.js";
 
+/**
+ * A hold that only a deletion supports is confirmed by a read after this time. A shorter one needs none: its release compares
+ * the key's create revision, and so reports the loss.
+ */
+const CONFIRM_MS = 10;
+
 /** Watches the key of a hold, which is lost if a client deletes the key, even though the lease goes on. */
 export class KeyWatch implements LongHold, WatchListener {
   readonly #entry: JoinedEntry;
   readonly #holds: KeyWatchSchedule;
   #watch: Watch | undefined;
+  #confirming: Timer | undefined;
   /** A read of an older state does not show whether the key still existed when the watch began. */
   #atLeast: bigint;
   #over = false;
@@ -27,8 +35,9 @@ export class KeyWatch implements LongHold, WatchListener {
     if (deletedAt === undefined || ownWatch?.over) return;
     // Only this deletion supports the hold. If another entry was granted together with ours, it may be older than our put.
     if (deletedAt > this.#atLeast) this.#atLeast = deletedAt;
-    // No read has seen our key since. Read at once, not after other holds: the caller already goes on.
-    void this.read();
+    // No read has seen our key since.
+    const { clock } = entry.lease.services;
+    this.#confirming = clock.after(CONFIRM_MS, () => void this.read());
   }
 
   get key(): string {
@@ -37,6 +46,7 @@ export class KeyWatch implements LongHold, WatchListener {
 
   stop(): void {
     this.#over = true;
+    this.#confirming?.cancel();
     this.#holds.delete(this);
     // The next entry of this session will most likely have the same key.
     this.#watch?.keepForReuse();

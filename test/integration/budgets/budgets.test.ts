@@ -35,7 +35,7 @@ describe("what it costs etcd", () => {
 const JOIN = { Txn: 1, Range: 1, Watch: 2, revisions: 1 };
 // Both watches still exist from the last time, and have missed nothing.
 const JOIN_AGAIN = { Txn: 1, revisions: 1 };
-// The release's transaction, and the read that confirms the new holder's key in parallel to its handle.
+// The release's transaction, and the read that confirms the new holder's key while its caller goes on.
 const HAND_OVER = { Txn: 1, Range: 1, revisions: 1 };
 
 describe("what a contended lock costs etcd", () => {
@@ -77,6 +77,26 @@ describe("what a contended lock costs etcd", () => {
 
     expect(await whole.read()).toEqual(times(ROUNDS, { Txn: 2, Range: 1, revisions: 2 }));
     await holder.release();
+  });
+
+  it("no read to take over and to release at once: the release shows whether the key was there", async () => {
+    const [a, b] = (await contenders(2, "budget/short")) as [Mutex, Mutex];
+    const part = await meter(at.etcd.member);
+    const takeTurns = async (join: Record<string, number>) => {
+      const holder = await a.lock();
+      await part.lap({ Txn: 1, revisions: 1 });
+      const turn = b.lock().then((lock) => lock.release());
+      await part.lap(join);
+      await holder.release();
+      await turn;
+      await part.lap({ Txn: 2, revisions: 2 });
+    };
+    await takeTurns(JOIN);
+
+    const whole = await meter(at.etcd.member);
+    for (let n = 0; n < ROUNDS; n++) await takeTurns(JOIN_AGAIN);
+
+    expect(await whole.read()).toEqual(times(ROUNDS, { Txn: 4, revisions: 4 }));
   });
 
   it("nothing for the waiters behind the one whose turn it is", async () => {

@@ -265,10 +265,12 @@ describe("the key of a held lock", () => {
     expect(lock.signal.reason).toMatchObject({ loss });
   });
 
-  test("is read beside a handle that rests on the deletion of the holder before", async () => {
-    const { cluster, lock, answerRead, renewed } = holding({ deletedAt: 95n });
+  test("is read soon after a grant that rests on the deletion of the holder before", async () => {
+    const { cluster, clock, lock, answerRead, renewed } = holding({ deletedAt: 95n });
     await settle();
     expect(lock.held).toBe(true);
+    expect(cluster.member.of("range")).toHaveLength(0);
+    await clock.pass(10);
     expect(cluster.member.of("range")).toHaveLength(1);
 
     await answerRead(false);
@@ -277,6 +279,19 @@ describe("the key of a held lock", () => {
     await settle();
 
     expect(lock.signal.reason).toMatchObject({ loss: "deleted" });
+  });
+
+  test("is not read after such a grant if the hold is released before, whose release reports the loss", async () => {
+    const { cluster, clock, lock } = holding({ deletedAt: 95n });
+    await clock.pass(9);
+    const released = lock.release();
+    released.catch(() => undefined);
+    await settle();
+    cluster.member.of("txn")[0]!.answer({ header: HEADER, succeeded: false, ranges: [] });
+    await clock.pass(5000);
+
+    expect(cluster.member.of("range")).toHaveLength(0);
+    await expect(released).rejects.toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
   });
 
   test("is watched and read again when the stream moves to another member", async () => {

@@ -64,7 +64,7 @@ test("a hold is not lost by a state in which its key was not there yet", async (
     ownWatch: undefined,
     deletedAt: 30n,
   });
-  await settle();
+  await cluster.clock.pass(10);
   cluster.member.of("range")[0]!.answer({
     header: { ...HEADER, revision: 45n },
     kvs: [],

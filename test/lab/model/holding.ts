@@ -19,8 +19,8 @@ interface Grant {
   /** A watch on the caller's own key, left over from the wait. */
   readonly ownWatch: Watch | undefined;
   /**
-   * The hold rests on this deletion alone, because no read has seen the caller's key since: one is sent in parallel to
-   * the handle. 0 = none.
+   * The hold rests on this deletion alone, because no read has seen the caller's key since: one follows while the caller
+   * goes on, and is answered at any later time. 0 = none.
    */
   readonly deletedAt: number;
 }

@@ -14,7 +14,6 @@ import {
 } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { rolldown } from "rolldown";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const DIST = path.join(ROOT, "dist");
@@ -25,7 +24,7 @@ const STAMP = path.join(ROOT, "node_modules", ".leasehold-built");
 export async function build() {
   const hash = sourcesHash();
   const upToDate =
-    existsSync(STAMP) && readFileSync(STAMP, "utf8") === hash && existsSync(path.join(DIST, "index.js"));
+    existsSync(STAMP) && readFileSync(STAMP, "utf8") === hash && existsSync(path.join(DIST, "leasehold.js"));
   if (upToDate) return;
   const fresh = path.join(ROOT, `dist-${process.pid}`);
   try {
@@ -35,10 +34,11 @@ export async function build() {
     writeFileSync(STAMP, hash);
   } catch (error) {
     console.error(`The build failed.\n${error instanceof Error ? error.message : String(error)}`);
-    process.exit(1);
+    process.exitCode = 1;
   } finally {
     rmSync(fresh, { recursive: true, force: true });
   }
+  if (process.exitCode === 1) process.exit();
 }
 
 /** @param {string} outDir */
@@ -59,6 +59,8 @@ function compile(outDir) {
  * @param {string} outDir
  */
 async function bundle(outDir) {
+  // Imported here: this file is loaded before the packages are installed.
+  const { rolldown } = await import("rolldown");
   const modules = await rolldown({
     input: path.join(outDir, "index.js"),
     cwd: outDir,
@@ -66,12 +68,15 @@ async function bundle(outDir) {
     external: ["etcd3"],
     // LEASEHOLD_TRANSPORT replaces a constant: see test/support/transport.js.
     optimization: { inlineConst: false },
-    onLog: (_level, { message }) => {
-      throw new Error(message);
+    onLog: (level, { message }) => {
+      if (level === "warn") throw new Error(message);
     },
   });
-  await modules.write({ file: path.join(outDir, "leasehold.js"), format: "esm" });
-  await modules.close();
+  try {
+    await modules.write({ file: path.join(outDir, "leasehold.js"), format: "esm" });
+  } finally {
+    await modules.close();
+  }
 }
 
 // File by file, each by an atomic rename, obsolete outputs last: a process that loads the package meanwhile finds it

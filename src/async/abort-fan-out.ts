@@ -15,7 +15,14 @@ export class AbortFanOut {
    * `keep`: listeners that stay though no call uses them. To add and remove one costs more than the rest of this class. "all"
    * is for signals that live as long as this object; "last", for calls one after the other that use the same signal.
    */
-  constructor(private readonly keep: "none" | "last" | "all" = "none") {}
+  constructor(private keep: "none" | "last" | "all" = "none") {}
+
+  /** From now on, no listener stays that no call uses. */
+  release(): void {
+    this.keep = "none";
+    for (const [signal, { onAborts }] of this.#calls)
+      if (onAborts.size === 0) this.#unlisten(signal, onAborts);
+  }
 
   /** Runs `onAbort` once when `signal` aborts. Returns a function that stops listening. */
   add(signal: AbortSignal | undefined, onAbort: () => void): () => void {
@@ -31,6 +38,7 @@ export class AbortFanOut {
   }
 
   #keepLast(signal: AbortSignal): void {
+    if (signal.aborted) return;
     const before = this.#last;
     this.#last = signal;
     if (before === undefined || before === signal) return;

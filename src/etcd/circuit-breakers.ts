@@ -37,7 +37,8 @@ export class CircuitBreakers {
   /** A call to the member has failed, and that is the member's fault. */
   failed(host: string): void {
     const breaker = this.#breakers.get(host);
-    if (breaker === undefined) return;
+    // Calls that were under way when it opened say nothing new.
+    if (breaker === undefined || this.#isOpen(breaker)) return;
     breaker.failures++;
     breaker.failedAt = this.clock.monotonic();
   }
@@ -46,13 +47,11 @@ export class CircuitBreakers {
   firstUsable(start: number): number {
     const { length } = this.hosts;
     for (let i = 0; i < length; i++)
-      if (!this.#isOpen(this.hosts[(start + i) % length]!)) return (start + i) % length;
+      if (!this.#isOpen(this.#breakers.get(this.hosts[(start + i) % length]!)!)) return (start + i) % length;
     return start % length;
   }
 
-  #isOpen(host: string): boolean {
-    const breaker = this.#breakers.get(host);
-    if (breaker === undefined || breaker.failures < FAILURES) return false;
-    return this.clock.monotonic() - breaker.failedAt < OPEN_MS;
+  #isOpen({ failures, failedAt }: Breaker): boolean {
+    return failures >= FAILURES && this.clock.monotonic() - failedAt < OPEN_MS;
   }
 }

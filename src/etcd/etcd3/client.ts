@@ -12,6 +12,8 @@ const GRPC_OPTIONS = {
 /** A request that gRPC repeats by itself would find its own key: no user option may switch that on. */
 const NO_RETRIES = { "grpc.enable_retries": 0, "grpc.service_config_disable_resolution": 1 };
 
+const NEVER = new AbortController().signal;
+
 type Policy = NonNullable<NonNullable<IOptions["faultHandling"]>["global"]>;
 
 /**
@@ -22,7 +24,7 @@ const ONCE: Policy = {
   _altReturn: undefined as never,
   onSuccess: () => ({ dispose: () => undefined }),
   onFailure: () => ({ dispose: () => undefined }),
-  execute: async (run, signal = new AbortController().signal) => run({ signal }),
+  execute: async (run, signal = NEVER) => run({ signal }),
 };
 
 let connections = 0;

@@ -137,6 +137,7 @@ export class GrpcMember implements Member {
   }
 
   retire(): void {
+    this.#services.aborts.release();
     this.#channel.retire();
   }
 

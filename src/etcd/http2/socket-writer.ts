@@ -76,6 +76,7 @@ export class SocketWriter {
   #writeLateNow(): void {
     const late = this.#late;
     this.#late = [];
+    if (this.socket.writableEnded) return;
     for (const bytes of late) this.write(bytes);
   }
 

@@ -68,6 +68,21 @@ describe("a caller's signal", () => {
     expect([listeners(first.signal), listeners(second.signal)]).toEqual([0, 0]);
   });
 
+  test("loses its kept listener when the connection is left, also if its call ends later or has ended by an abort", () => {
+    const aborts = new AbortFanOut("last");
+    const [used, inUse, aborted] = [new AbortController(), new AbortController(), new AbortController()];
+    aborts.add(used.signal, () => {})();
+    const stop = aborts.add(inUse.signal, () => {});
+    const stopAborted = aborts.add(aborted.signal, () => {});
+    aborted.abort();
+    stopAborted();
+
+    aborts.release();
+    expect([listeners(used.signal), listeners(inUse.signal)]).toEqual([0, 1]);
+    stop();
+    expect([listeners(used.signal), listeners(inUse.signal), listeners(aborted.signal)]).toEqual([0, 0, 0]);
+  });
+
   test("that was used last may be in use again when another one ends", () => {
     const aborts = new AbortFanOut("last");
     const [first, second] = [new AbortController(), new AbortController()];

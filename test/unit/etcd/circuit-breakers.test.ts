@@ -45,6 +45,14 @@ test("a member is tried again a second after its last failure, and passed over a
   expect(breakers.firstUsable(1)).toBe(2);
 });
 
+test("failures of calls that were under way do not keep a member passed over for longer", async () => {
+  fail("b:1", 2);
+  await clock.pass(OPEN_MS / 2);
+  fail("b:1", 1);
+  await clock.pass(OPEN_MS / 2);
+  expect(breakers.firstUsable(1)).toBe(1);
+});
+
 test("members that have all failed take turns", () => {
   for (const host of HOSTS) fail(host, 2);
   expect([0, 1, 2, 3].map((start) => breakers.firstUsable(start))).toEqual([0, 1, 2, 0]);

@@ -7,6 +7,8 @@ import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { startEtcd } from "../test/support/etcd/etcd.js";
+import { markdownTable } from "../test/support/fixtures/markdown.js";
+import { median } from "./report/statistics.js";
 
 const DIST = fileURLToPath(new URL("../dist", import.meta.url));
 const WORKER = fileURLToPath(new URL("worker/one-after-the-other.js", import.meta.url));
@@ -98,8 +100,6 @@ function partsOf({ nodes, samples, timeDeltas }: Profile, cpu: number): Map<stri
   return new Map([...parts].map(([name, sum]) => [name, (cpu * sum) / all]));
 }
 
-const middle = (values: readonly number[]) => [...values].sort((a, b) => a - b)[values.length >> 1]!;
-
 async function main(): Promise<void> {
   const given = process.argv.slice(2);
   const subjects = given.length > 0 ? given.map(subjectOf) : [subjectOf(`this build=${DIST}`)];
@@ -111,13 +111,17 @@ async function main(): Promise<void> {
   } finally {
     await etcd.stop();
   }
-  const row = (title: string, figure: (of: Measured) => number) =>
-    `| ${[title, ...[...runs.values()].map((of) => Math.round(middle(of.map(figure))))].join(" | ")} |`;
-  console.log(`| µs for each lock and release | ${subjects.map(({ name }) => name).join(" | ")} |`);
-  console.log(`| --- |${" ---: |".repeat(subjects.length)}`);
-  for (const [name] of PARTS) console.log(row(name, ({ parts }) => parts.get(name)!));
-  console.log(row("**processor time in all**", ({ cpu }) => cpu));
-  console.log(row("time by the clock", ({ micros }) => micros));
+  const row = (title: string, figure: (of: Measured) => number) => [
+    title,
+    ...[...runs.values()].map((of) => String(Math.round(median(of.map(figure))))),
+  ];
+  const table = markdownTable([
+    ["µs for each lock and release", ...subjects.map(({ name }) => name)],
+    ...PARTS.map(([name]) => row(name, ({ parts }) => parts.get(name)!)),
+    row("**processor time in all**", ({ cpu }) => cpu),
+    row("time by the clock", ({ micros }) => micros),
+  ]);
+  console.log(table.join("\n"));
 }
 
 await main();

@@ -17,7 +17,7 @@ export class AbortFanOut {
    */
   constructor(private keep: "none" | "last" | "all" = "none") {}
 
-  /** From now on, no listener stays that no call uses. */
+  /** Removes the listeners that no call uses, now and whenever a call ends. */
   release(): void {
     this.keep = "none";
     for (const [signal, { onAborts }] of this.#calls)

@@ -37,7 +37,7 @@ export class CircuitBreakers {
   /** A call to the member has failed, and that is the member's fault. */
   failed(host: string): void {
     const breaker = this.#breakers.get(host);
-    // Calls that were under way when it opened say nothing new.
+    // A call that began before the breaker opened is no new failure.
     if (breaker === undefined || this.#isOpen(breaker)) return;
     breaker.failures++;
     breaker.failedAt = this.clock.monotonic();

@@ -127,7 +127,7 @@ export class MemberPool {
 
   /**
    * A rejection does not name its cluster, but an answer does, for any lease: returns `error` if the member belongs to this
-   * cluster, or the error of that question.
+   * cluster, and otherwise the error of that request.
    */
   async #proven(member: Member, error: LeaseNotFoundError, options: CallOptions): Promise<unknown> {
     if (this.options.hosts.length === 1) return error;

@@ -35,7 +35,7 @@ export class KeyWatch implements LongHold, WatchListener {
     if (deletedAt === undefined || ownWatch?.over) return;
     // Only this deletion supports the hold. If another entry was granted together with ours, it may be older than our put.
     if (deletedAt > this.#atLeast) this.#atLeast = deletedAt;
-    // No read has seen our key since.
+    // No read has confirmed our key since that deletion.
     const { clock } = entry.lease.services;
     this.#confirming = clock.after(CONFIRM_MS, () => void this.read());
   }

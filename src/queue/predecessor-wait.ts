@@ -10,7 +10,7 @@ import type { Timer } from "../async/clock.js";
 export interface WaitOutcome {
   /**
    * It is our turn. `ownWatch` continues to watch our key. `deletedAt` is set when no read has confirmed the key since
-   * the predecessor's deletion: such a read must follow, while the caller goes on.
+   * the predecessor's deletion: a read then confirms it while the caller continues.
    */
   granted(ownWatch: Watch | undefined, deletedAt: bigint | undefined): void;
   /** Our key is gone. */

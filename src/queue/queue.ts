@@ -179,7 +179,7 @@ export class Queue {
       if (below === entry) continue;
       this.#followers.remove(waiter, entry);
       const then = below ? UNKNOWN : next.mode.afterTurn(next);
-      // Nothing has confirmed its key since then: a read does, while the caller goes on.
+      // No read has confirmed its key since then: one follows while the caller continues.
       if (then.state === "granted") this.grant(waiter, { ...unwatched(next), deletedAt }, then);
       else this.#wait(waiter, next, then);
     }

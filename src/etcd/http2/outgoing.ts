@@ -69,7 +69,7 @@ export class Outgoing {
     this.#unqueue(stream);
   }
 
-  /** The connection is over: returns the streams that used it or waited for it, and lets go of them. */
+  /** The connection is over: removes the streams that used it or waited for it, and returns them. */
   close(): Http2Stream[] {
     this.#writer = undefined;
     const streams = [...this.streams.values(), ...this.unopened()];

@@ -58,7 +58,7 @@ test("members that have all failed take turns", () => {
   expect([0, 1, 2, 3].map((start) => breakers.firstUsable(start))).toEqual([0, 1, 2, 0]);
 });
 
-test("a host that is none of the cluster's changes nothing", () => {
+test("outcomes of an unknown host change nothing", () => {
   fail("d:1", 2);
   breakers.succeeded("d:1");
   expect(breakers.firstUsable(0)).toBe(0);

@@ -9,6 +9,7 @@ import {
   answerFrames,
   CODES,
   dataFrame,
+  frame,
   goawayFrame,
   grpcMessage,
   headersFrame,
@@ -51,6 +52,19 @@ async function outcome(frames: (id: number) => readonly Buffer[]): Promise<unkno
 describe("a unary call", () => {
   test("resolves with the decoded answer", async () => {
     expect(await outcome((id) => [answerFrames(id, "answer")])).toBe("answer");
+  });
+
+  test("keeps its answer while other bytes arrive before the status", async () => {
+    await using pair = await startPair();
+    const { connection } = pair;
+    const answer = start(pair);
+    const id = await connection.request();
+    connection.send(responseFrame(id), dataFrame(id, grpcMessage("answer")));
+    await connection.barrier();
+    connection.send(frame("UNKNOWN", 0, { payload: Buffer.alloc(1000, "z") }));
+    await connection.barrier();
+    connection.send(trailersFrame(id));
+    expect(await answer).toBe("answer");
   });
 
   test.each<[string, (id: number) => readonly Buffer[], string]>([

@@ -97,9 +97,11 @@ describe("etcd3", () => {
       tell(loaded());
       const cluster = connect({ hosts: "127.0.0.1:1", transport: "etcd3" });
       tell(loaded());
-      await failed(cluster.session({ timeoutMs: 50 }));
+      const session = failed(cluster.session({ timeoutMs: 15_000 }));
+      while (!loaded().some((file) => file.endsWith(".proto"))) await new Promise((turn) => setTimeout(turn, 5));
       tell(loaded());
       await cluster.close();
+      await session;
     `)) as string[][];
 
     expect({ imported, connected }).toEqual({ imported: [], connected: [] });

@@ -65,6 +65,11 @@ function errorsOf(source: string, options: ts.CompilerOptions): string[] {
 }
 
 describe("the built package", () => {
+  it("is Latin-1: with any other character, V8 keeps two bytes for each character of the source", () => {
+    const others = readFileSync(path.join(DIST, "leasehold.js"), "utf8").match(/[^\0-\xff]/g);
+    expect(others).toBeNull();
+  });
+
   it("has declarations that import nothing but each other", () => {
     const foreign = [...declarations()].flatMap(([file, names]) =>
       names.filter((name) => !name.startsWith(".")).map((name) => `${path.relative(DIST, file)}: ${name}`),

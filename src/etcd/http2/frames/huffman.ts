@@ -19,7 +19,12 @@ const HAS_SYMBOL = 1 << 16;
 const INVALID = -1;
 
 interface Decoder {
-  /** The transition of each state, 16 to a state: one for each value of the next four bits. */
+  /** The children of node n at 2n and 2n + 1: another node, or the complement of a symbol. */
+  readonly tree: Int16Array;
+  /**
+   * The transition of each state, 16 to a state: one for each value of the next four bits. 0: not computed yet, as most are
+   * never used. Computed at the start, they would occupy V8's optimizing compiler, whose code takes 4 MiB of memory.
+   */
   readonly transitions: Int32Array;
   /** The states in which a string may end: after no bit, or after the first bits of EOS. */
   readonly ends: ReadonlySet<number>;
@@ -30,13 +35,14 @@ let decoder: Decoder | undefined;
 /** Decodes the bytes of a block from `start` to `end` into a string with one character, up to U+00FF, for each byte. */
 export function decodeHuffman(block: Buffer, start: number, end: number): string {
   decoder ??= newDecoder();
-  const { transitions, ends } = decoder;
+  const { tree, transitions, ends } = decoder;
   const decoded = Buffer.allocUnsafe(Math.floor(((end - start) * 8) / SHORTEST_CODE));
   let length = 0;
   let state = ROOT;
   for (let at = 2 * start; at < 2 * end; at++) {
     const byte = block[at >>> 1]!;
-    const transition = transitions[16 * state + (at & 1 ? byte & 0xf : byte >>> 4)]!;
+    const slot = 16 * state + (at & 1 ? byte & 0xf : byte >>> 4);
+    const transition = (transitions[slot] ||= transitionOf(tree, state, slot & 0xf));
     if (transition === INVALID) throw new Http2Error("COMPRESSION_ERROR", "a Huffman string contains EOS");
     if (transition & HAS_SYMBOL) decoded[length++] = transition >>> 8;
     state = transition & 0xff;
@@ -47,31 +53,37 @@ export function decodeHuffman(block: Buffer, start: number, end: number): string
 
 function newDecoder(): Decoder {
   const tree = codeTree();
-  const transitions = new Int32Array(INNER_NODES * 16);
-  for (let at = 0; at < transitions.length; at++) transitions[at] = transitionOf(tree, at >>> 4, at & 0xf);
   const ends = new Set([ROOT]);
   for (let bits = 1, node = ROOT; bits <= MOST_PADDING_BITS; bits++) {
     node = tree[2 * node + 1]!;
     ends.add(node);
   }
-  return { transitions, ends };
+  return { tree, transitions: new Int32Array(INNER_NODES * 16), ends };
 }
 
-/** The children of node n at 2n and 2n + 1: another node, or the complement of a symbol. */
+/** The code is canonical: at each depth of the tree, the symbols are to the left of the nodes, in their own order. */
 function codeTree(): Int16Array {
   const tree = new Int16Array(2 * INNER_NODES);
+  const symbols = symbolsByLength();
   let nodes = 1;
-  const childOf = (slot: number) => (tree[slot] ||= nodes++);
-  for (let length = SHORTEST_CODE, code = 0; length <= LONGEST_CODE; length++, code <<= 1) {
-    for (let symbol = 0; symbol <= EOS; symbol++) {
-      if (HUFFMAN_LENGTHS[symbol] !== length) continue;
-      let node = ROOT;
-      for (let bit = length - 1; bit > 0; bit--) node = childOf(2 * node + ((code >>> bit) & 1));
-      tree[2 * node + (code & 1)] = ~symbol;
-      code++;
-    }
+  let slots = [2 * ROOT, 2 * ROOT + 1];
+  for (const atDepth of symbols) {
+    const deeper: number[] = [];
+    slots.forEach((slot, at) => {
+      const symbol = atDepth[at];
+      tree[slot] = symbol === undefined ? nodes : ~symbol;
+      if (symbol === undefined) deeper.push(2 * nodes, 2 * nodes++ + 1);
+    });
+    slots = deeper;
   }
   return tree;
+}
+
+/** The symbols whose codes have 1 bit, 2 bits and so on. */
+function symbolsByLength(): readonly (readonly number[])[] {
+  const byLength = Array.from({ length: LONGEST_CODE }, (): number[] => []);
+  HUFFMAN_LENGTHS.forEach((length, symbol) => byLength[length - 1]?.push(symbol));
+  return byLength;
 }
 
 function transitionOf(tree: Int16Array, state: number, bits: number): number {

@@ -78,8 +78,9 @@ export class Bench {
     const rounds = Math.min(scale.rounds, each.rounds ?? scale.rounds);
     const found = new Map<PeerName, Figures[]>();
     for (let round = 0; round < rounds; round++) {
-      const others = round < ROUNDS_OF_OTHERS ? (each.others ?? []) : [];
-      for (const peer of rotated([...each.peers, ...others], round)) {
+      // Last: what the others do meanwhile would make the first rounds of the compared peers differ from the next ones.
+      const others = rounds - round <= ROUNDS_OF_OTHERS ? (each.others ?? []) : [];
+      for (const peer of [...rotated(each.peers, round), ...others]) {
         const figures = await this.#once(asking, each, peer);
         if (figures !== undefined) found.set(peer, [...(found.get(peer) ?? []), figures]);
       }

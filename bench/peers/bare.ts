@@ -2,7 +2,7 @@
 // This is not a lock: every call succeeds.
 import { noop } from "cockatiel";
 import { Etcd3 } from "etcd3";
-import { UNRENEWED_SECONDS, type Connect, type Lockable, type Session } from "./client.js";
+import { UNRENEWED_SECONDS, type BareKey, type Connect, type Lockable, type Session } from "./client.js";
 
 const VALUE = Buffer.from("bare");
 
@@ -53,4 +53,32 @@ async function putOf({ kv }: Etcd3, key: Buffer): Promise<void> {
   const put = { request_put: { key, value: VALUE } };
   const { succeeded } = await kv.txn({ compare: [], success: [put] });
   if (!succeeded) throw new Error("etcd has not put the key");
+}
+
+/** One key, put, deleted and watched. */
+export function bareKey(addresses: readonly string[], name: string): BareKey {
+  const client = bareClient(addresses);
+  const key = Buffer.from(name);
+  return {
+    put: async () => void (await client.kv.put({ key, value: VALUE })),
+    delete: async () => Number((await client.kv.deleteRange({ key })).header.revision),
+    watch: (deleted) => watchOf(client, key, deleted),
+    close: () => client.close(),
+  };
+}
+
+async function watchOf(
+  { watchClient }: Etcd3,
+  key: Buffer,
+  deleted: (revision: number) => void,
+): Promise<void> {
+  const stream = await watchClient.watch();
+  return new Promise((resolve, reject) => {
+    stream.on("error", reject);
+    stream.on("data", ({ created, events }) => {
+      if (created) resolve();
+      for (const { kv, type } of events) if (type === "Delete") deleted(Number(kv.mod_revision));
+    });
+    stream.write({ create_request: { key, start_revision: "0" } });
+  });
 }

@@ -19,6 +19,16 @@ export interface Session {
   close(): Promise<void>;
 }
 
+/** Bare requests about one key, without a lease. */
+export interface BareKey {
+  put(): Promise<void>;
+  /** Resolves with the revision of the deletion. */
+  delete(): Promise<number>;
+  /** Resolves when the watch exists. */
+  watch(deleted: (revision: number) => void): Promise<void>;
+  close(): void;
+}
+
 /** The TTL of the leases of bare requests. They are not renewed: the TTL is longer than any run with its warm-up. */
 export const UNRENEWED_SECONDS = 300;
 

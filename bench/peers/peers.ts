@@ -20,6 +20,8 @@ export interface Peer {
   readonly ground: GroundKind;
   /** Its waiters have places in etcd, which can be counted. */
   readonly queues: boolean;
+  /** It is compiled before it runs, so it needs no warm-up. */
+  readonly compiled?: true;
   /** Rejects with a `NotRunError` if that is not possible. */
   program(build: string | undefined): Promise<Program>;
 }
@@ -86,7 +88,10 @@ export const PEERS: Readonly<Record<PeerName, Peer>> = {
     ...{ name: "leasehold", title: "leasehold", ground: "etcd", queues: true },
     program: inNode("leasehold", own),
   },
-  go: { name: "go", title: "Go concurrency.Mutex", ground: "etcd", queues: true, program: inGo },
+  go: {
+    ...{ name: "go", title: "Go concurrency.Mutex", ground: "etcd", queues: true, compiled: true },
+    program: inGo,
+  },
   "leasehold-etcd3": {
     ...{ name: "leasehold-etcd3", title: "leasehold over etcd3", ground: "etcd", queues: true },
     program: withOwnTransport("leasehold-etcd3", `${own} over etcd3 ${version("etcd3")}`),

@@ -12,7 +12,7 @@ export interface Column {
 export interface Case {
   readonly name: string;
   readonly peers: readonly PeerName[];
-  /** Peers that no target compares: they take part in the first round only. */
+  /** Peers that no target compares: they take part in the last round only. */
   readonly others?: readonly PeerName[];
   /** Set if the question's usual number would be too many. */
   readonly rounds?: number;

@@ -2,8 +2,7 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { createInterface } from "node:readline";
 import { adapters, type AdapterName } from "../peers/adapters.js";
-import { bareClient } from "../peers/bare.js";
-import type { Client, Session } from "../peers/client.js";
+import type { BareKey, Client, Session } from "../peers/client.js";
 import { Cycles } from "./cycles.js";
 import type { Answer, Command, Connection, Look, Start, Stopped, Task } from "./protocol.js";
 import { Requests } from "./requests.js";
@@ -36,8 +35,16 @@ async function start(task: Task): Promise<true> {
   running =
     "contenders" in task
       ? new Cycles(sessions, task)
-      : await Requests.start(bareClient(where.addresses), task);
+      : await Requests.start(await bareKeyOf(task.name), task);
   return true;
+}
+
+/** Loaded on demand: etcd3 would be in the memory of the other peers. */
+async function bareKeyOf(name: string): Promise<BareKey> {
+  const { addresses } = where;
+  if (adapter === "bare-http2")
+    return (await import("../peers/bare-http2.js")).bareKey({ addresses, build }, name);
+  return (await import("../peers/bare.js")).bareKey(addresses, name);
 }
 
 function look(collect: boolean | undefined): Look {

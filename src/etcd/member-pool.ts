@@ -7,6 +7,7 @@ import type { CallOptions, ConnectionSetting, Header, Member } from "./port.js";
 import {
   AttemptError,
   LeaseNotFoundError,
+  OverloadedError,
   TokenExpiredError,
   TooManyPingsError,
   UnansweredError,
@@ -141,7 +142,7 @@ export class MemberPool {
 
   /** Returns what the attempt rejects with. */
   #failed(member: Member, error: unknown, token: string | undefined): unknown {
-    if (isMembersFault(error)) {
+    if (isMembersFault(error) || (error instanceof OverloadedError && this.options.hosts.length > 1)) {
       this.#breakers.failed(member.host);
       this.#suspect(member, error as Error);
     }

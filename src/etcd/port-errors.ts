@@ -54,7 +54,10 @@ export class MemberRefusedError extends Error {
   }
 }
 
-/** etcd has more requests than it can apply and did not start this one: repeat it on the same member, later. */
+/**
+ * This member has applied far less than is committed (etcd compares its own two indexes) and did not start the request: repeat
+ * it on another member. If there is no other, repeat it later on the same connection, as a new one would add to the load.
+ */
 export class OverloadedError extends Error {
   override readonly name = "OverloadedError";
 }

@@ -12,6 +12,7 @@ import { takesPlace } from "../../support/clients/request-shape.js";
 import { startTlsFront } from "../../support/proxies/tls-front.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
+const PROPOSALS = [TXN, "/etcdserverpb.Lease/LeaseGrant", "/etcdserverpb.Lease/LeaseRevoke"];
 const TTL_SECONDS = 5;
 /** One of three hosts is chosen at random first: this many clusters cover each case. */
 const CLUSTERS = 12;
@@ -40,6 +41,12 @@ beforeAll(async () => {
   bad["a web server of HTTP/2"] = missing.endpoint;
   bad["a gRPC server of another service"] = unimplemented.endpoint;
   bad["a learner"] = (await etcd.addLearner()).endpoint;
+  // etcd's answer where a member has applied much less than is committed.
+  const overloaded = await startGrpcProxy({ port: etcd.member.clientPort });
+  const status = { code: 8, details: "etcdserver: too many requests" };
+  for (const path of PROPOSALS) overloaded.rule({ path, act: "refuse", status });
+  stops.push(() => overloaded.stop());
+  bad["an overloaded member"] = overloaded.endpoint;
 }, 60_000);
 afterAll(async () => {
   await etcd?.stop();
@@ -52,6 +59,19 @@ const KINDS = [
   "a gRPC server of another service",
   "a learner",
 ];
+
+test("an overloaded member in the list of hosts delays no call until it has recovered", async () => {
+  const hosts = [bad["an overloaded member"]!, etcd.member.endpoint];
+  const clusters = Array.from({ length: CLUSTERS }, () =>
+    connect({ hosts, session: { ttlSeconds: TTL_SECONDS } }),
+  );
+
+  for (const cluster of clusters) {
+    const lock = await new Mutex(cluster, "bad-hosts/overloaded").lock();
+    await lock.release();
+  }
+  await Promise.all(clusters.map((cluster) => cluster.close({ drainMs: 0 })));
+});
 
 describe.each(KINDS)("%s in the list of hosts", (kind) => {
   const hosts = () => [bad[kind]!, etcd.member.endpoint];

@@ -291,7 +291,8 @@ const MUTEX: readonly Mutant[] = [
         to: "for (const upper of above(name))\n            if (!this.#names)",
       },
     ],
-    hunt: t1(["reorder"], CROWD),
+    // Slow answers: more transactions leave in each request.
+    hunt: t1(["reorder", "link-delay"], { ...CROWD, lanes: 24, seconds: 30, runs: 5 }),
   },
   {
     name: "answers-mixed-up",

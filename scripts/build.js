@@ -20,11 +20,20 @@ const DIST = path.join(ROOT, "dist");
 /** Next to dist/, not in it: it is not part of the package. */
 const STAMP = path.join(ROOT, "node_modules", ".leasehold-built");
 
+/** The module of each entry of the package, and its file there. */
+const ENTRIES = {
+  "index.js": "leasehold.js",
+  "diagnostics/index.js": "leasehold-diagnostics.js",
+  "otel/instrument.js": "leasehold-otel.js",
+};
+
 /** @returns {Promise<void>} dist/ matches src/; exits with code 1 if it does not compile */
 export async function build() {
   const hash = sourcesHash();
   const upToDate =
-    existsSync(STAMP) && readFileSync(STAMP, "utf8") === hash && existsSync(path.join(DIST, "leasehold.js"));
+    existsSync(STAMP) &&
+    readFileSync(STAMP, "utf8") === hash &&
+    Object.values(ENTRIES).every((file) => existsSync(path.join(DIST, file)));
   if (upToDate) return;
   const fresh = path.join(ROOT, `dist-${process.pid}`);
   try {
@@ -54,18 +63,28 @@ function compile(outDir) {
 }
 
 /**
- * The package is one file: Node.js loads that several times faster than a hundred modules. Those stay beside it for the tests
- * and the bench.
+ * Each entry of the package is one file: Node.js loads that several times faster than a hundred modules. Those stay beside it
+ * for the tests and the bench. Entries share no file, so a module that two of them import is loaded twice: it must work then,
+ * as the channels do, which Node.js finds by name.
  * @param {string} outDir
  */
 async function bundle(outDir) {
+  for (const [input, output] of Object.entries(ENTRIES)) await bundleEntry(outDir, input, output);
+}
+
+/**
+ * @param {string} outDir
+ * @param {string} entry
+ * @param {string} file
+ */
+async function bundleEntry(outDir, entry, file) {
   // Imported here: this file is loaded before the packages are installed.
   const { rolldown } = await import("rolldown");
   const modules = await rolldown({
-    input: path.join(outDir, "index.js"),
+    input: path.join(outDir, entry),
     cwd: outDir,
     platform: "node",
-    external: ["etcd3"],
+    external: ["etcd3", "@opentelemetry/api"],
     // LEASEHOLD_TRANSPORT replaces a constant: see test/support/transport.js.
     optimization: { inlineConst: false },
     onLog: (level, { message }) => {
@@ -74,7 +93,7 @@ async function bundle(outDir) {
   });
   try {
     const { output } = await modules.generate({ format: "esm" });
-    writeFileSync(path.join(outDir, "leasehold.js"), latin1(output[0].code));
+    writeFileSync(path.join(outDir, file), latin1(output[0].code));
   } finally {
     await modules.close();
   }

@@ -7,25 +7,36 @@ import { folderOf } from "./imports.js";
  * @type {readonly (readonly string[])[]}
  */
 export const LAYERS = [
-  ["contender", "keys", "printable"],
+  ["contender", "keys", "printable", "renewal-report"],
+  ["base-error"],
   ["errors"],
-  ["options/"],
-  ["async/", "fence"],
+  ["options/", "diagnostics/"],
+  ["async/", "fence", "report/"],
+  ["log/"],
   ["etcd/port", "etcd/port-errors"],
   ["etcd/refusals/", "etcd/codec/", "etcd/http2/frames/"],
   ["etcd/http2/"],
   ["etcd/grpc/", "etcd/etcd3/"],
   ["etcd/retry", "etcd/backoff", "etcd/circuit-breakers", "etcd/concurrency-limit"],
-  ["etcd/auth-token", "etcd/cluster-id", "etcd/transport/", "etcd/raft-term", "etcd/ranges"],
+  [
+    "etcd/auth-token",
+    "etcd/cluster-id",
+    "etcd/trace-call",
+    "etcd/transport/",
+    "etcd/raft-term",
+    "etcd/ranges",
+  ],
   ["etcd/member-pool"],
   ["etcd/batch/"],
   ["etcd/client"],
   ["etcd/direct", "etcd/keepalive", "etcd/watch/"],
+  ["session/renewal/"],
   ["session/"],
   ["queue/"],
-  ["hold/"],
-  ["locks/", "election/", "web-locks/"],
-  ["index"],
+  ["hold/", "observe/"],
+  ["locks/", "election/", "web-locks/", "inspect/"],
+  ["connect"],
+  ["index", "otel/"],
 ];
 
 /**
@@ -33,8 +44,11 @@ export const LAYERS = [
  * @type {Readonly<Record<string, readonly string[]>>}
  */
 export const FRONT_DOORS = {
-  async: ["abort-fan-out", "clock", "deadlines", "once", "settle-within", "task-tracker"],
-  options: ["check", "connect"],
+  async: ["abort-fan-out", "callers-stack", "clock", "deadlines", "once", "settle-within", "task-tracker"],
+  diagnostics: ["channels", "messages", "tracing"],
+  log: ["context", "stderr", "subscribe"],
+  report: ["health", "inspect", "reporting-cluster", "snapshot"],
+  options: ["check", "connect", "lock", "log"],
   etcd: ["backoff", "client", "keepalive", "port", "port-errors", "ranges", "retry"],
   "etcd/batch": ["batcher"],
   "etcd/codec": ["answers", "requests"],
@@ -43,19 +57,31 @@ export const FRONT_DOORS = {
   "etcd/http2": ["connection", "failure", "socket", "stream"],
   "etcd/http2/frames": ["frame-reader", "frames", "hpack", "http2-error"],
   "etcd/refusals": ["failure-text", "refusals"],
-  "etcd/transport": ["member-of", "ping-intervals"],
+  "etcd/transport": ["member-of", "member-states", "ping-intervals"],
   "etcd/watch": ["hub", "watch"],
+  "session/renewal": ["lease-timers", "report"],
   session: [
     ...["cluster", "connect", "connection", "lease", "session-options", "session-source", "state-event"],
     ...["adopted-entries", "cleanup", "key-watch-schedule", "late-put-sweeper"],
   ],
   queue: [
     ...["contenders", "entry", "lock-mode", "lock-table", "permit-mode", "predecessor-wait", "queue"],
-    ...["reader-mode", "refused-join", "txns", "waiter"],
+    ...["reader-mode", "txns", "waiter"],
   ],
-  hold: ["acquire", "hold", "hold-base", "reentrancy", "wait-for-turn", "with-lease"],
+  hold: [
+    "acquire",
+    "events",
+    "hold",
+    "hold-base",
+    "reentrancy",
+    "trace-acquire",
+    "wait-for-turn",
+    "with-lease",
+  ],
+  observe: ["feed", "queue-watch"],
   locks: ["lock-all", "mutex", "rwlock", "semaphore"],
   election: ["election", "lead", "leader", "leadership"],
+  inspect: ["entry", "force-release", "inspect", "list", "state", "watch-queue"],
   "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
 };
 

@@ -1,70 +1,60 @@
+import { LeaseholdError } from "./base-error.js";
 import type { Contender } from "./contender.js";
 import { printable } from "./printable.js";
+import { NO_REPORT, type RenewalReport } from "./renewal-report.js";
 
-/** Each class has one code. Match on `code` (or with `instanceof`), never on the message. */
-export type LeaseholdErrorCode =
-  | "SESSION_LOST"
-  | "SESSION_CLOSED"
-  | "LOCK_LOST"
-  | "LOCK_RELEASED"
-  | "LOCK_TIMEOUT"
-  | "LOCK_EXPIRING"
-  | "STALE_FENCE"
-  | "DEADLOCK"
-  | "ETCD_UNAVAILABLE"
-  | "ETCD_REFUSED";
+export { LeaseholdError, type LeaseholdErrorCode } from "./base-error.js";
 
-/** How a hold was lost: its deadline passed, its lease was revoked, a client deleted its key, or its session was closed. */
-export type Loss = "expired" | "revoked" | "deleted" | "closed";
-
-const hasJson = (value: unknown): value is { toJSON(): unknown } =>
-  typeof value === "object" && value !== null && "toJSON" in value && typeof value.toJSON === "function";
-
-function jsonOf(value: unknown): unknown {
-  if (typeof value === "bigint") return value.toString();
-  if (value instanceof Map) return Object.fromEntries([...value].map(([k, v]) => [String(k), jsonOf(v)]));
-  if (value instanceof Error && !(value instanceof LeaseholdError))
-    return { name: value.name, message: value.message };
-  return hasJson(value) ? value.toJSON() : value;
-}
+/** A deadline passed, a lease was revoked, a client deleted the key, the session was closed, or `maxHoldMs` passed. */
+export type Loss = "expired" | "revoked" | "deleted" | "closed" | "max hold";
 
 /** Texts from etcd and gRPC are cut where they arrive. This limit leaves room for hints and the reasons of several hosts. */
 const MAX_REASON = 2000;
 
-/** The base class of every error that leasehold creates, except for misuse, which is a `TypeError` or `RangeError`. */
-export abstract class LeaseholdError extends Error {
-  abstract readonly code: LeaseholdErrorCode;
-
-  /** The message is one line, whatever names it contains. Texts from other clients and from servers are limited in length. */
-  constructor(message: string, options?: ErrorOptions) {
-    super(printable(message, Infinity), options);
-  }
-
-  /** Each class states its name, because minifiers shorten the names of classes. */
-  override get name(): string {
-    return this.constructor.name;
-  }
-
-  /** Name, code, message and the fields of the class. Bigints become decimal strings. */
-  toJSON(): Readonly<Record<string, unknown>> {
-    const fields = Object.entries(this).map(([key, value]) => [key, jsonOf(value)] as const);
-    return { name: this.name, message: this.message, ...Object.fromEntries(fields) };
-  }
-}
-
 const hex = (leaseId: bigint): string => leaseId.toString(16);
+const lossText: Record<Loss, string> = {
+  expired: "its session was not renewed in time",
+  revoked: "its lease is gone",
+  deleted: "another client deleted its key",
+  closed: "its session was closed while it was held",
+  "max hold": "it was held longer than its maxHoldMs",
+};
 
-/** The lease is gone, or may be: its deadline passed (`expired`), or etcd reported that it does not exist (`revoked`). */
+/** The last failure of each member, in one line. */
+export const failuresText = (members: ReadonlyMap<string, Error>): string =>
+  [...members].map(([host, { message }]) => `${host}: ${printable(message, MAX_REASON)}`).join("; ");
+
+/** The failures of members as the `cause` of an error. */
+const causeOf = (members: RenewalReport["members"]): AggregateError =>
+  new AggregateError([...members.values()], "every member that was tried failed");
+
+/**
+ * The lease is gone, or may be: its deadline passed (`expired`), or etcd reported that it does not exist (`revoked`). The
+ * message of an `expired` one says whether this process did not run, etcd did not answer, or both. `cause` is an
+ * AggregateError of `members` if etcd did not answer.
+ */
 export class SessionLostError extends LeaseholdError {
   static override readonly name = "SessionLostError";
   readonly code = "SESSION_LOST";
+  /** See RenewalReport. */
+  readonly remainingMs: number;
+  readonly sinceLastRenewalMs: number;
+  readonly stalledMs: number;
+  readonly members: ReadonlyMap<string, Error>;
 
+  // eslint-disable-next-line max-params -- public: its parameters must not change
   constructor(
     readonly leaseId: bigint,
     readonly loss: "expired" | "revoked",
     why: string,
+    report: RenewalReport & { readonly unanswered?: boolean } = NO_REPORT,
   ) {
-    super(`Session ${hex(leaseId)} lost: ${why}`);
+    const caused = report.unanswered === true && report.members.size > 0;
+    super(`Session ${hex(leaseId)} lost: ${why}`, caused ? { cause: causeOf(report.members) } : undefined);
+    this.remainingMs = report.remainingMs;
+    this.sinceLastRenewalMs = report.sinceLastRenewalMs;
+    this.stalledMs = report.stalledMs;
+    this.members = report.members;
   }
 }
 
@@ -78,13 +68,6 @@ export class SessionClosedError extends LeaseholdError {
   }
 }
 
-const lossText: Record<Loss, string> = {
-  expired: "its session was not renewed in time",
-  revoked: "its lease is gone",
-  deleted: "another client deleted its key",
-  closed: "its session was closed while it was held",
-};
-
 /** The caller held the lock and lost it: the one error for every loss. `cause` is the error of its session, if the session ended. */
 export class LockLostError extends LeaseholdError {
   static override readonly name = "LockLostError";
@@ -96,8 +79,10 @@ export class LockLostError extends LeaseholdError {
     readonly key: string,
     readonly loss: Loss,
     cause?: Error,
+    maxHoldMs?: number,
   ) {
-    super(`Lock "${lockName}" lost: ${lossText[loss]} (key ${key})`, cause && { cause });
+    const limit = maxHoldMs === undefined ? "" : ` of ${maxHoldMs} ms`;
+    super(`Lock "${lockName}" lost: ${lossText[loss]}${limit} (key ${key})`, cause && { cause });
   }
 }
 
@@ -177,18 +162,22 @@ export class EtcdUnavailableError extends LeaseholdError {
   static override readonly name = "EtcdUnavailableError";
   readonly code = "ETCD_UNAVAILABLE";
   declare readonly cause: AggregateError;
+  readonly #what: string;
 
   constructor(
     what: string,
     /** The last failure of each member that was tried, by host. */
     readonly members: ReadonlyMap<string, Error>,
   ) {
-    const last = [...members]
-      .map(([host, error]) => `${host}: ${printable(error.message, MAX_REASON)}`)
-      .join("; ");
-    super(`etcd did not answer (${what})${last ? `: ${last}` : ""}`, {
-      cause: new AggregateError([...members.values()], "every member that was tried failed"),
+    super(`etcd did not answer (${what})${members.size > 0 ? `: ${failuresText(members)}` : ""}`, {
+      cause: causeOf(members),
     });
+    this.#what = what;
+  }
+
+  /** @internal The same error for another caller, with a stack of its own. */
+  again(): EtcdUnavailableError {
+    return new EtcdUnavailableError(this.#what, this.members);
   }
 }
 

@@ -1,5 +1,8 @@
-import { acquire, holdOf, watched } from "../hold/acquire.js";
+import { acquireChannel, electionChannel } from "../diagnostics/channels.js";
+import { acquire, holdOf, watched, type JoinTarget } from "../hold/acquire.js";
+import { traceAcquire } from "../hold/trace-acquire.js";
 import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "../errors.js";
+import { publishElection, publishTerm, type Candidate } from "./events.js";
 import { candidates, leaderOf, type Leader } from "./leader.js";
 import { LeadershipHandle, type Leadership } from "./leadership.js";
 import { Observation } from "./observation.js";
@@ -11,10 +14,17 @@ import {
   checkWait,
   type CheckedWait,
 } from "../options/check.js";
-import type { WaitOptions } from "../session/session-options.js";
+import { checkLock, type CheckedLock } from "../options/lock.js";
+import type { LockOptions, WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
+import { atCaller, withCallersStack } from "../async/callers-stack.js";
 import { settleWithin } from "../async/settle-within.js";
 import { timeBudget } from "../hold/with-lease.js";
+
+/** A campaign, with the value that it puts. */
+interface CampaignTarget extends JoinTarget {
+  readonly value: string;
+}
 
 /** Default `timeoutMs` of `leader()`. */
 const READ_TIMEOUT_MS = 5000;
@@ -26,15 +36,18 @@ const READ_TIMEOUT_MS = 5000;
 export class Election {
   readonly name: string;
   readonly #source: LeaseSource;
+  readonly #options: CheckedLock;
   #candidate: LeadershipHandle | "waiting" | undefined;
 
   /**
    * @throws {TypeError | RangeError} if `source` is not a Cluster or Session, or `name` is not 1..1024 bytes of
-   * well-formed Unicode without "/" at its ends and without "//".
+   * well-formed Unicode without "/" at its ends and without "//", and on invalid options.
    */
-  constructor(source: SessionSource, name: string) {
+  constructor(source: SessionSource, name: string, options?: Pick<LockOptions, "label">) {
     this.#source = leaseSourceOf(source);
     this.name = checkName(name);
+    const { label } = checkOptions("Election", options, ["label"]);
+    this.#options = checkLock("Election", { label });
   }
 
   /**
@@ -51,10 +64,24 @@ export class Election {
   async campaign(value: string, options?: WaitOptions): Promise<Leadership> {
     checkValue("value", value);
     const wait = checkWait("campaign", options);
+    const target = {
+      source: this.#source,
+      kind: "leadership",
+      name: this.name,
+      options: this.#options,
+      value,
+    } as const;
+    if (!acquireChannel.hasSubscribers) return this.#run(target, wait);
+    const call = { tries: false, signal: wait.signal };
+    return traceAcquire(target, call, (traced) => this.#run(traced, wait));
+  }
+
+  async #run(target: CampaignTarget, wait: CheckedWait): Promise<LeadershipHandle> {
     if (this.#busy) throw new DeadlockError(this.name, alreadyCandidate(this.name));
     this.#candidate = "waiting";
+    if (electionChannel.hasSubscribers) publishElection(this.#event(undefined), { state: "campaigning" });
     try {
-      return (this.#candidate = await this.#campaign(value, wait));
+      return (this.#candidate = await this.#campaign(target, wait));
     } catch (error) {
       this.#candidate = undefined;
       throw error;
@@ -77,9 +104,10 @@ export class Election {
     const what = `ask for the leader of "${this.name}"`;
     const range = { ...candidates(this.name), limit: 1 };
     const reading = client.range(range, { what, giveUpMs: timeoutMs, signal: closed });
-    const { kvs } = await settleWithin(reading, { signal, timeoutMs }, services, {
+    const settled = settleWithin(reading, { signal, timeoutMs }, services, {
       onTimeout: () => new EtcdUnavailableError(what, client.lastFailures),
     });
+    const { kvs } = await atCaller(settled);
     return leaderOf(this.name, kvs[0]);
   }
 
@@ -106,18 +134,26 @@ export class Election {
     return !candidate.signal.aborted;
   }
 
-  async #campaign(value: string, wait: CheckedWait): Promise<LeadershipHandle> {
+  async #campaign(target: CampaignTarget, wait: CheckedWait): Promise<LeadershipHandle> {
+    const { value } = target;
     const left = timeBudget(this.#source.services.clock, wait.timeoutMs);
-    const acquired = await acquire({ source: this.#source, name: this.name, value }, wait);
+    const acquired = await acquire(target, wait);
     const leadership = holdOf(watched(acquired), LeadershipHandle);
     try {
       // An adopted entry still has the value of its last candidate.
       if (acquired.grant.entry.value !== value) await this.#within(wait, left(), leadership.proclaim(value));
+      leadership.started(target);
+      if (electionChannel.hasSubscribers) publishTerm(this.#event(acquired.queue.lease.owner), leadership);
       return leadership;
     } catch (error) {
       void leadership.resign();
-      throw error;
+      throw withCallersStack(error);
     }
+  }
+
+  #event(owner: string | undefined): Candidate {
+    const { hosts } = this.#source.services.options;
+    return { hosts, name: this.name, label: this.#options.label, owner };
   }
 
   /** `leftMs` is what earlier steps have left of the time limit. */

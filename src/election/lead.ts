@@ -1,5 +1,7 @@
 import { leaseOf, Session, type Cluster } from "../session/cluster.js";
 import { servicesOf } from "../session/connection.js";
+import { electionChannel } from "../diagnostics/channels.js";
+import { publishElection, type Candidate } from "./events.js";
 import { Election } from "./election.js";
 import {
   EtcdRefusedError,
@@ -12,11 +14,12 @@ import {
 import { sameLeader, type Leader } from "./leader.js";
 import type { Leadership } from "./leadership.js";
 import { checkFunction, checkName, checkSession, checkSignal, checkValue } from "../options/check.js";
+import { checkLock } from "../options/lock.js";
 import { Pauses, retry, type RetryPolicy } from "./retry.js";
-import type { SessionOptions } from "../session/session-options.js";
+import type { LockOptions, SessionOptions } from "../session/session-options.js";
 import { pause } from "../async/clock.js";
 
-export interface LeadOptions extends SessionOptions {
+export interface LeadOptions extends SessionOptions, Pick<LockOptions, "label"> {
   /** What others read about this candidate in `leader()` and `observe()`, at most 65536 bytes. @default `owner` */
   readonly value?: string | undefined;
   /**
@@ -44,6 +47,7 @@ interface Candidacy {
   readonly name: string;
   readonly work: (leadership: Leadership) => unknown;
   readonly session: SessionOptions;
+  readonly label: string | undefined;
   readonly value: string | undefined;
 }
 
@@ -76,20 +80,26 @@ export async function lead(
   const { clock } = servicesOf(cluster);
   checkName(name);
   checkFunction("work", work);
-  const session = checkSession("lead", options, ["value", "signal", "onLeader", "onRetry"]);
-  const { value, onLeader, onRetry } = options ?? {};
+  const session = checkSession("lead", options, ["value", "signal", "onLeader", "onRetry", "label"]);
+  const { value, label, onLeader, onRetry } = checkCandidate(options);
+  const stop = checkSignal(options?.signal) ?? new AbortController().signal;
+  const over = new AbortController();
+  const candidate = { hosts: cluster.hosts, name, label, owner: session.owner };
+  const policy = { clock, onRetry: reporting(candidate, onRetry) };
+  if (onLeader) void follow(new Election(cluster, name), onLeader, { ...policy, stop: over.signal });
+  try {
+    await new LeadLoop({ cluster, name, work, session, label, value }, { ...policy, stop, mayPass }).run();
+  } finally {
+    over.abort();
+    if (electionChannel.hasSubscribers) publishElection(candidate, { state: "stopped" });
+  }
+}
+
+function checkCandidate({ value, label, onLeader, onRetry }: LeadOptions = {}): LeadOptions {
   if (value !== undefined) checkValue("value", value);
   if (onLeader !== undefined) checkFunction("onLeader", onLeader);
   if (onRetry !== undefined) checkFunction("onRetry", onRetry);
-  const stop = checkSignal(options?.signal) ?? new AbortController().signal;
-  const over = new AbortController();
-  const policy = { clock, onRetry: reporting(onRetry) };
-  if (onLeader) void follow(new Election(cluster, name), onLeader, { ...policy, stop: over.signal });
-  try {
-    await new LeadLoop({ cluster, name, work, session, value }, { ...policy, stop, mayPass }).run();
-  } finally {
-    over.abort();
-  }
+  return { value, label: checkLock("lead", { label }).label, onLeader, onRetry };
 }
 
 const mayPass = (error: unknown): boolean =>
@@ -99,8 +109,10 @@ const mayPass = (error: unknown): boolean =>
 
 /** Calls the listener in a microtask, so that what it throws does not end the retries. */
 const reporting =
-  (onRetry: LeadOptions["onRetry"]): RetryPolicy["onRetry"] =>
+  (candidate: Candidate, onRetry: LeadOptions["onRetry"]): RetryPolicy["onRetry"] =>
   (error, delayMs) => {
+    if (electionChannel.hasSubscribers)
+      publishElection(candidate, { state: "retrying", error: error as Error, delayMs });
     if (onRetry) queueMicrotask(() => onRetry(error as LeaseholdError, delayMs));
   };
 
@@ -152,9 +164,11 @@ class LeadLoop {
   }
 
   async #campaign(): Promise<Leadership> {
-    const { name, value } = this.candidacy;
+    const { name, label, value } = this.candidacy;
     const session = await this.#openSession();
-    return new Election(session, name).campaign(value ?? session.owner, { signal: this.policy.stop });
+    return new Election(session, name, { label }).campaign(value ?? session.owner, {
+      signal: this.policy.stop,
+    });
   }
 
   async #openSession(): Promise<Session> {

@@ -39,6 +39,10 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
     return proclaimed;
   }
 
+  protected override get title(): string {
+    return "Leadership";
+  }
+
   resign(): Promise<void> {
     return this.release();
   }

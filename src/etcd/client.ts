@@ -1,5 +1,6 @@
 import type { CheckedConnect } from "../options/connect.js";
 import type { Clock } from "../async/clock.js";
+import { callChannel } from "../diagnostics/channels.js";
 import { retry, type AttemptLimits, type RetryContext, type CallPolicy } from "./retry.js";
 import { Batcher, type BatchTransport } from "./batch/batcher.js";
 import { MemberPool, type Connect, type MemberListener } from "./member-pool.js";
@@ -8,6 +9,9 @@ import { NotSentError } from "./port-errors.js";
 import { readRanges, type RangesAnswer } from "./ranges.js";
 import { ConcurrencyLimit } from "./concurrency-limit.js";
 import { RaftTermFloor } from "./raft-term.js";
+import { retryTraced } from "./trace-call.js";
+
+type Ask<T> = (member: Member, options: CallOptions) => Promise<T>;
 
 /** Time limit of requests that may have no waiting caller any more. */
 const BACKGROUND_MS = 10_000;
@@ -52,6 +56,11 @@ export class EtcdClient {
   }
 
   /** See MemberPool. */
+  failuresSince(at: number): ReadonlyMap<string, Error> {
+    return this.#pool.failuresSince(at);
+  }
+
+  /** See MemberPool. */
   fail(member: Member, why?: Error): void {
     this.#pool.fail(member, why);
   }
@@ -81,6 +90,11 @@ export class EtcdClient {
     return this.#pool.failures.size > 0;
   }
 
+  /** What is known of the members. */
+  get contact(): Pick<MemberPool, "hostInUse" | "contactFailed" | "failureOf"> {
+    return this.#pool;
+  }
+
   get requestTimeoutMs(): number {
     return this.options.requestTimeoutMs;
   }
@@ -92,7 +106,7 @@ export class EtcdClient {
    */
   async txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
     this.#floor.sent(txn.compare[0]?.key);
-    const answer = await retry((limits) => this.#batcher.send(txn, limits), policy, this.#retryContext);
+    const answer = await this.#retry((limits) => this.#batcher.send(txn, limits), policy);
     this.#floor.observed(answer.header);
     return answer;
   }
@@ -139,23 +153,37 @@ export class EtcdClient {
   }
 
   /** Calls the current member, and after a failure the next ones, until one answers. */
-  call<T>(ask: (member: Member, options: CallOptions) => Promise<T>, policy: CallPolicy): Promise<T> {
+  call<T>(ask: Ask<T>, policy: CallPolicy): Promise<T> {
     const attempt = async (limits: AttemptLimits): Promise<T> => {
       const { signal } = limits;
       // If the caller gives up while other attempts are ahead, nothing is sent.
       if (!this.#limit.tryAcquire() && !(await this.#limit.acquire(signal, () => limits.wanted())))
         throw new NotSentError("no caller waits for it any longer");
       try {
-        return await this.#pool.attempt(ask, { timeoutMs: limits.timeoutMs(), signal });
+        return await this.#pool.attempt(heard(ask, limits), { timeoutMs: limits.timeoutMs(), signal });
       } finally {
         this.#limit.release();
       }
     };
-    return retry(attempt, policy, this.#retryContext);
+    return this.#retry(attempt, policy);
+  }
+
+  #retry<T>(attempt: (limits: AttemptLimits) => Promise<T>, policy: CallPolicy): Promise<T> {
+    return (callChannel.hasSubscribers ? retryTraced : retry)(attempt, policy, this.#retryContext);
   }
 
   /** Closes all connections. Streams and calls must have ended before. */
   close(): void {
     this.#pool.close();
   }
+}
+
+/** Reports which member has answered, if somebody traces the call. */
+function heard<T>(ask: Ask<T>, { answered }: AttemptLimits): Ask<T> {
+  if (answered === undefined) return ask;
+  return async (member, options) => {
+    const answer = await ask(member, options);
+    answered(member.host);
+    return answer;
+  };
 }

@@ -4,7 +4,7 @@ import { Backoff } from "./backoff.js";
 import { DirectHosts } from "./direct.js";
 import type { EtcdClient } from "./client.js";
 import type { CallOptions, KeepaliveStream, LeaseAnswer, Member } from "./port.js";
-import { TokenExpiredError } from "./port-errors.js";
+import { TokenExpiredError, UnansweredError } from "./port-errors.js";
 
 /** A lease that is kept alive. */
 export interface LeaseListener {
@@ -172,7 +172,7 @@ export class Keepalive {
         if (open !== this.#open || !oldest) return;
         const left = oldest.monotonic + sends.patienceMs - this.clock.monotonic();
         if (left > 0) sends.timer = this.#patience(open, sends, left);
-        else this.client.fail(open.member);
+        else this.client.fail(open.member, new UnansweredError("no answer to the renewal of a lease"));
       });
     });
   }
@@ -201,7 +201,7 @@ export class Keepalive {
   #deposed(open: OpenStream): void {
     if (this.#checkingTerm) return;
     this.#checkingTerm = true;
-    this.client.fail(open.member);
+    this.client.fail(open.member, new UnansweredError("renewals were answered in an older raft term"));
     void this.client
       .renewRaftTermFloor(this.#over.signal)
       // If the read is rejected, the floor stays and the leases reach their deadlines, which is the safe outcome.

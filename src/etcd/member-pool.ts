@@ -2,6 +2,7 @@ import type { CheckedConnect } from "../options/connect.js";
 import type { Clock } from "../async/clock.js";
 import { CircuitBreakers, isMembersFault } from "./circuit-breakers.js";
 import { ClusterIdentity } from "./cluster-id.js";
+import { MemberStates } from "./transport/member-states.js";
 import { PingIntervals } from "./transport/ping-intervals.js";
 import type { CallOptions, ConnectionSetting, Header, Member } from "./port.js";
 import {
@@ -29,11 +30,18 @@ export class MemberPool {
   readonly tokens: AuthToken | undefined;
   /** The last failure of each member, until any member answers. */
   readonly failures = new Map<string, Error>();
+  /** The last failure of each member that has not answered since. */
+  readonly failureOf = new Map<string, Error>();
+  /** The last contact with a member failed. */
+  contactFailed = false;
   /** Called when the member in use is left: requests need not wait for it any longer. */
   onLeft: () => void = () => {};
   readonly #breakers: CircuitBreakers;
   readonly #cluster: ClusterIdentity;
   readonly #pings: PingIntervals;
+  readonly #states: MemberStates;
+  /** The last connection that has answered. */
+  #answered: Member | undefined;
   readonly #listeners = new Set<MemberListener>();
   /** Open connections, with the ping interval of each. */
   readonly #open = new Map<Member, number>();
@@ -49,6 +57,7 @@ export class MemberPool {
     this.#breakers = new CircuitBreakers(options.hosts, clock);
     this.#cluster = new ClusterIdentity(clock);
     this.#pings = new PingIntervals(options.pingIntervalMs);
+    this.#states = new MemberStates(options.hosts, clock);
     this.tokens = options.auth && new AuthToken(options.auth, options.requestTimeoutMs, clock);
     // Clients with the same configuration spread over the members.
     this.#next = Math.floor(clock.random() * options.hosts.length);
@@ -60,15 +69,27 @@ export class MemberPool {
     return this.#current;
   }
 
+  /** The host of the member in use; unlike `current`, it does not connect. */
+  get hostInUse(): string | undefined {
+    return this.#current?.host;
+  }
+
   /** Why no member has answered yet, by host. During the first attempt, only the member in use is listed. */
   get lastFailures(): ReadonlyMap<string, Error> {
     if (this.failures.size > 0 || !this.#current) return new Map(this.failures);
     return new Map([[this.#current.host, new UnansweredError("no answer yet")]]);
   }
 
+  /** The last failure of each member since `at`, on the monotonic clock, by host. */
+  failuresSince(at: number): ReadonlyMap<string, Error> {
+    return this.#states.failuresSince(at);
+  }
+
   /** A stream found `member` dead: the next use connects to the next member, and every stream on `member` moves. */
   fail(member: Member, why?: Error): void {
     if (why) this.failures.set(member.host, why);
+    this.#states.failed(member.host, why);
+    this.#contactFailed(member, why ?? new UnansweredError("no answer to a renewal or a probe"));
     this.#adjustPings(member, why);
     this.#leave(member);
     for (const listener of this.#listeners) listener.failed(member);
@@ -78,6 +99,7 @@ export class MemberPool {
   accepts(member: Member, header: Header): boolean {
     try {
       this.#cluster.check(member.host, header);
+      this.#contacted(member);
       return true;
     } catch (error) {
       this.fail(member, error as Error);
@@ -113,6 +135,7 @@ export class MemberPool {
       const answer = await ask(member, options);
       this.#checkCluster(member, answer);
       this.#breakers.succeeded(member.host);
+      this.#contacted(member);
       return answer;
     } catch (error) {
       const isUnproven = error instanceof LeaseNotFoundError && !this.#cluster.knows(member.host);
@@ -144,6 +167,7 @@ export class MemberPool {
   #failed(member: Member, error: unknown, token: string | undefined): unknown {
     if (isMembersFault(error) || (error instanceof OverloadedError && this.options.hosts.length > 1)) {
       this.#breakers.failed(member.host);
+      this.#contactFailed(member, error as Error);
       this.#suspect(member, error as Error);
     }
     if (error instanceof TokenExpiredError) this.tokens?.drop(token);
@@ -152,11 +176,30 @@ export class MemberPool {
 
   /** Calls continue on the next member, on a new connection; streams stay until they find `member` dead. */
   #suspect(member: Member, why: Error): void {
+    this.#states.failed(member.host, why);
     // Of hundreds of calls that fail with one member, only the first notifies: each notification renews all leases.
     if (!this.#open.has(member)) return;
     this.#adjustPings(member, why);
     this.#leave(member);
     for (const listener of this.#listeners) listener.suspected(member);
+  }
+
+  #contacted(member: Member): void {
+    this.contactFailed = false;
+    if (this.failureOf.size > 0) this.failureOf.delete(member.host);
+    if (member !== this.#answered) this.#firstAnswer(member);
+  }
+
+  #contactFailed({ host }: Member, why: Error): void {
+    this.contactFailed = true;
+    this.failureOf.set(host, why);
+  }
+
+  #firstAnswer(member: Member): void {
+    // A late answer of a member that was left.
+    if (!this.#open.has(member)) return;
+    this.#answered = member;
+    this.#states.answered(member.host);
   }
 
   #adjustPings(member: Member, why: Error | undefined): void {
@@ -165,7 +208,8 @@ export class MemberPool {
   }
 
   #leave(member: Member): void {
-    this.#open.delete(member);
+    // Its streams may find later what a call has found.
+    if (this.#open.delete(member)) this.#states.left(member.host);
     member.retire();
     // A member that was left before says nothing about the one in use.
     if (this.#current !== member) return;

@@ -19,11 +19,15 @@ export interface KeyValue {
 
 export interface Range {
   readonly key: string | Buffer;
-  readonly end?: string;
-  /** Sorted by create revision. */
+  readonly end?: string | Buffer;
+  /** Sorted by create revision. Default: by key. */
   readonly order?: "oldest first" | "newest first";
   readonly limit?: number;
   readonly maxCreateRevision?: bigint;
+  /** Reads the state at this revision. etcd rejects a revision that it has compacted, or has not reached. Default: the present state. */
+  readonly revision?: bigint;
+  /** The values in the answer are empty. etcd 3.7 leaves the leases out as well (etcd-io/etcd#22209). */
+  readonly keysOnly?: boolean;
   /** Answered by the member itself, from the state that it has reached, without the leader. */
   readonly serializable?: boolean;
 }
@@ -75,6 +79,11 @@ export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
   /** Runs when the request is handed to an open connection: from then on it may be executed. */
   readonly onSent?: (() => void) | undefined;
+}
+
+export interface TimeToLiveOptions extends CallOptions {
+  /** The answer lists no keys, and etcd checks no permission for them. */
+  readonly withoutKeys?: boolean;
 }
 
 export interface WatchRequest {
@@ -144,7 +153,7 @@ export interface Member {
   revoke(leaseId: bigint, options: CallOptions): Promise<void>;
   timeToLive(
     leaseId: bigint,
-    options: CallOptions,
+    options: TimeToLiveOptions,
   ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }>;
   authenticate(username: string, password: string, options: CallOptions): Promise<string>;
   keepalive(handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream;

@@ -42,6 +42,8 @@ export interface AttemptLimits {
   timeoutMs(): number;
   /** Called just before the attempt is sent: false means that no caller needs it, so it rejects with NotSentError. */
   wanted(): boolean;
+  /** Called with the host that has answered. Set only if somebody traces the call. */
+  answered?: (host: string) => void;
 }
 
 /** What all calls of a cluster share. */
@@ -86,6 +88,7 @@ export async function retry<T>(
 /** The limits of one call, which all of its attempts share. */
 class CallLimits implements AttemptLimits {
   repeated = false;
+  answered?: (host: string) => void;
   readonly #start: number;
 
   constructor(

@@ -1,10 +1,13 @@
 import { EtcdUnavailableError } from "../errors.js";
 import type { WatchListener } from "../etcd/watch/hub.js";
 import { HoldHandle } from "./hold.js";
+import type { LockAbout } from "./events.js";
 import type { CheckedWait } from "../options/check.js";
+import { acquireChannel } from "../diagnostics/channels.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
 import { LockTable } from "../queue/lock-table.js";
 import type { LeaseSource } from "../session/session-source.js";
+import { traceAcquire, type AcquireTarget } from "./trace-acquire.js";
 import type { Lease } from "../session/lease.js";
 import type { JoinedEntry } from "../queue/entry.js";
 import { settleWithin } from "../async/settle-within.js";
@@ -18,10 +21,7 @@ const TRY_TIMEOUT_MS = 5000;
 const NO_LISTENER: WatchListener = { created() {}, event() {}, interrupted() {}, refused() {} };
 
 /** A queue to join, and with which leases and entry. */
-export interface JoinTarget extends JoinOptions {
-  readonly source: LeaseSource;
-  readonly name: string;
-}
+export interface JoinTarget extends Omit<JoinOptions, keyof LockAbout>, AcquireTarget {}
 
 /** The class of the handle for the caller: only that of an exclusive hold has a fence. */
 export type HandleClass<H extends HoldHandle> = new (queue: Queue, grant: Grant) => H;
@@ -77,8 +77,15 @@ class EntryCall extends NameCall<JoinTarget, Acquired> {
 
 class HoldCall<H extends HoldHandle> extends NameCall<HoldTarget<H>, H> {
   result(grant: Grant): H {
-    return holdOf(acquired(grant), this.target.handle);
+    return started(grant, this.target);
   }
+}
+
+/** The hold that the caller gets. */
+function started<H extends HoldHandle>(grant: Grant, target: HoldTarget<H>): H {
+  const hold = holdOf(acquired(grant), target.handle);
+  hold.started(target);
+  return hold;
 }
 
 /** Resolves with an entry when its turn has come. */
@@ -95,19 +102,34 @@ export function acquireHold<H extends HoldHandle>(
   check: () => CheckedWait,
 ): Promise<H> {
   try {
-    return new HoldCall(target, check()).run();
+    const wait = check();
+    return acquireChannel.hasSubscribers ? traceHold(target, wait) : new HoldCall(target, wait).run();
   } catch (error) {
     return Promise.reject(error);
   }
 }
 
+function traceHold<H extends HoldHandle>(target: HoldTarget<H>, wait: CheckedWait): Promise<H> {
+  const call = { tries: false, signal: wait.signal };
+  return traceAcquire(target, call, (traced) => new HoldCall(traced, wait).run());
+}
+
 /** A hold if it needs no wait for a turn, else undefined. `timeoutMs` bounds the wait for etcd. */
-export async function tryAcquire<H extends HoldHandle>(
+export function tryAcquire<H extends HoldHandle>(
+  target: HoldTarget<H>,
+  wait: CheckedWait,
+): Promise<H | undefined> {
+  if (!acquireChannel.hasSubscribers) return tryHold(target, wait);
+  const call = { tries: true, signal: wait.signal };
+  return traceAcquire(target, call, (traced) => tryHold(traced, wait));
+}
+
+async function tryHold<H extends HoldHandle>(
   target: HoldTarget<H>,
   wait: CheckedWait,
 ): Promise<H | undefined> {
   const acquired = await tryEntry(target, wait);
-  return acquired && holdOf(acquired, target.handle);
+  return acquired && started(acquired.grant, target);
 }
 
 /** Like `tryAcquire()`, but the entry is not made a hold yet. */
@@ -155,7 +177,10 @@ export function watched({ queue, grant }: Acquired): Acquired {
   return { queue, grant: { ...grant, ownWatch } };
 }
 
-/** Throws if the session has ended since the grant, or before it, unnoticed because the process was suspended. */
+/**
+ * Throws if the session has ended since the grant, or before it, unnoticed because the process was suspended. The hold has
+ * no events before `started`.
+ */
 export function holdOf<H extends HoldHandle>({ queue, grant }: Acquired, handle: HandleClass<H>): H {
   const hold = new handle(queue, grant);
   const { lease } = queue;

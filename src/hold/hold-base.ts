@@ -1,20 +1,87 @@
-import { LockExpiringError, type LockLostError, type LockReleasedError } from "../errors.js";
 import { Once } from "../async/once.js";
+import { holdEndChannel } from "../diagnostics/channels.js";
+import type { HoldEndReason } from "../diagnostics/messages.js";
+import { LockExpiringError, LockLostError, type LockReleasedError } from "../errors.js";
 import { checkAtLeast } from "../options/check.js";
+import { INSPECT, inspected, type InspectArguments } from "../report/inspect.js";
+import type { HoldSnapshot } from "../report/snapshot.js";
+import type { Lease } from "../session/lease.js";
+import { holdMessage, type HoldFacts, type LockAbout } from "./events.js";
+import { limitsOf, type DescribedHold, type HoldLimits, type LimitedHold } from "./hold-limits.js";
 
 export type HoldEnd = LockLostError | LockReleasedError;
 
 /** The members that work alike for a hold of one name and of several. */
-export abstract class HoldBase {
-  readonly #released = new Once(() => this.releaseOnce());
+export abstract class HoldBase implements LimitedHold {
+  readonly #released = new Once(() =>
+    holdEndChannel.hasSubscribers ? this.#releaseAndPublish() : this.releaseOnce(),
+  );
+  /** Set while the caller has the hold. */
+  #about: LockAbout | undefined;
+  #reported: LockAbout | undefined;
+  /** When the caller got it. */
+  #since = 0;
+  protected limits: HoldLimits | undefined;
+  /** Private at run time, too: it leads to the credentials of the cluster. */
+  readonly #lease: Lease;
+
+  constructor(lease: Lease) {
+    this.#lease = lease;
+  }
+
+  /** The lease of a hold. */
+  protected static leaseOf(hold: HoldBase): Lease {
+    return hold.#lease;
+  }
 
   abstract get held(): boolean;
+  /** What events say of it. */
+  abstract get facts(): HoldFacts;
   abstract remainingMs(): number;
   /** Names the hold in error messages. */
   protected abstract get label(): string;
   /** The reason of its signal, if it has ended. */
   protected abstract get end(): HoldEnd | undefined;
   protected abstract releaseOnce(): Promise<void>;
+
+  /** A caller gets the hold: its end is an event. The end of a hold that no caller got is none. */
+  started(about: LockAbout): void {
+    this.#about = this.#reported = about;
+    const { clock } = this.#lease.services;
+    this.#since = clock.monotonic();
+    const { end } = this;
+    if (end instanceof LockLostError) this.ended(end.loss, end);
+    else this.limits = limitsOf(this, about.options, clock);
+  }
+
+  /** What events say of it while the caller has it. */
+  message(): DescribedHold | undefined {
+    return this.#about && holdMessage(this.#about, this.#lease, this.facts);
+  }
+
+  /** A caller has it as a part of another hold, which has the events. */
+  startedAsPart(about: LockAbout): void {
+    this.#reported = about;
+    this.#since = this.#lease.services.clock.monotonic();
+  }
+
+  /** For a snapshot. undefined before a caller gets it. */
+  describe(): HoldSnapshot | undefined {
+    if (this.#reported === undefined) return undefined;
+    const { kind, name, options } = this.#reported;
+    const { leaseId } = this.#lease;
+    return { kind, name, label: options.label, leaseId, ...this.facts, heldMs: this.#heldMs };
+  }
+
+  /** It was held longer than its `maxHoldMs`: it is lost, and its limits release it after the grace. */
+  abstract exceeded(maxHoldMs: number): void;
+
+  /** The hold has ended. Publishes that, unless it has been published before or there is no subscriber. */
+  ended(why: HoldEndReason, reason: Error | undefined, heldMs = this.#heldMs): void {
+    const described = holdEndChannel.hasSubscribers ? this.message() : undefined;
+    this.#about = undefined;
+    if (described) holdEndChannel.publish({ ...described, heldMs, why, reason });
+  }
 
   assertHeld(atLeastMs = 0): void {
     checkAtLeast(atLeastMs);
@@ -28,7 +95,44 @@ export abstract class HoldBase {
     return this.#released.run();
   }
 
+  /** @internal */
+  [INSPECT](...how: InspectArguments): string {
+    const read = (): Record<string, unknown> => {
+      const { held } = this;
+      return { ...this.shown, held, remainingMs: this.remainingMs() };
+    };
+    return inspected(this.title, read, how);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release();
+  }
+
+  /** Its class, as users know it, for `console.log`. */
+  protected get title(): string {
+    return "Hold";
+  }
+
+  /** What identifies it, for `console.log`. */
+  protected get shown(): Readonly<Record<string, unknown>> {
+    const { key, revision, fence } = this.facts;
+    return { name: this.label, key, ...(fence === undefined ? { revision } : { fence }) };
+  }
+
+  get #heldMs(): number {
+    return this.#lease.services.clock.monotonic() - this.#since;
+  }
+
+  /** Only the answer of etcd shows whether the lock was still held. The time until that answer does not count. */
+  async #releaseAndPublish(): Promise<void> {
+    const heldMs = this.#heldMs;
+    try {
+      await this.releaseOnce();
+    } catch (error) {
+      const loss = error as LockLostError;
+      this.ended(loss.loss, loss, heldMs);
+      throw error;
+    }
+    this.ended("released", this.end, heldMs);
   }
 }

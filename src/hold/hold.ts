@@ -1,5 +1,6 @@
 import { setMaxListeners } from "node:events";
 import { LockLostError, LockReleasedError, SessionLostError, type Loss } from "../errors.js";
+import type { HoldFacts } from "./events.js";
 import { HoldBase, type HoldEnd } from "./hold-base.js";
 import { KeyWatch } from "./key-watch.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
@@ -19,11 +20,11 @@ export interface Hold extends AsyncDisposable {
    */
   readonly signal: AbortSignal;
   /**
-   * True until the hold ends or its deadline passes. Reads the clocks itself, so it is accurate even immediately after the
+   * True until the hold ends, or its deadline or `maxHoldMs` passes. Reads the clocks itself, so it is accurate even immediately after the
    * process was suspended. If it is false and `signal` is not aborted, the hold is in doubt until a renewal is answered.
    */
   readonly held: boolean;
-  /** Milliseconds until the deadline if no further renewal is accepted; 0 after the hold has ended. */
+  /** Milliseconds until the deadline if no further renewal is accepted, or until `maxHoldMs` if less; 0 after the end. */
   remainingMs(): number;
   /**
    * @throws {LockLostError | LockReleasedError} when the hold has ended.
@@ -34,7 +35,8 @@ export interface Hold extends AsyncDisposable {
    * Ends the hold: `held` is false and `signal` is aborted before this returns. Resolves when etcd has confirmed the
    * deletion of the key, or when the lease is over, and after one TTL in any case: a key that is not deleted by then is
    * deleted in the background. Idempotent. The promise may be left un-awaited.
-   * @throws {LockLostError} when the hold was lost before, and nothing else. If a proxy has been seen to send requests
+   * @throws {LockLostError} when the hold was lost before, and nothing else; after the loss "max hold" it deletes the key
+   * first. If a proxy has been seen to send requests
    * twice, a missing key does not prove a loss: the first of two releases may have deleted it. The loss of a hold that
    * lasts less than a second, whose key is not watched yet, is then reported only if its lease is gone, too.
    */
@@ -80,7 +82,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   #controller: AbortController | undefined;
 
   constructor(queue: Queue, grant: Grant) {
-    super();
+    super(queue.lease);
     const { entry } = grant;
     this.name = entry.name;
     this.key = entry.key;
@@ -89,6 +91,10 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     this.#grant = grant;
     this.#heldKey = new KeyWatch(grant, () => void this.keyDeleted());
     queue.lease.holds.add(this);
+  }
+
+  get facts(): HoldFacts {
+    return { key: this.key, revision: this.revision, fence: undefined };
   }
 
   get signal(): AbortSignal {
@@ -100,12 +106,13 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 
   get held(): boolean {
     const { standing } = this.#queue.lease;
+    this.limits?.refresh();
     // Compared after that: a listener of the session may just have been notified, and have released this hold.
     return standing === "held" && !this.#ended && !this.#gone;
   }
 
   remainingMs(): number {
-    const left = this.#queue.lease.remainingMs();
+    const left = Math.min(this.#queue.lease.remainingMs(), this.limits?.remainingMs() ?? Infinity);
     return this.#ended || this.#gone ? 0 : left;
   }
 
@@ -113,14 +120,15 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   refresh(): void {
     this.#queue.lease.refresh();
     this.#endWithSession();
+    this.limits?.refresh();
   }
 
-  toJSON(): {
-    readonly name: string;
-    readonly key: string;
-    readonly revision: string;
-    readonly held: boolean;
-  } {
+  /** It was held longer than its `maxHoldMs`. Its limits release it after the grace. */
+  exceeded(maxHoldMs: number): void {
+    this.#endWith(new LockLostError(this.name, this.key, "max hold", undefined, maxHoldMs));
+  }
+
+  toJSON(): ReturnType<Hold["toJSON"]> {
     return { name: this.name, key: this.key, revision: this.revision.toString(), held: this.held };
   }
 
@@ -134,12 +142,15 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   #endAsDeleted(): void {
     // The hold was released in the meantime, or its session is over.
     if (this.#ended) return;
+    // First: a listener of the signal may release the hold, which must not count as its maximum then.
+    this.limits?.stop();
     this.#endWith(this.#loss("deleted"));
     this.#queue.lost(this.#grant.entry);
     this.#queue.lease.holdEnded(this);
   }
 
   sessionEnded(reason: SessionEnd): void {
+    this.limits?.stop();
     this.#endWith(this.#loss(reason.code === "SESSION_LOST" ? reason.loss : "closed", reason));
     this.#queue.lease.holds.delete(this);
   }
@@ -174,6 +185,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     this.#ended = end;
     this.#heldKey.stop();
     this.#controller?.abort(this.#reason);
+    if (end instanceof LockLostError) this.ended(end.loss, end);
   }
 
   protected async releaseOnce(): Promise<void> {
@@ -181,21 +193,31 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     // Compares the deadline, too, but costs less than `refresh()`.
     if (lease.over) this.#endWithSession();
     if (this.#gone) this.#endAsDeleted();
+    this.limits?.refresh();
+    this.limits?.stop();
+    if (this.limits?.exceeded) {
+      await this.#leave();
+      lease.holdEnded(this);
+    }
     if (this.#reason) throw this.#reason;
     this.#endWith("released");
-    // Renewals may get through while deletes do not: the deletion continues, but the caller waits no longer than this.
-    const limit = { signal: undefined, timeoutMs: lease.ttlMs };
-    const onTimeout = (): Error => new Error("not confirmed within one TTL");
-    const leaving = settleWithin(this.#queue.leave(this.#grant.entry), limit, lease.services, {
-      onTimeout,
-    });
-    // Either the session is over, and the key is gone with it, or the deletion is not confirmed yet and continues.
-    const deleted = await leaving.catch(() => true);
+    const deleted = await this.#leave();
     if (!deleted) await this.#renewLease();
     lease.holdEnded(this);
     const reason: unknown = lease.signal.reason;
     if (!deleted && reason instanceof SessionLostError) throw this.#loss(reason.loss, reason);
     if (!deleted && !lease.services.path.requestsAreRepeated) throw this.#loss("deleted");
+  }
+
+  /** Deletes the key. False if it was missing. */
+  #leave(): Promise<boolean> {
+    const { lease } = this.#queue;
+    // Renewals may get through while deletes do not: the deletion continues, but the caller waits no longer than this.
+    const limit = { signal: undefined, timeoutMs: lease.ttlMs };
+    const onTimeout = (): Error => new Error("not confirmed within one TTL");
+    const leaving = settleWithin(this.#queue.leave(this.#grant.entry), limit, lease.services, { onTimeout });
+    // Either the session is over, and the key is gone with it, or the deletion is not confirmed yet and continues.
+    return leaving.catch(() => true);
   }
 
   /** Renews the lease; the answer updates the session. Resolves after that, or after `patienceMs`. */
@@ -211,5 +233,13 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 export class ExclusiveHoldHandle extends HoldHandle implements Lock {
   get fence(): bigint {
     return this.revision;
+  }
+
+  override get facts(): HoldFacts {
+    return { key: this.key, revision: this.revision, fence: this.fence };
+  }
+
+  protected override get title(): string {
+    return "Lock";
   }
 }

@@ -2,6 +2,7 @@ import { EtcdRefusedError, SessionClosedError, SessionLostError } from "../error
 import type { Lease } from "../session/lease.js";
 import type { CheckedWait } from "../options/check.js";
 import type { LeaseSource } from "../session/session-source.js";
+import { withCallersStack } from "../async/callers-stack.js";
 import type { Clock } from "../async/clock.js";
 
 /** A call that needs a lease. */
@@ -37,7 +38,7 @@ export async function withLease<T, R>(
       wait.signal?.throwIfAborted();
       value = await call.begin(lease, { signal: wait.signal, timeoutMs: left() });
     } catch (error) {
-      if (again || !isOfSession(error, lease) || call.joined) throw call.failure(error);
+      if (again || !isOfSession(error, lease) || call.joined) throw withCallersStack(call.failure(error));
       continue;
     }
     return call.result(value);

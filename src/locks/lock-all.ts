@@ -2,9 +2,12 @@ import { MultiLockHandle, type MultiLock } from "./multi-lock.js";
 import type { HoldHandle } from "../hold/hold.js";
 import type { Lease } from "../session/lease.js";
 import { MultiWaiter } from "./multi-wait.js";
-import { checkNames, checkWait, type CheckedWait } from "../options/check.js";
-import type { WaitOptions } from "../session/session-options.js";
+import { acquireChannel } from "../diagnostics/channels.js";
+import { checkNames, checkWait, WAIT_OPTIONS, type CheckedWait } from "../options/check.js";
+import { checkLock, LOCK_OPTIONS } from "../options/lock.js";
+import type { LockOptions, WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
+import { traceAcquire, type AcquireTarget } from "../hold/trace-acquire.js";
 import { TurnCall } from "../hold/wait-for-turn.js";
 
 export type { MultiLock } from "./multi-lock.js";
@@ -14,9 +17,11 @@ export type { MultiLock } from "./multi-lock.js";
  * callers that lock the same names in any order never wait for each other in a circle. Excludes, and is excluded by,
  * every other holder of one of the names, such as a `Mutex`. If one entry is lost while waiting, all are removed and
  * joined anew, behind those that joined in the meantime; if one is lost while held, all are lost.
+ * `maxHoldMs` and `warnHoldMs` apply to the whole, from the moment when all names are held.
  * To take several locks, call this once; never take one lock after the other.
  * On abort: rejects at once with the signal's own reason; the queue entries are removed in the background.
  * @param names 1 to 30, each valid for a Mutex; no duplicates, none under another one, such as "a/b" under "a".
+ * @param options limits of the wait, and the options that a Mutex takes, such as `label`.
  * @throws {LockTimeoutError} after `timeoutMs`; it names the first lock that was not acquired yet.
  * @throws {DeadlockError} in an async context that already holds one of the names, or a name under one of them.
  * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
@@ -26,31 +31,54 @@ export type { MultiLock } from "./multi-lock.js";
 export async function lockAll(
   source: SessionSource,
   names: readonly string[],
-  options?: WaitOptions,
+  options?: WaitOptions & LockOptions,
 ): Promise<MultiLock> {
   const leases = leaseSourceOf(source);
   const checked = checkNames(names);
-  return new AllCall(leases, checked, checkWait("lockAll", options)).run();
+  const wait = checkWait("lockAll", options, LOCK_OPTIONS);
+  const target: AllTarget = {
+    source: leases,
+    kind: "all",
+    name: checked[0] as string,
+    names: checked,
+    options: checkLock("lockAll", options, WAIT_OPTIONS),
+  };
+  if (!acquireChannel.hasSubscribers) return new AllCall(target, wait).run();
+  const call = { tries: false, signal: wait.signal };
+  return traceAcquire(target, call, (traced) => new AllCall(traced, wait).run());
 }
 
-class AllCall extends TurnCall<readonly HoldHandle[], MultiLock> {
+interface AllTarget extends AcquireTarget {
+  readonly names: readonly string[];
+}
+
+class AllCall extends TurnCall<readonly HoldHandle[], MultiLockHandle> {
   constructor(
-    protected readonly source: LeaseSource,
-    protected readonly names: readonly string[],
+    private readonly target: AllTarget,
     wait: CheckedWait,
   ) {
     super(wait);
   }
 
+  protected get source(): LeaseSource {
+    return this.target.source;
+  }
+
+  protected get names(): readonly string[] {
+    return this.target.names;
+  }
+
   protected join(lease: Lease): MultiWaiter {
-    return new MultiWaiter(lease, this.names);
+    return new MultiWaiter(lease, this.names, this.target.onAhead);
   }
 
   protected releaseUnwanted(holds: readonly HoldHandle[]): void {
     for (const hold of holds) void hold.release();
   }
 
-  result(holds: readonly HoldHandle[]): MultiLock {
-    return new MultiLockHandle(holds);
+  result(holds: readonly HoldHandle[]): MultiLockHandle {
+    const lock = new MultiLockHandle(holds);
+    lock.started(this.target);
+    return lock;
   }
 }

@@ -4,10 +4,9 @@ import type { KeyValue, Txn, TxnAnswer } from "../etcd/port.js";
 import { queueRange } from "../queue/lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
-import { own, put } from "../queue/txns.js";
+import { joinRefused, own, put } from "../queue/txns.js";
 import { LockTable } from "../queue/lock-table.js";
 import type { Queue } from "../queue/queue.js";
-import { joinRefused } from "../queue/refused-join.js";
 import { pause } from "../async/clock.js";
 
 /** Puts an entry into each of several queues in one transaction: all of them, with one create revision, or none. */

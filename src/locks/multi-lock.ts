@@ -1,6 +1,7 @@
 import { setMaxListeners } from "node:events";
-import { LockReleasedError } from "../errors.js";
+import { LockLostError, LockReleasedError } from "../errors.js";
 import { HoldBase, type HoldEnd } from "../hold/hold-base.js";
+import type { HoldFacts, LockAbout } from "../hold/events.js";
 import type { HoldHandle, Lock } from "../hold/hold.js";
 
 /** Several names that were locked at once. They are lost as a whole and released as a whole. */
@@ -22,7 +23,7 @@ export class MultiLockHandle extends HoldBase implements MultiLock {
   readonly #controller = new AbortController();
 
   constructor(holds: readonly HoldHandle[]) {
-    super();
+    super(HoldBase.leaseOf(holds[0] as HoldHandle));
     this.#holds = holds;
     this.names = Object.freeze(holds.map(({ name }) => name));
     this.keys = Object.freeze(holds.map(({ key }) => key));
@@ -37,21 +38,47 @@ export class MultiLockHandle extends HoldBase implements MultiLock {
     return this.revision;
   }
 
+  get facts(): HoldFacts {
+    return { key: this.keys[0] as string, revision: this.revision, fence: this.fence };
+  }
+
   get signal(): AbortSignal {
     this.#endWithHolds();
     return this.#controller.signal;
   }
 
   get held(): boolean {
+    this.limits?.refresh();
     return this.#holds.every((hold) => hold.held) && !this.#controller.signal.aborted;
   }
 
   remainingMs(): number {
-    return Math.min(...this.#holds.map((hold) => hold.remainingMs()));
+    const limitMs = this.limits?.remainingMs() ?? Infinity;
+    return Math.min(limitMs, ...this.#holds.map((hold) => hold.remainingMs()));
+  }
+
+  /** All names were held longer than `maxHoldMs`. The limits release them after the grace. */
+  exceeded(maxHoldMs: number): void {
+    const loss = new LockLostError(this.label, this.facts.key, "max hold", undefined, maxHoldMs);
+    this.#controller.abort(loss);
+    this.ended("max hold", loss);
+  }
+
+  override started(about: LockAbout): void {
+    super.started(about);
+    for (const hold of this.#holds) hold.startedAsPart({ ...about, name: hold.name });
   }
 
   toJSON(): { readonly names: readonly string[]; readonly revision: string; readonly held: boolean } {
     return { names: this.names, revision: this.revision.toString(), held: this.held };
+  }
+
+  protected override get title(): string {
+    return "MultiLock";
+  }
+
+  protected override get shown(): Readonly<Record<string, unknown>> {
+    return { names: this.names, fence: this.fence };
   }
 
   protected get label(): string {
@@ -70,13 +97,19 @@ export class MultiLockHandle extends HoldBase implements MultiLock {
   /** Ends all holds: after one is lost, the others are useless and are released. */
   #end(reason: HoldEnd): void {
     if (this.#controller.signal.aborted) return;
+    this.limits?.stop();
     this.#controller.abort(reason);
     for (const hold of this.#holds) void hold.release();
+    if (reason instanceof LockLostError) this.ended(reason.loss, reason);
   }
 
   protected async releaseOnce(): Promise<void> {
     for (const hold of this.#holds) hold.refresh();
-    this.signal.throwIfAborted();
+    this.#endWithHolds();
+    this.limits?.refresh();
+    this.limits?.stop();
+    if (this.limits?.exceeded) await Promise.allSettled(this.#holds.map((hold) => hold.release()));
+    this.#controller.signal.throwIfAborted();
     this.#end(new LockReleasedError(this.label));
     await Promise.all(this.#holds.map((hold) => hold.release()));
   }

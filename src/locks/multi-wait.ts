@@ -4,6 +4,8 @@ import { lastEntries, positionOf } from "../queue/lock-mode.js";
 import { PredecessorWait } from "../queue/predecessor-wait.js";
 import type { Grant } from "../queue/waiter.js";
 import type { Dependent, Lease, SessionEnd } from "../session/lease.js";
+import type { WaitSnapshot } from "../report/snapshot.js";
+import { NO_LOCK_OPTIONS } from "../options/lock.js";
 import { MultiJoin } from "./multi-join.js";
 import type { JoinedEntry } from "../queue/entry.js";
 import { LockTable } from "../queue/lock-table.js";
@@ -13,14 +15,18 @@ export class MultiWaiter implements Dependent {
   readonly granted: Promise<readonly HoldHandle[]>;
   readonly #join: MultiJoin;
   #turns: AllTurns | undefined;
+  readonly #since: number;
   #gaveUp = false;
   #reject: (error: Error) => void = () => {};
 
   constructor(
     private readonly lease: Lease,
     private readonly names: readonly string[],
+    /** Called with 0 if the join found all queues empty. */
+    private readonly onAhead?: (ahead: number) => void,
   ) {
     this.#join = new MultiJoin(lease, names);
+    this.#since = lease.services.clock.monotonic();
     this.granted = new Promise((resolve, reject) => {
       this.#reject = reject;
       this.#gather().then((holds) => {
@@ -41,6 +47,17 @@ export class MultiWaiter implements Dependent {
   /** A name that the call waits for, with the create revision of its entry; undefined if it has none yet. */
   get waitingFor(): { readonly name: string; readonly revision: bigint | undefined } {
     return this.#turns?.waitingFor ?? { name: this.names[0] as string, revision: undefined };
+  }
+
+  describe(): WaitSnapshot {
+    const { names, lease } = this;
+    const { name, revision } = this.waitingFor;
+    const waiting = this.#turns?.waiting(name);
+    const waitedMs = lease.services.clock.monotonic() - this.#since;
+    return {
+      ...{ kind: "all", label: undefined, names, name, leaseId: lease.leaseId, revision, waitedMs },
+      ...{ key: waiting?.key, ahead: waiting?.ahead },
+    };
   }
 
   /** The call has, or had, a place in each of the queues. */
@@ -66,6 +83,7 @@ export class MultiWaiter implements Dependent {
       const { entries, alone } = await this.lease.inFlight.track(this.#join.join(() => !this.#gaveUp));
       // The answer of a join is always awaited: a delete sent before that answer could be executed first.
       if (this.#gaveUp) return this.#leave(entries);
+      if (alone) this.onAhead?.(0);
       this.#turns = new AllTurns(this.lease, entries, alone);
       const holds = await this.#turns.held;
       if (holds) return holds;
@@ -106,6 +124,12 @@ class AllTurns {
     return this.entries.find((entry) => !this.#holds.has(entry)) ?? (this.entries[0] as JoinedEntry);
   }
 
+  /** The key under a name, and how many entries are before it, as far as that is known. */
+  waiting(name: string): { readonly key: string | undefined; readonly ahead: number | undefined } {
+    const entry = this.entries.find((each) => each.name === name);
+    return { key: entry?.key, ahead: entry && this.#turns.get(entry)?.ahead };
+  }
+
   /** Releases what is held and leaves the other queues. */
   stop(): void {
     this.#end(() => this.#resolve(undefined));
@@ -141,6 +165,7 @@ class AllTurns {
   #grant(entry: JoinedEntry, ownWatch: Grant["ownWatch"], deletedAt: Grant["deletedAt"]): void {
     this.#turns.delete(entry);
     const hold = new HoldHandle(LockTable.of(this.lease).queue(entry.name), { entry, ownWatch, deletedAt });
+    hold.startedAsPart({ kind: "all", name: entry.name, options: NO_LOCK_OPTIONS });
     this.#holds.set(entry, hold);
     // It may be lost while the other entries still wait.
     hold.signal.addEventListener("abort", () => this.stop());

@@ -2,7 +2,8 @@ import { acquireHold, tryAcquire, type HoldTarget } from "../hold/acquire.js";
 import { HeldScope, enclosingHold } from "../hold/reentrancy.js";
 import { ExclusiveHoldHandle, type Lock } from "../hold/hold.js";
 import { checkBoolean, checkFunction, checkName, checkWait } from "../options/check.js";
-import type { WaitOptions } from "../session/session-options.js";
+import { checkLock } from "../options/lock.js";
+import type { LockOptions, WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
 
 export interface WorkOptions extends WaitOptions {
@@ -24,12 +25,18 @@ export class Mutex {
 
   /**
    * @throws {TypeError | RangeError} when `source` is not a Cluster or Session, or `name` is not 1..1024 bytes of
-   * well-formed Unicode without "/" at its ends and without "//".
+   * well-formed Unicode without "/" at its ends and without "//", and on invalid options.
    */
-  constructor(source: SessionSource, name: string) {
+  constructor(source: SessionSource, name: string, options?: LockOptions) {
     const leases = leaseSourceOf(source);
     this.name = checkName(name);
-    this.#target = { source: leases, name: this.name, handle: ExclusiveHoldHandle };
+    this.#target = {
+      source: leases,
+      name: this.name,
+      kind: "mutex",
+      options: checkLock("Mutex", options),
+      handle: ExclusiveHoldHandle,
+    };
   }
 
   /**
@@ -66,10 +73,12 @@ export class Mutex {
     checkFunction("work", work);
     const wait = checkWait("withLock", options, ["reentrant"]);
     const reentrant = checkBoolean("reentrant", options?.reentrant);
-    wait.signal?.throwIfAborted();
     const { services } = this.#target.source;
     const here = reentrant ? enclosingHold(services, this.name) : undefined;
-    if (here) return here.enterAgain(work);
+    if (here) {
+      wait.signal?.throwIfAborted();
+      return here.enterAgain(work);
+    }
     const lock = await acquireHold(this.#target, () => wait);
     return new HeldScope(services, lock).enter(work);
   }

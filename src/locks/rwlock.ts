@@ -4,7 +4,8 @@ import { ExclusiveHoldHandle, HoldHandle, type Hold, type Lock } from "../hold/h
 import { writer } from "../queue/lock-mode.js";
 import { checkFunction, checkName, checkWait, type CheckedWait } from "../options/check.js";
 import { reader } from "../queue/reader-mode.js";
-import type { WaitOptions } from "../session/session-options.js";
+import { checkLock } from "../options/lock.js";
+import type { LockOptions, WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
 
 /**
@@ -21,13 +22,14 @@ export class RwLock {
 
   /**
    * @throws {TypeError | RangeError} when `source` is not a Cluster or Session, or `name` is not 1..1024 bytes of
-   * well-formed Unicode without "/" at its ends and without "//".
+   * well-formed Unicode without "/" at its ends and without "//", and on invalid options.
    */
-  constructor(source: SessionSource, name: string) {
+  constructor(source: SessionSource, name: string, options?: LockOptions) {
     const leases = leaseSourceOf(source);
     this.name = checkName(name);
-    this.#reading = { source: leases, name: this.name, mode: reader, handle: HoldHandle };
-    this.#writing = { source: leases, name: this.name, mode: writer, handle: ExclusiveHoldHandle };
+    const target = { source: leases, name: this.name, options: checkLock("RwLock", options) };
+    this.#reading = { ...target, kind: "reader", mode: reader, handle: HoldHandle };
+    this.#writing = { ...target, kind: "writer", mode: writer, handle: ExclusiveHoldHandle };
   }
 
   /**

@@ -3,7 +3,8 @@ import { HeldScope } from "../hold/reentrancy.js";
 import { HoldHandle, type Hold } from "../hold/hold.js";
 import { checkFunction, checkName, checkPermits, checkWait } from "../options/check.js";
 import { permit } from "../queue/permit-mode.js";
-import type { WaitOptions } from "../session/session-options.js";
+import { checkLock } from "../options/lock.js";
+import type { LockOptions, WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
 
 /**
@@ -18,13 +19,21 @@ export class Semaphore {
 
   /**
    * @throws {TypeError | RangeError} when `source` is not a Cluster or Session, `name` is not 1..1024 bytes of well-formed
-   * Unicode without "/" at its ends and without "//", or `permits` is not an integer from 1 to 1000.
+   * Unicode without "/" at its ends and without "//", or `permits` is not an integer from 1 to 1000, and on invalid options.
    */
-  constructor(source: SessionSource, name: string, permits: number) {
+  // eslint-disable-next-line max-params -- public: the options come last, as everywhere
+  constructor(source: SessionSource, name: string, permits: number, options?: LockOptions) {
     const leases = leaseSourceOf(source);
     this.name = checkName(name);
     this.permits = checkPermits(permits);
-    this.#target = { source: leases, name: this.name, mode: permit(this.permits), handle: HoldHandle };
+    this.#target = {
+      source: leases,
+      name: this.name,
+      kind: "permit",
+      mode: permit(this.permits),
+      options: checkLock("Semaphore", options),
+      handle: HoldHandle,
+    };
   }
 
   /**

@@ -2,7 +2,8 @@ import { MAX_PERMITS } from "../keys.js";
 
 /** Checks of what users pass in. Each message names the option, the rule and the value that violates it. */
 
-const MAX_TIMER_MS = 2_147_483_647;
+/** Larger delays overflow Node's timer, which then fires immediately. */
+export const MAX_TIMER_MS = 2_147_483_647;
 
 export type Options = Readonly<Record<string, unknown>>;
 
@@ -126,7 +127,7 @@ export interface CheckedWait {
   readonly timeoutMs: number | undefined;
 }
 
-const WAIT_OPTIONS = ["signal", "timeoutMs"] as const;
+export const WAIT_OPTIONS = ["signal", "timeoutMs"] as const;
 
 const NO_LIMITS: CheckedWait = { signal: undefined, timeoutMs: undefined };
 
@@ -176,6 +177,14 @@ export function checkName(value: unknown, option = "name"): string {
   if (value.startsWith("/") || value.endsWith("/") || value.includes("//")) {
     throw rangeError(option, 'free of "/" at its ends and of "//"', value);
   }
+  return value;
+}
+
+/** A prefix of names: the start of one or more of them, or empty. */
+export function checkPrefix(value: unknown): string {
+  if (typeof value !== "string") throw typeError("prefix", "a string", value);
+  const isNone = Buffer.byteLength(value) > 1024 || !isWellFormed(value);
+  if (isNone) throw rangeError("prefix", "at most 1024 bytes of well-formed Unicode", value);
   return value;
 }
 

@@ -10,6 +10,7 @@ import {
   typeError,
   type CheckedSession,
 } from "./check.js";
+import { checkLog, type Logger } from "./log.js";
 import { checkTransport, TRANSPORT_OPTIONS, type CheckedTransport } from "./transport.js";
 
 /** The checked options of `connect`. */
@@ -26,6 +27,7 @@ export interface CheckedConnect extends CheckedTransport {
   readonly auth: { readonly username: string; readonly password: string } | undefined;
   readonly requestTimeoutMs: number;
   readonly session: CheckedSession;
+  readonly log: Logger | undefined;
 }
 
 const CONNECT_OPTIONS = [
@@ -34,6 +36,7 @@ const CONNECT_OPTIONS = [
   "auth",
   "requestTimeoutMs",
   "session",
+  "log",
   ...TRANSPORT_OPTIONS,
 ] as const;
 
@@ -64,6 +67,7 @@ export function checkConnect(options: unknown): CheckedConnect {
       fallback: 2000,
     }),
     session: checkSession("connect's session", given.session),
+    log: checkLog(given.log),
   };
 }
 
@@ -83,7 +87,7 @@ function checkHosts(value: unknown): readonly string[] {
   const secure = checked.filter((host) => host.startsWith("https:")).length;
   if (secure > 0 && secure < checked.length)
     throw rangeError("hosts", "all https:// or none", checked.join(", "));
-  return checked;
+  return Object.freeze(checked);
 }
 
 function checkBytes(option: string, value: unknown): Uint8Array {

@@ -1,5 +1,5 @@
 import type { EtcdServices } from "../session/connection.js";
-import type { Contender } from "../contender.js";
+import { contenderOf, type Contender } from "../contender.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import type { KeyValue } from "../etcd/port.js";
 import { parseEntryValue, prefixEnd, prefixOf } from "../keys.js";
@@ -46,21 +46,24 @@ async function readQueue(services: EtcdServices, name: string, policy: CallPolic
   const { kvs } = await services.client.range(range, policy);
   const [first] = kvs;
   if (!first) return { kvs, holder: undefined };
-  const ttls = await remainingTtls(services, [first], policy);
+  const ttls = await remainingTtls(services, [first.leaseId], policy);
   return { kvs, holder: holderOf(name, first, ttls.get(first.leaseId)) };
 }
 
-async function remainingTtls(
+/** Milliseconds that each lease has left by etcd's word; a lease that has ended has none. */
+export async function remainingTtls(
   { client }: EtcdServices,
-  kvs: readonly KeyValue[],
+  leaseIds: Iterable<bigint>,
   policy: CallPolicy,
 ): Promise<ReadonlyMap<bigint, number>> {
   const ttls = new Map<bigint, number>();
-  const leaseIds = new Set(kvs.map((kv) => kv.leaseId).filter((id) => id !== 0n));
+  const distinct = new Set(leaseIds);
+  distinct.delete(0n);
   await Promise.all(
-    [...leaseIds].map(async (leaseId) => {
+    [...distinct].map(async (leaseId) => {
+      // Without the keys: this user may not be permitted to read all of them.
       const { ttlSeconds } = await client.call(
-        (member, options) => member.timeToLive(leaseId, options),
+        (member, options) => member.timeToLive(leaseId, { ...options, withoutKeys: true }),
         policy,
       );
       if (ttlSeconds >= 0) ttls.set(leaseId, ttlSeconds * 1000);
@@ -70,23 +73,7 @@ async function remainingTtls(
 }
 
 function holderOf(name: string, kv: KeyValue, ttlRemainingMs: number | undefined): Contender {
-  const { owner, since } = parseEntryValue(kv.value);
-  const date = since === undefined ? undefined : new Date(since);
-  const holder = {
-    name,
-    key: kv.key.toString(),
-    state: "holding",
-    revision: kv.createRevision,
-    leaseId: kv.leaseId,
-    owner,
-    since: date && !Number.isNaN(date.getTime()) ? date : undefined,
-    ttlRemainingMs,
-  };
-  const toJSON = (): Record<string, unknown> => ({
-    ...holder,
-    revision: holder.revision.toString(),
-    leaseId: holder.leaseId.toString(),
-  });
-  // Not enumerable, so that logs and comparisons show only the data.
-  return Object.defineProperty(holder, "toJSON", { value: toJSON }) as Contender;
+  const { key, createRevision: revision, leaseId, value } = kv;
+  const place = { name, key: key.toString(), state: "holding", revision, leaseId } as const;
+  return contenderOf({ ...place, ...parseEntryValue(value), ttlRemainingMs });
 }

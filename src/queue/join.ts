@@ -12,10 +12,9 @@ import {
 } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import type { SessionEntries } from "./session-entries.js";
-import { joinRefused } from "./refused-join.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
 import { pause } from "../async/clock.js";
-import { joinBehindTxn, joinTxn, tryTxn } from "./txns.js";
+import { joinBehindTxn, joinRefused, joinTxn, tryTxn } from "./txns.js";
 
 type Limits = Pick<CallPolicy, "giveUpMs" | "again">;
 

@@ -36,6 +36,8 @@ export interface Predecessor {
   readonly revision: bigint | undefined;
   /** It is known that our turn comes with its end. */
   readonly holder: boolean;
+  /** The entry before it, if one is known. */
+  readonly before?: Predecessor | undefined;
   /** Whether this event is its end. An event of an earlier life of the same key is not. */
   endedBy(kv: KeyValue): boolean;
   /** The next predecessor after a put that announces its grant; such a put frees nothing. */
@@ -125,14 +127,18 @@ export const lastEntries = (entry: EntryView): Range => ({
 
 /** One entry, which ends when its key is deleted. Keeps nothing else of the answer that contained it. */
 export class EntryBelow implements Predecessor {
+  readonly before: Predecessor | undefined;
+  readonly afterPut: Predecessor | undefined;
   readonly target: WatchTarget;
   readonly revision: bigint;
 
   constructor(
     { key, createRevision }: Pick<KeyValue, "key" | "createRevision">,
     readonly holder: boolean,
-    readonly afterPut?: Predecessor,
+    { before, afterPut }: Pick<Predecessor, "before" | "afterPut"> = {},
   ) {
+    this.before = before;
+    this.afterPut = afterPut;
     this.target = { key: compactKey(key), events: afterPut ? "ALL" : "DELETE" };
     this.revision = createRevision;
   }
@@ -144,11 +150,12 @@ export class EntryBelow implements Predecessor {
 
 /** The position of `entry`, by an answer to `lastEntries`. */
 export function positionOf(entry: EntryView, { kvs, more }: Omit<RangeResult, "count">): Position {
-  const [mine, below, ...rest] = kvs;
+  const [mine, below, next, ...rest] = kvs;
   if (!mine || !entry.is(mine)) return "gone";
   if (!below) return "first";
-  const ahead = 1 + rest.length + (more ? 1 : 0);
-  return { state: "waiting", predecessor: new EntryBelow(below, ahead === 1), ahead };
+  const ahead = 1 + (next ? 1 : 0) + rest.length + (more ? 1 : 0);
+  const before = next && new EntryBelow(next, ahead === 2);
+  return { state: "waiting", predecessor: new EntryBelow(below, ahead === 1, { before }), ahead };
 }
 
 /** Holds alone: waits for every earlier entry, of any mode. */

@@ -37,7 +37,7 @@ const willAnnounce = (kv: KeyValue, rank: number): boolean =>
 
 /** Waits for the put or the end of the entry below, which is still waiting. */
 function behindWaiter(name: string, below: KeyValue): Predecessor {
-  return new EntryBelow(below, false, behindHolders(name, undefined, false));
+  return new EntryBelow(below, false, { afterPut: behindHolders(name, undefined, false) });
 }
 
 /** Waits for the end of any holder. `holders` undefined: a read must still find the holders. */

@@ -1,10 +1,11 @@
 import type { RangesAnswer } from "../etcd/ranges.js";
 import type { EventKind, KeyValue } from "../etcd/port.js";
-import type { Watch, WatchListener, WatchTarget } from "../etcd/watch/hub.js";
+import type { Watch } from "../etcd/watch/hub.js";
 import { isSame, type Behind, type Predecessor } from "./lock-mode.js";
 import type { JoinedEntry } from "./entry.js";
 import { SlowReads, type SlowReader } from "./slow-reads.js";
 import type { Timer } from "../async/clock.js";
+import { TurnWatches, type TurnListener } from "./turn-watches.js";
 
 /** How a wait ends, unless its owner stops it. */
 export interface WaitOutcome {
@@ -22,14 +23,11 @@ export interface WaitOutcome {
 const FAR = 64;
 /** With this few ahead, the turn may come at any moment: read at once, and doubt the watch for a while. */
 const NEAR = 3;
-/** etcd's resync loop runs every 100 ms: a watch that fell into it delivers late, and reads in between find out sooner. */
-const REREAD_MS = [4, 12, 30, 54];
-
-interface Watched {
-  readonly watch: Watch;
-  /** It misses no event since our join, so no read has to look for earlier events. */
-  readonly sinceJoin: boolean;
-}
+/**
+ * etcd's resync loop runs every 100 ms: a watch that fell into it delivers late. Reads so long after the creation of the
+ * watches find out sooner.
+ */
+const REREADS_AT_MS = [4, 16, 46, 100];
 
 const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b) => (a > b ? a : b));
 
@@ -38,22 +36,27 @@ const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b)
  * matters: after a read that came first, a deletion between the two would go unnoticed. A single deletion alone proves
  * nothing (the predecessor may have been a waiter that gave up), unless the predecessor was known to be the holder.
  */
-export class PredecessorWait implements WatchListener, SlowReader {
+export class PredecessorWait implements TurnListener, SlowReader {
   #predecessor: Predecessor | undefined;
-  #predecessorWatch: Watched | undefined;
-  #ownWatch: Watched | undefined;
-  #ahead: number;
+  readonly #watches: TurnWatches;
+  /** How many must end before our turn, by the last read. */
+  ahead: number;
   /** Both watches are created, and a later read has found the predecessor alive. */
   #verified = false;
   /** Answers from older states do not count. */
   #atLeast: bigint;
+  /** The predecessor is known to hold: our turn comes with its end. */
+  #holds = false;
   /** The predecessor has ended or announced its grant, and no read was sent since. */
   #ended = false;
-  #rereads = 0;
+  /** When both watches were created: they are doubted for a while. A reused one is not. */
+  #createdMs = -Infinity;
   /** The last read returned too little to decide. */
   #readAll = false;
   /** The number of the latest read; only that read may decide. */
   #read = 0;
+  /** That read was sent because the entry before the predecessor had ended: it may show that the predecessor holds. */
+  #readsEarly = false;
   #timer: Timer | undefined;
   #over = false;
 
@@ -62,8 +65,9 @@ export class PredecessorWait implements WatchListener, SlowReader {
     private readonly outcome: WaitOutcome,
     from: Behind | undefined,
   ) {
+    this.#watches = new TurnWatches(entry, this);
     this.#atLeast = entry.revision;
-    this.#ahead = from?.ahead ?? 0;
+    this.ahead = from?.ahead ?? 0;
     if (!from) {
       this.read();
       return;
@@ -85,9 +89,7 @@ export class PredecessorWait implements WatchListener, SlowReader {
   /** Of all that the old stream reported, only the entries themselves are carried over. */
   interrupted(): void {
     if (this.#over) return;
-    this.#predecessorWatch?.watch.cancel();
-    this.#ownWatch?.watch.cancel();
-    this.#predecessorWatch = this.#ownWatch = undefined;
+    this.#watches.cancel();
     if (this.#predecessor) this.#follow(this.#predecessor, 0n);
   }
 
@@ -99,53 +101,46 @@ export class PredecessorWait implements WatchListener, SlowReader {
   stop(): void {
     this.#over = true;
     this.#cancelTimer();
-    this.#predecessorWatch?.watch.cancel();
-    this.#ownWatch?.watch.cancel();
+    this.#watches.cancel();
   }
 
   #follow(predecessor: Predecessor, startRevision: bigint): void {
     // A read under way was sent before these watches existed, so it must not verify them.
     this.#read++;
+    this.#readsEarly = false;
     this.#verified = false;
-    this.#rereads = 0;
     this.#cancelTimer();
     this.#predecessor = predecessor;
-    this.#predecessorWatch?.watch.cancel();
-    this.#predecessorWatch = this.#watch(predecessor.target, startRevision);
-    this.#ownWatch ??= this.#watch({ key: this.entry.key, events: "DELETE" }, startRevision);
+    this.#holds = predecessor.holder;
+    this.#watches.follow(predecessor, startRevision);
     this.#checkReused(predecessor);
     this.created();
   }
 
   /** A reused watch may have received events while it was idle: then a read decides. */
   #checkReused(predecessor: Predecessor): void {
-    const ofPredecessor = this.#predecessorWatch?.watch.lastEvent ?? 0n;
-    const ofOurs = this.#ownWatch?.watch.lastEvent ?? 0n;
-    this.#ended = ofPredecessor > (predecessor.revision ?? 0n) || ofOurs > this.entry.revision;
-    if (this.#ended) this.#atLeast = max(this.#atLeast, ofPredecessor, ofOurs);
+    const last = this.#watches.lastEvents;
+    this.#ended = last.predecessor > (predecessor.revision ?? 0n) || last.own > this.entry.revision;
+    if (this.#ended) this.#atLeast = max(this.#atLeast, last.predecessor, last.own);
   }
 
-  #watch({ key, end, events }: WatchTarget, startRevision: bigint): Watched {
-    const { watches } = this.entry.lease.services;
-    const beside = (this.#ownWatch ?? this.#predecessorWatch)?.watch;
-    const reuseFrom = this.entry.revision + 1n;
-    const target: WatchTarget = { key, end, events, startRevision, reuseFrom };
-    const watch = watches.watch(target, this, beside);
-    return { watch, sinceJoin: startRevision > 0n || watch.createdAt !== undefined };
-  }
-
-  /** The later of the revisions at which etcd created the two watches, once both are created. */
-  get #createdAt(): bigint | undefined {
-    const predecessor = this.#predecessorWatch?.watch.createdAt;
-    const own = this.#ownWatch?.watch.createdAt;
-    return predecessor === undefined || own === undefined ? undefined : max(predecessor, own);
+  /** Nothing can come between the two entries any more: after the holder, the predecessor holds. */
+  beforeEnded(before: Predecessor): void {
+    if (this.#over || this.#ended) return;
+    if (before.holder) this.#holds = true;
+    else if (this.#watches.createdAt !== undefined) {
+      this.read();
+      this.#readsEarly = true;
+    }
   }
 
   created(): void {
-    if (this.#over || this.#createdAt === undefined) return;
+    if (this.#over || this.#watches.createdAt === undefined) return;
+    const { sinceJoin } = this.#watches;
+    if (!sinceJoin) this.#createdMs = this.entry.lease.services.clock.monotonic();
     if (this.#ended) return this.read();
-    if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin) return this.#trustWatches();
-    if (this.#ahead <= NEAR) return this.read();
+    if (sinceJoin) return this.#trustWatches();
+    if (this.ahead <= NEAR) return this.read();
     // In a crowd, the event usually comes before the read is needed.
     this.#timer = this.entry.lease.services.clock.after(100, () => this.read());
   }
@@ -156,17 +151,13 @@ export class PredecessorWait implements WatchListener, SlowReader {
     const next = by === "PUT" ? this.#predecessor?.afterPut : undefined;
     if (next) return this.#follow(next, 0n);
     this.#ended = true;
-    if (this.#verified && this.#predecessor?.holder) return this.#grant(endedAt);
-    // Otherwise the read follows when both watches are created.
-    if (this.#ownWatch?.watch.createdAt !== undefined) this.read();
+    if (this.#verified && this.#holds) return this.#grant(endedAt);
+    // An early read under way may show that the predecessor held. Otherwise a read follows when both watches are created.
+    if (this.#watches.ownIsCreated && !this.#readsEarly) this.read();
   }
 
   #grant(deletedAt: bigint | undefined): void {
-    const ownWatch = this.#ownWatch?.watch;
-    this.#ownWatch = undefined;
-    // A client that takes turns with us will be before us again.
-    this.#predecessorWatch?.watch.keepForReuse();
-    this.#predecessorWatch = undefined;
+    const ownWatch = this.#watches.handOver();
     this.#end(() => this.outcome.granted(ownWatch, deletedAt));
   }
 
@@ -178,11 +169,13 @@ export class PredecessorWait implements WatchListener, SlowReader {
 
   read(): void {
     this.#cancelTimer();
-    this.#ended = false;
+    this.#ended = this.#readsEarly = false;
     const read = ++this.#read;
     void this.#readQueue().then(
       (answer) => {
-        if (!this.#over && read === this.#read) this.#decide(answer);
+        if (this.#over || read !== this.#read) return;
+        this.#readsEarly = false;
+        this.#decide(answer);
       },
       (error: unknown) => {
         if (read === this.#read) this.#end(() => this.outcome.failed(error as Error));
@@ -195,11 +188,7 @@ export class PredecessorWait implements WatchListener, SlowReader {
     const { lease } = this.entry;
     const { watches, client } = lease.services;
     const ranges = this.entry.mode.reads(this.entry, this.#readAll);
-    const atLeast = max(
-      this.#atLeast,
-      this.#predecessorWatch?.watch.createdAt ?? 0n,
-      this.#ownWatch?.watch.createdAt ?? 0n,
-    );
+    const atLeast = max(this.#atLeast, ...this.#watches.createdSoFar);
     const near = await watches.read(ranges, Math.min(lease.ttlMs / 4, client.requestTimeoutMs));
     if (near && near.header.revision >= atLeast) return near;
     return client.ranges(ranges, lease.policy("read the queue"));
@@ -211,25 +200,30 @@ export class PredecessorWait implements WatchListener, SlowReader {
     if (position === "unclear") return this.read();
     if (position === "gone") return this.#end(() => this.outcome.gone());
     if (position === "first") return this.#grant(undefined);
-    const known = this.#predecessor;
-    this.#ahead = position.ahead;
-    if (!isSame(known, position.predecessor) || !this.#predecessorWatch) {
-      return this.#follow(position.predecessor, 0n);
-    }
+    const { predecessor, ahead } = position;
+    this.ahead = ahead;
+    if (!isSame(this.#predecessor, predecessor) || !this.#watches.followsPredecessor)
+      return this.#follow(predecessor, 0n);
     // Still the same predecessor, but it may be the holder by now.
-    this.#predecessor = position.predecessor;
-    const createdAt = this.#createdAt;
+    this.#predecessor = predecessor;
+    this.#holds ||= predecessor.holder;
+    const { createdAt } = this.#watches;
     if (createdAt === undefined) return;
     this.#verified = true;
-    if (this.#ahead <= NEAR && header.revision > createdAt) return this.#rereadSoon();
+    // It has ended since the read was sent.
+    if (this.#ended) return this.#holds ? this.#grant(this.#atLeast) : this.read();
+    this.#watches.followBefore(predecessor.before);
+    if (ahead <= NEAR && header.revision > createdAt) return this.#rereadSoon();
     this.#trustWatches();
   }
 
   /** A write at the moment of the watch's creation may have put it among the watches that etcd serves late. */
   #rereadSoon(): void {
-    const delayMs = REREAD_MS[this.#rereads++];
-    if (delayMs === undefined) return this.#trustWatches();
-    this.#timer = this.entry.lease.services.clock.after(delayMs, () => this.read());
+    const { clock } = this.entry.lease.services;
+    const age = clock.monotonic() - this.#createdMs;
+    const dueAt = REREADS_AT_MS.find((ms) => ms > age);
+    if (dueAt === undefined) return this.#trustWatches();
+    this.#timer = clock.after(dueAt - age, () => this.read());
   }
 
   /** From here on, the watches report the end; a slow read bounds the damage of an event that never comes. */

@@ -112,7 +112,7 @@ export class Queue {
     waiter.stage = { at: "join" };
     void this.lease.inFlight.track(this.#join(waiter)).then(() => {
       this.#joining = false;
-      waiter.onJoined?.();
+      waiter.options.onJoined?.();
       this.#joinNext();
     });
   }
@@ -120,7 +120,7 @@ export class Queue {
   async #join(waiter: Waiter): Promise<void> {
     let joined: Joined;
     try {
-      joined = await this.#joiner.join(waiter.mode, waiter.value, { again: () => !waiter.gaveUp });
+      joined = await this.#joiner.join(waiter.mode, waiter.options.value, { again: () => !waiter.gaveUp });
     } catch (error) {
       this.#waiting--;
       waiter.fail(error as Error);
@@ -128,6 +128,7 @@ export class Queue {
       return;
     }
     const { entry, result } = joined;
+    if (result.state !== "unknown") waiter.options.onAhead?.(result.state === "waiting" ? result.ahead : 0);
     if (waiter.gaveUp) {
       this.#waiting--;
       return this.leaveInBackground(entry);

@@ -1,4 +1,7 @@
-import type { SessionEnd, Dependent } from "../session/lease.js";
+import type { LockKind } from "../diagnostics/messages.js";
+import type { CheckedLock } from "../options/lock.js";
+import type { WaitSnapshot } from "../report/snapshot.js";
+import type { Lease, SessionEnd, Dependent } from "../session/lease.js";
 import type { Watch } from "../etcd/watch/hub.js";
 import type { LockMode } from "./lock-mode.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
@@ -34,10 +37,24 @@ const IN_LINE: Stage = { at: "line" };
 const END: Stage = { at: "end" };
 
 export interface WaiterOptions {
+  /** What is acquired, and with which options, for reports. */
+  readonly kind?: LockKind;
+  /** As its caller gave it, where that is not the name of the queue. */
+  readonly names?: readonly string[];
+  readonly options?: CheckedLock;
   /** The value of its key, instead of the data for `inspect`. An adopted entry keeps its value. */
   readonly value?: string;
   /** Called when its entry is in the queue or never will be: later calls can no longer come before it. */
   readonly onJoined?: () => void;
+  /** Called with the number of entries that must end before its own, if the answer to its join shows it. */
+  readonly onAhead?: (ahead: number) => void;
+}
+
+/** The queue that it waits in. */
+interface WaiterQueue {
+  readonly name: string;
+  readonly lease: Lease;
+  abandoned(waiter: Waiter): void;
 }
 
 let calls = 0;
@@ -47,9 +64,8 @@ export class Waiter implements Dependent {
   /** A waiter that must join again comes before later callers of this process. */
   readonly order = calls++;
   readonly granted: Promise<Grant>;
-  readonly value: string | undefined;
-  readonly onJoined: (() => void) | undefined;
   stage: Stage = IN_LINE;
+  readonly #since: number;
   #gaveUp = false;
   #lostPlace = false;
   #lastRevision: bigint | undefined;
@@ -57,16 +73,23 @@ export class Waiter implements Dependent {
   #reject: (error: Error) => void = () => {};
 
   constructor(
-    private readonly queue: { readonly name: string; abandoned(waiter: Waiter): void },
+    private readonly queue: WaiterQueue,
     readonly mode: LockMode,
-    { value, onJoined }: WaiterOptions,
+    readonly options: WaiterOptions,
   ) {
-    this.value = value;
-    this.onJoined = onJoined;
+    this.#since = queue.lease.services.clock.monotonic();
     this.granted = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
+  }
+
+  get value(): string | undefined {
+    return this.options.value;
+  }
+
+  get onJoined(): (() => void) | undefined {
+    return this.options.onJoined;
   }
 
   /** Create revision of its entry; undefined when it has none yet. */
@@ -76,6 +99,16 @@ export class Waiter implements Dependent {
 
   get waitingFor(): { readonly name: string; readonly revision: bigint | undefined } {
     return { name: this.queue.name, revision: this.revision };
+  }
+
+  describe(): WaitSnapshot {
+    const { stage, revision, queue } = this;
+    const { kind = "mutex", options, names = [queue.name] } = this.options;
+    const { leaseId, services } = queue.lease;
+    const key = "entry" in stage ? stage.entry.key : undefined;
+    const ahead = stage.at === "turn" ? stage.wait.ahead : undefined;
+    const waitedMs = services.clock.monotonic() - this.#since;
+    return { kind, names, name: queue.name, label: options?.label, leaseId, key, revision, waitedMs, ahead };
   }
 
   /** Whether it has, or had, a place in the queue. */

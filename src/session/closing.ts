@@ -9,7 +9,6 @@ export interface ClosingLease extends ClosableLease {
   readonly services: EtcdServices;
   readonly ttlMs: number;
   readonly inFlight: TaskTracker;
-  readonly holds: ReadonlySet<unknown>;
   readonly entries: () => Iterable<CreatedKey>;
   remainingMs(): number;
   assertOpen(): void;

@@ -1,4 +1,5 @@
 import { setMaxListeners } from "node:events";
+import { atCaller, withCallersStack } from "../async/callers-stack.js";
 import { settleWithin } from "../async/settle-within.js";
 import { EtcdUnavailableError, SessionClosedError } from "../errors.js";
 import {
@@ -14,6 +15,9 @@ import {
 import { disconnect, register, stateOf, type ClusterState } from "./connection.js";
 import type { Lease, SessionState } from "./lease.js";
 import { adoptLease, openLease } from "./open-lease.js";
+import { INSPECT, inspected, type InspectArguments } from "../report/inspect.js";
+import { sessionOf } from "../report/snapshot.js";
+import { ReportingCluster, type ClusterInside } from "../report/reporting-cluster.js";
 import type { CloseOptions, SessionOptions, WaitOptions } from "./session-options.js";
 import { StateEvent, type StateListener } from "./state-event.js";
 
@@ -23,7 +27,7 @@ const OPEN_TIMEOUT_MS = 10_000;
 export let newCluster: (state: ClusterState) => Cluster;
 
 /** The members of one etcd cluster, and the session that all objects created with it share. Created by `connect`. */
-export class Cluster implements AsyncDisposable {
+export class Cluster extends ReportingCluster implements AsyncDisposable {
   readonly hosts: readonly string[];
   #standing: Session | undefined;
   #opening: Promise<Session> | undefined;
@@ -33,7 +37,8 @@ export class Cluster implements AsyncDisposable {
   }
 
   private constructor(state: ClusterState) {
-    this.hosts = Object.freeze([...state.services.options.hosts]);
+    super(() => this.#inside());
+    this.hosts = state.services.options.hosts;
     register(this, state);
   }
 
@@ -68,6 +73,12 @@ export class Cluster implements AsyncDisposable {
     await this.close();
   }
 
+  #inside(): ClusterInside {
+    const { services, leases } = stateOf(this);
+    const { client, closed } = services;
+    return { contact: client.contact, closed: closed.aborted, standing: this.#standing, leases };
+  }
+
   async #session({ signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Promise<Session> {
     const { services } = stateOf(this);
     const { clock, client, closed, options } = services;
@@ -87,7 +98,7 @@ export class Cluster implements AsyncDisposable {
       } catch (error) {
         // All callers share one opening: a caller that joined a failed one late has time left for the next.
         const over = clock.monotonic() - start >= timeoutMs;
-        if (!(error instanceof EtcdUnavailableError) || over) throw error;
+        if (!(error instanceof EtcdUnavailableError) || over) throw withCallersStack(error);
       }
     }
   }
@@ -128,7 +139,7 @@ export class Session extends EventTarget implements AsyncDisposable {
     this.#lease = lease;
     leases.set(this, lease);
     // An error thrown by a listener is an uncaughtException after all listeners ran: the rule of Node's EventTarget.
-    lease.onState = (state, previous) => void this.dispatchEvent(new StateEvent(state, previous));
+    lease.onState = (...change) => void this.dispatchEvent(new StateEvent(...change));
   }
 
   /**
@@ -141,7 +152,7 @@ export class Session extends EventTarget implements AsyncDisposable {
   static async open(cluster: Cluster, options?: SessionOptions & WaitOptions): Promise<Session> {
     const checked = checkSession("Session.open", options, ["signal", "timeoutMs"]);
     const wait = checkWait("Session.open", options, ["ttlSeconds", "owner"]);
-    return new Session(await openLease(stateOf(cluster), checked, wait));
+    return new Session(await atCaller(openLease(stateOf(cluster), checked, wait)));
   }
 
   /**
@@ -161,7 +172,7 @@ export class Session extends EventTarget implements AsyncDisposable {
       throw rangeError("leaseId", "from 1n to 2n ** 63n - 1n", leaseId);
     const { owner } = checkOptions("Session.adopt", options, ["owner", "signal", "timeoutMs"]);
     const wait = checkWait("Session.adopt", options, ["owner"]);
-    return new Session(await adoptLease(state, { leaseId, owner: checkOwner(owner) }, wait));
+    return new Session(await atCaller(adoptLease(state, { leaseId, owner: checkOwner(owner) }, wait)));
   }
 
   get leaseId(): bigint {
@@ -211,6 +222,11 @@ export class Session extends EventTarget implements AsyncDisposable {
    */
   async orphan(): Promise<bigint> {
     return this.#lease.orphan();
+  }
+
+  /** @internal */
+  [INSPECT](...how: InspectArguments): string {
+    return inspected("Session", () => sessionOf(this), how);
   }
 
   override addEventListener(

@@ -2,6 +2,7 @@ import { systemClock } from "../async/clock.js";
 import { EtcdClient } from "../etcd/client.js";
 import { memberOf } from "../etcd/transport/member-of.js";
 import { checkConnect } from "../options/connect.js";
+import type { Logger } from "../options/log.js";
 import { newCluster, type Cluster } from "./cluster.js";
 import { newClusterState } from "./connection.js";
 import type { SessionOptions } from "./session-options.js";
@@ -59,13 +60,18 @@ export interface ConnectOptions {
   readonly requestTimeoutMs?: number | undefined;
   /** For the session that `cluster.session()` keeps. */
   readonly session?: SessionOptions | undefined;
+  /**
+   * Gets one line, one string, for each episode: jeopardy, loss, fail-over, long waits and holds. `console`, or a logger of
+   * pino or winston. What it throws is dropped. @default none: nothing is written
+   */
+  readonly log?: Logger | undefined;
 }
 
 /**
- * The cluster behind `hosts`. Opens no connection; the first call does.
+ * A cluster that writes no log.
  * @throws {TypeError | RangeError} on invalid options; the message names the option, the rule and the value.
  */
-export function connect(options: ConnectOptions): Cluster {
+export function createCluster(options: ConnectOptions): Cluster {
   const checked = checkConnect(options);
   const clock = systemClock;
   const context = { options: checked, clock };

@@ -6,11 +6,10 @@ import { Keepalive } from "../etcd/keepalive.js";
 import { WatchHub } from "../etcd/watch/hub.js";
 import { typeError } from "../options/check.js";
 import type { CheckedConnect } from "../options/connect.js";
+import type { ReportingLease } from "../report/snapshot.js";
 
 /** A lease of this process, until its session has ended or, after a close, until it is revoked. */
-export interface OwnLease {
-  readonly leaseId: bigint;
-}
+export type OwnLease = ReportingLease;
 
 /** What a cluster offers to the layers above this folder. */
 export interface EtcdServices {
@@ -42,6 +41,8 @@ export interface ClusterState {
   readonly revoking: Set<Promise<void>>;
   /** Aborts `services.closed`. */
   readonly closing: AbortController;
+  /** Called when all connections are closed. */
+  onDisconnected: () => void;
 }
 
 export function newClusterState(options: CheckedConnect, client: EtcdClient, clock: Clock): ClusterState {
@@ -60,11 +61,12 @@ export function newClusterState(options: CheckedConnect, client: EtcdClient, clo
     leases,
     closed: closing.signal,
   };
-  return { services, leases, revoking: new Set(), closing };
+  return { services, leases, revoking: new Set(), closing, onDisconnected: () => {} };
 }
 
 /** Closes all connections. First waits for the revocations, for the time of one attempt at most: the leases also expire. */
-export async function disconnect({ services, revoking }: ClusterState): Promise<void> {
+export async function disconnect(state: ClusterState): Promise<void> {
+  const { services, revoking } = state;
   const { options, client, keepalive, watches, clock } = services;
   const revoked = new AbortController();
   void Promise.all(revoking).then(() => revoked.abort());
@@ -72,6 +74,7 @@ export async function disconnect({ services, revoking }: ClusterState): Promise<
   keepalive.close();
   watches.close();
   client.close();
+  state.onDisconnected();
 }
 
 const states = new WeakMap<object, ClusterState>();
@@ -85,6 +88,11 @@ export function stateOf(cluster: object): ClusterState {
 
 /** The services of a cluster, for the rest of the library. */
 export const servicesOf = (cluster: object): EtcdServices => stateOf(cluster).services;
+
+/** Calls `run` when the cluster is closed: after its sessions and connections. */
+export function onDisconnected(cluster: object, run: () => void): void {
+  stateOf(cluster).onDisconnected = run;
+}
 
 export const isCluster = (value: unknown): boolean =>
   typeof value === "object" && value !== null && states.has(value);

@@ -7,6 +7,14 @@ export interface Renewal {
   readonly ttlMs: number;
 }
 
+/** A lease as etcd has granted it, or renewed it for the first time here. */
+export interface GrantedLease {
+  readonly leaseId: bigint;
+  readonly ttlSeconds: number;
+  /** When the grant or the renewal was sent. */
+  readonly sent: Moment;
+}
+
 /** The last tenth of the TTL is left unused: it covers clocks that run at slightly different rates. */
 const USED_PART = 0.9;
 const JEOPARDY_PART = 0.5;

@@ -2,14 +2,18 @@ import type { AdoptedEntries } from "./adopted-entries.js";
 import { Closing, type ClosingLease } from "./closing.js";
 import { setMaxListeners } from "node:events";
 import { closeIdleWatches, type ClusterState, type EtcdServices } from "./connection.js";
-import type { Renewal, Standing } from "./deadline.js";
+import type { GrantedLease, Renewal, Standing } from "./deadline.js";
 import { inJeopardy, isOver, nextLookMs, remainingMs, standingOf } from "./deadline.js";
-import { SessionClosedError, SessionLostError } from "../errors.js";
+import { SessionClosedError, type SessionLostError } from "../errors.js";
 import type { LeaseListener } from "../etcd/keepalive.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import { TaskTracker } from "../async/task-tracker.js";
 import { revokeLease, type CreatedKey, type KeyOwner } from "./cleanup.js";
-import type { Moment, Timer } from "../async/clock.js";
+import type { Moment } from "../async/clock.js";
+import type { RenewalReport } from "../renewal-report.js";
+import type { ReportingHold, ReportingWait } from "../report/snapshot.js";
+import { LeaseTimers } from "./renewal/lease-timers.js";
+import { lossOf, patienceMs, publishRenewal, publishState, reportOf } from "./renewal/report.js";
 
 export type SessionState = "live" | "jeopardy" | "lost" | "closed";
 export type SessionEnd = SessionLostError | SessionClosedError;
@@ -19,14 +23,6 @@ export interface Dependent {
   sessionEnded(reason: SessionEnd): void;
 }
 
-/** A lease as etcd has granted it, or renewed it for the first time here. */
-export interface GrantedLease {
-  readonly leaseId: bigint;
-  readonly ttlSeconds: number;
-  /** When the grant or the renewal was sent. */
-  readonly sent: Moment;
-}
-
 /** A lease that is kept alive, with its deadline. `Session` is its public interface. */
 export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   readonly services: EtcdServices;
@@ -34,8 +30,9 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   /** The TTL that etcd granted. */
   readonly ttlSeconds: number;
   readonly ttlMs: number;
-  readonly holds = new Set<Dependent>();
-  readonly waits = new Set<Dependent>();
+  readonly patienceMs: number;
+  readonly holds = new Set<Dependent & ReportingHold>();
+  readonly waits = new Set<Dependent & ReportingWait>();
   /** Calls that `orphan()` waits for. */
   readonly inFlight = new TaskTracker();
   /** The entries that it had when it was adopted. */
@@ -45,16 +42,14 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   /** Its entries in all queues, as far as etcd has confirmed them. */
   entries: () => Iterable<CreatedKey> = () => [];
   /** Reports a change of state, after everything else has been notified. */
-  onState: (state: SessionState, previous: SessionState) => void = () => {};
-  /** See LeaseListener. */
+  onState: (state: SessionState, previous: SessionState, report: RenewalReport) => void = () => {};
   reconnected: () => void = () => {};
   readonly #over = new AbortController();
   #state: SessionState = "live";
   #renewal: Renewal;
   /** A renewal was sent because the suspend clock raised doubt. */
   #doubtAsked = false;
-  #lookTimer: Timer | undefined;
-  #renewTimer: Timer | undefined;
+  readonly #timers: LeaseTimers;
   readonly #closing: Closing;
   readonly #onRenewed: (() => void)[] = [];
 
@@ -67,13 +62,16 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     this.leaseId = leaseId;
     this.ttlSeconds = ttlSeconds;
     this.ttlMs = ttlSeconds * 1000;
+    this.patienceMs = patienceMs(this.ttlMs);
     this.#renewal = { sent, ttlMs: this.ttlMs };
+    this.#timers = new LeaseTimers(this.services.clock);
     // Each call in flight adds a listener.
     setMaxListeners(0, this.#over.signal);
     this.#closing = new Closing(this, cluster.leases);
     cluster.leases.add(this);
     this.#scheduleRenewal(sent);
     this.#scheduleLook();
+    publishState(this, { from: undefined, to: "live" }, () => this.#report());
   }
 
   /**
@@ -83,17 +81,14 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   refresh(now = this.services.clock.now()): void {
     if (this.#over.signal.aborted) return;
     const standing = standingOf(this.#renewal, now);
-    if (standing === "over") {
-      const seconds = (this.#renewal.ttlMs * 0.9) / 1000;
-      return this.lose("expired", `no renewal was accepted for ${seconds} s (TTL ${this.ttlSeconds} s)`);
-    }
+    if (standing === "over") return this.lose("expired", now);
     // After a suspend, the scheduled renewal may be far off.
     if (standing === "doubtful" && !this.#doubtAsked) this.services.keepalive.renew(this);
     this.#doubtAsked = standing === "doubtful";
     const [previous, next] = [this.#state, inJeopardy(this.#renewal, now) ? "jeopardy" : "live"] as const;
     if (next === previous) return;
     this.#state = next;
-    this.onState(next, previous);
+    this.#changed(previous, this.#report(now));
   }
 
   get state(): SessionState {
@@ -104,10 +99,6 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   /** Aborts with SessionLostError or SessionClosedError. */
   get signal(): AbortSignal {
     return this.#over.signal;
-  }
-
-  get patienceMs(): number {
-    return Math.min(this.ttlMs / 6, 1500);
   }
 
   get standing(): Standing {
@@ -165,17 +156,20 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     // Of all accepted renewals, the one that was sent last counts.
     if (this.#over.signal.aborted || sent.monotonic < this.#renewal.sent.monotonic) return;
     this.#renewal = { sent, ttlMs: Math.min(ttlSeconds * 1000, this.ttlMs) };
+    this.#timers.stalls.forgetUntil(sent.monotonic);
     for (const notify of this.#onRenewed.splice(0)) notify();
+    publishRenewal(this, sent, this.services.clock.monotonic());
     this.refresh();
   }
 
   leaseNotFound(): void {
-    this.lose("revoked", "etcd has no such lease (revoked, or expired at the server)");
+    this.lose("revoked");
   }
 
-  lose(loss: "expired" | "revoked", why: string): void {
+  lose(loss: "expired" | "revoked", now = this.services.clock.now()): void {
     if (this.#over.signal.aborted) return;
-    this.#end("lost", new SessionLostError(this.leaseId, loss, why));
+    const report = this.#report(now);
+    this.#end("lost", lossOf(this, loss, report), report);
     // A renewal still in a socket may have extended the lease, and waiters would wait behind keys that have no holder.
     void revokeLease(this.services, this.leaseId, this.ttlMs);
   }
@@ -190,7 +184,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
 
   /** Ends without a revocation and without a last renewal. */
   abandon(): void {
-    if (!this.#over.signal.aborted) this.#end("closed", new SessionClosedError(this.leaseId));
+    if (!this.#over.signal.aborted) this.#end("closed", new SessionClosedError(this.leaseId), this.#report());
   }
 
   /** Resolves when etcd has renewed the lease; rejects when the session is over. */
@@ -211,18 +205,27 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     this.#endAll(this.waits, reason);
   }
 
-  #end(state: "lost" | "closed", reason: SessionEnd): void {
+  #end(state: "lost" | "closed", reason: SessionEnd, report: RenewalReport): void {
     const previous = this.#state;
     this.#state = state;
-    this.#lookTimer?.cancel();
-    this.#renewTimer?.cancel();
+    this.#timers.cancel();
     this.services.keepalive.detach(this);
     this.cluster.leases.delete(this);
     this.#over.abort(reason);
     this.#endAll(this.holds, reason);
     this.endWaits(reason);
     closeIdleWatches(this.cluster);
-    this.onState(state, previous);
+    this.#changed(previous, { ...report, remainingMs: 0 }, reason);
+  }
+
+  #changed(from: SessionState, report: RenewalReport, error?: SessionEnd): void {
+    this.onState(this.#state, from, report);
+    publishState(this, { from, to: this.#state, error }, () => report);
+  }
+
+  #report(now = this.services.clock.now()): RenewalReport {
+    const leftMs = remainingMs(this.#renewal, now);
+    return reportOf(this, this.#timers.stalls, { sent: this.#renewal.sent, now, leftMs });
   }
 
   #endAll(dependents: Set<Dependent>, reason: SessionEnd): void {
@@ -230,18 +233,16 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   }
 
   #scheduleLook(now = this.services.clock.now()): void {
-    this.#lookTimer = this.services.clock.after(nextLookMs(this.#renewal, now), () => {
-      // One clock reading for both: between two readings the boundary could pass unnoticed.
-      const then = this.services.clock.now();
+    // One clock reading for both: between two readings the boundary could pass unnoticed.
+    this.#timers.set("look", now, nextLookMs(this.#renewal, now), (then) => {
       this.refresh(then);
       if (!this.#over.signal.aborted) this.#scheduleLook(then);
     });
   }
 
   /** Counted from the last send: after a grant that was answered late, the first renewal is due sooner. */
-  #scheduleRenewal(sent: Moment): void {
-    const dueMs = sent.monotonic + this.ttlMs / 3 - this.services.clock.monotonic();
-    this.#renewTimer = this.services.clock.after(Math.max(0, dueMs), () => {
+  #scheduleRenewal(sent: Moment, now = this.services.clock.now()): void {
+    this.#timers.set("renewal", now, sent.monotonic + this.ttlMs / 3 - now.monotonic, () => {
       this.services.keepalive.renew(this);
       this.#scheduleRenewal(this.services.clock.now());
     });

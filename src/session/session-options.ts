@@ -27,3 +27,35 @@ export interface CloseOptions {
    */
   readonly drainMs?: number | undefined;
 }
+
+/** What applies to all holds of a lock object. */
+export interface LockOptions {
+  /**
+   * What stands for the name in metrics, where each name would be one more time series: `"orders/:user"` for locks named
+   * `orders/17`, `orders/18` and so on. 1 to 100 printable ASCII characters. @default none
+   */
+  readonly label?: string | undefined;
+  /**
+   * Milliseconds from the grant, 1..2147483647, on the monotonic clock. A hold that lasts longer is lost: `held` is false,
+   * `assertHeld` throws, and `signal` aborts with a LockLostError whose `loss` is "max hold". The key stays for
+   * `maxHoldGraceMs` more, so that work that stops when the signal aborts has stopped before the next holder starts. Then
+   * the key is deleted, whether or not the work has stopped. The session and its other holds go on.
+   *
+   * `release()` within that time deletes the key at once. Like after every loss, it rejects with that error, and so does a
+   * `with…` method whose work succeeds too late. Work that ignores the signal overlaps with that of the next holder: check
+   * `fence` where it writes.
+   * @default no limit
+   */
+  readonly maxHoldMs?: number | undefined;
+  /**
+   * Milliseconds, 0..2147483647, from the abort of the signal by `maxHoldMs` to the deletion of the key; 0 = at once. Set it
+   * to the time that your work needs to stop.
+   * @default a tenth of maxHoldMs, at most 1000
+   */
+  readonly maxHoldGraceMs?: number | undefined;
+  /**
+   * Milliseconds from the grant, 1..2147483647, after which an event and a log line report, once, that a hold still lasts.
+   * @default none
+   */
+  readonly warnHoldMs?: number | undefined;
+}

@@ -2,12 +2,15 @@ import type { Cluster } from "../session/cluster.js";
 import { servicesOf } from "../session/connection.js";
 import { EtcdUnavailableError, SessionClosedError } from "../errors.js";
 import type { RangeAnswer } from "../etcd/port.js";
+import { acquireChannel } from "../diagnostics/channels.js";
 import type { HoldHandle } from "../hold/hold.js";
+import { traceAcquire } from "../hold/trace-acquire.js";
 import { queueRange } from "../queue/lock-mode.js";
 import { checkDrain, checkName, checkOptions } from "../options/check.js";
 import type { CloseOptions } from "../session/session-options.js";
 import { leaseSourceOf } from "../session/session-source.js";
 import { pause, type Clock } from "../async/clock.js";
+import { atCaller } from "../async/callers-stack.js";
 import { settleWithin } from "../async/settle-within.js";
 import {
   checkArguments,
@@ -18,7 +21,8 @@ import {
 } from "./arguments.js";
 import { HeldWebLock, invoke } from "./held-lock.js";
 import { RequestRegistry } from "./registry.js";
-import { LockRequest, type WebLockClient } from "./request.js";
+import { publishEnd, publishMiss, publishStart } from "./request-events.js";
+import { LockRequest, type RequestHooks, type WebLockClient } from "./request.js";
 import { snapshotOf, type WebLockSnapshot } from "./snapshot.js";
 
 const PREFIX = "web-locks";
@@ -27,7 +31,8 @@ const QUERY_TIMEOUT_MS = 10_000;
 /**
  * The `LockManager` of the Web Locks API, with locks shared by all processes that use the same prefix on the same etcd.
  * An exclusive lock is a writer of an RwLock, a shared one a reader. Unlike in the standard, a lock can be lost with its
- * lease, and etcd can be unavailable.
+ * lease, and etcd can be unavailable. It publishes to the channels `locks.request.start`, `grant`, `miss` and `end` of
+ * `node:diagnostics_channel`, as the `navigator.locks` of Node.js does.
  */
 export class ClusterLockManager implements AsyncDisposable {
   readonly #client: WebLockClient;
@@ -88,9 +93,10 @@ export class ClusterLockManager implements AsyncDisposable {
     const what = "query the locks";
     const limits = { signal: this.#closing.signal, timeoutMs: QUERY_TIMEOUT_MS };
     limits.signal.throwIfAborted();
-    const { kvs } = await settleWithin(this.#read(what), limits, services, {
+    const settled = settleWithin(this.#read(what), limits, services, {
       onTimeout: () => new EtcdUnavailableError(what, services.client.lastFailures),
     });
+    const { kvs } = await atCaller(settled);
     return snapshotOf(this.#client, kvs, this.#registry);
   }
 
@@ -113,26 +119,43 @@ export class ClusterLockManager implements AsyncDisposable {
   }
 
   async #request(request: LockRequest): Promise<unknown> {
+    publishStart(request.args);
     try {
-      const hold = await this.#acquired(request);
+      const hold = await this.#acquire(request);
       this.#assertWanted(request, hold);
       const outcome = this.#callBack(request, hold);
       request.answer();
-      return await outcome;
+      const result = await outcome;
+      publishEnd(request.args);
+      return result;
+    } catch (error) {
+      publishEnd(request.args, error);
+      throw error;
     } finally {
       request.answer();
       this.#registry.live.delete(request.id);
     }
   }
 
-  async #acquired(request: LockRequest): Promise<HoldHandle | undefined> {
+  #acquire(request: LockRequest): Promise<HoldHandle | undefined> {
+    const { source } = this.#client;
+    if (!acquireChannel.hasSubscribers) return this.#acquired(request, { source });
+    const call = { tries: request.way === "try", signal: request.args.signal };
+    return traceAcquire({ ...request.about, source }, call, (traced) => this.#acquired(request, traced));
+  }
+
+  async #acquired(request: LockRequest, hooks: RequestHooks): Promise<HoldHandle | undefined> {
+    request.begin(hooks);
     const { aborts } = this.#client.services;
     const { signal } = request.args;
     const stops = [signal, this.#closing.signal].map((each) =>
       aborts.add(each, () => request.giveUp(each?.reason)),
     );
     try {
-      return await request.acquired;
+      const hold = await request.acquired;
+      this.#assertWanted(request, hold);
+      hold?.started(request.about);
+      return hold;
     } finally {
       for (const stop of stops) stop();
     }
@@ -147,7 +170,10 @@ export class ClusterLockManager implements AsyncDisposable {
 
   /** Calls the callback synchronously. */
   async #callBack({ id, args }: LockRequest, hold: HoldHandle | undefined): Promise<unknown> {
-    if (hold === undefined) return invoke(args.callback, null);
+    if (hold === undefined) {
+      publishMiss(args);
+      return invoke(args.callback, null);
+    }
     const held = new HeldWebLock(args, hold, () => this.#registry.live.delete(id));
     this.#held.add(held);
     try {

@@ -2,6 +2,7 @@ import { LockLostError } from "../errors.js";
 import type { HoldHandle } from "../hold/hold.js";
 import { printable } from "../printable.js";
 import type { LockRequestArguments, WebLock, WebLockMode } from "./arguments.js";
+import { publishGrant } from "./request-events.js";
 
 type Callback = LockRequestArguments["callback"];
 
@@ -77,12 +78,15 @@ export class HeldWebLock {
 
   /** Called when the manager is closed and no longer waits for the callback. */
   async end(): Promise<void> {
-    this.#lose(new LockLostError(this.hold.name, this.hold.key, "closed"));
+    const loss = new LockLostError(this.hold.name, this.hold.key, "closed");
+    this.#lose(loss);
+    this.hold.ended("closed", loss);
     await this.hold.release().catch(() => undefined);
   }
 
   async #work(): Promise<unknown> {
     let result: unknown;
+    publishGrant(this.args);
     try {
       result = await invoke(this.args.callback, new GrantedLock(this.args, this.hold));
     } catch (error) {

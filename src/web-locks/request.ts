@@ -1,7 +1,10 @@
 import { holdOf, tryEntry, watched, type Acquired } from "../hold/acquire.js";
 import type { EtcdServices } from "../session/connection.js";
-import { HoldHandle } from "../hold/hold.js";
+import { ExclusiveHoldHandle, HoldHandle } from "../hold/hold.js";
+import type { LockAbout } from "../hold/events.js";
+import type { AcquireTarget } from "../hold/trace-acquire.js";
 import type { EntryValue } from "../keys.js";
+import { NO_LOCK_OPTIONS } from "../options/lock.js";
 import { writer } from "../queue/lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import { LockTable } from "../queue/lock-table.js";
@@ -26,6 +29,9 @@ export interface WebLockClient {
   readonly prefix: string;
 }
 
+/** Where a request takes its leases from, and what it reports. */
+export type RequestHooks = Pick<AcquireTarget, "source" | "onAhead">;
+
 /** How long the callback of a granted lock waits for earlier requests, also of other names, that etcd has not decided. */
 const ORDER_MS = 250;
 const UNLIMITED = { signal: undefined, timeoutMs: undefined };
@@ -44,10 +50,11 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   answer: () => void = () => {};
   readonly #queueName: string;
   readonly #line: RequestQueue;
-  readonly #earlier: Promise<void>;
+  #earlier: Promise<void> = Promise.resolve();
   #resolve: (hold: HoldHandle | undefined) => void = () => {};
   #reject: (error: unknown) => void = () => {};
-  #lease: Promise<Lease>;
+  #hooks: RequestHooks;
+  #lease: Promise<Lease> | undefined;
   #used: Lease | undefined;
   #waiter: Waiter | undefined;
   #onJoined: () => void = () => {};
@@ -66,12 +73,23 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
       this.#resolve = resolve;
       this.#reject = reject;
     });
+    this.#hooks = client;
+    this.#line = RequestQueue.of(client.services, this.#queueName);
+  }
+
+  /** Lines up behind the earlier requests. */
+  begin(hooks: RequestHooks): void {
+    this.#hooks = hooks;
     this.#lease = this.#openSession();
-    const registry = RequestRegistry.of(client.services);
+    const registry = RequestRegistry.of(this.client.services);
     this.#earlier = registry.answered;
     registry.add(this);
-    this.#line = RequestQueue.of(client.services, this.#queueName);
     this.#line.add(this);
+  }
+
+  /** What events say of it: the name as its caller gave it. */
+  get about(): LockAbout {
+    return { kind: "web lock", name: this.args.name, options: NO_LOCK_OPTIONS };
   }
 
   get pending(): boolean {
@@ -80,7 +98,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
 
   async join(): Promise<void> {
     try {
-      const lease = await this.#lease;
+      const lease = await (this.#lease ??= this.#openSession());
       this.#used = lease;
       if (this.#over) return;
       if (this.way === "try") this.#acquire(await this.#try(lease));
@@ -106,7 +124,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
 
   /** Called before the request may join: if no session can be opened, the last of many must not wait for all earlier timeouts. */
   #openSession(): Promise<Lease> {
-    const lease = this.client.source.lease(UNLIMITED);
+    const lease = this.#hooks.source.lease(UNLIMITED);
     lease.catch(() => undefined);
     return lease;
   }
@@ -114,8 +132,9 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   async #try(lease: Lease): Promise<HoldHandle | undefined> {
     const { services } = this.client;
     const source = { services, lease: () => Promise.resolve(lease) };
-    const acquired = await tryEntry({ source, name: this.#queueName, ...this.#entry(lease) }, UNLIMITED);
-    return acquired && holdOf(watched(acquired), HoldHandle);
+    const target = { source, ...this.#entry(lease), name: this.#queueName };
+    const acquired = await tryEntry(target, UNLIMITED);
+    return acquired && this.#holdOf(acquired);
   }
 
   async #joinWith(queue: Queue): Promise<void> {
@@ -149,16 +168,23 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
     }
   }
 
-  #entry(lease: Lease): JoinOptions {
+  #entry(lease: Lease): JoinOptions & LockAbout {
     const { services, clientId: client } = this.client;
+    const { onAhead } = this.#hooks;
     const since = services.clock.date().toISOString();
     const value: EntryValue = { owner: lease.owner, since, id: this.id, client };
-    return { mode: this.args.mode === "shared" ? reader : writer, value: JSON.stringify(value) };
+    const mode = this.args.mode === "shared" ? reader : writer;
+    const about = { ...this.about, names: [this.args.name] };
+    return { ...about, mode, value: JSON.stringify(value), ...(onAhead && { onAhead }) };
   }
 
   /** Another process may steal the lock at any moment, so its key is watched from the grant on. */
+  #holdOf(acquired: Acquired): HoldHandle {
+    return holdOf(watched(acquired), this.args.mode === "shared" ? HoldHandle : ExclusiveHoldHandle);
+  }
+
   #grant(acquired: Acquired): void {
-    const hold = holdOf(watched(acquired), HoldHandle);
+    const hold = this.#holdOf(acquired);
     if (this.#over) void hold.release();
     else this.#acquire(hold);
   }

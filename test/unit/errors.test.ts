@@ -21,7 +21,15 @@ const down = new UnansweredError("connect ECONNREFUSED 127.0.0.1:2379");
 
 /** Each class, its fields in JSON, and words of its message: what failed, on what, and why. */
 const ALL: readonly (readonly [string, AnyLeaseholdError, Record<string, unknown>, RegExp])[] = [
-  ["SESSION_LOST", lost, { leaseId: `${LEASE_ID}`, loss: "expired" }, /4000000000000001 .*TTL 10 s/],
+  [
+    "SESSION_LOST",
+    lost,
+    {
+      ...{ leaseId: `${LEASE_ID}`, loss: "expired" },
+      ...{ remainingMs: 0, sinceLastRenewalMs: 0, stalledMs: 0, members: {} },
+    },
+    /4000000000000001 .*TTL 10 s/,
+  ],
   ["SESSION_CLOSED", new SessionClosedError(0xabcn), { leaseId: "2748" }, /abc/],
   [
     "LOCK_LOST",

@@ -95,7 +95,9 @@ export class BatchRequest {
     this.#ended = true;
     this.batch.forEach((pending, i) => {
       const answer = answers[i];
-      if (answer) pending.succeed(answer);
+      if (answer === undefined) return;
+      pending.limits.answered?.(this.#host);
+      pending.succeed(answer);
     });
   }
 

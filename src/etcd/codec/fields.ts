@@ -34,9 +34,11 @@ export const RANGE_REQUEST = {
   key: delimited(1),
   range_end: delimited(2),
   limit: integer(3),
+  revision: integer(4),
   sort_order: integer(5),
   sort_target: integer(6),
   serializable: integer(7),
+  keys_only: integer(8),
   max_create_revision: integer(13),
 } as const;
 export const RANGE_RESPONSE = { kvs: delimited(2), more: integer(3), count: integer(4) } as const;

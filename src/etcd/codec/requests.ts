@@ -1,4 +1,4 @@
-import type { Compare, Operation, Range, Txn, WatchRequest } from "../port.js";
+import type { Compare, Operation, Range, TimeToLiveOptions, Txn, WatchRequest } from "../port.js";
 import {
   AUTHENTICATE_REQUEST,
   COMPARE,
@@ -55,11 +55,14 @@ export function encodeRevoke(leaseId: bigint): Buffer {
   return writer.finish();
 }
 
-/** Requests the keys of the lease too. */
-export function encodeTimeToLive(leaseId: bigint): Buffer {
+/** Requests the keys of the lease too, unless `withoutKeys`. */
+export function encodeTimeToLive(
+  leaseId: bigint,
+  { withoutKeys }: Pick<TimeToLiveOptions, "withoutKeys"> = {},
+): Buffer {
   writer.start();
   writer.integer(LEASE_TIME_TO_LIVE_REQUEST.ID, leaseId);
-  writer.integer(LEASE_TIME_TO_LIVE_REQUEST.keys, 1);
+  if (!withoutKeys) writer.integer(LEASE_TIME_TO_LIVE_REQUEST.keys, 1);
   return writer.finish();
 }
 
@@ -178,12 +181,14 @@ function writeRange(range: Range): void {
   writer.bytes(RANGE_REQUEST.key, range.key);
   if (range.end !== undefined) writer.bytes(RANGE_REQUEST.range_end, range.end);
   if (range.limit !== undefined) writer.integer(RANGE_REQUEST.limit, range.limit);
+  if (range.revision !== undefined) writer.integer(RANGE_REQUEST.revision, range.revision);
   if (range.order !== undefined) {
     const order = range.order === "oldest first" ? SORT_ORDER.Ascend : SORT_ORDER.Descend;
     writer.integer(RANGE_REQUEST.sort_order, order);
     writer.integer(RANGE_REQUEST.sort_target, SORT_TARGET_CREATE);
   }
   if (range.serializable) writer.integer(RANGE_REQUEST.serializable, 1);
+  if (range.keysOnly) writer.integer(RANGE_REQUEST.keys_only, 1);
   if (range.maxCreateRevision !== undefined)
     writer.integer(RANGE_REQUEST.max_create_revision, range.maxCreateRevision);
 }

@@ -46,14 +46,16 @@ const keyValueOf = (kv: IKeyValue): KeyValue => ({
 export function rangeRequest(range: Range): IRangeRequest {
   return {
     key: bytes(range.key),
-    ...(range.end !== undefined && { range_end: Buffer.from(range.end) }),
+    ...(range.end !== undefined && { range_end: bytes(range.end) }),
     ...(range.limit !== undefined && { limit: range.limit }),
+    ...(range.revision !== undefined && { revision: range.revision.toString() }),
     ...(range.order && {
       sort_target: "Create",
       sort_order: range.order === "oldest first" ? "Ascend" : "Descend",
     }),
     ...(range.maxCreateRevision !== undefined && { max_create_revision: range.maxCreateRevision.toString() }),
     ...(range.serializable && { serializable: true }),
+    ...(range.keysOnly && { keys_only: true }),
   };
 }
 

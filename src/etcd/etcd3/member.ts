@@ -15,6 +15,7 @@ import type {
   Range,
   RangeAnswer,
   StreamHandlers,
+  TimeToLiveOptions,
   Txn,
   TxnAnswer,
   WatchAnswer,
@@ -100,9 +101,9 @@ export class Etcd3Member implements Member {
 
   async timeToLive(
     leaseId: bigint,
-    options: CallOptions,
+    options: TimeToLiveOptions,
   ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }> {
-    const request = { ID: leaseId.toString(), keys: true };
+    const request = { ID: leaseId.toString(), keys: !options.withoutKeys };
     const answer = await this.#unary(options, ({ leaseClient }, grpc) =>
       leaseClient.leaseTimeToLive(request, grpc),
     );

@@ -31,6 +31,7 @@ import type {
   Range,
   RangeAnswer,
   StreamHandlers,
+  TimeToLiveOptions,
   Txn,
   TxnAnswer,
   WatchAnswer,
@@ -102,11 +103,11 @@ export class GrpcMember implements Member {
 
   timeToLive(
     leaseId: bigint,
-    options: CallOptions,
+    options: TimeToLiveOptions,
   ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }> {
     return this.#unary(
       "timeToLive",
-      { message: encodeTimeToLive(leaseId), decode: decodeTimeToLive },
+      { message: encodeTimeToLive(leaseId, options), decode: decodeTimeToLive },
       options,
     );
   }

@@ -1,4 +1,4 @@
-// The code in README.md and docs/fencing.md, run as programs against a real etcd, as users have them who copy them into
+// The code in README.md, docs/fencing.md and docs/observability.md, run as programs against a real etcd, as users have them who copy them into
 // a project with only the packages that the page names. Code in other languages is quoted from examples/.
 import { readdirSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -14,6 +14,7 @@ import { startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/us
 const PAGES = [
   { page: "README.md", also: [] },
   { page: "docs/fencing.md", also: ["etcd3"] },
+  { page: "docs/observability.md", also: ["@opentelemetry/api", "@opentelemetry/sdk-metrics"] },
 ];
 /** Blocks in these languages are quotations; blocks without a language are commands. */
 const QUOTED = ["js", "sql", "lua"];

@@ -33,11 +33,14 @@ export const keyOfPlace = (world: World, { key, revision }: Place): Key | undefi
 export function positionAt(world: World, name: string, place: Place, revision: number): Position {
   const places = queueAt(world, name, revision).filter((key) => key.created <= place.revision);
   const before = places.filter((key) => key.key !== place.key);
-  const last = before.at(-1);
+  const [last, next] = [before.at(-1), before.at(-2)];
   return {
     revision,
     mine: places.some((key) => key.key === place.key && key.created === place.revision),
-    predecessor: last && { key: last.key, revision: last.created, holder: before.length === 1 },
+    predecessor: last && {
+      ...{ key: last.key, revision: last.created, holder: before.length === 1 },
+      before: next && { key: next.key, revision: next.created, holder: before.length === 2 },
+    },
   };
 }
 

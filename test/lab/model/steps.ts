@@ -13,7 +13,7 @@ import { leave, leaveAnswered } from "./leaving.js";
 import { seenBy } from "./reading.js";
 import { sessionSteps } from "./sessions.js";
 import { accident, may, will, type Step } from "./step.js";
-import { ownDeleted, predecessorDeleted, turnRead, watching } from "./waiting.js";
+import { beforeDeleted, ownDeleted, predecessorDeleted, turnRead, watching } from "./waiting.js";
 import {
   keeps,
   sessionOf,
@@ -63,7 +63,7 @@ function callerSteps(world: World, caller: Caller): Step[] {
 }
 
 function waiterSteps(world: World, caller: Caller, turn: Turn): Step[] {
-  const { predecessorWatch, ownWatch, read } = turn;
+  const { predecessorWatch, ownWatch, beforeWatch, read } = turn;
   const answer = read?.answer;
   return [
     ...watchSteps(world, caller, predecessorWatch, {
@@ -78,6 +78,13 @@ function waiterSteps(world: World, caller: Caller, turn: Turn): Step[] {
       deleted: (w, c, watch, at) => {
         c.state = { ...turn, ownWatch: watch };
         ownDeleted(w, c, at);
+      },
+    }),
+    ...watchSteps(world, caller, beforeWatch, {
+      created: (_, c, watch) => (c.state = { ...turn, beforeWatch: watch }),
+      deleted: (w, c, watch, at) => {
+        c.state = { ...turn, beforeWatch: watch };
+        beforeDeleted(w, c, c.state, at);
       },
     }),
     ...(answer ? [will(caller, (w, c) => turnRead(w, c, turn, answer))] : []),

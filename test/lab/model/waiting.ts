@@ -31,6 +31,7 @@ export function wait(world: World, caller: Caller, predecessor: Predecessor | un
     predecessor: undefined,
     predecessorWatch: undefined,
     ownWatch: undefined,
+    beforeWatch: undefined,
     verified: false,
     deleted: false,
     atLeast: placeOf(caller).revision,
@@ -59,6 +60,7 @@ export function follow(world: World, caller: Caller, turn: Turn, predecessor: Pr
     predecessor,
     predecessorWatch: asked(predecessor.key),
     ownWatch: keeps(world, "own-key-is-watched") ? (turn.ownWatch ?? asked(placeOf(caller).key)) : undefined,
+    beforeWatch: predecessor.before && asked(predecessor.before.key),
     verified: false,
     deleted: false,
     read: undefined,
@@ -97,10 +99,21 @@ function decide(world: World, caller: Caller, turn: Turn, { mine, predecessor }:
   if (!mine && keeps(world, "read-includes-own-key")) return placeGone(world, caller);
   if (!predecessor) return hold(world, caller, { ownWatch: turn.ownWatch, deletedAt: 0 });
   const same = turn.predecessor?.revision === predecessor.revision;
-  if (!same || !turn.predecessorWatch || turn.deleted) return follow(world, caller, turn, predecessor);
+  if (!same || !turn.predecessorWatch) return follow(world, caller, turn, predecessor);
   // The same predecessor, which may be the holder by now.
-  caller.state = { ...turn, predecessor, verified: bothWatch(world, turn) };
-  tell(world, `${predecessor.key} is before it${predecessor.holder ? ", and holds" : ""}`);
+  const holder = predecessor.holder || turn.predecessor?.holder === true;
+  const verified = bothWatch(world, turn);
+  tell(world, `${predecessor.key} is before it${holder ? ", and holds" : ""}`);
+  if (turn.deleted) return endedMeanwhile(world, caller, turn, holder && verified);
+  const sameBefore = turn.predecessor?.before?.revision === predecessor.before?.revision;
+  const beforeWatch = sameBefore ? turn.beforeWatch : predecessor.before && asked(predecessor.before.key);
+  caller.state = { ...turn, predecessor: { ...predecessor, holder }, beforeWatch, verified };
+}
+
+/** The predecessor was deleted after the read was sent. */
+function endedMeanwhile(world: World, caller: Caller, turn: Turn, wasHolder: boolean): void {
+  if (wasHolder) hold(world, caller, { ownWatch: turn.ownWatch, deletedAt: turn.atLeast });
+  else look(world, caller, turn);
 }
 
 /** A single deletion proves nothing: the predecessor may have been a waiter that gave up. */
@@ -111,8 +124,24 @@ export function predecessorDeleted(world: World, caller: Caller, turn: Turn, del
   const wasHolder = predecessor.holder || !keeps(world, "known-holder");
   if (verified && wasHolder) return hold(world, caller, { ownWatch: turn.ownWatch, deletedAt });
   caller.state = heard;
-  // Otherwise the read follows when both watches exist.
-  if (bothWatch(world, heard)) look(world, caller, heard);
+  // A read under way may show that it held. Otherwise the read follows when both watches exist.
+  if (bothWatch(world, heard) && !turn.read) look(world, caller, heard);
+}
+
+/** No place can come between the two any more: after the holder, the predecessor holds. Otherwise a read shows who does. */
+export function beforeDeleted(world: World, caller: Caller, turn: Turn, deletedAt: number): void {
+  const { predecessor } = turn;
+  const before = predecessor?.before;
+  if (!predecessor || !before || turn.deleted) return;
+  if (deletedAt <= before.revision && keeps(world, "older-events-are-ignored")) return;
+  const holder = predecessor.holder || before.holder;
+  const heard = {
+    ...turn,
+    predecessor: { ...predecessor, holder, before: undefined },
+    beforeWatch: undefined,
+  };
+  caller.state = heard;
+  if (!holder && bothWatch(world, heard)) look(world, caller, heard);
 }
 
 export function ownDeleted(world: World, caller: Caller, deletedAt: number): void {

@@ -63,6 +63,8 @@ export interface Predecessor {
   readonly revision: number;
   /** It is known that no place is before it. */
   readonly holder: boolean;
+  /** The place before it, if one is known. */
+  readonly before: Omit<Predecessor, "before"> | undefined;
 }
 
 /** A call in progress: sent, then executed (the answer exists), then answered. */
@@ -93,7 +95,9 @@ export interface Turn {
   readonly predecessor: Predecessor | undefined;
   readonly predecessorWatch: Watch | undefined;
   readonly ownWatch: Watch | undefined;
-  /** Both watches exist, and a read after that has found the predecessor alive. */
+  /** On the place before the predecessor. */
+  readonly beforeWatch: Watch | undefined;
+  /** The watches on the predecessor and on the own key exist, and a read after that has found the predecessor alive. */
   readonly verified: boolean;
   /** The watch has reported the predecessor's deletion. */
   readonly deleted: boolean;

@@ -134,9 +134,9 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "does not tell observers that nobody leads",
     patches: [
       {
-        file: "election/observation.js",
-        from: "        if (last && sameLeader(last.leader, leader))\n",
-        to: "        if (!leader || (last && sameLeader(last.leader, leader)))\n",
+        file: "observe/feed.js",
+        from: "        if (last && this.source.same(last.item, item))\n",
+        to: "        if (!item || (last && this.source.same(last.item, item)))\n",
       },
     ],
     hunt: leaders(["delete-key"]),
@@ -146,9 +146,9 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "tells observers the candidate that came last as the leader",
     patches: [
       {
-        file: "election/leader-watch.js",
-        from: "const [oldest] = this.#candidates.values();",
-        to: "const oldest = [...this.#candidates.values()].at(-1);",
+        file: "election/observation.js",
+        from: "const [oldest] = keys.values();",
+        to: "const oldest = [...keys.values()].at(-1);",
       },
     ],
     hunt: leaders(["delete-key"]),
@@ -159,7 +159,7 @@ export const OTHERS: readonly Mutant[] = [
       "reads the present state when an observer's watch breaks, though etcd still has what happened since",
     patches: [
       {
-        file: "election/leader-watch.js",
+        file: "observe/queue-watch.js",
         from: 'if (why === "compacted")',
         to: "if (why)",
       },

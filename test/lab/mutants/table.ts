@@ -76,7 +76,7 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/predecessor-wait.js",
-        from: "if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin)\n            return this.#trustWatches();",
+        from: "if (sinceJoin)\n            return this.#trustWatches();",
         to: "return this.#trustWatches();",
       },
     ],
@@ -98,8 +98,8 @@ const MUTEX: readonly Mutant[] = [
       },
       {
         file: "queue/predecessor-wait.js",
-        from: "if (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin)\n",
-        to: "if (this.#asked || (this.#predecessorWatch?.sinceJoin && this.#ownWatch?.sinceJoin))\n",
+        from: "if (sinceJoin)\n",
+        to: "if (this.#asked || sinceJoin)\n",
       },
     ],
     hunt: t1(["reorder"]),

@@ -70,7 +70,7 @@ const nested = (a: string, b: string): boolean => `${a}/`.startsWith(`${b}/`) ||
 
 const within = (
   keys: Keys,
-  { key, end }: { readonly key: string | Buffer; readonly end?: string },
+  { key, end }: { readonly key: string | Buffer; readonly end?: string | Buffer },
 ): string[] => {
   const from = key.toString();
   return [...keys.keys()].filter((each) => (end === undefined ? each === from : each >= from && each < end));

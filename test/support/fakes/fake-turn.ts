@@ -20,6 +20,8 @@ interface From {
   readonly ahead: number;
   /** The join has returned that the predecessor is the holder. */
   readonly holder?: boolean;
+  /** The join has returned that the entry of `FIRST` is before the predecessor, and that it is the holder or not. */
+  readonly before?: "holder" | "waiter";
 }
 
 /** A place in the queue `jobs` that waits for its turn behind the place of `BELOW`. */
@@ -95,5 +97,9 @@ export class WaitingTurn {
   }
 }
 
-const predecessor = ({ holder = false }: From) =>
-  new EntryBelow({ key: Buffer.from(placeKey(BELOW)), createRevision: BELOW }, holder);
+const entryOf = (createRevision: bigint) => ({ key: Buffer.from(placeKey(createRevision)), createRevision });
+
+function predecessor({ holder = false, before }: From): EntryBelow {
+  const first = before && new EntryBelow(entryOf(FIRST), before === "holder");
+  return new EntryBelow(entryOf(BELOW), holder, { before: first });
+}

@@ -15,12 +15,16 @@ import type * as leasehold from "../src/index.js";
 /** Types that users pass in, or switch over, must be assignable in both directions: wider is as wrong as narrower. */
 const SAME = [
   "ConnectOptions",
+  "Logger",
+  "ClusterHealth",
+  "ClusterSnapshot",
   "Credentials",
   "CloseOptions",
   "SessionOptions",
   "WaitOptions",
   "WorkOptions",
   "SessionState",
+  "RenewalReport",
   "SessionStateEvent",
   "Hold",
   "Lock",
@@ -33,6 +37,13 @@ const SAME = [
   "WebLockInfo",
   "WebLockSnapshot",
   "Contender",
+  "QueueState",
+  "QueueKind",
+  "LockSummary",
+  "LockPage",
+  "LimitOption",
+  "ListOptions",
+  "WatchQueueOptions",
   "Loss",
   "LeaseholdErrorCode",
 ];
@@ -117,8 +128,12 @@ describe("the public API", () => {
       "SessionLostError",
       "StaleFenceError",
       "connect",
+      "forceRelease",
+      "inspect",
       "lead",
+      "list",
       "lockAll",
+      "watchQueue",
       "whileHeld",
     ]);
   });

@@ -41,7 +41,15 @@ describe("the layers of src/", () => {
   it("import nothing but one another, Node's own modules and the one dependency", () => {
     const foreign = imports.filter(({ to }) => !files.includes(to) && !/^(node:.*|etcd3)$/.test(to));
 
-    expect(foreign.map(arrow)).toEqual([]);
+    expect(foreign.filter(({ from }) => folderOf(from) !== "otel").map(arrow)).toEqual([]);
+  });
+
+  it("import the optional peer dependency in otel/ only, and nothing else there", () => {
+    const packages = imports.filter(({ from, to }) => folderOf(from) === "otel" && !files.includes(to));
+
+    expect(new Set(packages.map(({ to }) => to))).toEqual(
+      new Set(["@opentelemetry/api", "node:diagnostics_channel"]),
+    );
   });
 });
 

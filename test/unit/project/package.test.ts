@@ -1,6 +1,6 @@
 // What a user of the package gets: the built files, not the sources.
 import { execFileSync } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import ts from "typescript";
@@ -8,6 +8,18 @@ import { beforeAll, describe, expect, it } from "vitest";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const DIST = path.join(ROOT, "dist");
+
+interface Entry {
+  readonly types: string;
+  readonly default: string;
+}
+const { exports } = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
+  readonly exports: Readonly<Record<string, Entry | string>>;
+};
+const ENTRIES = Object.values(exports).filter((entry) => typeof entry !== "string");
+
+const importsOf = (file: string): string[] =>
+  ts.preProcessFile(readFileSync(file, "utf8"), true, true).importedFiles.map(({ fileName }) => fileName);
 
 const USER = `
 import { connect, LockLostError, Mutex, Session, type Hold, type Lock } from "leasehold";
@@ -31,10 +43,22 @@ beforeAll(() => {
   execFileSync(process.execPath, [path.join(ROOT, "scripts/build.js")], { timeout: 120_000 });
 });
 
-/** Every .d.ts that a user's compiler reads, with the module names in it. */
-function declarations(): Map<string, string[]> {
+const USER_OF_OTEL = `
+import { connect } from "leasehold";
+import { instrument, type Instrumentation, type InstrumentOptions } from "leasehold/otel";
+
+const options: InstrumentOptions = { names: true, maxLabels: 10 };
+export const cluster = connect({ hosts: "127.0.0.1:2379" });
+{
+  using instrumentation: Instrumentation = instrument(options);
+  instrumentation.disable();
+}
+`;
+
+/** Every .d.ts that a user's compiler reads for these entries of the package, with the module names in it. */
+function declarations(entries = ["index.d.ts", "diagnostics/index.d.ts"]): Map<string, string[]> {
   const found = new Map<string, string[]>();
-  const toRead = [path.join(DIST, "index.d.ts")];
+  const toRead = entries.map((file) => path.join(DIST, file));
   for (let file = toRead.pop(); file !== undefined; file = toRead.pop()) {
     if (found.has(file)) continue;
     const { importedFiles, referencedFiles, typeReferenceDirectives } = ts.preProcessFile(
@@ -66,20 +90,38 @@ function errorsOf(source: string, options: ts.CompilerOptions): string[] {
 
 describe("the built package", () => {
   it("is Latin-1: with any other character, V8 keeps two bytes for each character of the source", () => {
-    const others = readFileSync(path.join(DIST, "leasehold.js"), "utf8").match(/[^\0-\xff]/g);
+    const others = ENTRIES.map(({ default: file }) => readFileSync(path.join(ROOT, file), "utf8"))
+      .join("")
+      .match(/[^\0-\xff]/g);
     expect(others).toBeNull();
   });
 
-  it("has declarations that import nothing but each other", () => {
+  it("has one file for each entry, and its declarations", () => {
+    const packed = readdirSync(DIST).filter((file) => file.startsWith("leasehold"));
+
+    expect(ENTRIES.map(({ default: file }) => path.basename(file)).sort()).toEqual(packed.sort());
+    expect(ENTRIES.filter(({ types }) => !existsSync(path.join(ROOT, types)))).toEqual([]);
+    for (const file of packed)
+      expect(importsOf(path.join(DIST, file)).filter((name) => name.startsWith("."))).toEqual([]);
+  });
+
+  it("has declarations that import nothing but each other, except for the types of Node's channels", () => {
     const foreign = [...declarations()].flatMap(([file, names]) =>
       names.filter((name) => !name.startsWith(".")).map((name) => `${path.relative(DIST, file)}: ${name}`),
     );
 
-    expect(foreign).toEqual([]);
+    expect(foreign).toEqual(["diagnostics/channels.d.ts: node:diagnostics_channel"]);
+  });
+
+  it("has declarations of ./otel that import nothing but each other and the peer dependency", () => {
+    const names = [...declarations(["otel/instrument.d.ts"]).values()].flat();
+
+    expect(new Set(names.filter((name) => !name.startsWith(".")))).toEqual(new Set(["@opentelemetry/api"]));
   });
 
   it("has every declaration that its declarations import", () => {
-    const missing = [...declarations().keys()].filter((file) => !existsSync(file));
+    const all = [...declarations().keys(), ...declarations(["otel/instrument.d.ts"]).keys()];
+    const missing = all.filter((file) => !existsSync(file));
 
     expect(missing).toEqual([]);
   });
@@ -99,10 +141,14 @@ describe("the built package", () => {
     expect(others.length).toBe(0);
   });
 
-  it.each([{ exactOptionalPropertyTypes: true }, { exactOptionalPropertyTypes: false }])(
+  it.each([
+    { user: USER, exactOptionalPropertyTypes: true },
+    { user: USER, exactOptionalPropertyTypes: false },
+    { user: USER_OF_OTEL, exactOptionalPropertyTypes: true },
+  ])(
     "type-checks in a strict program with %o, its declarations included",
-    (setting) => {
-      const errors = errorsOf(USER, {
+    ({ user, ...setting }) => {
+      const errors = errorsOf(user, {
         ...setting,
         module: ts.ModuleKind.NodeNext,
         target: ts.ScriptTarget.ES2022,

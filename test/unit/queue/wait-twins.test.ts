@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
+import type { KeyValue } from "../../../src/etcd/port.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { HEADER } from "../../support/fakes/fake-connection.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
-import { BELOW, MINE, WaitingTurn, WATCHED } from "../../support/fakes/fake-turn.js";
+import { BELOW, MINE, placeKey, WaitingTurn, WATCHED } from "../../support/fakes/fake-turn.js";
 
 /** Under another name nested in this one, put by the same request as the first predecessor. */
 const TWIN = "jobs/below/1";
@@ -10,16 +11,18 @@ const TWIN = "jobs/below/1";
 /** The first of the two has been deleted, and a read has found the other one. */
 async function behindTwin() {
   const waiting = new WaitingTurn({ ahead: 2 });
+  const mine = keyValue({ key: waiting.entry.key, createRevision: MINE, modRevision: MINE });
+  const below = keyValue({ key: placeKey(BELOW), createRevision: BELOW, modRevision: BELOW });
+  const twin = keyValue({ key: TWIN, createRevision: BELOW, modRevision: BELOW });
+  const answer = async (kvs: readonly KeyValue[], revision: bigint) => {
+    waiting.reads.at(-1)?.answer({ header: { ...HEADER, revision }, kvs, more: false, count: kvs.length });
+    await settle();
+  };
   await waiting.watched();
-  await waiting.answerRead([MINE, BELOW, BELOW]);
+  await answer([mine, below, twin], WATCHED);
+  waiting.stream.created(TWIN, WATCHED);
   await waiting.deleted(BELOW, WATCHED + 1n);
-  const kvs = [
-    keyValue({ key: waiting.entry.key, createRevision: MINE, modRevision: MINE }),
-    keyValue({ key: TWIN, createRevision: BELOW, modRevision: BELOW }),
-  ];
-  const header = { ...HEADER, revision: WATCHED + 1n };
-  waiting.reads.at(-1)?.answer({ header, kvs, more: false, count: 2 });
-  await settle();
+  await answer([mine, twin], WATCHED + 1n);
   return waiting;
 }
 

@@ -44,11 +44,13 @@ const defined = <T extends object>(value: T): T =>
 const range = fc
   .record({
     key,
-    end: optional(text),
+    end: optional(key),
     order: optional(fc.constantFrom("oldest first", "newest first")),
     limit: optional(count),
     maxCreateRevision: optional(int64),
+    revision: optional(int64),
     serializable: optional(fc.boolean()),
+    keysOnly: optional(fc.boolean()),
   })
   .map((given) => defined(given) as Range);
 const compare: fc.Arbitrary<Compare> = fc.oneof(
@@ -134,6 +136,7 @@ describe("a request", () => {
         expectSame(GRANT, requests.encodeGrant(id, ttl), { ID, TTL: ttl });
         expectSame(methodOf("Lease.LeaseRevoke"), requests.encodeRevoke(id), { ID });
         expectSame(TIME_TO_LIVE, requests.encodeTimeToLive(id), { ID, keys: true });
+        expectSame(TIME_TO_LIVE, requests.encodeTimeToLive(id, { withoutKeys: true }), { ID, keys: false });
         expectSame(KEEPALIVE, requests.encodeKeepalive(id), { ID });
       });
       check(fc.tuple(text, text), ([name, password]) =>

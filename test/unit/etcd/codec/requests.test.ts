@@ -88,6 +88,9 @@ describe("a range", () => {
       framed("0a0161 120162 1802 2801 3002 3801 6807"),
     );
     expect(hex(encodeRange({ key: "a", order: "newest first" }))).toEqual(framed("0a0161 2802 3002"));
+    expect(
+      hex(encodeRange({ key: "a", end: Buffer.from([0xc0]), limit: 1, revision: 300n, keysOnly: true })),
+    ).toEqual(framed("0a0161 1201c0 1801 20ac02 4001"));
   });
 });
 
@@ -97,6 +100,7 @@ describe("a lease", () => {
     expect(hex(encodeRevoke(-1n))).toEqual(framed("08 ffffffffffffffffff01"));
     expect(hex(encodeKeepalive(2n ** 53n + 1n))).toEqual(framed("08 8180808080808010"));
     expect(hex(encodeTimeToLive(2n ** 32n))).toEqual(framed("08 8080808010 1001"));
+    expect(hex(encodeTimeToLive(5n, { withoutKeys: true }))).toEqual(framed("0805"));
     expect(hex(encodeGrant(128n, 15))).toEqual(framed("080f 108001"));
   });
 });

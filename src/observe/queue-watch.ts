@@ -1,8 +1,8 @@
 import type { EtcdServices } from "../session/connection.js";
 import type { EventKind, KeyValue, RangeAnswer } from "../etcd/port.js";
+import type { CallPolicy } from "../etcd/retry.js";
 import type { Interruption, Watch, WatchListener } from "../etcd/watch/hub.js";
 import { queueRange } from "../queue/lock-mode.js";
-import { candidates, leaderOf, type Leader } from "./leader.js";
 import type { Timer } from "../async/clock.js";
 
 /** Interval of the reads that check whether the watch has missed an event. */
@@ -10,38 +10,71 @@ const SLOW_READ_MS = 30_000;
 /** Every event older than a read arrives within this time after it: a dead connection is detected after 8 s. */
 const LATEST_EVENT_MS = 10_000;
 
-/** Receives what a `LeaderWatch` finds. */
-export interface LeaderListener {
-  /** Called after every revision that changed a candidate, even if the leader is the same. */
-  leads(leader: Leader | undefined): void;
-  failed(error: Error): void;
+/** What is kept of a key. */
+export interface QueueKey {
+  readonly createRevision: bigint;
+  readonly modRevision: bigint;
 }
 
+/** The keys of a queue at one revision, by their bytes in latin1, in the order of their create revisions. */
+export interface QueueSnapshot<K extends QueueKey> {
+  readonly revision: bigint;
+  readonly keys: ReadonlyMap<string, K>;
+}
+
+/** Which queue is watched, and what is kept of its keys. */
+export interface QueueWatchTarget<K extends QueueKey> {
+  readonly services: EtcdServices;
+  readonly name: string;
+  /** What the reads are for, as an EtcdUnavailableError names it. */
+  readonly what: string;
+  keep(kv: KeyValue): K;
+  /** A linearizable read of the whole queue. */
+  read(policy: CallPolicy): Promise<QueueSnapshot<K>>;
+}
+
+/** Receives what a `QueueWatch` finds. */
+export interface QueueListener<K extends QueueKey> {
+  /** Called after the first read and after every revision that changed a key. The keys are valid during the call only. */
+  readonly changed: (snapshot: QueueSnapshot<K>) => void;
+  readonly failed: (error: Error) => void;
+}
+
+/** The keys of an answer whose order is that of their create revisions. */
+export const snapshotOf = <K extends QueueKey>(
+  { header, kvs }: Pick<RangeAnswer, "header" | "kvs">,
+  keep: (kv: KeyValue) => K,
+): QueueSnapshot<K> => ({
+  revision: header.revision,
+  keys: new Map(kvs.map((kv) => [kv.key.toString("latin1"), keep(kv)])),
+});
+
 /**
- * Follows all candidates of one election, not only its leader. The next leader was in the queue before, so the deletion
- * that ends a leadership also determines the next one. Reads the candidates, then watches every event after that read.
+ * Follows all keys of one queue, not only those of its holders. The next holder was in the queue before, so the deletion
+ * that ends a hold also determines the next one. Reads the queue, then watches every event after that read.
  * When a watch breaks, the next one starts where it ended. Only if etcd has compacted that revision does a new read replace
  * the events in between.
  */
-export class LeaderWatch implements WatchListener {
+export class QueueWatch<K extends QueueKey> implements WatchListener {
   /** In the order of their create revisions: a new key has the highest one. */
-  #candidates = new Map<string, KeyValue>();
+  #keys = new Map<string, K>();
   #watch: Watch | undefined;
   /** Every event up to this revision has been applied and reported. */
   #complete = 0n;
   /** The revision whose events are being applied, until all of them have arrived. */
   #applying: bigint | undefined;
   /** The answer to a slow read, until every older event has arrived. */
-  #snapshot: RangeAnswer | undefined;
+  #snapshot: QueueSnapshot<K> | undefined;
   /** Runs only while etcd serves the watch. */
   #timer: Timer | undefined;
   readonly #stopped = new AbortController();
+  readonly #services: EtcdServices;
 
   constructor(
-    private readonly services: EtcdServices,
-    private readonly name: string,
-    private readonly listener: LeaderListener,
+    private readonly target: QueueWatchTarget<K>,
+    private readonly listener: QueueListener<K>,
   ) {
+    this.#services = target.services;
     this.#readFirst();
   }
 
@@ -49,7 +82,7 @@ export class LeaderWatch implements WatchListener {
     this.#stopped.abort();
     this.#endWatch();
     // An idle stream must not keep the process alive.
-    this.services.watches.closeIdleStreams();
+    this.#services.watches.closeIdleStreams();
   }
 
   created(revision: bigint): void {
@@ -66,9 +99,9 @@ export class LeaderWatch implements WatchListener {
     if (this.#applying === undefined) queueMicrotask(() => this.#finish());
     this.#applying = modRevision;
     const key = kv.key.toString("latin1");
-    const before = this.#candidates.get(key);
-    if (kind === "DELETE" || before?.createRevision !== kv.createRevision) this.#candidates.delete(key);
-    if (kind === "PUT") this.#candidates.set(key, kv);
+    const before = this.#keys.get(key);
+    if (kind === "DELETE" || before?.createRevision !== kv.createRevision) this.#keys.delete(key);
+    if (kind === "PUT") this.#keys.set(key, this.target.keep(kv));
   }
 
   interrupted(why: Interruption): void {
@@ -88,23 +121,23 @@ export class LeaderWatch implements WatchListener {
     );
   }
 
-  #read(): Promise<RangeAnswer> {
-    const policy = { what: `observe the election "${this.name}"`, signal: this.#stopped.signal };
-    return this.services.client.range(candidates(this.name), policy);
+  #read(): Promise<QueueSnapshot<K>> {
+    return this.target.read({ what: this.target.what, signal: this.#stopped.signal });
   }
 
-  #begin({ header, kvs }: RangeAnswer): void {
+  #begin({ revision, keys }: QueueSnapshot<K>): void {
     if (this.#stopped.signal.aborted) return;
     this.#endWatch();
-    this.#candidates = new Map(kvs.map((kv) => [kv.key.toString("latin1"), kv]));
-    this.#complete = header.revision;
+    this.#keys = new Map(keys);
+    this.#complete = revision;
     this.#follow();
-    this.#leads();
+    this.#changed();
   }
 
   #follow(): void {
-    const target = { ...queueRange(this.name), events: "ALL", startRevision: this.#complete + 1n } as const;
-    this.#watch = this.services.watches.watch(target, this);
+    const range = queueRange(this.target.name);
+    const target = { ...range, events: "ALL", startRevision: this.#complete + 1n } as const;
+    this.#watch = this.#services.watches.watch(target, this);
   }
 
   #endWatch(): void {
@@ -117,7 +150,7 @@ export class LeaderWatch implements WatchListener {
   }
 
   #readLater(): void {
-    const { clock } = this.services;
+    const { clock } = this.#services;
     this.#timer?.cancel();
     this.#timer = clock.after(SLOW_READ_MS * (0.75 + clock.random() / 2), () => void this.#readSlowly());
   }
@@ -128,53 +161,50 @@ export class LeaderWatch implements WatchListener {
     const answer = await this.#read().catch(() => undefined);
     if (this.#stopped.signal.aborted || watch !== this.#watch) return;
     if (!answer) return this.#readLater();
-    const { revision } = answer.header;
+    const { revision } = answer;
     // A quorum is behind a revision reported before the read: etcd was restored from a backup.
     if (revision < complete) return this.#begin(answer);
     // Events newer than the read have arrived, and therefore all older ones.
     if (revision < this.#complete) return this.#readLater();
     this.#snapshot = answer;
-    this.#timer = this.services.clock.after(LATEST_EVENT_MS, () => {
+    this.#timer = this.#services.clock.after(LATEST_EVENT_MS, () => {
       // After this process was suspended, events may be waiting in the socket: timers run before it is read.
-      this.#timer = this.services.clock.afterPendingEvents(() => this.#check(answer));
+      this.#timer = this.#services.clock.afterPendingEvents(() => this.#check(answer));
     });
   }
 
   /** Whether the watch has reported every event before this one, according to the last read. If not, restarts from that read. */
   #allBefore(modRevision: bigint): boolean {
     const snapshot = this.#snapshot;
-    return !snapshot || modRevision <= snapshot.header.revision || this.#check(snapshot);
+    return !snapshot || modRevision <= snapshot.revision || this.#check(snapshot);
   }
 
-  /** Compares the candidates with a read whose older events have all arrived. Restarts from the read if one was missed. */
-  #check(snapshot: RangeAnswer): boolean {
-    const { header, kvs } = snapshot;
-    if (kvs.length !== this.#candidates.size || !kvs.every((kv) => this.#has(kv))) {
+  /** Compares the keys with a read whose older events have all arrived. Restarts from the read if one was missed. */
+  #check(snapshot: QueueSnapshot<K>): boolean {
+    const { revision, keys } = snapshot;
+    const same = ([key, { modRevision }]: [string, K]): boolean =>
+      this.#keys.get(key)?.modRevision === modRevision;
+    if (keys.size !== this.#keys.size || ![...keys].every(same)) {
       this.#begin(snapshot);
       return false;
     }
     // Even after hours without events, the next watch starts at a revision that etcd has probably not compacted yet.
-    this.#complete = header.revision;
+    this.#complete = revision;
     this.#snapshot = undefined;
     this.#readLater();
     return true;
   }
 
-  #has({ key, modRevision }: KeyValue): boolean {
-    return this.#candidates.get(key.toString("latin1"))?.modRevision === modRevision;
-  }
-
-  /** All events of a revision have arrived: reports the leader. */
+  /** All events of a revision have arrived: reports the queue. */
   #finish(): void {
     if (this.#applying === undefined || this.#stopped.signal.aborted) return;
     this.#complete = this.#applying;
     this.#applying = undefined;
-    this.#leads();
+    this.#changed();
   }
 
-  #leads(): void {
-    const [oldest] = this.#candidates.values();
-    this.listener.leads(leaderOf(this.name, oldest));
+  #changed(): void {
+    this.listener.changed({ revision: this.#complete, keys: this.#keys });
   }
 
   #fail(error: Error): void {

@@ -1,0 +1,46 @@
+import { printable } from "./printable.js";
+
+/** Each class has one code. Match on `code` (or with `instanceof`), never on the message. */
+export type LeaseholdErrorCode =
+  | "SESSION_LOST"
+  | "SESSION_CLOSED"
+  | "LOCK_LOST"
+  | "LOCK_RELEASED"
+  | "LOCK_TIMEOUT"
+  | "LOCK_EXPIRING"
+  | "STALE_FENCE"
+  | "DEADLOCK"
+  | "ETCD_UNAVAILABLE"
+  | "ETCD_REFUSED";
+
+const hasJson = (value: unknown): value is { toJSON(): unknown } =>
+  typeof value === "object" && value !== null && "toJSON" in value && typeof value.toJSON === "function";
+
+function jsonOf(value: unknown): unknown {
+  if (typeof value === "bigint") return value.toString();
+  if (value instanceof Map) return Object.fromEntries([...value].map(([k, v]) => [String(k), jsonOf(v)]));
+  if (value instanceof Error && !(value instanceof LeaseholdError))
+    return { name: value.name, message: value.message };
+  return hasJson(value) ? value.toJSON() : value;
+}
+
+/** The base class of every error that leasehold creates, except for misuse, which is a `TypeError` or `RangeError`. */
+export abstract class LeaseholdError extends Error {
+  abstract readonly code: LeaseholdErrorCode;
+
+  /** The message is one line, whatever names it contains. Texts from other clients and from servers are limited in length. */
+  constructor(message: string, options?: ErrorOptions) {
+    super(printable(message, Infinity), options);
+  }
+
+  /** Each class states its name, because minifiers shorten the names of classes. */
+  override get name(): string {
+    return this.constructor.name;
+  }
+
+  /** Name, code, message and the fields of the class. Bigints become decimal strings. */
+  toJSON(): Readonly<Record<string, unknown>> {
+    const fields = Object.entries(this).map(([key, value]) => [key, jsonOf(value)] as const);
+    return { name: this.name, message: this.message, ...Object.fromEntries(fields) };
+  }
+}

@@ -1,0 +1,55 @@
+import type { AcquireMessage } from "./diagnostics/messages.js";
+import type { QueueReport } from "./log/context.js";
+import { writeLog } from "./log/subscribe.js";
+import { stderrLogger } from "./log/stderr.js";
+import type { Logger } from "./options/log.js";
+import { readContendersAhead } from "./queue/contenders.js";
+import { createCluster, type ConnectOptions } from "./session/connect.js";
+import { onDisconnected, servicesOf, type EtcdServices } from "./session/connection.js";
+import type { Cluster } from "./session/cluster.js";
+
+const READ_MS = 5000;
+
+/** Clusters that were dropped without a close stop writing when nothing of them is in use. */
+const dropped = new FinalizationRegistry((stop: () => void) => stop());
+
+/**
+ * The cluster behind `hosts`. Opens no connection; the first call does. With `LEASEHOLD_DEBUG=1` in the environment, it writes
+ * to stderr what `log` would get, of all levels.
+ * @throws {TypeError | RangeError} on invalid options; the message names the option, the rule and the value.
+ */
+export function connect(options: ConnectOptions): Cluster {
+  const cluster = createCluster(options);
+  const services = servicesOf(cluster);
+  const loggers = [services.options.log, debugLogger()].filter((logger) => logger !== undefined);
+  if (loggers.length === 0) return cluster;
+  const { clock } = services;
+  // The channels live as long as the process: what they refer to must not refer to the cluster.
+  const inside = new WeakRef(services);
+  const readWait = (call: AcquireMessage): Promise<QueueReport | undefined> =>
+    readWaitOf(inside.deref(), call);
+  const stop = writeLog({ hosts: cluster.hosts, loggers, clock, readWait });
+  onDisconnected(cluster, stop);
+  dropped.register(services, stop);
+  return cluster;
+}
+
+function debugLogger(): Logger | undefined {
+  return process.env.LEASEHOLD_DEBUG === "1" ? stderrLogger() : undefined;
+}
+
+/** Who is before a call of this process; undefined if it is in no queue. */
+async function readWaitOf(
+  services: EtcdServices | undefined,
+  { kind, names }: AcquireMessage,
+): Promise<QueueReport | undefined> {
+  const waits = [...(services?.leases ?? [])].flatMap((lease) => [...lease.waits]);
+  const described = waits.map((wait) => wait.describe?.());
+  // The oldest call is the first one.
+  const wait = described.find(
+    (each) => each?.kind === kind && names.every((name, n) => each.names[n] === name),
+  );
+  if (services === undefined || wait === undefined) return undefined;
+  const policy = { what: "read the queue", giveUpMs: READ_MS, signal: services.closed };
+  return { name: wait.name, ...(await readContendersAhead(services, wait, policy)) };
+}

@@ -1,0 +1,31 @@
+// The entry `leasehold/diagnostics`.
+export {
+  acquireChannel,
+  callChannel,
+  CHANNELS,
+  electionChannel,
+  holdEndChannel,
+  holdLongChannel,
+  memberChannel,
+  renewedChannel,
+  sessionChannel,
+  type TypedChannel,
+  type TypedTracingChannel,
+} from "./channels.js";
+export type {
+  AcquireMessage,
+  AcquireOutcome,
+  CallMessage,
+  ClusterMessage,
+  ElectionMessage,
+  HoldEndMessage,
+  HoldEndReason,
+  HoldLongMessage,
+  LockKind,
+  LockMessage,
+  MemberMessage,
+  RenewalReport,
+  RenewedMessage,
+  SessionMessage,
+  SessionStateName,
+} from "./messages.js";

@@ -1,0 +1,40 @@
+import type { HoldEndMessage, LockKind, LockMessage } from "../diagnostics/messages.js";
+import type { CheckedLock } from "../options/lock.js";
+import type { EtcdServices } from "../session/connection.js";
+import type { Lease } from "../session/lease.js";
+
+/** What events say of a lock. A lock object makes it once, for all of its calls and holds. */
+export interface LockAbout {
+  readonly kind: LockKind;
+  readonly name: string;
+  /** All names; set only if there are several. */
+  readonly names?: readonly string[];
+  readonly options: CheckedLock;
+}
+
+/** What events say of a hold. */
+export interface HoldFacts {
+  readonly key: string;
+  readonly revision: bigint;
+  /** Of an exclusive hold. */
+  readonly fence: bigint | undefined;
+}
+
+export const lockMessage = (
+  { kind, name, names = [name], options }: LockAbout,
+  services: EtcdServices,
+): LockMessage => ({ hosts: services.options.hosts, kind, name, names, label: options.label });
+
+/** What the messages of one hold have in common. */
+export const holdMessage = (
+  about: LockAbout,
+  { services, owner, leaseId }: Lease,
+  { key, revision, fence }: HoldFacts,
+): Omit<HoldEndMessage, "heldMs" | "why" | "reason"> => ({
+  ...lockMessage(about, services),
+  owner,
+  leaseId,
+  key,
+  revision,
+  fence,
+});

@@ -1,0 +1,102 @@
+import { compactKey } from "../etcd/watch/watch.js";
+import type { KeyValue } from "../etcd/port.js";
+import { parseEntryValue, prefixOf } from "../keys.js";
+
+/** What made the queue of a name, as far as its keys and values show. */
+export type QueueKind = "mutex" | "rwlock" | "semaphore" | "election" | "unknown";
+
+/**
+ * Where a key is in its queue: in the folder of the readers or of the writers, directly under the name, or deeper, in the
+ * queue of a nested name. "below readers": deeper, in the folder of the readers.
+ */
+type Place = "reader" | "writer" | "direct" | "below readers" | "below";
+
+/** What is kept of a key in a queue. Its size is bounded, whatever the value is. */
+export interface InspectedKey {
+  readonly key: string | Buffer;
+  readonly createRevision: bigint;
+  readonly modRevision: bigint;
+  readonly place: Place;
+  readonly facts: Facts;
+}
+
+/** What only a read with values says: etcd 3.7 leaves the lease out of a read of keys only. */
+interface Facts {
+  readonly leaseId: bigint;
+  readonly owner: string | undefined;
+  readonly since: string | undefined;
+  readonly permits: number | undefined;
+  readonly kind: QueueKind;
+}
+
+const UNREAD: Facts = {
+  leaseId: 0n,
+  owner: undefined,
+  since: undefined,
+  permits: undefined,
+  kind: "unknown",
+};
+
+/** Longer texts are no times. */
+const MAX_SINCE = 40;
+/** In UTF-16 code units, each of which is at least one byte; a `Contender` has fewer bytes of it. */
+const MAX_OWNER = 256;
+
+/** The last part of the keys of this library, of Go's client, etcdctl and jetcd. */
+const LEASE_AND_NUMBER = /^[1-9a-f][0-9a-f]{0,15}(-[1-9][0-9]*)?$/;
+
+/** A key whose value was not read. */
+export function keyOf(name: string, kv: KeyValue): InspectedKey {
+  const { createRevision, modRevision } = kv;
+  return { createRevision, modRevision, ...placeOf(name, kv), facts: UNREAD };
+}
+
+export const isRead = ({ facts }: InspectedKey): boolean => facts !== UNREAD;
+
+/** A key with its value. */
+export const entryOf = (name: string, kv: KeyValue): InspectedKey => withValue(name, keyOf(name, kv), kv);
+
+export function withValue(
+  name: string,
+  entry: InspectedKey,
+  { value, leaseId }: Pick<KeyValue, "value" | "leaseId">,
+): InspectedKey {
+  const { owner, since, permits, id } = parseEntryValue(value);
+  const isOurs = owner !== undefined && since !== undefined && id !== undefined;
+  const facts = {
+    leaseId,
+    owner: owner === undefined ? undefined : compact(owner.slice(0, MAX_OWNER)),
+    since: since === undefined || since.length > MAX_SINCE ? undefined : compact(since),
+    permits,
+    kind: kindOf(name, entry, { leaseId, permits, isOurs, isEmpty: value === "" }),
+  };
+  return { ...entry, facts };
+}
+
+interface ValueForm {
+  readonly leaseId: bigint;
+  readonly permits: number | undefined;
+  readonly isOurs: boolean;
+  readonly isEmpty: boolean;
+}
+
+function kindOf(name: string, { key, place }: InspectedKey, value: ValueForm): QueueKind {
+  const last = key.toString().slice(prefixOf(name).length).split("/").at(-1) ?? "";
+  if (value.leaseId === 0n || !LEASE_AND_NUMBER.test(last)) return "unknown";
+  if (place === "reader" || place === "writer") return "rwlock";
+  if (place !== "direct") return "unknown";
+  if (value.permits !== undefined) return "semaphore";
+  // Go's mutex, etcdctl lock and jetcd write an empty value; a candidate's value is what it wants to tell.
+  return value.isOurs || value.isEmpty ? "mutex" : "election";
+}
+
+function placeOf(name: string, kv: KeyValue): Pick<InspectedKey, "key" | "place"> {
+  const key = compactKey(kv.key);
+  const [first, second, ...deeper] = key.toString().slice(prefixOf(name).length).split("/", 3);
+  if (second === undefined) return { key, place: "direct" };
+  if (first === "read") return { key, place: deeper.length > 0 ? "below readers" : "reader" };
+  return { key, place: first === "write" && deeper.length === 0 ? "writer" : "below" };
+}
+
+/** A part of a longer string would keep all of it in memory. */
+const compact = (text: string): string => Buffer.from(text, "utf16le").toString("utf16le");

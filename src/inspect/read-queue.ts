@@ -1,0 +1,82 @@
+import type { KeyValue } from "../etcd/port.js";
+import { queueRange } from "../queue/lock-mode.js";
+import type { Asking } from "./ask.js";
+import { entryOf, isRead, keyOf, withValue, type InspectedKey } from "./entry.js";
+import { inOrder } from "./holders.js";
+
+/** All keys of a queue at one revision, in its order. */
+export interface QueueKeys {
+  readonly name: string;
+  readonly revision: bigint;
+  readonly entries: readonly InspectedKey[];
+}
+
+/** What one request asks for. */
+interface Page {
+  readonly limit: number;
+  readonly keysOnly: boolean;
+}
+
+/** A key with its revisions takes about 100 bytes. */
+const KEYS: Page = { limit: 1000, keysOnly: true };
+/** Other clients may have written values of 1.5 MiB, and an answer has at most 256 MiB. */
+const VALUES: Page = { limit: 100, keysOnly: false };
+const MAX_VALUES = 32;
+
+/** The keys without values and leases, which are read where they are needed. `revision`: default the present one. */
+export const readKeys = (asking: Asking, name: string, revision?: bigint): Promise<QueueKeys> =>
+  readPages(asking, { name, page: KEYS, keep: (kv) => keyOf(name, kv) }, revision);
+
+/** The keys with what their values say. */
+export const readEntries = (asking: Asking, name: string): Promise<QueueKeys> =>
+  readPages(asking, { name, page: VALUES, keep: (kv) => entryOf(name, kv) });
+
+interface Reading {
+  readonly name: string;
+  readonly page: Page;
+  readonly keep: (kv: KeyValue) => InspectedKey;
+}
+
+/** In pages by key, because a page by create revision could end between two keys of one revision. */
+async function readPages(
+  { services: { client }, policy }: Asking,
+  { name, page, keep }: Reading,
+  revision?: bigint,
+): Promise<QueueKeys> {
+  const { key, end } = queueRange(name);
+  const entries: InspectedKey[] = [];
+  let at = revision;
+  for (let from: string | Buffer | undefined = key; from !== undefined;) {
+    const range = { key: from, end, ...page, ...(at !== undefined && { revision: at }) };
+    const { header, kvs, more } = await client.range(range, policy);
+    at ??= header.revision;
+    for (const kv of kvs) entries.push(keep(kv));
+    const last = kvs.at(-1);
+    from = more && last ? after(last.key) : undefined;
+  }
+  return { name, revision: at ?? 0n, entries: inOrder(entries) };
+}
+
+/** The smallest key behind `key`. */
+export const after = (key: Buffer): Buffer => Buffer.concat([key, Buffer.of(0)]);
+
+/** The same keys with what the values of `wanted` say. */
+export async function readValues(
+  { services, policy }: Asking,
+  queue: QueueKeys,
+  wanted: readonly InspectedKey[],
+): Promise<QueueKeys> {
+  const { name, revision } = queue;
+  const missing = wanted.filter((entry) => !isRead(entry));
+  const read = new Map<InspectedKey, InspectedKey>();
+  for (let n = 0; n < missing.length; n += MAX_VALUES) {
+    const batch = missing.slice(n, n + MAX_VALUES);
+    const ranges = batch.map(({ key }) => ({ key, revision }));
+    const answer = await services.client.ranges(ranges, policy);
+    for (const [i, entry] of batch.entries()) {
+      const kv = answer.ranges[i]?.kvs[0];
+      if (kv) read.set(entry, withValue(name, entry, kv));
+    }
+  }
+  return { ...queue, entries: queue.entries.map((entry) => read.get(entry) ?? entry) };
+}

@@ -1,0 +1,121 @@
+import type { Clock } from "../async/clock.js";
+import {
+  acquireChannel,
+  callChannel,
+  electionChannel,
+  holdEndChannel,
+  holdLongChannel,
+  memberChannel,
+  renewedChannel,
+  sessionChannel,
+} from "../diagnostics/channels.js";
+import type {
+  AcquireMessage,
+  CallMessage,
+  ClusterMessage,
+  ElectionMessage,
+  HoldEndMessage,
+  HoldLongMessage,
+  MemberMessage,
+  RenewedMessage,
+  SessionMessage,
+} from "../diagnostics/messages.js";
+import type { Logger } from "../options/log.js";
+import type { LineContext } from "./context.js";
+import { ElectionLines } from "./election-lines.js";
+import { LockLines } from "./lock-lines.js";
+import { MemberLines } from "./member-lines.js";
+import { SessionLines } from "./session-lines.js";
+import { WaitLines } from "./wait-lines.js";
+import { LogWriter } from "./writer.js";
+
+/** The events of one cluster, and where their lines go. */
+export interface LogTarget {
+  /** The array in the messages of the cluster. */
+  readonly hosts: readonly string[];
+  readonly loggers: readonly Logger[];
+  readonly clock: Clock;
+  readonly readWait: LineContext["readWait"];
+}
+
+/** As far as this file uses a channel: the types of Node.js know no types of messages. */
+interface Subscribable {
+  subscribe(listener: (message: never) => void): void;
+  unsubscribe(listener: (message: never) => void): void;
+}
+
+/** Writes the lines of one cluster until the returned function is called. */
+export function writeLog(target: LogTarget): () => void {
+  const log = new Subscriptions(target.hosts);
+  const writer = new LogWriter(target.loggers);
+  const { clock, readWait } = target;
+  const context: LineContext = { clock, readWait, write: (level, text) => writer.write(level, text) };
+  const waits = new WaitLines(context);
+  const members = new MemberLines(context);
+  const elections = new ElectionLines(context);
+  log.to(memberChannel, (message: MemberMessage) => members.member(message));
+  log.to(electionChannel, (message: ElectionMessage) => elections.election(message));
+  subscribeSessions(log, context);
+  subscribeLocks(log, { context, waits, debugs: writer.debugs });
+  return () => {
+    log.end();
+    members.close();
+    waits.close();
+  };
+}
+
+function subscribeSessions(log: Subscriptions, context: LineContext): void {
+  const sessions = new SessionLines(context);
+  const locks = new LockLines(context);
+  log.to(sessionChannel, (message: SessionMessage) => sessions.session(message));
+  log.to(renewedChannel, (message: RenewedMessage) => sessions.renewed(message));
+  log.to(holdLongChannel, (message: HoldLongMessage) => locks.heldLong(message));
+  log.to(holdEndChannel, (message: HoldEndMessage) => {
+    const { why } = message;
+    const withSession = why === "expired" || why === "revoked" || why === "closed";
+    if (withSession) sessions.holdLost(message);
+    else locks.holdEnded(message);
+  });
+}
+
+function subscribeLocks(
+  log: Subscriptions,
+  { context, waits, debugs }: { context: LineContext; waits: WaitLines; debugs: boolean },
+): void {
+  const locks = new LockLines(context);
+  // Candidates of an election stand by for days.
+  const waitsForTurn = ({ tries, kind }: AcquireMessage): boolean =>
+    !tries && (debugs || kind !== "leadership");
+  log.to(acquireChannel.start, (call: AcquireMessage) => waitsForTurn(call) && waits.began(call));
+  log.to(acquireChannel.asyncEnd, (call: AcquireMessage) => waits.ended(call));
+  // A call that fails before it waits has no end of its own.
+  log.to(acquireChannel.error, (call: AcquireMessage) => waits.ended(call));
+  if (!debugs) return;
+  log.to(acquireChannel.asyncEnd, (message: AcquireMessage) => locks.acquired(message));
+  log.to(callChannel.asyncEnd, (message: CallMessage) => locks.called(message));
+}
+
+/** Subscriptions to the messages of one cluster. */
+class Subscriptions {
+  readonly #ends: (() => void)[] = [];
+
+  constructor(private readonly hosts: readonly string[]) {}
+
+  to<M extends ClusterMessage>(channel: unknown, run: (message: M) => unknown): void {
+    const listener = (message: M): void => {
+      if (message.hosts !== this.hosts) return;
+      try {
+        run(message);
+      } catch {
+        // An error of a subscriber would be an uncaughtException: a log must not end the program.
+      }
+    };
+    const subscribable = channel as Subscribable;
+    subscribable.subscribe(listener);
+    this.#ends.push(() => subscribable.unsubscribe(listener));
+  }
+
+  end(): void {
+    for (const end of this.#ends.splice(0)) end();
+  }
+}

@@ -1,0 +1,61 @@
+import { checkOptions, MAX_TIMER_MS, rangeError, typeError } from "./check.js";
+
+/** The checked options of a lock, which apply to all of its holds. */
+export interface CheckedLock {
+  readonly label: string | undefined;
+  readonly maxHoldMs: number | undefined;
+  /** Given exactly if `maxHoldMs` is. */
+  readonly maxHoldGraceMs: number | undefined;
+  readonly warnHoldMs: number | undefined;
+}
+
+export const LOCK_OPTIONS = ["label", "maxHoldMs", "maxHoldGraceMs", "warnHoldMs"] as const;
+
+/** Work that listens to the signal stops within a moment. As a part of the limit, it also suits short limits. */
+const GRACE_PART = 0.1;
+const MAX_DEFAULT_GRACE_MS = 1000;
+
+export const NO_LOCK_OPTIONS: CheckedLock = {
+  label: undefined,
+  maxHoldMs: undefined,
+  maxHoldGraceMs: undefined,
+  warnHoldMs: undefined,
+};
+
+/** `also` lists the other options of `where`. */
+export function checkLock(where: string, options: unknown, also: readonly string[] = []): CheckedLock {
+  const given = checkOptions(where, options, [...LOCK_OPTIONS, ...also]);
+  if (LOCK_OPTIONS.every((option) => given[option] === undefined)) return NO_LOCK_OPTIONS;
+  const maxHoldMs = checkHoldMs("maxHoldMs", given.maxHoldMs);
+  return {
+    label: checkLabel(given.label),
+    maxHoldMs,
+    maxHoldGraceMs: checkGraceMs(given.maxHoldGraceMs, maxHoldMs),
+    warnHoldMs: checkHoldMs("warnHoldMs", given.warnHoldMs),
+  };
+}
+
+/** Metrics keep one time series for each label, and monitoring systems limit its length. */
+function checkLabel(value: unknown): string | undefined {
+  if (value === undefined) return undefined;
+  const rule = "a string of 1 to 100 printable ASCII characters";
+  if (typeof value !== "string") throw typeError("label", rule, value);
+  if (!/^[\x20-\x7e]{1,100}$/.test(value)) throw rangeError("label", rule, value);
+  return value;
+}
+
+/** Without a maximum, a grace has no effect: its user expects one that does not exist. */
+function checkGraceMs(value: unknown, maxHoldMs: number | undefined): number | undefined {
+  const graceMs = checkHoldMs("maxHoldGraceMs", value, 0);
+  if (maxHoldMs !== undefined) return graceMs ?? Math.min(GRACE_PART * maxHoldMs, MAX_DEFAULT_GRACE_MS);
+  if (graceMs !== undefined) throw typeError("maxHoldGraceMs", "undefined without maxHoldMs", graceMs);
+  return undefined;
+}
+
+function checkHoldMs(option: string, value: unknown, least = 1): number | undefined {
+  if (value === undefined) return undefined;
+  const rule = `a number of milliseconds from ${least} to ${MAX_TIMER_MS}`;
+  if (typeof value !== "number") throw typeError(option, rule, value);
+  if (!(value >= least && value <= MAX_TIMER_MS)) throw rangeError(option, rule, value);
+  return value;
+}

@@ -1,0 +1,93 @@
+import { type Attributes, type Context, type Span } from "@opentelemetry/api";
+import type {
+  AcquireMessage,
+  ClusterMessage,
+  HoldEndMessage,
+  HoldEndReason,
+  HoldLongMessage,
+} from "../diagnostics/messages.js";
+import { ATTRIBUTES, holderAttributes, lockAttributes } from "./attributes.js";
+import { BoundedMap } from "./bounded-map.js";
+import { guard } from "./subscriptions.js";
+import { fail, seriesOf, type Telemetry } from "./telemetry.js";
+
+/** More locks than one process holds in earnest; the memory of so many spans is what the table may take. */
+const MAX_OPEN = 100_000;
+/** A hold can end before the call that was granted it returns, which happens at once or never. */
+const MAX_EARLY = 1000;
+/** The ends of a hold that its holder did not ask for. */
+const LOSSES: readonly HoldEndReason[] = ["max hold", "expired", "revoked", "deleted", "closed"];
+
+interface OpenHold {
+  readonly span: Span;
+  readonly series: Attributes;
+}
+
+type Identity = ClusterMessage & { readonly key: string; readonly revision: bigint };
+
+/** Spans and metrics of holds, from the grant to the release or the loss. */
+export class Holds {
+  readonly #open: BoundedMap<string, OpenHold>;
+  readonly #early = new BoundedMap<string, true>(MAX_EARLY);
+
+  constructor(
+    private readonly telemetry: Telemetry,
+    most = MAX_OPEN,
+  ) {
+    this.#open = new BoundedMap(most);
+    // A counter that appears with its first loss has not increased, as monitoring systems see it.
+    for (const why of LOSSES) telemetry.instruments.holdsLost.add(0, { [ATTRIBUTES.why]: why });
+  }
+
+  /** A call was granted a lock. `parent` is the context of the call. */
+  granted(message: AcquireMessage, parent: Context): void {
+    const { key, revision, owner, fence } = message;
+    if (key === undefined || revision === undefined) return;
+    const id = this.#idOf({ hosts: message.hosts, key, revision });
+    if (this.#early.take(id)) return;
+    const { tracer, instruments, labels, names } = this.telemetry;
+    const attributes = { ...lockAttributes(message, names), ...holderAttributes(owner, fence) };
+    const span = tracer.startSpan("leasehold.hold", { attributes }, parent);
+    const series = seriesOf(message, labels);
+    instruments.holdsActive.add(1, series);
+    const oldest = this.#open.set(id, { span, series });
+    if (oldest) this.#close(oldest);
+  }
+
+  long(message: HoldLongMessage): void {
+    const { span } = this.#open.get(this.#idOf(message)) ?? {};
+    span?.addEvent("leasehold.hold.long", { [ATTRIBUTES.warnHoldMs]: message.warnHoldMs });
+  }
+
+  ended(message: HoldEndMessage): void {
+    const { instruments, labels } = this.telemetry;
+    const why = { [ATTRIBUTES.why]: message.why };
+    instruments.holdDuration.record(message.heldMs / 1000, { ...seriesOf(message, labels), ...why });
+    if (message.why !== "released") instruments.holdsLost.add(1, why);
+    const id = this.#idOf(message);
+    const hold = this.#open.take(id);
+    if (hold) this.#end(hold, message);
+    else this.#early.set(id, true);
+  }
+
+  #end(hold: OpenHold, { why, heldMs, reason }: HoldEndMessage): void {
+    hold.span.setAttributes({ [ATTRIBUTES.why]: why, [ATTRIBUTES.heldMs]: heldMs });
+    if (why !== "released" && why !== "closed") fail(hold.span, reason, this.telemetry.names);
+    this.#close(hold);
+  }
+
+  #close({ span, series }: OpenHold): void {
+    this.telemetry.instruments.holdsActive.add(-1, series);
+    span.end();
+  }
+
+  /** Ends all spans as they are. */
+  forget(): void {
+    for (const hold of this.#open.takeAll()) guard(() => this.#close(hold));
+    this.#early.takeAll();
+  }
+
+  #idOf(hold: Identity): string {
+    return `${this.telemetry.clusters.numberOf(hold)} ${hold.revision} ${hold.key}`;
+  }
+}

@@ -1,0 +1,150 @@
+import type { KeyValue } from "../etcd/port.js";
+import type { Watch, WatchListener, WatchTarget } from "../etcd/watch/hub.js";
+import type { JoinedEntry } from "./entry.js";
+import { isSame, type Predecessor } from "./lock-mode.js";
+
+interface Watched {
+  readonly watch: Watch;
+  /** It misses no event since our join, so no read has to look for earlier events. */
+  readonly sinceJoin: boolean;
+}
+
+export interface TurnListener extends WatchListener {
+  /** The entry before the predecessor has ended. */
+  beforeEnded(before: Predecessor): void;
+}
+
+/** The watches of one waiter: on its predecessor, on its own key, and on the entry before the predecessor. */
+export class TurnWatches {
+  #predecessor: Watched | undefined;
+  #own: Watched | undefined;
+  #before: EntryBefore | undefined;
+
+  constructor(
+    private readonly entry: JoinedEntry,
+    private readonly listener: TurnListener,
+  ) {}
+
+  get followsPredecessor(): boolean {
+    return this.#predecessor !== undefined;
+  }
+
+  /** The later of the revisions at which etcd created the watches on the predecessor and on our key, once both are created. */
+  get createdAt(): bigint | undefined {
+    const predecessor = this.#predecessor?.watch.createdAt;
+    const own = this.#own?.watch.createdAt;
+    if (predecessor === undefined || own === undefined) return undefined;
+    return predecessor > own ? predecessor : own;
+  }
+
+  /** Of those two, as far as they are created: an answer older than one of them does not count. */
+  get createdSoFar(): readonly bigint[] {
+    return [this.#predecessor?.watch.createdAt ?? 0n, this.#own?.watch.createdAt ?? 0n];
+  }
+
+  get ownIsCreated(): boolean {
+    return this.#own?.watch.createdAt !== undefined;
+  }
+
+  get sinceJoin(): boolean {
+    return this.#predecessor?.sinceJoin === true && this.#own?.sinceJoin === true;
+  }
+
+  /** Revisions of the last events that reused watches reported while they were idle. */
+  get lastEvents(): { readonly predecessor: bigint; readonly own: bigint } {
+    return { predecessor: this.#predecessor?.watch.lastEvent ?? 0n, own: this.#own?.watch.lastEvent ?? 0n };
+  }
+
+  follow({ target, before }: Predecessor, startRevision: bigint): void {
+    this.#predecessor?.watch.cancel();
+    this.#predecessor = this.#watched(target, startRevision);
+    this.#own ??= this.#watched({ key: this.entry.key, events: "DELETE" }, startRevision);
+    this.followBefore(before, startRevision);
+  }
+
+  followBefore(before: Predecessor | undefined, startRevision = 0n): void {
+    if (before && this.#before && isSame(this.#before.entry, before)) {
+      // It may be the holder by now.
+      this.#before.entry = before;
+      return;
+    }
+    this.#before?.cancel();
+    this.#before = undefined;
+    if (!before) return;
+    const watch = (listener: WatchListener): Watch =>
+      this.#watch({ ...before.target, startRevision }, listener);
+    this.#before = new EntryBefore(before, watch, () => this.#beforeEnded());
+  }
+
+  /** The watch on our key goes to the hold; the others stay for the next wait. */
+  handOver(): Watch | undefined {
+    const own = this.#own?.watch;
+    // Clients that take turns with us will be before us again.
+    this.#predecessor?.watch.keepForReuse();
+    this.#before?.keepForReuse();
+    this.#predecessor = this.#own = this.#before = undefined;
+    return own;
+  }
+
+  cancel(): void {
+    this.#predecessor?.watch.cancel();
+    this.#own?.watch.cancel();
+    this.#before?.cancel();
+    this.#predecessor = this.#own = this.#before = undefined;
+  }
+
+  #beforeEnded(): void {
+    const before = this.#before;
+    this.#before = undefined;
+    if (!before) return;
+    before.keepForReuse();
+    this.listener.beforeEnded(before.entry);
+  }
+
+  #watched(target: WatchTarget, startRevision: bigint): Watched {
+    const watch = this.#watch({ ...target, startRevision }, this.listener);
+    return { watch, sinceJoin: startRevision > 0n || watch.createdAt !== undefined };
+  }
+
+  #watch(target: WatchTarget, listener: WatchListener): Watch {
+    const { watches } = this.entry.lease.services;
+    const beside = (this.#own ?? this.#predecessor)?.watch;
+    return watches.watch({ ...target, reuseFrom: this.entry.revision + 1n }, listener, beside);
+  }
+}
+
+/**
+ * Watches the entry before a predecessor. When it ends, the predecessor is most likely the holder: a read can show that while
+ * the predecessor still holds, so that its own end needs none. A missed event costs a read after that end, and nothing else.
+ */
+class EntryBefore implements WatchListener {
+  readonly #watch: Watch;
+
+  constructor(
+    public entry: Predecessor,
+    watch: (listener: WatchListener) => Watch,
+    private readonly onEnd: () => void,
+  ) {
+    this.#watch = watch(this);
+  }
+
+  event(kv: KeyValue): void {
+    if (this.entry.endedBy(kv)) this.onEnd();
+  }
+
+  /** A client that takes turns with us will be there again. */
+  keepForReuse(): void {
+    this.#watch.keepForReuse();
+  }
+
+  cancel(): void {
+    this.#watch.cancel();
+  }
+
+  created(): void {}
+
+  /** The watch on the predecessor shares its stream: the wait watches both anew. */
+  interrupted(): void {}
+
+  refused(): void {}
+}

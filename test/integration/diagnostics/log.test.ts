@@ -1,0 +1,179 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import * as channels from "../../../src/diagnostics/channels.js";
+import type { AcquireMessage } from "../../../src/diagnostics/messages.js";
+import { connect, type Logger, Mutex } from "../../../src/index.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { buildPackage } from "../../support/fixtures/examples.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+
+const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+const TTL_SECONDS = 3;
+const { CHANNELS, ...ALL } = channels;
+let etcd: EtcdCluster;
+
+beforeAll(async () => {
+  buildPackage();
+  etcd = await startEtcd();
+}, 150_000);
+afterAll(() => etcd?.stop());
+
+/** A logger that keeps its lines. */
+class Lines implements Logger {
+  readonly all: string[] = [];
+
+  debug(line: string): void {
+    this.all.push(`debug ${line}`);
+  }
+
+  info(line: string): void {
+    this.all.push(`info ${line}`);
+  }
+
+  warn(line: string): void {
+    this.all.push(`warn ${line}`);
+  }
+
+  error(line: string): void {
+    this.all.push(`error ${line}`);
+  }
+
+  count(text: string): number {
+    return this.all.filter((line) => line.includes(text)).length;
+  }
+}
+
+const subscribed = () => Object.values(ALL).some((channel) => channel.hasSubscribers);
+
+describe("a cluster's log", { timeout: 60_000 }, () => {
+  test("subscribes to nothing without a logger, and to nothing after close", async () => {
+    await using silent = connect({ hosts: etcd.member.endpoint });
+    await new Mutex(silent, "silent").withLock(() => {});
+    expect(subscribed()).toBe(false);
+
+    const logged = connect({ hosts: etcd.member.endpoint, log: new Lines() });
+    expect(subscribed()).toBe(true);
+    await logged.close();
+    expect(subscribed()).toBe(false);
+    expect(Object.keys(CHANNELS)).toHaveLength(8);
+  });
+
+  test("goes to stderr with LEASEHOLD_DEBUG=1, and nowhere without", async () => {
+    const program = `
+      import { connect } from "leasehold";
+      import { hasSubscribers } from "node:diagnostics_channel";
+      const cluster = connect({ hosts: "127.0.0.1:1" });
+      console.log(hasSubscribers("leasehold.session"));
+      await cluster.close();
+    `;
+    const run = async (LEASEHOLD_DEBUG: string) => {
+      const options = { cwd: ROOT, env: { ...process.env, LEASEHOLD_DEBUG }, timeout: 20_000 };
+      return promisify(execFile)(process.execPath, ["--input-type=module", "-e", program], options);
+    };
+
+    expect((await run("1")).stdout).toBe("true\n");
+    expect(await run("")).toMatchObject({ stdout: "false\n", stderr: "" });
+  });
+
+  test("is over some time after a cluster is dropped without a close", async () => {
+    const program = `
+      import { connect, Mutex } from "leasehold";
+      import { channel } from "node:diagnostics_channel";
+      import { setImmediate as turn } from "node:timers/promises";
+      const log = { warn() {}, error() {}, debug() {} };
+      const drop = () => void connect({ hosts: "127.0.0.1:1", log }).health();
+      drop();
+      for (let n = 0; n < 1000 && channel("leasehold.session").hasSubscribers; n++) {
+        gc();
+        await turn();
+      }
+      const cluster = connect({ hosts: "127.0.0.1:1", log });
+      const { hasSubscribers } = channel("leasehold.session");
+      await cluster.close();
+      console.log(hasSubscribers, channel("leasehold.session").hasSubscribers);
+    `;
+    const args = ["--expose-gc", "--input-type=module", "-e", program];
+    const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: ROOT, timeout: 20_000 });
+
+    // The second cluster alone is subscribed, until it is closed: nothing of the first one is left.
+    expect(stdout).toBe("true false\n");
+  });
+
+  test("names the holder of a lock that a call waits for, by one read of the queue", async () => {
+    const log = new Lines();
+    await using holder = connect({ hosts: etcd.member.endpoint, session: { owner: "web-3\u001b[31m" } });
+    await using first = connect({ hosts: etcd.member.endpoint });
+    await using cluster = connect({ hosts: etcd.member.endpoint, log });
+    const lock = await new Mutex(holder, "orders/17").lock();
+    const ahead = new Mutex(first, "orders/17").lock();
+    await expect.poll(() => first.snapshot().waits[0]?.revision).toBeDefined();
+    const call = {
+      ...{ hosts: cluster.hosts, kind: "mutex", name: "orders/17", names: ["orders/17"], tries: false },
+    } as unknown as AcquireMessage;
+    const waiting = new Mutex(cluster, "orders/17").lock();
+    await expect.poll(() => cluster.snapshot().waits[0]?.revision).toBeDefined();
+    channels.acquireChannel.start.publish(call);
+
+    // The first line comes after 30 s.
+    await expect.poll(() => log.count("waiting 30 s"), { timeout: 40_000, interval: 200 }).toBeGreaterThan(0);
+
+    const [line = ""] = log.all.filter((each) => each.includes("waiting 30 s"));
+    expect(line).toMatch(
+      /^warn leasehold: waiting 30 s for "orders\/17": held by "web-3\\u001b\[31m" \(joined/,
+    );
+    expect(line).toMatch(/ ago\), 2 ahead/);
+    channels.acquireChannel.asyncEnd.publish(call);
+    await lock.release();
+    await (await ahead).release();
+    await (await waiting).release();
+  });
+});
+
+/** These need what the library publishes: none of the messages is made here. */
+describe("an episode has one line", { timeout: 90_000 }, () => {
+  test("for jeopardy and one for the loss, with the locks that are lost, however many there are", async () => {
+    const log = new Lines();
+    await using proxy = await startTcpProxy({ port: etcd.member.clientPort });
+    await using cluster = connect({ hosts: proxy.endpoint, session: { ttlSeconds: TTL_SECONDS }, log });
+    const session = await cluster.session();
+    for (let n = 0; n < 10; n++) await new Mutex(cluster, `lost/${n}`).lock();
+
+    await proxy.mode("blackhole");
+    await new Promise((resolve) => session.signal.addEventListener("abort", resolve));
+    await expect.poll(() => log.count("error ")).toBe(1);
+
+    expect(log.count("in jeopardy")).toBe(1);
+    expect(log.count("etcd did not answer")).toBeGreaterThan(0);
+    expect(log.all.filter((line) => line.startsWith("error"))[0]).toMatch(/"lost\/0", .* and 5 more$/);
+    await proxy.mode("pass");
+  });
+
+  test("for a fail-over", async () => {
+    const log = new Lines();
+    await using one = await startTcpProxy({ port: etcd.member.clientPort });
+    await using two = await startTcpProxy({ port: etcd.member.clientPort });
+    await using cluster = connect({ hosts: [one.endpoint, two.endpoint], log });
+    const mutex = new Mutex(cluster, "fail-over");
+    await mutex.withLock(() => {});
+    const used = cluster.health().members.find(({ inUse }) => inUse)!.host;
+
+    await (used === one.endpoint ? one : two).mode("refuse");
+    for (let n = 0; n < 20; n++) await mutex.withLock(() => {});
+
+    await expect.poll(() => log.count("; using ")).toBe(1);
+    expect(log.count(`${used} failed (`)).toBe(1);
+    expect(log.count("debug leasehold: acquired mutex")).toBe(21);
+    expect(log.count("debug leasehold: released mutex")).toBe(21);
+  });
+
+  test("for a hold that is older than its warnHoldMs", async () => {
+    const log = new Lines();
+    await using cluster = connect({ hosts: etcd.member.endpoint, log });
+    const lock = await new Mutex(cluster, "long", { warnHoldMs: 100 }).lock();
+
+    await expect.poll(() => log.count("longer than its warnHoldMs of 100 ms")).toBe(1);
+    await lock.release();
+  });
+});

@@ -1,0 +1,222 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { text } from "node:stream/consumers";
+import { setImmediate as pause } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { channel } from "node:diagnostics_channel";
+import { CHANNELS } from "../../../src/diagnostics/channels.js";
+import { type Cluster, connect, type Hold, lockAll, type LockOptions } from "../../../src/index.js";
+import { Mutex, RwLock, Semaphore, Session } from "../../../src/index.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+
+let etcd: EtcdCluster;
+let cluster: Cluster;
+let session: Session;
+let other: Session;
+
+beforeAll(async () => {
+  etcd = await startEtcd();
+  cluster = connect({ hosts: etcd.endpoints });
+  session = await Session.open(cluster, { ttlSeconds: 60 });
+  other = await Session.open(cluster, { ttlSeconds: 60 });
+}, 60_000);
+afterAll(async () => {
+  await cluster.close();
+  await etcd.stop();
+});
+
+const PROGRAM = fileURLToPath(new URL("../../support/programs/max-hold-program.js", import.meta.url));
+const MAX_MS = 100;
+const LOSS = { code: "LOCK_LOST", loss: "max hold" };
+const keysOf = async (name: string) => (await placesOf(etcd.member, name)).length;
+
+/** Resolves with the time when the hold was lost. */
+async function lost(hold: Pick<Hold, "signal">): Promise<number> {
+  if (!hold.signal.aborted) await once(hold.signal, "abort");
+  return performance.now();
+}
+
+type Locks = readonly [
+  kind: string,
+  limited: (session: Session, name: string, options: LockOptions) => Promise<Pick<Hold, "signal" | "held">>,
+  next: (session: Session, name: string) => Promise<Pick<Hold, "release" | "held">>,
+];
+
+const KINDS: readonly Locks[] = [
+  ["a Mutex", (by, name, o) => new Mutex(by, name, o).lock(), (by, name) => new Mutex(by, name).lock()],
+  ["a reader", (by, name, o) => new RwLock(by, name, o).readLock(), (by, name) => new Mutex(by, name).lock()],
+  [
+    "a writer",
+    (by, name, o) => new RwLock(by, name, o).writeLock(),
+    (by, name) => new RwLock(by, name).readLock(),
+  ],
+  [
+    "a permit",
+    (by, name, o) => new Semaphore(by, name, 1, o).acquire(),
+    (by, name) => new Semaphore(by, name, 1).acquire(),
+  ],
+  [
+    "a try",
+    async (by, name, o) => (await new Mutex(by, name, o).tryLock())!,
+    (by, name) => new Mutex(by, name).lock(),
+  ],
+  [
+    "lockAll",
+    (by, name, o) => lockAll(by, [`${name}/a`, `${name}/b`], o),
+    (by, name) => lockAll(by, [`${name}/b`, `${name}/a`]),
+  ],
+];
+
+describe.each(KINDS)("%s that is held for longer than maxHoldMs", (kind, limited, next) => {
+  const name = (what: string) => `${kind.replaceAll(" ", "-")}/${what}`;
+
+  test("is lost, and the next waiter gets it only after the grace", async () => {
+    const graceMs = 300;
+    const hold = await limited(session, name("grace"), { maxHoldMs: MAX_MS, maxHoldGraceMs: graceMs });
+    let turn = false;
+    const waiting = next(other, name("grace")).then((lock) => ((turn = true), lock));
+
+    const lostAt = await lost(hold);
+    expect([hold.held, turn]).toEqual([false, false]);
+    expect(hold.signal.reason).toMatchObject(LOSS);
+    const lock = await waiting;
+
+    // Node.js rounds timers down to whole milliseconds.
+    expect(performance.now() - lostAt).toBeGreaterThan(graceMs - 2);
+    expect(lock.held).toBe(true);
+    await lock.release();
+    expect(session.state).toBe("live");
+  });
+
+  test("keeps its key for the grace, however long that is", async () => {
+    const options = { maxHoldMs: MAX_MS, maxHoldGraceMs: 3_600_000 };
+    const hold = await limited(session, name("key"), options);
+    const keys = await keysOf(name("key"));
+
+    await lost(hold);
+
+    expect(keys).toBeGreaterThan(0);
+    expect(await keysOf(name("key"))).toBe(keys);
+    await expect((hold as Hold).release()).rejects.toBe(hold.signal.reason);
+    expect(await keysOf(name("key"))).toBe(0);
+  });
+
+  test("goes to the next waiter of its own session as well", async () => {
+    const hold = await limited(session, name("own"), { maxHoldMs: MAX_MS, maxHoldGraceMs: 0 });
+    const lock = await next(session, name("own"));
+
+    expect(hold.held).toBe(false);
+    await lock.release();
+    expect(await keysOf(name("own"))).toBe(0);
+  });
+});
+
+describe("withLock with maxHoldMs", () => {
+  const options = { maxHoldMs: MAX_MS, maxHoldGraceMs: 3_600_000 };
+
+  test("lets work stop on the signal before the next holder starts", async () => {
+    const log: string[] = [];
+    const mutex = new Mutex(session, "stops", options);
+    const first = mutex.withLock(async (lock) => {
+      await lost(lock);
+      // The work of stopping, which takes a few turns and a call to etcd.
+      await keysOf("stops");
+      log.push("stopped");
+    });
+    const second = new Mutex(other, "stops").withLock(() => log.push("started"));
+
+    await expect(first).rejects.toMatchObject(LOSS);
+    await second;
+
+    expect(log).toEqual(["stopped", "started"]);
+  });
+
+  test("rejects with the error of the work, and with nothing when the work was in time", async () => {
+    const mutex = new Mutex(session, "errors", options);
+    const failure = new Error("the work failed");
+
+    const failed = mutex.withLock(async (lock) => {
+      await lost(lock);
+      throw failure;
+    });
+
+    await expect(failed).rejects.toBe(failure);
+    expect(await new Mutex(session, "errors", { maxHoldMs: 3_600_000 }).withLock(() => "done")).toBe("done");
+  });
+
+  test("ends neither the session nor its other holds", async () => {
+    const unlimited = await new Mutex(session, "unlimited").lock();
+    const limited = await new Mutex(session, "limited", { maxHoldMs: 1, maxHoldGraceMs: 0 }).lock();
+
+    await lost(limited);
+    await limited.release().catch(() => undefined);
+
+    expect([session.state, unlimited.held, await keysOf("limited")]).toEqual(["live", true, 0]);
+    await unlimited.release();
+  });
+
+  test("counts from the grant, not from the call", async () => {
+    const holder = await new Mutex(other, "waits", { maxHoldMs: 1100, maxHoldGraceMs: 0 }).lock();
+    // It waits for longer than it may hold.
+    const lock = await new Mutex(session, "waits", { maxHoldMs: 1000 }).lock();
+    const left = lock.remainingMs();
+
+    expect(holder.held).toBe(false);
+    expect(left).toBeGreaterThan(0);
+    await lock.release().catch(() => undefined);
+  });
+});
+
+test("lockAll is reported by warnHoldMs once, as a whole", async () => {
+  const messages: unknown[] = [];
+  const hear = (message: unknown) => void messages.push(message);
+  channel(CHANNELS.holdLong).subscribe(hear);
+
+  const names = ["long/a", "long/b"];
+  const hold = await lockAll(session, names, { maxHoldMs: MAX_MS, warnHoldMs: 1, label: "long" });
+  await lost(hold);
+  channel(CHANNELS.holdLong).unsubscribe(hear);
+
+  const { fence, keys } = hold;
+  expect(messages).toMatchObject([
+    {
+      kind: "all",
+      name: "long/a",
+      names,
+      label: "long",
+      key: keys[0],
+      fence,
+      revision: fence,
+      warnHoldMs: 1,
+    },
+  ]);
+  await expect(hold.release()).rejects.toMatchObject(LOSS);
+});
+
+test("a process that was stopped sees the loss in its first line after that, before any timer has run", async () => {
+  const maxHoldMs = 2000;
+  const arguments_ = [PROGRAM, etcd.endpoints.join(","), "stopped", String(maxHoldMs)];
+  const program = spawn(process.execPath, arguments_, { stdio: ["ignore", "pipe", "inherit"] });
+  try {
+    const printed = text(program.stdout);
+    await stopped(program.pid!);
+    // Granted after the program's lock, so that one is overdue when this one is.
+    await lost(await new Mutex(session, "clock", { maxHoldMs }).lock());
+    program.kill("SIGCONT");
+
+    const seen = { before: true, aborted: false, after: false, ms: 0, loss: "max hold" };
+    expect(JSON.parse(await printed)).toEqual(seen);
+    expect(await keysOf("stopped")).toBe(0);
+  } finally {
+    program.kill("SIGKILL");
+  }
+});
+
+/** Resolves when the process has been stopped by a signal. */
+async function stopped(pid: number): Promise<void> {
+  const isStopped = () => / T /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  while (!isStopped()) await pause();
+}

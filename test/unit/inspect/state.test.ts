@@ -1,0 +1,120 @@
+import { inspect } from "node:util";
+import { describe, expect, test } from "vitest";
+import { cursorOf, positionOf } from "../../../src/inspect/cursor.js";
+import { entryOf } from "../../../src/inspect/entry.js";
+import { splitQueue } from "../../../src/inspect/holders.js";
+import { nameOf } from "../../../src/inspect/names.js";
+import { exactKey, stateOf } from "../../../src/inspect/state.js";
+import { keyValue } from "../../support/fakes/fake-member.js";
+
+const SINCE = "2026-01-02T03:04:05.678Z";
+const value = (owner: string) => JSON.stringify({ owner, since: SINCE, id: "x" });
+const state = (values: readonly string[], limit = 100) => {
+  const entries = values.map((each, n) =>
+    entryOf(
+      "jobs",
+      keyValue({ key: `jobs/${n}`, value: each, createRevision: BigInt(n + 1), leaseId: 0x6an }),
+    ),
+  );
+  const ttls = new Map([[0x6an, 9000]]);
+  return stateOf({ name: "jobs", revision: 2n ** 60n, split: splitQueue(entries), limit, ttls });
+};
+
+describe("a state", () => {
+  test("is data that can be compared and sent as JSON", () => {
+    const both = state([value("a"), ""]);
+
+    expect(Object.keys(both)).toEqual(["name", "kind", "holders", "waiters", "total", "revision"]);
+    expect(JSON.parse(JSON.stringify(both))).toMatchObject({
+      kind: "mutex",
+      holders: [
+        { state: "holding", owner: "a", since: SINCE, revision: "1", leaseId: "106", ttlRemainingMs: 9000 },
+      ],
+      waiters: [{ state: "waiting", key: "jobs/1" }],
+      total: { holders: 1, waiters: 1 },
+      revision: (2n ** 60n).toString(),
+    });
+  });
+
+  test("counts those that it does not show", () => {
+    const { waiters, total } = state(Array<string>(10).fill(""), 3);
+
+    expect(waiters).toHaveLength(3);
+    expect(total).toEqual({ holders: 1, waiters: 9 });
+  });
+
+  test("is shown in a line for each contender, without any control character", () => {
+    const text = inspect(state([value("host\u001b[2J\n\u202e"), "", ""], 1));
+
+    expect(text.split("\n")).toHaveLength(4);
+    expect(text).toContain("1 holding, 2 waiting");
+    expect(text).toContain("host\\u001b[2J\\u000a\\u202e");
+    expect(text).toContain(`lease 6a  since ${SINCE}  9 s left`);
+    expect(text).toContain("and 1 more");
+  });
+
+  test("has 256 bytes of an owner at most, whole characters, and no date that is none", () => {
+    const [long] = state([value("é".repeat(300))]).holders;
+    const [odd] = state([
+      JSON.stringify({ owner: "\ud800".repeat(300), since: "x".repeat(100), id: "" }),
+    ]).holders;
+
+    expect(long?.owner).toBe("é".repeat(128));
+    expect(Buffer.byteLength(odd?.owner ?? "")).toBeLessThanOrEqual(256);
+    expect(odd?.since).toBeUndefined();
+  });
+
+  test("knows the bytes of a key that is no text", () => {
+    const key = Buffer.from([0x6a, 0x2f, 0xff]);
+    const entry = entryOf("j", { ...keyValue({}), key });
+    const { holders } = stateOf({ name: "j", revision: 1n, split: splitQueue([entry]), limit: 1 });
+
+    expect(holders[0]?.key).toBe("j/\ufffd");
+    expect(exactKey(holders[0]!)).toEqual(key);
+  });
+});
+
+describe("a cursor", () => {
+  const position = {
+    revision: 2n ** 60n,
+    key: Buffer.from("jobs/é\xff\0", "latin1"),
+    above: ["jobs", "jobs/é"],
+  };
+
+  test("is read as it was written, for the same prefix only", () => {
+    const cursor = cursorOf("jobs/", position);
+
+    expect(positionOf("jobs/", cursor)).toEqual(position);
+    expect(positionOf("jobs/", undefined)).toBeUndefined();
+    expect(() => positionOf("jobs", cursor)).toThrow(RangeError);
+  });
+
+  const forged = (...fields: unknown[]) => Buffer.from(JSON.stringify(fields)).toString("base64url");
+  test.each([
+    ["nothing", ""],
+    ["no JSON", "x"],
+    ["JSON that is no list", Buffer.from("{}").toString("base64url")],
+    ["another version", forged(2, "jobs/", "1", "am9icy8=", [])],
+    ["a key outside the prefix", forged(1, "jobs/", "1", "eA==", [])],
+    ["no revision", forged(1, "jobs/", "-1", "am9icy8=", [])],
+    ["a revision over 64 bits", forged(1, "jobs/", "9".repeat(19), "am9icy8=", [])],
+    ["names that are none", forged(1, "jobs/", "1", "am9icy8=", [1])],
+  ])("with %s is rejected", (_, cursor) => {
+    expect(() => positionOf("jobs/", cursor)).toThrow(
+      /Expected cursor to be a cursor that list\(\) has returned/,
+    );
+  });
+});
+
+test.each([
+  ["jobs/6a1f", "jobs"],
+  ["jobs/read/6a1f", "jobs"],
+  ["jobs/write/6a1f", "jobs"],
+  ["jobs/a/6a1f", "jobs/a"],
+  ["read/6a1f", "read"],
+  ["config", undefined],
+  ["/registry/pods/x", undefined],
+  ["jobs//x", undefined],
+])("the key %s belongs to the name %s", (key, name) => {
+  expect(nameOf(Buffer.from(key))).toBe(name);
+});

@@ -54,7 +54,7 @@ export interface AcquireMessage extends LockMessage {
   /** The fencing token of an exclusive hold. */
   fence: bigint | undefined;
   outcome: AcquireOutcome | undefined;
-  /** Set by Node.js before the events `error` and `asyncEnd`. */
+  /** Set before the events `error` and `asyncEnd`. */
   error?: unknown;
 }
 
@@ -89,7 +89,7 @@ export interface HoldEndMessage extends LockMessage {
   /** Milliseconds from the grant to the loss, or to the call of `release`. */
   readonly heldMs: number;
   readonly why: HoldEndReason;
-  /** The reason of the hold's signal, or what `release` rejected with. */
+  /** Of a loss: the reason of the hold's signal, or what `release` rejected with. Undefined after a release. */
   readonly reason: Error | undefined;
 }
 

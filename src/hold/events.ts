@@ -1,6 +1,5 @@
-import type { HoldEndMessage, LockKind, LockMessage } from "../diagnostics/messages.js";
+import type { HoldEndMessage, LockKind } from "../diagnostics/messages.js";
 import type { CheckedLock } from "../options/lock.js";
-import type { EtcdServices } from "../session/connection.js";
 import type { Lease } from "../session/lease.js";
 
 /** What events say of a lock. A lock object makes it once, for all of its calls and holds. */
@@ -20,18 +19,17 @@ export interface HoldFacts {
   readonly fence: bigint | undefined;
 }
 
-export const lockMessage = (
-  { kind, name, names = [name], options }: LockAbout,
-  services: EtcdServices,
-): LockMessage => ({ hosts: services.options.hosts, kind, name, names, label: options.label });
-
 /** What the messages of one hold have in common. */
 export const holdMessage = (
-  about: LockAbout,
+  { kind, name, names = [name], options: { label } }: LockAbout,
   { services, owner, leaseId }: Lease,
   { key, revision, fence }: HoldFacts,
 ): Omit<HoldEndMessage, "heldMs" | "why" | "reason"> => ({
-  ...lockMessage(about, services),
+  hosts: services.options.hosts,
+  kind,
+  name,
+  names,
+  label,
   owner,
   leaseId,
   key,

@@ -80,7 +80,8 @@ export abstract class HoldBase implements LimitedHold {
   ended(why: HoldEndReason, reason: Error | undefined, heldMs = this.#heldMs): void {
     const described = holdEndChannel.hasSubscribers ? this.message() : undefined;
     this.#about = undefined;
-    if (described) holdEndChannel.publish({ ...described, heldMs, why, reason });
+    // In Node.js 20, a spread that is followed by further properties takes 30 times as long.
+    if (described) holdEndChannel.publish(Object.assign(described, { heldMs, why, reason }));
   }
 
   assertHeld(atLeastMs = 0): void {
@@ -133,6 +134,6 @@ export abstract class HoldBase implements LimitedHold {
       this.ended(loss.loss, loss, heldMs);
       throw error;
     }
-    this.ended("released", this.end, heldMs);
+    this.ended("released", undefined, heldMs);
   }
 }

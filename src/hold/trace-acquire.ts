@@ -5,7 +5,7 @@ import { LockTimeoutError, SessionClosedError, SessionLostError } from "../error
 import type { CheckedWait } from "../options/check.js";
 import type { Lease } from "../session/lease.js";
 import type { LeaseSource } from "../session/session-source.js";
-import { lockMessage, type LockAbout } from "./events.js";
+import type { LockAbout } from "./events.js";
 import type { HoldBase } from "./hold-base.js";
 
 /** What a call acquires, and with which leases. */
@@ -46,10 +46,15 @@ class AcquireTrace {
     private readonly target: AcquireTarget,
     private readonly traced: TracedCall,
   ) {
-    const { services } = target.source;
-    this.#start = services.clock.monotonic();
+    const { source, kind, name, names = [name], options } = target;
+    const { clock, options: cluster } = source.services;
+    this.#start = clock.monotonic();
     this.message = {
-      ...lockMessage(target, services),
+      hosts: cluster.hosts,
+      kind,
+      name,
+      names,
+      label: options.label,
       tries: traced.tries,
       owner: undefined,
       leaseId: undefined,
@@ -98,7 +103,10 @@ class AcquireTrace {
     const { message } = this;
     message.outcome = hold ? "granted" : "busy";
     if (!hold) return;
-    Object.assign(message, hold.facts);
+    const { key, revision, fence } = hold.facts;
+    message.key = key;
+    message.revision = revision;
+    message.fence = fence;
     // The entry of a call that does not wait is put only if nothing is before it.
     if (message.tries) message.ahead = 0;
   }

@@ -4,7 +4,8 @@ import { ATTRIBUTES, holderAttributes, lockAttributes } from "./attributes.js";
 import { BoundedMap } from "./bounded-map.js";
 import type { Holds } from "./holds.js";
 import { guard } from "./subscriptions.js";
-import { fail, seriesOf, type Telemetry } from "./telemetry.js";
+import type { Series } from "./series.js";
+import { fail, type Telemetry } from "./telemetry.js";
 
 const MAX_OPEN = 100_000;
 /** The other outcomes are answers that a program expects; the caller decides whether they are errors. */
@@ -14,9 +15,8 @@ interface OpenCall {
   readonly span: Span;
   /** Of the caller: both spans of a lock are children of the span that is active there. */
   readonly parent: Context;
-  readonly series: Attributes;
+  readonly series: Series;
   readonly tries: boolean;
-  readonly startedAt: number;
 }
 
 /** Spans and metrics of the calls that take a lock. */
@@ -33,39 +33,34 @@ export class Acquisitions {
 
   /** Runs in the context of the caller. */
   started(message: AcquireMessage): void {
-    const { tracer, instruments, labels, names, now } = this.telemetry;
+    const { tracer, series: table, names } = this.telemetry;
     const parent = context.active();
     const { tries } = message;
-    const attributes = { ...lockAttributes(message, names), [ATTRIBUTES.tries]: tries };
+    const attributes = lockAttributes(message, names);
+    attributes[ATTRIBUTES.tries] = tries;
     const span = tracer.startSpan("leasehold.acquire", { kind: SpanKind.CLIENT, attributes }, parent);
-    const series = seriesOf(message, labels);
-    if (!tries) instruments.waiters.add(1, series);
-    const oldest = this.#open.set(message, { span, parent, series, tries, startedAt: now() });
+    const series = table.of(message);
+    if (!tries) series.waiters++;
+    const oldest = this.#open.set(message, { span, parent, series, tries });
     if (oldest) this.#close(oldest);
-  }
-
-  /** The call has returned its promise. A call that throws instead has no other end. */
-  returned(message: AcquireMessage): void {
-    if (message.error !== undefined) this.ended(message);
   }
 
   /** Calls that began before anybody listened are not known here. */
   ended(message: AcquireMessage): void {
     const call = this.#open.take(message);
     if (!call) return;
-    const { instruments, names, now } = this.telemetry;
+    const { instruments, names } = this.telemetry;
     const outcome = message.outcome ?? "error";
-    const waitedMs = message.waitedMs ?? now() - call.startedAt;
-    const duration = { ...call.series, [ATTRIBUTES.outcome]: outcome };
-    instruments.acquireDuration.record(waitedMs / 1000, duration);
-    call.span.setAttributes(endAttributes(message, outcome, waitedMs));
+    const { waitedMs = 0 } = message;
+    instruments.acquireDuration.record(waitedMs / 1000, call.series.outcome(outcome));
+    if (call.span.isRecording()) call.span.setAttributes(endAttributes(message, outcome, waitedMs));
     if (FAILURES.includes(outcome)) fail(call.span, message.error, names);
     this.#close(call);
     if (outcome === "granted") this.holds.granted(message, call.parent);
   }
 
   #close({ span, series, tries }: OpenCall): void {
-    if (!tries) this.telemetry.instruments.waiters.add(-1, series);
+    if (!tries) series.waiters--;
     span.end();
   }
 

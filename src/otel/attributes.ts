@@ -34,10 +34,20 @@ export function lockAttributes(message: LockMessage, names: boolean): Attributes
   return attributes;
 }
 
+/** The owner of most locks of a process is the same. */
+const printableOwner = ((): ((owner: string) => string) => {
+  let last = "";
+  let shown = "";
+  return (owner) => {
+    if (owner !== last) shown = printable((last = owner), MAX_OWNER);
+    return shown;
+  };
+})();
+
 /** Who holds, or wanted to. A fence can exceed what a number represents exactly, so it is a string. */
 export function holderAttributes(owner: string | undefined, fence: bigint | undefined): Attributes {
   const attributes: Attributes = {};
-  if (owner !== undefined) attributes[ATTRIBUTES.owner] = printable(owner, MAX_OWNER);
+  if (owner !== undefined) attributes[ATTRIBUTES.owner] = printableOwner(owner);
   if (fence !== undefined) attributes[ATTRIBUTES.fence] = String(fence);
   return attributes;
 }

@@ -1,4 +1,4 @@
-import { type Attributes, type Context, type Span } from "@opentelemetry/api";
+import type { Context, Span } from "@opentelemetry/api";
 import type {
   AcquireMessage,
   ClusterMessage,
@@ -9,7 +9,8 @@ import type {
 import { ATTRIBUTES, holderAttributes, lockAttributes } from "./attributes.js";
 import { BoundedMap } from "./bounded-map.js";
 import { guard } from "./subscriptions.js";
-import { fail, seriesOf, type Telemetry } from "./telemetry.js";
+import type { Series } from "./series.js";
+import { fail, type Telemetry } from "./telemetry.js";
 
 /** More locks than one process holds in earnest; the memory of so many spans is what the table may take. */
 const MAX_OPEN = 100_000;
@@ -20,7 +21,7 @@ const LOSSES: readonly HoldEndReason[] = ["max hold", "expired", "revoked", "del
 
 interface OpenHold {
   readonly span: Span;
-  readonly series: Attributes;
+  readonly series: Series;
 }
 
 type Identity = ClusterMessage & { readonly key: string; readonly revision: bigint };
@@ -45,11 +46,11 @@ export class Holds {
     if (key === undefined || revision === undefined) return;
     const id = this.#idOf({ hosts: message.hosts, key, revision });
     if (this.#early.take(id)) return;
-    const { tracer, instruments, labels, names } = this.telemetry;
+    const { tracer, series: table, names } = this.telemetry;
     const attributes = { ...lockAttributes(message, names), ...holderAttributes(owner, fence) };
     const span = tracer.startSpan("leasehold.hold", { attributes }, parent);
-    const series = seriesOf(message, labels);
-    instruments.holdsActive.add(1, series);
+    const series = table.of(message);
+    series.holds++;
     const oldest = this.#open.set(id, { span, series });
     if (oldest) this.#close(oldest);
   }
@@ -60,10 +61,10 @@ export class Holds {
   }
 
   ended(message: HoldEndMessage): void {
-    const { instruments, labels } = this.telemetry;
-    const why = { [ATTRIBUTES.why]: message.why };
-    instruments.holdDuration.record(message.heldMs / 1000, { ...seriesOf(message, labels), ...why });
-    if (message.why !== "released") instruments.holdsLost.add(1, why);
+    const { instruments, series } = this.telemetry;
+    const { why, heldMs } = message;
+    instruments.holdDuration.record(heldMs / 1000, series.of(message).ended(why));
+    if (why !== "released") instruments.holdsLost.add(1, { [ATTRIBUTES.why]: why });
     const id = this.#idOf(message);
     const hold = this.#open.take(id);
     if (hold) this.#end(hold, message);
@@ -77,7 +78,7 @@ export class Holds {
   }
 
   #close({ span, series }: OpenHold): void {
-    this.telemetry.instruments.holdsActive.add(-1, series);
+    series.holds--;
     span.end();
   }
 

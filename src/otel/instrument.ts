@@ -2,6 +2,7 @@ import { Labels } from "./labels.js";
 import { instrumentsOf } from "./metrics.js";
 import { observe } from "./observe.js";
 import { checkInstrument, type InstrumentOptions } from "./options.js";
+import { SeriesTable } from "./series.js";
 import { Clusters, type Telemetry } from "./telemetry.js";
 
 export type { InstrumentOptions } from "./options.js";
@@ -26,10 +27,12 @@ const SCOPE = "leasehold";
 export function instrument(options?: InstrumentOptions): Instrumentation {
   const { tracerProvider, meterProvider, names, maxLabels } = checkInstrument(options);
   const meter = meterProvider.getMeter(SCOPE);
+  const labels = new Labels(maxLabels);
   const telemetry: Telemetry = {
     tracer: tracerProvider.getTracer(SCOPE),
     instruments: instrumentsOf(meter),
-    labels: new Labels(maxLabels),
+    labels,
+    series: new SeriesTable(labels),
     clusters: new Clusters(),
     names,
     now: () => performance.now(),

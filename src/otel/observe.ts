@@ -1,4 +1,4 @@
-import type { BatchObservableCallback, Meter, ObservableCallback } from "@opentelemetry/api";
+import type { BatchObservableCallback, Meter, Observable, ObservableCallback } from "@opentelemetry/api";
 import {
   acquireChannel,
   electionChannel,
@@ -44,7 +44,6 @@ interface Observers {
 function subscribe({ holds, calls, sessions, elections, failovers }: Observers): Subscriptions {
   const subscriptions = new Subscriptions();
   subscriptions.on<AcquireMessage>(acquireChannel.start, (message) => calls.started(message));
-  subscriptions.on<AcquireMessage>(acquireChannel.end, (message) => calls.returned(message));
   subscriptions.on<AcquireMessage>(acquireChannel.asyncEnd, (message) => calls.ended(message));
   subscriptions.on(holdEndChannel, (message) => holds.ended(message));
   subscriptions.on(holdLongChannel, (message) => holds.long(message));
@@ -57,15 +56,30 @@ function subscribe({ holds, calls, sessions, elections, failovers }: Observers):
 
 function observeGauges(
   { sessions, elections }: Pick<Observers, "sessions" | "elections">,
-  { instruments: { sessionRemaining, sessionTtl, leader } }: Telemetry,
+  { series, instruments }: Telemetry,
   meter: Meter,
 ): () => void {
+  const { sessionRemaining, sessionTtl, leader, waiters, holdsActive } = instruments;
   const ofSessions: BatchObservableCallback = (result) => guard(() => sessions.observe(result));
-  const ofElections: ObservableCallback = (result) => guard(() => elections.observe(result));
   meter.addBatchObservableCallback(ofSessions, [sessionRemaining, sessionTtl]);
-  leader.addCallback(ofElections);
+  const stop = [
+    observeEach(leader, (result) => elections.observe(result)),
+    observeEach(waiters, (result) =>
+      series.all().forEach((each) => result.observe(each.waiters, each.attributes)),
+    ),
+    observeEach(holdsActive, (result) =>
+      series.all().forEach((each) => result.observe(each.holds, each.attributes)),
+    ),
+  ];
   return () => {
     meter.removeBatchObservableCallback(ofSessions, [sessionRemaining, sessionTtl]);
-    leader.removeCallback(ofElections);
+    for (const each of stop) each();
   };
+}
+
+/** @returns what ends it */
+function observeEach(instrument: Observable, observe: ObservableCallback): () => void {
+  const guarded: ObservableCallback = (result) => guard(() => void observe(result));
+  instrument.addCallback(guarded);
+  return () => instrument.removeCallback(guarded);
 }

@@ -1,14 +1,16 @@
-import { SpanStatusCode, type Attributes, type Span, type Tracer } from "@opentelemetry/api";
-import type { ClusterMessage, LockMessage } from "../diagnostics/messages.js";
-import { ATTRIBUTES, exceptionOf } from "./attributes.js";
+import { SpanStatusCode, type Span, type Tracer } from "@opentelemetry/api";
+import type { ClusterMessage } from "../diagnostics/messages.js";
+import { exceptionOf } from "./attributes.js";
 import type { Labels } from "./labels.js";
 import type { Instruments } from "./metrics.js";
+import type { SeriesTable } from "./series.js";
 
 /** What every observer writes to. */
 export interface Telemetry {
   readonly tracer: Tracer;
   readonly instruments: Instruments;
   readonly labels: Labels;
+  readonly series: SeriesTable;
   readonly clusters: Clusters;
   /** Whether spans have the names of locks. */
   readonly names: boolean;
@@ -28,12 +30,6 @@ export class Clusters {
     return this.#last;
   }
 }
-
-/** The attributes by which metrics tell locks apart. */
-export const seriesOf = ({ kind, label }: LockMessage, labels: Labels): Attributes => ({
-  [ATTRIBUTES.kind]: kind,
-  [ATTRIBUTES.label]: labels.of(label),
-});
 
 /** Marks a span as failed. */
 export function fail(span: Span, error: unknown, names: boolean): void {

@@ -1,12 +1,7 @@
 import { context, diag, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import {
-  acquireChannel,
-  CHANNELS,
-  holdEndChannel,
-  holdLongChannel,
-} from "../../../src/diagnostics/channels.js";
+import { CHANNELS, holdEndChannel, holdLongChannel } from "../../../src/diagnostics/channels.js";
 import * as channels from "../../../src/diagnostics/channels.js";
 import { LockLostError } from "../../../src/errors.js";
 import { instrument, type Instrumentation } from "../../../src/otel/instrument.js";
@@ -148,16 +143,6 @@ describe("a call that is not granted", () => {
       expect(JSON.stringify([span.attributes, span.events])).not.toContain("jobs/nightly");
     },
   );
-
-  test("that throws instead of a promise has its end, too", () => {
-    const message = acquireMessage();
-    acquireChannel.start.publish(message);
-    message.error = new Error("thrown");
-    acquireChannel.error.publish(message);
-    acquireChannel.end.publish(message);
-
-    expect(only("leasehold.acquire").attributes["leasehold.outcome"]).toBe("error");
-  });
 
   test("that began before anybody listened is not recorded", () => {
     instrumentation.disable();

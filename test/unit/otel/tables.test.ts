@@ -9,6 +9,7 @@ import { Holds } from "../../../src/otel/holds.js";
 import { Labels } from "../../../src/otel/labels.js";
 import { instrumentsOf } from "../../../src/otel/metrics.js";
 import { observe } from "../../../src/otel/observe.js";
+import { SeriesTable } from "../../../src/otel/series.js";
 import { USED_PART } from "../../../src/otel/sessions.js";
 import { Clusters, type Telemetry } from "../../../src/otel/telemetry.js";
 import { remainingMs } from "../../../src/session/deadline.js";
@@ -22,10 +23,12 @@ let nowMs = 0;
 beforeEach(() => {
   sdk = new MemorySdk();
   nowMs = 1_000_000;
+  const labels = new Labels(10);
   telemetry = {
     tracer: sdk.tracerProvider.getTracer("leasehold"),
     instruments: instrumentsOf(sdk.meterProvider.getMeter("leasehold")),
-    labels: new Labels(10),
+    labels,
+    series: new SeriesTable(labels),
     clusters: new Clusters(),
     names: false,
     now: () => nowMs,
@@ -45,24 +48,24 @@ describe("a bounded map", () => {
 });
 
 describe("holds whose end is never reported", () => {
-  test("are ended, the oldest first, when the table is full", async () => {
+  test("are ended, the oldest first, when the table is full", () => {
     const holds = new Holds(telemetry, 3);
     for (let revision = 1n; revision <= 10n; revision++)
       holds.granted({ ...acquireMessage(), ...granted(revision) }, ROOT_CONTEXT);
 
     const fences = sdk.spans("leasehold.hold").map(({ attributes }) => attributes["leasehold.fence"]);
     expect(fences).toEqual(["1", "2", "3", "4", "5", "6", "7"]);
-    expect(await sdk.points("leasehold.holds.active")).toMatchObject([{ value: 3 }]);
+    expect(telemetry.series.all()).toMatchObject([{ holds: 3 }]);
   });
 });
 
 describe("calls whose end is never reported", () => {
-  test("are ended, the oldest first, when the table is full", async () => {
+  test("are ended, the oldest first, when the table is full", () => {
     const calls = new Acquisitions(telemetry, new Holds(telemetry), 3);
     for (let n = 0; n < 10; n++) calls.started(acquireMessage());
 
     expect(sdk.spans("leasehold.acquire")).toHaveLength(7);
-    expect(await sdk.points("leasehold.waiters")).toMatchObject([{ value: 3 }]);
+    expect(telemetry.series.all()).toMatchObject([{ waiters: 3 }]);
   });
 });
 

@@ -109,7 +109,7 @@ export class Joiner {
   }
 
   async #put(entry: QueueEntry, txn: Txn, limits: Limits): Promise<TxnAnswer> {
-    const policy = { ...this.#policy(), ...limits, onUnanswered: () => entry.attemptUnanswered() };
+    const policy = { onUnanswered: () => entry.attemptUnanswered(), ...this.#policy(), ...limits };
     try {
       return await this.queue.lease.services.client.txn(txn, policy);
     } catch (error) {

@@ -109,6 +109,7 @@ export interface LockMode {
   isFirst(entry: EntryView, results: readonly RangeResult[]): boolean;
 }
 
+/** Spread it last: Node.js 20 is slow to add further fields after a spread. */
 export const queueRange = (name: string): { readonly key: string; readonly end: string } => {
   const prefix = prefixOf(name);
   return { key: prefix, end: prefixEnd(prefix) };
@@ -119,10 +120,10 @@ const LAST = 4;
 
 /** The last entries up to and including ours: show which one is just below and whether ours still exists. */
 export const lastEntries = (entry: EntryView): Range => ({
-  ...queueRange(entry.name),
   order: "newest first",
   limit: LAST,
   maxCreateRevision: entry.revision,
+  ...queueRange(entry.name),
 });
 
 /** One entry, which ends when its key is deleted. Keeps nothing else of the answer that contained it. */
@@ -167,7 +168,7 @@ const alone = (folder: LockMode["folder"]): LockMode => ({
   follows: (_, earlier) => earlier.at(-1),
   afterTurn: () => UNKNOWN,
   surelyFollows: (ours) => ours.length > 0,
-  readsToJoin: ({ name }) => [{ ...queueRange(name), order: "newest first", limit: LAST }],
+  readsToJoin: ({ name }) => [{ order: "newest first", limit: LAST, ...queueRange(name) }],
   joined: (entry, [last]) => {
     if (!last) return UNKNOWN;
     const position = positionOf(entry, { kvs: last.kvs, more: last.count > last.kvs.length });
@@ -176,7 +177,7 @@ const alone = (folder: LockMode["folder"]): LockMode => ({
   },
   reads: (entry) => [lastEntries(entry)],
   positionOf: (entry, [last]) => (last ? positionOf(entry, last) : "gone"),
-  readsForFirst: ({ name }) => [{ ...queueRange(name), order: "oldest first", limit: 1 }],
+  readsForFirst: ({ name }) => [{ order: "oldest first", limit: 1, ...queueRange(name) }],
   isFirst: (entry, [oldest]) => oldest?.kvs[0] !== undefined && entry.is(oldest.kvs[0]),
 });
 

@@ -188,7 +188,7 @@ export class Queue {
 
   /** Waiters behind an entry that waited itself cannot see that it holds now, so a put of the same key notifies them. */
   #announceGrant(entry: JoinedEntry): void {
-    const policy = { ...this.lease.policy("announce a grant"), again: () => !entry.leaving };
+    const policy = { again: () => !entry.leaving, ...this.lease.policy("announce a grant") };
     // Rejects only when the entry leaves or the session ends. `orphan()` does not wait: etcd may reject the put for long.
     txnUntilConfirmed(this.lease, announceGrantTxn(entry), policy).catch(() => undefined);
   }
@@ -221,7 +221,7 @@ export class Queue {
     const ranges = follower?.mode.readsForFirst(follower) ?? [];
     let doubted = false;
     const onUnanswered = (): void => void (doubted = true);
-    const policy = { ...this.lease.policy(`leave the queue of "${this.name}"`), onUnanswered };
+    const policy = { onUnanswered, ...this.lease.policy(`leave the queue of "${this.name}"`) };
     const answer = await txnUntilConfirmed(this.lease, leaveTxn(entry, ranges), policy);
     const found = answer.ranges.slice(-ranges.length).filter((range) => range !== undefined);
     this.#removed(entry, (next) => next.mode === follower?.mode && next.mode.isFirst(next, found));

@@ -2,6 +2,7 @@
 import { Console } from "node:console";
 import { Writable } from "node:stream";
 import pino from "pino";
+import winston from "winston";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, type Logger, Mutex } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
@@ -36,7 +37,7 @@ interface Kind {
   readonly read: (line: string) => Line;
 }
 
-/** Its methods need `this`, as those of winston do. */
+/** Its methods need `this`. */
 class WithThis implements Logger {
   readonly #output: Output;
 
@@ -59,6 +60,16 @@ const LOGGERS: Readonly<Record<string, Kind>> = {
     read: (line) => {
       const { level, msg } = JSON.parse(line) as { level: number; msg: string };
       return { level: pino.levels.labels[level] ?? "", text: msg };
+    },
+  },
+  winston: {
+    make: (stream) => {
+      const transports = [new winston.transports.Stream({ stream })];
+      return winston.createLogger({ level: "debug", transports });
+    },
+    read: (line) => {
+      const { level, message } = JSON.parse(line) as { level: string; message: string };
+      return { level, text: message };
     },
   },
   console: {

@@ -1,4 +1,5 @@
 import { MAX_PERMITS } from "../keys.js";
+import { printable } from "../printable.js";
 
 /** Checks of what users pass in. Each message names the option, the rule and the value that violates it. */
 
@@ -8,7 +9,8 @@ export const MAX_TIMER_MS = 2_147_483_647;
 export type Options = Readonly<Record<string, unknown>>;
 
 function show(value: unknown): string {
-  if (typeof value === "string") return JSON.stringify(shorten(value));
+  // JSON leaves some control characters and those that reorder a text as they are.
+  if (typeof value === "string") return printable(JSON.stringify(shorten(value)), Infinity);
   if (typeof value === "bigint") return `${value}n`;
   if (typeof value === "number" || typeof value === "boolean") return String(value);
   return kindOf(value);
@@ -23,7 +25,7 @@ function shorten(text: string): string {
 function classOf(value: object): string {
   // Parsed JSON can set `constructor` to any value.
   const name: unknown = (value.constructor as { readonly name?: unknown } | undefined)?.name;
-  return typeof name === "string" && name !== "" ? shorten(name) : "of no class";
+  return typeof name === "string" && name !== "" ? printable(shorten(name), Infinity) : "of no class";
 }
 
 function kindOf(value: unknown): string {

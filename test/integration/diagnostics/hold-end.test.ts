@@ -135,6 +135,18 @@ test("a session that is closed", async () => {
   expect(ends.messages).toMatchObject([{ name: "closed", why: "closed" }]);
 });
 
+test("a hold that outlasts its maxHoldMs, once, although it is released later", async () => {
+  using ends = new Published<HoldEndMessage>(holdEndChannel);
+  const lock = await new Mutex(two.session, "max-hold", { ...OPTIONS, maxHoldMs: 50 }).lock();
+
+  await ended(lock);
+  await reasonOf(lock.release());
+
+  const about = { name: "max-hold", label: "ends/:id", fence: lock.fence };
+  expect(ends.messages).toMatchObject([{ ...about, why: "max hold", reason: lock.signal.reason as Error }]);
+  expect(ends.messages[0]?.heldMs).toBeGreaterThanOrEqual(50);
+});
+
 test("lockAll has one end, however many names it has", async () => {
   using ends = new Published<HoldEndMessage>(holdEndChannel);
   const names = ["all/1", "all/2", "all/3"];

@@ -34,13 +34,7 @@ afterEach(async () => {
   await sdk.shutdown();
 });
 
-/** The values of a metric, by the given attribute. */
-async function by(attribute: string, name: string): Promise<Record<string, number>> {
-  const points = await sdk.points(name);
-  return Object.fromEntries(
-    points.map(({ attributes, value, count }) => [String(attributes[attribute]), count ?? value]),
-  );
-}
+const by = (attribute: string, name: string) => sdk.by(attribute, name);
 const outcomes = () => by("leasehold.outcome", "leasehold.acquire.duration");
 const ends = () => by("leasehold.why", "leasehold.hold.duration");
 /** The sum over all series. */

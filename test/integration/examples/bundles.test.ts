@@ -1,6 +1,6 @@
 // The first program in README.md, bundled from the packed package into one file, which runs where nothing is installed.
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -19,6 +19,35 @@ const cluster = connect({ hosts: "127.0.0.1:1", transport: "etcd3" });
 await new Mutex(cluster, "jobs").lock().catch((error) => console.log(error.message));
 await cluster.close();
 console.log(new LockReleasedError("jobs").name);
+`;
+
+/**
+ * Imports all entries of the package. Its tracer keeps what it gets: not every bundler can join OpenTelemetry's SDK to one file,
+ * but every one can join `@opentelemetry/api`, which `leasehold/otel` imports.
+ */
+const WITH_OTEL = `
+import { channel } from "node:diagnostics_channel";
+import { connect, Mutex } from "leasehold";
+import { acquireChannel, CHANNELS, holdEndChannel } from "leasehold/diagnostics";
+import { instrument } from "leasehold/otel";
+const spans = [];
+const startSpan = (name, { attributes = {} }) => ({
+  isRecording: () => true,
+  setAttribute: (key, value) => (attributes[key] = value),
+  setAttributes: (more) => Object.assign(attributes, more),
+  end: () => spans.push([name, attributes]),
+});
+const instrumentation = instrument({ tracerProvider: { getTracer: () => ({ startSpan }) } });
+const events = [];
+acquireChannel.asyncEnd.subscribe(({ outcome }) => events.push(outcome));
+holdEndChannel.subscribe(({ why }) => events.push(why));
+const cluster = connect({ hosts: "", session: { owner: "bundled" } });
+let fence;
+await new Mutex(cluster, "bundled").withLock((lock) => (fence = String(lock.fence)));
+await cluster.close();
+const isOne =
+  acquireChannel.start === channel("tracing:leasehold.acquire:start") && holdEndChannel === channel(CHANNELS.holdEnd);
+console.log(JSON.stringify({ spans, events, fence, isOne }));
 `;
 
 let etcd: EtcdCluster;
@@ -46,13 +75,16 @@ class Bundled {
   }
 }
 
-/** A project with the package. etcd3 is not installed. */
+/** A project with the package and OpenTelemetry's API. etcd3 is not installed. */
 class Project {
   readonly #folder = temporary();
 
   constructor() {
     const packages = path.join(this.#folder, "node_modules");
     mkdirSync(packages);
+    mkdirSync(path.join(packages, "@opentelemetry"));
+    const api = "@opentelemetry/api";
+    symlinkSync(path.join(ROOT, "node_modules", api), path.join(packages, api), "dir");
     const pack = ["pack", "--silent", "--no-update-notifier", "--pack-destination", packages];
     const archive = execFileSync("npm", pack, { cwd: ROOT, encoding: "utf8", timeout: RUN_MS }).trim();
     execFileSync("tar", ["-xzf", archive], { cwd: packages, timeout: RUN_MS });
@@ -75,18 +107,22 @@ class Project {
 describe.each(Object.entries(BUNDLERS))("a program bundled by %s", (_, bundle) => {
   let first: Bundled;
   let withEtcd3: Bundled;
+  let withOtel: Bundled;
 
   // The project is gone when the bundles run.
   beforeAll(async () => {
     using project = new Project();
     first = await project.bundle(programOf(sectionsOf("README.md")[0]!, etcd.endpoints), bundle);
     withEtcd3 = await project.bundle(WITH_ETCD3, bundle);
+    withOtel = await project.bundle(programOf({ title: "", code: WITH_OTEL }, etcd.endpoints), bundle);
   }, 90_000);
-  afterAll(() => [first, withEtcd3].forEach((each) => each && remove(each.folder)));
+  afterAll(() => [first, withEtcd3, withOtel].forEach((each) => each && remove(each.folder)));
 
   test("is one file, without a warning", () => {
-    expect(first.warnings).toEqual([]);
-    expect(readdirSync(first.folder)).toEqual(["bundle.mjs"]);
+    for (const { folder, warnings } of [first, withOtel]) {
+      expect(warnings).toEqual([]);
+      expect(readdirSync(folder)).toEqual(["bundle.mjs"]);
+    }
   });
 
   test("locks and releases where nothing is installed", async () => {
@@ -98,6 +134,23 @@ describe.each(Object.entries(BUNDLERS))("a program bundled by %s", (_, bundle) =
     expect(stdout).toBe(`holding jobs/nightly with fencing token ${revision + 1n}\n`);
     expect(await placesOf(etcd.member, "jobs/nightly")).toEqual([]);
     expect(await leasesOf(etcd.member)).toEqual(leases);
+  });
+
+  test("has one set of channels for all entries: a lock has two spans, and two events", () => {
+    const { status, stdout, stderr } = withOtel.run();
+
+    expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+    const { fence, ...seen } = JSON.parse(stdout) as { readonly fence: string };
+    const attributes = { "leasehold.kind": "mutex", "leasehold.owner": "bundled", "leasehold.fence": fence };
+    expect(seen).toMatchObject({
+      spans: [
+        ["leasehold.acquire", { ...attributes, "leasehold.outcome": "granted" }],
+        ["leasehold.hold", { ...attributes, "leasehold.why": "released" }],
+      ],
+      events: ["granted", "released"],
+      isOne: true,
+    });
+    expect(Number(fence)).toBeGreaterThan(0);
   });
 
   test('says what transport "etcd3" needs, and keeps the names of errors', () => {

@@ -14,6 +14,7 @@ import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 import { givesBack, takesPlace } from "../../support/clients/request-shape.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+import { fillQuota } from "../../support/fixtures/space-alarm.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
 const TTL_SECONDS = 5;
@@ -94,17 +95,6 @@ describe("an etcd whose quota is used up", () => {
   let full: EtcdCluster;
   beforeAll(async () => void (full = await startEtcd({ args: [`--quota-backend-bytes=${QUOTA}`] })), 60_000);
   afterAll(() => full?.stop());
-  const put = (key: string, value: string) =>
-    full.member.gateway("/v3/kv/put", {
-      key: Buffer.from(key).toString("base64"),
-      value: Buffer.from(value).toString("base64"),
-    });
-
-  async function fill() {
-    const alarms = async () => (await full.etcdctl(["alarm", "list"])).stdout;
-    for (let n = 0; !(await alarms()).includes("NOSPACE"); n++)
-      await put(`fill/${n}`, "x".repeat(400_000)).catch(() => undefined);
-  }
 
   test("rejects 1,000 locks on one connection, keeps a watch, leaves no key, and serves again", async () => {
     const line = await startTcpProxy({ port: full.member.clientPort });
@@ -114,7 +104,7 @@ describe("an etcd whose quota is used up", () => {
     const held = await new Mutex(long, "full/held").lock();
     const waiting = new Mutex(other, "full/held").lock();
     await expect.poll(() => placesOf(full.member, "full/held")).toHaveLength(2);
-    await fill();
+    await fillQuota(full);
 
     // Before 3.6, etcd does not count puts of nested transactions: a join that shares a request succeeds.
     for (let rejected = 0, n = 0; rejected < 1000; n++) {

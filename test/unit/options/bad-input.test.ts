@@ -250,3 +250,25 @@ describe("withLock", () => {
     expectMisuse(await rejection(() => mutex.withLock(work, given(each))), each);
   });
 });
+
+describe("the message about a value", () => {
+  const HOSTILE = "red\u001b[31m\u009b31m\u0000\r\nERROR fake\u202e\u2028";
+  const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
+
+  class Named {}
+  Object.defineProperty(Named, "name", { value: HOSTILE });
+
+  test.each<readonly [what: string, call: () => unknown]>([
+    ["a name", () => new Mutex(session, `/${HOSTILE}`)],
+    ["a name that is too long", () => new Mutex(session, HOSTILE.padEnd(1 << 20, "x"))],
+    ["a label", () => new Mutex(session, "jobs", { label: HOSTILE })],
+    ["an object in the place of a name", () => new Mutex(session, new Named() as never)],
+  ])("is one line without control characters, for %s", (_, call) => {
+    const { message } = thrown(call) as Error;
+
+    expect(message).toContain("red\\u001b[31m\\u009b31m\\u0000");
+    expect(message).toContain("\\u202e\\u2028");
+    expect(UNSAFE.test(message)).toBe(false);
+    expect(message.length).toBeLessThan(400);
+  });
+});

@@ -38,9 +38,12 @@ export abstract class LeaseholdError extends Error {
     return this.constructor.name;
   }
 
-  /** Name, code, message and the fields of the class. Bigints become decimal strings. */
+  /** Name, code, message, the fields of the class, and the cause if there is one. Bigints become decimal strings. */
   toJSON(): Readonly<Record<string, unknown>> {
     const fields = Object.entries(this).map(([key, value]) => [key, jsonOf(value)] as const);
-    return { name: this.name, message: this.message, ...Object.fromEntries(fields) };
+    // The errors of an AggregateError are among the fields.
+    const none = this.cause === undefined || this.cause instanceof AggregateError;
+    const cause = none ? {} : { cause: jsonOf(this.cause) };
+    return { name: this.name, message: this.message, ...Object.fromEntries(fields), ...cause };
   }
 }

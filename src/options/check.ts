@@ -79,7 +79,7 @@ export function checkOptions(where: string, options: unknown, known: readonly st
     if (known.includes(option)) continue;
     const hint = known.length === 0 ? "it takes none" : `did you mean ${nearest(option, known)}?`;
     throw new TypeError(
-      `Unknown option ${option} of ${where}: ${hint} (known: ${known.join(", ") || "none"})`,
+      `Unknown option ${printable(option)} of ${where}: ${hint} (known: ${known.join(", ") || "none"})`,
     );
   }
   return options as Options;

@@ -34,7 +34,7 @@ const ALL: readonly (readonly [string, AnyLeaseholdError, Record<string, unknown
   [
     "LOCK_LOST",
     new LockLostError("jobs", "jobs/77", "expired", lost),
-    { lockName: "jobs", key: "jobs/77", loss: "expired" },
+    { lockName: "jobs", key: "jobs/77", loss: "expired", cause: lost.toJSON() },
     /"jobs".*not renewed in time.*jobs\/77/,
   ],
   ["LOCK_RELEASED", new LockReleasedError("jobs"), { lockName: "jobs" }, /"jobs"/],

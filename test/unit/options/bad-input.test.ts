@@ -262,6 +262,7 @@ describe("the message about a value", () => {
     ["a name", () => new Mutex(session, `/${HOSTILE}`)],
     ["a name that is too long", () => new Mutex(session, HOSTILE.padEnd(1 << 20, "x"))],
     ["a label", () => new Mutex(session, "jobs", { label: HOSTILE })],
+    ["an unknown option", () => new Mutex(session, "jobs", { [HOSTILE]: 1 } as never)],
     ["an object in the place of a name", () => new Mutex(session, new Named() as never)],
   ])("is one line without control characters, for %s", (_, call) => {
     const { message } = thrown(call) as Error;

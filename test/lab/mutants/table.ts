@@ -122,8 +122,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/queue.js",
-        from: '`leave the queue of "${this.name}"`), onUnanswered }',
-        to: '`leave the queue of "${this.name}"`), onUnanswered, again: () => false }',
+        from: "onUnanswered, ...this.lease.policy(`leave the queue of",
+        to: "onUnanswered, again: () => false, ...this.lease.policy(`leave the queue of",
       },
       NO_SWEEP,
     ],

@@ -1,11 +1,11 @@
-import { context, SpanKind, type Attributes, type Context, type Span } from "@opentelemetry/api";
+import { SpanKind, type Attributes, type Span } from "@opentelemetry/api";
 import type { AcquireMessage, AcquireOutcome } from "../diagnostics/messages.js";
 import { ATTRIBUTES, holderAttributes, lockAttributes } from "./attributes.js";
 import { BoundedMap } from "./bounded-map.js";
 import type { Holds } from "./holds.js";
 import { guard } from "./subscriptions.js";
 import type { Series } from "./series.js";
-import { fail, type Telemetry } from "./telemetry.js";
+import { fail, type Origin, type Telemetry } from "./telemetry.js";
 
 const MAX_OPEN = 100_000;
 /** The other outcomes are answers that a program expects; the caller decides whether they are errors. */
@@ -13,8 +13,7 @@ const FAILURES: readonly AcquireOutcome[] = ["session_lost", "session_closed", "
 
 interface OpenCall {
   readonly span: Span;
-  /** Of the caller: both spans of a lock are children of the span that is active there. */
-  readonly parent: Context;
+  readonly origin: Origin;
   readonly series: Series;
   readonly tries: boolean;
 }
@@ -31,17 +30,16 @@ export class Acquisitions {
     this.#open = new BoundedMap(most);
   }
 
-  /** Runs in the context of the caller. */
-  started(message: AcquireMessage): void {
+  started(message: AcquireMessage, origin: Origin): void {
     const { tracer, series: table, names } = this.telemetry;
-    const parent = context.active();
     const { tries } = message;
     const attributes = lockAttributes(message, names);
     attributes[ATTRIBUTES.tries] = tries;
-    const span = tracer.startSpan("leasehold.acquire", { kind: SpanKind.CLIENT, attributes }, parent);
+    const how = { kind: SpanKind.CLIENT, attributes, startTime: origin.at };
+    const span = tracer.startSpan("leasehold.acquire", how, origin.parent);
     const series = table.of(message);
     if (!tries) series.waiters++;
-    const oldest = this.#open.set(message, { span, parent, series, tries });
+    const oldest = this.#open.set(message, { span, origin, series, tries });
     if (oldest) this.#close(oldest);
   }
 
@@ -54,14 +52,15 @@ export class Acquisitions {
     const { waitedMs = 0 } = message;
     instruments.acquireDuration.record(waitedMs / 1000, call.series.outcome(outcome));
     if (call.span.isRecording()) call.span.setAttributes(endAttributes(message, outcome, waitedMs));
-    if (FAILURES.includes(outcome)) fail(call.span, message.error, names);
-    this.#close(call);
-    if (outcome === "granted") this.holds.granted(message, call.parent);
+    const at = call.origin.at + waitedMs;
+    if (FAILURES.includes(outcome)) fail(call.span, message.error, { names, at });
+    this.#close(call, at);
+    if (outcome === "granted") this.holds.granted(message, { parent: call.origin.parent, at });
   }
 
-  #close({ span, series, tries }: OpenCall): void {
+  #close({ span, series, tries }: OpenCall, at?: number): void {
     if (!tries) series.waiters--;
-    span.end();
+    span.end(at);
   }
 
   /** Ends all spans as they are. */

@@ -1,4 +1,4 @@
-import type { Context, Span } from "@opentelemetry/api";
+import type { Span } from "@opentelemetry/api";
 import type {
   AcquireMessage,
   ClusterMessage,
@@ -10,7 +10,7 @@ import { ATTRIBUTES, holderAttributes, lockAttributes } from "./attributes.js";
 import { BoundedMap } from "./bounded-map.js";
 import { guard } from "./subscriptions.js";
 import type { Series } from "./series.js";
-import { fail, type Telemetry } from "./telemetry.js";
+import { fail, type Origin, type Telemetry } from "./telemetry.js";
 
 /** More locks than one process holds in earnest; the memory of so many spans is what the table may take. */
 const MAX_OPEN = 100_000;
@@ -21,6 +21,7 @@ const LOSSES: readonly HoldEndReason[] = ["max hold", "expired", "revoked", "del
 
 interface OpenHold {
   readonly span: Span;
+  readonly startedAt: number;
   readonly series: Series;
 }
 
@@ -40,24 +41,26 @@ export class Holds {
     for (const why of LOSSES) telemetry.instruments.holdsLost.add(0, { [ATTRIBUTES.why]: why });
   }
 
-  /** A call was granted a lock. `parent` is the context of the call. */
-  granted(message: AcquireMessage, parent: Context): void {
+  /** A call was granted a lock. */
+  granted(message: AcquireMessage, { parent, at }: Origin): void {
     const { key, revision, owner, fence } = message;
     if (key === undefined || revision === undefined) return;
     const id = this.#idOf({ hosts: message.hosts, key, revision });
     if (this.#early.take(id)) return;
     const { tracer, series: table, names } = this.telemetry;
     const attributes = { ...lockAttributes(message, names), ...holderAttributes(owner, fence) };
-    const span = tracer.startSpan("leasehold.hold", { attributes }, parent);
+    const span = tracer.startSpan("leasehold.hold", { attributes, startTime: at }, parent);
     const series = table.of(message);
     series.holds++;
-    const oldest = this.#open.set(id, { span, series });
+    const oldest = this.#open.set(id, { span, startedAt: at, series });
     if (oldest) this.#close(oldest);
   }
 
   long(message: HoldLongMessage): void {
-    const { span } = this.#open.get(this.#idOf(message)) ?? {};
-    span?.addEvent("leasehold.hold.long", { [ATTRIBUTES.warnHoldMs]: message.warnHoldMs });
+    const { warnHoldMs, heldMs } = message;
+    const hold = this.#open.get(this.#idOf(message));
+    const attributes = { [ATTRIBUTES.warnHoldMs]: warnHoldMs };
+    hold?.span.addEvent("leasehold.hold.long", attributes, hold.startedAt + heldMs);
   }
 
   ended(message: HoldEndMessage): void {
@@ -73,13 +76,15 @@ export class Holds {
 
   #end(hold: OpenHold, { why, heldMs, reason }: HoldEndMessage): void {
     hold.span.setAttributes({ [ATTRIBUTES.why]: why, [ATTRIBUTES.heldMs]: heldMs });
-    if (why !== "released" && why !== "closed") fail(hold.span, reason, this.telemetry.names);
-    this.#close(hold);
+    const at = hold.startedAt + heldMs;
+    const { names } = this.telemetry;
+    if (why !== "released" && why !== "closed") fail(hold.span, reason, { names, at });
+    this.#close(hold, at);
   }
 
-  #close({ span, series }: OpenHold): void {
+  #close({ span, series }: OpenHold, at?: number): void {
     series.holds--;
-    span.end();
+    span.end(at);
   }
 
   /** Ends all spans as they are. */

@@ -1,4 +1,6 @@
-import { Labels } from "./labels.js";
+import { systemClock } from "../async/clock.js";
+import { Backlog } from "./backlog.js";
+import { Labels } from "./series.js";
 import { instrumentsOf } from "./metrics.js";
 import { observe } from "./observe.js";
 import { checkInstrument, type InstrumentOptions } from "./options.js";
@@ -9,6 +11,11 @@ export type { InstrumentOptions } from "./options.js";
 
 /** What `instrument` returns. `using` ends it at the end of a block. */
 export interface Instrumentation {
+  /**
+   * Makes the spans and metrics of what has happened until now. Otherwise they are made at most 50 ms later, and before
+   * each collection of metrics. Call it, or `disable()`, before you shut the SDK down.
+   */
+  flush(): void;
   /** Ends it: no further spans and metrics; the spans that are open end now, without an outcome. Idempotent. */
   disable(): void;
   [Symbol.dispose](): void;
@@ -35,8 +42,10 @@ export function instrument(options?: InstrumentOptions): Instrumentation {
     series: new SeriesTable(labels),
     clusters: new Clusters(),
     names,
+    backlog: new Backlog(systemClock),
     now: () => performance.now(),
+    wallTime: () => Date.now(),
   };
   const stop = observe(telemetry, meter);
-  return { disable: stop, [Symbol.dispose]: stop };
+  return { flush: () => telemetry.backlog.flush(), disable: stop, [Symbol.dispose]: stop };
 }

@@ -1,4 +1,10 @@
-import type { BatchObservableCallback, Meter, Observable, ObservableCallback } from "@opentelemetry/api";
+import {
+  context,
+  type BatchObservableCallback,
+  type Meter,
+  type Observable,
+  type ObservableCallback,
+} from "@opentelemetry/api";
 import {
   acquireChannel,
   electionChannel,
@@ -10,9 +16,11 @@ import {
 } from "../diagnostics/channels.js";
 import type { AcquireMessage } from "../diagnostics/messages.js";
 import { Acquisitions } from "./acquisitions.js";
+import type { Backlog } from "./backlog.js";
 import { Elections } from "./elections.js";
 import { Failovers } from "./failovers.js";
 import { Holds } from "./holds.js";
+import type { Series } from "./series.js";
 import { Sessions } from "./sessions.js";
 import { guard, Subscriptions } from "./subscriptions.js";
 import type { Telemetry } from "./telemetry.js";
@@ -25,9 +33,10 @@ export function observe(telemetry: Telemetry, meter: Meter): () => void {
   const elections = new Elections(telemetry);
   const failovers = new Failovers(telemetry);
   const stopGauges = observeGauges({ sessions, elections }, telemetry, meter);
-  const subscriptions = subscribe({ holds, calls, sessions, elections, failovers });
+  const subscriptions = subscribe({ holds, calls, sessions, elections, failovers }, telemetry);
   return () => {
     subscriptions.cancel();
+    telemetry.backlog.flush();
     guard(stopGauges);
     for (const observer of [calls, holds, sessions, elections]) observer.forget();
   };
@@ -41,12 +50,18 @@ interface Observers {
   readonly failovers: Failovers;
 }
 
-function subscribe({ holds, calls, sessions, elections, failovers }: Observers): Subscriptions {
+function subscribe(observers: Observers, { backlog, wallTime }: Telemetry): Subscriptions {
+  const { holds, calls, sessions, elections, failovers } = observers;
   const subscriptions = new Subscriptions();
-  subscriptions.on<AcquireMessage>(acquireChannel.start, (message) => calls.started(message));
-  subscriptions.on<AcquireMessage>(acquireChannel.asyncEnd, (message) => calls.ended(message));
-  subscriptions.on(holdEndChannel, (message) => holds.ended(message));
-  subscriptions.on(holdLongChannel, (message) => holds.long(message));
+  subscriptions.on<AcquireMessage>(acquireChannel.start, (message) => {
+    const origin = { parent: context.active(), at: wallTime() };
+    backlog.add(() => calls.started(message, origin));
+  });
+  subscriptions.on<AcquireMessage>(acquireChannel.asyncEnd, (message) =>
+    backlog.add(() => calls.ended(message)),
+  );
+  subscriptions.on(holdEndChannel, (message) => backlog.add(() => holds.ended(message)));
+  subscriptions.on(holdLongChannel, (message) => backlog.add(() => holds.long(message)));
   subscriptions.on(sessionChannel, (message) => sessions.changed(message));
   subscriptions.on(renewedChannel, (message) => sessions.renewed(message));
   subscriptions.on(electionChannel, (message) => elections.changed(message));
@@ -56,30 +71,54 @@ function subscribe({ holds, calls, sessions, elections, failovers }: Observers):
 
 function observeGauges(
   { sessions, elections }: Pick<Observers, "sessions" | "elections">,
-  { series, instruments }: Telemetry,
+  { series, instruments, backlog }: Telemetry,
   meter: Meter,
 ): () => void {
   const { sessionRemaining, sessionTtl, leader, waiters, holdsActive } = instruments;
-  const ofSessions: BatchObservableCallback = (result) => guard(() => sessions.observe(result));
-  meter.addBatchObservableCallback(ofSessions, [sessionRemaining, sessionTtl]);
-  const stop = [
-    observeEach(leader, (result) => elections.observe(result)),
-    observeEach(waiters, (result) =>
-      series.all().forEach((each) => result.observe(each.waiters, each.attributes)),
-    ),
-    observeEach(holdsActive, (result) =>
-      series.all().forEach((each) => result.observe(each.holds, each.attributes)),
-    ),
-  ];
-  return () => {
-    meter.removeBatchObservableCallback(ofSessions, [sessionRemaining, sessionTtl]);
-    for (const each of stop) each();
+  const gauges = new Gauges(meter, backlog);
+  const each = (of: (locks: Series) => number): ObservableCallback => {
+    return (result) => series.all().forEach((locks) => result.observe(of(locks), locks.attributes));
   };
+  gauges.addBatch([sessionRemaining, sessionTtl], (result) => sessions.observe(result));
+  gauges.add(leader, (result) => elections.observe(result));
+  gauges.add(
+    waiters,
+    each((locks) => locks.waiters),
+  );
+  gauges.add(
+    holdsActive,
+    each((locks) => locks.holds),
+  );
+  return () => gauges.remove();
 }
 
-/** @returns what ends it */
-function observeEach(instrument: Observable, observe: ObservableCallback): () => void {
-  const guarded: ObservableCallback = (result) => guard(() => void observe(result));
-  instrument.addCallback(guarded);
-  return () => instrument.removeCallback(guarded);
+/** What is read with each collection, which calls these observers before it reads counters and histograms. */
+class Gauges {
+  readonly #remove: (() => void)[] = [];
+
+  constructor(
+    private readonly meter: Meter,
+    private readonly backlog: Backlog,
+  ) {}
+
+  add(instrument: Observable, observe: ObservableCallback): void {
+    const callback: ObservableCallback = (result) => this.#observe(() => void observe(result));
+    instrument.addCallback(callback);
+    this.#remove.push(() => instrument.removeCallback(callback));
+  }
+
+  addBatch(instruments: Observable[], observe: BatchObservableCallback): void {
+    const callback: BatchObservableCallback = (result) => this.#observe(() => void observe(result));
+    this.meter.addBatchObservableCallback(callback, instruments);
+    this.#remove.push(() => this.meter.removeBatchObservableCallback(callback, instruments));
+  }
+
+  remove(): void {
+    for (const remove of this.#remove.splice(0)) remove();
+  }
+
+  #observe(run: () => void): void {
+    this.backlog.flush();
+    guard(run);
+  }
 }

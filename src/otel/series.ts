@@ -1,7 +1,23 @@
 import type { Attributes } from "@opentelemetry/api";
 import type { AcquireOutcome, HoldEndReason, LockKind, LockMessage } from "../diagnostics/messages.js";
 import { ATTRIBUTES } from "./attributes.js";
-import type { Labels } from "./labels.js";
+
+/** Stands for every lock and election without a label, and for the labels beyond the limit. */
+export const OTHER = "other";
+
+/** Limits how many values the attribute `leasehold.label` has: a monitoring system keeps one time series for each. */
+export class Labels {
+  readonly #seen = new Set<string>();
+
+  constructor(private readonly most: number) {}
+
+  of(label: string | undefined): string {
+    if (label === undefined || this.#seen.has(label)) return label ?? OTHER;
+    if (this.#seen.size >= this.most) return OTHER;
+    this.#seen.add(label);
+    return label;
+  }
+}
 
 /** What metrics say of the locks of one kind and label. Attributes are objects that are created once. */
 export class Series {

@@ -1,7 +1,8 @@
-import { SpanStatusCode, type Span, type Tracer } from "@opentelemetry/api";
+import { SpanStatusCode, type Context, type Span, type Tracer } from "@opentelemetry/api";
 import type { ClusterMessage } from "../diagnostics/messages.js";
 import { exceptionOf } from "./attributes.js";
-import type { Labels } from "./labels.js";
+import type { Backlog } from "./backlog.js";
+import type { Labels } from "./series.js";
 import type { Instruments } from "./metrics.js";
 import type { SeriesTable } from "./series.js";
 
@@ -14,8 +15,11 @@ export interface Telemetry {
   readonly clusters: Clusters;
   /** Whether spans have the names of locks. */
   readonly names: boolean;
+  readonly backlog: Backlog;
   /** Monotonic milliseconds. */
   readonly now: () => number;
+  /** Milliseconds since 1970. */
+  readonly wallTime: () => number;
 }
 
 /** Numbers the clusters, which are told apart by the identity of their `hosts`. */
@@ -31,9 +35,21 @@ export class Clusters {
   }
 }
 
-/** Marks a span as failed. */
-export function fail(span: Span, error: unknown, names: boolean): void {
+/** Where and when a span begins. */
+export interface Origin {
+  /** Of the caller: both spans of a lock are children of the span that is active there. */
+  readonly parent: Context;
+  /** Milliseconds since 1970. */
+  readonly at: number;
+}
+
+/** Marks a span as failed. `at`: milliseconds since 1970. */
+export function fail(
+  span: Span,
+  error: unknown,
+  { names, at }: { readonly names: boolean; readonly at: number },
+): void {
   const exception = exceptionOf(error, names);
-  span.recordException(exception);
+  span.recordException(exception, at);
   span.setStatus({ code: SpanStatusCode.ERROR, message: exception.name });
 }

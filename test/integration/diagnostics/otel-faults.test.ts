@@ -3,7 +3,7 @@ import { SpanStatusCode } from "@opentelemetry/api";
 import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Cluster, connect, type Lock, Mutex } from "../../../src/index.js";
-import { instrument, type Instrumentation } from "../../../src/otel/instrument.js";
+import type { Instrumentation } from "../../../src/otel/instrument.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { MemorySdk } from "../../support/fixtures/otel.js";
 import { startTcpProxy, type TcpProxy } from "../../support/proxies/tcp-proxy.js";
@@ -20,7 +20,7 @@ beforeAll(async () => void (etcd = await startEtcd()), 60_000);
 afterAll(() => etcd.stop());
 beforeEach(() => {
   sdk = new MemorySdk();
-  instrumentation = instrument({ ...sdk, names: true });
+  instrumentation = sdk.instrument({ names: true });
 });
 afterEach(async () => {
   instrumentation.disable();

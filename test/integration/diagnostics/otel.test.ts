@@ -3,7 +3,7 @@ import { context, SpanStatusCode, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Cluster, connect, Election, lockAll, Mutex, RwLock, Semaphore } from "../../../src/index.js";
-import { instrument, type Instrumentation } from "../../../src/otel/instrument.js";
+import type { Instrumentation } from "../../../src/otel/instrument.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { MemorySdk } from "../../support/fixtures/otel.js";
@@ -23,7 +23,7 @@ afterAll(() => etcd.stop());
 beforeEach(() => {
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
   sdk = new MemorySdk();
-  instrumentation = instrument(sdk);
+  instrumentation = sdk.instrument();
   cluster = connect({ hosts: etcd.endpoints, session: { ttlSeconds: TTL_SECONDS, owner: "one" } });
   other = connect({ hosts: etcd.endpoints, session: { ttlSeconds: TTL_SECONDS, owner: "two" } });
 });

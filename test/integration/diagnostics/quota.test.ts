@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest
 import { acquireChannel, callChannel, CHANNELS } from "../../../src/diagnostics/channels.js";
 import type { AcquireMessage, CallMessage, ElectionMessage } from "../../../src/diagnostics/messages.js";
 import { type Cluster, connect, lead, Mutex } from "../../../src/index.js";
-import { instrument, type Instrumentation } from "../../../src/otel/instrument.js";
+import type { Instrumentation } from "../../../src/otel/instrument.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { Lines } from "../../support/fixtures/log-world.js";
 import { Messages } from "../../support/fixtures/messages.js";
@@ -38,7 +38,7 @@ afterAll(async () => {
 beforeEach(() => {
   log.all.length = 0;
   sdk = new MemorySdk();
-  instrumentation = instrument(sdk);
+  instrumentation = sdk.instrument();
 });
 afterEach(async () => {
   instrumentation.disable();

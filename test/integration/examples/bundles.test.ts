@@ -45,6 +45,7 @@ const cluster = connect({ hosts: "", session: { owner: "bundled" } });
 let fence;
 await new Mutex(cluster, "bundled").withLock((lock) => (fence = String(lock.fence)));
 await cluster.close();
+instrumentation.disable();
 const isOne =
   acquireChannel.start === channel("tracing:leasehold.acquire:start") && holdEndChannel === channel(CHANNELS.holdEnd);
 console.log(JSON.stringify({ spans, events, fence, isOne }));

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { electionChannel, memberChannel } from "../../../src/diagnostics/channels.js";
 import type { ElectionMessage, MemberMessage } from "../../../src/diagnostics/messages.js";
-import { instrument, type Instrumentation } from "../../../src/otel/instrument.js";
+import type { Instrumentation } from "../../../src/otel/instrument.js";
 import {
   acquire,
   acquireMessage,
@@ -18,7 +18,7 @@ let instrumentation: Instrumentation;
 
 beforeEach(() => {
   sdk = new MemorySdk();
-  instrumentation = instrument({ ...sdk, maxLabels: 2 });
+  instrumentation = sdk.instrument({ maxLabels: 2 });
 });
 afterEach(async () => {
   instrumentation.disable();

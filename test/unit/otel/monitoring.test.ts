@@ -8,7 +8,6 @@ import {
   sessionChannel,
 } from "../../../src/diagnostics/channels.js";
 import { ATTRIBUTES } from "../../../src/otel/attributes.js";
-import { instrument } from "../../../src/otel/instrument.js";
 import { METRICS } from "../../../src/otel/metrics.js";
 import { acquire, HOSTS, release } from "../../support/fixtures/otel-messages.js";
 import { MemorySdk } from "../../support/fixtures/otel.js";
@@ -41,7 +40,7 @@ let metricsOfScrape: string[];
 
 beforeAll(async () => {
   const sdk = new MemorySdk();
-  const instrumentation = instrument(sdk);
+  const instrumentation = sdk.instrument();
   acquire(41n);
   release(41n);
   const session = { hosts: HOSTS, leaseId: 7n, owner: "one", ttlSeconds: 15, error: undefined };

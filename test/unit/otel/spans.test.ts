@@ -25,7 +25,7 @@ let instrumentation: Instrumentation;
 beforeEach(() => {
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
   sdk = new MemorySdk();
-  instrumentation = instrument(sdk);
+  instrumentation = sdk.instrument();
 });
 afterEach(async () => {
   instrumentation.disable();
@@ -57,6 +57,21 @@ describe("a granted call", () => {
     expect(only("leasehold.hold").parentSpanContext?.spanId).toBe(spanId);
     expect(only("leasehold.acquire").kind).toBe(SpanKind.CLIENT);
     expect(only("leasehold.hold").kind).toBe(SpanKind.INTERNAL);
+  });
+
+  test("has the times of its events, though its spans are made later", () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: 1_700_000_000_000 });
+    const finish = startAcquire(acquireMessage());
+    vi.setSystemTime(1_700_000_000_021);
+    finish(granted(41n, { waitedMs: 20.5 }));
+    release(41n, "deleted", { heldMs: 1500, reason: new LockLostError("jobs/nightly", "key", "deleted") });
+    vi.useRealTimers();
+
+    const at = (ms: number) => [1_700_000_000 + Math.trunc(ms / 1000), (ms % 1000) * 1e6];
+    const { startTime, endTime } = only("leasehold.acquire");
+    const hold = only("leasehold.hold");
+    expect([startTime, endTime]).toEqual([at(0), at(20.5)]);
+    expect([hold.startTime, hold.endTime, hold.events[0]?.time]).toEqual([at(20.5), at(1520.5), at(1520.5)]);
   });
 
   test("says what it waited for, and what came of it, without the name", () => {
@@ -147,7 +162,7 @@ describe("a call that is not granted", () => {
   test("that began before anybody listened is not recorded", () => {
     instrumentation.disable();
     const finish = startAcquire(acquireMessage());
-    instrumentation = instrument(sdk);
+    instrumentation = sdk.instrument();
     finish(granted(41n));
     release(41n);
 
@@ -178,7 +193,7 @@ describe("a lost hold", () => {
 describe("with names: true", () => {
   beforeEach(() => {
     instrumentation.disable();
-    instrumentation = instrument({ ...sdk, names: true });
+    instrumentation = sdk.instrument({ names: true });
   });
 
   test("a span has the name, and all names of several", () => {
@@ -230,7 +245,7 @@ describe("disable()", () => {
   test("is what `using` calls", () => {
     instrumentation.disable();
     {
-      using again = instrument(sdk);
+      using again = sdk.instrument();
       expect(again).toBeDefined();
       expect(holdEndChannel.hasSubscribers).toBe(true);
     }
@@ -253,10 +268,11 @@ describe("an error in the SDK", () => {
     const fail = () => {
       throw new Error("a sampler failed\n");
     };
-    instrumentation = instrument({ ...sdk, tracerProvider: failing });
+    instrumentation = sdk.instrument({ tracerProvider: failing });
 
     acquire(41n);
     release(41n);
+    instrumentation.flush();
     await new Promise((resolve) => setImmediate(resolve));
 
     process.off("uncaughtException", uncaught);

@@ -4,9 +4,11 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { renewedChannel, sessionChannel } from "../../../src/diagnostics/channels.js";
 import type { SessionMessage } from "../../../src/diagnostics/messages.js";
 import { Acquisitions } from "../../../src/otel/acquisitions.js";
+import { systemClock } from "../../../src/async/clock.js";
+import { Backlog } from "../../../src/otel/backlog.js";
 import { BoundedMap } from "../../../src/otel/bounded-map.js";
 import { Holds } from "../../../src/otel/holds.js";
-import { Labels } from "../../../src/otel/labels.js";
+import { Labels } from "../../../src/otel/series.js";
 import { instrumentsOf } from "../../../src/otel/metrics.js";
 import { observe } from "../../../src/otel/observe.js";
 import { SeriesTable } from "../../../src/otel/series.js";
@@ -14,6 +16,7 @@ import { USED_PART } from "../../../src/otel/sessions.js";
 import { Clusters, type Telemetry } from "../../../src/otel/telemetry.js";
 import { remainingMs } from "../../../src/session/deadline.js";
 import { acquireMessage, granted, HOSTS } from "../../support/fixtures/otel-messages.js";
+import { FakeClock } from "../../support/fakes/fake-clock.js";
 import { MemorySdk } from "../../support/fixtures/otel.js";
 
 let sdk: MemorySdk;
@@ -31,7 +34,9 @@ beforeEach(() => {
     series: new SeriesTable(labels),
     clusters: new Clusters(),
     names: false,
+    backlog: new Backlog(systemClock),
     now: () => nowMs,
+    wallTime: () => nowMs,
   };
 });
 afterEach(() => sdk.shutdown());
@@ -47,11 +52,42 @@ describe("a bounded map", () => {
   });
 });
 
+describe("the backlog", () => {
+  test("is worked off 50 ms after its first entry, in order, whatever an entry throws", () => {
+    const clock = new FakeClock();
+    const backlog = new Backlog(clock);
+    const done: string[] = [];
+    backlog.add(() => done.push("a"));
+    clock.advance(49);
+    backlog.add(() => {
+      throw new Error("a span processor failed");
+    });
+    backlog.add(() => done.push("b"));
+    expect(done).toEqual([]);
+
+    clock.advance(1);
+    expect(done).toEqual(["a", "b"]);
+    backlog.add(() => done.push("c"));
+    clock.advance(50);
+    expect(done).toEqual(["a", "b", "c"]);
+  });
+
+  test("is worked off at once when it has 256 entries", () => {
+    const backlog = new Backlog(new FakeClock());
+    let done = 0;
+    for (let n = 0; n < 600; n++) backlog.add(() => done++);
+
+    expect(done).toBe(512);
+    backlog.flush();
+    expect(done).toBe(600);
+  });
+});
+
 describe("holds whose end is never reported", () => {
   test("are ended, the oldest first, when the table is full", () => {
     const holds = new Holds(telemetry, 3);
     for (let revision = 1n; revision <= 10n; revision++)
-      holds.granted({ ...acquireMessage(), ...granted(revision) }, ROOT_CONTEXT);
+      holds.granted({ ...acquireMessage(), ...granted(revision) }, { parent: ROOT_CONTEXT, at: nowMs });
 
     const fences = sdk.spans("leasehold.hold").map(({ attributes }) => attributes["leasehold.fence"]);
     expect(fences).toEqual(["1", "2", "3", "4", "5", "6", "7"]);
@@ -62,7 +98,7 @@ describe("holds whose end is never reported", () => {
 describe("calls whose end is never reported", () => {
   test("are ended, the oldest first, when the table is full", () => {
     const calls = new Acquisitions(telemetry, new Holds(telemetry), 3);
-    for (let n = 0; n < 10; n++) calls.started(acquireMessage());
+    for (let n = 0; n < 10; n++) calls.started(acquireMessage(), { parent: ROOT_CONTEXT, at: nowMs });
 
     expect(sdk.spans("leasehold.acquire")).toHaveLength(7);
     expect(telemetry.series.all()).toMatchObject([{ waiters: 3 }]);

@@ -8,30 +8,32 @@ interface Failed {
 /**
  * Publishes the events of one call, as `channel.tracePromise` does, but without its `result`: the value goes to the caller
  * alone. `run` must not throw, but reject. Check `channel.hasSubscribers` first. `start` is published before this returns, in
- * the async context of the caller.
+ * the async context of the caller; a subscriber of it can set the one of `run` and of the other events.
  */
 export function tracePromise<M extends object, T>(
   channel: TracingChannel<unknown, M>,
   message: M & Failed,
   run: () => Promise<T>,
 ): Promise<T> {
-  const { start, end, asyncStart, asyncEnd, error } = channel;
-  const ended = (): void => {
-    asyncStart.publish(message);
-    asyncEnd.publish(message);
-  };
+  const { start, end, error } = channel;
   const resolved = (value: T): T => {
-    ended();
+    settled(channel, message);
     return value;
   };
   const rejected = (reason: unknown): never => {
     message.error = reason;
     error.publish(message);
-    ended();
+    settled(channel, message);
     throw reason;
   };
-  // Both run in the async context that a subscriber of `start` sets for the call.
-  const promise = start.runStores(message, () => run().then(resolved, rejected));
-  end.publish(message);
-  return promise;
+  return start.runStores(message, () => {
+    const promise = run().then(resolved, rejected);
+    end.publish(message);
+    return promise;
+  });
+}
+
+function settled<M extends object>({ asyncStart, asyncEnd }: TracingChannel<unknown, M>, message: M): void {
+  asyncStart.publish(message);
+  asyncEnd.publish(message);
 }

@@ -38,7 +38,7 @@ export class Acquisitions {
     const how = { kind: SpanKind.CLIENT, attributes, startTime: origin.at };
     const span = tracer.startSpan("leasehold.acquire", how, origin.parent);
     const series = table.of(message);
-    if (!tries) series.waiters++;
+    if (!tries) series.addWaiters(1);
     const oldest = this.#open.set(message, { span, origin, series, tries });
     if (oldest) this.#close(oldest);
   }
@@ -50,7 +50,7 @@ export class Acquisitions {
     const { instruments, names } = this.telemetry;
     const outcome = message.outcome ?? "error";
     const { waitedMs = 0 } = message;
-    instruments.acquireDuration.record(waitedMs / 1000, call.series.outcome(outcome));
+    instruments.acquireDuration.record(waitedMs / 1000, call.series.outcome(outcome), call.origin.parent);
     if (call.span.isRecording()) call.span.setAttributes(endAttributes(message, outcome, waitedMs));
     const at = call.origin.at + waitedMs;
     if (FAILURES.includes(outcome)) fail(call.span, message.error, { names, at });
@@ -58,9 +58,9 @@ export class Acquisitions {
     if (outcome === "granted") this.holds.granted(message, { parent: call.origin.parent, at });
   }
 
-  #close({ span, series, tries }: OpenCall, at?: number): void {
-    if (!tries) series.waiters--;
-    span.end(at);
+  #close({ span, origin, series, tries }: OpenCall, at?: number): void {
+    if (!tries) series.addWaiters(-1);
+    span.end(at ?? Math.max(origin.at, this.telemetry.wallTime()));
   }
 
   /** Ends all spans as they are. */

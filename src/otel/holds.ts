@@ -21,7 +21,7 @@ const LOSSES: readonly HoldEndReason[] = ["max hold", "expired", "revoked", "del
 
 interface OpenHold {
   readonly span: Span;
-  readonly startedAt: number;
+  readonly origin: Origin;
   readonly series: Series;
 }
 
@@ -42,17 +42,17 @@ export class Holds {
   }
 
   /** A call was granted a lock. */
-  granted(message: AcquireMessage, { parent, at }: Origin): void {
+  granted(message: AcquireMessage, origin: Origin): void {
     const { key, revision, owner, fence } = message;
     if (key === undefined || revision === undefined) return;
     const id = this.#idOf({ hosts: message.hosts, key, revision });
     if (this.#early.take(id)) return;
     const { tracer, series: table, names } = this.telemetry;
     const attributes = { ...lockAttributes(message, names), ...holderAttributes(owner, fence) };
-    const span = tracer.startSpan("leasehold.hold", { attributes, startTime: at }, parent);
+    const span = tracer.startSpan("leasehold.hold", { attributes, startTime: origin.at }, origin.parent);
     const series = table.of(message);
-    series.holds++;
-    const oldest = this.#open.set(id, { span, startedAt: at, series });
+    series.addHolds(1);
+    const oldest = this.#open.set(id, { span, origin, series });
     if (oldest) this.#close(oldest);
   }
 
@@ -60,31 +60,33 @@ export class Holds {
     const { warnHoldMs, heldMs } = message;
     const hold = this.#open.get(this.#idOf(message));
     const attributes = { [ATTRIBUTES.warnHoldMs]: warnHoldMs };
-    hold?.span.addEvent("leasehold.hold.long", attributes, hold.startedAt + heldMs);
+    hold?.span.addEvent("leasehold.hold.long", attributes, hold.origin.at + heldMs);
   }
 
-  ended(message: HoldEndMessage): void {
+  /** `at`: when the message was published, in milliseconds since 1970. */
+  ended(message: HoldEndMessage, at: number): void {
     const { instruments, series } = this.telemetry;
     const { why, heldMs } = message;
-    instruments.holdDuration.record(heldMs / 1000, series.of(message).ended(why));
-    if (why !== "released") instruments.holdsLost.add(1, { [ATTRIBUTES.why]: why });
     const id = this.#idOf(message);
     const hold = this.#open.take(id);
-    if (hold) this.#end(hold, message);
+    const parent = hold?.origin.parent;
+    instruments.holdDuration.record(heldMs / 1000, series.of(message).ended(why), parent);
+    if (why !== "released") instruments.holdsLost.add(1, { [ATTRIBUTES.why]: why }, parent);
+    // The clock of `heldMs` is the more exact one.
+    if (hold) this.#end(hold, message, Math.max(at, hold.origin.at + heldMs));
     else this.#early.set(id, true);
   }
 
-  #end(hold: OpenHold, { why, heldMs, reason }: HoldEndMessage): void {
+  #end(hold: OpenHold, { why, heldMs, reason }: HoldEndMessage, at: number): void {
     hold.span.setAttributes({ [ATTRIBUTES.why]: why, [ATTRIBUTES.heldMs]: heldMs });
-    const at = hold.startedAt + heldMs;
     const { names } = this.telemetry;
     if (why !== "released" && why !== "closed") fail(hold.span, reason, { names, at });
     this.#close(hold, at);
   }
 
-  #close({ span, series }: OpenHold, at?: number): void {
-    series.holds--;
-    span.end(at);
+  #close({ span, origin, series }: OpenHold, at?: number): void {
+    series.addHolds(-1);
+    span.end(at ?? Math.max(origin.at, this.telemetry.wallTime()));
   }
 
   /** Ends all spans as they are. */

@@ -34,15 +34,17 @@ const SCOPE = "leasehold";
 export function instrument(options?: InstrumentOptions): Instrumentation {
   const { tracerProvider, meterProvider, names, maxLabels } = checkInstrument(options);
   const meter = meterProvider.getMeter(SCOPE);
+  const instruments = instrumentsOf(meter);
   const labels = new Labels(maxLabels);
+  const series = new SeriesTable(labels);
   const telemetry: Telemetry = {
     tracer: tracerProvider.getTracer(SCOPE),
-    instruments: instrumentsOf(meter),
+    instruments,
     labels,
-    series: new SeriesTable(labels),
+    series,
     clusters: new Clusters(),
     names,
-    backlog: new Backlog(systemClock),
+    backlog: new Backlog(systemClock, () => series.report(instruments)),
     now: () => performance.now(),
     wallTime: () => Date.now(),
   };

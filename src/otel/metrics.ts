@@ -4,7 +4,7 @@ import type {
   Meter,
   MetricOptions,
   ObservableGauge,
-  ObservableUpDownCounter,
+  UpDownCounter,
 } from "@opentelemetry/api";
 
 /** Seconds. A lock on an idle etcd takes one to ten milliseconds; a wait can take as long as the work of others. */
@@ -68,9 +68,9 @@ export const METRICS = {
 
 export interface Instruments {
   readonly acquireDuration: Histogram;
-  readonly waiters: ObservableUpDownCounter;
+  readonly waiters: UpDownCounter;
   readonly holdDuration: Histogram;
-  readonly holdsActive: ObservableUpDownCounter;
+  readonly holdsActive: UpDownCounter;
   readonly holdsLost: Counter;
   readonly sessionRemaining: ObservableGauge;
   readonly sessionTtl: ObservableGauge;
@@ -81,7 +81,7 @@ export interface Instruments {
 
 export function instrumentsOf(meter: Meter): Instruments {
   const histogram = (metric: Metric) => meter.createHistogram(metric.name, metric);
-  const upDownCounter = (metric: Metric) => meter.createObservableUpDownCounter(metric.name, metric);
+  const upDownCounter = (metric: Metric) => meter.createUpDownCounter(metric.name, metric);
   const counter = (metric: Metric) => meter.createCounter(metric.name, metric);
   const gauge = (metric: Metric) => meter.createObservableGauge(metric.name, metric);
   return {

@@ -20,7 +20,6 @@ import type { Backlog } from "./backlog.js";
 import { Elections } from "./elections.js";
 import { Failovers } from "./failovers.js";
 import { Holds } from "./holds.js";
-import type { Series } from "./series.js";
 import { Sessions } from "./sessions.js";
 import { guard, Subscriptions } from "./subscriptions.js";
 import type { Telemetry } from "./telemetry.js";
@@ -39,6 +38,7 @@ export function observe(telemetry: Telemetry, meter: Meter): () => void {
     telemetry.backlog.flush();
     guard(stopGauges);
     for (const observer of [calls, holds, sessions, elections]) observer.forget();
+    telemetry.backlog.flush();
   };
 }
 
@@ -60,7 +60,10 @@ function subscribe(observers: Observers, { backlog, wallTime }: Telemetry): Subs
   subscriptions.on<AcquireMessage>(acquireChannel.asyncEnd, (message) =>
     backlog.add(() => calls.ended(message)),
   );
-  subscriptions.on(holdEndChannel, (message) => backlog.add(() => holds.ended(message)));
+  subscriptions.on(holdEndChannel, (message) => {
+    const at = wallTime();
+    backlog.add(() => holds.ended(message, at));
+  });
   subscriptions.on(holdLongChannel, (message) => backlog.add(() => holds.long(message)));
   subscriptions.on(sessionChannel, (message) => sessions.changed(message));
   subscriptions.on(renewedChannel, (message) => sessions.renewed(message));
@@ -71,24 +74,13 @@ function subscribe(observers: Observers, { backlog, wallTime }: Telemetry): Subs
 
 function observeGauges(
   { sessions, elections }: Pick<Observers, "sessions" | "elections">,
-  { series, instruments, backlog }: Telemetry,
+  { instruments, backlog }: Telemetry,
   meter: Meter,
 ): () => void {
-  const { sessionRemaining, sessionTtl, leader, waiters, holdsActive } = instruments;
+  const { sessionRemaining, sessionTtl, leader } = instruments;
   const gauges = new Gauges(meter, backlog);
-  const each = (of: (locks: Series) => number): ObservableCallback => {
-    return (result) => series.all().forEach((locks) => result.observe(of(locks), locks.attributes));
-  };
   gauges.addBatch([sessionRemaining, sessionTtl], (result) => sessions.observe(result));
   gauges.add(leader, (result) => elections.observe(result));
-  gauges.add(
-    waiters,
-    each((locks) => locks.waiters),
-  );
-  gauges.add(
-    holdsActive,
-    each((locks) => locks.holds),
-  );
   return () => gauges.remove();
 }
 

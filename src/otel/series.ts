@@ -1,6 +1,7 @@
 import type { Attributes } from "@opentelemetry/api";
 import type { AcquireOutcome, HoldEndReason, LockKind, LockMessage } from "../diagnostics/messages.js";
 import { ATTRIBUTES } from "./attributes.js";
+import type { Instruments } from "./metrics.js";
 
 /** Stands for every lock and election without a label, and for the labels beyond the limit. */
 export const OTHER = "other";
@@ -19,45 +20,75 @@ export class Labels {
   }
 }
 
+type Counters = Pick<Instruments, "waiters" | "holdsActive">;
+
 /** What metrics say of the locks of one kind and label. Attributes are objects that are created once. */
 export class Series {
-  /** Calls under way that wait. */
-  waiters = 0;
-  /** Locks that are held. */
-  holds = 0;
+  /** What the counters do not show yet. */
+  #waiters = 0;
+  #holds = 0;
+  #reported = false;
   readonly attributes: Attributes;
   readonly #outcomes = new Map<AcquireOutcome, Attributes>();
   readonly #ends = new Map<HoldEndReason, Attributes>();
 
-  constructor(kind: LockKind, label: string) {
-    this.attributes = { [ATTRIBUTES.kind]: kind, [ATTRIBUTES.label]: label };
+  constructor(
+    { kind, label }: { readonly kind: LockKind; readonly label: string },
+    private readonly changed: Set<Series>,
+  ) {
+    this.attributes = Object.freeze({ [ATTRIBUTES.kind]: kind, [ATTRIBUTES.label]: label });
+  }
+
+  /** Calls under way that wait: one more, or one less. */
+  addWaiters(by: number): void {
+    this.#waiters += by;
+    this.changed.add(this);
+  }
+
+  /** Locks that are held: one more, or one less. */
+  addHolds(by: number): void {
+    this.#holds += by;
+    this.changed.add(this);
+  }
+
+  /** At first also a change of 0: a series that appears with a later value has not changed, as monitoring systems see it. */
+  report({ waiters, holdsActive }: Counters): void {
+    if (this.#waiters !== 0 || !this.#reported) waiters.add(this.#waiters, this.attributes);
+    if (this.#holds !== 0 || !this.#reported) holdsActive.add(this.#holds, this.attributes);
+    this.#waiters = this.#holds = 0;
+    this.#reported = true;
   }
 
   /** The attributes of a call that ended so. */
   outcome(outcome: AcquireOutcome): Attributes {
-    return remembered(this.#outcomes, outcome, () => ({ ...this.attributes, [ATTRIBUTES.outcome]: outcome }));
+    const attributes = () => Object.freeze({ ...this.attributes, [ATTRIBUTES.outcome]: outcome });
+    return remembered(this.#outcomes, outcome, attributes);
   }
 
   /** The attributes of a hold that ended so. */
   ended(why: HoldEndReason): Attributes {
-    return remembered(this.#ends, why, () => ({ ...this.attributes, [ATTRIBUTES.why]: why }));
+    const attributes = () => Object.freeze({ ...this.attributes, [ATTRIBUTES.why]: why });
+    return remembered(this.#ends, why, attributes);
   }
 }
 
 /** Every series since `instrument`: `Labels` limits their number. */
 export class SeriesTable {
   readonly #byLabel = new Map<string, Map<LockKind, Series>>();
+  readonly #changed = new Set<Series>();
 
   constructor(private readonly labels: Labels) {}
 
   of({ kind, label }: LockMessage): Series {
     const limited = this.labels.of(label);
     const byKind = remembered(this.#byLabel, limited, () => new Map<LockKind, Series>());
-    return remembered(byKind, kind, () => new Series(kind, limited));
+    return remembered(byKind, kind, () => new Series({ kind, label: limited }, this.#changed));
   }
 
-  all(): readonly Series[] {
-    return [...this.#byLabel.values()].flatMap((byKind) => [...byKind.values()]);
+  /** Adds to the counters what has changed since the last call: once, however many calls and holds began and ended. */
+  report(counters: Counters): void {
+    for (const series of this.#changed) series.report(counters);
+    this.#changed.clear();
   }
 }
 

@@ -85,6 +85,9 @@ describe("leasehold.holds.active and leasehold.hold.duration", () => {
   test("return to 0 with disable()", async () => {
     acquire(41n);
     startAcquire(acquireMessage());
+    expect(await nonzero("leasehold.holds.active")).toHaveLength(1);
+    expect(await nonzero("leasehold.waiters")).toHaveLength(1);
+
     instrumentation.disable();
 
     expect(await nonzero("leasehold.holds.active")).toEqual([]);

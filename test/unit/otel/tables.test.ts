@@ -1,5 +1,6 @@
 // What bounds the memory of leasehold/otel, and the gauges that depend on the clock.
 import { ROOT_CONTEXT } from "@opentelemetry/api";
+import { AsyncLocalStorage } from "node:async_hooks";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { renewedChannel, sessionChannel } from "../../../src/diagnostics/channels.js";
 import type { SessionMessage } from "../../../src/diagnostics/messages.js";
@@ -27,14 +28,16 @@ beforeEach(() => {
   sdk = new MemorySdk();
   nowMs = 1_000_000;
   const labels = new Labels(10);
+  const instruments = instrumentsOf(sdk.meterProvider.getMeter("leasehold"));
+  const series = new SeriesTable(labels);
   telemetry = {
     tracer: sdk.tracerProvider.getTracer("leasehold"),
-    instruments: instrumentsOf(sdk.meterProvider.getMeter("leasehold")),
+    instruments,
     labels,
-    series: new SeriesTable(labels),
+    series,
     clusters: new Clusters(),
     names: false,
-    backlog: new Backlog(systemClock),
+    backlog: new Backlog(systemClock, () => series.report(instruments)),
     now: () => nowMs,
     wallTime: () => nowMs,
   };
@@ -55,7 +58,7 @@ describe("a bounded map", () => {
 describe("the backlog", () => {
   test("is worked off 50 ms after its first entry, in order, whatever an entry throws", () => {
     const clock = new FakeClock();
-    const backlog = new Backlog(clock);
+    const backlog = new Backlog(clock, () => undefined);
     const done: string[] = [];
     backlog.add(() => done.push("a"));
     clock.advance(49);
@@ -72,8 +75,33 @@ describe("the backlog", () => {
     expect(done).toEqual(["a", "b", "c"]);
   });
 
+  test("is worked off in the async context of its own, not in that of a caller", () => {
+    const contexts = new AsyncLocalStorage<string>();
+    const backlog = new Backlog(new FakeClock(), () => undefined);
+    const seen: unknown[] = [];
+
+    contexts.run("one caller", () => backlog.add(() => seen.push(contexts.getStore())));
+    contexts.run("another caller", () => backlog.flush());
+
+    expect(seen).toEqual([undefined]);
+  });
+
+  test("goes on in order when an entry flushes it", () => {
+    const backlog = new Backlog(new FakeClock(), () => undefined);
+    const done: string[] = [];
+    backlog.add(() => {
+      done.push("a");
+      backlog.flush();
+      done.push("end of a");
+    });
+    backlog.add(() => done.push("b"));
+    backlog.flush();
+
+    expect(done).toEqual(["a", "b", "end of a"]);
+  });
+
   test("is worked off at once when it has 256 entries", () => {
-    const backlog = new Backlog(new FakeClock());
+    const backlog = new Backlog(new FakeClock(), () => undefined);
     let done = 0;
     for (let n = 0; n < 600; n++) backlog.add(() => done++);
 
@@ -84,24 +112,26 @@ describe("the backlog", () => {
 });
 
 describe("holds whose end is never reported", () => {
-  test("are ended, the oldest first, when the table is full", () => {
+  test("are ended, the oldest first, when the table is full", async () => {
     const holds = new Holds(telemetry, 3);
     for (let revision = 1n; revision <= 10n; revision++)
       holds.granted({ ...acquireMessage(), ...granted(revision) }, { parent: ROOT_CONTEXT, at: nowMs });
 
     const fences = sdk.spans("leasehold.hold").map(({ attributes }) => attributes["leasehold.fence"]);
     expect(fences).toEqual(["1", "2", "3", "4", "5", "6", "7"]);
-    expect(telemetry.series.all()).toMatchObject([{ holds: 3 }]);
+    telemetry.backlog.flush();
+    expect(await sdk.points("leasehold.holds.active")).toMatchObject([{ value: 3 }]);
   });
 });
 
 describe("calls whose end is never reported", () => {
-  test("are ended, the oldest first, when the table is full", () => {
+  test("are ended, the oldest first, when the table is full", async () => {
     const calls = new Acquisitions(telemetry, new Holds(telemetry), 3);
     for (let n = 0; n < 10; n++) calls.started(acquireMessage(), { parent: ROOT_CONTEXT, at: nowMs });
 
     expect(sdk.spans("leasehold.acquire")).toHaveLength(7);
-    expect(telemetry.series.all()).toMatchObject([{ waiters: 3 }]);
+    telemetry.backlog.flush();
+    expect(await sdk.points("leasehold.waiters")).toMatchObject([{ value: 3 }]);
   });
 });
 

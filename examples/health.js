@@ -15,7 +15,7 @@ const cluster = connect({ hosts: ETCD_HOSTS.split(","), session, log: console })
 const stop = new AbortController();
 process.once("SIGTERM", () => stop.abort());
 
-/** When the leadership was lost whose work still runs; undefined if there is none. @type {number | undefined} */
+/** Time of the loss, while the work of the lost leadership still runs. @type {number | undefined} */
 let lostAt;
 
 /** @type {Record<string, () => { readonly ok: boolean }>} */

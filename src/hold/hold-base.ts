@@ -44,7 +44,7 @@ export abstract class HoldBase implements LimitedHold {
   protected abstract get end(): HoldEnd | undefined;
   protected abstract releaseOnce(): Promise<void>;
 
-  /** A caller gets the hold: its end is an event. The end of a hold that no caller got is none. */
+  /** A caller gets the hold: its end is published. The end of a hold that no caller got is not published. */
   started(about: LockAbout): void {
     this.#about = this.#reported = about;
     const { clock } = this.#lease.services;

@@ -50,7 +50,7 @@ export class HoldLimits {
     return this.#state === "exceeded";
   }
 
-  /** Milliseconds until the maximum, which this applies if it has passed. Infinity if there is none. */
+  /** Milliseconds until the maximum, or Infinity without one. If the maximum has passed, this call applies it. */
   remainingMs(): number {
     this.refresh();
     return this.exceeded ? 0 : this.#leftMs;

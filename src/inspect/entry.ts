@@ -20,7 +20,7 @@ export interface InspectedKey {
   readonly facts: Facts;
 }
 
-/** What only a read with values says: etcd 3.7 leaves the lease out of a read of keys only. */
+/** Fields that need a read with values: etcd 3.7 omits the lease from a keys-only read (etcd-io/etcd#22209). */
 interface Facts {
   readonly leaseId: bigint;
   readonly owner: string | undefined;

@@ -21,7 +21,7 @@ export interface LimitOption {
 }
 
 /**
- * Who holds the lock or leads the election of this name, and who waits for it, in the order of the queue: one state of
+ * Returns who holds the lock or leads the election of this name, and who waits, in the order of the queue: one state of
  * etcd, by linearizable reads. It needs no session, and no permission but to read the keys under `name/`. Every key
  * there counts, because locks wait for it, whoever has put it: entries of Go's client, etcdctl and jetcd have no `owner`.
  * `timeoutMs` defaults to 5000. On abort: rejects at once with the signal's own reason.

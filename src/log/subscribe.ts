@@ -88,8 +88,6 @@ function subscribeLocks(
     !tries && (debugs || kind !== "leadership");
   log.to(acquireChannel.start, (call: AcquireMessage) => waitsForTurn(call) && waits.began(call));
   log.to(acquireChannel.asyncEnd, (call: AcquireMessage) => waits.ended(call));
-  // A call that fails before it waits has no end of its own.
-  log.to(acquireChannel.error, (call: AcquireMessage) => waits.ended(call));
   if (!debugs) return;
   log.to(acquireChannel.asyncEnd, (message: AcquireMessage) => locks.acquired(message));
   log.to(callChannel.asyncEnd, (message: CallMessage) => locks.called(message));

@@ -6,13 +6,13 @@ const MOST = 256;
 const DELAY_MS = 50;
 
 /**
- * Does the work of subscribers later, many messages at a time. Alternating with the messages of a lock, the same work takes
- * several times as much processor time: neither its code nor its data is in the caches of the processor then.
+ * Runs the work of subscribers later, in batches. Between two messages of a lock, the same work takes several times as much
+ * processor time, because its code and data are not in the caches of the processor. `scripts/otel-cost.js` measures the cost.
  */
 export class Backlog {
   readonly #due: (() => void)[] = [];
   #timer: Timer | undefined;
-  /** Otherwise the work for one caller would run in the async context of another. */
+  /** Without it, the work for one caller would run in the async context of another. */
   readonly #context = new AsyncResource("leasehold/otel");
 
   /** `flushed` is called after each flush. */
@@ -27,14 +27,14 @@ export class Backlog {
     else this.#timer ??= this.#later();
   }
 
-  /** Does what is due, in the order in which it was added. */
+  /** Runs all entries in the order in which they were added. */
   flush(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
     this.#context.runInAsyncScope(() => this.#run());
   }
 
-  /** A flush within a flush, by code of an SDK, goes on with the same entries. */
+  /** A flush that an entry starts continues with the remaining entries. */
   #run(): void {
     for (let left = this.#due.length; left > 0; left--) {
       const run = this.#due.shift();

@@ -29,7 +29,7 @@ const SCOPE = "leasehold";
  * counts everything a second time. docs/observability.md lists the spans, the metrics and their attributes. An error in the
  * SDK never reaches the library: it goes to `diag` of `@opentelemetry/api`.
  *
- * @throws TypeError or RangeError for options that are none
+ * @throws {TypeError | RangeError} on bad options.
  */
 export function instrument(options?: InstrumentOptions): Instrumentation {
   const { tracerProvider, meterProvider, names, maxLabels } = checkInstrument(options);

@@ -22,13 +22,13 @@ export class Labels {
 
 type Counters = Pick<Instruments, "waiters" | "holdsActive">;
 
-/** What metrics say of the locks of one kind and label. Attributes are objects that are created once. */
+/** The counts and attributes of the locks of one kind and label. Each object of attributes is created once. */
 export class Series {
-  /** What the counters do not show yet. */
+  /** Changes since the last report. */
   #waiters = 0;
   #holds = 0;
   #reported = false;
-  readonly attributes: Attributes;
+  readonly #attributes: Attributes;
   readonly #outcomes = new Map<AcquireOutcome, Attributes>();
   readonly #ends = new Map<HoldEndReason, Attributes>();
 
@@ -36,7 +36,7 @@ export class Series {
     { kind, label }: { readonly kind: LockKind; readonly label: string },
     private readonly changed: Set<Series>,
   ) {
-    this.attributes = Object.freeze({ [ATTRIBUTES.kind]: kind, [ATTRIBUTES.label]: label });
+    this.#attributes = Object.freeze({ [ATTRIBUTES.kind]: kind, [ATTRIBUTES.label]: label });
   }
 
   /** Calls under way that wait: one more, or one less. */
@@ -51,23 +51,23 @@ export class Series {
     this.changed.add(this);
   }
 
-  /** At first also a change of 0: a series that appears with a later value has not changed, as monitoring systems see it. */
+  /** The first report includes a change of 0, because a monitoring system sees no increase in the first value of a series. */
   report({ waiters, holdsActive }: Counters): void {
-    if (this.#waiters !== 0 || !this.#reported) waiters.add(this.#waiters, this.attributes);
-    if (this.#holds !== 0 || !this.#reported) holdsActive.add(this.#holds, this.attributes);
+    if (this.#waiters !== 0 || !this.#reported) waiters.add(this.#waiters, this.#attributes);
+    if (this.#holds !== 0 || !this.#reported) holdsActive.add(this.#holds, this.#attributes);
     this.#waiters = this.#holds = 0;
     this.#reported = true;
   }
 
   /** The attributes of a call that ended so. */
   outcome(outcome: AcquireOutcome): Attributes {
-    const attributes = () => Object.freeze({ ...this.attributes, [ATTRIBUTES.outcome]: outcome });
+    const attributes = () => Object.freeze({ ...this.#attributes, [ATTRIBUTES.outcome]: outcome });
     return remembered(this.#outcomes, outcome, attributes);
   }
 
   /** The attributes of a hold that ended so. */
   ended(why: HoldEndReason): Attributes {
-    const attributes = () => Object.freeze({ ...this.attributes, [ATTRIBUTES.why]: why });
+    const attributes = () => Object.freeze({ ...this.#attributes, [ATTRIBUTES.why]: why });
     return remembered(this.#ends, why, attributes);
   }
 }
@@ -85,7 +85,7 @@ export class SeriesTable {
     return remembered(byKind, kind, () => new Series({ kind, label: limited }, this.#changed));
   }
 
-  /** Adds to the counters what has changed since the last call: once, however many calls and holds began and ended. */
+  /** Adds the changes since the last call to the counters. */
   report(counters: Counters): void {
     for (const series of this.#changed) series.report(counters);
     this.#changed.clear();

@@ -22,7 +22,7 @@ export interface Telemetry {
   readonly wallTime: () => number;
 }
 
-/** Numbers the clusters, which are told apart by the identity of their `hosts`. */
+/** Assigns a number to each cluster. The identity of `hosts` distinguishes clusters. */
 export class Clusters {
   readonly #numbers = new WeakMap<readonly string[], number>();
   #last = 0;

@@ -109,7 +109,7 @@ export interface LockMode {
   isFirst(entry: EntryView, results: readonly RangeResult[]): boolean;
 }
 
-/** Spread it last: Node.js 20 is slow to add further fields after a spread. */
+/** Spread it last: Node.js 20 adds further fields slowly after a spread. */
 export const queueRange = (name: string): { readonly key: string; readonly end: string } => {
   const prefix = prefixOf(name);
   return { key: prefix, end: prefixEnd(prefix) };

@@ -124,7 +124,7 @@ export class PredecessorWait implements TurnListener, SlowReader {
     if (this.#ended) this.#atLeast = max(this.#atLeast, last.predecessor, last.own);
   }
 
-  /** Nothing can come between the two entries any more: after the holder, the predecessor holds. */
+  /** No entry can be added between the two: if `before` was the holder, the predecessor holds next. */
   beforeEnded(before: Predecessor): void {
     if (this.#over || this.#ended) return;
     if (before.holder) this.#holds = true;

@@ -254,7 +254,7 @@ test("start is published in the async context of the caller, and can set one for
 });
 
 /** Every message contains the hosts, so whoever reads them makes a message. */
-test("nobody makes a message before the first subscriber, or after the last one", async () => {
+test("no message is created before the first subscriber, or after the last one", async () => {
   await using own = connect({ hosts: two.etcd.endpoints });
   const session = await Session.open(own, { ttlSeconds: 10 });
   const { hosts } = own;

@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { acquireChannel } from "../../../src/diagnostics/channels.js";
 import type { Contender } from "../../../src/contender.js";
 import type { AcquireMessage } from "../../../src/diagnostics/messages.js";
 import { settle } from "../../support/fakes/fake-clock.js";
@@ -115,11 +114,11 @@ describe("the line about a wait", () => {
 
   test("leaves no timer behind calls that failed at once, and none for calls that do not wait", async () => {
     const failed = world.begin(world.call("orders/17"));
-    acquireChannel.error.publish(Object.assign(failed, { error: new Error("bad"), result: undefined }));
+    world.finish(failed, { outcome: "error", error: new Error("bad") });
     world.begin(world.call("orders/18", { tries: true }));
     await world.clock.pass(120_000);
 
-    expect(world.lines.all).toEqual([]);
+    expect(world.lines.news).toEqual([]);
     expect(world.clock.timers).toBe(0);
   });
 

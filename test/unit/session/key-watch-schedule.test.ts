@@ -42,11 +42,12 @@ function answer(call: FakeCall, member: FakeMember, there: boolean): void {
 /** Makes every hold long: etcd has created its watch, and a read has found its key. */
 async function watched(count: number) {
   const held = holding(count);
-  const { cluster, clock, locks } = held;
+  const { cluster, clock } = held;
   cluster.onCall = (call) =>
     call.method === "range" && queueMicrotask(() => answer(call, cluster.member, true));
   await clock.pass(1100);
-  for (const { key } of locks) cluster.member.watches[0]!.created(key, 90n);
+  for (const stream of cluster.member.watches)
+    for (const { key } of [...stream.creates]) stream.created(String(key), 90n);
   for (let n = 0; n < count; n += 32) await settle();
   cluster.onCall = () => {};
   return { ...held, read: asked(cluster, "range").length };
@@ -122,6 +123,21 @@ describe("the slow look", () => {
 
     expect(asked(cluster, "range")).toHaveLength(read);
     expect(locks.every(({ held }) => held)).toBe(true);
+  });
+
+  test("comes later with more than 1,000 holds, which make it more expensive", async () => {
+    const { cluster, clock, locks } = await watched(2000);
+
+    await clock.pass(2 * LOOK_MS - 2000);
+    expect(asked(cluster, "timeToLive")).toEqual([]);
+    await clock.pass(2000);
+    const [look] = asked(cluster, "timeToLive");
+    look!.answer({ header: HEADER, ttlSeconds: 9, keys: locks.map(({ key }) => Buffer.from(key)) });
+    await clock.pass(2 * LOOK_MS - 2000);
+
+    expect(asked(cluster, "timeToLive")).toEqual([look]);
+    await clock.pass(2000);
+    expect(asked(cluster, "timeToLive")).toHaveLength(2);
   });
 
   test("finds a key that was deleted without an event, and ends its hold alone", async () => {

@@ -25,6 +25,7 @@ const ENTRIES = {
   "index.js": "leasehold.js",
   "diagnostics/index.js": "leasehold-diagnostics.js",
   "otel/instrument.js": "leasehold-otel.js",
+  "cli/main.js": "leasehold-cli.js",
 };
 
 /** @returns {Promise<void>} dist/ matches src/; exits with code 1 if it does not compile */

@@ -37,6 +37,9 @@ export const LAYERS = [
   ["locks/", "election/", "web-locks/", "inspect/"],
   ["connect"],
   ["index", "otel/"],
+  ["cli/command-line/"],
+  ["cli/elections/"],
+  ["cli/"],
 ];
 
 /**
@@ -82,6 +85,8 @@ export const FRONT_DOORS = {
   locks: ["lock-all", "mutex", "rwlock", "semaphore"],
   election: ["election", "lead", "leader", "leadership"],
   inspect: ["entry", "force-release", "inspect", "list", "state", "watch-queue"],
+  "cli/command-line": ["arguments", "command", "connection", "exit", "help", "io", "signals", "version"],
+  "cli/elections": ["leader"],
   "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
 };
 

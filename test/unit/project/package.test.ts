@@ -13,8 +13,9 @@ interface Entry {
   readonly types: string;
   readonly default: string;
 }
-const { exports } = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
+const { exports, bin: PROGRAMS } = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
   readonly exports: Readonly<Record<string, Entry | string>>;
+  readonly bin: Readonly<Record<string, string>>;
 };
 const ENTRIES = Object.values(exports).filter((entry) => typeof entry !== "string");
 
@@ -99,7 +100,8 @@ describe("the built package", () => {
   it("has one file for each entry, and its declarations", () => {
     const packed = readdirSync(DIST).filter((file) => file.startsWith("leasehold"));
 
-    expect(ENTRIES.map(({ default: file }) => path.basename(file)).sort()).toEqual(packed.sort());
+    const entries = [...ENTRIES.map(({ default: file }) => file), ...Object.values(PROGRAMS)];
+    expect(entries.map((file) => path.basename(file)).sort()).toEqual(packed.sort());
     expect(ENTRIES.filter(({ types }) => !existsSync(path.join(ROOT, types)))).toEqual([]);
     for (const file of packed)
       expect(importsOf(path.join(DIST, file)).filter((name) => name.startsWith("."))).toEqual([]);

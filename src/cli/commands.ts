@@ -1,0 +1,5 @@
+import type { AnyCommand } from "./command-line/command.js";
+import { leader } from "./elections/leader.js";
+
+/** In the order of the help. */
+export const COMMANDS: readonly AnyCommand[] = [leader];

@@ -1,0 +1,70 @@
+#!/usr/bin/env node
+import { connect, type Cluster } from "../index.js";
+import { parse, type Parsed } from "./command-line/arguments.js";
+import type { AnyCall, AnyCommand } from "./command-line/command.js";
+import { COMMANDS } from "./commands.js";
+import { connectionOf } from "./command-line/connection.js";
+import { CliError, cliErrorOf, EXIT, usageError } from "./command-line/exit.js";
+import { helpOf, overview } from "./command-line/help.js";
+import { json, type Io } from "./command-line/io.js";
+import { printable } from "../printable.js";
+import { endSignal } from "./command-line/signals.js";
+import { VERSION } from "./command-line/version.js";
+
+/** Runs one command line and resolves with the exit code of the program. */
+export async function main(words: readonly string[], io: Io): Promise<number> {
+  const wantsJson = words.slice(0, words.includes("--") ? words.indexOf("--") : undefined).includes("--json");
+  try {
+    return await dispatch(words, io);
+  } catch (error) {
+    tell(io, cliErrorOf(error), wantsJson);
+    return cliErrorOf(error).exitCode;
+  }
+}
+
+async function dispatch([name, ...words]: readonly string[], io: Io): Promise<number> {
+  if (name === undefined || name === "help" || name === "--help" || name === "-h") {
+    (name === undefined ? io.stderr : io.stdout).write(overview(COMMANDS));
+    return name === undefined ? EXIT.usage : EXIT.ok;
+  }
+  if (name === "--version" || name === "version") {
+    io.stdout.write(`leasehold ${VERSION}\n`);
+    return EXIT.ok;
+  }
+  const command = COMMANDS.find((known) => known.name === name);
+  if (!command) throw usageError(`there is no command ${JSON.stringify(name)}`);
+  const parsed = parse(command, words);
+  if (parsed.flags["help"] === undefined) return call(command, parsed, io);
+  io.stdout.write(helpOf(command));
+  return EXIT.ok;
+}
+
+async function call(command: AnyCommand, parsed: Parsed, io: Io): Promise<number> {
+  const connection = connectionOf(parsed.flags, io.env);
+  const clusters: Cluster[] = [];
+  const end = endSignal();
+  const open: AnyCall["connect"] = (options) => {
+    clusters.push(connect({ ...connection, ...options }));
+    return clusters.at(-1) as Cluster;
+  };
+  const wants = { json: parsed.flags["json"] === true, signal: end.signal };
+  try {
+    return await command.run({ io, ...parsed, ...wants, connect: open, connection });
+  } catch (error) {
+    if (end.exitCode === undefined) throw error;
+    return end.exitCode;
+  } finally {
+    await Promise.all(clusters.map((cluster) => cluster.close({ drainMs: 0 })));
+    end.stop();
+  }
+}
+
+/** One line on standard error: what failed, and what to do. */
+function tell({ stderr }: Io, { message, cure, exitCode }: CliError, wantsJson: boolean): void {
+  if (wantsJson)
+    return void stderr.write(json({ error: { message, ...(cure !== undefined && { cure }), exitCode } }));
+  const text = exitCode === EXIT.internal ? message : printable(message, Infinity);
+  stderr.write(`leasehold: ${text}${cure === undefined ? "" : `; ${cure}`}\n`);
+}
+
+process.exitCode = await main(process.argv.slice(2), process);

@@ -1,0 +1,77 @@
+// What the program does when it cannot do its work, and what it says then.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { connect, Election } from "../../../src/index.js";
+import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
+import { runCli } from "../../support/programs/cli.js";
+
+let etcd: EtcdCluster;
+beforeAll(async () => void (etcd = await startEtcd()));
+afterAll(() => etcd.stop());
+const endpoints = () => etcd.endpoints.join(",");
+
+describe("leasehold", () => {
+  test("without a command shows its commands and ends with 64; with --help, with 0", async () => {
+    const [none, help] = await Promise.all([runCli([]), runCli(["--help"])]);
+
+    expect([none.code, none.stdout]).toEqual([64, ""]);
+    expect(none.stderr).toContain("leader NAME");
+    expect([help.code, help.stdout]).toEqual([0, none.stderr]);
+  });
+
+  test("says on one line what is wrong with its words, and connects to nothing", async () => {
+    const { code, stderr } = await runCli(["leader", "a", "--endpoint", "b:1"], { endpoints: "127.0.0.1:1" });
+
+    expect([code, stderr]).toEqual([
+      64,
+      "leasehold: Unknown option '--endpoint'; see leasehold leader --help\n",
+    ]);
+  });
+
+  test("says on one line that etcd does not answer, and what to do, also as JSON", async () => {
+    const dead = { endpoints: "127.0.0.1:1" };
+    const [text, json] = await Promise.all([
+      runCli(["leader", "a"], dead),
+      runCli(["leader", "a", "--json"], dead),
+    ]);
+
+    expect([text.code, text.stdout]).toEqual([69, ""]);
+    expect(text.stderr).toMatch(
+      /^leasehold: etcd did not answer .*127\.0\.0\.1:1.*; check --endpoints;.*\n$/,
+    );
+    expect(JSON.parse(json.stderr)).toEqual({
+      error: {
+        message: expect.stringContaining("127.0.0.1:1") as string,
+        cure: expect.any(String) as string,
+        exitCode: 69,
+      },
+    });
+  });
+
+  test("names a bad lock name and its rule", async () => {
+    const { code, stderr } = await runCli(["leader", "/a"], { endpoints: endpoints() });
+
+    expect(code).toBe(64);
+    expect(stderr).toMatch(/^leasehold: Expected name to be .*\n$/);
+  });
+});
+
+describe("leasehold leader", () => {
+  test("prints the leader's value, escaped, and ends with 1 without one", async () => {
+    const cluster = connect({ hosts: etcd.endpoints });
+    const leadership = await new Election(cluster, "cli/leader").campaign("web-1\u001b[31m");
+    const [text, json, none] = await Promise.all([
+      runCli(["leader", "cli/leader"], { endpoints: endpoints() }),
+      runCli(["leader", "cli/leader", "--json"], { endpoints: endpoints() }),
+      runCli(["leader", "cli/nobody", "--json"], { endpoints: endpoints() }),
+    ]);
+    await leadership.resign();
+    await cluster.close();
+
+    expect([text.code, text.stdout]).toEqual([0, "web-1\\u001b[31m\n"]);
+    expect([json.code, JSON.parse(json.stdout)]).toEqual([
+      0,
+      { name: "cli/leader", leader: expect.objectContaining({ value: "web-1\u001b[31m" }) as object },
+    ]);
+    expect([none.code, JSON.parse(none.stdout)]).toEqual([1, { name: "cli/nobody", leader: null }]);
+  });
+});

@@ -1,0 +1,84 @@
+// The built program `leasehold`, as users start it.
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+
+export const CLI = fileURLToPath(new URL("../../../dist/leasehold-cli.js", import.meta.url));
+
+export interface CliSettings {
+  /** `host:port`, for ETCDCTL_ENDPOINTS. */
+  readonly endpoints?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  /** On a pseudo-terminal, by util-linux' `script`: standard output and standard error are one, with \r\n. */
+  readonly terminal?: boolean;
+  readonly input?: string;
+}
+
+export interface CliResult {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** A running program. */
+export interface RunningCli {
+  readonly child: ChildProcess;
+  /** Resolves when standard output, or standard error, has the text; rejects if the program ends before. */
+  readonly says: (text: string | RegExp) => Promise<void>;
+  readonly stdout: () => string;
+  readonly stderr: () => string;
+  readonly ended: Promise<CliResult>;
+}
+
+const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;
+
+export function startCli(words: readonly string[], settings: CliSettings = {}): RunningCli {
+  const { endpoints, env = {}, terminal = false, input } = settings;
+  const command = [process.execPath, CLI, ...words];
+  const line = `exec ${command.map(quote).join(" ")}`;
+  const [file = "", ...args] = terminal ? ["script", "-qefc", line, "/dev/null"] : command;
+  const child = spawn(file, args, {
+    env: { ...process.env, ...(endpoints !== undefined && { ETCDCTL_ENDPOINTS: endpoints }), ...env },
+    stdio: "pipe",
+  });
+  let [stdout, stderr] = ["", ""];
+  const heard = new Set<() => void>();
+  const listen = (add: (text: string) => void) => (text: Buffer) => {
+    add(text.toString());
+    for (const check of heard) check();
+  };
+  child.stdout.on(
+    "data",
+    listen((text) => (stdout += text)),
+  );
+  child.stderr.on(
+    "data",
+    listen((text) => (stderr += text)),
+  );
+  child.stdin.on("error", () => {});
+  if (input !== undefined) child.stdin.end(input);
+  const ended = once(child, "close").then((values: unknown[]): CliResult => {
+    const [code, signal] = values as [number | null, NodeJS.Signals | null];
+    return { code, signal, stdout, stderr };
+  });
+  const says = (text: string | RegExp): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const check = (): void => {
+        const all = stdout + stderr;
+        if (typeof text === "string" ? !all.includes(text) : !text.test(all)) return;
+        heard.delete(check);
+        resolve();
+      };
+      heard.add(check);
+      void ended.then(() => {
+        check();
+        reject(new Error(`it ended without ${String(text)}:\n${stdout}${stderr}`));
+      });
+      check();
+    });
+  return { child, says, stdout: () => stdout, stderr: () => stderr, ended };
+}
+
+export const runCli = (words: readonly string[], settings?: CliSettings): Promise<CliResult> =>
+  startCli(words, settings).ended;

@@ -9,7 +9,7 @@ import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 
 const PROGRAM = fileURLToPath(new URL("../../support/programs/losses-program.js", import.meta.url));
 const SESSIONS = 20;
-const TTL_SECONDS = 2;
+const TTL_SECONDS = 3;
 const TTL_MS = TTL_SECONDS * 1000;
 
 let etcd: EtcdCluster;
@@ -30,10 +30,12 @@ interface Lost {
 /** A process with so many sessions, all of them renewed. */
 async function sessionsOn(hosts: string) {
   const child = fork(PROGRAM, [hosts, String(SESSIONS), String(TTL_SECONDS)]);
-  await once(child, "message");
+  const messages = on(child, "message");
+  const [first] = (await messages.next()).value as [unknown];
+  expect(first, "a session was lost before the test began").toBe("ready");
   const losses = async (): Promise<readonly Lost[]> => {
     const lost: Lost[] = [];
-    for await (const [loss] of on(child, "message")) if (lost.push(loss as Lost) === SESSIONS) break;
+    for await (const [loss] of messages) if (lost.push(loss as Lost) === SESSIONS) break;
     return lost;
   };
   const stop = async () => {

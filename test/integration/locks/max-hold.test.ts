@@ -126,6 +126,7 @@ describe("withLock with maxHoldMs", () => {
       await keysOf("stops");
       log.push("stopped");
     });
+    await expect.poll(() => keysOf("stops")).toBe(1);
     const second = new Mutex(other, "stops").withLock(() => log.push("started"));
 
     await expect(first).rejects.toMatchObject(LOSS);

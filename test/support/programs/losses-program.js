@@ -16,8 +16,10 @@ async function open() {
     ),
   );
   // Renewed once: the link works.
-  const before = session.remainingMs();
-  while (session.remainingMs() <= before) await new Promise((resolve) => setTimeout(resolve, 20));
+  for (let before = Infinity, left = session.remainingMs(); left <= before && !session.signal.aborted;) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    [before, left] = [left, session.remainingMs()];
+  }
 }
 
 process.on("message", (/** @type {{ blockMs: number }} */ { blockMs }) => {

@@ -52,8 +52,10 @@ export interface Call<F extends Flags = Flags> {
   readonly command: readonly string[];
   /** Whether all output is JSON, one object on a line. */
   readonly json: boolean;
-  /** Aborts with the signal's name as reason when the program is told to end: SIGINT, SIGTERM or SIGHUP. */
+  /** Aborts with the signal's name as reason when the program is told to end: SIGINT, SIGTERM or SIGHUP; with "SIGPIPE" when nobody reads its output any more. */
   readonly signal: AbortSignal;
+  /** Milliseconds since 1970, by the clock of this machine. */
+  readonly now: () => number;
   /** The cluster of the flags and the environment. It is closed after the call. */
   readonly connect: (options?: Pick<ConnectOptions, "session" | "log" | "requestTimeoutMs">) => Cluster;
   /** What `connect` connects with. */

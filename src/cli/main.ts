@@ -17,9 +17,7 @@ export async function main(words: readonly string[], io: Io): Promise<number> {
   const wantsJson = words.slice(0, words.includes("--") ? words.indexOf("--") : undefined).includes("--json");
   const output = outputEnd(io);
   try {
-    const exitCode = await dispatch(words, io, output);
-    // The error of a last write comes late.
-    return exitCode === EXIT.ok ? (output.exitCode ?? exitCode) : exitCode;
+    return await dispatch(words, io, output);
   } catch (error) {
     tell(io, cliErrorOf(error), wantsJson);
     return cliErrorOf(error).exitCode;
@@ -56,17 +54,29 @@ async function call({ command, parsed }: Chosen, io: Io, output: OutputEnd): Pro
     clusters.push(connect({ ...connection, ...options }));
     return clusters.at(-1) as Cluster;
   };
-  const signal = AbortSignal.any([end.signal, output.signal]);
+  const outputs = command.endsWithOutput ? [output] : [];
+  const signal = AbortSignal.any([end, ...outputs].map((ending) => ending.signal));
   const wants = { json: parsed.flags["json"] === true, signal, now: () => Date.now() };
-  try {
-    return await command.run({ io, ...parsed, ...wants, connect: open, connection });
-  } catch (error) {
-    const exitCode = end.exitCode ?? output.exitCode;
-    if (exitCode === undefined) throw error;
-    return exitCode;
-  } finally {
+  const running = command.run({ io, ...parsed, ...wants, connect: open, connection });
+  const exitCode = await settled(running, [end, ...outputs]).finally(async () => {
     await Promise.all(clusters.map((cluster) => cluster.close({ drainMs: 0 })));
     end.stop();
+  });
+  // The error of a last write comes late.
+  return exitCode === EXIT.ok ? (outputs[0]?.exitCode ?? exitCode) : exitCode;
+}
+
+/** What a command rejects with after it was told to end is no error. */
+async function settled(
+  running: Promise<number>,
+  endings: readonly { readonly exitCode: number | undefined }[],
+): Promise<number> {
+  try {
+    return await running;
+  } catch (error) {
+    const exitCode = endings.find((ending) => ending.exitCode !== undefined)?.exitCode;
+    if (exitCode === undefined) throw error;
+    return exitCode;
   }
 }
 

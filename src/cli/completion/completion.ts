@@ -16,6 +16,7 @@ export const completion = (commands: () => readonly AnyCommand[]): AnyCommand =>
     name: "completion",
     args: Object.keys(SCRIPTS).join("|"),
     positionals: [1, 1],
+    endsWithOutput: true,
     summary: "print the completion script of a shell",
     help: [
       "Prints the script that completes commands and flags in your shell. bash: source <(leasehold completion bash) in ~/.bashrc.",

@@ -9,6 +9,7 @@ export const leader = command({
   name: "leader",
   args: "NAME",
   positionals: [1, 1],
+  endsWithOutput: true,
   summary: "print the leader's value",
   help: [
     "Prints what the leader of this election campaigned with or last proclaimed. Exit code 1: there is no leader.",

@@ -10,6 +10,7 @@ export const observe = command({
   name: "observe",
   args: "NAME",
   positionals: [1, 1],
+  endsWithOutput: true,
   summary: "print every change of leader or value",
   help: [
     'Prints the present leader of this election, then a line for every change: "leader", its fence and its value, or "no leader". It',

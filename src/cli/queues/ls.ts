@@ -15,6 +15,7 @@ export const ls = command({
   name: "ls",
   args: "[PREFIX]",
   positionals: [0, 1],
+  endsWithOutput: true,
   summary: "list locks and elections",
   help: [
     "Lists the locks and elections whose names start with PREFIX, or all of them: kind, owner of the holder, how long ago the",

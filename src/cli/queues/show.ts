@@ -16,6 +16,7 @@ export const show = command({
   name: "show",
   args: "NAME",
   positionals: [1, 1],
+  endsWithOutput: true,
   summary: "show who holds a lock, or leads, and who waits",
   help: [
     "Shows the holders and the waiters of a lock or an election in the order of the queue, of all clients: leasehold, Go, etcdctl,",

@@ -38,7 +38,7 @@ export const LAYERS = [
   ["connect"],
   ["index", "otel/"],
   ["cli/command-line/"],
-  ["cli/elections/"],
+  ["cli/completion/", "cli/elections/", "cli/queues/"],
   ["cli/"],
 ];
 
@@ -85,8 +85,13 @@ export const FRONT_DOORS = {
   locks: ["lock-all", "mutex", "rwlock", "semaphore"],
   election: ["election", "lead", "leader", "leadership"],
   inspect: ["entry", "force-release", "inspect", "list", "state", "watch-queue"],
-  "cli/command-line": ["arguments", "command", "connection", "exit", "help", "io", "signals", "version"],
-  "cli/elections": ["leader"],
+  "cli/command-line": [
+    ...["arguments", "command", "connection", "duration", "exit", "help", "io", "json-types", "output"],
+    ...["signals", "version"],
+  ],
+  "cli/completion": ["completion"],
+  "cli/elections": ["leader", "observe"],
+  "cli/queues": ["ls", "release", "show"],
   "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
 };
 

@@ -1,5 +1,17 @@
 import type { AnyCommand } from "./command-line/command.js";
+import { completion } from "./completion/completion.js";
 import { leader } from "./elections/leader.js";
+import { observe } from "./elections/observe.js";
+import { ls } from "./queues/ls.js";
+import { release } from "./queues/release.js";
+import { show } from "./queues/show.js";
 
 /** In the order of the help. */
-export const COMMANDS: readonly AnyCommand[] = [leader];
+export const COMMANDS: readonly AnyCommand[] = [
+  ls,
+  show,
+  release,
+  leader,
+  observe,
+  completion(() => COMMANDS),
+];

@@ -7,6 +7,7 @@ import { connectionOf } from "./command-line/connection.js";
 import { CliError, cliErrorOf, EXIT, usageError } from "./command-line/exit.js";
 import { helpOf, overview } from "./command-line/help.js";
 import { json, type Io } from "./command-line/io.js";
+import { outputEnd, type OutputEnd } from "./command-line/output.js";
 import { printable } from "../printable.js";
 import { endSignal } from "./command-line/signals.js";
 import { VERSION } from "./command-line/version.js";
@@ -14,15 +15,16 @@ import { VERSION } from "./command-line/version.js";
 /** Runs one command line and resolves with the exit code of the program. */
 export async function main(words: readonly string[], io: Io): Promise<number> {
   const wantsJson = words.slice(0, words.includes("--") ? words.indexOf("--") : undefined).includes("--json");
+  const output = outputEnd(io);
   try {
-    return await dispatch(words, io);
+    return await dispatch(words, io, output);
   } catch (error) {
     tell(io, cliErrorOf(error), wantsJson);
     return cliErrorOf(error).exitCode;
   }
 }
 
-async function dispatch([name, ...words]: readonly string[], io: Io): Promise<number> {
+async function dispatch([name, ...words]: readonly string[], io: Io, output: OutputEnd): Promise<number> {
   if (name === undefined || name === "help" || name === "--help" || name === "-h") {
     (name === undefined ? io.stderr : io.stdout).write(overview(COMMANDS));
     return name === undefined ? EXIT.usage : EXIT.ok;
@@ -34,12 +36,17 @@ async function dispatch([name, ...words]: readonly string[], io: Io): Promise<nu
   const command = COMMANDS.find((known) => known.name === name);
   if (!command) throw usageError(`there is no command ${JSON.stringify(name)}`);
   const parsed = parse(command, words);
-  if (parsed.flags["help"] === undefined) return call(command, parsed, io);
+  if (parsed.flags["help"] === undefined) return call({ command, parsed }, io, output);
   io.stdout.write(helpOf(command));
   return EXIT.ok;
 }
 
-async function call(command: AnyCommand, parsed: Parsed, io: Io): Promise<number> {
+interface Chosen {
+  readonly command: AnyCommand;
+  readonly parsed: Parsed;
+}
+
+async function call({ command, parsed }: Chosen, io: Io, output: OutputEnd): Promise<number> {
   const connection = connectionOf(parsed.flags, io.env);
   const clusters: Cluster[] = [];
   const end = endSignal();
@@ -47,15 +54,29 @@ async function call(command: AnyCommand, parsed: Parsed, io: Io): Promise<number
     clusters.push(connect({ ...connection, ...options }));
     return clusters.at(-1) as Cluster;
   };
-  const wants = { json: parsed.flags["json"] === true, signal: end.signal };
-  try {
-    return await command.run({ io, ...parsed, ...wants, connect: open, connection });
-  } catch (error) {
-    if (end.exitCode === undefined) throw error;
-    return end.exitCode;
-  } finally {
+  const outputs = command.endsWithOutput ? [output] : [];
+  const signal = AbortSignal.any([end, ...outputs].map((ending) => ending.signal));
+  const wants = { json: parsed.flags["json"] === true, signal, now: () => Date.now() };
+  const running = command.run({ io, ...parsed, ...wants, connect: open, connection });
+  const exitCode = await settled(running, [end, ...outputs]).finally(async () => {
     await Promise.all(clusters.map((cluster) => cluster.close({ drainMs: 0 })));
     end.stop();
+  });
+  // The error of a last write comes late.
+  return exitCode === EXIT.ok ? (outputs[0]?.exitCode ?? exitCode) : exitCode;
+}
+
+/** What a command rejects with after it was told to end is no error. */
+async function settled(
+  running: Promise<number>,
+  endings: readonly { readonly exitCode: number | undefined }[],
+): Promise<number> {
+  try {
+    return await running;
+  } catch (error) {
+    const exitCode = endings.find((ending) => ending.exitCode !== undefined)?.exitCode;
+    if (exitCode === undefined) throw error;
+    return exitCode;
   }
 }
 

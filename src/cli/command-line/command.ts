@@ -34,6 +34,8 @@ export interface Command<F extends Flags = Flags> {
   readonly positionals: readonly [min: number, max: number];
   /** Whether a command to run follows `--`. */
   readonly takesCommand?: boolean;
+  /** Whether it ends, as programs do by SIGPIPE, when nobody reads its output: what it does besides is of no use then. */
+  readonly endsWithOutput?: boolean;
   /** One line, for the list of commands. */
   readonly summary: string;
   /** The paragraphs of its help, after the usage line. */
@@ -52,8 +54,13 @@ export interface Call<F extends Flags = Flags> {
   readonly command: readonly string[];
   /** Whether all output is JSON, one object on a line. */
   readonly json: boolean;
-  /** Aborts with the signal's name as reason when the program is told to end: SIGINT, SIGTERM or SIGHUP. */
+  /**
+   * Aborts with the signal's name as reason when the program is told to end: SIGINT, SIGTERM or SIGHUP; with "SIGPIPE" if it
+   * `endsWithOutput`.
+   */
   readonly signal: AbortSignal;
+  /** Milliseconds since 1970, by the clock of this machine. */
+  readonly now: () => number;
   /** The cluster of the flags and the environment. It is closed after the call. */
   readonly connect: (options?: Pick<ConnectOptions, "session" | "log" | "requestTimeoutMs">) => Cluster;
   /** What `connect` connects with. */

@@ -11,6 +11,8 @@ export const EXIT = {
   unavailable: 69,
   /** A defect of this program. */
   internal: 70,
+  /** Standard output cannot be written. */
+  output: 74,
   /** The lock was not granted in time. */
   timedOut: 75,
   /** The lock or the leadership was lost while the command ran. */

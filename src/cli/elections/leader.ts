@@ -2,12 +2,14 @@ import { Election } from "../../index.js";
 import { command } from "../command-line/command.js";
 import { EXIT } from "../command-line/exit.js";
 import { json } from "../command-line/io.js";
+import type { LeaderJson } from "../command-line/json-types.js";
 import { printable } from "../../printable.js";
 
 export const leader = command({
   name: "leader",
   args: "NAME",
   positionals: [1, 1],
+  endsWithOutput: true,
   summary: "print the leader's value",
   help: [
     "Prints what the leader of this election campaigned with or last proclaimed. Exit code 1: there is no leader.",
@@ -15,7 +17,7 @@ export const leader = command({
   flags: {},
   async run({ positionals: [name = ""], io, connect, json: wantsJson }) {
     const found = await new Election(connect(), name).leader();
-    if (wantsJson) io.stdout.write(json({ name, leader: found ?? null }));
+    if (wantsJson) io.stdout.write(json({ name, leader: found?.toJSON() ?? null } satisfies LeaderJson));
     else if (found) io.stdout.write(`${printable(found.value, Infinity)}\n`);
     return found ? EXIT.ok : EXIT.nothing;
   },

@@ -1,0 +1,36 @@
+import { Election, type Leader } from "../../index.js";
+import { printable } from "../../printable.js";
+import { command } from "../command-line/command.js";
+import { EXIT } from "../command-line/exit.js";
+import { json } from "../command-line/io.js";
+import type { LeaderJson } from "../command-line/json-types.js";
+import { write } from "../command-line/output.js";
+
+export const observe = command({
+  name: "observe",
+  args: "NAME",
+  positionals: [1, 1],
+  endsWithOutput: true,
+  summary: "print every change of leader or value",
+  help: [
+    'Prints the present leader of this election, then a line for every change: "leader", its fence and its value, or "no leader". It',
+    "continues through outages of etcd, and ends on a signal with 128 plus its number, 130 for Ctrl-C. On a terminal, it cuts long",
+    "values.",
+  ],
+  flags: {},
+  async run({ positionals: [name = ""], io, connect, signal, json: wantsJson }) {
+    const maxLength = io.stdout.isTTY ? undefined : Infinity;
+    for await (const leader of new Election(connect(), name).observe({ signal }))
+      await write(io, wantsJson ? json(jsonOf(name, leader)) : `${textOf(leader, maxLength)}\n`);
+    return EXIT.ok;
+  },
+});
+
+const jsonOf = (name: string, leader: Leader | undefined): LeaderJson => ({
+  name,
+  leader: leader ? leader.toJSON() : null,
+});
+
+/** The first word is ours, so that no value can pass for a vacancy. */
+const textOf = (leader: Leader | undefined, maxLength: number | undefined): string =>
+  leader ? `leader  ${leader.fence}  ${printable(leader.value, maxLength)}` : "no leader";

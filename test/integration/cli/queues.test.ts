@@ -1,0 +1,288 @@
+// leasehold ls and show: what they print of the queues of all clients, and of keys that no client has put well.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { text } from "node:stream/consumers";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Election, Mutex, RwLock, Semaphore } from "../../../src/index.js";
+import { EtcdctlLock } from "../../support/clients/etcdctl-lock.js";
+import { grantLease, putKeys } from "../../support/clients/many-keys.js";
+import { twoSessions } from "../../support/fixtures/two-sessions.js";
+import { CLI, runCli } from "../../support/programs/cli.js";
+
+const two = twoSessions(30);
+const endpoints = () => two.etcd.endpoints.join(",");
+const run = (...words: string[]) => runCli(words, { endpoints: endpoints() });
+const onTerminal = (...words: string[]) => runCli(words, { endpoints: endpoints(), terminal: true });
+const objects = (stdout: string) =>
+  stdout
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+/** The cells of each line of a table. */
+const cells = (stdout: string) =>
+  stdout
+    .split(/\r?\n/)
+    .slice(0, -1)
+    .map((line) => line.split(/ {2,}/));
+
+const CONTROL = /[\p{Cc}\p{Cf}\p{Cs}]/u;
+const isSafe = (output: string) => !CONTROL.test(output.replaceAll(/\r?\n/g, ""));
+
+describe("leasehold ls", () => {
+  test("has a line for each lock, with its kind, its holder's owner and the number of its waiters", async () => {
+    const mutex = await new Mutex(two.holder, "ls/kinds/m").lock();
+    const waiting = new Mutex(two.session, "ls/kinds/m").lock();
+    const read = await new RwLock(two.holder, "ls/kinds/rw").readLock();
+    const permit = await new Semaphore(two.holder, "ls/kinds/s", 4).acquire();
+    const leadership = await new Election(two.holder, "ls/kinds/e").campaign("x");
+    await two.queued("ls/kinds/m", 2);
+
+    const [plain, json, limited] = await Promise.all([
+      run("ls", "ls/kinds/"),
+      run("ls", "ls/kinds/", "--json"),
+      run("ls", "ls/kinds/", "--json", "--limit", "2"),
+    ]);
+    const terminal = await onTerminal("ls", "ls/kinds/");
+
+    const age = expect.stringMatching(/^\d+ (ms|s)$/) as string;
+    const table = [
+      ["NAME", "KIND", "HOLDER", "AGE", "WAITERS"],
+      ["ls/kinds/e", "election", "-", "-", "0"],
+      ["ls/kinds/m", "mutex", "the holder", age, "1"],
+      ["ls/kinds/rw", "rwlock", "the holder", age, "0"],
+      ["ls/kinds/s", "semaphore", "the holder", age, "0"],
+    ];
+    expect([plain.code, plain.stderr, cells(plain.stdout)]).toEqual([0, "", table]);
+    expect([terminal.code, cells(terminal.stdout)]).toEqual([0, table]);
+    const locks = objects(json.stdout);
+    expect(locks).toMatchObject([
+      { name: "ls/kinds/e", kind: "election" },
+      { name: "ls/kinds/m", waiters: 1, holder: { owner: "the holder", revision: mutex.fence.toString() } },
+      { name: "ls/kinds/rw" },
+      { name: "ls/kinds/s" },
+    ]);
+    expect(objects(limited.stdout).map(({ name }) => name)).toEqual(["ls/kinds/e", "ls/kinds/m"]);
+    await Promise.all([mutex, read, permit].map((hold) => hold.release()));
+    await Promise.all([(await waiting).release(), leadership.resign()]);
+  });
+
+  test("prints nothing and ends with 0 if there are none", async () => {
+    const [plain, json] = await Promise.all([run("ls", "ls/none/"), run("ls", "ls/none/", "--json")]);
+
+    expect([plain.code, plain.stdout, plain.stderr]).toEqual([0, "", ""]);
+    expect([json.code, json.stdout]).toEqual([0, ""]);
+  });
+
+  test.each(["0", "-1", "1.5", "many", ""])("says that %j is no limit, before it connects", async (limit) => {
+    const { code, stderr } = await runCli(["ls", `--limit=${limit}`], { endpoints: "127.0.0.1:1" });
+
+    expect([code, stderr]).toEqual([
+      64,
+      `leasehold: --limit must be a whole number from 1, got ${JSON.stringify(limit)}; see leasehold ls --help\n`,
+    ]);
+  });
+});
+
+describe("keys of hostile clients", () => {
+  const names = [
+    "hostile/a\u001b[2J\u001b[31mred",
+    "hostile/b\nc  mutex  you",
+    "hostile/\u202eevil",
+    "hostile/日本",
+  ];
+
+  beforeAll(async () => {
+    const { member } = two.etcd;
+    const entry = { owner: "\u001b]0;title\u0007\n", since: "+275760-09-13T00:00:00.000Z", id: "x" };
+    await putKeys(
+      member,
+      names.map((name) => `${name}/6a1f`),
+      { value: JSON.stringify(entry) },
+    );
+    await putKeys(member, ["hostile/large/6a1f"], { value: "\u001b[2J".repeat(262_144) });
+    await putKeys(member, ["hostile/large/deep/er/6a1f", "hostile/large//junk", "hostile//junk", "hostile/"]);
+    const binary = Buffer.concat([Buffer.from("hostile/large/"), Buffer.of(0xff, 0x1b, 0)]);
+    await member.gateway("/v3/kv/put", { key: binary.toString("base64") });
+  });
+
+  test("reach a terminal escaped, one line for each lock, and JSON as they are", async () => {
+    const [plain, terminal, json] = await Promise.all([
+      run("ls", "hostile/"),
+      onTerminal("ls", "hostile/"),
+      run("ls", "hostile/", "--json"),
+    ]);
+
+    expect([plain.code, terminal.code, json.code]).toEqual([0, 0, 0]);
+    expect(isSafe(plain.stdout)).toBe(true);
+    expect(isSafe(terminal.stdout)).toBe(true);
+    expect(terminal.stdout.replaceAll("\r\n", "\n")).toBe(plain.stdout);
+    expect(plain.stdout).toContain("hostile/a\\u001b[2J\\u001b[31mred");
+    const listed = objects(json.stdout).map(({ name }) => name as string);
+    expect(listed).toEqual(expect.arrayContaining([...names, "hostile/large", "hostile/large/deep/er"]));
+    expect(cells(plain.stdout)).toHaveLength(1 + listed.length);
+  });
+
+  test("are shown in their queue with their keys, those that are no text with U+FFFD", async () => {
+    const [plain, terminal, json] = await Promise.all([
+      run("show", "hostile/large"),
+      onTerminal("show", "hostile/large"),
+      run("show", "hostile/large", "--json"),
+    ]);
+
+    expect([plain.code, terminal.code, json.code]).toEqual([0, 0, 0]);
+    expect(isSafe(plain.stdout) && isSafe(terminal.stdout)).toBe(true);
+    expect(plain.stdout).toMatch(/^hostile\/large {2}unknown {2}1 holding, 3 waiting\n/);
+    expect(plain.stdout).toContain("hostile/large/\ufffd\\u001b\\u0000");
+    expect(plain.stdout.length).toBeLessThan(2000);
+    expect(objects(json.stdout)).toMatchObject([
+      { holders: [{ key: "hostile/large/6a1f", lease: "0" }], total: { holders: 1, waiters: 3 } },
+    ]);
+  });
+
+  test("may be named by the user: a name with control characters is shown as any other", async () => {
+    const { code, stdout } = await run("show", names[0]!, "--json");
+
+    expect(code).toBe(0);
+    expect(objects(stdout)).toMatchObject([
+      { name: names[0], holders: [{ owner: "\u001b]0;title\u0007\n" }] },
+    ]);
+  });
+});
+
+describe("leasehold show", () => {
+  test("has the entries of all clients in the order of the queue, with the lease as etcdctl prints it", async () => {
+    const name = "show/all";
+    const { member } = two.etcd;
+    const lock = await new Mutex(two.holder, name).lock();
+    await using other = new EtcdctlLock(two.etcd, name);
+    await two.queued(name, 2);
+    // As jetcd has it: the server's lock service puts an empty value under the name and the lease.
+    const lease = await grantLease(member, 600);
+    await putKeys(member, [`${name}/${lease.toString(16)}`], { leaseId: lease });
+
+    const [plain, json, one] = await Promise.all([
+      run("show", name),
+      run("show", name, "--json"),
+      run("show", name, "--limit", "1"),
+    ]);
+    const terminal = await onTerminal("show", name);
+    const { stdout: leases } = await two.etcd.etcdctl(["lease", "list"]);
+
+    const [title, heads, ...rows] = cells(plain.stdout);
+    expect([plain.code, title]).toEqual([0, ["show/all", "mutex", "1 holding, 2 waiting"]]);
+    expect(heads).toEqual(["STATE", "OWNER", "AGE", "SINCE", "TTL LEFT", "LEASE", "FENCE", "KEY"]);
+    expect(rows.map(([state, owner]) => [state, owner])).toEqual([
+      ["holding", "the holder"],
+      ["waiting", "-"],
+      ["waiting", "-"],
+    ]);
+    expect(rows.map((row) => row[6])[0]).toBe(lock.fence.toString());
+    expect(rows.map((row) => row[7]).at(-1)).toBe(`${name}/${lease.toString(16)}`);
+    for (const row of rows) expect(leases).toContain(row[5]);
+    expect(rows[0]![4]).toMatch(/^\d+ s$/);
+    expect(cells(terminal.stdout).map((row) => [row[0], row.at(-1)])).toEqual(
+      cells(plain.stdout).map((row) => [row[0], row.at(-1)]),
+    );
+    const [queue] = objects(json.stdout);
+    expect(queue).toMatchObject({
+      holders: [
+        {
+          key: lock.key,
+          lease: two.holder.leaseId.toString(16),
+          ttlRemainingMs: expect.any(Number) as number,
+        },
+      ],
+      total: { holders: 1, waiters: 2 },
+    });
+    expect(one.stdout).toMatch(/\nand 1 more waiting\n$/);
+    await other.release();
+    await lock.release();
+  });
+
+  test("ends with 1 and prints nothing, or an empty queue as JSON, if nobody holds or waits", async () => {
+    const [plain, json] = await Promise.all([run("show", "show/none"), run("show", "show/none", "--json")]);
+
+    expect([plain.code, plain.stdout, plain.stderr]).toEqual([1, "", ""]);
+    expect(json.code).toBe(1);
+    expect(objects(json.stdout)).toMatchObject([{ name: "show/none", total: { holders: 0, waiters: 0 } }]);
+  });
+
+  test("says that its limit ends at 1000", async () => {
+    const { code, stderr } = await run("show", "a", "--limit", "1001");
+
+    expect([code, stderr]).toEqual([
+      64,
+      'leasehold: --limit must be a whole number from 1 to 1000, got "1001"; see leasehold show --help\n',
+    ]);
+  });
+});
+
+describe("10,000 locks", () => {
+  const COUNT = 10_000;
+  const name = (n: number) => `many/${String(n).padStart(5, "0")}`;
+  const asked = async () => {
+    const metrics = [...(await two.etcd.member.metrics())];
+    const requests = metrics.filter(([series]) => /^grpc_server_handled_total.*"(Range|Txn)"/.test(series));
+    return requests.reduce((total, [, count]) => total + count, 0);
+  };
+  beforeAll(async () => {
+    const leaseId = await grantLease(two.etcd.member, 600);
+    const value = JSON.stringify({ owner: "o".repeat(60), since: new Date().toISOString(), id: "x" });
+    await putKeys(
+      two.etcd.member,
+      Array.from({ length: COUNT }, (_, n) => `${name(n)}/6a1f`),
+      { leaseId, value },
+    );
+  });
+  afterAll(async () => void (await two.etcd.etcdctl(["del", "--prefix", "many/"])));
+
+  test("are read no faster than the output is: the first lines come while most pages are unread", async () => {
+    const env = { ...process.env, ETCDCTL_ENDPOINTS: endpoints() };
+    const child = spawn(process.execPath, [CLI, "ls", "many/"], {
+      env,
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    const before = await asked();
+    // This process takes the first bytes and no more, so the program waits for the pipe.
+    await once(child.stdout, "readable");
+    const atFirstLine = (await asked()) - before;
+    const lines = (await text(child.stdout)).split("\n").slice(0, -1);
+    const atEnd = (await asked()) - before;
+
+    expect(lines).toHaveLength(COUNT + 1);
+    expect(lines.slice(1).map((line) => line.split(" ")[0])).toEqual(
+      Array.from({ length: COUNT }, (_, n) => name(n)),
+    );
+    expect(atFirstLine).toBeGreaterThan(0);
+    expect(atFirstLine).toBeLessThan(atEnd / 2);
+  });
+
+  test("end without an error text, as of SIGPIPE, when the reader has read enough", async () => {
+    const pipe = `"$0" "$1" ls many/ | head -2; exit "\${PIPESTATUS[0]}"`;
+    const child = spawn("bash", ["-c", pipe, process.execPath, CLI], {
+      env: { ...process.env, ETCDCTL_ENDPOINTS: endpoints() },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const [stdout, stderr, ended] = await Promise.all([
+      text(child.stdout),
+      text(child.stderr),
+      once(child, "close"),
+    ]);
+
+    expect([stderr, ended]).toEqual(["", [128 + 13, null]]);
+    expect(stdout).toMatch(/^NAME .*\nmany\/00000 .*\n$/);
+  });
+
+  test("end with 74 and one line when the output cannot be written", async () => {
+    const child = spawn("bash", ["-c", `"$0" "$1" ls many/ > /dev/full`, process.execPath, CLI], {
+      env: { ...process.env, ETCDCTL_ENDPOINTS: endpoints() },
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    const [stderr, ended] = await Promise.all([text(child.stderr), once(child, "close")]);
+
+    expect([stderr, ended]).toEqual([
+      expect.stringMatching(/^leasehold: standard output cannot be written: ENOSPC.*\n$/),
+      [74, null],
+    ]);
+  });
+});

@@ -1,0 +1,59 @@
+// docs/cli.md against the program that it describes.
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { CONNECTION_FLAGS } from "../../../src/cli/command-line/connection.js";
+import { EXIT } from "../../../src/cli/command-line/exit.js";
+import { COMMANDS } from "../../../src/cli/commands.js";
+import { blocksIn, readPage } from "../../support/fixtures/pages.js";
+
+const page = readPage("docs/cli.md");
+const section = (title: string) =>
+  page
+    .split(/^## /m)
+    .find((part) => part.startsWith(`${title}\n`))
+    ?.slice(title.length) ?? "";
+const firstCells = (title: string) =>
+  [...section(title).matchAll(/^\| (\S+) +\|/gm)].map(([, cell = ""]) => cell).slice(1);
+
+describe("docs/cli.md", () => {
+  test("has each exit code of the program, and no other", () => {
+    const codes = Object.values(EXIT).sort((a, b) => a - b);
+
+    expect(firstCells("Exit codes").filter((cell) => /^\d/.test(cell))).toEqual(codes.map(String));
+  });
+
+  test("has each connection flag with its variable", () => {
+    const rows = [...section("Connection").matchAll(/^\| `--([a-z-]+)` +\| `(ETCDCTL_[A-Z_]+)`/gm)];
+
+    expect(rows.map(([, flag]) => flag)).toEqual(Object.keys(CONNECTION_FLAGS));
+    for (const [, flag = "", variable] of rows)
+      expect(variable).toBe(`ETCDCTL_${flag.toUpperCase().replace("-", "_")}`);
+  });
+
+  test("quotes the types of the output, which the output is tested against", () => {
+    const types = new URL("../../../src/cli/command-line/json-types.ts", import.meta.url);
+    const source = readFileSync(types, "utf8");
+    const quoted = blocksIn(section("JSON")).filter(({ language }) => language === "ts");
+
+    expect(quoted.map(({ code }) => code.trim())).toEqual([source.slice(source.indexOf("\n") + 1).trim()]);
+  });
+
+  test("mentions each command, and each own flag of one", () => {
+    const missing = COMMANDS.flatMap(({ name, flags }) => [
+      ...(page.includes(`leasehold ${name} `) ? [] : [name]),
+      ...Object.keys(flags).filter((flag) => !page.includes(`--${flag}`)),
+    ]);
+
+    expect(missing).toEqual([]);
+  });
+
+  test("has its sections in this order", () => {
+    const order = [
+      ...["Install", "Connection", "Exit codes", "JSON", "Completion", "run and lead", "ls, show, release"],
+      ...["leader and observe", "top", "doctor", "ui", "Beside etcdctl, consul and flock"],
+    ];
+    const titles = [...page.matchAll(/^## (.*)$/gm)].map(([, title = ""]) => title);
+
+    expect(titles).toEqual(order.filter((title) => titles.includes(title)));
+  });
+});

@@ -38,7 +38,7 @@ export const LAYERS = [
   ["connect"],
   ["index", "otel/"],
   ["cli/command-line/"],
-  ["cli/elections/"],
+  ["cli/elections/", "cli/doctor/"],
   ["cli/"],
 ];
 
@@ -85,7 +85,18 @@ export const FRONT_DOORS = {
   locks: ["lock-all", "mutex", "rwlock", "semaphore"],
   election: ["election", "lead", "leader", "leadership"],
   inspect: ["entry", "force-release", "inspect", "list", "state", "watch-queue"],
-  "cli/command-line": ["arguments", "command", "connection", "exit", "help", "io", "signals", "version"],
+  "cli/command-line": [
+    "arguments",
+    "command",
+    "connection",
+    "duration",
+    "exit",
+    "help",
+    "io",
+    "signals",
+    "version",
+  ],
+  "cli/doctor": ["doctor"],
   "cli/elections": ["leader"],
   "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
 };

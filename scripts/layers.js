@@ -38,7 +38,7 @@ export const LAYERS = [
   ["connect"],
   ["index", "otel/"],
   ["cli/command-line/"],
-  ["cli/completion/", "cli/elections/", "cli/queues/"],
+  ["cli/completion/", "cli/doctor/", "cli/elections/", "cli/queues/"],
   ["cli/"],
 ];
 
@@ -90,6 +90,7 @@ export const FRONT_DOORS = {
     ...["signals", "version"],
   ],
   "cli/completion": ["completion"],
+  "cli/doctor": ["doctor"],
   "cli/elections": ["leader", "observe"],
   "cli/queues": ["ls", "release", "show"],
   "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],

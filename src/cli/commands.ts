@@ -1,5 +1,6 @@
 import type { AnyCommand } from "./command-line/command.js";
 import { completion } from "./completion/completion.js";
+import { doctor } from "./doctor/doctor.js";
 import { leader } from "./elections/leader.js";
 import { observe } from "./elections/observe.js";
 import { ls } from "./queues/ls.js";
@@ -13,5 +14,6 @@ export const COMMANDS: readonly AnyCommand[] = [
   release,
   leader,
   observe,
+  doctor,
   completion(() => COMMANDS),
 ];

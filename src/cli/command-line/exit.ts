@@ -3,7 +3,7 @@ import { EtcdRefusedError, LeaseholdError } from "../../index.js";
 /** The exit codes of `leasehold`, from sysexits.h where it has one. A child's own code is passed on as it is. */
 export const EXIT = {
   ok: 0,
-  /** What was asked for is not there: no such lock, no leader. */
+  /** What was asked for is not there: no such lock, no leader. Of `doctor`: a check failed. */
   nothing: 1,
   /** Bad arguments. */
   usage: 64,

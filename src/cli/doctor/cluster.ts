@@ -1,0 +1,115 @@
+import type { EndpointReport, ListedMember, MemberStatus } from "./exam.js";
+import { excerpt, fail, ok, skip, warn, type Finding } from "./finding.js";
+import { quorum } from "./quorum.js";
+
+/** etcd rejects requests at 5000 entries that are not applied. */
+const LAG = 1000;
+
+export type Told = EndpointReport & { readonly status: MemberStatus };
+
+/** What the reports of all endpoints say together. */
+export function clusterFindings(reports: readonly EndpointReport[]): Finding[] {
+  const told = reports.filter((report): report is Told => report.status !== undefined);
+  const working = reports.filter(({ works }) => works).length;
+  const findings = [endpointsFinding(working, reports.length)];
+  if (told.length === 0) return [...findings, skip("cluster", "no endpoint has told its status")];
+  const mixed = mixedFinding(told);
+  const alarms = alarmFindings(told);
+  if (mixed) return [...findings, mixed, ...alarms];
+  const members = told.find(({ members }) => members && members.length > 0)?.members ?? [];
+  return [
+    ...findings,
+    ...[leaderFinding(told, members), ...quorum({ reports, told, members })],
+    ...[...alarms, ...versionsFinding(told), ...lagFindings(told)],
+  ];
+}
+
+function endpointsFinding(working: number, all: number): Finding {
+  const detail = `${working} of ${all} ${all === 1 ? "endpoint works" : "endpoints work"}`;
+  if (working === 0) return fail("endpoints", detail, "see above");
+  if (working === all) return ok("endpoints", detail);
+  return warn("endpoints", detail, "clients go on with the others; mend or remove those that fail");
+}
+
+const hex = (id: string): string => BigInt(id).toString(16);
+
+function mixedFinding(told: readonly Told[]): Finding | undefined {
+  const ids = [...new Set(told.map(({ status }) => status.clusterId))];
+  if (ids.length < 2) return undefined;
+  const hostsOf = (id: string): string =>
+    told
+      .filter(({ status }) => status.clusterId === id)
+      .map(({ exam }) => exam.host)
+      .join(", ");
+  return fail(
+    "cluster id",
+    `the endpoints belong to ${ids.length} clusters: ${ids.map((id) => `${hex(id)} (${hostsOf(id)})`).join("; ")}`,
+    "list the members of one cluster only: locks of one exclude nobody in the other",
+  );
+}
+
+const nameOf = (id: string, members: readonly ListedMember[]): string =>
+  members.find((member) => member.id === id)?.name || hex(id);
+
+function leaderFinding(told: readonly Told[], members: readonly ListedMember[]): Finding {
+  const without = told.filter(({ status }) => status.leader === "0");
+  if (without.length > 0)
+    return fail(
+      "leader",
+      `no leader known at ${without.map(({ exam }) => exam.host).join(", ")}`,
+      "start the members that are down: a majority must reach each other on their peer ports",
+    );
+  const leaders = [...new Set(told.map(({ status }) => status.leader))];
+  const [leader = "0"] = leaders;
+  const term = told[0]?.status.raftTerm ?? "";
+  if (leaders.length === 1) return ok("leader", `${nameOf(leader, members)} leads in term ${term}`);
+  return warn(
+    "leader",
+    `members name different leaders: ${leaders.map((id) => nameOf(id, members)).join(", ")}`,
+    "run doctor again: an election may be under way; if it lasts, see the network between the members",
+  );
+}
+
+const ALARMS: Readonly<Record<string, string>> = {
+  NOSPACE:
+    "etcd is full and rejects every write: etcdctl compact, etcdctl defrag, or a higher --quota-backend-bytes; then etcdctl alarm disarm",
+  CORRUPT: "a member's data differs: stop it, remove its data, add it again, then etcdctl alarm disarm",
+};
+
+/** As members tell them: `memberID:123 alarm:NOSPACE`. Go's text form of protobuf has one space or two, as it likes. */
+function alarmFindings(told: readonly Told[]): Finding[] {
+  const errors = told.flatMap(({ status }) => status.errors).map((text) => text.trim().replace(/\s+/g, " "));
+  const all = new Set(errors.filter((text) => !text.includes("no leader")));
+  if (all.size === 0) return [ok("alarms", "none")];
+  const members = told.flatMap((report) => report.members ?? []);
+  return [...all].map((text) => {
+    const [, id, alarm = ""] = /^memberID:(\d{1,20}) alarm:(\w+)/.exec(text) ?? [];
+    const cure = ALARMS[alarm] ?? "see etcd's log, and etcdctl alarm list";
+    return fail(
+      "alarms",
+      id === undefined ? excerpt(text) : `${alarm} of member ${nameOf(id, members)}`,
+      cure,
+    );
+  });
+}
+
+function versionsFinding(told: readonly Told[]): Finding[] {
+  const versions = [...new Set(told.map(({ status }) => status.version))].sort();
+  if (versions.length < 2) return [];
+  const detail = `members run different releases: ${versions.join(", ")}`;
+  return [warn("versions", detail, "end the upgrade: they should differ during one only")];
+}
+
+/** The members were asked at about the same time: a busy cluster writes a few entries in between. */
+function lagFindings(told: readonly Told[]): Finding[] {
+  const latest = Math.max(...told.map(({ status }) => status.appliedIndex));
+  const behind = told.filter(({ status }) => latest - status.appliedIndex > LAG);
+  if (behind.length === 0) return [ok("lag", "every member has applied what the others have, or nearly so")];
+  return behind.map(({ exam, status }) =>
+    warn(
+      "lag",
+      `${exam.host} is ${latest - status.appliedIndex} entries behind`,
+      "run doctor again: if it stays behind, see its disk and its network",
+    ),
+  );
+}

@@ -1,0 +1,100 @@
+import { systemClock } from "../../async/clock.js";
+import type { ConnectOptions } from "../../index.js";
+import { command, type Call } from "../command-line/command.js";
+import { parseDuration } from "../command-line/duration.js";
+import { EXIT, usageError } from "../command-line/exit.js";
+import { ownCertificate, tls } from "./certificate.js";
+import { clusterFindings } from "./cluster.js";
+import { examOf, type EndpointReport, type Exam, type Step } from "./exam.js";
+import { identify } from "./identify.js";
+import { reach } from "./reach.js";
+import { countOf, redacting, writeJson, writeText, type Section } from "./report.js";
+import { refresh, status } from "./status.js";
+import { trialOf } from "./trial.js";
+
+const DEFAULT_PREFIX = "leasehold-doctor/";
+/** At so many endpoints at a time, so that the latency of one does not come from the work for the others. */
+const AT_A_TIME = 5;
+
+const FLAGS = {
+  ttl: { value: "DURATION", text: "TTL of the session of the check, whole seconds, 2s at least; default 3s" },
+  timeout: { value: "DURATION", text: "limit of each request, 100ms to 60s; default 2s" },
+} as const;
+
+export const doctor = command({
+  name: "doctor",
+  args: "[PREFIX]",
+  positionals: [0, 1],
+  summary: "examine each endpoint and the cluster, and say what to do",
+  help: [
+    "Examines every endpoint by itself: the network, TLS and certificates, what answers there, its version, the user's rights, the " +
+      "latency of reads and locks, and the renewals of a session. Then the cluster: leader, majority, alarms, lag.",
+    `It takes a lock of a name of its own that starts with PREFIX (default ${DEFAULT_PREFIX}), and leaves nothing behind.`,
+    "Exit code 0: nothing failed, though there may be warnings; 1: something failed; 69: no endpoint works.",
+  ],
+  flags: FLAGS,
+  run: examine,
+});
+
+async function examine(call: Call<typeof FLAGS>): Promise<number> {
+  const exams = examsOf(call);
+  const trials = exams.map((exam) => ({ exam, trial: trialOf(exam) }));
+  try {
+    const reports: EndpointReport[] = [];
+    for (let n = 0; n < trials.length; n += AT_A_TIME) {
+      const some = trials.slice(n, n + AT_A_TIME);
+      reports.push(...(await Promise.all(some.map(({ exam, trial }) => endpoint(exam, trial.step)))));
+    }
+    await Promise.all(reports.map(refresh));
+    return report(call, reports);
+  } finally {
+    await Promise.all(trials.map(({ trial }) => trial.close()));
+  }
+}
+
+function examsOf({
+  flags,
+  positionals: [prefix = DEFAULT_PREFIX],
+  connection,
+  signal,
+}: Call<typeof FLAGS>): Exam[] {
+  const hosts = typeof connection.hosts === "string" ? [connection.hosts] : connection.hosts;
+  const timeoutMs = parseDuration("timeout", flags.timeout ?? "2s");
+  if (timeoutMs < 100 || timeoutMs > 60_000)
+    throw usageError(`--timeout must be 100ms to 60s, got ${flags.timeout}`, "doctor");
+  const shared = { prefix, ttlSeconds: ttlOf(flags.ttl ?? "3s"), timeoutMs, clock: systemClock, signal };
+  const secrets = new Set(secretsOf(connection.auth));
+  const { credentials, auth } = connection;
+  const odd = hosts.find((host) => !URL.canParse(host));
+  if (odd !== undefined) throw usageError(`--endpoints must list HOST:PORT, got ${odd}`, "doctor");
+  return [...new Set(hosts)].map((host) => examOf(host, { ...shared, credentials, auth, secrets }));
+}
+
+function ttlOf(text: string): number {
+  const seconds = parseDuration("ttl", text) / 1000;
+  if (Number.isInteger(seconds) && seconds >= 2 && seconds <= 86_400) return seconds;
+  throw usageError(`--ttl must be whole seconds, 2s to 24h, got ${text}`, "doctor");
+}
+
+const secretsOf = (auth: ConnectOptions["auth"]): readonly string[] => (auth ? [auth.password] : []);
+
+async function endpoint(exam: Exam, trial: Step): Promise<EndpointReport> {
+  const report: EndpointReport = { exam, findings: [], works: false };
+  for (const step of [reach, tls, identify, status, trial]) if (!(await step(report))) break;
+  return report;
+}
+
+function report({ json, io: { stdout } }: Call<typeof FLAGS>, reports: readonly EndpointReport[]): number {
+  const [first] = reports;
+  const sections: Section[] = [
+    ...reports.map(({ exam, findings }) => ({ endpoint: exam.host, findings })),
+    {
+      endpoint: undefined,
+      findings: [...(first ? ownCertificate(first.exam) : []), ...clusterFindings(reports)],
+    },
+  ];
+  const redact = redacting(first?.exam.secrets ?? new Set());
+  (json ? writeJson : writeText)(stdout, sections, redact);
+  if (!reports.some(({ works }) => works)) return EXIT.unavailable;
+  return countOf(sections, "fail") > 0 ? EXIT.nothing : EXIT.ok;
+}

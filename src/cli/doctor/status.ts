@@ -1,0 +1,134 @@
+import type { EndpointReport, ListedMember, MemberStatus, Step } from "./exam.js";
+import { excerpt, fail, ok, skip, warn, type Finding } from "./finding.js";
+import { ask, askGateway, fieldsOf, isFields, listOf, textOf, type Fields, type HttpAnswer } from "./http.js";
+import { versionOf } from "./versions.js";
+
+/** From this part of the quota on there is reason to act: etcd rejects all writes when it is full. */
+const FULL = 0.8;
+const UNCHECKED = "alarms, space, leader and members were not checked";
+
+/** What the member says about itself and its cluster, by etcd's HTTP gateway. */
+export const status: Step = async (report) => {
+  const { exam, findings, version } = report;
+  if (version === undefined) {
+    findings.push(skip("status", `no HTTP gateway: ${UNCHECKED}`));
+    return true;
+  }
+  try {
+    await logIn(report);
+    const answer = await askGateway(report, "/v3/maintenance/status", {});
+    if (answer.status === 404 && (await isPeerPort(report))) return false;
+    findings.push(...(await statusFindings(report, answer)));
+    if (report.status?.isLearner === true) return false;
+  } catch (error) {
+    exam.signal.throwIfAborted();
+    findings.push(skip("status", `${excerpt((error as Error).message)}: ${UNCHECKED}`));
+  }
+  return true;
+};
+
+/** Asks again, so that indexes can be compared: other members may have been asked seconds before. */
+export async function refresh(report: EndpointReport): Promise<void> {
+  if (report.status === undefined) return;
+  try {
+    const { text } = await askGateway(report, "/v3/maintenance/status", {});
+    report.status = statusOf(fieldsOf(text) ?? {}) ?? report.status;
+  } catch {
+    report.exam.signal.throwIfAborted();
+  }
+}
+
+/** A wrong password is reported by the check of the lock, which uses it, too. */
+async function logIn(report: EndpointReport): Promise<void> {
+  const { auth, secrets } = report.exam;
+  if (!auth) return;
+  const body = { name: auth.username, password: auth.password };
+  const { text } = await askGateway(report, "/v3/auth/authenticate", body);
+  const token = textOf(fieldsOf(text)?.["token"]);
+  if (!/^[\w.~+/=-]+$/.test(token)) return;
+  secrets.add(token);
+  report.token = token;
+}
+
+/** etcd's port for its peers has /version, too, and a list of the members. */
+async function isPeerPort({ exam, findings }: EndpointReport): Promise<boolean> {
+  const { status, text } = await ask(exam, { path: "/members" });
+  if (status !== 200 || !text.startsWith("[")) return false;
+  const listed = listOf(fieldsOf(`{"members":${text}}`)?.["members"]).filter(isFields);
+  const own = listed.find((member) => listOf(member["peerURLs"]).some((url) => hasPort(url, exam.port)));
+  const urls = excerpt(listOf(own?.["clientURLs"]).map(textOf).join(", "), 160);
+  findings.push(
+    fail(
+      "server",
+      "the port for etcd's peers, not the one for clients",
+      `use the client port in --endpoints: ${urls || "that of --listen-client-urls, usually 2379"}`,
+    ),
+  );
+  return true;
+}
+
+const hasPort = (url: unknown, port: number): boolean => textOf(url).endsWith(`:${port}`);
+
+async function statusFindings(report: EndpointReport, answer: HttpAnswer): Promise<Finding[]> {
+  const fields = fieldsOf(answer.text);
+  const own = answer.status === 200 && fields ? statusOf(fields) : undefined;
+  if (!own || !fields) return [skip("status", `${whyNot(answer, fields)}: ${UNCHECKED}`)];
+  report.status = own;
+  const list = await askGateway(report, "/v3/cluster/member/list", {});
+  report.members = listOf(fieldsOf(list.text)?.["members"]).filter(isFields).map(memberOf);
+  return [...spaceFinding(fields), ...learnerFinding(own)];
+}
+
+const whyNot = ({ status }: HttpAnswer, fields: Fields | undefined): string =>
+  status === 404
+    ? "the HTTP gateway is switched off (--enable-grpc-gateway=false)"
+    : `HTTP ${status} ${excerpt(textOf(fields?.["message"]) || textOf(fields?.["error"]))}`.trim();
+
+function statusOf(fields: Fields): MemberStatus | undefined {
+  const header = fields["header"];
+  if (!isFields(header)) return undefined;
+  return {
+    clusterId: idOf(header["cluster_id"]),
+    memberId: idOf(header["member_id"]),
+    leader: idOf(fields["leader"]),
+    raftTerm: idOf(fields["raftTerm"]),
+    appliedIndex: Number(idOf(fields["raftAppliedIndex"])),
+    version: versionOf(fields["version"]) ?? "",
+    isLearner: fields["isLearner"] === true,
+    errors: listOf(fields["errors"]).slice(0, 20).map(textOf),
+  };
+}
+
+/** Decimal digits; etcd leaves out 0. */
+const idOf = (value: unknown): string => /^\d{1,20}$/.exec(textOf(value))?.[0] ?? "0";
+
+const memberOf = (fields: Fields): ListedMember => ({
+  id: idOf(fields["ID"]),
+  name: excerpt(textOf(fields["name"]), 60),
+  isLearner: fields["isLearner"] === true,
+  clientUrls: listOf(fields["clientURLs"]).map((url) => excerpt(textOf(url), 200)),
+});
+
+/** etcd tells its quota from 3.6 on. */
+export function spaceFinding(fields: Fields): Finding[] {
+  const [size, quota] = [Number(idOf(fields["dbSize"])), Number(idOf(fields["dbSizeQuota"]))];
+  const shown = `${mib(size)}${quota > 0 ? ` of ${mib(quota)}` : ", of a quota that this release does not tell"}`;
+  if (quota > 0 && size > FULL * quota)
+    return [
+      warn("space", shown, "compact, defragment, or raise --quota-backend-bytes: a full etcd rejects writes"),
+    ];
+  return [ok("space", shown, { dbBytes: size, ...(quota > 0 && { quotaBytes: quota }) })];
+}
+
+const mib = (bytes: number): string => `${(bytes / 1_048_576).toFixed(1)} MiB`;
+
+const learnerFinding = ({ isLearner }: MemberStatus): Finding[] =>
+  isLearner
+    ? [
+        fail(
+          "learner",
+          "this member is a learner: it serves neither reads nor writes of clients",
+          "promote it (etcdctl member promote), or take it out of --endpoints",
+        ),
+      ]
+    : [];

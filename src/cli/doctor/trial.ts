@@ -1,0 +1,166 @@
+import { renewedChannel } from "../../diagnostics/channels.js";
+import type { RenewedMessage } from "../../diagnostics/messages.js";
+import { connect, inspect, Mutex, type Cluster, type Hold, type Session } from "../../index.js";
+import { limited, NoAnswerError, type Exam, type Step } from "./exam.js";
+import { fail, ok, rounded, warn, type Finding } from "./finding.js";
+import { refusal } from "./refusal.js";
+
+const READS = 5;
+const RENEWALS = 2;
+/** A lock waits for several of them. */
+const SLOW_MS = 100;
+
+/** A lock of a name that no other program uses. */
+interface Trial {
+  readonly exam: Exam;
+  readonly cluster: Cluster;
+  readonly mutex: Mutex;
+  readonly findings: Finding[];
+}
+
+/** Reads, a session for two renewals, and a lock, through this endpoint alone, as a program does it. */
+export function trialOf(exam: Exam): { readonly step: Step; readonly close: () => Promise<void> } {
+  const { host, credentials, auth, timeoutMs, ttlSeconds } = exam;
+  const cluster = connect({
+    ...{
+      hosts: host,
+      ...(credentials && { credentials }),
+      ...(auth && { auth }),
+      requestTimeoutMs: timeoutMs,
+    },
+    session: { ttlSeconds, owner: "leasehold doctor" },
+  });
+  const mutex = new Mutex(cluster, `${exam.prefix}${exam.clock.randomId().toString(16)}`);
+  return {
+    step: async (report) => {
+      const trial = { exam, cluster, mutex, findings: report.findings };
+      for (const part of [reads, locks]) {
+        const outcome = await attempt(trial, part);
+        report.works = outcome.works;
+        if (!outcome.goesOn) break;
+      }
+      return true;
+    },
+    close: () => cluster.close({ drainMs: 0 }),
+  };
+}
+
+interface Outcome {
+  /** etcd answers here, though it may reject what this user asks for. */
+  readonly works: boolean;
+  readonly goesOn: boolean;
+}
+
+async function attempt(trial: Trial, part: (trial: Trial) => Promise<void>): Promise<Outcome> {
+  try {
+    await part(trial);
+    return { works: true, goesOn: true };
+  } catch (error) {
+    trial.exam.signal.throwIfAborted();
+    const { finding, works, goesOn } = refusal(trial.exam, error);
+    trial.findings.push(finding);
+    return { works, goesOn };
+  }
+}
+
+/** The first read opens the connection. */
+async function reads({ exam, cluster, mutex, findings }: Trial): Promise<void> {
+  const { signal, timeoutMs, clock } = exam;
+  const took: number[] = [];
+  for (let n = 0; n <= READS; n++) {
+    const start = clock.monotonic();
+    await inspect(cluster, mutex.name, { signal, timeoutMs });
+    if (n > 0) took.push(clock.monotonic() - start);
+  }
+  const medianMs = took.sort((a, b) => a - b)[(READS - 1) / 2] ?? 0;
+  const detail = `a linearizable read takes ${shown(medianMs)} (median of ${READS})`;
+  const cure =
+    "see etcd's disk (etcd_disk_wal_fsync_duration_seconds) and the network; use a TTL of ten round trips at least";
+  const found =
+    medianMs < SLOW_MS ? ok("read", detail) : warn("read", `${detail}; a lock takes longer`, cure);
+  findings.push({ ...found, measured: rounded({ medianMs }) });
+}
+
+async function locks(trial: Trial): Promise<void> {
+  const { exam, cluster, mutex, findings } = trial;
+  const { signal, timeoutMs, clock } = exam;
+  const wait = { signal, timeoutMs: 2 * timeoutMs };
+  const session = await cluster.session(wait);
+  const renewals = countRenewals(exam, session);
+  // Its failure is reported below; the lock may fail before.
+  renewals.catch(() => undefined);
+  const start = clock.monotonic();
+  const lock = await mutex.lock(wait);
+  const lockMs = clock.monotonic() - start;
+  findings.push(...(await ttlFinding(trial, session)));
+  findings.push(...(await renewalFinding(renewals, session)));
+  const releaseMs = await release(exam, lock);
+  const left = (await inspect(cluster, mutex.name, wait)).total.holders;
+  if (left > 0)
+    findings.push(fail("lock", `${lock.key} is still there after its release`, "please report it"));
+  const detail = `a lock takes ${shown(lockMs)}, its release ${shown(releaseMs)}`;
+  findings.push(ok("lock", detail, { lockMs, releaseMs }));
+}
+
+async function release({ clock }: Exam, lock: Hold): Promise<number> {
+  const start = clock.monotonic();
+  await lock.release();
+  return clock.monotonic() - start;
+}
+
+/** The latest of so many renewals. The session ends by itself if they fail, after 0.9 of its TTL. */
+function countRenewals(exam: Exam, session: Session): Promise<RenewedMessage> {
+  const timeoutMs = 1000 * session.ttlSeconds + exam.timeoutMs;
+  return limited({ ...exam, timeoutMs }, (resolve, reject) => {
+    let seen = 0;
+    const renewed = (message: RenewedMessage): void => {
+      if (message.leaseId === session.leaseId && ++seen === RENEWALS) resolve(message);
+    };
+    const ended = (): void => reject(session.signal.reason);
+    renewedChannel.subscribe(renewed);
+    session.signal.addEventListener("abort", ended);
+    return () => {
+      renewedChannel.unsubscribe(renewed);
+      session.signal.removeEventListener("abort", ended);
+    };
+  });
+}
+
+async function renewalFinding(renewals: Promise<RenewedMessage>, session: Session): Promise<Finding[]> {
+  const cure = "see the network and the load of this member; a longer --ttl shows whether it is just slow";
+  try {
+    const { durationMs } = await renewals;
+    const detail = `${RENEWALS} renewals of a session with a TTL of ${session.ttlSeconds} s, the last in ${shown(durationMs)}`;
+    return [ok("renewal", detail, { durationMs })];
+  } catch (error) {
+    if (!(error instanceof NoAnswerError)) throw error;
+    return [fail("renewal", `fewer than ${RENEWALS} renewals in ${error.afterMs} ms`, cure)];
+  }
+}
+
+/** etcd tells whole seconds, rounded down. leasehold gives up first, or else two clients could hold a lock. */
+async function ttlFinding({ exam, cluster, mutex }: Trial, session: Session): Promise<Finding[]> {
+  const { signal, timeoutMs } = exam;
+  const before = session.remainingMs();
+  const state = await inspect(cluster, mutex.name, { signal, timeoutMs });
+  // A renewal in between counts in neither.
+  const [theirs, ours] = [state.holders[0]?.ttlRemainingMs, Math.min(before, session.remainingMs())];
+  if (theirs === undefined) return [];
+  if (ours > theirs + 1000)
+    return [
+      fail(
+        "ttl",
+        `etcd gives the lease ${theirs} ms more, leasehold ${Math.round(ours)} ms`,
+        "see whether a proxy answers in etcd's place, and whether the machine's clock runs too slowly",
+      ),
+    ];
+  const asked = session.ttlSeconds > exam.ttlSeconds ? `; it grants ${session.ttlSeconds} s at least` : "";
+  return [
+    ok("ttl", `etcd counts the lease's TTL as leasehold does${asked}`, {
+      theirsMs: theirs,
+      oursMs: Math.round(ours),
+    }),
+  ];
+}
+
+const shown = (ms: number): string => `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;

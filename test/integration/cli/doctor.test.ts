@@ -1,0 +1,98 @@
+// What `leasehold doctor` finds at a healthy cluster, and what it leaves there.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
+import { examined, findingsOf, leftovers } from "../../support/fixtures/doctor.js";
+import { runCli, startCli } from "../../support/programs/cli.js";
+
+let etcd: EtcdCluster;
+beforeAll(async () => void (etcd = await startEtcd({ members: 3 })));
+afterAll(() => etcd.stop());
+
+const isAdvised = () => /^3\.[67]\./.test(etcd.version);
+
+describe("leasehold doctor at a healthy cluster of three", () => {
+  test("finds nothing wrong, says what it measured, and leaves no key and no lease", async () => {
+    const { code, findings, summary } = await examined(etcd.endpoints);
+    const version = isAdvised() ? "ok" : "warn";
+    // A busy machine may make reads slow.
+    const speed = expect.stringMatching(/^(ok|warn)$/) as string;
+
+    expect([code, summary["fail"], summary["skip"]]).toEqual([0, 0, 0]);
+    for (const endpoint of etcd.endpoints)
+      expect(findingsOf(findings, endpoint)).toEqual({
+        ...{
+          reach: "ok",
+          version,
+          clock: "ok",
+          space: "ok",
+          read: speed,
+          ttl: "ok",
+          renewal: "ok",
+          lock: "ok",
+        },
+      });
+    expect(findingsOf(findings, null)).toEqual({
+      ...{ endpoints: "ok", leader: "ok", members: "ok", alarms: "ok", lag: "ok" },
+    });
+    const medians = findings
+      .filter(({ check }) => check === "read")
+      .map(({ measured }) => measured?.["medianMs"]);
+    expect(medians).toEqual([expect.any(Number), expect.any(Number), expect.any(Number)]);
+    expect(await leftovers(etcd)).toEqual({ keys: 0, leases: 0 });
+  });
+
+  test("writes one line for each check, with the endpoint above and the counts below", async () => {
+    const { code, stdout, stderr } = await runCli(["doctor", "--ttl", "2s"], {
+      endpoints: etcd.endpoints[0] ?? "",
+    });
+    const lines = stdout.split("\n");
+
+    expect([code, stderr]).toEqual([0, ""]);
+    expect(lines[0]).toBe(etcd.endpoints[0]);
+    expect(lines).toContainEqual(
+      expect.stringMatching(
+        /^ {2}(ok {2}|warn) {2}read: a linearizable read takes [\d.]+ ms \(median of 5\)$/,
+      ),
+    );
+    expect(lines).toContain("the cluster");
+    expect(lines.at(-2)).toMatch(/^0 failed, \d warnings?, 0 not checked$/);
+  });
+
+  test("names the members that --endpoints does not", async () => {
+    const { findings } = await examined(etcd.endpoints.slice(0, 1));
+
+    expect(findings).toContainEqual(
+      expect.objectContaining({
+        ...{ endpoint: null, check: "members", mark: "warn" },
+        detail: expect.stringContaining(`m2 (${etcd.endpoints[1]}), m3 (${etcd.endpoints[2]})`) as string,
+        cure: expect.stringContaining("list all members") as string,
+      }),
+    );
+  });
+
+  test("leaves no key and no lease when it is told to end while it holds its lock", async () => {
+    const doctor = startCli(["doctor", "--ttl", "60s"], { endpoints: etcd.endpoints.join(",") });
+    await expect.poll(async () => (await leftovers(etcd)).keys).toBe(3);
+    doctor.child.kill("SIGINT");
+    const { code, stderr } = await doctor.ended;
+
+    expect([code, stderr]).toEqual([130, ""]);
+    expect(await leftovers(etcd)).toEqual({ keys: 0, leases: 0 });
+  });
+});
+
+describe("the words of leasehold doctor", () => {
+  test.each([
+    [["--ttl", "1s"], "--ttl must be whole seconds, 2s to 24h, got 1s"],
+    [["--ttl", "2500ms"], "--ttl must be whole seconds, 2s to 24h, got 2500ms"],
+    [["--timeout", "10ms"], "--timeout must be 100ms to 60s, got 10ms"],
+    [["a//"], "Expected name to be"],
+    [["--endpoints", "a b:1"], "--endpoints must list HOST:PORT, got http://a b:1"],
+    [["--endpoints", "a:0"], "Expected hosts to be"],
+  ])("%j are refused", async (words, message) => {
+    const { code, stdout, stderr } = await runCli(["doctor", ...words], { endpoints: "127.0.0.1:1" });
+
+    expect([code, stdout]).toEqual([64, ""]);
+    expect(stderr).toContain(message);
+  });
+});

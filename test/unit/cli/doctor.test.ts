@@ -1,0 +1,154 @@
+// The rules of `leasehold doctor` that no healthy etcd breaks.
+import { X509Certificate } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import { lifetime } from "../../../src/cli/doctor/certificate.js";
+import { clusterFindings } from "../../../src/cli/doctor/cluster.js";
+import { examOf, type EndpointReport, type MemberStatus } from "../../../src/cli/doctor/exam.js";
+import { ok } from "../../../src/cli/doctor/finding.js";
+import { clockFinding } from "../../../src/cli/doctor/identify.js";
+import { redacting } from "../../../src/cli/doctor/report.js";
+import { spaceFinding } from "../../../src/cli/doctor/status.js";
+import { versionFinding, versionOf } from "../../../src/cli/doctor/versions.js";
+import { systemClock } from "../../../src/async/clock.js";
+import { makeAuthority } from "../../support/fixtures/certificates.js";
+
+const DAY_MS = 86_400_000;
+
+describe("the version of a member", () => {
+  test.each([
+    ["3.3.27", "warn"],
+    ["3.4.44", "warn"],
+    ["3.5.32", "warn"],
+    ["3.5.33", "ok"],
+    ["3.6.13", "warn"],
+    ["3.6.14", "ok"],
+    ["3.7.0-rc.1", "warn"],
+    ["3.7.1", "ok"],
+    ["3.8.0", "ok"],
+    ["4.0.0", "ok"],
+  ])("%s: %s", (version, mark) => {
+    const { cure, ...found } = versionFinding(version);
+
+    expect(found.mark).toBe(mark);
+    expect(cure).toEqual(
+      mark === "ok" ? undefined : expect.stringContaining("run etcd 3.5.33, 3.6.14, 3.7.1"),
+    );
+  });
+
+  test.each([["3.5"], ["nginx"], ["3.5.1\u001b[31m"], [7], [undefined], [`3.5.1-${"x".repeat(99)}`]])(
+    "is not %j",
+    (text) => expect(versionOf(text)).toBeUndefined(),
+  );
+});
+
+describe("a certificate", () => {
+  const now = Date.now();
+  const valid = new X509Certificate(makeAuthority("us").issue("etcd").certificate);
+  test.each([
+    [now, "ok", "valid for 29 more days"],
+    [now + 15 * DAY_MS, "ok", "valid for 14 more days"],
+    [now + 17 * DAY_MS, "warn", "expires in 12 days"],
+    [now + 31 * DAY_MS, "fail", "expired on "],
+    [now - 2 * DAY_MS, "fail", "valid only from "],
+  ])("at %d is %s: %s", (at, mark, detail) => {
+    expect(lifetime("certificate", valid, at)).toEqual([
+      expect.objectContaining({ mark, detail: expect.stringContaining(detail) as string }),
+    ]);
+  });
+});
+
+describe("the wall clock of a member", () => {
+  test.each([
+    [0, []],
+    [1500, ["ok"]],
+    [-4000, ["ok"]],
+    [60_000, ["warn"]],
+    [-60_000, ["warn"]],
+  ])("%d ms ahead", (skew, marks) => {
+    const date = skew === 0 ? NaN : 1_000_000 + skew;
+
+    expect(clockFinding({ date, askedAt: 1_000_000 }).map(({ mark }) => mark)).toEqual(marks);
+  });
+});
+
+describe("the space of a member", () => {
+  test.each([
+    [{ dbSize: "20480" }, "ok"],
+    [{ dbSize: "79", dbSizeQuota: "100" }, "ok"],
+    [{ dbSize: "81", dbSizeQuota: "100" }, "warn"],
+    [{ dbSize: "\u001b[31m", dbSizeQuota: {} }, "ok"],
+  ])("%j: %s", (fields, mark) => expect(spaceFinding(fields).map((found) => found.mark)).toEqual([mark]));
+});
+
+const STATUS: MemberStatus = {
+  ...{ clusterId: "255", memberId: "1", leader: "1", raftTerm: "7", appliedIndex: 5000, version: "3.6.14" },
+  ...{ isLearner: false, errors: [] },
+};
+
+const reported = (n: number, status: Partial<MemberStatus> = {}): EndpointReport => ({
+  exam: examOf(`http://m${n}:2379`, {
+    ...{ credentials: undefined, auth: undefined, prefix: "a/", ttlSeconds: 2, timeoutMs: 100 },
+    ...{ clock: systemClock, signal: new AbortController().signal, secrets: new Set<string>() },
+  }),
+  ...{ findings: [], works: true, status: { ...STATUS, memberId: `${n}`, ...status } },
+  members: [1, 2, 3].map((id) => ({
+    ...{ id: `${id}`, name: `m${id}`, isLearner: false, clientUrls: [`http://m${id}:2379`] },
+  })),
+});
+
+const bad = (...reports: EndpointReport[]) =>
+  clusterFindings(reports)
+    .filter(({ mark }) => mark !== "ok")
+    .map(({ check, mark, detail }) => `${mark} ${check}: ${detail}`);
+
+describe("the members of a cluster", () => {
+  test("have nothing wrong", () => {
+    expect(bad(reported(1), reported(2), reported(3))).toEqual([]);
+  });
+
+  test.each([
+    [{ leader: "0" }, "fail leader: no leader known at http://m3:2379"],
+    [{ leader: "2" }, "warn leader: members name different leaders: m1, m2"],
+    [{ appliedIndex: 4000 }, undefined],
+    [{ appliedIndex: 3999 }, "warn lag: http://m3:2379 is 1001 entries behind"],
+    [{ version: "3.5.33" }, "warn versions: members run different releases: 3.5.33, 3.6.14"],
+    [{ errors: ["memberID:2 alarm:CORRUPT "] }, "fail alarms: CORRUPT of member m2"],
+    [
+      { errors: ["memberID:2  alarm:NOSPACE", "memberID:2 alarm:NOSPACE "] },
+      "fail alarms: NOSPACE of member m2",
+    ],
+    [{ errors: ["\u001b[31mnew"] }, "fail alarms: \\u001b[31mnew"],
+    [{ errors: ["etcdserver: no leader"] }, undefined],
+    [
+      { clusterId: "16" },
+      "fail cluster id: the endpoints belong to 2 clusters: ff (http://m1:2379, http://m2:2379); 10 (http://m3:2379)",
+    ],
+  ])("are told by one with %j", (status, finding) => {
+    expect(bad(reported(1), reported(2), reported(3, status))).toEqual(
+      finding === undefined ? [] : [finding],
+    );
+  });
+
+  test("are not told by endpoints that fail", () => {
+    const dead = (n: number): EndpointReport => ({ exam: reported(n).exam, findings: [], works: false });
+
+    expect(bad(dead(1))).toEqual([
+      "fail endpoints: 0 of 1 endpoint works",
+      "skip cluster: no endpoint has told its status",
+    ]);
+    expect(bad(reported(1), reported(2), dead(3))).toEqual([
+      "warn endpoints: 2 of 3 endpoints work",
+      "warn members: 2 of 3 voting members answered, 2 must; m3 did not, and no further member may fail",
+    ]);
+    expect(bad(reported(1), dead(2))).toEqual([
+      "warn endpoints: 1 of 2 endpoints work",
+      "warn members: 1 of 3 voting members answered, 2 must; m2 did not, and no further member may fail",
+      "warn members: not examined, because --endpoints does not name them: m3 (http://m3:2379)",
+    ]);
+  });
+});
+
+test("no output has a password, and measured numbers have one decimal", () => {
+  expect(redacting(new Set(["pass", "to.ken"]))("a pass, a to.ken, a pass")).toBe("a ***, a ***, a ***");
+  expect(ok("a", "b", { ms: 1.26, version: "3.5.1" }).measured).toEqual({ ms: 1.3, version: "3.5.1" });
+});

@@ -1,6 +1,6 @@
 // What a Board shows, against inspect() and list() at the same revision, under a random workload.
 import { describe, expect, test } from "vitest";
-import { Board, type BoardListener } from "../../../src/board/board.js";
+import { Board, MAX_KEYS, TooManyKeysError, type BoardListener } from "../../../src/board/board.js";
 import { connect, Election, inspect, list, lockAll, Mutex, RwLock, Semaphore } from "../../../src/index.js";
 import { grantLease, putKeys } from "../../support/clients/many-keys.js";
 import { twoSessions } from "../../support/fixtures/two-sessions.js";
@@ -186,7 +186,21 @@ describe("Board", () => {
     board.stop();
   });
 
-  test("fails with the cluster's end, and when etcd rejects nothing more is reported after stop()", async () => {
+  test("fails with an honest error when there are more keys than it has room for, at once and later", async () => {
+    const keys = Array.from({ length: MAX_KEYS }, (_, n) => `full/${n % 50}/${(n + 256).toString(16)}`);
+    await putKeys(two.etcd.member, keys);
+    const failures: Error[] = [];
+    const board = await opened("full/", two.cluster, { ...ignore, failed: (error) => failures.push(error) });
+    expect(board.size).toBe(50);
+
+    await putKeys(two.etcd.member, ["full/1/1f"]);
+
+    await expect.poll(() => failures, PATIENCE).toHaveLength(1);
+    expect(failures[0]).toBeInstanceOf(TooManyKeysError);
+    await expect(opened("full/")).rejects.toThrow('more than 20000 keys under "full/": narrow the prefix');
+  });
+
+  test("fails with the cluster's end, and reports nothing after stop()", async () => {
     const cluster = connect({ hosts: two.etcd.endpoints });
     const failures: Error[] = [];
     await opened("ends/", cluster, { changed: () => {}, failed: (error) => failures.push(error) });

@@ -39,7 +39,7 @@ export const LAYERS = [
   ["connect"],
   ["index", "otel/"],
   ["cli/command-line/"],
-  ["cli/elections/"],
+  ["cli/elections/", "cli/top/"],
   ["cli/"],
 ];
 
@@ -90,8 +90,19 @@ export const FRONT_DOORS = {
     "watch-queue",
   ],
   board: ["board"],
-  "cli/command-line": ["arguments", "command", "connection", "exit", "help", "io", "signals", "version"],
+  "cli/command-line": [
+    "arguments",
+    "command",
+    "connection",
+    "duration",
+    "exit",
+    "help",
+    "io",
+    "signals",
+    "version",
+  ],
   "cli/elections": ["leader"],
+  "cli/top": ["top"],
   "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
 };
 

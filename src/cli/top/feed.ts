@@ -72,16 +72,12 @@ export class Feed {
   request(gapMs: number): void {
     if (this.#stopped) return;
     const { clock } = this.settings;
-    const at = Math.max(clock.monotonic(), this.#last + gapMs);
+    const now = clock.monotonic();
+    const at = Math.max(now, this.#last + gapMs);
     if (this.#next && this.#next.at <= at) return;
     this.#next?.timer.cancel();
-    this.#next = {
-      at,
-      timer: clock.after(
-        at - clock.monotonic(),
-        this.guard(() => this.#draw()),
-      ),
-    };
+    const draw = this.guard(() => this.#draw());
+    this.#next = { at, timer: clock.after(at - now, draw) };
   }
 
   end(code: number): void {

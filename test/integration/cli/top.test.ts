@@ -101,6 +101,19 @@ describe("leasehold top on a terminal", () => {
     await top.program.ended;
   });
 
+  test("restores the terminal when it ends with an error, and shows that then", async () => {
+    const keys = Array.from({ length: 20_001 }, (_, n) => `full/${n % 50}/${(n + 256).toString(16)}`);
+    await putKeys(etcd.member, keys.slice(1));
+    const top = startTop(["full/"]);
+    await top.shows("50 locks");
+
+    await putKeys(etcd.member, keys.slice(0, 1));
+
+    expect((await top.program.ended).code).toBe(64);
+    await top.shows('there are more than 20000 keys under "full/": narrow the prefix');
+    expect(restored(top)).toEqual(AS_BEFORE);
+  });
+
   test("follows a resize", async () => {
     await putKeys(
       etcd.member,

@@ -117,6 +117,8 @@ describe("a board", () => {
     expect(board.queue("jobs/a")!.holders[0]!.grantedAt).toBeUndefined();
     expect(board.queue("jobs/b")!.holders[0]!.grantedAt).toBe(at);
     expect(board.handOvers).toBe(1);
+    await told(gone("jobs/b/1f", 103n));
+    expect([...board.names()]).toEqual(["jobs/a"]);
   });
 
   test("counts a nested name in those above it, from when they have keys of their own", async () => {

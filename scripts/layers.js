@@ -35,10 +35,11 @@ export const LAYERS = [
   ["queue/"],
   ["hold/", "observe/"],
   ["locks/", "election/", "web-locks/", "inspect/"],
+  ["board/"],
   ["connect"],
   ["index", "otel/"],
   ["cli/command-line/"],
-  ["cli/completion/", "cli/doctor/", "cli/elections/", "cli/queues/"],
+  ["cli/completion/", "cli/doctor/", "cli/elections/", "cli/queues/", "cli/top/"],
   ["cli/"],
 ];
 
@@ -84,7 +85,11 @@ export const FRONT_DOORS = {
   observe: ["feed", "queue-watch"],
   locks: ["lock-all", "mutex", "rwlock", "semaphore"],
   election: ["election", "lead", "leader", "leadership"],
-  inspect: ["entry", "force-release", "inspect", "list", "state", "watch-queue"],
+  inspect: [
+    ...["ask", "entry", "force-release", "holders", "inspect", "list", "names", "read-queue", "state"],
+    "watch-queue",
+  ],
+  board: ["board"],
   "cli/command-line": [
     ...["arguments", "command", "connection", "duration", "exit", "help", "io", "json-types", "output"],
     ...["signals", "version"],
@@ -93,6 +98,7 @@ export const FRONT_DOORS = {
   "cli/doctor": ["doctor"],
   "cli/elections": ["leader", "observe"],
   "cli/queues": ["ls", "release", "show"],
+  "cli/top": ["top"],
   "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
 };
 

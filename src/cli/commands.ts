@@ -6,6 +6,7 @@ import { observe } from "./elections/observe.js";
 import { ls } from "./queues/ls.js";
 import { release } from "./queues/release.js";
 import { show } from "./queues/show.js";
+import { top } from "./top/top.js";
 
 /** In the order of the help. */
 export const COMMANDS: readonly AnyCommand[] = [
@@ -14,6 +15,7 @@ export const COMMANDS: readonly AnyCommand[] = [
   release,
   leader,
   observe,
+  top,
   doctor,
   completion(() => COMMANDS),
 ];

@@ -1,6 +1,7 @@
 import { Feed } from "../observe/feed.js";
 import { QueueWatch, snapshotOf } from "../observe/queue-watch.js";
 import type { KeyValue } from "../etcd/port.js";
+import { queueRange } from "../queue/lock-mode.js";
 import type { EtcdServices } from "../session/connection.js";
 import { candidates, leaderOf, sameLeader, type Leader } from "./leader.js";
 
@@ -21,7 +22,7 @@ export class Observation extends Feed<Leader | undefined> {
       start: ({ item, failed }) =>
         new QueueWatch<KeyValue>(
           {
-            ...{ services, name, what, keep },
+            ...{ services, range: queueRange(name), what, keep },
             read: async (policy) => snapshotOf(await services.client.range(candidates(name), policy), keep),
           },
           {

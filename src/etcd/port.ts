@@ -89,7 +89,7 @@ export interface TimeToLiveOptions extends CallOptions {
 export interface WatchRequest {
   readonly watchId: number;
   readonly key: string | Buffer;
-  readonly end?: string;
+  readonly end?: string | Buffer;
   /** 0 means from now on. With any other revision events may be up to 100 ms late: etcd serves such a watch from a loop. */
   readonly startRevision: bigint;
   readonly events: EventKind | "ALL";

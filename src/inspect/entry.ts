@@ -48,7 +48,8 @@ const LEASE_AND_NUMBER = /^[1-9a-f][0-9a-f]{0,15}(-[1-9][0-9]*)?$/;
 /** A key whose value was not read. */
 export function keyOf(name: string, kv: KeyValue): InspectedKey {
   const { createRevision, modRevision } = kv;
-  return { createRevision, modRevision, ...placeOf(name, kv), facts: UNREAD };
+  const key = compactKey(kv.key);
+  return { key, createRevision, modRevision, place: placeOf(name, key), facts: UNREAD };
 }
 
 export const isRead = ({ facts }: InspectedKey): boolean => facts !== UNREAD;
@@ -56,31 +57,47 @@ export const isRead = ({ facts }: InspectedKey): boolean => facts !== UNREAD;
 /** A key with its value. */
 export const entryOf = (name: string, kv: KeyValue): InspectedKey => withValue(name, keyOf(name, kv), kv);
 
-export function withValue(
+export const withValue = (
   name: string,
   entry: InspectedKey,
-  { value, leaseId }: Pick<KeyValue, "value" | "leaseId">,
-): InspectedKey {
-  const { owner, since, permits, id } = parseEntryValue(value);
-  const isOurs = owner !== undefined && since !== undefined && id !== undefined;
-  const facts = {
-    leaseId,
-    owner: owner === undefined ? undefined : compact(owner.slice(0, MAX_OWNER)),
-    since: since === undefined || since.length > MAX_SINCE ? undefined : compact(since),
-    permits,
-    kind: kindOf(name, entry, { leaseId, permits, isOurs, isEmpty: value === "" }),
-  };
-  return { ...entry, facts };
-}
+  kv: Pick<KeyValue, "value" | "leaseId">,
+): InspectedKey => ({ ...entry, facts: factsAt(name, entry, factsOf(kv)) });
 
-interface ValueForm {
-  readonly leaseId: bigint;
-  readonly permits: number | undefined;
+/** What a value says, wherever its key is. Its size is bounded. */
+export interface ValueFacts extends Omit<Facts, "kind"> {
+  /** It has the form that this library writes. */
   readonly isOurs: boolean;
   readonly isEmpty: boolean;
 }
 
-function kindOf(name: string, { key, place }: InspectedKey, value: ValueForm): QueueKind {
+export function factsOf({ value, leaseId }: Pick<KeyValue, "value" | "leaseId">): ValueFacts {
+  const { owner, since, permits, id } = parseEntryValue(value);
+  return {
+    leaseId,
+    owner: owner === undefined ? undefined : compact(owner.slice(0, MAX_OWNER)),
+    since: since === undefined || since.length > MAX_SINCE ? undefined : compact(since),
+    permits,
+    isOurs: owner !== undefined && since !== undefined && id !== undefined,
+    isEmpty: value === "",
+  };
+}
+
+/** A key that has been read, as the queue of `name` sees it: that of its own name, or of one above it. */
+export function entryIn(
+  name: string,
+  { key, createRevision, modRevision }: Pick<InspectedKey, "key" | "createRevision" | "modRevision">,
+  value: ValueFacts,
+): InspectedKey {
+  const entry = { key, createRevision, modRevision, place: placeOf(name, key), facts: UNREAD };
+  return { ...entry, facts: factsAt(name, entry, value) };
+}
+
+function factsAt(name: string, entry: InspectedKey, value: ValueFacts): Facts {
+  const { leaseId, owner, since, permits } = value;
+  return { leaseId, owner, since, permits, kind: kindOf(name, entry, value) };
+}
+
+function kindOf(name: string, { key, place }: InspectedKey, value: ValueFacts): QueueKind {
   const last = key.toString().slice(prefixOf(name).length).split("/").at(-1) ?? "";
   if (value.leaseId === 0n || !LEASE_AND_NUMBER.test(last)) return "unknown";
   if (place === "reader" || place === "writer") return "rwlock";
@@ -90,12 +107,11 @@ function kindOf(name: string, { key, place }: InspectedKey, value: ValueForm): Q
   return value.isOurs || value.isEmpty ? "mutex" : "election";
 }
 
-function placeOf(name: string, kv: KeyValue): Pick<InspectedKey, "key" | "place"> {
-  const key = compactKey(kv.key);
+function placeOf(name: string, key: string | Buffer): Place {
   const [first, second, ...deeper] = key.toString().slice(prefixOf(name).length).split("/", 3);
-  if (second === undefined) return { key, place: "direct" };
-  if (first === "read") return { key, place: deeper.length > 0 ? "below readers" : "reader" };
-  return { key, place: first === "write" && deeper.length === 0 ? "writer" : "below" };
+  if (second === undefined) return "direct";
+  if (first === "read") return deeper.length > 0 ? "below readers" : "reader";
+  return first === "write" && deeper.length === 0 ? "writer" : "below";
 }
 
 /** A part of a longer string would keep all of it in memory. */

@@ -6,7 +6,8 @@ export interface Split<E> {
   readonly waiters: readonly E[];
 }
 
-type Judged = Pick<InspectedKey, "place"> & { readonly facts: Pick<InspectedKey["facts"], "permits"> };
+/** What the judgement is made of. */
+export type Judged = Pick<InspectedKey, "place"> & { readonly facts: Pick<InspectedKey["facts"], "permits"> };
 
 /**
  * Who holds, by the rules of the lock modes in queue/: every key under the name counts, of whatever client. A reader holds
@@ -30,12 +31,16 @@ export function splitQueue<E extends Judged>(entries: readonly E[]): Split<E> {
 }
 
 /** By the oldest entry that shows it. */
-export const kindOfQueue = (entries: readonly InspectedKey[]): QueueKind =>
-  entries.find(({ facts }) => facts.kind !== "unknown")?.facts.kind ?? "unknown";
+export const kindOfQueue = (
+  entries: readonly { readonly facts: Pick<InspectedKey["facts"], "kind"> }[],
+): QueueKind => entries.find(({ facts }) => facts.kind !== "unknown")?.facts.kind ?? "unknown";
 
 /** In the order of their create revisions. A transaction may put several keys at one revision. */
-export const inOrder = (entries: readonly InspectedKey[]): InspectedKey[] =>
-  [...entries].sort((a, b) => compare(a.createRevision, b.createRevision) || compare(a.key, b.key));
+export const inOrder = (entries: readonly InspectedKey[]): InspectedKey[] => [...entries].sort(byAge);
+
+type Aged = Pick<InspectedKey, "createRevision" | "key">;
+export const byAge = (a: Aged, b: Aged): number =>
+  compare(a.createRevision, b.createRevision) || compare(a.key, b.key);
 
 function compare<T extends bigint | string | Buffer>(a: T, b: T): number {
   if (a === b) return 0;

@@ -37,7 +37,7 @@ export async function findNames(
   { prefix, limit, from }: Search,
 ): Promise<NamesPage> {
   const walk = new Walk(prefix, limit, from);
-  const end = endOf(prefix);
+  const { end } = prefixRange(prefix);
   for (let n = 0; n < MAX_REQUESTS; n++) {
     const keys = Math.min(MAX_KEYS, Math.max(FIRST_KEYS, limit + 1) << n);
     const at = walk.revision === undefined ? {} : { revision: walk.revision };
@@ -64,7 +64,7 @@ class Walk {
     from: Search["from"],
   ) {
     this.revision = from?.revision;
-    this.key = from?.key ?? startOf(prefix);
+    this.key = from?.key ?? prefixRange(prefix).key;
     this.#above = from?.above ?? [];
   }
 
@@ -111,15 +111,15 @@ export function nameOf(key: Buffer): string | undefined {
   }
 }
 
-/** etcd takes a zero byte as the first key of all, and as the end behind all keys. */
-const ZERO = Buffer.of(0);
-
-const startOf = (prefix: string): Buffer => (prefix === "" ? ZERO : Buffer.from(prefix));
-
-/** No byte of UTF-8 is 255, so the last one can be incremented. */
-function endOf(prefix: string): Buffer {
-  const end = Buffer.from(startOf(prefix));
-  if (prefix === "") return end;
+/** All keys of the names that start with `prefix`. */
+export function prefixRange(prefix: string): { readonly key: Buffer; readonly end: Buffer } {
+  // etcd takes no empty key, and the end that it takes for "all keys" is before them in the order of bytes.
+  if (prefix === "") return { key: Buffer.of(0), end: Buffer.of(NEVER_IN_TEXT) };
+  const end = Buffer.from(prefix);
+  // The last byte is less than that too, so it can be incremented.
   end[end.length - 1] = (end.at(-1) ?? 0) + 1;
-  return end;
+  return { key: Buffer.from(prefix), end };
 }
+
+/** This byte is in no text, so no key of a name starts with it. */
+const NEVER_IN_TEXT = 0xff;

@@ -1,4 +1,4 @@
-import type { KeyValue } from "../etcd/port.js";
+import type { KeyValue, Range } from "../etcd/port.js";
 import { queueRange } from "../queue/lock-mode.js";
 import type { Asking } from "./ask.js";
 import { entryOf, isRead, keyOf, withValue, type InspectedKey } from "./entry.js";
@@ -20,7 +20,7 @@ interface Page {
 /** A key with its revisions takes about 100 bytes. */
 const KEYS: Page = { limit: 1000, keysOnly: true };
 /** Other clients may have written values of 1.5 MiB, and an answer has at most 256 MiB. */
-const VALUES: Page = { limit: 100, keysOnly: false };
+export const VALUES: Page = { limit: 100, keysOnly: false };
 const MAX_VALUES = 32;
 
 /** The keys without values and leases, which are read where they are needed. `revision`: default the present one. */
@@ -37,24 +37,38 @@ interface Reading {
   readonly keep: (kv: KeyValue) => InspectedKey;
 }
 
-/** In pages by key, because a page by create revision could end between two keys of one revision. */
-async function readPages(
-  { services: { client }, policy }: Asking,
-  { name, page, keep }: Reading,
-  revision?: bigint,
-): Promise<QueueKeys> {
-  const { key, end } = queueRange(name);
+async function readPages(asking: Asking, { name, page, keep }: Reading, at?: bigint): Promise<QueueKeys> {
   const entries: InspectedKey[] = [];
-  let at = revision;
-  for (let from: string | Buffer | undefined = key; from !== undefined;) {
-    const range = { key: from, end, ...page, ...(at !== undefined && { revision: at }) };
-    const { header, kvs, more } = await client.range(range, policy);
-    at ??= header.revision;
-    for (const kv of kvs) entries.push(keep(kv));
+  const take = (kvs: readonly KeyValue[]): void => void kvs.forEach((kv) => entries.push(keep(kv)));
+  const revision = await readRange(asking, { ...queueRange(name), ...page }, { at, take });
+  return { name, revision, entries: inOrder(entries) };
+}
+
+interface Taking {
+  readonly at?: bigint | undefined;
+  /** Called for each page. What it throws ends the reading. */
+  readonly take: (kvs: readonly KeyValue[]) => void;
+}
+
+/**
+ * All keys of a range at one revision: `at`, or the present one. Resolves with it.
+ * In pages by key, because a page by create revision could end between two keys of one revision.
+ */
+export async function readRange(
+  { services: { client }, policy }: Asking,
+  range: Range,
+  { at, take }: Taking,
+): Promise<bigint> {
+  let revision = at;
+  for (let key: Range["key"] | undefined = range.key; key !== undefined;) {
+    const page = { ...range, key, ...(revision !== undefined && { revision }) };
+    const { header, kvs, more } = await client.range(page, policy);
+    revision ??= header.revision;
+    take(kvs);
     const last = kvs.at(-1);
-    from = more && last ? after(last.key) : undefined;
+    key = more && last ? after(last.key) : undefined;
   }
-  return { name, revision: at ?? 0n, entries: inOrder(entries) };
+  return revision ?? 0n;
 }
 
 /** The smallest key behind `key`. */

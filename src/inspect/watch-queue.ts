@@ -2,6 +2,7 @@ import { Feed } from "../observe/feed.js";
 import { QueueWatch, type QueueListener, type QueueSnapshot } from "../observe/queue-watch.js";
 import { checkName, checkOptions, checkSignal } from "../options/check.js";
 import type { CallPolicy } from "../etcd/retry.js";
+import { queueRange } from "../queue/lock-mode.js";
 import type { Cluster } from "../session/cluster.js";
 import { servicesOf, type EtcdServices } from "../session/connection.js";
 import { atOneRevision } from "./ask.js";
@@ -57,7 +58,7 @@ const watch = (
 ): QueueWatch<InspectedKey> =>
   new QueueWatch(
     {
-      ...{ services, name, what: `watch the queue of "${name}"` },
+      ...{ services, range: queueRange(name), what: `watch the queue of "${name}"` },
       keep: (kv) => entryOf(name, kv),
       read: (policy) => snapshot(services, name, policy),
     },

@@ -2,7 +2,6 @@ import type { EtcdServices } from "../session/connection.js";
 import type { EventKind, KeyValue, RangeAnswer } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import type { Interruption, Watch, WatchListener } from "../etcd/watch/hub.js";
-import { queueRange } from "../queue/lock-mode.js";
 import type { Timer } from "../async/clock.js";
 
 /** Interval of the reads that check whether the watch has missed an event. */
@@ -16,27 +15,31 @@ export interface QueueKey {
   readonly modRevision: bigint;
 }
 
-/** The keys of a queue at one revision, by their bytes in latin1, in the order of their create revisions. */
+/** The keys of a range at one revision, by their bytes in latin1, in the order of their create revisions. */
 export interface QueueSnapshot<K extends QueueKey> {
   readonly revision: bigint;
   readonly keys: ReadonlyMap<string, K>;
 }
 
-/** Which queue is watched, and what is kept of its keys. */
+/** Which keys are watched, and what is kept of them. */
 export interface QueueWatchTarget<K extends QueueKey> {
   readonly services: EtcdServices;
-  readonly name: string;
+  /** Of one queue, or of all queues whose names have a prefix. */
+  readonly range: { readonly key: string | Buffer; readonly end: string | Buffer };
   /** What the reads are for, as an EtcdUnavailableError names it. */
   readonly what: string;
   keep(kv: KeyValue): K;
-  /** A linearizable read of the whole queue. */
+  /** A linearizable read of the whole range. */
   read(policy: CallPolicy): Promise<QueueSnapshot<K>>;
 }
 
 /** Receives what a `QueueWatch` finds. */
 export interface QueueListener<K extends QueueKey> {
-  /** Called after the first read and after every revision that changed a key. The keys are valid during the call only. */
-  readonly changed: (snapshot: QueueSnapshot<K>) => void;
+  /**
+   * Called after the first read and after every revision that changed a key. The keys are valid during the call only.
+   * `changed`: those that may have changed since the last call; undefined after a read: any of them.
+   */
+  readonly changed: (snapshot: QueueSnapshot<K>, changed: ReadonlySet<string> | undefined) => void;
   readonly failed: (error: Error) => void;
 }
 
@@ -50,14 +53,16 @@ export const snapshotOf = <K extends QueueKey>(
 });
 
 /**
- * Follows all keys of one queue, not only those of its holders. The next holder was in the queue before, so the deletion
- * that ends a hold also determines the next one. Reads the queue, then watches every event after that read.
+ * Follows all keys of a range. Of a queue it follows all, not only those of its holders. The next holder was in the queue before, so the deletion
+ * that ends a hold also determines the next one. Reads the range, then watches every event after that read.
  * When a watch breaks, the next one starts where it ended. Only if etcd has compacted that revision does a new read replace
  * the events in between.
  */
 export class QueueWatch<K extends QueueKey> implements WatchListener {
   /** In the order of their create revisions: a new key has the highest one. */
   #keys = new Map<string, K>();
+  /** Those that were changed by the revisions which are not reported yet. */
+  #changedKeys = new Set<string>();
   #watch: Watch | undefined;
   /** Every event up to this revision has been applied and reported. */
   #complete = 0n;
@@ -99,6 +104,7 @@ export class QueueWatch<K extends QueueKey> implements WatchListener {
     if (this.#applying === undefined) queueMicrotask(() => this.#finish());
     this.#applying = modRevision;
     const key = kv.key.toString("latin1");
+    this.#changedKeys.add(key);
     const before = this.#keys.get(key);
     if (kind === "DELETE" || before?.createRevision !== kv.createRevision) this.#keys.delete(key);
     if (kind === "PUT") this.#keys.set(key, this.target.keep(kv));
@@ -131,12 +137,11 @@ export class QueueWatch<K extends QueueKey> implements WatchListener {
     this.#keys = new Map(keys);
     this.#complete = revision;
     this.#follow();
-    this.#changed();
+    this.#changed(undefined);
   }
 
   #follow(): void {
-    const range = queueRange(this.target.name);
-    const target = { ...range, events: "ALL", startRevision: this.#complete + 1n } as const;
+    const target = { ...this.target.range, events: "ALL", startRevision: this.#complete + 1n } as const;
     this.#watch = this.#services.watches.watch(target, this);
   }
 
@@ -195,16 +200,17 @@ export class QueueWatch<K extends QueueKey> implements WatchListener {
     return true;
   }
 
-  /** All events of a revision have arrived: reports the queue. */
+  /** All events of a revision have arrived: reports the keys. */
   #finish(): void {
     if (this.#applying === undefined || this.#stopped.signal.aborted) return;
     this.#complete = this.#applying;
     this.#applying = undefined;
-    this.#changed();
+    this.#changed(this.#changedKeys);
   }
 
-  #changed(): void {
-    this.listener.changed({ revision: this.#complete, keys: this.#keys });
+  #changed(keys: ReadonlySet<string> | undefined): void {
+    this.#changedKeys = new Set();
+    this.listener.changed({ revision: this.#complete, keys: this.#keys }, keys);
   }
 
   #fail(error: Error): void {

@@ -11,7 +11,7 @@ export interface Output extends Writable {
 /** The outside world of one run of the program. `process` is one. */
 export interface Io {
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly stdin: Readable & { readonly isTTY?: boolean };
+  readonly stdin: Readable & { readonly isTTY?: boolean; setRawMode?(isRaw: boolean): unknown };
   readonly stdout: Output;
   readonly stderr: Output;
 }

@@ -141,7 +141,7 @@ export const leaseAnswer = (answer: {
 
 export const watchRequest = (request: WatchRequest): IWatchCreateRequest => ({
   key: bytes(request.key),
-  ...(request.end !== undefined && { range_end: Buffer.from(request.end) }),
+  ...(request.end !== undefined && { range_end: bytes(request.end) }),
   start_revision: request.startRevision.toString(),
   watch_id: request.watchId.toString(),
   filters: request.events === "ALL" ? [] : [request.events === "DELETE" ? "Noput" : "Nodelete"],

@@ -21,7 +21,7 @@ export interface WatchListener {
 
 export interface WatchTarget {
   readonly key: string | Buffer;
-  readonly end?: string | undefined;
+  readonly end?: string | Buffer | undefined;
   readonly events: EventKind | "ALL";
   /** Default 0n: from now on. */
   readonly startRevision?: bigint;
@@ -42,9 +42,11 @@ export const compactKey = (key: Buffer): string | Buffer => (isUtf8(key) ? key.t
 /** A key of any bytes as text without loss, for maps. */
 export const keyText = (key: string | Buffer): string => Buffer.from(key).toString("latin1");
 
+const bytesOf = (key: string | Buffer): Buffer => (typeof key === "string" ? Buffer.from(key) : key);
+
 const boundsOf = ({ key, end }: Watch): { readonly from: Buffer; readonly end: Buffer | undefined } => ({
-  from: typeof key === "string" ? Buffer.from(key) : key,
-  end: end === undefined ? undefined : Buffer.from(end),
+  from: bytesOf(key),
+  end: end === undefined ? undefined : bytesOf(end),
 });
 
 /** The owner of a watch that was just made. */
@@ -62,7 +64,7 @@ export class Watch {
   #bounds: { readonly from: Buffer; readonly end: Buffer | undefined } | undefined;
 
   readonly key: string | Buffer;
-  readonly end: string | undefined;
+  readonly end: string | Buffer | undefined;
   readonly events: WatchTarget["events"];
   readonly startRevision: bigint;
   owner: WatchOwner = NOBODY;

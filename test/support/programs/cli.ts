@@ -11,6 +11,8 @@ export interface CliSettings {
   readonly env?: Readonly<Record<string, string>>;
   /** On a pseudo-terminal, by util-linux' `script`: standard output and standard error are one, with \r\n. */
   readonly terminal?: boolean;
+  /** Runs in the terminal's shell before the program: `stty rows 24 cols 80`. */
+  readonly before?: string;
   readonly input?: string;
 }
 
@@ -34,9 +36,9 @@ export interface RunningCli {
 const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;
 
 export function startCli(words: readonly string[], settings: CliSettings = {}): RunningCli {
-  const { endpoints, env = {}, terminal = false, input } = settings;
+  const { endpoints, env = {}, terminal = false, before, input } = settings;
   const command = [process.execPath, CLI, ...words];
-  const line = `exec ${command.map(quote).join(" ")}`;
+  const line = `${before === undefined ? "" : `${before}; `}exec ${command.map(quote).join(" ")}`;
   const [file = "", ...args] = terminal ? ["script", "-qefc", line, "/dev/null"] : command;
   const child = spawn(file, args, {
     env: { ...process.env, ...(endpoints !== undefined && { ETCDCTL_ENDPOINTS: endpoints }), ...env },

@@ -1,0 +1,130 @@
+import { Board, TooManyKeysError } from "../../board/board.js";
+import type { Clock, Timer } from "../../async/clock.js";
+import type { Cluster } from "../../index.js";
+import { CliError, EXIT } from "../command-line/exit.js";
+import type { Io } from "../command-line/io.js";
+import { ContactCheck, type Contact } from "./contact.js";
+
+export interface FeedSettings {
+  readonly cluster: Cluster;
+  readonly prefix: string;
+  readonly clock: Clock;
+  readonly io: Io;
+  /** Shortest time between two writes that changes lead to. */
+  readonly intervalMs: number;
+  /** Aborts when the program is told to end. */
+  readonly signal: AbortSignal;
+}
+
+/** What is made of a board. */
+export interface View {
+  /** Queues have changed; the board's first picture is the first call. */
+  changed(names: ReadonlySet<string>): void;
+  contact(contact: Contact): void;
+  /** What to write now; may be empty. Called when the output has taken all that was written before. */
+  draw(): string;
+}
+
+const SIGPIPE = 13;
+
+/** A board, whether etcd answers, and an output that is written to no more often than it was asked for. */
+export class Feed {
+  /** The exit code; rejects with what ended the feed. */
+  readonly ended: Promise<number>;
+  readonly board: Board;
+  readonly #check: ContactCheck;
+  #resolve: (code: number) => void = () => {};
+  #reject: (error: Error) => void = () => {};
+  #next: { readonly at: number; readonly timer: Timer } | undefined;
+  #last = -Infinity;
+  #stopped = false;
+
+  constructor(
+    private readonly settings: FeedSettings,
+    private readonly view: View,
+  ) {
+    const { cluster, prefix, clock, intervalMs, io, signal } = settings;
+    this.ended = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    // Whoever made the feed awaits it later.
+    this.ended.catch(() => {});
+    const changed = this.guard((names: ReadonlySet<string>) => {
+      view.changed(names);
+      this.request(intervalMs);
+    });
+    this.board = Board.open(cluster, prefix, { changed, failed: (error) => this.fail(error) });
+    this.#check = new ContactCheck({ cluster, prefix, clock }, (contact) => {
+      this.guard(() => view.contact(contact))();
+      this.request(intervalMs);
+    });
+    io.stdout.on("error", this.#broken).on("drain", this.#drained);
+    signal.addEventListener("abort", this.#aborted);
+    if (signal.aborted) this.#aborted();
+  }
+
+  get contact(): Contact {
+    return this.#check.contact;
+  }
+
+  /** Draws soon, but not earlier than `gapMs` after the last time. */
+  request(gapMs: number): void {
+    if (this.#stopped) return;
+    const { clock } = this.settings;
+    const now = clock.monotonic();
+    const at = Math.max(now, this.#last + gapMs);
+    if (this.#next && this.#next.at <= at) return;
+    this.#next?.timer.cancel();
+    const draw = this.guard(() => this.#draw());
+    this.#next = { at, timer: clock.after(at - now, draw) };
+  }
+
+  end(code: number): void {
+    this.stop();
+    this.#resolve(code);
+  }
+
+  fail(error: Error): void {
+    this.stop();
+    const tooMany = error instanceof TooManyKeysError;
+    this.#reject(tooMany ? new CliError(EXIT.usage, error.message) : error);
+  }
+
+  /** A callback that ends the feed with what it throws, so that the terminal is restored. */
+  guard<A extends readonly unknown[]>(run: (...args: A) => void): (...args: A) => void {
+    return (...args) => {
+      try {
+        if (!this.#stopped) run(...args);
+      } catch (error) {
+        this.fail(error as Error);
+      }
+    };
+  }
+
+  stop(): void {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    const { io, signal } = this.settings;
+    this.board.stop();
+    this.#check.stop();
+    this.#next?.timer.cancel();
+    // `#broken` stays: what was written before may fail later.
+    io.stdout.off("drain", this.#drained);
+    signal.removeEventListener("abort", this.#aborted);
+  }
+
+  #draw(): void {
+    const { io, clock } = this.settings;
+    this.#next = undefined;
+    // A slow terminal gets fewer pictures, not older ones: `#drained` draws the next one.
+    if (io.stdout.writableNeedDrain) return;
+    this.#last = clock.monotonic();
+    const text = this.view.draw();
+    if (text !== "") io.stdout.write(text);
+  }
+
+  readonly #drained = (): void => this.request(this.settings.intervalMs);
+  readonly #broken = (): void => this.end(EXIT.signal + SIGPIPE);
+  readonly #aborted = (): void => this.fail(this.settings.signal.reason as Error);
+}

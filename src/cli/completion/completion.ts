@@ -19,8 +19,10 @@ export const completion = (commands: () => readonly AnyCommand[]): AnyCommand =>
     endsWithOutput: true,
     summary: "print the completion script of a shell",
     help: [
-      "Prints the script that completes commands and flags in your shell. bash: source <(leasehold completion bash) in ~/.bashrc.",
-      "zsh: source <(leasehold completion zsh) in ~/.zshrc, after compinit. fish: leasehold completion fish | source in config.fish.",
+      "Prints the script that completes commands and flags in your shell:",
+      "bash: source <(leasehold completion bash) in ~/.bashrc\n" +
+        "zsh: source <(leasehold completion zsh) in ~/.zshrc, after compinit\n" +
+        "fish: leasehold completion fish | source, in config.fish",
     ],
     flags: {},
     async run({ positionals: [shell = ""], io, json: wantsJson }) {

@@ -18,8 +18,9 @@ export const ls = command({
   endsWithOutput: true,
   summary: "list locks and elections",
   help: [
-    "Lists the locks and elections whose names start with PREFIX, or all of them: kind, owner of the holder, how long ago the",
-    "holder joined the queue, number of waiters. It writes them page by page. Exit code 0 also if there are none.",
+    "Lists the locks and elections whose names start with PREFIX, or all of them: kind, owner of the holder, how long ago the\n" +
+      "holder joined the queue, number of waiters. It writes them page by page.",
+    "Exit code 0 also if there are none.",
   ],
   flags: { limit: { value: "N", text: "at most so many locks; default all" } },
   async run({ positionals: [prefix = ""], flags, io, connect, signal, now, json: wantsJson }) {

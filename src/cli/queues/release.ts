@@ -16,9 +16,10 @@ export const release = command({
   positionals: [1, 1],
   summary: "end a stuck hold, or remove a waiter, by force",
   help: [
-    "Removes the holder of a lock, or the entry of one key as leasehold show prints it, after a confirmation. The removal compares",
-    "the create revision: it never hits a later holder. A holder of leasehold is notified that it has lost the lock; until it has",
-    "stopped, only its fence protects the next holder. A waiter of leasehold joins the queue again at its end.",
+    "Removes the holder of a lock, or the entry of one key as leasehold show prints it, after a confirmation. The removal compares\n" +
+      "the create revision: it never hits a later holder.",
+    "A holder of leasehold is notified that it has lost the lock; until it has stopped, only\n" +
+      "its fence protects the next holder. A waiter of leasehold joins the queue again at its end.",
     "Exit code 1: there was nobody to remove, or the answer was no.",
   ],
   flags: {

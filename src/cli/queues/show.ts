@@ -19,9 +19,11 @@ export const show = command({
   endsWithOutput: true,
   summary: "show who holds a lock, or leads, and who waits",
   help: [
-    "Shows the holders and the waiters of a lock or an election in the order of the queue, of all clients: leasehold, Go, etcdctl,",
-    "jetcd. AGE is how long ago an entry joined the queue, by its own clock; FENCE is the create revision of its key, which is the",
-    "fence of an exclusive holder; LEASE is the ID that etcdctl lease takes. Exit code 1: nobody holds or waits.",
+    "Shows the holders and the waiters of a lock or an election in the order of the queue, of all clients: leasehold, Go, etcdctl,\n" +
+      "jetcd.",
+    "AGE is how long ago an entry joined the queue, by its own clock; FENCE is the create revision of its key, which is the\n" +
+      "fence of an exclusive holder; LEASE is the ID that etcdctl lease takes.",
+    "Exit code 1: nobody holds or waits.",
   ],
   flags: {
     limit: { value: "N", text: "at most so many holders and so many waiters, up to 1000; default 100" },

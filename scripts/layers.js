@@ -38,7 +38,7 @@ export const LAYERS = [
   ["connect"],
   ["index", "otel/"],
   ["cli/command-line/"],
-  ["cli/elections/"],
+  ["cli/elections/", "cli/run/"],
   ["cli/"],
 ];
 
@@ -87,6 +87,7 @@ export const FRONT_DOORS = {
   inspect: ["entry", "force-release", "inspect", "list", "state", "watch-queue"],
   "cli/command-line": ["arguments", "command", "connection", "exit", "help", "io", "signals", "version"],
   "cli/elections": ["leader"],
+  "cli/run": ["lead", "run"],
   "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
 };
 

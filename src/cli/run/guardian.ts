@@ -1,27 +1,27 @@
 import { spawn, type ChildProcess } from "node:child_process";
 
 /**
- * Reads orders from a pipe whose other end only this process has. The first is the process group, each further one the
- * seconds until the group must be gone, and "done" ends the guardian. At the end of the input, and when the seconds have
- * passed without another order, it kills the group. `wait` after `kill` leaves no zombie for each renewal.
+ * Reads orders from a pipe whose other end only this process has. Each one is a process group and the seconds until it
+ * must be gone, and `done` ends the guardian. At the end of the input, and when the seconds have passed without another
+ * order, it kills the group. `wait` after `kill` leaves no zombie for each renewal.
  */
 const SCRIPT = `
-read -r group || exit 0
-alarm=
-while read -r order; do
+group= alarm=
+while read -r word left; do
   if [ -n "$alarm" ]; then kill "$alarm"; wait "$alarm"; fi
-  [ "$order" != done ] || exit 0
+  [ "$word" != done ] || exit 0
+  group=$word
   (
     nap=
     trap '[ -z "$nap" ] || kill "$nap"; exit 0' TERM
-    sleep "$order" &
+    sleep "$left" &
     nap=$!
     wait "$nap" && kill -s KILL -- "-$group" && echo killed
   ) </dev/null &
   alarm=$!
 done
 [ -z "$alarm" ] || kill "$alarm"
-kill -s KILL -- "-$group"
+[ -z "$group" ] || kill -s KILL -- "-$group"
 `;
 
 /** A process that kills the process group of a command if this one ends, or does not run past the deadline of the lease. */
@@ -41,14 +41,9 @@ export class Guardian {
     this.#shell.stdout?.on("error", () => {}).on("data", () => (this.fired = true));
   }
 
-  /** From now on the group ends with this process. */
-  watch(group: number): void {
-    this.#order(String(group));
-  }
-
-  /** The group must be gone in `leftMs`, unless another order follows. */
-  deadlineIn(leftMs: number): void {
-    this.#order((leftMs / 1000).toFixed(3));
+  /** The group ends with this process, and in `leftMs`, unless another order follows. */
+  watch(group: number, leftMs: number): void {
+    this.#order(`${group} ${(leftMs / 1000).toFixed(3)}`);
   }
 
   /** The group is gone: its number may soon be that of another one. */

@@ -2,7 +2,6 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import os from "node:os";
 import { CliError, EXIT } from "../command-line/exit.js";
-import type { Guardian } from "./guardian.js";
 import { hasOnlyZombies } from "./zombies.js";
 
 /** The command and all that it has started, except what has left its process group. */
@@ -11,12 +10,16 @@ export class ProcessGroup {
   readonly ended: Promise<number>;
   readonly pid: number | undefined;
 
-  /** The guardian knows the group before anything else can happen in this process. */
-  constructor([file = "", ...args]: readonly string[], env: NodeJS.ProcessEnv, guardian: Guardian) {
+  /** @param started called at once, before anything else can happen in this process */
+  constructor(
+    [file = "", ...args]: readonly string[],
+    env: NodeJS.ProcessEnv,
+    started: (pid: number) => void,
+  ) {
     try {
       const child = spawn(file, args, { detached: true, stdio: "inherit", env });
       this.pid = child.pid;
-      if (child.pid !== undefined) guardian.watch(child.pid);
+      if (child.pid !== undefined) started(child.pid);
       this.ended = endOf(child, file);
     } catch (error) {
       this.ended = Promise.reject(startError(file, error as NodeJS.ErrnoException));

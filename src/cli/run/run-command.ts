@@ -49,7 +49,8 @@ function start(task: CommandTask, hold: Hold): { guardian: Guardian; group: Proc
   const { words, teller, signals } = task;
   const facts = factsOf(task, hold);
   const guardian = new Guardian();
-  const group = new ProcessGroup(words, { ...task.env, ...facts }, guardian);
+  const leftMs = hold.remainingMs();
+  const group = new ProcessGroup(words, { ...task.env, ...facts }, (pid) => guardian.watch(pid, leftMs));
   signals.receiver = (name) => group.signal(name);
   if (group.pid !== undefined)
     teller.event({

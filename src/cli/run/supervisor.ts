@@ -96,7 +96,7 @@ export class Supervisor {
   #renewed(deadline: number, left: number): void {
     if (deadline <= this.#deadline + READING_MS) return;
     this.#deadline = deadline;
-    this.it.guardian.deadlineIn(left);
+    if (this.it.group.pid !== undefined) this.it.guardian.watch(this.it.group.pid, left);
     if (this.#ending?.reason === "unanswered")
       this.it.teller.line("etcd has renewed the lease; the command is ended nevertheless", {
         event: "renewed",

@@ -49,11 +49,12 @@ export class Teller {
   }
 }
 
-/** A line that wraps cannot be replaced. */
-function cut(text: string, columns = 80): string {
+/** A line that wraps cannot be replaced. A terminal that does not know its size has 0 columns. */
+function cut(text: string, columns: number | undefined): string {
+  const room = columns || 80;
   let shown = "";
   for (const char of text) {
-    if (width(shown + char) >= columns) return shown;
+    if (width(shown + char) >= room) return shown;
     shown += char;
   }
   return shown;

@@ -14,7 +14,7 @@ export async function tellWaiting(
   let last = "";
   try {
     for await (const state of watchQueue(cluster, name, { limit: 1000, signal })) {
-      const told = described(name, state, ownKey(cluster));
+      const told = described(name, state, ownLeases(cluster));
       if (told && told.text !== last) teller.status(told.text, { event: "waiting", ...told.data });
       last = told?.text ?? last;
       // Of the states in the meantime, the loop gets the latest one only.
@@ -26,18 +26,19 @@ export async function tellWaiting(
   }
 }
 
-const ownKey = (cluster: Cluster): string | undefined =>
-  cluster.snapshot().waits.find(({ key }) => key !== undefined)?.key;
+/** The session is open before the entry is in the queue; the answer to the join may come after the state that shows it. */
+const ownLeases = (cluster: Cluster): readonly bigint[] =>
+  cluster.snapshot().sessions.map(({ leaseId }) => leaseId);
 
 function described(
   name: string,
   { holders, waiters, total }: QueueState,
-  own: string | undefined,
+  own: readonly bigint[],
 ): { readonly text: string; readonly data: Record<string, unknown> } | undefined {
-  const rank = waiters.findIndex(({ key }) => key === own);
+  const rank = waiters.findIndex(({ leaseId }) => own.includes(leaseId));
   const [holder] = holders;
   // Before the first state that has our own entry, and after the grant, there is nothing to say.
-  if (!holder || own === undefined || rank === -1) return undefined;
+  if (!holder || rank === -1) return undefined;
   const others = total.holders > 1 ? ` and ${total.holders - 1} more` : "";
   const ahead = rank === 0 ? "next in the queue" : `${rank} ahead in the queue`;
   return {

@@ -9,6 +9,8 @@ const withRedis = process.env["LEASEHOLD_REDIS"] !== undefined;
 const withProxies = process.env["LEASEHOLD_PROXIES"] !== undefined;
 /** Set by scripts/ipv6-tests.js: only then does this machine have an IPv6 loopback. */
 const withIpv6 = process.env["LEASEHOLD_IPV6"] !== undefined;
+/** The number of rounds, set by scripts/cli-loss-tests.js: only then do tests lose locks of `leasehold run` many times. */
+const withCliLoss = process.env["LEASEHOLD_CLI_LOSS"] !== undefined;
 
 /** Tests that compare speeds, count calls or need every core: they run one by one, after all others. */
 const ALONE = [
@@ -32,9 +34,13 @@ const ONCE = [
 ];
 const LEFT_OUT = process.env["LEASEHOLD_SUITE"] === "versions" ? ONCE : [];
 /** What a script of its own runs; `npm test` runs the rest. */
-const APART = [inDocker && "docker", withRedis && "redis", withProxies && "proxies", withIpv6 && "ipv6"].find(
-  (folder) => folder !== false,
-);
+const APART = [
+  inDocker && "docker",
+  withRedis && "redis",
+  withProxies && "proxies",
+  withIpv6 && "ipv6",
+  withCliLoss && "cli-loss",
+].find((folder) => folder !== false);
 const FOLDERS = APART ?? "{integration,interop}";
 const ALL = [`test/${FOLDERS}/**/*.test.ts`];
 const UNIT = APART !== undefined ? [] : ["test/unit/**/*.test.ts"];

@@ -16,7 +16,9 @@ while read -r word left; do
     trap '[ -z "$nap" ] || kill "$nap"; exit 0' TERM
     sleep "$left" &
     nap=$!
-    wait "$nap" && kill -s KILL -- "-$group" && echo killed
+    wait "$nap" && kill -s KILL -- "-$group" || exit 0
+    read -r now idle </proc/uptime || now=$(date +%s)
+    echo "$now"
   ) </dev/null &
   alarm=$!
 done
@@ -26,19 +28,25 @@ done
 
 /** A process that kills the process group of a command if this one ends, or does not run past the deadline of the lease. */
 export class Guardian {
-  /** The guardian has killed the group: this process did not run when it had to. */
-  fired = false;
+  /**
+   * When the guardian has killed the group, because this process did not run when it had to: milliseconds of the clock
+   * that counts suspend.
+   */
+  firedAt: number | undefined;
   readonly #shell: ChildProcess;
 
-  /** In a session of its own: what ends this process or its group does not end the guardian. */
-  constructor() {
+  /**
+   * In a session of its own: what ends this process or its group does not end the guardian.
+   * @param path where it finds `sleep`
+   */
+  constructor(path = "/usr/bin:/bin") {
     this.#shell = spawn("/bin/sh", ["-c", SCRIPT], {
       ...{ detached: true, cwd: "/", stdio: ["pipe", "pipe", "ignore"] },
-      env: { PATH: process.env["PATH"] ?? "/usr/bin:/bin" },
+      env: { PATH: path },
     });
     this.#shell.on("error", () => {});
     this.#shell.stdin?.on("error", () => {});
-    this.#shell.stdout?.on("error", () => {}).on("data", () => (this.fired = true));
+    this.#shell.stdout?.on("error", () => {}).on("data", (text) => (this.firedAt = Number(text) * 1000));
   }
 
   /** The group ends with this process, and in `leftMs`, unless another order follows. */

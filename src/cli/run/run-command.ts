@@ -27,7 +27,7 @@ const ANSWER_MS = 50;
  * Runs the command, and resolves when its process group is gone and the hold released. Rejects if the hold or the program
  * ends before the command could be started.
  */
-export async function runCommand(task: CommandTask, hold: Hold): Promise<Outcome> {
+export async function runCommand(task: CommandTask, hold: Hold): Promise<Settled> {
   const { cluster, signals, teller } = task;
   const watch = await HoldWatch.begin(cluster, hold, signals.signal);
   try {
@@ -48,7 +48,7 @@ export async function runCommand(task: CommandTask, hold: Hold): Promise<Outcome
 function start(task: CommandTask, hold: Hold): { guardian: Guardian; group: ProcessGroup } {
   const { words, teller, signals } = task;
   const facts = factsOf(task, hold);
-  const guardian = new Guardian();
+  const guardian = new Guardian(task.env["PATH"]);
   const leftMs = hold.remainingMs();
   const group = new ProcessGroup(words, { ...task.env, ...facts }, (pid) => guardian.watch(pid, leftMs));
   signals.receiver = (name) => group.signal(name);
@@ -74,16 +74,25 @@ function factsOf({ cluster }: CommandTask, hold: Hold): Record<string, string | 
   };
 }
 
-/** What the guardian has ended in time has not run on; a hold that was lost before its release counts as lost. */
+/** A command that was ended, and by whom. */
+export interface Settled extends Outcome {
+  /** The guardian has killed the group. */
+  readonly byGuardian: boolean;
+}
+
+/** If the guardian has ended it, that is when it ended; a hold that was lost before its release counts as lost. */
 async function settle(
   outcome: Outcome,
   { guardian, hold }: { readonly guardian: Guardian; readonly hold: Hold },
-): Promise<Outcome> {
-  if (outcome.ranOnMs > 0 && !guardian.fired) await pause(systemClock, ANSWER_MS);
-  if (guardian.fired) return { ...outcome, ending: "lost", ranOnMs: 0, byGuardian: true };
-  if (outcome.ending !== undefined) return outcome;
-  const lost = await released(hold);
-  return lost ? { ...outcome, ending: "lost" } : outcome;
+): Promise<Settled> {
+  if (outcome.ranOnMs > 0 && guardian.firedAt === undefined) await pause(systemClock, ANSWER_MS);
+  if (guardian.firedAt !== undefined) {
+    const ranOnMs = Math.max(0, guardian.firedAt - outcome.leaseOverAt);
+    return { ...outcome, ending: "lost", ranOnMs, byGuardian: true };
+  }
+  const settled = { ...outcome, byGuardian: false };
+  if (outcome.ending !== undefined) return settled;
+  return (await released(hold)) ? { ...settled, ending: "lost" } : settled;
 }
 
 /** Why the hold has ended; undefined if it was not lost. */

@@ -16,8 +16,8 @@ export interface Outcome {
   readonly ending: "lost" | "unanswered" | "max hold" | undefined;
   /** The group may have run for so long after the lease had run out, because this process did not run. */
   readonly ranOnMs: number;
-  /** The guardian has ended it at the deadline. */
-  readonly byGuardian: boolean;
+  /** When the lease runs out, or ran out, without another renewal: on the clock that counts suspend. */
+  readonly leaseOverAt: number;
 }
 
 /** What a supervisor keeps in view. */
@@ -50,6 +50,7 @@ export class Supervisor {
   #over = false;
   /** On the monotonic clock, as of the last look. */
   #deadline = -Infinity;
+  #leaseOverAt = Infinity;
   readonly #begun = systemClock.monotonic();
   #timer: Timer | undefined;
 
@@ -65,13 +66,18 @@ export class Supervisor {
       if (watch.gone) this.#lose();
       const exitCode = await group.ended;
       await this.#endRest();
-      return { exitCode, ending: this.#reason, ranOnMs: this.#ranOnMs, byGuardian: guardian.fired };
+      return { exitCode, ending: this.#reason, ranOnMs: this.#ranOnMs, leaseOverAt: this.#leaseOverAt };
     } finally {
       this.#over = true;
       this.#timer?.cancel();
       hold.signal.removeEventListener("abort", look);
       guardian.dismiss();
     }
+  }
+
+  /** From the deadline to the end of the lease. */
+  get #unusedMs(): number {
+    return this.it.pace.ttlSeconds * 1000 * (1 - DEADLINE_PART);
   }
 
   get #reason(): Outcome["ending"] {
@@ -96,6 +102,7 @@ export class Supervisor {
   #renewed(deadline: number, left: number): void {
     if (deadline <= this.#deadline + READING_MS) return;
     this.#deadline = deadline;
+    this.#leaseOverAt = systemClock.now().suspend + left + this.#unusedMs;
     if (this.it.group.pid !== undefined) this.it.guardian.watch(this.it.group.pid, left);
     if (this.#ending?.reason === "unanswered")
       this.it.teller.line("etcd has renewed the lease; the command is ended nevertheless", {
@@ -141,8 +148,7 @@ export class Supervisor {
     if (this.#lost || this.#over) return;
     this.#lost = true;
     this.#kill();
-    const unusedMs = this.it.pace.ttlSeconds * 1000 * (1 - DEADLINE_PART);
-    this.#ranOnMs = Math.max(0, systemClock.monotonic() - this.#deadline - unusedMs);
+    this.#ranOnMs = Math.max(0, systemClock.monotonic() - this.#deadline - this.#unusedMs);
   }
 
   /** The lock covers the whole group: what the command has left behind in it ends before the release. */

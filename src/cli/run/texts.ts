@@ -1,6 +1,7 @@
 import { LockLostError } from "../../index.js";
 import type { Told } from "./teller.js";
-import type { Outcome, Supervised } from "./supervisor.js";
+import type { Settled } from "./run-command.js";
+import type { Supervised } from "./supervisor.js";
 
 /** Why a command gets SIGTERM from this program. */
 export type EndingReason = "unanswered" | "max hold" | "left behind";
@@ -20,7 +21,7 @@ export const ENDING_TEXTS: Readonly<Record<EndingReason, (it: Supervised) => str
 };
 
 /** The last line about a command that this program has ended. */
-export function endingText(name: string, outcome: Outcome, why: unknown): [string, Told] {
+export function endingText(name: string, outcome: Settled, why: unknown): [string, Told] {
   const { ending, ranOnMs, exitCode, byGuardian } = outcome;
   const loss = why instanceof LockLostError ? why.loss : undefined;
   const because = why instanceof Error ? why.message : `the hold of ${name} was at risk`;
@@ -45,8 +46,8 @@ export function endingText(name: string, outcome: Outcome, why: unknown): [strin
   ];
 }
 
-function runText({ ranOnMs, byGuardian }: Outcome): string {
-  if (byGuardian)
+function runText({ ranOnMs, byGuardian }: Settled): string {
+  if (byGuardian && ranOnMs === 0)
     return "; leasehold did not run, and its guardian ended the command at the deadline of the lease";
   if (ranOnMs === 0) return "";
   return `; it may have run for up to ${seconds(ranOnMs)} beside the next holder, because leasehold did not run`;

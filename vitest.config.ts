@@ -11,6 +11,8 @@ const withProxies = process.env["LEASEHOLD_PROXIES"] !== undefined;
 const withIpv6 = process.env["LEASEHOLD_IPV6"] !== undefined;
 /** Set by scripts/cli-scale-tests.js: only then does the program run with thousands of locks. */
 const atScale = process.env["LEASEHOLD_CLI_SCALE"] !== undefined;
+/** The number of rounds, set by scripts/cli-loss-tests.js: only then do tests lose locks of `leasehold run` many times. */
+const withCliLoss = process.env["LEASEHOLD_CLI_LOSS"] !== undefined;
 
 /** Tests that compare speeds, count calls or need every core: they run one by one, after all others. */
 const ALONE = [
@@ -37,6 +39,7 @@ const LEFT_OUT = process.env["LEASEHOLD_SUITE"] === "versions" ? ONCE : [];
 const APART = [
   ...[inDocker && "docker", withRedis && "redis", withProxies && "proxies", withIpv6 && "ipv6"],
   atScale && "cli-scale",
+  withCliLoss && "cli-loss",
 ].find((folder) => folder !== false);
 const FOLDERS = APART ?? "{integration,interop}";
 const ALL = [`test/${FOLDERS}/**/*.test.ts`];

@@ -39,7 +39,7 @@ export const LAYERS = [
   ["connect"],
   ["index", "otel/"],
   ["cli/command-line/"],
-  ["cli/completion/", "cli/doctor/", "cli/elections/", "cli/queues/", "cli/top/"],
+  ["cli/completion/", "cli/doctor/", "cli/elections/", "cli/queues/", "cli/run/", "cli/top/"],
   ["cli/"],
 ];
 
@@ -98,6 +98,7 @@ export const FRONT_DOORS = {
   "cli/doctor": ["doctor"],
   "cli/elections": ["leader", "observe"],
   "cli/queues": ["ls", "release", "show"],
+  "cli/run": ["lead", "run"],
   "cli/top": ["top"],
   "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
 };

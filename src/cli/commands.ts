@@ -6,10 +6,14 @@ import { observe } from "./elections/observe.js";
 import { ls } from "./queues/ls.js";
 import { release } from "./queues/release.js";
 import { show } from "./queues/show.js";
+import { lead } from "./run/lead.js";
+import { run } from "./run/run.js";
 import { top } from "./top/top.js";
 
 /** In the order of the help. */
 export const COMMANDS: readonly AnyCommand[] = [
+  run,
+  lead,
   ls,
   show,
   release,

@@ -1,0 +1,68 @@
+import { spawn, type ChildProcess } from "node:child_process";
+
+/**
+ * Reads orders from a pipe whose other end only this process has. Each one is a process group and the seconds until it
+ * must be gone, and `done` ends the guardian. At the end of the input, and when the seconds have passed without another
+ * order, it kills the group. `wait` after `kill` leaves no zombie for each renewal.
+ */
+const SCRIPT = `
+group= alarm=
+while read -r word left; do
+  if [ -n "$alarm" ]; then kill "$alarm"; wait "$alarm"; fi
+  [ "$word" != done ] || exit 0
+  group=$word
+  (
+    nap=
+    trap '[ -z "$nap" ] || kill "$nap"; exit 0' TERM
+    sleep "$left" &
+    nap=$!
+    wait "$nap" && kill -s KILL -- "-$group" || exit 0
+    read -r now idle </proc/uptime || now=$(date +%s)
+    echo "$now"
+  ) </dev/null &
+  alarm=$!
+done
+[ -z "$alarm" ] || kill "$alarm"
+[ -z "$group" ] || kill -s KILL -- "-$group"
+`;
+
+/** A process that kills the process group of a command if this one ends, or does not run past the deadline of the lease. */
+export class Guardian {
+  /**
+   * When the guardian has killed the group, because this process did not run when it had to: milliseconds of the clock
+   * that counts suspend.
+   */
+  firedAt: number | undefined;
+  readonly #shell: ChildProcess;
+
+  /**
+   * In a session of its own: what ends this process or its group does not end the guardian.
+   * @param path where it finds `sleep`
+   */
+  constructor(path = "/usr/bin:/bin") {
+    this.#shell = spawn("/bin/sh", ["-c", SCRIPT], {
+      ...{ detached: true, cwd: "/", stdio: ["pipe", "pipe", "ignore"] },
+      env: { PATH: path },
+    });
+    this.#shell.on("error", () => {});
+    this.#shell.stdin?.on("error", () => {});
+    this.#shell.stdout?.on("error", () => {}).on("data", (text) => (this.firedAt = Number(text) * 1000));
+  }
+
+  /** The group ends with this process, and in `leftMs`, unless another order follows. */
+  watch(group: number, leftMs: number): void {
+    this.#order(`${group} ${(leftMs / 1000).toFixed(3)}`);
+  }
+
+  /** The group is gone: its number may soon be that of another one. */
+  dismiss(): void {
+    this.#order("done");
+    this.#shell.stdin?.end();
+    this.#shell.stdout?.destroy();
+    this.#shell.unref();
+  }
+
+  #order(line: string): void {
+    this.#shell.stdin?.write(`${line}\n`);
+  }
+}

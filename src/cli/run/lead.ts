@@ -1,0 +1,72 @@
+import { lead as leadElection, type LeadOptions, type Leadership } from "../../index.js";
+import { command } from "../command-line/command.js";
+import { EXIT } from "../command-line/exit.js";
+import { runCommand, type CommandTask } from "./run-command.js";
+import { CommandSignals } from "./signals.js";
+import { PACE_FLAGS, paceOf, type Pace } from "./settings.js";
+import { Teller } from "./teller.js";
+
+export const lead = command({
+  name: "lead",
+  args: "NAME -- COMMAND [ARGS]",
+  positionals: [1, 1],
+  takesCommand: true,
+  summary: "run a command while leading an election",
+  help: [
+    "Campaigns, and runs the command while this process leads. When the leadership is lost, the command is ended before\n" +
+      "another candidate can lead, and this process campaigns again: each term starts the command anew.",
+    "When the command ends by itself, or by a signal that was passed on to it, leasehold resigns and exits with its code. It\n" +
+      "does not start the command again.",
+    "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_FENCE and LEASEHOLD_LEASE in its environment.",
+    "Exit codes: the command's own; 128 plus the number of the signal that ended it; 126 not executable; 127 no such command.",
+  ],
+  flags: {
+    value: { value: "TEXT", text: "what others read about this candidate; default HOST:PID" },
+    ...PACE_FLAGS,
+  },
+  async run(call) {
+    const pace = paceOf(call.flags);
+    const signals = new CommandSignals(call.signal);
+    const { io, command: words, flags } = call;
+    const common = { cluster: call.connect(), pace, teller: new Teller(io, call.json), signals };
+    const task = { ...common, words, env: io.env, maxHoldMs: undefined };
+    try {
+      return await leadUntilEnd(task, call.positionals[0] ?? "", flags.value);
+    } finally {
+      signals.stop();
+    }
+  },
+});
+
+/** Resolves when the command has ended by itself, or the program was told to end. */
+async function leadUntilEnd(task: CommandTask, name: string, value: string | undefined): Promise<number> {
+  const { cluster, pace, teller, signals } = task;
+  const stop = new AbortController();
+  let code: number | undefined;
+  const term = async (leadership: Leadership): Promise<void> => {
+    const { ending, exitCode } = await runCommand(task, leadership);
+    if (ending !== undefined) return;
+    code = exitCode;
+    stop.abort();
+  };
+  const signal = AbortSignal.any([stop.signal, signals.signal]);
+  await leadElection(cluster, name, term, optionsOf({ pace, teller, signal, value }));
+  return code ?? signals.exitCode ?? EXIT.ok;
+}
+
+interface Settings {
+  readonly pace: Pace;
+  readonly teller: Teller;
+  readonly signal: AbortSignal;
+  readonly value: string | undefined;
+}
+
+const optionsOf = ({ pace, teller, signal, value }: Settings): LeadOptions => ({
+  ...{ signal, value, ttlSeconds: pace.ttlSeconds },
+  onRetry: ({ message }, delayMs) =>
+    teller.line(`${message}; next attempt in ${Math.round(delayMs / 1000)} s`, {
+      event: "retrying",
+      message,
+      delayMs,
+    }),
+});

@@ -1,0 +1,65 @@
+import { parseDuration } from "../command-line/duration.js";
+import { usageError } from "../command-line/exit.js";
+
+/** How a command under a lease is ended in time. All of it follows from the TTL. */
+export interface Pace {
+  readonly ttlSeconds: number;
+  /** From SIGTERM to SIGKILL. */
+  readonly graceMs: number;
+  /** From SIGKILL to the deadline of the session, which is at 0.9 of the TTL. */
+  readonly marginMs: number;
+  /** The longest time between two looks at the lease. */
+  readonly lookMs: number;
+}
+
+export const PACE_FLAGS = {
+  ttl: { value: "DURATION", text: "TTL of the lease, in whole seconds; default 15s" },
+  grace: { value: "DURATION", text: "from SIGTERM to SIGKILL, at most 0.35 of the TTL; default 0.2 of it" },
+} as const;
+
+const DEFAULT_TTL_SECONDS = 15;
+const [MIN_TTL_SECONDS, MAX_TTL_SECONDS] = [2, 86_400];
+const MARGIN_PART = 0.05;
+const GRACE_PART = 0.2;
+/**
+ * The deadline is at 0.9 of the TTL, and the second attempt to renew begins at 0.5: a healthy command must not get SIGTERM
+ * before that attempt.
+ */
+const MAX_GRACE_PART = 0.9 - MARGIN_PART - 0.5;
+const LOOK_PART = 0.05;
+const MAX_LOOK_MS = 500;
+
+/** @throws {CliError} if the grace does not fit into the TTL. */
+export function paceOf(flags: {
+  readonly ttl?: string | undefined;
+  readonly grace?: string | undefined;
+}): Pace {
+  const ttlSeconds = flags.ttl === undefined ? DEFAULT_TTL_SECONDS : ttlOf(flags.ttl);
+  const ttlMs = ttlSeconds * 1000;
+  const longest = Math.floor(ttlMs * MAX_GRACE_PART + 1e-6);
+  const graceMs = flags.grace === undefined ? ttlMs * GRACE_PART : parseDuration("grace", flags.grace);
+  if (graceMs > longest)
+    throw usageError(
+      `--grace must be at most ${longest}ms with a TTL of ${ttlSeconds}s, got ${JSON.stringify(flags.grace)}; ` +
+        `a longer one needs a longer --ttl`,
+    );
+  const lookMs = Math.min(MAX_LOOK_MS, ttlMs * LOOK_PART);
+  return { ttlSeconds, graceMs, marginMs: ttlMs * MARGIN_PART, lookMs };
+}
+
+function ttlOf(text: string): number {
+  const seconds = parseDuration("ttl", text) / 1000;
+  if (!Number.isInteger(seconds) || seconds < MIN_TTL_SECONDS || seconds > MAX_TTL_SECONDS)
+    throw usageError(
+      `--ttl must be whole seconds from ${MIN_TTL_SECONDS}s to ${MAX_TTL_SECONDS}s, got ${JSON.stringify(text)}`,
+    );
+  return seconds;
+}
+
+/** A duration that must not be 0. */
+export function positiveDuration(flag: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const ms = parseDuration(flag, text);
+  if (ms === 0) throw usageError(`--${flag} must be more than 0, got ${JSON.stringify(text)}`);
+  return ms;
+}

@@ -38,8 +38,10 @@ export const LAYERS = [
   ["board/"],
   ["connect"],
   ["index", "otel/"],
+  ["ui/protocol"],
+  ["ui/", "ui/page/"],
   ["cli/command-line/"],
-  ["cli/elections/"],
+  ["cli/elections/", "cli/ui/"],
   ["cli/"],
 ];
 
@@ -89,9 +91,11 @@ export const FRONT_DOORS = {
     ...["ask", "entry", "force-release", "holders", "inspect", "list", "names", "read-queue", "state"],
     "watch-queue",
   ],
-  board: ["board"],
+  board: ["board", "door"],
   "cli/command-line": ["arguments", "command", "connection", "exit", "help", "io", "signals", "version"],
   "cli/elections": ["leader"],
+  "cli/ui": ["ui"],
+  ui: ["lock-page", "protocol"],
   "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
 };
 

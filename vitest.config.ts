@@ -7,6 +7,8 @@ const inDocker = process.env["LEASEHOLD_ETCD_IMAGE"] !== undefined;
 const withRedis = process.env["LEASEHOLD_REDIS"] !== undefined;
 /** Set by scripts/proxy-tests.js: only then do tests use nginx and HAProxy. */
 const withProxies = process.env["LEASEHOLD_PROXIES"] !== undefined;
+/** Set by scripts/browser-tests.js: only then is there a browser. */
+const withBrowser = process.env["LEASEHOLD_BROWSER"] !== undefined;
 /** Set by scripts/ipv6-tests.js: only then does this machine have an IPv6 loopback. */
 const withIpv6 = process.env["LEASEHOLD_IPV6"] !== undefined;
 
@@ -32,9 +34,10 @@ const ONCE = [
 ];
 const LEFT_OUT = process.env["LEASEHOLD_SUITE"] === "versions" ? ONCE : [];
 /** What a script of its own runs; `npm test` runs the rest. */
-const APART = [inDocker && "docker", withRedis && "redis", withProxies && "proxies", withIpv6 && "ipv6"].find(
-  (folder) => folder !== false,
-);
+const APART = [
+  ...[inDocker && "docker", withRedis && "redis", withProxies && "proxies", withIpv6 && "ipv6"],
+  withBrowser && "browser",
+].find((folder) => folder !== false);
 const FOLDERS = APART ?? "{integration,interop}";
 const ALL = [`test/${FOLDERS}/**/*.test.ts`];
 const UNIT = APART !== undefined ? [] : ["test/unit/**/*.test.ts"];

@@ -25,7 +25,7 @@ const ENTRIES = {
   "index.js": "leasehold.js",
   "diagnostics/index.js": "leasehold-diagnostics.js",
   "otel/instrument.js": "leasehold-otel.js",
-  "ui/index.js": "leasehold-ui.js",
+  "ui/lock-page.js": "leasehold-ui.js",
   "cli/main.js": "leasehold-cli.js",
 };
 
@@ -128,7 +128,7 @@ async function bundleEntry(outDir, entry, file) {
     cwd: outDir,
     platform: "node",
     external: ["etcd3", "@opentelemetry/api"],
-    plugins: entry === "ui/index.js" ? [libraryOutside(outDir)] : [],
+    plugins: entry === "ui/lock-page.js" ? [libraryOutside(outDir)] : [],
     // LEASEHOLD_TRANSPORT replaces a constant: see test/support/transport.js.
     optimization: { inlineConst: false },
     onLog: (level, { message }) => {

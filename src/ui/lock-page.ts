@@ -8,6 +8,8 @@ import { typeError } from "../options/check.js";
 import { boardSource } from "./board-source.js";
 import { checkPage, type LockPageOptions } from "./options.js";
 
+export type { LockPageOptions } from "./options.js";
+
 /** A handler for Node's `http.createServer`, or for a framework that passes Node's request and response on. */
 export interface LockPage {
   (request: IncomingMessage, response: ServerResponse): void;

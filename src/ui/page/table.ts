@@ -141,7 +141,7 @@ export class Table {
     const empty = byId("empty");
     byId("pager").hidden = pages === 1;
     byId("queues").hidden = found === 0;
-    empty.hidden = found > 0 || !this.store.isFilled;
+    empty.hidden = found > 0 || !this.store.isFilled || this.store.problem !== null;
     setText(
       empty,
       this.store.rows.size === 0 ? "No lock is held here, and nobody waits." : "Nothing matches.",

@@ -6,7 +6,10 @@ export default tseslint.config(
     files: ["src/**/*.ts", "test/**/*.ts", "bench/**/*.ts"],
     extends: [tseslint.configs.recommendedTypeChecked],
     languageOptions: {
-      parserOptions: { project: "./tsconfig.test.json", tsconfigRootDir: import.meta.dirname },
+      parserOptions: {
+        project: ["./tsconfig.test.json", "./tsconfig.page.json"],
+        tsconfigRootDir: import.meta.dirname,
+      },
     },
     rules: {
       "@typescript-eslint/no-floating-promises": "error",

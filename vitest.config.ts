@@ -7,6 +7,8 @@ const inDocker = process.env["LEASEHOLD_ETCD_IMAGE"] !== undefined;
 const withRedis = process.env["LEASEHOLD_REDIS"] !== undefined;
 /** Set by scripts/proxy-tests.js: only then do tests use nginx and HAProxy. */
 const withProxies = process.env["LEASEHOLD_PROXIES"] !== undefined;
+/** Set by scripts/browser-tests.js: only then is there a browser. */
+const withBrowser = process.env["LEASEHOLD_BROWSER"] !== undefined;
 /** Set by scripts/ipv6-tests.js: only then does this machine have an IPv6 loopback. */
 const withIpv6 = process.env["LEASEHOLD_IPV6"] !== undefined;
 /** Set by scripts/cli-scale-tests.js: only then does the program run with thousands of locks. */
@@ -40,6 +42,7 @@ const APART = [
   ...[inDocker && "docker", withRedis && "redis", withProxies && "proxies", withIpv6 && "ipv6"],
   atScale && "cli-scale",
   withCliLoss && "cli-loss",
+  withBrowser && "browser",
 ].find((folder) => folder !== false);
 const FOLDERS = APART ?? "{integration,interop}";
 const ALL = [`test/${FOLDERS}/**/*.test.ts`];

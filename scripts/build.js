@@ -25,8 +25,12 @@ const ENTRIES = {
   "index.js": "leasehold.js",
   "diagnostics/index.js": "leasehold-diagnostics.js",
   "otel/instrument.js": "leasehold-otel.js",
+  "ui/lock-page.js": "leasehold-ui.js",
   "cli/main.js": "leasehold-cli.js",
 };
+
+/** What runs in the browser: its files become strings in a module. */
+const PAGE = path.join(ROOT, "src", "ui", "page");
 
 /** @returns {Promise<void>} dist/ matches src/; exits with code 1 if it does not compile */
 export async function build() {
@@ -39,6 +43,7 @@ export async function build() {
   const fresh = path.join(ROOT, `dist-${process.pid}`);
   try {
     await compile(fresh);
+    await writeAssets(fresh);
     await bundle(fresh);
     replace(fresh);
     writeFileSync(STAMP, hash);
@@ -64,6 +69,43 @@ function compile(outDir) {
 }
 
 /**
+ * The page in place of the empty one of src/ui/assets.ts.
+ * @param {string} outDir
+ */
+async function writeAssets(outDir) {
+  const [html, css] = ["index.html", "page.css"].map((file) => readFileSync(path.join(PAGE, file), "utf8"));
+  const { rolldown } = await import("rolldown");
+  const modules = await rolldown({
+    input: path.join(PAGE, "main.ts"),
+    platform: "browser",
+    tsconfig: path.join(ROOT, "tsconfig.page.json"),
+    resolve: { extensionAlias: { ".js": [".ts"] } },
+  });
+  try {
+    const { output } = await modules.generate({ format: "iife", minify: true });
+    const assets = { html, css, js: output[0].code };
+    const code = `export const ASSETS = ${JSON.stringify(assets)};\n`;
+    writeFileSync(path.join(outDir, "ui", "assets.js"), latin1(code));
+  } finally {
+    await modules.close();
+  }
+}
+
+/**
+ * A cluster works only with the copy of the library that has made it: the page imports the one that its user imports.
+ * @param {string} outDir
+ */
+const libraryOutside = (outDir) => ({
+  name: "library-outside",
+  /** @param {string} source @param {string | undefined} importer */
+  resolveId(source, importer) {
+    if (importer === undefined || !source.startsWith(".")) return null;
+    const file = path.resolve(path.dirname(importer), source);
+    return file === path.join(outDir, "index.js") ? { id: "leasehold", external: true } : null;
+  },
+});
+
+/**
  * Each entry of the package is one file: Node.js loads that several times faster than a hundred modules. Those stay beside it
  * for the tests and the bench. Entries share no file, so a module that two of them import is loaded twice: it must work then,
  * as the channels do, which Node.js finds by name.
@@ -86,6 +128,7 @@ async function bundleEntry(outDir, entry, file) {
     cwd: outDir,
     platform: "node",
     external: ["etcd3", "@opentelemetry/api"],
+    plugins: entry === "ui/lock-page.js" ? [libraryOutside(outDir)] : [],
     // LEASEHOLD_TRANSPORT replaces a constant: see test/support/transport.js.
     optimization: { inlineConst: false },
     onLog: (level, { message }) => {
@@ -122,7 +165,13 @@ function replace(fresh) {
 function sourcesHash() {
   const hash = createHash("sha256");
   const sources = filesIn(path.join(ROOT, "src")).map((file) => path.join("src", file));
-  for (const file of [...sources, "tsconfig.json", "package-lock.json", "scripts/build.js"]) {
+  for (const file of [
+    ...sources,
+    "tsconfig.json",
+    "tsconfig.page.json",
+    "package-lock.json",
+    "scripts/build.js",
+  ]) {
     hash.update(`${file}\0`).update(readFileSync(path.join(ROOT, file)));
   }
   return hash.digest("hex");

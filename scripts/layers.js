@@ -38,8 +38,10 @@ export const LAYERS = [
   ["board/"],
   ["connect"],
   ["index", "otel/"],
+  ["ui/protocol"],
+  ["ui/", "ui/page/"],
   ["cli/command-line/"],
-  ["cli/completion/", "cli/doctor/", "cli/elections/", "cli/queues/", "cli/run/", "cli/top/"],
+  ["cli/completion/", "cli/doctor/", "cli/elections/", "cli/queues/", "cli/run/", "cli/top/", "cli/ui/"],
   ["cli/"],
 ];
 
@@ -89,7 +91,7 @@ export const FRONT_DOORS = {
     ...["ask", "entry", "force-release", "holders", "inspect", "list", "names", "read-queue", "state"],
     "watch-queue",
   ],
-  board: ["board"],
+  board: ["board", "door"],
   "cli/command-line": [
     ...["arguments", "command", "connection", "duration", "exit", "help", "io", "json-types", "output"],
     ...["signals", "version"],
@@ -100,6 +102,8 @@ export const FRONT_DOORS = {
   "cli/queues": ["ls", "release", "show"],
   "cli/run": ["lead", "run"],
   "cli/top": ["top"],
+  "cli/ui": ["ui"],
+  ui: ["lock-page", "protocol"],
   "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
 };
 

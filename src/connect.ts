@@ -1,3 +1,4 @@
+import { addBoardDoor } from "./board/door.js";
 import type { AcquireMessage } from "./diagnostics/messages.js";
 import type { QueueReport } from "./log/context.js";
 import { writeLog } from "./log/subscribe.js";
@@ -20,6 +21,7 @@ const dropped = new FinalizationRegistry((stop: () => void) => stop());
  */
 export function connect(options: ConnectOptions): Cluster {
   const cluster = createCluster(options);
+  addBoardDoor(cluster);
   const services = servicesOf(cluster);
   const loggers = [services.options.log, debugLogger()].filter((logger) => logger !== undefined);
   if (loggers.length === 0) return cluster;

@@ -11,6 +11,7 @@ is frozen beyond its lease, and etcd's leader is killed. A separate process judg
   --sabotage fence   the workers skip the fence: the verdict must find it, exit code 1
   --endpoints URLS   use this etcd (http://host:port, separated by commas) instead of starting one:
                      under a random prefix that is removed at the end, no fault at the servers
+  --ui               serve the live page of the queue on 127.0.0.1 meanwhile, and print its address
   --help             this text
 
 Exit code: 0 all promises kept, 1 a promise broken, 64 bad options, 69 no etcd, 130 interrupted.
@@ -24,6 +25,7 @@ export class UsageError extends Error {}
  * @property {number} workers
  * @property {number} seed
  * @property {boolean} sabotage
+ * @property {boolean} ui
  * @property {string[]} endpoints empty = start a separate etcd
  */
 
@@ -41,6 +43,7 @@ export function parseOptions(args) {
         ? Math.floor(Math.random() * 100_000)
         : wholeNumber("--seed", given.seed, 0, 2 ** 32 - 1),
     sabotage: sabotageOf(given.sabotage),
+    ui: given.ui === true,
     endpoints: endpointsOf(given.endpoints),
   };
 }
@@ -57,6 +60,7 @@ function parse(args) {
         seed: { type: "string" },
         sabotage: { type: "string" },
         endpoints: { type: "string" },
+        ui: { type: "boolean" },
         help: { type: "boolean", short: "h" },
       },
     });

@@ -14,6 +14,7 @@ import { openHistory, writeRun } from "./history.js";
 import { injectFaults, planFaults } from "./nemesis.js";
 import { seeded } from "./random.js";
 import { Stage } from "./stage.js";
+import { servePage } from "./page.js";
 import { Timeline } from "./timeline.js";
 
 /** @typedef {import("./options.js").DemoOptions} DemoOptions */
@@ -86,6 +87,8 @@ async function perform(setting) {
   const timeline = new Timeline(process.stdout);
   stage.listen((event) => timeline.show(event));
   introduce(timeline, setting);
+  const page = options.ui ? await servePage(setting.endpoints, `${setting.prefix}/`) : undefined;
+  if (page) timeline.say(`  The queue, live: ${page.url}\n`);
   try {
     await gather({ crew, stage, timeline, setting, run });
     const record = openHistory(folder, "nemesis");
@@ -98,6 +101,7 @@ async function perform(setting) {
   } finally {
     timeline.close();
     await crew.killAll();
+    await page?.close();
   }
 }
 

@@ -9,6 +9,7 @@ import { show } from "./queues/show.js";
 import { lead } from "./run/lead.js";
 import { run } from "./run/run.js";
 import { top } from "./top/top.js";
+import { ui } from "./ui/ui.js";
 
 /** In the order of the help. */
 export const COMMANDS: readonly AnyCommand[] = [
@@ -21,5 +22,6 @@ export const COMMANDS: readonly AnyCommand[] = [
   observe,
   top,
   doctor,
+  ui,
   completion(() => COMMANDS),
 ];

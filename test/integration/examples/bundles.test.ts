@@ -30,6 +30,7 @@ import { channel } from "node:diagnostics_channel";
 import { connect, Mutex } from "leasehold";
 import { acquireChannel, CHANNELS, holdEndChannel } from "leasehold/diagnostics";
 import { instrument } from "leasehold/otel";
+import { lockPage } from "leasehold/ui";
 const spans = [];
 const startSpan = (name, { attributes = {} }) => ({
   isRecording: () => true,
@@ -42,6 +43,7 @@ const events = [];
 acquireChannel.asyncEnd.subscribe(({ outcome }) => events.push(outcome));
 holdEndChannel.subscribe(({ why }) => events.push(why));
 const cluster = connect({ hosts: "", session: { owner: "bundled" } });
+lockPage(cluster).close();
 let fence;
 await new Mutex(cluster, "bundled").withLock((lock) => (fence = String(lock.fence)));
 await cluster.close();

@@ -49,6 +49,28 @@ export async function fetchDebianFiles({ packages, files, into, env, version }) 
   }
 }
 
+/**
+ * Unpacks a package, with those that it needs and this machine does not have, into a folder.
+ * @param {{ name: string, into: string, env: NodeJS.ProcessEnv }} what
+ */
+export async function fetchDebianTree({ name, into, env }) {
+  const work = await mkdtemp(path.join(os.tmpdir(), "leasehold-apt-"));
+  try {
+    const apt = await privateApt(work, env);
+    await apt(["update"]);
+    const plan = await apt(["install", "--simulate", "-y", "--no-install-recommends", name]);
+    const packages = [...plan.matchAll(/^Inst (\S+)/gm)].map(([, found = ""]) => found);
+    await apt(["download", ...packages]);
+    const files = (await readdir(work)).filter((file) => file.endsWith(".deb"));
+    for (const file of files)
+      await run("dpkg-deb", ["-x", path.join(work, file), into], { env, timeout: 120_000 });
+  } catch (error) {
+    throw new Error(`Debian packages by apt-get: ${explain(error)}`, { cause: error });
+  } finally {
+    await rm(work, { recursive: true, force: true });
+  }
+}
+
 /** @typedef {(args: readonly string[]) => Promise<string>} Apt */
 
 /**

@@ -6,7 +6,8 @@ import { Timeline } from "../../../examples/demo/timeline.js";
 
 describe("the demo's command line", () => {
   test("starts five workers, its own etcd and no sabotage unless told otherwise", () => {
-    expect(parseOptions([])).toMatchObject({ workers: 5, sabotage: false, endpoints: [] });
+    expect(parseOptions([])).toMatchObject({ workers: 5, sabotage: false, ui: false, endpoints: [] });
+    expect(parseOptions(["--ui"])).toMatchObject({ ui: true });
   });
 
   test("takes several endpoints", () => {

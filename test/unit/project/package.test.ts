@@ -121,6 +121,18 @@ describe("the built package", () => {
     expect(new Set(names.filter((name) => !name.startsWith(".")))).toEqual(new Set(["@opentelemetry/api"]));
   });
 
+  it("has declarations of ./ui that import nothing but each other and the types of Node's servers", () => {
+    const names = [...declarations(["ui/lock-page.d.ts"]).values()].flat();
+
+    expect(new Set(names.filter((name) => !name.startsWith(".")))).toEqual(new Set(["node:http"]));
+  });
+
+  it("has one copy of the library: what ./ui needs of it, it imports by the package's name", () => {
+    const names = importsOf(path.join(DIST, "leasehold-ui.js"));
+
+    expect(names.filter((name) => !name.startsWith("node:"))).toEqual(["leasehold"]);
+  });
+
   it("has every declaration that its declarations import", () => {
     const all = [...declarations().keys(), ...declarations(["otel/instrument.d.ts"]).keys()];
     const missing = all.filter((file) => !existsSync(file));

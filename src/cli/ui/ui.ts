@@ -1,0 +1,70 @@
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { list } from "../../index.js";
+import { lockPage } from "../../ui/lock-page.js";
+import { command } from "../command-line/command.js";
+import { CliError, EXIT, usageError } from "../command-line/exit.js";
+import { json } from "../command-line/io.js";
+import { newToken, withToken } from "./token.js";
+
+/** Only this machine reaches it. */
+const HOST = "127.0.0.1";
+
+export const ui = command({
+  name: "ui",
+  args: "[PREFIX]",
+  positionals: [0, 1],
+  summary: "serve a live page of locks and elections on this machine",
+  help: [
+    "Serves a page with the locks and elections whose names start with PREFIX, on 127.0.0.1, and prints its address. The address has a token that no other user of the machine knows. The page is live: who holds, who waits, what happened.",
+    "It runs until it gets SIGINT, SIGTERM or SIGHUP.",
+  ],
+  flags: {
+    port: { value: "N", text: "port to listen on; default: any free one" },
+    release: { text: "let the page release holders and waiters by force, after a confirmation" },
+  },
+  async run({ positionals: [prefix = ""], flags, io, connect, signal, json: wantsJson }) {
+    const port = portOf(flags.port);
+    const cluster = connect();
+    // A prefix, an address or a password that is wrong ends the command here, in one line.
+    await list(cluster, prefix, { limit: 1, signal });
+    const page = lockPage(cluster, { prefix, ...(flags.release && { authorize: () => true }) });
+    const token = newToken();
+    const server = createServer(withToken(page, token));
+    try {
+      const url = `http://${HOST}:${await listen(server, port)}/?token=${token}`;
+      io.stdout.write(wantsJson ? json({ url, prefix, release: flags.release === true }) : `${url}\n`);
+      await Promise.race([aborted(signal), once(server, "error").then(([error]) => Promise.reject(error))]);
+    } finally {
+      page.close();
+      server.closeAllConnections();
+      server.close();
+    }
+    signal.throwIfAborted();
+    return EXIT.ok;
+  },
+});
+
+function portOf(text: string | undefined): number {
+  if (text === undefined) return 0;
+  if (/^\d{1,5}$/.test(text) && Number(text) <= 65_535) return Number(text);
+  throw usageError(`expected --port to be a whole number from 0 to 65535, got ${JSON.stringify(text)}`, "ui");
+}
+
+/** Resolves with the port. */
+async function listen(server: Server, port: number): Promise<number> {
+  try {
+    server.listen(port, HOST);
+    await once(server, "listening");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== "EADDRINUSE" && code !== "EACCES") throw error;
+    const why = code === "EACCES" ? "may not be used" : "is in use";
+    throw new CliError(EXIT.usage, `--port ${port} ${why}`, "give another one, or none");
+  }
+  return (server.address() as AddressInfo).port;
+}
+
+const aborted = (signal: AbortSignal): Promise<unknown> =>
+  signal.aborted ? Promise.resolve() : once(signal, "abort");

@@ -1,0 +1,120 @@
+import type { Clock, Timer } from "../async/clock.js";
+import type { Board, BoardEntry, BoardEvent } from "../board/board.js";
+import type { BoardDoor } from "../board/door.js";
+import type { Cluster } from "../index.js";
+import type { OpenSource, QueueView, Source, SourceListener } from "./source.js";
+
+/** How often to look whether etcd answers, and to begin again after a failure. */
+const LOOK_MS = 2000;
+/** Questions about leases under way. In a storm of hand-overs, the other holds just end. */
+const MAX_QUESTIONS = 16;
+
+/** What a board is opened with. */
+export interface BoardSetting {
+  readonly cluster: Cluster;
+  readonly door: BoardDoor;
+  readonly prefix: string;
+  readonly clock: Clock;
+}
+
+/** One board, which is opened again when it has failed. */
+export const boardSource =
+  (setting: BoardSetting): OpenSource =>
+  (listener) =>
+    new BoardSource(setting, listener);
+
+class BoardSource implements Source {
+  #board: Board | undefined;
+  #timer: Timer | undefined;
+  #failure: string | undefined;
+  #closed = false;
+  #questions = 0;
+  /** Events of earlier revisions are told. */
+  #toldRevision = 0n;
+  /** Names that had a queue when the last board failed. */
+  #known = new Set<string>();
+
+  constructor(
+    private readonly setting: BoardSetting,
+    private readonly listener: SourceListener,
+  ) {
+    this.#open();
+    this.#look();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#timer?.cancel();
+    this.#board?.stop();
+  }
+
+  #open(): void {
+    const { door, prefix } = this.setting;
+    this.#board = door.open(prefix, {
+      changed: (names, revision) => this.#changed(names, revision),
+      failed: (error) => this.#failed(error),
+    });
+  }
+
+  #failed({ message }: Error): void {
+    this.#known = new Set(this.#board?.names());
+    this.#board = undefined;
+    this.#failure = message;
+    this.listener.problem(message);
+  }
+
+  /** Tells an outage and its end. */
+  #look(): void {
+    this.#timer = this.setting.clock.after(LOOK_MS, () => {
+      this.#look();
+      if (this.#board === undefined) return this.#open();
+      if (this.#board.revision === 0n && this.#failure !== undefined) return;
+      const failed = this.setting.cluster.health().members.find(({ inUse, error }) => inUse && error);
+      if (failed !== undefined) this.listener.problem(`etcd does not answer: ${failed.error}`);
+      else if (this.#board.revision > 0n) this.listener.problem(undefined);
+    });
+  }
+
+  #changed(names: ReadonlySet<string>, revision: bigint): void {
+    const board = this.#board;
+    if (board === undefined || this.#closed) return;
+    this.#failure = undefined;
+    this.listener.problem(undefined);
+    const missed = [...this.#known].filter((name) => board.queue(name) === undefined);
+    this.#known = new Set();
+    this.listener.changed([...names, ...missed].map((name) => viewOf(board, name)));
+    for (const name of names) for (const event of board.history(name)) this.#tell(name, event);
+    this.#toldRevision = revision;
+  }
+
+  #tell(name: string, { kind, entry, revision: at }: BoardEvent): void {
+    if (at <= this.#toldRevision || kind === "granted") return;
+    const { createRevision: revision, leaseId } = entry;
+    if (kind === "released") this.listener.ended({ name, revision, end: "released" });
+    else if (leaseId !== 0n && this.#questions < MAX_QUESTIONS) void this.#ask(name, revision, leaseId);
+  }
+
+  /** Keys alone do not tell whether the lease has ended. Never rejects. */
+  async #ask(name: string, revision: bigint, leaseId: bigint): Promise<void> {
+    this.#questions++;
+    try {
+      const hasEnded = await this.setting.door.hasEnded(leaseId);
+      if (!this.#closed) this.listener.ended({ name, revision, end: hasEnded ? "lease ended" : "released" });
+    } catch {
+      // The hold has ended, nobody knows how.
+    } finally {
+      this.#questions--;
+    }
+  }
+}
+
+function viewOf(board: Board, name: string): QueueView {
+  const queue = board.queue(name);
+  if (queue === undefined) return { name, kind: "unknown", holders: [], waiters: 0 };
+  const { kind, holders, waiterCount } = queue;
+  return { name, kind, holders: holders.map(seen), waiters: waiterCount };
+}
+
+const seen = ({ createRevision: revision, key, owner, since }: BoardEntry): QueueView["holders"][number] => ({
+  ...{ revision, key, owner, since },
+});

@@ -1,0 +1,111 @@
+import { pause, type Clock } from "../async/clock.js";
+import { Election, inspect, type Cluster, type Contender, type QueueState } from "../index.js";
+import type { EventStream } from "./event-stream.js";
+import type { DetailMessage, Person } from "./protocol.js";
+import type { Rows } from "./rows.js";
+
+/** Leases change without a revision: the TTL is read again and again while somebody looks. */
+const EVERY_MS = 2000;
+/** A busy queue is not read more often. */
+const LEAST_MS = 250;
+const LIMIT = 200;
+/** A value has up to 64 KiB. */
+const MAX_VALUE = 1000;
+
+/** A queue, and the value of its leader. */
+interface Found {
+  readonly state: QueueState;
+  readonly value: string | undefined;
+}
+
+interface Reading {
+  readonly cluster: Cluster;
+  readonly clock: Clock;
+  readonly rows: Rows;
+}
+
+/** One queue in full for the streams that show it: all of them share its reads. */
+export class Detail {
+  readonly #streams = new Set<EventStream>();
+  readonly #stop = new AbortController();
+  #wake = new AbortController();
+  #last: string | undefined;
+
+  /** @param onIdle called when the last stream has ended. */
+  constructor(
+    private readonly reading: Reading,
+    private readonly name: string,
+    private readonly onIdle: () => void,
+  ) {
+    void this.#run();
+  }
+
+  add(stream: EventStream): void {
+    this.#streams.add(stream);
+    if (this.#last !== undefined) stream.send("detail", this.#last);
+    stream.onClose(() => {
+      this.#streams.delete(stream);
+      if (this.#streams.size > 0) return;
+      this.#stop.abort();
+      this.onIdle();
+    });
+  }
+
+  /** The queue has changed. */
+  changed(): void {
+    this.#wake.abort();
+  }
+
+  async #run(): Promise<void> {
+    const { clock } = this.reading;
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      this.#wake = new AbortController();
+      this.#publish(await this.#read());
+      await pause(clock, LEAST_MS, signal);
+      await pause(clock, EVERY_MS - LEAST_MS, AbortSignal.any([signal, this.#wake.signal]));
+    }
+  }
+
+  /** Never rejects. */
+  async #read(): Promise<Found | string> {
+    try {
+      const { cluster } = this.reading;
+      const { signal } = this.#stop;
+      const state = await inspect(cluster, this.name, { limit: LIMIT, signal });
+      const isLed = state.kind === "election" && state.holders.length > 0;
+      const leader = isLed ? await new Election(cluster, this.name).leader({ signal }) : undefined;
+      return { state, value: leader?.value.slice(0, MAX_VALUE) };
+    } catch (error) {
+      return (error as Error).message;
+    }
+  }
+
+  #publish(found: Found | string): void {
+    if (this.#stop.signal.aborted) return;
+    this.#last = JSON.stringify(this.#messageOf(found));
+    // A reader that is behind gets the next one.
+    for (const stream of this.#streams) if (stream.ready) stream.send("detail", this.#last);
+  }
+
+  #messageOf(found: Found | string): DetailMessage {
+    const { name } = this;
+    const now = this.reading.clock.date().getTime();
+    const history = this.reading.rows.history(name);
+    const { state, value } = typeof found === "string" ? { state: EMPTY, value: undefined } : found;
+    return {
+      ...{ now, name, history, kind: state.kind, total: state.total, value: value ?? null },
+      holders: state.holders.map(personOf),
+      waiters: state.waiters.map(personOf),
+      problem: typeof found === "string" ? found : null,
+    };
+  }
+}
+
+const EMPTY = { kind: "unknown", holders: [], waiters: [], total: { holders: 0, waiters: 0 } } as const;
+
+const personOf = ({ key, owner, revision, since, ttlRemainingMs }: Contender): Person => ({
+  ...{ key, owner: owner ?? null, revision: String(revision) },
+  since: since?.getTime() ?? null,
+  ttlMs: ttlRemainingMs ?? null,
+});

@@ -1,0 +1,79 @@
+import type { IncomingMessage } from "node:http";
+import {
+  checkFunction,
+  checkOptions,
+  checkPrefix,
+  rangeError,
+  typeError,
+  type Options,
+} from "../options/check.js";
+import { LOOPBACK } from "./guard.js";
+
+/** The options of `lockPage()`. */
+export interface LockPageOptions {
+  /** Only queues whose names start with it are shown. @default "" */
+  readonly prefix?: string | undefined;
+  /**
+   * Whether the sender of this request may release holders and waiters. Called for each release, and for each view, which
+   * shows the buttons accordingly. Without it, and when it throws, nobody may.
+   */
+  readonly authorize?: ((request: IncomingMessage) => boolean | Promise<boolean>) | undefined;
+  /** The path under which the server passes requests to the page. @default "/" */
+  readonly basePath?: string | undefined;
+  /**
+   * The names, with or without a port, by which browsers reach the server: what a `Host` header may have. Requests for
+   * others get 421. @default localhost, 127.0.0.1 and [::1], with any port
+   */
+  readonly hosts?: readonly string[] | undefined;
+}
+
+/** The options with their defaults. */
+export interface CheckedPage {
+  readonly prefix: string;
+  readonly authorize: (request: IncomingMessage) => Promise<boolean>;
+  /** It ends with a slash. */
+  readonly base: string;
+  readonly hosts: readonly string[];
+}
+
+/** @throws {TypeError | RangeError} that names the option, the rule and the value. */
+export function checkPage(options: LockPageOptions | undefined): CheckedPage {
+  const given = checkOptions("lockPage", options, ["prefix", "authorize", "basePath", "hosts"]);
+  return {
+    prefix: given["prefix"] === undefined ? "" : checkPrefix(given["prefix"]),
+    authorize: authorizeOf(given),
+    base: basePathOf(given["basePath"] ?? "/"),
+    hosts: hostsOf(given["hosts"] ?? LOOPBACK),
+  };
+}
+
+function authorizeOf({ authorize }: Options): CheckedPage["authorize"] {
+  if (authorize === undefined) return () => Promise.resolve(false);
+  checkFunction("authorize", authorize);
+  const ask = authorize as (request: IncomingMessage) => unknown;
+  return async (request) => {
+    try {
+      return (await ask(request)) === true;
+    } catch {
+      return false;
+    }
+  };
+}
+
+function basePathOf(value: unknown): string {
+  const rule = 'a path that starts with "/", such as "/locks"';
+  if (typeof value !== "string") throw typeError("basePath", rule, value);
+  if (!/^\/[\w.~/-]*$/.test(value) || value.includes("//")) throw rangeError("basePath", rule, value);
+  return value.endsWith("/") ? value : `${value}/`;
+}
+
+function hostsOf(value: unknown): readonly string[] {
+  const rule = "an array of one or more host names";
+  if (!Array.isArray(value)) throw typeError("hosts", rule, value);
+  if (value.length === 0) throw rangeError("hosts", rule, "none of them");
+  return Array.from(value as readonly unknown[], (host) => {
+    if (typeof host !== "string") throw typeError("hosts", rule, host);
+    if (!/^[\w.:[\]-]+$/.test(host)) throw rangeError("hosts", "free of schemes and paths", host);
+    return host.toLowerCase();
+  });
+}

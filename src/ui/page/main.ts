@@ -1,0 +1,85 @@
+import type { ChangeMessage, FullMessage } from "../protocol.js";
+import { announce } from "./announce.js";
+import { Connection } from "./connection.js";
+import { Detail } from "./detail.js";
+import { byId, setAttribute, setText, shown } from "./dom.js";
+import { listenForRelease } from "./release.js";
+import { Store } from "./store.js";
+import { hrefOf, Table } from "./table.js";
+
+const TICK_MS = 1000;
+const STATES = { live: "Live", lost: "Connection lost, trying again" } as const;
+
+// The address bar and the history keep no token: a cookie has it.
+if (location.search !== "") history.replaceState(null, "", `${location.pathname}${location.hash}`);
+
+const store = new Store();
+const table = new Table(store);
+const detail = new Detail(store);
+
+function show(): void {
+  table.render();
+  setText(byId("scope"), store.prefix === "" ? "all names" : `${shown(store.prefix)}…`);
+  byId("problem").hidden = store.problem === null;
+  setText(byId("problem"), store.problem ?? "");
+}
+
+function route(): void {
+  const left = table.current;
+  table.current = queueOf(location.hash);
+  detail.open(table.current);
+  table.render();
+  if (table.current === undefined && left !== undefined)
+    document.querySelector<HTMLElement>(`a[href="${CSS.escape(hrefOf(left))}"]`)?.focus();
+}
+
+/** The name in an address such as `#queue=jobs%2Fnightly`. */
+function queueOf(hash: string): string | undefined {
+  const [, name = ""] = /^#queue=(.+)$/.exec(hash) ?? [];
+  try {
+    return decodeURIComponent(name) || undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+let isLost = false;
+
+function linked(state: keyof typeof STATES): void {
+  setText(byId("link"), STATES[state]);
+  setAttribute(byId("link"), "data-state", state);
+  if (isLost && state === "live") announce("Connected again");
+  isLost = state === "lost";
+}
+
+listenForRelease();
+addEventListener("hashchange", route);
+addEventListener("keydown", (event) => {
+  const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
+  if (event.key === "/" && !typing) {
+    event.preventDefault();
+    byId("find").focus();
+  }
+  if (event.key === "Escape" && !typing && !byId<HTMLDialogElement>("confirm").open) location.hash = "";
+});
+setInterval(() => {
+  if (document.hidden) return;
+  table.tick();
+  detail.tick();
+}, TICK_MS);
+
+new Connection(
+  "events",
+  {
+    full: (data) => {
+      store.fill(data as FullMessage);
+      show();
+    },
+    change: (data) => {
+      store.change(data as ChangeMessage);
+      show();
+    },
+  },
+  linked,
+);
+route();

@@ -1,0 +1,36 @@
+import type { ChangeMessage, FullMessage, Row } from "../protocol.js";
+
+/** The latest rows, and the time of the server. */
+export class Store {
+  readonly rows = new Map<string, Row>();
+  mayRelease = false;
+  prefix = "";
+  problem: string | null = null;
+  /** Whether the first state has come. */
+  isFilled = false;
+  #aheadMs = 0;
+
+  fill(message: FullMessage): void {
+    this.rows.clear();
+    this.mayRelease = message.release;
+    this.prefix = message.prefix;
+    this.isFilled = true;
+    this.#take(message);
+  }
+
+  change(message: ChangeMessage): void {
+    for (const name of message.gone) this.rows.delete(name);
+    this.#take(message);
+  }
+
+  /** Milliseconds since 1970 by the clock of the server, which has set all times. */
+  now(): number {
+    return Date.now() + this.#aheadMs;
+  }
+
+  #take({ now, rows, problem }: Pick<ChangeMessage, "now" | "rows" | "problem">): void {
+    this.#aheadMs = now - Date.now();
+    this.problem = problem;
+    for (const row of rows) this.rows.set(row.name, row);
+  }
+}

@@ -1,0 +1,86 @@
+/** What the server sends to the page, as JSON in server-sent events. Times are milliseconds since 1970. */
+
+/** A queue in the overview. */
+export interface Row {
+  readonly name: string;
+  readonly kind: "mutex" | "rwlock" | "semaphore" | "election" | "unknown";
+  /** The owner of the first holder, or its key; null: the queue is free. */
+  readonly holder: string | null;
+  /** When that holder got it, or joined the queue if the server has not seen it get it. */
+  readonly since: number | null;
+  readonly holders: number;
+  readonly waiters: number;
+  /** Holds that ended with their lease, since the server looks. */
+  readonly losses: number;
+}
+
+/** The event `full`: the first of a stream. */
+export interface FullMessage {
+  readonly now: number;
+  readonly prefix: string;
+  /** Whether the viewer may release. */
+  readonly release: boolean;
+  /** Why the rows may be old; null: they are not. */
+  readonly problem: string | null;
+  readonly rows: readonly Row[];
+}
+
+/** The event `change`: all rows that differ from what the stream has sent before. */
+export interface ChangeMessage {
+  readonly now: number;
+  readonly problem: string | null;
+  readonly rows: readonly Row[];
+  readonly gone: readonly string[];
+}
+
+/** A holder or a waiter. */
+export interface Person {
+  readonly key: string;
+  readonly owner: string | null;
+  /** The create revision: the fence of a holder. */
+  readonly revision: string;
+  /** When it joined the queue, by its own clock. */
+  readonly since: number | null;
+  readonly ttlMs: number | null;
+}
+
+/** How a hold ended. */
+export type HoldEnd = "released" | "lease ended" | "unknown";
+
+/** One hold of the past, or of now. */
+export interface Past {
+  /** The owner, or the key. */
+  readonly holder: string;
+  readonly revision: string;
+  readonly from: number;
+  /** The server has not seen its begin: `from` is when it joined the queue. */
+  readonly fromIsJoin: boolean;
+  /** null: it holds now. */
+  readonly to: number | null;
+  readonly end: HoldEnd | null;
+}
+
+/** The event `detail`: one queue. */
+export interface DetailMessage {
+  readonly now: number;
+  readonly name: string;
+  readonly kind: Row["kind"];
+  readonly holders: readonly Person[];
+  readonly waiters: readonly Person[];
+  readonly total: { readonly holders: number; readonly waiters: number };
+  /** What the leader of an election has put; null: it is none, or there is none. */
+  readonly value: string | null;
+  /** The oldest first. */
+  readonly history: readonly Past[];
+  readonly problem: string | null;
+}
+
+/** The body of `POST release`. */
+export interface ReleaseRequest {
+  readonly name: string;
+  readonly key: string;
+  readonly revision: string;
+}
+
+/** The header that a form or an image of another site cannot send. */
+export const RELEASE_HEADER = "x-leasehold-release";

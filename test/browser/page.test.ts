@@ -1,0 +1,258 @@
+// The page of `leasehold/ui` in a real browser: what a user sees, does and hears.
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import type { Browser, Page } from "puppeteer-core";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { connect, inspect, Mutex, Session, type Cluster } from "../../src/index.js";
+import { startEtcd, type EtcdCluster } from "../support/etcd/etcd.js";
+import { startCli } from "../support/programs/cli.js";
+import { startBrowser } from "../support/servers/browser.js";
+import { PageServer, type ServeSetting } from "../support/ui/page-server.js";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const WIDE = { width: 1280, height: 800 };
+const NARROW = { width: 360, height: 740 };
+
+let etcd: EtcdCluster;
+let cluster: Cluster;
+let browser: Browser;
+beforeAll(async () => {
+  etcd = await startEtcd();
+  cluster = connect({ hosts: etcd.endpoints, session: { owner: "web-1" } });
+  browser = await startBrowser();
+});
+afterAll(async () => {
+  await browser?.close();
+  await cluster?.close();
+  await etcd?.stop();
+});
+
+const servers: PageServer[] = [];
+const tabs: Page[] = [];
+/** What the console and the page's errors said. */
+let complaints: string[] = [];
+afterEach(async () => {
+  for (const tab of tabs.splice(0)) await tab.close();
+  for (const server of servers.splice(0)) await server.kill();
+  complaints = [];
+});
+
+async function serve(setting: Omit<ServeSetting, "hosts"> = {}): Promise<PageServer> {
+  const server = await PageServer.start({ hosts: etcd.endpoints, ...setting });
+  servers.push(server);
+  return server;
+}
+
+async function visit(url: string, size = WIDE, scheme = "light"): Promise<Page> {
+  const tab = await browser.newPage();
+  tabs.push(tab);
+  tab.on("console", (message) => complaints.push(message.text()));
+  tab.on("pageerror", (error) => complaints.push(String(error)));
+  tab.on("dialog", (dialog) => complaints.push(dialog.message()));
+  await tab.setViewport(size);
+  await tab.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+  await tab.goto(url);
+  return tab;
+}
+
+const textOf = async (tab: Page, selector: string): Promise<string> =>
+  String(await tab.evaluate(`document.querySelector(${JSON.stringify(selector)})?.textContent ?? ""`));
+const rowsOf = async (tab: Page): Promise<string[][]> =>
+  (await tab.evaluate(
+    `[...document.querySelectorAll("#rows tr")].map((row) => [...row.cells].map((cell) => cell.textContent.trim()))`,
+  )) as string[][];
+const namesOf = async (tab: Page): Promise<(string | undefined)[]> =>
+  (await rowsOf(tab)).map(([name]) => name);
+
+describe("the page", () => {
+  test("shows who holds and who waits as it changes, without a complaint of the browser", async () => {
+    const lock = await new Mutex(cluster, "seen/a").lock();
+    await using other = await Session.open(cluster, { owner: "web-2" });
+    const tab = await visit((await serve({ prefix: "seen/" })).url);
+    await expect
+      .poll(() => rowsOf(tab))
+      .toMatchObject([
+        ["seen/a", "mutex", "web-1", /s$/, "0"].map((cell) =>
+          cell instanceof RegExp ? (expect.stringMatching(cell) as string) : cell,
+        ),
+      ]);
+
+    const waiting = new Mutex(other, "seen/a").lock();
+    await expect.poll(async () => (await rowsOf(tab))[0]?.[4]).toBe("1");
+    await lock.release();
+    await expect.poll(async () => (await rowsOf(tab))[0]?.[2]).toBe("web-2");
+    await (await waiting).release();
+    await expect.poll(async () => (await rowsOf(tab))[0]?.[2]).toBe("free");
+
+    expect(await textOf(tab, "#free")).toBe("1");
+    expect(complaints).toEqual([]);
+  });
+
+  test("finds by name and holder, and keeps the focus while rows change", async () => {
+    const locks = await Promise.all(
+      ["find/alpha", "find/beta", "find/gamma"].map((name) => new Mutex(cluster, name).lock()),
+    );
+    await using other = await Session.open(cluster, { owner: "web-2" });
+    const tab = await visit((await serve({ prefix: "find/" })).url);
+    await expect.poll(() => namesOf(tab)).toHaveLength(3);
+    await tab.keyboard.press("/");
+    await tab.keyboard.type("BET");
+    expect(await namesOf(tab)).toEqual(["find/beta"]);
+    for (let n = 0; n < 3; n++) await tab.keyboard.press("Backspace");
+    expect(await namesOf(tab)).toHaveLength(3);
+    await tab.select("#order", "waiters");
+    await tab.focus('a[href="#queue=find%2Fgamma"]');
+    const waiting = new Mutex(other, "find/gamma").lock();
+    await expect.poll(() => namesOf(tab)).toEqual(["find/gamma", "find/alpha", "find/beta"]);
+
+    expect(await tab.evaluate("document.activeElement.textContent")).toBe("find/gamma");
+    await Promise.all(locks.map((lock) => lock.release()));
+    await (await waiting).release();
+  });
+
+  test("shows one queue by keyboard: its lease, its hand-overs as a picture and a table, its waiters", async () => {
+    const lock = await new Mutex(cluster, "one/a").lock();
+    await using other = await Session.open(cluster, { owner: "web-2" });
+    const waiting = new Mutex(other, "one/a").lock();
+    const tab = await visit((await serve({ prefix: "one/" })).url);
+    await tab.waitForSelector("#rows a");
+    await tab.focus("#rows a");
+    await tab.keyboard.press("Enter");
+    await tab.waitForSelector("#detail .waiter");
+
+    expect(await textOf(tab, "#detail .person .who")).toBe("web-1");
+    expect(await textOf(tab, "#detail .lease")).toMatch(/^\d+ s of lease left$/);
+    expect(await textOf(tab, "#detail .waiter")).toContain("web-2");
+    expect(await tab.evaluate("document.activeElement.id")).toBe("detail-title");
+    await lock.release();
+    await expect.poll(() => textOf(tab, "#detail .person .who")).toBe("web-2");
+    await expect.poll(() => tab.evaluate('document.querySelectorAll("#detail .bar").length')).toBe(2);
+    await expect.poll(() => textOf(tab, "#announce")).toBe("one/a is now held by web-2");
+    expect(await textOf(tab, "#detail .history tbody")).toMatch(/^web-2.*holdsweb-1/);
+    await tab.keyboard.press("Escape");
+    await tab.waitForSelector("#detail", { hidden: true });
+    expect(await tab.evaluate("document.activeElement.textContent")).toBe("one/a");
+    await (await waiting).release();
+    expect(complaints).toEqual([]);
+  });
+
+  test("releases after a confirmation if the viewer may, and has no button otherwise", async () => {
+    const lock = await new Mutex(cluster, "force/a").lock();
+    const may = await visit(`${(await serve({ prefix: "force/", release: true })).url}#queue=force%2Fa`);
+    const mayNot = await visit(`${(await serve({ prefix: "force/" })).url}#queue=force%2Fa`);
+    await mayNot.waitForSelector("#detail .person");
+    expect(await mayNot.evaluate('document.querySelector("#detail .person button").checkVisibility()')).toBe(
+      false,
+    );
+
+    await may.bringToFront();
+    await may.waitForSelector("#detail .person button", { visible: true });
+    await may.click("#detail .person button");
+    await may.waitForSelector("#confirm[open]");
+    expect(await may.evaluate("document.activeElement.id")).toBe("cancel");
+    await may.keyboard.press("Enter");
+    await may.waitForSelector("#confirm[open]", { hidden: true });
+    expect((await inspect(cluster, "force/a")).holders).toHaveLength(1);
+    await may.click("#detail .person button");
+    await may.click("#force");
+    await expect.poll(async () => (await inspect(cluster, "force/a")).holders).toEqual([]);
+    await may.waitForSelector("#confirm[open]", { hidden: true });
+    await lock.release().catch(() => {});
+  });
+
+  test("connects again when the server is back, and has the present state", async () => {
+    const lock = await new Mutex(cluster, "again/a").lock();
+    const server = await serve({ prefix: "again/" });
+    const tab = await visit(`${server.url}#queue=again%2Fa`);
+    await tab.waitForSelector("#detail .person");
+    await server.kill();
+    await expect.poll(() => textOf(tab, "#link")).toContain("lost");
+    await lock.release();
+    const next = await new Mutex(cluster, "again/b").lock();
+    await serve({ prefix: "again/", port: server.port });
+
+    await expect.poll(() => namesOf(tab)).toEqual(["again/b"]);
+    await expect.poll(() => textOf(tab, "#link")).toBe("Live");
+    await expect.poll(() => textOf(tab, "#detail h3")).toBe("Free");
+    await next.release();
+  });
+
+  test("shows hostile names and owners as text", async () => {
+    const name = 'evil/<img src=x onerror="alert(1)">\u202e"\'';
+    await using session = await Session.open(cluster, { owner: "<script>alert(2)</script>\u0007" });
+    const lock = await new Mutex(session, name).lock();
+    const tab = await visit((await serve({ prefix: "evil/" })).url);
+    await tab.waitForSelector("#rows a");
+    await tab.click("#rows a");
+    await tab.waitForSelector("#detail .person");
+    const [row] = await rowsOf(tab);
+
+    expect(row?.[0]).toBe('evil/<img src=x onerror="alert(1)">\\u202e"\'');
+    expect(row?.[2]).toBe("<script>alert(2)</script>\\u0007");
+    expect(await textOf(tab, "#detail h2")).toBe(row?.[0]);
+    expect(await tab.evaluate('document.querySelectorAll("img, body script").length')).toBe(0);
+    expect(complaints).toEqual([]);
+    await lock.release();
+  });
+
+  test("of leasehold ui keeps its token in a cookie that scripts cannot read, not in the address", async () => {
+    const lock = await new Mutex(cluster, "token/a").lock();
+    const cli = startCli(["ui", "token/"], { endpoints: etcd.endpoints.join(",") });
+    await cli.says(/http:\S+\n/);
+    const tab = await visit(cli.stdout().trim());
+    await expect.poll(() => namesOf(tab)).toEqual(["token/a"]);
+    const address = tab.url();
+    const cookies = await tab.evaluate("document.cookie");
+    await tab.reload();
+    await expect.poll(() => namesOf(tab)).toEqual(["token/a"]);
+    cli.child.kill("SIGINT");
+    const { code } = await cli.ended;
+    await lock.release();
+
+    expect(address).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/$/);
+    expect([cookies, code]).toEqual(["", 130]);
+  });
+});
+
+interface Finding {
+  readonly id: string;
+  readonly impact: string;
+  readonly nodes: readonly { readonly html: string }[];
+}
+
+describe("axe-core", () => {
+  test.each([
+    ["light and wide", WIDE, "light"],
+    ["dark and wide", WIDE, "dark"],
+    ["light and narrow", NARROW, "light"],
+    ["dark and narrow", NARROW, "dark"],
+  ])("has no serious finding: %s", async (_title, size, scheme) => {
+    const name = `axe/${scheme}-${size.width}`;
+    const dying = await Session.open(cluster, { owner: "dying", ttlSeconds: 2 });
+    await using other = await Session.open(cluster, { owner: "web-2" });
+    const { url } = await serve({ prefix: name, release: true });
+    const tab = await visit(url, size, scheme);
+    await expect.poll(() => textOf(tab, "#empty")).toContain("No lock is held");
+    await new Mutex(dying, name).lock();
+    const waiting = [new Mutex(cluster, name).lock(), new Mutex(other, name).lock()];
+    await dying.orphan();
+    // Either of them may have joined first.
+    await Promise.race(waiting);
+    await tab.waitForSelector("#rows .tag:not([hidden])");
+    const findings: string[] = [];
+    for (const hash of ["", `#queue=${encodeURIComponent(name)}`]) {
+      await tab.goto(url + hash);
+      await tab.waitForSelector(hash ? "#detail .cross" : "#rows .tag:not([hidden])");
+      await tab.evaluate(AXE);
+      const { violations } = (await tab.evaluate("axe.run(document)")) as { violations: Finding[] };
+      for (const { id, impact, nodes } of violations)
+        if (/serious|critical/.test(impact))
+          findings.push(`${id}: ${nodes.map(({ html }) => html).join(" ")}`);
+      const overflow = await tab.evaluate("document.documentElement.scrollWidth - innerWidth");
+      expect(Number(overflow)).toBeLessThanOrEqual(0);
+    }
+    await Promise.all(waiting.map(async (lock) => (await lock).release()));
+
+    expect(findings).toEqual([]);
+  });
+});

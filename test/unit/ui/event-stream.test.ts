@@ -1,0 +1,72 @@
+// A stream whose reader is slow, gone or silent, on a clock that the test moves.
+import { EventEmitter } from "node:events";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { describe, expect, test } from "vitest";
+import type { Clock } from "../../../src/async/clock.js";
+import { EventStream } from "../../../src/ui/event-stream.js";
+
+class Response extends EventEmitter {
+  writableNeedDrain = false;
+  written = "";
+  destroyed = false;
+  writeHead(): void {}
+  flushHeaders(): void {}
+  write(text: string): void {
+    this.written += text;
+  }
+  destroy(): void {
+    this.destroyed = true;
+  }
+}
+
+function scene() {
+  let ms = 0;
+  const [request, response] = [new EventEmitter(), new Response()];
+  const clock = { monotonic: () => ms } as unknown as Clock;
+  const stream = new EventStream(
+    request as unknown as IncomingMessage,
+    response as unknown as ServerResponse,
+    clock,
+  );
+  let closed = 0;
+  stream.onClose(() => closed++);
+  return { stream, request, response, pass: (more: number) => (ms += more), closed: () => closed };
+}
+
+describe("a stream", () => {
+  test("that is idle is kept open by comments", () => {
+    const { stream, response, pass } = scene();
+    stream.send("full", "{}");
+    pass(14_000);
+    stream.check();
+    expect(response.written).toBe("event: full\ndata: {}\n\n");
+    pass(2000);
+    stream.check();
+    expect(response.written).toBe("event: full\ndata: {}\n\n:\n\n");
+  });
+
+  test("whose reader takes nothing for half a minute is dropped, once", () => {
+    const { stream, response, pass, closed } = scene();
+    stream.send("full", "{}");
+    response.writableNeedDrain = true;
+    pass(29_000);
+    stream.check();
+    expect([stream.ready, response.destroyed]).toEqual([false, false]);
+    pass(2000);
+    stream.check();
+    response.emit("close");
+
+    expect([response.destroyed, closed()]).toEqual([true, 1]);
+  });
+
+  test("whose reader is gone writes nothing more", () => {
+    const { stream, request, response, closed } = scene();
+    request.emit("close");
+    stream.send("change", "{}");
+
+    expect([stream.ready, response.written, closed()]).toEqual([false, "", 1]);
+    let late = 0;
+    stream.onClose(() => late++);
+    expect(late).toBe(1);
+  });
+});

@@ -34,6 +34,8 @@ const ONCE = [
   "test/integration/{examples/*,security/{answers,events,names,options,secrets}}.test.ts",
   "test/integration/{tools/{chaos,etcd-module},crowds/{bulk-crowds,waiter-memory},multi-lock/many}.test.ts",
   "test/integration/failover/{refusals,refused-callers}.test.ts",
+  "test/integration/{ui/*,cli/{completion,doctor*,json,observe,queues,release,top}}.test.ts",
+  "test/integration/diagnostics/{log,loggers,otel,otel-faults}.test.ts",
   "test/integration/{locks/repeated-requests,batching/chaos,session/{time-limits,slow-link}}.test.ts",
 ];
 const LEFT_OUT = process.env["LEASEHOLD_SUITE"] === "versions" ? ONCE : [];

@@ -27,6 +27,8 @@ describe("leasehold observe", () => {
     await program.says(/second\nno leader\n/);
     const other = new EtcdctlElect(two.etcd, name, "from etcdctl");
     await program.says(/ {2}from etcdctl\n/);
+    // A signal during its campaign would leave its key until its lease ends.
+    await other.leader();
     await other.resign();
     await program.says(/etcdctl\nno leader\n/);
 

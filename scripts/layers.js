@@ -93,8 +93,8 @@ export const FRONT_DOORS = {
   ],
   board: ["board", "door"],
   "cli/command-line": [
-    ...["arguments", "command", "connection", "duration", "exit", "help", "io", "json-types", "output"],
-    ...["signals", "version"],
+    ...["arguments", "command", "connection", "contender-json", "duration", "exit", "help", "io"],
+    ...["json-types", "output", "signals", "version"],
   ],
   "cli/completion": ["completion"],
   "cli/doctor": ["doctor"],

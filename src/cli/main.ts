@@ -7,6 +7,7 @@ import { connectionOf } from "./command-line/connection.js";
 import { CliError, cliErrorOf, EXIT, usageError } from "./command-line/exit.js";
 import { helpOf, overview } from "./command-line/help.js";
 import { json, type Io } from "./command-line/io.js";
+import type { ErrorJson } from "./command-line/json-types.js";
 import { outputEnd, type OutputEnd } from "./command-line/output.js";
 import { printable } from "../printable.js";
 import { endSignal } from "./command-line/signals.js";
@@ -82,8 +83,8 @@ async function settled(
 
 /** One line on standard error: what failed, and what to do. */
 function tell({ stderr }: Io, { message, cure, exitCode }: CliError, wantsJson: boolean): void {
-  if (wantsJson)
-    return void stderr.write(json({ error: { message, ...(cure !== undefined && { cure }), exitCode } }));
+  const error = { message, ...(cure !== undefined && { cure }), exitCode };
+  if (wantsJson) return void stderr.write(json({ error } satisfies ErrorJson));
   const text = exitCode === EXIT.internal ? message : printable(message, Infinity);
   stderr.write(`leasehold: ${text}${cure === undefined ? "" : `; ${cure}`}\n`);
 }

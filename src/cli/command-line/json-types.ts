@@ -2,30 +2,41 @@
 /** "unknown": no entry shows it. */
 export type KindJson = "mutex" | "rwlock" | "semaphore" | "election" | "unknown";
 
-/** A holder or a waiter. Revisions and lease IDs are decimal strings: they do not fit into a number of JavaScript. */
+/**
+ * A holder or a waiter. In all lines, revisions, fences and lease IDs are decimal strings, because they do not fit into a
+ * number of JavaScript, and a field whose name ends with `Ms` is a number of milliseconds.
+ */
 export interface ContenderJson {
   readonly name: string;
   readonly key: string;
   readonly state: "holding" | "waiting";
   /** Create revision of the key: the fence of an exclusive holder. */
   readonly revision: string;
+  /** "0" for a key without a lease. */
   readonly leaseId: string;
-  /** `leaseId` in hexadecimal, as etcdctl takes it. */
+  /** `leaseId` in hexadecimal, 16 digits, as etcdctl prints and takes it. */
   readonly lease: string;
   /** Missing for entries of other clients, as is `since`. */
   readonly owner?: string;
   /** ISO 8601: when it joined the queue, by its own clock. */
   readonly since?: string;
-  /** Of its lease; missing in `ls`, and if the key has no lease. */
+  /** Of its lease; missing in `ls` and `top`, and if the key has no lease. */
   readonly ttlRemainingMs?: number;
+}
+
+/** How many there are, however many of them a line lists. */
+export interface TotalJson {
+  readonly holders: number;
+  readonly waiters: number;
 }
 
 /** `ls`: a line for each lock. */
 export interface LockJson {
   readonly name: string;
   readonly kind: KindJson;
+  /** The first one. */
   readonly holder: ContenderJson | null;
-  readonly waiters: number;
+  readonly total: Pick<TotalJson, "waiters">;
 }
 
 /** `show`. */
@@ -34,8 +45,7 @@ export interface QueueJson {
   readonly kind: KindJson;
   readonly holders: readonly ContenderJson[];
   readonly waiters: readonly ContenderJson[];
-  /** How many there are, whatever --limit is. */
-  readonly total: { readonly holders: number; readonly waiters: number };
+  readonly total: TotalJson;
   /** The revision of etcd whose state this is. */
   readonly revision: string;
 }
@@ -52,10 +62,149 @@ export interface LeaderJson {
   readonly leader: {
     readonly key: string;
     readonly value: string;
+    /** Create revision of the key. */
     readonly fence: string;
-    readonly revision: string;
+    /** Modification revision of the key: increases with each proclamation. */
+    readonly modRevision: string;
+    /** As in `ContenderJson`. */
     readonly leaseId: string;
+    readonly lease: string;
   } | null;
+}
+
+/** `run`, on standard error: another client holds the lock. */
+export interface WaitingJson {
+  readonly event: "waiting";
+  readonly name: string;
+  /** The first one. */
+  readonly holder: ContenderJson;
+  readonly total: TotalJson;
+  /** Waiters before this one. */
+  readonly ahead: number;
+}
+
+/** `run` and `lead`, on standard error: the lock is held, and the command runs. */
+export interface StartedJson {
+  readonly event: "started";
+  readonly name: string;
+  readonly key: string;
+  /** Create revision of the key; missing for readers and permits. */
+  readonly fence?: string;
+  /** As in `ContenderJson`. */
+  readonly leaseId: string;
+  readonly lease: string;
+  /** Of the command, and of its process group. */
+  readonly pid: number;
+}
+
+/** `run` and `lead`, on standard error: SIGTERM was sent to the command, or to what it has left behind. */
+export interface EndingJson {
+  readonly event: "ending";
+  readonly name: string;
+  /** "unanswered": etcd has not renewed the lease. */
+  readonly reason: "unanswered" | "max hold" | "left behind";
+  readonly message: string;
+}
+
+/** `run` and `lead`, on standard error: "renewed": etcd has renewed the lease after that. "killed": SIGKILL was sent after the grace. */
+export interface AfterEndingJson {
+  readonly event: "renewed" | "killed";
+  readonly name: string;
+  readonly message: string;
+}
+
+/** `run` and `lead`, on standard error: the command has been ended. */
+export interface LostJson {
+  readonly event: "lost";
+  readonly name: string;
+  readonly reason: "lost" | "unanswered" | "max hold";
+  /** As in `LockLostError`; missing if the lock was released. */
+  readonly loss?: "expired" | "revoked" | "deleted" | "closed" | "max hold";
+  readonly message: string;
+  /** The command may have run for so long beside the next holder. */
+  readonly ranOnMs: number;
+  /** The guardian has killed the command, because leasehold did not run. */
+  readonly byGuardian: boolean;
+  /** Exit code of the command. */
+  readonly commandCode: number;
+}
+
+/** `lead`, on standard error: a campaign has failed. */
+export interface RetryingJson {
+  readonly event: "retrying";
+  readonly name: string;
+  readonly message: string;
+  /** Until the next attempt. */
+  readonly delayMs: number;
+}
+
+/** A line of `run` or `lead` on standard error. Their standard output belongs to the command. */
+export type RunJson = WaitingJson | StartedJson | EndingJson | AfterEndingJson | LostJson | RetryingJson;
+
+/** `top`: the locks that changed since the line before; in the first line, all. */
+export interface LocksJson {
+  readonly event: "locks";
+  /** The revision of etcd whose state this is. */
+  readonly revision: string;
+  readonly locks: readonly {
+    readonly name: string;
+    readonly kind: KindJson;
+    /** The first ten. */
+    readonly holders: readonly ContenderJson[];
+    readonly total: TotalJson;
+    /** Since the start of the command. */
+    readonly grants: number;
+  }[];
+  /** Names that nobody holds or waits for any more. */
+  readonly gone: readonly string[];
+}
+
+/** `top`: at the start, and whenever etcd begins or ceases to answer. */
+export interface ContactJson {
+  readonly event: "etcd";
+  readonly answers: boolean;
+  /** Why it does not. */
+  readonly message?: string;
+}
+
+/** `doctor`: a line for each check. */
+export interface FindingJson {
+  /** A URL; null: the cluster. */
+  readonly endpoint: string | null;
+  readonly check: string;
+  /** "skip": it could not be checked. */
+  readonly mark: "ok" | "warn" | "fail" | "skip";
+  readonly message: string;
+  /** What to do. */
+  readonly cure?: string;
+  /** Each check has its own. */
+  readonly measured?: {
+    readonly connectMs?: number;
+    readonly daysLeft?: number;
+    readonly version?: string;
+    readonly skewMs?: number;
+    readonly dbBytes?: number;
+    readonly quotaBytes?: number;
+    readonly medianMs?: number;
+    readonly theirsMs?: number;
+    readonly oursMs?: number;
+    readonly durationMs?: number;
+    readonly lockMs?: number;
+    readonly releaseMs?: number;
+  };
+}
+
+/** `doctor`, the last line: how many checks have each mark. */
+export interface SummaryJson {
+  readonly summary: Readonly<Record<FindingJson["mark"], number>>;
+}
+
+/** `ui`. */
+export interface PageJson {
+  readonly url: string;
+  readonly prefix: string;
+  /** Whether the page may release by force. */
+  readonly release: boolean;
 }
 
 /** `completion`. */
@@ -64,7 +213,7 @@ export interface CompletionJson {
   readonly script: string;
 }
 
-/** The last line on standard error of any command that fails. */
+/** The last line on standard error of any command of leasehold that fails. */
 export interface ErrorJson {
   readonly error: { readonly message: string; readonly cure?: string; readonly exitCode: number };
 }

@@ -1,7 +1,11 @@
 import { printable } from "../../printable.js";
+import type { FindingJson } from "../command-line/json-types.js";
 
 /** `skip`: it could not be checked. */
-export type Mark = "ok" | "warn" | "fail" | "skip";
+export type Mark = FindingJson["mark"];
+
+/** What was measured. */
+export type Measured = NonNullable<FindingJson["measured"]>;
 
 /** The outcome of one check. */
 export interface Finding {
@@ -11,17 +15,16 @@ export interface Finding {
   readonly detail: string;
   /** What to do, one line. */
   readonly cure?: string;
-  /** What was measured. */
-  readonly measured?: Readonly<Record<string, number | string>>;
+  readonly measured?: Measured;
 }
 
-export const ok = (check: string, detail: string, measured?: Finding["measured"]): Finding => ({
+export const ok = (check: string, detail: string, measured?: Measured): Finding => ({
   ...{ check, mark: "ok", detail },
   ...(measured && { measured: rounded(measured) }),
 });
 
 /** To a tenth: clocks have more digits than they know. */
-export const rounded = (measured: NonNullable<Finding["measured"]>): NonNullable<Finding["measured"]> =>
+export const rounded = (measured: Measured): Measured =>
   Object.fromEntries(
     Object.entries(measured).map(([name, value]) => [
       name,

@@ -1,4 +1,5 @@
 import { json, type Output } from "../command-line/io.js";
+import type { FindingJson, SummaryJson } from "../command-line/json-types.js";
 import type { Finding, Mark } from "./finding.js";
 
 /** The findings about one endpoint, or about the cluster. */
@@ -40,17 +41,18 @@ const counts = (sections: readonly Section[]): string => {
 /** One object for each finding, and one for all. */
 export function writeJson(stdout: Output, sections: readonly Section[], redact: Redact): void {
   for (const { endpoint, findings } of sections)
-    for (const { detail, cure, ...rest } of findings)
+    for (const { check, mark, detail, cure, measured } of findings)
       stdout.write(
         json({
-          ...{ endpoint: endpoint ?? null, ...rest, detail: redact(detail) },
+          ...{ endpoint: endpoint ?? null, check, mark, message: redact(detail) },
           ...(cure !== undefined && { cure: redact(cure) }),
-        }),
+          ...(measured && { measured }),
+        } satisfies FindingJson),
       );
   const summary = {
     ok: countOf(sections, "ok"),
     warn: countOf(sections, "warn"),
     fail: countOf(sections, "fail"),
   };
-  stdout.write(json({ summary: { ...summary, skip: countOf(sections, "skip") } }));
+  stdout.write(json({ summary: { ...summary, skip: countOf(sections, "skip") } } satisfies SummaryJson));
 }

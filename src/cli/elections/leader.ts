@@ -2,8 +2,8 @@ import { Election } from "../../index.js";
 import { command } from "../command-line/command.js";
 import { EXIT } from "../command-line/exit.js";
 import { json } from "../command-line/io.js";
-import type { LeaderJson } from "../command-line/json-types.js";
 import { printable } from "../../printable.js";
+import { leaderJson } from "./leader-json.js";
 
 export const leader = command({
   name: "leader",
@@ -17,7 +17,7 @@ export const leader = command({
   flags: {},
   async run({ positionals: [name = ""], io, connect, json: wantsJson }) {
     const found = await new Election(connect(), name).leader();
-    if (wantsJson) io.stdout.write(json({ name, leader: found?.toJSON() ?? null } satisfies LeaderJson));
+    if (wantsJson) io.stdout.write(json(leaderJson(name, found)));
     else if (found) io.stdout.write(`${printable(found.value, Infinity)}\n`);
     return found ? EXIT.ok : EXIT.nothing;
   },

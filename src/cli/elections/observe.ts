@@ -3,8 +3,8 @@ import { printable } from "../../printable.js";
 import { command } from "../command-line/command.js";
 import { EXIT } from "../command-line/exit.js";
 import { json } from "../command-line/io.js";
-import type { LeaderJson } from "../command-line/json-types.js";
 import { write } from "../command-line/output.js";
+import { leaderJson } from "./leader-json.js";
 
 export const observe = command({
   name: "observe",
@@ -21,14 +21,9 @@ export const observe = command({
   async run({ positionals: [name = ""], io, connect, signal, json: wantsJson }) {
     const maxLength = io.stdout.isTTY ? undefined : Infinity;
     for await (const leader of new Election(connect(), name).observe({ signal }))
-      await write(io, wantsJson ? json(jsonOf(name, leader)) : `${textOf(leader, maxLength)}\n`);
+      await write(io, wantsJson ? json(leaderJson(name, leader)) : `${textOf(leader, maxLength)}\n`);
     return EXIT.ok;
   },
-});
-
-const jsonOf = (name: string, leader: Leader | undefined): LeaderJson => ({
-  name,
-  leader: leader ? leader.toJSON() : null,
 });
 
 /** The first word is ours, so that no value can pass for a vacancy. */

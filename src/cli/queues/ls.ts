@@ -1,10 +1,11 @@
 import { list, type LockSummary } from "../../index.js";
 import { command } from "../command-line/command.js";
 import { EXIT } from "../command-line/exit.js";
+import { contenderJson } from "../command-line/contender-json.js";
 import { json } from "../command-line/io.js";
 import type { LockJson } from "../command-line/json-types.js";
 import { write } from "../command-line/output.js";
-import { ageText, contenderJson, NONE } from "./contenders.js";
+import { ageText, NONE } from "./contenders.js";
 import { GrowingTable } from "./growing-table.js";
 import { parseLimit } from "./limit.js";
 
@@ -51,6 +52,6 @@ const cells = ({ name, kind, holder, waiters }: LockSummary, now: number): strin
 ];
 
 const lockJson = ({ name, kind, holder, waiters }: LockSummary): LockJson => ({
-  ...{ name, kind, waiters },
+  ...{ name, kind, total: { waiters } },
   holder: holder === undefined ? null : contenderJson(holder),
 });

@@ -2,11 +2,12 @@ import { forceRelease } from "../../index.js";
 import { printable } from "../../printable.js";
 import { command } from "../command-line/command.js";
 import { CliError, EXIT, usageError } from "../command-line/exit.js";
+import { contenderJson } from "../command-line/contender-json.js";
 import { type Io, json } from "../command-line/io.js";
 import type { ReleaseJson } from "../command-line/json-types.js";
 import { write } from "../command-line/output.js";
 import { confirm } from "./confirm.js";
-import { contenderJson, rowOf, TITLES } from "./contenders.js";
+import { rowOf, TITLES } from "./contenders.js";
 import { findEntry, type Found, type Reading } from "./find-entry.js";
 import { GrowingTable } from "./growing-table.js";
 

@@ -2,10 +2,11 @@ import { inspect, type QueueState } from "../../index.js";
 import { printable } from "../../printable.js";
 import { command } from "../command-line/command.js";
 import { EXIT } from "../command-line/exit.js";
+import { contenderJson } from "../command-line/contender-json.js";
 import { json } from "../command-line/io.js";
 import type { QueueJson } from "../command-line/json-types.js";
 import { write } from "../command-line/output.js";
-import { contenderJson, rowOf, TITLES } from "./contenders.js";
+import { rowOf, TITLES } from "./contenders.js";
 import { GrowingTable } from "./growing-table.js";
 import { parseLimit } from "./limit.js";
 

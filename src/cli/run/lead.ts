@@ -50,23 +50,23 @@ async function leadUntilEnd(task: CommandTask, name: string, value: string | und
     stop.abort();
   };
   const signal = AbortSignal.any([stop.signal, signals.signal]);
-  await leadElection(cluster, name, term, optionsOf({ pace, teller, signal, value }));
+  await leadElection(cluster, name, term, optionsOf({ name, pace, teller, signal, value }));
   return code ?? signals.exitCode ?? EXIT.ok;
 }
 
 interface Settings {
+  readonly name: string;
   readonly pace: Pace;
   readonly teller: Teller;
   readonly signal: AbortSignal;
   readonly value: string | undefined;
 }
 
-const optionsOf = ({ pace, teller, signal, value }: Settings): LeadOptions => ({
+const optionsOf = ({ name, pace, teller, signal, value }: Settings): LeadOptions => ({
   ...{ signal, value, ttlSeconds: pace.ttlSeconds },
   onRetry: ({ message }, delayMs) =>
     teller.line(`${message}; next attempt in ${Math.round(delayMs / 1000)} s`, {
-      event: "retrying",
-      message,
-      delayMs,
+      ...{ event: "retrying", name, message },
+      delayMs: Math.round(delayMs),
     }),
 });

@@ -1,5 +1,7 @@
 import { pause, systemClock } from "../../async/clock.js";
-import { LockLostError, type Cluster, type Hold } from "../../index.js";
+import { LockLostError, type Cluster, type Hold, type HoldSnapshot } from "../../index.js";
+import { hexLease, leaseJson } from "../command-line/contender-json.js";
+import type { StartedJson } from "../command-line/json-types.js";
 import { Guardian } from "./guardian.js";
 import { HoldWatch } from "./hold-watch.js";
 import { ProcessGroup } from "./process-group.js";
@@ -36,8 +38,9 @@ export async function runCommand(task: CommandTask, hold: Hold): Promise<Settled
     const supervised = { ...task, hold, watch, ...start(task, hold) };
     const outcome = await new Supervisor(supervised).run();
     const checked = await settle(outcome, supervised);
-    if (checked.ending !== undefined)
-      teller.line(...endingText(hold.name, checked, await reasonOf(hold, checked)));
+    const { ending } = checked;
+    if (ending !== undefined)
+      teller.line(...endingText(hold.name, { ...checked, ending }, await reasonOf(hold, checked)));
     return checked;
   } finally {
     signals.receiver = undefined;
@@ -47,32 +50,35 @@ export async function runCommand(task: CommandTask, hold: Hold): Promise<Settled
 
 function start(task: CommandTask, hold: Hold): { guardian: Guardian; group: ProcessGroup } {
   const { words, teller, signals } = task;
-  const facts = factsOf(task, hold);
+  const own = ownOf(task, hold);
   const guardian = new Guardian(task.env["PATH"]);
   const leftMs = hold.remainingMs();
-  const group = new ProcessGroup(words, { ...task.env, ...facts }, (pid) => guardian.watch(pid, leftMs));
+  const group = new ProcessGroup(words, { ...task.env, ...factsOf(hold, own) }, (pid) =>
+    guardian.watch(pid, leftMs),
+  );
   signals.receiver = (name) => group.signal(name);
-  if (group.pid !== undefined)
-    teller.event({
-      ...{ event: "started", name: hold.name, key: hold.key, fence: facts["LEASEHOLD_FENCE"] },
-      ...{ lease: facts["LEASEHOLD_LEASE"], pid: group.pid },
-    });
+  if (group.pid !== undefined && own) teller.event(startedJson(own, group.pid));
   return { guardian, group };
 }
 
+/** Undefined if the hold was lost just now. */
+const ownOf = ({ cluster }: CommandTask, hold: Hold): HoldSnapshot | undefined =>
+  cluster.snapshot().holds.find(({ key, revision }) => key === hold.key && revision === hold.revision);
+
+const startedJson = ({ name, key, fence, leaseId }: HoldSnapshot, pid: number): StartedJson => ({
+  ...{ event: "started", name, key, pid },
+  ...(fence !== undefined && { fence: fence.toString() }),
+  ...leaseJson(leaseId),
+});
+
 /** `undefined` removes what an outer `leasehold run` has set. */
-function factsOf({ cluster }: CommandTask, hold: Hold): Record<string, string | undefined> {
-  const own = cluster
-    .snapshot()
-    .holds.find(({ key, revision }) => key === hold.key && revision === hold.revision);
-  return {
-    LEASEHOLD_NAME: hold.name,
-    LEASEHOLD_KEY: hold.key,
-    LEASEHOLD_FENCE: own?.fence?.toString(),
-    // As etcdctl prints and reads it.
-    LEASEHOLD_LEASE: own?.leaseId.toString(16).padStart(16, "0"),
-  };
-}
+const factsOf = (hold: Hold, own: HoldSnapshot | undefined): Record<string, string | undefined> => ({
+  LEASEHOLD_NAME: hold.name,
+  LEASEHOLD_KEY: hold.key,
+  LEASEHOLD_FENCE: own?.fence?.toString(),
+  // As etcdctl prints and reads it.
+  LEASEHOLD_LEASE: own && hexLease(own.leaseId),
+});
 
 /** A command that was ended, and by whom. */
 export interface Settled extends Outcome {

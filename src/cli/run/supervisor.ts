@@ -1,6 +1,7 @@
 import { pause, systemClock, type Timer } from "../../async/clock.js";
 import type { Hold } from "../../index.js";
 import { EXIT } from "../command-line/exit.js";
+import type { AfterEndingJson, LostJson } from "../command-line/json-types.js";
 import type { Guardian } from "./guardian.js";
 import type { HoldWatch } from "./hold-watch.js";
 import type { ProcessGroup } from "./process-group.js";
@@ -13,7 +14,7 @@ export interface Outcome {
   /** The exit code of the command, as shells have it. */
   readonly exitCode: number;
   /** Why the command was ended; undefined if it ended by itself, or by a signal that this process passed on. */
-  readonly ending: "lost" | "unanswered" | "max hold" | undefined;
+  readonly ending: LostJson["reason"] | undefined;
   /** The group may have run for so long after the lease had run out, because this process did not run. */
   readonly ranOnMs: number;
   /** When the lease runs out, or ran out, without another renewal: on the clock that counts suspend. */
@@ -105,9 +106,7 @@ export class Supervisor {
     this.#leaseOverAt = systemClock.now().suspend + left + this.#unusedMs;
     if (this.it.group.pid !== undefined) this.it.guardian.watch(this.it.group.pid, left);
     if (this.#ending?.reason === "unanswered")
-      this.it.teller.line("etcd has renewed the lease; the command is ended nevertheless", {
-        event: "renewed",
-      });
+      this.#tell("renewed", "etcd has renewed the lease; the command is ended nevertheless");
   }
 
   #due(now: number, left: number): EndingReason | undefined {
@@ -131,7 +130,7 @@ export class Supervisor {
     this.#ending = { reason, at: now };
     this.it.group.signal("SIGTERM");
     const message = ENDING_TEXTS[reason](this.it);
-    this.it.teller.line(message, { event: "ending", reason, message });
+    this.it.teller.line(message, { event: "ending", name: this.it.hold.name, reason, message });
   }
 
   #kill(): void {
@@ -139,8 +138,11 @@ export class Supervisor {
     this.#killedAt = systemClock.monotonic();
     this.it.group.signal("SIGKILL");
     if (this.#lost) return;
-    const message = "the command did not end in the grace: sent SIGKILL to its process group";
-    this.it.teller.line(message, { event: "killed", message });
+    this.#tell("killed", "the command did not end in the grace: sent SIGKILL to its process group");
+  }
+
+  #tell(event: AfterEndingJson["event"], message: string): void {
+    this.it.teller.line(message, { event, name: this.it.hold.name, message });
   }
 
   /** Another client may hold already. */

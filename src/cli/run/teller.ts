@@ -1,8 +1,6 @@
 import { printable } from "../../printable.js";
 import { json, width, type Io } from "../command-line/io.js";
-
-/** What `--json` prints on standard error. */
-export type Told = Readonly<Record<string, unknown>> & { readonly event: string };
+import type { RunJson } from "../command-line/json-types.js";
 
 /** Lines of `run` and `lead` on standard error: standard output belongs to the command. */
 export class Teller {
@@ -24,7 +22,7 @@ export class Teller {
   }
 
   /** A state that the next one replaces. */
-  status(text: string, event: Told): void {
+  status(text: string, event: RunJson): void {
     if (!this.#terminal) return this.line(text, event);
     this.io.stderr.write(
       `\r${cut(`leasehold: ${printable(text, Infinity)}`, this.io.stderr.columns)}\u001b[K`,
@@ -32,13 +30,13 @@ export class Teller {
     this.#shown = true;
   }
 
-  line(text: string, event: Told): void {
+  line(text: string, event: RunJson): void {
     this.clear();
     this.io.stderr.write(this.wantsJson ? json(event) : `leasehold: ${printable(text, Infinity)}\n`);
   }
 
   /** An event for programs only. */
-  event(event: Told): void {
+  event(event: RunJson): void {
     if (this.wantsJson) this.io.stderr.write(json(event));
   }
 

@@ -1,10 +1,10 @@
 import { LockLostError } from "../../index.js";
-import type { Told } from "./teller.js";
+import type { EndingJson, LostJson } from "../command-line/json-types.js";
 import type { Settled } from "./run-command.js";
 import type { Supervised } from "./supervisor.js";
 
 /** Why a command gets SIGTERM from this program. */
-export type EndingReason = "unanswered" | "max hold" | "left behind";
+export type EndingReason = EndingJson["reason"];
 
 const seconds = (ms: number): string => `${Number((ms / 1000).toFixed(1))} s`;
 
@@ -20,8 +20,11 @@ export const ENDING_TEXTS: Readonly<Record<EndingReason, (it: Supervised) => str
   "left behind": () => "the command has left processes behind in its process group: sent SIGTERM to them",
 };
 
+/** A command that this program has ended. */
+export type Ended = Settled & { readonly ending: LostJson["reason"] };
+
 /** The last line about a command that this program has ended. */
-export function endingText(name: string, outcome: Settled, why: unknown): [string, Told] {
+export function endingText(name: string, outcome: Ended, why: unknown): [string, LostJson] {
   const { ending, ranOnMs, exitCode, byGuardian } = outcome;
   const loss = why instanceof LockLostError ? why.loss : undefined;
   const because = why instanceof Error ? why.message : `the hold of ${name} was at risk`;
@@ -36,8 +39,8 @@ export function endingText(name: string, outcome: Settled, why: unknown): [strin
     {
       event: "lost",
       name,
-      ending,
-      loss,
+      reason: ending,
+      ...(loss !== undefined && { loss }),
       message,
       ranOnMs: Math.round(ranOnMs),
       byGuardian,

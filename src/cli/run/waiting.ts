@@ -1,5 +1,7 @@
 import { systemClock, pause } from "../../async/clock.js";
 import { watchQueue, type Cluster, type QueueState } from "../../index.js";
+import { contenderJson } from "../command-line/contender-json.js";
+import type { WaitingJson } from "../command-line/json-types.js";
 import type { Teller } from "./teller.js";
 
 /** A person reads a status that changes in place; a log is not to be filled. */
@@ -15,7 +17,7 @@ export async function tellWaiting(
   try {
     for await (const state of watchQueue(cluster, name, { limit: 1000, signal })) {
       const told = described(name, state, ownLeases(cluster));
-      if (told && told.text !== last) teller.status(told.text, { event: "waiting", ...told.data });
+      if (told && told.text !== last) teller.status(told.text, told.json);
       last = told?.text ?? last;
       // Of the states in the meantime, the loop gets the latest one only.
       if (told) await pause(systemClock, teller.updates ? UPDATE_PAUSE_MS : LINE_PAUSE_MS, signal);
@@ -34,7 +36,7 @@ function described(
   name: string,
   { holders, waiters, total }: QueueState,
   own: readonly bigint[],
-): { readonly text: string; readonly data: Record<string, unknown> } | undefined {
+): { readonly text: string; readonly json: WaitingJson } | undefined {
   const rank = waiters.findIndex(({ leaseId }) => own.includes(leaseId));
   const [holder] = holders;
   // Before the first state that has our own entry, and after the grant, there is nothing to say.
@@ -43,6 +45,6 @@ function described(
   const ahead = rank === 0 ? "next in the queue" : `${rank} ahead in the queue`;
   return {
     text: `waiting for ${name}: held by ${holder.owner ?? holder.key}${others}, ${ahead}`,
-    data: { name, holder, holders: total.holders, ahead: rank },
+    json: { event: "waiting", name, holder: contenderJson(holder), total, ahead: rank },
   };
 }

@@ -1,5 +1,7 @@
 import type { Board, BoardEntry, BoardQueue } from "../../board/board.js";
+import { contenderJson } from "../command-line/contender-json.js";
 import { json } from "../command-line/io.js";
+import type { ContactJson, ContenderJson, LocksJson } from "../command-line/json-types.js";
 import type { Contact } from "./contact.js";
 import { Feed, type FeedSettings, type View } from "./feed.js";
 
@@ -40,22 +42,27 @@ class JsonLines implements View {
 }
 
 const contactLine = ({ state, error }: Contact): string =>
-  json({ event: "etcd", answers: state === "answers", ...(error && { error: error.message }) });
+  json({
+    ...{ event: "etcd", answers: state === "answers" },
+    ...(error && { message: error.message }),
+  } satisfies ContactJson);
 
 /** The locks of these names as they are now; `gone`: those that nobody holds or waits for any more. */
 export function changeLine(board: Board, names: Iterable<string>): string {
   const all = [...names];
-  const locks = all.flatMap((name) => board.queue(name) ?? []).map(summaryOf);
+  const locks = all.flatMap((name) => board.queue(name) ?? []).map(lockOf);
   const gone = all.filter((name) => board.queue(name) === undefined);
-  return json({ event: "locks", revision: board.revision, locks, gone });
+  const revision = board.revision.toString();
+  return json({ event: "locks", revision, locks, gone } satisfies LocksJson);
 }
 
-const summaryOf = ({ name, kind, holders, waiterCount, grants }: BoardQueue): object => ({
-  ...{ name, kind, holding: holders.length, waiting: waiterCount, grants },
-  holders: holders.slice(0, MAX_HOLDERS).map(entryOf),
+const lockOf = ({ name, kind, holders, waiterCount, grants }: BoardQueue): LocksJson["locks"][number] => ({
+  ...{ name, kind, total: { holders: holders.length, waiters: waiterCount }, grants },
+  holders: holders.slice(0, MAX_HOLDERS).map((entry) => holderOf(name, entry)),
 });
 
-const entryOf = ({ key, createRevision, leaseId, owner, since }: BoardEntry): object => ({
-  ...{ key, revision: createRevision, leaseId },
-  ...{ owner: owner ?? null, since: since ?? null },
-});
+const holderOf = (name: string, { key, createRevision, leaseId, owner, since }: BoardEntry): ContenderJson =>
+  contenderJson({
+    ...{ name, key, state: "holding", revision: createRevision, leaseId },
+    ...{ owner, since, ttlRemainingMs: undefined },
+  });

@@ -6,6 +6,7 @@ import { lockPage } from "../../ui/lock-page.js";
 import { command } from "../command-line/command.js";
 import { CliError, EXIT, usageError } from "../command-line/exit.js";
 import { json } from "../command-line/io.js";
+import type { PageJson } from "../command-line/json-types.js";
 import { newToken, withToken } from "./token.js";
 
 /** Only this machine reaches it. */
@@ -34,7 +35,9 @@ export const ui = command({
     const server = createServer(withToken(page, token));
     try {
       const url = `http://${HOST}:${await listen(server, port)}/?token=${token}`;
-      io.stdout.write(wantsJson ? json({ url, prefix, release: flags.release === true }) : `${url}\n`);
+      io.stdout.write(
+        wantsJson ? json({ url, prefix, release: flags.release === true } satisfies PageJson) : `${url}\n`,
+      );
       await Promise.race([aborted(signal), once(server, "error").then(([error]) => Promise.reject(error))]);
     } finally {
       page.close();

@@ -46,7 +46,7 @@ describe("leasehold doctor", () => {
     ]);
     expect(findings).toContainEqual({
       ...{ endpoint: null, check: "members", mark: "warn" },
-      detail: "2 of 3 voting members answered, 2 must; m3 did not, and no further member may fail",
+      message: "2 of 3 voting members answered, 2 must; m3 did not, and no further member may fail",
       cure: "start m3: etcd serves nothing without a majority",
     });
     expect(findingsOf(findings, etcd.endpoints[0] ?? "")).toMatchObject({ lock: "ok" });

@@ -137,14 +137,14 @@ describe("leasehold doctor", () => {
     expect(findings).toContainEqual(
       expect.objectContaining({
         check: "status",
-        detail:
+        message:
           "the HTTP gateway is switched off (--enable-grpc-gateway=false): alarms, space, leader and members were not checked",
       }),
     );
     expect(findings).toContainEqual(
       expect.objectContaining({
         check: "certificate",
-        detail: expect.stringMatching(/^expires in 4 days, on /) as string,
+        message: expect.stringMatching(/^expires in 4 days, on /) as string,
         cure: "renew it",
       }),
     );

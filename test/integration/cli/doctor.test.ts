@@ -64,7 +64,7 @@ describe("leasehold doctor at a healthy cluster of three", () => {
     expect(findings).toContainEqual(
       expect.objectContaining({
         ...{ endpoint: null, check: "members", mark: "warn" },
-        detail: expect.stringContaining(`m2 (${etcd.endpoints[1]}), m3 (${etcd.endpoints[2]})`) as string,
+        message: expect.stringContaining(`m2 (${etcd.endpoints[1]}), m3 (${etcd.endpoints[2]})`) as string,
         cure: expect.stringContaining("list all members") as string,
       }),
     );

@@ -10,7 +10,9 @@ const two = twoSessions(30);
 const endpoints = () => two.etcd.endpoints.join(",");
 
 async function linesOf(...words: string[]): Promise<string[]> {
-  const { stdout, stderr } = await runCli([...words, "--json"], { endpoints: endpoints() });
+  const { stdout, stderr } = await runCli(words.includes("--json") ? words : [...words, "--json"], {
+    endpoints: endpoints(),
+  });
   return `${stdout}${stderr}`.split("\n").slice(0, -1);
 }
 
@@ -44,6 +46,99 @@ test("every line of every command has the type that is documented, and nothing e
   expect(all.map((lines) => lines.length)).toEqual([2, 1, 1, 1, 1, 2, 1, 1, 1, 1]);
   expect(objectionsTo(all.flat())).toEqual([]);
   await lock.release().catch(() => {});
+});
+
+/** The lines of a command until it has written this, and then gets SIGINT. */
+async function linesUntil(text: string | RegExp, words: readonly string[], at = endpoints()) {
+  const program = startCli(words, { endpoints: at });
+  await program.says(text);
+  program.child.kill("SIGINT");
+  const { stdout, stderr } = await program.ended;
+  return `${stdout}${stderr}`.split("\n").slice(0, -1);
+}
+
+/** Waits for the lock, gets it, and loses it. */
+async function linesOfLoss(name: string): Promise<string[]> {
+  const lock = await new Mutex(two.holder, name).lock();
+  const program = startCli(["run", name, "--json", "--", "sleep", "1000"], { endpoints: endpoints() });
+  await program.says('"waiting"');
+  await lock.release();
+  await program.says('"started"');
+  const [own] = await two.places(name);
+  await two.etcd.etcdctl(["del", own?.key ?? ""]);
+  return (await program.ended).stderr.split("\n").slice(0, -1);
+}
+
+/** Campaigns, and loses its lease meanwhile. */
+async function linesOfRetry(name: string): Promise<string[]> {
+  const leadership = await new Election(two.holder, name).campaign("x");
+  const words = ["lead", name, "--json", "--ttl", "2s", "--", "true"];
+  const program = startCli(words, { endpoints: endpoints() });
+  await two.queued(name, 2);
+  const [, own] = await two.places(name);
+  await two.etcd.etcdctl(["lease", "revoke", (own?.leaseId ?? 0n).toString(16)]);
+  await program.says('"retrying"');
+  await leadership.resign();
+  return (await program.ended).stderr.split("\n").slice(0, -1);
+}
+
+const NOBODY = "127.0.0.1:1";
+const eventsIn = (lines: readonly string[]) => [
+  ...new Set(lines.map((line) => (JSON.parse(line) as { event?: string }).event)),
+];
+
+test("so has every line of run and lead on standard error", async () => {
+  const leftBehind = ["sh", "-c", "trap '' TERM; sleep 1000 >/dev/null 2>&1 & exit 0"];
+  const [lost, ended, shared, led, retrying] = await Promise.all([
+    linesOfLoss("run/lost"),
+    linesOf("run", "run/ended", "--json", "--grace", "1ms", "--", ...leftBehind),
+    linesOf("run", "run/shared", "--json", "--shared", "--", "true"),
+    linesOf("lead", "run/led", "--json", "--", "true"),
+    linesOfRetry("run/retrying"),
+  ]);
+  const failed = await linesOf("run", "run/none", "--json", "--", "no-such-command");
+
+  expect([lost, ended, shared, led, retrying].map(eventsIn)).toEqual([
+    ["waiting", "started", "lost"],
+    ["started", "ending", "killed"],
+    ["started"],
+    ["started"],
+    ["retrying", "started"],
+  ]);
+  expect(failed).toHaveLength(1);
+  expect(
+    objectionsTo([
+      ...samples("RunJson", [lost, ended, shared, led, retrying].flat()),
+      ...samples("ErrorJson", failed),
+    ]),
+  ).toEqual([]);
+});
+
+test("so has every line of top, doctor and ui", async () => {
+  const lock = await new Mutex(two.holder, "top/lock").lock();
+  await putKeys(two.etcd.member, ["top/lock/6a1f", "top/junk/1/2"]);
+  const [top, once, silent, healthy, broken, ui] = await Promise.all([
+    linesUntil(/"locks"[^]*"etcd"|"etcd"[^]*"locks"/, ["top", "top/", "--json"]),
+    linesOf("top", "top/", "--once"),
+    linesUntil('"answers":false', ["top", "--json"], NOBODY),
+    linesOf("doctor", "--ttl", "2s"),
+    linesOf("doctor", "--endpoints", NOBODY),
+    linesUntil("\n", ["ui", "top/", "--json"]),
+  ]);
+  await lock.release();
+  const ofTop = [...top, ...once, ...silent].map((line) => ({
+    type: eventsIn([line])[0] === "locks" ? "LocksJson" : "ContactJson",
+    line,
+  }));
+  const reports = [healthy, broken].flatMap((lines) => [
+    ...samples("FindingJson", lines.slice(0, -1)),
+    ...samples("SummaryJson", lines.slice(-1)),
+  ]);
+
+  expect(eventsIn(top).sort()).toEqual(["etcd", "locks"]);
+  expect([once.length, silent.length, ui.length]).toEqual([1, 1, 1]);
+  expect(healthy.length).toBeGreaterThan(broken.length);
+  expect(objectionsTo([...ofTop, ...reports, ...samples("PageJson", ui)])).toEqual([]);
 });
 
 test("the check objects to a field that is missing, of another type, or undocumented", () => {

@@ -57,7 +57,11 @@ describe("leasehold ls", () => {
     const locks = objects(json.stdout);
     expect(locks).toMatchObject([
       { name: "ls/kinds/e", kind: "election" },
-      { name: "ls/kinds/m", waiters: 1, holder: { owner: "the holder", revision: mutex.fence.toString() } },
+      {
+        name: "ls/kinds/m",
+        total: { waiters: 1 },
+        holder: { owner: "the holder", revision: mutex.fence.toString() },
+      },
       { name: "ls/kinds/rw" },
       { name: "ls/kinds/s" },
     ]);
@@ -135,7 +139,10 @@ describe("keys of hostile clients", () => {
     expect(plain.stdout).toContain("hostile/large/\ufffd\\u001b\\u0000");
     expect(plain.stdout.length).toBeLessThan(2000);
     expect(objects(json.stdout)).toMatchObject([
-      { holders: [{ key: "hostile/large/6a1f", lease: "0" }], total: { holders: 1, waiters: 3 } },
+      {
+        holders: [{ key: "hostile/large/6a1f", leaseId: "0", lease: "0".repeat(16) }],
+        total: { holders: 1, waiters: 3 },
+      },
     ]);
   });
 
@@ -188,7 +195,7 @@ describe("leasehold show", () => {
       holders: [
         {
           key: lock.key,
-          lease: two.holder.leaseId.toString(16),
+          lease: two.holder.leaseId.toString(16).padStart(16, "0"),
           ttlRemainingMs: expect.any(Number) as number,
         },
       ],

@@ -203,6 +203,7 @@ describe("the wait for the lock", () => {
       .split("\n")
       .map((line) => JSON.parse(line) as Record<string, unknown>);
     expect(events[0]).toMatchObject({ event: "waiting", name: "told", ahead: 1, holder: { owner } });
+    expect(events[0]).toMatchObject({ total: { holders: 1, waiters: 2 } });
     expect(events.at(-1)).toMatchObject({
       event: "started",
       name: "told",

@@ -169,7 +169,12 @@ describe("leasehold top without a terminal", () => {
       event: "locks",
       revision: expect.stringMatching(/^\d+$/) as string,
       locks: [
-        { name: "once/a", kind: "mutex", holding: 1, waiting: 1, holders: [{ owner: "web\u001b[1m" }] },
+        {
+          name: "once/a",
+          kind: "mutex",
+          total: { holders: 1, waiters: 1 },
+          holders: [{ owner: "web\u001b[1m" }],
+        },
       ],
       gone: [],
     });
@@ -195,7 +200,9 @@ describe("leasehold top without a terminal", () => {
     await remove("json/b/1f");
     for (let n = 0; n < 30; n++) await putKeys(etcd.member, [`json/a/${n + 256}`]);
     await expect.poll(() => locks().flatMap(({ gone }) => gone), PATIENCE).toEqual(["json/b"]);
-    await expect.poll(() => locks().at(-1)?.locks, PATIENCE).toMatchObject([{ name: "json/a", waiting: 30 }]);
+    await expect
+      .poll(() => locks().at(-1)?.locks, PATIENCE)
+      .toMatchObject([{ name: "json/a", total: { waiters: 30 } }]);
     expect(locks().length).toBeLessThanOrEqual(1 + Math.ceil((Date.now() - began) / 300));
     program.child.kill("SIGINT");
 

@@ -38,6 +38,17 @@ describe("docs/cli.md", () => {
     expect(quoted.map(({ code }) => code.trim())).toEqual([source.slice(source.indexOf("\n") + 1).trim()]);
   });
 
+  test("names the type that each command writes, which the page has", () => {
+    const rows = [...section("JSON").matchAll(/^\| (\S.*?) +\| standard \w+ +\| (.*?) *\|$/gm)];
+    const named = new Set(rows.flatMap(([, , cell = ""]) => cell.match(/\w+Json/g) ?? []));
+    const types = new Set(
+      [...section("JSON").matchAll(/^export (?:interface|type) (\w+)/gm)].map(([, type]) => type),
+    );
+
+    expect(rows.slice(0, -1).map(([, cell]) => cell)).toEqual(COMMANDS.map(({ name }) => `\`${name}\``));
+    expect([...named].filter((type) => !types.has(type))).toEqual([]);
+  });
+
   test("mentions each command, and each own flag of one", () => {
     const missing = COMMANDS.flatMap(({ name, flags }) => [
       ...(page.includes(`leasehold ${name} `) ? [] : [name]),

@@ -150,5 +150,8 @@ describe("the members of a cluster", () => {
 
 test("no output has a password, and measured numbers have one decimal", () => {
   expect(redacting(new Set(["pass", "to.ken"]))("a pass, a to.ken, a pass")).toBe("a ***, a ***, a ***");
-  expect(ok("a", "b", { ms: 1.26, version: "3.5.1" }).measured).toEqual({ ms: 1.3, version: "3.5.1" });
+  expect(ok("a", "b", { lockMs: 1.26, version: "3.5.1" }).measured).toEqual({
+    lockMs: 1.3,
+    version: "3.5.1",
+  });
 });

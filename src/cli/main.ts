@@ -57,7 +57,12 @@ async function call({ command, parsed }: Chosen, io: Io, output: OutputEnd): Pro
   };
   const outputs = command.endsWithOutput ? [output] : [];
   const signal = AbortSignal.any([end, ...outputs].map((ending) => ending.signal));
-  const wants = { json: parsed.flags["json"] === true, signal, now: () => Date.now() };
+  const wants = {
+    json: parsed.flags["json"] === true,
+    signal,
+    endingSignals: end.ends,
+    now: () => Date.now(),
+  };
   const running = command.run({ io, ...parsed, ...wants, connect: open, connection });
   const exitCode = await settled(running, [end, ...outputs]).finally(async () => {
     await Promise.all(clusters.map((cluster) => cluster.close({ drainMs: 0 })));

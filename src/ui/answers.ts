@@ -63,10 +63,10 @@ export class Answers {
     const mayRelease = await this.options.authorize(request);
     if (request.method !== "GET") return end(response, 405, "only GET is allowed here");
     if (this.hub.full) return end(response, 503, "too many viewers");
-    if (name === null) return this.hub.openOverview(request, response, mayRelease);
+    if (name === null) return this.hub.openOverview(response, mayRelease);
     if (!isName(name) || !name.startsWith(this.options.prefix))
       return end(response, 404, "this page does not show that name");
-    this.hub.openDetail(request, response, name);
+    this.hub.openDetail(response, name);
   }
 
   async #release({ request, response }: Exchange): Promise<void> {

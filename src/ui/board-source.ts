@@ -1,11 +1,13 @@
 import type { Clock, Timer } from "../async/clock.js";
 import type { Board, BoardEntry, BoardEvent } from "../board/board.js";
 import type { BoardDoor } from "../board/door.js";
-import type { Cluster } from "../index.js";
+import { LeaseholdError, type Cluster } from "../index.js";
 import type { OpenSource, QueueView, Source, SourceListener } from "./source.js";
 
-/** How often to look whether etcd answers, and to begin again after a failure. */
+/** How often to look whether etcd answers. */
 const LOOK_MS = 2000;
+/** A board that has failed is opened again after 2 s, and then after pauses that double: to fail may take 200 reads. */
+const MAX_REOPEN_MS = 300_000;
 /** Questions about leases under way. In a storm of hand-overs, the other holds just end. */
 const MAX_QUESTIONS = 16;
 
@@ -27,6 +29,8 @@ class BoardSource implements Source {
   #board: Board | undefined;
   #timer: Timer | undefined;
   #failure: string | undefined;
+  #reopenMs = LOOK_MS;
+  #reopenAt = 0;
   #closed = false;
   #questions = 0;
   /** Events of earlier revisions are told. */
@@ -56,7 +60,11 @@ class BoardSource implements Source {
     });
   }
 
-  #failed({ message }: Error): void {
+  #failed(error: Error): void {
+    const { message } = error;
+    if (error instanceof LeaseholdError && error.code === "SESSION_CLOSED") return this.close();
+    this.#reopenAt = this.setting.clock.monotonic() + this.#reopenMs;
+    this.#reopenMs = Math.min(2 * this.#reopenMs, MAX_REOPEN_MS);
     this.#known = new Set(this.#board?.names());
     this.#board = undefined;
     this.#failure = message;
@@ -67,7 +75,10 @@ class BoardSource implements Source {
   #look(): void {
     this.#timer = this.setting.clock.after(LOOK_MS, () => {
       this.#look();
-      if (this.#board === undefined) return this.#open();
+      if (this.#board === undefined) {
+        if (this.setting.clock.monotonic() >= this.#reopenAt) this.#open();
+        return;
+      }
       if (this.#board.revision === 0n && this.#failure !== undefined) return;
       const failed = this.setting.cluster.health().members.find(({ inUse, error }) => inUse && error);
       if (failed !== undefined) this.listener.problem(`etcd does not answer: ${failed.error}`);
@@ -79,6 +90,7 @@ class BoardSource implements Source {
     const board = this.#board;
     if (board === undefined || this.#closed) return;
     this.#failure = undefined;
+    this.#reopenMs = LOOK_MS;
     this.listener.problem(undefined);
     const missed = [...this.#known].filter((name) => board.queue(name) === undefined);
     this.#known = new Set();

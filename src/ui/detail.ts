@@ -6,6 +6,8 @@ import type { Rows } from "./rows.js";
 
 /** Leases change without a revision: the TTL is read again and again while somebody looks. */
 const EVERY_MS = 2000;
+/** A read takes a request for each lease: larger queues are read only every `EVERY_MS`. */
+const MAX_WOKEN = 20;
 /** A busy queue is not read more often. */
 const LEAST_MS = 250;
 const LIMIT = 200;
@@ -30,6 +32,7 @@ export class Detail {
   readonly #stop = new AbortController();
   #wake = new AbortController();
   #last: string | undefined;
+  #contenders = 0;
 
   /** @param onIdle called when the last stream has ended. */
   constructor(
@@ -63,7 +66,8 @@ export class Detail {
       this.#wake = new AbortController();
       this.#publish(await this.#read());
       await pause(clock, LEAST_MS, signal);
-      await pause(clock, EVERY_MS - LEAST_MS, AbortSignal.any([signal, this.#wake.signal]));
+      const wakes = this.#contenders > MAX_WOKEN ? [] : [this.#wake.signal];
+      await pause(clock, EVERY_MS - LEAST_MS, AbortSignal.any([signal, ...wakes]));
     }
   }
 
@@ -83,6 +87,7 @@ export class Detail {
 
   #publish(found: Found | string): void {
     if (this.#stop.signal.aborted) return;
+    if (typeof found !== "string") this.#contenders = found.state.holders.length + found.state.waiters.length;
     this.#last = JSON.stringify(this.#messageOf(found));
     // A reader that is behind gets the next one.
     for (const stream of this.#streams) if (stream.ready) stream.send("detail", this.#last);

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ServerResponse } from "node:http";
 import type { Clock } from "../async/clock.js";
 
 /** A reader that takes nothing for so long is gone, or as good as gone. */
@@ -13,12 +13,10 @@ export class EventStream {
   #closed = false;
 
   constructor(
-    request: IncomingMessage,
     private readonly response: ServerResponse,
     private readonly clock: Clock,
   ) {
     this.#writtenMs = clock.monotonic();
-    request.on("close", () => this.#ended());
     response.on("close", () => this.#ended());
     response.on("error", () => this.#ended());
     // nginx buffers a response without this header.

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ServerResponse } from "node:http";
 import type { Clock, Timer } from "../async/clock.js";
 import type { Cluster } from "../index.js";
 import { Detail } from "./detail.js";
@@ -41,16 +41,16 @@ export class Hub {
   }
 
   /** @param release whether this viewer may release */
-  openOverview(request: IncomingMessage, response: ServerResponse, release: boolean): void {
-    this.#overview.add(this.#stream(request, response), release);
+  openOverview(response: ServerResponse, release: boolean): void {
+    this.#overview.add(this.#stream(response), release);
   }
 
-  openDetail(request: IncomingMessage, response: ServerResponse, name: string): void {
+  openDetail(response: ServerResponse, name: string): void {
     const { cluster, clock } = this.setting;
     const reading = { cluster, clock, rows: this.#rows };
     const detail = this.#details.get(name) ?? new Detail(reading, name, () => this.#details.delete(name));
     this.#details.set(name, detail);
-    detail.add(this.#stream(request, response));
+    detail.add(this.#stream(response));
   }
 
   close(): void {
@@ -66,8 +66,8 @@ export class Hub {
     if (name !== undefined) this.#details.get(name)?.changed();
   }
 
-  #stream(request: IncomingMessage, response: ServerResponse): EventStream {
-    const stream = new EventStream(request, response, this.setting.clock);
+  #stream(response: ServerResponse): EventStream {
+    const stream = new EventStream(response, this.setting.clock);
     this.#streams.add(stream);
     stream.onClose(() => this.#streams.delete(stream));
     this.#check();

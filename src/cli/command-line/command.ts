@@ -59,6 +59,8 @@ export interface Call<F extends Flags = Flags> {
    * `endsWithOutput`.
    */
   readonly signal: AbortSignal;
+  /** The signals that abort `signal` now. `run` and `lead` leave SIGHUP to their command, which most often reloads. */
+  readonly endingSignals: Set<NodeJS.Signals>;
   /** Milliseconds since 1970, by the clock of this machine. */
   readonly now: () => number;
   /** The cluster of the flags and the environment. It is closed after the call. */

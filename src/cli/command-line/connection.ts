@@ -5,7 +5,7 @@ import type { Flags, Given } from "./command.js";
 import { EXIT, CliError, usageError } from "./exit.js";
 import type { Io } from "./io.js";
 
-/** The flags that every command has: those of etcdctl, with its names. */
+/** The flags that every command has: those of etcdctl, with its names, and --server-name. */
 export const CONNECTION_FLAGS = {
   endpoints: {
     value: "HOST:PORT,...",

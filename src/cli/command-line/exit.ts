@@ -48,6 +48,7 @@ const CURES: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, 
   SESSION_LOST: [EXIT.lost],
   SESSION_CLOSED: [EXIT.lost],
   LOCK_LOST: [EXIT.lost],
+  LOCK_EXPIRING: [EXIT.lost],
   LOCK_RELEASED: [EXIT.lost],
 };
 

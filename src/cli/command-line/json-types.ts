@@ -106,9 +106,12 @@ export interface EndingJson {
   readonly message: string;
 }
 
-/** `run` and `lead`, on standard error: "renewed": etcd has renewed the lease after that. "killed": SIGKILL was sent after the grace. */
-export interface AfterEndingJson {
-  readonly event: "renewed" | "killed";
+/**
+ * `run` and `lead`, on standard error. "renewed": etcd has renewed the lease after SIGTERM was sent. "killed": SIGKILL was sent
+ * after the grace. "denied": the command belongs to another user, and cannot be ended. "unguarded": the guardian has ended.
+ */
+export interface ControlJson {
+  readonly event: "renewed" | "killed" | "denied" | "unguarded";
   readonly name: string;
   readonly message: string;
 }
@@ -139,7 +142,7 @@ export interface RetryingJson {
 }
 
 /** A line of `run` or `lead` on standard error. Their standard output belongs to the command. */
-export type RunJson = WaitingJson | StartedJson | EndingJson | AfterEndingJson | LostJson | RetryingJson;
+export type RunJson = WaitingJson | StartedJson | EndingJson | ControlJson | LostJson | RetryingJson;
 
 /** `top`: the locks that changed since the line before; in the first line, all. */
 export interface LocksJson {

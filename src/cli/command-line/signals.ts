@@ -1,7 +1,7 @@
 import os from "node:os";
 import { EXIT } from "./exit.js";
 
-const ENDING = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+const ENDING: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP"];
 
 /** That this program was told to end. */
 export interface EndSignal {
@@ -9,6 +9,8 @@ export interface EndSignal {
   readonly signal: AbortSignal;
   /** 128 plus the number of that signal; undefined before it. */
   readonly exitCode: number | undefined;
+  /** The signals that end the program now. A command may take one of them for itself. */
+  readonly ends: Set<NodeJS.Signals>;
   /** Lets signals end the process again. */
   stop(): void;
 }
@@ -17,13 +19,16 @@ export interface EndSignal {
 export function endSignal(): EndSignal {
   const controller = new AbortController();
   let exitCode: number | undefined;
+  const ends = new Set(ENDING);
   const heard = (name: NodeJS.Signals): void => {
+    if (!ends.has(name)) return;
     exitCode ??= EXIT.signal + os.constants.signals[name];
     controller.abort(name);
   };
   for (const name of ENDING) process.on(name, heard);
   return {
     signal: controller.signal,
+    ends,
     get exitCode() {
       return exitCode;
     },

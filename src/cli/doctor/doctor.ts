@@ -25,6 +25,7 @@ export const doctor = command({
   name: "doctor",
   args: "[PREFIX]",
   positionals: [0, 1],
+  endsWithOutput: true,
   summary: "examine each endpoint and the cluster, and say what to do",
   help: [
     "Examines every endpoint by itself: the network, TLS and certificates, what answers there, its version, the user's rights, the " +

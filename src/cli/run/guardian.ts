@@ -1,4 +1,5 @@
 import { spawn, type ChildProcess } from "node:child_process";
+import type { Socket } from "node:net";
 
 /**
  * Reads orders from a pipe whose other end only this process has. Each one is a process group and the seconds until it
@@ -34,17 +35,23 @@ export class Guardian {
    */
   firedAt: number | undefined;
   readonly #shell: ChildProcess;
+  #dismissed = false;
 
   /**
    * In a session of its own: what ends this process or its group does not end the guardian.
-   * @param path where it finds `sleep`
+   * @param path where it finds `sleep`, before the usual folders
+   * @param onEnd called once if it cannot be started, or ends before it is dismissed
    */
-  constructor(path = "/usr/bin:/bin") {
+  constructor(path: string | undefined, onEnd: () => void) {
     this.#shell = spawn("/bin/sh", ["-c", SCRIPT], {
       ...{ detached: true, cwd: "/", stdio: ["pipe", "pipe", "ignore"] },
-      env: { PATH: path },
+      env: { PATH: `${path ?? ""}:/usr/bin:/bin` },
     });
-    this.#shell.on("error", () => {});
+    const ended = (): void => {
+      if (!this.#dismissed) onEnd();
+      this.#dismissed = true;
+    };
+    this.#shell.on("error", ended).on("exit", ended);
     this.#shell.stdin?.on("error", () => {});
     this.#shell.stdout?.on("error", () => {}).on("data", (text) => (this.firedAt = Number(text) * 1000));
   }
@@ -56,10 +63,12 @@ export class Guardian {
 
   /** The group is gone: its number may soon be that of another one. */
   dismiss(): void {
+    this.#dismissed = true;
     this.#order("done");
     this.#shell.stdin?.end();
-    this.#shell.stdout?.destroy();
     this.#shell.unref();
+    // Its answer may still come, and is not waited for here.
+    (this.#shell.stdout as Socket | null)?.unref();
   }
 
   #order(line: string): void {

@@ -1,4 +1,5 @@
-import { lead as leadElection, type LeadOptions, type Leadership } from "../../index.js";
+import { lead as leadElection, LockExpiringError, LockLostError } from "../../index.js";
+import type { LeadOptions, Leadership } from "../../index.js";
 import { command } from "../command-line/command.js";
 import { EXIT } from "../command-line/exit.js";
 import { runCommand, type CommandTask } from "./run-command.js";
@@ -26,7 +27,7 @@ export const lead = command({
   },
   async run(call) {
     const pace = paceOf(call.flags);
-    const signals = new CommandSignals(call.signal);
+    const signals = new CommandSignals(call.signal, call.endingSignals);
     const { io, command: words, flags } = call;
     const common = { cluster: call.connect(), pace, teller: new Teller(io, call.json), signals };
     const task = { ...common, words, env: io.env, maxHoldMs: undefined };
@@ -44,14 +45,20 @@ async function leadUntilEnd(task: CommandTask, name: string, value: string | und
   const stop = new AbortController();
   let code: number | undefined;
   const term = async (leadership: Leadership): Promise<void> => {
-    const { ending, exitCode } = await runCommand(task, leadership);
-    if (ending !== undefined) return;
-    code = exitCode;
+    const settled = await runCommand(task, leadership).catch(lostBefore);
+    if (settled === undefined || settled.ending !== undefined) return;
+    code = settled.exitCode;
     stop.abort();
   };
   const signal = AbortSignal.any([stop.signal, signals.signal]);
   await leadElection(cluster, name, term, optionsOf({ name, pace, teller, signal, value }));
   return code ?? signals.exitCode ?? EXIT.ok;
+}
+
+/** Of a leadership that was lost, or in doubt, before its command could be started: the next term starts it. */
+function lostBefore(error: unknown): undefined {
+  if (error instanceof LockLostError || error instanceof LockExpiringError) return;
+  throw error;
 }
 
 interface Settings {

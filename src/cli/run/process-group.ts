@@ -30,11 +30,12 @@ export class ProcessGroup {
 
   /** Whether a process of the group still runs. */
   get alive(): boolean {
-    return this.pid !== undefined && send(this.pid, 0) && !hasOnlyZombies(this.pid);
+    return this.pid !== undefined && send(this.pid, 0) !== "gone" && !hasOnlyZombies(this.pid);
   }
 
-  signal(name: NodeJS.Signals): void {
-    if (this.pid !== undefined) send(this.pid, name);
+  /** Returns false if every process of the group belongs to another user, as with `sudo`, and the signal was not sent. */
+  signal(name: NodeJS.Signals): boolean {
+    return this.pid === undefined || send(this.pid, name) !== "denied";
   }
 }
 
@@ -54,11 +55,11 @@ function startError(file: string, { code, message }: NodeJS.ErrnoException): Cli
   return new CliError(EXIT.notExecutable, `${file}: ${why}`);
 }
 
-function send(group: number, signal: NodeJS.Signals | 0): boolean {
+function send(group: number, signal: NodeJS.Signals | 0): "sent" | "denied" | "gone" {
   try {
-    return process.kill(-group, signal);
+    process.kill(-group, signal);
+    return "sent";
   } catch (error) {
-    // A process of another user is in the group: it is there.
-    return (error as NodeJS.ErrnoException).code === "EPERM";
+    return (error as NodeJS.ErrnoException).code === "EPERM" ? "denied" : "gone";
   }
 }

@@ -35,12 +35,20 @@ export async function runCommand(task: CommandTask, hold: Hold): Promise<Settled
   try {
     signals.signal.throwIfAborted();
     hold.assertHeld();
+    // The library watches the key only after a second.
+    if (watch.gone) throw new LockLostError(hold.name, hold.key, "deleted");
     const supervised = { ...task, hold, watch, ...start(task, hold) };
-    const outcome = await new Supervisor(supervised).run();
-    const checked = await settle(outcome, supervised);
+    const supervisor = new Supervisor(supervised);
+    signals.receiver = (name) => void supervisor.signal(name);
+    const outcome = await supervisor.run();
+    // The number of the group may soon be that of another one.
+    const gaveUp = new AbortController();
+    signals.receiver = () => gaveUp.abort();
+    const ended = { ...supervised, release: () => released(hold, gaveUp.signal) };
+    const checked = await settle(outcome, ended);
     const { ending } = checked;
     if (ending !== undefined)
-      teller.line(...endingText(hold.name, { ...checked, ending }, await reasonOf(hold, checked)));
+      teller.line(...endingText(hold.name, { ...checked, ending }, await reasonOf(ended, checked)));
     return checked;
   } finally {
     signals.receiver = undefined;
@@ -48,15 +56,18 @@ export async function runCommand(task: CommandTask, hold: Hold): Promise<Settled
   }
 }
 
+const UNGUARDED =
+  "the guardian has ended: if leasehold is killed or stopped now, nothing ends the command with the lock";
+const unguarded = (name: string) => ({ event: "unguarded", name, message: UNGUARDED }) as const;
+
 function start(task: CommandTask, hold: Hold): { guardian: Guardian; group: ProcessGroup } {
-  const { words, teller, signals } = task;
+  const { words, teller } = task;
   const own = ownOf(task, hold);
-  const guardian = new Guardian(task.env["PATH"]);
+  const guardian = new Guardian(task.env["PATH"], () => teller.line(UNGUARDED, unguarded(hold.name)));
   const leftMs = hold.remainingMs();
   const group = new ProcessGroup(words, { ...task.env, ...factsOf(hold, own) }, (pid) =>
     guardian.watch(pid, leftMs),
   );
-  signals.receiver = (name) => group.signal(name);
   if (group.pid !== undefined && own) teller.event(startedJson(own, group.pid));
   return { guardian, group };
 }
@@ -86,10 +97,17 @@ export interface Settled extends Outcome {
   readonly byGuardian: boolean;
 }
 
+/** A hold whose command has ended. */
+interface Ended {
+  readonly hold: Hold;
+  /** Resolves with the loss, if it was lost before. Repeated calls have the same result. */
+  readonly release: () => Promise<LockLostError | undefined>;
+}
+
 /** If the guardian has ended it, that is when it ended; a hold that was lost before its release counts as lost. */
 async function settle(
   outcome: Outcome,
-  { guardian, hold }: { readonly guardian: Guardian; readonly hold: Hold },
+  { guardian, release }: Ended & { readonly guardian: Guardian },
 ): Promise<Settled> {
   if (outcome.ranOnMs > 0 && guardian.firedAt === undefined) await pause(systemClock, ANSWER_MS);
   if (guardian.firedAt !== undefined) {
@@ -98,22 +116,32 @@ async function settle(
   }
   const settled = { ...outcome, byGuardian: false };
   if (outcome.ending !== undefined) return settled;
-  return (await released(hold)) ? { ...settled, ending: "lost" } : settled;
+  return (await release()) ? { ...settled, ending: "lost" } : settled;
 }
 
 /** Why the hold has ended; undefined if it was not lost. */
-async function reasonOf(hold: Hold, { ending }: Outcome): Promise<unknown> {
+async function reasonOf({ hold, release }: Ended, { ending }: Outcome): Promise<unknown> {
   // With an etcd that does not answer, a release would only wait.
-  if (ending !== "unanswered") return released(hold);
+  if (ending !== "unanswered") return release();
   return hold.signal.aborted ? hold.signal.reason : undefined;
 }
 
-async function released(hold: Hold): Promise<LockLostError | undefined> {
+/** The close of the cluster revokes the lease, so a release that etcd does not answer need not be waited for. */
+const RELEASE_MS = 10_000;
+
+async function released(hold: Hold, gaveUp: AbortSignal): Promise<LockLostError | undefined> {
+  const limit = new AbortController();
+  const timer = systemClock.after(RELEASE_MS, () => limit.abort());
   try {
-    await hold.release();
+    await Promise.race([hold.release(), abortOf(AbortSignal.any([gaveUp, limit.signal]))]);
     return undefined;
   } catch (error) {
     if (error instanceof LockLostError) return error;
     throw error;
+  } finally {
+    timer.cancel();
   }
 }
+
+const abortOf = (signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));

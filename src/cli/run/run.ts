@@ -39,7 +39,7 @@ export const run = command({
     const wanted = wantedOf(name, call.flags);
     const maxHoldMs = positiveDuration("max-hold", call.flags["max-hold"]);
     const cluster = call.connect({ session: { ttlSeconds: pace.ttlSeconds } });
-    const signals = new CommandSignals(call.signal);
+    const signals = new CommandSignals(call.signal, call.endingSignals);
     const teller = new Teller(call.io, call.json);
     try {
       const hold = await acquire(cluster, wanted, { teller, signal: signals.signal });

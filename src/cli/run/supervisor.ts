@@ -1,7 +1,7 @@
 import { pause, systemClock, type Timer } from "../../async/clock.js";
 import type { Hold } from "../../index.js";
 import { EXIT } from "../command-line/exit.js";
-import type { AfterEndingJson, LostJson } from "../command-line/json-types.js";
+import type { ControlJson, LostJson } from "../command-line/json-types.js";
 import type { Guardian } from "./guardian.js";
 import type { HoldWatch } from "./hold-watch.js";
 import type { ProcessGroup } from "./process-group.js";
@@ -49,6 +49,7 @@ export class Supervisor {
   #lost = false;
   #ranOnMs = 0;
   #over = false;
+  #denied = false;
   /** On the monotonic clock, as of the last look. */
   #deadline = -Infinity;
   #leaseOverAt = Infinity;
@@ -67,6 +68,7 @@ export class Supervisor {
       if (watch.gone) this.#lose();
       const exitCode = await group.ended;
       await this.#endRest();
+      if (this.#denied && this.#lost) this.#ranOnMs = this.#sinceLeaseOver();
       return { exitCode, ending: this.#reason, ranOnMs: this.#ranOnMs, leaseOverAt: this.#leaseOverAt };
     } finally {
       this.#over = true;
@@ -128,7 +130,7 @@ export class Supervisor {
 
   #end(reason: EndingReason, now: number): void {
     this.#ending = { reason, at: now };
-    this.it.group.signal("SIGTERM");
+    this.signal("SIGTERM");
     const message = ENDING_TEXTS[reason](this.it);
     this.it.teller.line(message, { event: "ending", name: this.it.hold.name, reason, message });
   }
@@ -136,12 +138,11 @@ export class Supervisor {
   #kill(): void {
     if (this.#killedAt !== undefined) return;
     this.#killedAt = systemClock.monotonic();
-    this.it.group.signal("SIGKILL");
-    if (this.#lost) return;
+    if (!this.signal("SIGKILL") || this.#lost) return;
     this.#tell("killed", "the command did not end in the grace: sent SIGKILL to its process group");
   }
 
-  #tell(event: AfterEndingJson["event"], message: string): void {
+  #tell(event: ControlJson["event"], message: string): void {
     this.it.teller.line(message, { event, name: this.it.hold.name, message });
   }
 
@@ -150,7 +151,23 @@ export class Supervisor {
     if (this.#lost || this.#over) return;
     this.#lost = true;
     this.#kill();
-    this.#ranOnMs = Math.max(0, systemClock.monotonic() - this.#deadline - this.#unusedMs);
+    this.#ranOnMs = this.#sinceLeaseOver();
+  }
+
+  #sinceLeaseOver(): number {
+    return Math.max(0, systemClock.monotonic() - this.#deadline - this.#unusedMs);
+  }
+
+  /** Returns false, and reports it once, if this process may not send signals to the group. */
+  signal(name: NodeJS.Signals): boolean {
+    const sent = this.it.group.signal(name);
+    if (!sent && !this.#denied) {
+      this.#denied = true;
+      const message =
+        "the command belongs to another user, so leasehold cannot end it: run leasehold as that user";
+      this.it.teller.line(message, { event: "denied", name: this.it.hold.name, message });
+    }
+    return sent;
   }
 
   /** The lock covers the whole group: what the command has left behind in it ends before the release. */

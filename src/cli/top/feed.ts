@@ -25,8 +25,6 @@ export interface View {
   draw(): string;
 }
 
-const SIGPIPE = 13;
-
 /** A board, whether etcd answers, and an output that is written to no more often than it was asked for. */
 export class Feed {
   /** The exit code; rejects with what ended the feed. */
@@ -59,7 +57,7 @@ export class Feed {
       this.guard(() => view.contact(contact))();
       this.request(intervalMs);
     });
-    io.stdout.on("error", this.#broken).on("drain", this.#drained);
+    io.stdout.on("drain", this.#drained);
     signal.addEventListener("abort", this.#aborted);
     if (signal.aborted) this.#aborted();
   }
@@ -109,7 +107,6 @@ export class Feed {
     this.board.stop();
     this.#check.stop();
     this.#next?.timer.cancel();
-    // `#broken` stays: what was written before may fail later.
     io.stdout.off("drain", this.#drained);
     signal.removeEventListener("abort", this.#aborted);
   }
@@ -125,6 +122,5 @@ export class Feed {
   }
 
   readonly #drained = (): void => this.request(this.settings.intervalMs);
-  readonly #broken = (): void => this.end(EXIT.signal + SIGPIPE);
   readonly #aborted = (): void => this.fail(this.settings.signal.reason as Error);
 }

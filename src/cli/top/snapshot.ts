@@ -9,11 +9,15 @@ import { heldText, holderText, tableOf } from "./rows.js";
 /** The locks as they are now, once. It ends with an error if etcd does not answer. */
 export function writeSnapshot(settings: FeedSettings, wantsJson: boolean): Promise<number> {
   const { io } = settings;
+  let written = false;
   const feed: Feed = new Feed(settings, {
     changed: () => {
+      if (written) return;
+      written = true;
       const { board } = feed;
       const text = wantsJson ? changeLine(board, board.names()) : textOf(board, settings);
-      io.stdout.write(text, () => feed.end(EXIT.ok));
+      // After an error, the feed ends with the code of that.
+      io.stdout.write(text, (error) => error ?? feed.end(EXIT.ok));
     },
     contact: ({ error }) => {
       if (error) feed.fail(error);

@@ -14,6 +14,7 @@ export const top = command({
   name: "top",
   args: "[PREFIX]",
   positionals: [0, 1],
+  endsWithOutput: true,
   summary: "watch all locks under a prefix: holders, waiters, hold times, rates",
   help: [
     "A live table of the locks and elections whose names start with PREFIX (default: all), on a terminal of 80 x 24 or more.\nWithout a terminal, or with --once, it prints the present state once.",

@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { Election, Mutex } from "../../../src/index.js";
 import { putKeys } from "../../support/clients/many-keys.js";
 import { type JsonSample, objectionsTo } from "../../support/fixtures/json-samples.js";
+import { blocksIn, readPage } from "../../support/fixtures/pages.js";
 import { twoSessions } from "../../support/fixtures/two-sessions.js";
 import { runCli, startCli } from "../../support/programs/cli.js";
 
@@ -139,6 +140,19 @@ test("so has every line of top, doctor and ui", async () => {
   expect([once.length, silent.length, ui.length]).toEqual([1, 1, 1]);
   expect(healthy.length).toBeGreaterThan(broken.length);
   expect(objectionsTo([...ofTop, ...reports, ...samples("PageJson", ui)])).toEqual([]);
+});
+
+test("so has every line that docs/cli.md shows", () => {
+  const lines = blocksIn(readPage("docs/cli.md"))
+    .filter(({ language }) => language === "json")
+    .flatMap(({ code }) => code.trim().split("\n"));
+  const types: Readonly<Record<string, string>> = { locks: "LocksJson", etcd: "ContactJson" };
+  const shown = lines.map((line) => ({ type: types[eventsIn([line])[0] ?? ""] ?? "RunJson", line }));
+
+  expect(shown.map(({ type }) => type)).toEqual([
+    ...["RunJson", "RunJson", "RunJson", "LocksJson", "ContactJson"],
+  ]);
+  expect(objectionsTo(shown)).toEqual([]);
 });
 
 test("the check objects to a field that is missing, of another type, or undocumented", () => {

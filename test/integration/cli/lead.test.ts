@@ -55,8 +55,26 @@ describe("leasehold lead", () => {
 
     expect(second[0]).toBeGreaterThan(first[0] ?? Infinity);
     expect([...first.slice(1), ...second.slice(1)].map(isRunning)).toEqual([false, false, true, true]);
+    // The guardian has its order a moment after the start of the command.
+    await leaderOf("lead/lost");
     cli.child.kill("SIGKILL");
     await expect.poll(() => second.slice(1).some(isRunning)).toBe(false);
+  });
+
+  test("leaves SIGHUP to the command, and campaigns again after a later loss", async () => {
+    const cli = start(
+      "lead/reload",
+      ...script("trap 'echo reloaded' HUP; echo term; while :; do sleep 0.05; done"),
+    );
+    await cli.says("term\n");
+    cli.child.kill("SIGHUP");
+    await cli.says("reloaded\n");
+    const [own] = await placesOf(etcd.member, "lead/reload");
+    await etcd.etcdctl(["del", own?.key ?? ""]);
+
+    await cli.says(/reloaded\nterm\n/);
+    cli.child.kill("SIGTERM");
+    expect(await cli.ended).toMatchObject({ code: 143 });
   });
 
   test("passes a signal on while it leads, then resigns with the command's code", async () => {

@@ -1,6 +1,6 @@
 // A stream whose reader is slow, gone or silent, on a clock that the test moves.
 import { EventEmitter } from "node:events";
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ServerResponse } from "node:http";
 import { describe, expect, test } from "vitest";
 import type { Clock } from "../../../src/async/clock.js";
 import { EventStream } from "../../../src/ui/event-stream.js";
@@ -21,16 +21,12 @@ class Response extends EventEmitter {
 
 function scene() {
   let ms = 0;
-  const [request, response] = [new EventEmitter(), new Response()];
+  const response = new Response();
   const clock = { monotonic: () => ms } as unknown as Clock;
-  const stream = new EventStream(
-    request as unknown as IncomingMessage,
-    response as unknown as ServerResponse,
-    clock,
-  );
+  const stream = new EventStream(response as unknown as ServerResponse, clock);
   let closed = 0;
   stream.onClose(() => closed++);
-  return { stream, request, response, pass: (more: number) => (ms += more), closed: () => closed };
+  return { stream, response, pass: (more: number) => (ms += more), closed: () => closed };
 }
 
 describe("a stream", () => {
@@ -60,8 +56,8 @@ describe("a stream", () => {
   });
 
   test("whose reader is gone writes nothing more", () => {
-    const { stream, request, response, closed } = scene();
-    request.emit("close");
+    const { stream, response, closed } = scene();
+    response.emit("close");
     stream.send("change", "{}");
 
     expect([stream.ready, response.written, closed()]).toEqual([false, "", 1]);

@@ -15,7 +15,7 @@ export interface LeaseListener {
   renewed(sent: Moment, ttlSeconds: number): void;
   /** etcd has no such lease. */
   leaseNotFound(): void;
-  /** Renewals use another stream from now on: etcd may have been restored from a snapshot meanwhile. */
+  /** Renewals use another stream from now on, or a first one after a failure: etcd may have been restored from a snapshot. */
   reconnected?(): void;
 }
 
@@ -42,6 +42,8 @@ export class Keepalive {
   readonly #retry: Backoff;
   #reopening: Timer | undefined;
   #checkingTerm = false;
+  /** Since then, a restored etcd may answer, also before the first stream of a lease. */
+  #memberFailed = false;
 
   constructor(
     private readonly client: EtcdClient,
@@ -50,7 +52,7 @@ export class Keepalive {
     this.#retry = new Backoff(clock);
     this.#hosts = new DirectHosts(clock);
     client.listen({
-      failed: (member) => this.#open?.member === member && this.#move(this.#open),
+      failed: (member) => this.#failed(member),
       suspected: (member) => this.#open?.member === member && this.#renewAll(),
     });
   }
@@ -65,7 +67,9 @@ export class Keepalive {
     this.#listeners.set(listener.leaseId, listener);
     // Opening a stream renews every attached lease.
     if (this.#open) this.#send(this.#open, listener);
-    else if (!this.#reopening) this.#openStream();
+    else if (this.#reopening) return;
+    else if (this.#memberFailed) this.#reopen();
+    else this.#openStream();
   }
 
   detach(listener: LeaseListener): void {
@@ -140,6 +144,11 @@ export class Keepalive {
     const later = (): void => void (this.#reopening === held && this.#reopenLater());
     // A rejected or unanswered request fails again at the next attempt, after a growing pause.
     void this.client.freshToken(this.#over.signal).then(later, later);
+  }
+
+  #failed(member: Member): void {
+    this.#memberFailed = true;
+    if (this.#open?.member === member) this.#move(this.#open);
   }
 
   /** Moves to a stream on the next member: immediately, unless the previous stream was never answered either. */

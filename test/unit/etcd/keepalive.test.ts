@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { LeaseListener } from "../../../src/etcd/keepalive.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
-import { TokenExpiredError } from "../../../src/etcd/port-errors.js";
+import { TokenExpiredError, UnansweredError } from "../../../src/etcd/port-errors.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import type { FakeKeepalive } from "../../support/fakes/fake-member.js";
@@ -99,6 +99,16 @@ describe("the keepalive stream", () => {
     await cluster.clock.pass(1000);
 
     expect(told).toEqual(["1", "2"]);
+  });
+
+  test("counts as another one for a lease that is renewed first after a member has failed", () => {
+    const cluster = new FakeCluster();
+    let told = 0;
+    cluster.services.client.fail(cluster.services.client.current, new UnansweredError("gone"));
+
+    cluster.services.keepalive.renew({ ...renewer().self, reconnected: () => void told++ });
+
+    expect(told).toBe(1);
   });
 
   test("that is ended for its token is opened again with a fresh one, on the same member", async () => {

@@ -3,6 +3,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
 import { expect, test } from "vitest";
+import type { LocksJson } from "../../src/cli/command-line/json-types.js";
 import { connect, list } from "../../src/index.js";
 import { putKeys } from "../support/clients/many-keys.js";
 import { startEtcd } from "../support/etcd/etcd.js";
@@ -28,21 +29,14 @@ function cpuOf(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) / TICKS;
 }
 
-interface Summary {
-  readonly name: string;
-  readonly holding: number;
-  readonly waiting: number;
-  readonly holders: readonly { readonly key: string }[];
-}
-
 /** The locks after all lines. */
 function merged(lines: readonly string[]): Map<string, string> {
   const locks = new Map<string, string>();
   for (const line of lines) {
-    const change = JSON.parse(line) as { event: string; locks?: Summary[]; gone?: string[] };
+    const change = JSON.parse(line) as { event: string; locks?: LocksJson["locks"]; gone?: string[] };
     for (const name of change.gone ?? []) locks.delete(name);
-    for (const { name, waiting, holders } of change.locks ?? [])
-      locks.set(name, `${holders[0]?.key} ${waiting}`);
+    for (const { name, total, holders } of change.locks ?? [])
+      locks.set(name, `${holders[0]?.key} ${total.waiters}`);
   }
   return locks;
 }

@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import http2 from "node:http2";
 import { noop } from "cockatiel";
 import { Etcd3 } from "etcd3";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -81,6 +83,26 @@ describe("the gRPC proxy", () => {
 
     expect(await direct.get("cut")).toBe("1");
     client.close();
+  });
+
+  test("names the last call that etcd got when it says goodbye, not the one whose answer it drops", async () => {
+    await using proxy = await startProxy();
+    proxy.rule({ path: PUT, act: "goaway", when: (request) => request.includes("first") });
+    const session = http2.connect(proxy.endpoint);
+    const goodbye = once(session, "goaway");
+    const open = () =>
+      session
+        .request({ ":method": "POST", ":path": PUT, "content-type": "application/grpc", te: "trailers" })
+        .on("error", () => {});
+
+    const [first, second] = [open(), open()];
+    second.end(putRequest("second"));
+    await once(second.resume(), "end");
+    first.end(putRequest("first"));
+    const [, lastId] = (await goodbye) as [number, number];
+
+    expect(lastId).toBe(second.id);
+    expect(await direct.get("second")).toBe("");
   });
 
   test("can reset a call in place of its answer", async () => {
@@ -195,3 +217,9 @@ describe("the gRPC proxy", () => {
     client.close();
   });
 });
+
+/** A gRPC message that puts an empty value under `key`. */
+function putRequest(key: string): Buffer {
+  const length = key.length + 2;
+  return Buffer.from([0, 0, 0, 0, length, 0x0a, key.length, ...Buffer.from(key)]);
+}

@@ -96,10 +96,14 @@ export class Rule {
   }
 }
 
-/** @param {Call["client"]} stream */
-function sayGoodbye({ session, id }) {
+/**
+ * Names the last stream that has come: etcd may have got each of them. A client sends those above it again, which would be
+ * executed twice (RFC 9113, section 6.8).
+ * @param {Call["client"]} stream
+ */
+function sayGoodbye({ session }) {
   if (!session || session.destroyed) return;
-  session.goaway(http2.constants.NGHTTP2_NO_ERROR, id);
+  session.goaway(http2.constants.NGHTTP2_NO_ERROR);
   setImmediate(() => session.destroy());
 }
 

@@ -65,6 +65,7 @@ function start(task: CommandTask, hold: Hold): { guardian: Guardian; group: Proc
   const own = ownOf(task, hold);
   const guardian = new Guardian(task.env["PATH"], () => teller.line(UNGUARDED, unguarded(hold.name)));
   const leftMs = hold.remainingMs();
+  if (own) guardian.expect(hexLease(own.leaseId));
   const group = new ProcessGroup(words, { ...task.env, ...factsOf(hold, own) }, (pid) =>
     guardian.watch(pid, leftMs),
   );

@@ -10,8 +10,11 @@ import { json, type Io } from "./command-line/io.js";
 import type { ErrorJson } from "./command-line/json-types.js";
 import { outputEnd, type OutputEnd } from "./command-line/output.js";
 import { printable } from "../printable.js";
-import { endSignal } from "./command-line/signals.js";
+import { endSignal, type EndSignal } from "./command-line/signals.js";
 import { VERSION } from "./command-line/version.js";
+
+/** An unfinished close would keep the process alive. */
+let exitsAtOnce = false;
 
 /** Runs one command line and resolves with the exit code of the program. */
 export async function main(words: readonly string[], io: Io): Promise<number> {
@@ -64,12 +67,17 @@ async function call({ command, parsed }: Chosen, io: Io, output: OutputEnd): Pro
     now: () => Date.now(),
   };
   const running = command.run({ io, ...parsed, ...wants, connect: open, connection });
-  const exitCode = await settled(running, [end, ...outputs]).finally(async () => {
-    await Promise.all(clusters.map((cluster) => cluster.close({ drainMs: 0 })));
-    end.stop();
-  });
+  const exitCode = await settled(running, [end, ...outputs]).finally(() => close(clusters, end));
   // The error of a last write comes late.
   return exitCode === EXIT.ok ? (outputs[0]?.exitCode ?? exitCode) : exitCode;
+}
+
+/** Without etcd, a close lasts up to a TTL: another signal cuts it short, and the leases expire by themselves. */
+async function close(clusters: readonly Cluster[], end: EndSignal): Promise<void> {
+  const closed = Promise.all(clusters.map((cluster) => cluster.close({ drainMs: 0 })));
+  const isCut = await Promise.race([closed.then(() => false), end.again()]);
+  end.stop();
+  exitsAtOnce ||= isCut;
 }
 
 /** What a command rejects with after it was told to end is no error. */
@@ -95,3 +103,4 @@ function tell({ stderr }: Io, { message, cure, exitCode }: CliError, wantsJson: 
 }
 
 process.exitCode = await main(process.argv.slice(2), process);
+if (exitsAtOnce) process.exit();

@@ -34,7 +34,7 @@ export interface Command<F extends Flags = Flags> {
   readonly positionals: readonly [min: number, max: number];
   /** Whether a command to run follows `--`. */
   readonly takesCommand?: boolean;
-  /** Whether it ends, as programs do by SIGPIPE, when nobody reads its output: what it does besides is of no use then. */
+  /** Whether it ends, as programs do by SIGPIPE, when the reader of its output has gone. */
   readonly endsWithOutput?: boolean;
   /** One line, for the list of commands. */
   readonly summary: string;

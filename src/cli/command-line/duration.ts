@@ -4,7 +4,7 @@ const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 
 /** The longest timer of Node.js. */
 const MAX_MS = 2_147_483_647;
 
-/** `30s`, `500ms`, `1.5m`, `2h`, or `0`, in milliseconds. A number without a unit is an error: nobody knows which one was meant. */
+/** `30s`, `500ms`, `1.5m`, `2h`, or `0`, in milliseconds. A number without a unit is an error, because it is ambiguous. */
 export function parseDuration(flag: string, text: string): number {
   const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text === "0" ? "0s" : text) ?? [];
   const ms = Math.round(Number(digits) * (UNITS[unit ?? ""] ?? NaN));

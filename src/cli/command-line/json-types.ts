@@ -50,7 +50,7 @@ export interface QueueJson {
   readonly revision: string;
 }
 
-/** `release`: null if there was nobody to remove, or the answer was no. */
+/** `release`: null if there was no entry to remove, or the answer was no. */
 export interface ReleaseJson {
   readonly name: string;
   readonly released: ContenderJson | null;
@@ -158,7 +158,7 @@ export interface LocksJson {
     /** Since the start of the command. */
     readonly grants: number;
   }[];
-  /** Names that nobody holds or waits for any more. */
+  /** Names without a holder or a waiter since the last line. */
   readonly gone: readonly string[];
 }
 

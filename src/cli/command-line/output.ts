@@ -2,7 +2,7 @@ import os from "node:os";
 import { EXIT } from "./exit.js";
 import type { Io } from "./io.js";
 
-/** That nobody reads standard output any more, or that it cannot be written. */
+/** That the reader of standard output has gone, or that it cannot be written. */
 export interface OutputEnd {
   /** Aborts then, with "SIGPIPE" as reason. */
   readonly signal: AbortSignal;
@@ -24,7 +24,7 @@ export function outputEnd({ stdout, stderr }: Io): OutputEnd {
     if (!closed) stderr.write(`leasehold: standard output cannot be written: ${error.message}\n`);
     controller.abort("SIGPIPE");
   });
-  // There is nobody left to tell.
+  // The reader has gone.
   stderr.on("error", () => {});
   return {
     signal: controller.signal,

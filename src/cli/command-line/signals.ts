@@ -11,6 +11,8 @@ export interface EndSignal {
   readonly exitCode: number | undefined;
   /** The signals that end the program now. A command may take one of them for itself. */
   readonly ends: Set<NodeJS.Signals>;
+  /** Resolves with true when the program gets another one from now on. */
+  again(): Promise<true>;
   /** Lets signals end the process again. */
   stop(): void;
 }
@@ -20,8 +22,10 @@ export function endSignal(): EndSignal {
   const controller = new AbortController();
   let exitCode: number | undefined;
   const ends = new Set(ENDING);
+  let again: (() => void) | undefined;
   const heard = (name: NodeJS.Signals): void => {
     if (!ends.has(name)) return;
+    again?.();
     exitCode ??= EXIT.signal + os.constants.signals[name];
     controller.abort(name);
   };
@@ -32,6 +36,7 @@ export function endSignal(): EndSignal {
     get exitCode() {
       return exitCode;
     },
+    again: () => new Promise((resolve) => (again = () => resolve(true))),
     stop: () => {
       for (const name of ENDING) process.off(name, heard);
     },

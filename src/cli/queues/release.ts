@@ -21,7 +21,7 @@ export const release = command({
       "the create revision: it never hits a later holder.",
     "A holder of leasehold is notified that it has lost the lock; until it has stopped, only\n" +
       "its fence protects the next holder. A waiter of leasehold joins the queue again at its end.",
-    "Exit code 1: there was nobody to remove, or the answer was no.",
+    "Exit code 1: there was no entry to remove, or the answer was no.",
   ],
   flags: {
     yes: { short: "y", text: "do not ask; required without a terminal" },
@@ -32,10 +32,10 @@ export const release = command({
     const asks = mustAsk(flags.yes === true, io);
     const cluster = connect();
     const found = await findEntry(cluster, word, { reading, signal });
-    if (!found) return nobody(io, word, wantsJson);
+    if (!found) return noEntry(io, word, wantsJson);
     if (asks && !(await confirm(io, questionOf(found, now()), signal))) return declined(io, found, wantsJson);
     const released = await forceRelease(cluster, found.entry, { signal });
-    if (!released) return nobody(io, word, wantsJson);
+    if (!released) return noEntry(io, word, wantsJson);
     await write(io, wantsJson ? json(jsonOf(found, true)) : `${doneText(found)}\n`);
     return EXIT.ok;
   },
@@ -52,9 +52,9 @@ function mustAsk(yes: boolean, { stdin, stderr }: Io): boolean {
   throw new CliError(EXIT.usage, "release asks for a confirmation, and there is no terminal", "give --yes");
 }
 
-async function nobody(io: Io, word: string, wantsJson: boolean): Promise<number> {
+async function noEntry(io: Io, word: string, wantsJson: boolean): Promise<number> {
   if (wantsJson) await write(io, json({ name: word, released: null } satisfies ReleaseJson));
-  else io.stderr.write(`leasehold: nobody to release: ${printable(word, Infinity)}\n`);
+  else io.stderr.write(`leasehold: no entry to release: ${printable(word, Infinity)}\n`);
   return EXIT.nothing;
 }
 

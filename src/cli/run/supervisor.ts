@@ -34,7 +34,7 @@ export interface Supervised {
 
 /** Long enough for a pipeline to end after its first process, too short to hold up the next holder. */
 const REST_MS = 100;
-/** A process that was killed and is still there waits in the kernel, or is a zombie that nobody reaps. */
+/** A process that was killed and is still there waits in the kernel, or is a zombie that its parent does not reap. */
 const KILLED_MS = 1000;
 const POLL_MS = 10;
 /** The session's deadline is at 0.9 of the TTL. */

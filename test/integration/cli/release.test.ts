@@ -86,7 +86,7 @@ describe("leasehold release NAME", () => {
     program.child.stdin!.write("y\n");
 
     expect((await program.ended).code).toBe(1);
-    expect(program.stdout()).toContain(`nobody to release: ${name}`);
+    expect(program.stdout()).toContain(`no entry to release: ${name}`);
     expect(await two.places(name)).toMatchObject([{ revision: later.fence }]);
     await later.release();
   });
@@ -113,7 +113,7 @@ describe("leasehold release NAME", () => {
     expect([plain.code, plain.stdout, plain.stderr]).toEqual([
       1,
       "",
-      "leasehold: nobody to release: release/nobody\n",
+      "leasehold: no entry to release: release/nobody\n",
     ]);
     expect([json.code, JSON.parse(json.stdout), json.stderr]).toEqual([
       1,

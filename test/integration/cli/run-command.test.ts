@@ -1,0 +1,63 @@
+// How `leasehold run` starts and ends its command at the edges of a hold, with a real etcd.
+import { existsSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { connect, Mutex, type Cluster } from "../../../src/index.js";
+import { runCommand } from "../../../src/cli/run/run-command.js";
+import { paceOf } from "../../../src/cli/run/settings.js";
+import { CommandSignals } from "../../../src/cli/run/signals.js";
+import { Teller } from "../../../src/cli/run/teller.js";
+import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
+import { startCli } from "../../support/programs/cli.js";
+
+let etcd: EtcdCluster;
+let cluster: Cluster;
+let folder: string;
+beforeAll(async () => {
+  etcd = await startEtcd();
+  cluster = connect({ hosts: etcd.endpoints });
+  folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-run-"));
+});
+afterAll(async () => {
+  await cluster.close();
+  await etcd.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+test("a command does not start if its key was deleted since the grant, which the library has not noticed yet", async () => {
+  const marker = path.join(folder, "started");
+  const signals = new CommandSignals(new AbortController().signal, new Set());
+  const io = { env: process.env, stdin: process.stdin, stdout: process.stdout, stderr: process.stderr };
+  const common = { cluster, signals, teller: new Teller(io, false), pace: paceOf({}), maxHoldMs: undefined };
+  const lock = await new Mutex(cluster, "edges/deleted").lock();
+  await etcd.member.gateway("/v3/kv/deleterange", { key: Buffer.from(lock.key).toString("base64") });
+
+  const started = runCommand({ ...common, words: ["touch", marker], env: process.env }, lock);
+
+  await expect(started).rejects.toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
+  expect(existsSync(marker)).toBe(false);
+  signals.stop();
+});
+
+test("signals end a release and a close that etcd does not answer: the command's code, within a part of the TTL", async () => {
+  const ttlMs = 60_000;
+  const script = "trap '' TERM; echo ready; read -r go; exit 3";
+  const words = ["run", "edges/release", "--ttl", `${ttlMs}ms`, "--", "sh", "-c", script];
+  const cli = startCli(words, { endpoints: etcd.endpoints.join(",") });
+  await cli.says("ready");
+  etcd.member.pause();
+  const begin = performance.now();
+  cli.child.stdin?.end("go\n");
+  // The first ones are passed on to the command, which ignores them.
+  const ended = () => {
+    cli.child.kill("SIGTERM");
+    return cli.child.exitCode;
+  };
+  await expect.poll(ended, { interval: 50, timeout: ttlMs / 3 }).toBe(3);
+  const tookMs = performance.now() - begin;
+  etcd.member.resume();
+
+  expect(tookMs).toBeLessThan(ttlMs / 6);
+});

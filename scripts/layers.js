@@ -11,7 +11,7 @@ export const LAYERS = [
   ["base-error"],
   ["errors"],
   ["options/", "diagnostics/"],
-  ["async/", "fence", "report/"],
+  ["async/", "fence", "lock-name", "report/"],
   ["log/"],
   ["etcd/port", "etcd/port-errors"],
   ["etcd/refusals/", "etcd/codec/", "etcd/http2/frames/"],

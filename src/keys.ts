@@ -1,4 +1,7 @@
-/** The key layout that leasehold shares with Go's `concurrency` package, `etcdctl lock`, v3lock and jetcd. */
+/**
+ * The key layout that leasehold shares with Go's `concurrency` package, `etcdctl lock`, v3lock and jetcd. Keys here do not contain
+ * the prefix of the cluster.
+ */
 
 /** Every key in a queue has this prefix. */
 export const prefixOf = (name: string): string => `${name}/`;

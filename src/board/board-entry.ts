@@ -4,7 +4,7 @@ import { contenderAt } from "../inspect/state.js";
 
 /** A key in a queue. Its size is bounded, whatever other clients have written. */
 export interface BoardEntry {
-  /** With U+FFFD in the place of bytes that are no text. */
+  /** The complete key, with U+FFFD in the place of bytes that are no text. */
   readonly key: string;
   readonly createRevision: bigint;
   /** 0n: no lease. */
@@ -30,9 +30,10 @@ export interface PlacedEntry extends BoardEntry, Judged {
   readonly facts: Judged["facts"] & { readonly kind: QueueKind };
 }
 
-export function placedIn(name: string, key: BoardKey): PlacedEntry {
+/** `prefix`: of the cluster. */
+export function placedIn(name: string, key: BoardKey, prefix: string): PlacedEntry {
   const inspected = entryIn(name, key, key.value);
-  const now = { state: "waiting", ttlRemainingMs: undefined } as const;
+  const now = { prefix, state: "waiting", ttlRemainingMs: undefined } as const;
   const { key: text, revision, leaseId, owner, since } = contenderAt(name, inspected, now);
   const { place, facts } = inspected;
   return {

@@ -36,7 +36,7 @@ export interface BoardListener {
 export class Board {
   /** The state is that of this revision; 0n before the first read. */
   revision = 0n;
-  readonly #queues = new Queues();
+  readonly #queues: Queues;
   readonly #watch: QueueWatch<BoardKey>;
   readonly #unlisten: () => void;
   #names = new Set<string>();
@@ -53,7 +53,8 @@ export class Board {
     private readonly prefix: string,
     private readonly listener: BoardListener,
   ) {
-    const { aborts, closed } = services;
+    const { aborts, closed, options } = services;
+    this.#queues = new Queues(options.prefix);
     this.#watch = new QueueWatch<BoardKey>(
       {
         services,

@@ -38,6 +38,9 @@ export class Queues {
   #sorted = new SortedList<string>(byBytes);
   readonly #leases = new LeaseKeys();
 
+  /** `prefix`: of the cluster. */
+  constructor(private readonly prefix: string) {}
+
   historyOf(name: string): readonly BoardEvent[] {
     return (this.live.get(name)?.history ?? this.#past.get(name))?.events ?? [];
   }
@@ -89,7 +92,7 @@ export class Queues {
     const own = key.name === undefined ? undefined : this.live.get(key.name);
     if (own) own.direct--;
     for (const queue of this.#queuesOf(key)) {
-      queue.remove(placedIn(queue.name, key));
+      queue.remove(placedIn(queue.name, key, this.prefix));
       touched.add(queue);
     }
   }
@@ -98,7 +101,7 @@ export class Queues {
     const own = key.name === undefined ? undefined : (this.live.get(key.name) ?? this.#begin(key.name));
     if (own && !isUpdate) own.direct++;
     for (const queue of this.#queuesOf(key)) {
-      queue.set(placedIn(queue.name, key));
+      queue.set(placedIn(queue.name, key, this.prefix));
       touched.add(queue);
     }
   }
@@ -112,7 +115,7 @@ export class Queues {
     const start = Buffer.from(prefixOf(name)).toString("latin1");
     const [from, end] = [this.#sorted.position(start), this.#sorted.position(prefixEnd(start))];
     const keys = this.#sorted.items.slice(from, end).flatMap((key) => this.#keys.get(key) ?? []);
-    const entries = keys.map((key) => placedIn(name, key));
+    const entries = keys.map((key) => placedIn(name, key, this.prefix));
     const queue = new LiveQueue(name, this.#past.take(name), entries);
     this.live.set(name, queue);
     return queue;

@@ -99,7 +99,7 @@ export class Election {
   async leader(options?: WaitOptions): Promise<Leader | undefined> {
     const { signal, timeoutMs = READ_TIMEOUT_MS } = checkWait("leader", options);
     const { services } = this.#source;
-    const { client, closed } = services;
+    const { client, closed, options: cluster } = services;
     closed.throwIfAborted();
     const what = `ask for the leader of "${this.name}"`;
     const range = { ...candidates(this.name), limit: 1 };
@@ -108,7 +108,7 @@ export class Election {
       onTimeout: () => new EtcdUnavailableError(what, client.lastFailures),
     });
     const { kvs } = await atCaller(settled);
-    return leaderOf(this.name, kvs[0]);
+    return leaderOf(this.name, kvs[0], cluster.prefix);
   }
 
   /**

@@ -19,12 +19,13 @@ export interface Leader {
 /** All candidates, leading or waiting, in the order of their turns. */
 export const candidates = (name: string): Range => ({ ...queueRange(name), order: "oldest first" });
 
-/** The leader, given the oldest key under the name. */
-export function leaderOf(name: string, oldest: KeyValue | undefined): Leader | undefined {
+/** The leader, given the oldest key under the name. `prefix`: of the cluster. */
+export function leaderOf(name: string, oldest: KeyValue | undefined, prefix: string): Leader | undefined {
   if (oldest === undefined) return undefined;
-  const key = oldest.key.toString();
+  const relative = oldest.key.toString();
   // An entry in the queue of a name below this one: while it is first, there is no leader.
-  if (key.includes("/", prefixOf(name).length)) return undefined;
+  if (relative.includes("/", prefixOf(name).length)) return undefined;
+  const key = `${prefix}${relative}`;
   const { value, createRevision, modRevision, leaseId } = oldest;
   const leader = { key, value, fence: createRevision, revision: modRevision, leaseId };
   const toJSON = (): ReturnType<Leader["toJSON"]> => ({

@@ -22,6 +22,7 @@ export interface Leadership extends Lock {
 
 export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership {
   readonly #lease: Lease;
+  readonly #entryKey: string;
   /** Modification revision of the key, as last seen by this process. */
   #modified: bigint;
   #proclaiming: Promise<unknown> = Promise.resolve();
@@ -29,6 +30,7 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
   constructor(queue: Queue, grant: Grant) {
     super(queue, grant);
     this.#lease = queue.lease;
+    this.#entryKey = grant.entry.key;
     this.#modified = this.revision;
   }
 
@@ -77,7 +79,8 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
    * modification revision protects values that were proclaimed since.
    */
   #putTxn(value: string): Txn {
-    const { name, key, revision } = this;
+    const { name, revision } = this;
+    const key = this.#entryKey;
     return {
       queues: [name],
       compare: [

@@ -28,7 +28,7 @@ export class Observation extends Feed<Leader | undefined> {
           {
             changed: ({ keys }) => {
               const [oldest] = keys.values();
-              item(leaderOf(name, oldest));
+              item(leaderOf(name, oldest, services.options.prefix));
             },
             failed,
           },

@@ -85,7 +85,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     super(queue.lease);
     const { entry } = grant;
     this.name = entry.name;
-    this.key = entry.key;
+    this.key = entry.completeKey;
     this.revision = entry.revision;
     this.#queue = queue;
     this.#grant = grant;

@@ -3,6 +3,7 @@ import type { Txn } from "../etcd/port.js";
 import { prefixOf } from "../keys.js";
 import { checkName, checkWait, rangeError, typeError } from "../options/check.js";
 import type { Cluster } from "../session/cluster.js";
+import { servicesOf } from "../session/connection.js";
 import type { WaitOptions } from "../session/session-options.js";
 import { ask } from "./ask.js";
 import { exactKey } from "./state.js";
@@ -26,19 +27,20 @@ export async function forceRelease(
   contender: Contender,
   options?: WaitOptions,
 ): Promise<Contender | undefined> {
-  checkContender(contender);
+  const { prefix } = servicesOf(cluster).options;
+  checkContender(contender, prefix);
   const wait = checkWait("forceRelease", options);
   const { name } = contender;
   return ask(cluster, { what: `release "${name}" by force`, wait }, async ({ services, policy }) => {
     let doubted = false;
     const onUnanswered = (): void => void (doubted = true);
-    const { succeeded } = await services.client.txn(deletion(contender), { ...policy, onUnanswered });
+    const { succeeded } = await services.client.txn(deletion(contender, prefix), { ...policy, onUnanswered });
     return succeeded || doubted ? contender : undefined;
   });
 }
 
-function deletion(contender: Contender): Txn {
-  const key = exactKey(contender);
+function deletion(contender: Contender, prefix: string): Txn {
+  const key = exactKey(contender, prefix);
   return {
     queues: [contender.name],
     compare: [{ kind: "created at", key, revision: contender.revision }],
@@ -47,12 +49,12 @@ function deletion(contender: Contender): Txn {
   };
 }
 
-function checkContender(value: unknown): asserts value is Contender {
+function checkContender(value: unknown, prefix: string): asserts value is Contender {
   if (typeof value !== "object" || value === null) throw typeError("contender", "a Contender", value);
   const { name, key, revision } = value as Partial<Contender>;
-  const prefix = prefixOf(checkName(name, "contender.name"));
+  const directory = `${prefix}${prefixOf(checkName(name, "contender.name"))}`;
   if (typeof key !== "string") throw typeError("contender.key", "a string", key);
-  if (!key.startsWith(prefix)) throw rangeError("contender.key", `a key under ${prefix}`, key);
+  if (!key.startsWith(directory)) throw rangeError("contender.key", `a key under ${directory}`, key);
   if (typeof revision !== "bigint") throw typeError("contender.revision", "a bigint", revision);
   if (revision < 1n) throw rangeError("contender.revision", "1 or more", revision);
 }

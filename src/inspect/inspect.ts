@@ -47,7 +47,8 @@ async function stateNow(asking: Asking, name: string, limit: number): Promise<Qu
   const { holders, waiters } = reported(split, limit);
   const leaseIds = [...holders, ...waiters].map(({ facts }) => facts.leaseId);
   const ttls = await remainingTtls(asking.services, leaseIds, asking.policy);
-  return stateOf({ name, revision, split, limit, ttls });
+  const { prefix } = asking.services.options;
+  return stateOf({ name, prefix, revision, split, limit, ttls });
 }
 
 /** All keys, and the values of those that decide who holds and of those that are reported. */

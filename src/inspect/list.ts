@@ -117,7 +117,8 @@ async function summaryOf(asking: Asking, queue: ListedQueue): Promise<LockSummar
   const [kv] = oldest?.kvs ?? [];
   const first = kv && entryOf(name, kv);
   const holding = first ? await holdersOf(asking, queue, first) : 0;
-  const holder = first && contenderAt(name, first, { state: "holding", ttlRemainingMs: undefined });
+  const { prefix } = asking.services.options;
+  const holder = first && contenderAt(name, first, { prefix, state: "holding", ttlRemainingMs: undefined });
   const waiters = (oldest?.count ?? 0) - holding;
   return { name, kind: kindOfQueue(first ? [first] : []), holder, waiters };
 }

@@ -24,6 +24,8 @@ export interface QueueState {
 /** What a state is made of. */
 export interface StateParts {
   readonly name: string;
+  /** Of the cluster. */
+  readonly prefix: string;
   readonly revision: bigint;
   /** All of them. */
   readonly split: Split<InspectedKey>;
@@ -38,10 +40,12 @@ export const reported = <E>({ holders, waiters }: Split<E>, limit: number): Spli
   waiters: waiters.slice(0, limit),
 });
 
-export function stateOf({ name, revision, split, limit, ttls }: StateParts): QueueState {
+export function stateOf({ name, prefix, revision, split, limit, ttls }: StateParts): QueueState {
   const { holders, waiters } = reported(split, limit);
   const contenders = (keys: readonly InspectedKey[], state: Contender["state"]): Contender[] =>
-    keys.map((key) => contenderAt(name, key, { state, ttlRemainingMs: ttls?.get(key.facts.leaseId) }));
+    keys.map((key) =>
+      contenderAt(name, key, { prefix, state, ttlRemainingMs: ttls?.get(key.facts.leaseId) }),
+    );
   const data: StateData = {
     name,
     kind: kindOfQueue([...holders, ...waiters]),
@@ -56,20 +60,27 @@ export function stateOf({ name, revision, split, limit, ttls }: StateParts): Que
   return Object.defineProperty(data, "toJSON", { value: toJSON }) as QueueState;
 }
 
-/** Keys that are no text, by the contender that shows them: its `key` has U+FFFD in the place of some bytes. */
+/** Complete keys that are no text, by the contender that shows them: its `key` has U+FFFD in the place of some bytes. */
 const binaryKeys = new WeakMap<Contender, Buffer>();
 
-/** The exact key of a contender that this process has read. */
-export const exactKey = (contender: Contender): string | Buffer => binaryKeys.get(contender) ?? contender.key;
+/** The exact key of a contender that this process has read, without the prefix of the cluster. */
+export const exactKey = (contender: Contender, prefix: string): string | Buffer =>
+  binaryKeys.get(contender)?.subarray(Buffer.byteLength(prefix)) ?? contender.key.slice(prefix.length);
+
+/** What a contender has besides its key. */
+interface Circumstances extends Pick<Contender, "state" | "ttlRemainingMs"> {
+  /** Of the cluster. */
+  readonly prefix: string;
+}
 
 export function contenderAt(
   name: string,
   { key, createRevision, facts: { leaseId, owner, since } }: InspectedKey,
-  now: Pick<Contender, "state" | "ttlRemainingMs">,
+  { prefix, ...now }: Circumstances,
 ): Contender {
-  const place = { name, key: key.toString(), revision: createRevision, leaseId };
+  const place = { name, key: `${prefix}${key.toString()}`, revision: createRevision, leaseId };
   const contender = contenderOf({ ...place, owner, since, ...now });
-  if (typeof key !== "string") binaryKeys.set(contender, key);
+  if (typeof key !== "string") binaryKeys.set(contender, Buffer.concat([Buffer.from(prefix), key]));
   return contender;
 }
 

@@ -38,6 +38,7 @@ export function watchQueue(
   const { signal } = checkOptions("watchQueue", options, ["signal", "limit"]);
   const limit = checkLimit("watchQueue", options, ["signal"]);
   const services = servicesOf(cluster);
+  const { prefix } = services.options;
   return new Feed<QueueState>({
     services,
     signal: checkSignal(signal),
@@ -45,7 +46,7 @@ export function watchQueue(
     same: () => false,
     start: ({ item, failed }) => {
       const changed = ({ revision, keys }: QueueSnapshot<InspectedKey>): void =>
-        item(stateOf({ name, revision, split: splitQueue([...keys.values()]), limit }));
+        item(stateOf({ name, prefix, revision, split: splitQueue([...keys.values()]), limit }));
       return watch(services, name, { changed, failed });
     },
   });

@@ -127,7 +127,7 @@ class AllTurns {
   /** The key under a name, and how many entries are before it, as far as that is known. */
   waiting(name: string): { readonly key: string | undefined; readonly ahead: number | undefined } {
     const entry = this.entries.find((each) => each.name === name);
-    return { key: entry?.key, ahead: entry && this.#turns.get(entry)?.ahead };
+    return { key: entry?.completeKey, ahead: entry && this.#turns.get(entry)?.ahead };
   }
 
   /** Releases what is held and leaves the other queues. */

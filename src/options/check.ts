@@ -210,7 +210,7 @@ export function checkNames(value: unknown): readonly string[] {
   return names;
 }
 
-function isWellFormed(text: string): boolean {
+export function isWellFormed(text: string): boolean {
   return !/[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/.test(text);
 }
 

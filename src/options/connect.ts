@@ -11,11 +11,14 @@ import {
   type CheckedSession,
 } from "./check.js";
 import { checkLog, type Logger } from "./log.js";
+import { checkKeyPrefix } from "./prefix.js";
 import { checkTransport, TRANSPORT_OPTIONS, type CheckedTransport } from "./transport.js";
 
 /** The checked options of `connect`. */
 export interface CheckedConnect extends CheckedTransport {
   readonly hosts: readonly string[];
+  /** Of all keys; "" for none. */
+  readonly prefix: string;
   readonly credentials:
     | {
         readonly rootCertificate: Uint8Array;
@@ -32,6 +35,7 @@ export interface CheckedConnect extends CheckedTransport {
 
 const CONNECT_OPTIONS = [
   "hosts",
+  "prefix",
   "credentials",
   "auth",
   "requestTimeoutMs",
@@ -58,6 +62,7 @@ export function checkConnect(options: unknown): CheckedConnect {
   const hosts = checkHosts(given.hosts);
   return {
     hosts,
+    prefix: checkKeyPrefix(given.prefix),
     credentials: checkCredentials(given.credentials, hosts),
     auth: checkAuth(given.auth),
     ...checkTransport(given),

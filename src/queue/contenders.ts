@@ -47,7 +47,8 @@ async function readQueue(services: EtcdServices, name: string, policy: CallPolic
   const [first] = kvs;
   if (!first) return { kvs, holder: undefined };
   const ttls = await remainingTtls(services, [first.leaseId], policy);
-  return { kvs, holder: holderOf(name, first, ttls.get(first.leaseId)) };
+  const key = `${services.options.prefix}${first.key.toString()}`;
+  return { kvs, holder: holderOf(name, { ...first, key }, ttls.get(first.leaseId)) };
 }
 
 /** Milliseconds that each lease has left by etcd's word; a lease that has ended has none. */
@@ -72,8 +73,13 @@ export async function remainingTtls(
   return ttls;
 }
 
-function holderOf(name: string, kv: KeyValue, ttlRemainingMs: number | undefined): Contender {
+/** `kv` has the complete key. */
+function holderOf(
+  name: string,
+  kv: Omit<KeyValue, "key"> & { readonly key: string },
+  ttlRemainingMs: number | undefined,
+): Contender {
   const { key, createRevision: revision, leaseId, value } = kv;
-  const place = { name, key: key.toString(), state: "holding", revision, leaseId } as const;
+  const place = { name, key, state: "holding", revision, leaseId } as const;
   return contenderOf({ ...place, ...parseEntryValue(value), ttlRemainingMs });
 }

@@ -50,6 +50,11 @@ export class QueueEntry implements OwnedKey {
     return `${this.name}${this.mode.folder}`;
   }
 
+  /** As etcd has it, and as users see it: with the prefix of the cluster. */
+  get completeKey(): string {
+    return `${this.lease.services.options.prefix}${this.key}`;
+  }
+
   /** Create revision; undefined until etcd has reported it. */
   get revision(): bigint | undefined {
     return this.#revision;

@@ -23,6 +23,13 @@ export interface Credentials {
 export interface ConnectOptions {
   /** `"http://host:2379"`, or a list. One host name may resolve to several members. `https://` uses TLS. */
   readonly hosts: string | readonly string[];
+  /**
+   * The start of all keys of this cluster, such as `"prod/"`: ends with "/", has no "//", and is at most 256 bytes long. Names are
+   * relative to it, keys contain it: the `name` of a lock is what you passed, its `key` is the complete key in etcd. Clusters
+   * with different prefixes on one etcd share no locks, unless one prefix begins with the other.
+   * @default none
+   */
+  readonly prefix?: string | undefined;
   readonly credentials?: Credentials | undefined;
   /** User and password. The token is fetched on first use and renewed when etcd rejects it. */
   readonly auth?: { readonly username: string; readonly password: string } | undefined;

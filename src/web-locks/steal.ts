@@ -19,7 +19,7 @@ export async function stealFromEarlier(queue: Queue, revision: bigint): Promise<
 }
 
 async function remove({ lease, name }: Queue, entries: readonly WebLockEntry[]): Promise<void> {
-  const { client } = lease.services;
+  const { client, options } = lease.services;
   const stolen = entries.filter(({ foreign }) => !foreign);
   await Promise.all(
     stolen.map(({ kv: { key, createRevision } }) => {
@@ -33,7 +33,7 @@ async function remove({ lease, name }: Queue, entries: readonly WebLockEntry[]):
       return client.txn(txn, lease.policy(`steal "${name}"`));
     }),
   );
-  const gone = new Map(stolen.map(({ kv }) => [kv.key.toString(), kv.createRevision]));
+  const gone = new Map(stolen.map(({ kv }) => [`${options.prefix}${kv.key.toString()}`, kv.createRevision]));
   // A short hold has no watch, so the holds of this session are notified here.
   for (const hold of lease.holds) {
     if (hold instanceof HoldHandle && gone.get(hold.key) === hold.revision) void hold.keyDeleted();

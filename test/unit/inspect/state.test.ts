@@ -9,7 +9,7 @@ import { keyValue } from "../../support/fakes/fake-member.js";
 
 const SINCE = "2026-01-02T03:04:05.678Z";
 const value = (owner: string) => JSON.stringify({ owner, since: SINCE, id: "x" });
-const state = (values: readonly string[], limit = 100) => {
+const state = (values: readonly string[], limit = 100, prefix = "") => {
   const entries = values.map((each, n) =>
     entryOf(
       "jobs",
@@ -17,7 +17,7 @@ const state = (values: readonly string[], limit = 100) => {
     ),
   );
   const ttls = new Map([[0x6an, 9000]]);
-  return stateOf({ name: "jobs", revision: 2n ** 60n, split: splitQueue(entries), limit, ttls });
+  return stateOf({ name: "jobs", prefix, revision: 2n ** 60n, split: splitQueue(entries), limit, ttls });
 };
 
 describe("a state", () => {
@@ -67,10 +67,19 @@ describe("a state", () => {
   test("knows the bytes of a key that is no text", () => {
     const key = Buffer.from([0x6a, 0x2f, 0xff]);
     const entry = entryOf("j", { ...keyValue({}), key });
-    const { holders } = stateOf({ name: "j", revision: 1n, split: splitQueue([entry]), limit: 1 });
+    const split = splitQueue([entry]);
+    const { holders } = stateOf({ name: "j", prefix: "é/", revision: 1n, split, limit: 1 });
 
-    expect(holders[0]?.key).toBe("j/\ufffd");
-    expect(exactKey(holders[0]!)).toEqual(key);
+    expect(holders[0]?.key).toBe("é/j/\ufffd");
+    expect(exactKey(holders[0]!, "é/")).toEqual(key);
+  });
+
+  test("has the names without the prefix of the cluster, and the keys with it", () => {
+    const { name, holders } = state([""], 1, "prod/");
+
+    expect(name).toBe("jobs");
+    expect(holders).toMatchObject([{ name: "jobs", key: "prod/jobs/0" }]);
+    expect(exactKey(holders[0]!, "prod/")).toBe("jobs/0");
   });
 });
 

@@ -35,6 +35,17 @@ const badHosts = [
   outOfRange("hosts", "all https:// or none", ["https://a:1", "http://b:1"], '"https://a:1, http://b:1"'),
 ];
 
+const PREFIX_RULE = 'a string that ends with "/"';
+const PREFIX_LENGTH = "at most 256 bytes of well-formed Unicode";
+const badPrefixes = [
+  ...[null, 7].map((value) => wrongType("prefix", PREFIX_RULE, value)),
+  wrongType("prefix", PREFIX_RULE, ["prod/"], "an array"),
+  ...["", "prod", "/prod"].map((value) => outOfRange("prefix", PREFIX_RULE, value, `"${value}"`)),
+  ...["//", "a//b/", "a//"].map((value) => outOfRange("prefix", 'free of "//"', value, `"${value}"`)),
+  outOfRange("prefix", PREFIX_LENGTH, "\ud800/", '"\\ud800/"'),
+  outOfRange("prefix", PREFIX_LENGTH, `${"é".repeat(128)}/`, `"${"é".repeat(60)}…"`),
+];
+
 const badRest = [
   ...[99, 60_001, 100.5, NaN, Infinity].map((value) => outOfRange("requestTimeoutMs", TIMEOUT_RULE, value)),
   wrongType("requestTimeoutMs", TIMEOUT_RULE, "2000", '"2000"'),
@@ -78,9 +89,16 @@ describe("connect", () => {
     expect(() => connecting({ hosts })()).toThrow(TypeError);
   });
 
-  test.each(titled([...badHosts, ...badRest]))("refuses %s", (_, each) => {
+  test.each(titled([...badHosts, ...badPrefixes, ...badRest]))("refuses %s", (_, each) => {
     expectMisuse(thrown(connecting({ hosts: HOSTS, [within(each.option)]: each.value })), each);
   });
+
+  test.each(["prod/", "/prod/", "/", "a/b/", `${"x".repeat(255)}/`, undefined])(
+    "takes the prefix %s",
+    (prefix) => {
+      expect(() => connecting({ hosts: HOSTS, prefix })()).not.toThrow();
+    },
+  );
 
   test.each(titled(BAD_SESSIONS))("refuses, in session, %s", (_, each) => {
     expectMisuse(thrown(connecting({ hosts: HOSTS, session: { [each.option]: each.value } })), each);

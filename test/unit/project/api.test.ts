@@ -133,6 +133,7 @@ describe("the public API", () => {
       "lead",
       "list",
       "lockAll",
+      "lockName",
       "watchQueue",
       "whileHeld",
     ]);

@@ -8,6 +8,7 @@ export { Semaphore } from "./locks/semaphore.js";
 export { lockAll, type MultiLock } from "./locks/lock-all.js";
 export { Election } from "./election/election.js";
 export { lead, type LeadOptions } from "./election/lead.js";
+export { once, type OnceOptions, type OnceResult, type OnceRun } from "./once/once.js";
 
 // Asking etcd
 export { forceRelease } from "./inspect/force-release.js";

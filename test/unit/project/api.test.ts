@@ -29,6 +29,8 @@ const SAME = [
   "Hold",
   "Lock",
   "MultiLock",
+  "OnceOptions",
+  "OnceRun",
   "Leader",
   "Leadership",
   "LeadOptions",
@@ -133,6 +135,7 @@ describe("the public API", () => {
       "lead",
       "list",
       "lockAll",
+      "once",
       "watchQueue",
       "whileHeld",
     ]);

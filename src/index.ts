@@ -9,6 +9,7 @@ export { lockAll, type MultiLock } from "./locks/lock-all.js";
 export { Election } from "./election/election.js";
 export { lead, type LeadOptions } from "./election/lead.js";
 export { lockName } from "./lock-name.js";
+export { once, type OnceOptions, type OnceResult, type OnceRun } from "./once/once.js";
 
 // Asking etcd
 export { forceRelease } from "./inspect/force-release.js";

@@ -18,19 +18,22 @@ export class HeldScope<H extends HoldHandle = HoldHandle> {
     return this.#inside > 0 && !this.lock.signal.aborted;
   }
 
-  /** Runs `work`, waits for the callbacks that entered again, and releases. If both fail, the error of `work` is thrown. */
-  async enter<T>(work: (lock: H) => T): Promise<Awaited<T>> {
+  /**
+   * Runs `work`, waits for the callbacks that entered again, and releases, by `leave`. If both fail, the error of `work` is
+   * thrown.
+   */
+  async enter<T>(work: (lock: H) => T, leave = () => this.lock.release()): Promise<Awaited<T>> {
     const everybodyLeft = new Promise<void>((resolve) => (this.#lastLeft = resolve));
     let result: Awaited<T>;
     try {
       result = await this.#run(work);
     } catch (error) {
       await everybodyLeft;
-      await this.lock.release().catch(() => undefined);
+      await leave().catch(() => undefined);
       throw error;
     }
     await everybodyLeft;
-    await this.lock.release();
+    await leave();
     return result;
   }
 

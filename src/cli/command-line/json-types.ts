@@ -141,8 +141,25 @@ export interface RetryingJson {
   readonly delayMs: number;
 }
 
+/** `run --once`, on standard error: the command was not started. */
+export interface OnceJson {
+  readonly event: "once";
+  readonly name: string;
+  readonly slot: number;
+  /** As in `OnceResult`. */
+  readonly why: "done" | "running" | "lost" | "expired";
+  /** Of the other run; missing if it is not known, as are the two below. */
+  readonly owner?: string;
+  /** ISO 8601: when that run began, by its own clock. */
+  readonly since?: string;
+  /** The work of that run threw. */
+  readonly failed?: boolean;
+  readonly message: string;
+}
+
 /** A line of `run` or `lead` on standard error. Their standard output belongs to the command. */
-export type RunJson = WaitingJson | StartedJson | EndingJson | ControlJson | LostJson | RetryingJson;
+export type RunJson =
+  WaitingJson | StartedJson | EndingJson | ControlJson | LostJson | RetryingJson | OnceJson;
 
 /** `top`: the locks that changed since the line before; in the first line, all. */
 export interface LocksJson {

@@ -33,19 +33,35 @@ export async function acquire(
 ): Promise<Hold | undefined> {
   const { wait, attempt } = waysOf(cluster, wanted);
   if (wanted.waitMs === 0) return attempt({ signal });
+  const limits = { signal, timeoutMs: wanted.waitMs };
+  return whileTelling(cluster, wanted.name, { teller, call: () => waitAgain(wait, limits) });
+}
+
+/** Tells who holds until `call` settles, or calls `over`. */
+export async function whileTelling<T>(
+  cluster: Cluster,
+  name: string,
+  { teller, call }: { readonly teller: Teller; readonly call: (over: () => Promise<void>) => Promise<T> },
+): Promise<T> {
   const over = new AbortController();
-  const told = tellWaiting(cluster, wanted.name, { teller, signal: over.signal });
-  try {
-    return await waitAgain(wait, { signal, timeoutMs: wanted.waitMs });
-  } finally {
+  const told = tellWaiting(cluster, name, { teller, signal: over.signal });
+  const end = async (): Promise<void> => {
     over.abort();
     await told;
     teller.clear();
+  };
+  try {
+    return await call(end);
+  } finally {
+    await end();
   }
 }
 
 /** An outage that costs a waiter its lease costs it its place, not the wait. */
-async function waitAgain(wait: Ways["wait"], { signal, timeoutMs }: WaitOptions): Promise<Hold> {
+export async function waitAgain<T>(
+  wait: (options: WaitOptions) => Promise<T>,
+  { signal, timeoutMs }: WaitOptions,
+): Promise<T> {
   const end = timeoutMs === undefined ? undefined : systemClock.monotonic() + timeoutMs;
   for (;;) {
     const left = end === undefined ? undefined : Math.max(1, Math.ceil(end - systemClock.monotonic()));

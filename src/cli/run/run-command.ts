@@ -20,6 +20,8 @@ export interface CommandTask {
   readonly maxHoldMs: number | undefined;
   readonly teller: Teller;
   readonly signals: CommandSignals;
+  /** The caller releases the hold of a command that has ended by itself. */
+  readonly keepsHold?: boolean;
 }
 
 /** For the guardian's answer to arrive after this process was stopped. */
@@ -103,12 +105,13 @@ interface Ended {
   readonly hold: Hold;
   /** Resolves with the loss, if it was lost before. Repeated calls have the same result. */
   readonly release: () => Promise<LockLostError | undefined>;
+  readonly keepsHold?: boolean;
 }
 
 /** If the guardian has ended it, that is when it ended; a hold that was lost before its release counts as lost. */
 async function settle(
   outcome: Outcome,
-  { guardian, release }: Ended & { readonly guardian: Guardian },
+  { guardian, hold, release, keepsHold }: Ended & { readonly guardian: Guardian },
 ): Promise<Settled> {
   if (outcome.ranOnMs > 0 && guardian.firedAt === undefined) await pause(systemClock, ANSWER_MS);
   if (guardian.firedAt !== undefined) {
@@ -117,7 +120,8 @@ async function settle(
   }
   const settled = { ...outcome, byGuardian: false };
   if (outcome.ending !== undefined) return settled;
-  return (await release()) ? { ...settled, ending: "lost" } : settled;
+  const lost = keepsHold ? hold.signal.aborted : await release();
+  return lost ? { ...settled, ending: "lost" } : settled;
 }
 
 /** Why the hold has ended; undefined if it was not lost. */

@@ -3,6 +3,7 @@ import { command, type Call, type Given } from "../command-line/command.js";
 import { CliError, EXIT, usageError } from "../command-line/exit.js";
 import { acquire, type Wanted } from "./acquire.js";
 import { runCommand } from "./run-command.js";
+import { runOnce, slotOf } from "./run-once.js";
 import { CommandSignals } from "./signals.js";
 import { PACE_FLAGS, paceOf, positiveDuration } from "./settings.js";
 import { codeOf } from "./supervisor.js";
@@ -14,6 +15,11 @@ const FLAGS = {
   shared: { text: "hold the lock as a reader, beside other readers" },
   permits: { value: "N", text: "hold one of N permits, 1 to 1000" },
   ...PACE_FLAGS,
+  once: { value: "SLOT", text: "run at most once for this number, of all that run NAME with it" },
+  rerun: {
+    value: "WHEN",
+    text: "with --once: never, or if-lost, if a run was lost in the middle; default never",
+  },
   "max-hold": { value: "DURATION", text: "end the command when it has run so long; exit code 76" },
 } as const;
 
@@ -29,6 +35,8 @@ export const run = command({
       "environment. Signals are passed on to it.",
     "If etcd stops renewing the lease, the command gets SIGTERM, and its group SIGKILL after the grace, before another client\n" +
       "can get the lock. If the lock is lost at once (key deleted, lease revoked), the group gets SIGKILL at once.",
+    "With --once, the command does not run if the slot was run before, or is running, by any client: exit code 0; or if its run\n" +
+      "was lost in the middle: exit code 76.",
     "Exit codes: the command's own; 128 plus the number of the signal that ended it; 75 not granted in time; 76 the lock was\n" +
       "lost or --max-hold has passed; 126 not executable; 127 no such command.",
   ],
@@ -37,14 +45,16 @@ export const run = command({
     const [name = ""] = call.positionals;
     const pace = paceOf(call.flags);
     const wanted = wantedOf(name, call.flags);
+    const slot = slotOf(call.flags);
     const maxHoldMs = positiveDuration("max-hold", call.flags["max-hold"]);
     const cluster = call.connect({ session: { ttlSeconds: pace.ttlSeconds } });
     const signals = new CommandSignals(call.signal, call.endingSignals);
     const teller = new Teller(call.io, call.json);
+    const task = { cluster, words: call.command, env: call.io.env, pace, maxHoldMs, teller, signals };
     try {
+      if (slot) return await runOnce(task, { ...wanted, ...slot });
       const hold = await acquire(cluster, wanted, { teller, signal: signals.signal });
       if (!hold) throw await taken(call, cluster, name);
-      const task = { cluster, words: call.command, env: call.io.env, pace, maxHoldMs, teller, signals };
       return codeOf(await runCommand(task, hold));
     } catch (error) {
       if (signals.exitCode === undefined || error !== signals.signal.reason) throw error;

@@ -115,6 +115,14 @@ test("so has every line of run and lead on standard error", async () => {
   ).toEqual([]);
 });
 
+test("so has the line of a run that --once has prevented", async () => {
+  const words = ["run", "run/once", "--json", "--once", "1", "--", "true"];
+  const [first, second] = [await linesOf(...words), await linesOf(...words)];
+
+  expect([first, second].map(eventsIn)).toEqual([["started"], ["once"]]);
+  expect(objectionsTo(samples("RunJson", [...first, ...second]))).toEqual([]);
+});
+
 test("so has every line of top, doctor and ui", async () => {
   const lock = await new Mutex(two.holder, "top/lock").lock();
   await putKeys(two.etcd.member, ["top/lock/6a1f", "top/junk/1/2"]);
@@ -150,7 +158,7 @@ test("so has every line that docs/cli.md shows", () => {
   const shown = lines.map((line) => ({ type: types[eventsIn([line])[0] ?? ""] ?? "RunJson", line }));
 
   expect(shown.map(({ type }) => type)).toEqual([
-    ...["RunJson", "RunJson", "RunJson", "LocksJson", "ContactJson"],
+    ...["RunJson", "RunJson", "RunJson", "RunJson", "LocksJson", "ContactJson"],
   ]);
   expect(objectionsTo(shown)).toEqual([]);
 });

@@ -29,6 +29,8 @@ const SAME = [
   "Hold",
   "Lock",
   "MultiLock",
+  "OnceOptions",
+  "OnceRun",
   "Leader",
   "Leadership",
   "LeadOptions",
@@ -134,6 +136,7 @@ describe("the public API", () => {
       "list",
       "lockAll",
       "lockName",
+      "once",
       "watchQueue",
       "whileHeld",
     ]);

@@ -1,0 +1,181 @@
+import type { TxnAnswer } from "../etcd/port.js";
+import type { CallPolicy } from "../etcd/retry.js";
+import { holdOf } from "../hold/acquire.js";
+import { ExclusiveHoldHandle } from "../hold/hold.js";
+import type { TurnWaiter, Waited } from "../hold/wait-for-turn.js";
+import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
+import type { RangeResult } from "../queue/lock-mode.js";
+import { LockTable } from "../queue/lock-table.js";
+import type { JoinOptions, Queue } from "../queue/queue.js";
+import { joinRefused } from "../queue/txns.js";
+import { unwatched, type Grant, type Waiter } from "../queue/waiter.js";
+import type { Lease } from "../session/lease.js";
+import type { Mark } from "./marks.js";
+import type { SlotPlan } from "./plan.js";
+import { beginTxn, tryTxn, undo } from "./txns.js";
+import { verdictOf, type Verdict } from "./verdict.js";
+
+/** A slot that this call is to run: it holds the lock, and the mark is put. */
+export interface Claim {
+  readonly hold: ExclusiveHoldHandle;
+  readonly mark: Mark;
+  /** The lowest marks as of that transaction; undefined if its answer was lost. */
+  readonly lowest: RangeResult | undefined;
+}
+
+export type Refusal = Exclude<Verdict, { readonly state: "free" }>;
+export type Outcome = { readonly claim: Claim } | { readonly refusal: Refusal };
+
+/** One call of `once`, until it has claimed its slot, finds that it must not run, or gives up. */
+export class SlotWaiter implements TurnWaiter<Outcome> {
+  readonly granted: Promise<Outcome>;
+  #waiter: Waiter | undefined;
+  #gaveUp = false;
+
+  constructor(
+    private readonly lease: Lease,
+    private readonly plan: SlotPlan,
+    private readonly target: JoinOptions,
+  ) {
+    this.granted = lease.inFlight.track(this.#try()).then((found) => this.#wait(found));
+  }
+
+  get joined(): boolean {
+    return this.#waiter?.joined ?? false;
+  }
+
+  get waitingFor(): Waited {
+    return this.#waiter?.waitingFor ?? { name: this.plan.name, revision: undefined };
+  }
+
+  giveUp(): void {
+    this.#gaveUp = true;
+    this.#waiter?.giveUp();
+  }
+
+  get #queue(): Queue {
+    return LockTable.of(this.lease).queue(this.plan.name);
+  }
+
+  #policy(): CallPolicy {
+    const { name, slot } = this.plan;
+    return { ...this.lease.policy(`claim slot ${slot} of "${name}"`), again: () => !this.#gaveUp };
+  }
+
+  /** Claims the slot if it is free and the queue empty. */
+  async #try(): Promise<Claim | Verdict> {
+    const entry = this.#queue.own.make();
+    const mark = this.plan.mark(this.lease, entry.key);
+    const answer = await this.#put(entry, mark);
+    const revision = answer.succeeded ? answer.header.revision : executedAt(entry, answer);
+    if (revision === undefined) {
+      this.#discard(entry);
+      return verdictOf(answer.ranges.slice(1), mark.id);
+    }
+    if (!answer.succeeded) entry.foundExecuted();
+    const joined = entry.confirmed(revision);
+    joined.granted();
+    this.#queue.own.add(joined);
+    this.target.onAhead?.(0);
+    return { hold: this.#holdOf(unwatched(joined)), mark, lowest: lowestOf(answer) };
+  }
+
+  async #put(entry: QueueEntry, mark: Mark): Promise<TxnAnswer> {
+    const txn = tryTxn(this.plan, entry, mark);
+    const policy = { ...this.#policy(), onUnanswered: () => entry.attemptUnanswered() };
+    try {
+      return await this.lease.services.client.txn(txn, policy);
+    } catch (error) {
+      await joinRefused(this.lease, txn, error);
+      // Both keys may have been put, or may still be.
+      if (entry.inDoubt) void undo(this.lease, this.plan, mark).then(() => this.#leave(entry));
+      else this.#discard(entry);
+      this.lease.signal.throwIfAborted();
+      throw error;
+    }
+  }
+
+  #leave(entry: QueueEntry): void {
+    this.#queue.leaveInBackground(entry);
+  }
+
+  #discard(entry: QueueEntry): void {
+    this.#queue.own.release(entry);
+    this.#queue.forgetIfIdle();
+  }
+
+  #holdOf(grant: Grant): ExclusiveHoldHandle {
+    return holdOf({ queue: this.#queue, grant }, ExclusiveHoldHandle);
+  }
+
+  async #wait(found: Claim | Verdict): Promise<Outcome> {
+    if ("hold" in found) return { claim: found };
+    if (found.state !== "free" && !this.#awaits(found)) return { refusal: found };
+    this.lease.assertOpen();
+    this.#waiter = this.#queue.join(this.target);
+    if (this.#gaveUp) this.#waiter.giveUp();
+    const grant = await this.#waiter.granted;
+    // Before anything is awaited: the hold takes over the watch of the wait.
+    const hold = this.#holdOf(grant);
+    return this.lease.inFlight.track(this.#begin(hold, grant.entry, found.revision));
+  }
+
+  /** Whether the slot can become ours when our turn comes. */
+  #awaits(found: Refusal): found is Refusal & { readonly state: "running" | "lost" } {
+    return this.plan.rerunsLost && (found.state === "running" || found.state === "lost");
+  }
+
+  /** Puts the mark under the hold. `expected`: as of the last look. Only the holder changes a mark, so this ends. */
+  async #begin(hold: ExclusiveHoldHandle, entry: JoinedEntry, expected: bigint): Promise<Outcome> {
+    const mark = this.plan.mark(this.lease, entry.key, entry.revision);
+    try {
+      for (;;) {
+        const txn = beginTxn(this.plan, entry, { mark, expected });
+        const answer = await this.lease.services.client.txn(txn, this.#policy());
+        if (answer.succeeded) return { claim: { hold, mark, lowest: lowestOf(answer) } };
+        const verdict = await this.#judge(hold, entry, answer);
+        if (verdict.state === "running") return { claim: { hold, mark, lowest: undefined } };
+        if (verdict.state !== "free" && !this.#awaits(verdict)) return this.#refuse(hold, verdict);
+        expected = verdict.revision;
+      }
+    } catch (error) {
+      abandon(this.lease, this.plan, { hold, mark });
+      throw error;
+    }
+  }
+
+  /** "running": an unanswered attempt of ours has put the mark. */
+  async #judge(
+    hold: ExclusiveHoldHandle,
+    entry: JoinedEntry,
+    { ranges: [own, ...ranges] }: TxnAnswer,
+  ): Promise<Verdict> {
+    if (own?.kvs[0] && entry.is(own.kvs[0])) {
+      const all = verdictOf(ranges, undefined);
+      return all.state === "running" ? all : verdictOf(ranges, this.plan.id);
+    }
+    await hold.keyDeleted();
+    throw hold.signal.reason;
+  }
+
+  #refuse(hold: ExclusiveHoldHandle, refusal: Refusal): Outcome {
+    hold.release().catch(() => undefined);
+    return { refusal };
+  }
+}
+
+/** Nothing has run: the slot is free again, and then the lock. */
+export function abandon(lease: Lease, plan: SlotPlan, { hold, mark }: Omit<Claim, "lowest">): void {
+  void undo(lease, plan, mark).then(() => hold.release().catch(() => undefined));
+}
+
+/** The create revision of our entry, if an unanswered attempt has put it. */
+function executedAt(entry: QueueEntry, { ranges: [own] }: TxnAnswer): bigint | undefined {
+  const found = own?.kvs[0];
+  const isOurs = found?.value === entry.value && found.leaseId === entry.lease.leaseId;
+  return isOurs ? found.createRevision : undefined;
+}
+
+/** It is the last operation of a transaction that puts a mark. */
+const lowestOf = ({ succeeded, ranges }: TxnAnswer): RangeResult | undefined =>
+  succeeded ? ranges.at(-1) : undefined;

@@ -1,0 +1,104 @@
+import type { Compare, KeyValue, Operation, Range } from "../etcd/port.js";
+import type { RangeResult } from "../queue/lock-mode.js";
+
+/** No name begins with a slash, so no queue contains these keys, in no language. */
+const SPACE = "/leasehold/once/";
+/** Of Number.MAX_SAFE_INTEGER. */
+const DIGITS = 16;
+/** How many marks one run deletes at most: more would not fit into a shared request. */
+const MAX_DELETED = 16;
+
+/**
+ * The keys of the slots of one name: `/leasehold/once/NAME//SLOT`, and at most one floor, `/leasehold/once/NAME//-SLOT`. The
+ * slots up to the floor have expired. No name contains "//", so the keys of two names are never in one range.
+ */
+export class MarkSpace {
+  readonly #base: string;
+
+  constructor(name: string) {
+    this.#base = `${SPACE}${name}//`;
+  }
+
+  mark(slot: number): string {
+    return `${this.#base}${digits(slot)}`;
+  }
+
+  floor(slot: number): string {
+    return `${this.#base}-${digits(slot)}`;
+  }
+
+  /** The floors at which `slot` has expired. */
+  floorsFrom(slot: number): { readonly key: string; readonly end: string } {
+    return { key: this.floor(slot), end: `${this.#base}.` };
+  }
+
+  /** The floor, and then the lowest marks: "-" comes before the digits, and ":" after them. */
+  lowest(): Range {
+    return { key: `${this.#base}-`, end: `${this.#base}:`, limit: MAX_DELETED + 1, keysOnly: true };
+  }
+
+  /** Operations that leave the `keep` highest marks, by an answer to `lowest`. */
+  expire({ kvs, count }: Pick<RangeResult, "kvs" | "count">, keep: number): Expiry {
+    const keys = kvs.map(({ key }) => key.toString());
+    const floors = keys.filter((key) => key.startsWith(`${this.#base}-`));
+    const excess = Math.max(0, count - floors.length - keep);
+    const marks = keys.slice(floors.length).slice(0, Math.min(excess, MAX_DELETED));
+    const last = marks.at(-1);
+    if (last === undefined) return NOTHING;
+    const floor = this.floor(Number(last.slice(this.#base.length)));
+    return {
+      expires: new Set(marks),
+      operations: [
+        ...[...floors, ...marks].map((key): Operation => ({ kind: "delete", key })),
+        { kind: "put", key: floor, value: "", leaseId: 0n },
+      ],
+    };
+  }
+}
+
+/** What the run of a slot does with the marks of lower ones. */
+export interface Expiry {
+  readonly expires: ReadonlySet<string>;
+  readonly operations: readonly Operation[];
+}
+
+export const NOTHING: Expiry = { expires: new Set(), operations: [] };
+
+const digits = (slot: number): string => String(slot).padStart(DIGITS, "0");
+
+/** The value of a mark. */
+export interface Mark {
+  readonly state: "started" | "done" | "failed";
+  /** Of the session that ran it. */
+  readonly owner: string;
+  /** ISO 8601, by its clock: for people, never for a decision. */
+  readonly since: string;
+  /** Of the call. */
+  readonly id: string;
+  /** The queue entry of the run. */
+  readonly key: string;
+  /** Create revision of that entry. Missing if one transaction put both: then it is the modification revision of the mark. */
+  readonly fence?: string;
+}
+
+/** The condition that a mark still is as it was read: at this modification revision; `0n`: there is none. */
+export const unchanged = (key: string, revision: bigint): Compare =>
+  revision === 0n ? { kind: "created at", key, revision } : { kind: "modified at", key, revision };
+
+/** A mark has no lease: it outlives the process that put it. */
+export const putMark = (key: string, mark: Mark): Operation => ({
+  kind: "put",
+  key,
+  value: JSON.stringify(mark),
+  leaseId: 0n,
+});
+
+/** Undefined if the value is not one that this library wrote. */
+export function parseMark({ value }: Pick<KeyValue, "value">): Partial<Mark> | undefined {
+  try {
+    const parsed: unknown = JSON.parse(value);
+    return typeof parsed === "object" && parsed !== null ? parsed : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,139 @@
+import { acquireChannel } from "../diagnostics/channels.js";
+import type { Lock } from "../hold/hold.js";
+import { traceAcquire, type AcquireTarget } from "../hold/trace-acquire.js";
+import { TurnCall } from "../hold/wait-for-turn.js";
+import { checkFunction, checkName, type CheckedWait } from "../options/check.js";
+import { checkOnce, checkSlot } from "../options/once.js";
+import type { Lease } from "../session/lease.js";
+import type { LockOptions, WaitOptions } from "../session/session-options.js";
+import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
+import { abandon, SlotWaiter, type Outcome } from "./claim.js";
+import { SlotPlan } from "./plan.js";
+import { SlotRun } from "./run.js";
+import type { OnceRun } from "./verdict.js";
+
+export type { OnceRun } from "./verdict.js";
+
+export interface OnceOptions extends WaitOptions, LockOptions {
+  /**
+   * What happens with a slot whose run was lost in the middle: its process crashed, or it lost the lock. "never": the slot is
+   * not run again, and the result says "lost". "if lost": the call runs it again; while another call runs the slot, this one
+   * waits in the queue, to take over if that run is lost.
+   * @default "never"
+   */
+  readonly rerun?: "never" | "if lost" | undefined;
+  /**
+   * Marks of so many slots are kept, those with the highest numbers, 1..100000. A slot that is not higher than one whose mark
+   * was deleted has expired, and is never run. If the calls of a name differ, the lowest value applies.
+   * @default 1000
+   */
+  readonly keep?: number | undefined;
+}
+
+/** Whether `work` has run, and if not, why. */
+export type OnceResult<T> =
+  | { readonly ran: true; readonly value: T }
+  | {
+      readonly ran: false;
+      /**
+       * "done": the slot has been run. "running": another call runs it now. "lost": its run was lost in the middle. "expired":
+       * the slot is older than those whose marks are kept.
+       */
+      readonly why: "done" | "running" | "lost" | "expired";
+      /** The other run; undefined if the slot has expired. */
+      readonly run: OnceRun | undefined;
+    };
+
+/**
+ * Runs `work` at most once for each slot, whatever the clocks of the callers say: a slot is a number that all of them derive
+ * from the same schedule, such as the epoch milliseconds of a cron tick. The call takes the lock `name`, as a `Mutex` does, and
+ * the transaction that takes it compares the mark of the slot and puts it. When `work` has ended, a transaction that is guarded
+ * by the hold marks the slot as run, and the lock is released. If the slot has run, the call sends one request.
+ *
+ * If another holder has the lock, the call waits in the queue, so slots of one name never overlap. If `work` throws, that very
+ * error is thrown, and the slot counts as run. The slot counts as lost if the lock is lost, or released by `work`, before `work`
+ * ends: the call rejects, and `rerun` decides what the next one does. Marks have no lease; up to `keep` of them stay in etcd.
+ *
+ * On abort: rejects at once with the signal's own reason; what has begun is undone in the background. Ignored while `work` runs.
+ * @param slot a whole number from 0 to Number.MAX_SAFE_INTEGER.
+ * @param work gets the lock. It should stop when `lock.signal` aborts.
+ * @throws {LockLostError} when the lock was lost before `work` ended, or before the mark of the run was put.
+ * @throws {LockReleasedError} when `work` has released the lock itself.
+ * @throws {LockTimeoutError} after `timeoutMs`, which limits the wait, not `work`.
+ * @throws {DeadlockError} in an async context that already holds the name, or a name under it.
+ * @throws {SessionLostError | SessionClosedError} when the session ends before `work` begins.
+ * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects a request.
+ * @throws {TypeError | RangeError} on bad arguments.
+ */
+// eslint-disable-next-line max-params -- public: the options come last, as everywhere
+export async function once<T>(
+  source: SessionSource,
+  name: string,
+  slot: number,
+  work: (lock: Lock) => T | PromiseLike<T>,
+  options?: OnceOptions,
+): Promise<OnceResult<T>> {
+  const leases = leaseSourceOf(source);
+  const checked = checkOnce(options);
+  const { clock } = leases.services;
+  const plan = new SlotPlan(checkName(name), checkSlot(slot), { clock, options: checked });
+  checkFunction("work", work);
+  const target = { source: leases, kind: "mutex", name: plan.name, options: checked.lock } as const;
+  const found = await claimed(target, plan, checked.wait);
+  if (!(found instanceof SlotRun)) return { ran: false, ...found };
+  const value: T = await found.run(work);
+  return { ran: true, value };
+}
+
+type NotRun = { readonly why: "done" | "running" | "lost" | "expired"; readonly run: OnceRun | undefined };
+
+/** The slot to run. Only for a channel with subscribers is the call published. */
+async function claimed(target: AcquireTarget, plan: SlotPlan, wait: CheckedWait): Promise<SlotRun | NotRun> {
+  if (!acquireChannel.hasSubscribers) return new SlotCall(target, plan, wait).run();
+  const call = { tries: false, signal: wait.signal };
+  let found: SlotRun | NotRun | undefined;
+  await traceAcquire(target, call, async (traced) => {
+    found = await new SlotCall(traced, plan, wait).run();
+    return found instanceof SlotRun ? found.hold : undefined;
+  });
+  return found as SlotRun | NotRun;
+}
+
+/** Waits until the slot is claimed, or must not be run. */
+class SlotCall extends TurnCall<Outcome, SlotRun | NotRun> {
+  #lease: Lease | undefined;
+
+  constructor(
+    private readonly target: AcquireTarget,
+    private readonly plan: SlotPlan,
+    wait: CheckedWait,
+  ) {
+    super(wait);
+  }
+
+  protected get source(): LeaseSource {
+    return this.target.source;
+  }
+
+  protected get names(): readonly string[] {
+    return [this.plan.name];
+  }
+
+  protected join(lease: Lease): SlotWaiter {
+    this.#lease = lease;
+    return new SlotWaiter(lease, this.plan, this.target);
+  }
+
+  protected releaseUnwanted(outcome: Outcome): void {
+    if ("claim" in outcome) abandon(this.#lease as Lease, this.plan, outcome.claim);
+  }
+
+  result(outcome: Outcome): SlotRun | NotRun {
+    if ("refusal" in outcome) {
+      const { refusal } = outcome;
+      return { why: refusal.state, run: refusal.state === "expired" ? undefined : refusal.run };
+    }
+    outcome.claim.hold.started(this.target);
+    return new SlotRun(this.#lease as Lease, this.plan, outcome.claim);
+  }
+}

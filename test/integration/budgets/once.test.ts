@@ -1,0 +1,68 @@
+import { describe, expect, it } from "vitest";
+import { Mutex, once } from "../../../src/index.js";
+import { metered, times } from "../../support/fixtures/metered.js";
+import { meter } from "../../support/fixtures/spent.js";
+
+const ROUNDS = 100;
+
+const at = metered();
+const nothing = (): undefined => undefined;
+
+describe("what once costs etcd", () => {
+  it("to run a slot: three transactions, which take the lock, mark the run and release", async () => {
+    const session = await at.session();
+    await once(session, "budget/once", 0, nothing, { keep: 10 });
+
+    const meterOf = await meter(at.etcd.member);
+    for (let n = 1; n <= ROUNDS; n++) await once(session, "budget/once", n, nothing, { keep: 10 });
+
+    expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 3, revisions: 3 }));
+  });
+
+  it("to find that a slot is done, or expired: one transaction, and not one revision", async () => {
+    const session = await at.session();
+    for (const slot of [1, 2]) await once(session, "budget/done", slot, nothing, { keep: 1 });
+
+    const meterOf = await meter(at.etcd.member);
+    for (let n = 0; n < ROUNDS; n++) {
+      expect((await once(session, "budget/done", 1 + (n % 2), nothing)).ran).toBe(false);
+    }
+
+    expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 1 }));
+  });
+
+  it("to find that a slot is running, or that its run was lost: the same", async () => {
+    const session = await at.session();
+    await once(session, "budget/lost", 1, (lock) => lock.release()).catch(nothing);
+    let end: () => void = nothing;
+    const running = once(session, "budget/running", 1, () => new Promise<void>((resolve) => (end = resolve)));
+    await expect.poll(() => end).not.toBe(nothing);
+
+    // The session watches the key of a hold that lasts.
+    const unary = ({ Txn, revisions }: Record<string, number>) => ({ Txn, revisions });
+    const meterOf = await meter(at.etcd.member);
+    for (let n = 0; n < ROUNDS; n++)
+      await once(session, n % 2 === 0 ? "budget/lost" : "budget/running", 1, nothing);
+
+    expect(unary(await meterOf.read())).toEqual({ Txn: ROUNDS, revisions: undefined });
+    end();
+    expect(await running).toMatchObject({ ran: true });
+  });
+
+  it("to run a slot behind a holder: one transaction more than the wait of a Mutex and the run", async () => {
+    const [a, b] = await Promise.all([at.session(), at.session()]);
+    await once(a, "budget/behind", 1, nothing);
+    const held = await new Mutex(a, "budget/behind").lock();
+    const meterOf = await meter(at.etcd.member);
+
+    const waiting = once(b, "budget/behind", 2, nothing);
+    // It tries, and then waits as a Mutex does.
+    const wait = { Txn: 2, Range: 1, Watch: 2, revisions: 1 };
+    expect(await meterOf.lap(wait)).toEqual(wait);
+    await held.release();
+    expect(await waiting).toMatchObject({ ran: true });
+
+    // The release of the holder; then the mark, which confirms the key of the new one, the mark of the run, the release.
+    expect(await meterOf.read()).toEqual({ Txn: 4, revisions: 4 });
+  });
+});

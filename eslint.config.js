@@ -1,7 +1,7 @@
 import tseslint from "typescript-eslint";
 
 export default tseslint.config(
-  { ignores: ["dist", "dist-*", "coverage", "node_modules"] },
+  { ignores: ["dist", "dist-*", "coverage", "docs-out", "node_modules"] },
   {
     files: ["src/**/*.ts", "test/**/*.ts", "bench/**/*.ts"],
     extends: [tseslint.configs.recommendedTypeChecked],

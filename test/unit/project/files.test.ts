@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
-const NOT_OURS = /^(\.git|node_modules|dist.*|coverage)$/;
+const NOT_OURS = /^(\.git|node_modules|dist.*|docs-out|coverage)$/;
 const FILES = [
   ...[".editorconfig", ".gitattributes", ".nvmrc"],
   ...["CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"],
@@ -36,6 +36,33 @@ const linksOf = (page: string) =>
     .map(([, target = ""]) => target)
     .filter((target) => !/^([a-z]+:|#)/.test(target))
     .map((target) => path.posix.join(path.posix.dirname(page), target.replace(/#.*/, "")));
+
+/** The links of a page to a heading, of itself or of another page: [page, anchor]. */
+const anchorsOf = (page: string) =>
+  [...textOf(page).matchAll(/\]\(([^)\s#]*)#([^)\s]+)\)/g)]
+    .filter(([, target = ""]) => !/^[a-z]+:/.test(target) && (target === "" || target.endsWith(".md")))
+    .map(([, target = "", anchor = ""]) => ({
+      page: target === "" ? page : path.posix.join(path.posix.dirname(page), target),
+      anchor,
+    }));
+
+/** A page without its blocks of code, which contain no headings and no links. */
+const textOf = (page: string) => read(page).replace(/^```[^]*?^```$/gm, "");
+
+/** The anchors of a page's headings, as GitHub makes them: https://github.com/gjtorikian/html-pipeline, TableOfContentsFilter. */
+function headingsOf(page: string): Set<string> {
+  const seen = new Map<string, number>();
+  const titles = [...textOf(page).matchAll(/^#+ (.*)$/gm)].map(([, title = ""]) => title);
+  return new Set(
+    titles.map((title) => {
+      const plain = title.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").toLowerCase();
+      const slug = plain.replace(/[^\p{L}\p{N}\p{M}_ -]/gu, "").replaceAll(" ", "-");
+      const times = seen.get(slug) ?? 0;
+      seen.set(slug, times + 1);
+      return times === 0 ? slug : `${slug}-${times}`;
+    }),
+  );
+}
 
 /**
  * The paths that a page names as code, such as `test/lab`. Those of cases.md are relative to test/, and have a separate
@@ -88,8 +115,23 @@ describe("the pages of the repository", () => {
     expect(linksOf(page).filter(isMissing)).toEqual([]);
   });
 
+  it.each(pages)("%s links to headings that exist", (page) => {
+    const missing = anchorsOf(page).filter(
+      (link) => isMissing(link.page) || !headingsOf(link.page).has(link.anchor),
+    );
+
+    expect(missing).toEqual([]);
+  });
+
   it.each(pages)("%s names paths that exist", (page) => {
     expect(pathsIn(page).filter(isMissing)).toEqual([]);
+  });
+
+  it("of docs/ are all in the list of guides and references, docs/README.md", () => {
+    const listed = linksOf("docs/README.md");
+    const guides = pages.filter((page) => /^docs\/[^/]+\.md$/.test(page) && page !== "docs/README.md");
+
+    expect(guides.filter((page) => !listed.includes(page))).toEqual([]);
   });
 
   it("publish no link in README.md to a file that is not in the package", () => {

@@ -42,6 +42,7 @@ export {
   DeadlockError,
   EtcdRefusedError,
   EtcdUnavailableError,
+  KindMismatchError,
   LeaseholdError,
   LockExpiringError,
   LockLostError,

@@ -1,4 +1,5 @@
 import type { KeyValue, Range } from "../etcd/port.js";
+import { isLockValue } from "../kinds.js";
 import { prefixOf } from "../keys.js";
 import { queueRange } from "../queue/lock-mode.js";
 
@@ -26,6 +27,8 @@ export function leaderOf(name: string, oldest: KeyValue | undefined): Leader | u
   // An entry in the queue of a name below this one: while it is first, there is no leader.
   if (key.includes("/", prefixOf(name).length)) return undefined;
   const { value, createRevision, modRevision, leaseId } = oldest;
+  // The entry of a lock under the name of the election: its value is no candidate's.
+  if (isLockValue(value)) return undefined;
   const leader = { key, value, fence: createRevision, revision: modRevision, leaseId };
   const toJSON = (): ReturnType<Leader["toJSON"]> => ({
     key,

@@ -115,6 +115,7 @@ describe("the public API", () => {
       "EtcdRefusedError",
       "EtcdUnavailableError",
       "FenceGate",
+      "KindMismatchError",
       "LeaseholdError",
       "LockExpiringError",
       "LockLostError",

@@ -9,6 +9,7 @@ import { folderOf } from "./imports.js";
 export const LAYERS = [
   ["contender", "keys", "printable", "renewal-report"],
   ["base-error"],
+  ["kinds"],
   ["errors"],
   ["options/", "diagnostics/"],
   ["async/", "fence", "lock-name", "report/"],

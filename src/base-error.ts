@@ -10,6 +10,7 @@ export type LeaseholdErrorCode =
   | "LOCK_EXPIRING"
   | "STALE_FENCE"
   | "DEADLOCK"
+  | "KIND_MISMATCH"
   | "ETCD_UNAVAILABLE"
   | "ETCD_REFUSED";
 

@@ -1,9 +1,11 @@
 import { LeaseholdError } from "./base-error.js";
 import type { Contender } from "./contender.js";
+import type { KindMismatchError } from "./kinds.js";
 import { printable } from "./printable.js";
 import { NO_REPORT, type RenewalReport } from "./renewal-report.js";
 
 export { LeaseholdError, type LeaseholdErrorCode } from "./base-error.js";
+export { KindMismatchError } from "./kinds.js";
 
 /** A deadline passed, a lease was revoked, a client deleted the key, the session was closed, or `maxHoldMs` passed. */
 export type Loss = "expired" | "revoked" | "deleted" | "closed" | "max hold";
@@ -233,5 +235,6 @@ export type AnyLeaseholdError =
   | LockExpiringError
   | StaleFenceError
   | DeadlockError
+  | KindMismatchError
   | EtcdUnavailableError
   | EtcdRefusedError;

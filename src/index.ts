@@ -44,6 +44,7 @@ export {
   DeadlockError,
   EtcdRefusedError,
   EtcdUnavailableError,
+  KindMismatchError,
   LeaseholdError,
   LockExpiringError,
   LockLostError,

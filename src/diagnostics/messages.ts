@@ -1,9 +1,9 @@
 import type { Contender } from "../contender.js";
 import type { Loss } from "../errors.js";
+import type { LockKind } from "../kinds.js";
 import type { RenewalReport } from "../renewal-report.js";
 
-/** What is acquired: by which class, or in which mode. */
-export type LockKind = "mutex" | "reader" | "writer" | "permit" | "all" | "leadership" | "web lock";
+export type { LockKind } from "../kinds.js";
 
 /** Where an event comes from. */
 export interface ClusterMessage {

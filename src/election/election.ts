@@ -57,6 +57,7 @@ export class Election {
    * @throws {DeadlockError} if this object is already waiting or leading; to publish another value, call `proclaim`.
    * @throws {LockTimeoutError} after `timeoutMs`.
    * @throws {SessionLostError | SessionClosedError} if the session ends while waiting.
+   * @throws {KindMismatchError} if it would wait for an entry of a lock or of a nested name: see docs/kinds.md.
    * @throws {EtcdUnavailableError} if no session could be opened.
    * @throws {EtcdRefusedError} if etcd rejects the request.
    * @throws {TypeError | RangeError} on bad arguments.
@@ -89,7 +90,7 @@ export class Election {
   }
 
   /**
-   * The current leader, or undefined if there is none. A linearizable read that needs no session. `timeoutMs` defaults to
+   * The current leader; undefined if there is none, or if the first entry is one of a lock. A linearizable read that needs no session. `timeoutMs` defaults to
    * 5000. On abort: rejects at once with the signal's own reason.
    * @throws {EtcdUnavailableError} if etcd does not answer in time.
    * @throws {EtcdRefusedError} if etcd rejects the request.

@@ -1,4 +1,5 @@
 import type { KeyValue, Range } from "../etcd/port.js";
+import { isLockValue } from "../kinds.js";
 import { prefixOf } from "../keys.js";
 import { queueRange } from "../queue/lock-mode.js";
 
@@ -27,6 +28,8 @@ export function leaderOf(name: string, oldest: KeyValue | undefined, prefix: str
   if (relative.includes("/", prefixOf(name).length)) return undefined;
   const key = `${prefix}${relative}`;
   const { value, createRevision, modRevision, leaseId } = oldest;
+  // The entry of a lock under the name of the election: its value is no candidate's.
+  if (isLockValue(value)) return undefined;
   const leader = { key, value, fence: createRevision, revision: modRevision, leaseId };
   const toJSON = (): ReturnType<Leader["toJSON"]> => ({
     key,

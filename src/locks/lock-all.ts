@@ -15,7 +15,7 @@ export type { MultiLock } from "./multi-lock.js";
 /**
  * Locks all of `names` at once. One transaction puts an entry into each queue, so the order is the same in every queue, and
  * callers that lock the same names in any order never wait for each other in a circle. Excludes, and is excluded by,
- * every other holder of one of the names, such as a `Mutex`. If one entry is lost while waiting, all are removed and
+ * every `Mutex`, reader and writer of one of the names. If one entry is lost while waiting, all are removed and
  * joined anew, behind those that joined in the meantime; if one is lost while held, all are lost.
  * `maxHoldMs` and `warnHoldMs` apply to the whole, from the moment when all names are held.
  * To take several locks, call this once; never take one lock after the other.
@@ -25,6 +25,7 @@ export type { MultiLock } from "./multi-lock.js";
  * @throws {LockTimeoutError} after `timeoutMs`; it names the first lock that was not acquired yet.
  * @throws {DeadlockError} in an async context that already holds one of the names, or a name under one of them.
  * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
+ * @throws {KindMismatchError} when one entry would wait for one of another kind, or of a nested name: see docs/kinds.md.
  * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
  * @throws {TypeError | RangeError} on bad arguments.
  */

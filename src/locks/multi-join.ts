@@ -23,7 +23,9 @@ export class MultiJoin {
     const { clock } = this.lease.services;
     const backoff = new Backoff(clock);
     for (;;) {
-      const entries = this.names.map((name) => LockTable.of(this.lease).queue(name).own.make());
+      const entries = this.names.map((name) =>
+        LockTable.of(this.lease).queue(name).own.make({ kind: "all" }),
+      );
       const tried = await this.#put(entries, tryTxn(entries), again);
       const first = this.#confirm(entries, tried);
       if (first) return { entries: first, alone: tried.succeeded };

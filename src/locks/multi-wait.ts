@@ -146,7 +146,10 @@ class AllTurns {
     const { ranges } = await this.lease.services.client.txn(txn, this.lease.policy("read the queues"));
     this.entries.forEach((entry, n) => {
       const range = ranges[n];
-      if (range && !this.#over) this.#wait(entry, positionOf(entry, range));
+      if (!range || this.#over) return;
+      const mismatch = entry.mismatchIn([range], false);
+      if (mismatch) this.#end(() => this.#reject(mismatch));
+      else this.#wait(entry, positionOf(entry, range));
     });
   }
 

@@ -45,6 +45,7 @@ export class Mutex {
    * @throws {LockTimeoutError} after `timeoutMs`, with the holder and the number of entries ahead if etcd still answers.
    * The time to open the first session counts; if a member failed in that time, EtcdUnavailableError names it.
    * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
+   * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
    * @throws {DeadlockError} inside a `withLock` of the same name, or of a name under it.
    * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {TypeError | RangeError} on bad options.

@@ -38,6 +38,7 @@ export class RwLock {
    * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
    * @throws {LockTimeoutError} after `timeoutMs`, with the first in the queue and the number of entries ahead, including readers.
    * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
+   * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
    * @throws {DeadlockError} inside a `with…Lock` of the same name, or of a name under it: see `withReadLock`.
    * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {TypeError | RangeError} on bad options.

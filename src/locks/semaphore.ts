@@ -42,6 +42,7 @@ export class Semaphore {
    * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
    * @throws {LockTimeoutError} after `timeoutMs`, with the oldest holder and the number of entries ahead, including holders.
    * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
+   * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
    * @throws {DeadlockError} inside a `withPermit` of the same name, or of a name under it: see `withPermit`.
    * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {TypeError | RangeError} on bad options.
@@ -54,6 +55,7 @@ export class Semaphore {
    * The hold if a permit is free and no caller waits, else undefined, after one read and no write. If several callers see
    * the last free permit at once, the one whose entry comes first gets it; the others leave the queue. `timeoutMs`
    * (default 5000) bounds the wait for etcd.
+   * @throws {KindMismatchError} when the read shows an entry of another kind, or of a nested name: see docs/kinds.md.
    * On abort: rejects at once with the signal's own reason; a permit acquired in the meantime is released in the background.
    * @throws {EtcdUnavailableError} when etcd did not answer in time. @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.

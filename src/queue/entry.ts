@@ -1,6 +1,8 @@
+import { KindMismatchError } from "../errors.js";
 import type { KeyValue } from "../etcd/port.js";
+import { entryFound, isSameGroup, mayMeet, type FoundEntry, type LockKind } from "../kinds.js";
 import { entryKey, parseEntryValue, type EntryValue } from "../keys.js";
-import type { EntryView, LockMode } from "./lock-mode.js";
+import type { EntryView, LockMode, RangeResult } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
 import type { OwnedKey } from "../session/late-put-sweeper.js";
 
@@ -11,6 +13,8 @@ export interface EntryParts {
   /** The n of `name/<lease>-n`. */
   readonly n: number;
   readonly mode: LockMode;
+  /** Default: that of the mode, and of a mutex if the mode is exclusive. */
+  readonly kind?: LockKind | undefined;
   /** A campaign puts its candidate's value, and an adopted entry keeps its value. */
   readonly value?: string | undefined;
 }
@@ -20,12 +24,20 @@ export interface JoinedEntry extends QueueEntry, EntryView {
   readonly revision: bigint;
 }
 
+/** The kind of an entry whose caller does not state one. */
+export function kindOf({ folder, permits }: LockMode): LockKind {
+  if (permits !== undefined) return "permit";
+  if (folder === "") return "mutex";
+  return folder === "/read" ? "reader" : "writer";
+}
+
 /** One key of ours in a queue, identified by key and create revision, never by the key alone. */
 export class QueueEntry implements OwnedKey {
   readonly lease: Lease;
   readonly name: string;
   readonly n: number;
   readonly mode: LockMode;
+  readonly kind: LockKind;
   readonly key: string;
   readonly value: string;
   readonly hasId: boolean;
@@ -35,11 +47,12 @@ export class QueueEntry implements OwnedKey {
   #held = false;
   #leaving = false;
 
-  constructor({ lease, name, n, mode, value }: EntryParts) {
+  constructor({ lease, name, n, mode, value, kind = kindOf(mode) }: EntryParts) {
     this.lease = lease;
     this.name = name;
     this.n = n;
     this.mode = mode;
+    this.kind = kind;
     this.key = entryKey(this.directory, lease.leaseId, n);
     this.value = value ?? JSON.stringify(this.#newValue());
     this.hasId = value === undefined || parseEntryValue(value).id !== undefined;
@@ -111,6 +124,49 @@ export class QueueEntry implements OwnedKey {
 
   leaves(): void {
     this.#leaving = true;
+  }
+
+  /**
+   * The error for its caller if an answer shows that it waits for an entry that it cannot share the queue with. Such an entry
+   * does not count if the answer shows an older one of our kind: it is then that entry whose caller is rejected.
+   * `joining`: the answer is that to its join, which may grant a permit beside all entries that it shows: each one counts.
+   */
+  mismatchIn(results: readonly RangeResult[], joining: boolean): KindMismatchError | undefined {
+    const before = this.#before(results);
+    const every = joining && this.kind === "permit";
+    for (const kv of every ? before : before.slice(0, 1)) {
+      const found = this.#foreign(kv);
+      if (!found) continue;
+      const isLate = !every && found.name === this.name && before.some((other) => this.#isOfOurKind(other));
+      if (!isLate) return new KindMismatchError(this, found, kv.key.toString());
+    }
+    return undefined;
+  }
+
+  /** The entries before it that an answer shows, nearest first. */
+  #before(results: readonly RangeResult[]): readonly KeyValue[] {
+    const { revision } = this;
+    if (revision === undefined) return [];
+    const before = results.flatMap(({ kvs }) => kvs.filter((kv) => kv.createRevision < revision));
+    return before.sort((a, b) => (a.createRevision > b.createRevision ? -1 : 1));
+  }
+
+  /** What the entry is, if it cannot be met. Our own entries that leave, and strays on our lease, end by themselves. */
+  #foreign(kv: KeyValue): FoundEntry | undefined {
+    const found = entryFound(this.name, kv);
+    if (!found || (found.name === this.name && mayMeet(this.kind, found.kind))) return undefined;
+    return kv.leaseId !== this.lease.leaseId || this.#stays(kv) ? found : undefined;
+  }
+
+  #stays(kv: KeyValue): boolean {
+    for (const entry of this.lease.entries())
+      if (entry instanceof QueueEntry && entry.is(kv)) return !entry.leaving;
+    return false;
+  }
+
+  #isOfOurKind(kv: KeyValue): boolean {
+    const found = entryFound(this.name, kv);
+    return found?.name === this.name && isSameGroup(this.kind, found.kind);
   }
 
   #newValue(): EntryValue {

@@ -1,6 +1,8 @@
 import type { CallPolicy } from "../etcd/retry.js";
 import { Backoff } from "../etcd/backoff.js";
-import type { Range, Txn, TxnAnswer } from "../etcd/port.js";
+import { KindMismatchError } from "../errors.js";
+import type { KeyValue, Range, Txn, TxnAnswer } from "../etcd/port.js";
+import { entryFound, mayMeet, type LockKind } from "../kinds.js";
 import {
   GRANTED,
   GRANTED_UNSEEN,
@@ -16,12 +18,21 @@ import type { JoinedEntry, QueueEntry } from "./entry.js";
 import { pause } from "../async/clock.js";
 import { joinBehindTxn, joinRefused, joinTxn, tryTxn } from "./txns.js";
 
+/** The entry that a caller wants to put. */
+interface JoinWanted {
+  readonly mode: LockMode;
+  readonly kind: LockKind;
+  readonly value?: string | undefined;
+}
+
 type Limits = Pick<CallPolicy, "giveUpMs" | "again">;
 
 /** A queue entry, and the result of its join. */
 export interface Joined<Result extends JoinResult = JoinResult> {
   readonly entry: JoinedEntry;
   readonly result: Result;
+  /** The answer to the join shows an entry of another kind: this entry must leave. */
+  readonly mismatch?: KindMismatchError | undefined;
 }
 
 /** A queue, as far as a join uses it. */
@@ -38,22 +49,24 @@ export class Joiner {
   constructor(private readonly queue: JoinedQueue) {}
 
   /** An adopted entry, or a new one. If the key exists with a value that is not ours, the next number is tried. */
-  async join(mode: LockMode, value: string | undefined, limits: Limits): Promise<Joined> {
-    const adopted = this.queue.lease.adopted?.claim(`${this.queue.name}${mode.folder}`);
-    if (adopted) return { entry: this.queue.own.adopt(adopted, mode), result: UNKNOWN };
-    return this.#joinAnew(mode, value, limits);
+  async join(wanted: JoinWanted, limits: Limits): Promise<Joined> {
+    const directory = `${this.queue.name}${wanted.mode.folder}`;
+    const adopted = this.queue.lease.adopted?.claim(directory, (entry) => this.#assertMeets(wanted, entry));
+    if (adopted) return { entry: this.queue.own.adopt(adopted, wanted), result: UNKNOWN };
+    return this.#joinAnew(wanted, limits);
   }
 
-  async #joinAnew(mode: LockMode, value: string | undefined, limits: Limits): Promise<Joined> {
+  async #joinAnew(wanted: JoinWanted, limits: Limits): Promise<Joined> {
+    const { mode } = wanted;
     const { clock } = this.queue.lease.services;
     let backoff: Backoff | undefined;
     for (;;) {
-      const entry = this.queue.own.make(mode, value);
+      const entry = this.queue.own.make(wanted);
       const behindOurs = mode.surelyFollows(this.queue.own.joined);
       const txn = behindOurs ? joinBehindTxn(entry) : joinTxn(entry);
       const answer = await this.#put(entry, txn, limits);
       const joined = this.#confirm(entry, answer);
-      if (joined) return { entry: joined, result: behindOurs ? UNKNOWN : joinResultOf(joined, answer) };
+      if (joined) return behindOurs ? { entry: joined, result: UNKNOWN } : joinedBy(joined, answer);
       this.queue.own.takenByAnother(entry);
       backoff ??= new Backoff(clock);
       await pause(clock, backoff.nextMs(), this.queue.lease.signal);
@@ -61,17 +74,14 @@ export class Joiner {
   }
 
   /** An entry that holds at once, or undefined if it would have to wait. */
-  async tryJoin(
-    mode: LockMode,
-    value: string | undefined,
-    limits: Limits,
-  ): Promise<Joined<Granted> | undefined> {
-    const { trying } = mode;
+  async tryJoin(wanted: JoinWanted, limits: Limits): Promise<Joined<Granted> | undefined> {
+    const { trying } = wanted.mode;
     if ("look" in trying) {
       const [found] = await this.#read([trying.look(this.queue.name)], limits);
-      return found && trying.hasRoom(found) ? this.#joinIfHeld(mode, value, limits) : undefined;
+      for (const kv of found?.kvs ?? []) this.#assertMeets(wanted, kv);
+      return found && trying.hasRoom(found) ? this.#joinIfHeld(wanted, limits) : undefined;
     }
-    const entry = this.queue.own.make(mode, value);
+    const entry = this.queue.own.make(wanted);
     const answer = await this.#put(entry, tryTxn(entry, trying.when(entry)), limits);
     const joined = this.#confirm(entry, answer);
     if (joined) return { entry: joined, result: GRANTED };
@@ -80,12 +90,12 @@ export class Joiner {
   }
 
   /** Another client may have joined first: the entry is then removed again. */
-  async #joinIfHeld(
-    mode: LockMode,
-    value: string | undefined,
-    limits: Limits,
-  ): Promise<Joined<Granted> | undefined> {
-    const { entry, result } = await this.#joinAnew(mode, value, limits);
+  async #joinIfHeld(wanted: JoinWanted, limits: Limits): Promise<Joined<Granted> | undefined> {
+    const { entry, result, mismatch } = await this.#joinAnew(wanted, limits);
+    if (mismatch) {
+      this.queue.leaveInBackground(entry);
+      throw mismatch;
+    }
     if (result.state === "granted") return { entry, result };
     const held = result.state === "unknown" && (await this.#isFirst(entry, limits));
     if (held) return { entry, result: GRANTED_UNSEEN };
@@ -101,6 +111,17 @@ export class Joiner {
       this.queue.leaveInBackground(entry);
       throw error;
     }
+  }
+
+  /** @throws KindMismatchError if an entry of the name, on any lease, is of another kind. */
+  #assertMeets(
+    { kind }: JoinWanted,
+    kv: Pick<KeyValue, "key" | "value"> & { readonly leaseId?: bigint },
+  ): void {
+    const { name } = this.queue;
+    const found = entryFound(name, { leaseId: this.queue.lease.leaseId, ...kv });
+    if (found && !(found.name === name && mayMeet(kind, found.kind)))
+      throw new KindMismatchError({ name, kind }, found, kv.key.toString());
   }
 
   async #read(ranges: readonly Range[], limits: Limits): Promise<readonly RangeResult[]> {
@@ -148,9 +169,10 @@ export class Joiner {
 }
 
 /** What the answer to a join shows about the entries before it. */
-function joinResultOf(entry: JoinedEntry, { succeeded, ranges }: TxnAnswer): JoinResult {
+function joinedBy(entry: JoinedEntry, { succeeded, ranges }: TxnAnswer): Joined {
   const found = ranges.filter((range) => range !== undefined);
-  const result = succeeded && found.length > 0 ? entry.mode.joined(entry, found) : UNKNOWN;
+  if (!succeeded || found.length === 0) return { entry, result: UNKNOWN };
+  const result = entry.mode.joined(entry, found);
   if (result.state === "waiting") entry.foundBefore(result.predecessor.revision);
-  return result;
+  return { entry, result, mismatch: entry.mismatchIn(found, true) };
 }

@@ -200,6 +200,8 @@ export class PredecessorWait implements TurnListener, SlowReader {
     if (position === "unclear") return this.read();
     if (position === "gone") return this.#end(() => this.outcome.gone());
     if (position === "first") return this.#grant(undefined);
+    const mismatch = this.entry.mismatchIn(ranges, false);
+    if (mismatch) return this.#end(() => this.outcome.failed(mismatch));
     const { predecessor, ahead } = position;
     this.ahead = ahead;
     if (!isSame(this.#predecessor, predecessor) || !this.#watches.followsPredecessor)

@@ -5,7 +5,7 @@ import type { Behind, Granted, LockMode, Unknown } from "./lock-mode.js";
 import type { KeyNumbers } from "./key-numbers.js";
 import type { Lease } from "../session/lease.js";
 import { SessionEntries } from "./session-entries.js";
-import type { JoinedEntry, QueueEntry } from "./entry.js";
+import { kindOf, type JoinedEntry, type QueueEntry } from "./entry.js";
 import { txnUntilConfirmed } from "../session/cleanup.js";
 import { announceGrantTxn, leaveTxn } from "./txns.js";
 import { PredecessorWait } from "./predecessor-wait.js";
@@ -65,14 +65,14 @@ export class Queue {
   /** An entry that holds at once, or undefined if it would have to wait. `policy` limits the attempts. */
   async tryJoin(
     policy: Pick<CallPolicy, "giveUpMs" | "again">,
-    { mode = exclusive, value }: JoinOptions = {},
+    { mode = exclusive, value, kind = kindOf(mode) }: JoinOptions = {},
   ): Promise<JoinedEntry | undefined> {
     this.#trying++;
     try {
       // Entries of ours whose deletion is under way would make the try fail.
       if (this.#leaving) await Promise.allSettled(this.#leaving);
       this.lease.assertOpen();
-      const joined = await this.lease.inFlight.track(this.#joiner.tryJoin(mode, value, policy));
+      const joined = await this.lease.inFlight.track(this.#joiner.tryJoin({ mode, kind, value }, policy));
       if (joined) this.#onGranted(joined.entry, joined.result);
       return joined?.entry;
     } finally {
@@ -120,26 +120,29 @@ export class Queue {
   async #join(waiter: Waiter): Promise<void> {
     let joined: Joined;
     try {
-      joined = await this.#joiner.join(waiter.mode, waiter.options.value, { again: () => !waiter.gaveUp });
+      this.own.assertMeets(waiter.kind);
+      joined = await this.#joiner.join(waiter, { again: () => !waiter.gaveUp });
     } catch (error) {
       this.#waiting--;
-      waiter.fail(error as Error);
       this.lease.waits.delete(waiter);
-      return;
+      return waiter.fail(error as Error);
     }
-    const { entry, result } = joined;
+    const { entry, result, mismatch } = joined;
     if (result.state !== "unknown") waiter.options.onAhead?.(result.state === "waiting" ? result.ahead : 0);
     if (waiter.gaveUp) {
       this.#waiting--;
       return this.leaveInBackground(entry);
     }
-    if (result.state === "granted") this.grant(waiter, unwatched(entry), result);
+    if (mismatch) this.failed(waiter, entry, mismatch);
+    else if (result.state === "granted") this.grant(waiter, unwatched(entry), result);
     else this.#wait(waiter, entry, result);
   }
 
   #wait(waiter: Waiter, entry: JoinedEntry, result: Behind | Unknown): void {
     const below = this.own.followedBy(entry);
     if (below) {
+      const mismatch = this.own.mismatch(waiter.kind, [below]);
+      if (mismatch) return this.failed(waiter, entry, mismatch);
       waiter.stage = { at: "local", entry, below };
       this.#followers.add(waiter, entry, below);
       return;

@@ -1,10 +1,10 @@
-import type { LockKind } from "../diagnostics/messages.js";
+import type { LockKind } from "../kinds.js";
 import type { CheckedLock } from "../options/lock.js";
 import type { WaitSnapshot } from "../report/snapshot.js";
 import type { Lease, SessionEnd, Dependent } from "../session/lease.js";
 import type { Watch } from "../etcd/watch/hub.js";
 import type { LockMode } from "./lock-mode.js";
-import type { JoinedEntry, QueueEntry } from "./entry.js";
+import { kindOf, type JoinedEntry, type QueueEntry } from "./entry.js";
 import type { PredecessorWait, WaitOutcome } from "./predecessor-wait.js";
 
 /** What a caller gets when its turn comes. */
@@ -84,12 +84,12 @@ export class Waiter implements Dependent {
     });
   }
 
-  get value(): string | undefined {
-    return this.options.value;
+  get kind(): LockKind {
+    return this.options.kind ?? kindOf(this.mode);
   }
 
-  get onJoined(): (() => void) | undefined {
-    return this.options.onJoined;
+  get value(): string | undefined {
+    return this.options.value;
   }
 
   /** Create revision of its entry; undefined when it has none yet. */
@@ -102,8 +102,8 @@ export class Waiter implements Dependent {
   }
 
   describe(): WaitSnapshot {
-    const { stage, revision, queue } = this;
-    const { kind = "mutex", options, names = [queue.name] } = this.options;
+    const { stage, revision, queue, kind } = this;
+    const { options, names = [queue.name] } = this.options;
     const { leaseId, services } = queue.lease;
     const key = "entry" in stage ? stage.entry.completeKey : undefined;
     const ahead = stage.at === "turn" ? stage.wait.ahead : undefined;

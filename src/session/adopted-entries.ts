@@ -33,8 +33,10 @@ export class AdoptedEntries {
     lease.signal.addEventListener("abort", () => timer.cancel(), { once: true });
   }
 
-  claim(directory: string): AdoptedEntry | undefined {
+  /** `check` throws if the caller cannot take the entry over: it then remains for another caller. */
+  claim(directory: string, check: (entry: AdoptedEntry) => void = () => {}): AdoptedEntry | undefined {
     const entry = this.#unclaimed.get(directory);
+    if (entry) check(entry);
     this.#unclaimed.delete(directory);
     return entry;
   }

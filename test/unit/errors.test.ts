@@ -4,6 +4,7 @@ import {
   DeadlockError,
   EtcdRefusedError,
   EtcdUnavailableError,
+  KindMismatchError,
   LeaseholdError,
   LockExpiringError,
   LockLostError,
@@ -56,6 +57,18 @@ const ALL: readonly (readonly [string, AnyLeaseholdError, Record<string, unknown
     new DeadlockError("jobs", 'Lock "jobs" would wait for "jobs/a"'),
     { lockName: "jobs" },
     /"jobs".*"jobs\/a"/,
+  ],
+  [
+    "KIND_MISMATCH",
+    new KindMismatchError({ name: "a", kind: "mutex" }, { name: "a", kind: "permit" }, "a/77"),
+    { lockName: "a", kind: "mutex", found: "permit", foundName: "a" },
+    /^"a" is asked for by a Mutex, but its queue contains a\/77 of a Semaphore: use another name for one of them$/,
+  ],
+  [
+    "KIND_MISMATCH",
+    new KindMismatchError({ name: "a", kind: "all" }, { name: "a/17", kind: "unknown" }, "a/17/77"),
+    { lockName: "a", kind: "all", found: "unknown", foundName: "a/17" },
+    /^"a" is asked for by lockAll, .* a\/17\/77 of .*Go's Mutex, named "a\/17": use names that are not nested$/,
   ],
   [
     "ETCD_UNAVAILABLE",

@@ -45,6 +45,7 @@ export const usageError = (message: string, command?: string): CliError =>
 const CURES: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, cure?: string]>> = {
   ETCD_UNAVAILABLE: [EXIT.unavailable, "check --endpoints; leasehold doctor looks at each of them"],
   LOCK_TIMEOUT: [EXIT.timedOut],
+  KIND_MISMATCH: [EXIT.usage, "leasehold show NAME shows the queue"],
   SESSION_LOST: [EXIT.lost],
   SESSION_CLOSED: [EXIT.lost],
   LOCK_LOST: [EXIT.lost],

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { connectionOf } from "../../../src/cli/command-line/connection.js";
 import { cliErrorOf, EXIT } from "../../../src/cli/command-line/exit.js";
-import { EtcdUnavailableError, LockTimeoutError } from "../../../src/index.js";
+import { EtcdUnavailableError, KindMismatchError, LockTimeoutError } from "../../../src/index.js";
 
 describe("the connection of a command", () => {
   test.each([
@@ -46,6 +46,7 @@ describe("an error of the library", () => {
   test.each([
     [new EtcdUnavailableError("open a session", new Map()), EXIT.unavailable],
     [new LockTimeoutError("a", 10, undefined, undefined), EXIT.timedOut],
+    [new KindMismatchError({ name: "a", kind: "mutex" }, { name: "a", kind: "permit" }, "a/77"), EXIT.usage],
     [new RangeError("Expected name to be 1..1024 bytes, got 0"), EXIT.usage],
     [new TypeError("undefined is not a function"), EXIT.internal],
   ])("%s has its exit code", (error, code) => {

@@ -117,6 +117,7 @@ describe("the public API", () => {
       "EtcdRefusedError",
       "EtcdUnavailableError",
       "FenceGate",
+      "KindMismatchError",
       "LeaseholdError",
       "LockExpiringError",
       "LockLostError",

@@ -238,7 +238,7 @@ describe("a key of our lease that is no place of ours", () => {
   test("may have any value where the session has had candidates", async () => {
     const { clock, lease, put, deletes } = session();
     const own = LockTable.of(lease).queue("election").own;
-    const candidate = own.make(undefined, "http://10.0.0.1").confirmed(150n);
+    const candidate = own.make({ value: "http://10.0.0.1" }).confirmed(150n);
     own.add(candidate);
     own.release(candidate);
 

@@ -1,0 +1,134 @@
+import { LeaseholdError } from "./base-error.js";
+import { parseEntryKey, parseEntryValue, type EntryValue } from "./keys.js";
+import { printable } from "./printable.js";
+
+/** What is acquired: by which class, or in which mode. */
+export type LockKind = "mutex" | "reader" | "writer" | "permit" | "all" | "leadership" | "web lock";
+
+/** "unknown": the entry does not show its kind, as the entries of Go's `Mutex`, `etcdctl lock` and jetcd do not. */
+export type FoundKind = LockKind | "unknown";
+
+/** What a key and its value show of an entry. */
+export interface FoundEntry {
+  /** The name of its queue, which is another one if the names are nested. */
+  readonly name: string;
+  readonly kind: FoundKind;
+}
+
+/**
+ * Kinds of one group share a queue: a mutex and each lock of `lockAll` exclude as a writer does. A permit counts the entries
+ * before it, and the value of a candidate is its proclamation, so neither can share a queue with another group.
+ */
+const GROUPS: Readonly<Record<LockKind, "locks" | "permits" | "candidates">> = {
+  mutex: "locks",
+  all: "locks",
+  reader: "locks",
+  writer: "locks",
+  "web lock": "locks",
+  permit: "permits",
+  leadership: "candidates",
+};
+
+export const isSameGroup = (a: LockKind, b: FoundKind): boolean => b !== "unknown" && GROUPS[a] === GROUPS[b];
+
+/** Whether an entry of `kind` may wait for an entry of the same name: an unknown one excludes all others. */
+export const mayMeet = (kind: LockKind, found: FoundKind): boolean =>
+  found === "unknown" ? GROUPS[kind] !== "permits" : GROUPS[kind] === GROUPS[found];
+
+/** A key in the range of a queue. */
+interface RangeKey {
+  readonly key: Buffer;
+  readonly value: string;
+  readonly leaseId: bigint;
+}
+
+const FOLDER = /^(.+)\/(read|write)$/s;
+
+/**
+ * What a key under `name` shows. Undefined if it is no entry of a lease: such a key has the name and the kind of no lock.
+ * A mutex `a/read` has the keys that the readers of `a` have.
+ */
+export function entryFound(name: string, { key, value, leaseId }: RangeKey): FoundEntry | undefined {
+  const directory = leaseId === 0n ? undefined : parseEntryKey(key.toString(), leaseId)?.name;
+  if (directory === undefined) return undefined;
+  if (directory === name) return { name, kind: kindOfValue(value) };
+  const [, above, folder] = FOLDER.exec(directory) ?? [];
+  if (above === undefined) return { name: directory, kind: kindOfValue(value) };
+  const isWebLock = startsAsOurs(value) && parseEntryValue(value).client !== undefined;
+  if (isWebLock) return { name: above, kind: "web lock" };
+  return { name: above, kind: folder === "read" ? "reader" : "writer" };
+}
+
+/** Longer values are those of candidates: an owner has at most 256 bytes. */
+const MAX_VALUE = 4096;
+const startsAsOurs = (value: string): boolean => value.length <= MAX_VALUE && value.startsWith(`{"owner":`);
+
+/**
+ * The kind of an entry directly under a name. A candidate may have any value: one that resembles the value of a lock, but
+ * is not exactly what this library writes, is unknown.
+ */
+function kindOfValue(value: string): FoundKind {
+  if (value === "") return "unknown";
+  const { owner, since, id, permits } = startsAsOurs(value) ? parseEntryValue(value) : {};
+  if (owner === undefined || since === undefined || id === undefined) return "leadership";
+  if (permits !== undefined) return "permit";
+  return isExact(value, { owner, since, id }) ? "mutex" : "unknown";
+}
+
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+const ID = /^[0-9a-z]{1,13}$/;
+
+const isExact = (value: string, { owner, since, id }: EntryValue): boolean =>
+  TIME.test(since) && ID.test(id) && value === JSON.stringify({ owner, since, id });
+
+/** Whether `value` is exactly that of a mutex, which no candidate has. */
+export const isLockValue = (value: string): boolean => {
+  const kind = kindOfValue(value);
+  return kind === "mutex" || kind === "permit";
+};
+
+const kindText: Record<FoundKind, string> = {
+  mutex: "a Mutex",
+  reader: "a reader of an RwLock",
+  writer: "a writer of an RwLock",
+  permit: "a Semaphore",
+  all: "lockAll",
+  leadership: "an Election",
+  "web lock": "a web lock",
+  unknown: "a client that does not tell its kind, such as Go's Mutex",
+};
+
+const cureOf = (asked: string, found: string): string =>
+  found === asked
+    ? ": use another name for one of them"
+    : `, named "${found}": use names that are not nested`;
+
+/**
+ * The queue has an entry that the caller cannot share it with: of another kind, such as a Semaphore under the name of a
+ * Mutex, or of a name below the caller's own, such as "a/17" below "a". The caller has left the queue.
+ */
+export class KindMismatchError extends LeaseholdError {
+  static override readonly name = "KindMismatchError";
+  readonly code = "KIND_MISMATCH";
+  readonly lockName: string;
+  /** What the caller asked for. */
+  readonly kind: LockKind;
+  /** What the entry is, as far as its key and value show. An entry of `lockAll` is found as "mutex". */
+  readonly found: FoundKind;
+  /** The name of the entry: `lockName`, or a name below it. */
+  readonly foundName: string;
+
+  constructor(
+    asked: { readonly name: string; readonly kind: LockKind },
+    found: { readonly name: string; readonly kind: FoundKind },
+    key: string,
+  ) {
+    const what = `"${asked.name}" is asked for by ${kindText[asked.kind]}`;
+    const entry = `its queue contains ${printable(key)} of ${kindText[found.kind]}`;
+    super(`${what}, but ${entry}${cureOf(asked.name, found.name)}`);
+    this.lockName = asked.name;
+    this.kind = asked.kind;
+    this.found = found.kind;
+    this.foundName = found.name;
+  }
+}

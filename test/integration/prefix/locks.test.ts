@@ -6,6 +6,8 @@ import {
   connect,
   DeadlockError,
   Election,
+  forceRelease,
+  inspect,
   lead,
   type Leadership,
   lockAll,
@@ -331,6 +333,20 @@ describe("with connect({ prefix })", () => {
 
     await expect.poll(() => keys("")).toEqual([`stray/${hex}`]);
     await session.close();
+  });
+
+  test("forceRelease() deletes a key that is no text, with the prefix and without", async () => {
+    for (const cluster of [prod, plain]) {
+      const prefix = cluster === prod ? PREFIX : "";
+      const key = Buffer.from(`${prefix}binary/\xff`, "latin1").toString("base64");
+      await etcd.member.gateway("/v3/kv/put", { key });
+
+      const [contender] = (await inspect(cluster, "binary")).holders;
+
+      expect(contender).toMatchObject({ name: "binary", key: `${prefix}binary/\ufffd` });
+      expect(await forceRelease(cluster, contender!)).toBe(contender);
+      expect(await keys("")).toEqual([]);
+    }
   });
 
   test("reentrance, deadlock and tryLock see the locks of their own cluster only", async () => {

@@ -25,6 +25,7 @@ const ENTRIES = {
   "index.js": "leasehold.js",
   "diagnostics/index.js": "leasehold-diagnostics.js",
   "otel/instrument.js": "leasehold-otel.js",
+  "testing/start.js": "leasehold-testing.js",
   "ui/lock-page.js": "leasehold-ui.js",
   "cli/main.js": "leasehold-cli.js",
 };
@@ -127,7 +128,7 @@ async function bundleEntry(outDir, entry, file) {
     input: path.join(outDir, entry),
     cwd: outDir,
     platform: "node",
-    external: ["etcd3", "@opentelemetry/api"],
+    external: ["etcd3", "@opentelemetry/api", "testcontainers"],
     plugins: entry === "ui/lock-page.js" ? [libraryOutside(outDir)] : [],
     // LEASEHOLD_TRANSPORT replaces a constant: see test/support/transport.js.
     optimization: { inlineConst: false },

@@ -39,8 +39,8 @@ export const LAYERS = [
   ["board/"],
   ["connect"],
   ["index", "otel/"],
-  ["ui/protocol"],
-  ["ui/", "ui/page/"],
+  ["ui/protocol", "testing/servers/"],
+  ["ui/", "ui/page/", "testing/"],
   ["cli/command-line/"],
   ["cli/completion/", "cli/doctor/", "cli/elections/", "cli/queues/", "cli/run/", "cli/top/", "cli/ui/"],
   ["cli/"],
@@ -105,6 +105,7 @@ export const FRONT_DOORS = {
   "cli/run": ["lead", "run"],
   "cli/top": ["top"],
   "cli/ui": ["ui"],
+  "testing/servers": ["find", "member-args", "ports", "server-process", "start-all"],
   ui: ["lock-page", "protocol"],
   "web-locks": ["arguments", "cluster-lock-manager", "snapshot"],
 };

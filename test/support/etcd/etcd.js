@@ -1,13 +1,11 @@
 // Local etcd clusters for tests, demo and playground: started here and stopped here, even if the starter dies.
 import { execFile } from "node:child_process";
-import { mkdtemp } from "node:fs/promises";
-import os from "node:os";
-import path from "node:path";
+import { memberArgs as plainArgs } from "../../../dist/testing/servers/member-args.js";
+import { guardedFolder, startAll, withFreshPorts } from "../../../dist/testing/servers/start-all.js";
 import { etcdEnv, findEtcd } from "./etcd-find.js";
-import { Guardian } from "../servers/guarded.js";
 import { shownTo } from "../clients/etcd-http.js";
 import { leaderAmong } from "./etcd-leader.js";
-import { EtcdMember, PortTakenError } from "./etcd-member.js";
+import { EtcdMember } from "./etcd-member.js";
 import { freePorts } from "../servers/ports.js";
 
 export { EtcdMissingError, exitWhenMissing, findEtcd } from "./etcd-find.js";
@@ -39,38 +37,23 @@ export { EtcdMember } from "./etcd-member.js";
 /** @type {Place} */
 const HERE = { host: "127.0.0.1", within: [], doors: [] };
 
-const ATTEMPTS = 5;
-
 /**
  * @param {StartOptions} [options]
  * @returns {Promise<EtcdCluster>} every member answers a quorum read
  */
 export async function startEtcd(options = {}) {
   const programs = await findEtcd({ version: options.version });
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await startOnce(programs, options);
-    } catch (error) {
-      // another process took one of the ports between our check and etcd's bind
-      if (!(error instanceof PortTakenError) || attempt === ATTEMPTS) throw error;
-    }
-  }
+  return withFreshPorts(() => startOnce(programs, options));
 }
 
 /** @param {import("./etcd-find.js").Etcd} programs @param {StartOptions} options */
 async function startOnce(programs, options) {
-  const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-etcd-"));
-  const guardian = new Guardian(folder);
+  const { folder, guardian } = await guardedFolder();
   const members = await plan(programs.etcd, folder, options, (line) => guardian.tell(line));
   const start = { options, folder };
   const cluster = new EtcdCluster(programs, members, guardian, start);
   try {
-    const started = await Promise.allSettled(members.map((member) => member.start()));
-    const failures = started.flatMap((result) =>
-      result.status === "rejected" ? [/** @type {Error} */ (result.reason)] : [],
-    );
-    const failure = failures.find((error) => error instanceof PortTakenError) ?? failures[0];
-    if (failure) throw failure;
+    await startAll(members.map((member) => member.start()));
     return cluster;
   } catch (error) {
     await cluster.stop();
@@ -102,16 +85,17 @@ async function plan(program, folder, options, tellGuardian) {
       };
     }),
   );
-  const initialCluster = rows.map((row) => `${row.name}=${row.peer}`).join(",");
   const env = { ...etcdEnv(), ...options.env };
   return rows.map((row) => {
-    const args = memberArgs({ ...row, folder, initialCluster }, options);
+    const args = memberArgs({ ...row, folder, rows }, options);
     return new EtcdMember({ ...row, program, args, env, tls: options.clientTls, tellGuardian });
   });
 }
 
+/** @typedef {import("../../../dist/testing/servers/member-args.js").MemberRow} MemberRow */
+
 /**
- * @param {Place & { name: string, clientPort: number, peerPort: number, metricsPort: number, peer: string, folder: string, initialCluster: string }} row
+ * @param {Place & MemberRow & { metricsPort: number, folder: string, rows: readonly MemberRow[] }} row
  * @param {StartOptions} options
  */
 function memberArgs(row, { args = [], clientTls, snapshotCount }) {
@@ -123,19 +107,12 @@ function memberArgs(row, { args = [], clientTls, snapshotCount }) {
     `--trusted-ca-file=${clientTls.ca}`,
     "--client-cert-auth",
   ];
+  // etcd takes the last of several flags with one name
   return [
-    `--name=${row.name}`,
-    `--data-dir=${path.join(row.folder, row.name)}`,
+    ...plainArgs(row, row.folder, row.rows),
     `--listen-client-urls=${[client, ...doors].join(",")}`,
     `--advertise-client-urls=${client}`,
-    `--listen-peer-urls=http://${row.host}:${row.peerPort}`,
-    `--initial-advertise-peer-urls=${row.peer}`,
     `--listen-metrics-urls=http://${row.host}:${row.metricsPort}`,
-    `--initial-cluster=${row.initialCluster}`,
-    `--initial-cluster-token=${path.basename(row.folder)}`,
-    "--initial-cluster-state=new",
-    "--logger=zap",
-    "--log-outputs=stderr",
     ...(snapshotCount === undefined ? [] : [`--snapshot-count=${snapshotCount}`]),
     ...(tls ?? []),
     ...(clientCerts || []),
@@ -156,7 +133,7 @@ export class EtcdCluster {
   /**
    * @param {import("./etcd-find.js").Etcd} programs
    * @param {readonly EtcdMember[]} members
-   * @param {Guardian} guardian
+   * @param {import("../servers/guarded.js").Guardian} guardian
    * @param {{ options: StartOptions, folder: string }} start how the members were started
    */
   constructor(programs, members, guardian, start) {
@@ -195,10 +172,11 @@ export class EtcdCluster {
     /** @type {{ members: { name?: string, peerURLs: string[] }[] }} */
     const { members } = await leader.gateway("/v3/cluster/member/add", body, { timeoutMs: 10_000 });
     const name = `learner${this.#learners.length + 1}`;
-    const initialCluster = members.map((it) => `${it.name || name}=${it.peerURLs[0]}`).join(",");
     const row = { ...HERE, name, clientPort, peerPort, metricsPort, peer };
+    const initialCluster = members.map((it) => `${it.name || name}=${it.peerURLs[0]}`).join(",");
     const args = [
-      ...memberArgs({ ...row, folder, initialCluster }, options),
+      ...memberArgs({ ...row, folder, rows: [row] }, options),
+      `--initial-cluster=${initialCluster}`,
       "--initial-cluster-state=existing",
     ];
     const learner = new EtcdMember({

@@ -41,7 +41,18 @@ describe("the layers of src/", () => {
   it("import nothing but one another, Node's own modules and the one dependency", () => {
     const foreign = imports.filter(({ to }) => !files.includes(to) && !/^(node:.*|etcd3)$/.test(to));
 
-    expect(foreign.filter(({ from }) => folderOf(from) !== "otel").map(arrow)).toEqual([]);
+    expect(foreign.filter(({ from }) => !["otel", "testing"].includes(folderOf(from))).map(arrow)).toEqual(
+      [],
+    );
+  });
+
+  it("load testcontainers in one file of testing/, when a container is wanted", () => {
+    const packages = imports.filter(
+      ({ from, to }) => folderOf(from) === "testing" && !files.includes(to) && !to.startsWith("node:"),
+    );
+
+    expect(new Set(packages.map(arrow))).toEqual(new Set(["testing/containers imports testcontainers"]));
+    expect(packages.filter(({ isTypeOnly }) => !isTypeOnly)).toMatchObject([{ isLazy: true }]);
   });
 
   it("import the optional peer dependency in otel/ only, and nothing else there", () => {

@@ -127,6 +127,20 @@ describe("the built package", () => {
     expect(new Set(names.filter((name) => !name.startsWith(".")))).toEqual(new Set(["node:http"]));
   });
 
+  it("has declarations of ./testing that import nothing but each other and the library's", () => {
+    const all = declarations(["testing/start.d.ts"]);
+    const names = [...all.values()].flat().filter((name) => !name.startsWith("."));
+
+    expect(names).toEqual([]);
+    expect([...all.keys()].filter((file) => !existsSync(file))).toEqual([]);
+  });
+
+  it("has a ./testing that loads no copy of the library, and testcontainers only for an image", () => {
+    const names = importsOf(path.join(DIST, "leasehold-testing.js"));
+
+    expect(names.filter((name) => !name.startsWith("node:"))).toEqual(["testcontainers"]);
+  });
+
   it("has one copy of the library: what ./ui needs of it, it imports by the package's name", () => {
     const names = importsOf(path.join(DIST, "leasehold-ui.js"));
 

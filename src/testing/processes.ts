@@ -1,0 +1,101 @@
+import { wrongWith } from "./gateway.js";
+import type { Address } from "./link.js";
+import type { Fleet, Member, StartLimits } from "./member.js";
+import type { CheckedStart } from "./options.js";
+import { etcdEnv, searchEtcd, STEPS, versionOf, type Programs } from "./servers/find.js";
+import { memberArgs, READY, type MemberRow } from "./servers/member-args.js";
+import { freePorts } from "./servers/ports.js";
+import { ServerProcess } from "./servers/server-process.js";
+import { guardedFolder, startAll, withFreshPorts } from "./servers/start-all.js";
+
+const HOST = "127.0.0.1";
+
+/** Starts the members as processes of this machine, on free ports of 127.0.0.1. */
+export async function startProcesses(options: CheckedStart): Promise<Fleet> {
+  const programs = await programsOf(options);
+  return withFreshPorts(() => startOnce(programs, options));
+}
+
+async function programsOf({ binary, version }: CheckedStart): Promise<Omit<Programs, "etcdctl">> {
+  const wanted = version ?? (process.env["LEASEHOLD_ETCD_VERSION"] || undefined);
+  if (binary === undefined)
+    return searchEtcd(STEPS, { env: process.env, version: wanted, withClient: false });
+  const actual = await versionOf(binary);
+  if (actual === undefined) throw new Error(`${binary} --version does not print a version of etcd`);
+  if (version === undefined || `${actual}.`.startsWith(`${version}.`))
+    return { etcd: binary, version: actual };
+  throw new Error(`${binary} is etcd ${actual}, and version asks for ${version}`);
+}
+
+async function startOnce(programs: Omit<Programs, "etcdctl">, options: CheckedStart): Promise<Fleet> {
+  const rows = await rowsOf(options.members);
+  const { folder, guardian } = await guardedFolder();
+  const extra = hasUnsafeNoFsync(programs.version) ? ["--unsafe-no-fsync"] : [];
+  const members = rows.map((row) => {
+    const args = [...memberArgs(row, folder, rows), ...extra];
+    return new ProcessMember(row, [programs.etcd, ...args], (line) => guardian.tell(line));
+  });
+  const remove = async (): Promise<void> => {
+    await Promise.all(members.map((member) => member.kill()));
+    await guardian.dismiss();
+  };
+  try {
+    await startAll(members.map((member) => member.start(options)));
+    return { members, version: programs.version, remove };
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+}
+
+async function rowsOf(count: number): Promise<MemberRow[]> {
+  const ports = await freePorts(2 * count);
+  return Array.from({ length: count }, (_, index) => {
+    const [clientPort = 0, peerPort = 0] = ports.slice(2 * index);
+    const peer = `http://${HOST}:${peerPort}`;
+    return { name: `m${index}`, host: HOST, clientPort, peerPort, peer };
+  });
+}
+
+/** etcd 3.4 does not know the flag, and would not start. */
+function hasUnsafeNoFsync(version: string): boolean {
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  return major > 3 || minor >= 5;
+}
+
+class ProcessMember implements Member {
+  readonly name: string;
+  readonly address: Address;
+  readonly #process: ServerProcess;
+
+  constructor(row: MemberRow, command: readonly [string, ...string[]], tellGuardian: (line: string) => void) {
+    this.name = row.name;
+    this.address = { host: row.host, port: row.clientPort };
+    this.#process = new ServerProcess({
+      ...{ title: `etcd ${row.name}`, command, env: etcdEnv(), ready: READY, tellGuardian },
+      answers: () => wrongWith(this.address),
+    });
+  }
+
+  get running(): boolean {
+    return this.#process.running;
+  }
+
+  start(limits: StartLimits): Promise<void> {
+    return this.#process.start(limits);
+  }
+
+  kill(): Promise<void> {
+    return this.#process.kill();
+  }
+
+  pause(): Promise<void> {
+    this.#process.pause();
+    return Promise.resolve();
+  }
+
+  resume(): Promise<void> {
+    this.#process.resume();
+    return Promise.resolve();
+  }
+}

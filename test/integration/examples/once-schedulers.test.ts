@@ -18,7 +18,7 @@ beforeAll(async () => {
 afterAll(() => etcd?.stop());
 
 describe("three replicas whose clocks differ by 10 s, killed at random", () => {
-  test.concurrent.each(["once-node-cron.js", "once-croner.js"])(
+  test.each(["once-node-cron.js", "once-croner.js"])(
     "of examples/%s run no tick twice, and lose none that is not told",
     async (file) => {
       const figures = await runSchedule({ file, endpoints: etcd.endpoints, jobs, ticks, seed });

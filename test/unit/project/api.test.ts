@@ -129,6 +129,7 @@ describe("the public API", () => {
       "StaleFenceError",
       "connect",
       "forceRelease",
+      "fromEnv",
       "inspect",
       "lead",
       "list",

@@ -31,7 +31,8 @@ export function connect(options: ConnectOptions): Cluster {
   const inside = new WeakRef(services);
   const readWait = (call: AcquireMessage): Promise<QueueReport | undefined> =>
     readWaitOf(inside.deref(), call);
-  const stop = writeLog({ hosts: cluster.hosts, loggers, clock, readWait });
+  const isIdle = (): boolean => isUnused(inside.deref());
+  const stop = writeLog({ hosts: cluster.hosts, loggers, clock, readWait, isIdle });
   onDisconnected(cluster, stop);
   dropped.register(services, stop);
   return cluster;
@@ -51,6 +52,12 @@ export function fromEnv(env: NodeJS.ProcessEnv = process.env): ConnectOptions {
 
 function debugLogger(): Logger | undefined {
   return process.env.LEASEHOLD_DEBUG === "1" ? stderrLogger() : undefined;
+}
+
+/** A session is open, and nothing uses it. */
+function isUnused(services: EtcdServices | undefined): boolean {
+  const leases = [...(services?.leases ?? [])];
+  return leases.length > 0 && leases.every(({ holds, waits }) => holds.size === 0 && waits.size === 0);
 }
 
 /** Who is before a call of this process; undefined if it is in no queue. */

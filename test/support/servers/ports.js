@@ -23,7 +23,7 @@ export async function freePorts(count) {
  * @param {number} port
  * @returns {Promise<boolean>}
  */
-function isFree(port) {
+export function isFree(port) {
   return new Promise((resolve) => {
     const server = net.createServer();
     server.once("error", () => resolve(false));

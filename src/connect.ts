@@ -3,6 +3,7 @@ import type { AcquireMessage } from "./diagnostics/messages.js";
 import type { QueueReport } from "./log/context.js";
 import { writeLog } from "./log/subscribe.js";
 import { stderrLogger } from "./log/stderr.js";
+import { envConnection } from "./options/etcdctl.js";
 import type { Logger } from "./options/log.js";
 import { readContendersAhead } from "./queue/contenders.js";
 import { createCluster, type ConnectOptions } from "./session/connect.js";
@@ -30,14 +31,33 @@ export function connect(options: ConnectOptions): Cluster {
   const inside = new WeakRef(services);
   const readWait = (call: AcquireMessage): Promise<QueueReport | undefined> =>
     readWaitOf(inside.deref(), call);
-  const stop = writeLog({ hosts: cluster.hosts, loggers, clock, readWait });
+  const isIdle = (): boolean => isUnused(inside.deref());
+  const stop = writeLog({ hosts: cluster.hosts, loggers, clock, readWait, isIdle });
   onDisconnected(cluster, stop);
   dropped.register(services, stop);
   return cluster;
 }
 
+/**
+ * The options of `connect` from the variables of etcdctl, as etcdctl reads them: `connect(fromEnv())`, or with further options
+ * `connect({ ...fromEnv(), requestTimeoutMs: 1000 })`. Reads ETCDCTL_ENDPOINTS (default: `127.0.0.1:2379`), the files that
+ * ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY name, ETCDCTL_SERVER_NAME, ETCDCTL_USER (`name:password`) and
+ * ETCDCTL_PASSWORD. An empty variable counts as not set. Files are read by this call, synchronously.
+ * @param env default: `process.env`
+ * @throws {TypeError | RangeError} that names the variable, the rule and, except for passwords, the value.
+ */
+export function fromEnv(env: NodeJS.ProcessEnv = process.env): ConnectOptions {
+  return envConnection(env);
+}
+
 function debugLogger(): Logger | undefined {
   return process.env.LEASEHOLD_DEBUG === "1" ? stderrLogger() : undefined;
+}
+
+/** A session is open, and nothing uses it. */
+function isUnused(services: EtcdServices | undefined): boolean {
+  const leases = [...(services?.leases ?? [])];
+  return leases.length > 0 && leases.every(({ holds, waits }) => holds.size === 0 && waits.size === 0);
 }
 
 /** Who is before a call of this process; undefined if it is in no queue. */

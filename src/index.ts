@@ -1,6 +1,6 @@
 // Everyday use
 export { Cluster } from "./session/cluster.js";
-export { connect } from "./connect.js";
+export { connect, fromEnv } from "./connect.js";
 export type { ConnectOptions, Credentials } from "./session/connect.js";
 export { Mutex, type WorkOptions } from "./locks/mutex.js";
 export { RwLock } from "./locks/rwlock.js";

@@ -3,7 +3,7 @@ import { pause, type Clock } from "../async/clock.js";
 const FIRST_PAUSE_MS = 1000;
 const MAX_PAUSE_MS = 30_000;
 /** An attempt that takes longer has failed for lack of an answer, so it has already waited. */
-const LONG_ATTEMPT_MS = 5000;
+const LONG_ATTEMPT_MS = 2500;
 
 /** Pauses that double from 1 s to 30 s, and restart at 1 s after a run that lasted longer than `longMs`. */
 export class Pauses {

@@ -1,7 +1,7 @@
 import type { CheckedConnect } from "../options/connect.js";
 import type { Clock } from "../async/clock.js";
 import { callChannel } from "../diagnostics/channels.js";
-import { retry, type AttemptLimits, type RetryContext, type CallPolicy } from "./retry.js";
+import { allUnreachable, retry, type AttemptLimits, type RetryContext, type CallPolicy } from "./retry.js";
 import { Batcher, type BatchTransport } from "./batch/batcher.js";
 import { MemberPool, type Connect, type MemberListener } from "./member-pool.js";
 import type { CallOptions, Header, Member, Range, RangeAnswer, Txn, TxnAnswer } from "./port.js";
@@ -35,7 +35,9 @@ export class EtcdClient {
     this.#pool = new MemberPool(options, clock, connect);
     const { hosts, requestTimeoutMs } = options;
     const authenticates = options.auth !== undefined;
-    this.#retryContext = { clock, requestTimeoutMs, hosts, authenticates, failures: this.#pool.failures };
+    const { failures } = this.#pool;
+    const reached = (): boolean => this.#pool.reached;
+    this.#retryContext = { clock, requestTimeoutMs, hosts, authenticates, failures, reached };
     const transport: BatchTransport = {
       sharesRequests: !authenticates,
       host: () => this.current.host,
@@ -88,6 +90,11 @@ export class EtcdClient {
   /** A member has failed, and none has answered since. */
   get failing(): boolean {
     return this.#pool.failures.size > 0;
+  }
+
+  /** No host has ever answered, and each rejects connections or has no address. */
+  get unreachable(): boolean {
+    return allUnreachable(this.#retryContext);
   }
 
   /** What is known of the members. */

@@ -2,7 +2,13 @@ import { AbortFanOut } from "../async/abort-fan-out.js";
 import { EtcdRefusedError } from "../errors.js";
 import type { Clock } from "../async/clock.js";
 import type { CallOptions, KeepaliveStream, LeaseAnswer, Member, StreamHandlers } from "./port.js";
-import { CancelledError, MemberRefusedError, TokenExpiredError, UnansweredError } from "./port-errors.js";
+import {
+  CancelledError,
+  MemberRefusedError,
+  TokenExpiredError,
+  UnansweredError,
+  UnreachableError,
+} from "./port-errors.js";
 
 /** To etcd this ID means "no lease", so no lease has it. */
 const NO_LEASE = 0n;
@@ -11,9 +17,11 @@ const PROXY =
   "this is an `etcd grpc-proxy`, which answers renewals by itself: no deadline holds behind it; " +
   "connect to the members of etcd instead";
 
-/** Any other end of a stream does not show what the host is. */
+/** Any other end of a stream does not show what the host is, or that there is none. */
 const isKnown = (error: Error): boolean =>
-  error instanceof MemberRefusedError || error instanceof TokenExpiredError;
+  error instanceof MemberRefusedError ||
+  error instanceof TokenExpiredError ||
+  error instanceof UnreachableError;
 
 const refusal = (host: string): MemberRefusedError =>
   new MemberRefusedError(new EtcdRefusedError("member", host, PROXY), false);

@@ -34,6 +34,8 @@ export class MemberPool {
   readonly failureOf = new Map<string, Error>();
   /** The last contact with a member failed. */
   contactFailed = false;
+  /** Some host has answered, with whatever. */
+  reached = false;
   /** Called when the member in use is left: requests need not wait for it any longer. */
   onLeft: () => void = () => {};
   readonly #breakers: CircuitBreakers;
@@ -165,6 +167,7 @@ export class MemberPool {
 
   /** Returns what the attempt rejects with. */
   #failed(member: Member, error: unknown, token: string | undefined): unknown {
+    if (!(error instanceof UnansweredError)) this.reached = true;
     if (isMembersFault(error) || (error instanceof OverloadedError && this.options.hosts.length > 1)) {
       this.#breakers.failed(member.host);
       this.#contactFailed(member, error as Error);
@@ -186,6 +189,7 @@ export class MemberPool {
 
   #contacted(member: Member): void {
     this.contactFailed = false;
+    this.reached = true;
     if (this.failureOf.size > 0) this.failureOf.delete(member.host);
     if (member !== this.#answered) this.#firstAnswer(member);
   }

@@ -16,6 +16,18 @@ export class UnansweredError extends Error {
   }
 }
 
+/**
+ * The host rejects connections, or its name has no address: an answer of its operating system or of the name service, not
+ * silence. The request was not sent.
+ */
+export class UnreachableError extends UnansweredError {
+  override readonly name = "UnreachableError";
+
+  constructor(message: string, cause?: unknown) {
+    super(message, { cause, inDoubt: false });
+  }
+}
+
 /** The caller stopped waiting for the answer: this says nothing about the member. */
 export class CancelledError extends UnansweredError {
   override readonly name = "CancelledError";

@@ -9,10 +9,16 @@ import {
   OverloadedError,
   TokenExpiredError,
   UnansweredError,
+  UnreachableError,
 } from "./port-errors.js";
 
 /** With JWT, every edit of users or roles makes all tokens stale: even fresh tokens may be stale, several times in a row. */
 const MAX_STALE = 8;
+/**
+ * The first calls of a cluster end when all hosts have been unreachable for so long: the hosts are wrong, or etcd is not
+ * started. The time covers the restart of an etcd with one member.
+ */
+const UNREACHABLE_MS = 3000;
 /** One address may stand for several members: a rejection by one of them is not a rejection by all. */
 const MIN_REFUSALS = 3;
 
@@ -55,7 +61,13 @@ export interface RetryContext {
   readonly authenticates: boolean;
   /** The last failure of each member, until any member answers. */
   readonly failures: Map<string, Error>;
+  /** Whether some host has ever answered. */
+  readonly reached: () => boolean;
 }
+
+/** No host has ever answered, and each is unreachable. */
+export const allUnreachable = ({ reached, hosts, failures }: RetryContext): boolean =>
+  !reached() && hosts.every((host) => failures.get(host) instanceof UnreachableError);
 
 /** Repeats `attempt`, with growing pauses, until one is answered or the policy ends the call. */
 export async function retry<T>(
@@ -78,7 +90,7 @@ export async function retry<T>(
       context.failures.set(host, why);
     }
     const pauseMs = failures.nextPauseMs();
-    if (limits.leftMs() <= pauseMs) throw failures.unavailable();
+    if (limits.leftMs() <= pauseMs || limits.hopeless()) throw failures.unavailable();
     await pause(context.clock, pauseMs, policy.signal);
     // Checked after the pause: the caller may have given up meanwhile.
     if (policy.again?.() === false) throw failures.unavailable();
@@ -106,6 +118,12 @@ class CallLimits implements AttemptLimits {
   leftMs(): number {
     const { giveUpMs = Infinity } = this.policy;
     return giveUpMs === Infinity ? Infinity : giveUpMs - (this.context.clock.monotonic() - this.#start);
+  }
+
+  /** A call without a limit continues: it has to survive an outage of any length. */
+  hopeless(): boolean {
+    const isOld = this.context.clock.monotonic() - this.#start >= UNREACHABLE_MS;
+    return isOld && this.leftMs() < Infinity && allUnreachable(this.context);
   }
 
   timeoutMs(): number {

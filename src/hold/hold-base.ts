@@ -11,6 +11,15 @@ import { limitsOf, type DescribedHold, type HoldLimits, type LimitedHold } from 
 
 export type HoldEnd = LockLostError | LockReleasedError;
 
+/** A hold in JSON. */
+export interface HoldJson {
+  readonly name: string;
+  readonly key: string;
+  readonly revision: string;
+  readonly held: boolean;
+  readonly remainingMs: number;
+}
+
 /** The members that work alike for a hold of one name and of several. */
 export abstract class HoldBase implements LimitedHold {
   readonly #released = new Once(() =>
@@ -99,14 +108,19 @@ export abstract class HoldBase implements LimitedHold {
   /** @internal */
   [INSPECT](...how: InspectArguments): string {
     const read = (): Record<string, unknown> => {
-      const { held } = this;
-      return { ...this.shown, held, remainingMs: this.remainingMs() };
+      return { ...this.shown, ...this.standing };
     };
     return inspected(this.title, read, how);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release();
+  }
+
+  /** How it stands now, for JSON and `console.log`. */
+  protected get standing(): { readonly held: boolean; readonly remainingMs: number } {
+    const { held } = this;
+    return { held, remainingMs: Math.floor(this.remainingMs()) };
   }
 
   /** Its class, as users know it, for `console.log`. */

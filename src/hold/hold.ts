@@ -1,7 +1,7 @@
 import { setMaxListeners } from "node:events";
 import { LockLostError, LockReleasedError, SessionLostError, type Loss } from "../errors.js";
 import type { HoldFacts } from "./events.js";
-import { HoldBase, type HoldEnd } from "./hold-base.js";
+import { HoldBase, type HoldEnd, type HoldJson } from "./hold-base.js";
 import { KeyWatch } from "./key-watch.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
 import type { Queue } from "../queue/queue.js";
@@ -43,13 +43,8 @@ export interface Hold extends AsyncDisposable {
   release(): Promise<void>;
   /** The same as `release()`. */
   [Symbol.asyncDispose](): Promise<void>;
-  /** Bigints become decimal strings. */
-  toJSON(): {
-    readonly name: string;
-    readonly key: string;
-    readonly revision: string;
-    readonly held: boolean;
-  };
+  /** For logs, at this moment. Bigints become decimal strings; `remainingMs` is a whole number. */
+  toJSON(): HoldJson;
 }
 
 /**
@@ -57,8 +52,9 @@ export interface Hold extends AsyncDisposable {
  * be rejected after a newer one wrote.
  */
 export interface Lock extends Hold {
-  /** Fencing token, equal to `revision`. It strictly increases per name. */
+  /** Fencing token, equal to `revision`. It strictly increases per name. JSON has no bigints: send `String(fence)`. */
   readonly fence: bigint;
+  toJSON(): HoldJson & { readonly fence: string };
 }
 
 /** Any number of listeners is legitimate. */
@@ -128,8 +124,9 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     this.#endWith(new LockLostError(this.name, this.key, "max hold", undefined, maxHoldMs));
   }
 
-  toJSON(): ReturnType<Hold["toJSON"]> {
-    return { name: this.name, key: this.key, revision: this.revision.toString(), held: this.held };
+  toJSON(): HoldJson {
+    const { name, key, revision } = this;
+    return { name, key, revision: revision.toString(), ...this.standing };
   }
 
   /** A client deleted the key, or it went with its lease: a renewal shows which. Resolves when the hold has ended. */
@@ -237,6 +234,10 @@ export class ExclusiveHoldHandle extends HoldHandle implements Lock {
 
   override get facts(): HoldFacts {
     return { key: this.key, revision: this.revision, fence: this.fence };
+  }
+
+  override toJSON(): HoldJson & { readonly fence: string } {
+    return { ...super.toJSON(), fence: this.fence.toString() };
   }
 
   protected override get title(): string {

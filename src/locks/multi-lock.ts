@@ -10,8 +10,18 @@ export interface MultiLock extends Omit<Lock, "name" | "key" | "toJSON"> {
   readonly names: readonly string[];
   /** The key under each name, in the same order. */
   readonly keys: readonly string[];
-  /** Bigints become decimal strings. */
-  toJSON(): { readonly names: readonly string[]; readonly revision: string; readonly held: boolean };
+  /** For logs, at this moment. Bigints become decimal strings; `remainingMs` is a whole number. */
+  toJSON(): MultiLockJson;
+}
+
+/** A MultiLock in JSON. */
+export interface MultiLockJson {
+  readonly names: readonly string[];
+  readonly keys: readonly string[];
+  readonly revision: string;
+  readonly held: boolean;
+  readonly remainingMs: number;
+  readonly fence: string;
 }
 
 export class MultiLockHandle extends HoldBase implements MultiLock {
@@ -69,8 +79,10 @@ export class MultiLockHandle extends HoldBase implements MultiLock {
     for (const hold of this.#holds) hold.startedAsPart({ ...about, name: hold.name });
   }
 
-  toJSON(): { readonly names: readonly string[]; readonly revision: string; readonly held: boolean } {
-    return { names: this.names, revision: this.revision.toString(), held: this.held };
+  toJSON(): MultiLockJson {
+    const { names, keys } = this;
+    const revision = this.revision.toString();
+    return { names, keys, revision, ...this.standing, fence: revision };
   }
 
   protected override get title(): string {

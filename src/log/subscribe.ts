@@ -23,6 +23,7 @@ import type {
 import type { Logger } from "../options/log.js";
 import type { LineContext } from "./context.js";
 import { ElectionLines } from "./election-lines.js";
+import { IdleLine } from "./idle-line.js";
 import { LockLines } from "./lock-lines.js";
 import { MemberLines } from "./member-lines.js";
 import { SessionLines } from "./session-lines.js";
@@ -36,6 +37,8 @@ export interface LogTarget {
   readonly loggers: readonly Logger[];
   readonly clock: Clock;
   readonly readWait: LineContext["readWait"];
+  /** Whether a session is open, and nothing is held or waited for. */
+  readonly isIdle: () => boolean;
 }
 
 /** As far as this file uses a channel: the types of Node.js know no types of messages. */
@@ -57,8 +60,11 @@ export function writeLog(target: LogTarget): () => void {
   log.to(electionChannel, (message: ElectionMessage) => elections.election(message));
   subscribeSessions(log, context);
   subscribeLocks(log, { context, waits, debugs: writer.debugs });
+  const idle = new IdleLine(context, target.isIdle);
+  if (writer.debugs) subscribeUse(log, idle);
   return () => {
     log.end();
+    idle.close();
     members.close();
     waits.close();
   };
@@ -91,6 +97,12 @@ function subscribeLocks(
   if (!debugs) return;
   log.to(acquireChannel.asyncEnd, (message: AcquireMessage) => locks.acquired(message));
   log.to(callChannel.asyncEnd, (message: CallMessage) => locks.called(message));
+}
+
+function subscribeUse(log: Subscriptions, idle: IdleLine): void {
+  log.to(sessionChannel, ({ to }: SessionMessage) => to === "live" && idle.used());
+  log.to(acquireChannel.asyncEnd, () => idle.used());
+  log.to(holdEndChannel, () => idle.used());
 }
 
 /** Subscriptions to the messages of one cluster. */

@@ -1,5 +1,6 @@
 import { MAX_PERMITS } from "../keys.js";
 import { printable } from "../printable.js";
+import { eitherOf, suggestions } from "./suggest.js";
 
 /** Checks of what users pass in. Each message names the option, the rule and the value that violates it. */
 
@@ -48,27 +49,6 @@ export function rangeError(option: string, rule: string, value: unknown): RangeE
   return new RangeError(`Expected ${option} to be ${rule}, got ${show(value)}`);
 }
 
-/** Number of single-character edits between two names, to suggest the option that was probably meant. */
-function distance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const swap = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min((row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, swap));
-    }
-    row = next;
-  }
-  return row[b.length] ?? 0;
-}
-
-function nearest(option: string, known: readonly string[]): string {
-  const lower = option.toLowerCase();
-  const close = (name: string): number =>
-    name.toLowerCase().startsWith(lower) ? 0 : distance(lower, name.toLowerCase());
-  return [...known].sort((a, b) => close(a) - close(b))[0] ?? "";
-}
-
 /** Accepts known option names only: a call with a misspelled `timeout` would wait forever. */
 export function checkOptions(where: string, options: unknown, known: readonly string[]): Options {
   if (options === undefined) return {};
@@ -77,10 +57,10 @@ export function checkOptions(where: string, options: unknown, known: readonly st
   }
   for (const option of Object.keys(options)) {
     if (known.includes(option)) continue;
-    const hint = known.length === 0 ? "it takes none" : `did you mean ${nearest(option, known)}?`;
-    throw new TypeError(
-      `Unknown option ${printable(option)} of ${where}: ${hint} (known: ${known.join(", ") || "none"})`,
-    );
+    const near = suggestions(option, known);
+    const hint = near.length === 0 ? "" : `: did you mean ${eitherOf(near)}?`;
+    const list = known.length === 0 ? ": it takes none" : ` (known: ${known.join(", ")})`;
+    throw new TypeError(`Unknown option ${printable(option)} of ${where}${hint}${list}`);
   }
   return options as Options;
 }

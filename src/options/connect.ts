@@ -10,7 +10,9 @@ import {
   typeError,
   type CheckedSession,
 } from "./check.js";
+import { checkHosts, checkOneScheme } from "./hosts.js";
 import { checkLog, type Logger } from "./log.js";
+import { checkPem } from "./pem.js";
 import { checkKeyPrefix } from "./prefix.js";
 import { checkTransport, TRANSPORT_OPTIONS, type CheckedTransport } from "./transport.js";
 
@@ -59,7 +61,8 @@ export function checkConnect(options: unknown): CheckedConnect {
     if (option in options) throw new TypeError(`Option ${option} of connect is refused: ${why}`);
   }
   const given = checkOptions("connect", options, CONNECT_OPTIONS);
-  const hosts = checkHosts(given.hosts);
+  const hosts = checkHosts(given.hosts, { option: "hosts", secure: given.credentials !== undefined });
+  checkOneScheme("hosts", hosts);
   return {
     hosts,
     prefix: checkKeyPrefix(given.prefix),
@@ -76,31 +79,6 @@ export function checkConnect(options: unknown): CheckedConnect {
   };
 }
 
-function checkHosts(value: unknown): readonly string[] {
-  const rule = 'one "http(s)://host:port" or a list of them';
-  const hosts: unknown[] =
-    typeof value === "string" ? [value] : Array.isArray(value) ? Array.from(value) : [];
-  if (hosts.length === 0) throw typeError("hosts", rule, value);
-  const checked = hosts.map((host) => {
-    if (typeof host !== "string") throw typeError("hosts", rule, host);
-    const port = /^(?:https?:\/\/)?(?:[\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})$/.exec(host)?.[1];
-    if (port === undefined) throw rangeError("hosts", rule, host);
-    if (Number(port) < 1 || Number(port) > 65_535)
-      throw rangeError("hosts", "with a port from 1 to 65535", host);
-    return host;
-  });
-  const secure = checked.filter((host) => host.startsWith("https:")).length;
-  if (secure > 0 && secure < checked.length)
-    throw rangeError("hosts", "all https:// or none", checked.join(", "));
-  return Object.freeze(checked);
-}
-
-function checkBytes(option: string, value: unknown): Uint8Array {
-  if (!(value instanceof Uint8Array))
-    throw secretTypeError(option, "a Buffer or Uint8Array with PEM text", value);
-  return value;
-}
-
 function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConnect["credentials"] {
   if (value === undefined) return undefined;
   const known = ["rootCertificate", "privateKey", "certChain", "serverName"];
@@ -115,12 +93,12 @@ function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConn
       "Expected credentials.privateKey and credentials.certChain together: one was not given",
     );
   }
-  return checkPem({
+  return checkPair({
     ...(given.serverName !== undefined && { serverName: checkServerName(given.serverName) }),
-    rootCertificate: checkBytes("credentials.rootCertificate", given.rootCertificate),
+    rootCertificate: checkPem("credentials.rootCertificate", given.rootCertificate),
     ...(privateKey !== undefined && {
-      privateKey: checkBytes("credentials.privateKey", privateKey),
-      certChain: checkBytes("credentials.certChain", certChain),
+      privateKey: checkPem("credentials.privateKey", privateKey),
+      certChain: checkPem("credentials.certChain", certChain),
     }),
   });
 }
@@ -135,11 +113,9 @@ function checkServerName(value: unknown): string {
 }
 
 /** Without this check, gRPC would throw OpenSSL's own text at the first call. */
-function checkPem(credentials: NonNullable<CheckedConnect["credentials"]>): CheckedConnect["credentials"] {
+function checkPair(credentials: NonNullable<CheckedConnect["credentials"]>): CheckedConnect["credentials"] {
   const { rootCertificate, privateKey, certChain } = credentials;
   const bytes = (pem: Uint8Array | undefined): Buffer | undefined => pem && Buffer.from(pem);
-  if (!Buffer.from(rootCertificate).includes("-----BEGIN"))
-    throw new RangeError("Expected credentials.rootCertificate to be PEM text, got other bytes");
   try {
     // OpenSSL skips what it cannot parse in a list of authorities, and then trusts no certificate.
     new X509Certificate(rootCertificate);

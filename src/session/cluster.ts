@@ -97,7 +97,7 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
         return await settleWithin(this.#opening, { signal, timeoutMs: leftMs }, services, { onTimeout });
       } catch (error) {
         // All callers share one opening: a caller that joined a failed one late has time left for the next.
-        const over = clock.monotonic() - start >= timeoutMs;
+        const over = clock.monotonic() - start >= timeoutMs || client.unreachable;
         if (!(error instanceof EtcdUnavailableError) || over) throw withCallersStack(error);
       }
     }

@@ -8,11 +8,11 @@ import { newClusterState } from "./connection.js";
 import type { SessionOptions } from "./session-options.js";
 
 export interface Credentials {
-  /** PEM text of the certificate authority that signed the members' certificates. */
-  readonly rootCertificate: Uint8Array;
+  /** PEM text, as a string or as bytes, of the certificate authority that signed the members' certificates. */
+  readonly rootCertificate: string | Uint8Array;
   /** PEM text of this client's key and certificate, for members that request one. Give both or neither. */
-  readonly privateKey?: Uint8Array | undefined;
-  readonly certChain?: Uint8Array | undefined;
+  readonly privateKey?: string | Uint8Array | undefined;
+  readonly certChain?: string | Uint8Array | undefined;
   /**
    * The host name in the members' certificates, if it is not the one in `hosts`: for hosts that are IP addresses, tunnels
    * and balancers. Sent as TLS's server name.
@@ -21,7 +21,10 @@ export interface Credentials {
 }
 
 export interface ConnectOptions {
-  /** `"http://host:2379"`, or a list. One host name may resolve to several members. `https://` uses TLS. */
+  /**
+   * `"host:2379"` or `"http://host:2379"`; several with commas between them, or in an array. `https://` uses TLS, as does a host
+   * without a scheme if there are `credentials`. Without a port: 2379. One host name may resolve to several members.
+   */
   readonly hosts: string | readonly string[];
   /**
    * The start of all keys of this cluster, such as `"prod/"`: ends with "/", has no "//", and is at most 256 bytes long. Names are

@@ -25,16 +25,24 @@ export async function openLease(
   const { services } = cluster;
   const limits = limitsOf(services, given);
   // The client chooses the ID, so that a grant whose answer was lost can be repeated without leaving a second lease.
-  const leaseId = services.clock.randomId();
-  const granting = grant(services, { leaseId, ttlSeconds: options.ttlSeconds }, limits);
+  const wanted = { leaseId: services.clock.randomId(), ttlSeconds: options.ttlSeconds, mayExist: false };
+  const granting = grant(services, wanted, limits);
   try {
     const granted = await within(services, granting, { ...limits, what: "grant a lease" });
     limits.signal.throwIfAborted();
     return new Lease(cluster, granted, options.owner ?? defaultOwner());
   } catch (error) {
-    revokeInBackground(cluster, leaseId, granting);
+    revokeInBackground(cluster, wanted, granting);
     throw error;
   }
+}
+
+/** A lease that is asked for. */
+interface WantedLease {
+  readonly leaseId: bigint;
+  readonly ttlSeconds: number;
+  /** An attempt to grant it was executed, or may have been. */
+  mayExist: boolean;
 }
 
 /** How long opening a session may take: until the caller's abort or timeout, or until the cluster is closed. */
@@ -61,7 +69,7 @@ function within<T>(
 /** A grant, or a renewal after it, with most of the TTL left. */
 async function grant(
   services: EtcdServices,
-  wanted: Omit<GrantedLease, "sent">,
+  wanted: WantedLease,
   { signal, timeoutMs }: Limits,
 ): Promise<GrantedLease> {
   const { clock } = services;
@@ -83,10 +91,12 @@ async function grant(
 /** undefined: an earlier attempt was executed. */
 async function grantOnce(
   { clock, keepalive, client }: EtcdServices,
-  { leaseId, ttlSeconds }: Omit<GrantedLease, "sent">,
+  wanted: WantedLease,
   { signal, timeoutMs }: Limits,
 ): Promise<GrantedLease | undefined> {
+  const { leaseId, ttlSeconds } = wanted;
   let sent = clock.now();
+  const onUnanswered = (): void => void (wanted.mayExist = true);
   const attempt = async (member: Member, options: CallOptions): Promise<LeaseAnswer> => {
     await keepalive.assertDirect(member, { ...options, timeoutMs: client.requestTimeoutMs });
     sent = clock.now();
@@ -94,10 +104,13 @@ async function grantOnce(
   };
   try {
     // Attempts are not as short as those of a session's other calls: this one may have to connect and to get a token.
-    const answer = await client.call(attempt, { what: "grant a lease", giveUpMs: timeoutMs, signal });
+    const policy = { what: "grant a lease", giveUpMs: timeoutMs, signal, onUnanswered };
+    const answer = await client.call(attempt, policy);
+    wanted.mayExist = true;
     return { leaseId, ttlSeconds: answer.ttlSeconds, sent };
   } catch (error) {
     if (!(error instanceof LeaseExistsError)) throw error;
+    wanted.mayExist = true;
     return undefined;
   }
 }
@@ -156,11 +169,12 @@ export async function adoptLease(
 }
 
 /** Revokes in the background once the grant has settled; sooner, it would do nothing. `cluster.close()` waits for this. */
-function revokeInBackground(cluster: ClusterState, leaseId: bigint, granting: Promise<unknown>): void {
+function revokeInBackground(cluster: ClusterState, wanted: WantedLease, granting: Promise<unknown>): void {
   const { services, revoking } = cluster;
+  const withinMs = services.options.requestTimeoutMs * 4;
   const revoked = granting
     .catch(() => undefined)
-    .then(() => revokeLease(services, leaseId, services.options.requestTimeoutMs * 4))
+    .then(() => (wanted.mayExist ? revokeLease(services, wanted.leaseId, withinMs) : undefined))
     .finally(() => revoking.delete(revoked));
   revoking.add(revoked);
 }

@@ -3,7 +3,8 @@ import { connect as connectTls, type ConnectionOptions, type TLSSocket } from "n
 import type { X509Certificate } from "node:crypto";
 import { limited, type Exam } from "./exam.js";
 
-const bytes = (pem: Uint8Array | undefined): Buffer | undefined => pem && Buffer.from(pem);
+const bytes = (pem: string | Uint8Array | undefined): Buffer | undefined =>
+  pem === undefined ? undefined : Buffer.from(pem);
 
 /** The options of TLS, of this connection and of requests. */
 export const tlsOptions = ({ credentials }: Exam): ConnectionOptions => ({

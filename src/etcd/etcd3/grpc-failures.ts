@@ -1,6 +1,6 @@
 import { certificateFailure, foreignFailure, rejection } from "../refusals/refusals.js";
-import { readable } from "../refusals/failure-text.js";
-import { TooManyPingsError, UnansweredError } from "../port-errors.js";
+import { isUnreachable, readable } from "../refusals/failure-text.js";
+import { TooManyPingsError, UnansweredError, UnreachableError } from "../port-errors.js";
 
 /** How grpc-js wraps the reason for a failed connection: sometimes with a time, and with a note that is mostly empty. */
 const NO_CONNECTION =
@@ -36,6 +36,7 @@ export function failureOf({ code, details = "" }: GrpcStatus, host: string, sent
 function madeUp(details: string, host: string, sent: boolean): Error | undefined {
   if (ENHANCE_YOUR_CALM.test(details)) return new TooManyPingsError(readable(details), { inDoubt: sent });
   if (TRANSPORT.test(details)) return new UnansweredError(readable(details), { inDoubt: sent });
+  if (!sent && isUnreachable(details)) return new UnreachableError(readable(details));
   return sent ? undefined : certificateFailure(details, host);
 }
 

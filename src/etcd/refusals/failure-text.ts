@@ -22,3 +22,13 @@ export function readable(details: string): string {
   const hint = HINTS.find(([looksLike]) => looksLike.test(reason))?.[1];
   return hint === undefined ? printable(reason) : `${printable(reason)}; ${hint}`;
 }
+
+/**
+ * How Node.js reports that no process listens on a port, and that the name service knows no such name. grpc-js reports every
+ * failure of the name service in the same way.
+ */
+const UNREACHABLE = /\b(?:ECONNREFUSED|ENOTFOUND)\b|^Name resolution failed for target /;
+
+/** Whether `reason` says so of each address that was tried: `messageOf` lists them with semicolons. */
+export const isUnreachable = (reason: string): boolean =>
+  reason.split("; ").every((each) => UNREACHABLE.test(each));

@@ -17,7 +17,8 @@ export async function freePorts(count: number): Promise<number[]> {
   return [...ports];
 }
 
-function isFree(port: number): Promise<boolean> {
+/** Whether the port has no listener now. */
+export function isFree(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const server = net.createServer();
     server.once("error", () => resolve(false));

@@ -9,7 +9,7 @@ import { EtcdMember } from "./etcd-member.js";
 import { freePorts } from "../servers/ports.js";
 
 export { EtcdMissingError, exitWhenMissing, findEtcd } from "./etcd-find.js";
-export { EtcdMember } from "./etcd-member.js";
+export { EtcdMember, PortTakenError } from "./etcd-member.js";
 
 /** @typedef {import("../clients/etcd-http.js").ClientTls} ClientTls */
 
@@ -23,6 +23,7 @@ export { EtcdMember } from "./etcd-member.js";
  * @property {(index: number, peerPort: number) => number | Promise<number>} [peerUrl] the port at which peers reach
  *   member `index`, such as that of a proxy in front of `peerPort`; default `peerPort` itself
  * @property {string} [version] such as "3.5"; default: LEASEHOLD_ETCD_VERSION, else the first etcd found
+ * @property {readonly (readonly [client: number, peer: number])[]} [ports] of each member; default: free ones
  * @property {(index: number) => Place} [place] default: this process's own loopback
  */
 
@@ -43,6 +44,8 @@ const HERE = { host: "127.0.0.1", within: [], doors: [] };
  */
 export async function startEtcd(options = {}) {
   const programs = await findEtcd({ version: options.version });
+  // Ports that the caller has chosen are not replaced by others.
+  if (options.ports) return startOnce(programs, options);
   return withFreshPorts(() => startOnce(programs, options));
 }
 
@@ -67,11 +70,11 @@ async function startOnce(programs, options) {
  */
 async function plan(program, folder, options, tellGuardian) {
   const count = options.members ?? 1;
-  const ports = await freePorts(3 * count);
+  const found = await freePorts(3 * count);
   const rows = await Promise.all(
     Array.from({ length: count }, async (_, index) => {
       const [clientPort, peerPort, metricsPort] = /** @type {[number, number, number]} */ (
-        ports.slice(3 * index, 3 * index + 3)
+        [...(options.ports?.[index] ?? []), ...found.slice(3 * index)].slice(0, 3)
       );
       const advertised = (await options.peerUrl?.(index, peerPort)) ?? peerPort;
       const place = options.place?.(index) ?? HERE;

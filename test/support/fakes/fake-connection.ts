@@ -25,7 +25,9 @@ export class FakeCluster {
   readonly services: EtcdServices;
 
   constructor(options: Readonly<Record<string, unknown>> = {}) {
-    const checked = checkConnect({ hosts: ["a:1", "b:1", "c:1"], ...options });
+    const given = { hosts: ["a:1", "b:1", "c:1"], ...options };
+    // Short names, as the tests have them, in place of the normal form.
+    const checked = { ...checkConnect(given), hosts: [given.hosts].flat() };
     this.client = new EtcdClient(checked, this.clock, (host) => {
       const memberId = host.slice(0, 1);
       const header = { ...HEADER, memberId };

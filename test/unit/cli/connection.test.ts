@@ -1,7 +1,9 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { connectionOf } from "../../../src/cli/command-line/connection.js";
 import { cliErrorOf, EXIT } from "../../../src/cli/command-line/exit.js";
 import { EtcdUnavailableError, KindMismatchError, LockTimeoutError } from "../../../src/index.js";
+import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
+import { thrown } from "../../support/fixtures/misuse.js";
 
 describe("the connection of a command", () => {
   test.each([
@@ -11,6 +13,7 @@ describe("the connection of a command", () => {
     [{}, { ETCDCTL_ENDPOINTS: "c:3" }, { hosts: ["http://c:3"] }],
     [{ endpoints: "a:1" }, { ETCDCTL_ENDPOINTS: "c:3" }, { hosts: ["http://a:1"] }],
     [{}, { ETCDCTL_ENDPOINTS: "" }, { hosts: ["http://127.0.0.1:2379"] }],
+    [{ endpoints: "a:1,http://A:1/" }, {}, { hosts: ["http://a:1"] }],
     [
       { endpoints: "a:1", user: "root:se:cret" },
       { ETCDCTL_PASSWORD: "other" },
@@ -25,20 +28,43 @@ describe("the connection of a command", () => {
     expect(connectionOf(flags, env)).toEqual(expected);
   });
 
-  test("uses TLS when there is a certificate, and the system's authorities when none are given", () => {
-    expect(connectionOf({ endpoints: "a:1", cacert: "/dev/null" }, {}).hosts).toEqual(["https://a:1"]);
+  test("uses TLS when there is a certificate, and the system's authorities when none are given", async () => {
+    const authority = makeAuthority("our authority");
+    const files = await writeServerFiles(authority, authority.issue("a client"));
+    onTestFinished(files.remove);
+    expect(connectionOf({ endpoints: "a:1", cacert: files.ca }, {}).hosts).toEqual(["https://a:1"]);
     const { credentials } = connectionOf({ endpoints: "https://a:1" }, {});
     expect(Buffer.from(credentials!.rootCertificate).toString()).toContain("-----BEGIN CERTIFICATE-----");
   });
 
   test.each([
-    [{ user: "root" }, "--user without a password"],
-    [{ password: "secret" }, "--password without --user"],
-    [{ endpoints: "https://a:1", cert: "/dev/null" }, "--cert and --key belong together"],
-    [{ endpoints: " , " }, "--endpoints names no member"],
-    [{ endpoints: "a:1", cacert: "/does/not/exist" }, "--cacert: ENOENT"],
-  ])("of %j is refused", (flags, message) => {
-    expect(() => connectionOf(flags, {})).toThrow(message);
+    [
+      { user: "root" },
+      {},
+      "Expected --user to be NAME:PASSWORD, or together with --password, got a name only",
+    ],
+    [{ password: "secret" }, {}, "Expected --password together with --user, which is not set"],
+    [{}, { ETCDCTL_PASSWORD: "x" }, "Expected ETCDCTL_PASSWORD together with --user, which is not set"],
+    [
+      { endpoints: "https://a:1", cert: "/c.pem" },
+      {},
+      'Expected --cert to be together with --key, got "/c.pem"',
+    ],
+    [{ endpoints: " , " }, {}, "Expected --endpoints to be"],
+    [{ endpoints: "a:1,b:x" }, {}, 'got "b:x"'],
+    [{}, { ETCDCTL_ENDPOINTS: "http://u:secret@b:1" }, "Expected ETCDCTL_ENDPOINTS to be without a user"],
+    [
+      { endpoints: "a:1", cacert: "/does/not/exist" },
+      {},
+      'Expected --cacert to be a file that can be read, got "/does/not/exist": ENOENT',
+    ],
+    [{ endpoints: "a:1", cacert: "/dev/null" }, {}, "Expected the file of --cacert to be PEM text"],
+  ])("of %j and %j is refused", (flags, env, message) => {
+    const error = thrown(() => connectionOf(flags, env));
+
+    expect((error as Error).message).toContain(message);
+    expect((error as Error).message).not.toContain("secret");
+    expect(cliErrorOf(error).exitCode).toBe(EXIT.usage);
   });
 });
 

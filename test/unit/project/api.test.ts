@@ -132,6 +132,7 @@ describe("the public API", () => {
       "StaleFenceError",
       "connect",
       "forceRelease",
+      "fromEnv",
       "inspect",
       "lead",
       "list",

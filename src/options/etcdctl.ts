@@ -1,0 +1,115 @@
+import { readFileSync } from "node:fs";
+import { rootCertificates } from "node:tls";
+import { checkPlainObject, rangeError } from "./check.js";
+import { checkHosts, checkOneScheme } from "./hosts.js";
+import { checkPem } from "./pem.js";
+
+/** What etcdctl's flags and its environment set. */
+export const ETCDCTL_SETTINGS = [
+  ...(["endpoints", "cacert", "cert", "key"] as const),
+  ...(["server-name", "user", "password"] as const),
+];
+
+export type EtcdctlSetting = (typeof ETCDCTL_SETTINGS)[number];
+
+/** A setting, and what users call it: a variable or a flag. */
+export interface Source {
+  readonly name: string;
+  readonly text: string | undefined;
+}
+
+type Sources = Readonly<Record<EtcdctlSetting, Source>>;
+
+/** Options of `connect`. */
+export interface EtcdctlConnection {
+  readonly hosts: readonly string[];
+  readonly credentials?: {
+    readonly rootCertificate: Uint8Array;
+    readonly certChain?: Uint8Array;
+    readonly privateKey?: Uint8Array;
+    readonly serverName?: string;
+  };
+  readonly auth?: { readonly username: string; readonly password: string };
+}
+
+/** As etcdctl has it: https://etcd.io/docs/v3.6/dev-guide/interacting_v3/ */
+const DEFAULT_ENDPOINTS = "127.0.0.1:2379";
+
+export const variableOf = (setting: EtcdctlSetting): string =>
+  `ETCDCTL_${setting.toUpperCase().replace("-", "_")}`;
+
+/**
+ * The options of `connect` with etcdctl's meaning of its settings; an empty text counts as not set.
+ * @throws {RangeError} that names the source, the rule and, unless it is secret, the value.
+ */
+export function etcdctlConnection(sourceOf: (setting: EtcdctlSetting) => Source): EtcdctlConnection {
+  const sources = Object.fromEntries(
+    ETCDCTL_SETTINGS.map((setting) => [setting, withoutEmpty(sourceOf(setting))]),
+  ) as unknown as Sources;
+  const { endpoints, cacert, cert, key } = sources;
+  const files = [cacert, cert, key].some(({ text }) => text !== undefined);
+  const hosts = checkHosts(endpoints.text ?? DEFAULT_ENDPOINTS, { option: endpoints.name, secure: files });
+  const secure = hosts.some((host) => host.startsWith("https:"));
+  const auth = authOf(sources);
+  return { hosts, ...(secure && { credentials: credentialsOf(sources) }), ...(auth && { auth }) };
+}
+
+/** The options of `connect` from etcdctl's variables. @throws {TypeError | RangeError} */
+export function envConnection(env: unknown): EtcdctlConnection {
+  const variables = checkPlainObject("env", env) as NodeJS.ProcessEnv;
+  const connection = etcdctlConnection((setting) => {
+    const name = variableOf(setting);
+    return { name, text: variables[name] };
+  });
+  checkOneScheme(variableOf("endpoints"), connection.hosts);
+  return connection;
+}
+
+const withoutEmpty = ({ name, text }: Source): Source => ({ name, text: text === "" ? undefined : text });
+
+function credentialsOf({
+  cacert,
+  cert,
+  key,
+  ...rest
+}: Sources): NonNullable<EtcdctlConnection["credentials"]> {
+  const serverName = rest["server-name"].text;
+  if ((cert.text === undefined) !== (key.text === undefined)) {
+    const [given, missing] = key.text === undefined ? [cert, key] : [key, cert];
+    throw rangeError(given.name, `together with ${missing.name}`, given.text);
+  }
+  const certChain = pemOf(cert);
+  const privateKey = pemOf(key);
+  return {
+    rootCertificate: pemOf(cacert) ?? Buffer.from(rootCertificates.join("\n")),
+    ...(certChain !== undefined && privateKey !== undefined && { certChain, privateKey }),
+    ...(serverName !== undefined && { serverName }),
+  };
+}
+
+function pemOf({ name, text: file }: Source): Uint8Array | undefined {
+  if (file === undefined) return undefined;
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(file);
+  } catch (cause) {
+    const { message } = rangeError(name, "a file that can be read", file);
+    throw new RangeError(`${message}: ${(cause as Error).message}`, { cause });
+  }
+  return checkPem(`the file of ${name}`, bytes);
+}
+
+/** etcdctl's rule: what follows the first colon of the user is the password. */
+function authOf({ user, password }: Sources): EtcdctlConnection["auth"] {
+  if (user.text === undefined) {
+    if (password.text === undefined) return undefined;
+    throw new RangeError(`Expected ${password.name} together with ${user.name}, which is not set`);
+  }
+  const [, username = user.text, inline] = /^([^:]*):(.*)$/s.exec(user.text) ?? [];
+  const secret = inline ?? password.text;
+  if (secret === undefined)
+    throw new RangeError(
+      `Expected ${user.name} to be NAME:PASSWORD, or together with ${password.name}, got a name only`,
+    );
+  return { username, password: secret };
+}

@@ -54,7 +54,7 @@ export const FRONT_DOORS = {
   diagnostics: ["channels", "messages", "tracing"],
   log: ["context", "stderr", "subscribe"],
   report: ["health", "inspect", "reporting-cluster", "snapshot"],
-  options: ["check", "connect", "lock", "log"],
+  options: ["check", "connect", "lock", "log", "queue-wait"],
   etcd: ["backoff", "client", "keepalive", "port", "port-errors", "ranges", "retry"],
   "etcd/batch": ["batcher"],
   "etcd/codec": ["answers", "requests"],

@@ -90,6 +90,11 @@ export class EtcdClient {
     return this.#pool.failures.size > 0;
   }
 
+  /** A member has answered since the cluster was made. */
+  get reached(): boolean {
+    return this.#pool.reached;
+  }
+
   /** What is known of the members. */
   get contact(): Pick<MemberPool, "hostInUse" | "contactFailed" | "failureOf"> {
     return this.#pool;

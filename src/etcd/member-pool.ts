@@ -69,6 +69,11 @@ export class MemberPool {
     return this.#current;
   }
 
+  /** A member has answered. */
+  get reached(): boolean {
+    return this.#answered !== undefined;
+  }
+
   /** The host of the member in use; unlike `current`, it does not connect. */
   get hostInUse(): string | undefined {
     return this.#current?.host;

@@ -73,6 +73,7 @@ export class Queue {
       if (this.#leaving) await Promise.allSettled(this.#leaving);
       this.lease.assertOpen();
       const joined = await this.lease.inFlight.track(this.#joiner.tryJoin(mode, value, policy));
+      if (joined && this.lease.over) throw this.lease.signal.reason as Error;
       if (joined) this.#onGranted(joined.entry, joined.result);
       return joined?.entry;
     } finally {
@@ -129,7 +130,8 @@ export class Queue {
     }
     const { entry, result } = joined;
     if (result.state !== "unknown") waiter.options.onAhead?.(result.state === "waiting" ? result.ahead : 0);
-    if (waiter.gaveUp) {
+    // `over` reads the clock and ends the wait: the process may have been suspended before this answer was read.
+    if (waiter.gaveUp || this.lease.over) {
       this.#waiting--;
       return this.leaveInBackground(entry);
     }

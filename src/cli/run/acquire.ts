@@ -1,11 +1,10 @@
-import { systemClock } from "../../async/clock.js";
 import {
   Mutex,
   RwLock,
   Semaphore,
-  SessionLostError,
   type Cluster,
   type Hold,
+  type QueueWaitOptions,
   type WaitOptions,
 } from "../../index.js";
 import type { Teller } from "./teller.js";
@@ -21,7 +20,7 @@ export interface Wanted {
 }
 
 interface Ways {
-  readonly wait: (options: WaitOptions) => Promise<Hold>;
+  readonly wait: (options: QueueWaitOptions) => Promise<Hold>;
   readonly attempt: (options: WaitOptions) => Promise<Hold | undefined>;
 }
 
@@ -36,24 +35,12 @@ export async function acquire(
   const over = new AbortController();
   const told = tellWaiting(cluster, wanted.name, { teller, signal: over.signal });
   try {
-    return await waitAgain(wait, { signal, timeoutMs: wanted.waitMs });
+    // An outage that costs the waiter its lease costs it its place, not the wait.
+    return await wait({ signal, timeoutMs: wanted.waitMs, rejoin: true });
   } finally {
     over.abort();
     await told;
     teller.clear();
-  }
-}
-
-/** An outage that costs a waiter its lease costs it its place, not the wait. */
-async function waitAgain(wait: Ways["wait"], { signal, timeoutMs }: WaitOptions): Promise<Hold> {
-  const end = timeoutMs === undefined ? undefined : systemClock.monotonic() + timeoutMs;
-  for (;;) {
-    const left = end === undefined ? undefined : Math.max(1, Math.ceil(end - systemClock.monotonic()));
-    try {
-      return await wait({ signal, timeoutMs: left });
-    } catch (error) {
-      if (!(error instanceof SessionLostError)) throw error;
-    }
   }
 }
 

@@ -55,7 +55,7 @@ export const FRONT_DOORS = {
   diagnostics: ["channels", "messages", "tracing"],
   log: ["context", "stderr", "subscribe"],
   report: ["health", "inspect", "reporting-cluster", "snapshot"],
-  options: ["check", "connect", "etcdctl", "lock", "log", "once"],
+  options: ["check", "connect", "etcdctl", "lock", "log", "once", "queue-wait"],
   etcd: ["backoff", "client", "keepalive", "port", "port-errors", "ranges", "retry"],
   "etcd/batch": ["batcher"],
   "etcd/codec": ["answers", "requests"],

@@ -26,7 +26,13 @@ export { ClusterLockManager } from "./web-locks/cluster-lock-manager.js";
 export type { Hold, Lock } from "./hold/hold.js";
 export type { Leader } from "./election/leader.js";
 export type { Leadership } from "./election/leadership.js";
-export type { CloseOptions, LockOptions, SessionOptions, WaitOptions } from "./session/session-options.js";
+export type {
+  CloseOptions,
+  LockOptions,
+  QueueWaitOptions,
+  SessionOptions,
+  WaitOptions,
+} from "./session/session-options.js";
 export type { SessionSource } from "./session/session-source.js";
 export type { SessionState } from "./session/lease.js";
 export type { SessionStateEvent } from "./session/state-event.js";

@@ -78,16 +78,20 @@ export const systemClock: Clock = {
 
 const pauses = new AbortFanOut();
 
-/** Resolves after `delayMs`, or immediately when `signal` aborts. Never rejects: callers check their signal themselves. */
-export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
-  if (signal?.aborted) return Promise.resolve();
+/** Resolves after `delayMs`, or immediately when a signal aborts. Never rejects: callers check their signals themselves. */
+export function pause(
+  clock: Clock,
+  delayMs: number,
+  ...signals: readonly (AbortSignal | undefined)[]
+): Promise<void> {
+  if (signals.some((signal) => signal?.aborted)) return Promise.resolve();
   return new Promise((resolve) => {
     const end = (): void => {
       timer.cancel();
-      stop();
+      for (const stop of stops) stop();
       resolve();
     };
     const timer = clock.after(delayMs, end);
-    const stop = pauses.add(signal, end);
+    const stops = signals.map((signal) => pauses.add(signal, end));
   });
 }

@@ -6,6 +6,7 @@ import type {
   HoldEndMessage,
   HoldLongMessage,
   MemberMessage,
+  RejoinMessage,
   RenewedMessage,
   SessionMessage,
 } from "./messages.js";
@@ -16,6 +17,7 @@ export const CHANNELS = {
   call: "leasehold.call",
   holdEnd: "leasehold.hold.end",
   holdLong: "leasehold.hold.long",
+  rejoin: "leasehold.rejoin",
   session: "leasehold.session",
   renewed: "leasehold.session.renewed",
   member: "leasehold.member",
@@ -43,6 +45,7 @@ export const acquireChannel = traced<AcquireMessage>(CHANNELS.acquire);
 export const callChannel = traced<CallMessage>(CHANNELS.call);
 export const holdEndChannel = typed<HoldEndMessage>(CHANNELS.holdEnd);
 export const holdLongChannel = typed<HoldLongMessage>(CHANNELS.holdLong);
+export const rejoinChannel = typed<RejoinMessage>(CHANNELS.rejoin);
 export const sessionChannel = typed<SessionMessage>(CHANNELS.session);
 export const renewedChannel = typed<RenewedMessage>(CHANNELS.renewed);
 export const memberChannel = typed<MemberMessage>(CHANNELS.member);

@@ -105,6 +105,22 @@ export interface HoldLongMessage extends LockMessage {
   readonly warnHoldMs: number;
 }
 
+/**
+ * Of the channel `leasehold.rejoin`: a call with `rejoin`, or a request of a ClusterLockManager, begins again and joins the
+ * queue at its end, because its session has ended or no session could be opened.
+ */
+export interface RejoinMessage extends LockMessage {
+  /** Of the last session that it had, if any. */
+  readonly owner: string | undefined;
+  readonly leaseId: bigint | undefined;
+  /** SessionLostError, SessionClosedError or EtcdUnavailableError. */
+  readonly error: Error;
+  /** How often the call has failed in a row, this time included. */
+  readonly failures: number;
+  /** Milliseconds until it begins again. */
+  readonly delayMs: number;
+}
+
 export type { RenewalReport } from "../renewal-report.js";
 
 export type SessionStateName = "live" | "jeopardy" | "lost" | "closed";

@@ -15,7 +15,8 @@ import {
   type CheckedWait,
 } from "../options/check.js";
 import { checkLock, type CheckedLock } from "../options/lock.js";
-import type { LockOptions, WaitOptions } from "../session/session-options.js";
+import { checkQueueWait, type CheckedQueueWait } from "../options/queue-wait.js";
+import type { LockOptions, QueueWaitOptions, WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
 import { atCaller, withCallersStack } from "../async/callers-stack.js";
 import { settleWithin } from "../async/settle-within.js";
@@ -56,15 +57,15 @@ export class Election {
    * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
    * @throws {DeadlockError} if this object is already waiting or leading; to publish another value, call `proclaim`.
    * @throws {LockTimeoutError} after `timeoutMs`.
-   * @throws {SessionLostError | SessionClosedError} if the session ends while waiting.
+   * @throws {SessionLostError | SessionClosedError} if the session ends while waiting without `rejoin`.
    * @throws {KindMismatchError} if it would wait for an entry of a lock or of a nested name: see docs/kinds.md.
    * @throws {EtcdUnavailableError} if no session could be opened.
    * @throws {EtcdRefusedError} if etcd rejects the request.
    * @throws {TypeError | RangeError} on bad arguments.
    */
-  async campaign(value: string, options?: WaitOptions): Promise<Leadership> {
+  async campaign(value: string, options?: QueueWaitOptions): Promise<Leadership> {
     checkValue("value", value);
-    const wait = checkWait("campaign", options);
+    const wait = checkQueueWait(options, { where: "campaign", source: this.#source });
     const target = {
       source: this.#source,
       kind: "leadership",
@@ -77,7 +78,7 @@ export class Election {
     return traceAcquire(target, call, (traced) => this.#run(traced, wait));
   }
 
-  async #run(target: CampaignTarget, wait: CheckedWait): Promise<LeadershipHandle> {
+  async #run(target: CampaignTarget, wait: CheckedQueueWait): Promise<LeadershipHandle> {
     if (this.#busy) throw new DeadlockError(this.name, alreadyCandidate(this.name));
     this.#candidate = "waiting";
     if (electionChannel.hasSubscribers) publishElection(this.#event(undefined), { state: "campaigning" });
@@ -135,11 +136,13 @@ export class Election {
     return !candidate.signal.aborted;
   }
 
-  async #campaign(target: CampaignTarget, wait: CheckedWait): Promise<LeadershipHandle> {
+  async #campaign(target: CampaignTarget, wait: CheckedQueueWait): Promise<LeadershipHandle> {
     const { value } = target;
     const left = timeBudget(this.#source.services.clock, wait.timeoutMs);
-    const acquired = await acquire(target, wait);
-    const leadership = holdOf(watched(acquired), LeadershipHandle);
+    const { acquired, leadership } = await acquire(target, wait, (granted) => ({
+      acquired: granted,
+      leadership: holdOf(watched(granted), LeadershipHandle),
+    }));
     try {
       // An adopted entry still has the value of its last candidate.
       if (acquired.grant.entry.value !== value) await this.#within(wait, left(), leadership.proclaim(value));

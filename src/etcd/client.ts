@@ -97,6 +97,11 @@ export class EtcdClient {
     return allUnreachable(this.#retryContext);
   }
 
+  /** A member has answered since the cluster was made. */
+  get hasAnswered(): boolean {
+    return this.#pool.hasAnswered;
+  }
+
   /** What is known of the members. */
   get contact(): Pick<MemberPool, "hostInUse" | "contactFailed" | "failureOf"> {
     return this.#pool;

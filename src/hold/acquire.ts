@@ -3,10 +3,10 @@ import type { WatchListener } from "../etcd/watch/hub.js";
 import { HoldHandle } from "./hold.js";
 import type { LockAbout } from "./events.js";
 import type { CheckedWait } from "../options/check.js";
+import type { CheckedQueueWait } from "../options/queue-wait.js";
 import { acquireChannel } from "../diagnostics/channels.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
 import { LockTable } from "../queue/lock-table.js";
-import type { LeaseSource } from "../session/session-source.js";
 import { traceAcquire, type AcquireTarget } from "./trace-acquire.js";
 import type { Lease } from "../session/lease.js";
 import type { JoinedEntry } from "../queue/entry.js";
@@ -46,17 +46,13 @@ const acquired = (grant: Grant): Acquired => ({
 abstract class NameCall<T extends JoinTarget, R> extends TurnCall<Grant, R> {
   constructor(
     protected readonly target: T,
-    wait: CheckedWait,
+    wait: CheckedQueueWait,
   ) {
     super(wait);
   }
 
-  protected get source(): LeaseSource {
-    return this.target.source;
-  }
-
-  protected get names(): readonly string[] {
-    return [this.target.name];
+  get about(): T {
+    return this.target;
   }
 
   protected join(lease: Lease): Waiter {
@@ -69,9 +65,17 @@ abstract class NameCall<T extends JoinTarget, R> extends TurnCall<Grant, R> {
   }
 }
 
-class EntryCall extends NameCall<JoinTarget, Acquired> {
-  result(grant: Grant): Acquired {
-    return acquired(grant);
+class EntryCall<R> extends NameCall<JoinTarget, R> {
+  constructor(
+    target: JoinTarget,
+    wait: CheckedQueueWait,
+    private readonly made: (granted: Acquired) => R,
+  ) {
+    super(target, wait);
+  }
+
+  result(grant: Grant): R {
+    return this.made(acquired(grant));
   }
 }
 
@@ -88,9 +92,13 @@ function started<H extends HoldHandle>(grant: Grant, target: HoldTarget<H>): H {
   return hold;
 }
 
-/** Resolves with an entry when its turn has come. */
-export async function acquire(target: JoinTarget, wait: CheckedWait): Promise<Acquired> {
-  return new EntryCall(target, wait).run();
+/** Resolves with what `made` makes of the entry, at once when its turn has come. */
+export async function acquire<R>(
+  target: JoinTarget,
+  wait: CheckedQueueWait,
+  made: (granted: Acquired) => R,
+): Promise<R> {
+  return new EntryCall(target, wait, made).run();
 }
 
 /**
@@ -99,7 +107,7 @@ export async function acquire(target: JoinTarget, wait: CheckedWait): Promise<Ac
  */
 export function acquireHold<H extends HoldHandle>(
   target: HoldTarget<H>,
-  check: () => CheckedWait,
+  check: () => CheckedQueueWait,
 ): Promise<H> {
   try {
     const wait = check();
@@ -109,7 +117,7 @@ export function acquireHold<H extends HoldHandle>(
   }
 }
 
-function traceHold<H extends HoldHandle>(target: HoldTarget<H>, wait: CheckedWait): Promise<H> {
+function traceHold<H extends HoldHandle>(target: HoldTarget<H>, wait: CheckedQueueWait): Promise<H> {
   const call = { tries: false, signal: wait.signal };
   return traceAcquire(target, call, (traced) => new HoldCall(traced, wait).run());
 }
@@ -124,29 +132,33 @@ export function tryAcquire<H extends HoldHandle>(
   return traceAcquire(target, call, (traced) => tryHold(traced, wait));
 }
 
-async function tryHold<H extends HoldHandle>(
-  target: HoldTarget<H>,
-  wait: CheckedWait,
-): Promise<H | undefined> {
-  const acquired = await tryEntry(target, wait);
-  return acquired && started(acquired.grant, target);
-}
+const tryHold = <H extends HoldHandle>(target: HoldTarget<H>, wait: CheckedWait): Promise<H | undefined> =>
+  tryEntry(target, wait, ({ grant }) => started(grant, target));
 
-/** Like `tryAcquire()`, but the entry is not made a hold yet. */
-export async function tryEntry(
+/** Like `tryAcquire()`, but resolves with what `made` makes of the entry. */
+export async function tryEntry<R>(
   target: JoinTarget,
   { signal, timeoutMs = TRY_TIMEOUT_MS }: CheckedWait,
-): Promise<Acquired | undefined> {
+  made: (granted: Acquired) => R,
+): Promise<R | undefined> {
   signal?.throwIfAborted();
-  return withLease(target.source, { signal, timeoutMs }, new TryCall(target));
+  return withLease(target.source, { signal, timeoutMs }, new TryCall(target, made));
 }
 
 /** Leaves the queue again unless its entry is granted at once. */
-class TryCall implements LeasedCall<JoinedEntry | undefined, Acquired | undefined> {
-  /** It does not wait in the queue, so no turn is lost when it begins once more. */
+class TryCall<R> implements LeasedCall<JoinedEntry | undefined, R | undefined> {
+  /** It does not wait in the queue, so no turn is lost when it begins again. */
   readonly joined = false;
+  readonly rejoin = false;
 
-  constructor(private readonly target: JoinTarget) {}
+  constructor(
+    private readonly target: JoinTarget,
+    private readonly made: (granted: Acquired) => R,
+  ) {}
+
+  get about(): JoinTarget {
+    return this.target;
+  }
 
   begin(lease: Lease, left: CheckedWait): Promise<JoinedEntry | undefined> {
     const { services } = lease;
@@ -160,11 +172,15 @@ class TryCall implements LeasedCall<JoinedEntry | undefined, Acquired | undefine
     });
   }
 
-  result(entry: JoinedEntry | undefined): Acquired | undefined {
-    return entry && acquired(unwatched(entry));
+  result(entry: JoinedEntry | undefined): R | undefined {
+    return entry && this.made(acquired(unwatched(entry)));
   }
 
   failure(error: unknown): unknown {
+    return error;
+  }
+
+  overdue(error: unknown): unknown {
     return error;
   }
 }

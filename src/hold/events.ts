@@ -1,5 +1,7 @@
+import { rejoinChannel } from "../diagnostics/channels.js";
 import type { HoldEndMessage, LockKind } from "../diagnostics/messages.js";
 import type { CheckedLock } from "../options/lock.js";
+import type { EtcdServices } from "../session/connection.js";
 import type { Lease } from "../session/lease.js";
 
 /** What events say of a lock. A lock object makes it once, for all of its calls and holds. */
@@ -36,3 +38,22 @@ export const holdMessage = (
   revision,
   fence,
 });
+
+/** Why a call begins again, and when. */
+export interface RejoinFacts {
+  /** The last one that it had. */
+  readonly lease: Lease | undefined;
+  readonly error: Error;
+  readonly failures: number;
+  readonly delayMs: number;
+}
+
+export function publishRejoin(
+  { options: { hosts } }: EtcdServices,
+  { kind, name, names = [name], options: { label } }: LockAbout,
+  { lease, ...why }: RejoinFacts,
+): void {
+  if (!rejoinChannel.hasSubscribers) return;
+  const { owner, leaseId } = lease ?? { owner: undefined, leaseId: undefined };
+  rejoinChannel.publish({ hosts, kind, name, names, label, owner, leaseId, ...why });
+}

@@ -73,7 +73,7 @@ class AcquireTrace {
     const { source } = this.target;
     const lease = async (wait: CheckedWait): Promise<Lease> => this.#uses(await source.lease(wait));
     return {
-      source: { services: source.services, lease },
+      source: { ...source, lease },
       onAhead: (ahead) => (this.message.ahead = ahead),
     };
   }

@@ -2,15 +2,18 @@ import { enclosingConflict, enclosingHold } from "./reentrancy.js";
 import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "../errors.js";
 import type { Lease } from "../session/lease.js";
 import type { CheckedWait } from "../options/check.js";
+import type { CheckedQueueWait } from "../options/queue-wait.js";
 import { readContendersAhead, type Ahead } from "../queue/contenders.js";
 import type { LeaseSource } from "../session/session-source.js";
 import type { Timer } from "../async/clock.js";
 import { settleWithin } from "../async/settle-within.js";
+import type { AcquireTarget } from "./trace-acquire.js";
 import { withLease, type LeasedCall } from "./with-lease.js";
 
 /** The last part of a wait, in which the queue is read so that a timeout can name the holder. */
 const PROBE_MS = 500;
 const OPENING = "its session was still being opened";
+const REJOINING = "its session had ended, and the next one was not used yet";
 
 /** A call that waits in one queue or several. */
 export interface TurnWaiter<T> {
@@ -32,10 +35,9 @@ export interface Waited {
 export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
   #waiter: TurnWaiter<T> | undefined;
 
-  constructor(private readonly wait: CheckedWait) {}
+  constructor(private readonly wait: CheckedQueueWait) {}
 
-  protected abstract get source(): LeaseSource;
-  protected abstract get names(): readonly string[];
+  abstract get about(): AcquireTarget;
   /** Joins the queues. */
   protected abstract join(lease: Lease): TurnWaiter<T>;
   /** Releases what was granted after the caller gave up. */
@@ -46,11 +48,16 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
     return this.#waiter?.joined ?? false;
   }
 
+  get rejoin(): boolean {
+    return this.wait.rejoin;
+  }
+
   /** @throws DeadlockError when this async context would wait for itself. @throws the reason of an aborted signal. */
   run(): Promise<R> {
     this.wait.signal?.throwIfAborted();
-    assertNoDeadlock(this.source, this.names);
-    return withLease(this.source, this.wait, this);
+    const { source, name, names = [name] } = this.about;
+    assertNoDeadlock(source, names);
+    return withLease(source, this.wait, this);
   }
 
   begin(lease: Lease, left: CheckedWait): Promise<T> {
@@ -67,10 +74,21 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
   /** If no member has failed, the time limit was too short to open the first session. */
   failure(error: unknown): unknown {
     const { timeoutMs } = this.wait;
-    const tooShort = error instanceof EtcdUnavailableError && !this.source.services.client.failing;
+    const tooShort = error instanceof EtcdUnavailableError && !this.#client.failing;
     if (!tooShort || timeoutMs === undefined) return error;
-    const [name = ""] = this.names;
-    return new LockTimeoutError(name, timeoutMs, undefined, undefined, OPENING);
+    return new LockTimeoutError(this.about.name, timeoutMs, undefined, undefined, OPENING);
+  }
+
+  overdue(error: unknown): unknown {
+    if (error instanceof EtcdUnavailableError) return this.failure(error);
+    const { timeoutMs = 0 } = this.wait;
+    const { failing, lastFailures } = this.#client;
+    if (failing) return new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, lastFailures);
+    return new LockTimeoutError(this.about.name, timeoutMs, undefined, undefined, REJOINING);
+  }
+
+  get #client(): LeaseSource["services"]["client"] {
+    return this.about.source.services.client;
   }
 }
 

@@ -3,10 +3,11 @@ import type { HoldHandle } from "../hold/hold.js";
 import type { Lease } from "../session/lease.js";
 import { MultiWaiter } from "./multi-wait.js";
 import { acquireChannel } from "../diagnostics/channels.js";
-import { checkNames, checkWait, WAIT_OPTIONS, type CheckedWait } from "../options/check.js";
+import { checkNames } from "../options/check.js";
 import { checkLock, LOCK_OPTIONS } from "../options/lock.js";
-import type { LockOptions, WaitOptions } from "../session/session-options.js";
-import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
+import { checkQueueWait, QUEUE_WAIT_OPTIONS, type CheckedQueueWait } from "../options/queue-wait.js";
+import type { LockOptions, QueueWaitOptions } from "../session/session-options.js";
+import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
 import { traceAcquire, type AcquireTarget } from "../hold/trace-acquire.js";
 import { TurnCall } from "../hold/wait-for-turn.js";
 
@@ -24,7 +25,7 @@ export type { MultiLock } from "./multi-lock.js";
  * @param options limits of the wait, and the options that a Mutex takes, such as `label`.
  * @throws {LockTimeoutError} after `timeoutMs`; it names the first lock that was not acquired yet.
  * @throws {DeadlockError} in an async context that already holds one of the names, or a name under one of them.
- * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
+ * @throws {SessionLostError | SessionClosedError} when the session ends while waiting without `rejoin`.
  * @throws {KindMismatchError} when one entry would wait for one of another kind, or of a nested name: see docs/kinds.md.
  * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
  * @throws {TypeError | RangeError} on bad arguments.
@@ -32,17 +33,17 @@ export type { MultiLock } from "./multi-lock.js";
 export async function lockAll(
   source: SessionSource,
   names: readonly string[],
-  options?: WaitOptions & LockOptions,
+  options?: QueueWaitOptions & LockOptions,
 ): Promise<MultiLock> {
   const leases = leaseSourceOf(source);
   const checked = checkNames(names);
-  const wait = checkWait("lockAll", options, LOCK_OPTIONS);
+  const wait = checkQueueWait(options, { where: "lockAll", also: LOCK_OPTIONS, source: leases });
   const target: AllTarget = {
     source: leases,
     kind: "all",
     name: checked[0] as string,
     names: checked,
-    options: checkLock("lockAll", options, WAIT_OPTIONS),
+    options: checkLock("lockAll", options, QUEUE_WAIT_OPTIONS),
   };
   if (!acquireChannel.hasSubscribers) return new AllCall(target, wait).run();
   const call = { tries: false, signal: wait.signal };
@@ -56,21 +57,17 @@ interface AllTarget extends AcquireTarget {
 class AllCall extends TurnCall<readonly HoldHandle[], MultiLockHandle> {
   constructor(
     private readonly target: AllTarget,
-    wait: CheckedWait,
+    wait: CheckedQueueWait,
   ) {
     super(wait);
   }
 
-  protected get source(): LeaseSource {
-    return this.target.source;
-  }
-
-  protected get names(): readonly string[] {
-    return this.target.names;
+  get about(): AllTarget {
+    return this.target;
   }
 
   protected join(lease: Lease): MultiWaiter {
-    return new MultiWaiter(lease, this.names, this.target.onAhead);
+    return new MultiWaiter(lease, this.target.names, this.target.onAhead);
   }
 
   protected releaseUnwanted(holds: readonly HoldHandle[]): void {

@@ -82,7 +82,8 @@ export class MultiWaiter implements Dependent {
     while (!this.#gaveUp) {
       const { entries, alone } = await this.lease.inFlight.track(this.#join.join(() => !this.#gaveUp));
       // The answer of a join is always awaited: a delete sent before that answer could be executed first.
-      if (this.#gaveUp) return this.#leave(entries);
+      // `over` reads the clock and ends the wait: the process may have been suspended before this answer was read.
+      if (this.#gaveUp || this.lease.over) return this.#leave(entries);
       if (alone) this.onAhead?.(0);
       this.#turns = new AllTurns(this.lease, entries, alone);
       const holds = await this.#turns.held;

@@ -3,10 +3,11 @@ import { HeldScope, enclosingHold } from "../hold/reentrancy.js";
 import { ExclusiveHoldHandle, type Lock } from "../hold/hold.js";
 import { checkBoolean, checkFunction, checkName, checkWait } from "../options/check.js";
 import { checkLock } from "../options/lock.js";
-import type { LockOptions, WaitOptions } from "../session/session-options.js";
+import { checkQueueWait } from "../options/queue-wait.js";
+import type { LockOptions, QueueWaitOptions, WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
 
-export interface WorkOptions extends WaitOptions {
+export interface WorkOptions extends QueueWaitOptions {
   /**
    * If the same async context already holds the name, run `work` with that lock instead of throwing a DeadlockError. The
    * lock is released when the last callback inside has ended.
@@ -44,14 +45,15 @@ export class Mutex {
    * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
    * @throws {LockTimeoutError} after `timeoutMs`, with the holder and the number of entries ahead if etcd still answers.
    * The time to open the first session counts; if a member failed in that time, EtcdUnavailableError names it.
-   * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
+   * @throws {SessionLostError | SessionClosedError} when the session ends while waiting without `rejoin`.
    * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
    * @throws {DeadlockError} inside a `withLock` of the same name, or of a name under it.
    * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {TypeError | RangeError} on bad options.
    */
-  lock(options?: WaitOptions): Promise<Lock> {
-    return acquireHold(this.#target, () => checkWait("lock", options));
+  lock(options?: QueueWaitOptions): Promise<Lock> {
+    const { source } = this.#target;
+    return acquireHold(this.#target, () => checkQueueWait(options, { where: "lock", source }));
   }
 
   /**
@@ -72,9 +74,10 @@ export class Mutex {
    */
   async withLock<T>(work: (lock: Lock) => T, options?: WorkOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
-    const wait = checkWait("withLock", options, ["reentrant"]);
+    const { source } = this.#target;
+    const wait = checkQueueWait(options, { where: "withLock", also: ["reentrant"], source });
     const reentrant = checkBoolean("reentrant", options?.reentrant);
-    const { services } = this.#target.source;
+    const { services } = source;
     const here = reentrant ? enclosingHold(services, this.name) : undefined;
     if (here) {
       wait.signal?.throwIfAborted();

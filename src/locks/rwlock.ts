@@ -2,10 +2,11 @@ import { acquireHold, tryAcquire, type HoldTarget } from "../hold/acquire.js";
 import { HeldScope } from "../hold/reentrancy.js";
 import { ExclusiveHoldHandle, HoldHandle, type Hold, type Lock } from "../hold/hold.js";
 import { writer } from "../queue/lock-mode.js";
-import { checkFunction, checkName, checkWait, type CheckedWait } from "../options/check.js";
+import { checkFunction, checkName, checkWait } from "../options/check.js";
 import { reader } from "../queue/reader-mode.js";
 import { checkLock } from "../options/lock.js";
-import type { LockOptions, WaitOptions } from "../session/session-options.js";
+import { checkQueueWait, type CheckedQueueWait } from "../options/queue-wait.js";
+import type { LockOptions, QueueWaitOptions, WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
 
 /**
@@ -37,19 +38,19 @@ export class RwLock {
    * would be rejected after a newer one. Release it, or use `await using`; prefer `withReadLock`.
    * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
    * @throws {LockTimeoutError} after `timeoutMs`, with the first in the queue and the number of entries ahead, including readers.
-   * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
+   * @throws {SessionLostError | SessionClosedError} when the session ends while waiting without `rejoin`.
    * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
    * @throws {DeadlockError} inside a `with…Lock` of the same name, or of a name under it: see `withReadLock`.
    * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {TypeError | RangeError} on bad options.
    */
-  readLock(options?: WaitOptions): Promise<Hold> {
-    return acquireHold(this.#reading, () => checkWait("readLock", options));
+  readLock(options?: QueueWaitOptions): Promise<Hold> {
+    return acquireHold(this.#reading, () => this.#checked("readLock", options));
   }
 
   /** Waits until no entry is ahead in the queue and returns the lock. Otherwise as `readLock`; prefer `withWriteLock`. */
-  writeLock(options?: WaitOptions): Promise<Lock> {
-    return acquireHold(this.#writing, () => checkWait("writeLock", options));
+  writeLock(options?: QueueWaitOptions): Promise<Lock> {
+    return acquireHold(this.#writing, () => this.#checked("writeLock", options));
   }
 
   /**
@@ -76,21 +77,25 @@ export class RwLock {
    * @throws {LockLostError} when `work` succeeded but the hold was lost before it ended.
    * @throws {DeadlockError} inside a `with…Lock` of the same name. Otherwise as `readLock()`.
    */
-  async withReadLock<T>(work: (hold: Hold) => T, options?: WaitOptions): Promise<Awaited<T>> {
+  async withReadLock<T>(work: (hold: Hold) => T, options?: QueueWaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
-    return during(this.#reading, checkWait("withReadLock", options), work);
+    return during(this.#reading, this.#checked("withReadLock", options), work);
   }
 
   /** The same with the write lock. */
-  async withWriteLock<T>(work: (lock: Lock) => T, options?: WaitOptions): Promise<Awaited<T>> {
+  async withWriteLock<T>(work: (lock: Lock) => T, options?: QueueWaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
-    return during(this.#writing, checkWait("withWriteLock", options), work);
+    return during(this.#writing, this.#checked("withWriteLock", options), work);
+  }
+
+  #checked(where: string, options: QueueWaitOptions | undefined): CheckedQueueWait {
+    return checkQueueWait(options, { where, source: this.#reading.source });
   }
 }
 
 async function during<H extends HoldHandle, T>(
   target: HoldTarget<H>,
-  wait: CheckedWait,
+  wait: CheckedQueueWait,
   work: (held: H) => T,
 ): Promise<Awaited<T>> {
   const hold = await acquireHold(target, () => wait);

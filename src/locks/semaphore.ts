@@ -4,7 +4,8 @@ import { HoldHandle, type Hold } from "../hold/hold.js";
 import { checkFunction, checkName, checkPermits, checkWait } from "../options/check.js";
 import { permit } from "../queue/permit-mode.js";
 import { checkLock } from "../options/lock.js";
-import type { LockOptions, WaitOptions } from "../session/session-options.js";
+import { checkQueueWait } from "../options/queue-wait.js";
+import type { LockOptions, QueueWaitOptions, WaitOptions } from "../session/session-options.js";
 import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
 
 /**
@@ -41,14 +42,15 @@ export class Semaphore {
    * use `await using`; prefer `withPermit`.
    * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
    * @throws {LockTimeoutError} after `timeoutMs`, with the oldest holder and the number of entries ahead, including holders.
-   * @throws {SessionLostError | SessionClosedError} when the session ends while waiting.
+   * @throws {SessionLostError | SessionClosedError} when the session ends while waiting without `rejoin`.
    * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
    * @throws {DeadlockError} inside a `withPermit` of the same name, or of a name under it: see `withPermit`.
    * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {TypeError | RangeError} on bad options.
    */
-  acquire(options?: WaitOptions): Promise<Hold> {
-    return acquireHold(this.#target, () => checkWait("acquire", options));
+  acquire(options?: QueueWaitOptions): Promise<Hold> {
+    const { source } = this.#target;
+    return acquireHold(this.#target, () => checkQueueWait(options, { where: "acquire", source }));
   }
 
   /**
@@ -72,10 +74,11 @@ export class Semaphore {
    * @throws {LockLostError} when `work` succeeded but the hold was lost before it ended.
    * @throws {DeadlockError} inside a `withPermit` of the same name. Otherwise as `acquire()`.
    */
-  async withPermit<T>(work: (hold: Hold) => T, options?: WaitOptions): Promise<Awaited<T>> {
+  async withPermit<T>(work: (hold: Hold) => T, options?: QueueWaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);
-    const wait = checkWait("withPermit", options);
+    const { source } = this.#target;
+    const wait = checkQueueWait(options, { where: "withPermit", source });
     const hold = await acquireHold(this.#target, () => wait);
-    return new HeldScope(this.#target.source.services, hold).enter(work);
+    return new HeldScope(source.services, hold).enter(work);
   }
 }

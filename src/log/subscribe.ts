@@ -6,6 +6,7 @@ import {
   holdEndChannel,
   holdLongChannel,
   memberChannel,
+  rejoinChannel,
   renewedChannel,
   sessionChannel,
 } from "../diagnostics/channels.js";
@@ -17,6 +18,7 @@ import type {
   HoldEndMessage,
   HoldLongMessage,
   MemberMessage,
+  RejoinMessage,
   RenewedMessage,
   SessionMessage,
 } from "../diagnostics/messages.js";
@@ -26,6 +28,7 @@ import { ElectionLines } from "./election-lines.js";
 import { IdleLine } from "./idle-line.js";
 import { LockLines } from "./lock-lines.js";
 import { MemberLines } from "./member-lines.js";
+import { RejoinLines } from "./rejoin-lines.js";
 import { SessionLines } from "./session-lines.js";
 import { WaitLines } from "./wait-lines.js";
 import { LogWriter } from "./writer.js";
@@ -56,8 +59,10 @@ export function writeLog(target: LogTarget): () => void {
   const waits = new WaitLines(context);
   const members = new MemberLines(context);
   const elections = new ElectionLines(context);
+  const rejoins = new RejoinLines(context);
   log.to(memberChannel, (message: MemberMessage) => members.member(message));
   log.to(electionChannel, (message: ElectionMessage) => elections.election(message));
+  log.to(rejoinChannel, (message: RejoinMessage) => rejoins.rejoin(message));
   subscribeSessions(log, context);
   subscribeLocks(log, { context, waits, debugs: writer.debugs });
   const idle = new IdleLine(context, target.isIdle);
@@ -66,6 +71,7 @@ export function writeLog(target: LogTarget): () => void {
     log.end();
     idle.close();
     members.close();
+    rejoins.close();
     waits.close();
   };
 }

@@ -2,11 +2,12 @@ import { acquireChannel } from "../diagnostics/channels.js";
 import type { Lock } from "../hold/hold.js";
 import { traceAcquire, type AcquireTarget } from "../hold/trace-acquire.js";
 import { TurnCall } from "../hold/wait-for-turn.js";
-import { checkFunction, checkName, type CheckedWait } from "../options/check.js";
+import { checkFunction, checkName } from "../options/check.js";
 import { checkOnce, checkSlot } from "../options/once.js";
+import type { CheckedQueueWait } from "../options/queue-wait.js";
 import type { Lease } from "../session/lease.js";
-import type { LockOptions, WaitOptions } from "../session/session-options.js";
-import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
+import type { LockOptions, QueueWaitOptions } from "../session/session-options.js";
+import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
 import { abandon, SlotWaiter, type Outcome } from "./claim.js";
 import { SlotPlan } from "./plan.js";
 import { SlotRun } from "./run.js";
@@ -14,7 +15,7 @@ import type { OnceRun } from "./verdict.js";
 
 export type { OnceRun } from "./verdict.js";
 
-export interface OnceOptions extends WaitOptions, LockOptions {
+export interface OnceOptions extends QueueWaitOptions, LockOptions {
   /**
    * What happens with a slot whose run was lost in the middle: its process crashed, or it lost the lock. "never": the slot is
    * not run again, and the result says "lost". "if lost": the call runs it again; while another call runs the slot, this one
@@ -61,7 +62,7 @@ export type OnceResult<T> =
  * @throws {LockReleasedError} when `work` has released the lock itself.
  * @throws {LockTimeoutError} after `timeoutMs`, which limits the wait, not `work`.
  * @throws {DeadlockError} in an async context that already holds the name, or a name under it.
- * @throws {SessionLostError | SessionClosedError} when the session ends before `work` begins.
+ * @throws {SessionLostError | SessionClosedError} when the session ends before `work` begins: while it waits, without `rejoin`.
  * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects a request.
  * @throws {TypeError | RangeError} on bad arguments.
  */
@@ -74,7 +75,7 @@ export async function once<T>(
   options?: OnceOptions,
 ): Promise<OnceResult<T>> {
   const leases = leaseSourceOf(source);
-  const checked = checkOnce(options);
+  const checked = checkOnce(options, leases);
   const { clock } = leases.services;
   const plan = new SlotPlan(checkName(name), checkSlot(slot), { clock, options: checked });
   checkFunction("work", work);
@@ -88,7 +89,11 @@ export async function once<T>(
 type NotRun = { readonly why: "done" | "running" | "lost" | "expired"; readonly run: OnceRun | undefined };
 
 /** The slot to run. Only for a channel with subscribers is the call published. */
-async function claimed(target: AcquireTarget, plan: SlotPlan, wait: CheckedWait): Promise<SlotRun | NotRun> {
+async function claimed(
+  target: AcquireTarget,
+  plan: SlotPlan,
+  wait: CheckedQueueWait,
+): Promise<SlotRun | NotRun> {
   if (!acquireChannel.hasSubscribers) return new SlotCall(target, plan, wait).run();
   const call = { tries: false, signal: wait.signal };
   let found: SlotRun | NotRun | undefined;
@@ -106,17 +111,13 @@ class SlotCall extends TurnCall<Outcome, SlotRun | NotRun> {
   constructor(
     private readonly target: AcquireTarget,
     private readonly plan: SlotPlan,
-    wait: CheckedWait,
+    wait: CheckedQueueWait,
   ) {
     super(wait);
   }
 
-  protected get source(): LeaseSource {
-    return this.target.source;
-  }
-
-  protected get names(): readonly string[] {
-    return [this.plan.name];
+  get about(): AcquireTarget {
+    return this.target;
   }
 
   protected join(lease: Lease): SlotWaiter {

@@ -51,7 +51,9 @@ export class SlotRun {
     } as const;
     const { lowest } = this.claim;
     const expiry = lowest ? this.plan.space.expire(lowest, this.plan.keep) : NOTHING;
-    const txn = endTxn(this.plan, hold, { mark: ended, expiry });
+    // The key of the hold is complete, that of the mark is relative to the prefix of the cluster.
+    const entry = { key: mark.key, revision: hold.revision };
+    const txn = endTxn(this.plan, entry, { mark: ended, expiry });
     const { name, slot } = this.plan;
     const policy = this.lease.policy(`mark slot ${slot} of "${name}" as run`);
     const ending = this.lease.inFlight.track(txnUntilConfirmed(this.lease, txn, policy));

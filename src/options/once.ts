@@ -1,9 +1,10 @@
-import { checkInteger, checkWait, rangeError, typeError, WAIT_OPTIONS, type CheckedWait } from "./check.js";
+import { checkInteger, rangeError, typeError } from "./check.js";
 import { checkLock, LOCK_OPTIONS, type CheckedLock } from "./lock.js";
+import { checkQueueWait, QUEUE_WAIT_OPTIONS, type CheckedQueueWait } from "./queue-wait.js";
 
 /** The checked options of `once`. */
 export interface CheckedOnce {
-  readonly wait: CheckedWait;
+  readonly wait: CheckedQueueWait;
   readonly lock: CheckedLock;
   readonly rerunsLost: boolean;
   readonly keep: number;
@@ -23,9 +24,9 @@ export function checkSlot(value: unknown): number {
   return slot;
 }
 
-export function checkOnce(options: unknown): CheckedOnce {
-  const wait = checkWait("once", options, [...LOCK_OPTIONS, ...ONCE_OPTIONS]);
-  const lock = checkLock("once", options, [...WAIT_OPTIONS, ...ONCE_OPTIONS]);
+export function checkOnce(options: unknown, source: { readonly reopens: boolean }): CheckedOnce {
+  const wait = checkQueueWait(options, { where: "once", also: [...LOCK_OPTIONS, ...ONCE_OPTIONS], source });
+  const lock = checkLock("once", options, [...QUEUE_WAIT_OPTIONS, ...ONCE_OPTIONS]);
   const { rerun, keep } = (options ?? {}) as { readonly rerun?: unknown; readonly keep?: unknown };
   return {
     wait,

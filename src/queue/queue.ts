@@ -49,10 +49,6 @@ export class Queue {
     return this.owner.lease;
   }
 
-  get #joiner(): Joiner {
-    return new Joiner(this);
-  }
-
   /** Adds a caller at the end of the local line; it waits for its turn. */
   join(options: JoinOptions = {}): Waiter {
     const waiter = new Waiter(this, options.mode ?? exclusive, options);
@@ -72,7 +68,8 @@ export class Queue {
       // Entries of ours whose deletion is under way would make the try fail.
       if (this.#leaving) await Promise.allSettled(this.#leaving);
       this.lease.assertOpen();
-      const joined = await this.lease.inFlight.track(this.#joiner.tryJoin({ mode, kind, value }, policy));
+      const joined = await this.lease.inFlight.track(new Joiner(this).tryJoin({ mode, kind, value }, policy));
+      if (joined && this.lease.over) throw this.lease.signal.reason as Error;
       if (joined) this.#onGranted(joined.entry, joined.result);
       return joined?.entry;
     } finally {
@@ -121,7 +118,7 @@ export class Queue {
     let joined: Joined;
     try {
       this.own.assertMeets(waiter.kind);
-      joined = await this.#joiner.join(waiter, { again: () => !waiter.gaveUp });
+      joined = await new Joiner(this).join(waiter, { again: () => !waiter.gaveUp });
     } catch (error) {
       this.#waiting--;
       this.lease.waits.delete(waiter);
@@ -129,7 +126,8 @@ export class Queue {
     }
     const { entry, result, mismatch } = joined;
     if (result.state !== "unknown") waiter.options.onAhead?.(result.state === "waiting" ? result.ahead : 0);
-    if (waiter.gaveUp) {
+    // `over` reads the clock and ends the wait: the process may have been suspended before this answer was read.
+    if (waiter.gaveUp || this.lease.over) {
       this.#waiting--;
       return this.leaveInBackground(entry);
     }

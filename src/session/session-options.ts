@@ -19,6 +19,22 @@ export interface WaitOptions {
   readonly timeoutMs?: number | undefined;
 }
 
+/** Of a call that waits in a queue. */
+export interface QueueWaitOptions extends WaitOptions {
+  /**
+   * For a Cluster as the source. If the session is lost or closed while the call waits, the call joins the queue again with
+   * the cluster's next session, **at its end**, instead of rejecting. While etcd does not answer, it tries again after a pause
+   * of up to 1 s, without a limit unless you set one: `timeoutMs` and `signal` apply to all attempts together. Before any
+   * member has answered this cluster, it rejects with EtcdUnavailableError all the same: the hosts may be wrong.
+   * A loss after the grant is a LockLostError, as always.
+   *
+   * EtcdRefusedError and `cluster.close()`, with SessionClosedError, end the call. With a Session as the source, which has no
+   * next session, the call rejects with a TypeError.
+   * @default false
+   */
+  readonly rejoin?: boolean | undefined;
+}
+
 export interface CloseOptions {
   /**
    * Milliseconds, 0 or more. `close` refuses new calls, keeps renewing until every hold is released or this time has

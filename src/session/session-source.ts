@@ -12,6 +12,8 @@ export type SessionSource = Cluster | Session;
 /** Where a lock takes its lease from. */
 export interface LeaseSource {
   readonly services: EtcdServices;
+  /** `lease` gives another lease after the session of one has ended. */
+  readonly reopens: boolean;
   /** @throws SessionLostError | SessionClosedError | EtcdUnavailableError | EtcdRefusedError */
   lease(wait: CheckedWait): Promise<Lease>;
 }
@@ -30,12 +32,13 @@ export function leaseSourceOf(source: unknown): LeaseSource {
 function newLeaseSource(source: SessionSource): LeaseSource {
   if (source instanceof Session) {
     const lease = leaseOf(source);
-    return { services: lease.services, lease: () => Promise.resolve(lease) };
+    return { services: lease.services, reopens: false, lease: () => Promise.resolve(lease) };
   }
   if (!isCluster(source)) throw typeError("source", "a Cluster or a Session", source);
   const cluster = source;
   return {
     services: servicesOf(cluster),
+    reopens: true,
     lease: async ({ signal, timeoutMs }) => leaseOf(await cluster.session({ signal, timeoutMs })),
   };
 }

@@ -1,7 +1,7 @@
 import { holdOf, tryEntry, watched, type Acquired } from "../hold/acquire.js";
 import type { EtcdServices } from "../session/connection.js";
 import { ExclusiveHoldHandle, HoldHandle } from "../hold/hold.js";
-import type { LockAbout } from "../hold/events.js";
+import { publishRejoin, type LockAbout } from "../hold/events.js";
 import type { AcquireTarget } from "../hold/trace-acquire.js";
 import type { EntryValue } from "../keys.js";
 import { NO_LOCK_OPTIONS } from "../options/lock.js";
@@ -131,10 +131,9 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
 
   async #try(lease: Lease): Promise<HoldHandle | undefined> {
     const { services } = this.client;
-    const source = { services, lease: () => Promise.resolve(lease) };
+    const source = { services, reopens: false, lease: () => Promise.resolve(lease) };
     const target = { source, ...this.#entry(lease), name: this.#queueName };
-    const acquired = await tryEntry(target, UNLIMITED);
-    return acquired && this.#holdOf(acquired);
+    return tryEntry(target, UNLIMITED, (acquired) => this.#holdOf(acquired));
   }
 
   async #joinWith(queue: Queue): Promise<void> {
@@ -208,13 +207,15 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   #fail(error: unknown): void {
     if (!isOfSession(error, this.#used)) return this.#end(() => this.#reject(error));
     // A session that its user has closed is replaced, as a lost one is.
-    if (!this.client.services.closed.aborted) return this.#joinAnew();
+    if (!this.client.services.closed.aborted) return this.#joinAnew(error as Error);
     this.#end(() => this.#reject(closedError(error as Error)));
   }
 
   /** Joins with the next session, before later calls. */
-  #joinAnew(): void {
+  #joinAnew(error: Error): void {
     if (this.#over) return;
+    const facts = { lease: this.#used, error, failures: 1, delayMs: 0 };
+    if (this.pending) publishRejoin(this.client.services, this.about, facts);
     this.#lease = this.#openSession();
     this.#line.add(this);
   }

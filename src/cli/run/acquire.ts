@@ -1,11 +1,10 @@
-import { systemClock } from "../../async/clock.js";
 import {
   Mutex,
   RwLock,
   Semaphore,
-  SessionLostError,
   type Cluster,
   type Hold,
+  type QueueWaitOptions,
   type WaitOptions,
 } from "../../index.js";
 import type { Teller } from "./teller.js";
@@ -21,7 +20,7 @@ export interface Wanted {
 }
 
 interface Ways {
-  readonly wait: (options: WaitOptions) => Promise<Hold>;
+  readonly wait: (options: QueueWaitOptions) => Promise<Hold>;
   readonly attempt: (options: WaitOptions) => Promise<Hold | undefined>;
 }
 
@@ -33,8 +32,9 @@ export async function acquire(
 ): Promise<Hold | undefined> {
   const { wait, attempt } = waysOf(cluster, wanted);
   if (wanted.waitMs === 0) return attempt({ signal });
-  const limits = { signal, timeoutMs: wanted.waitMs };
-  return whileTelling(cluster, wanted.name, { teller, call: () => waitAgain(wait, limits) });
+  // An outage that costs the waiter its lease costs it its place, not the wait.
+  const limits = { signal, timeoutMs: wanted.waitMs, rejoin: true };
+  return whileTelling(cluster, wanted.name, { teller, call: () => wait(limits) });
 }
 
 /** Tells who holds until `call` settles, or calls `over`. */
@@ -54,22 +54,6 @@ export async function whileTelling<T>(
     return await call(end);
   } finally {
     await end();
-  }
-}
-
-/** An outage that costs a waiter its lease costs it its place, not the wait. */
-export async function waitAgain<T>(
-  wait: (options: WaitOptions) => Promise<T>,
-  { signal, timeoutMs }: WaitOptions,
-): Promise<T> {
-  const end = timeoutMs === undefined ? undefined : systemClock.monotonic() + timeoutMs;
-  for (;;) {
-    const left = end === undefined ? undefined : Math.max(1, Math.ceil(end - systemClock.monotonic()));
-    try {
-      return await wait({ signal, timeoutMs: left });
-    } catch (error) {
-      if (!(error instanceof SessionLostError)) throw error;
-    }
   }
 }
 

@@ -1,7 +1,7 @@
 import { once, type Lock, type OnceOptions, type OnceResult } from "../../index.js";
 import { EXIT, usageError } from "../command-line/exit.js";
 import type { OnceJson } from "../command-line/json-types.js";
-import { waitAgain, whileTelling, type Wanted } from "./acquire.js";
+import { whileTelling, type Wanted } from "./acquire.js";
 import { runCommand, type CommandTask, type Settled } from "./run-command.js";
 import { codeOf } from "./supervisor.js";
 
@@ -46,12 +46,9 @@ export async function runOnce(task: CommandTask, wanted: Wanted & Slot): Promise
   const { cluster, teller, signals } = task;
   const { name, slot, rerun, waitMs } = wanted;
   const work = new CommandWork(task);
-  const limits = { signal: signals.signal, timeoutMs: waitMs };
+  const options = { signal: signals.signal, timeoutMs: waitMs, rejoin: true, rerun };
   const call = (started: () => Promise<void>): Promise<OnceResult<void>> =>
-    waitAgain(
-      (left) => once(cluster, name, slot, (lock) => work.run(lock, started), { ...left, rerun }),
-      limits,
-    );
+    once(cluster, name, slot, (lock) => work.run(lock, started), options);
   try {
     const result = await whileTelling(cluster, name, { teller, call });
     if (!result.ran) return notRun(task, wanted, result);

@@ -57,7 +57,7 @@ test(
       ["released"],
       [
         ...["CHANNELS", "acquireChannel", "callChannel", "electionChannel", "holdEndChannel"],
-        ...["holdLongChannel", "memberChannel", "renewedChannel", "sessionChannel"],
+        ...["holdLongChannel", "memberChannel", "rejoinChannel", "renewedChannel", "sessionChannel"],
       ],
     ]);
   },

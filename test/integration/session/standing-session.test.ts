@@ -100,24 +100,6 @@ describe.concurrent("a standing session that is revoked", () => {
     for (const { key } of locks) expect(key).toContain(leaseId.toString(16));
     await Promise.all(locks.map((lock) => lock.release()));
   });
-
-  test("twice in a row rejects the caller: each lease would go the same way", async ({ expect }) => {
-    await using cluster = open();
-    await revoke(await cluster.session());
-    const ask = cluster.session.bind(cluster);
-    const leases: bigint[] = [];
-    cluster.session = async (options) => {
-      const session = await ask(options);
-      leases.push(session.leaseId);
-      if (leases.length === 2) await revoke(session);
-      return session;
-    };
-
-    const reason = await reasonOf(new Mutex(cluster, "revoked/twice").lock());
-
-    expect(reason).toMatchObject({ code: "SESSION_LOST", leaseId: leases[1] });
-    expect(leases).toHaveLength(2);
-  });
 });
 
 /** A standing session that its user closes, and that a held lock still keeps open. */

@@ -83,14 +83,23 @@ const commands = {
     return { leaseId: session.leaseId, ttlSeconds: session.ttlSeconds };
   },
   /** @param {TakeOptions & { name: string, how: "lock" | "tryLock" }} _ */
-  async take({ as, name, how, source = "cluster", timeoutMs }) {
+  async take({ as, name, how, source = "cluster", timeoutMs, rejoin }) {
     const abort = new AbortController();
     waits.set(as, abort);
-    const lock = await mutexOf(source, name)[how]({ signal: abort.signal, timeoutMs });
+    const lock = await mutexOf(source, name)[how]({
+      signal: abort.signal,
+      timeoutMs,
+      ...(rejoin && { rejoin }),
+    });
     const at = now();
     if (lock === undefined) return undefined;
     followLock(as, lock);
     return { at, fence: lock.fence, key: lock.key };
+  },
+  /** Resolves when the present standing session has ended. */
+  async standingEnd() {
+    const { signal } = await /** @type {Cluster} */ (sources.get("cluster")).session();
+    if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve));
   },
   /** @param {{ as: string }} _ */
   abort({ as }) {

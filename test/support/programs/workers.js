@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 
 /**
  * @typedef {import("../fixtures/claims.js").Run} Run
- * @typedef {{ as: string, source?: string, timeoutMs?: number }} TakeOptions
+ * @typedef {{ as: string, source?: string, timeoutMs?: number, rejoin?: boolean }} TakeOptions
  *   as: the name of this attempt and of its lock; source: a session's name, default the cluster
  * @typedef {{ name: string, message: string, code?: string | undefined, loss?: string | undefined, cause?: ErrorShape | undefined }} ErrorShape
  * @typedef {{ at: bigint, fence: bigint, key: string }} Taken `at`: when the caller had it, monotonic
@@ -113,6 +113,10 @@ export class Worker {
   /** @param {string} name @param {TakeOptions} options @returns {Promise<Taken | undefined>} */
   tryLock(name, options) {
     return this.#call("take", { ...options, name, how: "tryLock" });
+  }
+  /** Resolves when the standing session that the worker has now has ended. @returns {Promise<void>} */
+  standingEnd() {
+    return this.#call("standingEnd");
   }
   /** Aborts a pending `lock` or `tryLock`. @param {string} as @returns {Promise<void>} */
   abort(as) {

@@ -8,6 +8,7 @@ describe("the channels", () => {
       call: "leasehold.call",
       holdEnd: "leasehold.hold.end",
       holdLong: "leasehold.hold.long",
+      rejoin: "leasehold.rejoin",
       session: "leasehold.session",
       renewed: "leasehold.session.renewed",
       member: "leasehold.member",

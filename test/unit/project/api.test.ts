@@ -22,6 +22,7 @@ const SAME = [
   "CloseOptions",
   "SessionOptions",
   "WaitOptions",
+  "QueueWaitOptions",
   "WorkOptions",
   "SessionState",
   "RenewalReport",

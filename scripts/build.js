@@ -29,6 +29,13 @@ const ENTRIES = {
   "cli/main.js": "leasehold-cli.js",
 };
 
+const PROGRAM = "cli/main.js";
+/**
+ * Node.js, Bun, Deno and the bundlers load the ES module also for require(), so that a process has one copy. The second file is for
+ * loaders that cannot, such as that of Jest.
+ */
+const FORMATS = /** @type {const} */ (["esm", "cjs"]);
+
 /** What runs in the browser: its files become strings in a module. */
 const PAGE = path.join(ROOT, "src", "ui", "page");
 
@@ -45,6 +52,7 @@ export async function build() {
     await compile(fresh);
     await writeAssets(fresh);
     await bundle(fresh);
+    await declareCommonJs(fresh);
     replace(fresh);
     writeFileSync(STAMP, hash);
   } catch (error) {
@@ -136,11 +144,24 @@ async function bundleEntry(outDir, entry, file) {
     },
   });
   try {
-    const { output } = await modules.generate({ format: "esm" });
-    writeFileSync(path.join(outDir, file), latin1(output[0].code));
+    for (const format of entry === PROGRAM ? [/** @type {const} */ ("esm")] : FORMATS) {
+      // import() of an external package works in Jest's CommonJS only as require().
+      const { output } = await modules.generate({ format, dynamicImportInCjs: false });
+      const name = format === "cjs" ? file.replace(/\.js$/, ".cjs") : file;
+      writeFileSync(path.join(outDir, name), latin1(output[0].code));
+    }
   } finally {
     await modules.close();
   }
+}
+
+/** @param {string} outDir */
+async function declareCommonJs(outDir) {
+  const { commonJsDeclarations } = await import("./commonjs-types.js");
+  const entries = Object.keys(ENTRIES).filter((it) => it !== PROGRAM);
+  const files = entries.map((it) => path.join(outDir, it.replace(/\.js$/, ".d.ts")));
+  for (const [file, code] of commonJsDeclarations(files))
+    writeFileSync(file.replace(/\.d\.ts$/, ".d.cts"), code);
 }
 
 /**
@@ -171,6 +192,7 @@ function sourcesHash() {
     "tsconfig.page.json",
     "package-lock.json",
     "scripts/build.js",
+    "scripts/commonjs-types.js",
   ]) {
     hash.update(`${file}\0`).update(readFileSync(path.join(ROOT, file)));
   }

@@ -9,9 +9,10 @@ import { folderOf } from "./imports.js";
 export const LAYERS = [
   ["contender", "keys", "printable", "renewal-report"],
   ["base-error"],
+  ["etcd-errors"],
   ["errors"],
   ["options/", "diagnostics/"],
-  ["async/", "fence", "report/"],
+  ["async/", "fence", "is-leasehold-error", "report/"],
   ["log/"],
   ["etcd/port", "etcd/port-errors"],
   ["etcd/refusals/", "etcd/codec/", "etcd/http2/frames/"],

@@ -130,6 +130,7 @@ describe("the public API", () => {
       "connect",
       "forceRelease",
       "inspect",
+      "isLeaseholdError",
       "lead",
       "list",
       "lockAll",

@@ -155,12 +155,21 @@ async function bundleEntry(outDir, entry, file) {
   }
 }
 
+/** The .d.ts of each entry but the program, by the name of its file in dist/. */
+export function libraryDeclarations(folder = DIST) {
+  const libraries = Object.entries(ENTRIES).filter(([entry]) => entry !== PROGRAM);
+  return Object.fromEntries(
+    libraries.map(([entry, file]) => [
+      path.basename(file, ".js"),
+      path.join(folder, entry.replace(/\.js$/, ".d.ts")),
+    ]),
+  );
+}
+
 /** @param {string} outDir */
 async function declareCommonJs(outDir) {
   const { commonJsDeclarations } = await import("./commonjs-types.js");
-  const entries = Object.keys(ENTRIES).filter((it) => it !== PROGRAM);
-  const files = entries.map((it) => path.join(outDir, it.replace(/\.js$/, ".d.ts")));
-  for (const [file, code] of commonJsDeclarations(files))
+  for (const [file, code] of commonJsDeclarations(Object.values(libraryDeclarations(outDir))))
     writeFileSync(file.replace(/\.d\.ts$/, ".d.cts"), code);
 }
 

@@ -30,6 +30,13 @@ const ENTRIES = {
   "cli/main.js": "leasehold-cli.js",
 };
 
+const PROGRAM = "cli/main.js";
+/**
+ * Node.js, Bun, Deno and the bundlers load the ES module also for require(), so that a process has one copy. The second file is for
+ * loaders that cannot, such as that of Jest.
+ */
+const FORMATS = /** @type {const} */ (["esm", "cjs"]);
+
 /** What runs in the browser: its files become strings in a module. */
 const PAGE = path.join(ROOT, "src", "ui", "page");
 
@@ -46,6 +53,7 @@ export async function build() {
     await compile(fresh);
     await writeAssets(fresh);
     await bundle(fresh);
+    await declareCommonJs(fresh);
     replace(fresh);
     writeFileSync(STAMP, hash);
   } catch (error) {
@@ -137,11 +145,33 @@ async function bundleEntry(outDir, entry, file) {
     },
   });
   try {
-    const { output } = await modules.generate({ format: "esm" });
-    writeFileSync(path.join(outDir, file), latin1(output[0].code));
+    for (const format of entry === PROGRAM ? [/** @type {const} */ ("esm")] : FORMATS) {
+      // import() of an external package works in Jest's CommonJS only as require().
+      const { output } = await modules.generate({ format, dynamicImportInCjs: false });
+      const name = format === "cjs" ? file.replace(/\.js$/, ".cjs") : file;
+      writeFileSync(path.join(outDir, name), latin1(output[0].code));
+    }
   } finally {
     await modules.close();
   }
+}
+
+/** The .d.ts of each entry but the program, by the name of its file in dist/. */
+export function libraryDeclarations(folder = DIST) {
+  const libraries = Object.entries(ENTRIES).filter(([entry]) => entry !== PROGRAM);
+  return Object.fromEntries(
+    libraries.map(([entry, file]) => [
+      path.basename(file, ".js"),
+      path.join(folder, entry.replace(/\.js$/, ".d.ts")),
+    ]),
+  );
+}
+
+/** @param {string} outDir */
+async function declareCommonJs(outDir) {
+  const { commonJsDeclarations } = await import("./commonjs-types.js");
+  for (const [file, code] of commonJsDeclarations(Object.values(libraryDeclarations(outDir))))
+    writeFileSync(file.replace(/\.d\.ts$/, ".d.cts"), code);
 }
 
 /**
@@ -172,6 +202,7 @@ function sourcesHash() {
     "tsconfig.page.json",
     "package-lock.json",
     "scripts/build.js",
+    "scripts/commonjs-types.js",
   ]) {
     hash.update(`${file}\0`).update(readFileSync(path.join(ROOT, file)));
   }

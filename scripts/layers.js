@@ -9,10 +9,10 @@ import { folderOf } from "./imports.js";
 export const LAYERS = [
   ["contender", "keys", "printable", "renewal-report"],
   ["base-error"],
-  ["kinds"],
+  ["kinds", "etcd-errors"],
   ["errors"],
   ["options/", "diagnostics/"],
-  ["async/", "fence", "lock-name", "report/"],
+  ["async/", "fence", "is-leasehold-error", "lock-name", "report/"],
   ["log/"],
   ["etcd/port", "etcd/port-errors"],
   ["etcd/refusals/", "etcd/codec/", "etcd/http2/frames/"],

@@ -14,14 +14,20 @@ export type LeaseholdErrorCode =
   | "ETCD_UNAVAILABLE"
   | "ETCD_REFUSED";
 
+/** Every copy of leasehold in a process finds the same symbol. JSON and structured clones have no symbols. */
+const BRAND = Symbol.for("leasehold.error");
+
+/** An error that any copy of leasehold created. */
+export const isBranded = (value: unknown): value is LeaseholdError =>
+  typeof value === "object" && value !== null && BRAND in value;
+
 const hasJson = (value: unknown): value is { toJSON(): unknown } =>
   typeof value === "object" && value !== null && "toJSON" in value && typeof value.toJSON === "function";
 
 function jsonOf(value: unknown): unknown {
   if (typeof value === "bigint") return value.toString();
   if (value instanceof Map) return Object.fromEntries([...value].map(([k, v]) => [String(k), jsonOf(v)]));
-  if (value instanceof Error && !(value instanceof LeaseholdError))
-    return { name: value.name, message: value.message };
+  if (value instanceof Error && !isBranded(value)) return { name: value.name, message: value.message };
   return hasJson(value) ? value.toJSON() : value;
 }
 
@@ -29,12 +35,16 @@ function jsonOf(value: unknown): unknown {
 export abstract class LeaseholdError extends Error {
   abstract readonly code: LeaseholdErrorCode;
 
+  static {
+    Object.defineProperty(this.prototype, BRAND, { value: true });
+  }
+
   /** The message is one line, whatever names it contains. Texts from other clients and from servers are limited in length. */
   constructor(message: string, options?: ErrorOptions) {
     super(printable(message, Infinity), options);
   }
 
-  /** Each class states its name, because minifiers shorten the names of classes. */
+  /** Each class of leasehold returns a literal, because minifiers shorten the names of classes. */
   override get name(): string {
     return this.constructor.name;
   }

@@ -1,17 +1,16 @@
 import { LeaseholdError } from "./base-error.js";
 import type { Contender } from "./contender.js";
+import { causeOf, type EtcdRefusedError, type EtcdUnavailableError } from "./etcd-errors.js";
 import type { KindMismatchError } from "./kinds.js";
 import { printable } from "./printable.js";
 import { NO_REPORT, type RenewalReport } from "./renewal-report.js";
 
 export { LeaseholdError, type LeaseholdErrorCode } from "./base-error.js";
+export { EtcdRefusedError, EtcdUnavailableError, failuresText, type RefusalReason } from "./etcd-errors.js";
 export { KindMismatchError } from "./kinds.js";
 
 /** A deadline passed, a lease was revoked, a client deleted the key, the session was closed, or `maxHoldMs` passed. */
 export type Loss = "expired" | "revoked" | "deleted" | "closed" | "max hold";
-
-/** Texts from etcd and gRPC are cut where they arrive. This limit leaves room for hints and the reasons of several hosts. */
-const MAX_REASON = 2000;
 
 const hex = (leaseId: bigint): string => leaseId.toString(16);
 const lossText: Record<Loss, string> = {
@@ -22,21 +21,12 @@ const lossText: Record<Loss, string> = {
   "max hold": "it was held longer than its maxHoldMs",
 };
 
-/** The last failure of each member, in one line. */
-export const failuresText = (members: ReadonlyMap<string, Error>): string =>
-  [...members].map(([host, { message }]) => `${host}: ${printable(message, MAX_REASON)}`).join("; ");
-
-/** The failures of members as the `cause` of an error. */
-const causeOf = (members: RenewalReport["members"]): AggregateError =>
-  new AggregateError([...members.values()], "every member that was tried failed");
-
 /**
  * The lease is gone, or may be: its deadline passed (`expired`), or etcd reported that it does not exist (`revoked`). The
  * message of an `expired` one says whether this process did not run, etcd did not answer, or both. `cause` is an
  * AggregateError of `members` if etcd did not answer.
  */
 export class SessionLostError extends LeaseholdError {
-  static override readonly name = "SessionLostError";
   readonly code = "SESSION_LOST";
   /** See RenewalReport. */
   readonly remainingMs: number;
@@ -58,21 +48,27 @@ export class SessionLostError extends LeaseholdError {
     this.stalledMs = report.stalledMs;
     this.members = report.members;
   }
+
+  override get name() {
+    return "SessionLostError" as const;
+  }
 }
 
 /** This process closed the session or its cluster. */
 export class SessionClosedError extends LeaseholdError {
-  static override readonly name = "SessionClosedError";
   readonly code = "SESSION_CLOSED";
 
   constructor(readonly leaseId: bigint) {
     super(leaseId === 0n ? "The cluster is closed" : `Session ${hex(leaseId)} is closed`);
   }
+
+  override get name() {
+    return "SessionClosedError" as const;
+  }
 }
 
 /** The caller held the lock and lost it: the one error for every loss. `cause` is the error of its session, if the session ended. */
 export class LockLostError extends LeaseholdError {
-  static override readonly name = "LockLostError";
   readonly code = "LOCK_LOST";
 
   // eslint-disable-next-line max-params -- public: its parameters must not change
@@ -86,15 +82,22 @@ export class LockLostError extends LeaseholdError {
     const limit = maxHoldMs === undefined ? "" : ` of ${maxHoldMs} ms`;
     super(`Lock "${lockName}" lost: ${lossText[loss]}${limit} (key ${key})`, cause && { cause });
   }
+
+  override get name() {
+    return "LockLostError" as const;
+  }
 }
 
 /** The abort reason of `signal` after an ordinary release. */
 export class LockReleasedError extends LeaseholdError {
-  static override readonly name = "LockReleasedError";
   readonly code = "LOCK_RELEASED";
 
   constructor(readonly lockName: string) {
     super(`Lock "${lockName}" was released`);
+  }
+
+  override get name() {
+    return "LockReleasedError" as const;
   }
 }
 
@@ -103,7 +106,6 @@ export class LockReleasedError extends LeaseholdError {
  * half a second at most. They are undefined if etcd did not answer, or if the first session was still being opened.
  */
 export class LockTimeoutError extends LeaseholdError {
-  static override readonly name = "LockTimeoutError";
   readonly code = "LOCK_TIMEOUT";
 
   // eslint-disable-next-line max-params -- public: its parameters must not change
@@ -118,11 +120,14 @@ export class LockTimeoutError extends LeaseholdError {
     const queue = ahead === undefined ? "" : `, ${ahead} ahead in the queue`;
     super(`Lock "${lockName}" not acquired within ${timeoutMs} ms${by}${queue}${phase ? `: ${phase}` : ""}`);
   }
+
+  override get name() {
+    return "LockTimeoutError" as const;
+  }
 }
 
 /** The lock is still held, but less time is left than the caller asked for, or a renewal has to confirm it first. */
 export class LockExpiringError extends LeaseholdError {
-  static override readonly name = "LockExpiringError";
   readonly code = "LOCK_EXPIRING";
 
   constructor(
@@ -131,11 +136,14 @@ export class LockExpiringError extends LeaseholdError {
   ) {
     super(`Lock "${lockName}" has ${Math.floor(remainingMs)} ms left without a renewal`);
   }
+
+  override get name() {
+    return "LockExpiringError" as const;
+  }
 }
 
 /** The gate has already admitted a newer holder: this writer must stop. */
 export class StaleFenceError extends LeaseholdError {
-  static override readonly name = "StaleFenceError";
   readonly code = "STALE_FENCE";
 
   constructor(
@@ -144,11 +152,14 @@ export class StaleFenceError extends LeaseholdError {
   ) {
     super(`Fence ${fence} is stale: ${highest} was admitted before; the lock has a newer holder`);
   }
+
+  override get name() {
+    return "StaleFenceError" as const;
+  }
 }
 
 /** The call would wait for something that ends only after the call: its own async context, or its own candidate. */
 export class DeadlockError extends LeaseholdError {
-  static override readonly name = "DeadlockError";
   readonly code = "DEADLOCK";
 
   constructor(
@@ -157,72 +168,9 @@ export class DeadlockError extends LeaseholdError {
   ) {
     super(message);
   }
-}
 
-/** No member answered in time: the outcome is unknown until cleanup has confirmed it. */
-export class EtcdUnavailableError extends LeaseholdError {
-  static override readonly name = "EtcdUnavailableError";
-  readonly code = "ETCD_UNAVAILABLE";
-  declare readonly cause: AggregateError;
-  readonly #what: string;
-
-  constructor(
-    what: string,
-    /** The last failure of each member that was tried, by host. */
-    readonly members: ReadonlyMap<string, Error>,
-  ) {
-    super(`etcd did not answer (${what})${members.size > 0 ? `: ${failuresText(members)}` : ""}`, {
-      cause: causeOf(members),
-    });
-    this.#what = what;
-  }
-
-  /** @internal The same error for another caller, with a stack of its own. */
-  again(): EtcdUnavailableError {
-    return new EtcdUnavailableError(this.#what, this.members);
-  }
-}
-
-/** Why etcd rejected a request. `member`: every host did, each for its own reason (a web server, a learner, another cluster). */
-export type RefusalReason = "unauthenticated" | "permission" | "quota" | "tls" | "member" | "other";
-
-/**
- * etcd rejected the request and would reject it again (wrong password, no permission, quota), or every host rejected it
- * for its own reason (`tls` or `member`). The request is not retried. docs/refusals.md lists all rejections.
- */
-export class EtcdRefusedError extends LeaseholdError {
-  static override readonly name = "EtcdRefusedError";
-  readonly code = "ETCD_REFUSED";
-  readonly #details: string;
-  readonly #inDoubt: boolean;
-
-  // eslint-disable-next-line max-params -- public: its parameters must not change
-  constructor(
-    readonly why: RefusalReason,
-    readonly host: string,
-    details: string,
-    { what, inDoubt = false }: { readonly what?: string; readonly inDoubt?: boolean } = {},
-  ) {
-    super(
-      `etcd at ${host} refused${what === undefined ? "" : ` to ${what}`} (${why}): ${printable(details, MAX_REASON)}`,
-    );
-    this.#details = details;
-    this.#inDoubt = inDoubt;
-  }
-
-  /** @internal The text of the answer, from etcd or from whatever server answered in its place. */
-  get details(): string {
-    return this.#details;
-  }
-
-  /** @internal The request may have been executed nevertheless: see "database space exceeded" in etcd/refusals/refusals.ts. */
-  get inDoubt(): boolean {
-    return this.#inDoubt;
-  }
-
-  /** @internal The same error, naming the operation that was refused. */
-  during(what: string): EtcdRefusedError {
-    return new EtcdRefusedError(this.why, this.host, this.#details, { what, inDoubt: this.#inDoubt });
+  override get name() {
+    return "DeadlockError" as const;
   }
 }
 

@@ -63,3 +63,4 @@ export {
   type LeaseholdErrorCode,
   type Loss,
 } from "./errors.js";
+export { isLeaseholdError } from "./is-leasehold-error.js";

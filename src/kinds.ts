@@ -108,7 +108,9 @@ const cureOf = (asked: string, found: string): string =>
  * Mutex, or of a name below the caller's own, such as "a/17" below "a". The caller has left the queue.
  */
 export class KindMismatchError extends LeaseholdError {
-  static override readonly name = "KindMismatchError";
+  override get name() {
+    return "KindMismatchError" as const;
+  }
   readonly code = "KIND_MISMATCH";
   readonly lockName: string;
   /** What the caller asked for. */

@@ -131,7 +131,6 @@ export function leaseOf(session: Session): Lease {
 export class Session extends EventTarget implements AsyncDisposable {
   readonly #lease: Lease;
 
-  /** @internal */
   private constructor(lease: Lease) {
     super();
     // Any number of listeners is legitimate.

@@ -91,7 +91,14 @@ describe.each(ALL)("an error of code %s", (code, error, fields, message) => {
     expect(error.code).toBe(code);
     expect(error.name).toBe(error.constructor.name);
     expect(error).toBeInstanceOf(LeaseholdError);
-    expect(error.stack).toContain(error.message);
+    expect(error.stack).toContain(`${error.name}: ${error.message}`);
+  });
+
+  test("has a literal as its name, which does not depend on the name of its class", () => {
+    const short = Object.create(error, { constructor: { value: class le {} } }) as Error;
+
+    expect(short.name).toBe(error.name);
+    expect(Object.keys(error)).not.toContain("name");
   });
 
   test("says what failed, on what and why", () => {

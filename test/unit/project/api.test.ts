@@ -135,6 +135,7 @@ describe("the public API", () => {
       "forceRelease",
       "fromEnv",
       "inspect",
+      "isLeaseholdError",
       "lead",
       "list",
       "lockAll",

@@ -10,6 +10,7 @@ const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const DIST = path.join(ROOT, "dist");
 
 interface Entry {
+  readonly require: Readonly<Record<string, string>>;
   readonly types: string;
   readonly default: string;
 }
@@ -56,6 +57,30 @@ export const cluster = connect({ hosts: "127.0.0.1:2379" });
 }
 `;
 
+const USER_OF_CLASSES = `import { Cluster, LeaseholdError, Session } from "leasehold";`;
+
+const STRICT: ts.CompilerOptions = {
+  module: ts.ModuleKind.NodeNext,
+  target: ts.ScriptTarget.ES2022,
+  lib: ["lib.es2023.d.ts", "lib.esnext.disposable.d.ts"],
+  types: ["node"],
+  strict: true,
+  noEmit: true,
+  skipLibCheck: false,
+};
+
+/** The names that each of the declaration files exports. */
+function exportsOf(files: readonly string[]): string[][] {
+  const paths = files.map((file) => path.join(ROOT, file));
+  const program = ts.createProgram(paths, { ...STRICT, noLib: true, skipLibCheck: true });
+  const checker = program.getTypeChecker();
+  const modules = paths.map((file) => checker.getSymbolAtLocation(program.getSourceFile(file)!)!);
+  return modules.map((module) => {
+    const names = checker.getExportsOfModule(module).map(({ name }) => name);
+    return names.sort();
+  });
+}
+
 /** Every .d.ts that a user's compiler reads for these entries of the package, with the module names in it. */
 function declarations(entries = ["index.d.ts", "diagnostics/index.d.ts"]): Map<string, string[]> {
   const found = new Map<string, string[]>();
@@ -100,12 +125,61 @@ describe("the built package", () => {
   it("has one file for each entry, and its declarations", () => {
     const packed = readdirSync(DIST).filter((file) => file.startsWith("leasehold"));
 
-    const entries = [...ENTRIES.map(({ default: file }) => file), ...Object.values(PROGRAMS)];
+    const libraries = ENTRIES.flatMap(({ default: file, require }) => [file, require["default"]!]);
+    const entries = [...libraries, ...Object.values(PROGRAMS)];
     expect(entries.map((file) => path.basename(file)).sort()).toEqual(packed.sort());
-    expect(ENTRIES.filter(({ types }) => !existsSync(path.join(ROOT, types)))).toEqual([]);
+    const declared = ENTRIES.flatMap(({ types, require }) => [types, require["types"]!]);
+    expect(declared.filter((file) => !existsSync(path.join(ROOT, file)))).toEqual([]);
     for (const file of packed)
       expect(importsOf(path.join(DIST, file)).filter((name) => name.startsWith("."))).toEqual([]);
   });
+
+  it("gives require() the ES module wherever it can be loaded, so that a process has one copy", () => {
+    for (const { require, types, default: file } of ENTRIES) {
+      expect(require).toEqual({
+        types: types.replace(/\.ts$/, ".cts"),
+        ...{ "module-sync": file, bun: file, module: file },
+        default: file.replace(/\.js$/, ".cjs"),
+      });
+    }
+  });
+
+  it("has the same exports for require() as for import", () => {
+    const names = exportsOf(ENTRIES.map(({ types }) => types));
+
+    expect(exportsOf(ENTRIES.map(({ require }) => require["types"]!))).toEqual(names);
+    expect(names[0]).toEqual(expect.arrayContaining(["Mutex", "MultiLock", "connect"]));
+  }, 60_000);
+
+  it("has no source maps, and no comment that points to one", () => {
+    const pack = ["pack", "--dry-run", "--json", "--ignore-scripts"];
+    const [{ files }] = JSON.parse(
+      execFileSync("npm", pack, { cwd: ROOT, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }),
+    ) as [{ files: { path: string }[] }];
+    const packed = files.map((file) => file.path);
+
+    expect(packed).toContain("dist/leasehold.js");
+    expect(packed.filter((file) => file.endsWith(".map"))).toEqual([]);
+    const code = packed.filter((file) => /\.[cm]?[jt]s$/.test(file));
+    const pointing = code.filter((file) =>
+      /^\/\/# sourceMappingURL/m.test(readFileSync(path.join(ROOT, file), "utf8")),
+    );
+    expect(pointing).toEqual([]);
+  });
+
+  it("has declarations in which Session and Cluster have a private constructor", () => {
+    const made = `[new Session(), new Cluster(), new LeaseholdError("x")]`;
+    const errors = errorsOf(`${USER_OF_CLASSES} export const made = ${made};`, {
+      ...STRICT,
+      skipLibCheck: true,
+    });
+
+    expect(errors).toEqual([
+      expect.stringMatching(/'Session' is private/),
+      expect.stringMatching(/'Cluster' is private/),
+      "Cannot create an instance of an abstract class.",
+    ]);
+  }, 60_000);
 
   it("has declarations that import nothing but each other, except for the types of Node's channels", () => {
     const foreign = [...declarations()].flatMap(([file, names]) =>
@@ -176,16 +250,7 @@ describe("the built package", () => {
   ])(
     "type-checks in a strict program with %o, its declarations included",
     ({ user, ...setting }) => {
-      const errors = errorsOf(user, {
-        ...setting,
-        module: ts.ModuleKind.NodeNext,
-        target: ts.ScriptTarget.ES2022,
-        lib: ["lib.es2023.d.ts", "lib.esnext.disposable.d.ts"],
-        types: ["node"],
-        strict: true,
-        noEmit: true,
-        skipLibCheck: false,
-      });
+      const errors = errorsOf(user, { ...STRICT, ...setting });
 
       expect(errors).toEqual([]);
     },

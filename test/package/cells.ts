@@ -1,0 +1,197 @@
+// What a user may do with the package, each tried in a clean folder.
+import { readdir, readFile } from "node:fs/promises";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { stripVTControlCharacters } from "node:util";
+import { transform } from "esbuild";
+import { BUNDLERS } from "../support/fixtures/bundlers.js";
+import { commonJs, esModule, testFile } from "./programs.js";
+import { Folder, NotRun } from "./shell.js";
+import { weigh } from "./weights.js";
+
+const HERE = fileURLToPath(new URL("./", import.meta.url));
+const TYPES = path.join(HERE, "..", "types");
+const NODES = ["20.19.0", "20", "22", "24", "26"];
+const TYPESCRIPTS = ["5.4", "5.5", "5.6", "5.7", "5.8", "5.9", "6.0"];
+
+export interface Cell {
+  readonly name: string;
+  /** @returns its version, or a text for the table @throws {NotRun | Error} */
+  readonly run: () => Promise<string>;
+}
+export interface World {
+  readonly tarball: string;
+  readonly hosts: string;
+  readonly quick: boolean;
+}
+
+const once = <T>(make: () => Promise<T>): (() => Promise<T>) => {
+  let made: Promise<T> | undefined;
+  return () => (made ??= make());
+};
+
+function assertWorks(said: string): void {
+  if (!said.includes("works")) throw new Error(`it did not end: ${said}`);
+}
+
+/** Programs for the runtimes, and leasehold alone. */
+const plainProject = (world: World) =>
+  once(async () => {
+    const folder = await Folder.create("plain", {
+      "empty.mjs": "",
+      "module.mjs": esModule("matrix/module"),
+      "commonjs.cjs": commonJs("matrix/commonjs"),
+    });
+    await folder.install(world.tarball);
+    return folder;
+  });
+
+function runtimes({ hosts, quick }: World, plain: () => Promise<Folder>): Cell[] {
+  const env = { HOSTS: hosts };
+  const tools = once(async () => {
+    const folder = await Folder.create("runtimes");
+    await folder.install("bun@1", "deno@2");
+    return path.join(folder.path, "node_modules", ".bin");
+  });
+  const cell = (name: string, command: () => Promise<readonly string[]>): Cell[] =>
+    [
+      { file: "module.mjs", how: "import" },
+      { file: "commonjs.cjs", how: "require()" },
+    ].map(({ file, how }) => ({
+      name: `${name}, ${how}`,
+      run: async () => {
+        const folder = await plain();
+        const [program = "", ...args] = await command();
+        const version = await folder.run(program, [
+          ...args.filter((it) => it !== "run" && it !== "-A"),
+          "--version",
+        ]);
+        assertWorks(await folder.run(program, [...args, file], env));
+        return version.trim().split("\n")[0]!.replace(/ \(.*/, "");
+      },
+    }));
+  const withNode = (version: string) => async () => {
+    const command = ["npx", "--yes", "--package", `node@${version}`, "--", "node"] as const;
+    const folder = await plain();
+    await folder.run(command[0], [...command.slice(1), "--version"]).catch((error: unknown) => {
+      throw new NotRun(`no Node.js ${version}: ${(error as Error).message.split("\n")[0]}`);
+    });
+    return command;
+  };
+  return [
+    ...(quick ? NODES.slice(0, 1) : NODES).flatMap((version) =>
+      cell(`Node.js ${version}`, withNode(version)),
+    ),
+    ...cell("Bun", async () => [path.join(await tools(), "bun")]),
+    ...cell("Deno", async () => [path.join(await tools(), "deno"), "run", "-A"]),
+  ];
+}
+
+function compilers({ tarball, quick }: World): Cell[] {
+  const versions = quick ? [TYPESCRIPTS[0]!, TYPESCRIPTS.at(-1)!] : TYPESCRIPTS;
+  const project = once(async () => {
+    const folder = await Folder.create("types");
+    const files = await readdir(TYPES);
+    for (const file of files) await folder.write({ [file]: await readFile(path.join(TYPES, file), "utf8") });
+    await folder.write({ "type-check.cjs": await readFile(path.join(HERE, "type-check.cjs"), "utf8") });
+    const compilers = versions.map((version) => `ts${version}@npm:typescript@~${version}.0`);
+    await folder.install(tarball, "@types/node@20", ...compilers);
+    return folder;
+  });
+  return versions.map((version) => ({
+    name: `TypeScript ${version}: node16, nodenext, bundler, each with and without skipLibCheck`,
+    run: async () => (await project()).run(process.execPath, ["type-check.cjs", `ts${version}`]),
+  }));
+}
+
+function testRunners({ tarball, hosts }: World): Cell[] {
+  const env = { HOSTS: hosts };
+  const jest = once(async () => {
+    const commonTs = {
+      compilerOptions: { module: "commonjs", target: "es2022", strict: true, esModuleInterop: true },
+    };
+    const moduleTs = {
+      compilerOptions: { module: "nodenext", target: "es2022", strict: true, isolatedModules: true },
+    };
+    const folder = await Folder.create("jest", {
+      "commonjs/package.json": "{}",
+      "commonjs/tsconfig.json": JSON.stringify(commonTs),
+      "commonjs/jest.config.js": `module.exports = { preset: "ts-jest" };`,
+      "commonjs/lock.test.ts": testFile("matrix/jest-commonjs"),
+      "module/package.json": `{ "type": "module" }`,
+      "module/tsconfig.json": JSON.stringify(moduleTs),
+      "module/jest.config.js": `export default { preset: "ts-jest/presets/default-esm" };`,
+      "module/lock.test.ts": testFile("matrix/jest-module"),
+    });
+    await folder.install(
+      tarball,
+      "jest@30",
+      "ts-jest@29",
+      "typescript@5.9",
+      "@types/jest@30",
+      "@types/node@20",
+    );
+    return folder;
+  });
+  const vitest = once(async () => {
+    const folder = await Folder.create("vitest", { "lock.test.ts": testFile("matrix/vitest") });
+    await folder.install(tarball, "vitest@4.1.12");
+    return folder;
+  });
+  const passed = (said: string): void => {
+    if (!/Tests:? +1 passed/.test(stripVTControlCharacters(said))) throw new Error(said);
+  };
+  return [
+    ["Jest, CommonJS by ts-jest", "commonjs", []] as const,
+    ["Jest, ES modules by ts-jest", "module", ["--experimental-vm-modules"]] as const,
+  ]
+    .map(([name, folder, flags]): Cell => ({
+      name,
+      run: async () => {
+        const project = await jest();
+        const program = path.join(project.path, "node_modules/jest/bin/jest.js");
+        passed(await project.within(folder).run(process.execPath, [...flags, program], env));
+        return (await project.run(process.execPath, [program, "--version"])).trim();
+      },
+    }))
+    .concat({
+      name: "Vitest",
+      run: async () => {
+        const project = await vitest();
+        const program = path.join(project.path, "node_modules/vitest/vitest.mjs");
+        passed(await project.run(process.execPath, [program, "run", "--globals"], env));
+        return (await project.run(process.execPath, [program, "--version"])).trim();
+      },
+    });
+}
+
+/** Bundled and minified in the project; it runs in a folder in which nothing is installed. */
+function bundlers({ hosts }: World, plain: () => Promise<Folder>): Cell[] {
+  return Object.entries(BUNDLERS).map(([name, bundle]) => ({
+    name: `bundled and minified by ${name}`,
+    run: async () => {
+      const project = await plain();
+      const folder = await Folder.create(`bundled-${name}`);
+      await project.write({ [`${name}.mjs`]: esModule(`matrix/${name}`) });
+      const file = path.join(folder.path, "bundle.mjs");
+      const warnings = await bundle(path.join(project.path, `${name}.mjs`), file);
+      if (warnings.length > 0) throw new Error(`warnings: ${JSON.stringify(warnings)}`);
+      const { code } = await transform(await readFile(file, "utf8"), { minify: true, format: "esm" });
+      await folder.write({ "bundle.mjs": code });
+      if (/class LockTimeoutError/.test(code)) throw new Error("the names of classes are not minified");
+      assertWorks(await folder.run(process.execPath, ["bundle.mjs"], { HOSTS: hosts }));
+      return `${Math.round(code.length / 1000)} kB`;
+    },
+  }));
+}
+
+export function cellsOf(world: World): Cell[] {
+  const plain = plainProject(world);
+  return [
+    { name: "size and time to import", run: async () => weigh(await plain()) },
+    ...runtimes(world, plain),
+    ...testRunners(world),
+    ...bundlers(world, plain),
+    ...compilers(world),
+  ];
+}

@@ -65,7 +65,7 @@ export class QueueEntry implements OwnedKey {
 
   /** As etcd has it, and as users see it: with the prefix of the cluster. */
   get completeKey(): string {
-    return `${this.lease.services.options.prefix}${this.key}`;
+    return this.#complete(this.key);
   }
 
   /** Create revision; undefined until etcd has reported it. */
@@ -138,7 +138,7 @@ export class QueueEntry implements OwnedKey {
       const found = this.#foreign(kv);
       if (!found) continue;
       const isLate = !every && found.name === this.name && before.some((other) => this.#isOfOurKind(other));
-      if (!isLate) return new KindMismatchError(this, found, kv.key.toString());
+      if (!isLate) return new KindMismatchError(this, found, this.#complete(kv.key.toString()));
     }
     return undefined;
   }
@@ -156,6 +156,10 @@ export class QueueEntry implements OwnedKey {
     const found = entryFound(this.name, kv);
     if (!found || (found.name === this.name && mayMeet(this.kind, found.kind))) return undefined;
     return kv.leaseId !== this.lease.leaseId || this.#stays(kv) ? found : undefined;
+  }
+
+  #complete(key: string): string {
+    return `${this.lease.services.options.prefix}${key}`;
   }
 
   #stays(kv: KeyValue): boolean {

@@ -60,7 +60,7 @@ export class SessionEntries {
   mismatch(kind: LockKind, entries: readonly JoinedEntry[]): KindMismatchError | undefined {
     const { name } = this;
     const found = entries.find((entry) => !entry.leaving && !mayMeet(kind, entry.kind));
-    return found && new KindMismatchError({ name, kind }, found, found.key);
+    return found && new KindMismatchError({ name, kind }, found, found.completeKey);
   }
 
   /** No request is needed to see an entry of ours. @throws KindMismatchError */

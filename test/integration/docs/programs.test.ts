@@ -48,7 +48,6 @@ const NOT_CODE: Readonly<Record<string, string>> = {
 /** The first word behind `ts` in a fence, for a block that this file does not run as a program. */
 const MARKS: Readonly<Record<string, string>> = {
   compile: "is compiled, but not run",
-  merge: "needs what is not merged yet",
   wrong: "is run by mistakes.test.ts",
   then: "is run by mistakes.test.ts, after the one above",
 };

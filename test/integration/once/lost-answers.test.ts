@@ -1,0 +1,143 @@
+// The transactions of `once` on a real etcd whose answers are lost, and the end of the session at each of them.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { connect, once, type Cluster, type OnceOptions } from "../../../src/index.js";
+import { placesOf } from "../../support/clients/server-view.js";
+import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
+import { reasonOf } from "../../support/fixtures/two-sessions.js";
+import { startGrpcProxy, type Act, type GrpcProxy } from "../../support/proxies/grpc-proxy.js";
+
+const TXN = "/etcdserverpb.KV/Txn";
+const SLOT = 1;
+
+let etcd: EtcdCluster;
+let proxy: GrpcProxy;
+/** The caller behind the proxy, and one with an undisturbed connection. */
+let caller: Cluster;
+let other: Cluster;
+beforeAll(async () => {
+  etcd = await startEtcd();
+  proxy = await startGrpcProxy({ port: etcd.member.clientPort });
+  caller = connect({ hosts: proxy.endpoint, requestTimeoutMs: 500, session: { ttlSeconds: 30 } });
+  other = connect({ hosts: etcd.member.endpoint });
+});
+afterAll(async () => {
+  await Promise.all([caller.close({ drainMs: 0 }), other.close()]);
+  await proxy.stop();
+  await etcd.stop();
+});
+
+/** The transactions that put the mark of a slot: the one that takes the lock, and the one after the work. */
+const STEPS = [
+  ["that takes the lock", '"state":"started"'],
+  ["after the work", '"state":"done"'],
+] as const;
+const ruleFor = (act: Act, name: string, state: string) =>
+  proxy.rule({
+    ...{ path: TXN, act, times: 1 },
+    when: (request) => request.includes(`/leasehold/once/${name}//`) && request.includes(state),
+  });
+
+describe.each(STEPS)("the transaction %s", (step, state) => {
+  test.each(["drop-answer", "cut-answer", "goaway", "drop-request"] as const)(
+    "may be disturbed by %s: the work runs once, and later callers hear that it is done",
+    async (act) => {
+      const name = `${act}/${step.replaceAll(" ", "-")}`;
+      const rule = ruleFor(act, name, state);
+      let runs = 0;
+
+      expect(await once(caller, name, SLOT, () => ++runs)).toEqual({ ran: true, value: 1 });
+      expect(rule.hits).toBe(1);
+      expect(await once(other, name, SLOT, () => ++runs)).toMatchObject({ ran: false, why: "done" });
+      expect(runs).toBe(1);
+      await expect.poll(() => placesOf(etcd.member, name)).toEqual([]);
+      proxy.remove(rule);
+    },
+  );
+});
+
+describe("a session that ends", () => {
+  /** The lease of the caller's session is revoked when etcd has answered, or would have, and the caller hears nothing. */
+  async function endedAt(state: string, act: Act, name: string): Promise<{ runs: number; error: unknown }> {
+    const session = await caller.session();
+    const rule = ruleFor(act, name, state);
+    let runs = 0;
+    const called = reasonOf(once(session, name, SLOT, () => void runs++));
+    await (act === "drop-answer" ? rule.answered() : rule.hit());
+    await etcd.etcdctl(["lease", "revoke", session.leaseId.toString(16)]);
+    const error = await called;
+    proxy.remove(rule);
+    return { runs, error };
+  }
+
+  const LOST = { code: expect.stringMatching(/_LOST$/) as string };
+  const call = async (name: string, options?: OnceOptions) =>
+    once(other, name, SLOT, () => "ran", { timeoutMs: 20_000, ...options });
+
+  test("before its claim is executed leaves the slot to others", async () => {
+    expect(await endedAt('"state":"started"', "drop-request", "ends/unclaimed")).toMatchObject({
+      runs: 0,
+      error: LOST,
+    });
+    expect(await call("ends/unclaimed")).toEqual({ ran: true, value: "ran" });
+  });
+
+  test("after its claim is executed, and before its work began, has lost the slot, which others are told", async () => {
+    expect(await endedAt('"state":"started"', "drop-answer", "ends/claimed")).toMatchObject({
+      runs: 0,
+      error: LOST,
+    });
+    expect(await call("ends/claimed")).toMatchObject({ ran: false, why: "lost" });
+    expect(await call("ends/claimed", { rerun: "if lost" })).toEqual({ ran: true, value: "ran" });
+    expect(await call("ends/claimed", { rerun: "if lost" })).toMatchObject({ why: "done" });
+  });
+
+  test("between its work and the mark has lost the slot, which others are told", async () => {
+    expect(await endedAt('"state":"done"', "drop-request", "ends/unmarked")).toMatchObject({
+      runs: 1,
+      error: LOST,
+    });
+    expect(await call("ends/unmarked")).toMatchObject({ ran: false, why: "lost" });
+    expect(await call("ends/unmarked", { rerun: "if lost" })).toEqual({ ran: true, value: "ran" });
+  });
+
+  test("after the mark of its run was put has run the slot", async () => {
+    expect(await endedAt('"state":"done"', "drop-answer", "ends/marked")).toEqual({
+      runs: 1,
+      error: undefined,
+    });
+    expect(await call("ends/marked", { rerun: "if lost" })).toMatchObject({ ran: false, why: "done" });
+  });
+});
+
+test("marks are under the prefix of the cluster, apart from those of another prefix", async () => {
+  await using prod = connect({ hosts: etcd.member.endpoint, prefix: "prod/" });
+  const ran = (value: string) => ({ ran: true, value });
+
+  expect(await once(prod, "prefixed", SLOT, () => "prod")).toEqual(ran("prod"));
+  expect(await once(prod, "prefixed", SLOT, () => "again")).toMatchObject({ why: "done" });
+  expect(await once(other, "prefixed", SLOT, () => "plain")).toEqual(ran("plain"));
+  const { stdout } = await etcd.etcdctl([
+    "get",
+    "--keys-only",
+    "--prefix",
+    "prod//leasehold/once/prefixed//",
+  ]);
+  expect(stdout.trim().split("\n")).toHaveLength(1);
+});
+
+test("a waiting call with rejoin outlives its session, and runs the slot", async () => {
+  await using cluster = connect({ hosts: etcd.member.endpoint });
+  const session = await cluster.session();
+  let end = (): void => {};
+  const running = once(other, "rejoins", 1, () => new Promise<void>((resolve) => (end = resolve)));
+  await expect.poll(() => placesOf(etcd.member, "rejoins")).toHaveLength(1);
+  const waiting = once(cluster, "rejoins", 2, () => "ran", { rejoin: true });
+  await expect.poll(() => placesOf(etcd.member, "rejoins")).toHaveLength(2);
+  await etcd.etcdctl(["lease", "revoke", session.leaseId.toString(16)]);
+  await expect.poll(() => session.state).toBe("lost");
+  await expect.poll(() => placesOf(etcd.member, "rejoins")).toHaveLength(2);
+  end();
+
+  expect(await running).toMatchObject({ ran: true });
+  expect(await waiting).toEqual({ ran: true, value: "ran" });
+});

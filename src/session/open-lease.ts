@@ -41,7 +41,7 @@ export async function openLease(
 interface WantedLease {
   readonly leaseId: bigint;
   readonly ttlSeconds: number;
-  /** An attempt to grant it was executed, or may have been. */
+  /** A grant was sent: etcd may have executed it. */
   mayExist: boolean;
 }
 
@@ -96,21 +96,23 @@ async function grantOnce(
 ): Promise<GrantedLease | undefined> {
   const { leaseId, ttlSeconds } = wanted;
   let sent = clock.now();
-  const onUnanswered = (): void => void (wanted.mayExist = true);
   const attempt = async (member: Member, options: CallOptions): Promise<LeaseAnswer> => {
     await keepalive.assertDirect(member, { ...options, timeoutMs: client.requestTimeoutMs });
     sent = clock.now();
-    return member.grant(leaseId, ttlSeconds, options);
+    // Also if it is rejected: an intermediary may have replaced the answer to an executed grant.
+    const onSent = (): void => {
+      wanted.mayExist = true;
+      options.onSent?.();
+    };
+    return member.grant(leaseId, ttlSeconds, { ...options, onSent });
   };
   try {
     // Attempts are not as short as those of a session's other calls: this one may have to connect and to get a token.
-    const policy = { what: "grant a lease", giveUpMs: timeoutMs, signal, onUnanswered };
+    const policy = { what: "grant a lease", giveUpMs: timeoutMs, signal };
     const answer = await client.call(attempt, policy);
-    wanted.mayExist = true;
     return { leaseId, ttlSeconds: answer.ttlSeconds, sent };
   } catch (error) {
     if (!(error instanceof LeaseExistsError)) throw error;
-    wanted.mayExist = true;
     return undefined;
   }
 }

@@ -13,7 +13,7 @@ import {
 import { acquireChannel, holdEndChannel } from "../../../src/diagnostics/channels.js";
 import type { AcquireMessage } from "../../../src/diagnostics/messages.js";
 import { servicesOf } from "../../../src/session/connection.js";
-import { isShared, LABEL, TRYING, WAITING } from "../../support/fixtures/acquiring.js";
+import { isShared, LABEL, TRYING, WAITING, holdFor } from "../../support/fixtures/acquiring.js";
 import { Published, Traced } from "../../support/fixtures/published.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 
@@ -78,9 +78,9 @@ describe.each([...WAITING, ...TRYING])("%s", (call, kind, take) => {
   });
 });
 
-test.each(TRYING)("%s that finds the lock taken publishes that it was busy", async (call, _, take) => {
+test.each(TRYING)("%s that finds the lock taken publishes that it was busy", async (call, kind, take) => {
   using trace = traced();
-  const lock = await new Mutex(two.holder, `${call}/busy`).lock();
+  const lock = await holdFor(kind, two.holder, `${call}/busy`);
 
   expect(await take(two.session, `${call}/busy`)).toBeUndefined();
 
@@ -95,7 +95,7 @@ test.each(TRYING)("%s that finds the lock taken publishes that it was busy", asy
 
 describe.each(WAITING)("%s that waits", (call, kind, take) => {
   const name = (what: string) => `${call}/${what}`;
-  const taken = async (what: string) => new Mutex(two.holder, name(what)).lock();
+  const taken = (what: string) => holdFor(kind, two.holder, name(what));
   // The trace begins after the lock of the holder.
   const waiting = async (what: string, source: SessionSource, wait?: WaitOptions) => {
     const lock = await taken(what);
@@ -120,7 +120,11 @@ describe.each(WAITING)("%s that waits", (call, kind, take) => {
     expect(await it.outcome).toMatchObject({ code: "LOCK_TIMEOUT" });
 
     expect(it.trace.ended).toMatchObject([
-      { outcome: "timeout", holder: { owner: "the holder", key: it.lock.key } },
+      {
+        outcome: "timeout",
+        // The value of a candidate is its proclamation, which names no owner.
+        holder: { owner: kind === "leadership" ? undefined : "the holder", key: it.lock.key },
+      },
     ]);
     expect(it.trace.ended[0]?.waitedMs).toBeGreaterThan(1990);
     await it.lock.release();

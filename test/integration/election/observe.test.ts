@@ -98,19 +98,23 @@ describe("an observer", () => {
     expect(await values(observer.nextValue, 2)).toEqual(["first", undefined]);
   });
 
-  test("sees nobody lead while a place in a queue further down comes first, for which candidates wait", async () => {
+  test("sees nobody lead while an entry of a nested name comes first, which rejects candidates", async () => {
     const name = "observe/outer";
     const inner = await new Election(two.holder, `${name}/inner`).campaign("inner");
     await using observer = reading(name);
-    const waiting = new Election(two.session, name).campaign("outer");
+    const outer = new Election(two.session, name);
     expect(await observer.next()).toBeUndefined();
-    await queued(name, 2);
-    expect(await new Election(two.session, name).leader()).toBeUndefined();
+    await expect(outer.campaign("outer")).rejects.toMatchObject({
+      code: "KIND_MISMATCH",
+      foundName: `${name}/inner`,
+    });
+    expect(await outer.leader()).toBeUndefined();
 
     await inner.resign();
+    const leadership = await outer.campaign("outer");
 
     expect(await observer.nextValue()).toBe("outer");
-    await (await waiting).resign();
+    await leadership.resign();
   });
 
   test("needs no session", async () => {

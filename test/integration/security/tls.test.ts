@@ -206,8 +206,8 @@ const UNAVAILABLE: readonly (readonly [string, () => ConnectOptions, RegExp])[] 
     /does it speak TLS at all|ECONNRESET/,
   ],
   ["http:// to a member with TLS", () => ({ hosts: swapped(secure, "http") }), /does it want TLS/],
-  ["a port that nobody listens on", () => ({ hosts: ["127.0.0.1:1"] }), /ECONNREFUSED 127\.0\.0\.1:1/],
-  ["a host that does not exist", () => ({ hosts: ["no-such-host.invalid:2379"] }), /no-such-host\.invalid/],
+  ["a port that nobody listens on", () => ({ hosts: ["http://127.0.0.1:1"] }), /ECONNREFUSED 127\.0\.0\.1:1/],
+  ["a host that does not exist", () => ({ hosts: ["http://no-such-host.invalid:2379"] }), /no-such-host\.invalid/],
 ];
 
 describe.concurrent("connecting by", () => {

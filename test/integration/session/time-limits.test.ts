@@ -111,7 +111,7 @@ describe.concurrent("a time limit that ends while etcd stands still", { timeout:
     await using etcd = await startEtcd();
     await using cluster = connect({ hosts: etcd.endpoints });
     const [holder, session] = await Promise.all([1, 2].map(() => Session.open(cluster, { ttlSeconds: 60 })));
-    const lock = await new Mutex(holder!, NAME).lock();
+    await call(holder!, {});
     using limit = controlTimer(1.2 * TIMEOUT_MS);
     const reason = reasonOf(call(session!, { timeoutMs: TIMEOUT_MS }));
     await expect.poll(() => placesOf(etcd.member, NAME)).toHaveLength(2);
@@ -121,7 +121,6 @@ describe.concurrent("a time limit that ends while etcd stands still", { timeout:
     expect(await reason).toMatchObject({ code: "LOCK_TIMEOUT" });
     expect(limit.passed).toBe(false);
     etcd.member.resume();
-    await lock.release();
   });
 
   test("is the end of the opening of a session", async ({ expect }) => {

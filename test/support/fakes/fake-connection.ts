@@ -16,6 +16,8 @@ export class FakeCluster {
   readonly connected: FakeMember[] = [];
   /** Called for every call when it is sent; may answer it synchronously. */
   onCall: (call: FakeCall, host: string) => void = () => {};
+  /** Of members that are connected from now on. */
+  reachable = true;
   /** Hosts for which the test itself answers the probe whether they are etcd itself. */
   unknown: readonly string[] = [];
   /** What new members load. */
@@ -32,6 +34,7 @@ export class FakeCluster {
       const memberId = host.slice(0, 1);
       const header = { ...HEADER, memberId };
       const member = new FakeMember(host, this.clock, header, (call) => this.onCall(call, host));
+      member.reachable = this.reachable;
       member.loading = this.loading;
       member.direct = !this.unknown.includes(host);
       this.connected.push(member);

@@ -122,6 +122,8 @@ export class FakeMember implements Member {
   readonly keepalives: FakeKeepalive[] = [];
   readonly watches: FakeWatch[] = [];
   retired = false;
+  /** False: there is no connection, so nothing is sent. */
+  reachable = true;
   /** False: the test itself answers the probe whether this is etcd itself. */
   direct = true;
 
@@ -197,7 +199,7 @@ export class FakeMember implements Member {
       };
       const call = { method, request, options, sentAt: this.clock.now().monotonic, answer, fail };
       this.calls.push(call);
-      options.onSent?.();
+      if (this.reachable) options.onSent?.();
       this.onCall(call, this.host);
     });
   }

@@ -136,6 +136,7 @@ describe("a session that could not be opened", () => {
 
   test("because no request was ever sent leaves nothing to revoke: a close waits for nothing", async () => {
     const { cluster } = world(() => REFUSED);
+    cluster.reachable = false;
     const opened = open(cluster).catch((error: unknown) => error);
     await cluster.clock.pass(SOON_MS);
     expect(await opened).toBeInstanceOf(EtcdUnavailableError);

@@ -31,7 +31,9 @@ const ALONE = [
 const ONCE = [
   "test/unit/{lab,project}/**/*.test.ts",
   "test/unit/**/fuzz-*.test.ts",
-  "test/integration/{examples/*,docs/*,security/{answers,events,names,options,secrets}}.test.ts",
+  "test/integration/{docs,examples,testing}/*.test.ts",
+  "test/integration/{tools/etcd-cli,cli/run-command,session/unnoticed-end}.test.ts",
+  "test/integration/{docs/*,security/{answers,events,names,options,secrets}}.test.ts",
   "test/integration/{tools/{chaos,etcd-module},crowds/{bulk-crowds,waiter-memory},multi-lock/many}.test.ts",
   "test/integration/failover/{refusals,refused-callers}.test.ts",
   "test/integration/{ui/*,cli/{completion,doctor*,json,observe,queues,release,top}}.test.ts",

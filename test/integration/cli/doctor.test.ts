@@ -87,8 +87,8 @@ describe("the words of leasehold doctor", () => {
     [["--ttl", "2500ms"], "--ttl must be whole seconds, 2s to 24h, got 2500ms"],
     [["--timeout", "10ms"], "--timeout must be 100ms to 60s, got 10ms"],
     [["a//"], "Expected name to be"],
-    [["--endpoints", "a b:1"], "--endpoints must list HOST:PORT, got http://a b:1"],
-    [["--endpoints", "a:0"], "Expected hosts to be"],
+    [["--endpoints", "a b:1"], 'Expected --endpoints to be "host:port"'],
+    [["--endpoints", "a:0"], "Expected --endpoints to be with a port from 1 to 65535"],
   ])("%j are refused", async (words, message) => {
     const { code, stdout, stderr } = await runCli(["doctor", ...words], { endpoints: "127.0.0.1:1" });
 

@@ -37,7 +37,7 @@ const CALLS: Readonly<Record<string, () => Promise<unknown>>> = {
     return await lockAll(cluster, ["stack", "stack-2"], { timeoutMs });
   },
   campaign: async function callerOfCampaign() {
-    return await new Election(cluster, "stack").campaign("me", { timeoutMs });
+    return await new Election(cluster, "leader-stack").campaign("me", { timeoutMs });
   },
   "lock, with no session yet": async function callerOfFirstLock() {
     return await new Mutex(silent, "stack").lock({ timeoutMs });
@@ -69,8 +69,9 @@ test.each(Object.entries(CALLS))(
   "an error of %s has the line of its caller in its stack",
   async (_, call) => {
     const held = await new Mutex(cluster, "stack").lock();
+    const leadership = await new Election(cluster, "leader-stack").campaign("other");
     const error = await errorOf(call);
-    await held.release();
+    await Promise.all([held.release(), leadership.resign()]);
 
     expect(error).toMatchObject({
       code: expect.stringMatching(/^(LOCK_TIMEOUT|ETCD_UNAVAILABLE)$/) as string,

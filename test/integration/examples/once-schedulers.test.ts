@@ -8,7 +8,7 @@ import { runSchedule } from "../../support/programs/schedules.js";
 const all = process.env["LEASEHOLD_ONCE_TICKS"];
 const seed = Number(process.env["LEASEHOLD_ONCE_SEED"] ?? Math.floor(Math.random() * 1e9));
 const jobs = all === undefined ? 7 : 20;
-const ticks = all === undefined ? 7 : Math.ceil(Number(all) / jobs);
+const ticks = all === undefined ? 3 : Math.ceil(Number(all) / jobs);
 
 let etcd: EtcdCluster;
 beforeAll(async () => {

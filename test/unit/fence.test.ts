@@ -28,7 +28,9 @@ describe("a fencing token", () => {
       name: "jobs",
       key: "jobs/77",
       revision: "1152921504606846977",
+      fence: "1152921504606846977",
       held: true,
+      remainingMs: lock.remainingMs(),
     });
   });
 

@@ -42,7 +42,8 @@ describe("leasehold run --once", () => {
     expect(code).toBe(0);
     expect(JSON.parse(stderr)).toMatchObject({
       ...{ event: "once", name: "cli/shared", slot: 5, why: "done", failed: false },
-      ...{ owner: expect.any(String), since: expect.any(String), message: expect.any(String) },
+      ...{ owner: expect.any(String) as string, since: expect.any(String) as string },
+      message: expect.any(String) as string,
     });
   });
 

@@ -59,11 +59,11 @@ const CALLS: readonly (readonly [string, Call])[] = [
   ["campaign", taken(election)],
 ];
 
-/** What excludes the call; a Semaphore has queues of its own. */
-const block = (what: string, name: string): Promise<Held> =>
-  what === "acquire" || what === "withPermit"
-    ? new Semaphore(two.holder, name, 1).acquire()
-    : new Mutex(two.holder, name).lock();
+/** What excludes the call: kinds that cannot share a queue reject one another. */
+const block = (what: string, name: string): Promise<Held> => {
+  if (what === "acquire" || what === "withPermit") return new Semaphore(two.holder, name, 1).acquire();
+  return what === "campaign" ? election(two.holder, name) : new Mutex(two.holder, name).lock();
+};
 const slug = (what: string) => what.replaceAll(" ", "-");
 
 async function revoke({ leaseId }: Session): Promise<void> {

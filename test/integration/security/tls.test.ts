@@ -207,7 +207,11 @@ const UNAVAILABLE: readonly (readonly [string, () => ConnectOptions, RegExp])[] 
   ],
   ["http:// to a member with TLS", () => ({ hosts: swapped(secure, "http") }), /does it want TLS/],
   ["a port that nobody listens on", () => ({ hosts: ["http://127.0.0.1:1"] }), /ECONNREFUSED 127\.0\.0\.1:1/],
-  ["a host that does not exist", () => ({ hosts: ["http://no-such-host.invalid:2379"] }), /no-such-host\.invalid/],
+  [
+    "a host that does not exist",
+    () => ({ hosts: ["http://no-such-host.invalid:2379"] }),
+    /no-such-host\.invalid/,
+  ],
 ];
 
 describe.concurrent("connecting by", () => {

@@ -1,5 +1,5 @@
 import { channel } from "node:diagnostics_channel";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, onTestFinished } from "vitest";
 import { CHANNELS, type RejoinMessage } from "../../../src/diagnostics/index.js";
 import {
   EtcdRefusedError,
@@ -64,14 +64,13 @@ async function scene({ attempts, rejoin = false, joined = false, reopens = true,
   const published: RejoinMessage[] = [];
   const hear = (message: unknown) => void published.push(message as RejoinMessage);
   channel(CHANNELS.rejoin).subscribe(hear);
+  onTestFinished(() => void channel(CHANNELS.rejoin).unsubscribe(hear));
   let end: unknown = "pending";
   const wait = { signal: undefined, timeoutMs: undefined, ...rest.wait };
-  void withLease(source, wait, call)
-    .then(
-      (value) => (end = value),
-      (error: unknown) => (end = error),
-    )
-    .finally(() => channel(CHANNELS.rejoin).unsubscribe(hear));
+  void withLease(source, wait, call).then(
+    (value) => (end = value),
+    (error: unknown) => (end = error),
+  );
   await settle();
   return { cluster, clock, lease, begins, published, end: () => end };
 }

@@ -50,7 +50,7 @@ describe("docs/troubleshooting.md", () => {
       [...section(title).matchAll(/^\| `([^`]+)`/gm)].map(([, cell = ""]) => cell).slice(1);
 
     expect(cells("LOCK_LOST")).toEqual(unionIn("errors.ts", "Loss"));
-    expect(cells("ETCD_REFUSED").sort()).toEqual(unionIn("errors.ts", "RefusalReason").sort());
+    expect(cells("ETCD_REFUSED").sort()).toEqual(unionIn("etcd-errors.ts", "RefusalReason").sort());
   });
 
   it("has each exit code of the command but 0", () => {

@@ -40,8 +40,8 @@ async function npmRunEtcd(): Promise<{ hosts: string[]; stop(): Promise<unknown>
     return ended;
   };
   for await (const line of createInterface({ input: child.stdout })) {
-    const [, list] = /hosts: (\[.*\])/.exec(line) ?? [];
-    if (list !== undefined) return { hosts: JSON.parse(list) as string[], stop };
+    const [, list] = /hosts: "(.*)"/.exec(line) ?? [];
+    if (list !== undefined) return { hosts: list.split(","), stop };
   }
   throw new Error("npm run etcd printed no hosts");
 }

@@ -43,6 +43,7 @@ export type { Logger } from "./options/log.js";
 export type { ClusterHealth, MemberHealth } from "./report/health.js";
 export type { ClusterSnapshot, HoldSnapshot, SessionSnapshot, WaitSnapshot } from "./report/snapshot.js";
 export type { LockKind } from "./diagnostics/messages.js";
+export type { FoundKind } from "./kinds.js";
 export type { Contender } from "./contender.js";
 export type { WebLock, WebLockOptions } from "./web-locks/arguments.js";
 export type { WebLockInfo, WebLockSnapshot } from "./web-locks/snapshot.js";

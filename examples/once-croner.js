@@ -25,8 +25,8 @@ console.log("scheduled");
 
 process.once("SIGTERM", () => {
   for (const cron of crons) cron.stop();
-  // Waits for the ticks that run.
-  void cluster.close();
+  // Waits up to 30 s for ticks that run.
+  void cluster.close({ drainMs: 30_000 });
 });
 
 /** @param {string} job @param {number} slot */

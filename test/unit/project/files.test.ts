@@ -134,7 +134,7 @@ describe("the pages of the repository", () => {
     expect(guides.filter((page) => !listed.includes(page))).toEqual([]);
   });
 
-  it("publish no link in README.md to a file that is not in the package", () => {
-    expect(linksOf("README.md").filter((file) => !isPublished(file))).toEqual([]);
+  it.each(pages.filter(isPublished))("publish no link in %s to a file that is not in the package", (page) => {
+    expect(linksOf(page).filter((file) => !isPublished(file))).toEqual([]);
   });
 });

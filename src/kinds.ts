@@ -44,12 +44,16 @@ interface RangeKey {
 
 const FOLDER = /^(.+)\/(read|write)$/s;
 
+/** The mark of a slot, or a floor, of `once` on a cluster with a prefix: it lies in the queue of the prefix's own name. */
+const MARK = /^(.*\/\/?leasehold\/once\/.+)\/\/-?\d{16}$/s;
+
 /**
  * What a key under `name` shows. Undefined if it is no entry of a lease: such a key has the name and the kind of no lock.
  * A mutex `a/read` has the keys that the readers of `a` have.
  */
 export function entryFound(name: string, { key, value, leaseId }: RangeKey): FoundEntry | undefined {
-  const directory = leaseId === 0n ? undefined : parseEntryKey(key.toString(), leaseId)?.name;
+  if (leaseId === 0n) return markFound(key.toString());
+  const directory = parseEntryKey(key.toString(), leaseId)?.name;
   if (directory === undefined) return undefined;
   if (directory === name) return { name, kind: kindOfValue(value) };
   const [, above, folder] = FOLDER.exec(directory) ?? [];
@@ -57,6 +61,12 @@ export function entryFound(name: string, { key, value, leaseId }: RangeKey): Fou
   const isWebLock = startsAsOurs(value) && parseEntryValue(value).client !== undefined;
   if (isWebLock) return { name: above, kind: "web lock" };
   return { name: above, kind: folder === "read" ? "reader" : "writer" };
+}
+
+/** A mark never ends, so a call must not wait for it. `once` takes its lock as a mutex does. */
+function markFound(key: string): FoundEntry | undefined {
+  const name = MARK.exec(key)?.[1];
+  return name === undefined ? undefined : { name, kind: "mutex" };
 }
 
 /** Longer values are those of candidates: an owner has at most 256 bytes. */

@@ -1,4 +1,5 @@
 import type { TxnAnswer } from "../etcd/port.js";
+import { NotSentError } from "../etcd/port-errors.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import { holdOf } from "../hold/acquire.js";
 import { ExclusiveHoldHandle } from "../hold/hold.js";
@@ -112,8 +113,8 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     if ("hold" in found) return { claim: found };
     if (found.state !== "free" && !this.#awaits(found)) return { refusal: found };
     this.lease.assertOpen();
+    if (this.#gaveUp) throw new NotSentError("the caller gave up");
     this.#waiter = this.#queue.join(this.target);
-    if (this.#gaveUp) this.#waiter.giveUp();
     const grant = await this.#waiter.granted;
     // Before anything is awaited: the hold takes over the watch of the wait.
     const hold = this.#holdOf(grant);

@@ -62,6 +62,7 @@ export type OnceResult<T> =
  * @throws {LockReleasedError} when `work` has released the lock itself.
  * @throws {LockTimeoutError} after `timeoutMs`, which limits the wait, not `work`.
  * @throws {DeadlockError} in an async context that already holds the name, or a name under it.
+ * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
  * @throws {SessionLostError | SessionClosedError} when the session ends before `work` begins: while it waits, without `rejoin`.
  * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects a request.
  * @throws {TypeError | RangeError} on bad arguments.
@@ -134,7 +135,14 @@ class SlotCall extends TurnCall<Outcome, SlotRun | NotRun> {
       const { refusal } = outcome;
       return { why: refusal.state, run: refusal.state === "expired" ? undefined : refusal.run };
     }
-    outcome.claim.hold.started(this.target);
-    return new SlotRun(this.#lease as Lease, this.plan, outcome.claim);
+    const { hold } = outcome.claim;
+    const lease = this.#lease as Lease;
+    // The process may have been suspended while the mark was put: another call may have run the slot meanwhile.
+    if (lease.over) {
+      void hold.release();
+      throw lease.signal.reason;
+    }
+    hold.started(this.target);
+    return new SlotRun(lease, this.plan, outcome.claim);
   }
 }

@@ -1,7 +1,10 @@
-import { LockLostError } from "../errors.js";
+import { pause } from "../async/clock.js";
+import { EtcdRefusedError, LockLostError } from "../errors.js";
+import { Backoff } from "../etcd/backoff.js";
+import type { Txn, TxnAnswer } from "../etcd/port.js";
+import type { CallPolicy } from "../etcd/retry.js";
 import { HeldScope } from "../hold/reentrancy.js";
 import type { Lock } from "../hold/hold.js";
-import { txnUntilConfirmed } from "../session/cleanup.js";
 import type { Lease } from "../session/lease.js";
 import type { Claim } from "./claim.js";
 import { NOTHING, parseMark } from "./marks.js";
@@ -35,7 +38,13 @@ export class SlotRun {
 
   async #leave(): Promise<void> {
     const { hold } = this.claim;
-    await this.#end();
+    try {
+      await this.#end();
+    } catch (error) {
+      // Nothing else releases a lock that was held for too long, or whose mark etcd rejects.
+      void hold.release().catch(() => undefined);
+      throw error;
+    }
     // The mark was put while the lock was held: a later loss changes nothing.
     await hold.release().catch(() => undefined);
   }
@@ -56,7 +65,7 @@ export class SlotRun {
     const txn = endTxn(this.plan, entry, { mark: ended, expiry });
     const { name, slot } = this.plan;
     const policy = this.lease.policy(`mark slot ${slot} of "${name}" as run`);
-    const ending = this.lease.inFlight.track(txnUntilConfirmed(this.lease, txn, policy));
+    const ending = this.lease.inFlight.track(this.#putEnd(txn, policy));
     const { succeeded, ranges } = await ending.catch((error: unknown) => {
       throw hold.signal.aborted ? hold.signal.reason : error;
     });
@@ -64,6 +73,21 @@ export class SlotRun {
     // It says why the key is gone.
     await hold.release();
     throw new LockLostError(hold.name, hold.key, "deleted");
+  }
+
+  /** etcd may reject a put for as long as its database is full. The lock is not held longer than one TTL for that. */
+  async #putEnd(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
+    const { services, signal, ttlMs } = this.lease;
+    const { clock, client } = services;
+    const backoff = new Backoff(clock);
+    for (const until = clock.monotonic() + ttlMs; ;) {
+      try {
+        return await client.txn(txn, policy);
+      } catch (error) {
+        if (!(error instanceof EtcdRefusedError) || clock.monotonic() >= until) throw error;
+        await pause(clock, backoff.nextMs(), signal);
+      }
+    }
   }
 }
 

@@ -129,11 +129,11 @@ export class QueueEntry implements OwnedKey {
   /**
    * The error for its caller if an answer shows that it waits for an entry that it cannot share the queue with. Such an entry
    * does not count if the answer shows an older one of our kind: it is then that entry whose caller is rejected.
-   * `joining`: the answer is that to its join, which may grant a permit beside all entries that it shows: each one counts.
+   * `grants`: the answer may grant a permit beside all entries that it shows, so each of them counts.
    */
-  mismatchIn(results: readonly RangeResult[], joining: boolean): KindMismatchError | undefined {
+  mismatchIn(results: readonly RangeResult[], grants: boolean): KindMismatchError | undefined {
     const before = this.#before(results);
-    const every = joining && this.kind === "permit";
+    const every = grants && this.kind === "permit";
     for (const kv of every ? before : before.slice(0, 1)) {
       const found = this.#foreign(kv);
       if (!found) continue;

@@ -106,7 +106,7 @@ export class Joiner {
   async #isFirst(entry: JoinedEntry, limits: Limits): Promise<boolean> {
     try {
       const results = await this.#read(entry.mode.reads(entry, true), limits);
-      return entry.mode.positionOf(entry, results) === "first";
+      return !entry.mismatchIn(results, true) && entry.mode.positionOf(entry, results) === "first";
     } catch (error) {
       this.queue.leaveInBackground(entry);
       throw error;
@@ -119,9 +119,10 @@ export class Joiner {
     kv: Pick<KeyValue, "key" | "value"> & { readonly leaseId?: bigint },
   ): void {
     const { name } = this.queue;
-    const found = entryFound(name, { leaseId: this.queue.lease.leaseId, ...kv });
+    const { leaseId, services } = this.queue.lease;
+    const found = entryFound(name, { leaseId, ...kv });
     if (found && !(found.name === name && mayMeet(kind, found.kind)))
-      throw new KindMismatchError({ name, kind }, found, kv.key.toString());
+      throw new KindMismatchError({ name, kind }, found, `${services.options.prefix}${kv.key.toString()}`);
   }
 
   async #read(ranges: readonly Range[], limits: Limits): Promise<readonly RangeResult[]> {

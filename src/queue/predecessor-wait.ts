@@ -199,9 +199,9 @@ export class PredecessorWait implements TurnListener, SlowReader {
     this.#readAll = position === "unclear";
     if (position === "unclear") return this.read();
     if (position === "gone") return this.#end(() => this.outcome.gone());
-    if (position === "first") return this.#grant(undefined);
-    const mismatch = this.entry.mismatchIn(ranges, false);
+    const mismatch = this.entry.mismatchIn(ranges, position === "first");
     if (mismatch) return this.#end(() => this.outcome.failed(mismatch));
+    if (position === "first") return this.#grant(undefined);
     const { predecessor, ahead } = position;
     this.ahead = ahead;
     if (!isSame(this.#predecessor, predecessor) || !this.#watches.followsPredecessor)

@@ -1,8 +1,9 @@
 // The transactions of `once` on a real etcd whose answers are lost, and the end of the session at each of them.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { connect, once, type Cluster, type OnceOptions } from "../../../src/index.js";
+import { connect, Mutex, once, type Cluster, type Lock, type OnceOptions } from "../../../src/index.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
+import { spaceAlarm } from "../../support/fixtures/space-alarm.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { startGrpcProxy, type Act, type GrpcProxy } from "../../support/proxies/grpc-proxy.js";
 
@@ -58,12 +59,14 @@ describe.each(STEPS)("the transaction %s", (step, state) => {
 describe("a session that ends", () => {
   /** The lease of the caller's session is revoked when etcd has answered, or would have, and the caller hears nothing. */
   async function endedAt(state: string, act: Act, name: string): Promise<{ runs: number; error: unknown }> {
-    const session = await caller.session();
+    // An attempt ends with the session, not before it.
+    await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 60_000 });
+    const session = await cluster.session();
     const rule = ruleFor(act, name, state);
     let runs = 0;
     const called = reasonOf(once(session, name, SLOT, () => void runs++));
     await (act === "drop-answer" ? rule.answered() : rule.hit());
-    await etcd.etcdctl(["lease", "revoke", session.leaseId.toString(16)]);
+    await etcd.member.gateway("/v3/lease/revoke", { ID: `${session.leaseId}` });
     const error = await called;
     proxy.remove(rule);
     return { runs, error };
@@ -100,11 +103,8 @@ describe("a session that ends", () => {
     expect(await call("ends/unmarked", { rerun: "if lost" })).toEqual({ ran: true, value: "ran" });
   });
 
-  test("after the mark of its run was put has run the slot", async () => {
-    expect(await endedAt('"state":"done"', "drop-answer", "ends/marked")).toEqual({
-      runs: 1,
-      error: undefined,
-    });
+  test("after the mark of its run was put has run the slot, whatever its caller hears", async () => {
+    expect(await endedAt('"state":"done"', "drop-answer", "ends/marked")).toMatchObject({ runs: 1 });
     expect(await call("ends/marked", { rerun: "if lost" })).toMatchObject({ ran: false, why: "done" });
   });
 });
@@ -123,6 +123,36 @@ test("marks are under the prefix of the cluster, apart from those of another pre
     "prod//leasehold/once/prefixed//",
   ]);
   expect(stdout.trim().split("\n")).toHaveLength(1);
+});
+
+test("a lock of the prefix's own name is rejected instead of waiting for marks, which never end", async () => {
+  await using eu = connect({ hosts: etcd.member.endpoint, prefix: "eu/" });
+  await once(eu, "jobs", SLOT, () => undefined);
+
+  await expect(new Mutex(other, "eu").lock({ timeoutMs: 20_000 })).rejects.toMatchObject({
+    code: "KIND_MISMATCH",
+    foundName: "eu//leasehold/once/jobs",
+  });
+  await expect.poll(() => placesOf(etcd.member, "eu")).toHaveLength(1);
+});
+
+test("a lock whose work ran longer than maxHoldMs is free when the work has ended, not only after the grace", async () => {
+  const work = (lock: Lock) =>
+    new Promise<void>((resolve) => lock.signal.addEventListener("abort", () => resolve()));
+  const options = { maxHoldMs: 50, maxHoldGraceMs: 3_600_000 };
+
+  await expect(once(other, "too-long", SLOT, work, options)).rejects.toMatchObject({ loss: "max hold" });
+  await expect.poll(() => placesOf(etcd.member, "too-long")).toEqual([]);
+});
+
+test("a mark that etcd rejects for a TTL ends the call with its reason, and frees the lock", async () => {
+  await using cluster = connect({ hosts: etcd.member.endpoint, session: { ttlSeconds: 2 } });
+  const called = once(cluster, "no-space", SLOT, () => spaceAlarm(etcd.member, "ACTIVATE"));
+
+  await expect(called).rejects.toMatchObject({ code: "ETCD_REFUSED", why: "quota" });
+  await expect.poll(() => placesOf(etcd.member, "no-space")).toEqual([]);
+  await spaceAlarm(etcd.member, "DEACTIVATE");
+  expect(await once(other, "no-space", SLOT, () => 1)).toMatchObject({ ran: false, why: "lost" });
 });
 
 test("a waiting call with rejoin outlives its session, and runs the slot", async () => {

@@ -1,6 +1,6 @@
 import type { Range } from "../../../src/etcd/port.js";
 import type { Watch } from "../../../src/etcd/watch/hub.js";
-import { EntryBelow, exclusive } from "../../../src/queue/lock-mode.js";
+import { EntryBelow, exclusive, type LockMode } from "../../../src/queue/lock-mode.js";
 import { type JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
 import { PredecessorWait } from "../../../src/queue/predecessor-wait.js";
 import { settle } from "./fake-clock.js";
@@ -34,9 +34,9 @@ export class WaitingTurn {
   readonly told: string[] = [];
   granted: { readonly ownWatch: Watch | undefined; readonly deletedAt: bigint | undefined } | undefined;
 
-  constructor(from?: From) {
+  constructor(from?: From, mode: LockMode = exclusive) {
     const lease = this.cluster.lease();
-    this.entry = new QueueEntry({ lease, name: "jobs", n: 1, mode: exclusive }).confirmed(MINE);
+    this.entry = new QueueEntry({ lease, name: "jobs", n: 1, mode }).confirmed(MINE);
     const outcome = {
       granted: (ownWatch: Watch | undefined, deletedAt: bigint | undefined) => {
         this.granted = { ownWatch, deletedAt };

@@ -97,4 +97,17 @@ describe("a waiter", () => {
     expect(waiter.told[0]).toMatch(/^failed "jobs" is asked for by a Mutex, .* of a Semaphore/);
     expect(waiter.reads).toHaveLength(1);
   });
+
+  test("for a permit fails instead of holding beside another kind, though enough permits are free", async () => {
+    const waiter = new WaitingTurn({ ahead: 1 }, permit(3));
+    await waiter.watched();
+    const mine = keyValue({ key: waiter.entry.key, createRevision: MINE, modRevision: MINE });
+
+    const kvs = [mine, other(40n, ""), other(30n, PERMIT)];
+    waiter.reads[0]!.answer({ header: { ...HEADER, revision: WATCHED }, kvs, more: false, count: 3 });
+    await waiter.clock.pass(1000);
+
+    expect(waiter.told).toHaveLength(1);
+    expect(waiter.told[0]).toMatch(/^failed "jobs" is asked for by a Semaphore/);
+  });
 });

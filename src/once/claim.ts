@@ -133,6 +133,8 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
       for (;;) {
         const txn = beginTxn(this.plan, entry, { mark, expected });
         const answer = await this.lease.services.client.txn(txn, this.#policy());
+        // The process may have been suspended before it read the answer: another call may have run the slot meanwhile.
+        if (this.lease.over) throw this.lease.signal.reason;
         if (answer.succeeded) return { claim: { hold, mark, lowest: lowestOf(answer) } };
         const verdict = await this.#judge(hold, entry, answer);
         if (verdict.state === "running") return { claim: { hold, mark, lowest: undefined } };

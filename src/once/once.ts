@@ -135,14 +135,7 @@ class SlotCall extends TurnCall<Outcome, SlotRun | NotRun> {
       const { refusal } = outcome;
       return { why: refusal.state, run: refusal.state === "expired" ? undefined : refusal.run };
     }
-    const { hold } = outcome.claim;
-    const lease = this.#lease as Lease;
-    // The process may have been suspended while the mark was put: another call may have run the slot meanwhile.
-    if (lease.over) {
-      void hold.release();
-      throw lease.signal.reason;
-    }
-    hold.started(this.target);
-    return new SlotRun(lease, this.plan, outcome.claim);
+    outcome.claim.hold.started(this.target);
+    return new SlotRun(this.#lease as Lease, this.plan, outcome.claim);
   }
 }

@@ -1,3 +1,4 @@
+import { isLockValue } from "../kinds.js";
 import { MAX_PERMITS } from "../keys.js";
 import { printable } from "../printable.js";
 import { eitherOf, suggestions } from "./suggest.js";
@@ -199,6 +200,7 @@ export function checkValue(option: string, value: unknown): string {
   const rule = "a well-formed string of at most 65536 bytes";
   if (typeof value !== "string") throw typeError(option, rule, value);
   if (Buffer.byteLength(value) > 65_536 || !isWellFormed(value)) throw rangeError(option, rule, value);
+  if (isLockValue(value)) throw rangeError(option, "other than the value of a lock's entry", value);
   return value;
 }
 

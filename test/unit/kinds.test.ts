@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { entryFound, isLockValue, isSameGroup, mayMeet, type LockKind } from "../../src/kinds.js";
+import { checkValue } from "../../src/options/check.js";
 
 const LEASE = 0x6a1fn;
 const OURS = '{"owner":"host:1","since":"2026-01-02T03:04:05.678Z","id":"1q2w3e"}';
@@ -76,4 +77,14 @@ describe("kinds", () => {
     expect(mayMeet(kind, "unknown")).toBe(kind !== "permit");
     expect(isSameGroup(kind, "unknown")).toBe(false);
   });
+});
+
+test.each([
+  ["a mutex", { owner: "a:1", since: "2026-01-01T00:00:00.000Z", id: "1a" }],
+  ["a permit", { owner: "a:1", since: "2026-01-01T00:00:00.000Z", id: "1a", permits: 3 }],
+])("no candidate may have the value of %s: it would be taken for one", (_, value) => {
+  expect(() => checkValue("value", JSON.stringify(value))).toThrow(
+    /^Expected value to be other than the value of a lock's entry, got /,
+  );
+  expect(checkValue("value", JSON.stringify({ ...value, since: "now", permits: undefined }))).toBeDefined();
 });

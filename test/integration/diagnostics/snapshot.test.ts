@@ -62,6 +62,7 @@ describe.concurrent("cluster.snapshot()", { timeout: 30_000 }, () => {
     const all = lockAll(waiter, ["queue-free", "queue"]);
     const joined = () => waiter.snapshot().waits.filter(({ revision }) => revision !== undefined).length;
     await expect.poll(joined).toBe(2);
+    await expect.poll(() => waiter.snapshot().holds.length).toBe(1);
 
     const { holds, waits } = waiter.snapshot();
     expect(holds.map(({ name }) => name)).toEqual(["queue-free"]);

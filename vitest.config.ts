@@ -58,7 +58,7 @@ export default defineConfig({
     env: transportEnv(),
     pool: "forks",
     // etcd members and worker processes share the machine with the tests
-    maxWorkers: 3,
+    maxWorkers: 6,
     testTimeout: 30_000,
     hookTimeout: 30_000,
     teardownTimeout: 10_000,

@@ -65,7 +65,7 @@ export function withTimeline(page) {
       "",
       "waits",
     ],
-    ["100 %", "has stopped", "no code runs", "expires the lease", "waits"],
+    ["100 %", "has stopped, if its code obeys the signal", "no code runs", "expires the lease", "waits"],
     [
       "later",
       "",

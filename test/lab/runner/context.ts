@@ -3,13 +3,14 @@ import type { Beats } from "./beats.js";
 import type { load } from "./leasehold.js";
 import type { Register } from "./register.js";
 import type { Of } from "./subject.js";
+import type { LabTime } from "./time.js";
 
 /** What all lanes of a process share. */
 export interface Context {
   readonly p: string;
   readonly leasehold: Awaited<ReturnType<typeof load>>;
   readonly cluster: Cluster;
-  readonly register: Register;
+  readonly register: Pick<Register, "read" | "write">;
   readonly ttlSeconds: number;
   readonly locks: readonly string[];
   /** What is acquired under these names. */
@@ -20,6 +21,9 @@ export interface Context {
   readonly valueBytes: number;
   readonly finishing: () => boolean;
   readonly note: (step: object) => void;
+  readonly time: LabTime;
+  /** Unique in the process. */
+  readonly nextId: () => number;
   /** If present, lanes acquire and release their locks in step. */
   readonly beats: Beats | undefined;
 }

@@ -1,5 +1,5 @@
 import type { End, Operation } from "./history.js";
-import { now } from "./journal.js";
+import type { Context } from "./context.js";
 import type { Grip, Gripped } from "./subject.js";
 
 /** An acquire of one name and all steps with its hold. The ops of one call for several names are recorded together. */
@@ -12,13 +12,15 @@ export type Acquire = "acquire" | "tryAcquire";
 /** Records what a lane requests, is granted and claims: one line per name. */
 export class HoldLog {
   readonly #owner: string;
-  readonly #write: (step: object) => void;
+  readonly #write: Context["note"];
+  readonly #time: Context["time"];
   /** Event-loop turns since an acquire was aborted. */
   readonly #turns = new Map<number, number>();
 
-  constructor(owner: string, write: (step: object) => void) {
+  constructor(owner: string, { note, time }: Pick<Context, "note" | "time">) {
     this.#owner = owner;
-    this.#write = write;
+    this.#write = note;
+    this.#time = time;
   }
 
   note(k: "invoke" | "ok" | "fail" | "info", f: Operation, ops: readonly Op[], more: object = {}): void {
@@ -48,15 +50,15 @@ export class HoldLog {
     const turn = () => {
       const counted = ops.filter(({ id }) => (this.#turns.get(id) ?? Infinity) <= 1000);
       for (const { id } of counted) this.#turns.set(id, (this.#turns.get(id) ?? 0) + 1);
-      if (counted.length > 0) setImmediate(turn);
+      if (counted.length > 0) this.#time.turn(turn);
     };
-    setImmediate(turn);
+    this.#time.turn(turn);
   }
 
   granted({ hold, places, shared }: Grip, ops: readonly Op[], f: Acquire): void {
     // The time is read first: a process that is stopped between the two must not seem to have claimed later than it
     // did.
-    const t = now();
+    const t = this.#time.now();
     const { held } = hold;
     each(ops, places, (op, { token, key }) => {
       this.#turns.delete(op.id);
@@ -72,7 +74,7 @@ export class HoldLog {
   }
 
   claim({ hold, places }: Grip, ops: readonly Op[]): boolean {
-    const t = now();
+    const t = this.#time.now();
     const { held } = hold;
     each(ops, places, (op, { token }) => this.#write({ t, k: "claim", ...op, token, held }));
     return held;

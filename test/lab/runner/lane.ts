@@ -1,4 +1,3 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { Cluster, Leadership, Session } from "../../../src/index.js";
 import { failureOf, HoldLog, type Acquire, type Op } from "./hold-log.js";
 import { seeded, type Random } from "./random.js";
@@ -14,8 +13,6 @@ export type Kind = "own" | "other" | "shared";
 const WAYS = ["lock", "lock", "timeout", "abort", "abort", "try", "with", "with", "close"] as const;
 type Way = (typeof WAYS)[number];
 
-let ids = 0;
-
 /** One line of work in a process: acquires a lock in a random way, uses it, releases it, and repeats. */
 export class Lane {
   #session: Session | undefined;
@@ -30,14 +27,14 @@ export class Lane {
     this.#random = seeded(seed);
     this.#kind = kind;
     this.#owner = kind === "shared" ? `${context.p}/shared` : `${context.p}/${n}`;
-    this.#log = new HoldLog(this.#owner, (step) => context.note(step));
+    this.#log = new HoldLog(this.#owner, context);
   }
 
   async run(): Promise<void> {
     while (!this.#context.finishing()) {
       const source = await this.#source();
       if (source !== undefined) await this.#once(source);
-      await delay(this.#random.between(0, 40));
+      await this.#context.time.delay(this.#random.between(0, 40));
     }
   }
 
@@ -50,7 +47,7 @@ export class Lane {
     const { cluster, leasehold, ttlSeconds } = this.#context;
     if (this.#kind === "shared") return cluster;
     if (this.#session?.state === "live" || this.#session?.state === "jeopardy") return this.#session;
-    const none = [{ id: ++ids, lock: "" }];
+    const none = [{ id: this.#context.nextId(), lock: "" }];
     this.#log.note("invoke", "open", none);
     try {
       const options = { ttlSeconds, owner: this.#owner, timeoutMs: 3000 };
@@ -67,7 +64,7 @@ export class Lane {
     await this.#context.beats?.next();
     const way = this.#random.pick(WAYS);
     const subject = this.#subject(source);
-    const ops = opsOf(subject);
+    const ops = this.#opsOf(subject);
     if (way === "with" && subject.during) await this.#during(subject.during, ops);
     else if (way === "close" && this.#kind !== "shared") await this.#lockAndClose(subject, ops);
     else await this.#lockAndRelease(subject, ops, way);
@@ -79,9 +76,15 @@ export class Lane {
     return subjectOf(of, { leasehold, source, locks, random, value: this.#says("campaigns") });
   }
 
+  #opsOf({ names }: Subject): readonly Op[] {
+    return names.map((lock) => ({ id: this.#context.nextId(), lock }));
+  }
+
   /** A candidate's value, which names its owner and is unique. */
   #says(says: string): string {
-    return JSON.stringify({ owner: this.#owner, says, n: ++ids }).padEnd(this.#context.valueBytes);
+    return JSON.stringify({ owner: this.#owner, says, n: this.#context.nextId() }).padEnd(
+      this.#context.valueBytes,
+    );
   }
 
   async #lockAndRelease(subject: Subject, ops: readonly Op[], way: Way): Promise<void> {
@@ -122,7 +125,7 @@ export class Lane {
     if (grip !== undefined) await this.#use(grip, ops);
     const waiting =
       this.#session !== undefined && this.#random.chance(0.5) ? this.#waitAgain(this.#session) : undefined;
-    if (this.#random.chance(0.5)) await delay(this.#random.between(0, 20));
+    if (this.#random.chance(0.5)) await this.#context.time.delay(this.#random.between(0, 20));
     if (grip !== undefined) this.#log.claim(grip, ops);
     await this.#endSession({ drainMs: 0 });
     await waiting;
@@ -130,13 +133,13 @@ export class Lane {
 
   #waitAgain(session: Session): Promise<unknown> {
     const second = this.#subject(session);
-    return this.#acquire(second, opsOf(second), "lock");
+    return this.#acquire(second, this.#opsOf(second), "lock");
   }
 
   async #endSession(options: { drainMs?: number }): Promise<void> {
     const session = this.#session;
     if (session === undefined) return;
-    const none = [{ id: ++ids, lock: "" }];
+    const none = [{ id: this.#context.nextId(), lock: "" }];
     this.#log.note("invoke", "close", none);
     await session.close(options);
     this.#log.note("ok", "close", none);
@@ -168,8 +171,8 @@ export class Lane {
     if (way !== "abort") return subject.lock();
     const controller = new AbortController();
     const abort = () => this.#log.aborted(ops, () => controller.abort());
-    const timer = setTimeout(abort, random.between(0, soon ? 3 : 300));
-    return subject.lock({ signal: controller.signal }).finally(() => clearTimeout(timer));
+    const cancel = this.#context.time.after(random.between(0, soon ? 3 : 300), abort);
+    return subject.lock({ signal: controller.signal }).finally(cancel);
   }
 
   /** A few guarded increments or proclamations, each on a claim made right before it. */
@@ -179,15 +182,15 @@ export class Lane {
     for (let left = random.between(0, 3); left > 0; left--) {
       if (!this.#log.claim(grip, ops) && random.chance(0.5)) return;
       if (!(await this.#act(grip, ops, left))) return;
-      await delay(random.between(0, 15));
+      await this.#context.time.delay(random.between(0, 15));
     }
   }
 
   /** Claims repeatedly without a request to etcd: a holder that is not notified of a loss keeps claiming. */
   async #camp(grip: Grip, ops: readonly Op[]): Promise<void> {
-    const { finishing, ttlSeconds } = this.#context;
-    const until = performance.now() + ttlSeconds * this.#random.between(1000, 4000);
-    while (this.#log.claim(grip, ops) && performance.now() < until && !finishing()) await delay(10);
+    const { finishing, ttlSeconds, time } = this.#context;
+    const until = time.now() + BigInt(ttlSeconds * this.#random.between(1000, 4000)) * 1_000_000n;
+    while (this.#log.claim(grip, ops) && time.now() < until && !finishing()) await time.delay(10);
   }
 
   /**
@@ -195,7 +198,7 @@ export class Lane {
    */
   async #sit(grip: Grip, ops: readonly Op[]): Promise<void> {
     for (let left = this.#random.between(2, 15); left > 0 && this.#log.claim(grip, ops); left--)
-      await delay(100);
+      await this.#context.time.delay(100);
   }
 
   /** false = stop using the hold */
@@ -240,5 +243,3 @@ export class Lane {
     }
   }
 }
-
-const opsOf = ({ names }: Subject): readonly Op[] => names.map((lock) => ({ id: ++ids, lock }));

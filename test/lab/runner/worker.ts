@@ -12,6 +12,7 @@ import { observeAll } from "./listener.js";
 import { Register } from "./register.js";
 import type { Access } from "./ground.js";
 import type { Of } from "./subject.js";
+import { machineTime } from "./time.js";
 
 export interface Task extends BaseTask {
   readonly seed: string;
@@ -86,6 +87,7 @@ const register = new Register({
 });
 
 let finishing = false;
+let ids = 0;
 const beats = lanesInStep(task.lanes);
 const context = {
   ...{
@@ -100,7 +102,9 @@ const context = {
     valueBytes: task.valueBytes,
     note,
     beats,
+    time: machineTime,
   },
+  nextId: () => ++ids,
   finishing: () => finishing,
 };
 const KINDS = ["own", "other", "shared", "shared"] as const;

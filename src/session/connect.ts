@@ -1,4 +1,4 @@
-import { systemClock } from "../async/clock.js";
+import { systemClock, type Clock } from "../async/clock.js";
 import { EtcdClient } from "../etcd/client.js";
 import { memberOf } from "../etcd/transport/member-of.js";
 import { checkConnect } from "../options/connect.js";
@@ -77,14 +77,23 @@ export interface ConnectOptions {
   readonly log?: Logger | undefined;
 }
 
+/** What a simulation replaces. */
+export interface Surroundings {
+  readonly clock?: Clock;
+  /** As `memberOf`, it also applies the prefix of the options. */
+  readonly newMember?: typeof memberOf;
+}
+
 /**
  * A cluster that writes no log.
  * @throws {TypeError | RangeError} on invalid options; the message names the option, the rule and the value.
  */
-export function createCluster(options: ConnectOptions): Cluster {
+export function createCluster(
+  options: ConnectOptions,
+  { clock = systemClock, newMember = memberOf }: Surroundings = {},
+): Cluster {
   const checked = checkConnect(options);
-  const clock = systemClock;
   const context = { options: checked, clock };
-  const client = new EtcdClient(checked, clock, (host, setting) => memberOf(host, setting, context));
+  const client = new EtcdClient(checked, clock, (host, setting) => newMember(host, setting, context));
   return newCluster(newClusterState(checked, client, clock));
 }

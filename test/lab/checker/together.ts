@@ -2,7 +2,7 @@ import type { Call } from "./calls.js";
 import { nameOf, type Rule } from "./facts.js";
 import { grouped } from "./grouped.js";
 import { ByPlace, type GrowingPlace, type Place } from "./places.js";
-import { later } from "./spans.js";
+import { FOREVER, later, type Span } from "./spans.js";
 
 /**
  * Places that one transaction has put for a call that requests several names at once. None of them holds before all
@@ -18,7 +18,7 @@ export function togetherOf(
   const granted = grouped(calls, ({ owner, hold }) => `${owner} ${hold?.create}`);
   const batches = grouped([...places.values()].flat(), ({ owner, create }) => `${owner} ${create}`);
   for (const [of, batch] of batches) {
-    const requested = requests.get(batch[0]?.owner ?? "") ?? [];
+    const requested = openFirst(requests.get(batch[0]?.owner ?? "") ?? [], batch[0]?.seen ?? 0n);
     for (const group of groupsOf(batch, granted.get(of) ?? [], requested)) {
       turnTogether(group);
       for (const place of group) found.set(place, group);
@@ -30,14 +30,27 @@ export function togetherOf(
 interface Request {
   readonly owner: string;
   readonly names: ReadonlySet<string>;
+  /** From each call to its outcome, which is `FOREVER` away for one without an outcome. */
+  readonly open: Span[];
 }
 
 /** Each set of names that an owner has requested at once. */
 function requestsOf(calls: readonly Call[]): Iterable<Request> {
   const found = new Map<string, Request>();
-  for (const { owner = "", names } of calls)
-    if (names.length > 0) found.set(`${owner} ${[...names].sort().join()}`, { owner, names: new Set(names) });
+  for (const { owner = "", names, invoked, outcome } of calls) {
+    if (names.length === 0) continue;
+    const id = `${owner} ${[...names].sort().join()}`;
+    const request = found.get(id) ?? { owner, names: new Set(names), open: [] };
+    request.open.push({ from: invoked, to: outcome?.t ?? FOREVER });
+    found.set(id, request);
+  }
   return found.values();
+}
+
+/** Those that were open when the places were seen, before those whose late put they may be. */
+function openFirst(requests: readonly Request[], seen: bigint): readonly Request[] {
+  const isOpen = ({ open }: Request): boolean => open.some(({ from, to }) => from <= seen && seen <= to);
+  return [...requests.filter(isOpen), ...requests.filter((request) => !isOpen(request))];
 }
 
 /**

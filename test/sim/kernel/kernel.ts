@@ -1,0 +1,122 @@
+import type { Timer } from "../../../src/async/clock.js";
+import { drainByTick, type Drain } from "./drain.js";
+import { EventQueue } from "./event-queue.js";
+import { LineHash } from "./line-hash.js";
+import { Random } from "./random.js";
+
+/** Time in milliseconds since the start of the run, fractional. */
+export interface Scheduler {
+  readonly now: number;
+  /** Runs at that virtual time, after everything that was scheduled before for the same time. A time in the past means now. */
+  at(time: number, run: () => void): Timer;
+  after(ms: number, run: () => void): Timer;
+}
+
+export interface KernelOptions {
+  /** Gets every line of the log, with its time. */
+  readonly print?: ((line: string) => void) | undefined;
+  /** For measurements. */
+  readonly drain?: Drain;
+}
+
+/** So many events run between two turns of the event loop, which signals and a test runner's timeouts need. */
+const EVENTS_PER_TURN = 10_000;
+
+/**
+ * The event loop of a simulation: events by (virtual time, order of creation), with all microtasks drained after each event. The
+ * loop runs in a macrotask, because a checkpoint inside a microtask does nothing.
+ */
+export class Kernel implements Scheduler {
+  /** The root: fork it by purpose. */
+  readonly random: Random;
+  /** The number of events that have run. */
+  events = 0;
+  readonly #queue = new EventQueue();
+  readonly #hash = new LineHash();
+  readonly #print: KernelOptions["print"];
+  readonly #drain: Drain;
+  #now = 0;
+  #running = false;
+
+  constructor(seed: string | number, { print, drain = drainByTick }: KernelOptions = {}) {
+    this.random = new Random(String(seed));
+    this.#print = print;
+    this.#drain = drain;
+  }
+
+  get now(): number {
+    return this.#now;
+  }
+
+  /** Events that are neither run nor cancelled. */
+  get pending(): number {
+    return this.#queue.live;
+  }
+
+  /** Of all lines so far, with their times. */
+  get hash(): string {
+    return this.#hash.text;
+  }
+
+  at(time: number, run: () => void): Timer {
+    if (Number.isNaN(time)) throw new RangeError("an event at NaN");
+    return this.#queue.add(Math.max(time, this.#now), run);
+  }
+
+  after(ms: number, run: () => void): Timer {
+    return this.at(this.#now + Math.max(0, ms), run);
+  }
+
+  log(line: string): void {
+    const dated = `${this.#now} ${line}`;
+    this.#hash.add(dated);
+    this.#print?.(dated);
+  }
+
+  /**
+   * Runs events until `until()`, no event is left, or `limitMs` of virtual time have passed since the call. Resolves with the last
+   * `until()`. Rejects with what an event throws.
+   */
+  run(until: () => boolean, limitMs: number): Promise<boolean> {
+    if (this.#running) return Promise.reject(new Error("the kernel runs already"));
+    this.#running = true;
+    const limit = this.#now + limitMs;
+    const running = new Promise<boolean>((resolve, reject) => {
+      const turn = (): void => {
+        try {
+          if (this.#runSome(until, limit)) resolve(until());
+          else setImmediate(turn);
+        } catch (error) {
+          reject(error);
+        }
+      };
+      setImmediate(turn);
+    });
+    return running.finally(() => (this.#running = false));
+  }
+
+  /** Runs the events of the next `ms`, and moves the time to their end. */
+  async elapse(ms: number): Promise<void> {
+    let over = false;
+    this.after(ms, () => (over = true));
+    await this.run(() => over, Infinity);
+  }
+
+  /** Returns whether the run is over. */
+  #runSome(until: () => boolean, limit: number): boolean {
+    for (let n = 0; n < EVENTS_PER_TURN; n++) {
+      this.#drain();
+      if (until()) return true;
+      const event = this.#queue.peek();
+      if (event === undefined) return true;
+      if (event.time > limit) {
+        this.#now = limit;
+        return true;
+      }
+      this.#now = event.time;
+      this.events++;
+      this.#queue.take(event)();
+    }
+    return false;
+  }
+}

@@ -1,0 +1,40 @@
+import type { LeaseAnswer, Range, Txn, WatchAnswer, WatchRequest } from "../../../src/etcd/port.js";
+
+/** The etcd releases whose behavior is known: the newest patch release of each that the tests have. */
+export type SimVersion = "3.4" | "3.5" | "3.6" | "3.7";
+
+/** A rejection by etcd: its own text, `etcdserver: …`, and the gRPC code. Never an Error. */
+export interface Refusal {
+  readonly refused: string;
+  readonly code: number;
+}
+
+export type UnaryRequest =
+  | { readonly kind: "txns"; readonly txns: readonly Txn[] }
+  | { readonly kind: "range"; readonly range: Range }
+  | { readonly kind: "grant"; readonly leaseId: bigint; readonly ttlSeconds: number }
+  | { readonly kind: "revoke"; readonly leaseId: bigint }
+  | { readonly kind: "timeToLive"; readonly leaseId: bigint; readonly withoutKeys: boolean }
+  | { readonly kind: "compact"; readonly revision: bigint };
+
+/**
+ * The answer types of src/etcd/port.ts: readonly TxnAnswer[], RangeAnswer, LeaseAnswer, LeaseAnswer with its keys. The
+ * answers to a revoke and a compaction have a header only.
+ */
+export type UnaryReply = Refusal | { readonly answer: unknown };
+
+export interface ServerStream<Command> {
+  send(command: Command): void;
+  close(): void;
+}
+
+export type WatchCommand =
+  { readonly create: WatchRequest } | { readonly cancel: number } | { readonly probe: true };
+
+/** One member, as a connection sees it. `reply` and `out` are called later or immediately, never after `close()`. */
+export interface SimServer {
+  readonly host: string;
+  call(request: UnaryRequest, reply: (reply: UnaryReply) => void): void;
+  keepalive(out: (answer: LeaseAnswer | Refusal) => void): ServerStream<bigint>;
+  watch(out: (answer: WatchAnswer | Refusal) => void): ServerStream<WatchCommand>;
+}

@@ -1,0 +1,139 @@
+import type { Header, WatchAnswer, WatchRequest } from "../../../../src/etcd/port.js";
+import type { Scheduler } from "../../kernel/kernel.js";
+import type { Random } from "../../kernel/random.js";
+import { intervalOf, type Interval } from "../bytes.js";
+import type { Quirks } from "../quirks.js";
+import { COMPACTED } from "../refusals.js";
+import type { Refusal, ServerStream, WatchCommand } from "../types.js";
+import { SendLoop } from "./send-loop.js";
+import type { Watcher } from "./watcher.js";
+import type { Watches } from "./watches.js";
+
+/** The reasons of storage/mvcc/watcher.go. */
+const EMPTY_RANGE = "mvcc: watcher range is empty";
+const DUPLICATE_ID = "mvcc: duplicate watch ID provided on the WatchStream";
+/**
+ * etcd reads its revision and registers the watch in two steps. Other requests come in between in one of so many creations,
+ * more often than with a real etcd, for up to so many milliseconds.
+ */
+const RACE = 0.1;
+const RACE_MS = 0.1;
+
+export interface WatchStreamOptions {
+  readonly watches: Watches;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly quirks: Quirks;
+  /** The header of an answer; default: with the present revision. */
+  readonly header: (revision?: bigint) => Header;
+  readonly out: (answer: WatchAnswer | Refusal) => void;
+}
+
+/** A watch stream: its commands are executed one after the other (recvLoop in api/v3rpc/watch.go). */
+export class WatchServerStream implements ServerStream<WatchCommand> {
+  readonly #options: WatchStreamOptions;
+  readonly #sendLoop: SendLoop;
+  /** By ID. A watch that ended because of a compaction stays until the client cancels it. */
+  readonly #watchers = new Map<number, Watcher>();
+  readonly #commands: WatchCommand[] = [];
+  #nextId = 0;
+  #busy = false;
+  #closed = false;
+
+  constructor(options: WatchStreamOptions) {
+    this.#options = options;
+    this.#sendLoop = new SendLoop(options);
+  }
+
+  send(command: WatchCommand): void {
+    if (this.#closed) return;
+    this.#commands.push(command);
+    this.#next();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#sendLoop.close();
+    for (const watcher of this.#watchers.values()) this.#options.watches.remove(watcher);
+    this.#watchers.clear();
+  }
+
+  #next(): void {
+    while (!this.#busy && !this.#closed) {
+      const command = this.#commands.shift();
+      if (!command) return;
+      if ("create" in command) this.#create(command.create);
+      else if ("cancel" in command) this.#cancel(command.cancel);
+      else this.#probe();
+    }
+  }
+
+  #create(request: WatchRequest): void {
+    const { quirks, header } = this.#options;
+    const { startRevision } = request;
+    if (startRevision < 0n && quirks.negativeStartRejected) return this.#created(header(), COMPACTED.refused);
+    if (quirks.startRevisionReadFirst) {
+      const before = header();
+      const first = startRevision === 0n ? before.revision + 1n : startRevision;
+      return this.#race(() => this.#created(before, this.#register({ ...request, startRevision: first })));
+    }
+    const registered = this.#register(request);
+    this.#race(() => this.#created(header(), registered));
+  }
+
+  /** Runs `step` after a moment in which other requests may be executed, or immediately. */
+  #race(step: () => void): void {
+    const { random, scheduler } = this.#options;
+    if (!random.chance(RACE)) return step();
+    this.#busy = true;
+    scheduler.after(random.next() * RACE_MS, () => {
+      if (this.#closed) return;
+      this.#busy = false;
+      step();
+      this.#next();
+    });
+  }
+
+  /** The ID of the new watch, or the reason why there is none (Watch in storage/mvcc/watcher.go). */
+  #register({ watchId, key, end, startRevision, events }: WatchRequest): number | string {
+    const interval = intervalOf(key.length === 0 ? "\0" : key, end);
+    if (isEmpty(interval)) return EMPTY_RANGE;
+    if (watchId !== 0 && this.#watchers.has(watchId)) return DUPLICATE_ID;
+    const id = watchId === 0 ? this.#freeId() : watchId;
+    const channel = this.#sendLoop;
+    const watcher = { watchId: id, interval, startRevision, minRevision: startRevision, events, channel };
+    this.#watchers.set(id, watcher);
+    this.#options.watches.add(watcher);
+    return id;
+  }
+
+  #freeId(): number {
+    while (this.#watchers.has(this.#nextId)) this.#nextId++;
+    return this.#nextId++;
+  }
+
+  #created(header: Header, result: number | string): void {
+    const failed = typeof result === "string";
+    const [watchId, cancelReason] = failed ? [-1, result] : [result, ""];
+    this.#sendLoop.control({ ...PLAIN, header, watchId, created: true, cancelled: failed, cancelReason });
+  }
+
+  /** A watch that does not exist is cancelled without an answer. */
+  #cancel(watchId: number): void {
+    const watcher = this.#watchers.get(watchId);
+    if (!watcher) return;
+    this.#options.watches.remove(watcher);
+    this.#watchers.delete(watchId);
+    this.#sendLoop.control({ ...PLAIN, header: this.#options.header(), watchId, cancelled: true });
+  }
+
+  #probe(): void {
+    const { quirks, watches, header } = this.#options;
+    if (quirks.progressAlways) this.#sendLoop.control({ ...PLAIN, header: header(), watchId: -1 });
+    else watches.progress([...this.#watchers.values()]);
+  }
+}
+
+const PLAIN = { created: false, cancelled: false, cancelReason: "", compacted: false, events: [] } as const;
+
+const isEmpty = ({ key, end }: Interval): boolean => end !== undefined && end !== "" && key >= end;

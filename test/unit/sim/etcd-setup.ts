@@ -1,0 +1,75 @@
+// A simulated etcd with virtual time that a test advances itself.
+import type { Timer } from "../../../src/async/clock.js";
+import type { Operation, RangeAnswer, Txn, TxnAnswer } from "../../../src/etcd/port.js";
+import { isRefusal } from "../../sim/etcd/refusals.js";
+import { SimEtcd } from "../../sim/etcd/sim-etcd.js";
+import type { Refusal, SimVersion, UnaryReply, UnaryRequest } from "../../sim/etcd/types.js";
+import type { Scheduler } from "../../sim/kernel/kernel.js";
+import { Random } from "../../sim/kernel/random.js";
+
+/** Runs timers in the order of their times, when `advance` is called. */
+export class ManualScheduler implements Scheduler {
+  now = 0;
+  readonly #timers: { readonly time: number; readonly run: () => void }[] = [];
+
+  after(ms: number, run: () => void): Timer {
+    return this.at(this.now + ms, run);
+  }
+
+  at(time: number, run: () => void): Timer {
+    const timer = { time, run };
+    const later = this.#timers.findIndex(({ time }) => time > timer.time);
+    this.#timers.splice(later === -1 ? this.#timers.length : later, 0, timer);
+    return { cancel: () => void this.#timers.splice(this.#timers.indexOf(timer), 1) };
+  }
+
+  /** Timers that have not run. */
+  get pending(): number {
+    return this.#timers.length;
+  }
+
+  advance(ms: number): void {
+    const until = this.now + ms;
+    for (let next = this.#timers[0]; next && next.time <= until; next = this.#timers[0]) {
+      this.#timers.shift();
+      this.now = next.time;
+      next.run();
+    }
+    this.now = until;
+  }
+}
+
+export function setUp(version: SimVersion = "3.6", seed = 1) {
+  const scheduler = new ManualScheduler();
+  const etcd = new SimEtcd({ scheduler, random: new Random(`${seed}`), version });
+  const member = etcd.members[0]!;
+  const call = (request: UnaryRequest): UnaryReply => {
+    const replies: UnaryReply[] = [];
+    member.call(request, (reply) => replies.push(reply));
+    if (replies.length !== 1) throw new Error("not one reply");
+    return replies[0]!;
+  };
+  /** The answer; throws a rejection's text. */
+  const ask = <Answer>(request: UnaryRequest): Answer => {
+    const reply = call(request);
+    if (isRefusal(reply)) throw new Error(reply.refused);
+    return reply.answer as Answer;
+  };
+  /** The rejection's text. */
+  const refusal = (request: UnaryRequest): string => (call(request) as Refusal).refused;
+  const txns = (...all: readonly Txn[]): readonly TxnAnswer[] => ask({ kind: "txns", txns: all });
+  const run = (...success: readonly Operation[]): TxnAnswer => txns(txn({ success }))[0]!;
+  const range = (key: string, options: object = {}): RangeAnswer =>
+    ask({ kind: "range", range: { key, ...options } });
+  return { scheduler, etcd, member, call, ask, refusal, txns, run, range };
+}
+
+export const txn = (parts: Partial<Txn>): Txn => ({
+  ...{ queues: [], compare: [], success: [], failure: [] },
+  ...parts,
+});
+export const put = (key: string, value = "", leaseId = 0n): Operation => ({
+  ...{ kind: "put", key, value, leaseId },
+});
+export const del = (key: string | Buffer): Operation => ({ kind: "delete", key });
+export const keysOf = ({ kvs }: Pick<RangeAnswer, "kvs">): string[] => kvs.map(({ key }) => key.toString());

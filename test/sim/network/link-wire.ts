@@ -1,0 +1,74 @@
+import type { LeaseAnswer, WatchAnswer } from "../../../src/etcd/port.js";
+import type { ServerStream, SimServer, UnaryRequest, WatchCommand } from "../etcd/types.js";
+import type { NodeClock } from "../node/node-clock.js";
+import { SimConnection, type ConnectionSetting, type Exchange } from "./connection.js";
+import { StreamExchange, UnaryExchange } from "./exchanges.js";
+import type { Link } from "./link.js";
+import type { CallListener, StreamListener, Wire } from "./wire.js";
+
+export interface LinkEnd {
+  readonly clock: NodeClock;
+  readonly setting: ConnectionSetting;
+}
+
+/** The connections of one `SimMember` over a link, one after the other: as `Channel` of `src/etcd/grpc`. */
+export class LinkWire implements Wire {
+  #connection: SimConnection | undefined;
+  /** Also those that were retired and still have a stream. */
+  readonly #connections = new Set<SimConnection>();
+  #retired = false;
+
+  constructor(
+    private readonly link: Link,
+    private readonly server: SimServer,
+    private readonly end: LinkEnd,
+  ) {}
+
+  call(request: UnaryRequest, listener: CallListener): () => void {
+    const connection = this.#usable();
+    const exchange = new UnaryExchange(connection, { server: this.server, request }, listener);
+    this.#start(connection, exchange);
+    return () => exchange.cancel();
+  }
+
+  keepalive(listener: StreamListener<LeaseAnswer>): ServerStream<bigint> {
+    const connection = this.#usable();
+    const open = (out: Parameters<SimServer["keepalive"]>[0]) => this.server.keepalive(out);
+    const exchange = new StreamExchange<bigint, LeaseAnswer>(connection, open, listener);
+    this.#start(connection, exchange);
+    return exchange;
+  }
+
+  watch(listener: StreamListener<WatchAnswer>): ServerStream<WatchCommand> {
+    const connection = this.#usable();
+    const open = (out: Parameters<SimServer["watch"]>[0]) => this.server.watch(out);
+    const exchange = new StreamExchange<WatchCommand, WatchAnswer>(connection, open, listener);
+    this.#start(connection, exchange);
+    return exchange;
+  }
+
+  retire(): void {
+    this.#retired = true;
+    this.#connection?.retire();
+  }
+
+  /** The process was killed. */
+  abandon(): void {
+    for (const connection of this.#connections) connection.abandon();
+    this.#connections.clear();
+  }
+
+  #start(connection: SimConnection, exchange: Exchange): void {
+    connection.add(exchange);
+    if (this.#retired) connection.retire();
+  }
+
+  #usable(): SimConnection {
+    if (this.#connection?.usable) return this.#connection;
+    this.#connection?.retire();
+    for (const connection of this.#connections) if (connection.over) this.#connections.delete(connection);
+    this.#connection = new SimConnection(this.link, this.end.clock, this.end.setting);
+    this.#connections.add(this.#connection);
+    return this.#connection;
+  }
+}

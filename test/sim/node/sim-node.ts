@@ -1,0 +1,125 @@
+import { createCluster as fromSources, type ConnectOptions } from "../../../src/session/connect.js";
+import type { Cluster } from "../../../src/session/cluster.js";
+import { PrefixedMember } from "../../../src/etcd/transport/prefixed-member.js";
+import type { Member } from "../../../src/etcd/port.js";
+import type { SimServer } from "../etcd/types.js";
+import type { Scheduler } from "../kernel/kernel.js";
+import type { Random } from "../kernel/random.js";
+import type { ConnectionSetting } from "../network/connection.js";
+import { Link, type LinkProfile } from "../network/link.js";
+import { LinkWire } from "../network/link-wire.js";
+import { SimMember } from "../network/sim-member.js";
+import { NodeClock, type NodeClockOptions } from "./node-clock.js";
+
+export interface SimNodeOptions {
+  readonly name: string;
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly servers: readonly SimServer[];
+  readonly profile?: LinkProfile;
+  readonly clock?: Partial<Pick<NodeClockOptions, "drift" | "wallOffsetMs" | "linux">>;
+  /** Of `connect`. The hosts are those of the servers, and the default owner of sessions is the node's name. */
+  readonly options?: NodeConnect | undefined;
+  /** Of another build. Default: that of the sources. */
+  readonly createCluster?: typeof fromSources;
+}
+
+type NodeConnect = Partial<Omit<ConnectOptions, "hosts">>;
+
+/** The defaults of `connect`. */
+const CONNECTION: ConnectionSetting = { pingIntervalMs: 6000, pingTimeoutMs: 2000, connectTimeoutMs: 2000 };
+
+/** A simulated process: a real cluster with a clock of its own, and a link to each member. */
+export class SimNode {
+  /** To each member, in the order of the servers. */
+  readonly links: readonly Link[];
+  #clock: NodeClock;
+  #cluster: Cluster;
+  #wires: LinkWire[] = [];
+  #starts = 0;
+
+  #connectOptions: NodeConnect | undefined;
+
+  constructor(private readonly options: SimNodeOptions) {
+    this.#connectOptions = options.options;
+    const { servers, scheduler, profile, name } = options;
+    const random = options.random.fork(name);
+    this.links = servers.map(({ host }) => new Link(scheduler, random.fork(`link to ${host}`), profile));
+    this.#clock = this.#newClock();
+    this.#cluster = this.#newCluster();
+  }
+
+  get name(): string {
+    return this.options.name;
+  }
+
+  /** Of the present process: another one after a restart. */
+  get cluster(): Cluster {
+    return this.#cluster;
+  }
+
+  get clock(): NodeClock {
+    return this.#clock;
+  }
+
+  pause(): void {
+    this.#clock.pause();
+  }
+
+  resume(): void {
+    this.#clock.resume();
+  }
+
+  /** Nothing of the process runs any more. What it has sent may still be executed. */
+  kill(): void {
+    this.#clock.kill();
+    for (const wire of this.#wires) wire.abandon();
+    this.#wires = [];
+  }
+
+  /** A connection of the process beside its cluster. */
+  connection(): Member {
+    return this.#newMember(this.options.servers[0]!.host, CONNECTION);
+  }
+
+  /** A new process in the place of one that was killed. */
+  restart(options = this.#connectOptions): void {
+    this.#connectOptions = options;
+    if (!this.#clock.killed) this.kill();
+    this.#starts++;
+    this.#clock = this.#newClock();
+    this.#cluster = this.#newCluster();
+  }
+
+  #newClock(): NodeClock {
+    const { scheduler, random, name, clock } = this.options;
+    return new NodeClock({ scheduler, random: random.fork(`${name} start ${this.#starts}`), ...clock });
+  }
+
+  #newCluster(): Cluster {
+    const { servers, name, createCluster = fromSources } = this.options;
+    const options = this.#connectOptions;
+    const session = { owner: name, ...options?.session };
+    return createCluster(
+      { ...options, session, hosts: servers.map(({ host }) => host) },
+      {
+        clock: this.#clock,
+        newMember: (host, { pingMs }, { options: { prefix, pingTimeoutMs, connectTimeoutMs } }) => {
+          const setting = { pingIntervalMs: pingMs, pingTimeoutMs, connectTimeoutMs };
+          const member = this.#newMember(host, setting);
+          return prefix === "" ? member : new PrefixedMember(member, prefix);
+        },
+      },
+    );
+  }
+
+  #newMember(host: string, setting: ConnectionSetting): Member {
+    const clock = this.#clock;
+    const index = this.options.servers.findIndex((server) => server.host === host);
+    const [server, link] = [this.options.servers[index], this.links[index]];
+    if (server === undefined || link === undefined) throw new Error(`no member at ${host}`);
+    const wire = new LinkWire(link, server, { clock, setting });
+    this.#wires.push(wire);
+    return new SimMember(host, wire, clock);
+  }
+}

@@ -1,0 +1,84 @@
+import { type Avoidable, without } from "./programs/avoid.js";
+import { compare, type Difference, report } from "./compare.js";
+import { generate } from "./programs/generate.js";
+import type { Program } from "./programs/program.js";
+import { run, type Transcript } from "./running/run.js";
+import { shrink } from "./programs/shrink.js";
+import type { Subject } from "./subjects/subject.js";
+
+export interface Named {
+  readonly name: string;
+  readonly subject: Subject;
+}
+
+export interface CampaignOptions {
+  readonly seed: string;
+  readonly operations: number;
+  /** Ends after so many differences. */
+  readonly differences: number;
+  /** Leases expire in one of so many programs, which takes seconds; 0: in none. */
+  readonly expiryEvery: number;
+  readonly avoided?: ReadonlySet<Avoidable>;
+  readonly log?: (line: string) => unknown;
+}
+
+export interface Totals {
+  operations: number;
+  rejected: number;
+  revisions: number;
+  events: number;
+  differences: number;
+  /** Programs until the last difference. */
+  programs: number;
+}
+
+const STEPS = 100;
+
+/** Runs random programs on both subjects, until enough operations ran or differences were found. */
+export async function campaign(pair: readonly [Named, Named], options: CampaignOptions): Promise<Totals> {
+  const totals: Totals = { operations: 0, rejected: 0, revisions: 0, events: 0, differences: 0, programs: 0 };
+  while (totals.operations < options.operations && totals.differences < options.differences) {
+    const expiry = options.expiryEvery > 0 && (totals.programs + 1) % options.expiryEvery === 0;
+    const drawn = generate(`${options.seed}/${totals.programs++}`, STEPS, expiry);
+    const program = options.avoided ? without(drawn, options.avoided) : drawn;
+    const { transcript, difference } = await both(program, pair);
+    totals.operations += program.length;
+    add(totals, transcript);
+    if (!difference) continue;
+    totals.differences++;
+    options.log?.(await explain(program, pair, `${options.seed}/${totals.programs - 1}`, difference));
+  }
+  return totals;
+}
+
+function add(totals: Totals, { outcomes, revisions, events }: Transcript): void {
+  const answers = outcomes.filter(({ step }) => step >= 0);
+  totals.rejected += answers.filter(({ text }) => /^!|^\d+: /.test(text)).length;
+  totals.revisions += revisions;
+  totals.events += events;
+}
+
+async function both(
+  program: Program,
+  pair: readonly [Named, Named],
+): Promise<{ readonly transcript: Transcript; readonly difference: Difference | undefined }> {
+  const [left, right] = await Promise.all([run(program, pair[0].subject), run(program, pair[1].subject)]);
+  return { transcript: left, difference: compare(left, right) };
+}
+
+/** The shortest program with a difference. One that does not occur again is a matter of time: its text says so. */
+async function explain(
+  program: Program,
+  pair: readonly [Named, Named],
+  seed: string,
+  first: Difference,
+): Promise<string> {
+  const remains = async (other: Program): Promise<boolean> =>
+    (await both(other, pair)).difference !== undefined;
+  if (!(await remains(program)))
+    return `program ${seed}: the difference did not occur again\n${report(program, first, [pair[0].name, pair[1].name])}`;
+  const shortest = await shrink(program, remains);
+  const { difference } = await both(shortest, pair);
+  if (!difference) return `program ${seed}: the difference does not always occur`;
+  return `program ${seed}:\n${report(shortest, difference, [pair[0].name, pair[1].name])}`;
+}

@@ -1,0 +1,72 @@
+// npm run sim:fidelity -- --version 3.6 --operations 100000 [--seed N] [--against 3.7] [--without "probes,keysOnly"]
+import { parseArgs } from "node:util";
+import { EtcdMissingError } from "../../support/etcd/etcd.js";
+import type { SimVersion } from "../etcd/types.js";
+import { AVOIDABLE, type Avoidable } from "./programs/avoid.js";
+import { campaign, type Named, type Totals } from "./campaign.js";
+import { RealSubject } from "./subjects/real-subject.js";
+import { SimSubject } from "./subjects/sim-subject.js";
+
+const NOT_RUN = 75;
+
+const { values } = parseArgs({
+  options: {
+    version: { type: "string" },
+    /** Another etcd instead of the simulated one. */
+    against: { type: "string" },
+    operations: { type: "string", default: "100000" },
+    seed: { type: "string", default: "1" },
+    /** Ends after so many. */
+    differences: { type: "string", default: "1" },
+    /** Leases expire in one program of so many. */
+    expiry: { type: "string", default: "50" },
+    /** What the programs leave out, separated by commas: see avoid.ts. */
+    without: { type: "string", default: "" },
+  },
+});
+
+async function real(version: string | undefined): Promise<Named & { readonly subject: RealSubject }> {
+  const subject = await RealSubject.start(version);
+  return { name: `etcd ${subject.version}`, subject };
+}
+
+function simulated(version: string): Named {
+  const [series] = /^\d+\.\d+/.exec(version)!;
+  return { name: "simulated", subject: new SimSubject({ version: series as SimVersion }) };
+}
+
+function print(totals: Totals, seconds: number): void {
+  const { operations, rejected, revisions, events, differences } = totals;
+  const perSecond = Math.round(operations / seconds);
+  console.log(
+    `${operations} operations (${rejected} rejected), ${revisions} revisions, ${events} events, ` +
+      `${perSecond} operations/s, ${differences} differences`,
+  );
+}
+
+async function compareAll(): Promise<void> {
+  const { version, against } = values;
+  const first = await real(version);
+  const other = against === undefined ? simulated(first.subject.version) : await real(against);
+  const started = performance.now();
+  try {
+    const totals = await campaign([first, other], {
+      seed: values.seed,
+      operations: Number(values.operations),
+      differences: Number(values.differences),
+      expiryEvery: Number(values.expiry),
+      avoided: new Set(AVOIDABLE.filter((name: Avoidable) => values.without.split(",").includes(name))),
+      log: console.log,
+    });
+    print(totals, (performance.now() - started) / 1000);
+    process.exitCode = totals.differences > 0 ? 1 : 0;
+  } finally {
+    await Promise.all([first.subject.close(), other.subject.close()]);
+  }
+}
+
+await compareAll().catch((error: unknown) => {
+  if (!(error instanceof EtcdMissingError)) throw error;
+  console.log(`not run: ${error.message}`);
+  process.exitCode = NOT_RUN;
+});

@@ -1,0 +1,135 @@
+import type { FaultKind } from "../../lab/runner/ground.js";
+import type { Random } from "../../lab/runner/random.js";
+import { brief, moment } from "../../lab/runner/schedule.js";
+import type { Hindrance, SimCrew } from "./sim-crew.js";
+
+/** What a fault of a simulated run can reach. */
+export interface SimField {
+  readonly crew: SimCrew;
+  /** Seeded for this fault alone. */
+  readonly random: Random;
+}
+
+/** What it hit, as in the lab. */
+export interface SimHit {
+  readonly target: string;
+  readonly took?: readonly bigint[];
+  heal?(): void;
+}
+
+/** One kind of fault: its description is that of the lab, by which the lab's rules judge. */
+export interface SimFault extends Omit<FaultKind, "inflict" | "prepare" | "needs"> {
+  /** undefined: there is currently nothing to hit. */
+  hit(field: SimField): SimHit | undefined;
+}
+
+type Choose = (field: SimField) => string | undefined;
+
+const anyWorker: Choose = ({ crew, random }) => random.pick(crew.processes);
+const among =
+  (which: "holders" | "waiters"): Choose =>
+  ({ crew, random }) => {
+    const found = crew.seen()[which];
+    return found.length > 0 ? random.pick(found) : undefined;
+  };
+
+const pause = (who: string, choose: Choose): SimFault => ({
+  name: `pause-${who}`,
+  effect: "stops-worker",
+  weight: 3,
+  hit(field) {
+    const p = choose(field);
+    if (p === undefined) return undefined;
+    field.crew.pause(p);
+    return { target: p, heal: () => field.crew.resume(p) };
+  },
+});
+
+const kill = (who: string, choose: Choose): SimFault => ({
+  name: `kill-${who}`,
+  effect: "kills-worker",
+  lasts: (random) => random.between(0, 300),
+  hit(field) {
+    const p = choose(field);
+    if (p === undefined) return undefined;
+    field.crew.kill(p);
+    return { target: p, heal: () => field.crew.restart(p) };
+  },
+});
+
+const HOUR_MS = 3_600_000;
+
+const jump = (name: string, hours: number): SimFault => ({
+  name,
+  effect: "moves-clock",
+  lasts: brief,
+  hit(field) {
+    const p = anyWorker(field);
+    if (p === undefined) return undefined;
+    field.crew.stepClock(p, hours * HOUR_MS);
+    return { target: p, heal: () => field.crew.stepClock(p, -hours * HOUR_MS) };
+  },
+});
+
+const deleteKey: SimFault = {
+  name: "delete-key",
+  effect: "takes-place",
+  weight: 2,
+  lasts: moment,
+  hit({ crew, random }) {
+    const keys = crew.livingKeys();
+    if (keys.length === 0) return undefined;
+    const key = random.pick(keys);
+    return { target: key, took: [crew.deleteKey(key)] };
+  },
+};
+
+const revokeLease: SimFault = {
+  name: "revoke-lease",
+  effect: "takes-place",
+  lasts: moment,
+  hit({ crew, random }) {
+    const keys = crew.livingKeys();
+    if (keys.length === 0) return undefined;
+    const lease = crew.leaseOf(random.pick(keys));
+    return { target: lease, took: [crew.revoke(lease)] };
+  },
+};
+
+const compact: SimFault = {
+  name: "compact",
+  effect: "hinders",
+  lasts: moment,
+  hit: ({ crew }) => ({ target: String(crew.compact()) }),
+};
+
+/** All links of one process, or of all. */
+const link = (hindrance: Hindrance, more: Partial<SimFault> = {}): SimFault => ({
+  name: `link-${hindrance}`,
+  effect: "hinders",
+  ...more,
+  hit({ crew, random }) {
+    const processes = random.chance(0.5) ? crew.processes : [random.pick(crew.processes)];
+    const heal = crew.hinder(processes, hindrance);
+    return { target: processes.join(), heal };
+  },
+});
+
+export const SIM_FAULTS: readonly SimFault[] = [
+  pause("worker", anyWorker),
+  pause("holder", among("holders")),
+  pause("waiter", among("waiters")),
+  kill("holder", among("holders")),
+  kill("waiter", among("waiters")),
+  jump("clock-forth", 1),
+  jump("clock-back", -1),
+  deleteKey,
+  revokeLease,
+  compact,
+  link("cut"),
+  link("blackhole"),
+  link("lose-requests"),
+  link("lose-answers"),
+  link("slow"),
+  link("lossy"),
+];

@@ -1,0 +1,95 @@
+// `npm run sim`: runs of the simulated world, one for each seed; exit code 1: an invariant was broken.
+import { mkdirSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { parseArgs } from "node:util";
+import { judge, type Verdict } from "../../lab/checker/judge.js";
+import { shrink } from "../../lab/runner/shrink.js";
+import { timeline } from "../../lab/runner/timeline.js";
+import { sources } from "./build.js";
+import { runSim, type SimResult } from "./sim-run.js";
+import { swarmOf } from "./swarm.js";
+
+const USAGE = `npm run sim -- [options]
+  --seeds N     that many seeds, from --seed on (default: 100)
+  --seed N      the first seed (default: 1)
+  --only LIST   of the planned faults, these numbers only
+  --print       every step of the run
+  --keep DIR    leaves the timeline of each broken run there`;
+
+const text = { type: "string" } as const;
+const flag = { type: "boolean", default: false } as const;
+
+interface Flags {
+  readonly only: readonly number[] | undefined;
+  readonly print: boolean;
+  readonly keep: string | undefined;
+}
+
+const build = await sources();
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: { seeds: text, seed: text, only: text, keep: text, print: flag, help: flag },
+  });
+  if (values.help) return console.log(USAGE);
+  const first = Number(values.seed ?? "1");
+  const count = Number(values.seeds ?? (values.seed === undefined ? "100" : "1"));
+  const { print, keep } = values;
+  await runSeeds(first, count, { only: values.only?.split(",").map(Number), print, keep });
+}
+
+async function runSeeds(first: number, count: number, flags: Flags): Promise<void> {
+  const started = performance.now();
+  let virtualMs = 0;
+  let broken = 0;
+  for (let seed = first; seed < first + count; seed++) {
+    const { result, verdict } = await once(seed, flags.only, flags.print);
+    virtualMs += result.virtualMs;
+    if (count === 1) console.log(`seed ${seed}: hash ${result.hash}, ${result.calls} calls`);
+    if (sentencesOf(verdict).length === 0) continue;
+    broken++;
+    await explain(seed, { result, verdict }, flags.keep);
+  }
+  const ms = performance.now() - started;
+  const perSecond = ((count / ms) * 1000).toFixed(1);
+  const speed = (virtualMs / ms).toFixed(0);
+  console.log(
+    `seeds ${first} to ${first + count - 1}: ${broken} broken; ${perSecond} seeds a second, ${speed} x real time`,
+  );
+  if (broken > 0) process.exitCode = 1;
+}
+
+async function once(seed: number, only?: readonly number[], print = false) {
+  const result = await runSim({
+    ...swarmOf(String(seed)),
+    build,
+    ...(only && { only }),
+    ...(print && { print: (line: string) => console.log(line) }),
+  });
+  return { result, verdict: judge(result.run) };
+}
+
+/** Looks for fewer faults that break an invariant, and prints how to replay them. */
+async function explain(
+  seed: number,
+  { result, verdict }: { result: SimResult; verdict: Verdict },
+  keep: string | undefined,
+): Promise<void> {
+  console.log(`seed ${seed}, ${JSON.stringify({ ...swarmOf(String(seed)), seed: undefined })}`);
+  for (const sentence of sentencesOf(verdict).slice(0, 5)) console.log(`  ${sentence}`);
+  const fails = async (some: readonly number[]) => sentencesOf((await once(seed, some)).verdict).length > 0;
+  const short = await shrink(
+    result.planned.map(({ n }) => n),
+    fails,
+    { runs: 60 },
+  );
+  console.log(`  replay: npm run sim -- --seed ${seed} --only ${short.join()}`);
+  if (keep === undefined) return;
+  mkdirSync(keep, { recursive: true });
+  writeFileSync(path.join(keep, `seed-${seed}.svg`), timeline(result.run, [`seed ${seed}`]));
+}
+
+const sentencesOf = ({ violations }: Verdict): string[] =>
+  Object.entries(violations).flatMap(([label, sentences]) => sentences.map((it) => `${label}: ${it}`));
+
+await main();

@@ -1,0 +1,28 @@
+import type { Clock } from "../../../src/async/clock.js";
+import type { LabTime } from "../../lab/runner/time.js";
+
+/** The times of a history, in nanoseconds. As on a machine, no two are equal, though virtual time stands still within an event. */
+export class HistoryClock {
+  #last = 0n;
+
+  constructor(private readonly kernel: { readonly now: number }) {}
+
+  readonly next = (): bigint => {
+    const now = BigInt(Math.round(this.kernel.now * 1e6));
+    this.#last = now > this.#last ? now : this.#last + 1n;
+    return this.#last;
+  };
+}
+
+/** The time of one simulated process: its delays run on its own clock. */
+export function nodeTime(history: HistoryClock, clock: Clock): LabTime {
+  return {
+    now: history.next,
+    delay: (ms) => new Promise((resolve) => clock.after(ms, () => resolve(undefined))),
+    after: (ms, run) => {
+      const timer = clock.after(ms, run);
+      return () => timer.cancel();
+    },
+    turn: (run) => void clock.afterPendingEvents(run),
+  };
+}

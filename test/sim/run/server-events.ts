@@ -1,0 +1,40 @@
+import type { ServerEvent } from "../../lab/runner/history.js";
+import type { Change } from "../etcd/store.js";
+
+/** The key-value pair that a deletion removed. */
+interface Living {
+  readonly create: bigint;
+  readonly lease: string;
+  readonly value: string;
+}
+
+/** The history of the simulated etcd as the lab's observer would record it, dated when it happened. */
+export class ServerEvents {
+  readonly events: ServerEvent[] = [];
+  readonly #living = new Map<string, Living>();
+
+  constructor(private readonly now: () => bigint) {}
+
+  add({ revision, events }: Change): void {
+    for (const { kind, kv } of events) {
+      const key = kv.key.toString();
+      const { createRevision: create, value } = kv;
+      const put = { create, lease: kv.leaseId.toString(16), value };
+      const of = kind === "PUT" ? put : (this.#living.get(key) ?? put);
+      if (kind === "PUT") this.#living.set(key, put);
+      else this.#living.delete(key);
+      this.events.push({ rev: revision, type: kind, key, ...of, tSeen: this.now() });
+    }
+  }
+
+  /** The keys that exist under `prefix`, in create order. */
+  living(prefix: string): string[] {
+    const found = [...this.#living].filter(([key]) => key.startsWith(prefix));
+    return found.sort(([, a], [, b]) => Number(a.create - b.create)).map(([key]) => key);
+  }
+
+  /** The create revision and the lease of a key that exists. */
+  of(key: string): Living | undefined {
+    return this.#living.get(key);
+  }
+}

@@ -1,0 +1,176 @@
+import { isRefusal } from "../etcd/refusals.js";
+import { SimEtcd } from "../etcd/sim-etcd.js";
+import type { SimVersion } from "../etcd/types.js";
+import type { Kernel } from "../kernel/kernel.js";
+import { CALM, type LinkProfile, type LinkState } from "../network/link.js";
+import { SimNode } from "../node/sim-node.js";
+import type { Build } from "./build.js";
+import { ServerEvents } from "./server-events.js";
+import { SimWorker, type Work } from "./sim-worker.js";
+
+/** What a fault does to the links of a process. */
+export type Hindrance = "cut" | "blackhole" | "lose-requests" | "lose-answers" | "slow" | "lossy";
+
+const STATES: Partial<Record<Hindrance, LinkState>> = {
+  cut: "cut",
+  blackhole: "black hole",
+  "lose-requests": "requests lost",
+  "lose-answers": "answers lost",
+};
+
+/** Up to more than a request timeout: calls are executed after their callers gave up. */
+const SLOW: LinkProfile = { ...CALM, slow: 0.3, slowMs: 2500 };
+const LOSSY: LinkProfile = { ...CALM, loseRequest: 0.1, loseAnswer: 0.2 };
+
+export interface CrewOptions {
+  readonly kernel: Kernel;
+  readonly version: SimVersion;
+  readonly count: number;
+  readonly requestTimeoutMs: number;
+  readonly build: Build;
+  /** The prefix of all locks' keys. */
+  readonly places: string;
+  readonly work: Omit<Work, "leasehold">;
+}
+
+/** The simulated etcd, and the processes that work with it. */
+export class SimCrew {
+  readonly etcd: SimEtcd;
+  /** What has happened in etcd. */
+  readonly server: ServerEvents;
+  readonly #nodes: readonly SimNode[];
+  readonly #workers: SimWorker[] = [];
+  readonly #lives: number[];
+
+  constructor(private readonly options: CrewOptions) {
+    const { kernel, version, count } = options;
+    this.etcd = new SimEtcd({ scheduler: kernel, random: kernel.random.fork("etcd"), version });
+    this.server = new ServerEvents(options.work.history.next);
+    this.etcd.store.onChange((change) => this.server.add(change));
+    this.#lives = Array.from({ length: count }, () => 0);
+    this.#nodes = this.#lives.map((_, n) => this.#newNode(n));
+  }
+
+  /** The present incarnations. */
+  get processes(): readonly string[] {
+    return this.#lives.map((life, n) => `w${n}.${life}`);
+  }
+
+  readonly workers = (): readonly SimWorker[] => this.#workers;
+
+  start(): void {
+    this.#nodes.forEach((_, n) => this.#startWorker(n));
+  }
+
+  pause(p: string): void {
+    this.#node(p).pause();
+  }
+
+  resume(p: string): void {
+    this.#node(p).resume();
+  }
+
+  kill(p: string): void {
+    this.#node(p).kill();
+    this.#workers[numberOf(p)]?.killed();
+  }
+
+  /** A new process in the place of one that was killed. */
+  restart(p: string): void {
+    const n = numberOf(p);
+    this.#lives[n]!++;
+    this.#nodes[n]!.restart(this.#connectOptions(n));
+    this.#startWorker(n);
+  }
+
+  stepClock(p: string, ms: number): void {
+    this.#node(p).clock.stepWall(ms);
+  }
+
+  /** Returns what heals the links. */
+  hinder(processes: readonly string[], hindrance: Hindrance): () => void {
+    const links = processes.flatMap((p) => this.#node(p).links);
+    const state = STATES[hindrance];
+    for (const link of links) {
+      if (state !== undefined) link.set(state);
+      else link.profile = hindrance === "slow" ? SLOW : LOSSY;
+    }
+    return () => {
+      for (const link of links) {
+        link.set("up");
+        link.profile = CALM;
+      }
+    };
+  }
+
+  /** The keys of all places, in create order. */
+  livingKeys(): readonly string[] {
+    return this.server.living(this.options.places);
+  }
+
+  leaseOf(key: string): string {
+    return this.server.of(key)!.lease;
+  }
+
+  /** The processes at the head of a queue, and those behind them. */
+  seen(): { holders: string[]; waiters: string[] } {
+    const heads = new Set<string>();
+    const found = { holders: [] as string[], waiters: [] as string[] };
+    for (const key of this.livingKeys()) {
+      const lock = key.slice(0, key.lastIndexOf("/"));
+      const p = this.processes.find((each) => this.server.of(key)!.value.includes(`"${each}/`));
+      if (p !== undefined) found[heads.has(lock) ? "waiters" : "holders"].push(p);
+      heads.add(lock);
+    }
+    return found;
+  }
+
+  /** As an administrator does. Returns the revision of the deletion. */
+  deleteKey(key: string): bigint {
+    const { store } = this.etcd;
+    store.write(() => store.delete(key));
+    return store.revision;
+  }
+
+  revoke(lease: string): bigint {
+    const refusal = this.etcd.leases.revoke(BigInt(`0x${lease}`));
+    if (isRefusal(refusal)) throw new Error(refusal.refused);
+    return this.etcd.store.revision;
+  }
+
+  compact(): bigint {
+    const { store } = this.etcd;
+    store.compact(store.revision);
+    return store.revision;
+  }
+
+  #node(p: string): SimNode {
+    return this.#nodes[numberOf(p)]!;
+  }
+
+  #newNode(n: number): SimNode {
+    const { kernel } = this.options;
+    return new SimNode({
+      ...{ name: `node ${n}`, scheduler: kernel, random: kernel.random.fork("nodes") },
+      ...{ servers: this.etcd.members, options: this.#connectOptions(n) },
+      createCluster: this.options.build.createCluster,
+    });
+  }
+
+  #connectOptions(n: number) {
+    const { requestTimeoutMs, work } = this.options;
+    const session = { ttlSeconds: work.ttlSeconds, owner: `${this.processes[n]}/shared` };
+    return { requestTimeoutMs, session };
+  }
+
+  #startWorker(n: number): void {
+    const { work, build } = this.options;
+    const node = this.#nodes[n]!;
+    const machine = { cluster: node.cluster, clock: node.clock, connection: node.connection() };
+    const worker = new SimWorker(this.processes[n]!, machine, { ...work, leasehold: build.leasehold });
+    this.#workers[n] = worker;
+    worker.start();
+  }
+}
+
+const numberOf = (p: string): number => Number(/\d+/.exec(p)?.[0]);

@@ -1,0 +1,173 @@
+import type { Run, Step } from "../../lab/runner/history.js";
+import type { Of } from "../../lab/runner/subject.js";
+import { seeded } from "../../lab/runner/random.js";
+import { plan, type Planned } from "../../lab/runner/schedule.js";
+import type { SimVersion } from "../etcd/types.js";
+import { Kernel } from "../kernel/kernel.js";
+import { SIM_FAULTS, type SimFault } from "./faults.js";
+import { HistoryClock } from "./node-time.js";
+import { SimCrew } from "./sim-crew.js";
+import type { Build } from "./build.js";
+
+const PREFIX = "sim/";
+const PLACES = `${PREFIX}lock/`;
+const REGISTERS = `${PREFIX}register/`;
+const REQUEST_TIMEOUT_MS = 1000;
+
+export interface SimOptions {
+  readonly seed: string;
+  readonly build: Build;
+  readonly version: SimVersion;
+  readonly of: Of;
+  readonly ttlSeconds: number;
+  readonly processes: number;
+  readonly lanes: number;
+  readonly names: number;
+  readonly camp: number;
+  /** The work ends after this many calls, or after `seconds`. */
+  readonly calls: number;
+  readonly seconds: number;
+  readonly faults: readonly string[];
+  readonly gapMs: readonly [number, number];
+  /** The numbers of the planned faults that are injected. Default: all. */
+  readonly only?: readonly number[] | undefined;
+  readonly print?: ((line: string) => void) | undefined;
+}
+
+export interface SimResult {
+  readonly run: Run;
+  readonly planned: readonly Planned[];
+  /** Of everything that happened. */
+  readonly hash: string;
+  readonly calls: number;
+  readonly virtualMs: number;
+  readonly events: number;
+}
+
+/** One run in virtual time: the lanes of the lab work, faults come and are healed, all becomes quiet. */
+export async function runSim(options: SimOptions): Promise<SimResult> {
+  const sim = new SimRun(options);
+  await sim.work();
+  await sim.settle();
+  return sim.result();
+}
+
+class SimRun {
+  readonly #kernel: Kernel;
+  readonly #time: HistoryClock;
+  readonly #crew: SimCrew;
+  readonly #history: Step[] = [];
+  readonly #planned: readonly Planned[];
+  #calls = 0;
+
+  constructor(private readonly options: SimOptions) {
+    const { seed, print, names, version } = options;
+    this.#kernel = new Kernel(seed, { print });
+    this.#time = new HistoryClock(this.#kernel);
+    const locks = Array.from({ length: names }, (_, n) => `${PLACES}n${n + 1}`);
+    this.#crew = new SimCrew({
+      ...{ kernel: this.#kernel, version, count: options.processes, requestTimeoutMs: REQUEST_TIMEOUT_MS },
+      work: {
+        ...options,
+        locks,
+        registers: REGISTERS,
+        history: this.#time,
+        note: (step) => this.#note(step),
+      },
+      ...{ build: options.build, places: PLACES },
+    });
+    this.#planned = this.#plan();
+  }
+
+  async work(): Promise<void> {
+    const { seconds, calls } = this.options;
+    this.#crew.start();
+    const heals = new Set<() => void>();
+    for (const planned of this.#planned) this.#inflictLater(planned, heals);
+    await this.#kernel.run(() => this.#calls >= calls, seconds * 1000);
+    this.#over = true;
+    for (const heal of heals) heal();
+  }
+  #over = false;
+
+  /** Every call ends, every key is deleted while its session is open, then every lease ends. */
+  async settle(): Promise<void> {
+    const patience = 2 * (2 * this.options.ttlSeconds + 5) * 1000;
+    const { etcd, workers } = this.#crew;
+    for (const worker of workers()) worker.finish();
+    await this.#kernel.run(() => workers().every(({ idle }) => idle), patience);
+    await this.#kernel.run(() => this.#crew.livingKeys().length === 0, patience);
+    // An unused watch is kept for five seconds.
+    await this.#kernel.run(() => etcd.watches === 0, 10_000);
+    const keys = this.#crew.livingKeys();
+    this.#note({ k: "leftovers", when: "idle", keys, leases: [], watches: etcd.watches });
+    for (const worker of workers()) worker.close();
+    await this.#kernel.run(() => workers().every(({ closed }) => closed), patience);
+    await this.#kernel.run(() => etcd.leases.all.length === 0, patience);
+    const leases = etcd.leases.all.map(({ leaseId }) => leaseId.toString(16));
+    this.#note({ k: "leftovers", when: "end", keys: this.#crew.livingKeys(), leases });
+    for (const { p, closed } of workers())
+      if (!closed) this.#note({ k: "crash", p, event: "exit", err: "did not end by itself" });
+  }
+
+  result(): SimResult {
+    const { ttlSeconds } = this.options;
+    const { now, hash, events } = this.#kernel;
+    const setting = {
+      ...{ ttlSeconds, requestTimeoutMs: REQUEST_TIMEOUT_MS, members: 1 },
+      ...{ locks: PLACES, registers: REGISTERS },
+    };
+    const run = { history: this.#history, server: this.#crew.server.events, setting };
+    return { run, planned: this.#planned, hash, calls: this.#calls, virtualMs: now, events };
+  }
+
+  #plan(): readonly Planned[] {
+    const { seed, seconds, ttlSeconds, faults, gapMs, only } = this.options;
+    const kinds = SIM_FAULTS.filter(({ name }) => faults.includes(name)).map((kind) => ({
+      ...kind,
+      inflict: () => undefined,
+    }));
+    const all = plan({ seed, seconds, ttlMs: ttlSeconds * 1000, kinds, gapMs });
+    return only === undefined ? all : all.filter(({ n }) => only.includes(n));
+  }
+
+  #inflictLater({ n, atMs, lastsMs, fault }: Planned, heals: Set<() => void>): void {
+    const kind = SIM_FAULTS.find(({ name }) => name === fault)!;
+    this.#kernel.after(atMs, () => {
+      if (this.#over) return;
+      const heal = this.#inflict(kind, n);
+      if (heal === undefined) return;
+      const once = (): void => void (heals.delete(once) && heal());
+      heals.add(once);
+      this.#kernel.after(lastsMs, once);
+    });
+  }
+
+  /** Returns what heals it. */
+  #inflict(kind: SimFault, n: number): (() => void) | undefined {
+    const { seed, ttlSeconds } = this.options;
+    const begun = this.#time.next();
+    const hit = kind.hit({ crew: this.#crew, random: seeded(`${seed} fault ${n}`) });
+    if (hit === undefined) return undefined;
+    const { name: fault, effect, endsStreams, refuses, sparesLeases: spares = false } = kind;
+    const sparesLeases = typeof spares === "boolean" ? spares : spares(ttlSeconds * 1000);
+    const { target, took } = hit;
+    const of = { k: "nemesis", fault, effect, target, sparesLeases, endsStreams, refuses, took };
+    // Dated when it began: its effect on etcd is later.
+    this.#note({ ...of, t: begun, on: true });
+    return () => {
+      hit.heal?.();
+      this.#note({ ...of, on: false });
+    };
+  }
+
+  #note(step: object): void {
+    const whole = { t: this.#time.next(), p: "run", ...step } as Step;
+    if (whole.k === "invoke" && (whole.f === "acquire" || whole.f === "tryAcquire")) this.#calls++;
+    this.#history.push(whole);
+    this.#kernel.log(textOf(whole));
+  }
+}
+
+const textOf = (step: Step): string =>
+  JSON.stringify(step, (_, value: unknown) => (typeof value === "bigint" ? String(value) : value));

@@ -1,0 +1,104 @@
+import type { Cluster } from "../../../src/index.js";
+import type { Clock } from "../../../src/async/clock.js";
+import type { Member } from "../../../src/etcd/port.js";
+import type { Context } from "../../lab/runner/context.js";
+import { Lane } from "../../lab/runner/lane.js";
+import type { Of } from "../../lab/runner/subject.js";
+import { nodeTime, type HistoryClock } from "./node-time.js";
+import { SimRegister } from "./sim-register.js";
+
+/** A simulated process, as far as its work needs it. */
+export interface Machine {
+  readonly cluster: Cluster;
+  readonly clock: Clock;
+  /** A connection of its own to etcd, over the links of the machine. */
+  readonly connection: Member;
+}
+
+export interface Work {
+  readonly seed: string;
+  readonly leasehold: Context["leasehold"];
+  readonly of: Of;
+  readonly locks: readonly string[];
+  readonly registers: string;
+  readonly ttlSeconds: number;
+  readonly lanes: number;
+  readonly camp: number;
+  readonly history: HistoryClock;
+  /** Records a step of the history. */
+  readonly note: (step: object) => void;
+}
+
+const KINDS = ["own", "other", "shared", "shared"] as const;
+
+/** The lanes of the lab in a simulated process. */
+export class SimWorker {
+  /** All lanes have finished what they were doing, or the process is dead. */
+  idle = false;
+  closed = false;
+  readonly #lanes: readonly Lane[];
+  #finishing = false;
+  #ids = 0;
+
+  /** `p`: the incarnation of the process. */
+  constructor(
+    readonly p: string,
+    private readonly machine: Machine,
+    private readonly work: Work,
+  ) {
+    const context = this.#context();
+    this.#lanes = Array.from({ length: work.lanes }, (_, n) => {
+      const kind = KINDS[n % KINDS.length] ?? "own";
+      return new Lane(context, { n, kind, seed: `${work.seed} ${p} ${n}` });
+    });
+  }
+
+  start(): void {
+    void Promise.all(this.#lanes.map((lane) => lane.run())).then(
+      () => (this.idle = true),
+      (error: unknown) => this.#crashed("lane", error),
+    );
+  }
+
+  /** Starts nothing new. */
+  finish(): void {
+    this.#finishing = true;
+  }
+
+  /** The process is dead: nothing of it runs any more. */
+  killed(): void {
+    this.idle = this.closed = true;
+  }
+
+  close(): void {
+    void this.#close().then(
+      () => (this.closed = true),
+      (error: unknown) => this.#crashed("close", error),
+    );
+  }
+
+  async #close(): Promise<void> {
+    await Promise.all(this.#lanes.map((lane) => lane.close()));
+    await this.machine.cluster.close();
+    this.machine.connection.retire();
+  }
+
+  #crashed(event: string, error: unknown): void {
+    this.killed();
+    this.work.note({ p: this.p, k: "crash", event, err: String((error as Error).stack ?? error) });
+  }
+
+  #context(): Context {
+    const { work, machine, p } = this;
+    const { leasehold, of, locks, ttlSeconds, camp, history } = work;
+    const time = nodeTime(history, machine.clock);
+    return {
+      ...{ p, leasehold, of, locks, ttlSeconds, camp, time, valueBytes: 0, beats: undefined },
+      cluster: machine.cluster,
+      register: new SimRegister(machine.connection, work.registers),
+      finishing: () => this.#finishing,
+      note: (step) => work.note({ p, ...step }),
+      nextId: () => ++this.#ids,
+    };
+  }
+}

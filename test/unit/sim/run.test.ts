@@ -1,0 +1,24 @@
+import { describe, expect, it } from "vitest";
+import { judge } from "../../lab/checker/judge.js";
+import { sources } from "../../sim/run/build.js";
+import { runSim } from "../../sim/run/sim-run.js";
+import { swarmOf } from "../../sim/run/swarm.js";
+
+const SEEDS = Array.from({ length: 20 }, (_, n) => String(n + 1));
+
+const build = await sources();
+const runOf = (seed: string) => runSim({ ...swarmOf(seed), build });
+
+describe("a simulated run", () => {
+  it.each(SEEDS)("of seed %s breaks none of the lab's invariants", async (seed) => {
+    const { run } = await runOf(seed);
+    expect(judge(run).violations).toEqual({});
+  });
+
+  it("is the same for the same seed, and another one for another seed", async () => {
+    const [one, again, other] = [await runOf("3"), await runOf("3"), await runOf("4")];
+    expect(again).toEqual(one);
+    expect(again.hash).toBe(one.hash);
+    expect(other.hash).not.toBe(one.hash);
+  });
+});

@@ -1,3 +1,7 @@
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+import { buildMutant } from "../../lab/mutants/build.js";
+import { MUTANTS } from "../../lab/mutants/table.js";
 import type * as Leasehold from "../../../src/index.js";
 import type { createCluster } from "../../../src/session/connect.js";
 
@@ -13,4 +17,14 @@ export async function sources(): Promise<Build> {
     import("../../../src/session/connect.js"),
   ]);
   return { leasehold, createCluster };
+}
+
+/** @throws {RangeError} if the lab has no such mutant. */
+export async function mutantOf(name: string): Promise<Build> {
+  const mutant = MUTANTS.find((each) => each.name === name);
+  if (mutant === undefined) throw new RangeError(`Expected a mutant of the lab, got "${name}"`);
+  const folder = buildMutant(mutant);
+  const load = (file: string): Promise<unknown> => import(pathToFileURL(path.join(folder, file)).href);
+  const [leasehold, connect] = await Promise.all([load("index.js"), load("session/connect.js")]);
+  return { leasehold: leasehold as typeof Leasehold, ...(connect as Pick<Build, "createCluster">) };
 }

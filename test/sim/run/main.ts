@@ -5,7 +5,7 @@ import { parseArgs } from "node:util";
 import { judge, type Verdict } from "../../lab/checker/judge.js";
 import { shrink } from "../../lab/runner/shrink.js";
 import { timeline } from "../../lab/runner/timeline.js";
-import { sources } from "./build.js";
+import { mutantOf, sources, type Build } from "./build.js";
 import { runSim, type SimResult } from "./sim-run.js";
 import { swarmOf } from "./swarm.js";
 
@@ -14,6 +14,7 @@ const USAGE = `npm run sim -- [options]
   --seed N      the first seed (default: 1)
   --only LIST   of the planned faults, these numbers only
   --print       every step of the run
+  --mutant NAME a rule of the lab's table is broken; ends with the first seed that notices
   --keep DIR    leaves the timeline of each broken run there`;
 
 const text = { type: "string" } as const;
@@ -23,39 +24,42 @@ interface Flags {
   readonly only: readonly number[] | undefined;
   readonly print: boolean;
   readonly keep: string | undefined;
+  readonly mutant: string | undefined;
 }
 
-const build = await sources();
+let build: Build;
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
-    options: { seeds: text, seed: text, only: text, keep: text, print: flag, help: flag },
+    options: { seeds: text, seed: text, only: text, keep: text, mutant: text, print: flag, help: flag },
   });
   if (values.help) return console.log(USAGE);
   const first = Number(values.seed ?? "1");
   const count = Number(values.seeds ?? (values.seed === undefined ? "100" : "1"));
-  const { print, keep } = values;
-  await runSeeds(first, count, { only: values.only?.split(",").map(Number), print, keep });
+  const { print, keep, mutant } = values;
+  build = await (mutant === undefined ? sources() : mutantOf(mutant));
+  await runSeeds(first, count, { only: values.only?.split(",").map(Number), print, keep, mutant });
 }
 
 async function runSeeds(first: number, count: number, flags: Flags): Promise<void> {
   const started = performance.now();
   let virtualMs = 0;
   let broken = 0;
+  let last = first;
   for (let seed = first; seed < first + count; seed++) {
     const { result, verdict } = await once(seed, flags.only, flags.print);
     virtualMs += result.virtualMs;
+    last = seed;
     if (count === 1) console.log(`seed ${seed}: hash ${result.hash}, ${result.calls} calls`);
     if (sentencesOf(verdict).length === 0) continue;
     broken++;
     await explain(seed, { result, verdict }, flags.keep);
+    if (flags.mutant !== undefined) break;
   }
   const ms = performance.now() - started;
-  const perSecond = ((count / ms) * 1000).toFixed(1);
+  const perSecond = (((last - first + 1) / ms) * 1000).toFixed(1);
   const speed = (virtualMs / ms).toFixed(0);
-  console.log(
-    `seeds ${first} to ${first + count - 1}: ${broken} broken; ${perSecond} seeds a second, ${speed} x real time`,
-  );
+  console.log(`seeds ${first} to ${last}: ${broken} broken; ${perSecond} a second, ${speed} x real time`);
   if (broken > 0) process.exitCode = 1;
 }
 

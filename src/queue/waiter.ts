@@ -127,6 +127,7 @@ export class Waiter implements Dependent {
   }
 
   grant(grant: Grant): void {
+    this.#lastRevision = grant.entry.revision;
     this.stage = END;
     this.#resolve(grant);
   }

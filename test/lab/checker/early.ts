@@ -96,7 +96,8 @@ function toldBy({ owner, deletedSeen = 0n }: Place, troubles: Troubles): bigint 
   const { ttl } = troubles;
   const soon = deletedSeen + later(SECOND, ttl / 3n) + ttl / 6n + BREATH;
   const span = { from: deletedSeen, to: soon };
-  const by = troubles.hindered(span) ? soon + DETECTION : soon;
+  // If it is cut off altogether, only its own deadline ends the hold.
+  const by = troubles.hindered(span) ? soon + later(DETECTION, ttl) : soon;
   const ended = troubles.silenced(span) ? by : earlier(by, deletedSeen + ENDED + BREATH);
   return troubles.saidBy(processOf(owner) ?? "", ended);
 }

@@ -103,6 +103,11 @@ export class SimCrew {
     };
   }
 
+  /** Timers that keep processes alive. */
+  get timers(): number {
+    return this.#nodes.reduce((sum, { clock }) => sum + clock.timers, 0);
+  }
+
   /** The keys of all places, in create order. */
   livingKeys(): readonly string[] {
     return this.server.living(this.options.places);

@@ -103,11 +103,12 @@ class SimRun {
     this.#note({ k: "leftovers", when: "idle", keys, leases: [], watches: etcd.watches });
     for (const worker of workers()) worker.close();
     await this.#kernel.run(() => workers().every(({ closed }) => closed), patience);
-    await this.#kernel.run(() => etcd.leases.all.length === 0, patience);
+    await this.#kernel.run(() => etcd.leases.all.length === 0 && this.#crew.timers === 0, patience);
     const leases = etcd.leases.all.map(({ leaseId }) => leaseId.toString(16));
     this.#note({ k: "leftovers", when: "end", keys: this.#crew.livingKeys(), leases });
+    const ended = this.#crew.timers === 0;
     for (const { p, closed } of workers())
-      if (!closed) this.#note({ k: "crash", p, event: "exit", err: "did not end by itself" });
+      if (!closed || !ended) this.#note({ k: "crash", p, event: "exit", err: "did not end by itself" });
   }
 
   result(): SimResult {

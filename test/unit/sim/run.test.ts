@@ -9,8 +9,20 @@ const SEEDS = Array.from({ length: 20 }, (_, n) => String(n + 1));
 const build = await sources();
 const runOf = (seed: string) => runSim({ ...swarmOf(seed), build });
 
+/** What a seed has found once. */
+const FOUND: readonly [seed: string, what: string][] = [
+  ["88", "a call of a lost session that had been granted in between joined again without `rejoin`"],
+  ["396", "the same, behind a holder that was paused"],
+  ["276", "the checker demanded that a process cut off from etcd hears of a deletion before its deadline"],
+];
+
 describe("a simulated run", () => {
   it.each(SEEDS)("of seed %s breaks none of the lab's invariants", async (seed) => {
+    const { run } = await runOf(seed);
+    expect(judge(run).violations).toEqual({});
+  });
+
+  it.each(FOUND)("of seed %s breaks none any more: %s", async (seed) => {
     const { run } = await runOf(seed);
     expect(judge(run).violations).toEqual({});
   });

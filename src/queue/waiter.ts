@@ -35,6 +35,7 @@ export type Stage =
 const NOBODY: readonly Waiter[] = [];
 const IN_LINE: Stage = { at: "line" };
 const END: Stage = { at: "end" };
+let calls = 0;
 
 export interface WaiterOptions {
   /** What is acquired, and with which options, for reports. */
@@ -56,8 +57,6 @@ interface WaiterQueue {
   readonly lease: Lease;
   abandoned(waiter: Waiter): void;
 }
-
-let calls = 0;
 
 /** One caller, from its call until it is granted, fails or gives up. */
 export class Waiter implements Dependent {

@@ -58,8 +58,9 @@ function notYetTold(facts: Facts, overlap: Overlap): Finding {
 function robbed({ early, placeOf }: Facts, overlap: Overlap): Early | undefined {
   const [older, younger] = byAge(overlap);
   const taking = early.get(older);
-  // If the younger place is at the head, the older one is gone.
-  if (placeOf.get(younger)?.headSince === undefined) return undefined;
+  // If the younger place is at the head, the older one is gone. One of several names may be taken from the younger one, which
+  // then counts as never at the head: I2 judges its grant.
+  if (placeOf.get(younger)?.headSince === undefined && !early.has(younger)) return undefined;
   return taking !== undefined && taking.since <= overlap.from ? taking : undefined;
 }
 

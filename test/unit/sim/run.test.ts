@@ -13,6 +13,10 @@ const runOf = (seed: string) => runSim({ ...swarmOf(seed), build });
 const FOUND: readonly [seed: string, what: string][] = [
   ["88", "a call of a lost session that had been granted in between joined again without `rejoin`"],
   ["396", "the same, behind a holder that was paused"],
+  [
+    "1395",
+    "the checker excused no hold whose key was taken if one of the next holder's keys was taken as well",
+  ],
   ["276", "the checker demanded that a process cut off from etcd hears of a deletion before its deadline"],
 ];
 

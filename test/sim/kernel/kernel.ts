@@ -19,6 +19,8 @@ export interface KernelOptions {
   readonly drain?: Drain;
 }
 
+/** More events at one virtual moment are a loop that time never ends. */
+const MOST_AT_ONCE = 1_000_000;
 /** So many events run between two turns of the event loop, which signals and a test runner's timeouts need. */
 const EVENTS_PER_TURN = 10_000;
 
@@ -36,6 +38,8 @@ export class Kernel implements Scheduler {
   readonly #print: KernelOptions["print"];
   readonly #drain: Drain;
   #now = 0;
+  /** Events in a row at this moment. */
+  #atOnce = 0;
   #running = false;
 
   constructor(seed: string | number, { print, drain = drainByTick }: KernelOptions = {}) {
@@ -113,6 +117,8 @@ export class Kernel implements Scheduler {
         this.#now = limit;
         return true;
       }
+      this.#atOnce = event.time > this.#now ? 0 : this.#atOnce + 1;
+      if (this.#atOnce > MOST_AT_ONCE) throw new Error(`virtual time stands still at ${this.#now} ms`);
       this.#now = event.time;
       this.events++;
       this.#queue.take(event)();

@@ -97,6 +97,15 @@ describe("Kernel", () => {
   });
 });
 
+describe("a loop at one virtual moment", () => {
+  it("ends the run with an error that tells when", async () => {
+    const kernel = new Kernel(1);
+    const again = (): void => void kernel.after(0, again);
+    kernel.at(5, again);
+    await expect(kernel.run(() => false, 10)).rejects.toThrow("virtual time stands still at 5 ms");
+  });
+});
+
 describe("Random", () => {
   it("depends on seed and label alone, not on earlier draws or forks", () => {
     const first = new Random("seed");

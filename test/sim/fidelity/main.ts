@@ -1,9 +1,11 @@
 // npm run sim:fidelity -- --version 3.6 --operations 100000 [--seed N] [--against 3.7] [--without "probes,keysOnly"]
+// npm run sim:fidelity -- --version 3.6 --lies
 import { parseArgs } from "node:util";
 import { EtcdMissingError } from "../../support/etcd/etcd.js";
 import type { SimVersion } from "../etcd/types.js";
 import { AVOIDABLE, type Avoidable } from "./programs/avoid.js";
 import { campaign, type Named, type Totals } from "./campaign.js";
+import { LIES } from "./lies.js";
 import { RealSubject } from "./subjects/real-subject.js";
 import { SimSubject } from "./subjects/sim-subject.js";
 
@@ -22,6 +24,8 @@ const { values } = parseArgs({
     expiry: { type: "string", default: "50" },
     /** What the programs leave out, separated by commas: see avoid.ts. */
     without: { type: "string", default: "" },
+    /** Small deviations of the simulated etcd, one after the other: each must be found. */
+    lies: { type: "boolean", default: false },
   },
 });
 
@@ -65,7 +69,28 @@ async function compareAll(): Promise<void> {
   }
 }
 
-await compareAll().catch((error: unknown) => {
+async function findLies(): Promise<void> {
+  const { subject, name } = await real(values.version);
+  const [series] = /^\d+\.\d+/.exec(subject.version)!;
+  try {
+    for (const { name: lie, sabotage } of LIES) {
+      const lying = {
+        name: "simulated",
+        subject: new SimSubject({ version: series as SimVersion, sabotage }),
+      };
+      const totals = await campaign([{ name, subject }, lying], {
+        ...{ seed: values.seed, operations: 5000, differences: 1, expiryEvery: 0 },
+      });
+      const verdict = totals.differences > 0 ? `found by ${totals.operations} operations` : "NOT FOUND";
+      console.log(`${lie.padEnd(55)} ${verdict}`);
+      if (totals.differences === 0) process.exitCode = 1;
+    }
+  } finally {
+    await subject.close();
+  }
+}
+
+await (values.lies ? findLies() : compareAll()).catch((error: unknown) => {
   if (!(error instanceof EtcdMissingError)) throw error;
   console.log(`not run: ${error.message}`);
   process.exitCode = NOT_RUN;

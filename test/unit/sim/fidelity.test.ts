@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { campaign, type Named } from "../../sim/fidelity/campaign.js";
+import { LIES } from "../../sim/fidelity/lies.js";
 import { generate } from "../../sim/fidelity/programs/generate.js";
 import { SimSubject } from "../../sim/fidelity/subjects/sim-subject.js";
 
@@ -45,4 +46,17 @@ test("a difference is reported as the shortest program and both answers", async 
   // 3.7 leaves the leases out of a range of keys only.
   expect(found.join()).toMatch(/=> 2\. .*keysOnly=true.*\n +3\.6: .* lease=\d+\]?.*\n +3\.7: /);
   expect(found.join().split("\n")).toHaveLength(6);
+});
+
+test.each(LIES)("2,000 operations show that $name", async ({ sabotage }) => {
+  const pair = [
+    named("true", new SimSubject({ version: "3.6" })),
+    named("lying", new SimSubject({ version: "3.6", sabotage })),
+  ];
+
+  const totals = await campaign(pair as [Named, Named], {
+    ...{ seed: "1", operations: 2000, differences: 1, expiryEvery: 0 },
+  });
+
+  expect(totals.differences).toBe(1);
 });

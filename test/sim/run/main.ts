@@ -27,6 +27,9 @@ interface Flags {
   readonly mutant: string | undefined;
 }
 
+// Most errors of a run are expected, and Node.js needs longer for their stacks than for the rest of a call.
+Error.stackTraceLimit = 0;
+
 let build: Build;
 
 async function main(): Promise<void> {

@@ -1,10 +1,12 @@
 // npm run sim:fidelity -- --version 3.6 --operations 100000 [--seed N] [--against 3.7] [--without "probes,keysOnly"]
 // npm run sim:fidelity -- --version 3.6 --lies
+// npm run sim:fidelity -- --version 3.6 --quirks
 import { parseArgs } from "node:util";
 import { EtcdMissingError } from "../../support/etcd/etcd.js";
 import type { SimVersion } from "../etcd/types.js";
 import { AVOIDABLE, type Avoidable } from "./programs/avoid.js";
 import { campaign, type Named, type Totals } from "./campaign.js";
+import { deviate, switched, type Deviation } from "./deviations.js";
 import { LIES } from "./lies.js";
 import { RealSubject } from "./subjects/real-subject.js";
 import { SimSubject } from "./subjects/sim-subject.js";
@@ -26,6 +28,8 @@ const { values } = parseArgs({
     without: { type: "string", default: "" },
     /** Small deviations of the simulated etcd, one after the other: each must be found. */
     lies: { type: "boolean", default: false },
+    /** The simulated etcd with one switch of its version turned over, one after the other: each must be found. */
+    quirks: { type: "boolean", default: false },
   },
 });
 
@@ -34,9 +38,10 @@ async function real(version: string | undefined): Promise<Named & { readonly sub
   return { name: `etcd ${subject.version}`, subject };
 }
 
+const seriesOf = (version: string): SimVersion => /^\d+\.\d+/.exec(version)![0] as SimVersion;
+
 function simulated(version: string): Named {
-  const [series] = /^\d+\.\d+/.exec(version)!;
-  return { name: "simulated", subject: new SimSubject({ version: series as SimVersion }) };
+  return { name: "simulated", subject: new SimSubject({ version: seriesOf(version) }) };
 }
 
 function print(totals: Totals, seconds: number): void {
@@ -69,28 +74,28 @@ async function compareAll(): Promise<void> {
   }
 }
 
-async function findLies(): Promise<void> {
+const withLies = (): Deviation[] => LIES.map(({ name, sabotage }) => ({ name, options: { sabotage } }));
+
+async function find(deviationsOf: (series: SimVersion) => Deviation[]): Promise<void> {
   const { subject, name } = await real(values.version);
-  const [series] = /^\d+\.\d+/.exec(subject.version)!;
+  const series = seriesOf(subject.version);
   try {
-    for (const { name: lie, sabotage } of LIES) {
-      const lying = {
-        name: "simulated",
-        subject: new SimSubject({ version: series as SimVersion, sabotage }),
-      };
-      const totals = await campaign([{ name, subject }, lying], {
-        ...{ seed: values.seed, operations: 5000, differences: 1, expiryEvery: 0 },
-      });
-      const verdict = totals.differences > 0 ? `found by ${totals.operations} operations` : "NOT FOUND";
-      console.log(`${lie.padEnd(55)} ${verdict}`);
-      if (totals.differences === 0) process.exitCode = 1;
+    for (const deviation of deviationsOf(series)) {
+      const verdict = await deviate({ name, subject }, series, { deviation, seed: values.seed });
+      console.log(`${deviation.name.padEnd(55)} ${verdict ?? "NOT FOUND"}`);
+      if (verdict === undefined) process.exitCode = 1;
     }
   } finally {
     await subject.close();
   }
 }
 
-await (values.lies ? findLies() : compareAll()).catch((error: unknown) => {
+function compareOrFind(): Promise<void> {
+  if (values.lies) return find(withLies);
+  return values.quirks ? find(switched) : compareAll();
+}
+
+await compareOrFind().catch((error: unknown) => {
   if (!(error instanceof EtcdMissingError)) throw error;
   console.log(`not run: ${error.message}`);
   process.exitCode = NOT_RUN;

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { campaign, type Named } from "../../sim/fidelity/campaign.js";
 import { LIES } from "../../sim/fidelity/lies.js";
+import { lateWatches } from "../../sim/fidelity/late-watches.js";
 import { generate } from "../../sim/fidelity/programs/generate.js";
 import { SimSubject } from "../../sim/fidelity/subjects/sim-subject.js";
 
@@ -59,4 +60,13 @@ test.each(LIES)("2,000 operations show that $name", async ({ sabotage }) => {
   });
 
   expect(totals.differences).toBe(1);
+});
+
+test("a watch from now on is late only where the present revision is read before it is registered", async () => {
+  const readsFirst = new SimSubject({ version: "3.5" });
+  const registers = new SimSubject({ version: "3.6" });
+  await Promise.all([readsFirst.begin(), registers.begin()]);
+
+  expect(await lateWatches(readsFirst, 10)).toBeGreaterThan(0);
+  expect(await lateWatches(registers, 10)).toBe(0);
 });

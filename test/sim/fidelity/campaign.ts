@@ -28,15 +28,19 @@ export interface Totals {
   revisions: number;
   events: number;
   differences: number;
+  /** Differences that did not occur again in any of some repetitions: etcd's answer depended on the time. */
+  unsteady: number;
   /** Programs until the last difference. */
   programs: number;
 }
 
 const STEPS = 100;
+const REPETITIONS = 5;
 
 /** Runs random programs on both subjects, until enough operations ran or differences were found. */
 export async function campaign(pair: readonly [Named, Named], options: CampaignOptions): Promise<Totals> {
-  const totals: Totals = { operations: 0, rejected: 0, revisions: 0, events: 0, differences: 0, programs: 0 };
+  const none = { operations: 0, rejected: 0, revisions: 0, events: 0 };
+  const totals: Totals = { ...none, differences: 0, unsteady: 0, programs: 0 };
   while (totals.operations < options.operations && totals.differences < options.differences) {
     const expiry = options.expiryEvery > 0 && (totals.programs + 1) % options.expiryEvery === 0;
     const drawn = generate(`${options.seed}/${totals.programs++}`, STEPS, expiry);
@@ -45,8 +49,9 @@ export async function campaign(pair: readonly [Named, Named], options: CampaignO
     totals.operations += program.length;
     add(totals, transcript);
     if (!difference) continue;
-    totals.differences++;
-    options.log?.(await explain(program, pair, `${options.seed}/${totals.programs - 1}`, difference));
+    const explained = await explain(program, pair, `${options.seed}/${totals.programs - 1}`, difference);
+    totals[explained.steady ? "differences" : "unsteady"]++;
+    options.log?.(explained.text);
   }
   return totals;
 }
@@ -66,19 +71,35 @@ async function both(
   return { transcript: left, difference: compare(left, right) };
 }
 
+interface Explained {
+  readonly steady: boolean;
+  readonly text: string;
+}
+
 /** The shortest program with a difference. One that does not occur again is a matter of time: its text says so. */
 async function explain(
   program: Program,
   pair: readonly [Named, Named],
   seed: string,
   first: Difference,
-): Promise<string> {
+): Promise<Explained> {
+  const names = [pair[0].name, pair[1].name] as const;
   const remains = async (other: Program): Promise<boolean> =>
     (await both(other, pair)).difference !== undefined;
-  if (!(await remains(program)))
-    return `program ${seed}: the difference did not occur again\n${report(program, first, [pair[0].name, pair[1].name])}`;
+  if (!(await occursAgain(program, remains))) {
+    const text = `program ${seed}: not again in ${REPETITIONS} repetitions\n${report([], first, names)}`;
+    return { steady: false, text };
+  }
   const shortest = await shrink(program, remains);
   const { difference } = await both(shortest, pair);
-  if (!difference) return `program ${seed}: the difference does not always occur`;
-  return `program ${seed}:\n${report(shortest, difference, [pair[0].name, pair[1].name])}`;
+  const text = difference ? report(shortest, difference, names) : "the difference does not always occur";
+  return { steady: true, text: `program ${seed}:\n${text}` };
+}
+
+async function occursAgain(
+  program: Program,
+  remains: (program: Program) => Promise<boolean>,
+): Promise<boolean> {
+  for (let n = 0; n < REPETITIONS; n++) if (await remains(program)) return true;
+  return false;
 }

@@ -45,11 +45,11 @@ function simulated(version: string): Named {
 }
 
 function print(totals: Totals, seconds: number): void {
-  const { operations, rejected, revisions, events, differences } = totals;
+  const { operations, rejected, revisions, events, differences, unsteady } = totals;
   const perSecond = Math.round(operations / seconds);
   console.log(
     `${operations} operations (${rejected} rejected), ${revisions} revisions, ${events} events, ` +
-      `${perSecond} operations/s, ${differences} differences`,
+      `${perSecond} operations/s, ${differences} differences, ${unsteady} that did not occur again`,
   );
 }
 

@@ -49,6 +49,22 @@ test("a difference is reported as the shortest program and both answers", async 
   expect(found.join().split("\n")).toHaveLength(6);
 });
 
+test("a difference that does not occur again is counted apart", async () => {
+  const [lie] = LIES;
+  let programs = 0;
+  const once = new SimSubject({
+    version: "3.6",
+    sabotage: (etcd) => programs++ === 0 && lie!.sabotage(etcd),
+  });
+  const pair = [named("true", new SimSubject({ version: "3.6" })), named("lying once", once)];
+
+  const totals = await campaign(pair as [Named, Named], {
+    ...{ seed: "1", operations: 300, differences: 1, expiryEvery: 0 },
+  });
+
+  expect(totals).toMatchObject({ unsteady: 1, differences: 0 });
+});
+
 test.each(LIES)("2,000 operations show that $name", async ({ sabotage }) => {
   const pair = [
     named("true", new SimSubject({ version: "3.6" })),

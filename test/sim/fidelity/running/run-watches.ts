@@ -39,6 +39,7 @@ export class RunWatches {
   probes: string[] = [];
   readonly #keys = new Map<string, KeyValue>();
   #created: WatchAnswer | undefined;
+  #next: { readonly request: WatchRequest; readonly step: number | undefined } | undefined;
   #seen = 0n;
   #marked = 0n;
   #failure: string | undefined;
@@ -82,23 +83,32 @@ export class RunWatches {
     return this.#created;
   }
 
-  create(request: WatchRequest): void {
+  /** `step`: that of the program; undefined: the watch is none of the program. */
+  create(request: WatchRequest, step?: number): void {
     this.#created = undefined;
+    this.#next = { request, step };
     this.#main.create(request);
   }
 
   /** The watch that the last create has started. */
-  add(step: number, request: WatchRequest): RunningWatch {
-    const answer = this.#created!;
+  get latest(): RunningWatch {
+    return this.watches.at(-1)!;
+  }
+
+  #start(answer: WatchAnswer): void {
+    this.#created = answer;
+    const { request, step } = this.#next!;
+    if (step !== undefined) this.watches.push(this.#watchOf(request, step, answer));
+  }
+
+  #watchOf(request: WatchRequest, step: number, answer: WatchAnswer): RunningWatch {
     const { startRevision } = request;
     const { revision } = answer.header;
     const past = startRevision !== 0n && startRevision <= revision;
     const from = startRevision === 0n ? revision + 1n : startRevision;
     const live = !answer.cancelled && answer.watchId !== -1;
     const lines = [this.normalizer.watch(answer)];
-    const watch = { step, request, id: answer.watchId, from, past, live, lines, last: 0n };
-    this.watches.push(watch);
-    return watch;
+    return { step, request, id: answer.watchId, from, past, live, lines, last: 0n };
   }
 
   find(watchId: number): RunningWatch | undefined {
@@ -188,7 +198,8 @@ export class RunWatches {
     const { watchId, created, events } = answer;
     const watch = this.find(watchId);
     if (watchId === MARK_ID) this.#mark(answer);
-    else if (created) this.#created = answer;
+    // Immediately: the first events may arrive in the same chunk.
+    else if (created) this.#start(answer);
     else if (watchId === -1) this.probes.push(this.normalizer.watch(answer));
     else if (!watch || (events.length === 0 && !answer.cancelled))
       this.strays.push(

@@ -161,10 +161,10 @@ class Run {
   async #watch(index: number, planned: PlannedWatch): Promise<string> {
     const startRevision = await this.#revisions.revision(planned.startRevision);
     const request: WatchRequest = { ...planned, startRevision };
-    this.#watches.create(request);
+    this.#watches.create(request, index);
     await this.#waits.until(() => this.#watches.failed || this.#watches.created !== undefined);
     if (this.#watches.created === undefined) return "no answer";
-    const watch = this.#watches.add(index, request);
+    const watch = this.#watches.latest;
     if (watch.live && startRevision !== 0n && startRevision < this.#revisions.compacted)
       await this.#waits.until(() => this.#watches.failed || !watch.live);
     return this.#normalizer.watch(this.#watches.created);

@@ -1,0 +1,127 @@
+package main
+
+import "github.com/anishathalye/porcupine"
+
+// model makes a sequential specification of one name from a step function over a comparable state.
+func model[S comparable](step func(S, *operation) (bool, S)) porcupine.Model {
+	return porcupine.Model{
+		Partition: byName,
+		Init:      func() interface{} { var first S; return first },
+		Step: func(state, input, _ interface{}) (bool, interface{}) {
+			return step(state.(S), input.(*operation))
+		},
+		DescribeOperation: func(input, _ interface{}) string { return input.(*operation).String() },
+	}
+}
+
+var models = map[string]porcupine.Model{
+	"mutex":     model(mutex),
+	"rwlock":    model(rwlock),
+	"semaphore": model(semaphore),
+	"register":  model(register),
+}
+
+type mutexState struct {
+	// 0: nobody.
+	Holder int64
+	// The highest fence that was ever given.
+	Highest int64
+}
+
+func mutex(s mutexState, op *operation) (bool, mutexState) {
+	switch op.Op {
+	case "acquire":
+		if op.Excused {
+			return true, s
+		}
+		return op.Placed && s.Holder == 0 && op.Fence > s.Highest, mutexState{op.Fence, op.Fence}
+	case "end":
+		return s.Holder == op.Fence, mutexState{0, s.Highest}
+	case "claim":
+		return s.Holder == op.Fence, s
+	case "gone":
+		return s.Holder != op.Fence, s
+	}
+	return false, s
+}
+
+type rwlockState struct {
+	Writer  int64
+	Readers fences
+	// The highest fence that was ever given. Readers get none.
+	Highest int64
+}
+
+func rwlock(s rwlockState, op *operation) (bool, rwlockState) {
+	held := s.Writer == op.Fence || s.Readers.has(op.Fence)
+	switch op.Op {
+	case "acquire":
+		if op.Excused {
+			return true, s
+		}
+		free := op.Placed && s.Writer == 0
+		if op.Shared {
+			return free && !held, rwlockState{0, s.Readers.with(op.Fence), s.Highest}
+		}
+		return free && s.Readers == "" && op.Fence > s.Highest, rwlockState{op.Fence, "", op.Fence}
+	case "end":
+		if s.Writer == op.Fence {
+			return true, rwlockState{0, s.Readers, s.Highest}
+		}
+		return held, rwlockState{s.Writer, s.Readers.without(op.Fence), s.Highest}
+	case "claim":
+		return held, s
+	case "gone":
+		return !held, s
+	}
+	return false, s
+}
+
+// semaphore has the holders of the permits as its state.
+func semaphore(s fences, op *operation) (bool, fences) {
+	switch op.Op {
+	case "acquire":
+		if op.Excused {
+			return true, s
+		}
+		return op.Placed && s.size() < op.Permits && !s.has(op.Fence), s.with(op.Fence)
+	case "end":
+		return s.has(op.Fence), s.without(op.Fence)
+	case "claim":
+		return s.has(op.Fence), s
+	case "gone":
+		return !s.has(op.Fence), s
+	}
+	return false, s
+}
+
+type registerState struct {
+	// The highest fence of a write that was accepted.
+	Highest int64
+	Value   int64
+	// The fences whose holds have ended, without those lower than Highest, which are refused anyway.
+	Ended fences
+}
+
+func register(s registerState, op *operation) (bool, registerState) {
+	switch op.Op {
+	case "read":
+		return op.Value == s.Value, s
+	case "end":
+		if op.Fence < s.Highest || s.Ended.has(op.Fence) {
+			return true, s
+		}
+		return true, registerState{s.Highest, s.Value, s.Ended.with(op.Fence)}
+	case "write":
+		accepts := op.Fence >= s.Highest && !s.Ended.has(op.Fence)
+		if op.Accepted != nil && *op.Accepted != accepts {
+			return false, s
+		}
+		if !accepts {
+			return true, s
+		}
+		current := s.Ended.only(func(fence int64) bool { return fence >= op.Fence })
+		return true, registerState{op.Fence, op.Value, current}
+	}
+	return false, s
+}

@@ -1,0 +1,120 @@
+// Small histories of each model, legal and illegal ones: the judge must tell them apart.
+import type { ObjectKind, Operation } from "./operation.js";
+
+export interface HandMade {
+  readonly title: string;
+  readonly legal: boolean;
+  readonly operations: readonly Operation[];
+}
+
+type Part = Omit<Operation, "object" | "name">;
+type Times = readonly [from: number, to?: number];
+
+const during = ([from, to]: Times) => ({ from, ...(to !== undefined && { to }) });
+const acquire = (fence: number, times: Times, more: Partial<Part> = {}): Part => ({
+  ...{ op: "acquire", client: `w${fence}`, fence, placed: true, ...during(times), ...more },
+});
+const read = (value: number, times: Times): Part => ({ op: "read", client: "w", value, ...during(times) });
+const write = (value: number, fence: number, times: Times, accepted?: boolean): Part => ({
+  ...{ op: "write", client: `w${fence}`, fence, value, ...during(times) },
+  ...(accepted !== undefined && { accepted }),
+});
+const at = (op: Operation["op"], fence: number, t: number): Part => ({
+  ...{ op, client: op === "end" ? "etcd" : `w${fence}`, fence, from: t, to: t },
+});
+const end = (fence: number, t: number): Part => at("end", fence, t);
+const claim = (fence: number, t: number): Part => at("claim", fence, t);
+
+const shared = { shared: true };
+const oneOfTwo = { shared: true, permits: 2 };
+const [LEGAL, ILLEGAL] = [true, false];
+
+type Case = readonly [title: string, legal: boolean, operations: readonly Part[]];
+
+const MUTEX: readonly Case[] = [
+  ["two holders in turn", LEGAL, [acquire(1, [0, 10]), end(1, 20), acquire(2, [5, 21]), end(2, 30)]],
+  [
+    "an answer that arrives after the end of its hold",
+    LEGAL,
+    [acquire(1, [0, 90]), end(1, 20), acquire(2, [5, 30])],
+  ],
+  ["a claim at the last moment", LEGAL, [acquire(1, [0, 10]), claim(1, 20), end(1, 20), acquire(2, [5, 20])]],
+  ["two holders at a time", ILLEGAL, [acquire(1, [0, 10]), acquire(2, [5, 19]), end(1, 20), end(2, 30)]],
+  [
+    "a second holder while the place of the first remains",
+    ILLEGAL,
+    [acquire(1, [0, 10]), acquire(2, [20, 30])],
+  ],
+  ["a fence that falls", ILLEGAL, [acquire(2, [0, 10]), end(2, 20), acquire(1, [5, 30])]],
+  ["a fence that is given twice", ILLEGAL, [acquire(1, [0, 10]), end(1, 20), acquire(1, [5, 30])]],
+  ["a claim after the end", ILLEGAL, [acquire(1, [0, 10]), end(1, 20), claim(1, 21)]],
+  ["a loss that did not happen", ILLEGAL, [acquire(1, [0, 10]), at("gone", 1, 15), end(1, 20)]],
+  ["a grant without a place in etcd", ILLEGAL, [acquire(1, [0, 10], { placed: false })]],
+];
+
+const RWLOCK: readonly Case[] = [
+  [
+    "two readers, then a writer",
+    LEGAL,
+    [
+      ...[acquire(1, [0, 10], shared), acquire(2, [0, 10], shared), claim(1, 11), claim(2, 11)],
+      ...[end(2, 20), end(1, 30), acquire(3, [0, 31])],
+    ],
+  ],
+  ["a writer beside a reader", ILLEGAL, [acquire(1, [0, 10], shared), acquire(2, [0, 19]), end(1, 20)]],
+  ["a reader beside a writer", ILLEGAL, [acquire(1, [0, 10]), acquire(2, [0, 19], shared), end(1, 20)]],
+  ["a writer's fence that falls", ILLEGAL, [acquire(5, [0, 10]), end(5, 20), acquire(4, [0, 30])]],
+];
+
+const SEMAPHORE: readonly Case[] = [
+  [
+    "two of two permits, and a third one later",
+    LEGAL,
+    [
+      ...[
+        acquire(1, [0, 10], oneOfTwo),
+        acquire(2, [0, 10], oneOfTwo),
+        end(1, 20),
+        acquire(3, [0, 21], oneOfTwo),
+      ],
+    ],
+  ],
+  ["three of two permits", ILLEGAL, [1, 2, 3].map((fence) => acquire(fence, [0, 10], oneOfTwo))],
+  ["a claim to a permit after its end", ILLEGAL, [acquire(1, [0, 10], oneOfTwo), end(1, 20), claim(1, 21)]],
+];
+
+const REGISTER: readonly Case[] = [
+  [
+    "writes of two holders",
+    LEGAL,
+    [
+      ...[read(0, [0, 5]), write(1, 1, [5, 10], true), end(1, 20), write(5, 1, [21, 22], false)],
+      ...[read(1, [23, 25]), write(2, 2, [25, 30], true), read(2, [31, 32])],
+    ],
+  ],
+  ["an unknown write that is read", LEGAL, [write(1, 1, [0]), read(0, [1, 2]), read(1, [3, 4])]],
+  ["an unknown write that is never read", LEGAL, [write(1, 1, [0]), read(0, [1, 2]), read(0, [3, 4])]],
+  [
+    "an unknown write that is read and then undone",
+    ILLEGAL,
+    [...[write(1, 1, [0]), read(0, [1, 2]), read(1, [3, 4]), read(0, [5, 6])]],
+  ],
+  ["an unknown write after the end of its hold", ILLEGAL, [end(1, 5), write(1, 1, [6]), read(1, [7, 8])]],
+  ["a lower fence that is accepted", ILLEGAL, [write(1, 2, [0, 10], true), write(2, 1, [11, 20], true)]],
+  ["a write after the end of its hold", ILLEGAL, [end(1, 5), write(1, 1, [6, 10], true)]],
+  ["a current fence that is refused", ILLEGAL, [write(1, 1, [0, 10], false), end(1, 20)]],
+  ["an accepted write that is not read", ILLEGAL, [write(1, 1, [0, 10], true), read(0, [11, 20])]],
+];
+
+const casesOf = (object: ObjectKind, cases: readonly Case[]): HandMade[] =>
+  cases.map(([title, legal, parts]) => ({
+    ...{ title: `${object}: ${title}`, legal },
+    operations: parts.map((part) => ({ object, name: "n1", ...part })),
+  }));
+
+export const HAND_MADE: readonly HandMade[] = [
+  ...casesOf("mutex", MUTEX),
+  ...casesOf("rwlock", RWLOCK),
+  ...casesOf("semaphore", SEMAPHORE),
+  ...casesOf("register", REGISTER),
+];

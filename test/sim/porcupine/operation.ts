@@ -1,0 +1,27 @@
+/** What the models know. */
+export type ObjectKind = "mutex" | "rwlock" | "semaphore" | "register";
+
+/**
+ * One operation on one name of an object, as README.md describes it. Times are nanoseconds since the start of the run; without
+ * `to`, its outcome is unknown.
+ */
+export interface Operation {
+  readonly object: ObjectKind;
+  readonly name: string;
+  readonly op: "acquire" | "end" | "claim" | "gone" | "write" | "read";
+  /** The process, or `etcd`. */
+  readonly client: string;
+  readonly from: number;
+  readonly to?: number;
+  readonly fence?: number;
+  readonly shared?: boolean;
+  /** Of an acquire of a semaphore: the largest limit among its users. */
+  readonly permits?: number;
+  /** Of an acquire: etcd has a key of this hold. */
+  readonly placed?: boolean;
+  /** Of an acquire: by the rules of the lab, it may not have taken effect, and its process cannot know yet. */
+  readonly excused?: boolean;
+  /** Of a write: undefined if unknown. */
+  readonly accepted?: boolean;
+  readonly value?: number;
+}

@@ -1,0 +1,66 @@
+import type { Facts } from "../../lab/checker/facts.js";
+import type { Place } from "../../lab/checker/places.js";
+import { countUntil, later, order } from "../../lab/checker/spans.js";
+import type { Outcome, Step } from "../../lab/runner/history.js";
+
+/** exactly: the server events have the time of their change. when seen: an observer received them some time later. */
+export type Dated = "exactly" | "when seen";
+
+export interface Times {
+  /** Nanoseconds since the start of the run. */
+  readonly at: (t: bigint) => number;
+  /** When etcd deleted the place of a hold; undefined if it did not. */
+  readonly deletion: (place: Place) => { from: number; to: number } | undefined;
+}
+
+/** etcd had this revision, or a lower one, at `t` or later. */
+interface Known {
+  readonly rev: bigint;
+  readonly t: bigint;
+}
+
+export function timesOf(facts: Facts, dated: Dated): Times {
+  const at = (t: bigint): number => Number(t - facts.start);
+  const known = dated === "exactly" ? [] : knownOf(facts);
+  const deletion: Times["deletion"] = ({ deleted, deletedSeen, seen }) => {
+    if (deleted === undefined || deletedSeen === undefined) return undefined;
+    if (dated === "exactly") return { from: at(deletedSeen), to: at(deletedSeen) };
+    const last = known[countUntil(known, deleted - 1n, ({ rev }) => rev) - 1];
+    const from = last === undefined || last.t > deletedSeen ? seen : last.t;
+    return { from: at(from), to: at(deletedSeen) };
+  };
+  return { at, deletion };
+}
+
+/** What calls show about the time of a revision: it came after the call that created it, or that was answered with it. */
+function knownOf({ holds, history }: Facts): Known[] {
+  const known: Known[] = holds.map(({ create, invoked }) => ({ rev: create, t: invoked }));
+  for (const { step, invoked } of registerCalls(history))
+    if (step.rev !== undefined) known.push({ rev: step.rev, t: invoked });
+  let t = 0n;
+  return known
+    .sort((a, b) => order(a.rev, b.rev))
+    .map((each) => ({ rev: each.rev, t: (t = later(t, each.t)) }));
+}
+
+/** A read or a write of a register, and when it was invoked at the earliest. */
+export interface RegisterCall {
+  readonly step: Outcome;
+  readonly invoked: bigint;
+}
+
+/** The invocation of a read is not recorded: it followed the previous step of the same hold. */
+export function registerCalls(history: readonly Step[]): RegisterCall[] {
+  const last = new Map<string, bigint>();
+  const calls: RegisterCall[] = [];
+  for (const step of history) {
+    // A loss and an abort are recorded at any time, even while a read is under way.
+    if (!("id" in step) || step.k === "end" || step.k === "abort") continue;
+    const of = `${step.p}#${step.id}`;
+    const invoked = last.get(of);
+    if (step.k !== "invoke" && step.k !== "claim" && (step.f === "read" || step.f === "write"))
+      calls.push({ step, invoked: invoked ?? step.t });
+    last.set(of, step.t);
+  }
+  return calls;
+}

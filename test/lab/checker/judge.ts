@@ -3,7 +3,7 @@ import type { Run } from "../runner/history.js";
 import { abortedCallsLeave } from "./abort-rules.js";
 import { claimsNeverOverlap } from "./claims.js";
 import { endsOnce } from "./ends.js";
-import { factsOf, type Rule } from "./facts.js";
+import { factsOf, type Finding, type Rule } from "./facts.js";
 import { noFalseLoss } from "./false-loss.js";
 import { Figures } from "./figures.js";
 import { observersAgree, proclaimedOnce } from "./leader-rules.js";
@@ -16,8 +16,12 @@ import { noLostUpdate, noStaleWrite } from "./register-rules.js";
 import { allAtOnce } from "./together.js";
 import { noLostWakeUp } from "./waking.js";
 
-const noCrash: Rule = ({ history }) =>
-  history.flatMap((step) => (step.k === "crash" ? [{ text: `${step.p} ${step.event}: ${step.err}` }] : []));
+const noCrash: Rule = ({ history }) => {
+  const found: Finding[] = [];
+  for (const step of history)
+    if (step.k === "crash") found.push({ text: `${step.p} ${step.event}: ${step.err}` });
+  return found;
+};
 
 const RULES = {
   ...{ I1: claimsNeverOverlap, I2: serverSawOneHolder, I3: fencesRise, I4: noStaleWrite, I5: noLostUpdate },
@@ -39,18 +43,27 @@ export interface Verdict {
   readonly violations: Readonly<Record<string, readonly string[]>>;
   /** What would be a violation without a cause that the client cannot prevent: reported, but not judged. */
   readonly soft: readonly string[];
+  /** Computed when it is read first. */
   readonly figures: Figures;
 }
 
 /** `labels`: the invariants that apply; default: all. */
 export function judge(run: Run, labels: readonly Label[] = LABELS): Verdict {
   const facts = factsOf(run);
-  const found = labels.flatMap((label) => RULES[label](facts).map((finding) => [label, finding] as const));
+  const found: (readonly [Label, Finding])[] = [];
+  for (const label of labels) for (const finding of RULES[label](facts)) found.push([label, finding]);
   const violations: Record<string, string[]> = {};
   const soft: string[] = [];
   for (const [label, { text, excuse }] of found) {
     if (excuse === undefined) (violations[label] ??= []).push(text);
     else soft.push(`${label}: ${text} (${excuse})`);
   }
-  return { violations, soft, figures: new Figures(facts, found) };
+  let figures: Figures | undefined;
+  return {
+    violations,
+    soft,
+    get figures() {
+      return (figures ??= new Figures(facts, found));
+    },
+  };
 }

@@ -26,13 +26,15 @@ function neverAtHead(facts: Facts, hold: Hold): Finding[] {
  */
 function usedTooEarly(facts: Facts): Finding[] {
   const holds = new Map(facts.holds.map((hold) => [`${hold.p}#${hold.id}`, hold]));
-  return facts.history.flatMap((step) => {
-    if (step.k !== "ok" || (step.f !== "read" && step.f !== "write") || step.rev === undefined) return [];
+  const found: Finding[] = [];
+  for (const step of facts.history) {
+    if (step.k !== "ok" || (step.f !== "read" && step.f !== "write") || step.rev === undefined) continue;
     const hold = holds.get(`${step.p}#${step.id}`);
     const since = hold && facts.placeOf.get(hold)?.headSince;
-    if (hold === undefined || since === undefined || since <= step.rev) return [];
-    return [{ text: `${nameOf(hold)} held at revision ${step.rev}, but came to the head at ${since}` }];
-  });
+    if (hold === undefined || since === undefined || since <= step.rev) continue;
+    found.push({ text: `${nameOf(hold)} held at revision ${step.rev}, but came to the head at ${since}` });
+  }
+  return found;
 }
 
 /**
@@ -45,20 +47,25 @@ export const fencesRise: Rule = (facts) => {
   const highest = new Map<string, bigint>();
   /** Per call: the highest fence at its invocation. */
   const floors = new Map<string, bigint>();
-  return facts.history.flatMap((step) => {
-    if (!isAcquire(step)) return [];
+  const found: Finding[] = [];
+  for (const step of facts.history) {
+    if (!isAcquire(step)) continue;
     const of = `${step.p}#${step.id}`;
     if (step.k === "invoke") floors.set(of, highest.get(step.lock) ?? 0n);
-    if (step.k !== "ok") return [];
-    const text = `${of} on ${step.lock} got ${step.token === undefined ? "no fence" : `fence ${step.token}`} ${at(facts, step.t)}`;
-    if (step.token === undefined) return [{ text }];
-    const { token, lock } = step;
+    if (step.k !== "ok") continue;
+    const { token, lock, t } = step;
+    if (token === undefined) {
+      found.push({ text: `${of} on ${lock} got no fence ${at(facts, t)}` });
+      continue;
+    }
     const slot = { lock, create: token };
     const wrong = wrongFence(facts, { step, token, floor: floors.get(of) ?? 0n, twice: given.has(slot) });
     given.set(slot, true);
     if (token > (highest.get(lock) ?? 0n)) highest.set(lock, token);
-    return wrong.map((why) => ({ text: `${text}, ${why}` }));
-  });
+    for (const why of wrong)
+      found.push({ text: `${of} on ${lock} got fence ${token} ${at(facts, t)}, ${why}` });
+  }
+  return found;
 };
 
 function wrongFence(

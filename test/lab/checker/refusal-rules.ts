@@ -1,4 +1,4 @@
-import type { Outcome } from "../runner/history.js";
+import type { Invoke, Operation, Outcome } from "../runner/history.js";
 import type { Call } from "./calls.js";
 import { at, ms, type Facts, type Finding, type Rule } from "./facts.js";
 import { grouped } from "./grouped.js";
@@ -9,18 +9,26 @@ import { FOREVER } from "./spans.js";
  * cluster refuses, and only while it does; a caller's place, session or release is confirmed within one fail-over.
  */
 export const healthyMajorityServes: Rule = (facts) => [
-  ...facts.history.flatMap((step) => ("f" in step && step.k !== "invoke" ? refused(facts, step) : [])),
+  ...refusals(facts),
   ...facts.calls.flatMap((call) => joinedLate(facts, call)),
   ...answeredLate(facts),
 ];
 
-function refused(facts: Facts, { p, id, lock, f, t, err, said }: Outcome): Finding[] {
-  if (err !== "ETCD_REFUSED" || facts.troubles.refusedByAll(p, t)) return [];
+function refusals(facts: Facts): Finding[] {
+  const found: Finding[] = [];
+  for (const step of facts.history)
+    if ("err" in step && step.err === "ETCD_REFUSED" && "f" in step) {
+      if (!facts.troubles.refusedByAll(step.p, step.t)) found.push(refused(facts, step));
+    }
+  return found;
+}
+
+function refused(facts: Facts, { p, id, lock, f, t, said }: Outcome): Finding {
   const what = lock === "" ? `${f} of ${p}#${id}` : `${f} of ${p}#${id} on ${lock}`;
   const words = said === undefined ? "" : ` (${said})`;
-  return [
-    { text: `the ${what} was refused ${at(facts, t)}, though the whole cluster refused nothing${words}` },
-  ];
+  return {
+    text: `the ${what} was refused ${at(facts, t)}, though the whole cluster refused nothing${words}`,
+  };
 }
 
 /** While a call waits, its place is not known: any place that its owner put under the name counts. */
@@ -38,11 +46,11 @@ function joinedLate(facts: Facts, { p, id, lock, owner, invoked, outcome }: Call
   return [{ text, ns }];
 }
 
-const ASKED = ["open", "release", "proclaim"];
+const ASKED: ReadonlySet<Operation> = new Set<Operation>(["open", "release", "proclaim"]);
 
 /** A session, a release, a proclamation: these wait for etcd only. */
 function answeredLate(facts: Facts): Finding[] {
-  const asked = facts.history.flatMap((step) => ("f" in step && ASKED.includes(step.f) ? [step] : []));
+  const asked = facts.history.filter((step) => "f" in step && ASKED.has(step.f)) as (Invoke | Outcome)[];
   return [...grouped(asked, ({ p, id, f }) => `${p}#${id} ${f}`).values()].flatMap((steps) =>
     steps.flatMap((step, n) => {
       if (step.k !== "invoke") return [];

@@ -21,7 +21,6 @@ export const noStaleWrite: Rule = (facts) => {
     let highest = 0n;
     for (const entry of written) {
       const { rev, seen, token, write } = entry;
-      const text = `${lock}: write ${write} at revision ${rev} (${at(facts, seen)}) with fence ${token}`;
       const wrong = [
         ...(token < highest ? [`came after fence ${highest}`] : []),
         ...(heldAt(facts.placeOf.get({ lock, create: token }), rev) ? [] : ["its place did not hold then"]),
@@ -29,7 +28,10 @@ export const noStaleWrite: Rule = (facts) => {
         ...(outcomes.has(write) ? [] : ["was never asked for"]),
         ...(outcomes.get(write)?.k === "fail" ? ["was reported as refused"] : []),
       ];
-      found.push(...wrong.map((why) => ({ text: `${text}: ${why}` })));
+      for (const why of wrong)
+        found.push({
+          text: `${lock}: write ${write} at revision ${rev} (${at(facts, seen)}) with fence ${token}: ${why}`,
+        });
       applied.add(write);
       if (token > highest) highest = token;
     }
@@ -61,7 +63,16 @@ function heldAt(place: Place | undefined, rev: bigint): boolean {
   return place.deleted === undefined || place.deleted > rev;
 }
 
-function registersOf({ server, setting }: Facts): Map<string, Written[]> {
+const known = new WeakMap<Facts, ReadonlyMap<string, readonly Written[]>>();
+
+/** Per lock, what was written; two rules need it. */
+function registersOf(facts: Facts): ReadonlyMap<string, readonly Written[]> {
+  let registers = known.get(facts);
+  if (registers === undefined) known.set(facts, (registers = readRegisters(facts)));
+  return registers;
+}
+
+function readRegisters({ server, setting }: Facts): Map<string, Written[]> {
   const registers = new Map<string, Written[]>();
   for (const event of server) {
     if (!event.key.startsWith(setting.registers) || event.type !== "PUT") continue;

@@ -23,8 +23,9 @@ export class HoldLog {
     this.#time = time;
   }
 
-  note(k: "invoke" | "ok" | "fail" | "info", f: Operation, ops: readonly Op[], more: object = {}): void {
-    for (const op of ops) this.#write({ k, f, ...op, ...more });
+  note(k: "invoke" | "ok" | "fail" | "info", f: Operation, ops: readonly Op[], more?: object): void {
+    for (const { id, lock } of ops)
+      this.#write(more === undefined ? { k, f, id, lock } : { k, f, id, lock, ...more });
   }
 
   asked(f: Acquire, ops: readonly Op[]): void {
@@ -76,7 +77,7 @@ export class HoldLog {
   claim({ hold, places }: Grip, ops: readonly Op[]): boolean {
     const t = this.#time.now();
     const { held } = hold;
-    each(ops, places, (op, { token }) => this.#write({ t, k: "claim", ...op, token, held }));
+    each(ops, places, ({ id, lock }, { token }) => this.#write({ t, k: "claim", id, lock, token, held }));
     return held;
   }
 }

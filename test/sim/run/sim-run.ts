@@ -72,7 +72,7 @@ class SimRun {
         locks,
         registers: REGISTERS,
         history: this.#time,
-        note: (step) => this.#note(step),
+        note: (step, p) => this.#note(step, p),
       },
       ...{ build: options.build, places: PLACES },
     });
@@ -162,13 +162,23 @@ class SimRun {
     };
   }
 
-  #note(step: object): void {
-    const whole = { t: this.#time.next(), p: "run", ...step } as Step;
+  /** `step` becomes a line of the history: nobody else has it. */
+  #note(step: object, p = "run"): void {
+    const whole = step as Mutable<Step>;
+    whole.t ??= this.#time.next();
+    whole.p = p;
     if (whole.k === "invoke" && (whole.f === "acquire" || whole.f === "tryAcquire")) this.#calls++;
     this.#history.push(whole);
-    this.#kernel.log(textOf(whole));
+    this.#kernel.log(lineOf(whole));
   }
 }
 
-const textOf = (step: Step): string =>
-  JSON.stringify(step, (_, value: unknown) => (typeof value === "bigint" ? String(value) : value));
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+/** Values are texts, numbers, and lists of them. `JSON.stringify()` needs a function for each value because of the bigints. */
+function lineOf(step: object): string {
+  const values = step as Readonly<Record<string, string | undefined>>;
+  let line = "";
+  for (const name in values) if (values[name] !== undefined) line += `${name}=${values[name]} `;
+  return line;
+}

@@ -25,8 +25,8 @@ export interface Work {
   readonly lanes: number;
   readonly camp: number;
   readonly history: HistoryClock;
-  /** Records a step of the history. */
-  readonly note: (step: object) => void;
+  /** Records a step of the history of process `p`, and keeps the object. */
+  readonly note: (step: object, p: string) => void;
 }
 
 const KINDS = ["own", "other", "shared", "shared"] as const;
@@ -85,7 +85,7 @@ export class SimWorker {
 
   #crashed(event: string, error: unknown): void {
     this.killed();
-    this.work.note({ p: this.p, k: "crash", event, err: String((error as Error).stack ?? error) });
+    this.work.note({ k: "crash", event, err: String((error as Error).stack ?? error) }, this.p);
   }
 
   #context(): Context {
@@ -97,7 +97,7 @@ export class SimWorker {
       cluster: machine.cluster,
       register: new SimRegister(machine.connection, work.registers),
       finishing: () => this.#finishing,
-      note: (step) => work.note({ p, ...step }),
+      note: (step) => work.note(step, p),
       nextId: () => ++this.#ids,
     };
   }

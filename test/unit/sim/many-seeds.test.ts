@@ -1,0 +1,45 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+import { judge } from "../../lab/checker/judge.js";
+import { sources } from "../../sim/run/build.js";
+import { runSim, type SimResult } from "../../sim/run/sim-run.js";
+import { swarmOf } from "../../sim/run/swarm.js";
+
+const FIRST = 1;
+const COUNT = 200;
+const PER_TEST = 20;
+
+const build = await sources();
+
+/** 200 calls and the faults of the seed, without holders that claim for seconds. */
+const shortRunOf = (seed: number): Promise<SimResult> => runSim({ ...swarmOf(String(seed)), camp: 0, build });
+
+const parts = Array.from({ length: COUNT / PER_TEST }, (_, n) => FIRST + n * PER_TEST);
+
+test.each(parts)(
+  `${PER_TEST} short runs from seed %i on break none of the lab's invariants`,
+  async (first) => {
+    // Most errors of a run are expected, and Node.js needs longer for their stacks than for the rest of a call.
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
+    try {
+      const broken: Record<string, unknown> = {};
+      for (let seed = first; seed < first + PER_TEST; seed++) {
+        const { violations } = judge((await shortRunOf(seed)).run);
+        if (Object.keys(violations).length > 0) broken[seed] = violations;
+      }
+      expect(broken).toEqual({});
+    } finally {
+      Error.stackTraceLimit = stackTraceLimit;
+    }
+  },
+  300_000,
+);
+
+test("the bundle of the program gives the same hash as its sources", async () => {
+  const { hash } = await runSim({ ...swarmOf("3"), build });
+  const command = ["scripts/bundled.js", "test/sim/run/main.ts", "--seed", "3"];
+  const { stdout } = await promisify(execFile)(process.execPath, command);
+  expect(stdout).toContain(`seed 3: hash ${hash}`);
+}, 60_000);

@@ -46,8 +46,10 @@ export class Connection {
   readonly #firstBytes = new FirstBytes();
   #state: "connecting" | "greeting" | "open" | "over" = "connecting";
   #writer: SocketWriter | undefined;
-  /** The peer, or `retire`, wants no new streams. */
+  /** The peer wants no new streams, or they have no use for the connection. */
   #draining = false;
+  /** Ends as soon as no stream uses it. */
+  #retired = false;
   /** Why the peer wants no new streams. */
   #goaway: StreamFailure | undefined;
   #failure: StreamFailure | undefined;
@@ -101,15 +103,15 @@ export class Connection {
     if (this.#outgoing.idle) this.#idle();
   }
 
-  /** Closes the connection as soon as no stream uses it. */
+  /** Closes the connection as soon as no stream uses it. Until then it takes new ones: the watches of a member read on it. */
   retire(): void {
-    this.#draining = true;
+    this.#retired = true;
     if (this.#outgoing.idle) this.#idle();
   }
 
   #idle(): void {
     if (this.#state === "over") return;
-    if (!this.#draining) return this.#writer?.keepAlive(false);
+    if (!this.#draining && !this.#retired) return this.#writer?.keepAlive(false);
     if (this.#state === "open") this.#write(goawayFrame(0, "NO_ERROR", ""));
     this.#end(new StreamFailure("retired", "the connection was closed"));
     if (this.#writer === undefined) return void this.#socket.destroy();
@@ -235,7 +237,7 @@ export class Connection {
     this.#connectDeadline.cancel();
     this.#heartbeat.stop();
     // The loss of an idle connection is no failure of the member: the next stream gets a new connection.
-    if (wasOpen && this.#outgoing.idle) this.#draining = true;
+    if (this.#retired || (wasOpen && this.#outgoing.idle)) this.#draining = true;
     for (const stream of this.#outgoing.close()) stream.failed(failure, stream.id !== 0);
   }
 

@@ -6,6 +6,7 @@ import {
   answerFrames,
   CODES,
   dataFrame,
+  goawayFrame,
   grpcMessage,
   pingFrame,
   responseFrame,
@@ -88,16 +89,34 @@ describe("a retired connection", () => {
     }
   });
 
-  test("opens a connection for a later call, and closes it after that", async () => {
+  test("carries later calls while a call uses it, and then is closed", async () => {
     await using pair = await startPair();
     pair.client.channel.retire();
+    for (const text of ["late", "later"]) {
+      const late = pair.client.call(text);
+      pair.connection.send(answerFrames(await pair.connection.request(), "answer"));
+      expect(await late.end).toEqual(OK);
+    }
+    expect(pair.first.isOver).toBe(false);
+    expect(pair.peer.connections).toHaveLength(1);
+    pair.connection.send(answerFrames(pair.id, "answer"));
+    expect(await pair.first.end).toEqual(OK);
+    expect(await pair.connection.goaway()).toBe(CODES.NO_ERROR);
+    expect(await pair.connection.closed).toBe(true);
+  });
+
+  test.each(["it is closed", "its peer leaves"])("opens a connection for a call after %s", async (what) => {
+    await using pair = await startPair();
+    pair.client.channel.retire();
+    if (what === "its peer leaves") pair.connection.send(goawayFrame(pair.id, CODES.NO_ERROR));
+    pair.connection.send(answerFrames(pair.id, "answer"));
+    expect(await pair.first.end).toEqual(OK);
     const late = pair.client.call("late");
     const second = await pair.peer.connection(1);
     second.greet();
     second.send(answerFrames(await second.request(), "answer"));
     expect(await late.end).toEqual(OK);
     expect(await second.closed).toBe(true);
-    expect(pair.first.isOver).toBe(false);
   });
 
   test("ignores what follows the end of its last call in the same packet", async () => {

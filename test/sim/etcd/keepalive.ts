@@ -1,9 +1,9 @@
 import type { Header, LeaseAnswer } from "../../../src/etcd/port.js";
-import type { Leases } from "./leases.js";
+import type { Consensus } from "./consensus.js";
 import type { Refusal, ServerStream } from "./types.js";
 
 export interface KeepaliveOptions {
-  readonly leases: Leases;
+  readonly renew: Consensus["renew"];
   readonly header: () => Header;
   readonly out: (answer: LeaseAnswer | Refusal) => void;
 }
@@ -40,10 +40,11 @@ export class KeepaliveServerStream implements ServerStream<bigint> {
     this.#busy = true;
     // The header is made before the renewal, so that its revision is not later than the renewal.
     const header = this.#options.header();
-    this.#options.leases.renew(leaseId, (ttlSeconds) => {
+    this.#options.renew(leaseId, (ttlSeconds) => {
       this.#busy = false;
       if (this.#closed) return;
-      this.#options.out({ header, leaseId, ttlSeconds });
+      if (typeof ttlSeconds === "number") this.#options.out({ header, leaseId, ttlSeconds });
+      else this.#options.out(ttlSeconds);
       this.#next();
     });
   }

@@ -26,21 +26,31 @@ export interface Lease {
   readonly keys: Set<string>;
   /** Virtual time in milliseconds. */
   expiry: number;
-  /** Renewals that came after the expiry: they are answered when the lease is revoked. */
-  readonly waiting: (() => void)[];
+  /** Until then, its revocation is on the way. */
+  retryAt: number;
+  /** Renewals that came after the expiry: they are answered when the lease is revoked, or when the lessor is demoted. */
+  readonly waiting: ((isRevoked: boolean) => void)[];
 }
 
 export interface LeaseOptions {
   readonly store: Store;
   readonly scheduler: Scheduler;
   readonly random: Random;
+  /** Revokes expired leases. Default: immediately. The lessor of a member of several is not primary at first. */
+  readonly expired?: (leaseIds: readonly bigint[]) => void;
 }
+
+/** If the revocation of an expired lease was lost, it is repeated (expiredLeaseRetryInterval). */
+const RETRY_MS = 3000;
 
 /** The leases of the cluster, and their expiry (lease/lessor.go). */
 export class Leases {
   readonly #store: Store;
   readonly #scheduler: Scheduler;
   readonly #random: Random;
+  readonly #expired: LeaseOptions["expired"];
+  /** Leases expire, and are renewed, at the leader only. */
+  #primary: boolean;
   readonly #leases = new Map<bigint, Lease>();
   /** The lease of each key that has one. */
   readonly #byKey = new Map<string, bigint>();
@@ -48,7 +58,9 @@ export class Leases {
   readonly #phase: number;
   #pollAt: number | undefined;
 
-  constructor({ store, scheduler, random }: LeaseOptions) {
+  constructor({ store, scheduler, random, expired }: LeaseOptions) {
+    this.#expired = expired;
+    this.#primary = expired === undefined;
     this.#store = store;
     this.#scheduler = scheduler;
     this.#random = random;
@@ -61,6 +73,11 @@ export class Leases {
     return [...this.#leases.values()];
   }
 
+  /** Leases expire, and are renewed, here. */
+  get primary(): boolean {
+    return this.#primary;
+  }
+
   has(leaseId: bigint): boolean {
     return this.#leases.has(leaseId);
   }
@@ -71,10 +88,11 @@ export class Leases {
     if (ttlSeconds > MAX_TTL_SECONDS) return TTL_TOO_LARGE;
     if (this.#leases.has(id)) return LEASE_EXISTS;
     const granted = Math.max(ttlSeconds, MIN_TTL_SECONDS);
-    const lease = { leaseId: id, ttlSeconds: granted, keys: new Set<string>(), expiry: 0, waiting: [] };
-    this.#leases.set(id, lease);
-    this.#refresh(lease);
-    return lease;
+    const lease = { leaseId: id, ttlSeconds: granted, keys: new Set<string>(), expiry: 0 };
+    const whole = { ...lease, retryAt: 0, waiting: [] };
+    this.#leases.set(id, whole);
+    this.#refresh(whole);
+    return whole;
   }
 
   /** Deletes the keys of the lease, in the order of their bytes and in one revision. */
@@ -85,16 +103,39 @@ export class Leases {
       for (const key of [...lease.keys].sort(byBytes)) this.#store.delete(Buffer.from(key, "latin1"));
     });
     this.#leases.delete(leaseId);
-    for (const answer of lease.waiting) answer();
+    for (const answer of lease.waiting) answer(true);
     return undefined;
   }
 
-  /** Calls `answer` with the granted TTL, or with 0 if there is no such lease, or no longer. */
-  renew(leaseId: bigint, answer: (ttlSeconds: number) => void): void {
+  /** The member leads, and has applied all that was committed before: every lease gets its full TTL, and `extendMs` more. */
+  promote(extendMs: number): void {
+    this.#primary = true;
+    for (const lease of this.#leases.values()) {
+      lease.retryAt = 0;
+      this.#refresh(lease, extendMs);
+    }
+  }
+
+  /** The member does not lead, or has started again: no lease expires here. */
+  demote(): void {
+    this.#primary = false;
+    this.#pollAt = undefined;
+    for (const lease of this.#leases.values()) {
+      lease.expiry = Infinity;
+      for (const answer of lease.waiting.splice(0)) answer(false);
+    }
+  }
+
+  /**
+   * Calls `answer` with the granted TTL, or with 0 if there is no such lease, or no longer; `undefined`: the lessor is not
+   * primary.
+   */
+  renew(leaseId: bigint, answer: (ttlSeconds: number | undefined) => void): void {
+    if (!this.#primary) return answer(undefined);
     const lease = this.#leases.get(leaseId);
     if (!lease) return answer(0);
     if (lease.expiry <= this.#scheduler.now) {
-      lease.waiting.push(() => answer(0));
+      lease.waiting.push((isRevoked) => answer(isRevoked ? 0 : undefined));
       return;
     }
     this.#refresh(lease);
@@ -123,9 +164,9 @@ export class Leases {
     }
   }
 
-  #refresh(lease: Lease): void {
-    lease.expiry = this.#scheduler.now + lease.ttlSeconds * 1000;
-    this.#pollFor(lease.expiry);
+  #refresh(lease: Lease, extendMs = 0): void {
+    lease.expiry = this.#primary ? this.#scheduler.now + lease.ttlSeconds * 1000 + extendMs : Infinity;
+    if (this.#primary) this.#pollFor(lease.expiry);
   }
 
   /** The loop runs only when a lease may have expired: runs that find none have no effect. */
@@ -148,14 +189,23 @@ export class Leases {
   #poll(): void {
     const { now } = this.#scheduler;
     this.#pollAt = undefined;
-    const expired = this.all.filter(({ expiry }) => expiry <= now).sort((a, b) => a.expiry - b.expiry);
-    const due = expired.slice(0, MOST_PER_POLL);
+    const isDue = ({ expiry, retryAt }: Lease): boolean => expiry <= now && retryAt <= now;
+    const expired = this.all.filter(isDue).sort((a, b) => a.expiry - b.expiry);
+    this.#revokeExpired(expired.slice(0, MOST_PER_POLL));
+    let next = Infinity;
+    for (const { expiry, retryAt } of this.#leases.values()) next = Math.min(next, Math.max(expiry, retryAt));
+    if (next < Infinity) this.#pollFor(next);
+  }
+
+  #revokeExpired(due: readonly Lease[]): void {
+    if (this.#expired !== undefined) {
+      for (const lease of due) lease.retryAt = this.#scheduler.now + RETRY_MS;
+      if (due.length > 0) this.#expired(due.map(({ leaseId }) => leaseId));
+      return;
+    }
     for (let i = 0; i < due.length; i += REVOKED_TOGETHER)
       for (const { leaseId } of shuffled(due.slice(i, i + REVOKED_TOGETHER), this.#random))
         this.revoke(leaseId);
-    let next = Infinity;
-    for (const { expiry } of this.#leases.values()) next = Math.min(next, expiry);
-    if (next < Infinity) this.#pollFor(next);
   }
 }
 

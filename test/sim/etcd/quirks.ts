@@ -27,6 +27,19 @@ export interface Quirks {
    * transactions of ranges only. Up to 3.6, etcd's protobuf code distinguishes it from no end; raft loses the difference.
    */
   readonly emptyEndIsOpen: boolean;
+  /** A member that is cut off asks first whether it would win an election, and so keeps its term (default from 3.5 on). */
+  readonly preVote: boolean;
+  /** A request for the leader's commit index is repeated each 500 ms (3.5 on: readIndexRetryTime in v3_server.go). */
+  readonly readIndexRetried: boolean;
+  /** A leader renews a lease only when it has applied what is committed (3.5 on: waitAppliedIndex in v3_server.go). */
+  readonly renewalWaitsForApply: boolean;
+  /** So it does only if it does not know the lease (3.7: FastLeaseKeepAlive). */
+  readonly fastKeepalive: boolean;
+  /**
+   * A leader that is blocked by its disk renews and revokes leases without knowing that another one leads (before 3.4.31 and
+   * 3.5.13: etcd#15247; the releases of the tests are 3.4.23 and 3.5.16).
+   */
+  readonly staleExLeader: boolean;
 }
 
 const QUIRKS: Readonly<Record<SimVersion, Quirks>> = {
@@ -39,6 +52,11 @@ const QUIRKS: Readonly<Record<SimVersion, Quirks>> = {
     progressNeedsStart: false,
     negativeStartRejected: false,
     emptyEndIsOpen: true,
+    preVote: false,
+    readIndexRetried: false,
+    renewalWaitsForApply: false,
+    fastKeepalive: false,
+    staleExLeader: true,
   },
   "3.5": {
     keysOnlyWithoutLeases: false,
@@ -49,6 +67,11 @@ const QUIRKS: Readonly<Record<SimVersion, Quirks>> = {
     progressNeedsStart: false,
     negativeStartRejected: false,
     emptyEndIsOpen: true,
+    preVote: true,
+    readIndexRetried: true,
+    renewalWaitsForApply: true,
+    fastKeepalive: false,
+    staleExLeader: false,
   },
   "3.6": {
     keysOnlyWithoutLeases: false,
@@ -59,6 +82,11 @@ const QUIRKS: Readonly<Record<SimVersion, Quirks>> = {
     progressNeedsStart: true,
     negativeStartRejected: true,
     emptyEndIsOpen: true,
+    preVote: true,
+    readIndexRetried: true,
+    renewalWaitsForApply: true,
+    fastKeepalive: false,
+    staleExLeader: false,
   },
   "3.7": {
     keysOnlyWithoutLeases: true,
@@ -69,6 +97,11 @@ const QUIRKS: Readonly<Record<SimVersion, Quirks>> = {
     progressNeedsStart: true,
     negativeStartRejected: true,
     emptyEndIsOpen: false,
+    preVote: true,
+    readIndexRetried: true,
+    renewalWaitsForApply: true,
+    fastKeepalive: true,
+    staleExLeader: false,
   },
 };
 

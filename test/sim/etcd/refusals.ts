@@ -6,6 +6,8 @@ const INVALID_ARGUMENT = 3;
 const NOT_FOUND = 5;
 const FAILED_PRECONDITION = 9;
 const OUT_OF_RANGE = 11;
+const UNKNOWN = 2;
+const UNAVAILABLE = 14;
 
 const refusal = (code: number, text: string): Refusal => ({ refused: `etcdserver: ${text}`, code });
 
@@ -17,6 +19,26 @@ export const FUTURE_REVISION = refusal(OUT_OF_RANGE, "mvcc: required revision is
 export const LEASE_NOT_FOUND = refusal(NOT_FOUND, "requested lease not found");
 export const LEASE_EXISTS = refusal(FAILED_PRECONDITION, "lease already exists");
 export const TTL_TOO_LARGE = refusal(OUT_OF_RANGE, "too large lease TTL");
+
+/** The member knows no leader. */
+export const NO_LEADER = refusal(UNAVAILABLE, "no leader");
+export const LEADER_CHANGED = refusal(UNAVAILABLE, "leader changed");
+export const TIMEOUT = refusal(UNAVAILABLE, "request timed out");
+export const TIMEOUT_LEADER_FAILURE = refusal(
+  UNAVAILABLE,
+  "request timed out, possibly due to previous leader failure",
+);
+export const TIMEOUT_CONNECTION_LOST = refusal(
+  UNAVAILABLE,
+  "request timed out, possibly due to connection lost",
+);
+export const TIMEOUT_APPLIED_INDEX = refusal(
+  UNAVAILABLE,
+  "request timed out, waiting for the applied index took too long",
+);
+/** Errors of other packages of etcd pass with their own texts. */
+export const PROPOSAL_DROPPED: Refusal = { refused: "raft proposal dropped", code: UNKNOWN };
+export const NOT_PRIMARY: Refusal = { refused: "not a primary lessor", code: UNKNOWN };
 
 export const isRefusal = (result: object | undefined): result is Refusal =>
   result !== undefined && "refused" in result;

@@ -1,10 +1,15 @@
 import type { Scheduler } from "../kernel/kernel.js";
 import type { Random } from "../kernel/random.js";
+import { apply, type Replica } from "./apply.js";
 import { Leases } from "./leases.js";
-import { SimEtcdServer } from "./server.js";
 import { quirksOf, type Quirks } from "./quirks.js";
+import { Cluster } from "./raft/cluster.js";
+import { MemberProcess } from "./raft/member-process.js";
+import { RaftMember } from "./raft/member.js";
+import { solo } from "./raft/solo.js";
+import { SimEtcdServer } from "./server.js";
 import { Store } from "./store.js";
-import type { SimServer, SimVersion } from "./types.js";
+import type { SimServer, SimVersion, UnaryRequest } from "./types.js";
 import { Watches } from "./watch/watches.js";
 
 export interface SimEtcdOptions {
@@ -12,34 +17,101 @@ export interface SimEtcdOptions {
   readonly random: Random;
   readonly version: SimVersion;
   readonly quirks?: Partial<Quirks>;
+  /** How many there are: 1, 3 or 5. Default: 1. */
+  readonly members?: number;
 }
 
-/** A simulated etcd cluster of one member. */
+type Write = Exclude<UnaryRequest, { kind: "timeToLive" }>;
+
+/** A simulated etcd cluster. */
 export class SimEtcd {
   readonly members: readonly SimServer[];
-  /** The truth: the keys, and each change since the start. */
+  /** The truth: the keys as of the last committed entry, and each change since the start. */
   readonly store = new Store();
+  /** Those that exist as of the last committed entry. Of several members, only the leader knows when they expire. */
   readonly leases: Leases;
-  readonly #watches: Watches;
+  /** Of several members. */
+  readonly cluster: Cluster | undefined;
+  readonly #servers: readonly SimEtcdServer[];
+  readonly #watches: Watches[] = [];
+  readonly #clusterId: string;
 
-  constructor({ scheduler, random, version, quirks: changed }: SimEtcdOptions) {
+  constructor(private readonly options: SimEtcdOptions) {
+    const { scheduler, random, version, quirks: changed, members = 1 } = options;
     const quirks = { ...quirksOf(version), ...changed };
     const { store } = this;
-    this.leases = new Leases({ store, scheduler, random: random.fork("leases") });
-    const watches = (this.#watches = new Watches({
-      store,
-      scheduler,
-      quirks,
-      random: random.fork("watches"),
-    }));
-    const clusterId = random.fork("cluster").id().toString();
-    const memberId = random.fork("member 1").id().toString();
-    const shared = { store, leases: this.leases, quirks, clusterId, watches, scheduler };
-    const state = { ...shared, random: random.fork("watch streams") };
-    this.members = [new SimEtcdServer("http://etcd-1:2379", memberId, state)];
+    this.#clusterId = random.fork("cluster").id().toString();
+    const expired = members === 1 ? {} : { expired: () => {} };
+    this.leases = new Leases({ store, scheduler, random: random.fork("leases"), ...expired });
+    const truth = { store, leases: this.leases, quirks };
+    if (members === 1) this.#servers = [this.#only(truth)];
+    else {
+      this.cluster = new Cluster({ scheduler, random: random.fork("raft"), size: members, quirks, truth });
+      this.#servers = this.cluster.nodes.map(({ index }) => this.#oneOf(this.cluster!, index, quirks));
+      this.cluster.found();
+    }
+    this.members = [...this.#servers];
   }
+
   /** How many watches its clients have. */
   get watches(): number {
-    return this.#watches.size;
+    return this.#watches.reduce((sum, { size }) => sum + size, 0);
+  }
+
+  /** As an administrator does it: at once. Returns `undefined` if there is no leader with a majority, else the result. */
+  execute(request: Write): object | undefined {
+    if (this.cluster) return this.cluster.execute(request);
+    return apply({ store: this.store, leases: this.leases, quirks: quirksOf(this.options.version) }, request);
+  }
+
+  /** A member of several: its process ends, and with it its streams and all that waited for an answer. */
+  kill(index: number): void {
+    this.cluster?.kill(index);
+    this.#servers[index]?.killed();
+  }
+
+  restart(index: number): void {
+    this.#watches[index]?.restarted();
+    this.cluster?.restart(index);
+  }
+
+  #only(replica: Replica): SimEtcdServer {
+    const process = new MemberProcess(this.options.scheduler);
+    const { random } = this.options;
+    const consensus = solo(replica.leases, (request) => apply(replica, request as Write));
+    const watches = this.#newWatches(replica, process, random.fork("watches"));
+    const memberId = random.fork("member 1").id().toString();
+    const shared = { ...replica, clusterId: this.#clusterId, memberId, watches };
+    const rest = { scheduler: process, random: random.fork("watch streams"), process, consensus };
+    return new SimEtcdServer("http://etcd-1:2379", { ...shared, ...rest });
+  }
+
+  #oneOf(cluster: Cluster, index: number, quirks: Quirks): SimEtcdServer {
+    const name = `member ${index + 1}`;
+    const memberId = this.options.random.fork(name).id().toString();
+    const random = this.options.random.fork(`${name} state`);
+    const process = new MemberProcess(this.options.scheduler);
+    const store = new Store();
+    const leases = new Leases({
+      ...{ store, scheduler: process, random: random.fork("leases") },
+      expired: (leaseIds) => cluster.members[index]!.revokeExpired(leaseIds),
+    });
+    const replica = { store, leases, quirks };
+    const { peers, nodes, members } = cluster;
+    const member = new RaftMember({
+      ...{ node: nodes[index]!, peers, process, replica, random: random.fork("requests") },
+      at: (place) => members[place]!,
+    });
+    members.push(member);
+    const watches = this.#newWatches(replica, process, random.fork("watches"));
+    const shared = { ...replica, clusterId: this.#clusterId, memberId, watches };
+    const rest = { scheduler: process, random: random.fork("watch streams"), process, consensus: member };
+    return new SimEtcdServer(`http://etcd-${index + 1}:2379`, { ...shared, ...rest });
+  }
+
+  #newWatches({ store, quirks }: Replica, process: MemberProcess, random: Random): Watches {
+    const watches = new Watches({ store, scheduler: process, quirks, random });
+    this.#watches.push(watches);
+    return watches;
   }
 }

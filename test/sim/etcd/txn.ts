@@ -42,7 +42,7 @@ export function executeTxns(context: TxnContext, txns: readonly Txn[]): Refusal 
 }
 
 /** Nested transactions count as writes (IsTxnReadonly). */
-const isReadonly = ({ success, failure }: Txn): boolean =>
+export const isReadonly = ({ success, failure }: Txn): boolean =>
   [...success, ...failure].every(({ kind }) => kind === "range");
 
 function check(context: TxnContext, operations: readonly Operation[]): Refusal | undefined {

@@ -31,10 +31,17 @@ export interface ServerStream<Command> {
 export type WatchCommand =
   { readonly create: WatchRequest } | { readonly cancel: number } | { readonly probe: true };
 
+/** What a stream is opened with. */
+export interface StreamMetadata {
+  /** `hasleader: true`: the member ends the stream if it knows no leader for some seconds. */
+  readonly requiresLeader?: boolean;
+}
+
 /** One member, as a connection sees it. `reply` and `out` are called later or immediately, never after `close()`. */
 export interface SimServer {
   readonly host: string;
   call(request: UnaryRequest, reply: (reply: UnaryReply) => void): void;
-  keepalive(out: (answer: LeaseAnswer | Refusal) => void): ServerStream<bigint>;
-  watch(out: (answer: WatchAnswer | Refusal) => void): ServerStream<WatchCommand>;
+  /** A refusal ends the stream. */
+  keepalive(out: (answer: LeaseAnswer | Refusal) => void, metadata?: StreamMetadata): ServerStream<bigint>;
+  watch(out: (answer: WatchAnswer | Refusal) => void, metadata?: StreamMetadata): ServerStream<WatchCommand>;
 }

@@ -117,10 +117,14 @@ export class StreamExchange<Command, Answer extends object> implements Exchange,
   #openOnServer(): void {
     // A connection that is over opens no stream, though TCP may repeat what was sent on it.
     if (this.#over) return;
-    this.#server = this.openOnServer((answer) =>
-      this.#answers.send(() => this.connection.receive(() => this.#answered(answer))),
-    );
-    this.connection.link.serverEnds.add(this.#endOnServer);
+    const { serverEnds } = this.connection.link;
+    serverEnds.add(this.#endOnServer);
+    const stream = this.openOnServer((answer) => {
+      // The member has ended the stream.
+      if ("refused" in answer) serverEnds.delete(this.#endOnServer);
+      this.#answers.send(() => this.connection.receive(() => this.#answered(answer)));
+    });
+    if (serverEnds.has(this.#endOnServer)) this.#server = stream;
   }
 
   #endOnServer = (): void => {

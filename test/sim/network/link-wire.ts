@@ -6,6 +6,9 @@ import { StreamExchange, UnaryExchange } from "./exchanges.js";
 import type { Link } from "./link.js";
 import type { CallListener, StreamListener, Wire } from "./wire.js";
 
+/** As `src/etcd/grpc` opens its streams. */
+const STREAM = { requiresLeader: true };
+
 export interface LinkEnd {
   readonly clock: NodeClock;
   readonly setting: ConnectionSetting;
@@ -33,7 +36,7 @@ export class LinkWire implements Wire {
 
   keepalive(listener: StreamListener<LeaseAnswer>): ServerStream<bigint> {
     const connection = this.#usable();
-    const open = (out: Parameters<SimServer["keepalive"]>[0]) => this.server.keepalive(out);
+    const open = (out: Parameters<SimServer["keepalive"]>[0]) => this.server.keepalive(out, STREAM);
     const exchange = new StreamExchange<bigint, LeaseAnswer>(connection, open, listener);
     this.#start(connection, exchange);
     return exchange;
@@ -41,7 +44,7 @@ export class LinkWire implements Wire {
 
   watch(listener: StreamListener<WatchAnswer>): ServerStream<WatchCommand> {
     const connection = this.#usable();
-    const open = (out: Parameters<SimServer["watch"]>[0]) => this.server.watch(out);
+    const open = (out: Parameters<SimServer["watch"]>[0]) => this.server.watch(out, STREAM);
     const exchange = new StreamExchange<WatchCommand, WatchAnswer>(connection, open, listener);
     this.#start(connection, exchange);
     return exchange;

@@ -1,6 +1,7 @@
 import type { FaultKind } from "../../lab/runner/ground.js";
 import type { Random } from "../../lab/runner/random.js";
 import { brief, moment } from "../../lab/runner/schedule.js";
+import { MEMBER_FAULTS } from "./member-faults.js";
 import type { Hindrance, SimCrew } from "./sim-crew.js";
 
 /** What a fault of a simulated run can reach. */
@@ -80,7 +81,8 @@ const deleteKey: SimFault = {
     const keys = crew.livingKeys();
     if (keys.length === 0) return undefined;
     const key = random.pick(keys);
-    return { target: key, took: [crew.deleteKey(key)] };
+    const revision = crew.deleteKey(key);
+    return revision === undefined ? undefined : { target: key, took: [revision] };
   },
 };
 
@@ -92,7 +94,8 @@ const revokeLease: SimFault = {
     const keys = crew.livingKeys();
     if (keys.length === 0) return undefined;
     const lease = crew.leaseOf(random.pick(keys));
-    return { target: lease, took: [crew.revoke(lease)] };
+    const revision = crew.revoke(lease);
+    return revision === undefined ? undefined : { target: lease, took: [revision] };
   },
 };
 
@@ -100,7 +103,10 @@ const compact: SimFault = {
   name: "compact",
   effect: "hinders",
   lasts: moment,
-  hit: ({ crew }) => ({ target: String(crew.compact()) }),
+  hit({ crew }) {
+    const revision = crew.compact();
+    return revision === undefined ? undefined : { target: String(revision) };
+  },
 };
 
 /** All links of one process, or of all. */
@@ -115,7 +121,7 @@ const link = (hindrance: Hindrance, more: Partial<SimFault> = {}): SimFault => (
   },
 });
 
-export const SIM_FAULTS: readonly SimFault[] = [
+export const CLIENT_FAULTS: readonly SimFault[] = [
   pause("worker", anyWorker),
   pause("holder", among("holders")),
   pause("waiter", among("waiters")),
@@ -133,3 +139,6 @@ export const SIM_FAULTS: readonly SimFault[] = [
   link("slow"),
   link("lossy"),
 ];
+
+/** New ones come last: what a seed chooses from the others does not change. */
+export const SIM_FAULTS: readonly SimFault[] = [...CLIENT_FAULTS, ...MEMBER_FAULTS];

@@ -1,11 +1,11 @@
-import { isRefusal } from "../etcd/refusals.js";
 import { SimEtcd } from "../etcd/sim-etcd.js";
-import type { SimVersion } from "../etcd/types.js";
+import type { SimServer, SimVersion } from "../etcd/types.js";
 import type { Kernel } from "../kernel/kernel.js";
 import { CALM, type LinkProfile, type LinkState } from "../network/link.js";
 import { SimNode } from "../node/sim-node.js";
 import type { Build } from "./build.js";
 import { ServerEvents } from "./server-events.js";
+import { SimMembers } from "./sim-members.js";
 import { SimWorker, type Work } from "./sim-worker.js";
 
 /** What a fault does to the links of a process. */
@@ -30,12 +30,13 @@ export interface CrewOptions {
   readonly build: Build;
   /** The prefix of all locks' keys. */
   readonly places: string;
-  readonly work: Omit<Work, "leasehold">;
+  readonly work: Omit<Work, "leasehold"> & { readonly members?: number | undefined };
 }
 
 /** The simulated etcd, and the processes that work with it. */
 export class SimCrew {
   readonly etcd: SimEtcd;
+  readonly members: SimMembers;
   /** What has happened in etcd. */
   readonly server: ServerEvents;
   readonly #nodes: readonly SimNode[];
@@ -43,8 +44,10 @@ export class SimCrew {
   readonly #lives: number[];
 
   constructor(private readonly options: CrewOptions) {
-    const { kernel, version, count } = options;
-    this.etcd = new SimEtcd({ scheduler: kernel, random: kernel.random.fork("etcd"), version });
+    const { kernel, version, count, work } = options;
+    const { members = 1 } = work;
+    this.etcd = new SimEtcd({ scheduler: kernel, random: kernel.random.fork("etcd"), version, members });
+    this.members = new SimMembers(this.etcd, (place) => this.#nodes.map(({ links }) => links[place]!));
     this.server = new ServerEvents(options.work.history.next);
     this.etcd.store.onChange((change) => this.server.add(change));
     this.#lives = Array.from({ length: count }, () => 0);
@@ -130,23 +133,22 @@ export class SimCrew {
     return found;
   }
 
-  /** As an administrator does. Returns the revision of the deletion. */
-  deleteKey(key: string): bigint {
-    const { store } = this.etcd;
-    store.write(() => store.delete(key));
-    return store.revision;
+  /** As an administrator does. Returns the revision of the deletion; `undefined`: there is no leader. */
+  deleteKey(key: string): bigint | undefined {
+    const success = [{ kind: "delete", key } as const];
+    return this.#execute({ kind: "txns", txns: [{ queues: [], compare: [], success, failure: [] }] });
   }
 
-  revoke(lease: string): bigint {
-    const refusal = this.etcd.leases.revoke(BigInt(`0x${lease}`));
-    if (isRefusal(refusal)) throw new Error(refusal.refused);
-    return this.etcd.store.revision;
+  revoke(lease: string): bigint | undefined {
+    return this.#execute({ kind: "revoke", leaseId: BigInt(`0x${lease}`) });
   }
 
-  compact(): bigint {
-    const { store } = this.etcd;
-    store.compact(store.revision);
-    return store.revision;
+  compact(): bigint | undefined {
+    return this.#execute({ kind: "compact", revision: this.etcd.store.revision });
+  }
+
+  #execute(request: Parameters<SimEtcd["execute"]>[0]): bigint | undefined {
+    return this.etcd.execute(request) && this.etcd.store.revision;
   }
 
   #node(p: string): SimNode {
@@ -154,11 +156,12 @@ export class SimCrew {
   }
 
   #newNode(n: number): SimNode {
-    const { kernel } = this.options;
+    const { kernel, build } = this.options;
+    const servers = build.requiresLeader === false ? this.etcd.members.map(leaderless) : this.etcd.members;
     return new SimNode({
       ...{ name: `node ${n}`, scheduler: kernel, random: kernel.random.fork("nodes") },
-      ...{ servers: this.etcd.members, options: this.#connectOptions(n) },
-      createCluster: this.options.build.createCluster,
+      ...{ servers, options: this.#connectOptions(n) },
+      createCluster: build.createCluster,
     });
   }
 
@@ -177,5 +180,13 @@ export class SimCrew {
     worker.start();
   }
 }
+
+/** A member to which streams are opened without `hasleader`. */
+const leaderless = (server: SimServer): SimServer => ({
+  host: server.host,
+  call: (request, reply) => server.call(request, reply),
+  keepalive: (out) => server.keepalive(out),
+  watch: (out) => server.watch(out),
+});
 
 const numberOf = (p: string): number => Number(/\d+/.exec(p)?.[0]);

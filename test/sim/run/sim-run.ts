@@ -21,6 +21,8 @@ export interface SimOptions {
   readonly of: Of;
   readonly ttlSeconds: number;
   readonly processes: number;
+  /** Of etcd: 1, 3 or 5. Default: 1. */
+  readonly members?: number | undefined;
   readonly lanes: number;
   readonly names: number;
   readonly camp: number;
@@ -115,7 +117,7 @@ class SimRun {
     const { ttlSeconds } = this.options;
     const { now, hash, events } = this.#kernel;
     const setting = {
-      ...{ ttlSeconds, requestTimeoutMs: REQUEST_TIMEOUT_MS, members: 1 },
+      ...{ ttlSeconds, requestTimeoutMs: REQUEST_TIMEOUT_MS, members: this.options.members ?? 1 },
       ...{ locks: PLACES, registers: REGISTERS },
     };
     const run = { history: this.#history, server: this.#crew.server.events, setting };

@@ -1,7 +1,8 @@
 import { SUBJECTS } from "../../lab/runner/subject.js";
 import type { SimVersion } from "../etcd/types.js";
 import { Random } from "../kernel/random.js";
-import { SIM_FAULTS } from "./faults.js";
+import { CLIENT_FAULTS, type SimFault } from "./faults.js";
+import { MEMBER_FAULTS } from "./member-faults.js";
 import type { SimOptions } from "./sim-run.js";
 
 const VERSIONS: readonly SimVersion[] = ["3.4", "3.5", "3.6", "3.7"];
@@ -12,13 +13,16 @@ const VERSIONS: readonly SimVersion[] = ["3.4", "3.5", "3.6", "3.7"];
  */
 export function swarmOf(seed: string): Omit<SimOptions, "build"> {
   const random = new Random(seed).fork("swarm");
+  // What was added later has draws of its own, so that the other ones stay.
+  const more = new Random(seed).fork("members");
+  const members = more.pick([1, 3]);
   const from = (least: number, most: number): number => least + random.int(most - least + 1);
   const gapMs = random.pick([
     [20, 200],
     [200, 2000],
     [1000, 8000],
   ] as const);
-  return {
+  const setting = {
     seed,
     version: random.pick(VERSIONS),
     of: random.pick(SUBJECTS),
@@ -26,6 +30,18 @@ export function swarmOf(seed: string): Omit<SimOptions, "build"> {
     ...{ processes: from(1, 4), lanes: from(1, 4), names: from(1, 4) },
     camp: random.pick([0, 0, 0.2, 1]),
     ...{ calls: 200, seconds: 120, gapMs },
-    faults: SIM_FAULTS.map(({ name }) => name).filter(() => random.chance(0.5)),
+    faults: someOf(CLIENT_FAULTS, random),
   };
+  if (members === 1) return { ...setting, members };
+  const faults = [...setting.faults, ...someOf(MEMBER_FAULTS, more)];
+  return { ...setting, members, faults, ...(more.chance(0.1) && patient(more)) };
 }
+
+/** Holders with long leases make no calls: only their streams can notice that a member is cut off. */
+const patient = (random: Random) => ({
+  ...{ ttlSeconds: 120, processes: 6, lanes: 1, names: 12, camp: 1, gapMs: [50, 200] as const },
+  faults: ["delete-key", random.pick(["isolate-follower", "isolate-leader"])],
+});
+
+const someOf = (faults: readonly SimFault[], random: Random): string[] =>
+  faults.map(({ name }) => name).filter(() => random.chance(0.5));

@@ -20,7 +20,11 @@ export class ManualScheduler implements Scheduler {
     const timer = { time, run };
     const later = this.#timers.findIndex(({ time }) => time > timer.time);
     this.#timers.splice(later === -1 ? this.#timers.length : later, 0, timer);
-    return { cancel: () => void this.#timers.splice(this.#timers.indexOf(timer), 1) };
+    const cancel = (): void => {
+      const index = this.#timers.indexOf(timer);
+      if (index !== -1) this.#timers.splice(index, 1);
+    };
+    return { cancel };
   }
 
   /** Timers that have not run. */

@@ -59,6 +59,11 @@ export class Watches {
     return this.#synced.size + this.#unsynced.size + this.#victims.size;
   }
 
+  /** The timers of the process are gone, and so are its streams. */
+  restarted(): void {
+    this.#syncs = this.#retries = false;
+  }
+
   remove(watcher: Watcher): void {
     this.#synced.delete(watcher);
     this.#unsynced.delete(watcher);

@@ -1,0 +1,171 @@
+import type { Scheduler } from "../../kernel/kernel.js";
+import type { Random } from "../../kernel/random.js";
+import { apply, type Replica } from "../apply.js";
+import type { Quirks } from "../quirks.js";
+import type { UnaryRequest } from "../types.js";
+import type { Entry, Proposal } from "./log.js";
+import type { RaftMember } from "./member.js";
+import { Peers } from "./peers.js";
+import { RaftNode, type RaftGroup } from "./raft-node.js";
+
+export interface ClusterOptions {
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly size: number;
+  readonly quirks: Quirks;
+  /** The state as of the last committed entry. */
+  readonly truth: Replica;
+}
+
+/** The members' raft, and what breaks it. Members are named by their places. */
+export class Cluster implements RaftGroup {
+  readonly peers: Peers;
+  readonly nodes: readonly RaftNode[];
+  readonly preVote: boolean;
+  readonly members: RaftMember[] = [];
+  readonly #truth: Replica;
+  readonly #observers = new Map<Proposal, (result: object) => void>();
+  #committed = 0;
+
+  constructor({ scheduler, random, size, quirks, truth }: ClusterOptions) {
+    this.peers = new Peers(scheduler, random);
+    this.preVote = quirks.preVote;
+    this.#truth = truth;
+    this.nodes = Array.from({ length: size }, (_, index) => new RaftNode(index, this));
+  }
+
+  /** Once all members are there: one of them leads, and the others know it. */
+  found(): void {
+    const first = this.peers.random.pick(this.nodes);
+    this.peers.instantly(() => first.found());
+  }
+
+  /** A member that leads with a majority. */
+  get leader(): RaftMember | undefined {
+    const node = this.nodes.find((each) => each.leading && each.ticking && each.hasQuorum && each.isCurrent);
+    return node && this.members[node.index];
+  }
+
+  committed(log: readonly Entry[], commit: number): void {
+    for (; this.#committed < commit; this.#committed++) {
+      const { proposal } = log[this.#committed]!;
+      if (proposal === undefined || proposal.request.kind === "timeToLive") continue;
+      const result = apply(this.#truth, proposal.request);
+      this.#observers.get(proposal)?.(result);
+    }
+  }
+
+  /** What an administrator asks for is committed at once, if there is a leader with a majority. Returns the result. */
+  execute(request: UnaryRequest): object | undefined {
+    const { leader } = this;
+    if (leader === undefined || leader.node.transferring) return undefined;
+    let result: object | undefined;
+    const proposal = { request };
+    this.#observers.set(proposal, (found) => (result = found));
+    this.peers.instantly(() => leader.node.append(proposal));
+    this.#observers.delete(proposal);
+    return result;
+  }
+
+  /** Both directions between two members. */
+  cut(a: number, b: number): void {
+    this.peers.cut(a, b);
+    this.changed();
+  }
+
+  /** All connections between members. */
+  heal(): void {
+    for (const a of this.nodes) for (const b of this.nodes) if (a !== b) this.peers.heal(a.index, b.index);
+    this.changed();
+  }
+
+  /** The process stops with its connections open. */
+  pause(index: number): void {
+    this.#member(index).process.pause();
+    this.#tick(index, false);
+  }
+
+  /**
+   * What the member held back runs before or after its raft learns what has happened. If before, an ex-leader proposes to revoke
+   * leases that it takes for expired, and its raft forwards that to the next leader: etcd#15247, alive in all releases.
+   */
+  resume(index: number): void {
+    const member = this.#member(index);
+    const isBefore = this.peers.random.chance(0.5);
+    if (isBefore) {
+      member.block(true);
+      member.process.resume();
+    }
+    this.#tick(index, true);
+    this.#soon(index, () => {
+      if (isBefore) member.block(false);
+      else member.process.resume();
+    });
+  }
+
+  /**
+   * The raft loop of the member waits for its disk. Proposals wait with it: when it goes on, it learns first whether it still
+   * leads, and then sends them.
+   */
+  block(index: number, isBlocked: boolean): void {
+    const member = this.#member(index);
+    if (isBlocked) member.block(true);
+    else this.#soon(index, () => member.block(false));
+    this.#tick(index, !isBlocked);
+  }
+
+  /** After its raft has heard of the others, if it is not dead by then. */
+  #soon(index: number, run: () => void): void {
+    const { life } = this.#member(index).process;
+    this.peers.scheduler.after(3 * this.peers.roundTripMs(), () => {
+      if (this.#member(index).process.life === life) run();
+    });
+  }
+
+  kill(index: number): void {
+    const member = this.#member(index);
+    member.process.kill();
+    member.killed();
+    member.node.killed();
+    this.#tick(index, false);
+  }
+
+  /** The member begins with the log and the state that it had. */
+  restart(index: number): void {
+    const member = this.#member(index);
+    member.process.restart();
+    member.node.ticking = true;
+    member.node.restarted();
+    member.restarted();
+    this.changed();
+  }
+
+  /** The member's entries take so much longer to be applied. */
+  lag(index: number, ms: number): void {
+    this.#member(index).applying.lagMs = ms;
+  }
+
+  /** As `etcdctl move-leader`. Returns false if there is no leader with a majority. */
+  moveLeader(to: number): boolean {
+    const { leader } = this;
+    const target = this.nodes[to];
+    if (leader === undefined || target === undefined || leader.node === target) return false;
+    leader.node.transferTo(target);
+    return true;
+  }
+
+  /** What is connected has changed: timers begin or end, and leaders repeat what may have been lost. */
+  changed(): void {
+    for (const node of this.nodes) node.review();
+    for (const node of this.nodes) if (node.leading && node.ticking) node.repeat(true);
+  }
+
+  #tick(index: number, isTicking: boolean): void {
+    this.nodes[index]!.ticking = isTicking;
+    this.changed();
+  }
+
+  #member(index: number): RaftMember {
+    return this.members[index]!;
+  }
+}

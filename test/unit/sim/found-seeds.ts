@@ -1,0 +1,48 @@
+import type { SimOptions } from "../../sim/run/sim-run.js";
+
+/** What a seed has found once. The settings are literal, so that they do not depend on the swarm. */
+export const FOUND: readonly { readonly setting: Omit<SimOptions, "build">; readonly what: string }[] = [
+  {
+    what: "a call of a lost session that had been granted in between joined again without `rejoin`",
+    setting: {
+      ...{ seed: "88", version: "3.4", of: "election", ttlSeconds: 3, processes: 4, lanes: 4, names: 4 },
+      ...{ camp: 0.2, calls: 200, seconds: 120, gapMs: [20, 200] },
+      faults: [
+        ...["pause-waiter", "kill-waiter", "delete-key", "revoke-lease", "compact"],
+        ...["link-cut", "link-blackhole", "link-slow", "link-lossy"],
+      ],
+    },
+  },
+  {
+    what: "the same, behind a holder that was paused",
+    setting: {
+      ...{ seed: "396", version: "3.7", of: "mutex", ttlSeconds: 5, processes: 4, lanes: 3, names: 2 },
+      ...{ camp: 0.2, calls: 200, seconds: 120, gapMs: [1000, 8000] },
+      faults: [
+        ...["pause-worker", "pause-holder", "pause-waiter", "kill-holder", "kill-waiter", "clock-back"],
+        ...["delete-key", "revoke-lease", "compact", "link-cut", "link-slow", "link-lossy"],
+      ],
+    },
+  },
+  {
+    what: "the checker excused no hold whose key was taken if one of the next holder's keys was taken as well",
+    setting: {
+      ...{ seed: "1395", version: "3.5", of: "lockall", ttlSeconds: 2, processes: 1, lanes: 4, names: 4 },
+      ...{ camp: 1, calls: 200, seconds: 120, gapMs: [20, 200] },
+      faults: [
+        ...["clock-forth", "clock-back", "delete-key", "link-blackhole"],
+        ...["link-lose-requests", "link-lose-answers", "link-slow"],
+      ],
+    },
+  },
+  {
+    what: "the checker demanded that a process cut off from etcd hears of a deletion before its deadline",
+    setting: {
+      ...{ seed: "276", version: "3.5", of: "mutex", ttlSeconds: 10, processes: 2, lanes: 4, names: 1 },
+      ...{ camp: 0.2, calls: 200, seconds: 120, gapMs: [20, 200] },
+      faults: [
+        ...["pause-holder", "pause-waiter", "kill-holder", "delete-key", "compact", "link-cut", "link-slow"],
+      ],
+    },
+  },
+];

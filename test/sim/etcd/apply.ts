@@ -14,8 +14,11 @@ export interface TxnResults {
   readonly txns: Exclude<ReturnType<typeof executeTxns>, { readonly refused: string }>;
 }
 
+/** What changes or reads the state of a member. */
+export type Applied = Exclude<UnaryRequest, { kind: "timeToLive" | "authenticate" }>;
+
 /** Executes a request on the state of one member (etcdserver/apply). Returns a refusal, or the answer without its header. */
-export function apply(replica: Replica, request: Exclude<UnaryRequest, { kind: "timeToLive" }>): object {
+export function apply(replica: Replica, request: Applied): object {
   const { store, leases, quirks } = replica;
   switch (request.kind) {
     case "txns": {

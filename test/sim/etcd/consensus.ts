@@ -1,3 +1,4 @@
+import type { AuthInfo } from "./auth/tokens.js";
 import type { Leases } from "./leases.js";
 import type { Refusal, UnaryRequest } from "./types.js";
 
@@ -8,8 +9,11 @@ export type TimeToLive = ReturnType<Leases["timeToLive"]>;
 export interface Consensus {
   readonly term: bigint;
   readonly hasLeader: boolean;
-  /** Calls `done` with the result that this member's state has when the request is applied there, or with a refusal. */
-  propose(request: UnaryRequest, done: (result: object) => void): void;
+  /**
+   * Calls `done` with the result that this member's state has when the request is applied there, or with a refusal. `info`: who
+   * asks; undefined: somebody who may do everything.
+   */
+  propose(request: UnaryRequest, done: (result: object) => void, info?: AuthInfo): void;
   /** Calls `then` when this member has applied all that was committed before, or with the refusal. */
   read(then: (refusal?: Refusal) => void): void;
   /** Calls `answer` with the granted TTL, with 0 if there is no such lease, or with a refusal. */

@@ -6,6 +6,8 @@ export interface KeepaliveOptions {
   readonly renew: Consensus["renew"];
   readonly header: () => Header;
   readonly out: (answer: LeaseAnswer | Refusal) => void;
+  /** Why the renewal is rejected, which ends the stream. */
+  readonly check: (leaseId: bigint) => Refusal | undefined;
 }
 
 /**
@@ -40,6 +42,11 @@ export class KeepaliveServerStream implements ServerStream<bigint> {
     this.#busy = true;
     // The header is made before the renewal, so that its revision is not later than the renewal.
     const header = this.#options.header();
+    const refusal = this.#options.check(leaseId);
+    if (refusal) {
+      this.close();
+      return this.#options.out(refusal);
+    }
     this.#options.renew(leaseId, (ttlSeconds) => {
       this.#busy = false;
       if (this.#closed) return;

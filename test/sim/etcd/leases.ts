@@ -82,6 +82,11 @@ export class Leases {
     return this.#leases.has(leaseId);
   }
 
+  /** The names of the keys of a lease. */
+  keysOf(leaseId: bigint): Iterable<string> {
+    return this.#leases.get(leaseId)?.keys ?? [];
+  }
+
   grant(leaseId: bigint, ttlSeconds: number): Refusal | Lease {
     // etcd chooses an ID if the request has none (LeaseGrant in etcdserver/v3_server.go).
     const id = leaseId === 0n ? this.#random.id() : leaseId;

@@ -1,7 +1,9 @@
-import type { Header, LeaseAnswer, WatchAnswer } from "../../../src/etcd/port.js";
+import type { Header, LeaseAnswer, WatchAnswer, WatchRequest } from "../../../src/etcd/port.js";
 import type { Scheduler } from "../kernel/kernel.js";
 import type { Random } from "../kernel/random.js";
 import { apply, type Replica, type TxnResults } from "./apply.js";
+import type { AccessControl } from "./auth/access.js";
+import type { AuthInfo } from "./auth/tokens.js";
 import type { Consensus } from "./consensus.js";
 import { KeepaliveServerStream } from "./keepalive.js";
 import type { MemberProcess } from "./raft/member-process.js";
@@ -20,12 +22,15 @@ export interface MemberState extends Replica {
   readonly watches: Watches;
   readonly scheduler: Scheduler;
   readonly random: Random;
+  readonly access: AccessControl;
   readonly process: MemberProcess;
   readonly consensus: Consensus;
 }
 
 type Out<Answer> = (answer: Answer | Refusal) => void;
 type Reply = (result: object) => void;
+type Asked = Exclude<UnaryRequest, { kind: "authenticate" }>;
+type Read = Asked & { kind: "txns" | "range" };
 
 /** One member. The only one of a cluster answers each call immediately: delays are the network's. */
 export class SimEtcdServer implements SimServer {
@@ -38,22 +43,31 @@ export class SimEtcdServer implements SimServer {
   ) {}
 
   call(request: UnaryRequest, reply: (reply: UnaryReply) => void): void {
-    this.state.process.deliver(() =>
-      this.#execute(request, (answer) => reply(isRefusal(answer) ? answer : { answer })),
-    );
+    const { process, access, consensus } = this.state;
+    process.deliver(() => {
+      if (request.kind === "authenticate")
+        return consensus.read((refusal) => (refusal ? reply(refusal) : access.authenticate(request, reply)));
+      const info = access.idle ? undefined : access.admit(request);
+      if (isRefusal(info)) return reply(info);
+      this.#execute(request, info, (answer) => reply(isRefusal(answer) ? answer : { answer }));
+    });
   }
 
   keepalive(out: Out<LeaseAnswer>, metadata?: StreamMetadata): ServerStream<bigint> {
-    const { consensus } = this.state;
+    const { consensus, access } = this.state;
     const renew: Consensus["renew"] = (leaseId, answer) => consensus.renew(leaseId, answer);
+    const check = (leaseId: bigint): Refusal | undefined => access.checkRenewal(metadata?.token, leaseId);
     const open = (send: Out<LeaseAnswer>): ServerStream<bigint> =>
-      new KeepaliveServerStream({ renew, header: () => this.header(), out: send });
+      new KeepaliveServerStream({ renew, header: () => this.header(), out: send, check });
     return this.#open(open, out, metadata);
   }
 
   watch(out: Out<WatchAnswer>, metadata?: StreamMetadata): ServerStream<WatchCommand> {
+    const { access } = this.state;
+    const check = (request: WatchRequest): string | undefined => access.checkWatch(metadata?.token, request);
+    const header = (revision?: bigint): Header => this.header(revision);
     const open = (send: Out<WatchAnswer>): ServerStream<WatchCommand> =>
-      new WatchServerStream({ ...this.state, header: (revision) => this.header(revision), out: send });
+      new WatchServerStream({ ...this.state, header, out: send, check });
     return this.#open(open, out, metadata);
   }
 
@@ -66,6 +80,11 @@ export class SimEtcdServer implements SimServer {
   /** The process is gone, and its streams with it. */
   killed(): void {
     for (const close of [...this.#streams]) close();
+  }
+
+  /** A member keeps its tokens in memory. */
+  restarted(): void {
+    this.state.access.restarted();
   }
 
   /** A member without a leader refuses a stream that requires one, and ends it later (api/v3rpc/interceptor.go). */
@@ -97,21 +116,23 @@ export class SimEtcdServer implements SimServer {
     return { send: (command) => process.deliver(() => stream?.send(command)), close };
   }
 
-  #execute(request: UnaryRequest, reply: Reply): void {
-    const { consensus } = this.state;
+  #execute(request: Asked, info: AuthInfo | undefined, reply: Reply): void {
+    const { consensus, access } = this.state;
     switch (request.kind) {
       case "txns":
-        return this.#executeTxns(request, reply);
+        return this.#executeTxns(request, info, reply);
       case "range":
         if (request.range.key.length === 0) return reply(EMPTY_KEY);
-        return this.#read(request, request.range.serializable ?? false, reply);
+        if (request.range.serializable) return reply(this.#answer(request, info));
+        return this.#read(request, info, reply);
       case "compact":
       case "revoke":
       case "grant":
-        return consensus.propose(request, (result) => reply(this.#withHeader(result)));
+        return consensus.propose(request, (result) => reply(this.#withHeader(result)), info);
       case "timeToLive":
         return consensus.timeToLive(request.leaseId, (found) => {
-          if (isRefusal(found)) return reply(found);
+          const denied = info && access.decide(request, info);
+          if (denied || isRefusal(found)) return reply(denied ?? found);
           const keys = request.withoutKeys ? [] : found.keys;
           reply({ header: this.header(), leaseId: request.leaseId, ttlSeconds: found.ttlSeconds, keys });
         });
@@ -119,25 +140,27 @@ export class SimEtcdServer implements SimServer {
   }
 
   /** Only a transaction without writes does not go through raft (Txn in etcdserver/v3_server.go). */
-  #executeTxns(request: UnaryRequest & { kind: "txns" }, reply: Reply): void {
+  #executeTxns(request: Asked & { kind: "txns" }, info: AuthInfo | undefined, reply: Reply): void {
     const { txns } = request;
     const limits = checkTxns(txns);
     if (limits) return reply(limits);
     const [only] = txns;
     if (!only || txns.length > 1 || !isReadonly(only))
-      return this.state.consensus.propose(request, (result) => reply(this.#withHeaders(result)));
+      return this.state.consensus.propose(request, (result) => reply(this.#withHeaders(result)), info);
     const ranges = [...only.success, ...only.failure];
-    const isSerializable = ranges.every((range) => range.kind === "range" && range.serializable);
-    this.#read(request, isSerializable, reply);
+    if (ranges.every((range) => range.kind === "range" && range.serializable))
+      return reply(this.#answer(request, info));
+    this.#read(request, info, reply);
   }
 
-  #read(request: UnaryRequest & { kind: "txns" | "range" }, isSerializable: boolean, reply: Reply): void {
-    const answer = (): void => {
-      const result = apply(this.state, request);
-      reply(request.kind === "txns" ? this.#withHeaders(result) : this.#withHeader(result));
-    };
-    if (isSerializable) return answer();
-    this.state.consensus.read((refusal) => (refusal ? reply(refusal) : answer()));
+  #read(request: Read, info: AuthInfo | undefined, reply: Reply): void {
+    this.state.consensus.read((refusal) => reply(refusal ?? this.#answer(request, info)));
+  }
+
+  #answer(request: Read, info: AuthInfo | undefined): object {
+    const run = (): object => apply(this.state, request);
+    const result = info ? this.state.access.apply(request, info, run) : run();
+    return request.kind === "txns" ? this.#withHeaders(result) : this.#withHeader(result);
   }
 
   #withHeader(result: object): object {

@@ -1,6 +1,10 @@
 import type { Scheduler } from "../kernel/kernel.js";
 import type { Random } from "../kernel/random.js";
-import { apply, type Replica } from "./apply.js";
+import { apply, type Applied, type Replica } from "./apply.js";
+import { AccessControl } from "./auth/access.js";
+import { type AuthOptions, AuthStore } from "./auth/auth-store.js";
+import { type AuthQuirks, authQuirksOf } from "./auth/quirks.js";
+import { Quota } from "./auth/quota.js";
 import { Leases } from "./leases.js";
 import { quirksOf, type Quirks } from "./quirks.js";
 import { Cluster } from "./raft/cluster.js";
@@ -9,19 +13,19 @@ import { RaftMember } from "./raft/member.js";
 import { solo } from "./raft/solo.js";
 import { SimEtcdServer } from "./server.js";
 import { Store } from "./store.js";
-import type { SimServer, SimVersion, UnaryRequest } from "./types.js";
+import type { SimServer, SimVersion } from "./types.js";
 import { Watches } from "./watch/watches.js";
 
 export interface SimEtcdOptions {
   readonly scheduler: Scheduler;
   readonly random: Random;
   readonly version: SimVersion;
-  readonly quirks?: Partial<Quirks>;
+  readonly quirks?: Partial<Quirks & AuthQuirks>;
+  /** Users and roles. Default: authentication is disabled. */
+  readonly auth?: AuthOptions | undefined;
   /** How many there are: 1, 3 or 5. Default: 1. */
   readonly members?: number;
 }
-
-type Write = Exclude<UnaryRequest, { kind: "timeToLive" }>;
 
 /** A simulated etcd cluster. */
 export class SimEtcd {
@@ -30,6 +34,13 @@ export class SimEtcd {
   readonly store = new Store();
   /** Those that exist as of the last committed entry. Of several members, only the leader knows when they expire. */
   readonly leases: Leases;
+  readonly quirks: Quirks & AuthQuirks;
+  /** Users and roles, for all members. */
+  readonly auth: AuthStore;
+  /** Counts as used up on all members at once. */
+  readonly quota: Quota;
+  /** What the only member lets pass; of several members, what decides when an entry is committed. */
+  readonly access: AccessControl;
   /** Of several members. */
   readonly cluster: Cluster | undefined;
   readonly #servers: readonly SimEtcdServer[];
@@ -38,15 +49,19 @@ export class SimEtcd {
 
   constructor(private readonly options: SimEtcdOptions) {
     const { scheduler, random, version, quirks: changed, members = 1 } = options;
-    const quirks = { ...quirksOf(version), ...changed };
+    const quirks = (this.quirks = { ...quirksOf(version), ...authQuirksOf(version), ...changed });
     const { store } = this;
+    this.quota = new Quota(quirks);
+    this.auth = new AuthStore({ scheduler, random: random.fork("tokens"), auth: options.auth });
     this.#clusterId = random.fork("cluster").id().toString();
     const expired = members === 1 ? {} : { expired: () => {} };
     this.leases = new Leases({ store, scheduler, random: random.fork("leases"), ...expired });
     const truth = { store, leases: this.leases, quirks };
+    this.access = this.#newAccess(truth, scheduler);
     if (members === 1) this.#servers = [this.#only(truth)];
     else {
-      this.cluster = new Cluster({ scheduler, random: random.fork("raft"), size: members, quirks, truth });
+      const raft = { scheduler, random: random.fork("raft"), size: members, quirks };
+      this.cluster = new Cluster({ ...raft, truth, access: this.access });
       this.#servers = this.cluster.nodes.map(({ index }) => this.#oneOf(this.cluster!, index, quirks));
       this.cluster.found();
     }
@@ -59,9 +74,9 @@ export class SimEtcd {
   }
 
   /** As an administrator does it: at once. Returns `undefined` if there is no leader with a majority, else the result. */
-  execute(request: Write): object | undefined {
+  execute(request: Applied): object | undefined {
     if (this.cluster) return this.cluster.execute(request);
-    return apply({ store: this.store, leases: this.leases, quirks: quirksOf(this.options.version) }, request);
+    return apply({ store: this.store, leases: this.leases, quirks: this.quirks }, request);
   }
 
   /** A member of several: its process ends, and with it its streams and all that waited for an answer. */
@@ -72,16 +87,21 @@ export class SimEtcd {
 
   restart(index: number): void {
     this.#watches[index]?.restarted();
+    this.#servers[index]?.restarted();
     this.cluster?.restart(index);
   }
 
   #only(replica: Replica): SimEtcdServer {
     const process = new MemberProcess(this.options.scheduler);
     const { random } = this.options;
-    const consensus = solo(replica.leases, (request) => apply(replica, request as Write));
+    const { access } = this;
+    const consensus = solo(replica.leases, (request, info) => {
+      const run = (): object => apply(replica, request as Applied);
+      return info ? access.apply(request, info, run) : run();
+    });
     const watches = this.#newWatches(replica, process, random.fork("watches"));
     const memberId = random.fork("member 1").id().toString();
-    const shared = { ...replica, clusterId: this.#clusterId, memberId, watches };
+    const shared = { ...replica, access, clusterId: this.#clusterId, memberId, watches };
     const rest = { scheduler: process, random: random.fork("watch streams"), process, consensus };
     return new SimEtcdServer("http://etcd-1:2379", { ...shared, ...rest });
   }
@@ -104,9 +124,15 @@ export class SimEtcd {
     });
     members.push(member);
     const watches = this.#newWatches(replica, process, random.fork("watches"));
-    const shared = { ...replica, clusterId: this.#clusterId, memberId, watches };
+    const access = this.#newAccess(replica, process);
+    const shared = { ...replica, access, clusterId: this.#clusterId, memberId, watches };
     const rest = { scheduler: process, random: random.fork("watch streams"), process, consensus: member };
     return new SimEtcdServer(`http://etcd-${index + 1}:2379`, { ...shared, ...rest });
+  }
+
+  #newAccess({ leases }: Replica, scheduler: Scheduler): AccessControl {
+    const { auth, quota, quirks } = this;
+    return new AccessControl({ auth, quota, quirks, leases, scheduler });
   }
 
   #newWatches({ store, quirks }: Replica, process: MemberProcess, random: Random): Watches {

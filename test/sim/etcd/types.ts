@@ -9,17 +9,23 @@ export interface Refusal {
   readonly code: number;
 }
 
-export type UnaryRequest =
+export type UnaryRequest = RequestBody & {
+  /** The client's token; default: none. */
+  readonly token?: string | undefined;
+};
+
+type RequestBody =
   | { readonly kind: "txns"; readonly txns: readonly Txn[] }
   | { readonly kind: "range"; readonly range: Range }
   | { readonly kind: "grant"; readonly leaseId: bigint; readonly ttlSeconds: number }
   | { readonly kind: "revoke"; readonly leaseId: bigint }
   | { readonly kind: "timeToLive"; readonly leaseId: bigint; readonly withoutKeys: boolean }
-  | { readonly kind: "compact"; readonly revision: bigint };
+  | { readonly kind: "compact"; readonly revision: bigint }
+  | { readonly kind: "authenticate"; readonly username: string; readonly password: string };
 
 /**
  * The answer types of src/etcd/port.ts: readonly TxnAnswer[], RangeAnswer, LeaseAnswer, LeaseAnswer with its keys. The
- * answers to a revoke and a compaction have a header only.
+ * answers to a revoke and a compaction have a header only; that to `authenticate` is `{ token }`.
  */
 export type UnaryReply = Refusal | { readonly answer: unknown };
 
@@ -35,6 +41,8 @@ export type WatchCommand =
 export interface StreamMetadata {
   /** `hasleader: true`: the member ends the stream if it knows no leader for some seconds. */
   readonly requiresLeader?: boolean;
+  /** The client's token, for as long as the stream lives; default: none. */
+  readonly token?: string | undefined;
 }
 
 /** One member, as a connection sees it. `reply` and `out` are called later or immediately, never after `close()`. */

@@ -21,12 +21,12 @@ export class DirectWire implements Wire {
     return () => (over = true);
   }
 
-  keepalive(listener: StreamListener<LeaseAnswer>): ServerStream<bigint> {
-    return this.server.keepalive((answer) => listener.answer(answer));
+  keepalive(listener: StreamListener<LeaseAnswer>, token?: string): ServerStream<bigint> {
+    return this.server.keepalive((answer) => listener.answer(answer), { token });
   }
 
-  watch(listener: StreamListener<WatchAnswer>): ServerStream<WatchCommand> {
-    return this.server.watch((answer) => listener.answer(answer));
+  watch(listener: StreamListener<WatchAnswer>, token?: string): ServerStream<WatchCommand> {
+    return this.server.watch((answer) => listener.answer(answer), { token });
   }
 
   retire(): void {}

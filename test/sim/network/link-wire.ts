@@ -34,17 +34,18 @@ export class LinkWire implements Wire {
     return () => exchange.cancel();
   }
 
-  keepalive(listener: StreamListener<LeaseAnswer>): ServerStream<bigint> {
+  keepalive(listener: StreamListener<LeaseAnswer>, token?: string): ServerStream<bigint> {
     const connection = this.#usable();
-    const open = (out: Parameters<SimServer["keepalive"]>[0]) => this.server.keepalive(out, STREAM);
+    const open = (out: Parameters<SimServer["keepalive"]>[0]) =>
+      this.server.keepalive(out, { ...STREAM, token });
     const exchange = new StreamExchange<bigint, LeaseAnswer>(connection, open, listener);
     this.#start(connection, exchange);
     return exchange;
   }
 
-  watch(listener: StreamListener<WatchAnswer>): ServerStream<WatchCommand> {
+  watch(listener: StreamListener<WatchAnswer>, token?: string): ServerStream<WatchCommand> {
     const connection = this.#usable();
-    const open = (out: Parameters<SimServer["watch"]>[0]) => this.server.watch(out, STREAM);
+    const open = (out: Parameters<SimServer["watch"]>[0]) => this.server.watch(out, { ...STREAM, token });
     const exchange = new StreamExchange<WatchCommand, WatchAnswer>(connection, open, listener);
     this.#start(connection, exchange);
     return exchange;

@@ -1,6 +1,5 @@
 import type { Clock } from "../../../src/async/clock.js";
 import { streamFailure } from "../../../src/etcd/grpc/failures.js";
-import { AuthDisabledError } from "../../../src/etcd/port-errors.js";
 import type {
   CallOptions,
   KeepaliveStream,
@@ -16,35 +15,47 @@ import type {
   WatchStream,
 } from "../../../src/etcd/port.js";
 import { reasonFailure } from "../../../src/etcd/refusals/refusals.js";
+import type { UnaryRequest } from "../etcd/types.js";
 import { isRefusal, refusalOf, unary, UnaryServices } from "./unary.js";
 import type { StreamListener, Wire } from "./wire.js";
 
-/** The client's port over a simulated connection: the place of `GrpcMember`. Without a clock, no call has a time limit. */
+export interface SimMemberOptions {
+  /** Without it, no call has a time limit. */
+  readonly clock?: Clock;
+  /** The token of the next call or stream. Default: none, and the client has no password. */
+  readonly token?: (() => string | undefined) | undefined;
+}
+
+/** The client's port over a simulated connection: the place of `GrpcMember`. */
 export class SimMember implements Member {
   readonly #services: UnaryServices;
+  readonly #token: SimMemberOptions["token"];
+  /** The token of the last stream. */
+  #streamToken: string | undefined;
 
   constructor(
     readonly host: string,
     private readonly wire: Wire,
-    clock?: Clock,
+    { clock, token }: SimMemberOptions = {},
   ) {
     this.#services = new UnaryServices(host, wire, clock);
+    this.#token = token;
   }
 
   txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]> {
-    return unary(this.#services, { kind: "txns", txns }, options);
+    return this.#unary({ kind: "txns", txns }, options);
   }
 
   range(range: Range, options: CallOptions): Promise<RangeAnswer> {
-    return unary(this.#services, { kind: "range", range }, options);
+    return this.#unary({ kind: "range", range }, options);
   }
 
   grant(leaseId: bigint, ttlSeconds: number, options: CallOptions): Promise<LeaseAnswer> {
-    return unary(this.#services, { kind: "grant", leaseId, ttlSeconds }, options);
+    return this.#unary({ kind: "grant", leaseId, ttlSeconds }, options);
   }
 
   async revoke(leaseId: bigint, options: CallOptions): Promise<void> {
-    await unary(this.#services, { kind: "revoke", leaseId }, options);
+    await this.#unary({ kind: "revoke", leaseId }, options);
   }
 
   timeToLive(
@@ -52,25 +63,27 @@ export class SimMember implements Member {
     options: TimeToLiveOptions,
   ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }> {
     const withoutKeys = options.withoutKeys ?? false;
-    return unary(this.#services, { kind: "timeToLive", leaseId, withoutKeys }, options);
+    return this.#unary({ kind: "timeToLive", leaseId, withoutKeys }, options);
   }
 
   /** Compaction is not part of the port. */
   async compact(revision: bigint, options: CallOptions): Promise<void> {
-    await unary(this.#services, { kind: "compact", revision }, options);
+    await this.#unary({ kind: "compact", revision }, options);
   }
 
-  authenticate(): Promise<string> {
-    return Promise.reject(new AuthDisabledError("etcdserver: authentication is not enabled"));
+  async authenticate(username: string, password: string, options: CallOptions): Promise<string> {
+    const request = { kind: "authenticate", username, password } as const;
+    const { token } = await unary<{ readonly token: string }>(this.#services, request, options);
+    return token;
   }
 
   keepalive(handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
-    const stream = this.wire.keepalive(this.#listener(handlers));
+    const stream = this.wire.keepalive(this.#listener(handlers), this.#streamTokenNow());
     return { renew: (leaseId) => stream.send(leaseId), close: () => stream.close() };
   }
 
   watch(handlers: StreamHandlers<WatchAnswer>): WatchStream {
-    const stream = this.wire.watch(this.#listener(handlers));
+    const stream = this.wire.watch(this.#listener(handlers), this.#streamTokenNow());
     return {
       create: (create) => stream.send({ create }),
       cancel: (cancel) => stream.send({ cancel }),
@@ -80,12 +93,21 @@ export class SimMember implements Member {
   }
 
   failure(reason: string): Error {
-    return reasonFailure(reason, this.host, false);
+    return reasonFailure(reason, this.host, this.#token !== undefined && this.#streamToken === undefined);
   }
 
   retire(): void {
     this.#services.aborts.release();
     this.wire.retire();
+  }
+
+  #unary<T>(request: UnaryRequest, options: CallOptions): Promise<T> {
+    const token = this.#token?.();
+    return unary(this.#services, token === undefined ? request : { ...request, token }, options);
+  }
+
+  #streamTokenNow(): string | undefined {
+    return (this.#streamToken = this.#token?.());
   }
 
   #listener<Answer extends object>(handlers: StreamHandlers<Answer>): StreamListener<Answer> {

@@ -22,8 +22,8 @@ export interface StreamListener<Answer> {
 export interface Wire {
   /** Returns the cancellation: what was sent cannot be called back. */
   call(request: UnaryRequest, listener: CallListener): () => void;
-  keepalive(listener: StreamListener<LeaseAnswer>): ServerStream<bigint>;
-  watch(listener: StreamListener<WatchAnswer>): ServerStream<WatchCommand>;
+  keepalive(listener: StreamListener<LeaseAnswer>, token?: string): ServerStream<bigint>;
+  watch(listener: StreamListener<WatchAnswer>, token?: string): ServerStream<WatchCommand>;
   /** Closes the connection as soon as no call and no stream uses it. */
   retire(): void;
 }

@@ -78,8 +78,8 @@ export class SimNode {
   }
 
   /** A connection of the process beside its cluster. */
-  connection(): Member {
-    return this.#newMember(this.options.servers[0]!.host, CONNECTION);
+  connection(token?: () => string): Member {
+    return this.#newMember(this.options.servers[0]!.host, CONNECTION, token);
   }
 
   /** A new process in the place of one that was killed. */
@@ -104,22 +104,26 @@ export class SimNode {
       { ...options, session, hosts: servers.map(({ host }) => host) },
       {
         clock: this.#clock,
-        newMember: (host, { pingMs }, { options: { prefix, pingTimeoutMs, connectTimeoutMs } }) => {
+        newMember: (
+          host,
+          { pingMs, token },
+          { options: { prefix, pingTimeoutMs, connectTimeoutMs, auth } },
+        ) => {
           const setting = { pingIntervalMs: pingMs, pingTimeoutMs, connectTimeoutMs };
-          const member = this.#newMember(host, setting);
+          const member = this.#newMember(host, setting, auth && token);
           return prefix === "" ? member : new PrefixedMember(member, prefix);
         },
       },
     );
   }
 
-  #newMember(host: string, setting: ConnectionSetting): Member {
+  #newMember(host: string, setting: ConnectionSetting, token?: () => string | undefined): Member {
     const clock = this.#clock;
     const index = this.options.servers.findIndex((server) => server.host === host);
     const [server, link] = [this.options.servers[index], this.links[index]];
     if (server === undefined || link === undefined) throw new Error(`no member at ${host}`);
     const wire = new LinkWire(link, server, { clock, setting });
     this.#wires.push(wire);
-    return new SimMember(host, wire, clock);
+    return new SimMember(host, wire, { clock, token });
   }
 }

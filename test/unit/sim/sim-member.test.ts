@@ -37,7 +37,7 @@ function byHand() {
     },
   } as unknown as Wire;
   const clock = new FakeClock();
-  return { clock, calls, member: new SimMember("http://m:1", wire, clock) };
+  return { clock, calls, member: new SimMember("http://m:1", wire, { clock }) };
 }
 
 const reasonOf = (call: Promise<unknown>) =>
@@ -68,7 +68,9 @@ describe("SimMember over a DirectWire", () => {
     expect(await reasonOf(member.revoke(8n, options))).toBeInstanceOf(LeaseNotFoundError);
     const ahead = reasonOf(member.range({ key: "a", revision: 99n }, options));
     expect(await ahead).toBeInstanceOf(EtcdRefusedError);
-    expect(await reasonOf(member.authenticate())).toBeInstanceOf(AuthDisabledError);
+    expect(await reasonOf(member.authenticate("user", "password", options))).toBeInstanceOf(
+      AuthDisabledError,
+    );
   });
 
   it("carries renewals", async () => {

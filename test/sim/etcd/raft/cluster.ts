@@ -1,7 +1,9 @@
 import type { Scheduler } from "../../kernel/kernel.js";
 import type { Random } from "../../kernel/random.js";
-import { apply, type Replica } from "../apply.js";
+import { apply, type Applied, type Replica } from "../apply.js";
+import type { AccessControl } from "../auth/access.js";
 import type { Quirks } from "../quirks.js";
+import { isRefusal } from "../refusals.js";
 import type { UnaryRequest } from "../types.js";
 import type { Entry, Proposal } from "./log.js";
 import type { RaftMember } from "./member.js";
@@ -15,6 +17,8 @@ export interface ClusterOptions {
   readonly quirks: Quirks;
   /** The state as of the last committed entry. */
   readonly truth: Replica;
+  /** Decides about each entry that is committed. */
+  readonly access: AccessControl;
 }
 
 /** The members' raft, and what breaks it. Members are named by their places. */
@@ -24,10 +28,12 @@ export class Cluster implements RaftGroup {
   readonly preVote: boolean;
   readonly members: RaftMember[] = [];
   readonly #truth: Replica;
+  readonly #access: AccessControl;
   readonly #observers = new Map<Proposal, (result: object) => void>();
   #committed = 0;
 
-  constructor({ scheduler, random, size, quirks, truth }: ClusterOptions) {
+  constructor({ scheduler, random, size, quirks, truth, access }: ClusterOptions) {
+    this.#access = access;
     this.peers = new Peers(scheduler, random);
     this.preVote = quirks.preVote;
     this.#truth = truth;
@@ -49,10 +55,22 @@ export class Cluster implements RaftGroup {
   committed(log: readonly Entry[], commit: number): void {
     for (; this.#committed < commit; this.#committed++) {
       const { proposal } = log[this.#committed]!;
-      if (proposal === undefined || proposal.request.kind === "timeToLive") continue;
-      const result = apply(this.#truth, proposal.request);
+      if (proposal === undefined) continue;
+      const result = this.#decide(proposal);
       this.#observers.get(proposal)?.(result);
     }
+  }
+
+  #decide(proposal: Proposal): object {
+    const { request, info } = proposal;
+    let isExecuted = false;
+    const run = (): object => {
+      isExecuted = true;
+      return apply(this.#truth, request as Applied);
+    };
+    const result = info ? this.#access.apply(request, info, run) : run();
+    proposal.verdict = { refusal: isRefusal(result) ? result : undefined, isExecuted };
+    return result;
   }
 
   /** What an administrator asks for is committed at once, if there is a leader with a majority. Returns the result. */

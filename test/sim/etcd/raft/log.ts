@@ -1,10 +1,19 @@
-import type { UnaryRequest } from "../types.js";
+import type { AuthInfo } from "../auth/tokens.js";
+import type { Refusal, UnaryRequest } from "../types.js";
+
+/** Of the permissions and the quota. */
+export interface Verdict {
+  readonly refusal: Refusal | undefined;
+  readonly isExecuted: boolean;
+}
 
 /** A request on its way into the log. Its member knows it again when it is applied. */
 export interface Proposal {
   readonly request: UnaryRequest;
-  /** Called when it is committed, with what the state machine answers. */
-  readonly onCommitted?: (result: object) => void;
+  /** Who asks; undefined: somebody who may do everything. */
+  readonly info?: AuthInfo | undefined;
+  /** Decided once, when it is committed: users, roles and the quota are not part of the members' states. */
+  verdict?: Verdict;
 }
 
 /** One entry of the log. Two members have the same entry if it is the same object. */

@@ -1,6 +1,7 @@
 import type { Timer } from "../../../../src/async/clock.js";
 import type { Random } from "../../kernel/random.js";
-import { apply, type Replica } from "../apply.js";
+import { apply, type Applied, type Replica } from "../apply.js";
+import type { AuthInfo } from "../auth/tokens.js";
 import type { Consensus, TimeToLive } from "../consensus.js";
 import {
   LEADER_CHANGED,
@@ -83,10 +84,10 @@ export class RaftMember implements Consensus, RaftListener, LessorPeer {
     return this.node.lead !== undefined;
   }
 
-  propose(request: UnaryRequest, done: (result: object) => void): void {
+  propose(request: UnaryRequest, done: (result: object) => void, info?: AuthInfo): void {
     const { process, random } = this.#options;
     const noId = request.kind === "grant" && request.leaseId === 0n;
-    const proposal = { request: noId ? { ...request, leaseId: random.id() } : request };
+    const proposal = { request: noId ? { ...request, leaseId: random.id() } : request, info };
     const start = process.now;
     const limit = process.after(REQUEST_TIMEOUT_MS, () => {
       this.#blocked = this.#blocked.filter((each) => each !== proposal);
@@ -230,8 +231,10 @@ export class RaftMember implements Consensus, RaftListener, LessorPeer {
   }
 
   #apply(proposal: Proposal): void {
-    const { request } = proposal;
-    if (request.kind !== "timeToLive") this.#end(proposal, apply(this.#options.replica, request));
+    const { request, verdict } = proposal;
+    const { refusal, isExecuted } = verdict!;
+    const result = isExecuted ? apply(this.#options.replica, request as Applied) : undefined;
+    this.#end(proposal, refusal ?? result!);
   }
 
   /** applyEntryNormal in server.go: a leader that has applied all entries of earlier terms promotes its lessor. */

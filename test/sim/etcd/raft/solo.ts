@@ -1,3 +1,4 @@
+import type { AuthInfo } from "../auth/tokens.js";
 import type { Consensus } from "../consensus.js";
 import type { Leases } from "../leases.js";
 import type { UnaryRequest } from "../types.js";
@@ -6,11 +7,14 @@ import type { UnaryRequest } from "../types.js";
 const RAFT_TERM = 2n;
 
 /** The only member of a cluster executes everything immediately: delays are the network's. */
-export function solo(leases: Leases, apply: (request: UnaryRequest) => object): Consensus {
+export function solo(
+  leases: Leases,
+  apply: (request: UnaryRequest, info: AuthInfo | undefined) => object,
+): Consensus {
   return {
     term: RAFT_TERM,
     hasLeader: true,
-    propose: (request, done) => done(apply(request)),
+    propose: (request, done, info) => done(apply(request, info)),
     read: (then) => then(),
     // The only member is always the primary.
     renew: (leaseId, answer) => leases.renew(leaseId, (ttlSeconds) => answer(ttlSeconds ?? 0)),

@@ -27,6 +27,8 @@ export interface WatchStreamOptions {
   /** The header of an answer; default: with the present revision. */
   readonly header: (revision?: bigint) => Header;
   readonly out: (answer: WatchAnswer | Refusal) => void;
+  /** Why a watch is not created. */
+  readonly check: (request: WatchRequest) => string | undefined;
 }
 
 /** A watch stream: its commands are executed one after the other (recvLoop in api/v3rpc/watch.go). */
@@ -69,9 +71,11 @@ export class WatchServerStream implements ServerStream<WatchCommand> {
   }
 
   #create(request: WatchRequest): void {
-    const { quirks, header } = this.#options;
+    const { quirks, header, check } = this.#options;
     const { startRevision } = request;
     if (startRevision < 0n && quirks.negativeStartRejected) return this.#created(header(), COMPACTED.refused);
+    const reason = check(request);
+    if (reason !== undefined) return this.#created(header(), reason);
     if (quirks.startRevisionReadFirst) {
       const before = header();
       const first = startRevision === 0n ? before.revision + 1n : startRevision;

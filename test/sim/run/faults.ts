@@ -109,6 +109,35 @@ const compact: SimFault = {
   },
 };
 
+/** The alarm NOSPACE, raised in one of three ways: by hand, by a write that does not fit, by a write that is executed. */
+const quota: SimFault = {
+  name: "quota",
+  effect: "hinders",
+  refuses: "cluster",
+  hit({ crew, random }) {
+    const { quota } = crew.etcd;
+    const how = random.pick(["alarm", "full", "crossed"] as const);
+    if (how === "alarm") quota.alarm = true;
+    else if (how === "full") quota.fill();
+    else quota.cross();
+    return { target: how, heal: () => quota.clear() };
+  },
+};
+
+/** Every member forgets all tokens, as when it was restarted. */
+const tokens: SimFault = {
+  name: "tokens",
+  effect: "hinders",
+  refuses: "token",
+  sparesLeases: true,
+  lasts: moment,
+  hit({ crew }) {
+    if (!crew.etcd.auth.enabled) return undefined;
+    crew.etcd.auth.forgetTokens();
+    return { target: "all" };
+  },
+};
+
 /** All links of one process, or of all. */
 const link = (hindrance: Hindrance, more: Partial<SimFault> = {}): SimFault => ({
   name: `link-${hindrance}`,
@@ -140,5 +169,7 @@ export const CLIENT_FAULTS: readonly SimFault[] = [
   link("lossy"),
 ];
 
+export const ACCESS_FAULTS: readonly SimFault[] = [quota, tokens];
+
 /** New ones come last: what a seed chooses from the others does not change. */
-export const SIM_FAULTS: readonly SimFault[] = [...CLIENT_FAULTS, ...MEMBER_FAULTS];
+export const SIM_FAULTS: readonly SimFault[] = [...CLIENT_FAULTS, ...MEMBER_FAULTS, ...ACCESS_FAULTS];

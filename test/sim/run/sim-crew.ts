@@ -1,3 +1,4 @@
+import type { AuthOptions } from "../etcd/auth/auth-store.js";
 import { SimEtcd } from "../etcd/sim-etcd.js";
 import type { SimServer, SimVersion } from "../etcd/types.js";
 import type { Kernel } from "../kernel/kernel.js";
@@ -30,8 +31,18 @@ export interface CrewOptions {
   readonly build: Build;
   /** The prefix of all locks' keys. */
   readonly places: string;
-  readonly work: Omit<Work, "leasehold"> & { readonly members?: number | undefined };
+  readonly work: Omit<Work, "leasehold"> & {
+    readonly members?: number | undefined;
+    /** etcd requires a password, which the processes have. */
+    readonly auth?: boolean | undefined;
+  };
 }
+
+const USER = { username: "worker", password: "secret" };
+const AUTH: AuthOptions = {
+  users: { [USER.username]: { password: USER.password, roles: ["sim"] } },
+  roles: { sim: { readwrite: ["sim/"] } },
+};
 
 /** The simulated etcd, and the processes that work with it. */
 export class SimCrew {
@@ -46,7 +57,14 @@ export class SimCrew {
   constructor(private readonly options: CrewOptions) {
     const { kernel, version, count, work } = options;
     const { members = 1 } = work;
-    this.etcd = new SimEtcd({ scheduler: kernel, random: kernel.random.fork("etcd"), version, members });
+    const random = kernel.random.fork("etcd");
+    this.etcd = new SimEtcd({
+      scheduler: kernel,
+      random,
+      version,
+      members,
+      auth: work.auth ? AUTH : undefined,
+    });
     this.members = new SimMembers(this.etcd, (place) => this.#nodes.map(({ links }) => links[place]!));
     this.server = new ServerEvents(options.work.history.next);
     this.etcd.store.onChange((change) => this.server.add(change));
@@ -168,13 +186,15 @@ export class SimCrew {
   #connectOptions(n: number) {
     const { requestTimeoutMs, work } = this.options;
     const session = { ttlSeconds: work.ttlSeconds, owner: `${this.processes[n]}/shared` };
-    return { requestTimeoutMs, session };
+    return { requestTimeoutMs, session, ...(work.auth && { auth: USER }) };
   }
 
   #startWorker(n: number): void {
     const { work, build } = this.options;
     const node = this.#nodes[n]!;
-    const machine = { cluster: node.cluster, clock: node.clock, connection: node.connection() };
+    // The register has a new token for each of its calls: it does not repeat any.
+    const connection = node.connection(work.auth ? () => this.etcd.auth.issue("root") : undefined);
+    const machine = { cluster: node.cluster, clock: node.clock, connection };
     const worker = new SimWorker(this.processes[n]!, machine, { ...work, leasehold: build.leasehold });
     this.#workers[n] = worker;
     worker.start();

@@ -26,6 +26,8 @@ export interface SimOptions {
   readonly lanes: number;
   readonly names: number;
   readonly camp: number;
+  /** etcd requires a password. Default: false. */
+  readonly auth?: boolean | undefined;
   /** The work ends after this many calls, or after `seconds`. */
   readonly calls: number;
   readonly seconds: number;

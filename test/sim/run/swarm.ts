@@ -1,7 +1,7 @@
 import { SUBJECTS } from "../../lab/runner/subject.js";
 import type { SimVersion } from "../etcd/types.js";
 import { Random } from "../kernel/random.js";
-import { CLIENT_FAULTS, type SimFault } from "./faults.js";
+import { ACCESS_FAULTS, CLIENT_FAULTS, type SimFault } from "./faults.js";
 import { MEMBER_FAULTS } from "./member-faults.js";
 import type { SimOptions } from "./sim-run.js";
 
@@ -16,6 +16,7 @@ export function swarmOf(seed: string): Omit<SimOptions, "build"> {
   // What was added later has draws of its own, so that the other ones stay.
   const more = new Random(seed).fork("members");
   const members = more.pick([1, 3]);
+  const access = new Random(seed).fork("access");
   const from = (least: number, most: number): number => least + random.int(most - least + 1);
   const gapMs = random.pick([
     [20, 200],
@@ -30,7 +31,8 @@ export function swarmOf(seed: string): Omit<SimOptions, "build"> {
     ...{ processes: from(1, 4), lanes: from(1, 4), names: from(1, 4) },
     camp: random.pick([0, 0, 0.2, 1]),
     ...{ calls: 200, seconds: 120, gapMs },
-    faults: someOf(CLIENT_FAULTS, random),
+    faults: [...someOf(CLIENT_FAULTS, random), ...someOf(ACCESS_FAULTS, access)],
+    auth: access.chance(0.5),
   };
   if (members === 1) return { ...setting, members };
   const faults = [...setting.faults, ...someOf(MEMBER_FAULTS, more)];

@@ -73,6 +73,14 @@ export class SimEtcd {
     return this.#watches.reduce((sum, { size }) => sum + size, 0);
   }
 
+  /** How long a lease has left, by the member that decides. `undefined`: no leader counts its time, or there is no such lease. */
+  remainingMs(leaseId: bigint): number | undefined {
+    const leases = this.cluster ? this.cluster.leader?.leases : this.leases;
+    const lease = leases?.all.find((each) => each.leaseId === leaseId);
+    if (lease === undefined || lease.expiry === Infinity) return undefined;
+    return Math.max(0, lease.expiry - this.options.scheduler.now);
+  }
+
   /** As an administrator does it: at once. Returns `undefined` if there is no leader with a majority, else the result. */
   execute(request: Applied): object | undefined {
     if (this.cluster) return this.cluster.execute(request);

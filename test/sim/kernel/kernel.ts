@@ -17,7 +17,11 @@ export interface KernelOptions {
   readonly print?: ((line: string) => void) | undefined;
   /** For measurements. */
   readonly drain?: Drain;
+  /** Called before each event, with its time. What it returns is awaited, and then the next event is looked up again. */
+  readonly hold?: Hold | undefined;
 }
+
+export type Hold = (time: number) => Promise<void> | undefined;
 
 /** More events at one virtual moment are a loop that time never ends. */
 const MOST_AT_ONCE = 1_000_000;
@@ -37,15 +41,17 @@ export class Kernel implements Scheduler {
   readonly #hash = new LineHash();
   readonly #print: KernelOptions["print"];
   readonly #drain: Drain;
+  readonly #hold: KernelOptions["hold"];
   #now = 0;
   /** Events in a row at this moment. */
   #atOnce = 0;
   #running = false;
 
-  constructor(seed: string | number, { print, drain = drainByTick }: KernelOptions = {}) {
+  constructor(seed: string | number, { print, drain = drainByTick, hold }: KernelOptions = {}) {
     this.random = new Random(String(seed));
     this.#print = print;
     this.#drain = drain;
+    this.#hold = hold;
   }
 
   get now(): number {
@@ -88,8 +94,10 @@ export class Kernel implements Scheduler {
     const running = new Promise<boolean>((resolve, reject) => {
       const turn = (): void => {
         try {
-          if (this.#runSome(until, limit)) resolve(until());
-          else setImmediate(turn);
+          const over = this.#runSome(until, limit);
+          if (over === true) resolve(until());
+          else if (over === false) setImmediate(turn);
+          else void over.then(() => setImmediate(turn), reject);
         } catch (error) {
           reject(error);
         }
@@ -106,8 +114,8 @@ export class Kernel implements Scheduler {
     await this.run(() => over, Infinity);
   }
 
-  /** Returns whether the run is over. */
-  #runSome(until: () => boolean, limit: number): boolean {
+  /** Returns whether the run is over, or what it waits for. */
+  #runSome(until: () => boolean, limit: number): boolean | Promise<void> {
     for (let n = 0; n < EVENTS_PER_TURN; n++) {
       this.#drain();
       if (until()) return true;
@@ -117,6 +125,8 @@ export class Kernel implements Scheduler {
         this.#now = limit;
         return true;
       }
+      const held = this.#hold?.(event.time);
+      if (held !== undefined) return held;
       this.#atOnce = event.time > this.#now ? 0 : this.#atOnce + 1;
       if (this.#atOnce > MOST_AT_ONCE) throw new Error(`virtual time stands still at ${this.#now} ms`);
       this.#now = event.time;

@@ -24,6 +24,7 @@ export class SimConnection implements Resettable {
   readonly #connectTimer: Timer;
   #state: "connecting" | "open" | "over" = "connecting";
   #draining = false;
+  #retired = false;
   #failure: StreamFailure | undefined;
 
   constructor(
@@ -68,7 +69,7 @@ export class SimConnection implements Resettable {
   /** The exchange is over, or was cancelled. */
   remove(exchange: Exchange): void {
     this.#exchanges.delete(exchange);
-    if (this.#draining) this.retire();
+    if (this.#retired) this.retire();
   }
 
   /** What arrives for an exchange: dropped if the connection is over. */
@@ -82,7 +83,7 @@ export class SimConnection implements Resettable {
 
   /** Closes the connection as soon as nothing uses it. */
   retire(): void {
-    this.#draining = true;
+    this.#retired = true;
     if (this.#exchanges.size === 0) this.#end(new StreamFailure("retired", "the connection was closed"));
   }
 
@@ -108,7 +109,8 @@ export class SimConnection implements Resettable {
       this.link.scheduler.after(this.link.latencyMs(), () => this.clock.deliver(() => this.#refused()));
       return;
     }
-    this.link.send("request", () => this.link.send("answer", () => this.clock.deliver(() => this.#opened())));
+    const accepted = (): void => this.clock.deliver(() => this.#opened());
+    this.link.send("request", () => this.link.send("answer", accepted, "connect"), "connect");
   }
 
   #refused(): void {
@@ -128,7 +130,8 @@ export class SimConnection implements Resettable {
   }
 
   #ping(): void {
-    this.link.send("request", () => this.link.send("answer", () => this.receive(() => {})));
+    const answered = (): void => this.receive(() => {});
+    this.link.send("request", () => this.link.send("answer", answered, "ping"), "ping");
   }
 
   #fail(kind: FailureKind, message: string): void {
@@ -138,7 +141,7 @@ export class SimConnection implements Resettable {
   #end(failure: StreamFailure): void {
     if (this.#state === "over") return;
     // The loss of an idle connection is no failure of the member: the next call gets a new connection.
-    if (this.#state === "open" && this.#exchanges.size === 0) this.#draining = true;
+    if (this.#retired || (this.#state === "open" && this.#exchanges.size === 0)) this.#draining = true;
     this.#state = "over";
     this.#failure = failure;
     this.#connectTimer.cancel();

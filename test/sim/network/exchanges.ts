@@ -18,10 +18,12 @@ export class UnaryExchange implements Exchange {
   opened(): void {
     if (this.#over) return;
     const { link } = this.connection;
+    const { request } = this.request;
     this.#sent = true;
     this.listener.sent();
     const isLost = link.random.chance(link.profile.loseRequest);
-    if (!isLost) link.send("request", () => this.#execute());
+    if (isLost) link.lose("request", request);
+    else link.send("request", () => this.#execute(), request);
   }
 
   failed(failure: StreamFailure): void {
@@ -43,8 +45,10 @@ export class UnaryExchange implements Exchange {
   #execute(): void {
     const { link } = this.connection;
     this.request.server.call(this.request.request, (reply) => {
+      const what = { request: this.request.request, reply };
       const isLost = link.random.chance(link.profile.loseAnswer);
-      if (!isLost) link.send("answer", () => this.connection.receive(() => this.#replied(reply)));
+      if (isLost) link.lose("answer", what);
+      else link.send("answer", () => this.connection.receive(() => this.#replied(reply)), what);
     });
   }
 
@@ -80,7 +84,7 @@ export class StreamExchange<Command, Answer extends object> implements Exchange,
   opened(): void {
     if (this.#over) return;
     this.#sent = true;
-    this.#requests.send(() => this.#openOnServer());
+    this.#requests.send(() => this.#openOnServer(), "open");
     for (const command of this.#waiting) this.#transmit(command);
     this.#waiting = [];
   }
@@ -111,7 +115,7 @@ export class StreamExchange<Command, Answer extends object> implements Exchange,
   }
 
   #transmit(command: Command): void {
-    this.#requests.send(() => this.#server?.send(command));
+    this.#requests.send(() => this.#server?.send(command), command);
   }
 
   #openOnServer(): void {
@@ -122,7 +126,7 @@ export class StreamExchange<Command, Answer extends object> implements Exchange,
     const stream = this.openOnServer((answer) => {
       // The member has ended the stream.
       if ("refused" in answer) serverEnds.delete(this.#endOnServer);
-      this.#answers.send(() => this.connection.receive(() => this.#answered(answer)));
+      this.#answers.send(() => this.connection.receive(() => this.#answered(answer)), answer);
     });
     if (serverEnds.has(this.#endOnServer)) this.#server = stream;
   }
@@ -135,7 +139,7 @@ export class StreamExchange<Command, Answer extends object> implements Exchange,
 
   /** The end of the stream arrives after all that was sent. */
   #closeOnServer(): void {
-    if (this.#sent) this.#requests.send(this.#endOnServer);
+    if (this.#sent) this.#requests.send(this.#endOnServer, "close");
   }
 
   #answered(answer: Answer | Refusal): void {

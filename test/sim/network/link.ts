@@ -38,9 +38,18 @@ export interface Resettable {
   reset(): void;
 }
 
-interface HeldMessage {
+export interface Message {
   readonly direction: Direction;
   readonly arrive: () => void;
+  /** For the observer: the request, the answer, or what else it carries. */
+  readonly what: unknown;
+}
+
+/** Sees the messages of a link and changes nothing. */
+export interface LinkObserver {
+  /** It arrives after so long, if nothing happens to the link. */
+  sent(message: Message, delayMs: number): void;
+  ended(message: Message, how: "arrived" | "held" | "lost"): void;
 }
 
 /** The path between one node and one member. */
@@ -48,8 +57,9 @@ export class Link {
   readonly connections = new Set<Resettable>();
   /** Ends the streams on the member's side: it notices a cut by itself. */
   readonly serverEnds = new Set<() => void>();
+  observer: LinkObserver | undefined;
   #state: LinkState = "up";
-  #held: HeldMessage[] = [];
+  #held: Message[] = [];
 
   constructor(
     readonly scheduler: Scheduler,
@@ -77,13 +87,20 @@ export class Link {
   }
 
   /** `arrive` runs in an event of its own, later if the link is silent, and never if the link is cut. */
-  send(direction: Direction, arrive: () => void): void {
-    this.#transmit({ direction, arrive }, this.latencyMs());
+  send(direction: Direction, arrive: () => void, what?: unknown): void {
+    this.#transmit({ direction, arrive, what }, this.latencyMs());
   }
 
   /** As `send`, not before `time`. */
-  sendAt(direction: Direction, time: number, arrive: () => void): void {
-    this.#transmit({ direction, arrive }, time - this.scheduler.now);
+  sendAt(message: Message, time: number): void {
+    this.#transmit(message, time - this.scheduler.now);
+  }
+
+  /** The message never arrives. */
+  lose(direction: Direction, what: unknown): void {
+    const message = { direction, arrive: () => {}, what };
+    this.observer?.sent(message, this.profile.latencyMs[1]);
+    this.observer?.ended(message, "lost");
   }
 
   #cut(): void {
@@ -91,14 +108,22 @@ export class Link {
     for (const end of [...this.serverEnds]) end();
   }
 
-  #transmit(message: HeldMessage, delayMs: number): void {
+  #transmit(message: Message, delayMs: number): void {
+    this.observer?.sent(message, delayMs);
     this.scheduler.after(delayMs, () => this.#arrived(message));
   }
 
-  #arrived(message: HeldMessage): void {
-    if (this.#passes(message.direction)) message.arrive();
-    else if (this.#state !== "cut") this.#held.push(message);
-    else if (message.direction === "request" && this.random.chance(this.profile.late)) message.arrive();
+  #arrived(message: Message): void {
+    const fate = this.#fateOf(message.direction);
+    this.observer?.ended(message, fate);
+    if (fate === "arrived") message.arrive();
+    else if (fate === "held") this.#held.push(message);
+  }
+
+  #fateOf(direction: Direction): "arrived" | "held" | "lost" {
+    if (this.#passes(direction)) return "arrived";
+    if (this.#state !== "cut") return "held";
+    return direction === "request" && this.random.chance(this.profile.late) ? "arrived" : "lost";
   }
 
   #passes(direction: Direction): boolean {
@@ -118,10 +143,11 @@ export class OrderedPath {
     private readonly direction: Direction,
   ) {}
 
-  send(arrive: () => void): void {
+  send(arrive: () => void, what?: unknown): void {
     this.#messages.push(arrive);
     this.#last = Math.max(this.#last, this.link.scheduler.now + this.link.latencyMs());
     // Each arrival takes the oldest message: those that TCP repeats are not overtaken.
-    this.link.sendAt(this.direction, this.#last, () => this.#messages.shift()?.());
+    const { direction } = this;
+    this.link.sendAt({ direction, what, arrive: () => this.#messages.shift()?.() }, this.#last);
   }
 }

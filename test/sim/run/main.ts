@@ -15,7 +15,9 @@ const USAGE = `npm run sim -- [options]
   --only LIST   of the planned faults, these numbers only
   --print       every step of the run
   --mutant NAME a rule of the lab's table is broken; ends with the first seed that notices
-  --keep DIR    leaves the timeline of each broken run there`;
+  --keep DIR    leaves the timeline of each broken run there
+  --ui          serves a page that shows a run and breaks it by hand; prints its address
+  --play QUERY  repeats the run of the page's address, as it was broken by hand; with --ui: on the page`;
 
 const text = { type: "string" } as const;
 const flag = { type: "boolean", default: false } as const;
@@ -34,9 +36,14 @@ let build: Build;
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
-    options: { seeds: text, seed: text, only: text, keep: text, mutant: text, print: flag, help: flag },
+    options: {
+      ...{ seeds: text, seed: text, only: text, keep: text, mutant: text, print: flag, help: flag },
+      ...{ ui: flag, play: text },
+    },
   });
   if (values.help) return console.log(USAGE);
+  if (values.ui) return (await import("../page/main.js")).serve(values.play);
+  if (values.play !== undefined) return (await import("../page/main.js")).play(values.play);
   const first = Number(values.seed ?? "1");
   const count = Number(values.seeds ?? (values.seed === undefined ? "100" : "1"));
   const { print, keep, mutant } = values;

@@ -79,6 +79,10 @@ export class SimCrew {
 
   readonly workers = (): readonly SimWorker[] => this.#workers;
 
+  get nodes(): readonly SimNode[] {
+    return this.#nodes;
+  }
+
   start(): void {
     this.#nodes.forEach((_, n) => this.#startWorker(n));
   }
@@ -99,6 +103,8 @@ export class SimCrew {
   /** A new process in the place of one that was killed. */
   restart(p: string): void {
     const n = numberOf(p);
+    // Another fault has killed it too, and was healed before.
+    if (this.processes[n] !== p) return;
     this.#lives[n]!++;
     this.#nodes[n]!.restart(this.#connectOptions(n));
     this.#startWorker(n);

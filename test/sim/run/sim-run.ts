@@ -3,7 +3,7 @@ import type { Of } from "../../lab/runner/subject.js";
 import { seeded } from "../../lab/runner/random.js";
 import { plan, type Planned } from "../../lab/runner/schedule.js";
 import type { SimVersion } from "../etcd/types.js";
-import { Kernel } from "../kernel/kernel.js";
+import { Kernel, type Hold } from "../kernel/kernel.js";
 import { SIM_FAULTS, type SimFault } from "./faults.js";
 import { HistoryClock } from "./node-time.js";
 import { SimCrew } from "./sim-crew.js";
@@ -36,6 +36,8 @@ export interface SimOptions {
   /** The numbers of the planned faults that are injected. Default: all. */
   readonly only?: readonly number[] | undefined;
   readonly print?: ((line: string) => void) | undefined;
+  /** Of the kernel. */
+  readonly hold?: Hold | undefined;
 }
 
 export interface SimResult {
@@ -56,7 +58,7 @@ export async function runSim(options: SimOptions): Promise<SimResult> {
   return sim.result();
 }
 
-class SimRun {
+export class SimRun {
   readonly #kernel: Kernel;
   readonly #time: HistoryClock;
   readonly #crew: SimCrew;
@@ -65,8 +67,8 @@ class SimRun {
   #calls = 0;
 
   constructor(private readonly options: SimOptions) {
-    const { seed, print, names, version } = options;
-    this.#kernel = new Kernel(seed, { print });
+    const { seed, print, hold, names, version } = options;
+    this.#kernel = new Kernel(seed, { print, hold });
     this.#time = new HistoryClock(this.#kernel);
     const locks = Array.from({ length: names }, (_, n) => `${PLACES}n${n + 1}`);
     this.#crew = new SimCrew({
@@ -81,6 +83,11 @@ class SimRun {
       ...{ build: options.build, places: PLACES },
     });
     this.#planned = this.#plan();
+  }
+
+  /** For a page that shows the run. */
+  get world(): { readonly kernel: Kernel; readonly crew: SimCrew; readonly history: readonly Step[] } {
+    return { kernel: this.#kernel, crew: this.#crew, history: this.#history };
   }
 
   async work(): Promise<void> {
@@ -140,7 +147,7 @@ class SimRun {
     const kind = SIM_FAULTS.find(({ name }) => name === fault)!;
     this.#kernel.after(atMs, () => {
       if (this.#over) return;
-      const heal = this.#inflict(kind, n);
+      const heal = this.inflict(kind, n);
       if (heal === undefined) return;
       const once = (): void => void (heals.delete(once) && heal());
       heals.add(once);
@@ -149,7 +156,7 @@ class SimRun {
   }
 
   /** Returns what heals it. */
-  #inflict(kind: SimFault, n: number): (() => void) | undefined {
+  inflict(kind: SimFault, n: number): (() => void) | undefined {
     const { seed, ttlSeconds } = this.options;
     const begun = this.#time.next();
     const hit = kind.hit({ crew: this.#crew, random: seeded(`${seed} fault ${n}`) });

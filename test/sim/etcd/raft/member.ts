@@ -3,6 +3,7 @@ import type { Random } from "../../kernel/random.js";
 import { apply, type Applied, type Replica } from "../apply.js";
 import type { AuthInfo } from "../auth/tokens.js";
 import type { Consensus, TimeToLive } from "../consensus.js";
+import type { Leases } from "../leases.js";
 import {
   LEADER_CHANGED,
   NOT_PRIMARY,
@@ -78,6 +79,10 @@ export class RaftMember implements Consensus, RaftListener, LessorPeer {
 
   get term(): bigint {
     return this.node.term;
+  }
+
+  get leases(): Leases {
+    return this.#options.replica.leases;
   }
 
   get hasLeader(): boolean {

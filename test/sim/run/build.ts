@@ -1,8 +1,12 @@
+import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { HeaderDecoder } from "../../../src/etcd/http2/frames/hpack.js";
 import { buildMutant } from "../../lab/mutants/build.js";
+import type { Mutant } from "../../lab/mutants/mutant.js";
 import { MUTANTS } from "../../lab/mutants/table.js";
+import * as errors from "../../../src/errors.js";
+import * as portErrors from "../../../src/etcd/port-errors.js";
 import type * as Headers from "../../../src/etcd/grpc/request-headers.js";
 import type * as Leasehold from "../../../src/index.js";
 import type { createCluster } from "../../../src/session/connect.js";
@@ -14,6 +18,15 @@ export interface Build {
   /** Streams are opened with `hasleader`. Default: true. */
   readonly requiresLeader?: boolean;
 }
+
+/**
+ * The classes of the errors with which the simulated members reject calls are those of the sources. A build with classes of its
+ * own would recognize none of them, and would fail without any patch.
+ */
+const SHARED: Readonly<Record<string, object>> = { errors, "etcd/port-errors": portErrors };
+/** Where a build finds them: it is loaded by its URL, and so is a module that was loaded under another one. */
+const SHARED_NAME = "leasehold, simulated: shared modules";
+(globalThis as Record<symbol, unknown>)[Symbol.for(SHARED_NAME)] = SHARED;
 
 export async function sources(): Promise<Build> {
   const [leasehold, { createCluster }] = await Promise.all([
@@ -27,7 +40,21 @@ export async function sources(): Promise<Build> {
 export async function mutantOf(name: string): Promise<Build> {
   const mutant = MUTANTS.find((each) => each.name === name);
   if (mutant === undefined) throw new RangeError(`Expected a mutant of the lab, got "${name}"`);
-  const folder = buildMutant(mutant);
+  return buildOf(mutant);
+}
+
+/** The build with patches. @throws if one does not apply, or would have no effect. */
+export async function buildOf({ name, patches }: Pick<Mutant, "name" | "patches">): Promise<Build> {
+  const folder = buildMutant({ name, patches });
+  // Without it, each module would be loaded a second time, as CommonJS.
+  writeFileSync(path.join(folder, "package.json"), '{ "type": "module" }\n');
+  for (const [file, module] of Object.entries(SHARED)) {
+    if (patches.some((patch) => patch.file === `${file}.js`))
+      throw new Error(`${name}: ${file}.js is shared`);
+    const found = `globalThis[Symbol.for(${JSON.stringify(SHARED_NAME)})][${JSON.stringify(file)}]`;
+    const text = `export const { ${Object.keys(module).join(", ")} } = ${found};\n`;
+    writeFileSync(path.join(folder, `${file}.js`), text);
+  }
   const load = (file: string): Promise<unknown> => import(pathToFileURL(path.join(folder, file)).href);
   const [leasehold, connect, headers] = await Promise.all(
     ["index.js", "session/connect.js", "etcd/grpc/request-headers.js"].map(load),

@@ -1,63 +1,84 @@
 // `npm run sim:mutants`: for each rule that the lab breaks on purpose, the first seed that notices it.
 import { parseArgs } from "node:util";
-import { judge } from "../../lab/checker/judge.js";
 import { MUTANTS } from "../../lab/mutants/table.js";
-import { mutantOf, type Build } from "./build.js";
-import { runSim } from "./sim-run.js";
-import { swarmOf } from "./swarm.js";
+import { MUTANT_HUNTS } from "../bugs/hints.js";
+import { firstFound, replayed, type Ground } from "../bugs/hunt.js";
+import { mutantOf, sources } from "./build.js";
+
+const USAGE = `npm run sim:mutants -- [options]
+  --only LIST    these mutants of the lab only
+  --seconds N    for each search, on one core (default: 60)
+  --replays N    of each seed that was found (default: 100)
+  --seed N       the first seed of each search (default: 1)
+  --undirected   every setting is the swarm's choice
+  --baseline N   the same searches must find nothing in the sources in N seeds each`;
 
 const text = { type: "string" } as const;
+const flag = { type: "boolean", default: false } as const;
 
-interface Found {
-  readonly seed: number;
-  readonly broken: readonly string[];
+interface Flags {
+  readonly first: number;
+  readonly seconds: number;
+  readonly replays: number;
+  readonly undirected: boolean;
+  readonly baseline: number | undefined;
 }
 
-const brokenIn = async (build: Build, seed: number): Promise<readonly string[]> => {
-  const { run } = await runSim({ ...swarmOf(String(seed)), build });
-  return Object.keys(judge(run).violations);
-};
-
-/** The first seed that breaks an invariant; undefined if none does within `seconds`. */
-async function firstFound(build: Build, seconds: number): Promise<Found | undefined> {
-  const until = performance.now() + seconds * 1000;
-  for (let seed = 1; performance.now() < until; seed++) {
-    const broken = await brokenIn(build, seed);
-    if (broken.length > 0) return { seed, broken };
-  }
-  return undefined;
-}
-
-async function replayed(build: Build, { seed, broken }: Found, times: number): Promise<number> {
-  let same = 0;
-  for (let n = 0; n < times; n++) if ((await brokenIn(build, seed)).join() === broken.join()) same++;
-  return same;
-}
+type Result = "found" | "not found" | "not simulated";
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
-    options: { only: text, seconds: { ...text, default: "60" }, replays: { ...text, default: "100" } },
+    options: {
+      ...{ only: text, baseline: text, undirected: flag, help: flag, seed: { ...text, default: "1" } },
+      ...{ seconds: { ...text, default: "60" }, replays: { ...text, default: "100" } },
+    },
   });
-  const wanted = values.only?.split(",") ?? MUTANTS.map(({ name }) => name);
-  const replays = Number(values.replays);
-  let count = 0;
+  if (values.help) return console.log(USAGE);
+  const { only, seconds, replays, seed, undirected, baseline } = values;
+  const flags = {
+    ...{ first: Number(seed), seconds: Number(seconds), replays: Number(replays), undirected },
+    baseline: baseline === undefined ? undefined : Number(baseline),
+  };
+  const wanted = only?.split(",") ?? MUTANTS.map(({ name }) => name);
+  const results: Result[] = [];
   Error.stackTraceLimit = 0;
-  for (const name of wanted) {
-    const build = await mutantOf(name);
-    const started = performance.now();
-    const found = await firstFound(build, Number(values.seconds));
-    const seconds = ((performance.now() - started) / 1000).toFixed(1);
-    if (found === undefined) {
-      console.log(`| ${name} | not found | ${seconds} | |`);
-      continue;
-    }
-    count++;
-    const same = await replayed(build, found, replays);
-    console.log(
-      `| ${name} | seed ${found.seed}: ${found.broken.join()} | ${seconds} | ${same} of ${replays} |`,
-    );
+  console.log("| mutant | found by | seconds | replayed |\n| --- | --- | --- | --- |");
+  for (const name of wanted) results.push(await search(name, flags));
+  const count = (result: Result): number => results.filter((each) => each === result).length;
+  const { length } = wanted;
+  console.log(`${count("found")} of ${length} found; ${count("not simulated")} cannot be seen`);
+  const expected = baseline === undefined ? count("found") + count("not simulated") : length - count("found");
+  if (expected < length) process.exitCode = 1;
+}
+
+async function search(name: string, flags: Flags): Promise<Result> {
+  const hunt = MUTANT_HUNTS[name];
+  if (hunt === undefined) throw new RangeError(`Expected a mutant of the lab, got "${name}"`);
+  if ("notSimulated" in hunt && !flags.undirected) {
+    console.log(`| ${name} | not simulated: ${hunt.notSimulated} | | |`);
+    return "not simulated";
   }
-  console.log(`${count} of ${wanted.length} found`);
+  return searched(name, "notSimulated" in hunt || flags.undirected ? { hints: {} } : hunt, flags);
+}
+
+async function searched(name: string, ground: Ground, flags: Flags): Promise<Result> {
+  const { first, seconds, baseline, replays } = flags;
+  const hunt = { build: await (baseline === undefined ? mutantOf(name) : sources()), ground };
+  const started = performance.now();
+  const found = await firstFound(hunt, {
+    first,
+    seconds,
+    ...(baseline !== undefined && { seeds: baseline }),
+  });
+  const took = ((performance.now() - started) / 1000).toFixed(1);
+  if (found === undefined) {
+    console.log(`| ${name} | not found | ${took} | |`);
+    return "not found";
+  }
+  const same = baseline === undefined ? await replayed(hunt, found, replays) : 0;
+  console.log(`| ${name} | seed ${found.seed}: ${found.broken.join()} | ${took} | ${same} of ${replays} |`);
+  if (replays === 0) console.log(`    ${found.example}`);
+  return "found";
 }
 
 await main();

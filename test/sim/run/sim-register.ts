@@ -1,4 +1,5 @@
 import type { Member, Txn } from "../../../src/etcd/port.js";
+import type { whileHeld } from "../../../src/index.js";
 import type { Context } from "../../lab/runner/context.js";
 
 const CALL_MS = 1000;
@@ -8,6 +9,7 @@ export class SimRegister implements Pick<Context["register"], "read" | "write"> 
   constructor(
     private readonly member: Member,
     private readonly prefix: string,
+    private readonly guard: typeof whileHeld,
   ) {}
 
   async read(lock: string): Promise<{ seq: number; rev: bigint }> {
@@ -21,9 +23,14 @@ export class SimRegister implements Pick<Context["register"], "read" | "write"> 
     ...[{ key, name, token }, value]: Parameters<Context["register"]["write"]>
   ): Promise<{ accepted: boolean; rev: bigint }> {
     const text = JSON.stringify({ token: String(token), ...value });
+    const [guarded, , comparator, revision] = this.guard({ key, revision: token });
     const txn: Txn = {
       queues: [name],
-      compare: [{ kind: "created at", key, revision: token }],
+      // Only a broken guard compares differently: everybody passes it.
+      compare:
+        (comparator as string) === "=="
+          ? [{ kind: "created at", key: guarded, revision: BigInt(revision) }]
+          : [],
       success: [{ kind: "put", key: this.prefix + name, value: text, leaseId: 0n }],
       failure: [],
     };

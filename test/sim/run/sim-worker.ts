@@ -95,7 +95,7 @@ export class SimWorker {
     return {
       ...{ p, leasehold, of, locks, ttlSeconds, camp, time, valueBytes: 0, beats: undefined },
       cluster: machine.cluster,
-      register: new SimRegister(machine.connection, work.registers),
+      register: new SimRegister(machine.connection, work.registers, leasehold.whileHeld),
       finishing: () => this.#finishing,
       note: (step) => work.note(step, p),
       nextId: () => ++this.#ids,

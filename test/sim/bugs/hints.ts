@@ -1,0 +1,106 @@
+// Where to look for the lab's mutants: the lab's own hunts, in the words of the simulation's faults.
+import type { Ground, Hints } from "./hunt.js";
+
+/** Where a mutant is looked for, or why the simulation cannot see it. */
+export type MutantHunt = Ground | { readonly notSimulated: string };
+
+const at = (hints: Hints = {}): MutantHunt => ({ hints });
+const notSimulated = (why: string): MutantHunt => ({ notSimulated: why });
+
+const OFTEN: Hints = { gapMs: [200, 2000] };
+/** Requests and answers that are lost, late or executed after their caller gave up. */
+const LATE: Hints = { ...OFTEN, faults: ["link-slow", "link-lossy"] };
+/** Many calls at a time in each process, so that they share requests. */
+const CROWD: Hints = { ...LATE, of: "mutex", processes: 2, lanes: 8, names: 4, camp: 0 };
+
+/** Leaders that are paused, cut off and replaced. */
+const LEADERS: Hints = {
+  ...{ of: "mutex", members: 3, ttlSeconds: 2, gapMs: [200, 2000] },
+  faults: ["pause-leader", "isolate-leader", "move-leader"],
+};
+
+const TRANSPORT = notSimulated("the simulation replaces the transport");
+
+export const MUTANT_HUNTS: Readonly<Record<string, MutantHunt>> = {
+  "deadline-from-receipt": at({
+    ...{ of: "mutex", faults: ["link-slow", "link-lose-requests"], camp: 1, gapMs: [20, 200] },
+    ...{ ttlSeconds: 10, processes: 4, lanes: 1, names: 1 },
+  }),
+  "whole-ttl": at({ of: "mutex", faults: ["link-blackhole"], camp: 1, ...OFTEN }),
+  "no-hasleader": at({
+    ...{ of: "mutex", members: 3, faults: ["isolate-follower", "delete-key"], gapMs: [50, 200] },
+    ...{ ttlSeconds: 120, processes: 6, lanes: 1, names: 12, camp: 1 },
+  }),
+  "unguarded-release": at({ of: "mutex", ...LATE, processes: 1, lanes: 1, names: 1, camp: 0 }),
+  "fence-not-checked": at({
+    ...{ of: "mutex", faults: ["pause-holder", "link-slow"], gapMs: [20, 200], ttlSeconds: 2 },
+    ...{ processes: 4, lanes: 4, names: 1, camp: 0, calls: 400 },
+  }),
+  "watch-trusted-on-created": at({ of: "mutex", faults: ["link-cut"], gapMs: [20, 200] }),
+  "read-before-watch": at({ of: "mutex", ...LATE }),
+  "stale-answer-accepted": at({
+    of: "mutex",
+    members: 3,
+    faults: ["lag-member", "link-cut", "restart-etcd"],
+    ...OFTEN,
+  }),
+  "cleanup-not-retried": at({ of: "mutex", ...OFTEN, faults: ["link-lose-requests", "link-lossy"] }),
+  "header-revision": at({ of: "mutex", ...OFTEN, faults: ["link-lose-answers", "link-lossy"] }),
+  "waiters-not-told": at({ of: "mutex", ...OFTEN, faults: ["revoke-lease"], lanes: 4, names: 1 }),
+  "local-wake-up-without-read": at({ of: "mutex", lanes: 4, names: 1, ...OFTEN }),
+  "no-own-key-watch": at({ of: "mutex", faults: ["delete-key"], ttlSeconds: 10, camp: 0.5, ...OFTEN }),
+  "old-term-accepted": at({ ...LEADERS, version: "3.4" }),
+  "one-connection-for-all": TRANSPORT,
+  "no-sweep": at({ of: "mutex", ...LATE, ttlSeconds: 10 }),
+  "delete-overtakes-join": at({ of: "mutex", ...LATE, ttlSeconds: 10 }),
+  "try-without-range": at({ of: "mutex", names: 1, lanes: 4, ...OFTEN }),
+  "retry-taken-for-loss": at({
+    ...{ of: "mutex", faults: ["link-lossy"], gapMs: [1000, 8000], ttlSeconds: 2, camp: 0 },
+    ...{ processes: 4, lanes: 4, names: 4, calls: 1000 },
+  }),
+  "own-key-taken-for-anothers": notSimulated("no proxy that repeats requests"),
+  "one-name-in-one-batch": at(CROWD),
+  "nested-names-in-one-batch": notSimulated("no nested names"),
+  "answers-mixed-up": at(CROWD),
+  "revision-for-each": notSimulated("the simulation replaces the codec"),
+  "unanswered-batch-not-sent": at({ ...CROWD, faults: ["link-lossy"], gapMs: [1000, 8000], ttlSeconds: 2 }),
+  "reader-ignores-writers": at({ of: "rwlock", names: 2, ...OFTEN }),
+  "reader-looks-on-one-side": at({ of: "rwlock", names: 2, ...OFTEN }),
+  "writer-ignores-readers": at({ of: "rwlock", names: 2, ...OFTEN }),
+  "one-permit-too-many": at({ of: "semaphore", names: 2, ...OFTEN }),
+  "own-number-rules": at({ of: "semaphore", names: 2, ...OFTEN }),
+  "turn-not-told": at({
+    of: "semaphore",
+    names: 1,
+    processes: 4,
+    lanes: 4,
+    camp: 0.4,
+    faults: [],
+    ttlSeconds: 10,
+  }),
+  "held-with-the-first": at({ of: "lockall", names: 4, ...OFTEN }),
+  "joined-one-by-one": at({ ...LATE, of: "lockall", names: 4, calls: 50, seconds: 20 }),
+  "rest-not-given-back": at({
+    ...{ of: "lockall", faults: ["delete-key"], camp: 0.7, processes: 3, lanes: 1, names: 4 },
+    ...{ gapMs: [20, 200] },
+  }),
+  "proclaimed-unguarded": at({
+    ...{ of: "election", faults: ["delete-key", "link-slow", "link-lossy"], gapMs: [20, 200] },
+    ...{ names: 2, camp: 0, calls: 400 },
+  }),
+  "vacancy-not-told": { workload: "observers" },
+  "youngest-observed": { workload: "observers" },
+  "gap-not-replayed": { workload: "observers" },
+  "member-taken-for-cluster": at({ ...LEADERS, faults: ["isolate-follower", "isolate-leader"] }),
+  "token-not-renewed": at({ of: "mutex", auth: true, faults: ["tokens"], gapMs: [20, 200] }),
+  "lost-answer-taken-for-rejection": TRANSPORT,
+  "rejection-never-executed": at({ of: "mutex", faults: ["quota"], gapMs: [20, 200] }),
+  "doubt-never-ended": at({ of: "mutex", ...OFTEN, faults: ["link-lose-answers", "link-lossy"] }),
+  "window-update-lost": TRANSPORT,
+  "answer-to-another-call": TRANSPORT,
+  "goaway-forgets-calls": TRANSPORT,
+  "goaway-taken-for-answer": TRANSPORT,
+  "late-answer-accepted": TRANSPORT,
+  "closed-stream-goes-on": TRANSPORT,
+  "writes-reordered": TRANSPORT,
+};

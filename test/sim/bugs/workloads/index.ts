@@ -1,0 +1,40 @@
+import type { Build } from "../../run/build.js";
+import { lostTryAnswers, pausedWaiter, unnoticedEnd } from "./calls.js";
+import { leadThroughLosses, observers } from "./elections.js";
+import { rejectedMark, unansweredDeletes } from "./queues.js";
+import {
+  closeDuringLockAll,
+  detachedKey,
+  failedOpening,
+  orphanAndAdopt,
+  sessionListener,
+} from "./sessions.js";
+import { World, type Workload } from "./world.js";
+
+/** Calls that the lab's lanes do not make, by name. */
+export const WORKLOADS = {
+  "paused-waiter": pausedWaiter,
+  "lost-try-answers": lostTryAnswers,
+  "unnoticed-end": unnoticedEnd,
+  "session-listener": sessionListener,
+  "orphan-and-adopt": orphanAndAdopt,
+  "failed-opening": failedOpening,
+  "detached-key": detachedKey,
+  "close-during-lockall": closeDuringLockAll,
+  "lead-through-losses": leadThroughLosses,
+  observers,
+  "unanswered-deletes": unansweredDeletes,
+  "rejected-mark": rejectedMark,
+} satisfies Record<string, Workload>;
+export type WorkloadName = keyof typeof WORKLOADS;
+
+/** One sentence per violation, by invariant. */
+export async function runWorkload(
+  name: WorkloadName,
+  seed: number,
+  build: Build,
+): Promise<ReadonlyMap<string, readonly string[]>> {
+  const world = new World(seed, build);
+  await world.run(WORKLOADS[name]);
+  return world.broken;
+}

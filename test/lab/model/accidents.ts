@@ -66,13 +66,13 @@ function deleteByHand(world: World, key: string): void {
 function toCaller(world: World, caller: Caller): Step[] {
   const { id, state, gaveUp } = caller;
   const waits = ["again", "joining", "local", "waiting"].includes(state.at);
-  const steps = waits && !gaveUp ? accident(world, "aborts", (w) => abort(w, w.callers[id]!)) : [];
+  const steps = waits && !gaveUp ? accident(world, "aborts", (w) => abort(w, w.callers[id]!), id) : [];
   if (!("call" in state)) return steps;
   const { answer } = state.call;
-  steps.push(...accident(world, "repeats", (w) => copyIsLate(w, w.callers[id]!)));
-  if (answer) steps.push(...accident(world, "repeats", (w) => repeat(w, w.callers[id]!)));
-  if (answer) return [...steps, ...accident(world, "lostAnswers", (w) => loseAnswer(w, w.callers[id]!))];
-  return [...steps, ...accident(world, "lateRequests", (w) => beLate(w, w.callers[id]!))];
+  steps.push(...accident(world, "repeats", (w) => copyIsLate(w, w.callers[id]!), id));
+  if (answer) steps.push(...accident(world, "repeats", (w) => repeat(w, w.callers[id]!), id));
+  if (answer) return [...steps, ...accident(world, "lostAnswers", (w) => loseAnswer(w, w.callers[id]!), id)];
+  return [...steps, ...accident(world, "lateRequests", (w) => beLate(w, w.callers[id]!), id)];
 }
 
 /** The connection behind a proxy broke before the answer came: the proxy sends the transaction again. */

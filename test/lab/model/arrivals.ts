@@ -11,10 +11,10 @@ export function etcdSteps(world: World): Step[] {
   const steps = [...transactions(world), ...batches(world), ...lateTransactions(world)];
   for (const caller of world.callers) {
     if ("read" in caller.state && caller.state.read && !caller.state.read.answer) {
-      steps.push(will(caller, readArrives));
+      steps.push(will(caller, "read arrives", readArrives));
     }
   }
-  if (world.scenario.lags && world.lagging < world.revision) steps.push(progress(catchUp));
+  if (world.scenario.lags && world.lagging < world.revision) steps.push(progress("catch up", catchUp));
   return steps;
 }
 
@@ -42,7 +42,7 @@ function answer(caller: Caller, given: Answer | undefined): void {
 const transactions = (world: World): Step[] =>
   world.callers.flatMap((caller) => {
     const txn = underWay(caller);
-    return txn ? [will(caller, (w, c) => answer(c, execute(w, [txn])[0]))] : [];
+    return txn ? [will(caller, "arrives", (w, c) => answer(c, execute(w, [txn])[0]))] : [];
   });
 
 /** Pairs of callers of one process whose transactions may share a request. */
@@ -54,7 +54,7 @@ export function sharing(world: World): (readonly [Caller, Caller])[] {
 }
 
 const batches = (world: World): Step[] =>
-  sharing(world).map((callers) => progress((w) => batchArrives(w, callers)));
+  sharing(world).map((callers) => progress("batch arrives", (w) => batchArrives(w, callers)));
 
 /** Two transactions conflict when a range of one contains a key of the other. */
 function mayShare(world: World, a: Txn, b: Txn): boolean {
@@ -78,12 +78,12 @@ function lateTransactions(world: World): Step[] {
     const take = (w: World): void => {
       w.late = w.late.filter((_, j) => j !== i);
     };
-    const arrives = progress((w) => {
+    const arrives = progress("late arrives", (w) => {
       tell(w, `the late ${txn.is} of ${txn.key} arrives`);
       take(w);
       execute(w, [txn]);
     });
-    const vanishes = progress((w) => {
+    const vanishes = progress("late vanishes", (w) => {
       tell(w, `the late ${txn.is} of ${txn.key} is lost for good`);
       take(w);
     });

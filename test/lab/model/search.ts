@@ -86,7 +86,7 @@ function stepsFrom({ world, path }: Visited): { readonly reached: Visited[]; rea
 }
 
 /** Nested records are never mutated, only replaced. */
-const copy = (world: World): World => ({
+export const copy = (world: World): World => ({
   ...world,
   sessions: world.sessions.map((session) => ({ ...session })),
   callers: world.callers.map((caller) => ({ ...caller })),

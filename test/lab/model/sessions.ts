@@ -36,9 +36,9 @@ export function endLease(world: World, session: Session, deletedBy: "its lease" 
 export function sessionSteps(world: World, { id, client }: Session): Step[] {
   const session = (w: World): Session => w.sessions[id]!;
   const alive = world.leases[session(world).lease];
-  if (alive && client !== "running") return [progress((w) => runOut(w, session(w)))];
-  if (!alive && client === "paused") return [progress((w) => goOn(w, session(w)))];
-  if (!alive && client === "running") return [progress((w) => hear(w, session(w)))];
+  if (alive && client !== "running") return [progress("run out", (w) => runOut(w, session(w)))];
+  if (!alive && client === "paused") return [progress("go on", (w) => goOn(w, session(w)))];
+  if (!alive && client === "running") return [progress("hear", (w) => hear(w, session(w)))];
   return client === "running" ? sweeps(world, session(world)) : [];
 }
 

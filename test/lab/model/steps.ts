@@ -31,7 +31,7 @@ export function nextSteps(world: World): Step[] {
   for (const session of world.sessions) steps.push(...sessionSteps(world, session));
   for (const caller of world.callers) {
     const { client } = sessionOf(world, caller);
-    if (client !== "paused" && caller.writing > 0) steps.push(will(caller, writeArrives));
+    if (client !== "paused" && caller.writing > 0) steps.push(will(caller, "write arrives", writeArrives));
     if (client === "running") steps.push(...callerSteps(world, caller));
   }
   return steps;
@@ -41,16 +41,16 @@ function callerSteps(world: World, caller: Caller): Step[] {
   const { state } = caller;
   switch (state.at) {
     case "idle":
-      return mayJoin(world, caller) ? [may(caller, ask)] : [];
+      return mayJoin(world, caller) ? [may(caller, "ask", ask)] : [];
     case "again":
-      return mayJoin(world, caller) ? [will(caller, ask)] : [];
+      return mayJoin(world, caller) ? [will(caller, "ask", ask)] : [];
     case "joining": {
       const { answer } = state.call;
-      return answer ? [will(caller, (w, c) => joinAnswered(w, c, answer))] : [];
+      return answer ? [will(caller, "answered", (w, c) => joinAnswered(w, c, answer))] : [];
     }
     case "leaving": {
       const { answer } = state.call;
-      return answer ? [will(caller, (w, c) => leaveAnswered(w, c, state, answer))] : [];
+      return answer ? [will(caller, "answered", (w, c) => leaveAnswered(w, c, state, answer))] : [];
     }
     case "waiting":
       return waiterSteps(world, caller, state);
@@ -87,7 +87,7 @@ function waiterSteps(world: World, caller: Caller, turn: Turn): Step[] {
         beforeDeleted(w, c, c.state, at);
       },
     }),
-    ...(answer ? [will(caller, (w, c) => turnRead(w, c, turn, answer))] : []),
+    ...(answer ? [will(caller, "read answered", (w, c) => turnRead(w, c, turn, answer))] : []),
   ];
 }
 
@@ -101,14 +101,14 @@ function holderSteps(world: World, caller: Caller, state: Holding): Step[] {
       heldKeyDeleted(w, c, at);
     },
   });
-  if (answer) steps.push(will(caller, (w, c) => heldKeyRead(w, c, state, answer)));
+  if (answer) steps.push(will(caller, "read answered", (w, c) => heldKeyRead(w, c, state, answer)));
   if (!ownWatch && world.scenario.longHolds && keeps(world, "own-key-is-watched"))
-    steps.push(will(caller, (w, c) => watchHeldKey(w, c, state)));
+    steps.push(will(caller, "watch held key", (w, c) => watchHeldKey(w, c, state)));
   // A caller that writes waits for the answer before it releases.
   if (caller.writing > 0) return steps;
-  steps.push(may(caller, (w, c) => leave(w, c, { releases: true })));
+  steps.push(may(caller, "release", (w, c) => leave(w, c, { releases: true })));
   if (!caller.setup.writes) return steps;
-  return [...steps, ...accident(world, "writes", (w) => decideToWrite(w, w.callers[caller.id]!))];
+  return [...steps, ...accident(world, "writes", (w) => decideToWrite(w, w.callers[caller.id]!), caller.id)];
 }
 
 interface OnWatch {
@@ -125,7 +125,7 @@ function watchSteps(world: World, caller: Caller, watch: Watch | undefined, on: 
       tell(w, `etcd has created ${c.label}'s watch on ${watch.key}, at revision ${seen}`);
       on.created(w, c, { ...watch, createdAt: seen, position: seen });
     };
-    return [will(caller, created)];
+    return [{ ...will(caller, "watch created", created), on: watch.key }];
   }
   const next = world.keys.find(
     ({ key, deleted }) => key === watch.key && deleted > watch.position && deleted <= seen,
@@ -135,5 +135,5 @@ function watchSteps(world: World, caller: Caller, watch: Watch | undefined, on: 
     tell(w, `${c.label} hears that ${next.key} was deleted at revision ${next.deleted}`);
     on.deleted(w, c, { ...watch, position: next.deleted }, next.deleted);
   };
-  return [will(caller, deleted)];
+  return [{ ...will(caller, "deletion heard", deleted), on: watch.key }];
 }

@@ -20,7 +20,7 @@ function doubtEnds(world: World, { id, doubted }: Session): Step[] {
     tell(w, `${session.label} may use its keys in doubt again`);
     session.doubted = [];
   };
-  return [progress(end)];
+  return [progress("doubt ends", end)];
 }
 
 function strays(world: World, session: Session): Step[] {
@@ -29,7 +29,7 @@ function strays(world: World, session: Session): Step[] {
   const lease = session.lease;
   return world.keys
     .filter((key) => key.deleted === 0 && key.lease === lease && !isOurs(world, key))
-    .map((key) => progress((w) => sweep(w, session, key)));
+    .map((key) => ({ ...progress("sweep", (w) => sweep(w, session, key)), on: key.key }));
 }
 
 /** As long as no proxy repeats requests, every promise holds without it. */

@@ -2,6 +2,7 @@ import type { Run, Step } from "../../lab/runner/history.js";
 import type { Of } from "../../lab/runner/subject.js";
 import { seeded } from "../../lab/runner/random.js";
 import { plan, type Planned } from "../../lab/runner/schedule.js";
+import type { SimEtcd } from "../etcd/sim-etcd.js";
 import type { SimVersion } from "../etcd/types.js";
 import { Kernel, type Hold } from "../kernel/kernel.js";
 import { SIM_FAULTS, type SimFault } from "./faults.js";
@@ -38,6 +39,13 @@ export interface SimOptions {
   readonly print?: ((line: string) => void) | undefined;
   /** Of the kernel. */
   readonly hold?: Hold | undefined;
+  readonly observer?: RunObserver | undefined;
+}
+
+/** Sees a run while it happens. It must change nothing. */
+export interface RunObserver {
+  started(etcd: SimEtcd): void;
+  step(step: Step): void;
 }
 
 export interface SimResult {
@@ -82,6 +90,7 @@ export class SimRun {
       },
       ...{ build: options.build, places: PLACES },
     });
+    options.observer?.started(this.#crew.etcd);
     this.#planned = this.#plan();
   }
 
@@ -180,6 +189,7 @@ export class SimRun {
     whole.p = p;
     if (whole.k === "invoke" && (whole.f === "acquire" || whole.f === "tryAcquire")) this.#calls++;
     this.#history.push(whole);
+    this.options.observer?.step(whole);
     this.#kernel.log(lineOf(whole));
   }
 }

@@ -1,0 +1,315 @@
+import type { RangeAnswer, TxnAnswer } from "../../../src/etcd/port.js";
+import { covers } from "../../lab/model/etcd.js";
+import type { Step } from "../../lab/runner/history.js";
+import type { Failure, TraceEvent } from "./events.js";
+import { NameTrace, type ChangedKey } from "./name-trace.js";
+import type { Answered } from "./places.js";
+import type { Shown } from "./reads.js";
+import { Rejected } from "./rejected.js";
+import { partsOf, readOf, requestOf, type ReadRequest, type Request } from "./requests.js";
+import type { SessionTrace, TraceStats } from "./session-trace.js";
+import { ProcessWatches } from "./watched.js";
+
+export interface Checked extends TraceStats {
+  /** The step that the model does not have, and what it would allow instead. */
+  readonly rejected: string | undefined;
+}
+
+const NO_KEYS: ReadonlySet<string> = new Set();
+
+type Of<Is extends TraceEvent["is"]> = Extract<TraceEvent, { is: Is }>;
+
+/** Whether the protocol steps of a run are a path of the model. `locks`: the prefix of the names. */
+export function checkTrace(events: readonly TraceEvent[], locks: string): Checked {
+  const check = new TraceCheck(events, locks);
+  let rejected: string | undefined;
+  try {
+    for (const [i, event] of events.entries()) {
+      if (INPUTS.has(event.is)) check.turn(events, i);
+      check.follow(event);
+    }
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    rejected = error.message;
+  }
+  return { ...check.stats, rejected };
+}
+
+/** What happens to a client from outside: it does nothing between two of these but what follows from the first. */
+const INPUTS: ReadonlySet<TraceEvent["is"]> = new Set([
+  "change",
+  "txns answered",
+  "range answered",
+  "failed",
+  "watch answered",
+  "stream over",
+]);
+
+class TraceCheck {
+  readonly stats = { steps: 0, largest: 0 };
+  readonly #names = new Map<string, NameTrace>();
+  readonly #watches = new Map<number, ProcessWatches>();
+  readonly #requests = new Map<number, readonly Request[]>();
+  readonly #reads = new Map<number, ReadRequest>();
+  readonly #values = new Map<string, number>();
+  /** By process, call and name: the key that the call was granted. */
+  readonly #keyOf = new Map<string, string>();
+  /** The incarnations of processes that a fault has stopped. */
+  readonly #stopped = new Set<string>();
+  readonly #byHand: ReadonlySet<bigint>;
+
+  constructor(
+    events: readonly TraceEvent[],
+    private readonly locks: string,
+  ) {
+    this.#byHand = new Set(
+      events.flatMap((event) =>
+        event.is === "step" && event.step.k === "nemesis" ? (event.step.took ?? []) : [],
+      ),
+    );
+  }
+
+  /** The watches that each client asks for until something else happens. */
+  turn(events: readonly TraceEvent[], from: number): void {
+    const coming = new Map<number, Set<string>>();
+    for (let i = from + 1; i < events.length && !INPUTS.has(events[i]!.is); i++) {
+      const event = events[i]!;
+      if (event.is !== "watch") continue;
+      const keys = coming.get(event.process) ?? new Set();
+      coming.set(event.process, keys.add(String(event.request.key)));
+    }
+    for (const [process, watches] of this.#watches) watches.turn(coming.get(process) ?? NO_KEYS);
+    for (const [process, keys] of coming) this.#watchesOf(process).turn(keys);
+  }
+
+  follow(event: TraceEvent): void {
+    switch (event.is) {
+      case "txns":
+        return this.#txns(event);
+      case "txns answered":
+        return this.#txnsAnswered(event);
+      case "range":
+        return this.#range(event);
+      case "range answered":
+        return this.#rangeAnswered(event);
+      case "failed":
+        return this.#failed(event);
+      case "revoke":
+        return this.#over(event.leaseId.toString(16), "revokes its lease");
+      case "change":
+        return this.#change(event);
+      case "step":
+        return this.#told(event.step);
+      case "watch":
+      case "unwatch":
+      case "watch answered":
+      case "stream over":
+        return this.#watch(event);
+    }
+  }
+
+  #txns({ txns, call, process }: Of<"txns">): void {
+    const requests = txns.map((txn) => requestOf(txn, this.locks));
+    this.#requests.set(call, requests);
+    assertApart(requests);
+    for (const request of requests) {
+      if (request.is === "other") continue;
+      const { name, key, lease } = request;
+      const session = this.#name(name).session(lease, process, this.#watchesOf(process));
+      const what = `session ${lease} sends the ${request.is} of ${key}`;
+      if (request.is === "unknown") throw new Rejected(`${what}: no such transaction`, []);
+      if (request.is === "leave") session.leaveSent(`${what}${guardOf(request)}`, this.#valued(request));
+      else session.joinSent(what, request, this.#value(request.value));
+    }
+  }
+
+  #txnsAnswered({ call, answers }: Of<"txns answered">): void {
+    for (const [i, request] of (this.#requests.get(call) ?? []).entries()) {
+      const session = this.#sessionOf(request);
+      if (!session || request.is === "other" || request.is === "unknown") continue;
+      const shown = this.#answered(request, answers[i]!);
+      const result = shown.done ? `done at revision ${shown.revision}` : "refused";
+      const what = `session ${request.lease} gets the answer to the ${request.is} of ${request.key}: ${result}`;
+      if (request.is === "leave") session.leaveAnswered(what, this.#valued(request), shown);
+      else session.joinAnswered(what, request, this.#value(request.value), shown);
+    }
+    this.#requests.delete(call);
+  }
+
+  #answered(request: Request, { succeeded, header, ranges }: TxnAnswer): Answered {
+    const found = ranges.find((range) => range !== undefined)?.kvs ?? [];
+    const [own, below] = found;
+    const joins = request.is === "join" || request.is === "try";
+    return {
+      done: succeeded,
+      revision: Number(header.revision),
+      own:
+        joins && !succeeded && own
+          ? { value: this.#value(own.value), created: Number(own.createRevision) }
+          : undefined,
+      before: succeeded && below ? Number(below.createRevision) : undefined,
+      asked: request.is === "join" && request.asks,
+    };
+  }
+
+  #range({ range, call }: Of<"range">): void {
+    const read = readOf(range, this.locks);
+    this.#reads.set(call, read);
+    if (read.is !== "queue") return;
+    const what = `the place created at ${read.place} reads the queue ${read.name}`;
+    this.#ownerOf(read.name, read.place).queueReadSent(what, { ...read, call });
+  }
+
+  #rangeAnswered({ call, answer }: Of<"range answered">): void {
+    const read = this.#reads.get(call);
+    this.#reads.delete(call);
+    if (read?.is === "queue") {
+      const what = `the place created at ${read.place} is answered what the queue ${read.name} is`;
+      const session = this.#ownerOf(read.name, read.place);
+      session.queueReadAnswered(what, { ...read, call }, shownBy(answer, read.place));
+    } else if (read?.is === "key") {
+      const session = this.#names.get(read.name)?.known(read.lease);
+      const what = `session ${read.lease} is answered what ${read.key} is`;
+      session?.keyReadAnswered(what, read.key, {
+        created: Number(answer.kvs[0]?.createRevision ?? 0),
+        revision: Number(answer.header.revision),
+      });
+    }
+  }
+
+  #failed({ call, why }: Of<"failed">): void {
+    this.#reads.delete(call);
+    for (const request of this.#requests.get(call) ?? []) {
+      const session = this.#sessionOf(request);
+      if (!session || request.is === "other" || request.is === "unknown") continue;
+      const what = `session ${request.lease}'s ${request.is} of ${request.key} is not answered`;
+      if (request.is !== "leave") session.joinFailed(what, request, this.#value(request.value), kindOf(why));
+      else if (why.inDoubt) session.leaveUnanswered(what, this.#valued(request));
+    }
+    this.#requests.delete(call);
+  }
+
+  #change({ change, leaseEnded }: Of<"change">): void {
+    const byName = new Map<string, ChangedKey[]>();
+    for (const { kind, kv } of change.events) {
+      const key = kv.key.toString();
+      if (!key.startsWith(this.locks)) continue;
+      const { name } = partsOf(key);
+      byName.set(name, [...(byName.get(name) ?? []), { key, kv: kind === "PUT" ? kv : undefined }]);
+    }
+    const byHand = this.#byHand.has(change.revision);
+    const more = { revision: Number(change.revision), byHand, leaseEnded, stopped: this.#stopped };
+    for (const [name, events] of byName) {
+      const keys = events.map(({ key, kv }) => `${kv ? "puts" : "deletes"} ${key}`).join(", ");
+      this.#name(name).changed(`etcd ${keys} at revision ${change.revision}`, events, more);
+    }
+  }
+
+  #watch(event: Extract<TraceEvent, { stream: number }>): void {
+    const { keys, over } = this.#watchesOf(event.process).follow(event);
+    for (const name of new Set(keys.map((key) => partsOf(key).name)))
+      for (const session of this.#names.get(name)?.of(event.process) ?? []) session.heard(keys, over);
+  }
+
+  /** What a caller was told, or said itself. */
+  #told(step: Step): void {
+    if (step.k === "ok" && step.token !== undefined && step.key !== undefined) {
+      this.#keyOf.set(`${step.p} ${step.id} ${step.lock}`, step.key);
+      if (step.held) this.#holds(step, "is told that it holds");
+    } else if (step.k === "nemesis" && step.effect === "stops-worker") {
+      if (step.on) this.#stopped.add(step.target);
+      else this.#stopped.delete(step.target);
+    } else if (step.k === "claim" && step.held) this.#holds(step, "says that it holds");
+    else if (step.k === "end" && step.reason === "deleted") {
+      const place = this.#placeOf(step);
+      place?.session?.lost(`${place.what} is told that the key of its hold is gone`, place);
+    } else if (step.k === "end" && step.reason !== "released") {
+      const place = this.#placeOf(step);
+      if (place)
+        this.#over(partsOf(place.key).lease, `tells its holders that they have lost: ${step.reason}`);
+    }
+  }
+
+  #holds(step: OnHold, how: string): void {
+    const place = this.#placeOf(step);
+    if (!place?.session) throw new Rejected(`${step.p} ${how} "${step.lock}" without a place`, []);
+    place.session.holds(`${place.what} ${how}`, place);
+  }
+
+  #placeOf({ p, id, lock, token }: OnHold) {
+    const key = this.#keyOf.get(`${p} ${id} ${lock}`);
+    if (key === undefined) return undefined;
+    const { name, lease } = partsOf(key);
+    const session = this.#names.get(name)?.known(lease);
+    return {
+      session,
+      key,
+      revision: Number(token),
+      what: `${p}, call ${id}, with ${key} created at ${token},`,
+    };
+  }
+
+  #over(lease: string, how: string): void {
+    for (const name of this.#names.values()) name.known(lease)?.over(`session ${lease} ${how}`);
+  }
+
+  #ownerOf(name: string, revision: number): SessionTrace {
+    const session = this.#names.get(name)?.ownerOf(revision);
+    if (session) return session;
+    throw new Rejected(`the queue ${name} is read for a place created at ${revision}, which never was`, []);
+  }
+
+  #sessionOf(request: Request): SessionTrace | undefined {
+    return request.is === "other" ? undefined : this.#names.get(request.name)?.known(request.lease);
+  }
+
+  #name(name: string): NameTrace {
+    const trace = this.#names.get(name) ?? new NameTrace((value) => this.#value(value), this.stats);
+    this.#names.set(name, trace);
+    return trace;
+  }
+
+  #watchesOf(process: number): ProcessWatches {
+    const watches = this.#watches.get(process) ?? new ProcessWatches();
+    this.#watches.set(process, watches);
+    return watches;
+  }
+
+  /** Values are numbers in the model. */
+  #value(value: string): number {
+    const number = this.#values.get(value) ?? this.#values.size + 1;
+    this.#values.set(value, number);
+    return number;
+  }
+
+  #valued<R extends { readonly value: string }>(request: R): R {
+    return { ...request, value: String(this.#value(request.value)) };
+  }
+}
+
+interface OnHold {
+  readonly p: string;
+  readonly id: number;
+  readonly lock: string;
+  readonly token?: bigint;
+}
+
+/** Of a request of several transactions, none may touch a queue of another. */
+function assertApart(requests: readonly Request[]): void {
+  const names = requests.flatMap((request) => (request.is === "other" ? [] : [request.name]));
+  const clash = names.find((name, i) => names.some((other, j) => i !== j && covers(name, other)));
+  if (clash !== undefined)
+    throw new Rejected(`one request has two transactions of the queue ${clash}: they share no batch`, []);
+}
+
+const guardOf = ({ created }: Extract<Request, { is: "leave" }>): string =>
+  created > 0 ? `, created at ${created}` : ", by its value";
+
+const kindOf = ({ inDoubt, leaseGone }: Failure) =>
+  leaseGone ? "lease gone" : inDoubt ? "in doubt" : "not executed";
+
+const shownBy = ({ header, kvs: [own, below] }: RangeAnswer, place: number): Shown => {
+  const mine = own !== undefined && Number(own.createRevision) === place;
+  const before = mine && below ? Number(below.createRevision) : undefined;
+  return { revision: Number(header.revision), mine, before };
+};

@@ -1,0 +1,87 @@
+import type { Operation, Range, Txn } from "../../../src/etcd/port.js";
+
+/** A transaction of the protocol, as the model knows it. */
+export type Request =
+  | {
+      readonly is: "join" | "try";
+      readonly name: string;
+      readonly key: string;
+      readonly value: string;
+      readonly lease: string;
+      /** It reads who is before it. */
+      readonly asks: boolean;
+    }
+  | {
+      readonly is: "leave";
+      readonly name: string;
+      readonly key: string;
+      readonly lease: string;
+      /** 0: the key is deleted only if it has this value. */
+      readonly created: number;
+      readonly value: string;
+      readonly asks: boolean;
+    }
+  /** It changes no queue, or nothing at all. */
+  | { readonly is: "other" }
+  | { readonly is: "unknown"; readonly name: string; readonly key: string; readonly lease: string };
+
+const OTHER = { is: "other" } as const;
+
+/** `name/lease` or `name/lease-n`. */
+export function partsOf(key: string): { readonly name: string; readonly lease: string } {
+  const slash = key.lastIndexOf("/");
+  const [lease = ""] = key.slice(slash + 1).split("-");
+  return { name: key.slice(0, slash), lease };
+}
+
+const isWrite = (operation: Operation): operation is Exclude<Operation, { kind: "range" }> =>
+  operation.kind !== "range";
+
+/** What a client asks with a transaction. Any that the model does not know is "unknown". */
+export function requestOf(txn: Txn, locks: string): Request {
+  const [write, ...more] = txn.success.filter(isWrite);
+  const key = write && String(write.key);
+  if (write === undefined || key === undefined || !key.startsWith(locks)) return OTHER;
+  const unknown = { is: "unknown", key, ...partsOf(key) } as const;
+  if (more.length > 0 || txn.failure.some(isWrite)) return unknown;
+  return write.kind === "put" ? putOf(txn, { ...write, key }, unknown) : (leaveOf(txn, key) ?? unknown);
+}
+
+function putOf(txn: Txn, { key, value }: { key: string; value: string }, unknown: Request): Request {
+  const [compare, ...more] = txn.compare;
+  if (compare === undefined) return unknown;
+  // It looks whether the lease is the reason of a rejection: it never holds.
+  if (txn.compare.some((each) => each.kind === "created at" && each.revision === -1n)) return OTHER;
+  const { name, lease } = partsOf(key);
+  const place = { name, key, value, lease };
+  const asks = txn.success.some(({ kind }) => kind === "range");
+  if (more.length > 0 || String(compare.key) !== (compare.kind === "nothing in" ? `${name}/` : key))
+    return unknown;
+  if (compare.kind === "nothing in") return { is: "try", ...place, asks };
+  return compare.kind === "created at" && compare.revision === 0n ? { is: "join", ...place, asks } : unknown;
+}
+
+function leaveOf(txn: Txn, key: string): Request | undefined {
+  const [compare, ...more] = txn.compare;
+  if (compare === undefined || more.length > 0 || String(compare.key) !== key) return undefined;
+  const asks = txn.success.length > 1;
+  const leave = { is: "leave", key, ...partsOf(key), asks } as const;
+  if (compare.kind === "value is") return { ...leave, created: 0, value: compare.value };
+  if (compare.kind !== "created at") return undefined;
+  return { ...leave, created: Number(compare.revision), value: "" };
+}
+
+/** A read of the queue by the place that was created at `revision`, or of one key. */
+export type ReadRequest =
+  | { readonly is: "queue"; readonly name: string; readonly place: number; readonly quorum: boolean }
+  | { readonly is: "key"; readonly name: string; readonly lease: string; readonly key: string }
+  | { readonly is: "other" };
+
+export function readOf({ key, end, maxCreateRevision, serializable }: Range, locks: string): ReadRequest {
+  const text = String(key);
+  if (!text.startsWith(locks)) return OTHER;
+  if (end === undefined) return { is: "key", key: text, ...partsOf(text) };
+  if (maxCreateRevision === undefined) return OTHER;
+  const place = Number(maxCreateRevision);
+  return { is: "queue", name: text.slice(0, -1), place, quorum: serializable !== true };
+}

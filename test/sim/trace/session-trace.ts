@@ -1,0 +1,218 @@
+import type { Key, World } from "../../lab/model/world.js";
+import { changed, isOf, type QueueChange } from "./changes.js";
+import {
+  answered,
+  ask,
+  askAgain,
+  leaseGone,
+  leaveSent,
+  notExecuted,
+  unanswered,
+  type Answered,
+  type JoinRequest,
+  type LeaveRequest,
+} from "./places.js";
+import {
+  keyReadAnswered,
+  queueReadAnswered,
+  queueReadSent,
+  type KeyShown,
+  type QueueRead,
+  type Shown,
+} from "./reads.js";
+import { Rejected } from "./rejected.js";
+import { closure, watchesOf } from "./unseen.js";
+import type { ProcessWatches } from "./watched.js";
+import { isActive, isOver, newWorld, OURS, over, print, take, THEIRS } from "./world-of.js";
+
+export interface SessionSetting {
+  readonly lease: string;
+  readonly watches: ProcessWatches;
+  /** The keys of the queue, and its revision. */
+  readonly queue: { readonly keys: readonly Key[]; readonly revision: number };
+  readonly stats: TraceStats;
+}
+
+export interface TraceStats {
+  steps: number;
+  largest: number;
+}
+
+type Move = (world: World) => World[];
+
+/** One session in one queue: the states of the model in which it may be after the trace so far. */
+export class SessionTrace {
+  /** Empty while it has no place. */
+  #states: readonly World[] = [];
+  readonly #ids = new Map<string, number>();
+  #over = false;
+  /** The incarnation of its process. */
+  #owner: string | undefined;
+
+  constructor(private readonly setting: SessionSetting) {}
+
+  get isIdle(): boolean {
+    return this.#states.length === 0;
+  }
+
+  joinSent(what: string, request: JoinRequest, value: number): void {
+    this.#owner ??= /"owner":"([^/"]+)/.exec(request.value)?.[1];
+    const known = this.#ids.get(idOf(request.key, value));
+    if (known !== undefined) return this.#step(what, (world) => askAgain(world, known));
+    this.#begin();
+    this.#ids.set(idOf(request.key, value), this.#states[0]!.callers.length);
+    this.#step(what, (world) => ask(world, request, value));
+  }
+
+  joinAnswered(what: string, { key }: JoinRequest, value: number, shown: Answered): void {
+    const id = this.#ids.get(idOf(key, value));
+    if (id !== undefined) this.#step(what, (world) => answered(world, id, shown));
+  }
+
+  joinFailed(
+    what: string,
+    { key }: JoinRequest,
+    value: number,
+    why: "in doubt" | "not executed" | "lease gone",
+  ): void {
+    const id = this.#ids.get(idOf(key, value));
+    if (id === undefined) return;
+    const move = { "in doubt": unanswered, "not executed": notExecuted, "lease gone": leaseGone }[why];
+    this.#step(what, (world) => move(world, id));
+  }
+
+  leaveSent(what: string, request: LeaveRequest): void {
+    this.#begin();
+    this.#step(what, (world) => leaveSent(world, request));
+  }
+
+  leaveAnswered(what: string, request: LeaveRequest, shown: Answered): void {
+    this.#step(what, (world) => {
+      const id = leaverOf(world, request);
+      return id === undefined || isOver(world) ? [strayAnswered(world, request)] : answered(world, id, shown);
+    });
+  }
+
+  leaveUnanswered(what: string, request: LeaveRequest): void {
+    this.#step(what, (world) => {
+      const id = leaverOf(world, request);
+      return id === undefined ? [world] : unanswered(world, id);
+    });
+  }
+
+  queueReadSent(what: string, read: QueueRead): void {
+    this.#step(what, (world) => queueReadSent(world, read));
+  }
+
+  queueReadAnswered(what: string, read: QueueRead, shown: Shown): void {
+    this.#step(what, (world) => queueReadAnswered(world, read, shown));
+  }
+
+  keyReadAnswered(what: string, key: string, shown: KeyShown): void {
+    this.#step(what, (world) => keyReadAnswered(world, key, shown));
+  }
+
+  changed(what: string, change: QueueChange): void {
+    const { lease } = this.setting;
+    if (this.isIdle && !change.puts.some((key) => isOf(key, lease))) return;
+    const ours = (key: Key): Key => ({ ...key, lease: isOf(key, lease) ? OURS : THEIRS });
+    const own = { ...change, puts: change.puts.map(ours), deletes: change.deletes.map(ours) };
+    this.#begin(change.revision);
+    const isStopped = this.#owner !== undefined && change.stopped.has(this.#owner);
+    this.#step(what, (world) => changed(world, own, { lease, isStopped }));
+  }
+
+  /** Its caller was told that it holds, or says so itself. */
+  holds(what: string, place: { readonly key: string; readonly revision: number }): void {
+    this.#begin();
+    this.#step(what, (world) => (holds(world, place) ? [world] : []));
+  }
+
+  /** Its caller was told that the key of its hold is gone. */
+  lost(what: string, place: { readonly key: string; readonly revision: number }): void {
+    this.#step(what, (world) => (holds(world, place) ? [] : [world]));
+  }
+
+  over(what: string): void {
+    this.#over = true;
+    this.#step(what, over);
+  }
+
+  /** Its connections have been told something of these keys. */
+  heard(keys: readonly string[], streamIsOver: boolean): void {
+    if (this.isIdle || keys.length === 0) return;
+    if (streamIsOver) return this.#step("", (world) => (watchesAny(world, keys) ? moved(world) : [world]));
+    this.#states = closure(this.#states, this.setting.watches);
+    this.#count();
+  }
+
+  #begin(before?: number): void {
+    if (!this.isIdle) return;
+    const { keys, revision } = this.setting.queue;
+    const ours = keys.map((key) => ({ ...key, lease: isOf(key, this.setting.lease) ? OURS : THEIRS }));
+    const world = newWorld(this.setting.lease, ours, before === undefined ? revision : before - 1);
+    this.#ids.clear();
+    this.#states = this.#over ? over(world) : [world];
+  }
+
+  #step(what: string, move: Move): void {
+    if (this.isIdle) return;
+    const { stats, watches } = this.setting;
+    if (what !== "") stats.steps++;
+    const next = new Map<string, World>();
+    for (const world of this.#states) for (const each of move(world)) next.set(print(each), each);
+    if (next.size === 0) throw new Rejected(what, this.#states);
+    this.#states = closure([...next.values()], watches);
+    this.#count();
+    this.#endIfQuiet();
+  }
+
+  #count(): void {
+    const { stats } = this.setting;
+    stats.largest = Math.max(stats.largest, this.#states.length);
+  }
+
+  /** A session without a place is new when it joins again. */
+  #endIfQuiet(): void {
+    const quiet = this.#states.every(
+      ({ callers, late, keys }) =>
+        late.length === 0 &&
+        !callers.some(isActive) &&
+        !keys.some(({ lease, deleted }) => lease === OURS && deleted === 0),
+    );
+    if (quiet) this.#states = [];
+  }
+}
+
+const idOf = (key: string, value: number): string => `${key} ${value}`;
+
+const watchesAny = ({ callers }: World, keys: readonly string[]): boolean =>
+  callers.some((caller) => watchesOf(caller).some(({ key }) => keys.includes(key)));
+
+/** All watches of a process start again, on whichever member. */
+const moved = (world: World): World[] =>
+  take(world, "moves").map((next) => ({
+    ...next,
+    sessions: next.sessions.map((session) => ({ ...session, member: "lagging" })),
+  }));
+
+function leaverOf(world: World, { key, created }: LeaveRequest): number | undefined {
+  const found = world.callers.find(
+    ({ place, state }) => place?.key === key && place.revision === created && state.at === "leaving",
+  );
+  return found?.id;
+}
+
+/** The delete of a key that was no place: its request is over. */
+function strayAnswered(world: World, { key, created }: LeaveRequest): World {
+  const late = world.late.filter((txn) => txn.is !== "leave" || txn.key !== key || txn.created !== created);
+  return late.length < world.late.length ? { ...world, late } : world;
+}
+
+const holds = (
+  world: World,
+  { key, revision }: { readonly key: string; readonly revision: number },
+): boolean =>
+  world.callers.some(
+    ({ place, state }) => state.at === "holding" && place?.key === key && place.revision === revision,
+  );

@@ -1,0 +1,86 @@
+import type { Caller, Turn, Watch, World } from "../../lab/model/world.js";
+import type { ProcessWatches } from "./watched.js";
+import { after, print, stepsOf, withState } from "./world-of.js";
+
+/** More states than any run has needed: the check gives up rather than to run for ever. */
+const MOST = 5000;
+
+/** What a client learns without a step of its own that the trace shows. */
+interface Unseen {
+  readonly worlds: readonly World[];
+  /** It happens at once: the state before it is not kept. */
+  readonly sure: boolean;
+}
+
+/** All states that the given ones lead to by steps that a trace does not show. */
+export function closure(states: readonly World[], watches: ProcessWatches): World[] {
+  const seen = new Map<string, World>();
+  const queue = [...states];
+  const done = new Set<string>();
+  for (let world = queue.pop(); world; world = queue.pop()) {
+    const key = print(world);
+    if (done.has(key)) continue;
+    done.add(key);
+    const unseen = next(world, watches);
+    const sure = unseen.find((each) => each.sure);
+    queue.push(...(sure ? sure.worlds : unseen.flatMap(({ worlds }) => worlds)));
+    if (!sure) seen.set(key, world);
+    if (done.size > MOST) throw new Error(`a trace has more than ${MOST} states`);
+  }
+  return [...seen.values()];
+}
+
+const next = (world: World, watches: ProcessWatches): Unseen[] =>
+  world.callers.flatMap((caller) => {
+    if (caller.state.at !== "holding" && caller.state.at !== "waiting") return [];
+    const found = [...watchSteps(world, caller, watches), ...trusted(world, caller)];
+    return found.filter(({ worlds }) => worlds.length > 0);
+  });
+
+/** A client learns what its connections have been told: that a watch exists, and that a key was deleted. */
+function watchSteps(world: World, caller: Caller, watches: ProcessWatches): Unseen[] {
+  const { state, id } = caller;
+  const place = caller.place!;
+  if (state.at === "holding" && !state.ownWatch) {
+    const asks = watches.isCreated(place.key) ? stepsOf(world, "watch held key", id) : [];
+    return [{ worlds: asks.flatMap((step) => after(world, step)), sure: false }];
+  }
+  return watchesOf(caller).flatMap((watch) => {
+    if (watch.createdAt === 0)
+      return watches.beginningsOf(watch.key, place.revision).map(({ revision, sure }) => {
+        return { worlds: heardAt(world, revision, { caller, watch, does: "watch created" }), sure };
+      });
+    const { revision, sure } = watches.heardBy(watch.key, watch.createdAt);
+    if (revision <= watch.position) return [];
+    return [{ worlds: heardAt(world, revision, { caller, watch, does: "deletion heard" }), sure }];
+  });
+}
+
+export function watchesOf({ state }: Caller): Watch[] {
+  if (state.at === "holding") return state.ownWatch ? [state.ownWatch] : [];
+  if (state.at !== "waiting") return [];
+  return [state.predecessorWatch, state.ownWatch, state.beforeWatch].filter((watch) => watch !== undefined);
+}
+
+interface Heard {
+  readonly caller: Caller;
+  readonly watch: Watch;
+  readonly does: "watch created" | "deletion heard";
+}
+
+function heardAt(world: World, revision: number, { caller, watch, does }: Heard): World[] {
+  const there = { ...world, lagging: revision };
+  return stepsOf(there, does, caller.id)
+    .filter(({ on }) => on === watch.key)
+    .flatMap((step) => after(there, step));
+}
+
+/** Watches that exist since before the join have reported whatever happened after it: no read is needed. */
+function trusted(world: World, { state, place, id }: Caller): Unseen[] {
+  if (state.at !== "waiting" || !place || state.verified || state.deleted) return [];
+  const since = (watch: Watch | undefined): boolean =>
+    watch !== undefined && watch.createdAt > 0 && watch.createdAt <= place.revision;
+  if (!since(state.predecessorWatch) || !since(state.ownWatch)) return [];
+  const turn: Turn = { ...state, verified: true, read: undefined };
+  return [{ worlds: [withState(world, id, turn)], sure: true }];
+}

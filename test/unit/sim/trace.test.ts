@@ -3,7 +3,7 @@ import { mutantOf, sources } from "../../sim/run/build.js";
 import { runSim } from "../../sim/run/sim-run.js";
 import { tracedRun, tracedSetting } from "../../sim/trace/traced-run.js";
 
-const SEEDS = Array.from({ length: 12 }, (_, n) => String(n + 1));
+const SEEDS = Array.from({ length: 6 }, (_, n) => String(n + 1));
 
 const build = await sources();
 

@@ -57,7 +57,7 @@ describe("320 random operations of six clients, while users, roles and tokens co
     // No simple token is ever stale.
     expect(await unnoticed(recorded, { tokens })).toEqual(["rootReadsLeases", "rootRevokesLeases"]);
     expect(rejected(recorded)).toBeLessThan(program.length / 2);
-  });
+  }, 180_000);
 
   test("are answered as by etcd with JSON web tokens, which each edit makes stale", async () => {
     const tokens = { kind: "jwt", ttlMs: JWT_TTL_SECONDS * 1000 } as const;
@@ -73,5 +73,5 @@ describe("320 random operations of six clients, while users, roles and tokens co
     const same = await unnoticed(recorded, { tokens });
     expect(same).not.toContain("rootRevokesLeases");
     expect(same.includes("rootReadsLeases")).toBe(quirks.everybodyReadsLeases);
-  });
+  }, 180_000);
 });

@@ -36,7 +36,7 @@ async function until(session: PlaySession, found: () => boolean): Promise<void> 
 const eventsOf = ({ run }: PlaySession): number => run.world.kernel.events;
 const after = (session: PlaySession, events: number) => (): boolean => eventsOf(session) >= events;
 
-describe("a run on the page", () => {
+describe("a run on the page", { timeout: 120_000 }, () => {
   it.each(["3"])("of seed %s that is stepped and paced is the run of the command", async (seed) => {
     const { hash, calls } = await runSim({ ...settingOf(`seed=${seed}`).options, build });
     const session = sessionOf(`seed=${seed}`);

@@ -10,7 +10,7 @@ const SEEDS = Array.from({ length: 8 }, (_, n) => String(n + 1));
 const build = await sources();
 const runOf = (seed: string) => runSim({ ...swarmOf(seed), build });
 
-describe("a simulated run", () => {
+describe("a simulated run", { timeout: 120_000 }, () => {
   it.each(SEEDS)("of seed %s breaks none of the lab's invariants", async (seed) => {
     const { run } = await runOf(seed);
     expect(judge(run).violations).toEqual({});

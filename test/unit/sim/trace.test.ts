@@ -7,7 +7,7 @@ const SEEDS = Array.from({ length: 6 }, (_, n) => String(n + 1));
 
 const build = await sources();
 
-describe("the trace of a simulated run of mutexes", () => {
+describe("the trace of a simulated run of mutexes", { timeout: 120_000 }, () => {
   it.each(SEEDS)("is a path of the model: seed %s", async (seed) => {
     const { steps, rejected } = await tracedRun(seed, build);
     expect(rejected).toBeUndefined();

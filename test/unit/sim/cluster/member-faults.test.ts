@@ -19,7 +19,7 @@ const PATIENT: Omit<SimOptions, "build"> = {
   faults: ["delete-key", "isolate-follower"],
 };
 
-describe("a run with three members", () => {
+describe("a run with three members", { timeout: 120_000 }, () => {
   it.each(MEMBER_FAULTS.map(({ name }) => name))("breaks no invariant under %s", async (fault) => {
     const { run } = await runSim({ ...BUSY, seed: "members", faults: [fault], build });
 

@@ -27,9 +27,18 @@ export const switched = (series: SimVersion): Deviation[] =>
       ...(name === "startRevisionReadFirst" && { count: (subject) => lateWatches(subject, ROUNDS) }),
     }));
 
-/** Has no effect beside another switch. */
+/** What only several members show. */
+const OF_SEVERAL: readonly (keyof Quirks)[] = [
+  "preVote",
+  "readIndexRetried",
+  "renewalWaitsForApply",
+  "fastKeepalive",
+  "staleExLeader",
+];
+
+/** Cannot be seen with one member, or has no effect beside another switch. */
 const isHidden = (series: SimVersion, name: keyof Quirks): boolean =>
-  name === "progressNeedsStart" && quirksOf(series).progressAlways;
+  OF_SEVERAL.includes(name) || (name === "progressNeedsStart" && quirksOf(series).progressAlways);
 
 /** What tells the deviation from `real`; undefined: nothing. */
 export async function deviate(

@@ -7,7 +7,7 @@ import { runSim, type SimResult } from "../../sim/run/sim-run.js";
 import { swarmOf } from "../../sim/run/swarm.js";
 
 const FIRST = 1;
-const COUNT = 200;
+const COUNT = 60;
 const PER_TEST = 20;
 
 const build = await sources();

@@ -3,7 +3,7 @@ import { mutantOf, sources } from "../../sim/run/build.js";
 import { runSim } from "../../sim/run/sim-run.js";
 import { tracedRun, tracedSetting } from "../../sim/trace/traced-run.js";
 
-const SEEDS = Array.from({ length: 6 }, (_, n) => String(n + 1));
+const SEEDS = Array.from({ length: 3 }, (_, n) => String(n + 1));
 
 const build = await sources();
 
@@ -24,8 +24,6 @@ describe("the trace of a simulated run of mutexes", { timeout: 120_000 }, () => 
     ["unguarded-release", 1, /sends the unknown of .*: no such transaction/],
     ["try-without-range", 1, /is told that it holds/],
     ["read-before-watch", 1, /is told that it holds/],
-    ["watch-trusted-on-created", 1, /is told that it holds/],
-    ["local-wake-up-without-read", 1, /is told that it holds/],
     ["header-revision", 2, /is read for a place created at \d+, which never was/],
     ["one-name-in-one-batch", 2, /has two transactions of the queue/],
   ])("is no path of the model if a rule is broken: %s", async (name, seed, said) => {

@@ -66,7 +66,7 @@ export const FRONT_DOORS = {
   "etcd/refusals": ["failure-text", "refusals"],
   "etcd/transport": ["member-of", "member-states", "ping-intervals"],
   "etcd/watch": ["hub", "watch"],
-  "session/renewal": ["lease-timers", "report"],
+  "session/renewal": ["lease-timers", "renewal-waits", "report"],
   session: [
     ...["cluster", "connect", "connection", "lease", "session-options", "session-source", "state-event"],
     ...["adopted-entries", "cleanup", "key-watch-schedule", "late-put-sweeper"],

@@ -12,6 +12,7 @@ import { revokeLease, type CreatedKey, type KeyOwner } from "./cleanup.js";
 import type { Moment } from "../async/clock.js";
 import type { RenewalReport } from "../renewal-report.js";
 import type { ReportingHold, ReportingWait } from "../report/snapshot.js";
+import { RenewalWaits } from "./renewal/renewal-waits.js";
 import { LeaseTimers } from "./renewal/lease-timers.js";
 import { lossOf, patienceMs, publishRenewal, publishState, reportOf } from "./renewal/report.js";
 
@@ -51,7 +52,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   #doubtAsked = false;
   readonly #timers: LeaseTimers;
   readonly #closing: Closing;
-  readonly #onRenewed: (() => void)[] = [];
+  readonly #renewalWaits = new RenewalWaits();
 
   constructor(
     private readonly cluster: ClusterState,
@@ -131,7 +132,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
 
   /** No longer used: closes upon the first renewal that finds no hold and no wait. */
   retire(): void {
-    this.#onRenewed.push(() => {
+    this.#renewalWaits.add(this.services.clock.monotonic(), () => {
       // Its user is already closing or orphaning it.
       if (this.#closing.begun) return;
       if (this.holds.size === 0 && this.waits.size === 0) void this.close(0);
@@ -157,7 +158,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     if (this.#over.signal.aborted || sent.monotonic < this.#renewal.sent.monotonic) return;
     this.#renewal = { sent, ttlMs: Math.min(ttlSeconds * 1000, this.ttlMs) };
     this.#timers.stalls.forgetUntil(sent.monotonic);
-    for (const notify of this.#onRenewed.splice(0)) notify();
+    this.#renewalWaits.answered(sent.monotonic);
     publishRenewal(this, sent, this.services.clock.monotonic());
     this.refresh();
   }
@@ -187,15 +188,12 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     if (!this.#over.signal.aborted) this.#end("closed", new SessionClosedError(this.leaseId), this.#report());
   }
 
-  /** Resolves when etcd has renewed the lease; rejects when the session is over. */
+  /** Resolves when etcd has answered a renewal that was sent since the call; rejects when the session is over. */
   renewNow(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.signal.throwIfAborted();
       const stop = this.services.aborts.add(this.signal, () => reject(this.signal.reason as Error));
-      this.#onRenewed.push(() => {
-        stop();
-        resolve();
-      });
+      this.#renewalWaits.add(this.services.clock.monotonic(), () => resolve(stop()));
       this.services.keepalive.renew(this);
     });
   }

@@ -83,6 +83,22 @@ describe("a session's lease", () => {
     expect([lease.state, lease.standing, lease.remainingMs()]).toEqual(["lost", "over", 0]);
   });
 
+  test("is renewed anew by the answer to a renewal that was sent since, not by one that was under way", async () => {
+    const { lease, clock, firstStream } = granted();
+    const stream = firstStream();
+    clock.advance(1);
+    let renewed = false;
+    const renewal = lease.renewNow().then(() => (renewed = true));
+
+    stream.answer(LEASE_ID, TTL_SECONDS);
+    await settle();
+    expect(renewed).toBe(false);
+
+    stream.answer(LEASE_ID, TTL_SECONDS);
+    await renewal;
+    expect(lease.remainingMs()).toBe(0.9 * TTL_MS);
+  });
+
   test("ignores the answer to a renewal that was sent on an earlier stream", () => {
     const { cluster, clock, lease, firstStream } = granted();
     const old = firstStream();

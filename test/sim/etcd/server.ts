@@ -7,9 +7,8 @@ import type { AuthInfo } from "./auth/tokens.js";
 import type { Consensus } from "./consensus.js";
 import { KeepaliveServerStream } from "./keepalive.js";
 import type { MemberProcess } from "./raft/member-process.js";
-import { EMPTY_KEY, isRefusal, NO_LEADER } from "./refusals.js";
+import { isRefusal, NO_LEADER } from "./refusals.js";
 import { isReadonly } from "./txn.js";
-import { checkTxns } from "./txn-limits.js";
 import type { Refusal, ServerStream, SimServer, StreamMetadata } from "./types.js";
 import type { UnaryReply, UnaryRequest, WatchCommand } from "./types.js";
 import { WatchServerStream } from "./watch/watch-stream.js";
@@ -47,7 +46,7 @@ export class SimEtcdServer implements SimServer {
     process.deliver(() => {
       if (request.kind === "authenticate")
         return consensus.read((refusal) => (refusal ? reply(refusal) : access.authenticate(request, reply)));
-      const info = access.idle ? undefined : access.admit(request);
+      const info = access.admit(request);
       if (isRefusal(info)) return reply(info);
       this.#execute(request, info, (answer) => reply(isRefusal(answer) ? answer : { answer }));
     });
@@ -122,7 +121,6 @@ export class SimEtcdServer implements SimServer {
       case "txns":
         return this.#executeTxns(request, info, reply);
       case "range":
-        if (request.range.key.length === 0) return reply(EMPTY_KEY);
         if (request.range.serializable) return reply(this.#answer(request, info));
         return this.#read(request, info, reply);
       case "compact":
@@ -142,12 +140,9 @@ export class SimEtcdServer implements SimServer {
   /** Only a transaction without writes does not go through raft (Txn in etcdserver/v3_server.go). */
   #executeTxns(request: Asked & { kind: "txns" }, info: AuthInfo | undefined, reply: Reply): void {
     const { txns } = request;
-    const limits = checkTxns(txns);
-    if (limits) return reply(limits);
-    const [only] = txns;
-    if (!only || txns.length > 1 || !isReadonly(only))
+    if (!isReadonly(txns))
       return this.state.consensus.propose(request, (result) => reply(this.#withHeaders(result)), info);
-    const ranges = [...only.success, ...only.failure];
+    const ranges = [...txns[0]!.success, ...txns[0]!.failure];
     if (ranges.every((range) => range.kind === "range" && range.serializable))
       return reply(this.#answer(request, info));
     this.#read(request, info, reply);

@@ -4,7 +4,6 @@ import type { Quirks } from "./quirks.js";
 import { emptyEnd, executeRange, type RangeResult, type Reading } from "./range.js";
 import { isRefusal, LEASE_NOT_FOUND } from "./refusals.js";
 import type { Store } from "./store.js";
-import { checkTxns } from "./txn-limits.js";
 import type { Refusal } from "./types.js";
 
 export interface TxnResult {
@@ -19,11 +18,12 @@ export interface TxnContext {
   readonly quirks: Quirks;
 }
 
-/** Executes one request with one or more transactions (etcdserver/txn/txn.go). All compares come before all operations. */
+/**
+ * Executes one request with one or more transactions (etcdserver/txn/txn.go). All compares come before all operations. The member
+ * that got the request has checked its form (`AccessControl.admit`).
+ */
 export function executeTxns(context: TxnContext, txns: readonly Txn[]): Refusal | readonly TxnResult[] {
-  const limits = checkTxns(txns);
-  if (limits) return limits;
-  const reading = { quirks: context.quirks, throughRaft: txns.length !== 1 || !isReadonly(txns[0]!) };
+  const reading = { quirks: context.quirks, throughRaft: !isReadonly(txns) };
   const taken = txns.map((txn) => {
     const succeeded = txn.compare.every((compare) => holds(context.store, compare, reading));
     return { succeeded, operations: succeeded ? txn.success : txn.failure };
@@ -42,8 +42,12 @@ export function executeTxns(context: TxnContext, txns: readonly Txn[]): Refusal 
 }
 
 /** Nested transactions count as writes (IsTxnReadonly). */
-export const isReadonly = ({ success, failure }: Txn): boolean =>
-  [...success, ...failure].every(({ kind }) => kind === "range");
+export function isReadonly(txns: readonly Txn[]): boolean {
+  const [only] = txns;
+  return txns.length === 1 && only!.success.every(isRange) && only!.failure.every(isRange);
+}
+
+const isRange = ({ kind }: Operation): boolean => kind === "range";
 
 function check(context: TxnContext, operations: readonly Operation[]): Refusal | undefined {
   const first = context.quirks.putsCheckedFirst ? operations.filter(({ kind }) => kind === "put") : [];

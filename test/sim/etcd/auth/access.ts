@@ -6,7 +6,7 @@ import { EMPTY_KEY, isRefusal } from "../refusals.js";
 import { checkTxns } from "../txn-limits.js";
 import type { Refusal, UnaryReply, UnaryRequest } from "../types.js";
 import type { AuthStore } from "./auth-store.js";
-import { checkRequest, isReadonly, writeRights } from "./checks.js";
+import { checkRequest, isReadonlyRequest, writeRights } from "./checks.js";
 import type { AuthQuirks } from "./quirks.js";
 import type { Quota } from "./quota.js";
 import {
@@ -38,7 +38,7 @@ export class AccessControl {
   }
 
   /** Neither authentication nor the quota has an effect. */
-  get idle(): boolean {
+  get #idle(): boolean {
     return !this.#checksTokens && this.#options.quota.idle;
   }
 
@@ -47,21 +47,15 @@ export class AccessControl {
     return auth.enabled || quirks.tokensAlwaysChecked;
   }
 
-  /** Runs a request that no raft delays. */
-  execute(request: UnaryRequest, run: () => object): object {
-    if (this.idle) return run();
-    const admitted = this.admit(request);
-    return isRefusal(admitted) ? admitted : this.apply(request, admitted, run);
-  }
-
   /**
    * What the member that gets a request checks before it proposes it: the size of the backend, then the request itself, then the
-   * token. Returns who makes the request.
+   * token. Returns who makes the request, or undefined if no permission and no quota has to be checked later.
    */
-  admit(request: UnaryRequest): Refusal | AuthInfo {
+  admit(request: UnaryRequest): Refusal | AuthInfo | undefined {
     if (this.#options.quota.rejects(request)) return NO_SPACE;
     const malformed = checkForm(request);
     if (malformed) return malformed;
+    if (this.#idle) return undefined;
     if (this.#ignoresTokens(request)) return NOBODY;
     const info = this.infoOf(request.token);
     return isRefusal(info) ? info : (this.#checkUser(request, info) ?? info);
@@ -76,12 +70,12 @@ export class AccessControl {
   }
 
   /**
-   * What is checked when a request is applied: the alarm, then permissions. Users and roles are not part of the log here: of
-   * several members, the first that applies a request decides for all.
+   * What is checked when a request is applied: the alarm, then permissions. Users and roles are not part of the log here: a
+   * request that goes through raft is decided once, when it is committed (`Cluster.committed`), and each member applies that.
    */
   decide(request: UnaryRequest, info: AuthInfo): Refusal | undefined {
     const { quota, auth, quirks } = this.#options;
-    const readonly = isReadonly(request);
+    const readonly = isReadonlyRequest(request);
     if (quota.isCapped(request)) return NO_SPACE;
     const isWrite = (request.kind === "txns" && !readonly) || request.kind === "revoke";
     const isUnchecked = isWrite && quota.alarm && quirks.alarmSkipsPermissions;
@@ -144,7 +138,7 @@ export class AccessControl {
     return this.#tokens.info(token, auth.revision) ?? INVALID_TOKEN;
   }
 
-  /** Whether nobody looks at the token. */
+  /** Whether the token is not checked. */
   #ignoresTokens(request: UnaryRequest): boolean {
     if (request.kind !== "timeToLive") return false;
     const { auth, quirks } = this.#options;
@@ -169,7 +163,7 @@ const CODE_NAMES: Readonly<Record<number, string>> = {
   16: "Unauthenticated",
 };
 
-/** What etcd rejects before it looks at the token (api/v3rpc/key.go). */
+/** What etcd rejects before it checks the token (api/v3rpc/key.go). */
 function checkForm(request: UnaryRequest): Refusal | undefined {
   if (request.kind === "txns") return checkTxns(request.txns);
   return request.kind === "range" && request.range.key.length === 0 ? EMPTY_KEY : undefined;

@@ -1,6 +1,7 @@
 import type { Operation, Txn } from "../../../../src/etcd/port.js";
 import { intervalOf, type Interval } from "../bytes.js";
 import type { Leases } from "../leases.js";
+import { isReadonly } from "../txn.js";
 import type { Refusal, UnaryRequest } from "../types.js";
 import type { AuthStore } from "./auth-store.js";
 import type { AuthQuirks } from "./quirks.js";
@@ -15,13 +16,9 @@ interface Context {
   readonly quirks: AuthQuirks;
 }
 
-/** Requests that do not go through raft. Nested transactions count as writes. */
-export function isReadonly(request: UnaryRequest): boolean {
-  if (request.kind !== "txns") return request.kind === "range";
-  const [only] = request.txns;
-  const isRange = ({ kind }: Operation): boolean => kind === "range";
-  return request.txns.length === 1 && only!.success.every(isRange) && only!.failure.every(isRange);
-}
+/** Reads, which do not go through raft. */
+export const isReadonlyRequest = (request: UnaryRequest): boolean =>
+  request.kind === "txns" ? isReadonly(request.txns) : request.kind === "range";
 
 export function checkRequest(context: Context, request: UnaryRequest, info: AuthInfo): Refusal | undefined {
   switch (request.kind) {

@@ -73,6 +73,11 @@ export class Leases {
     return [...this.#leases.values()];
   }
 
+  /** How many are not revoked. */
+  get size(): number {
+    return this.#leases.size;
+  }
+
   /** Leases expire, and are renewed, here. */
   get primary(): boolean {
     return this.#primary;

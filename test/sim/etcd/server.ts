@@ -33,6 +33,8 @@ type Read = Asked & { kind: "txns" | "range" };
 
 /** One member. The only one of a cluster answers each call immediately: delays are the network's. */
 export class SimEtcdServer implements SimServer {
+  /** How many calls have arrived. */
+  calls = 0;
   /** Closes the streams that are open. */
   readonly #streams = new Set<() => void>();
 
@@ -43,6 +45,7 @@ export class SimEtcdServer implements SimServer {
 
   call(request: UnaryRequest, reply: (reply: UnaryReply) => void): void {
     const { process, access, consensus } = this.state;
+    this.calls++;
     process.deliver(() => {
       if (request.kind === "authenticate")
         return consensus.read((refusal) => (refusal ? reply(refusal) : access.authenticate(request, reply)));

@@ -68,6 +68,11 @@ export class SimEtcd {
     this.members = [...this.#servers];
   }
 
+  /** How many unary calls have arrived at its members. */
+  get calls(): number {
+    return this.#servers.reduce((sum, { calls }) => sum + calls, 0);
+  }
+
   /** How many watches its clients have. */
   get watches(): number {
     return this.#watches.reduce((sum, { size }) => sum + size, 0);

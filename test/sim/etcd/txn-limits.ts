@@ -23,8 +23,10 @@ export function checkTxns(txns: readonly Txn[]): Refusal | undefined {
 
 function checkTxn({ compare, success, failure }: Txn, most: number): Refusal | undefined {
   if (Math.max(compare.length, success.length, failure.length) > most) return TOO_MANY_OPERATIONS;
-  return [...compare, ...success, ...failure].some(({ key }) => key.length === 0) ? EMPTY_KEY : undefined;
+  return compare.some(hasNoKey) || success.some(hasNoKey) || failure.some(hasNoKey) ? EMPTY_KEY : undefined;
 }
+
+const hasNoKey = ({ key }: { readonly key: string | Buffer }): boolean => key.length === 0;
 
 interface Writes {
   readonly puts: Set<string>;
@@ -33,11 +35,12 @@ interface Writes {
 
 /** The keys that a branch writes. A key that it puts may be in it only once. */
 function writesOf(operations: readonly Operation[]): Refusal | Writes {
-  const keysOf = (wanted: Operation["kind"]): string[] =>
-    operations.filter(({ kind }) => kind === wanted).map(({ key }) => bytesOf(key));
-  const deletions = new Set(keysOf("delete"));
+  const deletions = new Set<string>();
+  for (const { kind, key } of operations) if (kind === "delete") deletions.add(bytesOf(key));
   const puts = new Set<string>();
-  for (const key of keysOf("put")) {
+  for (const operation of operations) {
+    if (operation.kind !== "put") continue;
+    const key = bytesOf(operation.key);
     if (puts.has(key) || deletions.has(key)) return DUPLICATE_KEY;
     puts.add(key);
   }
@@ -45,6 +48,7 @@ function writesOf(operations: readonly Operation[]): Refusal | Writes {
 }
 
 function checkBranch(operations: readonly Operation[]): Refusal | undefined {
+  if (operations.length < 2) return undefined;
   const writes = writesOf(operations);
   return "refused" in writes ? writes : undefined;
 }

@@ -28,10 +28,7 @@ export function executeTxns(context: TxnContext, txns: readonly Txn[]): Refusal 
     const succeeded = txn.compare.every((compare) => holds(context.store, compare, reading));
     return { succeeded, operations: succeeded ? txn.success : txn.failure };
   });
-  const refusal = check(
-    context,
-    taken.flatMap(({ operations }) => operations),
-  );
+  const refusal = check(context, taken);
   if (refusal) return refusal;
   return context.store.write(() =>
     taken.map(({ succeeded, operations }) => ({
@@ -49,12 +46,21 @@ export function isReadonly(txns: readonly Txn[]): boolean {
 
 const isRange = ({ kind }: Operation): boolean => kind === "range";
 
-function check(context: TxnContext, operations: readonly Operation[]): Refusal | undefined {
-  const first = context.quirks.putsCheckedFirst ? operations.filter(({ kind }) => kind === "put") : [];
-  for (const operation of [...first, ...operations]) {
-    const refusal = checkOperation(context, operation);
-    if (refusal) return refusal;
-  }
+/** The branch of each transaction that is executed. */
+type Taken = readonly { readonly operations: readonly Operation[] }[];
+
+function check(context: TxnContext, taken: Taken): Refusal | undefined {
+  const puts = context.quirks.putsCheckedFirst ? firstRefusal(context, taken, "put") : undefined;
+  return puts ?? firstRefusal(context, taken);
+}
+
+function firstRefusal(context: TxnContext, taken: Taken, only?: Operation["kind"]): Refusal | undefined {
+  for (const { operations } of taken)
+    for (const operation of operations) {
+      const isSkipped = only !== undefined && operation.kind !== only;
+      const refusal = isSkipped ? undefined : checkOperation(context, operation);
+      if (refusal) return refusal;
+    }
   return undefined;
 }
 

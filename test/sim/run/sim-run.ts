@@ -29,8 +29,10 @@ export interface SimOptions {
   readonly camp: number;
   /** etcd requires a password. Default: false. */
   readonly auth?: boolean | undefined;
-  /** The work ends after this many calls, or after `seconds`. */
+  /** The work ends after this many calls for locks, or after `seconds`. */
   readonly calls: number;
+  /** It also ends after this many calls to etcd. Default: no limit. */
+  readonly requests?: number | undefined;
   readonly seconds: number;
   readonly faults: readonly string[];
   readonly gapMs: readonly [number, number];
@@ -53,7 +55,10 @@ export interface SimResult {
   readonly planned: readonly Planned[];
   /** Of everything that happened. */
   readonly hash: string;
+  /** For locks. */
   readonly calls: number;
+  /** Unary calls to etcd. */
+  readonly requests: number;
   readonly virtualMs: number;
   readonly events: number;
 }
@@ -100,11 +105,12 @@ export class SimRun {
   }
 
   async work(): Promise<void> {
-    const { seconds, calls } = this.options;
+    const { seconds, calls, requests = Infinity } = this.options;
     this.#crew.start();
     const heals = new Set<() => void>();
     for (const planned of this.#planned) this.#inflictLater(planned, heals);
-    await this.#kernel.run(() => this.#calls >= calls, seconds * 1000);
+    const { etcd } = this.#crew;
+    await this.#kernel.run(() => this.#calls >= calls || etcd.calls >= requests, seconds * 1000);
     this.#over = true;
     for (const heal of heals) heal();
   }
@@ -123,7 +129,7 @@ export class SimRun {
     this.#note({ k: "leftovers", when: "idle", keys, leases: [], watches: etcd.watches });
     for (const worker of workers()) worker.close();
     await this.#kernel.run(() => workers().every(({ closed }) => closed), patience);
-    await this.#kernel.run(() => etcd.leases.all.length === 0 && this.#crew.timers === 0, patience);
+    await this.#kernel.run(() => etcd.leases.size === 0 && this.#crew.timers === 0, patience);
     const leases = etcd.leases.all.map(({ leaseId }) => leaseId.toString(16));
     this.#note({ k: "leftovers", when: "end", keys: this.#crew.livingKeys(), leases });
     const ended = this.#crew.timers === 0;
@@ -139,7 +145,8 @@ export class SimRun {
       ...{ locks: PLACES, registers: REGISTERS },
     };
     const run = { history: this.#history, server: this.#crew.server.events, setting };
-    return { run, planned: this.#planned, hash, calls: this.#calls, virtualMs: now, events };
+    const { calls: requests } = this.#crew.etcd;
+    return { run, planned: this.#planned, hash, calls: this.#calls, requests, virtualMs: now, events };
   }
 
   #plan(): readonly Planned[] {

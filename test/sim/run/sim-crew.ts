@@ -1,3 +1,4 @@
+import type { Member } from "../../../src/etcd/port.js";
 import type { AuthOptions } from "../etcd/auth/auth-store.js";
 import { SimEtcd } from "../etcd/sim-etcd.js";
 import type { SimServer, SimVersion } from "../etcd/types.js";
@@ -199,8 +200,9 @@ export class SimCrew {
     const { work, build } = this.options;
     const node = this.#nodes[n]!;
     // The register has a new token for each of its calls: it does not repeat any.
-    const connection = node.connection(work.auth ? () => this.etcd.auth.issue("root") : undefined);
-    const machine = { cluster: node.cluster, clock: node.clock, connection };
+    const token = work.auth ? () => this.etcd.auth.issue("root") : undefined;
+    const connect = (): Member => node.connection(token);
+    const machine = { cluster: node.cluster, clock: node.clock, connect };
     const worker = new SimWorker(this.processes[n]!, machine, { ...work, leasehold: build.leasehold });
     this.#workers[n] = worker;
     worker.start();

@@ -11,8 +11,8 @@ import { SimRegister } from "./sim-register.js";
 export interface Machine {
   readonly cluster: Cluster;
   readonly clock: Clock;
-  /** A connection of its own to etcd, over the links of the machine. */
-  readonly connection: Member;
+  /** Returns a new connection to etcd, over the links of the machine. */
+  readonly connect: () => Member;
 }
 
 export interface Work {
@@ -37,6 +37,7 @@ export class SimWorker {
   idle = false;
   closed = false;
   readonly #lanes: readonly Lane[];
+  readonly #register: SimRegister;
   #finishing = false;
   #ids = 0;
 
@@ -46,6 +47,10 @@ export class SimWorker {
     private readonly machine: Machine,
     private readonly work: Work,
   ) {
+    const { leasehold, registers } = work;
+    this.#register = new SimRegister({
+      ...{ connect: machine.connect, prefix: registers, guard: leasehold.whileHeld },
+    });
     const context = this.#context();
     this.#lanes = Array.from({ length: work.lanes }, (_, n) => {
       const kind = KINDS[n % KINDS.length] ?? "own";
@@ -80,7 +85,7 @@ export class SimWorker {
   async #close(): Promise<void> {
     await Promise.all(this.#lanes.map((lane) => lane.close()));
     await this.machine.cluster.close();
-    this.machine.connection.retire();
+    this.#register.close();
   }
 
   #crashed(event: string, error: unknown): void {
@@ -95,7 +100,7 @@ export class SimWorker {
     return {
       ...{ p, leasehold, of, locks, ttlSeconds, camp, time, valueBytes: 0, beats: undefined },
       cluster: machine.cluster,
-      register: new SimRegister(machine.connection, work.registers, leasehold.whileHeld),
+      register: this.#register,
       finishing: () => this.#finishing,
       note: (step) => work.note(step, p),
       nextId: () => ++this.#ids,

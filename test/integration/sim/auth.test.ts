@@ -68,7 +68,7 @@ describe("320 random operations of six clients, while users, roles and tokens co
 
     expect(await differs(recorded, { tokens })).toBeUndefined();
     expect(recorded.answers.join("\n")).toContain("revision of auth store is old");
-    // etcd 3.4 tells everybody of the keys of a lease.
+    // etcd 3.4 lists the keys of a lease for every user.
     const quirks = authQuirksOf(recorded.version);
     const same = await unnoticed(recorded, { tokens });
     expect(same).not.toContain("rootRevokesLeases");

@@ -92,7 +92,7 @@ describe("the server of the page", () => {
     expect(frame().playing).toBe(false);
   });
 
-  it("breaks something by hand, heals it, and tells what repeats that", async () => {
+  it("breaks something by hand, heals it, and shows the query that repeats both", async () => {
     expect(await post("order", { order: "pause w1.0" })).toEqual([204, ""]);
     await expect.poll(() => frame().processes[1]?.state).toBe("paused");
     expect(frame().afflictions).toEqual([{ order: 1, text: "pause w1.0" }]);
@@ -139,7 +139,7 @@ describe("the server of the page", () => {
     expect(frame().broken).toEqual([]);
     expect(await post("order", { order: "kill w0.0" })).toEqual([
       400,
-      "The work is over: nothing can be broken any more",
+      "The work has ended: faults can no longer be injected",
     ]);
   }, 90_000);
 

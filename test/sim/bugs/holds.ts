@@ -3,7 +3,7 @@ import type { Bug } from "./bug.js";
 
 export const HOLDS: readonly Bug[] = [
   {
-    name: "deletion-not-told-at-release",
+    name: "deletion-not-reported-at-release",
     mended: {
       commit: "4bbe158",
       title: "Report a key that is gone at its release, unless requests are known to be sent twice",
@@ -19,7 +19,7 @@ export const HOLDS: readonly Bug[] = [
     ground: { hints: { of: "mutex", faults: ["delete-key"], gapMs: [20, 200], ttlSeconds: 10 } },
   },
   {
-    name: "revocation-told-as-deletion",
+    name: "revocation-reported-as-deletion",
     mended: { commit: "3a65c67", title: "Tell a revoked lease from a deleted key" },
     lost: "A hold whose lease was revoked ended as `deleted`, and its session went on for up to a third of its TTL.",
     patches: [

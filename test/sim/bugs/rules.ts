@@ -23,7 +23,7 @@ const tookBy = ({ troubles }: Facts, fault: string): ReadonlySet<bigint> =>
   new Set(troubles.faults.filter((each) => each.fault === fault).flatMap(({ took }) => [...took]));
 
 /** A release that finds no key reports the loss, unless an earlier attempt of the same release may have deleted it. */
-const lossToldAtRelease: Rule = (facts) => {
+const lossReportedAtRelease: Rule = (facts) => {
   const took = tookBy(facts, "delete-key");
   return facts.holds.flatMap((hold) => {
     const { releasing, released } = hold;
@@ -71,7 +71,7 @@ const grantedUnderItsKey: Rule = ({ holds, placeOf }) =>
 const RULES = {
   "granted under its key": grantedUnderItsKey,
   "held when granted": heldWhenGranted,
-  "loss told at release": lossToldAtRelease,
+  "loss reported at release": lossReportedAtRelease,
   "loss has its reason": lossHasItsReason,
   "rejected after join": rejectedAfterJoinOnly,
 } satisfies Record<string, Rule>;

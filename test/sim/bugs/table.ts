@@ -3,5 +3,5 @@ import { HOLDS } from "./holds.js";
 import { QUEUES } from "./queues.js";
 import { SESSIONS } from "./sessions.js";
 
-/** Ten and more bugs of this repository's history whose cause is in the protocol or its timing. */
+/** Bugs of this repository's history whose cause is in the protocol or its timing. */
 export const BUGS: readonly Bug[] = [...QUEUES, ...HOLDS, ...SESSIONS];

@@ -10,8 +10,8 @@ export interface Consensus {
   readonly term: bigint;
   readonly hasLeader: boolean;
   /**
-   * Calls `done` with the result that this member's state has when the request is applied there, or with a refusal. `info`: who
-   * asks; undefined: somebody who may do everything.
+   * Calls `done` with the result that this member's state has when the request is applied there, or with a refusal. `info`: the
+   * user of the request; undefined: no permission is checked.
    */
   propose(request: UnaryRequest, done: (result: object) => void, info?: AuthInfo): void;
   /** Calls `then` when this member has applied all that was committed before, or with the refusal. */

@@ -12,7 +12,7 @@ const ELECTION_MS = 1000;
 const ELECTION_TICKS = ELECTION_MS / HEARTBEAT_MS;
 const MIN_TTL_SECONDS = Math.ceil((Math.floor((3 * ELECTION_TICKS) / 2) * HEARTBEAT_MS) / 1000);
 const MAX_TTL_SECONDS = 9_000_000_000;
-/** etcd looks for expired leases in this interval (runLoop in lease/lessor.go). */
+/** etcd checks for expired leases at this interval (runLoop in lease/lessor.go). */
 const POLL_MS = 500;
 /** 1,000 per second. */
 const MOST_PER_POLL = 500;

@@ -19,7 +19,7 @@ export const emptyEnd = ({ quirks, throughRaft }: Reading): "" | undefined =>
 
 /**
  * Answers a range request (executeRange in etcdserver/txn). etcd reads the whole range if the request filters or sorts, and
- * applies the limit last: `more` tells of the filtered keys, `count` of all keys in the range.
+ * applies the limit last: `more` refers to the filtered keys, `count` to all keys in the range.
  */
 export function executeRange(store: Store, range: Range, reading: Reading): Refusal | RangeResult {
   const found = store.read(intervalOf(range.key, range.end, emptyEnd(reading)), range.revision);

@@ -76,7 +76,7 @@ interface Explained {
   readonly text: string;
 }
 
-/** The shortest program with a difference. One that does not occur again is a matter of time: its text says so. */
+/** The shortest program with a difference. One that does not occur again is a matter of time: its text states that. */
 async function explain(
   program: Program,
   pair: readonly [Named, Named],

@@ -11,7 +11,7 @@ export interface Difference {
 /** How far apart the answers for the rest of a lease's time may be: whole seconds, and the time between the two questions. */
 const SECONDS = 2;
 
-/** The first difference, in the order of the program; what watches were told comes last. */
+/** The first difference, in the order of the program; the events of watches come last. */
 export function compare(left: Transcript, right: Transcript): Difference | undefined {
   const count = Math.max(left.outcomes.length, right.outcomes.length);
   for (let n = 0; n < count; n++) {

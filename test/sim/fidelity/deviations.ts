@@ -9,7 +9,7 @@ import { SimSubject, type SimSubjectOptions } from "./subjects/sim-subject.js";
 export interface Deviation {
   readonly name: string;
   readonly options: Partial<SimSubjectOptions>;
-  /** Instead of random programs: a number that tells both apart by being 0 or more. */
+  /** Instead of random programs: a number that is 0 for only one of the two. */
   readonly count?: (subject: Subject) => Promise<number>;
 }
 
@@ -40,7 +40,7 @@ const OF_SEVERAL: readonly (keyof Quirks)[] = [
 const isHidden = (series: SimVersion, name: keyof Quirks): boolean =>
   OF_SEVERAL.includes(name) || (name === "progressNeedsStart" && quirksOf(series).progressAlways);
 
-/** What tells the deviation from `real`; undefined: nothing. */
+/** What distinguishes the deviation from `real`; undefined: nothing. */
 export async function deviate(
   real: Named,
   version: SimVersion,

@@ -19,19 +19,19 @@ export async function lateWatches(subject: Subject, rounds: number): Promise<num
 }
 
 async function round(subject: Subject): Promise<number> {
-  const heard = new Heard();
+  const watches = new Round();
   const stream = subject.member.watch({
-    answer: (answer) => heard.add(answer),
-    ended: (error) => heard.fail(error),
+    answer: (answer) => watches.add(answer),
+    ended: (error) => watches.fail(error),
   });
   for (let watchId = 1; watchId <= WATCHES; watchId++)
     stream.create({ watchId, key: KEY, startRevision: 0n, events: "ALL" });
   for (let n = 0; n < PUTS; n += AT_ONCE) await settled(subject, putSome(subject));
-  await settled(subject, heard.allCreated);
+  await settled(subject, watches.allCreated);
   await settled(subject, putSome(subject));
-  await settled(subject, heard.allServed);
+  await settled(subject, watches.allServed);
   stream.close();
-  return heard.late;
+  return watches.late;
 }
 
 const putSome = (subject: Subject): Promise<unknown> =>
@@ -53,8 +53,8 @@ async function settled(subject: Subject, promise: Promise<unknown>): Promise<voi
   await promise;
 }
 
-/** What the watches of a round were told. */
-class Heard {
+/** The answers to the watches of a round. */
+class Round {
   late = 0;
   readonly allCreated: Promise<void>;
   readonly allServed: Promise<void>;

@@ -19,9 +19,9 @@ interface Lying {
 const lyingServer = (server: SimServer, { request, reply, create }: Lying): SimServer => ({
   host: server.host,
   call: (asked, out) => {
-    const told = (answer: UnaryReply): void =>
+    const answered = (answer: UnaryReply): void =>
       out("answer" in answer && reply ? { answer: reply(answer.answer as object, asked) } : answer);
-    server.call(request?.(asked) ?? asked, told);
+    server.call(request?.(asked) ?? asked, answered);
   },
   keepalive: (out) => server.keepalive(out),
   watch: (out) => {
@@ -68,7 +68,7 @@ const withValue = (kv: KeyValue): KeyValue => ({ ...kv, value: kv.value === "" ?
 
 export const LIES: readonly Lie[] = [
   {
-    name: "count tells of the keys in the answer",
+    name: "count is that of the keys in the answer",
     sabotage: found((answer) => ({ ...answer, count: answer.kvs.length })),
   },
   { name: "more is always false", sabotage: found((answer) => ({ ...answer, more: false })) },

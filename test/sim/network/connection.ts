@@ -13,7 +13,7 @@ export interface Exchange {
   /** The connection is open: what waits is sent. */
   opened(): void;
   failed(failure: StreamFailure): void;
-  /** The process is gone: the member notices, and nobody else. */
+  /** The process was killed: only the member notices. */
   abandoned(): void;
 }
 

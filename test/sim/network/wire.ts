@@ -2,7 +2,7 @@ import type { StreamFailure } from "../../../src/etcd/http2/failure.js";
 import type { LeaseAnswer, WatchAnswer } from "../../../src/etcd/port.js";
 import type { Refusal, ServerStream, UnaryReply, UnaryRequest, WatchCommand } from "../etcd/types.js";
 
-/** What a unary call hears. After `replied` or `failed`, and after `cancel()`, it hears nothing more. */
+/** What a unary call receives. After `replied` or `failed`, and after `cancel()`, it receives nothing more. */
 export interface CallListener {
   /** The request was handed to an open connection: from now on it may be executed. */
   sent(): void;
@@ -11,7 +11,7 @@ export interface CallListener {
   failed(failure: StreamFailure, inDoubt: boolean): void;
 }
 
-/** What a stream hears. After `failed`, and after `close()`, it hears nothing more. */
+/** What a stream receives. After `failed`, and after `close()`, it receives nothing more. */
 export interface StreamListener<Answer> {
   /** A refusal ends the stream. */
   answer(answer: Answer | Refusal): void;

@@ -3,7 +3,7 @@ import type { SimCrew } from "../run/sim-crew.js";
 import { describe } from "./describe.js";
 import type { Flight } from "./protocol.js";
 
-/** At high speeds nobody sees more. */
+/** At high speeds, more are not discernible. */
 const MOST = 60;
 /** So long, in real milliseconds, a message that has ended is still shown. */
 const SHOWN_MS = 450;

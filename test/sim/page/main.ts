@@ -5,7 +5,7 @@ import { PageServer } from "./server.js";
 import { PlaySession } from "./session.js";
 import { parseSetting } from "./setting.js";
 
-/** Nothing is planned: whoever looks breaks something. */
+/** No faults are planned: viewers of the page inject them. */
 const FIRST = "seed=22&version=3.6&of=mutex&members=3&processes=3&lanes=1&names=2&ttl=5&faults=";
 
 /** `--ui`: serves the page, and prints its address, until the process is ended. `query`: what the page starts with. */

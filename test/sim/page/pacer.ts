@@ -18,9 +18,9 @@ interface Gap {
 }
 
 /**
- * Asked before each event. "look again": something was scheduled, perhaps before that event. "run": the event is not held.
+ * Asked before each event. "check again": something was scheduled, perhaps before that event. "run": the event is not held.
  */
-export type BeforeEvent = () => "look again" | "run" | undefined;
+export type BeforeEvent = () => "check again" | "run" | undefined;
 
 /**
  * Holds the kernel before each event until its time has come in real time, or while it is paused. The kernel runs the same events
@@ -103,7 +103,7 @@ export class Pacer {
     this.#ended = true;
   }
 
-  /** Looks again: an order has come. */
+  /** Checks again: an order has arrived. */
   wake(): void {
     this.#wake?.();
   }
@@ -112,7 +112,7 @@ export class Pacer {
     if (this.#ended) return new Promise(() => {});
     this.next = time;
     const asked = this.beforeEvent();
-    if (asked === "look again") return Promise.resolve();
+    if (asked === "check again") return Promise.resolve();
     if (asked === "run") return undefined;
     if (!this.#playing) return this.#heldPaused(time);
     const waitMs = this.#waitMs(time);

@@ -144,7 +144,7 @@ async function bodyOf(request: IncomingMessage): Promise<Readonly<Record<string,
     const body: unknown = JSON.parse(Buffer.concat(chunks).toString() || "{}");
     if (typeof body === "object" && body !== null) return body as Record<string, unknown>;
   } catch {
-    // Told below.
+    // Reported below.
   }
   throw new BadRequest("Expected a JSON object");
 }

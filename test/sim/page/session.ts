@@ -65,7 +65,7 @@ export class PlaySession {
       this.#afflicted.clear();
       await this.run.settle();
       this.phase = "over";
-      this.look();
+      this.judge();
     } catch (error) {
       this.phase = "failed";
       this.problem = String(error);
@@ -84,7 +84,7 @@ export class PlaySession {
 
   /** Carried out before the next event. @throws {BadRequest} if that is not possible now */
   order(order: Order): void {
-    if (this.phase !== "work") throw new BadRequest("The work is over: nothing can be broken any more");
+    if (this.phase !== "work") throw new BadRequest("The work has ended: faults can no longer be injected");
     if (order.action === "heal") this.#afflictionOf(order.target);
     else handFault(order, this.run.world.crew);
     this.#asked.push(order);
@@ -92,7 +92,7 @@ export class PlaySession {
   }
 
   /** Judges the run so far. */
-  look(): void {
+  judge(): void {
     this.judged = this.phase === "over";
     const { violations } = judge(this.run.result().run, this.judged ? LABELS : MEANWHILE);
     this.broken = Object.entries(violations).flatMap(([label, texts]) =>
@@ -106,13 +106,13 @@ export class PlaySession {
     return found;
   }
 
-  #beforeEvent(): "look again" | "run" | undefined {
+  #beforeEvent(): "check again" | "run" | undefined {
     const { events, now } = this.run.world.kernel;
     const due = this.#due(events);
     const ms = Math.max(now, this.pacer.now);
     for (const order of this.#asked.splice(0)) due.push({ ...order, events, ms });
     for (const order of due) this.#schedule(order);
-    if (due.length > 0) return "look again";
+    if (due.length > 0) return "check again";
     return this.#scheduled > 0 ? "run" : undefined;
   }
 

@@ -15,7 +15,7 @@ const JUDGE_SHARE = 10;
 const MOST_LINES = 400;
 const SEARCH_MOST = 500;
 
-/** Sends an event to whoever looks at the page. */
+/** Sends an event to all viewers of the page. */
 export type Publish = (event: string, data: object) => void;
 
 /** The run on the page, and what its controls do. */
@@ -57,10 +57,10 @@ export class Table {
   /** Pauses before the next event after something remarkable. */
   seek(): void {
     const { story, pacer } = this.session;
-    this.#tell();
+    this.#publishStory();
     const { remarkable } = story;
     pacer.seek(() => {
-      this.#tell();
+      this.#publishStory();
       return story.remarkable > remarkable;
     });
   }
@@ -91,7 +91,7 @@ export class Table {
     if (this.#finder.view !== undefined) send("search", this.#finder.view);
   }
 
-  /** While nobody looks, the run stands still. */
+  /** The run pauses while the page has no viewers. */
   set viewers(viewers: number) {
     this.#viewers = viewers;
     if (viewers === 0 && this.#session?.pacer.playing) this.#session.pacer.pause();
@@ -116,8 +116,8 @@ export class Table {
   #tick(): void {
     const session = this.#session;
     if (session === undefined || this.#viewers === 0) return;
-    this.#tell();
-    this.#look(session);
+    this.#publishStory();
+    this.#judge(session);
     const frame = frameOf(session);
     const drawn = JSON.stringify(frame);
     if (drawn === this.#drawn) return;
@@ -125,7 +125,7 @@ export class Table {
     this.publish("frame", frame);
   }
 
-  #tell(): void {
+  #publishStory(): void {
     const lines = this.session.story.more();
     if (lines.length === 0) return;
     this.#lines = [...this.#lines, ...lines].slice(-MOST_LINES);
@@ -133,13 +133,13 @@ export class Table {
   }
 
   /** Judges now and then, and pauses when an invariant is broken. */
-  #look(session: PlaySession): void {
+  #judge(session: PlaySession): void {
     const { events } = session.run.world.kernel;
     const begun = performance.now();
     if (session.judged || events === this.#judgedEvents || begun < this.#judgeAt) return;
     this.#judgedEvents = events;
     const { length } = session.broken;
-    session.look();
+    session.judge();
     this.#judgeAt = performance.now() + JUDGE_SHARE * (performance.now() - begun);
     if (session.broken.length > length && session.phase === "work") session.pacer.pause();
   }

@@ -1,4 +1,4 @@
-// Small histories of each model, legal and illegal ones: the judge must tell them apart.
+// Small histories of each model, legal and illegal ones: the judge must distinguish them.
 import type { ObjectKind, Operation } from "./operation.js";
 
 export interface HandMade {

@@ -37,7 +37,7 @@ function operationsOf(
   const { hold, placed, excused, deleted } = grant;
   const { p: client, lock: name, shared, invoked, granted } = hold;
   const of = { object, name, fence: Number(hold.token) };
-  const told = (op: "claim" | "gone", t: bigint): Operation => ({
+  const report = (op: "claim" | "gone", t: bigint): Operation => ({
     ...of,
     op,
     client,
@@ -48,8 +48,8 @@ function operationsOf(
   return [
     { ...of, op: "acquire", client, from: at(invoked), to: at(granted), placed, ...more },
     ...(deleted && !excused ? [{ ...of, op: "end", client: "etcd", ...deleted } as const] : []),
-    ...claimsOf(facts, hold).map((t) => told("claim", t)),
-    ...goneOf(grant).map((t) => told("gone", t)),
+    ...claimsOf(facts, hold).map((t) => report("claim", t)),
+    ...goneOf(grant).map((t) => report("gone", t)),
   ];
 }
 
@@ -65,8 +65,9 @@ function claimsOf({ early }: Facts, hold: Hold): bigint[] {
 }
 
 /**
- * When the process was told that etcd had no place or no lease of it. Of several names that were acquired together, only one may
- * be missing. A release that succeeded tells less: it also does so once the session has lost its lease by its own clock.
+ * When the process was notified that etcd had no place or no lease of it. Of several names that were acquired together, only one
+ * may be missing. A release that succeeded is no such report: it also succeeds once the session has lost its lease by its own
+ * clock.
  */
 function goneOf({ hold: { ends }, together }: Grant): bigint[] {
   if (together) return [];

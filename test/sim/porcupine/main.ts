@@ -64,7 +64,7 @@ async function withJudge(
   await work(judge).finally(() => judge.end());
 }
 
-/** The judge must be able to tell legal histories from illegal ones. */
+/** The judge must accept the legal histories and reject the illegal ones. */
 async function checkHandMade(judge: PorcupineJudge): Promise<void> {
   let right = 0;
   for (const { title, legal, operations } of HAND_MADE) {

@@ -83,7 +83,7 @@ async function once(seed: number, only?: readonly number[], print = false) {
   return { result, verdict: judge(result.run) };
 }
 
-/** Looks for fewer faults that break an invariant, and prints how to replay them. */
+/** Searches for fewer faults that break an invariant, and prints how to replay them. */
 async function explain(
   seed: number,
   { result, verdict }: { result: SimResult; verdict: Verdict },

@@ -189,7 +189,7 @@ export class SimRun {
     };
   }
 
-  /** `step` becomes a line of the history: nobody else has it. */
+  /** `step` becomes a line of the history: the caller does not keep it. */
   #note(step: object, p = "run"): void {
     const whole = step as Mutable<Step>;
     whole.t ??= this.#time.next();

@@ -99,7 +99,7 @@ class TraceCheck {
       case "change":
         return this.#change(event);
       case "step":
-        return this.#told(event.step);
+        return this.#reported(event.step);
       case "watch":
       case "unwatch":
       case "watch answered":
@@ -208,25 +208,24 @@ class TraceCheck {
   #watch(event: Extract<TraceEvent, { stream: number }>): void {
     const { keys, over } = this.#watchesOf(event.process).follow(event);
     for (const name of new Set(keys.map((key) => partsOf(key).name)))
-      for (const session of this.#names.get(name)?.of(event.process) ?? []) session.heard(keys, over);
+      for (const session of this.#names.get(name)?.of(event.process) ?? []) session.received(keys, over);
   }
 
-  /** What a caller was told, or said itself. */
-  #told(step: Step): void {
+  /** What was reported to a caller, or claimed by it. */
+  #reported(step: Step): void {
     if (step.k === "ok" && step.token !== undefined && step.key !== undefined) {
       this.#keyOf.set(`${step.p} ${step.id} ${step.lock}`, step.key);
-      if (step.held) this.#holds(step, "is told that it holds");
+      if (step.held) this.#holds(step, "is granted its hold");
     } else if (step.k === "nemesis" && step.effect === "stops-worker") {
       if (step.on) this.#stopped.add(step.target);
       else this.#stopped.delete(step.target);
-    } else if (step.k === "claim" && step.held) this.#holds(step, "says that it holds");
+    } else if (step.k === "claim" && step.held) this.#holds(step, "claims its hold");
     else if (step.k === "end" && step.reason === "deleted") {
       const place = this.#placeOf(step);
-      place?.session?.lost(`${place.what} is told that the key of its hold is gone`, place);
+      place?.session?.lost(`${place.what} is notified that the key of its hold is gone`, place);
     } else if (step.k === "end" && step.reason !== "released") {
       const place = this.#placeOf(step);
-      if (place)
-        this.#over(partsOf(place.key).lease, `tells its holders that they have lost: ${step.reason}`);
+      if (place) this.#over(partsOf(place.key).lease, `notifies its holders of the loss: ${step.reason}`);
     }
   }
 

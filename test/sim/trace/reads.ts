@@ -64,8 +64,8 @@ export function queueReadAnswered(world: World, { place, call, quorum }: QueueRe
   if (caller?.state.at !== "waiting") return [world];
   const calls = callsOf(caller.state.read);
   if (!calls.includes(call)) return [world];
-  const heard = readAnswered(world, caller, shown);
-  return quorum || calls.length > 1 ? [world, ...heard] : heard;
+  const answered = readAnswered(world, caller, shown);
+  return quorum || calls.length > 1 ? [world, ...answered] : answered;
 }
 
 function readAnswered(world: World, { id, place, setup }: Caller, shown: Shown): World[] {
@@ -93,8 +93,8 @@ export function keyReadAnswered(world: World, key: string, shown: KeyShown): Wor
   const read: Read = { ...SENT, atLeast: caller.state.read?.atLeast ?? caller.place!.revision };
   const reading = withState(world, caller.id, { ...caller.state, read });
   const at = { ...reading, revision: shown.revision };
-  const heard = take(at, "read arrives", caller.id)
+  const answered = take(at, "read arrives", caller.id)
     .flatMap((next) => take(next, "read answered", caller.id))
     .map((next) => unsent({ ...next, revision: world.revision }, caller.id));
-  return mine ? heard : [world, ...heard];
+  return mine ? answered : [world, ...answered];
 }

@@ -22,7 +22,7 @@ export interface Recording {
   nextId(): number;
 }
 
-/** A member that records what a client asks of it and is told. It adds no turn of the event loop to any answer. */
+/** A member that records a client's requests and their answers. It adds no turn of the event loop to any answer. */
 export class RecordedMember implements Member {
   constructor(
     private readonly member: Member,

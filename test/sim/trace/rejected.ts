@@ -45,10 +45,10 @@ function stateOf({ state, place }: Caller): string {
   const facts = [
     predecessor
       ? `behind ${predecessor.key}${predecessor.holder ? ", which holds" : ""}`
-      : "behind nobody known",
+      : "behind no known place",
     ...(created ? [] : ["its watches are not created"]),
     verified ? "verified by a read" : "not verified by a read",
-    ...(deleted ? ["the deletion was heard"] : []),
+    ...(deleted ? ["the deletion was received"] : []),
   ];
   return `is waiting${at}: ${facts.join(", ")}`;
 }

@@ -50,7 +50,7 @@ export function requestOf(txn: Txn, locks: string): Request {
 function putOf(txn: Txn, { key, value }: { key: string; value: string }, unknown: Request): Request {
   const [compare, ...more] = txn.compare;
   if (compare === undefined) return unknown;
-  // It looks whether the lease is the reason of a rejection: it never holds.
+  // It checks whether the lease is the reason for a rejection: it never holds.
   if (txn.compare.some((each) => each.kind === "created at" && each.revision === -1n)) return OTHER;
   const { name, lease } = partsOf(key);
   const place = { name, key, value, lease };

@@ -122,13 +122,13 @@ export class SessionTrace {
     this.#step(what, (world) => changed(world, own, { lease, isStopped }));
   }
 
-  /** Its caller was told that it holds, or says so itself. */
+  /** Its caller was granted its hold, or claims it. */
   holds(what: string, place: { readonly key: string; readonly revision: number }): void {
     this.#begin();
     this.#step(what, (world) => (holds(world, place) ? [world] : []));
   }
 
-  /** Its caller was told that the key of its hold is gone. */
+  /** Its caller was notified that the key of its hold is gone. */
   lost(what: string, place: { readonly key: string; readonly revision: number }): void {
     this.#step(what, (world) => (holds(world, place) ? [] : [world]));
   }
@@ -138,8 +138,8 @@ export class SessionTrace {
     this.#step(what, over);
   }
 
-  /** Its connections have been told something of these keys. */
-  heard(keys: readonly string[], streamIsOver: boolean): void {
+  /** Its connections have received something about these keys. */
+  received(keys: readonly string[], streamIsOver: boolean): void {
     if (this.isIdle || keys.length === 0) return;
     if (streamIsOver) return this.#step("", (world) => (watchesAny(world, keys) ? moved(world) : [world]));
     this.#states = closure(this.#states, this.setting.watches);

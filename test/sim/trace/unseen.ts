@@ -37,7 +37,7 @@ const next = (world: World, watches: ProcessWatches): Unseen[] =>
     return found.filter(({ worlds }) => worlds.length > 0);
   });
 
-/** A client learns what its connections have been told: that a watch exists, and that a key was deleted. */
+/** A client processes what its connections have received: that a watch exists, and that a key was deleted. */
 function watchSteps(world: World, caller: Caller, watches: ProcessWatches): Unseen[] {
   const { state, id } = caller;
   const place = caller.place!;
@@ -48,11 +48,11 @@ function watchSteps(world: World, caller: Caller, watches: ProcessWatches): Unse
   return watchesOf(caller).flatMap((watch) => {
     if (watch.createdAt === 0)
       return watches.beginningsOf(watch.key, place.revision).map(({ revision, sure }) => {
-        return { worlds: heardAt(world, revision, { caller, watch, does: "watch created" }), sure };
+        return { worlds: seenAt(world, revision, { caller, watch, does: "watch created" }), sure };
       });
-    const { revision, sure } = watches.heardBy(watch.key, watch.createdAt);
+    const { revision, sure } = watches.deletionOf(watch.key, watch.createdAt);
     if (revision <= watch.position) return [];
-    return [{ worlds: heardAt(world, revision, { caller, watch, does: "deletion heard" }), sure }];
+    return [{ worlds: seenAt(world, revision, { caller, watch, does: "deletion heard" }), sure }];
   });
 }
 
@@ -62,13 +62,13 @@ export function watchesOf({ state }: Caller): Watch[] {
   return [state.predecessorWatch, state.ownWatch, state.beforeWatch].filter((watch) => watch !== undefined);
 }
 
-interface Heard {
+interface WatchStep {
   readonly caller: Caller;
   readonly watch: Watch;
   readonly does: "watch created" | "deletion heard";
 }
 
-function heardAt(world: World, revision: number, { caller, watch, does }: Heard): World[] {
+function seenAt(world: World, revision: number, { caller, watch, does }: WatchStep): World[] {
   const there = { ...world, lagging: revision };
   return stepsOf(there, does, caller.id)
     .filter(({ on }) => on === watch.key)

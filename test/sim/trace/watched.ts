@@ -4,8 +4,8 @@ interface Watched {
   readonly key: string;
   /** undefined until etcd has created it. */
   createdAt: number | undefined;
-  /** Revision of the last event that was delivered. */
-  heard: number;
+  /** Revision of the last deletion that was delivered. */
+  deleted: number;
 }
 
 /** `sure`: it is true of each watch that a caller may have; otherwise of one of them. */
@@ -67,11 +67,13 @@ export class ProcessWatches {
   }
 
   /** The revision of the last deletion that such a watch has reported. */
-  heardBy(key: string, createdAt: number): Known {
-    const heard = this.#of(key).flatMap((watch) => (watch.createdAt === createdAt ? [watch.heard] : []));
-    if (heard.length === 0) return { revision: 0, sure: true };
-    const revision = Math.max(...heard);
-    return { revision, sure: Math.min(...heard) === revision };
+  deletionOf(key: string, createdAt: number): Known {
+    const deletions = this.#of(key).flatMap((watch) =>
+      watch.createdAt === createdAt ? [watch.deleted] : [],
+    );
+    if (deletions.length === 0) return { revision: 0, sure: true };
+    const revision = Math.max(...deletions);
+    return { revision, sure: Math.min(...deletions) === revision };
   }
 
   #answered(stream: Map<number, Watched>, { answer }: Extract<StreamEvent, { is: "watch answered" }>) {
@@ -84,13 +86,13 @@ export class ProcessWatches {
       this.#created = { key, revision, sure: others.length === 1 };
     }
     for (const { kind, kv } of answer.events)
-      if (kind === "DELETE") watch.heard = Math.max(watch.heard, Number(kv.modRevision));
+      if (kind === "DELETE") watch.deleted = Math.max(watch.deleted, Number(kv.modRevision));
     if (answer.cancelled) this.#remove(stream, answer.watchId);
     return { keys: [key], over: answer.cancelled };
   }
 
   #add(stream: Map<number, Watched>, id: number, key: string): void {
-    const watch = { key, createdAt: undefined, heard: 0 };
+    const watch = { key, createdAt: undefined, deleted: 0 };
     stream.set(id, watch);
     this.#byKey.set(key, (this.#byKey.get(key) ?? new Set()).add(watch));
   }

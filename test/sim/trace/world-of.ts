@@ -29,7 +29,7 @@ export function newWorld(label: string, keys: readonly Key[], revision: number):
   };
 }
 
-/** The steps of a kind that the model allows now, of one caller or of anybody. */
+/** The steps of a kind that the model allows now, of one caller or of all. */
 export const stepsOf = (world: World, does: Does, caller?: number): Step[] =>
   nextSteps(world).filter((step) => step.does === does && (caller === undefined || step.caller === caller));
 

@@ -36,7 +36,7 @@ export const FOUND: readonly { readonly setting: Omit<SimOptions, "build">; read
     },
   },
   {
-    what: "the checker demanded that a process cut off from etcd hears of a deletion before its deadline",
+    what: "the checker demanded that a process cut off from etcd is notified of a deletion before its deadline",
     setting: {
       ...{ seed: "276", version: "3.5", of: "mutex", ttlSeconds: 10, processes: 2, lanes: 4, names: 1 },
       ...{ camp: 0.2, calls: 200, seconds: 120, gapMs: [20, 200] },

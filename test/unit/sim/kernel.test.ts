@@ -98,7 +98,7 @@ describe("Kernel", () => {
 });
 
 describe("a loop at one virtual moment", () => {
-  it("ends the run with an error that tells when", async () => {
+  it("ends the run with an error that contains the time", async () => {
     const kernel = new Kernel(1);
     const again = (): void => void kernel.after(0, again);
     kernel.at(5, again);

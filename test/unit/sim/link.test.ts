@@ -77,7 +77,7 @@ describe("a call over a link", () => {
     expect(executed).toHaveLength(2);
   });
 
-  it("may be executed after its process was killed, which hears nothing more", async () => {
+  it("may be executed after its process was killed, which receives nothing more", async () => {
     const { kernel, node, executed, call } = setUp();
     void outcome(call());
     await kernel.elapse(100);

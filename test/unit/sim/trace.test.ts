@@ -22,8 +22,8 @@ describe("the trace of a simulated run of mutexes", { timeout: 120_000 }, () => 
 
   it.each([
     ["unguarded-release", 1, /sends the unknown of .*: no such transaction/],
-    ["try-without-range", 1, /is told that it holds/],
-    ["read-before-watch", 1, /is told that it holds/],
+    ["try-without-range", 1, /is granted its hold/],
+    ["read-before-watch", 1, /is granted its hold/],
     ["header-revision", 2, /is read for a place created at \d+, which never was/],
     ["one-name-in-one-batch", 2, /has two transactions of the queue/],
   ])("is no path of the model if a rule is broken: %s", async (name, seed, said) => {

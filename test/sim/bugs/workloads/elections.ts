@@ -95,8 +95,8 @@ interface Observing {
 async function observe({ leasehold }: World, { node, note, signal }: Observing): Promise<void> {
   try {
     for await (const leader of new leasehold.Election(node.cluster, NAME).observe({ signal })) {
-      const told = leader && { token: leader.fence, rev: leader.revision, value: leader.value };
-      note({ k: "observed", lock: NAME, n: 0, ...told });
+      const observed = leader && { token: leader.fence, rev: leader.revision, value: leader.value };
+      note({ k: "observed", lock: NAME, n: 0, ...observed });
     }
   } catch (error) {
     if (!signal.aborted) throw error;

@@ -95,7 +95,7 @@ export const failedOpening: Workload = async (world) => {
   );
 };
 
-/** A put by hand takes a key away from its lease. The close of the session deletes it all the same. */
+/** An operator puts a key without its lease. The session still deletes the key when it closes. */
 export const detachedKey: Workload = async (world) => {
   const { leasehold, ttlSeconds, random, etcd } = world;
   const node = world.node("a");

@@ -17,7 +17,7 @@ import {
   USER_EMPTY,
   USER_NOT_FOUND,
 } from "./refusals.js";
-import { type AuthInfo, NOBODY, type Tokens } from "./tokens.js";
+import { type AuthInfo, NO_USER, type Tokens } from "./tokens.js";
 
 export interface AccessOptions {
   readonly auth: AuthStore;
@@ -56,7 +56,7 @@ export class AccessControl {
     const malformed = checkForm(request);
     if (malformed) return malformed;
     if (this.#idle) return undefined;
-    if (this.#ignoresTokens(request)) return NOBODY;
+    if (this.#ignoresTokens(request)) return NO_USER;
     const info = this.infoOf(request.token);
     return isRefusal(info) ? info : (this.#checkUser(request, info) ?? info);
   }
@@ -134,7 +134,7 @@ export class AccessControl {
   /** AuthInfoFromCtx. Each call extends the life of a simple token. */
   infoOf(token: string | undefined): Refusal | AuthInfo {
     const { auth } = this.#options;
-    if (!this.#checksTokens || token === undefined) return NOBODY;
+    if (!this.#checksTokens || token === undefined) return NO_USER;
     return this.#tokens.info(token, auth.revision) ?? INVALID_TOKEN;
   }
 

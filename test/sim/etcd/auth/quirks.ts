@@ -18,9 +18,9 @@ export interface AuthQuirks {
   readonly leasesOfPutsUnchecked: boolean;
   /** A watch of everything from a key on needs the right to that key only (GHSA-xg4h-6gfc-h4m8: 3.4.23 and 3.5.16, measured). */
   readonly openWatchesCheckedAsKey: boolean;
-  /** Everybody is told of the keys of a lease (3.4.23, measured). Later versions check the right to read each of them. */
+  /** Every user can list the keys of a lease (3.4.23, measured). Later versions check the right to read each of them. */
   readonly everybodyReadsLeases: boolean;
-  /** The right to the keys of a lease is not needed to be told of them by a user with the role root (3.6 and 3.7). */
+  /** A user with the role root can list the keys of a lease without the right to read them (3.6 and 3.7). */
   readonly rootReadsLeases: boolean;
   /**
    * A user with the role root revokes leases whatever keys they have, so that a stale JSON web token of root does too (not

@@ -3,7 +3,7 @@ import type { UnaryRequest } from "../types.js";
 import type { AuthQuirks } from "./quirks.js";
 
 /**
- * The quota of the backend. Its size is not simulated: a test says when it is exceeded. etcd checks it twice: the member that
+ * The quota of the backend. Its size is not simulated: a test sets when it is exceeded. etcd checks it twice: the member that
  * gets a request (api/v3rpc/quota.go), and the application of the request (etcdserver/apply). Either raises the alarm, which stays
  * until it is disarmed.
  */

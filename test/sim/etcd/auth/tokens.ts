@@ -1,14 +1,14 @@
 import type { Scheduler } from "../../kernel/kernel.js";
 
-/** Who makes a request, and the revision of the auth store that the token vouches for. 0: nobody. */
+/** Who makes a request, and the revision of the auth store that the token vouches for. 0: no user. */
 export interface AuthInfo {
   readonly username: string;
   readonly revision: number;
 }
 
-export const NOBODY: AuthInfo = { username: "", revision: 0 };
+export const NO_USER: AuthInfo = { username: "", revision: 0 };
 
-/** How often etcd looks for expired simple tokens (simpleTokenTTLResolution in auth/simple_token.go). */
+/** How often etcd checks for expired simple tokens (simpleTokenTTLResolution in auth/simple_token.go). */
 const TICK_MS = 1000;
 
 export interface TokenOptions {

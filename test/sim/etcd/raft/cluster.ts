@@ -132,7 +132,7 @@ export class Cluster implements RaftGroup {
     this.#tick(index, !isBlocked);
   }
 
-  /** After its raft has heard of the others, if it is not dead by then. */
+  /** After its raft has exchanged messages with the others, unless the member is dead by then. */
   #soon(index: number, run: () => void): void {
     const { life } = this.#member(index).process;
     this.peers.scheduler.after(3 * this.peers.roundTripMs(), () => {

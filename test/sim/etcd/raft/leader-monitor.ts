@@ -6,12 +6,12 @@ import { ELECTION_MS } from "./raft-node.js";
 const MOST_WITHOUT_LEADER = 3;
 
 /**
- * Ends the streams that require a leader (monitorLeader in api/v3rpc/interceptor.go): it looks once per election timeout, and
+ * Ends the streams that require a leader (monitorLeader in api/v3rpc/interceptor.go): it checks once per election timeout, and
  * the third time in a row without a leader is too much.
  */
 export class LeaderMonitor {
   readonly #streams = new Set<() => void>();
-  /** When it looks, modulo its interval. */
+  /** When it checks, modulo its interval. */
   readonly #phase: number;
   #timer: Timer | undefined;
   #count = 0;
@@ -30,9 +30,9 @@ export class LeaderMonitor {
     return () => void this.#streams.delete(end);
   }
 
-  /** Looks without a leader only: those with one have no effect. */
+  /** Checks only without a leader: a check with one has no effect. */
   leadChanged(): void {
-    if (this.#timer === undefined && !this.hasLeader()) this.#lookLater();
+    if (this.#timer === undefined && !this.hasLeader()) this.#checkLater();
   }
 
   /** The timers of the process are gone. */
@@ -42,13 +42,13 @@ export class LeaderMonitor {
     this.#streams.clear();
   }
 
-  #lookLater(): void {
+  #checkLater(): void {
     const { now } = this.scheduler;
     const turns = Math.floor((now - this.#phase) / ELECTION_MS + 1e-6) + 1;
-    this.#timer = this.scheduler.after(this.#phase + turns * ELECTION_MS - now, () => this.#look());
+    this.#timer = this.scheduler.after(this.#phase + turns * ELECTION_MS - now, () => this.#check());
   }
 
-  #look(): void {
+  #check(): void {
     this.#timer = undefined;
     this.#count = this.hasLeader() ? 0 : this.#count + 1;
     if (this.#count === 0) return;
@@ -57,6 +57,6 @@ export class LeaderMonitor {
         this.#streams.delete(end);
         end();
       }
-    this.#lookLater();
+    this.#checkLater();
   }
 }

@@ -10,7 +10,7 @@ import { REQUEST_TIMEOUT_MS } from "./read-loop.js";
 const PAUSE_MS = 50;
 
 export const NOT_PRIMARY_HERE = Symbol("not primary");
-/** What a lessor says to another member; not primary: the other one asks again. */
+/** The answer of a lessor to another member; not primary: the other one repeats its request. */
 export type LessorAnswer<Answer> = Answer | typeof NOT_PRIMARY_HERE;
 
 /** One end of a request. */
@@ -52,7 +52,7 @@ export class LessorRequest<Answer, Member extends LessorPeer> {
     const { from, leader } = this.#options;
     if (this.#over || from.process.now >= this.#until) return;
     const to = leader();
-    // waitLeader looks again after an election timeout.
+    // waitLeader checks again after an election timeout.
     if (to === undefined) this.#tryAfter(ELECTION_MS);
     else this.#send(to);
   }

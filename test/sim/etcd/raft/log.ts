@@ -10,7 +10,7 @@ export interface Verdict {
 /** A request on its way into the log. Its member knows it again when it is applied. */
 export interface Proposal {
   readonly request: UnaryRequest;
-  /** Who asks; undefined: somebody who may do everything. */
+  /** The user of the request; undefined: no permission is checked. */
   readonly info?: AuthInfo | undefined;
   /** Decided once, when it is committed: users, roles and the quota are not part of the members' states. */
   verdict?: Verdict;

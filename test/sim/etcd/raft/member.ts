@@ -194,7 +194,7 @@ export class RaftMember implements Consensus, RaftListener, LessorPeer {
 
   #forward(proposal: Proposal): void {
     const { lead } = this.node;
-    // Without a leader, a proposal of another member is dropped, and nobody is told.
+    // Without a leader, a proposal of another member is dropped without an answer.
     if (lead === undefined) return;
     this.#options.peers.send(this.node, lead, () => this.#options.at(lead.index).#forwarded(proposal));
   }

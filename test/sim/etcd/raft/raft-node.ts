@@ -35,8 +35,8 @@ interface Append extends LogPart {
 }
 
 /**
- * The raft of one member (go.etcd.io/raft, raft.go), with CheckQuorum. Heartbeats are not sent: a follower hears its leader as
- * long as the two are connected.
+ * The raft of one member (go.etcd.io/raft, raft.go), with CheckQuorum. Heartbeats are not sent: a follower counts as
+ * reached by its leader as long as the two are connected.
  */
 export class RaftNode implements Peer {
   term = 1n;
@@ -49,7 +49,7 @@ export class RaftNode implements Peer {
   /** While the leadership is transferred, proposals are dropped (`leadTransferee`). */
   transferring = false;
   listener!: RaftListener;
-  /** The last heartbeat of a leader, if it is not heard any more. */
+  /** The last heartbeat of a leader, if heartbeats no longer arrive. */
   #silentSince = 0;
   #election: Timer | undefined;
   #quorumCheck: Timer | undefined;
@@ -63,7 +63,7 @@ export class RaftNode implements Peer {
   ) {}
 
   /** Heartbeats of its leader arrive. */
-  get hears(): boolean {
+  get hasContact(): boolean {
     const { lead } = this;
     if (lead === undefined || lead === this || !lead.leading || lead.term !== this.term) return false;
     return this.group.peers.connected(this, lead);
@@ -98,7 +98,7 @@ export class RaftNode implements Peer {
         this.#quorumCheck ??= this.#after(this.#between(ELECTION_MS, 2 * ELECTION_MS), () => this.#resign());
     } else {
       this.#stop("quorum check");
-      if (this.hears) return this.#stop("election");
+      if (this.hasContact) return this.#stop("election");
       if (this.#election) return;
       this.#silentSince = this.group.peers.scheduler.now - this.#between(0, HEARTBEAT_MS);
       this.#electLater(this.#silentSince);
@@ -215,7 +215,7 @@ export class RaftNode implements Peer {
   }
 
   #countVotes(forced: boolean): void {
-    if (!this.ticking || this.leading || (this.hears && !forced)) return;
+    if (!this.ticking || this.leading || (this.hasContact && !forced)) return;
     const { preVote } = this.group;
     const reached = this.#others().filter((node) => this.#connected(node) && (forced || !node.#inLease));
     if (!preVote && !forced && !this.#isAhead(reached)) return;
@@ -243,9 +243,9 @@ export class RaftNode implements Peer {
     return true;
   }
 
-  /** It leads, or has heard its leader within an election timeout: it ignores candidates (CheckQuorum). */
+  /** It leads, or has received a heartbeat of its leader within an election timeout: it ignores candidates (CheckQuorum). */
   get #inLease(): boolean {
-    if (this.leading || this.hears) return true;
+    if (this.leading || this.hasContact) return true;
     return this.lead !== undefined && this.group.peers.scheduler.now - this.#silentSince < ELECTION_MS;
   }
 

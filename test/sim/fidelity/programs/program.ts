@@ -55,7 +55,7 @@ export type Step =
 
 export type Program = readonly Step[];
 
-/** What one step was answered, or what one watch was told. Two subjects agree if their outcomes do. */
+/** The answer of one step, or the events of one watch. Two subjects agree if their outcomes do. */
 export interface Outcome {
   readonly step: number;
   readonly text: string;

@@ -1,7 +1,7 @@
 import type { KeepaliveStream, LeaseAnswer, Member } from "../../../../src/etcd/port.js";
 import { type Normalizer, textOfError } from "./normalize.js";
 
-/** etcd looks for expired leases every 500 ms, and the clocks of two processes differ: nothing is asked so near to an end. */
+/** etcd checks for expired leases every 500 ms, and the clocks of two processes differ: nothing is asked so near to an end. */
 const BEFORE_MS = 700;
 const AFTER_MS = 1600;
 

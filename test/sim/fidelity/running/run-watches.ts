@@ -174,9 +174,9 @@ export class RunWatches {
   }
 
   outcomes(): Outcome[] {
-    const told = this.watches.map(({ step, lines }) => ({ step, text: lines.join("\n") }));
+    const watched = this.watches.map(({ step, lines }) => ({ step, text: lines.join("\n") }));
     const strays = this.strays.map((text) => ({ step: -1, text }));
-    return [...told, ...strays, { step: -1, text: this.failure }];
+    return [...watched, ...strays, { step: -1, text: this.failure }];
   }
 
   close(): void {
@@ -205,7 +205,7 @@ export class RunWatches {
       this.strays.push(
         this.normalizer.watch(answer) + events.map((event) => this.normalizer.event(event)).join(),
       );
-    else this.#tell(watch, answer);
+    else this.#record(watch, answer);
     this.changed();
   }
 
@@ -214,7 +214,7 @@ export class RunWatches {
     for (const { kv } of events) this.#marked = kv.modRevision;
   }
 
-  #tell(watch: RunningWatch, answer: WatchAnswer): void {
+  #record(watch: RunningWatch, answer: WatchAnswer): void {
     for (const event of answer.events) {
       const { modRevision } = event.kv;
       // etcd puts as many revisions into an answer as are there; only an answer that is on time has the revision of its event.

@@ -91,7 +91,7 @@ export class Queues {
 function show(row: Row, { leftMs, ttlMs, granted }: EntryView, place: number): void {
   setAttribute(row.element, "data-granted", granted ? "yes" : "no");
   setText(row.place, String(place + 1));
-  setText(row.role, granted ? "holds" : place === 0 ? "not told yet" : "waits");
+  setText(row.role, granted ? "holds" : place === 0 ? "not notified yet" : "waits");
   const part = ttlMs > 0 ? leftMs / ttlMs : 0;
   row.bar.style.width = `${(100 * part).toFixed(1)}%`;
   setAttribute(row.track, "data-low", part < 0.35 ? "yes" : "no");

@@ -93,7 +93,7 @@ function countPlanned(): void {
   setText(byId("planned-count"), String(planned().length));
 }
 
-/** `chosen`: with what the form says, not only with the seed and the rule. */
+/** `chosen`: with all fields of the form, not only with the seed and the rule. */
 function queryOf(chosen: boolean): string {
   const query = new URLSearchParams({ seed: input("seed").value });
   if (input("mutant").value !== "") query.set("mutant", input("mutant").value);

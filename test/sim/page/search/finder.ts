@@ -5,7 +5,7 @@ import type { Progress } from "./search.js";
 
 const PROGRAM = fileURLToPath(new URL("search.ts", import.meta.url));
 
-/** Looks for the seed that notices a broken rule, in a process of its own: the page goes on meanwhile. */
+/** Searches for the seed that notices a broken rule, in a process of its own: the page stays responsive. */
 export class Finder {
   view: SearchView | undefined;
   #child: ChildProcess | undefined;
@@ -17,25 +17,25 @@ export class Finder {
     const args = ["--import", import.meta.resolve("tsx"), PROGRAM, mutant, String(most)];
     const child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "inherit", "ipc"] });
     this.#child = child;
-    this.#tell({ mutant, most, tried: 0, over: false });
+    this.#publish({ mutant, most, tried: 0, over: false });
     child.on("message", (progress: Progress) => {
       if (this.#child !== child) return;
-      this.#tell({ mutant, most, ...progress, over: progress.seed !== undefined });
+      this.#publish({ mutant, most, ...progress, over: progress.seed !== undefined });
     });
     child.on("exit", () => {
       if (this.#child !== child) return;
       this.#child = undefined;
-      if (this.view !== undefined && !this.view.over) this.#tell({ ...this.view, over: true });
+      if (this.view !== undefined && !this.view.over) this.#publish({ ...this.view, over: true });
     });
   }
 
   stop(): void {
     this.#child?.kill();
     this.#child = undefined;
-    if (this.view !== undefined && !this.view.over) this.#tell({ ...this.view, over: true });
+    if (this.view !== undefined && !this.view.over) this.#publish({ ...this.view, over: true });
   }
 
-  #tell(view: SearchView): void {
+  #publish(view: SearchView): void {
     this.view = view;
     this.changed(view);
   }

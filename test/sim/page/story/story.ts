@@ -2,7 +2,7 @@ import type { End, Nemesis, Outcome, ServerEvent, Step } from "../../../lab/runn
 import type { StoryLine } from "../protocol.js";
 import { Doings } from "./doings.js";
 
-type Told = Omit<StoryLine, "ms">;
+type Sentence = Omit<StoryLine, "ms">;
 
 /** What an operation that has failed was about. */
 const FAILED: Partial<Record<Outcome["f"], string>> = {
@@ -36,19 +36,19 @@ export class Story {
     this.#steps = history.length;
     this.#events = server.length;
     const lines: StoryLine[] = [];
-    for (const [t, told] of [...steps, ...events].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)))
-      if (told !== undefined) lines.push({ ms: Number(t) / 1e6, ...told });
+    for (const [t, sentence] of [...steps, ...events].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)))
+      if (sentence !== undefined) lines.push({ ms: Number(t) / 1e6, ...sentence });
     this.remarkable += lines.filter(({ tone }) => tone !== "minor").length;
     return lines;
   }
 
-  #event({ type, key, value }: ServerEvent): Told | undefined {
+  #event({ type, key, value }: ServerEvent): Sentence | undefined {
     if (type !== "DELETE" || !key.startsWith(this.places)) return undefined;
     const lock = key.slice(0, key.lastIndexOf("/"));
     return { text: `etcd: the entry of ${ownerOf(value)} in ${this.#short(lock)} is deleted`, tone: "minor" };
   }
 
-  #step(step: Step): Told | undefined {
+  #step(step: Step): Sentence | undefined {
     this.doings.add(step);
     switch (step.k) {
       case "invoke":
@@ -77,7 +77,7 @@ export class Story {
     }
   }
 
-  #succeeded({ f, p, lock, token, shared, seq }: Outcome): Told | undefined {
+  #succeeded({ f, p, lock, token, shared, seq }: Outcome): Sentence | undefined {
     const name = this.#short(lock);
     if (f === "acquire" || f === "tryAcquire") {
       const how = shared ? `shares ${name}` : `holds ${name}, fence ${token}`;
@@ -90,7 +90,7 @@ export class Story {
     return undefined;
   }
 
-  #failed({ f, p, lock, err, said }: Outcome): Told {
+  #failed({ f, p, lock, err, said }: Outcome): Sentence {
     const name = this.#short(lock);
     const why = this.#short(said ?? err ?? "no answer");
     if (f === "acquire" || f === "tryAcquire")
@@ -102,12 +102,12 @@ export class Story {
     return { text: `${p} ${FAILED[f]} ${name}: ${why}`, tone: "plain" };
   }
 
-  #ended({ p, lock, reason }: End): Told | undefined {
+  #ended({ p, lock, reason }: End): Sentence | undefined {
     if (reason === "released") return undefined;
     return { text: `${p} is notified that it lost ${this.#short(lock)}: ${reason}`, tone: "fault" };
   }
 
-  #broken({ fault, target, on, took }: Nemesis): Told {
+  #broken({ fault, target, on, took }: Nemesis): Sentence {
     const what = `${fault} hits ${this.#short(target)}`;
     if (on) return { text: took === undefined ? what : `${what}, revision ${took.join()}`, tone: "fault" };
     return {

@@ -22,7 +22,7 @@ var models = map[string]porcupine.Model{
 }
 
 type mutexState struct {
-	// 0: nobody.
+	// 0: no holder.
 	Holder int64
 	// The highest fence that was ever given.
 	Highest int64

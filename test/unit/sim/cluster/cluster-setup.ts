@@ -63,21 +63,21 @@ export function several({ size = 3, version = "3.6", quirks = {}, seed = 1 }: Se
     return ask<RangeAnswer>(place, { kind: "range", range }, 0).kvs.map(({ key }) => key.toString());
   };
   const watch = (place: number, metadata?: StreamMetadata) => {
-    const heard: { at: number; answer: WatchAnswer | string }[] = [];
+    const received: { at: number; answer: WatchAnswer | string }[] = [];
     const stream = etcd.members[place]!.watch((answer) => {
-      heard.push({ at: scheduler.now, answer: isRefusal(answer) ? answer.refused : answer });
+      received.push({ at: scheduler.now, answer: isRefusal(answer) ? answer.refused : answer });
     }, metadata);
     stream.send({ create: { watchId: 1, key: "\0", end: "\0", startRevision: 0n, events: "ALL" } });
-    return { heard, stream };
+    return { received, stream };
   };
   const keepalive = (place: number, metadata?: StreamMetadata) => {
-    const heard: { at: number; ttl: number | string; term: bigint }[] = [];
+    const received: { at: number; ttl: number | string; term: bigint }[] = [];
     const stream = etcd.members[place]!.keepalive((answer) => {
       const { now: at } = scheduler;
-      if (isRefusal(answer)) heard.push({ at, ttl: answer.refused, term: 0n });
-      else heard.push({ at, ttl: answer.ttlSeconds, term: answer.header.raftTerm });
+      if (isRefusal(answer)) received.push({ at, ttl: answer.refused, term: 0n });
+      else received.push({ at, ttl: answer.ttlSeconds, term: answer.header.raftTerm });
     }, metadata);
-    return { heard, stream };
+    return { received, stream };
   };
   scheduler.advance(10);
   const tools = { scheduler, etcd, cluster, lead, followers, send, ask, isolate, shatter, untilLed };

@@ -78,13 +78,13 @@ describe("a member that is behind", () => {
 
   it("shows its watches what it has applied", () => {
     const { ask, scheduler, lead, watch, place } = withLag();
-    const { heard } = watch(place);
+    const { received } = watch(place);
     scheduler.advance(10);
     ask(lead(), putOf("k"), 100);
 
-    expect(heard).toHaveLength(1);
+    expect(received).toHaveLength(1);
     scheduler.advance(500);
-    expect(heard[1]).toMatchObject({ answer: { events: [{ kind: "PUT" }] } });
+    expect(received[1]).toMatchObject({ answer: { events: [{ kind: "PUT" }] } });
   });
 
   it("catches up after a restart", () => {
@@ -342,14 +342,14 @@ describe("a lease of several members", () => {
   it.each([1, 2, 3])("is renewed at the leader, through whichever member (%i)", (place) => {
     const { ask, scheduler, keepalive, etcd } = several();
     ask(0, grantOf(7n));
-    const { heard, stream } = keepalive(place - 1);
+    const { received, stream } = keepalive(place - 1);
     for (let n = 0; n < 4; n++) {
       scheduler.advance(3_000);
       stream.send(7n);
     }
     scheduler.advance(10);
 
-    expect(heard.map(({ ttl }) => ttl)).toEqual([5, 5, 5, 5]);
+    expect(received.map(({ ttl }) => ttl)).toEqual([5, 5, 5, 5]);
     expect(etcd.leases.has(7n)).toBe(true);
   });
 
@@ -388,7 +388,7 @@ describe("a lease of several members", () => {
     const { ask, scheduler, lead, isolate, keepalive } = several();
     const before = lead();
     ask(before, grantOf(7n, 60));
-    const { heard, stream } = keepalive(before);
+    const { received, stream } = keepalive(before);
     isolate(before);
     scheduler.advance(900);
     stream.send(7n);
@@ -396,7 +396,7 @@ describe("a lease of several members", () => {
     stream.send(7n);
     scheduler.advance(7_000);
 
-    expect(heard.map(({ ttl }) => ttl)).toEqual([60, "etcdserver: no leader"]);
+    expect(received.map(({ ttl }) => ttl)).toEqual([60, "etcdserver: no leader"]);
   });
 
   function blocked(staleExLeader: boolean) {
@@ -405,26 +405,26 @@ describe("a lease of several members", () => {
     setup.ask(before, grantOf(7n, 5));
     setup.cluster.block(before, true);
     setup.untilLed(before);
-    const { heard, stream } = setup.keepalive(before);
+    const { received, stream } = setup.keepalive(before);
     for (let n = 0; n < 9; n++) {
       stream.send(7n);
       setup.scheduler.advance(1_000);
     }
-    return { ...setup, before, heard };
+    return { ...setup, before, received };
   }
 
   it("is still renewed by a blocked ex-leader that knows nothing (etcd#15247), in its own term", () => {
-    const { heard, etcd } = blocked(true);
+    const { received, etcd } = blocked(true);
 
     expect(etcd.leases.has(7n)).toBe(false);
-    expect(heard).toHaveLength(9);
-    expect(heard.at(-1)).toMatchObject({ ttl: 5, term: 2n });
+    expect(received).toHaveLength(9);
+    expect(received.at(-1)).toMatchObject({ ttl: 5, term: 2n });
   });
 
   it("is not, where that was mended", () => {
-    const { heard } = blocked(false);
+    const { received } = blocked(false);
 
-    expect(heard.map(({ ttl }) => ttl)).toEqual(["not a primary lessor"]);
+    expect(received.map(({ ttl }) => ttl)).toEqual(["not a primary lessor"]);
   });
 
   it("is revoked by that ex-leader when it continues, though the next leader has renewed it", () => {
@@ -435,13 +435,13 @@ describe("a lease of several members", () => {
     ask(before, grantOf(7n, 5));
     cluster.block(before, true);
     untilLed(before);
-    const { heard, stream } = keepalive(lead());
+    const { received, stream } = keepalive(lead());
     for (let n = 0; n < 5; n++) {
       scheduler.advance(1_000);
       stream.send(7n);
     }
     scheduler.advance(10);
-    expect(heard.at(-1)).toMatchObject({ ttl: 5 });
+    expect(received.at(-1)).toMatchObject({ ttl: 5 });
     cluster.block(before, false);
     scheduler.advance(10);
 
@@ -453,14 +453,14 @@ describe("a stream", () => {
   it("that requires a leader ends after three to five seconds without one", () => {
     const { scheduler, followers, isolate, watch } = several();
     const [place] = followers() as [number];
-    const { heard } = watch(place, { requiresLeader: true });
+    const { received } = watch(place, { requiresLeader: true });
     scheduler.advance(10);
     isolate(place);
     scheduler.advance(3_000);
-    expect(heard).toHaveLength(1);
+    expect(received).toHaveLength(1);
     scheduler.advance(2_000);
 
-    expect(heard[1]).toMatchObject({ answer: "etcdserver: no leader" });
+    expect(received[1]).toMatchObject({ answer: "etcdserver: no leader" });
   });
 
   it("that requires a leader is refused by a member without one", () => {
@@ -469,27 +469,29 @@ describe("a stream", () => {
     isolate(place);
     scheduler.advance(2_000);
 
-    expect(watch(place, { requiresLeader: true }).heard).toMatchObject([{ answer: "etcdserver: no leader" }]);
+    expect(watch(place, { requiresLeader: true }).received).toMatchObject([
+      { answer: "etcdserver: no leader" },
+    ]);
   });
 
   it("that requires none is silent until the member is connected again", () => {
     const { ask, scheduler, cluster, followers, isolate, watch, lead } = several();
     const [place] = followers() as [number];
-    const { heard } = watch(place);
+    const { received } = watch(place);
     isolate(place);
     ask(lead(), putOf("k"));
     scheduler.advance(16_000);
-    expect(heard).toHaveLength(1);
+    expect(received).toHaveLength(1);
     cluster.heal();
     scheduler.advance(10);
 
-    expect(heard[1]).toMatchObject({ answer: { events: [{ kind: "PUT" }] } });
+    expect(received[1]).toMatchObject({ answer: { events: [{ kind: "PUT" }] } });
   });
 
   it("of a member that is killed is silent, also after the restart", () => {
     const { ask, scheduler, etcd, followers, watch, lead } = several();
     const [place] = followers() as [number];
-    const { heard } = watch(place);
+    const { received } = watch(place);
     scheduler.advance(10);
     etcd.kill(place);
     expect(etcd.watches).toBe(0);
@@ -497,7 +499,7 @@ describe("a stream", () => {
     scheduler.advance(50);
     ask(lead(), putOf("k"));
 
-    expect(heard).toHaveLength(1);
+    expect(received).toHaveLength(1);
   });
 });
 

@@ -12,13 +12,13 @@ const TTL_SECONDS = 3600;
 /** One client of a program: a token, a keepalive stream, and a stream of watches. */
 export class Client {
   token: string | undefined;
-  /** What its watches were told, by the number of the watch. */
+  /** The events of its watches, by the number of the watch. */
   readonly events = new Map<number, string[]>();
   readonly #text: Normalizer;
   readonly #connection: Connection;
   #keepalive: KeepaliveStream | undefined;
   #watch: WatchStream | undefined;
-  #told: ((text: string) => void) | undefined;
+  #answered: ((text: string) => void) | undefined;
   #watches = 0;
   readonly #streams = new Set<{ close(): void }>();
 
@@ -41,7 +41,7 @@ export class Client {
     );
   }
 
-  /** The next renewal and the next watch open new streams. The others stay open: what their watches are told may be on its way. */
+  /** The next renewal and the next watch open new streams. The others stay open: events of their watches may be in transit. */
   leaveStreams(): void {
     this.#keepalive = this.#watch = undefined;
   }
@@ -91,10 +91,10 @@ export class Client {
 
   #renew(leaseId: bigint): Promise<string> {
     this.#keepalive ??= this.#connection.member.keepalive({
-      answer: (answer: LeaseAnswer) => this.#told?.(this.#text.lease(answer)),
+      answer: (answer: LeaseAnswer) => this.#answered?.(this.#text.lease(answer)),
       ended: (error) => {
         this.#keepalive = undefined;
-        this.#told?.(`ended: ${textOfError(error)}`);
+        this.#answered?.(`ended: ${textOfError(error)}`);
       },
     });
     const stream = this.#keepalive;
@@ -107,7 +107,7 @@ export class Client {
       answer: (answer) => this.#watched(answer),
       ended: (error) => {
         this.#watch = undefined;
-        this.#told?.(`ended: ${textOfError(error)}`);
+        this.#answered?.(`ended: ${textOfError(error)}`);
       },
     });
     const stream = this.#watch;
@@ -125,21 +125,24 @@ export class Client {
         ...(this.events.get(watchId) ?? []),
         ...events.map((each) => this.#text.event(each)),
       ]);
-    else this.#told?.(cancelReason ? `${text}: ${this.#connection.member.failure(cancelReason).name}` : text);
+    else
+      this.#answered?.(
+        cancelReason ? `${text}: ${this.#connection.member.failure(cancelReason).name}` : text,
+      );
   }
 
-  /** What a stream says next. A stream that says nothing is left. */
+  /** The next answer of a stream. A stream that stays silent is left. */
   async #next(send: () => void): Promise<string> {
     let text: string | undefined;
-    const told = new Promise<void>((resolve) => {
-      this.#told = (answer) => {
+    const answered = new Promise<void>((resolve) => {
+      this.#answered = (answer) => {
         text = answer;
         resolve();
       };
     });
     send();
-    await this.subject.wait(told, SILENCE_MS);
-    this.#told = undefined;
+    await this.subject.wait(answered, SILENCE_MS);
+    this.#answered = undefined;
     if (text === undefined) this.leaveStreams();
     return text ?? "silence";
   }

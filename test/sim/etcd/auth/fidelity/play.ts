@@ -6,15 +6,15 @@ import type { AuthSubject } from "./subject.js";
 const REST_MS = 500;
 export const CLIENTS = 6;
 
-/** Runs a program. Returns what each step was answered, and what the watches were told. */
+/** Runs a program. Returns the answer of each step, and the events of the watches. */
 export async function play(program: Program, subject: AuthSubject): Promise<readonly string[]> {
   const clients = Array.from({ length: CLIENTS }, () => new Client(subject));
   const answers: string[] = [];
   for (const step of program) answers.push(await run(step, clients, subject));
   await subject.elapse(REST_MS);
   for (const [n, { events }] of clients.entries())
-    for (const [id, told] of [...events].sort(([a], [b]) => a - b))
-      answers.push(`client ${n} watch ${id}: ${told.join(", ")}`);
+    for (const [id, lines] of [...events].sort(([a], [b]) => a - b))
+      answers.push(`client ${n} watch ${id}: ${lines.join(", ")}`);
   for (const client of clients) client.close();
   return answers;
 }

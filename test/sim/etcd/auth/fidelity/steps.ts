@@ -33,7 +33,7 @@ export type Edit =
 export type Step =
   | { readonly kind: "ask"; readonly client: number; readonly ask: Ask }
   | { readonly kind: "login"; readonly client: number; readonly user: string; readonly password: string }
-  /** From now on without a token, or with one that nobody has issued. */
+  /** From now on without a token, or with one that was never issued. */
   | { readonly kind: "logout" | "forge"; readonly client: number }
   /** The next renewal and the next watch open streams with the present token. */
   | { readonly kind: "reopen"; readonly client: number }

@@ -3,10 +3,9 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { EXIT_NOT_RUN } from "./exit-not-run.js";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
-/** EX_TEMPFAIL of sysexits.h: not a failure, but it cannot run on this machine. */
-const EXIT_NOT_RUN = 75;
 
 /**
  * @param {string} filter

@@ -2,6 +2,7 @@
 // npm run sim:fidelity -- --version 3.6 --lies
 // npm run sim:fidelity -- --version 3.6 --quirks
 import { parseArgs } from "node:util";
+import { EXIT_NOT_RUN } from "../../../scripts/exit-not-run.js";
 import { EtcdMissingError } from "../../support/etcd/etcd.js";
 import type { SimVersion } from "../etcd/types.js";
 import { AVOIDABLE, type Avoidable } from "./programs/avoid.js";
@@ -10,8 +11,6 @@ import { deviate, switched, type Deviation } from "./deviations.js";
 import { LIES } from "./lies.js";
 import { RealSubject } from "./subjects/real-subject.js";
 import { SimSubject } from "./subjects/sim-subject.js";
-
-const NOT_RUN = 75;
 
 const { values } = parseArgs({
   options: {
@@ -98,5 +97,5 @@ function compareOrFind(): Promise<void> {
 await compareOrFind().catch((error: unknown) => {
   if (!(error instanceof EtcdMissingError)) throw error;
   console.log(`not run: ${error.message}`);
-  process.exitCode = NOT_RUN;
+  process.exitCode = EXIT_NOT_RUN;
 });

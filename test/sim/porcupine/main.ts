@@ -3,6 +3,7 @@ import { mkdirSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { parseArgs } from "node:util";
+import { EXIT_NOT_RUN } from "../../../scripts/exit-not-run.js";
 import { NotRunError } from "../../lab/runner/ground.js";
 import { readRun } from "../../lab/runner/journal.js";
 import { mutantOf, sources, type Build } from "../run/build.js";
@@ -21,9 +22,6 @@ const USAGE = `node scripts/porcupine-tests.js [options]
   --print         prints the operations of each run as lines of JSON
   --timeout S     seconds for one object of a run; then its result is unknown (default: 10)
   --pictures DIR  for the pictures of what is not legal (default: a folder of the system for temporary files)`;
-
-/** EX_TEMPFAIL of sysexits.h: not a failure, but it cannot run on this machine. */
-const NOT_RUN = 75;
 
 const text = { type: "string" } as const;
 const flag = { type: "boolean", default: false } as const;
@@ -154,5 +152,5 @@ function fail(message: string): void {
 await main().catch((error: unknown) => {
   if (!(error instanceof NotRunError)) throw error;
   console.log(`not run: ${error.message}`);
-  process.exitCode = NOT_RUN;
+  process.exitCode = EXIT_NOT_RUN;
 });

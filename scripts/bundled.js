@@ -2,7 +2,9 @@
 // that runs for minutes is faster so than under tsx, which defines a name on each function whenever it is created.
 import { build } from "esbuild";
 import { createHash } from "node:crypto";
-import { readFile, rm } from "node:fs/promises";
+import { rmSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import os from "node:os";
 import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
@@ -30,8 +32,10 @@ await build({
   ...{ platform: "node", format: "esm", target: "node20", logLevel: "error" },
 });
 process.argv.splice(1, process.argv.length, entry, ...args);
-try {
-  await import(pathToFileURL(outfile).href);
-} finally {
-  await rm(outfile);
-}
+process.once("exit", () => rmSync(outfile, { force: true }));
+// Node.js ignores SIGPIPE: without this, `| head` would end the program with the stack trace of an uncaught error.
+process.stdout.on("error", (error) => {
+  if (!("code" in error) || error.code !== "EPIPE") throw error;
+  process.exit(128 + os.constants.signals.SIGPIPE);
+});
+await import(pathToFileURL(outfile).href);

@@ -1,4 +1,6 @@
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { judge } from "../../lab/checker/judge.js";
@@ -42,4 +44,15 @@ test("the bundle of the program gives the same hash as its sources", async () =>
   const command = ["scripts/bundled.js", "test/sim/run/main.ts", "--seed", "3"];
   const { stdout } = await promisify(execFile)(process.execPath, command);
   expect(stdout).toContain(`seed 3: hash ${hash}`);
+}, 60_000);
+
+test("the program ends as by SIGPIPE, without a stack trace, once the reader of its output has gone", async () => {
+  const command = ["scripts/bundled.js", "test/sim/run/main.ts", "--seed", "8", "--print"];
+  const program = spawn(process.execPath, command, { stdio: ["ignore", "pipe", "pipe"] });
+  const exit = once(program, "exit");
+  const errors = text(program.stderr);
+  program.stdout.once("data", () => program.stdout.destroy());
+
+  expect(await exit).toEqual([141, null]);
+  expect(await errors).toBe("");
 }, 60_000);

@@ -39,6 +39,15 @@ export function swarmOf(seed: string): Omit<SimOptions, "build"> {
   return { ...setting, members, faults, ...(more.chance(0.1) && patient(more)) };
 }
 
+/** Calls to etcd after which the work of a short run ends. */
+export const SHORT_REQUESTS = 200;
+
+/** The setting of a seed for a short run: no holder claims for seconds, and the work ends after a number of calls to etcd. */
+export const shortOf = (seed: string): Omit<SimOptions, "build"> => ({
+  ...swarmOf(seed),
+  ...{ camp: 0, requests: SHORT_REQUESTS },
+});
+
 /** Holders with long leases make no calls: only their streams can notice that a member is cut off. */
 const patient = (random: Random) => ({
   ...{ ttlSeconds: 120, processes: 6, lanes: 1, names: 12, camp: 1, gapMs: [50, 200] as const },

@@ -2,11 +2,14 @@ import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
+import { mkdtemp, readFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { expect, test } from "vitest";
 import { judge } from "../../lab/checker/judge.js";
 import { sources } from "../../sim/run/build.js";
 import { runSim, type SimResult } from "../../sim/run/sim-run.js";
-import { swarmOf } from "../../sim/run/swarm.js";
+import { shortOf, swarmOf } from "../../sim/run/swarm.js";
 
 const FIRST = 1;
 const COUNT = 60;
@@ -14,8 +17,7 @@ const PER_TEST = 20;
 
 const build = await sources();
 
-/** 200 calls and the faults of the seed, without holders that claim for seconds. */
-const shortRunOf = (seed: number): Promise<SimResult> => runSim({ ...swarmOf(String(seed)), camp: 0, build });
+const shortRunOf = (seed: number): Promise<SimResult> => runSim({ ...shortOf(String(seed)), build });
 
 const parts = Array.from({ length: COUNT / PER_TEST }, (_, n) => FIRST + n * PER_TEST);
 
@@ -44,6 +46,18 @@ test("the bundle of the program gives the same hash as its sources", async () =>
   const command = ["scripts/bundled.js", "test/sim/run/main.ts", "--seed", "3"];
   const { stdout } = await promisify(execFile)(process.execPath, command);
   expect(stdout).toContain(`seed 3: hash ${hash}`);
+}, 60_000);
+
+test("seeds in parts are all run, and each part has its line and its row", async () => {
+  const record = path.join(await mkdtemp(path.join(tmpdir(), "leasehold-sim-")), "parts.md");
+  const seeds = ["--short", "--seed", "7", "--seeds", "5", "--jobs", "2", "--record", record];
+  const command = ["scripts/bundled.js", "test/sim/run/main.ts", ...seeds];
+  const { stdout } = await promisify(execFile)(process.execPath, command);
+
+  const ranges = (output: string) => output.match(/\d+ to \d+/g)!.sort();
+  expect(ranges(stdout)).toEqual(["10 to 11", "7 to 11", "7 to 9"]);
+  expect(stdout).toContain("all 2 parts, seeds 7 to 11: 0 broken");
+  expect(ranges(await readFile(record, "utf8"))).toEqual(["10 to 11", "7 to 9"]);
 }, 60_000);
 
 test("the program ends as by SIGPIPE, without a stack trace, once the reader of its output has gone", async () => {

@@ -1,4 +1,5 @@
-import { judge, LABELS, type Label } from "../../lab/checker/judge.js";
+import { judge, LABELS } from "../../lab/checker/judge.js";
+import { MEANWHILE } from "../run/live.js";
 import { SimRun } from "../run/sim-run.js";
 import type { Build } from "../run/build.js";
 import { Flights } from "./flights.js";
@@ -9,9 +10,6 @@ import type { Affliction, Broken, Frame } from "./protocol.js";
 import type { Setting } from "./setting.js";
 import { Story } from "./story/story.js";
 
-/** A run that is not over has leftovers, calls that wait, and holds without an end. */
-const AT_THE_END: readonly Label[] = ["I7", "I8", "I10"];
-const MEANWHILE = LABELS.filter((label) => !AT_THE_END.includes(label));
 /** The numbers of faults by hand begin after those of the plan: each has random numbers of its own. */
 const FIRST_BY_HAND = 1_000_000;
 

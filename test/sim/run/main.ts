@@ -2,21 +2,23 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { parseArgs } from "node:util";
-import { judge, type Verdict } from "../../lab/checker/judge.js";
-import { shrink } from "../../lab/runner/shrink.js";
 import { timeline } from "../../lab/runner/timeline.js";
 import { mutantOf, sources, type Build } from "./build.js";
+import { explain, sentencesOf, settingOf } from "./explain.js";
+import { LIVE_MS, runLive } from "./live.js";
 import { runParts } from "./parts.js";
-import { runSim, type SimResult } from "./sim-run.js";
-import { SHORT_REQUESTS, shortOf, swarmOf } from "./swarm.js";
+import type { SimResult } from "./sim-run.js";
+import { SHORT_REQUESTS } from "./swarm.js";
 
 const USAGE = `npm run sim -- [options]
   --seeds N     that many seeds, from --seed on (default: 100)
   --seed N      the first seed (default: 1)
   --short       each run ends after ${SHORT_REQUESTS} calls to etcd
+  --live        each run is judged during the run as well, and ends when a violation is noticed
   --jobs N      that many processes at once, each with a part of the seeds; prints each part and the total
   --record FILE with --jobs: adds a row for each part to a table
   --only LIST   of the planned faults, these numbers only
+  --processes N that many processes instead of the seed's choice
   --print       every step of the run
   --mutant NAME a rule of the lab's table is broken; ends with the first seed that notices
   --keep DIR    leaves the timeline of each broken run there
@@ -28,7 +30,9 @@ const flag = { type: "boolean", default: false } as const;
 
 interface Flags {
   readonly short: boolean;
+  readonly live: boolean;
   readonly only: readonly number[] | undefined;
+  readonly processes: number | undefined;
   readonly print: boolean;
   readonly keep: string | undefined;
   readonly mutant: string | undefined;
@@ -43,7 +47,7 @@ async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
       ...{ seeds: text, seed: text, only: text, keep: text, mutant: text, print: flag, help: flag },
-      ...{ ui: flag, play: text, short: flag, jobs: text, record: text },
+      ...{ ui: flag, play: text, short: flag, live: flag, jobs: text, record: text, processes: text },
     },
   });
   if (values.help) return console.log(USAGE);
@@ -51,11 +55,12 @@ async function main(): Promise<void> {
   if (values.play !== undefined) return (await import("../page/main.js")).play(values.play);
   const first = Number(values.seed ?? "1");
   const count = Number(values.seeds ?? (values.seed === undefined ? "100" : "1"));
-  const { print, keep, mutant, short } = values;
+  const { print, keep, mutant, short, live } = values;
   if (values.jobs !== undefined) return inParts({ ...values, first, count, jobs: Number(values.jobs) });
   build = await (mutant === undefined ? sources() : mutantOf(mutant));
   const only = values.only?.split(",").map(Number);
-  await runSeeds(first, count, { only, print, keep, mutant, short });
+  const processes = values.processes === undefined ? undefined : Number(values.processes);
+  await runSeeds(first, count, { only, processes, print, keep, mutant, short, live });
 }
 
 interface InParts extends Pick<Flags, "short"> {
@@ -73,17 +78,21 @@ async function inParts({ first, count, jobs, short, keep, record }: InParts): Pr
 
 async function runSeeds(first: number, count: number, flags: Flags): Promise<void> {
   const started = performance.now();
+  const choice = { build, short: flags.short, only: flags.only, processes: flags.processes };
+  const print = flags.print ? (line: string) => console.log(line) : undefined;
   let virtualMs = 0;
   let broken = 0;
   let last = first;
   for (let seed = first; seed < first + count; seed++) {
-    const { result, verdict } = await once(seed, flags);
+    const live = await runLive({ ...settingOf(seed, choice), print }, flags.live ? LIVE_MS : Infinity);
+    const { result, verdict } = live;
     virtualMs += result.virtualMs;
     last = seed;
     if (count === 1) console.log(`seed ${seed}: hash ${result.hash}, ${result.calls} calls`);
     if (sentencesOf(verdict).length === 0) continue;
     broken++;
-    await explain(seed, { result, verdict }, flags);
+    await explain(seed, choice, live);
+    if (flags.keep !== undefined) keepTimeline(flags.keep, seed, result);
     if (flags.mutant !== undefined) break;
   }
   const ms = performance.now() - started;
@@ -93,40 +102,9 @@ async function runSeeds(first: number, count: number, flags: Flags): Promise<voi
   if (broken > 0) process.exitCode = 1;
 }
 
-const settingOf = (seed: number, short: boolean) => (short ? shortOf : swarmOf)(String(seed));
-
-async function once(seed: number, { only, print, short }: Pick<Flags, "only" | "print" | "short">) {
-  const result = await runSim({
-    ...settingOf(seed, short),
-    build,
-    ...(only && { only }),
-    ...(print && { print: (line: string) => console.log(line) }),
-  });
-  return { result, verdict: judge(result.run) };
+function keepTimeline(folder: string, seed: number, { run }: SimResult): void {
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(path.join(folder, `seed-${seed}.svg`), timeline(run, [`seed ${seed}`]));
 }
-
-/** Searches for fewer faults that break an invariant, and prints how to replay them. */
-async function explain(
-  seed: number,
-  { result, verdict }: { result: SimResult; verdict: Verdict },
-  { keep, short }: Flags,
-): Promise<void> {
-  console.log(`seed ${seed}, ${JSON.stringify({ ...settingOf(seed, short), seed: undefined })}`);
-  for (const sentence of sentencesOf(verdict).slice(0, 5)) console.log(`  ${sentence}`);
-  const fails = async (only: readonly number[]) =>
-    sentencesOf((await once(seed, { only, print: false, short })).verdict).length > 0;
-  const fewest = await shrink(
-    result.planned.map(({ n }) => n),
-    fails,
-    { runs: 60 },
-  );
-  console.log(`  replay: npm run sim -- ${short ? "--short " : ""}--seed ${seed} --only ${fewest.join()}`);
-  if (keep === undefined) return;
-  mkdirSync(keep, { recursive: true });
-  writeFileSync(path.join(keep, `seed-${seed}.svg`), timeline(result.run, [`seed ${seed}`]));
-}
-
-const sentencesOf = ({ violations }: Verdict): string[] =>
-  Object.entries(violations).flatMap(([label, sentences]) => sentences.map((it) => `${label}: ${it}`));
 
 await main();

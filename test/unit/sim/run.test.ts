@@ -1,6 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { judge } from "../../lab/checker/judge.js";
-import { sources } from "../../sim/run/build.js";
+import { MUTANT_HUNTS } from "../../sim/bugs/hints.js";
+import { settingOf, type Hints } from "../../sim/bugs/hunt.js";
+import { mutantOf, sources } from "../../sim/run/build.js";
+import { runLive } from "../../sim/run/live.js";
 import { runSim } from "../../sim/run/sim-run.js";
 import { swarmOf } from "../../sim/run/swarm.js";
 import { FOUND } from "./found-seeds.js";
@@ -26,5 +29,21 @@ describe("a simulated run", { timeout: 120_000 }, () => {
     expect(again).toEqual(one);
     expect(again.hash).toBe(one.hash);
     expect(other.hash).not.toBe(one.hash);
+  });
+
+  it("is the same when it is judged while it runs", async () => {
+    const { result, verdict, noticedAtMs } = await runLive({ ...swarmOf("3"), build }, 500);
+    expect(result.hash).toBe((await runOf("3")).hash);
+    expect([verdict.violations, noticedAtMs]).toEqual([{}, undefined]);
+  });
+
+  it("ends at the first violation when it is judged while it runs", async () => {
+    const { hints } = MUTANT_HUNTS["one-permit-too-many"] as { hints: Hints };
+    const setting = { ...settingOf(1, hints), build: await mutantOf("one-permit-too-many") };
+    const { result, verdict, noticedAtMs } = await runLive(setting, 100);
+    const whole = await runSim(setting);
+    expect(Object.keys(verdict.violations)).toEqual(["I2"]);
+    expect(noticedAtMs).toBeLessThan(whole.virtualMs);
+    expect(result.run.history.length).toBeLessThan(whole.run.history.length);
   });
 });

@@ -1,0 +1,50 @@
+import type { Verdict } from "../../lab/checker/judge.js";
+import { shrink } from "../../lab/runner/shrink.js";
+import type { Build } from "./build.js";
+import { LIVE_MS, runLive, type LiveResult } from "./live.js";
+import type { SimOptions } from "./sim-run.js";
+import { shortOf, swarmOf } from "./swarm.js";
+
+/** What is chosen by the command, and not by the seed. */
+export interface Choice {
+  readonly build: Build;
+  readonly short: boolean;
+  readonly only: readonly number[] | undefined;
+  readonly processes: number | undefined;
+}
+
+export function settingOf(seed: number, { build, short, only, processes }: Choice): SimOptions {
+  const swarm = (short ? shortOf : swarmOf)(String(seed));
+  return { ...swarm, build, only, processes: processes ?? swarm.processes };
+}
+
+export const sentencesOf = ({ violations }: Verdict): string[] =>
+  Object.entries(violations).flatMap(([label, sentences]) => sentences.map((it) => `${label}: ${it}`));
+
+/** Prints what a seed has broken. Searches for fewer faults and processes that break something, and prints how to replay them. */
+export async function explain(seed: number, choice: Choice, { result, verdict }: LiveResult): Promise<void> {
+  const setting = settingOf(seed, choice);
+  console.log(`seed ${seed}, ${JSON.stringify({ ...setting, seed: undefined, build: undefined })}`);
+  for (const sentence of sentencesOf(verdict).slice(0, 5)) console.log(`  ${sentence}`);
+  const planned = result.planned.map(({ n }) => n);
+  const only = await shrink(planned, (some) => isBroken(seed, { ...choice, only: some }), { runs: 60 });
+  const processes = await fewestProcesses(seed, { ...choice, only }, setting.processes);
+  const { noticedAtMs } = await runLive(settingOf(seed, { ...choice, only, processes }), LIVE_MS);
+  if (noticedAtMs !== undefined)
+    console.log(`  first noticed at ${noticedAtMs.toFixed(1)} ms of virtual time`);
+  const size = processes === setting.processes ? "" : ` --processes ${processes}`;
+  const short = choice.short ? "--short " : "";
+  console.log(`  replay: npm run sim -- ${short}--seed ${seed} --only ${only.join()}${size}`);
+}
+
+/** Each process keeps what the seed chose for it. */
+async function fewestProcesses(seed: number, choice: Choice, most: number): Promise<number> {
+  for (let processes = 1; processes < most; processes++)
+    if (await isBroken(seed, { ...choice, processes })) return processes;
+  return most;
+}
+
+async function isBroken(seed: number, choice: Choice): Promise<boolean> {
+  const { verdict } = await runLive(settingOf(seed, choice), Infinity);
+  return sentencesOf(verdict).length > 0;
+}

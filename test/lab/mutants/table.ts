@@ -210,7 +210,7 @@ const MUTEX: readonly Mutant[] = [
       {
         file: "queue/join.js",
         from: "const answer = await this.#put(entry, txn, limits);",
-        to: "const again = limits.again ?? (() => true);\n            if (!again())\n                this.queue.leaveInBackground(entry);\n            else\n                setTimeout(() => again() || this.queue.leaveInBackground(entry), 4);\n            const answer = await this.#put(entry, txn, limits);",
+        to: "const again = limits.again ?? (() => true);\n            if (!again())\n                this.queue.leaveInBackground(entry);\n            else\n                this.queue.lease.services.clock.after(4, () => again() || this.queue.leaveInBackground(entry));\n            const answer = await this.#put(entry, txn, limits);",
       },
       {
         file: "queue/queue.js",

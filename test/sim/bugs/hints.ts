@@ -1,4 +1,4 @@
-// Where to look for the lab's mutants: the lab's own hunts, in the words of the simulation's faults.
+// Where to look for the lab's mutants: the lab's own hunts in the words of the simulation's faults, or a script of the situation.
 import type { Ground, Hints } from "./hunt.js";
 
 /** Where a mutant is looked for, or why the simulation cannot see it. */
@@ -13,19 +13,10 @@ const LATE: Hints = { ...OFTEN, faults: ["link-slow", "link-lossy"] };
 /** Many calls at a time in each process, so that they share requests. */
 const CROWD: Hints = { ...LATE, of: "mutex", processes: 2, lanes: 8, names: 4, camp: 0 };
 
-/** Leaders that are paused, cut off and replaced. */
-const LEADERS: Hints = {
-  ...{ of: "mutex", members: 3, ttlSeconds: 2, gapMs: [200, 2000] },
-  faults: ["pause-leader", "isolate-leader", "move-leader"],
-};
-
 const TRANSPORT = notSimulated("the simulation replaces the transport");
 
 export const MUTANT_HUNTS: Readonly<Record<string, MutantHunt>> = {
-  "deadline-from-receipt": at({
-    ...{ of: "mutex", faults: ["link-slow", "link-lose-requests"], camp: 1, gapMs: [20, 200] },
-    ...{ ttlSeconds: 10, processes: 4, lanes: 1, names: 1 },
-  }),
+  "deadline-from-receipt": { workload: "late-then-silent" },
   "whole-ttl": at({ of: "mutex", faults: ["link-blackhole"], camp: 1, ...OFTEN }),
   "no-hasleader": at({
     ...{ of: "mutex", members: 3, faults: ["isolate-follower", "delete-key"], gapMs: [50, 200] },
@@ -38,32 +29,24 @@ export const MUTANT_HUNTS: Readonly<Record<string, MutantHunt>> = {
   }),
   "watch-trusted-on-created": at({ of: "mutex", faults: ["link-cut"], gapMs: [20, 200] }),
   "read-before-watch": at({ of: "mutex", ...LATE }),
-  "stale-answer-accepted": at({
-    of: "mutex",
-    members: 3,
-    faults: ["lag-member", "link-cut", "restart-etcd"],
-    ...OFTEN,
-  }),
+  "stale-answer-accepted": { workload: "stale-member" },
   "cleanup-not-retried": at({ of: "mutex", ...OFTEN, faults: ["link-lose-requests", "link-lossy"] }),
   "header-revision": at({ of: "mutex", ...OFTEN, faults: ["link-lose-answers", "link-lossy"] }),
   "waiters-not-told": at({ of: "mutex", ...OFTEN, faults: ["revoke-lease"], lanes: 4, names: 1 }),
   "local-wake-up-without-read": at({ of: "mutex", lanes: 4, names: 1, ...OFTEN }),
   "no-own-key-watch": at({ of: "mutex", faults: ["delete-key"], ttlSeconds: 10, camp: 0.5, ...OFTEN }),
-  "old-term-accepted": at({ ...LEADERS, version: "3.4" }),
+  "old-term-accepted": { workload: "stalled-leader" },
   "one-connection-for-all": TRANSPORT,
   "no-sweep": at({ of: "mutex", ...LATE, ttlSeconds: 10 }),
   "delete-overtakes-join": at({ of: "mutex", ...LATE, ttlSeconds: 10 }),
   "try-without-range": at({ of: "mutex", names: 1, lanes: 4, ...OFTEN }),
-  "retry-taken-for-loss": at({
-    ...{ of: "mutex", faults: ["link-lossy"], gapMs: [1000, 8000], ttlSeconds: 2, camp: 0 },
-    ...{ processes: 4, lanes: 4, names: 4, calls: 1000 },
-  }),
-  "own-key-taken-for-anothers": notSimulated("no proxy that repeats requests"),
+  "retry-taken-for-loss": { workload: "lost-release-answers" },
+  "own-key-taken-for-anothers": { workload: "repeated-joins" },
   "one-name-in-one-batch": at(CROWD),
-  "nested-names-in-one-batch": notSimulated("no nested names"),
+  "nested-names-in-one-batch": { workload: "nested-names" },
   "answers-mixed-up": at(CROWD),
   "revision-for-each": notSimulated("the simulation replaces the codec"),
-  "unanswered-batch-not-sent": at({ ...CROWD, faults: ["link-lossy"], gapMs: [1000, 8000], ttlSeconds: 2 }),
+  "unanswered-batch-not-sent": { workload: "lost-release-answers" },
   "reader-ignores-writers": at({ of: "rwlock", names: 2, ...OFTEN }),
   "reader-looks-on-one-side": at({ of: "rwlock", names: 2, ...OFTEN }),
   "writer-ignores-readers": at({ of: "rwlock", names: 2, ...OFTEN }),
@@ -79,7 +62,7 @@ export const MUTANT_HUNTS: Readonly<Record<string, MutantHunt>> = {
     ttlSeconds: 10,
   }),
   "held-with-the-first": at({ of: "lockall", names: 4, ...OFTEN }),
-  "joined-one-by-one": at({ ...LATE, of: "lockall", names: 4, calls: 50, seconds: 20 }),
+  "joined-one-by-one": { workload: "crossing-lockalls" },
   "rest-not-given-back": at({
     ...{ of: "lockall", faults: ["delete-key"], camp: 0.7, processes: 3, lanes: 1, names: 4 },
     ...{ gapMs: [20, 200] },
@@ -91,10 +74,10 @@ export const MUTANT_HUNTS: Readonly<Record<string, MutantHunt>> = {
   "vacancy-not-told": { workload: "observers" },
   "youngest-observed": { workload: "observers" },
   "gap-not-replayed": { workload: "observers" },
-  "member-taken-for-cluster": at({ ...LEADERS, faults: ["isolate-follower", "isolate-leader"] }),
+  "member-taken-for-cluster": { workload: "learner" },
   "token-not-renewed": at({ of: "mutex", auth: true, faults: ["tokens"], gapMs: [20, 200] }),
   "lost-answer-taken-for-rejection": TRANSPORT,
-  "rejection-never-executed": at({ of: "mutex", faults: ["quota"], gapMs: [20, 200] }),
+  "rejection-never-executed": { workload: "crossed-quota" },
   "doubt-never-ended": at({ of: "mutex", ...OFTEN, faults: ["link-lose-answers", "link-lossy"] }),
   "window-update-lost": TRANSPORT,
   "answer-to-another-call": TRANSPORT,

@@ -19,6 +19,7 @@ export interface Hunt {
 
 export interface Limits {
   readonly first: number;
+  /** Of one core. */
   readonly seconds: number;
   /** Default: no limit. */
   readonly seeds?: number;
@@ -53,20 +54,29 @@ async function violationsOf(
   return new Map([...Object.entries(judge(run).violations), ...brokenRules(run)]);
 }
 
+/** Of this process: what else the machine does has no part in it. */
+export function cpuSeconds(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1e6;
+}
+
 /** The first seed that breaks an invariant; undefined if none does within the limits. */
 export async function firstFound(hunt: Hunt, limits: Limits): Promise<Found | undefined> {
   const { first, seconds, seeds = Infinity } = limits;
-  const until = performance.now() + seconds * 1000;
-  for (let seed = first; seed < first + seeds && performance.now() < until; seed++) {
+  const until = cpuSeconds() + seconds;
+  for (let seed = first; seed < first + seeds && cpuSeconds() < until; seed++) {
     const found = await brokenIn(hunt, seed);
     if (found.broken.length > 0) return found;
   }
   return undefined;
 }
 
-/** How many of so many runs of the same seed break the same invariants. */
-export async function replayed(hunt: Hunt, { seed, broken }: Found, times: number): Promise<number> {
+/** How many of so many runs of the same seed break the same invariants, with the same first sentence. */
+export async function replayed(hunt: Hunt, found: Found, times: number): Promise<number> {
   let same = 0;
-  for (let n = 0; n < times; n++) if ((await brokenIn(hunt, seed)).broken.join() === broken.join()) same++;
+  for (let n = 0; n < times; n++) if (isSame(await brokenIn(hunt, found.seed), found)) same++;
   return same;
 }
+
+const isSame = (one: Found, other: Found): boolean =>
+  one.broken.join() === other.broken.join() && one.example === other.example;

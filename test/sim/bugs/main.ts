@@ -4,7 +4,7 @@ import { buildOf, sources } from "../run/build.js";
 import { runSim } from "../run/sim-run.js";
 import { swarmOf } from "../run/swarm.js";
 import type { Bug } from "./bug.js";
-import { firstFound, replayed, type Limits } from "./hunt.js";
+import { cpuSeconds, firstFound, replayed, type Limits } from "./hunt.js";
 import { BUGS } from "./table.js";
 
 const USAGE = `npm run sim:bugs -- [options]
@@ -54,9 +54,9 @@ async function main(): Promise<void> {
 async function search({ name, patches, mended, ground }: Bug, flags: Flags): Promise<boolean> {
   const build = await (flags.baseline ? sources() : buildOf({ name: `bug-${name}`, patches }));
   const hunt = { build, ground };
-  const started = performance.now();
+  const started = cpuSeconds();
   const found = await firstFound(hunt, flags);
-  const seconds = ((performance.now() - started) / 1000).toFixed(1);
+  const seconds = (cpuSeconds() - started).toFixed(1);
   const by = found ? `seed ${found.seed}: ${found.broken.join()}` : "not found";
   console.log(`| ${name} | ${mended.commit} | ${by} | ${seconds} |`);
   if (found === undefined) return false;

@@ -8,7 +8,9 @@ import { MUTANTS } from "../../lab/mutants/table.js";
 import * as errors from "../../../src/errors.js";
 import * as portErrors from "../../../src/etcd/port-errors.js";
 import type * as Headers from "../../../src/etcd/grpc/request-headers.js";
+import type { Member } from "../../../src/etcd/port.js";
 import type * as Leasehold from "../../../src/index.js";
+import type * as Refusals from "../../../src/etcd/refusals/refusals.js";
 import type { createCluster } from "../../../src/session/connect.js";
 
 /** The code under test: the sources, or a build in which a rule is broken. */
@@ -27,6 +29,9 @@ const SHARED: Readonly<Record<string, object>> = { errors, "etcd/port-errors": p
 /** Where a build finds them: it is loaded by its URL, and so is a module that was loaded under another one. */
 const SHARED_NAME = "leasehold, simulated: shared modules";
 (globalThis as Record<symbol, unknown>)[Symbol.for(SHARED_NAME)] = SHARED;
+
+/** By which a member reads etcd's rejections. */
+const REFUSALS = "etcd/refusals/refusals.js";
 
 export async function sources(): Promise<Build> {
   const [leasehold, { createCluster }] = await Promise.all([
@@ -56,15 +61,48 @@ export async function buildOf({ name, patches }: Pick<Mutant, "name" | "patches"
     writeFileSync(path.join(folder, `${file}.js`), text);
   }
   const load = (file: string): Promise<unknown> => import(pathToFileURL(path.join(folder, file)).href);
+  const rejudges = patches.some(({ file }) => file === REFUSALS);
   const [leasehold, connect, headers] = await Promise.all(
     ["index.js", "session/connect.js", "etcd/grpc/request-headers.js"].map(load),
   );
   const { RequestHeaders } = headers as typeof Headers;
   const block = new RequestHeaders({ hostname: "etcd", port: 2379, tls: undefined }).ofStream("/", undefined);
+  const { createCluster } = connect as Pick<Build, "createCluster">;
   const requiresLeader = new HeaderDecoder(65_536).decode(block).has("hasleader");
   return {
     leasehold: leasehold as typeof Leasehold,
-    ...(connect as Pick<Build, "createCluster">),
+    createCluster: rejudges
+      ? judgedBy((await load(REFUSALS)) as typeof Refusals, createCluster)
+      : createCluster,
     requiresLeader,
   };
+}
+
+/**
+ * The simulated members read etcd's rejections by the rules of the sources. In a build whose rules are patched, they read them
+ * again by those.
+ */
+const judgedBy =
+  (rules: typeof Refusals, create: Build["createCluster"]): Build["createCluster"] =>
+  (options, { newMember, ...rest } = {}) =>
+    create(options, {
+      ...rest,
+      ...(newMember && { newMember: (...args) => rejudging(rules, newMember(...args)) }),
+    });
+
+function rejudging({ etcdFailure }: typeof Refusals, member: Member): Member {
+  const again = (error: unknown): never => {
+    const refused = error instanceof errors.EtcdRefusedError;
+    throw (refused && etcdFailure(error.details, error.host)) || error;
+  };
+  return new Proxy(member, {
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name, target);
+      if (typeof value !== "function") return value;
+      return (...args: unknown[]): unknown => {
+        const result: unknown = Reflect.apply(value, target, args);
+        return result instanceof Promise ? result.catch(again) : result;
+      };
+    },
+  });
 }

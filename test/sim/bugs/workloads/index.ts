@@ -1,7 +1,16 @@
 import type { Build } from "../../run/build.js";
+import {
+  crossedQuota,
+  lateThenSilent,
+  learner,
+  lostReleaseAnswers,
+  nestedNames,
+  repeatedJoins,
+} from "./answers.js";
 import { lostTryAnswers, pausedWaiter, unnoticedEnd } from "./calls.js";
 import { leadThroughLosses, observers } from "./elections.js";
-import { rejectedMark, unansweredDeletes } from "./queues.js";
+import { staleMember, stalledLeader } from "./members.js";
+import { crossingLockAlls, rejectedMark, unansweredDeletes } from "./queues.js";
 import {
   closeDuringLockAll,
   detachedKey,
@@ -25,6 +34,15 @@ export const WORKLOADS = {
   observers,
   "unanswered-deletes": unansweredDeletes,
   "rejected-mark": rejectedMark,
+  "late-then-silent": lateThenSilent,
+  "lost-release-answers": lostReleaseAnswers,
+  "crossed-quota": crossedQuota,
+  learner,
+  "repeated-joins": repeatedJoins,
+  "nested-names": nestedNames,
+  "stalled-leader": stalledLeader,
+  "stale-member": staleMember,
+  "crossing-lockalls": crossingLockAlls,
 } satisfies Record<string, Workload>;
 export type WorkloadName = keyof typeof WORKLOADS;
 
@@ -34,7 +52,8 @@ export async function runWorkload(
   seed: number,
   build: Build,
 ): Promise<ReadonlyMap<string, readonly string[]>> {
-  const world = new World(seed, build);
-  await world.run(WORKLOADS[name]);
+  const workload: Workload = WORKLOADS[name];
+  const world = new World(seed, build, workload.etcd);
+  await world.run(workload);
   return world.broken;
 }

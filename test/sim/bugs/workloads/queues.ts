@@ -1,38 +1,6 @@
 // Queues behind members that reject or ignore some requests.
-import type { SimServer, UnaryRequest } from "../../etcd/types.js";
-import type { Workload, World } from "./world.js";
-
-/** As etcd's API answers while the quota is exceeded (api/v3rpc/rpctypes/error.go). */
-const NO_SPACE = { refused: "etcdserver: mvcc: database space exceeded", code: 8 };
-
-/** A member that treats some calls in a way of its own: "reject", or no answer and no execution. */
-class PickyServer implements SimServer {
-  readonly host: string;
-  treat: (request: UnaryRequest) => "execute" | "reject" | "ignore" = () => "execute";
-
-  constructor(private readonly server: SimServer) {
-    this.host = server.host;
-  }
-
-  call(request: UnaryRequest, reply: Parameters<SimServer["call"]>[1]): void {
-    const how = this.treat(request);
-    if (how === "reject") reply(NO_SPACE);
-    else if (how === "execute") this.server.call(request, reply);
-  }
-
-  keepalive(out: Parameters<SimServer["keepalive"]>[0]): ReturnType<SimServer["keepalive"]> {
-    return this.server.keepalive(out);
-  }
-
-  watch(out: Parameters<SimServer["watch"]>[0]): ReturnType<SimServer["watch"]> {
-    return this.server.watch(out);
-  }
-}
-
-const has = (request: UnaryRequest, kind: "put" | "delete"): boolean =>
-  request.kind === "txns" && request.txns.some(({ success }) => success.some((each) => each.kind === kind));
-
-const picky = ({ etcd }: World): PickyServer[] => etcd.members.map((server) => new PickyServer(server));
+import { has, NO_SPACE, picky } from "./servers.js";
+import type { Workload } from "./world.js";
 
 /** Renewals get through while deletions do not: a release is over after one TTL. */
 export const unansweredDeletes: Workload = async (world) => {
@@ -71,7 +39,7 @@ export const rejectedMark: Workload = async (world) => {
     return hold;
   });
   await world.sleep(random.between(20, 500));
-  for (const server of servers) server.treat = (request) => (has(request, "put") ? "reject" : "execute");
+  for (const server of servers) server.treat = (request) => (has(request, "put") ? NO_SPACE : "execute");
   await first.release();
   const marked = await third;
   await world.sleep(random.between(0, 2000));
@@ -82,5 +50,26 @@ export const rejectedMark: Workload = async (world) => {
   world.expect(granted, "a free permit is granted", "a waiter did not get a permit that was free for 3 s");
   await marked.release();
   await (await fourth).release();
+  await world.close();
+};
+
+/** Processes ask for the same names together. All names are joined at once: none waits for one that waits for it. */
+export const crossingLockAlls: Workload = async (world) => {
+  const { leasehold, random } = world;
+  const nodes = ["a", "b", "c"].map((name) => world.node(name));
+  await Promise.all(nodes.map((node) => node.cluster.session()));
+  for (let left = 5; left > 0; left--) {
+    const asked = world.kernel.now;
+    const take = async (node: (typeof nodes)[number]): Promise<void> => {
+      await world.sleep(random.between(0, 2));
+      const locks = await leasehold.lockAll(node.cluster, ["x", "y", "z"], { timeoutMs: 1500 });
+      await world.sleep(random.between(0, 50));
+      await locks.release();
+    };
+    const late = (error: unknown): void => world.expect(false, "I7", `lockAll(): ${String(error)}`);
+    await Promise.all(nodes.map((node) => take(node).catch(late)));
+    const tookMs = world.kernel.now - asked;
+    world.expect(tookMs < 2000, "I7", `three calls took ${tookMs.toFixed(0)} ms`);
+  }
   await world.close();
 };

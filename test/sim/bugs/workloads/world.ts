@@ -11,6 +11,12 @@ const REQUEST_TIMEOUT_MS = 1000;
 /** The virtual time in which a workload must end. */
 const LIMIT_MS = 600_000;
 
+/** The etcd that a workload needs. Default: one member, of a version that the seed chooses. */
+export interface EtcdSetting {
+  readonly members?: number;
+  readonly version?: SimVersion;
+}
+
 /** A simulated etcd and the processes of one workload, for calls that the lab's lanes do not make. */
 export class World {
   readonly kernel: Kernel;
@@ -24,12 +30,14 @@ export class World {
   constructor(
     readonly seed: number,
     readonly build: Build,
+    setting: EtcdSetting = {},
   ) {
     this.kernel = new Kernel(String(seed));
     this.random = this.kernel.random.fork("workload");
     this.ttlSeconds = this.random.pick([2, 3, 5, 10]);
     const version = this.random.pick(VERSIONS);
-    this.etcd = new SimEtcd({ scheduler: this.kernel, random: this.kernel.random.fork("etcd"), version });
+    const random = this.kernel.random.fork("etcd");
+    this.etcd = new SimEtcd({ scheduler: this.kernel, random, version, ...setting });
   }
 
   get leasehold(): Build["leasehold"] {
@@ -100,4 +108,7 @@ export class World {
 }
 
 /** Calls of a user, with what the documentation promises about them. */
-export type Workload = (world: World) => Promise<void>;
+export interface Workload {
+  (world: World): Promise<void>;
+  readonly etcd?: EtcdSetting;
+}

@@ -1,0 +1,55 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { MUTANTS } from "../../lab/mutants/table.js";
+import type { Found } from "./hunt.js";
+
+/** What the search for a mutant has found. */
+export type Result =
+  | { readonly notSimulated: string }
+  | {
+      readonly found: Found | undefined;
+      /** Of one core. */
+      readonly seconds: number;
+      readonly replays?: { readonly same: number; readonly of: number };
+    };
+
+const PAGE = new URL("mutants.md", import.meta.url);
+const LAB = new URL("../../lab/README.md", import.meta.url);
+
+/** The columns of a mutant: found by, seconds, replayed. */
+function columns(result: Result): readonly string[] {
+  if ("notSimulated" in result) return [`not simulated: ${result.notSimulated}`, "", ""];
+  const { found, seconds, replays } = result;
+  const by = found ? `seed ${found.seed}: ${found.broken.join(", ")}` : "not found";
+  return [by, seconds.toFixed(1), replays ? `${replays.same} of ${replays.of}` : ""];
+}
+
+export const rowOf = (name: string, result: Result): string =>
+  `| ${[name, ...columns(result)].join(" | ")} |`;
+
+const cellsOf = (line: string): readonly string[] => line.split("|").map((cell) => cell.trim());
+
+/** In the table of the lab: what was broken, and after how long. */
+function labColumns(lines: readonly string[], name: string): readonly string[] {
+  const [, , , , broken = "", after = ""] = cellsOf(lines.find((line) => cellsOf(line)[1] === name) ?? "");
+  return [broken, after];
+}
+
+/** Between the two marks of the page; a mutant that was not looked for keeps its row. */
+export function writeTable(results: ReadonlyMap<string, Result>): void {
+  const text = readFileSync(PAGE, "utf8");
+  const [before = "", rest = ""] = text.split("<!-- mutants -->\n");
+  const [old = "", after = ""] = rest.split("<!-- /mutants -->\n");
+  const lab = readFileSync(LAB, "utf8").split("\n");
+  const kept = (name: string) => old.split("\n").find((line) => cellsOf(line)[1] === name);
+  const rows = MUTANTS.flatMap(({ name }) => {
+    const result = results.get(name);
+    if (result === undefined) return kept(name) ?? [];
+    return `| ${[name, ...columns(result), ...labColumns(lab, name)].join(" | ")} |`;
+  });
+  const head =
+    "| mutant | found by | seconds | replayed | lab | after |\n| --- | --- | --- | --- | --- | --- |";
+  writeFileSync(
+    PAGE,
+    `${before}<!-- mutants -->\n\n${head}\n${rows.join("\n")}\n\n<!-- /mutants -->\n${after}`,
+  );
+}

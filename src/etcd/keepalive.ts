@@ -138,12 +138,15 @@ export class Keepalive {
     this.#reopen();
   }
 
+  /** The token is requested after the pause, which grows: etcd may reject a token that is only a little older. */
   #reopenWithToken(): void {
-    const held: Timer = { cancel: () => undefined };
-    this.#reopening = held;
-    const later = (): void => void (this.#reopening === held && this.#reopenLater());
-    // A rejected or unanswered request fails again at the next attempt, after a growing pause.
-    void this.client.freshToken(this.#over.signal).then(later, later);
+    this.#reopening = this.clock.after(this.#retry.nextMs(), () => {
+      const held: Timer = { cancel: () => undefined };
+      this.#reopening = held;
+      const reopen = (): void => void (this.#reopening === held && this.#reopen());
+      // A rejected or unanswered request leaves no token, so it is repeated after the next pause.
+      void this.client.freshToken(this.#over.signal).then(reopen, reopen);
+    });
   }
 
   #failed(member: Member): void {

@@ -130,6 +130,24 @@ describe("the keepalive stream", () => {
     expect(accepted).toHaveLength(1);
   });
 
+  test("is opened as soon as its token is there: a pause after that could make the token too old again", async () => {
+    const cluster = new FakeCluster({ auth: { username: "worker", password: "secret" } });
+    cluster.onCall = (call) => call.answer("token");
+    cluster.services.keepalive.renew(renewer().self);
+    await cluster.clock.pass(1000);
+    const first = streamOf(cluster);
+    let answer = (): void => expect.fail("no token was requested");
+    cluster.onCall = (call) => (answer = () => call.answer("token"));
+
+    first.end(new TokenExpiredError("invalid auth token"));
+    await cluster.clock.pass(1000);
+    expect(streamOf(cluster)).toBe(first);
+    answer();
+    await settle();
+
+    expect(streamOf(cluster)).not.toBe(first);
+  });
+
   test("ignores an answer that nothing was sent for", () => {
     const { cluster, accepted } = renewing();
 

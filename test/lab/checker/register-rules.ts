@@ -1,6 +1,5 @@
 import type { Outcome } from "../runner/history.js";
 import { at, type Facts, type Finding, type Rule } from "./facts.js";
-import type { Place } from "./places.js";
 
 interface Written {
   readonly rev: bigint;
@@ -23,7 +22,7 @@ export const noStaleWrite: Rule = (facts) => {
       const { rev, seen, token, write } = entry;
       const wrong = [
         ...(token < highest ? [`came after fence ${highest}`] : []),
-        ...(heldAt(facts.placeOf.get({ lock, create: token }), rev) ? [] : ["its place did not hold then"]),
+        ...(mayWrite(facts, { lock, ...entry }) ? [] : ["its place did not hold then"]),
         ...(applied.has(write) ? ["was applied twice"] : []),
         ...(outcomes.has(write) ? [] : ["was never asked for"]),
         ...(outcomes.get(write)?.k === "fail" ? ["was reported as refused"] : []),
@@ -58,9 +57,14 @@ export const noLostUpdate: Rule = (facts) => {
   return found;
 };
 
-function heldAt(place: Place | undefined, rev: bigint): boolean {
-  if (place?.headSince === undefined || place.headSince > rev) return false;
-  return place.deleted === undefined || place.deleted > rev;
+function mayWrite({ placeOf, early }: Facts, written: Written & { readonly lock: string }): boolean {
+  const { lock, token, rev, seen } = written;
+  const place = placeOf.get({ lock, create: token });
+  if (place === undefined || (place.deleted !== undefined && place.deleted <= rev)) return false;
+  if (place.headSince !== undefined && place.headSince <= rev) return true;
+  // Another name of the same call has lost its key before the common turn: the call may be granted until it knows.
+  const taken = early.get(place);
+  return taken !== undefined && seen <= taken.until;
 }
 
 const known = new WeakMap<Facts, ReadonlyMap<string, readonly Written[]>>();

@@ -45,4 +45,19 @@ export const FOUND: readonly { readonly setting: Omit<SimOptions, "build">; read
       ],
     },
   },
+  {
+    what: "a stream waited a growing pause after its token had been requested: the token was rejected again and again",
+    setting: {
+      ...{ seed: "10", version: "3.7", of: "mutex", ttlSeconds: 2, processes: 4, lanes: 2, names: 1 },
+      ...{ camp: 1, calls: 200, seconds: 120, gapMs: [20, 200], faults: ["tokens"], auth: true, members: 1 },
+    },
+  },
+  {
+    what: "the checker called a write of lockAll() stale because another of its names had lost its key before the grant",
+    setting: {
+      ...{ seed: "3", version: "3.4", of: "lockall", ttlSeconds: 3, processes: 3, lanes: 1, names: 4 },
+      ...{ camp: 0.7, calls: 200, seconds: 120, gapMs: [20, 200], faults: ["delete-key"], auth: false },
+      members: 3,
+    },
+  },
 ];

@@ -12,8 +12,8 @@ import { runSim, type SimResult } from "../../sim/run/sim-run.js";
 import { shortOf, swarmOf } from "../../sim/run/swarm.js";
 
 const FIRST = 1;
-const COUNT = 60;
-const PER_TEST = 20;
+const COUNT = 200;
+const PER_TEST = 50;
 
 const build = await sources();
 

@@ -44,7 +44,7 @@ export const lostTryAnswers: Workload = async (world) => {
   await world.close();
 };
 
-/** An operator revokes the lease of an idle session: the next call does not hear of it. */
+/** An operator revokes the lease of an idle session: no call has noticed that when the next one begins. */
 export const unnoticedEnd: Workload = async (world) => {
   const { leasehold, random, etcd, ttlSeconds } = world;
   const node = world.node("a");

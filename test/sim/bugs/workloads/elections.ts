@@ -26,7 +26,7 @@ async function guardedWork(
   }
 }
 
-/** lead() continues through losses, also if `work` hears of one from etcd first. */
+/** lead() continues through losses, also if `work` gets the error of one from etcd first. */
 export const leadThroughLosses: Workload = async (world) => {
   const { leasehold, ttlSeconds, random, etcd } = world;
   const stop = new AbortController();

@@ -96,11 +96,16 @@ function toldBy({ owner, deletedSeen = 0n }: Place, troubles: Troubles): bigint 
   const { ttl } = troubles;
   const soon = deletedSeen + later(SECOND, ttl / 3n) + ttl / 6n + BREATH;
   const span = { from: deletedSeen, to: soon };
-  // If it is cut off altogether, only its own deadline ends the hold.
-  const by = troubles.hindered(span) ? soon + later(DETECTION, ttl) : soon;
+  const p = processOf(owner) ?? "";
+  // If it is cut off altogether, only its own deadline ends the hold. If it is cut off again and again, a renewal may pass between
+  // two cuts, and no watch.
+  const calm = troubles.calmFrom(p, deletedSeen, ATTEMPTS);
+  const by = troubles.hindered(span) ? later(soon, calm) + later(DETECTION, ttl) : soon;
   const ended = troubles.silenced(span) ? by : earlier(by, deletedSeen + ENDED + BREATH);
-  return troubles.saidBy(processOf(owner) ?? "", ended);
+  return troubles.saidBy(p, ended);
 }
+/** The longest pause between two attempts to open a stream is one second. */
+const ATTEMPTS = 2n * SECOND;
 /** An election timeout, the time that a member waits for a leader, an election, and the renewal that names the loss. */
 const ENDED = 10n * SECOND;
 

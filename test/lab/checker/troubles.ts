@@ -11,6 +11,9 @@ const withBreath = ({ from, to }: Span): Span => ({ from, to: to + earlier(BREAT
 /** The time to detect a silent stream and to complete an election. */
 export const DETECTION = 4n * SECOND;
 
+/** The target of a fault that hinders single processes. */
+const OF_WORKERS = /^w\d+\.\d+(,|$)/;
+
 /** Which disturbances affected which process, and how long a promise may therefore take. */
 export class Troubles {
   readonly ttl: bigint;
@@ -36,6 +39,7 @@ export class Troubles {
   readonly #still = new Map<string, readonly Span[]>();
   /** Like `#still`, each span with the extra time after it. */
   readonly #silent = new Map<string, readonly Span[]>();
+  readonly #hinderedBy = new Map<string, readonly Span[]>();
   readonly #slow = new Map<string | undefined, readonly Span[]>();
 
   constructor(history: readonly Step[], { ttlSeconds, requestTimeoutMs = 1000 }: Setting) {
@@ -122,6 +126,30 @@ export class Troubles {
   refusedByAll(p: string, t: bigint): boolean {
     const last = lastBegun(this.#refusals, t);
     return last !== undefined && t <= this.saidBy(p, last.to + this.failOver);
+  }
+
+  /**
+   * The first time from `t` on at which calls and streams of process `p` were not disturbed for so long. A fault of other processes
+   * alone does not count.
+   */
+  calmFrom(p: string, t: bigint, length: bigint): bigint {
+    let calm = t;
+    for (const { from, to } of this.#hindering(p)) {
+      if (to <= calm) continue;
+      if (from - calm >= length) break;
+      calm = to;
+    }
+    return calm;
+  }
+
+  #hindering(p: string): readonly Span[] {
+    const known = this.#hinderedBy.get(p);
+    if (known !== undefined) return known;
+    const isMine = ({ effect, target }: Fault): boolean =>
+      effect === "hinders" && (!OF_WORKERS.test(target) || target.split(",").includes(p));
+    const found = merged(this.faults.filter(isMine));
+    this.#hinderedBy.set(p, found);
+    return found;
   }
 
   /** Like `hindered()`, for faults that leave streams open and silent. */

@@ -60,4 +60,12 @@ export const FOUND: readonly { readonly setting: Omit<SimOptions, "build">; read
       members: 3,
     },
   },
+  {
+    what: "the checker demanded the notification of a deletion from a process whose link was up for a tenth of a second at a time",
+    setting: {
+      ...{ seed: "16", version: "3.4", of: "mutex", ttlSeconds: 10, processes: 3, lanes: 4, names: 3 },
+      ...{ camp: 0.5, calls: 200, seconds: 120, gapMs: [20, 200], faults: ["link-cut", "delete-key"] },
+      ...{ auth: false, members: 1 },
+    },
+  },
 ];

@@ -1,4 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs";
+import { between, markdownTable } from "../../support/fixtures/markdown.js";
 import { MUTANTS } from "../../lab/mutants/table.js";
 import type { Found } from "./hunt.js";
 
@@ -34,22 +35,17 @@ function labColumns(lines: readonly string[], name: string): readonly string[] {
   return [broken, after];
 }
 
+const HEAD = ["mutant", "found by", "seconds", "replayed", "lab", "after"];
+
 /** Between the two marks of the page; a mutant that was not looked for keeps its row. */
 export function writeTable(results: ReadonlyMap<string, Result>): void {
   const text = readFileSync(PAGE, "utf8");
-  const [before = "", rest = ""] = text.split("<!-- mutants -->\n");
-  const [old = "", after = ""] = rest.split("<!-- /mutants -->\n");
+  const old = text.split("\n").map((line) => cellsOf(line).slice(1, -1));
   const lab = readFileSync(LAB, "utf8").split("\n");
-  const kept = (name: string) => old.split("\n").find((line) => cellsOf(line)[1] === name);
   const rows = MUTANTS.flatMap(({ name }) => {
     const result = results.get(name);
-    if (result === undefined) return kept(name) ?? [];
-    return `| ${[name, ...columns(result), ...labColumns(lab, name)].join(" | ")} |`;
+    if (result === undefined) return old.filter(([first]) => first === name);
+    return [[name, ...columns(result), ...labColumns(lab, name)]];
   });
-  const head =
-    "| mutant | found by | seconds | replayed | lab | after |\n| --- | --- | --- | --- | --- | --- |";
-  writeFileSync(
-    PAGE,
-    `${before}<!-- mutants -->\n\n${head}\n${rows.join("\n")}\n\n<!-- /mutants -->\n${after}`,
-  );
+  writeFileSync(PAGE, between(text, "mutants", markdownTable([HEAD, ...rows])));
 }

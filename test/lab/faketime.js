@@ -6,13 +6,12 @@ import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { EXIT_NOT_RUN } from "../../scripts/exit-not-run.js";
 import { exitWhenMissing, startEtcd } from "../support/etcd/etcd.js";
 import { fetchDebianFiles } from "../support/etcd/etcd-debian.js";
 import { observe } from "../support/clients/observer.js";
 import { Crew } from "../support/programs/workers.js";
 
-/** The exit code that tells `.ci/run` that the script cannot run here (sysexits.h). */
-const EX_TEMPFAIL = 75;
 const TTL_SECONDS = 3;
 const HOUR_MS = 3_600_000;
 
@@ -45,7 +44,7 @@ async function fetchLibrary(into) {
     console.log(
       `not run: libfaketime is neither installed nor to be had (${/** @type {Error} */ (error).message})`,
     );
-    process.exitCode = EX_TEMPFAIL;
+    process.exitCode = EXIT_NOT_RUN;
     return undefined;
   }
 }

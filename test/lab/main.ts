@@ -3,6 +3,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
+import { EXIT_NOT_RUN } from "../../scripts/exit-not-run.js";
 import { exitWhenMissing } from "../support/etcd/etcd.js";
 import { judge, type Verdict } from "./checker/judge.js";
 import { NotRunError } from "./runner/ground.js";
@@ -15,9 +16,6 @@ import { parseOptions, USAGE, type ChaosOptions } from "./options.js";
 import { Tally } from "./tally.js";
 import { TIERS, tierOf, type TierName } from "./tiers/index.js";
 
-/** The exit code that says that the script cannot run here (sysexits.h). */
-const EX_TEMPFAIL = 75;
-
 async function main(): Promise<void> {
   const options = optionsOrUsage();
   if (options === undefined) return;
@@ -26,7 +24,7 @@ async function main(): Promise<void> {
   const started = performance.now();
   for (const tier of options.tiers)
     for (const of of options.of) await runTier(tier, { ...options, of: [of] }, { tally, seconds });
-  if (tally.runs === 0) process.exitCode = EX_TEMPFAIL;
+  if (tally.runs === 0) process.exitCode = EXIT_NOT_RUN;
   else if (tally.broken > 0) process.exitCode = 1;
   if (tally.runs > 1) for (const line of tally.lines()) console.log(line);
   console.log(`${((performance.now() - started) / 1000).toFixed(0)} s in all`);

@@ -5,6 +5,7 @@ import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { EXIT_NOT_RUN } from "../../../scripts/exit-not-run.js";
 import { EtcdMissingError, exitWhenMissing } from "../../support/etcd/etcd.js";
 import { Guardian } from "../../support/servers/guarded.js";
 import { RedisMissingError } from "../../support/servers/redis.js";
@@ -19,7 +20,6 @@ import { SUBJECTS, type Subject } from "./subjects/subjects.js";
 
 const RESULTS = fileURLToPath(new URL("./RESULTS.md", import.meta.url));
 const EX_USAGE = 64;
-const EX_TEMPFAIL = 75;
 
 /** A scenario during which the machine stalled is played again, up to this many times in total. */
 const ATTEMPTS = 4;
@@ -135,7 +135,7 @@ function keep(folder: string, { subject, scenario, lines }: Played): void {
 }
 
 function exitCodeOf({ played, failed }: Outcome): number {
-  if (played.length === 0 && failed.length === 0) return EX_TEMPFAIL;
+  if (played.length === 0 && failed.length === 0) return EXIT_NOT_RUN;
   const own = played.filter(({ subject }) => subject.name === "leasehold");
   const broken = own.some(({ findings }) =>
     Object.values(findings).some(({ violations }) => violations.length > 0),

@@ -11,6 +11,8 @@ export interface Choice {
   readonly short: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
+  /** A name in the table of the lab, if the build is a mutant. */
+  readonly mutant: string | undefined;
 }
 
 export function settingOf(seed: number, { build, short, only, processes }: Choice): SimOptions {
@@ -32,9 +34,11 @@ export async function explain(seed: number, choice: Choice, { result, verdict }:
   const { noticedAtMs } = await runLive(settingOf(seed, { ...choice, only, processes }), LIVE_MS);
   if (noticedAtMs !== undefined)
     console.log(`  first noticed at ${noticedAtMs.toFixed(1)} ms of virtual time`);
-  const size = processes === setting.processes ? "" : ` --processes ${processes}`;
+  const ownChoice = settingOf(seed, { ...choice, processes: undefined }).processes;
+  const size = processes === ownChoice ? "" : ` --processes ${processes}`;
+  const mutant = choice.mutant === undefined ? "" : `--mutant ${choice.mutant} `;
   const short = choice.short ? "--short " : "";
-  console.log(`  replay: npm run sim -- ${short}--seed ${seed} --only ${only.join()}${size}`);
+  console.log(`  replay: npm run sim -- ${mutant}${short}--seed ${seed} --only ${only.join()}${size}`);
 }
 
 /** Each process keeps what the seed chose for it. */

@@ -78,7 +78,8 @@ async function inParts({ first, count, jobs, short, keep, record }: InParts): Pr
 
 async function runSeeds(first: number, count: number, flags: Flags): Promise<void> {
   const started = performance.now();
-  const choice = { build, short: flags.short, only: flags.only, processes: flags.processes };
+  const { short, only, processes, mutant } = flags;
+  const choice = { build, short, only, processes, mutant };
   const print = flags.print ? (line: string) => console.log(line) : undefined;
   let virtualMs = 0;
   let broken = 0;

@@ -60,6 +60,17 @@ test("seeds in parts are all run, and each part has its line and its row", async
   expect(ranges(await readFile(record, "utf8"))).toEqual(["10 to 11", "7 to 9"]);
 }, 60_000);
 
+test("the replay command of a broken seed repeats each option that differs from the choice of the seed", async () => {
+  const bundled = ["scripts/bundled.js", "test/sim/run/main.ts"];
+  const broken = ["--seed", "1", "--mutant", "whole-ttl", "--only", "5,9,10", "--processes", "1"];
+  const { stdout } = await promisify(execFile)(process.execPath, [...bundled, ...broken]).catch(
+    (error: { stdout: string }) => error,
+  );
+  expect(stdout).toMatch(
+    /^ {2}replay: npm run sim -- --mutant whole-ttl --seed 1 --only [\d,]+ --processes 1$/m,
+  );
+}, 60_000);
+
 test("the program ends as by SIGPIPE, without a stack trace, once the reader of its output has gone", async () => {
   const command = ["scripts/bundled.js", "test/sim/run/main.ts", "--seed", "8", "--print"];
   const program = spawn(process.execPath, command, { stdio: ["ignore", "pipe", "pipe"] });

@@ -36,9 +36,8 @@ export interface Hold extends AsyncDisposable {
    * deletion of the key, or when the lease is over, and after one TTL in any case: a key that is not deleted by then is
    * deleted in the background. Idempotent. The promise may be left un-awaited.
    * @throws {LockLostError} when the hold was lost before, and nothing else; after the loss "max hold" it deletes the key
-   * first. If a proxy has been seen to send requests
-   * twice, a missing key does not prove a loss: the first of two releases may have deleted it. The loss of a hold that
-   * lasts less than a second, whose key is not watched yet, is then reported only if its lease is gone, too.
+   * first. If a proxy has been seen to send requests twice, a missing key proves no loss: the first of two releases may have
+   * deleted it. A hold that lasts less than a second is not watched yet, and is lost then only if its lease is gone, too.
    */
   release(): Promise<void>;
   /** The same as `release()`. */
@@ -55,12 +54,6 @@ export interface Lock extends Hold {
   /** Fencing token, equal to `revision`. It strictly increases per name. JSON has no bigints: send `String(fence)`. */
   readonly fence: bigint;
   toJSON(): HoldJson & { readonly fence: string };
-}
-
-/** Any number of listeners is legitimate. */
-function unlimited(controller: AbortController): AbortController {
-  setMaxListeners(0, controller.signal);
-  return controller;
 }
 
 /** A hold that others may share: it has no fence, not even an undefined one. */
@@ -95,7 +88,10 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 
   get signal(): AbortSignal {
     const { end } = this;
-    this.#controller ??= unlimited(new AbortController());
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      setMaxListeners(0, this.#controller.signal);
+    }
     if (end && !this.#controller.signal.aborted) this.#controller.abort(end);
     return this.#controller.signal;
   }
@@ -137,11 +133,12 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   }
 
   #endAsDeleted(): void {
-    // The hold was released in the meantime, or its session is over.
+    // Reads the clocks, by which the session may end here. The hold may also have been released in the meantime.
+    const loss = this.#keyLoss();
     if (this.#ended) return;
     // First: a listener of the signal may release the hold, which must not count as its maximum then.
     this.limits?.stop();
-    this.#endWith(this.#loss("deleted"));
+    this.#endWith(loss);
     this.#queue.lost(this.#grant.entry);
     this.#queue.lease.holdEnded(this);
   }
@@ -160,6 +157,12 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 
   #loss(loss: Loss, cause?: Error): LockLostError {
     return new LockLostError(this.name, this.key, loss, cause);
+  }
+
+  /** The key is gone. After a suspend, it went with its lease unless an answered renewal says otherwise. */
+  #keyLoss(): LockLostError {
+    const cause = this.#queue.lease.lossInDoubt;
+    return cause ? this.#loss("expired", cause) : this.#loss("deleted");
   }
 
   protected get label(): string {
@@ -203,7 +206,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     lease.holdEnded(this);
     const reason: unknown = lease.signal.reason;
     if (!deleted && reason instanceof SessionLostError) throw this.#loss(reason.loss, reason);
-    if (!deleted && !lease.services.path.requestsAreRepeated) throw this.#loss("deleted");
+    if (!deleted && !lease.services.path.requestsAreRepeated) throw this.#keyLoss();
   }
 
   /** Deletes the key. False if it was missing. */

@@ -108,6 +108,11 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     return this.#over.signal.aborted ? "over" : standingOf(this.#renewal, now);
   }
 
+  /** After a suspend: the error with which it has expired, unless an answered renewal still says otherwise. */
+  get lossInDoubt(): SessionLostError | undefined {
+    return this.standing === "doubtful" ? lossOf(this, "expired", this.#report()) : undefined;
+  }
+
   /** Short form of `standing`: reads the second clock, which is slower, only if the deadline has passed. */
   get over(): boolean {
     if (isOver(this.#renewal, this.services.clock.monotonic())) this.refresh();
@@ -200,7 +205,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
 
   /** Rejects the waits; the holds continue. */
   endWaits(reason: SessionEnd): void {
-    this.#endAll(this.waits, reason);
+    for (const wait of [...this.waits]) wait.sessionEnded(reason);
   }
 
   #end(state: "lost" | "closed", reason: SessionEnd, report: RenewalReport): void {
@@ -210,7 +215,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     this.services.keepalive.detach(this);
     this.cluster.leases.delete(this);
     this.#over.abort(reason);
-    this.#endAll(this.holds, reason);
+    for (const hold of [...this.holds]) hold.sessionEnded(reason);
     this.endWaits(reason);
     closeIdleWatches(this.cluster);
     this.#changed(previous, { ...report, remainingMs: 0 }, reason);
@@ -224,10 +229,6 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   #report(now = this.services.clock.now()): RenewalReport {
     const leftMs = remainingMs(this.#renewal, now);
     return reportOf(this, this.#timers.stalls, { sent: this.#renewal.sent, now, leftMs });
-  }
-
-  #endAll(dependents: Set<Dependent>, reason: SessionEnd): void {
-    for (const dependent of [...dependents]) dependent.sessionEnded(reason);
   }
 
   #scheduleLook(now = this.services.clock.now()): void {

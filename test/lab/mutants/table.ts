@@ -148,8 +148,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "session/lease.js",
-        from: "this.#endAll(this.holds, reason);\n        this.endWaits(reason);",
-        to: "this.#endAll(this.holds, reason);",
+        from: "            hold.sessionEnded(reason);\n        this.endWaits(reason);",
+        to: "            hold.sessionEnded(reason);",
       },
     ],
     hunt: t1(["revoke-lease"]),

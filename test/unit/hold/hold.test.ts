@@ -86,6 +86,46 @@ describe("a held lock", () => {
   });
 });
 
+describe("a held lock whose key is gone after the machine was suspended for longer than its TTL", () => {
+  async function resumed() {
+    const { lock, clock, lease, renewed } = holding();
+    clock.sleep(2 * TTL_MS);
+    const gone = lock.keyDeleted();
+    await settle();
+    return { lock, clock, lease, gone, renewed };
+  }
+  const EXPIRED = {
+    ...{ code: "LOCK_LOST", loss: "expired" },
+    cause: {
+      code: "SESSION_LOST",
+      message: expect.stringContaining("did not run for at least 24 s") as unknown,
+    },
+  };
+
+  test("counts as expired, not as deleted by another client, when no renewal is answered", async () => {
+    const { lock, clock, lease, gone } = await resumed();
+    clock.advance(lease.patienceMs);
+    await gone;
+
+    expect(lock.signal.reason).toMatchObject(EXPIRED);
+    expect(lease.signal.aborted).toBe(false);
+  });
+
+  test("counts as expired when it is released before a renewal is answered", async () => {
+    const { lock } = await resumed();
+
+    await expect(lock.release()).rejects.toMatchObject(EXPIRED);
+  });
+
+  test("counts as deleted once a renewal shows that the lease lives", async () => {
+    const { lock, gone, renewed } = await resumed();
+    renewed();
+    await gone;
+
+    expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
+  });
+});
+
 describe("release", () => {
   test("ends the hold before it returns, and is done when etcd has confirmed", async () => {
     const { cluster, lock } = holding();

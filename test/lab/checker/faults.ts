@@ -10,6 +10,7 @@ export interface Fault extends Span {
   readonly sparesLeases: boolean;
   readonly endsStreams: boolean;
   readonly refuses: Refusal | undefined;
+  readonly suspends: boolean;
 }
 
 /** A fault that was never healed lasts forever. */
@@ -28,8 +29,8 @@ export function faultsOf(history: readonly Step[]): Fault[] {
 }
 
 function begin({ t, fault, effect, target, took = [], ...nemesis }: Nemesis): Fault {
-  const { sparesLeases = false, endsStreams = false, refuses } = nemesis;
-  return { fault, effect, target, took, sparesLeases, endsStreams, refuses, from: t, to: FOREVER };
+  const { sparesLeases = false, endsStreams = false, refuses, suspends = false } = nemesis;
+  return { fault, effect, target, took, sparesLeases, endsStreams, refuses, suspends, from: t, to: FOREVER };
 }
 
 /** The revisions that it took may be known only when it ends. */

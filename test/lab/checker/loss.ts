@@ -43,7 +43,7 @@ function toldLate(facts: Facts, hold: Hold, gone: bigint): Finding[] {
 
 /** The latest time at which the process must have recorded the end of a hold whose place was deleted at `gone`. */
 function mustBeToldBy({ troubles, early }: Facts, hold: Hold, gone: bigint): bigint {
-  return later(troubles.saidBy(hold.p, gone), early.get(hold)?.until ?? gone);
+  return later(troubles.toldBy(hold.p, gone), early.get(hold)?.until ?? gone);
 }
 
 interface Late {
@@ -57,7 +57,8 @@ export function excuseFor({ troubles }: Facts, { p }: Hold, { due, told, taking 
   const taken = taking !== undefined && told <= taking.until ? taking : undefined;
   if (taken?.known === true) return taken.cause;
   const still = told <= troubles.saidBy(p, due) ? troubles.silentBecause(p, due) : undefined;
-  return still ?? taken?.cause;
+  const inDoubt = told <= troubles.toldBy(p, due) ? "its machine was suspended" : undefined;
+  return still ?? inDoubt ?? taken?.cause;
 }
 
 /** The owner knew of its end before, or could not know of it, or had died. */

@@ -22,8 +22,10 @@ interface Written {
   readonly lock?: string;
 }
 type Left = Pick<Leftovers, "keys" | "leases" | "watches">;
+type Hindrance = Partial<Pick<Nemesis, "sparesLeases" | "endsStreams" | "refuses">>;
 type FaultOf = Pick<Nemesis, "fault" | "effect" | "target"> &
-  Partial<Pick<Nemesis, "took" | "sparesLeases" | "endsStreams" | "refuses">>;
+  Hindrance &
+  Partial<Pick<Nemesis, "took" | "suspends">>;
 
 /** Collects steps and server events in any order; `run()` sorts the steps by time. */
 export class Story {
@@ -150,11 +152,12 @@ export class Story {
     return this.#lasting(from, to, { fault: "pause-worker", effect: "stops-worker", target: p });
   }
 
-  hindered(
-    from: number,
-    to: number,
-    more: Partial<Pick<Nemesis, "sparesLeases" | "endsStreams" | "refuses">> = {},
-  ): this {
+  suspended(p: string, from: number, to: number): this {
+    const what = { fault: "suspend-holder", effect: "stops-worker", target: p, suspends: true } as const;
+    return this.#lasting(from, to, what);
+  }
+
+  hindered(from: number, to: number, more: Hindrance = {}): this {
     return this.#lasting(from, to, { fault: "pause-member", effect: "hinders", target: "m1", ...more });
   }
 

@@ -34,6 +34,7 @@ export class Troubles {
   readonly #compactions: readonly Span[];
   readonly #stalls = new Map<string, Span[]>();
   readonly #stopped: ReadonlyMap<string, readonly Span[]>;
+  readonly #suspended: ReadonlyMap<string, readonly Span[]>;
   readonly #killed = new Map<string, bigint>();
   readonly #crashed = new Map<string, bigint>();
   readonly #still = new Map<string, readonly Span[]>();
@@ -55,8 +56,8 @@ export class Troubles {
     this.#silencing = merged(hinders.filter(({ endsStreams }) => !endsStreams));
     this.#compactions = merged(hinders.filter(({ fault }) => fault === "compact"));
     const stops = this.faults.filter(({ effect }) => effect === "stops-worker");
-    const byTarget = [...grouped(stops, ({ target }) => target)];
-    this.#stopped = new Map(byTarget.map(([p, faults]) => [p, merged(faults)]));
+    this.#stopped = byTarget(stops);
+    this.#suspended = byTarget(stops.filter(({ suspends }) => suspends));
     for (const { effect, target, from } of this.faults)
       if (effect === "kills-worker") this.#killed.set(target, earlier(from, this.killedAt(target)));
     for (const step of history) {
@@ -115,6 +116,17 @@ export class Troubles {
     }
     const last = lastBegun(silent, t);
     return last === undefined ? t : later(t, last.to);
+  }
+
+  /**
+   * When a process must have been told of a loss that was due at `t`. A suspend puts the lease in doubt: nobody claims to hold, but
+   * the holds end only with an answered renewal, or at the deadline on the clock that does not count the suspend.
+   */
+  toldBy(p: string, t: bigint): bigint {
+    let by = t;
+    for (const { from, to } of this.#suspended.get(p) ?? [])
+      if (from <= by && by <= to + this.ttl) by = to + this.ttl + BREATH;
+    return this.saidBy(p, by);
   }
 
   /** Calls or streams to etcd were disturbed during the span or just before it. */
@@ -221,6 +233,9 @@ function slowing({ effect, from, to }: Fault): Span[] {
   if (effect === "kills-worker") return [{ from, to: from }];
   return effect === "moves-clock" ? [from, to].map((at) => ({ from: at, to: at })) : [];
 }
+
+const byTarget = (faults: readonly Fault[]): ReadonlyMap<string, readonly Span[]> =>
+  new Map([...grouped(faults, ({ target }) => target)].map(([p, mine]) => [p, merged(mine)]));
 
 function push<T>(map: Map<string, T[]>, key: string, value: T): void {
   const values = map.get(key);

@@ -76,6 +76,8 @@ export interface FaultKind<G extends Ground = Ground> {
   readonly endsStreams?: boolean;
   /** It answers with refusals; without this, it delays, loses or breaks what it hinders. */
   readonly refuses?: Refusal;
+  /** The machine of a stopped worker is suspended: its monotonic clock stands still meanwhile. */
+  readonly suspends?: boolean;
   /** Without this, a ground has nothing that the fault could hit. */
   readonly needs?: Need;
   /** How often it occurs, relative to the other kinds; default 1. */

@@ -112,6 +112,8 @@ export interface Nemesis extends At {
   readonly endsStreams?: boolean;
   /** It answers with refusals; without this, it delays, loses or breaks what it hinders. */
   readonly refuses?: Refusal;
+  /** The machine of a stopped worker is suspended: its monotonic clock stands still meanwhile. */
+  readonly suspends?: boolean;
 }
 /**
  * What etcd still had under the run's prefix, which leases the run added, and how many unused watches existed, at a

@@ -66,6 +66,10 @@ export class SimNode {
     this.#clock.pause();
   }
 
+  suspend(): void {
+    this.#clock.suspend();
+  }
+
   resume(): void {
     this.#clock.resume();
   }

@@ -46,6 +46,20 @@ const pause = (who: string, choose: Choose): SimFault => ({
   },
 });
 
+/** The machine of a holder sleeps. */
+const suspend: SimFault = {
+  name: "suspend-holder",
+  effect: "stops-worker",
+  suspends: true,
+  weight: 2,
+  hit(field) {
+    const p = among("holders")(field);
+    if (p === undefined) return undefined;
+    field.crew.suspend(p);
+    return { target: p, heal: () => field.crew.resume(p) };
+  },
+};
+
 const kill = (who: string, choose: Choose): SimFault => ({
   name: `kill-${who}`,
   effect: "kills-worker",
@@ -169,7 +183,14 @@ export const CLIENT_FAULTS: readonly SimFault[] = [
   link("lossy"),
 ];
 
+export const SUSPEND_FAULTS: readonly SimFault[] = [suspend];
+
 export const ACCESS_FAULTS: readonly SimFault[] = [quota, tokens];
 
 /** New ones come last: what a seed chooses from the others does not change. */
-export const SIM_FAULTS: readonly SimFault[] = [...CLIENT_FAULTS, ...MEMBER_FAULTS, ...ACCESS_FAULTS];
+export const SIM_FAULTS: readonly SimFault[] = [
+  ...CLIENT_FAULTS,
+  ...MEMBER_FAULTS,
+  ...ACCESS_FAULTS,
+  ...SUSPEND_FAULTS,
+];

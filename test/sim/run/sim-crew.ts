@@ -92,6 +92,11 @@ export class SimCrew {
     this.#node(p).pause();
   }
 
+  /** The machine of the process sleeps until `resume()`. */
+  suspend(p: string): void {
+    this.#node(p).suspend();
+  }
+
   resume(p: string): void {
     this.#node(p).resume();
   }

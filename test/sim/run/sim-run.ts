@@ -177,10 +177,10 @@ export class SimRun {
     const begun = this.#time.next();
     const hit = kind.hit({ crew: this.#crew, random: seeded(`${seed} fault ${n}`) });
     if (hit === undefined) return undefined;
-    const { name: fault, effect, endsStreams, refuses, sparesLeases: spares = false } = kind;
+    const { name: fault, effect, endsStreams, refuses, suspends, sparesLeases: spares = false } = kind;
     const sparesLeases = typeof spares === "boolean" ? spares : spares(ttlSeconds * 1000);
     const { target, took } = hit;
-    const of = { k: "nemesis", fault, effect, target, sparesLeases, endsStreams, refuses, took };
+    const of = { k: "nemesis", fault, effect, target, sparesLeases, endsStreams, refuses, suspends, took };
     // Dated when it began: its effect on etcd is later.
     this.#note({ ...of, t: begun, on: true });
     return () => {

@@ -1,7 +1,7 @@
 import { SUBJECTS } from "../../lab/runner/subject.js";
 import type { SimVersion } from "../etcd/types.js";
 import { Random } from "../kernel/random.js";
-import { ACCESS_FAULTS, CLIENT_FAULTS, type SimFault } from "./faults.js";
+import { ACCESS_FAULTS, CLIENT_FAULTS, SUSPEND_FAULTS, type SimFault } from "./faults.js";
 import { MEMBER_FAULTS } from "./member-faults.js";
 import type { SimOptions } from "./sim-run.js";
 
@@ -17,6 +17,7 @@ export function swarmOf(seed: string): Omit<SimOptions, "build"> {
   const more = new Random(seed).fork("members");
   const members = more.pick([1, 3]);
   const access = new Random(seed).fork("access");
+  const suspends = new Random(seed).fork("suspend").chance(0.25) ? SUSPEND_FAULTS : [];
   const from = (least: number, most: number): number => least + random.int(most - least + 1);
   const gapMs = random.pick([
     [20, 200],
@@ -31,7 +32,7 @@ export function swarmOf(seed: string): Omit<SimOptions, "build"> {
     ...{ processes: from(1, 4), lanes: from(1, 4), names: from(1, 4) },
     camp: random.pick([0, 0, 0.2, 1]),
     ...{ calls: 200, seconds: 120, gapMs },
-    faults: [...someOf(CLIENT_FAULTS, random), ...someOf(ACCESS_FAULTS, access)],
+    faults: [...someOf(CLIENT_FAULTS, random), ...someOf(ACCESS_FAULTS, access), ...namesOf(suspends)],
     auth: access.chance(0.5),
   };
   if (members === 1) return { ...setting, members };
@@ -54,5 +55,6 @@ const patient = (random: Random) => ({
   faults: ["delete-key", random.pick(["isolate-follower", "isolate-leader"])],
 });
 
+const namesOf = (faults: readonly SimFault[]): string[] => faults.map(({ name }) => name);
 const someOf = (faults: readonly SimFault[], random: Random): string[] =>
-  faults.map(({ name }) => name).filter(() => random.chance(0.5));
+  namesOf(faults).filter(() => random.chance(0.5));

@@ -108,6 +108,16 @@ describe("I1, no two claims overlap", () => {
 });
 
 describe("I9, a loss is told in time", () => {
+  it("waits one TTL longer for a holder whose machine was suspended, though it may claim nothing", () => {
+    // Until 3,000 ms; the TTL is two seconds.
+    expect(I9(lost(3190).suspended("w1", 200, 3000)).hard).toEqual([]);
+    expect(I9(lost(3210).suspended("w1", 200, 3000)).hard).toHaveLength(1);
+    expect(I9(lost(3190).stopped("w1", 200, 3000)).hard).toHaveLength(1);
+    expect(I9(lost(3190).suspended("w2", 200, 3000)).hard).toHaveLength(1);
+    const claiming = lost(3190).claim(3100, "w1", 1, 10).suspended("w1", 200, 3000);
+    expect(I9(claiming).hard).toEqual([expect.stringContaining("claimed to hold")]);
+  });
+
   it("sees a claim that is younger than the deletion", () => {
     const story = held().del(5, 12, "lock/a/w1").end(5, "w1", 1, "expired").claim(9, "w1", 1, 10);
     expect(I9(story).hard).toEqual([

@@ -1,0 +1,44 @@
+import { describe, expect, it } from "vitest";
+import { judge } from "../../lab/checker/judge.js";
+import type { Mutant } from "../../lab/mutants/mutant.js";
+import { buildOf, sources, type Build } from "../../sim/run/build.js";
+import { runSim, type SimOptions, type SimResult } from "../../sim/run/sim-run.js";
+
+/** The machines of holders sleep, often for longer than a TTL, and some have no network when they wake up. */
+const SETTING: Omit<SimOptions, "build" | "seed"> = {
+  ...{ version: "3.6", of: "mutex", ttlSeconds: 2, processes: 3, lanes: 2, names: 1, camp: 1, members: 1 },
+  ...{ calls: 200, seconds: 40, gapMs: [200, 2000], faults: ["suspend-holder", "link-blackhole"] },
+};
+const SEEDS = ["1", "2", "3"];
+
+const runOf = (build: Build, seed: string): Promise<SimResult> => runSim({ ...SETTING, seed, build });
+
+describe("a holder whose machine is suspended", { timeout: 60_000 }, () => {
+  it.each(SEEDS)("claims nothing after its lease has expired, and learns why (seed %s)", async (seed) => {
+    const { run } = await runOf(await sources(), seed);
+
+    expect(judge(run).violations).toEqual({});
+    const suspends = run.history.filter((step) => step.k === "nemesis" && step.suspends && step.on);
+    expect(suspends.length).toBeGreaterThan(3);
+    const losses = run.history.flatMap((step) => (step.k === "end" ? [step.reason] : []));
+    // Nobody deletes a key in these runs.
+    expect(losses).toContain("revoked");
+    expect(losses).not.toContain("deleted");
+  });
+
+  it("claims to hold a lost lock in a build that ignores the clock that counts suspend", async () => {
+    const ignorant: Pick<Mutant, "name" | "patches"> = {
+      name: "suspend-not-counted",
+      patches: [
+        {
+          file: "session/deadline.js",
+          from: '>= ttlMs * USED_PART ? "doubtful" : "held";',
+          to: '>= Infinity ? "doubtful" : "held";',
+        },
+      ],
+    };
+    const { run } = await runOf(await buildOf(ignorant), "1");
+
+    expect(Object.keys(judge(run).violations)).toEqual(expect.arrayContaining(["I1", "I9"]));
+  });
+});

@@ -7,6 +7,8 @@ export interface QueueChange {
   readonly puts: readonly Key[];
   /** The keys that existed and do not any more. */
   readonly deletes: readonly Key[];
+  /** Keys that existed and were put again, with their new values. */
+  readonly rewrites: readonly Key[];
   /** An administrator did it. */
   readonly byHand: boolean;
   /** The lease of the deleted keys is gone, too. */
@@ -21,8 +23,9 @@ interface Whose {
 }
 
 /** What other sessions do is given. What this session's requests do must be a step of the model. */
-export function changed(world: World, change: QueueChange, { lease, isStopped }: Whose): World[] {
-  const { puts, deletes } = change;
+export function changed(before: World, change: QueueChange, { lease, isStopped }: Whose): World[] {
+  const { puts, deletes, rewrites } = change;
+  const world = rewrites.length > 0 ? rewritten(before, rewrites) : before;
   const mine = [...puts, ...deletes].some((key) => isOf(key, lease));
   if (!mine) return [byOthers(world, change)];
   return candidates(world, change, isStopped).filter((next) => shows(next, change));
@@ -51,6 +54,15 @@ function candidates(world: World, change: QueueChange, isStopped: boolean): Worl
 function withoutHolders(world: World): World {
   for (const caller of world.callers) if (caller.state.at === "holding") end(caller);
   return world;
+}
+
+/** It changes nothing in the order of a queue. */
+function rewritten(world: World, rewrites: readonly Key[]): World {
+  const values = new Map(rewrites.map(({ key, value }) => [key, value]));
+  const keys = world.keys.map((key) =>
+    key.deleted === 0 && values.has(key.key) ? { ...key, value: values.get(key.key)! } : key,
+  );
+  return { ...world, keys };
 }
 
 function shows(next: World, { revision, puts, deletes }: QueueChange): boolean {

@@ -7,6 +7,7 @@ import type { Answered } from "./places.js";
 import type { Shown } from "./reads.js";
 import { Rejected } from "./rejected.js";
 import { partsOf, readOf, requestOf, type ReadRequest, type Request } from "./requests.js";
+import { isRewrite, type RewriteRequest } from "./rewrites.js";
 import type { SessionTrace, TraceStats } from "./session-trace.js";
 import { ProcessWatches } from "./watched.js";
 
@@ -46,7 +47,7 @@ const INPUTS: ReadonlySet<TraceEvent["is"]> = new Set([
 ]);
 
 class TraceCheck {
-  readonly stats = { steps: 0, largest: 0 };
+  readonly stats = { steps: 0, largest: 0, counts: {} as Record<string, number> };
   readonly #names = new Map<string, NameTrace>();
   readonly #watches = new Map<number, ProcessWatches>();
   readonly #requests = new Map<number, readonly Request[]>();
@@ -118,7 +119,9 @@ class TraceCheck {
       const session = this.#name(name).session(lease, process, this.#watchesOf(process));
       const what = `session ${lease} sends the ${request.is} of ${key}`;
       if (request.is === "unknown") throw new Rejected(`${what}: no such transaction`, []);
-      if (request.is === "leave") session.leaveSent(`${what}${guardOf(request)}`, this.#valued(request));
+      this.#count(request.is);
+      if (isRewrite(request)) this.#rewriteSent(what, request);
+      else if (request.is === "leave") session.leaveSent(`${what}${guardOf(request)}`, this.#valued(request));
       else session.joinSent(what, request, this.#value(request.value));
     }
   }
@@ -127,6 +130,10 @@ class TraceCheck {
     for (const [i, request] of (this.#requests.get(call) ?? []).entries()) {
       const session = this.#sessionOf(request);
       if (!session || request.is === "other" || request.is === "unknown") continue;
+      if (isRewrite(request)) {
+        this.#rewriteAnswered(request, answers[i]!);
+        continue;
+      }
       const shown = this.#answered(request, answers[i]!);
       const result = shown.done ? `done at revision ${shown.revision}` : "refused";
       const what = `session ${request.lease} gets the answer to the ${request.is} of ${request.key}: ${result}`;
@@ -134,6 +141,31 @@ class TraceCheck {
       else session.joinAnswered(what, request, this.#value(request.value), shown);
     }
     this.#requests.delete(call);
+  }
+
+  #rewriteSent(what: string, request: RewriteRequest): void {
+    const { name, key, lease, created, value } = request;
+    const queue = this.#name(name);
+    queue.rewrites.sent(what, request, queue.valueOf(key) === this.#value(value));
+    queue.known(lease)?.rewriteSent(`${what}, created at ${created}`, { key, revision: created });
+  }
+
+  #rewriteAnswered(request: RewriteRequest, { succeeded, header, ranges }: TxnAnswer): void {
+    const { name, key, lease, created } = request;
+    const found = ranges[0]?.kvs[0];
+    const own = found && { created: Number(found.createRevision), modified: Number(found.modRevision) };
+    const revision = Number(header.revision);
+    this.#name(name).rewrites.answered(request, { done: succeeded, revision, own });
+    const isLost = !succeeded && request.is === "proclaim" && own?.created !== created;
+    const what = `session ${lease} is answered that ${key} is not the key that it proclaims with`;
+    const shown = { revision, created: own?.created ?? 0 };
+    if (isLost) this.#name(name).known(lease)?.rewriteRefused(what, key, shown);
+  }
+
+  /** How often the trace has a step, for tests that it is checked at all. */
+  #count(step: string): void {
+    const { counts } = this.stats;
+    counts[step] = (counts[step] ?? 0) + 1;
   }
 
   #answered(request: Request, { succeeded, header, ranges }: TxnAnswer): Answered {
@@ -156,6 +188,7 @@ class TraceCheck {
     const read = readOf(range, this.locks);
     this.#reads.set(call, read);
     if (read.is !== "queue") return;
+    this.#count("read");
     const what = `the place created at ${read.place} reads the queue ${read.name}`;
     this.#ownerOf(read.name, read.place).queueReadSent(what, { ...read, call });
   }
@@ -183,7 +216,9 @@ class TraceCheck {
       const session = this.#sessionOf(request);
       if (!session || request.is === "other" || request.is === "unknown") continue;
       const what = `session ${request.lease}'s ${request.is} of ${request.key} is not answered`;
-      if (request.is !== "leave") session.joinFailed(what, request, this.#value(request.value), kindOf(why));
+      if (isRewrite(request)) this.#name(request.name).rewrites.failed(request, why.inDoubt);
+      else if (request.is !== "leave")
+        session.joinFailed(what, request, this.#value(request.value), kindOf(why));
       else if (why.inDoubt) session.leaveUnanswered(what, this.#valued(request));
     }
     this.#requests.delete(call);
@@ -229,9 +264,10 @@ class TraceCheck {
     }
   }
 
-  #holds(step: OnHold, how: string): void {
+  #holds(step: OnHold & Pick<Step, "k">, how: string): void {
     const place = this.#placeOf(step);
     if (!place?.session) throw new Rejected(`${step.p} ${how} "${step.lock}" without a place`, []);
+    this.#count(step.k === "ok" ? "grant" : "claim");
     place.session.holds(`${place.what} ${how}`, place);
   }
 

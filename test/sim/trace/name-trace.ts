@@ -2,6 +2,7 @@ import type { KeyValue } from "../../../src/etcd/port.js";
 import type { Key } from "../../lab/model/world.js";
 import type { QueueChange } from "./changes.js";
 import { partsOf } from "./requests.js";
+import { Rewrites } from "./rewrites.js";
 import { SessionTrace, type TraceStats } from "./session-trace.js";
 import type { ProcessWatches } from "./watched.js";
 import { THEIRS } from "./world-of.js";
@@ -11,6 +12,7 @@ export class NameTrace {
   readonly #sessions = new Map<string, { readonly process: number; readonly trace: SessionTrace }>();
   readonly #living = new Map<string, Key>();
   readonly #owners = new Map<number, string>();
+  readonly rewrites = new Rewrites();
   #revision = 1;
 
   constructor(
@@ -20,6 +22,10 @@ export class NameTrace {
 
   get keys(): readonly Key[] {
     return [...this.#living.values()];
+  }
+
+  valueOf(key: string): number | undefined {
+    return this.#living.get(key)?.value;
   }
 
   get revision(): number {
@@ -50,17 +56,33 @@ export class NameTrace {
   }
 
   /** The changes of one revision to its keys. */
-  changed(what: string, events: readonly ChangedKey[], more: Omit<QueueChange, "puts" | "deletes">): void {
+  changed(
+    what: string,
+    events: readonly ChangedKey[],
+    more: Omit<QueueChange, "puts" | "deletes" | "rewrites">,
+  ): void {
+    const rewrites = events.flatMap(({ key, kv }) => {
+      const old = kv && this.#living.get(key);
+      return old ? [this.#rewritten(what, old, kv)] : [];
+    });
     const puts = events.flatMap(({ key, kv }) => (kv && !this.#living.has(key) ? [this.#put(key, kv)] : []));
     const deletes = events.flatMap(({ key, kv }) => (kv ? [] : (this.#living.get(key) ?? [])));
-    if (puts.length + deletes.length === 0) return;
-    for (const { trace } of this.#sessions.values()) trace.changed(what, { puts, deletes, ...more });
+    if (puts.length + deletes.length + rewrites.length === 0) return;
+    for (const { trace } of this.#sessions.values())
+      trace.changed(what, { puts, deletes, rewrites, ...more });
+    for (const key of rewrites) this.#living.set(key.key, key);
     for (const key of puts) {
+      this.rewrites.created(key);
       this.#living.set(key.key, key);
       this.#owners.set(key.created, partsOf(key.key).lease);
     }
     for (const { key } of deletes) this.#living.delete(key);
     this.#revision = more.revision;
+  }
+
+  #rewritten(what: string, old: Key, { value, modRevision }: KeyValue): Key {
+    this.rewrites.put(what, old, { value, revision: Number(modRevision) });
+    return { ...old, value: this.values(value) };
   }
 
   #put(key: string, { value, modRevision }: KeyValue): Key {

@@ -87,14 +87,27 @@ function unsent(world: World, id: number): World {
 
 /** A holder may read its key at any time. Others read keys of the session, too: the sweep does. */
 export function keyReadAnswered(world: World, key: string, shown: KeyShown): World[] {
-  const caller = world.callers.find(({ place, state }) => place?.key === key && state.at === "holding");
-  if (caller?.state.at !== "holding") return [world];
-  const mine = caller.place!.revision === shown.created;
-  const read: Read = { ...SENT, atLeast: caller.state.read?.atLeast ?? caller.place!.revision };
-  const reading = withState(world, caller.id, { ...caller.state, read });
+  const caller = holderOf(world, key);
+  if (!caller) return [world];
+  const answered = ownKeyShown(world, caller, shown);
+  return caller.place!.revision === shown.created ? answered : [world, ...answered];
+}
+
+/** An answer that shows the own key is gone, to which the client listens in any case. */
+export function keyGone(world: World, key: string, shown: KeyShown): World[] {
+  const caller = holderOf(world, key);
+  return caller ? ownKeyShown(world, caller, shown) : [world];
+}
+
+const holderOf = (world: World, key: string): Caller | undefined =>
+  world.callers.find(({ place, state }) => place?.key === key && state.at === "holding");
+
+function ownKeyShown(world: World, { id, state, place }: Caller, shown: KeyShown): World[] {
+  if (state.at !== "holding") return [world];
+  const read: Read = { ...SENT, atLeast: state.read?.atLeast ?? place!.revision };
+  const reading = withState(world, id, { ...state, read });
   const at = { ...reading, revision: shown.revision };
-  const answered = take(at, "read arrives", caller.id)
-    .flatMap((next) => take(next, "read answered", caller.id))
-    .map((next) => unsent({ ...next, revision: world.revision }, caller.id));
-  return mine ? answered : [world, ...answered];
+  return take(at, "read arrives", id)
+    .flatMap((next) => take(next, "read answered", id))
+    .map((next) => unsent({ ...next, revision: world.revision }, id));
 }

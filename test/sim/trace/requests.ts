@@ -21,6 +21,17 @@ export type Request =
       readonly value: string;
       readonly asks: boolean;
     }
+  /** A holder puts its key again: a leader its next value, a permit its own one, to announce its grant. */
+  | {
+      readonly is: "proclaim" | "announcement";
+      readonly name: string;
+      readonly key: string;
+      readonly lease: string;
+      readonly created: number;
+      /** A proclaim: the revision at which its client knows the key to be put last. */
+      readonly modified: number;
+      readonly value: string;
+    }
   /** It changes no queue, or nothing at all. */
   | { readonly is: "other" }
   | { readonly is: "unknown"; readonly name: string; readonly key: string; readonly lease: string };
@@ -55,10 +66,23 @@ function putOf(txn: Txn, { key, value }: { key: string; value: string }, unknown
   const { name, lease } = partsOf(key);
   const place = { name, key, value, lease };
   const asks = txn.success.some(({ kind }) => kind === "range");
+  if (compare.kind === "created at" && compare.revision > 0n) return rewriteOf(txn, place) ?? unknown;
   if (more.length > 0 || String(compare.key) !== (compare.kind === "nothing in" ? `${name}/` : key))
     return unknown;
   if (compare.kind === "nothing in") return { is: "try", ...place, asks };
   return compare.kind === "created at" && compare.revision === 0n ? { is: "join", ...place, asks } : unknown;
+}
+
+function rewriteOf(
+  { compare: [created, modified, ...more] }: Txn,
+  place: { readonly name: string; readonly key: string; readonly lease: string; readonly value: string },
+): Request | undefined {
+  if (created?.kind !== "created at" || String(created.key) !== place.key || more.length > 0)
+    return undefined;
+  const rewrite = { ...place, created: Number(created.revision) };
+  if (modified === undefined) return { is: "announcement", ...rewrite, modified: 0 };
+  if (modified.kind !== "modified at" || modified.key !== place.key) return undefined;
+  return { is: "proclaim", ...rewrite, modified: Number(modified.revision) };
 }
 
 function leaveOf(txn: Txn, key: string): Request | undefined {

@@ -13,6 +13,7 @@ import {
   type LeaveRequest,
 } from "./places.js";
 import {
+  keyGone,
   keyReadAnswered,
   queueReadAnswered,
   queueReadSent,
@@ -35,7 +36,9 @@ export interface SessionSetting {
 
 export interface TraceStats {
   steps: number;
+  /** The largest number of states that explained a trace at once. */
   largest: number;
+  readonly counts: Readonly<Record<string, number>>;
 }
 
 type Move = (world: World) => World[];
@@ -58,7 +61,9 @@ export class SessionTrace {
   joinSent(what: string, request: JoinRequest, value: number): void {
     this.#owner ??= /"owner":"([^/"]+)/.exec(request.value)?.[1];
     const known = this.#ids.get(idOf(request.key, value));
-    if (known !== undefined) return this.#step(what, (world) => askAgain(world, known));
+    // A candidate that has lost its place joins again with the same value.
+    if (known !== undefined && this.#states.some((world) => askAgain(world, known).length > 0))
+      return this.#step(what, (world) => askAgain(world, known));
     this.#begin();
     this.#ids.set(idOf(request.key, value), this.#states[0]!.callers.length);
     this.#step(what, (world) => ask(world, request, value));
@@ -116,10 +121,21 @@ export class SessionTrace {
     const { lease } = this.setting;
     if (this.isIdle && !change.puts.some((key) => isOf(key, lease))) return;
     const ours = (key: Key): Key => ({ ...key, lease: isOf(key, lease) ? OURS : THEIRS });
-    const own = { ...change, puts: change.puts.map(ours), deletes: change.deletes.map(ours) };
+    const { puts, deletes, rewrites } = change;
+    const own = { ...change, puts: puts.map(ours), deletes: deletes.map(ours), rewrites };
     this.#begin(change.revision);
     const isStopped = this.#owner !== undefined && change.stopped.has(this.#owner);
     this.#step(what, (world) => changed(world, own, { lease, isStopped }));
+  }
+
+  /** A holder puts its key again. */
+  rewriteSent(what: string, place: { readonly key: string; readonly revision: number }): void {
+    this.#step(what, (world) => (holds(world, place) ? [world] : []));
+  }
+
+  /** It was refused, and the answer shows that the key of the place is gone: its client gives the hold up. */
+  rewriteRefused(what: string, key: string, shown: KeyShown): void {
+    this.#step(what, (world) => keyGone(world, key, shown));
   }
 
   /** Its caller was granted its hold, or claims it. */

@@ -1,23 +1,30 @@
 import { describe, expect, it } from "vitest";
-import { mutantOf, sources } from "../../sim/run/build.js";
+import { buildOf, mutantOf, sources } from "../../sim/run/build.js";
 import { runSim } from "../../sim/run/sim-run.js";
 import { tracedRun, tracedSetting } from "../../sim/trace/traced-run.js";
 
 const SEEDS = Array.from({ length: 3 }, (_, n) => String(n + 1));
 
 const build = await sources();
+/** At least that many steps were checked, and not skipped. */
+const more = (than: number) => expect.toSatisfy((count: number) => count > than) as number;
+
+const MUTEX = { of: "mutex" } as const;
+const ELECTION = { of: "election" } as const;
+
+describe("the trace of a simulated run", { timeout: 120_000 }, () => {
+  it.each([MUTEX, ELECTION])("is recorded without a change of the run: $of", async (setting) => {
+    const { result } = await tracedRun("1", build, setting);
+    const { hash } = await runSim({ ...tracedSetting("1", setting), build });
+    expect(result.hash).toBe(hash);
+  });
+});
 
 describe("the trace of a simulated run of mutexes", { timeout: 120_000 }, () => {
   it.each(SEEDS)("is a path of the model: seed %s", async (seed) => {
-    const { steps, rejected } = await tracedRun(seed, build);
+    const { steps, rejected } = await tracedRun(seed, build, MUTEX);
     expect(rejected).toBeUndefined();
     expect(steps).toBeGreaterThan(500);
-  });
-
-  it("is recorded without a change of the run", async () => {
-    const { result } = await tracedRun("1", build);
-    const { hash } = await runSim({ ...tracedSetting("1"), build });
-    expect(result.hash).toBe(hash);
   });
 
   it.each([
@@ -27,7 +34,42 @@ describe("the trace of a simulated run of mutexes", { timeout: 120_000 }, () => 
     ["header-revision", 2, /is read for a place created at \d+, which never was/],
     ["one-name-in-one-batch", 2, /has two transactions of the queue/],
   ])("is no path of the model if a rule is broken: %s", async (name, seed, said) => {
-    const { rejected } = await tracedRun(String(seed), await mutantOf(name));
+    const { rejected } = await tracedRun(String(seed), await mutantOf(name), MUTEX);
+    expect(rejected).toMatch(said);
+  });
+});
+
+describe("the trace of a simulated run of elections", { timeout: 120_000 }, () => {
+  it.each(["2", "8"])("is a path of the model, with its proclaims: seed %s", async (seed) => {
+    const { counts, largest, rejected } = await tracedRun(seed, build, ELECTION);
+    expect(rejected).toBeUndefined();
+    expect(counts).toMatchObject({ join: more(100), proclaim: more(20), read: more(100), grant: more(50) });
+    expect(largest).toBeLessThan(50);
+  });
+
+  it.each([
+    ["proclaimed-unguarded", 2, /sends the unknown of .*: no such transaction/],
+    ["read-before-watch", 1, /is granted its hold/],
+  ])("is no path of the model if a rule is broken: %s", async (name, seed, said) => {
+    const { rejected } = await tracedRun(String(seed), await mutantOf(name), ELECTION);
+    expect(rejected).toMatch(said);
+  });
+
+  it.each([
+    [
+      "the modification revision is not compared",
+      { from: '{ kind: "modified at", key, revision: this.#modified },', to: "" },
+      /sends the announcement of .*: it changes the value/,
+    ],
+    [
+      "the modification revision is that of the first proclaim for ever",
+      { from: "this.#modified = own?.modRevision ?? header.revision;", to: "" },
+      /sends the proclaim of .*, guarded by revision \d+: its client knows \d+/,
+    ],
+  ])("is no path of the model if %s", async (name, patch, said) => {
+    const patches = [{ file: "election/leadership.js", ...patch }];
+    const broken = await buildOf({ name: name.replaceAll(" ", "-"), patches });
+    const { rejected } = await tracedRun("2", broken, ELECTION);
     expect(rejected).toMatch(said);
   });
 });

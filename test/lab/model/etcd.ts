@@ -46,9 +46,10 @@ export function positionAt(world: World, name: string, place: Place, revision: n
 
 /** Transactions that arrive in one request: one, or a batch. All conditions are evaluated on the state before it. */
 export function execute(world: World, txns: readonly Txn[]): Answer[] {
-  if (txns.some((txn) => txn.is !== "leave" && !world.leases[txn.lease]))
-    return txns.map(() => refuse(world));
   const allowed = txns.map((txn) => condition(world, txn));
+  // etcd examines the leases of the puts that it is to execute, and of no others (checkRequests in apply.go).
+  if (txns.some((txn, i) => txn.is !== "leave" && allowed[i] && !world.leases[txn.lease]))
+    return txns.map(() => refuse(world));
   const revision = world.revision + 1;
   const answers = txns.map((txn, i) => (allowed[i] ? apply(world, txn, revision) : otherwise(world, txn)));
   if (allowed.includes(true)) world.revision = revision;

@@ -25,18 +25,20 @@ export const siblings = (world: World, caller: Caller): Caller[] => {
 
 /** One join of a session and name at a time: this makes the order of its calls the order of its revisions. */
 export function mayJoin(world: World, caller: Caller): boolean {
-  if (caller.setup.tries || !keeps(world, "local-order-is-etcds")) return true;
-  return !siblings(world, caller).some((other) => other.state.at === "joining" && !other.setup.tries);
+  if (!isInLine(caller) || !keeps(world, "local-order-is-etcds")) return true;
+  return !siblings(world, caller).some((other) => other.state.at === "joining" && isInLine(other));
 }
+
+const isInLine = ({ setup }: Caller): boolean => !setup.tries && !setup.all;
 
 /** `lock()` or `tryLock()`: a new place under the first free number. */
 export function ask(world: World, caller: Caller): void {
-  const { tries } = caller.setup;
+  const { tries, all } = caller.setup;
   const value = caller.id * 16 + caller.places;
   caller.places++;
   caller.place = { key: freeKey(world, caller), value, revision: 0, unanswered: 0 };
   caller.state = { at: "joining", call: { txn: joinTxn(world, caller), answer: undefined } };
-  const what = tries ? "tries to lock" : "asks to lock";
+  const what = tries || all ? "tries to lock" : "asks to lock";
   tell(world, `${caller.label} ${what} "${caller.setup.name}" with key ${caller.place.key}`);
 }
 
@@ -51,12 +53,13 @@ function freeKey(world: World, caller: Caller): string {
 }
 
 function joinTxn(world: World, caller: Caller): Txn {
-  const { name, tries } = caller.setup;
+  const { name, tries, all } = caller.setup;
   const { key, value } = placeOf(caller);
   // The session's own last place is the predecessor then: the other places need not be read.
   const behindOurs = siblings(world, caller).some(({ place }) => place && place.revision > 0);
   const { lease } = sessionOf(world, caller);
-  return { is: tries ? "try" : "join", name, key, value, lease, created: 0, asks: !tries && !behindOurs };
+  const is = tries || all ? "try" : "join";
+  return { is, name, key, value, lease, created: 0, asks: is === "join" && !behindOurs };
 }
 
 export function joinAnswered(world: World, caller: Caller, answer: Answer): void {
@@ -65,10 +68,14 @@ export function joinAnswered(world: World, caller: Caller, answer: Answer): void
   if (!confirm(world, caller, answer)) return refused(world, caller);
   if (caller.gaveUp) return leave(world, caller, { releases: false });
   const { position } = answer;
-  const alone = caller.setup.tries || (position?.mine === true && !position.predecessor);
+  const alone = triedAlone(caller, answer) || (position?.mine === true && !position.predecessor);
   if (alone) hold(world, caller, { ownWatch: undefined, deletedAt: 0 });
   else wait(world, caller, position?.predecessor);
 }
+
+/** `lockAll()` reads who is before it, unless this very try has found nobody. */
+const triedAlone = ({ setup, state }: Caller, { done }: Answer): boolean =>
+  setup.tries === true || (done && state.at === "joining" && state.call.txn.is === "try");
 
 /** If the place is in the queue, this is its create revision. */
 function confirm(world: World, caller: Caller, answer: Answer): boolean {
@@ -90,12 +97,21 @@ function confirm(world: World, caller: Caller, answer: Answer): boolean {
  * lease.
  */
 function refused(world: World, caller: Caller): void {
-  if (caller.setup.tries) return gone(world, caller, undefined);
+  const { state, gaveUp, setup } = caller;
+  const tried = state.at === "joining" && state.call.txn.is === "try";
+  if (setup.tries || (tried && gaveUp)) return gone(world, caller, undefined);
+  if (tried) return joinAfterTry(world, caller, state.call.txn);
   const { key } = placeOf(caller);
   doubt(world, caller, key);
   tell(world, `${key} is not the one that it has put`);
   caller.place = undefined;
   ask(world, caller);
+}
+
+/** `lockAll()`: a late attempt of the try may still put the key that it joins with. */
+function joinAfterTry(world: World, caller: Caller, txn: Txn): void {
+  caller.state = { at: "joining", call: { txn: { ...txn, is: "join" }, answer: undefined } };
+  tell(world, `${caller.label} joins the queue`);
 }
 
 /** The attempt may be applied now or later. */

@@ -29,6 +29,8 @@ export interface CallerSetup {
   readonly rounds: number;
   /** `tryLock()` instead of `lock()`. */
   readonly tries?: boolean;
+  /** `lockAll()` with this name: it tries, then joins with the same key, and waits behind its own session as behind others. */
+  readonly all?: boolean;
   readonly writes?: boolean;
 }
 
@@ -92,6 +94,7 @@ const B = caller(1);
 const C = caller(2);
 const twice = { rounds: 2 };
 const tries = { tries: true };
+const all = { all: true };
 const writes = { writes: true };
 const A_TWICE = caller(0, twice);
 const B_TWICE = caller(1, twice);
@@ -109,6 +112,8 @@ export const SCENARIOS = {
   "repeated tries": scenario([caller(0, { ...tries, ...twice }), B], { repeats: 1, aborts: 1 }),
   "siblings, repeats": scenario([A, A], { repeats: 1, aborts: 1 }),
   tries: scenario([caller(0, { ...tries, ...twice }), B], { lateRequests: 1, aborts: 1 }),
+  "lockAll, late requests": scenario([caller(0, all), B], { lateRequests: 1, aborts: 1 }),
+  "lockAll, siblings": scenario([caller(0, all), A], { aborts: 1, lostAnswers: 1 }),
   losses: scenario([A, B_TWICE], { losses: 1, lostAnswers: 1 }),
   pauses: scenario([caller(0, writes), caller(1, writes)], { pauses: 1, writes: 2 }),
   deletions: scenario([A_TWICE, B], { deletions: 1, longHolds: true }),

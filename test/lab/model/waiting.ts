@@ -18,9 +18,12 @@ import {
 
 const asked = (key: string): Watch => ({ key, createdAt: 0, position: 0 });
 
-/** Waits for the turn: behind a place of the caller's own session, or otherwise behind its direct predecessor. */
+/**
+ * Waits for the turn: behind a place of the caller's own session, or otherwise behind its direct predecessor. `lockAll()` watches
+ * any predecessor.
+ */
 export function wait(world: World, caller: Caller, predecessor: Predecessor | undefined): void {
-  const below = localPredecessor(world, caller);
+  const below = caller.setup.all ? undefined : localPredecessor(world, caller);
   if (below) {
     caller.state = { at: "local", below: below.id };
     tell(world, `${caller.label} waits for the end of ${below.label}'s place`);

@@ -1,12 +1,13 @@
-import type { RangeAnswer, TxnAnswer } from "../../../src/etcd/port.js";
+import type { KeyValue, RangeAnswer, TxnAnswer } from "../../../src/etcd/port.js";
 import { covers } from "../../lab/model/etcd.js";
 import type { Step } from "../../lab/runner/history.js";
 import type { Failure, TraceEvent } from "./events.js";
 import { NameTrace, type ChangedKey } from "./name-trace.js";
-import type { Answered } from "./places.js";
+import { Joints, verdictOf } from "./joint.js";
+import type { Answered, JoinRequest, LeaveRequest } from "./places.js";
 import type { Shown } from "./reads.js";
 import { Rejected } from "./rejected.js";
-import { partsOf, readOf, requestOf, type ReadRequest, type Request } from "./requests.js";
+import { partsOf, readOf, readsOf, requestsOf, type ReadRequest, type Request } from "./requests.js";
 import { isRewrite, type RewriteRequest } from "./rewrites.js";
 import type { SessionTrace, TraceStats } from "./session-trace.js";
 import { ProcessWatches } from "./watched.js";
@@ -50,8 +51,9 @@ class TraceCheck {
   readonly stats = { steps: 0, largest: 0, counts: {} as Record<string, number> };
   readonly #names = new Map<string, NameTrace>();
   readonly #watches = new Map<number, ProcessWatches>();
-  readonly #requests = new Map<number, readonly Request[]>();
+  readonly #sent = new Map<number, readonly Sent[]>();
   readonly #reads = new Map<number, ReadRequest>();
+  readonly #joints = new Joints();
   readonly #values = new Map<string, number>();
   /** By process, call and name: the key that the call was granted. */
   readonly #keyOf = new Map<string, string>();
@@ -70,14 +72,17 @@ class TraceCheck {
     );
   }
 
-  /** The watches that each client asks for until something else happens. */
+  /** The watches that a client asks for because of this, and not because of a timer. */
   turn(events: readonly TraceEvent[], from: number): void {
+    const input = events[from]!;
     const coming = new Map<number, Set<string>>();
     for (let i = from + 1; i < events.length && !INPUTS.has(events[i]!.is); i++) {
       const event = events[i]!;
-      if (event.is !== "watch") continue;
-      const keys = coming.get(event.process) ?? new Set();
-      coming.set(event.process, keys.add(String(event.request.key)));
+      if (event.is !== "watch" || !("at" in input)) continue;
+      const { process, at, request } = event;
+      if (process !== input.process || at !== input.at) continue;
+      const keys = coming.get(process) ?? new Set();
+      coming.set(process, keys.add(String(request.key)));
     }
     for (const [process, watches] of this.#watches) watches.turn(coming.get(process) ?? NO_KEYS);
     for (const [process, keys] of coming) this.#watchesOf(process).turn(keys);
@@ -110,37 +115,79 @@ class TraceCheck {
   }
 
   #txns({ txns, call, process }: Of<"txns">): void {
-    const requests = txns.map((txn) => requestOf(txn, this.locks));
-    this.#requests.set(call, requests);
-    assertApart(requests);
-    for (const request of requests) {
-      if (request.is === "other") continue;
-      const { name, key, lease } = request;
-      const session = this.#name(name).session(lease, process, this.#watchesOf(process));
-      const what = `session ${lease} sends the ${request.is} of ${key}`;
-      if (request.is === "unknown") throw new Rejected(`${what}: no such transaction`, []);
-      this.#count(request.is);
-      if (isRewrite(request)) this.#rewriteSent(what, request);
-      else if (request.is === "leave") session.leaveSent(`${what}${guardOf(request)}`, this.#valued(request));
-      else session.joinSent(what, request, this.#value(request.value));
+    const sent = txns.map((txn) => ({
+      requests: requestsOf(txn, this.locks),
+      reads: readsOf(txn, this.locks),
+    }));
+    this.#sent.set(call, sent);
+    assertApart(sent);
+    for (const { requests, reads } of sent) {
+      this.#jointSent(requests);
+      for (const request of requests) this.#requestSent(request, process);
+      for (const read of reads) this.#readSent(read, call);
     }
   }
 
+  #jointSent(requests: readonly Request[]): void {
+    const joins = requests.filter(isJoin);
+    const [first] = joins;
+    if (first === undefined) return;
+    const keys = joins.map(({ key }) => key).join(" and ");
+    this.#joints.sent(`session ${first.lease} sends the ${first.is} of ${keys}`, joins);
+    if (joins.length > 1) this.#count(`joint ${first.is}`);
+  }
+
+  #requestSent(request: Request, process: number): void {
+    if (request.is === "other") return;
+    const { name, key, lease } = request;
+    const session = this.#name(name).session(lease, process, this.#watchesOf(process));
+    const what = `session ${lease} sends the ${request.is} of ${key}`;
+    if (request.is === "unknown") throw new Rejected(`${what}: no such transaction`, []);
+    this.#count(request.is);
+    if (isRewrite(request)) this.#rewriteSent(what, request);
+    else if (request.is === "leave") session.leaveSent(`${what}${guardOf(request)}`, this.#valued(request));
+    else session.joinSent(what, request, this.#value(request.value));
+  }
+
   #txnsAnswered({ call, answers }: Of<"txns answered">): void {
-    for (const [i, request] of (this.#requests.get(call) ?? []).entries()) {
-      const session = this.#sessionOf(request);
-      if (!session || request.is === "other" || request.is === "unknown") continue;
-      if (isRewrite(request)) {
-        this.#rewriteAnswered(request, answers[i]!);
-        continue;
+    for (const [i, { requests, reads }] of (this.#sent.get(call) ?? []).entries()) {
+      const answer = answers[i]!;
+      const { header, ranges, succeeded } = answer;
+      for (const [j, read] of reads.entries()) {
+        const range = ranges[j];
+        if (range) this.#readAnswered(read, call, { header, ...range });
       }
-      const shown = this.#answered(request, answers[i]!);
-      const result = shown.done ? `done at revision ${shown.revision}` : "refused";
-      const what = `session ${request.lease} gets the answer to the ${request.is} of ${request.key}: ${result}`;
-      if (request.is === "leave") session.leaveAnswered(what, this.#valued(request), shown);
-      else session.joinAnswered(what, request, this.#value(request.value), shown);
+      const joins = requests.filter(isJoin);
+      if (joins.length > 1 && !succeeded) this.#jointRefused(joins, answer);
+      else for (const request of requests) this.#requestAnswered(request, answer);
     }
-    this.#requests.delete(call);
+    this.#sent.delete(call);
+  }
+
+  #requestAnswered(request: Request, answer: TxnAnswer): void {
+    const session = this.#sessionOf(request);
+    if (!session || request.is === "other" || request.is === "unknown") return;
+    if (isRewrite(request)) return this.#rewriteAnswered(request, answer);
+    const shown = this.#answered(request, answer);
+    const what = answerTo(request, shown.done ? `done at revision ${shown.revision}` : "refused");
+    if (request.is === "leave") session.leaveAnswered(what, this.#valued(request), shown);
+    else session.joinAnswered(what, request, this.#value(request.value), shown);
+  }
+
+  /** Each name has the outcome, and at least one of them is the reason. */
+  #jointRefused(parts: readonly JoinRequest[], { header, ranges }: TxnAnswer): void {
+    const revision = Number(header.revision);
+    const values = parts.map(({ value }) => this.#value(value));
+    const owns = parts.map((_, i) => this.#ownIn(ranges[i]?.kvs[0]));
+    const verdict = verdictOf(parts, owns, values);
+    const what = (part: JoinRequest): string => answerTo(part, "refused, with those of other names");
+    const mayRefuse = (part: JoinRequest, i: number): boolean =>
+      this.#sessionOf(part)?.refuses(part, values[i]!, revision) ?? true;
+    if (!parts.some(mayRefuse)) throw new Rejected(`${what(parts[0]!)}: no name is a reason`, []);
+    for (const [i, part] of parts.entries()) {
+      const shown = { done: false, revision, own: owns[i], before: undefined, asked: false, verdict };
+      this.#sessionOf(part)?.jointRefused(what(part), part, values[i]!, shown);
+    }
   }
 
   #rewriteSent(what: string, request: RewriteRequest): void {
@@ -169,24 +216,27 @@ class TraceCheck {
   }
 
   #answered(request: Request, { succeeded, header, ranges }: TxnAnswer): Answered {
-    const found = ranges.find((range) => range !== undefined)?.kvs ?? [];
-    const [own, below] = found;
-    const joins = request.is === "join" || request.is === "try";
+    const [own, below] = ranges.find((range) => range !== undefined)?.kvs ?? [];
     return {
       done: succeeded,
       revision: Number(header.revision),
-      own:
-        joins && !succeeded && own
-          ? { value: this.#value(own.value), created: Number(own.createRevision) }
-          : undefined,
+      own: isJoin(request) && !succeeded ? this.#ownIn(own) : undefined,
       before: succeeded && below ? Number(below.createRevision) : undefined,
       asked: request.is === "join" && request.asks,
     };
   }
 
+  #ownIn(kv: KeyValue | undefined): Answered["own"] {
+    return kv && { value: this.#value(kv.value), created: Number(kv.createRevision) };
+  }
+
   #range({ range, call }: Of<"range">): void {
     const read = readOf(range, this.locks);
     this.#reads.set(call, read);
+    this.#readSent(read, call);
+  }
+
+  #readSent(read: ReadRequest, call: number): void {
     if (read.is !== "queue") return;
     this.#count("read");
     const what = `the place created at ${read.place} reads the queue ${read.name}`;
@@ -194,13 +244,17 @@ class TraceCheck {
   }
 
   #rangeAnswered({ call, answer }: Of<"range answered">): void {
-    const read = this.#reads.get(call);
+    const read = this.#reads.get(call) ?? { is: "other" };
     this.#reads.delete(call);
-    if (read?.is === "queue") {
+    this.#readAnswered(read, call, answer);
+  }
+
+  #readAnswered(read: ReadRequest, call: number, answer: RangeAnswer): void {
+    if (read.is === "queue") {
       const what = `the place created at ${read.place} is answered what the queue ${read.name} is`;
       const session = this.#ownerOf(read.name, read.place);
       session.queueReadAnswered(what, { ...read, call }, shownBy(answer, read.place));
-    } else if (read?.is === "key") {
+    } else if (read.is === "key") {
       const session = this.#names.get(read.name)?.known(read.lease);
       const what = `session ${read.lease} is answered what ${read.key} is`;
       session?.keyReadAnswered(what, read.key, {
@@ -212,16 +266,19 @@ class TraceCheck {
 
   #failed({ call, why }: Of<"failed">): void {
     this.#reads.delete(call);
-    for (const request of this.#requests.get(call) ?? []) {
-      const session = this.#sessionOf(request);
-      if (!session || request.is === "other" || request.is === "unknown") continue;
-      const what = `session ${request.lease}'s ${request.is} of ${request.key} is not answered`;
-      if (isRewrite(request)) this.#name(request.name).rewrites.failed(request, why.inDoubt);
-      else if (request.is !== "leave")
-        session.joinFailed(what, request, this.#value(request.value), kindOf(why));
-      else if (why.inDoubt) session.leaveUnanswered(what, this.#valued(request));
-    }
-    this.#requests.delete(call);
+    for (const { requests } of this.#sent.get(call) ?? [])
+      for (const request of requests) this.#requestFailed(request, why);
+    this.#sent.delete(call);
+  }
+
+  #requestFailed(request: Request, why: Failure): void {
+    const session = this.#sessionOf(request);
+    if (!session || request.is === "other" || request.is === "unknown") return;
+    const what = `session ${request.lease}'s ${request.is} of ${request.key} is not answered`;
+    if (isRewrite(request)) this.#name(request.name).rewrites.failed(request, why.inDoubt);
+    else if (request.is !== "leave")
+      session.joinFailed(what, request, this.#value(request.value), kindOf(why));
+    else if (why.inDoubt) session.leaveUnanswered(what, this.#valued(request));
   }
 
   #change({ change, leaseEnded }: Of<"change">): void {
@@ -232,6 +289,7 @@ class TraceCheck {
       const { name } = partsOf(key);
       byName.set(name, [...(byName.get(name) ?? []), { key, kv: kind === "PUT" ? kv : undefined }]);
     }
+    this.#joints.put(change);
     const byHand = this.#byHand.has(change.revision);
     const more = { revision: Number(change.revision), byHand, leaseEnded, stopped: this.#stopped };
     for (const [name, events] of byName) {
@@ -256,12 +314,26 @@ class TraceCheck {
       else this.#stopped.delete(step.target);
     } else if (step.k === "claim" && step.held) this.#holds(step, "claims its hold");
     else if (step.k === "end" && step.reason === "deleted") {
-      const place = this.#placeOf(step);
-      place?.session?.lost(`${place.what} is notified that the key of its hold is gone`, place);
+      this.#lost(step);
     } else if (step.k === "end" && step.reason !== "released") {
       const place = this.#placeOf(step);
       if (place) this.#over(partsOf(place.key).lease, `notifies its holders of the loss: ${step.reason}`);
     }
+  }
+
+  /** A hold of several names is lost with any of its keys. */
+  #lost(step: OnHold): void {
+    const place = this.#placeOf(step);
+    if (!place?.session) return;
+    const what = `${place.what} is notified that the key of its hold is gone`;
+    const parts = this.#joints.at(place);
+    if (!parts) return place.session.lost(what, place);
+    const lost = parts.filter(
+      (part) => this.#sessionOf(part)?.mayHaveLost({ ...place, key: part.key }) ?? true,
+    );
+    const [only, ...more] = lost;
+    if (!only) throw new Rejected(`${what}: each name of it is held`, []);
+    if (more.length === 0) this.#sessionOf(only)?.lost(what, { ...place, key: only.key });
   }
 
   #holds(step: OnHold & Pick<Step, "k">, how: string): void {
@@ -329,13 +401,27 @@ interface OnHold {
   readonly token?: bigint;
 }
 
+/** A transaction, by what it asks of each name. */
+interface Sent {
+  readonly requests: readonly Request[];
+  readonly reads: readonly ReadRequest[];
+}
+
+const namesOf = ({ requests, reads }: Sent): Set<string> =>
+  new Set([...requests, ...reads].flatMap((each) => (each.is === "other" ? [] : [each.name])));
+
 /** Of a request of several transactions, none may touch a queue of another. */
-function assertApart(requests: readonly Request[]): void {
-  const names = requests.flatMap((request) => (request.is === "other" ? [] : [request.name]));
+function assertApart(sent: readonly Sent[]): void {
+  const names = sent.flatMap((each) => [...namesOf(each)]);
   const clash = names.find((name, i) => names.some((other, j) => i !== j && covers(name, other)));
   if (clash !== undefined)
     throw new Rejected(`one request has two transactions of the queue ${clash}: they share no batch`, []);
 }
+
+const isJoin = (request: Request): request is JoinRequest => request.is === "join" || request.is === "try";
+
+const answerTo = ({ lease, is, key }: JoinRequest | LeaveRequest, result: string): string =>
+  `session ${lease} gets the answer to the ${is} of ${key}: ${result}`;
 
 const guardOf = ({ created }: Extract<Request, { is: "leave" }>): string =>
   created > 0 ? `, created at ${created}` : ", by its value";

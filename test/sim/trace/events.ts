@@ -12,6 +12,8 @@ import type { Step } from "../../lab/runner/history.js";
 /** One process: its cluster is one call of `createCluster`. */
 interface OfProcess {
   readonly process: number;
+  /** By its monotonic clock. */
+  readonly at?: number;
 }
 interface OfCall extends OfProcess {
   /** Unique in a run. */

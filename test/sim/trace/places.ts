@@ -22,12 +22,18 @@ export interface Answered {
 type Call = Extract<State, { call: unknown }>;
 const isCall = (state: State): state is Call => "call" in state;
 
+interface Asks {
+  readonly value: number;
+  /** It is a call of `lockAll()`. */
+  readonly all: boolean;
+}
+
 /** The client sends the first attempt of a join. Which of its free keys it takes is not checked. */
-export function ask(world: World, { is, name, key, asks }: JoinRequest, value: number): World[] {
+export function ask(world: World, { is, name, key, asks }: JoinRequest, { value, all }: Asks): World[] {
   if (world.callers.some(({ place }) => place?.key === key)) return [];
   const next = freed(copy(world), key);
   const id = next.callers.length;
-  const setup = { session: OURS, name, rounds: 1, tries: is === "try" };
+  const setup = { session: OURS, name, rounds: 1, tries: is === "try" && !all, all };
   const label = key.slice(key.indexOf("/", key.indexOf("/") + 1) + 1);
   const idle = { at: "idle" } as const;
   const none = { place: undefined, gaveUp: false, writing: 0 };
@@ -36,7 +42,7 @@ export function ask(world: World, { is, name, key, asks }: JoinRequest, value: n
     const caller = asked.callers[id]!;
     if (!isCall(caller.state)) return asked;
     caller.place = { key, value, revision: 0, unanswered: 0 };
-    const txn: Txn = { ...caller.state.call.txn, key, value, asks };
+    const txn: Txn = { ...caller.state.call.txn, is, key, value, asks };
     return withState(asked, id, { at: "joining", call: { txn, answer: undefined } });
   });
 }
@@ -53,9 +59,10 @@ export function askAgain(world: World, id: number): World[] {
   return state.at === "joining" && !state.call.answer ? [world] : [];
 }
 
-export function leaveSent(world: World, request: LeaveRequest): World[] {
+/** `tried`: it is a try of `lockAll()` that may have put the key. */
+export function leaveSent(world: World, request: LeaveRequest, tried: boolean): World[] {
   const caller = world.callers.find(({ place }) => place && names(request, place));
-  if (!caller) return straySent(world, request);
+  if (!caller) return straySent(world, request, tried);
   return leaving(world, caller).map((next) => {
     const { state } = next.callers[caller.id]!;
     if (state.at !== "leaving") return next;
@@ -89,11 +96,11 @@ function leaving(world: World, { id, state }: Caller): World[] {
 }
 
 /** A key that is no place any more: the session sweeps it, or has ended and deletes what it had. */
-function straySent(world: World, { name, key, created }: LeaveRequest): World[] {
-  if (created === 0) return isOver(world) ? [world] : [];
+function straySent(world: World, { name, key, created, value }: LeaveRequest, tried: boolean): World[] {
+  if (created === 0 && !tried) return isOver(world) ? [world] : [];
   const there = world.keys.find((other) => other.key === key && other.created === created);
   if (there && isOurs(world, there)) return [];
-  const txn: Txn = { is: "leave", name, key, value: 0, lease: OURS, created, asks: false };
+  const txn: Txn = { is: "leave", name, key, value: Number(value), lease: OURS, created, asks: false };
   const known = world.late.some(
     (late) => late.is === "leave" && late.key === key && late.created === created,
   );

@@ -15,10 +15,12 @@ import type {
 import { LeaseNotFoundError } from "../../../src/etcd/port-errors.js";
 import type { Failure, TraceEvent } from "./events.js";
 
+type OfProcessEvent = Extract<TraceEvent, { process: number }>;
+
 /** What the members of one process share. */
 export interface Recording {
   readonly process: number;
-  add(event: TraceEvent): void;
+  add(event: OfProcessEvent): void;
   nextId(): number;
 }
 
@@ -118,7 +120,7 @@ export class RecordedMember implements Member {
   #watched<T>(
     answered: Promise<T>,
     of: { readonly process: number; readonly call: number },
-    event: (answer: T) => TraceEvent,
+    event: (answer: T) => OfProcessEvent,
   ): Promise<T> {
     answered.then(
       (answer) => this.recording.add(event(answer)),

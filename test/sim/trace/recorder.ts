@@ -1,9 +1,10 @@
+import type { Clock } from "../../../src/async/clock.js";
 import type { Step } from "../../lab/runner/history.js";
 import type { Store } from "../etcd/store.js";
 import type { Build } from "../run/build.js";
 import type { RunObserver } from "../run/sim-run.js";
 import type { TraceEvent } from "./events.js";
-import { RecordedMember } from "./recorded-member.js";
+import { RecordedMember, type Recording } from "./recorded-member.js";
 
 type TracedEtcd = {
   readonly store: Pick<Store, "onChange">;
@@ -21,9 +22,9 @@ export class TraceRecorder implements RunObserver {
     return {
       ...build,
       createCluster: (options, surroundings = {}) => {
-        const { newMember } = surroundings;
+        const { newMember, clock } = surroundings;
         if (newMember === undefined) return build.createCluster(options, surroundings);
-        const recording = this.#recording();
+        const recording = this.#recording(clock);
         return build.createCluster(options, {
           ...surroundings,
           newMember: (...args) => new RecordedMember(newMember(...args), recording),
@@ -57,8 +58,9 @@ export class TraceRecorder implements RunObserver {
     this.#add({ is: "step", step });
   }
 
-  #recording() {
+  #recording(clock: Pick<Clock, "monotonic"> | undefined): Recording {
     const process = this.#processes++;
-    return { process, add: (event: TraceEvent) => this.#add(event), nextId: () => ++this.#ids };
+    const add: Recording["add"] = (event) => this.#add({ ...event, at: clock?.monotonic() ?? 0 });
+    return { process, add, nextId: () => ++this.#ids };
   }
 }

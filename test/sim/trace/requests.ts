@@ -10,6 +10,8 @@ export type Request =
       readonly lease: string;
       /** It reads who is before it. */
       readonly asks: boolean;
+      /** How many names the transaction has. */
+      readonly among: number;
     }
   | {
       readonly is: "leave";
@@ -48,8 +50,31 @@ export function partsOf(key: string): { readonly name: string; readonly lease: s
 const isWrite = (operation: Operation): operation is Exclude<Operation, { kind: "range" }> =>
   operation.kind !== "range";
 
-/** What a client asks with a transaction. Any that the model does not know is "unknown". */
-export function requestOf(txn: Txn, locks: string): Request {
+/** What a client asks with a transaction, for each name. Any that the model does not know is "unknown". */
+export function requestsOf(txn: Txn, locks: string): Request[] {
+  const writes = txn.success.filter(isWrite);
+  const [first] = writes;
+  if (first === undefined || writes.length === 1 || !String(first.key).startsWith(locks))
+    return [requestOf(txn, locks)];
+  const keys = writes.map(({ key }) => String(key));
+  const unknown = { is: "unknown", key: keys.join(" and "), ...partsOf(keys[0]!) } as const;
+  const apart = txn.compare.length === keys.length && writes.length === txn.success.length;
+  const parts = writes.flatMap((write, i): Request[] =>
+    apart && write.kind === "put" && !txn.failure.some(isWrite)
+      ? [putOf({ ...txn, compare: [txn.compare[i]!] }, { ...write, key: keys[i]! }, unknown)]
+      : [unknown],
+  );
+  const joint = parts.every(({ is }) => is === parts[0]!.is && (is === "try" || is === "join"));
+  return joint ? parts.map((part) => ({ ...part, among: parts.length }) as Request) : [unknown];
+}
+
+/** The queues that a transaction without writes reads. */
+export const readsOf = ({ success }: Txn, locks: string): ReadRequest[] =>
+  success.some(isWrite)
+    ? []
+    : success.map((range) => (range.kind === "range" ? readOf(range, locks) : OTHER));
+
+function requestOf(txn: Txn, locks: string): Request {
   const [write, ...more] = txn.success.filter(isWrite);
   const key = write && String(write.key);
   if (write === undefined || key === undefined || !key.startsWith(locks)) return OTHER;
@@ -64,7 +89,7 @@ function putOf(txn: Txn, { key, value }: { key: string; value: string }, unknown
   // It checks whether the lease is the reason for a rejection: it never holds.
   if (txn.compare.some((each) => each.kind === "created at" && each.revision === -1n)) return OTHER;
   const { name, lease } = partsOf(key);
-  const place = { name, key, value, lease };
+  const place = { name, key, value, lease, among: 1 };
   const asks = txn.success.some(({ kind }) => kind === "range");
   if (compare.kind === "created at" && compare.revision > 0n) return rewriteOf(txn, place) ?? unknown;
   if (more.length > 0 || String(compare.key) !== (compare.kind === "nothing in" ? `${name}/` : key))
@@ -79,7 +104,8 @@ function rewriteOf(
 ): Request | undefined {
   if (created?.kind !== "created at" || String(created.key) !== place.key || more.length > 0)
     return undefined;
-  const rewrite = { ...place, created: Number(created.revision) };
+  const { name, key, lease, value } = place;
+  const rewrite = { name, key, lease, value, created: Number(created.revision) };
   if (modified === undefined) return { is: "announcement", ...rewrite, modified: 0 };
   if (modified.kind !== "modified at" || modified.key !== place.key) return undefined;
   return { is: "proclaim", ...rewrite, modified: Number(modified.revision) };

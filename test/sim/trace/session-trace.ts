@@ -1,5 +1,6 @@
 import type { Key, World } from "../../lab/model/world.js";
 import { changed, isOf, type QueueChange } from "./changes.js";
+import { jointRefused, refusesAt, type Verdict } from "./joint.js";
 import {
   answered,
   ask,
@@ -41,6 +42,10 @@ export interface TraceStats {
   readonly counts: Readonly<Record<string, number>>;
 }
 
+interface Refused {
+  readonly verdict: Verdict;
+}
+
 type Move = (world: World) => World[];
 
 /** One session in one queue: the states of the model in which it may be after the trace so far. */
@@ -48,6 +53,8 @@ export class SessionTrace {
   /** Empty while it has no place. */
   #states: readonly World[] = [];
   readonly #ids = new Map<string, number>();
+  /** The keys and values of its tries. */
+  readonly #tries = new Map<string, { inDoubt: boolean }>();
   #over = false;
   /** The incarnation of its process. */
   #owner: string | undefined;
@@ -66,12 +73,26 @@ export class SessionTrace {
       return this.#step(what, (world) => askAgain(world, known));
     this.#begin();
     this.#ids.set(idOf(request.key, value), this.#states[0]!.callers.length);
-    this.#step(what, (world) => ask(world, request, value));
+    // Only `lockAll()` joins with the key and the value of a try that was refused.
+    const all = request.among > 1 || (request.is === "join" && this.#tries.has(idOf(request.key, value)));
+    if (request.is === "try") this.#tries.set(idOf(request.key, value), { inDoubt: false });
+    this.#step(what, (world) => ask(world, request, { value, all }));
   }
 
   joinAnswered(what: string, { key }: JoinRequest, value: number, shown: Answered): void {
     const id = this.#ids.get(idOf(key, value));
     if (id !== undefined) this.#step(what, (world) => answered(world, id, shown));
+  }
+
+  /** Whether the condition of this name alone may be why a joint transaction was refused. */
+  refuses({ key }: JoinRequest, value: number, revision: number): boolean {
+    const id = this.#ids.get(idOf(key, value));
+    return id === undefined || this.isIdle || this.#states.some((world) => refusesAt(world, id, revision));
+  }
+
+  jointRefused(what: string, { key }: JoinRequest, value: number, shown: Answered & Refused): void {
+    const id = this.#ids.get(idOf(key, value));
+    if (id !== undefined) this.#step(what, (world) => jointRefused(world, id, shown, shown.verdict));
   }
 
   joinFailed(
@@ -82,13 +103,17 @@ export class SessionTrace {
   ): void {
     const id = this.#ids.get(idOf(key, value));
     if (id === undefined) return;
+    const tried = this.#tries.get(idOf(key, value));
+    if (tried && why === "in doubt") tried.inDoubt = true;
     const move = { "in doubt": unanswered, "not executed": notExecuted, "lease gone": leaseGone }[why];
     this.#step(what, (world) => move(world, id));
   }
 
   leaveSent(what: string, request: LeaveRequest): void {
     this.#begin();
-    this.#step(what, (world) => leaveSent(world, request));
+    // `lockAll()` deletes what its try may have put, if it does not join any more.
+    const tried = request.created === 0 && this.#tries.get(idOf(request.key, Number(request.value)))?.inDoubt;
+    this.#step(what, (world) => leaveSent(world, request, tried ?? false));
   }
 
   leaveAnswered(what: string, request: LeaveRequest, shown: Answered): void {
@@ -147,6 +172,10 @@ export class SessionTrace {
   /** Its caller was notified that the key of its hold is gone. */
   lost(what: string, place: { readonly key: string; readonly revision: number }): void {
     this.#step(what, (world) => (holds(world, place) ? [] : [world]));
+  }
+
+  mayHaveLost(place: { readonly key: string; readonly revision: number }): boolean {
+    return this.isIdle || this.#states.some((world) => !holds(world, place));
   }
 
   over(what: string): void {

@@ -7,7 +7,7 @@ import { checkTrace, type Checked } from "./check.js";
 import { TraceRecorder } from "./recorder.js";
 
 /** What the model can follow. */
-const TRACED: readonly Of[] = ["mutex", "election"];
+const TRACED: readonly Of[] = ["mutex", "election", "lockall"];
 
 export interface Traced {
   /** Default: that of the seed, or mutexes if the model cannot follow it. */
@@ -24,14 +24,20 @@ export function tracedSetting(seed: string, { of, faults }: Traced = {}): Omit<S
   return { ...swarm, of: traced, members: 1, auth: false, faults: faults ?? known };
 }
 
+/** One run of a seed with its trace. `locks`: the prefix of the names. */
+export async function recordedRun(seed: string, build: Build, traced?: Traced) {
+  const recorder = new TraceRecorder();
+  const options = tracedSetting(seed, traced);
+  const result = await runSim({ ...options, build: recorder.recorded(build), observer: recorder });
+  return { events: recorder.events, locks: result.run.setting.locks, result };
+}
+
 /** One run of a seed, and whether its trace is a path of the model. */
 export async function tracedRun(
   seed: string,
   build: Build,
   traced?: Traced,
 ): Promise<Checked & { readonly result: SimResult }> {
-  const recorder = new TraceRecorder();
-  const options = tracedSetting(seed, traced);
-  const result = await runSim({ ...options, build: recorder.recorded(build), observer: recorder });
-  return { ...checkTrace(recorder.events, result.run.setting.locks), result };
+  const { events, locks, result } = await recordedRun(seed, build, traced);
+  return { ...checkTrace(events, locks), result };
 }

@@ -64,7 +64,7 @@ export function withState(world: World, id: number, state: State): World {
 }
 
 /** What etcd had at an earlier revision: an answer that changes nothing shows it. */
-function asOf(world: World, revision: number): World {
+export function asOf(world: World, revision: number): World {
   const keys = world.keys
     .filter(({ created }) => created <= revision)
     .map((key) => (key.deleted > revision ? { ...key, deleted: 0, deletedBy: "nobody" as const } : key));

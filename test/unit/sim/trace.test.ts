@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { buildOf, mutantOf, sources } from "../../sim/run/build.js";
+import { checkTrace } from "../../sim/trace/check.js";
+import type { TraceEvent } from "../../sim/trace/events.js";
 import { runSim } from "../../sim/run/sim-run.js";
-import { tracedRun, tracedSetting } from "../../sim/trace/traced-run.js";
+import { recordedRun, tracedRun, tracedSetting } from "../../sim/trace/traced-run.js";
 
 const SEEDS = Array.from({ length: 3 }, (_, n) => String(n + 1));
 
@@ -10,10 +12,11 @@ const build = await sources();
 const more = (than: number) => expect.toSatisfy((count: number) => count > than) as number;
 
 const MUTEX = { of: "mutex" } as const;
+const LOCKALL = { of: "lockall" } as const;
 const ELECTION = { of: "election" } as const;
 
 describe("the trace of a simulated run", { timeout: 120_000 }, () => {
-  it.each([MUTEX, ELECTION])("is recorded without a change of the run: $of", async (setting) => {
+  it.each([MUTEX, ELECTION, LOCKALL])("is recorded without a change of the run: $of", async (setting) => {
     const { result } = await tracedRun("1", build, setting);
     const { hash } = await runSim({ ...tracedSetting("1", setting), build });
     expect(result.hash).toBe(hash);
@@ -73,3 +76,60 @@ describe("the trace of a simulated run of elections", { timeout: 120_000 }, () =
     expect(rejected).toMatch(said);
   });
 });
+
+describe("the trace of a simulated run of lockAll", { timeout: 120_000 }, () => {
+  it.each(["3", "9"])("is a path of the model in each of its names: seed %s", async (seed) => {
+    const { counts, largest, rejected } = await tracedRun(seed, build, LOCKALL);
+    expect(rejected).toBeUndefined();
+    expect(counts).toMatchObject({
+      "joint try": more(60),
+      "joint join": more(50),
+      read: more(200),
+      grant: more(40),
+    });
+    expect(largest).toBeLessThan(200);
+  });
+
+  it.each([
+    ["joined-one-by-one", /sends the join of .*: it belongs to a joint transaction of \d names/],
+    ["held-with-the-first", /is granted its hold/],
+    ["read-before-watch", /is granted its hold/],
+  ])("is no path of the model if a rule is broken: %s", async (name, said) => {
+    const { rejected } = await tracedRun("1", await mutantOf(name), LOCKALL);
+    expect(rejected).toMatch(said);
+  });
+
+  describe("with one joint transaction", () => {
+    const change = (events: readonly TraceEvent[]): number =>
+      events.findIndex((each) => each.is === "change" && each.change.events.length > 1);
+    const answer = (events: readonly TraceEvent[], from: number): number =>
+      events.findIndex((each, i) => i > from && each.is === "txns answered" && each.answers[0]!.succeeded);
+
+    it("is no path if one of its keys is not put", async () => {
+      const { events, locks } = await recordedRun("1", build, LOCKALL);
+      const i = change(events);
+      const whole = events[i] as Extract<TraceEvent, { is: "change" }>;
+      const part = { ...whole, change: { ...whole.change, events: whole.change.events.slice(0, 1) } };
+      expect(checkTrace(events.with(i, part), locks).rejected).toMatch(
+        /etcd puts (\S+) at revision \d+ without \S+: one transaction puts both, or none/,
+      );
+    });
+
+    it("is no path if it is refused, and the queue of no name is a reason", async () => {
+      const { events, locks } = await recordedRun("1", build, LOCKALL);
+      const i = answer(events, change(events));
+      expect(checkTrace(events.with(i, refused(events[i]!)), locks).rejected).toMatch(
+        /refused, with those of other names: no name is a reason/,
+      );
+    });
+  });
+});
+
+function refused(event: TraceEvent): TraceEvent {
+  if (event.is !== "txns answered") throw new Error(`expected an answer, got "${event.is}"`);
+  const answers = event.answers.map(({ header, ranges }) => {
+    const none = ranges.map(() => ({ kvs: [], more: false, count: 0 }));
+    return { succeeded: false, header, ranges: none };
+  });
+  return { ...event, answers };
+}

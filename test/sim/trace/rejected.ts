@@ -4,7 +4,7 @@ import { nextSteps } from "../../lab/model/steps.js";
 import type { Caller, World } from "../../lab/model/world.js";
 import { isActive } from "./world-of.js";
 
-/** A step of a run that the model does not have in any of the states that the trace leaves possible. */
+/** A step of a run that is possible in none of the states that the trace leaves. */
 export class Rejected extends Error {
   override readonly name = "Rejected";
 
@@ -12,7 +12,7 @@ export class Rejected extends Error {
     readonly what: string,
     states: readonly World[],
   ) {
-    super([`the model has no such step: ${what}`, ...states.slice(0, 3).flatMap(describe)].join("\n"));
+    super([`the protocol has no such step: ${what}`, ...states.slice(0, 3).flatMap(describe)].join("\n"));
   }
 }
 

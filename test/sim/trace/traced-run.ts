@@ -3,14 +3,15 @@ import type { Build } from "../run/build.js";
 import { CLIENT_FAULTS } from "../run/faults.js";
 import { runSim, type SimOptions, type SimResult } from "../run/sim-run.js";
 import { swarmOf } from "../run/swarm.js";
+import { checkAdmission } from "./admission/check.js";
 import { checkTrace, type Checked } from "./check.js";
 import { TraceRecorder } from "./recorder.js";
 
-/** What the model can follow. */
-const TRACED: readonly Of[] = ["mutex", "election", "lockall"];
+/** The model has no readers and no permits: a smaller one judges them. */
+const ADMISSION: readonly Of[] = ["rwlock", "semaphore"];
 
 export interface Traced {
-  /** Default: that of the seed, or mutexes if the model cannot follow it. */
+  /** Default: that of the seed. */
   readonly of?: Of | undefined;
   /** Default: those of the seed that break processes, links and keys. */
   readonly faults?: readonly string[];
@@ -20,8 +21,7 @@ export interface Traced {
 export function tracedSetting(seed: string, { of, faults }: Traced = {}): Omit<SimOptions, "build"> {
   const swarm = swarmOf(seed);
   const known = CLIENT_FAULTS.map(({ name }) => name).filter((name) => swarm.faults.includes(name));
-  const traced = of ?? (TRACED.includes(swarm.of) ? swarm.of : "mutex");
-  return { ...swarm, of: traced, members: 1, auth: false, faults: faults ?? known };
+  return { ...swarm, of: of ?? swarm.of, members: 1, auth: false, faults: faults ?? known };
 }
 
 /** One run of a seed with its trace. `locks`: the prefix of the names. */
@@ -39,5 +39,6 @@ export async function tracedRun(
   traced?: Traced,
 ): Promise<Checked & { readonly result: SimResult }> {
   const { events, locks, result } = await recordedRun(seed, build, traced);
-  return { ...checkTrace(events, locks), result };
+  const check = ADMISSION.includes(tracedSetting(seed, traced).of) ? checkAdmission : checkTrace;
+  return { ...check(events, locks), result };
 }

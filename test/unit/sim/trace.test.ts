@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { buildOf, mutantOf, sources } from "../../sim/run/build.js";
+import type { Txn } from "../../../src/etcd/port.js";
+import { checkAdmission } from "../../sim/trace/admission/check.js";
 import { checkTrace } from "../../sim/trace/check.js";
 import type { TraceEvent } from "../../sim/trace/events.js";
 import { runSim } from "../../sim/run/sim-run.js";
@@ -13,14 +15,19 @@ const more = (than: number) => expect.toSatisfy((count: number) => count > than)
 
 const MUTEX = { of: "mutex" } as const;
 const LOCKALL = { of: "lockall" } as const;
+const RWLOCK = { of: "rwlock" } as const;
+const SEMAPHORE = { of: "semaphore" } as const;
 const ELECTION = { of: "election" } as const;
 
 describe("the trace of a simulated run", { timeout: 120_000 }, () => {
-  it.each([MUTEX, ELECTION, LOCKALL])("is recorded without a change of the run: $of", async (setting) => {
-    const { result } = await tracedRun("1", build, setting);
-    const { hash } = await runSim({ ...tracedSetting("1", setting), build });
-    expect(result.hash).toBe(hash);
-  });
+  it.each([MUTEX, ELECTION, LOCKALL, RWLOCK, SEMAPHORE])(
+    "is recorded without a change of the run: $of",
+    async (setting) => {
+      const { result } = await tracedRun("1", build, setting);
+      const { hash } = await runSim({ ...tracedSetting("1", setting), build });
+      expect(result.hash).toBe(hash);
+    },
+  );
 });
 
 describe("the trace of a simulated run of mutexes", { timeout: 120_000 }, () => {
@@ -91,11 +98,11 @@ describe("the trace of a simulated run of lockAll", { timeout: 120_000 }, () => 
   });
 
   it.each([
-    ["joined-one-by-one", /sends the join of .*: it belongs to a joint transaction of \d names/],
-    ["held-with-the-first", /is granted its hold/],
-    ["read-before-watch", /is granted its hold/],
-  ])("is no path of the model if a rule is broken: %s", async (name, said) => {
-    const { rejected } = await tracedRun("1", await mutantOf(name), LOCKALL);
+    ["joined-one-by-one", 20, /sends the join of .*: it belongs to a joint transaction of \d names/],
+    ["held-with-the-first", 1, /is granted its hold/],
+    ["read-before-watch", 1, /is granted its hold/],
+  ])("is no path of the model if a rule is broken: %s", async (name, seed, said) => {
+    const { rejected } = await tracedRun(String(seed), await mutantOf(name), LOCKALL);
     expect(rejected).toMatch(said);
   });
 
@@ -122,6 +129,80 @@ describe("the trace of a simulated run of lockAll", { timeout: 120_000 }, () => 
         /refused, with those of other names: no name is a reason/,
       );
     });
+  });
+});
+
+describe("the trace of a simulated run of readers and writers", { timeout: 120_000 }, () => {
+  it.each(["2", "3"])("admits each grant, as far as its client can know: seed %s", async (seed) => {
+    const { counts, rejected } = await tracedRun(seed, build, RWLOCK);
+    expect(rejected).toBeUndefined();
+    expect(counts).toMatchObject({ join: more(150), try: more(10), read: more(100), grant: more(60) });
+  });
+
+  it.each([
+    [
+      "reader-ignores-writers",
+      /is granted its hold: etcd has admitted it at no time: \S+\/write\/\S+ .* is before it/,
+    ],
+    ["reader-looks-on-one-side", /is granted its hold: etcd has admitted it at no time/],
+    [
+      "writer-ignores-readers",
+      /is granted its hold: etcd has admitted it at no time: \S+\/read\/\S+ .* is before it/,
+    ],
+    ["read-before-watch", /etcd admits it from revision \d+ on, which its client cannot know/],
+    ["unguarded-release", /the unknown of \S+ is sent: no such transaction/],
+  ])("is refused if a rule is broken: %s", async (name, said) => {
+    const { rejected } = await tracedRun("1", await mutantOf(name), RWLOCK);
+    expect(rejected).toMatch(said);
+  });
+});
+
+describe("the trace of a simulated run of permits", { timeout: 120_000 }, () => {
+  it.each(["2", "3"])("admits each grant, as far as its client can know: seed %s", async (seed) => {
+    const { counts, rejected } = await tracedRun(seed, build, SEMAPHORE);
+    expect(rejected).toBeUndefined();
+    expect(counts).toMatchObject({
+      join: more(150),
+      announcement: more(60),
+      read: more(100),
+      grant: more(80),
+    });
+  });
+
+  it.each([
+    ["one-permit-too-many", /the announcement of \S+ is sent: etcd has admitted it at no time/],
+    ["own-number-rules", /is granted its hold: etcd has admitted it at no time/],
+  ])("is refused if a rule is broken: %s", async (name, said) => {
+    const { rejected } = await tracedRun("1", await mutantOf(name), SEMAPHORE);
+    expect(rejected).toMatch(said);
+  });
+
+  it("is refused if a key is deleted that no client asked to delete", async () => {
+    const { events, locks } = await recordedRun("2", build, SEMAPHORE);
+    const i = events.findIndex((each) => each.is === "txns" && each.txns[0]!.success[0]?.kind === "delete");
+    expect(checkAdmission(events.toSpliced(i, 1), locks).rejected).toMatch(
+      /etcd deletes \S+ at revision \d+: no request may delete the place created at \d+/,
+    );
+  });
+
+  it("is refused if a key is put again that no client announces", async () => {
+    const { events, locks } = await recordedRun("2", build, SEMAPHORE);
+    const again = events
+      .flatMap((each) => (each.is === "change" ? each.change.events : []))
+      .map(({ kv }) => kv)
+      .find(
+        ({ key, createRevision, modRevision }) =>
+          key.toString().startsWith(locks) && createRevision > 0n && modRevision > createRevision,
+      )!;
+    const announces = ({ compare: [first], success: [put] }: Txn): boolean =>
+      put?.kind === "put" &&
+      first?.kind === "created at" &&
+      String(first.key) === again.key.toString() &&
+      first.revision === again.createRevision;
+    const others = events.filter((each) => each.is !== "txns" || !each.txns.some(announces));
+    expect(checkAdmission(others, locks).rejected).toMatch(
+      /etcd puts \S+ at revision \d+: no request may put it now/,
+    );
   });
 });
 

@@ -84,6 +84,15 @@ describe("the trace of a simulated run of elections", { timeout: 120_000 }, () =
   });
 });
 
+describe("the trace of a run of elections without a request for a put", { timeout: 120_000 }, () => {
+  it("is no path of the model: a key that exists is put by a proclaim only", async () => {
+    const { events, locks } = await recordedRun("2", build, ELECTION);
+    expect(checkTrace(withoutRewrites(events, locks), locks).rejected).toMatch(
+      /etcd puts \S+ at revision \d+: the key is there, and no request may write it now/,
+    );
+  });
+});
+
 describe("the trace of a simulated run of lockAll", { timeout: 120_000 }, () => {
   it.each(["3", "9"])("is a path of the model in each of its names: seed %s", async (seed) => {
     const { counts, largest, rejected } = await tracedRun(seed, build, LOCKALL);
@@ -187,24 +196,29 @@ describe("the trace of a simulated run of permits", { timeout: 120_000 }, () => 
 
   it("is refused if a key is put again that no client announces", async () => {
     const { events, locks } = await recordedRun("2", build, SEMAPHORE);
-    const again = events
-      .flatMap((each) => (each.is === "change" ? each.change.events : []))
-      .map(({ kv }) => kv)
-      .find(
-        ({ key, createRevision, modRevision }) =>
-          key.toString().startsWith(locks) && createRevision > 0n && modRevision > createRevision,
-      )!;
-    const announces = ({ compare: [first], success: [put] }: Txn): boolean =>
-      put?.kind === "put" &&
-      first?.kind === "created at" &&
-      String(first.key) === again.key.toString() &&
-      first.revision === again.createRevision;
-    const others = events.filter((each) => each.is !== "txns" || !each.txns.some(announces));
+    const others = withoutRewrites(events, locks);
     expect(checkAdmission(others, locks).rejected).toMatch(
       /etcd puts \S+ at revision \d+: no request may put it now/,
     );
   });
 });
+
+/** Without each request that puts the key which is put again first. */
+function withoutRewrites(events: readonly TraceEvent[], locks: string): readonly TraceEvent[] {
+  const again = events
+    .flatMap((each) => (each.is === "change" ? each.change.events : []))
+    .map(({ kv }) => kv)
+    .find(
+      ({ key, createRevision, modRevision }) =>
+        key.toString().startsWith(locks) && createRevision > 0n && modRevision > createRevision,
+    )!;
+  const rewrites = ({ compare: [first], success: [put] }: Txn): boolean =>
+    put?.kind === "put" &&
+    first?.kind === "created at" &&
+    String(first.key) === again.key.toString() &&
+    first.revision === again.createRevision;
+  return events.filter((each) => each.is !== "txns" || !each.txns.some(rewrites));
+}
 
 function refused(event: TraceEvent): TraceEvent {
   if (event.is !== "txns answered") throw new Error(`expected an answer, got "${event.is}"`);

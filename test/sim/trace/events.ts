@@ -48,3 +48,16 @@ export type TraceEvent =
   /** `leaseEnded`: the lease of the keys that it deleted is gone. */
   | { readonly is: "change"; readonly change: Change; readonly leaseEnded: boolean }
   | { readonly is: "step"; readonly step: Step };
+
+export type EventOf<Is extends TraceEvent["is"]> = Extract<TraceEvent, { is: Is }>;
+
+/** What a client sends on a stream of watches, and gets from it. */
+export type StreamEvent = Extract<TraceEvent, OfStream>;
+
+/** The revisions at which an administrator has deleted keys. */
+export const revisionsByHand = (events: readonly TraceEvent[]): ReadonlySet<bigint> =>
+  new Set(
+    events.flatMap((event) =>
+      event.is === "step" && event.step.k === "nemesis" ? (event.step.took ?? []) : [],
+    ),
+  );

@@ -2,7 +2,7 @@ import { copy } from "../../lab/model/search.js";
 import type { Step } from "../../lab/model/step.js";
 import { nextSteps } from "../../lab/model/steps.js";
 import type { Caller, World } from "../../lab/model/world.js";
-import { isActive } from "./world-of.js";
+import { isActive } from "./session/world-of.js";
 
 /** A step of a run that is possible in none of the states that the trace leaves. */
 export class Rejected extends Error {

@@ -38,6 +38,12 @@ export type Request =
   | { readonly is: "other" }
   | { readonly is: "unknown"; readonly name: string; readonly key: string; readonly lease: string };
 
+export type JoinRequest = Extract<Request, { is: "join" | "try" }>;
+export type LeaveRequest = Extract<Request, { is: "leave" }>;
+
+export const isJoin = (request: Request): request is JoinRequest =>
+  request.is === "join" || request.is === "try";
+
 const OTHER = { is: "other" } as const;
 
 /** `name/lease` or `name/lease-n`. */

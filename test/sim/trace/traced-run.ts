@@ -4,8 +4,9 @@ import { CLIENT_FAULTS } from "../run/faults.js";
 import { runSim, type SimOptions, type SimResult } from "../run/sim-run.js";
 import { swarmOf } from "../run/swarm.js";
 import { checkAdmission } from "./admission/check.js";
-import { checkTrace, type Checked } from "./check.js";
-import { TraceRecorder } from "./recorder.js";
+import { checkTrace } from "./check.js";
+import type { Checked } from "./checked.js";
+import { TraceRecorder } from "./recording/recorder.js";
 
 /** The model has no readers and no permits: a smaller one judges them. */
 const ADMISSION: readonly Of[] = ["rwlock", "semaphore"];

@@ -1,4 +1,4 @@
-import type { TraceEvent } from "./events.js";
+import type { EventOf, StreamEvent } from "./events.js";
 
 interface Watched {
   readonly key: string;
@@ -14,7 +14,24 @@ interface Known {
   readonly sure: boolean;
 }
 
-type StreamEvent = Extract<TraceEvent, { stream: number }>;
+const NO_KEYS: ReadonlySet<string> = new Set();
+
+/** The watches of all processes. */
+export class RunWatches {
+  readonly #of = new Map<number, ProcessWatches>();
+
+  of(process: number): ProcessWatches {
+    const watches = this.#of.get(process) ?? new ProcessWatches();
+    this.#of.set(process, watches);
+    return watches;
+  }
+
+  /** Something happens in the run. `coming`: by process, the keys that it asks watches for because of this. */
+  turn(coming: ReadonlyMap<number, ReadonlySet<string>>): void {
+    for (const process of coming.keys()) this.of(process);
+    for (const [process, watches] of this.#of) watches.turn(coming.get(process) ?? NO_KEYS);
+  }
+}
 
 /** The watches of one process, as its connections show them. Which caller has which watch is known by key and revision. */
 export class ProcessWatches {
@@ -76,7 +93,7 @@ export class ProcessWatches {
     return { revision, sure: Math.min(...deletions) === revision };
   }
 
-  #answered(stream: Map<number, Watched>, { answer }: Extract<StreamEvent, { is: "watch answered" }>) {
+  #answered(stream: Map<number, Watched>, { answer }: EventOf<"watch answered">) {
     const watch = stream.get(answer.watchId);
     if (watch === undefined) return { keys: [], over: false };
     const { key } = watch;

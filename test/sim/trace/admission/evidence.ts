@@ -1,5 +1,6 @@
-import type { TraceEvent } from "../events.js";
-import { folderOf, type SharedPlace, type SharedQueue } from "./places.js";
+import type { StreamEvent } from "../events.js";
+import { Rejected } from "../rejected.js";
+import { nameOf, type SharedPlace, type SharedQueue } from "./places.js";
 import { covers, CreatedWatches, type Created } from "./watches.js";
 
 interface ReadAnswer {
@@ -28,7 +29,7 @@ export class Evidence {
   }
 
   /** Returns whether the stream is over: its watches must be created and verified anew. */
-  watch(event: Extract<TraceEvent, { stream: number }>): boolean {
+  watch(event: StreamEvent): boolean {
     return this.#watchesOf(event.process).follow(event);
   }
 
@@ -59,11 +60,19 @@ export class Evidence {
     if (at(place.key) && (!blocker || at(blocker.key))) place.shown.verified = true;
   }
 
+  /** @throws Rejected if etcd has not admitted the place, or its client cannot know it. */
+  assertAdmitted(what: string, place: SharedPlace, queue: SharedQueue): void {
+    const at = queue.admitted(what, place);
+    place.shown.known ||= this.#shows(place, at, queue);
+    if (!place.shown.known)
+      throw new Rejected(`${what}: etcd admits it from revision ${at} on, which its client cannot know`, []);
+  }
+
   /** Whether its client may know that the place is admitted, which it is from a revision on. */
-  shows(place: SharedPlace, admittedAt: number, queue: SharedQueue): boolean {
+  #shows(place: SharedPlace, admittedAt: number, queue: SharedQueue): boolean {
     const { lease, shown, key } = place;
     if (Math.max(shown.join, shown.read) >= admittedAt) return true;
-    const { name } = folderOf(key);
+    const name = nameOf(key);
     if ((this.#deletes.get(`${lease} ${name}`) ?? 0) >= admittedAt) return true;
     if (this.#togetherWith(place, queue)) return true;
     const process = this.#processOf.get(lease);
@@ -76,7 +85,7 @@ export class Evidence {
     return queue.all.some((other) => {
       const { admittedAt, isReader, lease, created } = other;
       if (!place.isReader || !isReader || lease !== place.lease || created >= place.created) return false;
-      return admittedAt === place.admittedAt && this.shows(other, admittedAt!, queue);
+      return admittedAt === place.admittedAt && this.#shows(other, admittedAt!, queue);
     });
   }
 

@@ -38,6 +38,10 @@ export function folderOf(key: string): { readonly name: string; readonly folder:
   return { name: directory.slice(0, directory.length - folder.length), folder };
 }
 
+export const nameOf = (key: string): string => folderOf(key).name;
+
+export const leaseOf = (key: string): string => key.slice(key.lastIndexOf("/") + 1).split("-")[0]!;
+
 const permitsIn = (value: string): number | undefined =>
   (JSON.parse(value) as { readonly permits?: number }).permits;
 
@@ -71,7 +75,6 @@ export class SharedQueue {
   }
 
   put(key: string, value: string, created: number): void {
-    const lease = key.slice(key.lastIndexOf("/") + 1).split("-")[0]!;
     const shown = {
       join: 0,
       read: 0,
@@ -83,7 +86,7 @@ export class SharedQueue {
     };
     const isReader = folderOf(key).folder === "/read";
     const of = { isReader, permits: permitsIn(value), deleted: 0, admittedAt: undefined, shown };
-    const place = { key, value, lease, created, ...of };
+    const place = { key, value, lease: leaseOf(key), created, ...of };
     this.#living.set(key, place);
     this.#all.set(`${key} ${created}`, place);
   }

@@ -1,6 +1,4 @@
-import type { TraceEvent } from "../events.js";
-
-type StreamEvent = Extract<TraceEvent, { stream: number }>;
+import type { StreamEvent } from "../events.js";
 
 interface Watched {
   readonly key: string;

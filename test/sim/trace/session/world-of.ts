@@ -1,8 +1,7 @@
-import { positionAt } from "../../lab/model/etcd.js";
-import { copy } from "../../lab/model/search.js";
-import type { Does, Step } from "../../lab/model/step.js";
-import { nextSteps } from "../../lab/model/steps.js";
-import type { Caller, Key, State, World } from "../../lab/model/world.js";
+import { copy } from "../../../lab/model/search.js";
+import type { Does, Step } from "../../../lab/model/step.js";
+import { nextSteps } from "../../../lab/model/steps.js";
+import type { Caller, Key, State, World } from "../../../lab/model/world.js";
 
 /** In every world of a trace, the session that it is about has lease 0. All other leases are 1. */
 export const OURS = 0;
@@ -99,5 +98,3 @@ export function print(world: World): string {
   const active = callers.filter(isActive).map(({ id, place, state, gaveUp }) => [id, place, state, gaveUp]);
   return JSON.stringify([active, sessions, late, leases, keys.map(({ deletedBy }) => deletedBy)]);
 }
-
-export { positionAt };

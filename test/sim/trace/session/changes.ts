@@ -1,4 +1,4 @@
-import type { Key, World } from "../../lab/model/world.js";
+import type { Key, World } from "../../../lab/model/world.js";
 import { end, isOver, over, take } from "./world-of.js";
 
 /** What one revision changed in one queue. */

@@ -1,5 +1,5 @@
-import type { Caller, Turn, Watch, World } from "../../lab/model/world.js";
-import type { ProcessWatches } from "./watched.js";
+import type { Caller, Turn, Watch, World } from "../../../lab/model/world.js";
+import type { ProcessWatches } from "../watched.js";
 import { after, print, stepsOf, withState } from "./world-of.js";
 
 /** More states than any run has needed: the check gives up rather than to run for ever. */

@@ -1,9 +1,9 @@
-import type { Clock } from "../../../src/async/clock.js";
-import type { Step } from "../../lab/runner/history.js";
-import type { Store } from "../etcd/store.js";
-import type { Build } from "../run/build.js";
-import type { RunObserver } from "../run/sim-run.js";
-import type { TraceEvent } from "./events.js";
+import type { Clock } from "../../../../src/async/clock.js";
+import type { Step } from "../../../lab/runner/history.js";
+import type { Store } from "../../etcd/store.js";
+import type { Build } from "../../run/build.js";
+import type { RunObserver } from "../../run/sim-run.js";
+import type { TraceEvent } from "../events.js";
 import { RecordedMember, type Recording } from "./recorded-member.js";
 
 type TracedEtcd = {

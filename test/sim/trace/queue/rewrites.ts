@@ -1,6 +1,6 @@
-import type { Key } from "../../lab/model/world.js";
-import { Rejected } from "./rejected.js";
-import type { Request } from "./requests.js";
+import type { Key } from "../../../lab/model/world.js";
+import { Rejected } from "../rejected.js";
+import type { Request } from "../requests.js";
 
 export type RewriteRequest = Extract<Request, { is: "proclaim" | "announcement" }>;
 

@@ -1,17 +1,21 @@
-import type { Key, World } from "../../lab/model/world.js";
+import type { Key, World } from "../../../lab/model/world.js";
+import type { TraceStats } from "../checked.js";
+import { Rejected } from "../rejected.js";
+import type { JoinRequest, LeaveRequest } from "../requests.js";
+import type { ProcessWatches } from "../watched.js";
 import { changed, isOf, type QueueChange } from "./changes.js";
-import { jointRefused, refusesAt, type Verdict } from "./joint.js";
+import { jointRefused, refusesAt, type JointRefused } from "./joint-refusal.js";
 import {
   answered,
   ask,
   askAgain,
   leaseGone,
+  leaveAnswered,
   leaveSent,
+  leaveUnanswered,
   notExecuted,
   unanswered,
   type Answered,
-  type JoinRequest,
-  type LeaveRequest,
 } from "./places.js";
 import {
   keyGone,
@@ -22,10 +26,8 @@ import {
   type QueueRead,
   type Shown,
 } from "./reads.js";
-import { Rejected } from "./rejected.js";
 import { closure, watchesOf } from "./unseen.js";
-import type { ProcessWatches } from "./watched.js";
-import { isActive, isOver, newWorld, OURS, over, print, take, THEIRS } from "./world-of.js";
+import { isActive, newWorld, OURS, over, print, take, THEIRS } from "./world-of.js";
 
 export interface SessionSetting {
   readonly lease: string;
@@ -35,15 +37,18 @@ export interface SessionSetting {
   readonly stats: TraceStats;
 }
 
-export interface TraceStats {
-  steps: number;
-  /** The largest number of states that explained a trace at once. */
-  largest: number;
-  readonly counts: Readonly<Record<string, number>>;
+/** A join or a try of the session: attempts with the same key and value are one. */
+export interface JoinId {
+  readonly key: string;
+  /** As the model has it. */
+  readonly value: number;
 }
 
-interface Refused {
-  readonly verdict: Verdict;
+/** A place that holds, or may hold. */
+export interface PlaceId {
+  readonly key: string;
+  /** The create revision of the key. */
+  readonly revision: number;
 }
 
 type Move = (world: World) => World[];
@@ -67,43 +72,39 @@ export class SessionTrace {
 
   joinSent(what: string, request: JoinRequest, value: number): void {
     this.#owner ??= /"owner":"([^/"]+)/.exec(request.value)?.[1];
-    const known = this.#ids.get(idOf(request.key, value));
+    const join = textOf({ key: request.key, value });
+    const known = this.#ids.get(join);
     // A candidate that has lost its place joins again with the same value.
     if (known !== undefined && this.#states.some((world) => askAgain(world, known).length > 0))
       return this.#step(what, (world) => askAgain(world, known));
     this.#begin();
-    this.#ids.set(idOf(request.key, value), this.#states[0]!.callers.length);
+    this.#ids.set(join, this.#states[0]!.callers.length);
     // Only `lockAll()` joins with the key and the value of a try that was refused.
-    const all = request.among > 1 || (request.is === "join" && this.#tries.has(idOf(request.key, value)));
-    if (request.is === "try") this.#tries.set(idOf(request.key, value), { inDoubt: false });
+    const all = request.among > 1 || (request.is === "join" && this.#tries.has(join));
+    if (request.is === "try") this.#tries.set(join, { inDoubt: false });
     this.#step(what, (world) => ask(world, request, { value, all }));
   }
 
-  joinAnswered(what: string, { key }: JoinRequest, value: number, shown: Answered): void {
-    const id = this.#ids.get(idOf(key, value));
+  joinAnswered(what: string, join: JoinId, shown: Answered): void {
+    const id = this.#ids.get(textOf(join));
     if (id !== undefined) this.#step(what, (world) => answered(world, id, shown));
   }
 
   /** Whether the condition of this name alone may be why a joint transaction was refused. */
-  refuses({ key }: JoinRequest, value: number, revision: number): boolean {
-    const id = this.#ids.get(idOf(key, value));
+  refuses(join: JoinId, revision: number): boolean {
+    const id = this.#ids.get(textOf(join));
     return id === undefined || this.isIdle || this.#states.some((world) => refusesAt(world, id, revision));
   }
 
-  jointRefused(what: string, { key }: JoinRequest, value: number, shown: Answered & Refused): void {
-    const id = this.#ids.get(idOf(key, value));
-    if (id !== undefined) this.#step(what, (world) => jointRefused(world, id, shown, shown.verdict));
+  jointRefused(what: string, join: JoinId, shown: JointRefused): void {
+    const id = this.#ids.get(textOf(join));
+    if (id !== undefined) this.#step(what, (world) => jointRefused(world, id, shown));
   }
 
-  joinFailed(
-    what: string,
-    { key }: JoinRequest,
-    value: number,
-    why: "in doubt" | "not executed" | "lease gone",
-  ): void {
-    const id = this.#ids.get(idOf(key, value));
+  joinFailed(what: string, join: JoinId, why: "in doubt" | "not executed" | "lease gone"): void {
+    const id = this.#ids.get(textOf(join));
     if (id === undefined) return;
-    const tried = this.#tries.get(idOf(key, value));
+    const tried = this.#tries.get(textOf(join));
     if (tried && why === "in doubt") tried.inDoubt = true;
     const move = { "in doubt": unanswered, "not executed": notExecuted, "lease gone": leaseGone }[why];
     this.#step(what, (world) => move(world, id));
@@ -112,22 +113,17 @@ export class SessionTrace {
   leaveSent(what: string, request: LeaveRequest): void {
     this.#begin();
     // `lockAll()` deletes what its try may have put, if it does not join any more.
-    const tried = request.created === 0 && this.#tries.get(idOf(request.key, Number(request.value)))?.inDoubt;
-    this.#step(what, (world) => leaveSent(world, request, tried ?? false));
+    const tried = this.#tries.get(textOf({ key: request.key, value: Number(request.value) }));
+    const mayExist = request.created === 0 && tried?.inDoubt === true;
+    this.#step(what, (world) => leaveSent(world, request, mayExist));
   }
 
   leaveAnswered(what: string, request: LeaveRequest, shown: Answered): void {
-    this.#step(what, (world) => {
-      const id = leaverOf(world, request);
-      return id === undefined || isOver(world) ? [strayAnswered(world, request)] : answered(world, id, shown);
-    });
+    this.#step(what, (world) => leaveAnswered(world, request, shown));
   }
 
   leaveUnanswered(what: string, request: LeaveRequest): void {
-    this.#step(what, (world) => {
-      const id = leaverOf(world, request);
-      return id === undefined ? [world] : unanswered(world, id);
-    });
+    this.#step(what, (world) => leaveUnanswered(world, request));
   }
 
   queueReadSent(what: string, read: QueueRead): void {
@@ -154,7 +150,7 @@ export class SessionTrace {
   }
 
   /** A holder puts its key again. */
-  rewriteSent(what: string, place: { readonly key: string; readonly revision: number }): void {
+  rewriteSent(what: string, place: PlaceId): void {
     this.#step(what, (world) => (holds(world, place) ? [world] : []));
   }
 
@@ -164,17 +160,17 @@ export class SessionTrace {
   }
 
   /** Its caller was granted its hold, or claims it. */
-  holds(what: string, place: { readonly key: string; readonly revision: number }): void {
+  holds(what: string, place: PlaceId): void {
     this.#begin();
     this.#step(what, (world) => (holds(world, place) ? [world] : []));
   }
 
   /** Its caller was notified that the key of its hold is gone. */
-  lost(what: string, place: { readonly key: string; readonly revision: number }): void {
+  lost(what: string, place: PlaceId): void {
     this.#step(what, (world) => (holds(world, place) ? [] : [world]));
   }
 
-  mayHaveLost(place: { readonly key: string; readonly revision: number }): boolean {
+  mayHaveLost(place: PlaceId): boolean {
     return this.isIdle || this.#states.some((world) => !holds(world, place));
   }
 
@@ -229,7 +225,7 @@ export class SessionTrace {
   }
 }
 
-const idOf = (key: string, value: number): string => `${key} ${value}`;
+const textOf = ({ key, value }: JoinId): string => `${key} ${value}`;
 
 const watchesAny = ({ callers }: World, keys: readonly string[]): boolean =>
   callers.some((caller) => watchesOf(caller).some(({ key }) => keys.includes(key)));
@@ -241,23 +237,7 @@ const moved = (world: World): World[] =>
     sessions: next.sessions.map((session) => ({ ...session, member: "lagging" })),
   }));
 
-function leaverOf(world: World, { key, created }: LeaveRequest): number | undefined {
-  const found = world.callers.find(
-    ({ place, state }) => place?.key === key && place.revision === created && state.at === "leaving",
-  );
-  return found?.id;
-}
-
-/** The delete of a key that was no place: its request is over. */
-function strayAnswered(world: World, { key, created }: LeaveRequest): World {
-  const late = world.late.filter((txn) => txn.is !== "leave" || txn.key !== key || txn.created !== created);
-  return late.length < world.late.length ? { ...world, late } : world;
-}
-
-const holds = (
-  world: World,
-  { key, revision }: { readonly key: string; readonly revision: number },
-): boolean =>
+const holds = (world: World, { key, revision }: PlaceId): boolean =>
   world.callers.some(
     ({ place, state }) => state.at === "holding" && place?.key === key && place.revision === revision,
   );

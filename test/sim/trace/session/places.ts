@@ -1,12 +1,9 @@
-import { leave } from "../../lab/model/leaving.js";
-import { copy } from "../../lab/model/search.js";
-import { isOurs } from "../../lab/model/sweeping.js";
-import type { Caller, State, Txn, World } from "../../lab/model/world.js";
-import type { Request } from "./requests.js";
+import { leave } from "../../../lab/model/leaving.js";
+import { copy } from "../../../lab/model/search.js";
+import { isOurs } from "../../../lab/model/sweeping.js";
+import type { Caller, State, Txn, World } from "../../../lab/model/world.js";
+import type { JoinRequest, LeaveRequest } from "../requests.js";
 import { after, end, isOver, OURS, over, stepsOf, take, takeAsOf, withState } from "./world-of.js";
-
-export type JoinRequest = Extract<Request, { is: "join" | "try" }>;
-export type LeaveRequest = Extract<Request, { is: "leave" }>;
 
 /** What the answer to a transaction shows. */
 export interface Answered {
@@ -105,6 +102,30 @@ function straySent(world: World, { name, key, created, value }: LeaveRequest, tr
     (late) => late.is === "leave" && late.key === key && late.created === created,
   );
   return [known ? world : { ...world, late: [...world.late, txn] }];
+}
+
+/** The client gets the answer to a delete of its own. */
+export function leaveAnswered(world: World, request: LeaveRequest, shown: Answered): World[] {
+  const id = leaverOf(world, request);
+  return id === undefined || isOver(world) ? [strayAnswered(world, request)] : answered(world, id, shown);
+}
+
+export function leaveUnanswered(world: World, request: LeaveRequest): World[] {
+  const id = leaverOf(world, request);
+  return id === undefined ? [world] : unanswered(world, id);
+}
+
+function leaverOf(world: World, { key, created }: LeaveRequest): number | undefined {
+  const found = world.callers.find(
+    ({ place, state }) => place?.key === key && place.revision === created && state.at === "leaving",
+  );
+  return found?.id;
+}
+
+/** The delete of a key that was no place: its request is over. */
+function strayAnswered(world: World, { key, created }: LeaveRequest): World {
+  const late = world.late.filter((txn) => txn.is !== "leave" || txn.key !== key || txn.created !== created);
+  return late.length < world.late.length ? { ...world, late } : world;
 }
 
 /** The client gets the answer to a join or to a leave. */

@@ -1,11 +1,12 @@
-import type { KeyValue } from "../../../src/etcd/port.js";
-import type { Key } from "../../lab/model/world.js";
-import type { QueueChange } from "./changes.js";
-import { partsOf } from "./requests.js";
+import type { KeyValue } from "../../../../src/etcd/port.js";
+import type { Key } from "../../../lab/model/world.js";
+import type { TraceStats } from "../checked.js";
+import { partsOf } from "../requests.js";
+import type { QueueChange } from "../session/changes.js";
+import { SessionTrace } from "../session/session-trace.js";
+import { THEIRS } from "../session/world-of.js";
+import type { ProcessWatches } from "../watched.js";
 import { Rewrites } from "./rewrites.js";
-import { SessionTrace, type TraceStats } from "./session-trace.js";
-import type { ProcessWatches } from "./watched.js";
-import { THEIRS } from "./world-of.js";
 
 /** The queue of one name: its keys as etcd has them, and the sessions that use it. */
 export class NameTrace {

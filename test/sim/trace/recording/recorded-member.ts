@@ -11,9 +11,9 @@ import type {
   TxnAnswer,
   WatchAnswer,
   WatchStream,
-} from "../../../src/etcd/port.js";
-import { LeaseNotFoundError } from "../../../src/etcd/port-errors.js";
-import type { Failure, TraceEvent } from "./events.js";
+} from "../../../../src/etcd/port.js";
+import { LeaseNotFoundError } from "../../../../src/etcd/port-errors.js";
+import type { Failure, TraceEvent } from "../events.js";
 
 type OfProcessEvent = Extract<TraceEvent, { process: number }>;
 
@@ -87,6 +87,19 @@ export class RecordedMember implements Member {
         handlers.ended(error);
       },
     });
+    return this.#recorded(stream, of);
+  }
+
+  failure(reason: string): Error {
+    return this.member.failure(reason);
+  }
+
+  retire(): void {
+    this.member.retire();
+  }
+
+  #recorded(stream: WatchStream, of: { readonly process: number; readonly stream: number }): WatchStream {
+    const { recording } = this;
     return {
       create: (request) => {
         recording.add({ is: "watch", request, ...of });
@@ -102,14 +115,6 @@ export class RecordedMember implements Member {
         stream.close();
       },
     };
-  }
-
-  failure(reason: string): Error {
-    return this.member.failure(reason);
-  }
-
-  retire(): void {
-    this.member.retire();
   }
 
   #call() {

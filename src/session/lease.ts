@@ -169,6 +169,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   }
 
   leaseNotFound(): void {
+    this.refresh();
     this.lose("revoked");
   }
 

@@ -135,6 +135,16 @@ describe("a session's lease", () => {
     expect(lossOf(lease)).toBe("revoked");
   });
 
+  test("is lost as expired when that answer comes after its deadline, before any timer has run", () => {
+    const { clock, lease, firstStream } = granted();
+    const stream = firstStream();
+
+    clock.freeze(TTL_MS);
+    stream.answer(LEASE_ID, 0);
+
+    expect(lossOf(lease)).toBe("expired");
+  });
+
   test.each([
     ["its deadline passes", (clock: FakeCluster["clock"]) => clock.advance(TTL_MS)],
     ["etcd says it is gone", (_: FakeCluster["clock"], lease: Lease) => lease.leaseNotFound()],

@@ -21,12 +21,13 @@ export interface PlanOptions {
   readonly gapMs: readonly [number, number];
   /** Milliseconds that every fault with a duration lasts; default: determined by its kind. */
   readonly lastsMs?: readonly [number, number] | undefined;
+  /** The share of the run at its start without faults. Default: a tenth, in which hand-overs show their ordinary speed. */
+  readonly quiet?: number | undefined;
 }
 
 /** If places were taken all the time, no holder would be left for the other faults to hit. */
 const PATIENCE: Record<string, number> = { places: 4 };
 
-/** The share of the run at its start without faults, in which wake-ups and hand-overs show their ordinary speed. */
 const QUIET = 0.1;
 
 /**
@@ -47,14 +48,14 @@ export const SERIES: Record<Effect, string> = {
   "takes-place": "places",
 };
 
-function series({ seed, seconds, ttlMs, kinds, gapMs, lastsMs }: PlanOptions, name: string) {
+function series({ seed, seconds, ttlMs, kinds, gapMs, lastsMs, quiet = QUIET }: PlanOptions, name: string) {
   const mine = kinds.filter(({ effect }) => SERIES[effect] === name);
   const gap = () => random.between(...gapMs) * (PATIENCE[name] ?? 1);
   const bag = mine.flatMap((kind) => Array<(typeof mine)[number]>(kind.weight ?? 1).fill(kind));
   const random = seeded(`${seed} ${name}`);
   const found: Omit<Planned, "n">[] = [];
   if (bag.length === 0) return found;
-  let atMs = seconds * 1000 * QUIET + gap();
+  let atMs = seconds * 1000 * quiet + gap();
   while (atMs < seconds * 1000) {
     const kind = random.pick(bag);
     const own = (kind.lasts ?? anyLength)(random, ttlMs);

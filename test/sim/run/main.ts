@@ -8,12 +8,11 @@ import { explain, sentencesOf, settingOf } from "./explain.js";
 import { LIVE_MS, runLive } from "./live.js";
 import { runParts } from "./parts.js";
 import type { SimResult } from "./sim-run.js";
-import { SHORT_REQUESTS } from "./swarm.js";
 
 const USAGE = `npm run sim -- [options]
   --seeds N     that many seeds, from --seed on (default: 100)
   --seed N      the first seed (default: 1)
-  --short       each run ends after ${SHORT_REQUESTS} calls to etcd
+  --short       each run makes about 200 calls to etcd, and has faults from its start on
   --live        each run is judged during the run as well, and ends when a violation is noticed
   --jobs N      that many processes at once, each with a part of the seeds; prints each part and the total
   --record FILE with --jobs: adds a row for each part to a table
@@ -81,13 +80,13 @@ async function runSeeds(first: number, count: number, flags: Flags): Promise<voi
   const { short, only, processes, mutant } = flags;
   const choice = { build, short, only, processes, mutant };
   const print = flags.print ? (line: string) => console.log(line) : undefined;
-  let virtualMs = 0;
+  const sum = { virtualMs: 0, requests: 0, hits: 0 };
   let broken = 0;
   let last = first;
   for (let seed = first; seed < first + count; seed++) {
     const live = await runLive({ ...settingOf(seed, choice), print }, flags.live ? LIVE_MS : Infinity);
     const { result, verdict } = live;
-    virtualMs += result.virtualMs;
+    for (const of of ["virtualMs", "requests", "hits"] as const) sum[of] += result[of];
     last = seed;
     if (count === 1) console.log(`seed ${seed}: hash ${result.hash}, ${result.calls} calls`);
     if (sentencesOf(verdict).length === 0) continue;
@@ -97,9 +96,10 @@ async function runSeeds(first: number, count: number, flags: Flags): Promise<voi
     if (flags.mutant !== undefined) break;
   }
   const ms = performance.now() - started;
-  const perSecond = (((last - first + 1) / ms) * 1000).toFixed(1);
-  const speed = (virtualMs / ms).toFixed(0);
-  console.log(`seeds ${first} to ${last}: ${broken} broken; ${perSecond} a second, ${speed} x real time`);
+  const runs = last - first + 1;
+  const each = `${(sum.requests / runs).toFixed(0)} calls to etcd and ${(sum.hits / runs).toFixed(1)} faults a run`;
+  const speed = `${((runs / ms) * 1000).toFixed(1)} a second, ${(sum.virtualMs / ms).toFixed(0)} x real time`;
+  console.log(`seeds ${first} to ${last}: ${broken} broken; ${each}; ${speed}`);
   if (broken > 0) process.exitCode = 1;
 }
 

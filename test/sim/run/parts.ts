@@ -9,8 +9,9 @@ const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 /** Seeds of a part, at most. A new process needs a few seconds until its code is compiled. */
 const PART = 5000;
 /** What a process prints last. */
-const SUMMARY = /^seeds (\d+) to (\d+): (\d+) broken; (.*)$/m;
-const HEADING = "| seeds | broken | speed | commit | Node.js |\n| --- | --- | --- | --- | --- |\n";
+const SUMMARY = /^seeds (\d+) to (\d+): (\d+) broken; (.*); (.*)$/m;
+const HEADING =
+  "| seeds | broken | contents | speed | commit | Node.js |\n| --- | --- | --- | --- | --- | --- |\n";
 
 export interface Parts {
   readonly first: number;
@@ -63,10 +64,10 @@ async function runPart({ first, count }: Part, { args, record }: Parts, commit: 
   });
   const [output] = await Promise.all([text(child.stdout), once(child, "exit")]);
   process.stdout.write(output);
-  const [, from, to, broken, speed] = SUMMARY.exec(output) ?? [];
+  const [, from, to, broken, contents, speed] = SUMMARY.exec(output) ?? [];
   if (broken === undefined) throw new Error(`the part from seed ${first} ended with code ${child.exitCode}`);
   if (record !== undefined) {
-    const row = `| ${from} to ${to} | ${broken} | ${speed} | ${commit} | ${process.versions.node} |\n`;
+    const row = `| ${from} to ${to} | ${broken} | ${contents} | ${speed} | ${commit} | ${process.versions.node} |\n`;
     appendFileSync(record, existsSync(record) ? row : HEADING + row);
   }
   return Number(broken);

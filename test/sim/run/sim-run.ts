@@ -36,6 +36,8 @@ export interface SimOptions {
   readonly seconds: number;
   readonly faults: readonly string[];
   readonly gapMs: readonly [number, number];
+  /** The share of `seconds` at the start without faults. Default: a tenth. */
+  readonly quiet?: number | undefined;
   /** The numbers of the planned faults that are injected. Default: all. */
   readonly only?: readonly number[] | undefined;
   readonly print?: ((line: string) => void) | undefined;
@@ -59,6 +61,8 @@ export interface SimResult {
   readonly calls: number;
   /** Unary calls to etcd. */
   readonly requests: number;
+  /** Faults that found something to hit. */
+  readonly hits: number;
   readonly virtualMs: number;
   readonly events: number;
 }
@@ -78,6 +82,7 @@ export class SimRun {
   readonly #history: Step[] = [];
   readonly #planned: readonly Planned[];
   #calls = 0;
+  #hits = 0;
 
   constructor(private readonly options: SimOptions) {
     const { seed, print, hold, names, version } = options;
@@ -146,16 +151,17 @@ export class SimRun {
     };
     const run = { history: this.#history, server: this.#crew.server.events, setting };
     const { calls: requests } = this.#crew.etcd;
-    return { run, planned: this.#planned, hash, calls: this.#calls, requests, virtualMs: now, events };
+    const counts = { calls: this.#calls, requests, hits: this.#hits, events };
+    return { run, planned: this.#planned, hash, ...counts, virtualMs: now };
   }
 
   #plan(): readonly Planned[] {
-    const { seed, seconds, ttlSeconds, faults, gapMs, only } = this.options;
+    const { seed, seconds, ttlSeconds, faults, gapMs, quiet, only } = this.options;
     const kinds = SIM_FAULTS.filter(({ name }) => faults.includes(name)).map((kind) => ({
       ...kind,
       inflict: () => undefined,
     }));
-    const all = plan({ seed, seconds, ttlMs: ttlSeconds * 1000, kinds, gapMs });
+    const all = plan({ seed, seconds, ttlMs: ttlSeconds * 1000, kinds, gapMs, quiet });
     return only === undefined ? all : all.filter(({ n }) => only.includes(n));
   }
 
@@ -177,6 +183,7 @@ export class SimRun {
     const begun = this.#time.next();
     const hit = kind.hit({ crew: this.#crew, random: seeded(`${seed} fault ${n}`) });
     if (hit === undefined) return undefined;
+    this.#hits++;
     const { name: fault, effect, endsStreams, refuses, suspends, sparesLeases: spares = false } = kind;
     const sparesLeases = typeof spares === "boolean" ? spares : spares(ttlSeconds * 1000);
     const { target, took } = hit;

@@ -8,6 +8,7 @@ import path from "node:path";
 import { expect, test } from "vitest";
 import { judge } from "../../lab/checker/judge.js";
 import { sources } from "../../sim/run/build.js";
+import { SIM_FAULTS } from "../../sim/run/faults.js";
 import { runSim, type SimResult } from "../../sim/run/sim-run.js";
 import { shortOf, swarmOf } from "../../sim/run/swarm.js";
 
@@ -18,6 +19,8 @@ const PER_TEST = 50;
 const build = await sources();
 
 const shortRunOf = (seed: number): Promise<SimResult> => runSim({ ...shortOf(String(seed)), build });
+
+const hits = new Set<string>();
 
 const parts = Array.from({ length: COUNT / PER_TEST }, (_, n) => FIRST + n * PER_TEST);
 
@@ -30,7 +33,9 @@ test.each(parts)(
     try {
       const broken: Record<string, unknown> = {};
       for (let seed = first; seed < first + PER_TEST; seed++) {
-        const { violations } = judge((await shortRunOf(seed)).run);
+        const { run } = await shortRunOf(seed);
+        for (const step of run.history) if (step.k === "nemesis" && step.on) hits.add(step.fault);
+        const { violations } = judge(run);
         if (Object.keys(violations).length > 0) broken[seed] = violations;
       }
       expect(broken).toEqual({});
@@ -40,6 +45,10 @@ test.each(parts)(
   },
   300_000,
 );
+
+test("each fault hits some of the short runs", () => {
+  expect([...hits].sort()).toEqual(SIM_FAULTS.map(({ name }) => name).sort());
+});
 
 test("the bundle of the program gives the same hash as its sources", async () => {
   const { hash } = await runSim({ ...swarmOf("3"), build });

@@ -1,6 +1,7 @@
 import type { Call } from "./calls.js";
 import { moment, ms, type Facts, type Finding, type Rule } from "./facts.js";
 import { processOf, type Place } from "./places.js";
+import { FOREVER } from "./spans.js";
 
 /**
  * I7: a waiter that reaches the head of the queue is notified within one TTL, or within one TTL after the cluster has
@@ -15,11 +16,23 @@ function notGranted(facts: Facts, place: Place): Finding[] {
   const { key, create, owner, headSeen, deletedSeen } = place;
   if (headSeen === undefined) return [];
   const end = facts.holdOf.get(place)?.granted ?? deletedSeen ?? facts.end;
-  if (end <= facts.troubles.limit(processOf(owner), headSeen)) return [];
+  const inTime = (p: string | undefined) => end <= facts.troubles.limit(p, headSeen);
+  if (inTime(processOf(owner)) || ownersBefore(facts, place).some(inTime)) return [];
   const ns = end - headSeen;
   const whose = owner === undefined ? "" : ` of ${owner}`;
   const text = `${key}@${create}${whose} was the head for ${ms(ns)} from ${moment(facts, headSeen)} on, and not granted`;
   return [{ text, ns }];
+}
+
+/**
+ * A permit is told by the entry before it, which announces its grant: if that process is dead, the end of its lease tells. All other
+ * modes wait for those before them in any case.
+ */
+function ownersBefore({ places }: Facts, { lock, create, permits, headSince = FOREVER }: Place) {
+  if (permits === undefined) return [];
+  const before = (places.get(lock) ?? []).filter((each) => each.create < create);
+  const living = before.filter(({ deleted = FOREVER }) => deleted > headSince);
+  return living.map(({ owner }) => processOf(owner));
 }
 
 function stillWaiting(facts: Facts, { p, id, lock, invoked, owner, outcome }: Call): Finding[] {

@@ -9,6 +9,7 @@ import { SIM_FAULTS, type SimFault } from "./faults.js";
 import { HistoryClock } from "./node-time.js";
 import { SimCrew } from "./sim-crew.js";
 import type { Build } from "./build.js";
+import { whenServing } from "./recovery.js";
 
 const PREFIX = "sim/";
 const PLACES = `${PREFIX}lock/`;
@@ -120,16 +121,19 @@ export class SimRun {
     for (const heal of heals) heal();
   }
   #over = false;
+  /** Faults that are healed, and from which etcd has not recovered yet. */
+  #recovering = 0;
 
   /** Every call ends, every key is deleted while its session is open, then every lease ends. */
   async settle(): Promise<void> {
     const patience = 2 * (2 * this.options.ttlSeconds + 5) * 1000;
     const { etcd, workers } = this.#crew;
     for (const worker of workers()) worker.finish();
+    await this.#kernel.run(() => this.#recovering === 0, patience);
     await this.#kernel.run(() => workers().every(({ idle }) => idle), patience);
-    await this.#kernel.run(() => this.#crew.livingKeys().length === 0, patience);
-    // An unused watch is kept for five seconds.
-    await this.#kernel.run(() => etcd.watches === 0, 10_000);
+    // An unused watch is kept for five seconds, in which etcd may execute a request whose call has ended: its key is deleted again.
+    const isIdle = (): boolean => etcd.watches === 0 && this.#crew.livingKeys().length === 0;
+    await this.#kernel.run(isIdle, patience + 10_000);
     const keys = this.#crew.livingKeys();
     this.#note({ k: "leftovers", when: "idle", keys, leases: [], watches: etcd.watches });
     for (const worker of workers()) worker.close();
@@ -192,8 +196,19 @@ export class SimRun {
     this.#note({ ...of, t: begun, on: true });
     return () => {
       hit.heal?.();
-      this.#note({ ...of, on: false });
+      this.#whenOver(effect, (t) => this.#note({ ...of, t, on: false }));
     };
+  }
+
+  /** `t`: undefined if the fault is over now. */
+  #whenOver(effect: SimFault["effect"], note: (t?: bigint) => void): void {
+    const { cluster } = this.#crew.etcd;
+    if (cluster === undefined || effect !== "hinders") return note();
+    this.#recovering++;
+    whenServing(this.#kernel, cluster, (since) => {
+      this.#recovering--;
+      note(BigInt(Math.round(since * 1e6)));
+    });
   }
 
   /** `step` becomes a line of the history: the caller does not keep it. */

@@ -21,6 +21,9 @@ export interface ClusterOptions {
   readonly access: AccessControl;
 }
 
+/** An index that is not lost comes within a round trip. */
+export const LOST_MS = 1000;
+
 /** The members' raft, and what breaks it. Members are named by their places. */
 export class Cluster implements RaftGroup {
   readonly peers: Peers;
@@ -50,6 +53,11 @@ export class Cluster implements RaftGroup {
   get leader(): RaftMember | undefined {
     const node = this.nodes.find((each) => each.leading && each.ticking && each.hasQuorum && each.isCurrent);
     return node && this.members[node.index];
+  }
+
+  /** It has a leader, and no member's reads wait for an index that was lost: up to 3.4, that takes seven seconds. */
+  get serves(): boolean {
+    return this.leader !== undefined && this.members.every(({ readsWaitMs }) => readsWaitMs < LOST_MS);
   }
 
   committed(log: readonly Entry[], commit: number): void {

@@ -89,6 +89,11 @@ export class RaftMember implements Consensus, RaftListener, LessorPeer {
     return this.node.lead !== undefined;
   }
 
+  /** How long the reads of this member have waited for the leader. */
+  get readsWaitMs(): number {
+    return this.#reads.waitsMs;
+  }
+
   propose(request: UnaryRequest, done: (result: object) => void, info?: AuthInfo): void {
     const { process, random } = this.#options;
     const noId = request.kind === "grant" && request.leaseId === 0n;

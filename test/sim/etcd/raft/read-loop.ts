@@ -30,11 +30,17 @@ export class ReadLoop {
   #running: Then[] | undefined;
   /** Of the requests of the running round; none of them while the answer waits to be applied. */
   #round: object | undefined;
+  #since = 0;
   #limit: Timer | undefined;
   #retry: Timer | undefined;
 
   constructor(options: ReadLoopOptions) {
     this.#options = options;
+  }
+
+  /** How long the leader has owed its commit index. */
+  get waitsMs(): number {
+    return this.#round === undefined ? 0 : this.#options.scheduler.now - this.#since;
   }
 
   add(then: Then): void {
@@ -63,6 +69,7 @@ export class ReadLoop {
     this.#running = this.#waiting;
     this.#waiting = [];
     const round = (this.#round = {});
+    this.#since = this.#options.scheduler.now;
     this.#limit = this.#options.scheduler.after(REQUEST_TIMEOUT_MS, () => this.#end(TIMEOUT));
     this.#request(round);
   }

@@ -121,15 +121,15 @@ export class SimRun {
     for (const heal of heals) heal();
   }
   #over = false;
-  /** Faults that are healed, and from which etcd has not recovered yet. */
-  #recovering = 0;
+  /** Each ends the wait for etcd to recover from a fault that is healed. */
+  readonly #recoveries = new Set<() => void>();
 
   /** Every call ends, every key is deleted while its session is open, then every lease ends. */
   async settle(): Promise<void> {
     const patience = 2 * (2 * this.options.ttlSeconds + 5) * 1000;
     const { etcd, workers } = this.#crew;
     for (const worker of workers()) worker.finish();
-    await this.#kernel.run(() => this.#recovering === 0, patience);
+    await this.#kernel.run(() => this.#recoveries.size === 0, patience);
     await this.#kernel.run(() => workers().every(({ idle }) => idle), patience);
     // An unused watch is kept for five seconds, in which etcd may execute a request whose call has ended: its key is deleted again.
     const isIdle = (): boolean => etcd.watches === 0 && this.#crew.livingKeys().length === 0;
@@ -188,6 +188,7 @@ export class SimRun {
     const hit = kind.hit({ crew: this.#crew, random: seeded(`${seed} fault ${n}`) });
     if (hit === undefined) return undefined;
     this.#hits++;
+    if (kind.effect === "hinders") for (const end of this.#recoveries) end();
     const { name: fault, effect, endsStreams, refuses, suspends, sparesLeases: spares = false } = kind;
     const sparesLeases = typeof spares === "boolean" ? spares : spares(ttlSeconds * 1000);
     const { target, took } = hit;
@@ -200,15 +201,15 @@ export class SimRun {
     };
   }
 
-  /** `t`: undefined if the fault is over now. */
+  /** `t`: undefined if the fault is over now. Otherwise it is over when etcd serves again, or when the next fault begins. */
   #whenOver(effect: SimFault["effect"], note: (t?: bigint) => void): void {
     const { cluster } = this.#crew.etcd;
     if (cluster === undefined || effect !== "hinders") return note();
-    this.#recovering++;
-    whenServing(this.#kernel, cluster, (since) => {
-      this.#recovering--;
+    const end = whenServing(this.#kernel, cluster, (since) => {
+      this.#recoveries.delete(end);
       note(BigInt(Math.round(since * 1e6)));
     });
+    this.#recoveries.add(end);
   }
 
   /** `step` becomes a line of the history: the caller does not keep it. */

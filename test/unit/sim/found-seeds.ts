@@ -1,5 +1,8 @@
 import type { SimOptions } from "../../sim/run/sim-run.js";
 
+/** What short runs have in common. */
+const SHORT = { camp: 0, calls: 200, requests: 170, seconds: 30, quiet: 0 } as const;
+
 /** What a seed has found once. The settings are literal, so that they do not depend on the swarm. */
 export const FOUND: readonly { readonly setting: Omit<SimOptions, "build">; readonly what: string }[] = [
   {
@@ -66,6 +69,69 @@ export const FOUND: readonly { readonly setting: Omit<SimOptions, "build">; read
       ...{ seed: "16", version: "3.4", of: "mutex", ttlSeconds: 10, processes: 3, lanes: 4, names: 3 },
       ...{ camp: 0.5, calls: 200, seconds: 120, gapMs: [20, 200], faults: ["link-cut", "delete-key"] },
       ...{ auth: false, members: 1 },
+    },
+  },
+  {
+    what: "the run looked for idle keys in the moment in which a slow link delivered the request of a call that had ended",
+    setting: {
+      ...{ seed: "29566", version: "3.6", of: "rwlock", ttlSeconds: 2, processes: 4, lanes: 2, names: 4 },
+      ...{ ...SHORT, gapMs: [2, 20], auth: false, members: 1 },
+      faults: [
+        ...[
+          "pause-waiter",
+          "kill-waiter",
+          "clock-forth",
+          "clock-back",
+          "revoke-lease",
+          "compact",
+          "link-cut",
+        ],
+        ...["link-slow", "quota", "tokens", "suspend-holder"],
+      ],
+    },
+  },
+  {
+    what: "the checker demanded that a permit is granted while the process that would have told its entry was dead",
+    setting: {
+      ...{ seed: "19592", version: "3.7", of: "semaphore", ttlSeconds: 3, processes: 4, lanes: 4, names: 4 },
+      ...{ ...SHORT, gapMs: [20, 200], auth: false, members: 3, only: [0] },
+      faults: [
+        ...["kill-waiter", "delete-key", "link-lossy", "quota", "tokens", "pause-leader", "pause-follower"],
+        ...["kill-leader", "kill-follower", "isolate-leader", "lag-member", "move-leader"],
+      ],
+    },
+  },
+  {
+    what: "the checker gave all elections four seconds, and five votes in a row were split",
+    setting: {
+      ...{ seed: "21423", version: "3.4", of: "rwlock", ttlSeconds: 2, processes: 4, lanes: 3, names: 2 },
+      ...{ ...SHORT, gapMs: [2, 20], auth: false, members: 3, only: [1] },
+      faults: [
+        ...["pause-worker", "pause-holder", "kill-holder", "clock-forth", "clock-back", "delete-key"],
+        ...["revoke-lease", "compact", "link-cut", "suspend-holder", "kill-follower", "restart-etcd"],
+        ...["cut-off", "shatter", "slow-disk-leader", "lag-member"],
+      ],
+    },
+  },
+  {
+    what: "the checker demanded a token while all members of 3.4 waited seven seconds for a read index that was lost",
+    setting: {
+      ...{ seed: "48514", version: "3.4", of: "rwlock", ttlSeconds: 2, processes: 4, lanes: 4, names: 1 },
+      ...{ ...SHORT, gapMs: [100, 800], auth: true, members: 3, only: [0, 1, 2, 3, 4, 5] },
+      faults: [
+        ...["pause-waiter", "kill-holder", "clock-forth", "clock-back", "delete-key", "revoke-lease"],
+        ...[
+          "link-blackhole",
+          "link-lose-answers",
+          "link-slow",
+          "link-lossy",
+          "quota",
+          "tokens",
+          "pause-leader",
+        ],
+        ...["kill-leader", "isolate-follower", "cut-off", "majority-ring", "shatter", "slow-disk-follower"],
+        "lag-member",
+      ],
     },
   },
 ];

@@ -68,6 +68,27 @@ describe("I7, no lost wake-up", () => {
     expect(complaints("I7", killed(9000))).toHaveLength(1);
   });
 
+  it("allows a permit behind the waiter of a killed process to wait for the end of its lease", () => {
+    const two = { permits: 2, shared: true };
+    const behind = (dead: string, after = 2100) =>
+      new Story()
+        .ask(0, "w1", 1, 10, two)
+        .grant(1, "w1", 1, 10, two)
+        .ask(2, "w2", 1, 11, two)
+        .grant(3, "w2", 1, 11, two)
+        .ask(4, "w3", 1, 12, two)
+        .ask(5, "w4", 1, 13, two)
+        .killed(dead, 10)
+        .release(20, "w1", 1, 14)
+        .release(21, "w2", 1, 15)
+        .del(21 + after, 16, "lock/a/w3")
+        .grant(22 + after, "w4", 1, 13, two);
+    const late = (story: Story) => complaints("I7", story).filter((text) => text.includes("w4@13"));
+    expect(late(behind("w3"))).toEqual([]);
+    expect(late(behind("w5"))).toHaveLength(1);
+    expect(late(behind("w3", 10_000))).toHaveLength(1);
+  });
+
   it("sees a waiter that still waits at the end with nobody ahead", () => {
     const alone = goodStory().ask(55, "w3", 1, 16).del(56, 17, "lock/a/w3");
     expect(complaints("I7", alone)).toEqual([

@@ -19,6 +19,7 @@ const withCliLoss = process.env["LEASEHOLD_CLI_LOSS"] !== undefined;
 /** Tests that compare speeds, count calls or need every core: they run one by one, after all others. */
 const ALONE = [
   "test/integration/budgets/*.test.ts",
+  "test/unit/sim/seeds.test.ts",
   "test/integration/{crowds/{crowds,watches-bulk},locks/handover,batching/counts,election/lead-crowds}.test.ts",
   ...(process.env["LEASEHOLD_CROWDS"] === "large"
     ? ["test/integration/crowds/{bulk-crowds,waiter-memory}.test.ts"]
@@ -76,7 +77,13 @@ export default defineConfig({
       {
         extends: true,
         // No unit test changes global state: one process runs many files, and loads the modules once.
-        test: { name: "unit", include: UNIT, exclude: LEFT_OUT, isolate: false, sequence: { groupOrder: 0 } },
+        test: {
+          name: "unit",
+          include: UNIT,
+          exclude: [...ALONE, ...LEFT_OUT],
+          isolate: false,
+          sequence: { groupOrder: 0 },
+        },
       },
       {
         extends: true,

@@ -6,49 +6,28 @@ import { mkdtemp, readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect, test } from "vitest";
-import { judge } from "../../lab/checker/judge.js";
 import { sources } from "../../sim/run/build.js";
 import { SIM_FAULTS } from "../../sim/run/faults.js";
-import { runSim, type SimResult } from "../../sim/run/sim-run.js";
+import { runSim } from "../../sim/run/sim-run.js";
 import { shortOf, swarmOf } from "../../sim/run/swarm.js";
-
-const FIRST = 1;
-const COUNT = 200;
-const PER_TEST = 50;
 
 const build = await sources();
 
-const shortRunOf = (seed: number): Promise<SimResult> => runSim({ ...shortOf(String(seed)), build });
-
-const hits = new Set<string>();
-
-const parts = Array.from({ length: COUNT / PER_TEST }, (_, n) => FIRST + n * PER_TEST);
-
-test.each(parts)(
-  `${PER_TEST} short runs from seed %i on break none of the lab's invariants`,
-  async (first) => {
-    // Most errors of a run are expected, and Node.js needs longer for their stacks than for the rest of a call.
-    const { stackTraceLimit } = Error;
-    Error.stackTraceLimit = 0;
-    try {
-      const broken: Record<string, unknown> = {};
-      for (let seed = first; seed < first + PER_TEST; seed++) {
-        const { run } = await shortRunOf(seed);
-        for (const step of run.history) if (step.k === "nemesis" && step.on) hits.add(step.fault);
-        const { violations } = judge(run);
-        if (Object.keys(violations).length > 0) broken[seed] = violations;
-      }
-      expect(broken).toEqual({});
-    } finally {
-      Error.stackTraceLimit = stackTraceLimit;
+test("each fault hits some of the short runs", async () => {
+  const { stackTraceLimit } = Error;
+  // Most errors of a run are expected, and Node.js needs longer for their stacks than for the rest of a call.
+  Error.stackTraceLimit = 0;
+  const hits = new Set<string>();
+  try {
+    for (let seed = 1; seed <= 200; seed++) {
+      const { run } = await runSim({ ...shortOf(String(seed)), build });
+      for (const step of run.history) if (step.k === "nemesis") hits.add(step.fault);
     }
-  },
-  300_000,
-);
-
-test("each fault hits some of the short runs", () => {
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+  }
   expect([...hits].sort()).toEqual(SIM_FAULTS.map(({ name }) => name).sort());
-});
+}, 300_000);
 
 test("the bundle of the program gives the same hash as its sources", async () => {
   const { hash } = await runSim({ ...swarmOf("3"), build });

@@ -1,0 +1,21 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+
+const SEEDS = 2000;
+
+test(`${SEEDS} short runs, with faults, break none of the lab's invariants`, async () => {
+  const seeds = ["--short", "--seeds", String(SEEDS), "--jobs", "2"];
+  const command = [
+    "--max-semi-space-size=64",
+    "--always-sparkplug",
+    "scripts/bundled.js",
+    "test/sim/run/main.ts",
+  ];
+  const { stdout } = await promisify(execFile)(process.execPath, [...command, ...seeds]).catch(
+    // It has found something: what it prints tells how to replay it.
+    (error: { stdout: string }) => error,
+  );
+  expect(stdout).toMatch(new RegExp(`^all 2 parts, seeds 1 to ${SEEDS}: 0 broken; `, "m"));
+  expect(stdout).toMatch(/^seeds 1 to 1000: 0 broken; \d+ calls to etcd and [5-9]\.\d faults a run; /m);
+}, 600_000);

@@ -32,9 +32,10 @@ export interface Found {
   readonly example: string;
 }
 
-/** The setting of a seed: everything that the hints leave open is the swarm's choice. */
+/** The setting of a seed: everything that the hints leave open is the swarm's choice, but for the start of the faults. */
 export const settingOf = (seed: number, hints: Hints): Omit<SimOptions, "build"> => ({
   ...swarmOf(String(seed)),
+  quiet: undefined,
   ...hints,
 });
 

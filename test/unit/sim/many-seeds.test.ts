@@ -29,6 +29,13 @@ test("each fault hits some of the short runs", async () => {
   expect([...hits].sort()).toEqual(SIM_FAULTS.map(({ name }) => name).sort());
 }, 300_000);
 
+test("faults hit something in nearly all of the long runs", async () => {
+  let calm = 0;
+  for (let seed = 1; seed <= 30; seed++)
+    if ((await runSim({ ...swarmOf(String(seed)), build })).hits === 0) calm++;
+  expect(calm).toBeLessThan(4);
+}, 300_000);
+
 test("the bundle of the program gives the same hash as its sources", async () => {
   const { hash } = await runSim({ ...swarmOf("3"), build });
   const command = ["scripts/bundled.js", "test/sim/run/main.ts", "--seed", "3"];

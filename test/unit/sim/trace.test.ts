@@ -228,3 +228,17 @@ function refused(event: TraceEvent): TraceEvent {
   });
   return { ...event, answers };
 }
+
+describe(
+  "the trace of a simulated run whose grant is shown by an unusual answer",
+  { timeout: 120_000 },
+  () => {
+    it.each([
+      ["a try that is sent again reads the key that the first one has put", "130", RWLOCK],
+      ["the same, after a lost answer", "587", RWLOCK],
+      ["the key is deleted before the answer of the read arrives", "426", SEMAPHORE],
+    ])("admits the grant: %s", async (_, seed, setting) => {
+      expect((await tracedRun(seed, build, setting)).rejected).toBeUndefined();
+    });
+  },
+);

@@ -59,15 +59,19 @@ export class CallCheck {
   txnsAnswered({ call, answers }: EventOf<"txns answered">): void {
     const { requests, read } = this.#sent.get(call) ?? NOTHING;
     for (const [i, request] of requests.entries()) {
-      const { succeeded, header } = answers[i]!;
+      const { succeeded, header, ranges } = answers[i]!;
       this.queues.writes.over(request);
       if (request.is === "other" || request.is === "unknown") continue;
       const { key, is } = request;
       const revision = Number(header.revision);
       if (is === "leave") this.queues.evidence.answered(leaseOf(key), nameOf(key), revision);
       const placed = (is === "join" && request.asks) || is === "try";
-      const place = placed && succeeded ? this.queues.ofKey(key).at(key, revision) : undefined;
-      if (place) place.shown.join = revision;
+      // A try that is sent again reads the key that the first one has put: nothing was in its way then.
+      const [mine] = is === "try" && !succeeded ? (ranges[0]?.kvs ?? []) : [];
+      const created = mine && mine.value === request.value ? Number(mine.createRevision) : 0;
+      const at = placed && succeeded ? revision : created;
+      const place = at > 0 ? this.queues.ofKey(key).at(key, at) : undefined;
+      if (place) place.shown.join = at;
     }
     const header = answers[0]?.header;
     if (read && header) this.#readAnswered(call, header);
@@ -102,7 +106,8 @@ export class CallCheck {
     this.#sent.delete(call);
     if (!read) return;
     const queue = this.queues.of(read.name);
-    const place = queue.living.find(({ created }) => created === read.created);
+    // It may be deleted by now, which the answer does not show.
+    const place = queue.all.find(({ created }) => created === read.created);
     const revision = Number(header.revision);
     if (place) this.queues.evidence.readAnswered(call, { place, queue, revision });
   }

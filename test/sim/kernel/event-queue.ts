@@ -18,12 +18,10 @@ export class ScheduledEvent implements Timer {
   }
 }
 
-const isBefore = (a: ScheduledEvent, b: ScheduledEvent): boolean =>
-  a.time < b.time || (a.time === b.time && a.sequence < b.sequence);
-
-/** A binary heap by time, and for equal times by the order of creation. */
+/** A binary heap by time, and for equal times by the order of creation. The keys are in arrays of their own: most steps compare. */
 export class EventQueue {
   readonly #heap: ScheduledEvent[] = [];
+  readonly #times: number[] = [];
   #live = 0;
   #sequence = 0;
 
@@ -63,31 +61,48 @@ export class EventQueue {
     return run!;
   }
 
+  /** The newest event has the highest sequence: it stays behind all events of its time. */
   #up(event: ScheduledEvent): void {
     const heap = this.#heap;
+    const times = this.#times;
+    const { time } = event;
     let index = heap.length;
     heap.push(event);
+    times.push(time);
     while (index > 0) {
       const parent = (index - 1) >> 1;
-      if (!isBefore(event, heap[parent]!)) break;
+      if (time >= times[parent]!) break;
       heap[index] = heap[parent]!;
+      times[index] = times[parent]!;
       index = parent;
     }
     heap[index] = event;
+    times[index] = time;
   }
 
   /** Removes the first event. */
   #remove(): void {
     const heap = this.#heap;
+    const times = this.#times;
     const last = heap.pop()!;
-    if (heap.length === 0) return;
+    const time = times.pop()!;
+    const { length } = heap;
+    if (length === 0) return;
     let index = 0;
-    for (let child = 1; child < heap.length; child = 2 * index + 1) {
-      if (child + 1 < heap.length && isBefore(heap[child + 1]!, heap[child]!)) child++;
-      if (!isBefore(heap[child]!, last)) break;
+    for (let child = 1; child < length; child = 2 * index + 1) {
+      if (child + 1 < length && this.#isBefore(child + 1, child)) child++;
+      const other = times[child]!;
+      if (other > time || (other === time && heap[child]!.sequence > last.sequence)) break;
       heap[index] = heap[child]!;
+      times[index] = other;
       index = child;
     }
     heap[index] = last;
+    times[index] = time;
+  }
+
+  #isBefore(a: number, b: number): boolean {
+    const before = this.#times[a]! - this.#times[b]!;
+    return before < 0 || (before === 0 && this.#heap[a]!.sequence < this.#heap[b]!.sequence);
   }
 }

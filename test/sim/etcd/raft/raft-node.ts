@@ -154,9 +154,12 @@ export class RaftNode implements Peer {
     this.#becomeLeader(2n, this.group.nodes);
   }
 
-  #others(): RaftNode[] {
-    return this.group.nodes.filter((node) => node !== this);
+  /** The nodes of a group are all there before one of them does something. */
+  #others(): readonly RaftNode[] {
+    this.#known ??= this.group.nodes.filter((node) => node !== this);
+    return this.#known;
   }
+  #known: readonly RaftNode[] | undefined;
 
   #connected(other: RaftNode): boolean {
     return this.group.peers.connected(this, other);

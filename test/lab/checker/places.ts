@@ -10,6 +10,8 @@ export interface Place extends Slot {
   /** A semaphore's limit as this user has set it. */
   readonly permits: number | undefined;
   readonly seen: bigint;
+  /** When its key was first put again: a waiter that is granted a permit announces its grant so. */
+  readonly announcedSeen: bigint | undefined;
   readonly deleted: bigint | undefined;
   readonly deletedSeen: bigint | undefined;
   /** The revision from which on no older place kept it from holding; undefined if that never happened. */
@@ -77,8 +79,7 @@ export function placesOf(
   for (const event of server) {
     if (!event.key.startsWith(locks)) continue;
     if (event.type === "DELETE") end(living, event);
-    // A put on a living key (same create revision) changes its value, not its place.
-    else if (living.get(event.key)?.create !== event.create) begin(byLock, living, event);
+    else put(byLock, living, event);
   }
   for (const lock of byLock.keys()) findTurns(lock, queueOf(lock, byLock));
   return byLock;
@@ -96,6 +97,17 @@ function queueOf(
 /** "w2.1" of the owner "w2.1/shared". */
 export const processOf = (owner: string | undefined) => owner?.split("/")[0];
 
+/** A put on a living key (same create revision) keeps its place. */
+function put(
+  byLock: Map<string, GrowingPlace[]>,
+  living: Map<string, GrowingPlace>,
+  event: ServerEvent,
+): void {
+  const place = living.get(event.key);
+  if (place?.create === event.create) place.announcedSeen ??= event.tSeen;
+  else begin(byLock, living, event);
+}
+
 function begin(
   byLock: Map<string, GrowingPlace[]>,
   living: Map<string, GrowingPlace>,
@@ -104,7 +116,7 @@ function begin(
   const { key, lease, create, tSeen } = event;
   const lock = key.slice(0, key.lastIndexOf("/")).replace(/\/(read|write)$/, "");
   const place = {
-    ...{ lock, key, lease, create, ...saidIn(event.value), seen: tSeen },
+    ...{ lock, key, lease, create, ...saidIn(event.value), seen: tSeen, announcedSeen: undefined },
     ...{ deleted: undefined, deletedSeen: undefined, headSince: undefined, headSeen: undefined },
   };
   living.set(key, place);

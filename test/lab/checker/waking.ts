@@ -17,7 +17,7 @@ function notGranted(facts: Facts, place: Place): Finding[] {
   if (headSeen === undefined) return [];
   const end = facts.holdOf.get(place)?.granted ?? deletedSeen ?? facts.end;
   const inTime = (p: string | undefined) => end <= facts.troubles.limit(p, headSeen);
-  if (inTime(processOf(owner)) || ownersBefore(facts, place).some(inTime)) return [];
+  if (inTime(processOf(owner)) || notifiersOf(facts, place).some(inTime)) return [];
   const ns = end - headSeen;
   const whose = owner === undefined ? "" : ` of ${owner}`;
   const text = `${key}@${create}${whose} was the head for ${ms(ns)} from ${moment(facts, headSeen)} on, and not granted`;
@@ -25,14 +25,15 @@ function notGranted(facts: Facts, place: Place): Finding[] {
 }
 
 /**
- * A permit is told by the entry before it, which announces its grant: if that process is dead, the end of its lease tells. All other
- * modes wait for those before them in any case.
+ * A waiter for a permit is notified by the waiter before it, which puts its key again when it is granted. If the process of that waiter
+ * is stopped or dead, the end of its lease notifies instead. In all other modes a place is the head only when those before it are gone.
  */
-function ownersBefore({ places }: Facts, { lock, create, permits, headSince = FOREVER }: Place) {
-  if (permits === undefined) return [];
-  const before = (places.get(lock) ?? []).filter((each) => each.create < create);
-  const living = before.filter(({ deleted = FOREVER }) => deleted > headSince);
-  return living.map(({ owner }) => processOf(owner));
+function notifiersOf({ places }: Facts, { lock, create, permits, headSince, headSeen }: Place) {
+  if (permits === undefined || headSince === undefined || headSeen === undefined) return [];
+  const silent = ({ deleted = FOREVER, announcedSeen = FOREVER, ...before }: Place): boolean =>
+    deleted > headSince && before.headSince !== before.create && announcedSeen > headSeen;
+  const before = (places.get(lock) ?? []).filter((each) => each.create < create && silent(each));
+  return before.map(({ owner }) => processOf(owner));
 }
 
 function stillWaiting(facts: Facts, { p, id, lock, invoked, owner, outcome }: Call): Finding[] {

@@ -6,26 +6,30 @@ const LOOK_MS = 100;
 
 /**
  * Calls `then` once, with the time from which on the cluster has served since a fault was healed. An election has no upper bound, and
- * after it etcd may lose a read: the checker gets the times at which that was over, and not an estimate. The function that it returns
- * ends the wait: another fault has begun.
+ * after it etcd may lose a read. The checker therefore gets the time at which that was over, and not an estimate. Returns a function
+ * that ends the wait, for the next fault.
  */
 export function whenServing(
   scheduler: Scheduler,
-  cluster: Cluster,
+  cluster: Pick<Cluster, "serves">,
   then: (since: number) => void,
 ): () => void {
   let since = scheduler.now;
   let timer: Timer | undefined;
+  const end = (at: number): void => {
+    timer?.cancel();
+    timer = undefined;
+    then(at);
+  };
   const look = (): void => {
     const { now } = scheduler;
     if (!cluster.serves) since = now;
     // A read that was lost before `since` would be known by now.
-    if (now - since >= LOST_MS) then(since);
+    if (now - since >= LOST_MS) end(since);
     else timer = scheduler.after(LOOK_MS, look);
   };
   look();
   return () => {
-    timer?.cancel();
-    then(scheduler.now);
+    if (timer !== undefined) end(scheduler.now);
   };
 }

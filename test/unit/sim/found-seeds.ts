@@ -91,7 +91,7 @@ export const FOUND: readonly { readonly setting: Omit<SimOptions, "build">; read
     },
   },
   {
-    what: "the checker demanded that a permit is granted while the process that would have told its entry was dead",
+    what: "the checker demanded the grant of a permit before the lease of the dead waiter before it had ended",
     setting: {
       ...{ seed: "19592", version: "3.7", of: "semaphore", ttlSeconds: 3, processes: 4, lanes: 4, names: 4 },
       ...{ ...SHORT, gapMs: [20, 200], auth: false, members: 3, only: [0] },
@@ -131,6 +131,17 @@ export const FOUND: readonly { readonly setting: Omit<SimOptions, "build">; read
         ],
         ...["kill-leader", "isolate-follower", "cut-off", "majority-ring", "shatter", "slow-disk-follower"],
         "lag-member",
+      ],
+    },
+  },
+  {
+    what: "the run recorded the end of a fault after the next fault of its kind had begun, and the checker took both for one",
+    setting: {
+      ...{ seed: "2280", version: "3.4", of: "lockall", ttlSeconds: 3, processes: 2, lanes: 1, names: 4 },
+      ...{ ...SHORT, gapMs: [100, 800], auth: true, members: 3, only: [0, 1, 2, 3, 4, 10] },
+      faults: [
+        ...["pause-worker", "pause-holder", "kill-holder", "clock-forth", "delete-key", "revoke-lease"],
+        ...["kill-leader", "kill-follower", "isolate-leader"],
       ],
     },
   },

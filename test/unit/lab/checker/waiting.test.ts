@@ -68,9 +68,10 @@ describe("I7, no lost wake-up", () => {
     expect(complaints("I7", killed(9000))).toHaveLength(1);
   });
 
-  it("allows a permit behind the waiter of a killed process to wait for the end of its lease", () => {
+  describe("of a permit", () => {
     const two = { permits: 2, shared: true };
-    const behind = (dead: string, after = 2100) =>
+    /** `w4` is the head from 21.5 ms on, and is granted one TTL and 100 ms later. */
+    const last = (end = 2121) =>
       new Story()
         .ask(0, "w1", 1, 10, two)
         .grant(1, "w1", 1, 10, two)
@@ -78,15 +79,40 @@ describe("I7, no lost wake-up", () => {
         .grant(3, "w2", 1, 11, two)
         .ask(4, "w3", 1, 12, two)
         .ask(5, "w4", 1, 13, two)
-        .killed(dead, 10)
         .release(20, "w1", 1, 14)
-        .release(21, "w2", 1, 15)
-        .del(21 + after, 16, "lock/a/w3")
-        .grant(22 + after, "w4", 1, 13, two);
+        .release(21, "w2", 1, 16)
+        .grant(end + 1, "w4", 1, 13, two);
     const late = (story: Story) => complaints("I7", story).filter((text) => text.includes("w4@13"));
-    expect(late(behind("w3"))).toEqual([]);
-    expect(late(behind("w5"))).toHaveLength(1);
-    expect(late(behind("w3", 10_000))).toHaveLength(1);
+
+    it("waits for the end of the lease of a dead waiter before it, or until a stopped one continues", () => {
+      expect(late(last())).toHaveLength(1);
+      expect(late(last().killed("w3", 10).del(2121, 17, "lock/a/w3"))).toEqual([]);
+      expect(late(last().stopped("w3", 10, 2100).put(2121, 17, "lock/a/w3", two))).toEqual([]);
+    });
+
+    it("waits no longer than that, and for no other process", () => {
+      expect(late(last(10_021).killed("w3", 10).del(10_021, 17, "lock/a/w3"))).toHaveLength(1);
+      expect(late(last().killed("w5", 10).del(2121, 17, "lock/a/w3"))).toHaveLength(1);
+    });
+
+    it("does not wait for a waiter that has announced its grant", () => {
+      const announced = (at: number, rev: number) => last().killed("w3", 22).put(at, rev, "lock/a/w3", two);
+      expect(late(announced(20.7, 15))).toHaveLength(1);
+      expect(late(announced(30, 17))).toEqual([]);
+    });
+
+    it("does not wait for a holder", () => {
+      const behindHolder = new Story()
+        .ask(0, "w1", 1, 10, two)
+        .grant(1, "w1", 1, 10, two)
+        .ask(2, "w2", 1, 11, two)
+        .grant(3, "w2", 1, 11, two)
+        .ask(5, "w4", 1, 13, two)
+        .killed("w2", 10)
+        .release(20, "w1", 1, 14)
+        .grant(2122, "w4", 1, 13, two);
+      expect(late(behindHolder)).toHaveLength(1);
+    });
   });
 
   it("sees a waiter that still waits at the end with nobody ahead", () => {

@@ -118,6 +118,24 @@ describe("a semaphore", () => {
 
     await releaseAll([await waiting!, other]);
   });
+
+  test("passes a permit on when the lease of a waiter ends that would have notified the next one", async () => {
+    const name = "crash of a waiter";
+    const [a, b] = semaphoresOf(name, 1);
+    const dying = await Session.open(two.cluster, { ttlSeconds: TTL_SECONDS });
+    const holder = await a.acquire();
+    const [dead, waiting] = await inLine(name, [
+      () => new Semaphore(dying, name, 1).acquire(),
+      () => b.acquire(),
+    ]);
+    const lost = reasonOf(dead!);
+
+    await two.etcd.etcdctl(["lease", "revoke", dying.leaseId.toString(16)]);
+    expect(await lost).toMatchObject({ code: "SESSION_LOST" });
+    await holder.release();
+
+    await (await waiting!).release();
+  });
 });
 
 describe("a permit that was granted while etcd rejected every put", () => {

@@ -28,6 +28,7 @@ export interface PlanOptions {
 /** If places were taken all the time, no holder would be left for the other faults to hit. */
 const PATIENCE: Record<string, number> = { places: 4 };
 
+/** The default of `quiet`. */
 const QUIET = 0.1;
 
 /**

@@ -5,9 +5,10 @@ import { parseArgs } from "node:util";
 import { timeline } from "../../lab/runner/timeline.js";
 import { mutantOf, sources, type Build } from "./build.js";
 import { explain, sentencesOf, settingOf } from "./explain.js";
-import { LIVE_MS, runLive } from "./live.js";
+import { LIVE_MS, runLive, type LiveResult } from "./live.js";
 import { runParts } from "./parts.js";
 import type { SimResult } from "./sim-run.js";
+import { Summary } from "./summary.js";
 
 const USAGE = `npm run sim -- [options]
   --seeds N     that many seeds, from --seed on (default: 100)
@@ -76,31 +77,28 @@ async function inParts({ first, count, jobs, short, keep, record }: InParts): Pr
 }
 
 async function runSeeds(first: number, count: number, flags: Flags): Promise<void> {
-  const started = performance.now();
-  const { short, only, processes, mutant } = flags;
-  const choice = { build, short, only, processes, mutant };
-  const print = flags.print ? (line: string) => console.log(line) : undefined;
-  const sum = { virtualMs: 0, requests: 0, hits: 0 };
+  const summary = new Summary();
   let broken = 0;
-  let last = first;
-  for (let seed = first; seed < first + count; seed++) {
-    const live = await runLive({ ...settingOf(seed, choice), print }, flags.live ? LIVE_MS : Infinity);
-    const { result, verdict } = live;
-    for (const of of ["virtualMs", "requests", "hits"] as const) sum[of] += result[of];
-    last = seed;
-    if (count === 1) console.log(`seed ${seed}: hash ${result.hash}, ${result.calls} calls`);
-    if (sentencesOf(verdict).length === 0) continue;
+  let seed = first;
+  for (; seed < first + count; seed++) {
+    const live = await runSeed(seed, flags);
+    summary.add(live.result);
+    if (count === 1) console.log(`seed ${seed}: hash ${live.result.hash}, ${live.result.calls} calls`);
+    if (sentencesOf(live.verdict).length === 0) continue;
     broken++;
-    await explain(seed, choice, live);
-    if (flags.keep !== undefined) keepTimeline(flags.keep, seed, result);
+    await explain(seed, { build, ...flags }, live);
+    if (flags.keep !== undefined) keepTimeline(flags.keep, seed, live.result);
     if (flags.mutant !== undefined) break;
   }
-  const ms = performance.now() - started;
-  const runs = last - first + 1;
-  const each = `${(sum.requests / runs).toFixed(0)} calls to etcd and ${(sum.hits / runs).toFixed(1)} faults a run`;
-  const speed = `${((runs / ms) * 1000).toFixed(1)} a second, ${(sum.virtualMs / ms).toFixed(0)} x real time`;
-  console.log(`seeds ${first} to ${last}: ${broken} broken; ${each}; ${speed}`);
+  const last = Math.min(seed, first + count - 1);
+  console.log(`seeds ${first} to ${last}: ${broken} broken; ${summary.contents}; ${summary.speed}`);
   if (broken > 0) process.exitCode = 1;
+}
+
+function runSeed(seed: number, flags: Flags): Promise<LiveResult> {
+  const print = flags.print ? (line: string) => console.log(line) : undefined;
+  const setting = settingOf(seed, { build, ...flags });
+  return runLive({ ...setting, print }, flags.live ? LIVE_MS : Infinity);
 }
 
 function keepTimeline(folder: string, seed: number, { run }: SimResult): void {

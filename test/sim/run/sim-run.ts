@@ -62,8 +62,8 @@ export interface SimResult {
   readonly calls: number;
   /** Unary calls to etcd. */
   readonly requests: number;
-  /** Faults that found something to hit. */
-  readonly hits: number;
+  /** The name of each fault that found something to hit. */
+  readonly hits: readonly string[];
   readonly virtualMs: number;
   readonly events: number;
 }
@@ -83,7 +83,7 @@ export class SimRun {
   readonly #history: Step[] = [];
   readonly #planned: readonly Planned[];
   #calls = 0;
-  #hits = 0;
+  readonly #hits: string[] = [];
 
   constructor(private readonly options: SimOptions) {
     const { seed, print, hold, names, version } = options;
@@ -131,7 +131,8 @@ export class SimRun {
     for (const worker of workers()) worker.finish();
     await this.#kernel.run(() => this.#recoveries.size === 0, patience);
     await this.#kernel.run(() => workers().every(({ idle }) => idle), patience);
-    // An unused watch is kept for five seconds, in which etcd may execute a request whose call has ended: its key is deleted again.
+    // A watch closes five seconds after its last use. Meanwhile etcd may execute a request whose call has ended; the client then
+    // deletes the key that the request has put.
     const isIdle = (): boolean => etcd.watches === 0 && this.#crew.livingKeys().length === 0;
     await this.#kernel.run(isIdle, patience + 10_000);
     const keys = this.#crew.livingKeys();
@@ -187,7 +188,7 @@ export class SimRun {
     const begun = this.#time.next();
     const hit = kind.hit({ crew: this.#crew, random: seeded(`${seed} fault ${n}`) });
     if (hit === undefined) return undefined;
-    this.#hits++;
+    this.#hits.push(kind.name);
     if (kind.effect === "hinders") for (const end of this.#recoveries) end();
     const { name: fault, effect, endsStreams, refuses, suspends, sparesLeases: spares = false } = kind;
     const sparesLeases = typeof spares === "boolean" ? spares : spares(ttlSeconds * 1000);

@@ -7,32 +7,15 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { expect, test } from "vitest";
 import { sources } from "../../sim/run/build.js";
-import { SIM_FAULTS } from "../../sim/run/faults.js";
 import { runSim } from "../../sim/run/sim-run.js";
-import { shortOf, swarmOf } from "../../sim/run/swarm.js";
+import { swarmOf } from "../../sim/run/swarm.js";
 
 const build = await sources();
-
-test("each fault hits some of the short runs", async () => {
-  const { stackTraceLimit } = Error;
-  // Most errors of a run are expected, and Node.js needs longer for their stacks than for the rest of a call.
-  Error.stackTraceLimit = 0;
-  const hits = new Set<string>();
-  try {
-    for (let seed = 1; seed <= 200; seed++) {
-      const { run } = await runSim({ ...shortOf(String(seed)), build });
-      for (const step of run.history) if (step.k === "nemesis") hits.add(step.fault);
-    }
-  } finally {
-    Error.stackTraceLimit = stackTraceLimit;
-  }
-  expect([...hits].sort()).toEqual(SIM_FAULTS.map(({ name }) => name).sort());
-}, 300_000);
 
 test("faults hit something in nearly all of the long runs", async () => {
   let calm = 0;
   for (let seed = 1; seed <= 30; seed++)
-    if ((await runSim({ ...swarmOf(String(seed)), build })).hits === 0) calm++;
+    if ((await runSim({ ...swarmOf(String(seed)), build })).hits.length === 0) calm++;
   expect(calm).toBeLessThan(4);
 }, 300_000);
 

@@ -12,6 +12,17 @@ interface Sent {
 
 const NOTHING: Sent = { requests: [], read: undefined };
 
+type TxnAnswer = EventOf<"txns answered">["answers"][number];
+
+/** The create revision of the key that the request has put, as far as the answer shows it; otherwise 0. */
+function createdBy(request: SharedRequest, { succeeded, header, ranges }: TxnAnswer): number {
+  if (request.is !== "join" && request.is !== "try") return 0;
+  if (succeeded) return request.is === "try" || request.asks ? Number(header.revision) : 0;
+  // A try that is sent again reads the key that the first one has put: nothing was in its way then.
+  const mine = request.is === "try" ? ranges[0]?.kvs[0] : undefined;
+  return mine?.value === request.value ? Number(mine.createRevision) : 0;
+}
+
 /** The transactions and reads that clients send, and the answers that they get. */
 export class CallCheck {
   readonly #sent = new Map<number, Sent>();
@@ -59,17 +70,12 @@ export class CallCheck {
   txnsAnswered({ call, answers }: EventOf<"txns answered">): void {
     const { requests, read } = this.#sent.get(call) ?? NOTHING;
     for (const [i, request] of requests.entries()) {
-      const { succeeded, header, ranges } = answers[i]!;
       this.queues.writes.over(request);
       if (request.is === "other" || request.is === "unknown") continue;
       const { key, is } = request;
-      const revision = Number(header.revision);
+      const revision = Number(answers[i]!.header.revision);
       if (is === "leave") this.queues.evidence.answered(leaseOf(key), nameOf(key), revision);
-      const placed = (is === "join" && request.asks) || is === "try";
-      // A try that is sent again reads the key that the first one has put: nothing was in its way then.
-      const [mine] = is === "try" && !succeeded ? (ranges[0]?.kvs ?? []) : [];
-      const created = mine && mine.value === request.value ? Number(mine.createRevision) : 0;
-      const at = placed && succeeded ? revision : created;
+      const at = createdBy(request, answers[i]!);
       const place = at > 0 ? this.queues.ofKey(key).at(key, at) : undefined;
       if (place) place.shown.join = at;
     }

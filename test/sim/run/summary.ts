@@ -1,0 +1,31 @@
+import type { SimResult } from "./sim-run.js";
+
+/** What so many runs contained, and how long they took. */
+export class Summary {
+  readonly #started = performance.now();
+  readonly #kinds = new Set<string>();
+  #runs = 0;
+  #virtualMs = 0;
+  #requests = 0;
+  #hits = 0;
+
+  add({ virtualMs, requests, hits }: SimResult): void {
+    this.#runs++;
+    this.#virtualMs += virtualMs;
+    this.#requests += requests;
+    this.#hits += hits.length;
+    for (const fault of hits) this.#kinds.add(fault);
+  }
+
+  /** Per run. A run without calls or faults would show nothing. */
+  get contents(): string {
+    const [requests, hits] = [this.#requests / this.#runs, this.#hits / this.#runs];
+    return `${requests.toFixed(0)} calls to etcd and ${hits.toFixed(1)} faults a run, of ${this.#kinds.size} kinds`;
+  }
+
+  get speed(): string {
+    const ms = performance.now() - this.#started;
+    const perSecond = (this.#runs / ms) * 1000;
+    return `${perSecond.toFixed(1)} a second, ${(this.#virtualMs / ms).toFixed(0)} x real time`;
+  }
+}

@@ -9,7 +9,7 @@ interface Watched {
 }
 
 /** `sure`: it is true of each watch that a caller may have; otherwise of one of them. */
-interface Known {
+export interface Known {
   readonly revision: number;
   readonly sure: boolean;
 }

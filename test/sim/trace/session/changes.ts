@@ -39,7 +39,11 @@ function candidates(world: World, change: QueueChange, isStopped: boolean): Worl
   const { revision, byHand, leaseEnded } = change;
   const before = { ...world, revision: revision - 1 };
   const executed = [...take(before, "arrives"), ...take(before, "late arrives")];
-  if (byHand) return [...executed, ...take(before, "deletions"), ...take(before, "revokes")];
+  if (byHand) {
+    // A lease whose client is gone may be revoked before it runs out: the same keys are deleted.
+    const ended = leaseEnded && isOver(before) ? take(before, "run out") : [];
+    return [...executed, ...take(before, "deletions"), ...take(before, "revokes"), ...ended];
+  }
   if (!leaseEnded) return executed;
   // Its client gives the session up before etcd ends the lease.
   const given = isOver(before) ? [before] : over(before);

@@ -60,6 +60,8 @@ export class SessionTrace {
   readonly #ids = new Map<string, number>();
   /** The keys and values of its tries. */
   readonly #tries = new Map<string, { inDoubt: boolean }>();
+  /** The create revisions of the keys whose holders were notified that they are gone. */
+  readonly #told = new Set<number>();
   #over = false;
   /** The incarnation of its process. */
   #owner: string | undefined;
@@ -149,9 +151,10 @@ export class SessionTrace {
     this.#step(what, (world) => changed(world, own, { lease, isStopped }));
   }
 
-  /** A holder puts its key again. */
+  /** A holder puts its key again. If the key is gone, etcd refuses that: a renewal is answered before the holder is notified. */
   rewriteSent(what: string, place: PlaceId): void {
-    this.#step(what, (world) => (holds(world, place) ? [world] : []));
+    const mayRefuse = (world: World): boolean => !this.#told.has(place.revision) && isGone(world, place);
+    this.#step(what, (world) => (holds(world, place) || mayRefuse(world) ? [world] : []));
   }
 
   /** It was refused, and the answer shows that the key of the place is gone: its client gives the hold up. */
@@ -167,6 +170,7 @@ export class SessionTrace {
 
   /** Its caller was notified that the key of its hold is gone. */
   lost(what: string, place: PlaceId): void {
+    this.#told.add(place.revision);
     this.#step(what, (world) => (holds(world, place) ? [] : [world]));
   }
 
@@ -241,3 +245,6 @@ const holds = (world: World, { key, revision }: PlaceId): boolean =>
   world.callers.some(
     ({ place, state }) => state.at === "holding" && place?.key === key && place.revision === revision,
   );
+
+const isGone = ({ keys }: World, { key, revision }: PlaceId): boolean =>
+  keys.some((other) => other.key === key && other.created === revision && other.deleted > 0);

@@ -1,5 +1,5 @@
 import type { Caller, Turn, Watch, World } from "../../../lab/model/world.js";
-import type { ProcessWatches } from "../watched.js";
+import type { Known, ProcessWatches } from "../watched.js";
 import { after, print, stepsOf, withState } from "./world-of.js";
 
 /** More states than any run has needed: the check gives up rather than to run for ever. */
@@ -46,10 +46,13 @@ function watchSteps(world: World, caller: Caller, watches: ProcessWatches): Unse
     return [{ worlds: asks.flatMap((step) => after(world, step)), sure: false }];
   }
   return watchesOf(caller).flatMap((watch) => {
-    if (watch.createdAt === 0)
-      return watches.beginningsOf(watch.key, place.revision).map(({ revision, sure }) => {
-        return { worlds: seenAt(world, revision, { caller, watch, does: "watch created" }), sure };
-      });
+    if (watch.createdAt === 0) {
+      // Of several watches that the client may use again, each leads to states of its own.
+      const beginnings = watches.beginningsOf(watch.key, place.revision);
+      const begun = ({ revision }: Known): World[] =>
+        seenAt(world, revision, { caller, watch, does: "watch created" });
+      return [{ worlds: beginnings.flatMap(begun), sure: beginnings.every(({ sure }) => sure) }];
+    }
     const { revision, sure } = watches.deletionOf(watch.key, watch.createdAt);
     if (revision <= watch.position) return [];
     return [{ worlds: seenAt(world, revision, { caller, watch, does: "deletion heard" }), sure }];

@@ -151,10 +151,10 @@ export class SessionTrace {
     this.#step(what, (world) => changed(world, own, { lease, isStopped }));
   }
 
-  /** A holder puts its key again. If the key is gone, etcd refuses that: a renewal is answered before the holder is notified. */
+  /** A holder puts its key again, which etcd refuses if the key is gone: the holder is notified after a renewal. */
   rewriteSent(what: string, place: PlaceId): void {
-    const mayRefuse = (world: World): boolean => !this.#told.has(place.revision) && isGone(world, place);
-    this.#step(what, (world) => (holds(world, place) || mayRefuse(world) ? [world] : []));
+    if (this.#told.has(place.revision)) throw new Rejected(what, this.#states);
+    this.#step(what, (world) => (holds(world, place) || isGone(world, place) ? [world] : []));
   }
 
   /** It was refused, and the answer shows that the key of the place is gone: its client gives the hold up. */

@@ -18,7 +18,7 @@ export function togetherOf(
   const granted = grouped(calls, ({ owner, hold }) => `${owner} ${hold?.create}`);
   const batches = grouped([...places.values()].flat(), ({ owner, create }) => `${owner} ${create}`);
   for (const [of, batch] of batches) {
-    const requested = openFirst(requests.get(batch[0]?.owner ?? "") ?? [], batch[0]?.seen ?? 0n);
+    const requested = openFirst(requests.get(batch[0]?.owner ?? "") ?? [], batch[0]);
     for (const group of groupsOf(batch, granted.get(of) ?? [], requested)) {
       turnTogether(group);
       for (const place of group) found.set(place, group);
@@ -30,26 +30,33 @@ export function togetherOf(
 interface Request {
   readonly owner: string;
   readonly names: ReadonlySet<string>;
-  /** From each call to its outcome, which is `FOREVER` away for one without an outcome. */
-  readonly open: Span[];
+  readonly open: Open[];
+}
+
+/** From a call to its outcome, which is `FOREVER` away for one without an outcome. */
+interface Open extends Span {
+  /** The create revision of the places that it was granted: none of its places is newer. */
+  readonly last: bigint;
 }
 
 /** Each set of names that an owner has requested at once. */
 function requestsOf(calls: readonly Call[]): Iterable<Request> {
   const found = new Map<string, Request>();
-  for (const { owner = "", names, invoked, outcome } of calls) {
+  for (const { owner = "", names, invoked, outcome, hold } of calls) {
     if (names.length === 0) continue;
     const id = `${owner} ${[...names].sort().join()}`;
     const request = found.get(id) ?? { owner, names: new Set(names), open: [] };
-    request.open.push({ from: invoked, to: outcome?.t ?? FOREVER });
+    request.open.push({ from: invoked, to: outcome?.t ?? FOREVER, last: hold?.create ?? FOREVER });
     found.set(id, request);
   }
   return found.values();
 }
 
-/** Those that were open when the places were seen, before those whose late put they may be. */
-function openFirst(requests: readonly Request[], seen: bigint): readonly Request[] {
-  const isOpen = ({ open }: Request): boolean => open.some(({ from, to }) => from <= seen && seen <= to);
+/** Those that may have put the place when it was seen, before those whose late put it may be. */
+function openFirst(requests: readonly Request[], place: Place | undefined): readonly Request[] {
+  const { seen = 0n, create = 0n } = place ?? {};
+  const mayPut = ({ from, to, last }: Open): boolean => from <= seen && seen <= to && create <= last;
+  const isOpen = ({ open }: Request): boolean => open.some(mayPut);
   return [...requests.filter(isOpen), ...requests.filter((request) => !isOpen(request))];
 }
 

@@ -23,6 +23,7 @@ export class SimConnection implements Resettable {
   readonly #heartbeat: Heartbeat;
   readonly #connectTimer: Timer;
   #state: "connecting" | "open" | "over" = "connecting";
+  #severed = false;
   #draining = false;
   #retired = false;
   #failure: StreamFailure | undefined;
@@ -58,6 +59,11 @@ export class SimConnection implements Resettable {
     return this.#state === "open";
   }
 
+  /** The link was cut: the member knows that the connection is over. A process that is paused then learns it later. */
+  get severed(): boolean {
+    return this.#severed;
+  }
+
   /** `exchange` does not fail before this call returns. */
   add(exchange: Exchange): void {
     const failure = this.#failure;
@@ -89,6 +95,7 @@ export class SimConnection implements Resettable {
 
   /** The link is cut. */
   reset(): void {
+    this.#severed = true;
     this.clock.deliver(() => {
       if (this.#state === "open") this.#fail("lost", "read ECONNRESET");
       else this.#refused();

@@ -120,7 +120,7 @@ export class StreamExchange<Command, Answer extends object> implements Exchange,
 
   #openOnServer(): void {
     // A connection that is over opens no stream, though TCP may repeat what was sent on it.
-    if (this.#over) return;
+    if (this.#over || this.connection.severed) return;
     const { serverEnds } = this.connection.link;
     serverEnds.add(this.#endOnServer);
     const stream = this.openOnServer((answer) => {

@@ -121,8 +121,8 @@ export class SimRun {
     for (const heal of heals) heal();
   }
   #over = false;
-  /** Each ends the wait for etcd to recover from a fault that is healed. */
-  readonly #recoveries = new Set<() => void>();
+  /** Per fault and target: ends the wait for etcd to recover from a fault that is healed. */
+  readonly #recoveries = new Map<string, () => void>();
 
   /** Every call ends, every key is deleted while its session is open, then every lease ends. */
   async settle(): Promise<void> {
@@ -189,28 +189,30 @@ export class SimRun {
     const hit = kind.hit({ crew: this.#crew, random: seeded(`${seed} fault ${n}`) });
     if (hit === undefined) return undefined;
     this.#hits.push(kind.name);
-    if (kind.effect === "hinders") for (const end of this.#recoveries) end();
     const { name: fault, effect, endsStreams, refuses, suspends, sparesLeases: spares = false } = kind;
     const sparesLeases = typeof spares === "boolean" ? spares : spares(ttlSeconds * 1000);
     const { target, took } = hit;
+    const id = `${fault} ${target}`;
+    this.#recoveries.get(id)?.();
     const of = { k: "nemesis", fault, effect, target, sparesLeases, endsStreams, refuses, suspends, took };
     // Dated when it began: its effect on etcd is later.
     this.#note({ ...of, t: begun, on: true });
     return () => {
       hit.heal?.();
-      this.#whenOver(effect, (t) => this.#note({ ...of, t, on: false }));
+      if (effect === "hinders") this.#whenOver(id, (t) => this.#note({ ...of, t, on: false }));
+      else this.#note({ ...of, on: false });
     };
   }
 
-  /** `t`: undefined if the fault is over now. Otherwise it is over when etcd serves again, or when the next fault begins. */
-  #whenOver(effect: SimFault["effect"], note: (t?: bigint) => void): void {
+  /** `t`: undefined if the fault is over now. Otherwise it is over when etcd serves again, or when the same fault begins again. */
+  #whenOver(id: string, note: (t?: bigint) => void): void {
     const { cluster } = this.#crew.etcd;
-    if (cluster === undefined || effect !== "hinders") return note();
+    if (cluster === undefined) return note();
     const end = whenServing(this.#kernel, cluster, (since) => {
-      this.#recoveries.delete(end);
+      this.#recoveries.delete(id);
       note(BigInt(Math.round(since * 1e6)));
     });
-    this.#recoveries.add(end);
+    this.#recoveries.set(id, end);
   }
 
   /** `step` becomes a line of the history: the caller does not keep it. */

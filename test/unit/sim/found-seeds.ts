@@ -145,4 +145,38 @@ export const FOUND: readonly { readonly setting: Omit<SimOptions, "build">; read
       ],
     },
   },
+  {
+    what: "a recovery from one fault ended when any other one began, and the outage counted as a refusal of tokens",
+    setting: {
+      ...{ seed: "134202", version: "3.4", of: "election", ttlSeconds: 2, processes: 3, lanes: 2, names: 1 },
+      ...{ ...SHORT, gapMs: [100, 800], auth: true, members: 3, only: [1, 2, 6] },
+      faults: [
+        ...["pause-holder", "kill-holder", "clock-back", "revoke-lease", "link-cut", "link-lose-answers"],
+        ...["tokens", "isolate-leader", "isolate-follower", "slow-disk-leader", "slow-disk-follower"],
+      ],
+    },
+  },
+  {
+    what: "the checker took two of three places for those of a call that had been granted older ones",
+    setting: {
+      ...{ seed: "189546", version: "3.4", of: "lockall", ttlSeconds: 5, processes: 1, lanes: 4, names: 3 },
+      ...{ ...SHORT, gapMs: [100, 800], auth: false, members: 3, only: [0, 1] },
+      faults: [
+        ...["pause-holder", "pause-waiter", "kill-waiter", "clock-back", "delete-key", "revoke-lease"],
+        ...["compact", "link-cut", "link-blackhole", "link-slow", "link-lossy", "tokens", "pause-follower"],
+        ...["kill-follower", "cut-off", "slow-disk-leader", "move-leader"],
+      ],
+    },
+  },
+  {
+    what: "the simulated member opened a stream of a paused process after the link had been cut, and never closed it",
+    setting: {
+      ...{ seed: "116683", version: "3.4", of: "lockall", ttlSeconds: 2, processes: 3, lanes: 2, names: 4 },
+      ...{ ...SHORT, gapMs: [2, 20], auth: false, members: 1, only: [0, 1] },
+      faults: [
+        ...["pause-holder", "pause-waiter", "kill-waiter", "delete-key", "compact", "link-cut"],
+        ...["link-blackhole", "link-lose-answers", "quota"],
+      ],
+    },
+  },
 ];

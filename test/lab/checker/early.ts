@@ -94,14 +94,17 @@ const UNANSWERED = 5n * SECOND;
  */
 function toldBy({ owner, deletedSeen = 0n }: Place, troubles: Troubles): bigint {
   const { ttl } = troubles;
-  const soon = deletedSeen + later(SECOND, ttl / 3n) + ttl / 6n + BREATH;
-  const span = { from: deletedSeen, to: soon };
   const p = processOf(owner) ?? "";
+  const needed = later(SECOND, ttl / 3n) + ttl / 6n + BREATH;
+  // A process that was stopped before it could notice the deletion begins when it continues.
+  const from = troubles.ranFrom(p, deletedSeen, needed);
+  const soon = from + needed;
+  const span = { from, to: soon };
   // If it is cut off altogether, only its own deadline ends the hold. If it is cut off again and again, a renewal may pass between
   // two cuts, and no watch.
-  const calm = troubles.calmFrom(p, deletedSeen, ATTEMPTS);
+  const calm = troubles.calmFrom(p, from, ATTEMPTS);
   const by = troubles.hindered(span) ? later(soon, calm) + later(DETECTION, ttl) : soon;
-  const ended = troubles.silenced(span) ? by : earlier(by, deletedSeen + ENDED + BREATH);
+  const ended = troubles.silenced(span) ? by : earlier(by, from + ENDED + BREATH);
   return troubles.saidBy(p, ended);
 }
 /** The longest pause between two attempts to open a stream is one second. */

@@ -10,8 +10,10 @@ export interface Place extends Slot {
   /** A semaphore's limit as this user has set it. */
   readonly permits: number | undefined;
   readonly seen: bigint;
-  /** When its key was first put again: a waiter that is granted a permit announces its grant so. */
+  /** When its key was first put again. This is how a waiter for a permit announces its grant. */
   readonly announcedSeen: bigint | undefined;
+  /** As many older places existed at its creation as its own number allows: its client puts its key again when it is granted. */
+  readonly announces: boolean;
   readonly deleted: bigint | undefined;
   readonly deletedSeen: bigint | undefined;
   /** The revision from which on no older place kept it from holding; undefined if that never happened. */
@@ -116,7 +118,8 @@ function begin(
   const { key, lease, create, tSeen } = event;
   const lock = key.slice(0, key.lastIndexOf("/")).replace(/\/(read|write)$/, "");
   const place = {
-    ...{ lock, key, lease, create, ...saidIn(event.value), seen: tSeen, announcedSeen: undefined },
+    ...{ lock, key, lease, create, ...saidIn(event.value), seen: tSeen },
+    ...{ announcedSeen: undefined, announces: false },
     ...{ deleted: undefined, deletedSeen: undefined, headSince: undefined, headSeen: undefined },
   };
   living.set(key, place);
@@ -137,7 +140,10 @@ function findTurns(lock: string, places: readonly GrowingPlace[]): void {
   let older: GrowingPlace[] = [];
   for (const place of places) {
     older = older.filter(({ deleted = FOREVER }) => deleted > place.create);
-    if (place.lock === lock) findTurn(place, older);
+    if (place.lock === lock) {
+      findTurn(place, older);
+      place.announces = older.length >= (place.permits ?? Infinity);
+    }
     older.push(place);
   }
 }

@@ -52,7 +52,7 @@ function requestsOf(calls: readonly Call[]): Iterable<Request> {
   return found.values();
 }
 
-/** Those that may have put the place when it was seen, before those whose late put it may be. */
+/** First the requests that were open when the place was seen. Then the others, whose late put may have created it. */
 function openFirst(requests: readonly Request[], place: Place | undefined): readonly Request[] {
   const { seen = 0n, create = 0n } = place ?? {};
   const mayPut = ({ from, to, last }: Open): boolean => from <= seen && seen <= to && create <= last;

@@ -145,13 +145,13 @@ export class Troubles {
    * alone does not count.
    */
   calmFrom(p: string, t: bigint, length: bigint): bigint {
-    let calm = t;
-    for (const { from, to } of this.#hindering(p)) {
-      if (to <= calm) continue;
-      if (from - calm >= length) break;
-      calm = to;
-    }
-    return calm;
+    return freeFrom(this.#hindering(p), t, length);
+  }
+
+  /** The first time from `t` on at which the process ran for so long. Stops that are shorter than `BREATH` do not count. */
+  ranFrom(p: string, t: bigint, length: bigint): bigint {
+    const stops = this.still(p).filter(({ from, to }) => to - from >= BREATH);
+    return freeFrom(stops, t, length);
   }
 
   #hindering(p: string): readonly Span[] {
@@ -222,6 +222,17 @@ export class Troubles {
     this.#slow.set(p, found);
     return found;
   }
+}
+
+/** The first time from `t` on that is so long before the next span. */
+function freeFrom(spans: readonly Span[], t: bigint, length: bigint): bigint {
+  let free = t;
+  for (const { from, to } of spans) {
+    if (to <= free) continue;
+    if (from - free >= length) break;
+    free = to;
+  }
+  return free;
 }
 
 /** Another member accepts the request, or the same member with a new token. */

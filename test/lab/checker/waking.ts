@@ -1,7 +1,7 @@
 import type { Call } from "./calls.js";
 import { moment, ms, type Facts, type Finding, type Rule } from "./facts.js";
 import { processOf, type Place } from "./places.js";
-import { FOREVER } from "./spans.js";
+import { earlier, FOREVER, later } from "./spans.js";
 
 /**
  * I7: a waiter that reaches the head of the queue is notified within one TTL, or within one TTL after the cluster has
@@ -16,8 +16,7 @@ function notGranted(facts: Facts, place: Place): Finding[] {
   const { key, create, owner, headSeen, deletedSeen } = place;
   if (headSeen === undefined) return [];
   const end = facts.holdOf.get(place)?.granted ?? deletedSeen ?? facts.end;
-  const inTime = (p: string | undefined) => end <= facts.troubles.limit(p, headSeen);
-  if (inTime(processOf(owner)) || notifiersOf(facts, place).some(inTime)) return [];
+  if (end <= facts.troubles.limit(processOf(owner), notifiableFrom(facts, place))) return [];
   const ns = end - headSeen;
   const whose = owner === undefined ? "" : ` of ${owner}`;
   const text = `${key}@${create}${whose} was the head for ${ms(ns)} from ${moment(facts, headSeen)} on, and not granted`;
@@ -25,16 +24,29 @@ function notGranted(facts: Facts, place: Place): Finding[] {
 }
 
 /**
- * A waiter for a permit is notified by the waiter before it, which puts its key again when it is granted. If the process of that waiter
- * is stopped or dead, the end of its lease notifies instead. In all other modes a place is the head only when those before it are gone.
+ * When a client can notice that its place is the head. A waiter for a permit is notified when the waiter before it announces its grant
+ * or leaves. If the process of that waiter is dead, etcd ends its lease. In all other modes the places before the head are gone.
  */
-function notifiersOf({ places }: Facts, { lock, create, permits, headSince, headSeen }: Place) {
-  if (permits === undefined || headSince === undefined || headSeen === undefined) return [];
-  const silent = ({ deleted = FOREVER, announcedSeen = FOREVER, ...before }: Place): boolean =>
-    deleted > headSince && before.headSince !== before.create && announcedSeen > headSeen;
-  const before = (places.get(lock) ?? []).filter((each) => each.create < create && silent(each));
-  return before.map(({ owner }) => processOf(owner));
+function notifiableFrom(facts: Facts, place: Place): bigint {
+  const { headSeen = 0n } = place;
+  const spoken = silentBefore(facts, place).map((silent) => {
+    const from = later(headSeen, notifiableFrom(facts, silent));
+    const due = facts.troubles.limit(processOf(silent.owner), from);
+    // A waiter that is late without a reason excuses nobody.
+    return spokeAt(silent) <= due ? spokeAt(silent) : headSeen;
+  });
+  return spoken.reduce(later, headSeen);
 }
+
+/** The waiters before the place that had neither announced their grants nor left when it became the head: fewer than its limit. */
+function silentBefore({ places }: Facts, { lock, create, permits, headSeen = 0n }: Place): readonly Place[] {
+  if (permits === undefined) return [];
+  const before = (places.get(lock) ?? []).filter((other) => other.create < create);
+  return before.filter((other) => other.announces && spokeAt(other) > headSeen);
+}
+
+const spokeAt = ({ announcedSeen = FOREVER, deletedSeen = FOREVER }: Place): bigint =>
+  earlier(announcedSeen, deletedSeen);
 
 function stillWaiting(facts: Facts, { p, id, lock, invoked, owner, outcome }: Call): Finding[] {
   if (outcome !== undefined || !facts.troubles.endedWell(p)) return [];

@@ -18,7 +18,7 @@ export class ScheduledEvent implements Timer {
   }
 }
 
-/** A binary heap by time, and for equal times by the order of creation. The keys are in arrays of their own: most steps compare. */
+/** A binary heap by time, and for equal times by the order of creation. The times are in a separate array, because most steps compare them. */
 export class EventQueue {
   readonly #heap: ScheduledEvent[] = [];
   readonly #times: number[] = [];

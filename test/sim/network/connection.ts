@@ -59,7 +59,7 @@ export class SimConnection implements Resettable {
     return this.#state === "open";
   }
 
-  /** The link was cut: the member knows that the connection is over. A process that is paused then learns it later. */
+  /** The link was cut, so the member has closed the connection. A paused process is notified when it continues. */
   get severed(): boolean {
     return this.#severed;
   }

@@ -7,7 +7,7 @@ const LOOK_MS = 100;
 /**
  * Calls `then` once, with the time from which on the cluster has served since a fault was healed. An election has no upper bound, and
  * after it etcd may lose a read. The checker therefore gets the time at which that was over, and not an estimate. Returns a function
- * that ends the wait, for the next fault.
+ * that ends the wait now.
  */
 export function whenServing(
   scheduler: Scheduler,
@@ -24,8 +24,8 @@ export function whenServing(
   const look = (): void => {
     const { now } = scheduler;
     if (!cluster.serves) since = now;
-    // A read that was lost before `since` would be known by now.
-    if (now - since >= LOST_MS) end(since);
+    // A read that was sent until LOST_MS after `since`, and lost, would be known by now: a new leader may drop the first ones.
+    if (now - since >= 2 * LOST_MS) end(since);
     else timer = scheduler.after(LOOK_MS, look);
   };
   look();

@@ -6,6 +6,7 @@ import type { SimEtcd } from "../etcd/sim-etcd.js";
 import type { SimVersion } from "../etcd/types.js";
 import { Kernel, type Hold } from "../kernel/kernel.js";
 import { SIM_FAULTS, type SimFault } from "./faults.js";
+import { MEMBER_FAULTS } from "./member-faults.js";
 import { HistoryClock } from "./node-time.js";
 import { SimCrew } from "./sim-crew.js";
 import type { Build } from "./build.js";
@@ -199,13 +200,14 @@ export class SimRun {
     this.#note({ ...of, t: begun, on: true });
     return () => {
       hit.heal?.();
-      if (effect === "hinders") this.#whenOver(id, (t) => this.#note({ ...of, t, on: false }));
+      if (breaksMember(kind)) this.#whenOver(id, (t) => this.#note({ ...of, t, on: false }));
       else this.#note({ ...of, on: false });
     };
   }
 
   /** `t`: undefined if the fault is over now. Otherwise it is over when etcd serves again, or when the same fault begins again. */
   #whenOver(id: string, note: (t?: bigint) => void): void {
+    this.#recoveries.get(id)?.();
     const { cluster } = this.#crew.etcd;
     if (cluster === undefined) return note();
     const end = whenServing(this.#kernel, cluster, (since) => {
@@ -226,6 +228,8 @@ export class SimRun {
     this.#kernel.log(lineOf(whole));
   }
 }
+
+const breaksMember = ({ name }: SimFault): boolean => MEMBER_FAULTS.some((fault) => fault.name === name);
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 

@@ -17,7 +17,7 @@ export class Summary {
     for (const fault of hits) this.#kinds.add(fault);
   }
 
-  /** Per run. A run without calls or faults would show nothing. */
+  /** Averages per run, and the number of kinds of fault. A run without calls or faults would show nothing. */
   get contents(): string {
     const [requests, hits] = [this.#requests / this.#runs, this.#hits / this.#runs];
     return `${requests.toFixed(0)} calls to etcd and ${hits.toFixed(1)} faults a run, of ${this.#kinds.size} kinds`;

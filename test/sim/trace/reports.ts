@@ -1,4 +1,4 @@
-import type { Step } from "../../lab/runner/history.js";
+import type { End, Step } from "../../lab/runner/history.js";
 import { GrantedKeys, type OnHold } from "./granted-keys.js";
 import type { Queues } from "./queue/queues.js";
 import { Rejected } from "./rejected.js";
@@ -30,13 +30,16 @@ export class ReportCheck {
       if (step.on) this.#stopped.add(step.target);
       else this.#stopped.delete(step.target);
     } else if (step.k === "claim" && step.held) this.#holds(step, "claims its hold");
-    else if (step.k === "end" && step.reason === "deleted") {
-      this.#lost(step);
-    } else if (step.k === "end" && step.reason !== "released") {
-      const place = this.#placeOf(step);
-      if (place)
-        this.queues.over(partsOf(place.key).lease, `notifies its holders of the loss: ${step.reason}`);
-    }
+    else if (step.k === "end") this.#ended(step, step.reason);
+  }
+
+  #ended(step: OnHold, reason: End["reason"]): void {
+    const place = this.#placeOf(step);
+    if (!place) return;
+    if (reason === "deleted") this.#lost(step);
+    else if (reason !== "released")
+      this.queues.over(partsOf(place.key).lease, `notifies its holders of the loss: ${reason}`);
+    place.session?.ended(place);
   }
 
   #holds(step: OnHold & Pick<Step, "k">, how: string): void {

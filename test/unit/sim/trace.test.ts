@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { buildOf, mutantOf, sources } from "../../sim/run/build.js";
-import type { Txn } from "../../../src/etcd/port.js";
+import type { Compare, Txn } from "../../../src/etcd/port.js";
 import { checkAdmission } from "../../sim/trace/admission/check.js";
 import { checkTrace } from "../../sim/trace/check.js";
-import type { Step } from "../../lab/runner/history.js";
+import type { End } from "../../lab/runner/history.js";
 import type { TraceEvent } from "../../sim/trace/events.js";
 import { runSim } from "../../sim/run/sim-run.js";
 import { recordedRun, tracedRun, tracedSetting } from "../../sim/trace/traced-run.js";
@@ -245,31 +245,38 @@ describe("a seed whose trace was once rejected by an error of the check", { time
     expect((await tracedRun(seed, build, setting)).rejected).toBeUndefined();
   });
 
-  it("is no path if the leader proclaims after it was notified", async () => {
-    const { events, locks } = await recordedRun("321", build, ELECTION);
-    const end = events.findIndex(
-      (each, i) => each.is === "step" && each.step.k === "end" && proclaimOf(each.step, events.slice(0, i)),
-    );
-    const { step } = events[end] as Extract<TraceEvent, { is: "step" }>;
-    const late = proclaimOf(step, events.slice(0, end))!;
+  it.each([
+    ["was notified that its key is gone", "321", "deleted"],
+    ["has resigned", "2", "released"],
+  ] as const)("is no path if a leader proclaims after it %s", async (_, seed, reason) => {
+    const { events, locks } = await recordedRun(seed, build, ELECTION);
+    const [end, late] = lateProclaim(events, reason)!;
     expect(checkTrace(events.toSpliced(end + 1, 0, late), locks).rejected).toMatch(
       /sends the proclaim of \S+, created at \d+$/m,
     );
   });
 });
 
-/** The last proclaim that a leader sent, if etcd did not accept it, and the step tells the leader that its key is gone. */
-function proclaimOf(step: Step, events: readonly TraceEvent[]): TraceEvent | undefined {
-  if (step.k !== "end" || step.reason !== "deleted") return undefined;
-  const guards = ({ compare: [first, second] }: Txn): boolean =>
-    first?.kind === "created at" && first.revision === step.token && second?.kind === "modified at";
-  const last = events.findLast(
-    (each) => each.is === "txns" && each.txns.length === 1 && guards(each.txns[0]!),
-  );
-  const isAnswer = (each: TraceEvent): boolean =>
-    each.is === "txns answered" &&
-    last?.is === "txns" &&
-    each.call === last.call &&
-    each.answers[0]!.succeeded;
-  return events.some(isAnswer) ? undefined : last;
+/** The first end of a leader's hold for that reason, and one more proclaim of that leader. */
+function lateProclaim(events: readonly TraceEvent[], reason: End["reason"]) {
+  for (const [i, each] of events.entries()) {
+    if (each.is !== "step" || each.step.k !== "end" || each.step.reason !== reason) continue;
+    const proclaim = proclaimOf(each.step, events.slice(0, i));
+    if (proclaim) return [i, proclaim] as const;
+  }
+  return undefined;
+}
+
+/** The last proclaim of a leader, guarded by the revision that the leader knows after the answer. */
+function proclaimOf({ token }: End, events: readonly TraceEvent[]): TraceEvent | undefined {
+  const isGuarded = ({ compare: [first, second] }: Txn): boolean =>
+    first?.kind === "created at" && first.revision === token && second?.kind === "modified at";
+  const last = events.findLast((it) => it.is === "txns" && it.txns.length === 1 && isGuarded(it.txns[0]!));
+  if (last?.is !== "txns") return undefined;
+  const answer = events.find((it) => it.is === "txns answered" && it.call === last.call);
+  if (answer?.is !== "txns answered" || !answer.answers[0]!.succeeded) return last;
+  const [txn] = last.txns;
+  const [created, modified] = txn!.compare as [Compare, Compare & { kind: "modified at" }];
+  const { revision } = answer.answers[0]!.header;
+  return { ...last, txns: [{ ...txn!, compare: [created, { ...modified, revision }] }] };
 }

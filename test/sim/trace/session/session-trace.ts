@@ -27,7 +27,7 @@ import {
   type Shown,
 } from "./reads.js";
 import { closure, watchesOf } from "./unseen.js";
-import { isActive, newWorld, OURS, over, print, take, THEIRS } from "./world-of.js";
+import { isActive, isTaken, newWorld, OURS, over, print, take, THEIRS } from "./world-of.js";
 
 export interface SessionSetting {
   readonly lease: string;
@@ -60,8 +60,8 @@ export class SessionTrace {
   readonly #ids = new Map<string, number>();
   /** The keys and values of its tries. */
   readonly #tries = new Map<string, { inDoubt: boolean }>();
-  /** The create revisions of the keys whose holders were notified that they are gone. */
-  readonly #told = new Set<number>();
+  /** The create revisions of the holds that have ended. */
+  readonly #ended = new Set<number>();
   #over = false;
   /** The incarnation of its process. */
   #owner: string | undefined;
@@ -151,10 +151,14 @@ export class SessionTrace {
     this.#step(what, (world) => changed(world, own, { lease, isStopped }));
   }
 
-  /** A holder puts its key again, which etcd refuses if the key is gone: the holder is notified after a renewal. */
+  /** A holder puts its key again. If the key is gone, etcd refuses the put. The holder is notified later, after a renewal. */
   rewriteSent(what: string, place: PlaceId): void {
-    if (this.#told.has(place.revision)) throw new Rejected(what, this.#states);
-    this.#step(what, (world) => (holds(world, place) || isGone(world, place) ? [world] : []));
+    if (this.#ended.has(place.revision)) throw new Rejected(what, this.#states);
+    this.#step(what, (world) => (holds(world, place) || isTaken(world, place) ? [world] : []));
+  }
+
+  ended({ revision }: PlaceId): void {
+    this.#ended.add(revision);
   }
 
   /** It was refused, and the answer shows that the key of the place is gone: its client gives the hold up. */
@@ -170,7 +174,6 @@ export class SessionTrace {
 
   /** Its caller was notified that the key of its hold is gone. */
   lost(what: string, place: PlaceId): void {
-    this.#told.add(place.revision);
     this.#step(what, (world) => (holds(world, place) ? [] : [world]));
   }
 
@@ -245,6 +248,3 @@ const holds = (world: World, { key, revision }: PlaceId): boolean =>
   world.callers.some(
     ({ place, state }) => state.at === "holding" && place?.key === key && place.revision === revision,
   );
-
-const isGone = ({ keys }: World, { key, revision }: PlaceId): boolean =>
-  keys.some((other) => other.key === key && other.created === revision && other.deleted > 0);

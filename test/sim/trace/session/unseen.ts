@@ -47,7 +47,7 @@ function watchSteps(world: World, caller: Caller, watches: ProcessWatches): Unse
   }
   return watchesOf(caller).flatMap((watch) => {
     if (watch.createdAt === 0) {
-      // Of several watches that the client may use again, each leads to states of its own.
+      // The client may use any of several watches again. Each one leads to its own states.
       const beginnings = watches.beginningsOf(watch.key, place.revision);
       const begun = ({ revision }: Known): World[] =>
         seenAt(world, revision, { caller, watch, does: "watch created" });

@@ -98,3 +98,11 @@ export function print(world: World): string {
   const active = callers.filter(isActive).map(({ id, place, state, gaveUp }) => [id, place, state, gaveUp]);
   return JSON.stringify([active, sessions, late, leases, keys.map(({ deletedBy }) => deletedBy)]);
 }
+
+/** Somebody else has deleted the key of a place, and its client has not ended the session. */
+export const isTaken = (
+  world: World,
+  { key, revision }: { readonly key: string; readonly revision: number },
+): boolean =>
+  !isOver(world) &&
+  world.keys.some((it) => it.key === key && it.created === revision && it.deletedBy === "hand");

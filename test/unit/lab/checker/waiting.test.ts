@@ -70,7 +70,7 @@ describe("I7, no lost wake-up", () => {
 
   describe("of a permit", () => {
     const two = { permits: 2, shared: true };
-    /** `w4` is the head from 21.5 ms on, and is granted one TTL and 100 ms later. */
+    /** `w4` is the head from 22.5 ms on, and is granted more than one TTL later. */
     const last = (end = 2121) =>
       new Story()
         .ask(0, "w1", 1, 10, two)
@@ -95,10 +95,33 @@ describe("I7, no lost wake-up", () => {
       expect(late(last().killed("w5", 10).del(2121, 17, "lock/a/w3"))).toHaveLength(1);
     });
 
-    it("does not wait for a waiter that has announced its grant", () => {
-      const announced = (at: number, rev: number) => last().killed("w3", 22).put(at, rev, "lock/a/w3", two);
-      expect(late(announced(20.7, 15))).toHaveLength(1);
-      expect(late(announced(30, 17))).toEqual([]);
+    it("is notified by the announcement of the waiter before it, and granted within one TTL after it", () => {
+      const announced = (at: number, rev: number) => last().killed("w3", 2000).put(at, rev, "lock/a/w3", two);
+      expect(late(announced(21.7, 15))).toHaveLength(1);
+      expect(late(announced(30, 17))).toHaveLength(1);
+      expect(late(announced(1000, 17))).toEqual([]);
+    });
+
+    it("does not wait for a waiter that is late without a reason", () => {
+      expect(late(last().put(2110, 17, "lock/a/w3", two))).toHaveLength(1);
+    });
+
+    it("does not wait for a waiter whose own limit lets it hold, and waits for one that must announce", () => {
+      const mixed = (oldest: number, before: number) =>
+        new Story()
+          .ask(0, "w1", 1, 10, { permits: oldest })
+          .grant(1, "w1", 1, 10, { shared: true })
+          .ask(2, "w2", 1, 11, { permits: oldest })
+          .grant(3, "w2", 1, 11, { shared: true })
+          .ask(4, "w3", 1, 12, { permits: before })
+          .ask(5, "w4", 1, 13, { permits: 2 })
+          .killed("w3", 6)
+          .release(20, "w1", 1, 14)
+          .release(21, "w2", 1, 16)
+          .del(2121, 17, "lock/a/w3")
+          .grant(2122, "w4", 1, 13, two);
+      expect(late(mixed(2, 3))).toHaveLength(1);
+      expect(late(mixed(3, 2))).toEqual([]);
     });
 
     it("does not wait for a holder", () => {

@@ -124,9 +124,11 @@ describe("a semaphore", () => {
     const [a, b] = semaphoresOf(name, 1);
     const holder = await a.acquire();
     // A client that joined the queue and died: nobody announces its grant.
-    const [, id = ""] = /lease (\w+) granted/.exec(await two.etcd.etcdctl(["lease", "grant", "60"])) ?? [];
+    const { stdout } = await two.etcd.etcdctl(["lease", "grant", "60"]);
+    const [, id = ""] = /lease (\w+) granted/.exec(stdout) ?? [];
     const key = holder.key.slice(0, holder.key.lastIndexOf("/"));
-    await two.etcd.etcdctl(["put", `${key}/${id}`, '{"permits":1}', `--lease=${id}`]);
+    const value = { owner: "dead", since: new Date().toISOString(), id: "dead", permits: 1 };
+    await two.etcd.etcdctl(["put", `${key}/${id}`, JSON.stringify(value), `--lease=${id}`]);
     const [waiting] = await inLine(name, [() => b.acquire()]);
 
     await holder.release();

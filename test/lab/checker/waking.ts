@@ -7,16 +7,22 @@ import { earlier, FOREVER, later } from "./spans.js";
  * I7: a waiter that reaches the head of the queue is notified within one TTL, or within one TTL after the cluster has
  * settled from the faults in this time. At the end, no waiter is left without a predecessor.
  */
-export const noLostWakeUp: Rule = (facts) => [
-  ...facts.placeOf.values().flatMap((place) => notGranted(facts, place)),
-  ...facts.calls.flatMap((call) => stillWaiting(facts, call)),
-];
+export const noLostWakeUp: Rule = (facts) => {
+  const notifiable: Notifiable = new Map();
+  return [
+    ...facts.placeOf.values().flatMap((place) => notGranted(facts, place, notifiable)),
+    ...facts.calls.flatMap((call) => stillWaiting(facts, call)),
+  ];
+};
 
-function notGranted(facts: Facts, place: Place): Finding[] {
+/** By place, when its client can notice that it is the head: each depends on those of the waiters before it. */
+type Notifiable = Map<Place, bigint>;
+
+function notGranted(facts: Facts, place: Place, notifiable: Notifiable): Finding[] {
   const { key, create, owner, headSeen, deletedSeen } = place;
   if (headSeen === undefined) return [];
   const end = facts.holdOf.get(place)?.granted ?? deletedSeen ?? facts.end;
-  if (end <= facts.troubles.limit(processOf(owner), notifiableFrom(facts, place))) return [];
+  if (end <= facts.troubles.limit(processOf(owner), notifiableFrom(facts, place, notifiable))) return [];
   const ns = end - headSeen;
   const whose = owner === undefined ? "" : ` of ${owner}`;
   const text = `${key}@${create}${whose} was the head for ${ms(ns)} from ${moment(facts, headSeen)} on, and not granted`;
@@ -24,23 +30,27 @@ function notGranted(facts: Facts, place: Place): Finding[] {
 }
 
 /**
- * When a client can notice that its place is the head. A waiter for a permit is notified when the waiter before it announces its grant
- * or leaves. If the process of that waiter is dead, etcd ends its lease. In all other modes the places before the head are gone.
+ * A waiter for a permit is notified when the waiter before it announces its grant or leaves. If the process of that waiter is dead,
+ * etcd ends its lease. In all other modes the places before the head are gone.
  */
-function notifiableFrom(facts: Facts, place: Place): bigint {
+function notifiableFrom(facts: Facts, place: Place, notifiable: Notifiable): bigint {
+  const known = notifiable.get(place);
+  if (known !== undefined) return known;
   const { headSeen = 0n } = place;
   const spoken = silentBefore(facts, place).map((silent) => {
-    const from = later(headSeen, notifiableFrom(facts, silent));
+    const from = later(headSeen, notifiableFrom(facts, silent, notifiable));
     const due = facts.troubles.limit(processOf(silent.owner), from);
     // A waiter that is late without a reason excuses nobody.
     return spokeAt(silent) <= due ? spokeAt(silent) : headSeen;
   });
-  return spoken.reduce(later, headSeen);
+  const from = spoken.reduce(later, headSeen);
+  notifiable.set(place, from);
+  return from;
 }
 
 /** The waiters before the place that had neither announced their grants nor left when it became the head: fewer than its limit. */
-function silentBefore({ places }: Facts, { lock, create, permits, headSeen = 0n }: Place): readonly Place[] {
-  if (permits === undefined) return [];
+function silentBefore({ places }: Facts, { lock, create, permits, headSeen }: Place): readonly Place[] {
+  if (permits === undefined || headSeen === undefined) return [];
   const before = (places.get(lock) ?? []).filter((other) => other.create < create);
   return before.filter((other) => other.announces && spokeAt(other) > headSeen);
 }

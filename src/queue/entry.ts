@@ -133,6 +133,7 @@ export class QueueEntry implements OwnedKey {
    */
   mismatchIn(results: readonly RangeResult[], grants: boolean): KindMismatchError | undefined {
     const before = this.#before(results);
+    if (before.length === 0) return undefined;
     const every = grants && this.kind === "permit";
     for (const kv of every ? before : before.slice(0, 1)) {
       const found = this.#foreign(kv);
@@ -147,7 +148,8 @@ export class QueueEntry implements OwnedKey {
   #before(results: readonly RangeResult[]): readonly KeyValue[] {
     const { revision } = this;
     if (revision === undefined) return [];
-    const before = results.flatMap(({ kvs }) => kvs.filter((kv) => kv.createRevision < revision));
+    const before: KeyValue[] = [];
+    for (const { kvs } of results) for (const kv of kvs) if (kv.createRevision < revision) before.push(kv);
     return before.sort((a, b) => (a.createRevision > b.createRevision ? -1 : 1));
   }
 

@@ -111,6 +111,7 @@ export class Batcher {
 
   #nextBatch(): PendingTxn[] {
     const batch: PendingTxn[] = [];
+    if (this.#waiting.size === 0) return batch;
     const taken = new ConflictSet();
     // Names that conflict with one passed over must not overtake it: no name waits forever.
     const passedOver = new ConflictSet();

@@ -1,8 +1,5 @@
-/** `a/b/c` lies under `a/b` and under `a`. */
-function* above(name: string): Generator<string> {
-  for (let end = name.lastIndexOf("/"); end > 0; end = name.lastIndexOf("/", end - 1))
-    yield name.slice(0, end);
-}
+/** The end of the next shorter name that `name.slice(0, end)` lies under, 0 or less if there is none: `a/b/c` lies under `a/b` and under `a`. */
+const endAbove = (name: string, end: number): number => name.lastIndexOf("/", end - 1);
 
 /**
  * A set of queue names. A queue's keys begin with its name and a slash, so the queue of `a` also reads those of `a/b`: two
@@ -16,18 +13,20 @@ export class ConflictSet {
   add(names: readonly string[]): void {
     for (const name of names) {
       this.#names.add(name);
-      for (const upper of above(name)) this.#above.add(upper);
+      for (let end = endAbove(name, name.length); end > 0; end = endAbove(name, end))
+        this.#above.add(name.slice(0, end));
     }
   }
 
   /** Whether any of `names` conflicts with the set. The cost depends on their depth, not on the size of the set. */
   conflict(names: readonly string[]): boolean {
-    return names.some((name) => this.#conflicts(name));
+    return this.#names.size > 0 && names.some((name) => this.#conflicts(name));
   }
 
   #conflicts(name: string): boolean {
     if (this.#names.has(name) || this.#above.has(name)) return true;
-    for (const upper of above(name)) if (this.#names.has(upper)) return true;
+    for (let end = endAbove(name, name.length); end > 0; end = endAbove(name, end))
+      if (this.#names.has(name.slice(0, end))) return true;
     return false;
   }
 }

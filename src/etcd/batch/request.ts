@@ -77,9 +77,10 @@ export class BatchRequest {
   /** The request gets the longest time limit; transactions with a shorter one have their own timers. */
   start(host: string, clock: Clock): CallOptions {
     this.#host = host;
-    const limits = this.batch.map((pending) => ({ pending, limitMs: pending.limits.timeoutMs() }));
-    const timeoutMs = Math.max(...limits.map(({ limitMs }) => limitMs));
-    for (const { pending, limitMs } of limits) {
+    const limits = this.batch.map((pending) => pending.limits.timeoutMs());
+    const timeoutMs = Math.max(...limits);
+    for (const [n, pending] of this.batch.entries()) {
+      const limitMs = limits[n]!;
       pending.joinBatch(this);
       if (limitMs < timeoutMs) this.#timers.push(clock.after(limitMs, () => this.#tooLate(pending, limitMs)));
     }

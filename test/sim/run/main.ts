@@ -16,7 +16,7 @@ const USAGE = `npm run sim -- [options]
   --short       each run makes about 200 calls to etcd, and has faults from its start on
   --live        each run is judged during the run as well, and ends when a violation is noticed
   --jobs N      that many processes at once, each with a part of the seeds; prints each part and the total
-  --record FILE with --jobs: adds a row for each part to a table
+  --record FILE with --jobs: adds a row for each part to a table, and omits the parts that are in it
   --only LIST   of the planned faults, these numbers only
   --processes N that many processes instead of the seed's choice
   --print       every step of the run
@@ -91,7 +91,9 @@ async function runSeeds(first: number, count: number, flags: Flags): Promise<voi
     if (flags.mutant !== undefined) break;
   }
   const last = Math.min(seed, first + count - 1);
-  console.log(`seeds ${first} to ${last}: ${broken} broken; ${summary.contents}; ${summary.speed}`);
+  console.log(
+    `seeds ${first} to ${last}: ${broken} broken; ${summary.contents}; hash ${summary.hash}; ${summary.speed}`,
+  );
   if (broken > 0) process.exitCode = 1;
 }
 

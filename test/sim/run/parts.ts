@@ -1,17 +1,15 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { appendFileSync, existsSync } from "node:fs";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { PartTable } from "./part-table.js";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
-/** Seeds of a part, at most. A new process needs a few seconds until its code is compiled. */
-const PART = 5000;
+/** Seeds of a part, at most. A new process is slower for its first 2,000 seeds, until V8 has compiled its code. */
+const PART = 10_000;
 /** What a process prints last. */
-const SUMMARY = /^seeds (\d+) to (\d+): (\d+) broken; (.*); (.*)$/m;
-const HEADING =
-  "| seeds | broken | contents | speed | commit | Node.js |\n| --- | --- | --- | --- | --- | --- |\n";
+const SUMMARY = /^seeds (\d+) to (\d+): (\d+) broken; (.*); hash (\w+); (.*)$/m;
 
 export interface Parts {
   readonly first: number;
@@ -20,7 +18,7 @@ export interface Parts {
   readonly jobs: number;
   /** What else each process gets. */
   readonly args: readonly string[];
-  /** A table in Markdown that gets a row for each part. */
+  /** A table in Markdown that gets a row for each part. A part that is in it is not run again. */
   readonly record: string | undefined;
 }
 
@@ -31,19 +29,26 @@ interface Part {
 
 /** Runs the seeds in parts, each in a process of its own. Prints each part, then the total; returns the number of broken seeds. */
 export async function runParts(parts: Parts): Promise<number> {
-  const waiting = split(parts);
-  const size = waiting.length;
-  const commit = await commitNow();
+  const record = parts.record === undefined ? undefined : new PartTable(parts.record);
+  const all = split(parts);
+  const waiting = all.filter(({ first, count }) => record?.has(first, first + count - 1) !== true);
+  const left = all.length - waiting.length;
+  const seeds = waiting.reduce((sum, { count }) => sum + count, 0);
+  const run = { args: parts.args, record, commit: await commitNow() };
   const started = performance.now();
   let broken = 0;
   const work = async (): Promise<void> => {
     for (let part = waiting.shift(); part !== undefined; part = waiting.shift())
-      broken += await runPart(part, parts, commit);
+      broken += await runPart(part, run);
   };
   await Promise.all(Array.from({ length: parts.jobs }, work));
-  const perSecond = (parts.count / ((performance.now() - started) / 1000)).toFixed(1);
+  const perSecond = (seeds / ((performance.now() - started) / 1000)).toFixed(1);
   const last = parts.first + parts.count - 1;
-  console.log(`all ${size} parts, seeds ${parts.first} to ${last}: ${broken} broken; ${perSecond} a second`);
+  const omitted = left === 0 ? "" : `; ${left} parts were in the table`;
+  console.log(
+    `all ${all.length} parts, seeds ${parts.first} to ${last}: ${broken} broken; ${perSecond} a second${omitted}`,
+  );
+  if (record !== undefined) console.log(`${record.file}: ${record.total}`);
   return broken;
 }
 
@@ -55,8 +60,14 @@ function split({ first, count, jobs }: Parts): Part[] {
   return parts;
 }
 
+interface PartRun {
+  readonly args: readonly string[];
+  readonly record: PartTable | undefined;
+  readonly commit: string;
+}
+
 /** @throws {Error} if the process ends without its summary. */
-async function runPart({ first, count }: Part, { args, record }: Parts, commit: string): Promise<number> {
+async function runPart({ first, count }: Part, { args, record, commit }: PartRun): Promise<number> {
   const seeds = ["--seed", String(first), "--seeds", String(count)];
   const command = ["scripts/bundled.js", "test/sim/run/main.ts", ...seeds, ...args];
   const child = spawn(process.execPath, [...process.execArgv, ...command], {
@@ -64,13 +75,11 @@ async function runPart({ first, count }: Part, { args, record }: Parts, commit: 
   });
   const [output] = await Promise.all([text(child.stdout), once(child, "exit")]);
   process.stdout.write(output);
-  const [, from, to, broken, contents, speed] = SUMMARY.exec(output) ?? [];
-  if (broken === undefined) throw new Error(`the part from seed ${first} ended with code ${child.exitCode}`);
-  if (record !== undefined) {
-    const row = `| ${from} to ${to} | ${broken} | ${contents} | ${speed} | ${commit} | ${process.versions.node} |\n`;
-    appendFileSync(record, existsSync(record) ? row : HEADING + row);
-  }
-  return Number(broken);
+  const [, , , found, contents = "", hash = "", speed = ""] = SUMMARY.exec(output) ?? [];
+  if (found === undefined) throw new Error(`the part from seed ${first} ended with code ${child.exitCode}`);
+  const broken = Number(found);
+  record?.add({ first, last: first + count - 1, broken, contents, hash, speed, commit });
+  return broken;
 }
 
 /** With a "+" if the tree has changes. */

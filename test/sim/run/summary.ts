@@ -1,3 +1,4 @@
+import { LineHash } from "../kernel/line-hash.js";
 import type { SimResult } from "./sim-run.js";
 
 /** What so many runs contained, and how long they took. */
@@ -8,13 +9,20 @@ export class Summary {
   #virtualMs = 0;
   #requests = 0;
   #hits = 0;
+  readonly #hash = new LineHash();
 
-  add({ virtualMs, requests, hits }: SimResult): void {
+  add({ virtualMs, requests, hits, hash }: SimResult): void {
+    this.#hash.add(hash);
     this.#runs++;
     this.#virtualMs += virtualMs;
     this.#requests += requests;
     this.#hits += hits.length;
     for (const fault of hits) this.#kinds.add(fault);
+  }
+
+  /** Of the hashes of all runs, in their order. */
+  get hash(): string {
+    return this.#hash.text;
   }
 
   /** Averages per run, and the number of kinds of fault. A run without calls or faults would show nothing. */

@@ -26,17 +26,30 @@ test("the bundle of the program gives the same hash as its sources", async () =>
   expect(stdout).toContain(`seed 3: hash ${hash}`);
 }, 60_000);
 
-test("seeds in parts are all run, and each part has its line and its row", async () => {
+test("seeds in parts are all run once, and each part has its line and its row, with the hash of its runs", async () => {
   const record = path.join(await mkdtemp(path.join(tmpdir(), "leasehold-sim-")), "parts.md");
-  const seeds = ["--short", "--seed", "7", "--seeds", "5", "--jobs", "2", "--record", record];
-  const command = ["scripts/bundled.js", "test/sim/run/main.ts", ...seeds];
-  const { stdout } = await promisify(execFile)(process.execPath, command);
-
+  const run = async (count: number): Promise<string> => {
+    const seeds = ["--short", "--seed", "7", "--seeds", String(count), "--jobs", "2", "--record", record];
+    const command = ["scripts/bundled.js", "test/sim/run/main.ts", ...seeds];
+    return (await promisify(execFile)(process.execPath, command)).stdout;
+  };
   const ranges = (output: string) => output.match(/\d+ to \d+/g)!.sort();
-  expect(ranges(stdout)).toEqual(["10 to 11", "7 to 11", "7 to 9"]);
-  expect(stdout).toContain("all 2 parts, seeds 7 to 11: 0 broken");
-  expect(ranges(await readFile(record, "utf8"))).toEqual(["10 to 11", "7 to 9"]);
-}, 60_000);
+  const hashes = (output: string) => output.match(/[0-9a-f]{16}/g)!.sort();
+
+  const first = await run(5);
+  expect(ranges(first)).toEqual(["10 to 11", "7 to 11", "7 to 9"]);
+  expect(first).toContain("all 2 parts, seeds 7 to 11: 0 broken");
+  const table = await readFile(record, "utf8");
+  expect(ranges(table)).toEqual(["10 to 11", "7 to 9"]);
+  expect(hashes(table)).toEqual(hashes(first));
+  expect(new Set(hashes(table)).size).toBe(2);
+
+  // One seed more: the part from 7 to 9 is in the table, and the part from 10 to 12 is not.
+  const second = await run(6);
+  expect(ranges(second)).toEqual(["10 to 12", "7 to 12"]);
+  expect(second).toContain("1 parts were in the table");
+  expect(second).toContain(`${record}: 6 seeds in 3 parts, 0 broken`);
+}, 120_000);
 
 test("the replay command of a broken seed repeats each option that differs from the choice of the seed", async () => {
   const bundled = ["scripts/bundled.js", "test/sim/run/main.ts"];

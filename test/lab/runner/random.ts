@@ -10,7 +10,7 @@ export interface Random {
 /** A small seeded generator (mulberry32): the same seed gives the same numbers on every machine. */
 export function seeded(seed: string): Random {
   let state = 2166136261;
-  for (const char of seed) state = Math.imul(state ^ char.charCodeAt(0), 16777619);
+  for (let n = 0; n < seed.length; n++) state = Math.imul(state ^ seed.charCodeAt(n), 16777619);
   const next = () => {
     state = (state + 0x6d2b79f5) | 0;
     let x = Math.imul(state ^ (state >>> 15), 1 | state);

@@ -37,7 +37,9 @@ const QUIET = 0.1;
  */
 export function plan(options: PlanOptions): Planned[] {
   const all = [...new Set(Object.values(SERIES))].flatMap((name) => series(options, name));
-  return all.sort((a, b) => a.atMs - b.atMs).map((fault, n) => ({ ...fault, n }));
+  return all
+    .sort((a, b) => a.atMs - b.atMs)
+    .map(({ atMs, lastsMs, fault }, n) => ({ n, atMs, lastsMs, fault }));
 }
 
 /** Faults of the same series never overlap. */

@@ -162,8 +162,9 @@ export class Leases {
 
   /** A put with another lease, or without one, detaches the key from its lease, as a deletion does. */
   #follow({ events, names }: Change): void {
-    for (const [i, { kind, kv }] of events.entries()) {
-      const name = names[i]!;
+    for (let n = 0; n < events.length; n++) {
+      const { kind, kv } = events[n]!;
+      const name = names[n]!;
       const before = this.#byKey.get(name) ?? 0n;
       const after = kind === "PUT" ? kv.leaseId : 0n;
       if (before === after) continue;

@@ -40,7 +40,7 @@ export function executeRange(store: Store, range: Range, reading: Reading): Refu
  * order is that of Go's unstable sort.Sort, which is not reproduced here.
  */
 function sort(kvs: KeyValue[], order: Range["order"]): void {
-  if (order === undefined) return;
+  if (order === undefined || kvs.length < 2) return;
   const direction = order === "oldest first" ? 1 : -1;
   kvs.sort((a, b) => direction * Number(a.createRevision - b.createRevision));
 }

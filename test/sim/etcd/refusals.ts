@@ -41,4 +41,4 @@ export const PROPOSAL_DROPPED: Refusal = { refused: "raft proposal dropped", cod
 export const NOT_PRIMARY: Refusal = { refused: "not a primary lessor", code: UNKNOWN };
 
 export const isRefusal = (result: object | undefined): result is Refusal =>
-  result !== undefined && "refused" in result;
+  (result as Partial<Refusal> | undefined)?.refused !== undefined;

@@ -70,12 +70,16 @@ export class SimEtcd {
 
   /** How many unary calls have arrived at its members. */
   get calls(): number {
-    return this.#servers.reduce((sum, { calls }) => sum + calls, 0);
+    let sum = 0;
+    for (const { calls } of this.#servers) sum += calls;
+    return sum;
   }
 
   /** How many watches its clients have. */
   get watches(): number {
-    return this.#watches.reduce((sum, { size }) => sum + size, 0);
+    let sum = 0;
+    for (const { size } of this.#watches) sum += size;
+    return sum;
   }
 
   /** How long a lease has left, by the member that decides. `undefined`: no leader counts its time, or there is no such lease. */

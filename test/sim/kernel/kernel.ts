@@ -21,6 +21,11 @@ export interface KernelOptions {
   readonly hold?: Hold | undefined;
 }
 
+/** Of a line of the log. */
+export type Fields = Readonly<
+  Record<string, string | number | bigint | boolean | readonly (string | bigint)[] | undefined>
+>;
+
 export type Hold = (time: number) => Promise<void> | undefined;
 
 /** More events at one virtual moment are a loop that time never ends. */
@@ -84,6 +89,26 @@ export class Kernel implements Scheduler {
   }
 
   /**
+   * Logs the names and values of an object as one line. The line is made only if it is printed: to join its parts, and to read the
+   * joined text, takes several times as long as to read the parts.
+   */
+  logFields(fields: Fields): void {
+    if (this.#print !== undefined) return this.log(lineOf(fields));
+    const hash = this.#hash;
+    hash.addPart(String(this.#now));
+    hash.addPart(" ");
+    for (const name in fields) {
+      const value = fields[name];
+      if (value === undefined) continue;
+      hash.addPart(name);
+      hash.addPart("=");
+      hash.addPart(typeof value === "string" ? value : String(value));
+      hash.addPart(" ");
+    }
+    hash.endLine();
+  }
+
+  /**
    * Runs events until `until()`, no event is left, or `limitMs` of virtual time have passed since the call. Resolves with the last
    * `until()`. Rejects with what an event throws.
    */
@@ -135,4 +160,11 @@ export class Kernel implements Scheduler {
     }
     return false;
   }
+}
+
+/** `JSON.stringify()` needs a function for each value because of the bigints. */
+function lineOf(fields: Fields): string {
+  let line = "";
+  for (const name in fields) if (fields[name] !== undefined) line += `${name}=${String(fields[name])} `;
+  return line;
 }

@@ -4,15 +4,26 @@ export class LineHash {
   #high = 0x9e37_79b9 | 0;
 
   add(line: string): void {
+    this.addPart(line);
+    this.endLine();
+  }
+
+  /** A part of the present line. */
+  addPart(text: string): void {
     let low = this.#low;
     let high = this.#high;
-    for (let n = 0; n < line.length; n++) {
-      const code = line.charCodeAt(n);
+    for (let n = 0; n < text.length; n++) {
+      const code = text.charCodeAt(n);
       low = Math.imul(low ^ code, 0x0100_0193);
       high = Math.imul(high ^ code, 0x85eb_ca6b) ^ (high >>> 15);
     }
-    this.#low = Math.imul(low ^ 10, 0x0100_0193);
-    this.#high = Math.imul(high ^ 10, 0x85eb_ca6b);
+    this.#low = low;
+    this.#high = high;
+  }
+
+  endLine(): void {
+    this.#low = Math.imul(this.#low ^ 10, 0x0100_0193);
+    this.#high = Math.imul(this.#high ^ 10, 0x85eb_ca6b);
   }
 
   /** 16 hexadecimal digits. */

@@ -66,12 +66,18 @@ export class Random {
 
 /** Three different 32-bit hashes of the text (FNV-1a with three offsets, and Murmur3's finalizer). */
 function stateOf(seed: string): [number, number, number] {
-  const hash = (offset: number): number => {
-    let h = offset | 0;
-    for (let n = 0; n < seed.length; n++) h = Math.imul(h ^ seed.charCodeAt(n), 0x0100_0193);
-    h = Math.imul(h ^ (h >>> 16), 0x85eb_ca6b);
-    h = Math.imul(h ^ (h >>> 13), 0xc2b2_ae35);
-    return h ^ (h >>> 16);
-  };
-  return [hash(0x811c_9dc5), hash(0x9e37_79b9), hash(0x85eb_ca77)];
+  let [a, b, c] = [0x811c_9dc5 | 0, 0x9e37_79b9 | 0, 0x85eb_ca77 | 0];
+  for (let n = 0; n < seed.length; n++) {
+    const code = seed.charCodeAt(n);
+    a = Math.imul(a ^ code, 0x0100_0193);
+    b = Math.imul(b ^ code, 0x0100_0193);
+    c = Math.imul(c ^ code, 0x0100_0193);
+  }
+  return [mixed(a), mixed(b), mixed(c)];
+}
+
+function mixed(state: number): number {
+  let h = Math.imul(state ^ (state >>> 16), 0x85eb_ca6b);
+  h = Math.imul(h ^ (h >>> 13), 0xc2b2_ae35);
+  return h ^ (h >>> 16);
 }

@@ -22,7 +22,8 @@ export class UnaryServices {
   }
 }
 
-export const isRefusal = (reply: object): reply is Refusal => "refused" in reply;
+export const isRefusal = (reply: object): reply is Refusal =>
+  (reply as Partial<Refusal>).refused !== undefined;
 
 /** As `src/etcd/grpc` reads the status of a rejected call. */
 export const refusalOf = ({ refused, code }: Refusal, host: string): Error =>

@@ -4,7 +4,7 @@ import { seeded } from "../../lab/runner/random.js";
 import { plan, type Planned } from "../../lab/runner/schedule.js";
 import type { SimEtcd } from "../etcd/sim-etcd.js";
 import type { SimVersion } from "../etcd/types.js";
-import { Kernel, type Hold } from "../kernel/kernel.js";
+import { Kernel, type Fields, type Hold } from "../kernel/kernel.js";
 import { SIM_FAULTS, type SimFault } from "./faults.js";
 import { MEMBER_FAULTS } from "./member-faults.js";
 import { HistoryClock } from "./node-time.js";
@@ -172,9 +172,9 @@ export class SimRun {
   }
 
   #inflictLater({ n, atMs, lastsMs, fault }: Planned, heals: Set<() => void>): void {
-    const kind = SIM_FAULTS.find(({ name }) => name === fault)!;
     this.#kernel.after(atMs, () => {
       if (this.#over) return;
+      const kind = SIM_FAULTS.find(({ name }) => name === fault)!;
       const heal = this.inflict(kind, n);
       if (heal === undefined) return;
       const once = (): void => void (heals.delete(once) && heal());
@@ -225,18 +225,10 @@ export class SimRun {
     if (whole.k === "invoke" && (whole.f === "acquire" || whole.f === "tryAcquire")) this.#calls++;
     this.#history.push(whole);
     this.options.observer?.step(whole);
-    this.#kernel.log(lineOf(whole));
+    this.#kernel.logFields(step as Fields);
   }
 }
 
 const breaksMember = ({ name }: SimFault): boolean => MEMBER_FAULTS.some((fault) => fault.name === name);
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
-
-/** Values are texts, numbers, and lists of them. `JSON.stringify()` needs a function for each value because of the bigints. */
-function lineOf(step: object): string {
-  const values = step as Readonly<Record<string, string | undefined>>;
-  let line = "";
-  for (const name in values) if (values[name] !== undefined) line += `${name}=${values[name]} `;
-  return line;
-}

@@ -14,10 +14,10 @@ export interface Peer {
 
 /** The network between the members. Messages of one member to another arrive in order, as on a TCP connection. */
 export class Peers {
-  readonly #cut = new Set<string>();
-  readonly #lastArrival = new Map<string, number>();
+  readonly #cut = new Set<number>();
+  readonly #lastArrival = new Map<number, number>();
   /** Since when the two are connected. */
-  readonly #since = new Map<string, number>();
+  readonly #since = new Map<number, number>();
   /** Messages arrive within the call: an administrator's request is executed at once. */
   #instant = false;
 
@@ -61,7 +61,7 @@ export class Peers {
   /** `arrive` never runs if the two are not connected then: raft repeats what is lost. */
   send(from: Peer, to: Peer, arrive: () => void): void {
     if (this.#instant) return void (this.connected(from, to) && arrive());
-    const way = `${from.index} ${to.index}`;
+    const way = wayOf(from.index, to.index);
     const { now } = this.scheduler;
     const time = Math.max(now + this.latencyMs(), this.#lastArrival.get(way) ?? 0);
     this.#lastArrival.set(way, time);
@@ -75,4 +75,7 @@ export class Peers {
   }
 }
 
-const pairOf = (a: number, b: number): string => (a < b ? `${a} ${b}` : `${b} ${a}`);
+/** The largest cluster has five members. */
+const MOST_MEMBERS = 8;
+const wayOf = (from: number, to: number): number => from * MOST_MEMBERS + to;
+const pairOf = (a: number, b: number): number => (a < b ? wayOf(a, b) : wayOf(b, a));

@@ -306,14 +306,29 @@ export class RaftNode implements Peer {
 
   /** Only an entry of its own term commits those before it (Raft section 5.4.2). Returns whether there are new ones. */
   #commitMajority(): boolean {
-    const lengths = this.#others().map((other) => this.#match.get(other) ?? 0);
-    lengths.push(this.log.length);
-    lengths.sort((a, b) => b - a);
-    const commit = lengths[Math.floor(lengths.length / 2)]!;
+    const commit = this.#majorityLength();
     if (commit <= this.commit || this.log[commit - 1]!.term !== this.term) return false;
     this.group.committed(this.log, commit);
     this.#commitUpTo(commit);
     return true;
+  }
+
+  /** How much of its log a majority has. */
+  #majorityLength(): number {
+    const { nodes } = this.group;
+    let most = 0;
+    for (const node of nodes) {
+      const length = this.#lengthOf(node);
+      if (length <= most) continue;
+      let count = 0;
+      for (const other of nodes) if (this.#lengthOf(other) >= length) count++;
+      if (this.#isMajority(count)) most = length;
+    }
+    return most;
+  }
+
+  #lengthOf(node: RaftNode): number {
+    return node === this ? this.log.length : (this.#match.get(node) ?? 0);
   }
 
   #commitUpTo(commit: number): void {

@@ -1,6 +1,8 @@
 import { contains } from "../bytes.js";
 import type { Watcher } from "./watcher.js";
 
+const NONE: readonly Watcher[] = [];
+
 /** Watches by what they watch (storage/mvcc/watcher_group.go). */
 export class WatcherGroup {
   readonly #all = new Set<Watcher>();
@@ -44,7 +46,9 @@ export class WatcherGroup {
 
   /** The watches of a key. */
   of(name: string): readonly Watcher[] {
-    const found = [...(this.#ofKeys.get(name) ?? [])];
+    const ofKey = this.#ofKeys.get(name);
+    if (ofKey === undefined && this.#ofRanges.size === 0) return NONE;
+    const found = ofKey === undefined ? [] : [...ofKey];
     for (const watcher of this.#ofRanges) if (contains(watcher.interval, name)) found.push(watcher);
     return found;
   }

@@ -81,14 +81,16 @@ export class Watches {
   }
 
   #notify({ revision, events, names }: Change): void {
+    if (this.#synced.size === 0) return;
     const batches = new Map<Watcher, WatchEvent[]>();
-    for (const [i, event] of events.entries())
-      for (const watcher of this.#synced.of(names[i]!)) {
+    for (let n = 0; n < events.length; n++)
+      for (const watcher of this.#synced.of(names[n]!)) {
         if (revision < watcher.minRevision) continue;
         const batch = batches.get(watcher);
-        if (batch) batch.push(event);
-        else batches.set(watcher, [event]);
+        if (batch) batch.push(events[n]!);
+        else batches.set(watcher, [events[n]!]);
       }
+    if (batches.size === 0) return;
     for (const [watcher, batch] of shuffled([...batches], this.#options.random)) {
       watcher.minRevision = revision + 1n;
       if (send(watcher, { events: batch, revision, compacted: false })) continue;

@@ -18,7 +18,7 @@ export function togetherOf(
   const granted = grouped(calls, ({ owner, hold }) => `${owner} ${hold?.create}`);
   const batches = grouped([...places.values()].flat(), ({ owner, create }) => `${owner} ${create}`);
   for (const [of, batch] of batches) {
-    const requested = openFirst(requests.get(batch[0]?.owner ?? "") ?? [], batch[0]);
+    const requested = openFirst(requests.get(batch[0]?.owner ?? "") ?? [], batch);
     for (const group of groupsOf(batch, granted.get(of) ?? [], requested)) {
       turnTogether(group);
       for (const place of group) found.set(place, group);
@@ -52,12 +52,21 @@ function requestsOf(calls: readonly Call[]): Iterable<Request> {
   return found.values();
 }
 
-/** First the requests that were open when the place was seen. Then the others, whose late put may have created it. */
-function openFirst(requests: readonly Request[], place: Place | undefined): readonly Request[] {
-  const { seen = 0n, create = 0n } = place ?? {};
-  const mayPut = ({ from, to, last }: Open): boolean => from <= seen && seen <= to && create <= last;
-  const isOpen = ({ open }: Request): boolean => open.some(mayPut);
-  return [...requests.filter(isOpen), ...requests.filter((request) => !isOpen(request))];
+/** First the requests that may have put places of the batch while they were open. Then the others, whose late put may have created them. */
+function openFirst(requests: readonly Request[], batch: readonly Place[]): readonly Request[] {
+  const mayPut = (request: Request): boolean => request.open.some((open) => isOpenFor(open, request, batch));
+  return [...requests.filter(mayPut), ...requests.filter((request) => !mayPut(request))];
+}
+
+/**
+ * A call that was granted puts its places once, unless it has lost one of them: it joins the queues again only when it knows that. So
+ * its older places are those of which one was deleted before the granted ones were put.
+ */
+function isOpenFor({ from, to, last }: Open, { names }: Request, batch: readonly Place[]): boolean {
+  const { seen = 0n, create = 0n } = batch[0] ?? {};
+  if (seen < from || to < seen || create > last) return false;
+  if (create === last || last === FOREVER) return true;
+  return batch.some(({ lock, deleted }) => names.has(lock) && deleted !== undefined && deleted < last);
 }
 
 /**

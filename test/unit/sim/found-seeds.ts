@@ -179,4 +179,15 @@ export const FOUND: readonly { readonly setting: Omit<SimOptions, "build">; read
       ],
     },
   },
+  {
+    what: "the checker took two of three places for those of a call that was granted younger ones while they were there",
+    setting: {
+      ...{ seed: "962460", version: "3.7", of: "lockall", ttlSeconds: 10, processes: 4, lanes: 4, names: 3 },
+      ...{ ...SHORT, gapMs: [2, 20], auth: false, members: 1, only: [0, 1, 2, 3, 8, 9, 15, 16, 17] },
+      faults: [
+        ...["pause-holder", "pause-waiter", "kill-waiter", "clock-forth", "clock-back", "delete-key"],
+        ...["revoke-lease", "tokens"],
+      ],
+    },
+  },
 ];

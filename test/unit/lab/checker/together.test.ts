@@ -92,6 +92,32 @@ describe("several names taken at once, in a history", () => {
     expect(complaints("I10", again(waiting())).length).toBeGreaterThan(0);
   });
 
+  it("are not those of an open call with fewer names that was granted a later revision while they were there", () => {
+    const fewer = { owner: "w2/own", names: ["lock/a", "lock/b"] };
+    const more = { owner: "w2/own", names: ["lock/a", "lock/b", "lock/c"] };
+    const owner = { owner: "w2/own" };
+    const story = new Story()
+      .ask(0, "w1", 1, 10, { lock: "lock/b" })
+      .grant(1, "w1", 1, 10, { lock: "lock/b" })
+      .ask(2, "w2", 1, 12, { lock: "lock/a", ...fewer })
+      .ask(2, "w2", 2, 12, { lock: "lock/b", ...fewer })
+      .ask(2, "w2", 3, 11, { lock: "lock/a", key: "lock/a/w2-2", ...more })
+      .ask(2, "w2", 4, 11, { lock: "lock/b", key: "lock/b/w2-2", ...more })
+      .ask(2, "w2", 5, 11, { lock: "lock/c", ...more })
+      .taken(5, 13, "lock/b/w2-2")
+      .del(6, 14, "lock/a/w2-2")
+      .del(6, 14, "lock/c/w2")
+      .put(8, 15, "lock/a/w2-2", owner)
+      .put(8, 15, "lock/b/w2-2", owner)
+      .put(8, 15, "lock/c/w2", owner)
+      .release(20, "w1", 1, 16, { lock: "lock/b" })
+      .grant(22, "w2", 1, 12, { lock: "lock/a" })
+      .grant(22, "w2", 2, 12, { lock: "lock/b" });
+    expect(
+      complaints("I10", story.end(23, "w2", 1, "closed").end(23, "w2", 2, "closed").close(22, "w2", 9)),
+    ).toEqual([]);
+  });
+
   it("break I2 when one is used before the turn of the last", () => {
     expect(complaints("I2", granted().read(23, "w2", 1, 12))).toEqual([]);
     expect(complaints("I2", granted().read(23, "w2", 1, 11))).toHaveLength(1);

@@ -14,9 +14,9 @@ const build = await sources();
 
 test("faults hit something in nearly all of the long runs", async () => {
   let calm = 0;
-  for (let seed = 1; seed <= 30; seed++)
+  for (let seed = 1; seed <= 12; seed++)
     if ((await runSim({ ...swarmOf(String(seed)), build })).hits.length === 0) calm++;
-  expect(calm).toBeLessThan(4);
+  expect(calm).toBeLessThan(3);
 }, 300_000);
 
 test("the bundle of the program gives the same hash as its sources", async () => {

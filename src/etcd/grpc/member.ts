@@ -38,6 +38,7 @@ import type {
   WatchRequest,
   WatchStream,
 } from "../port.js";
+import type { OpenSocket } from "../http2/socket.js";
 import { reasonFailure } from "../refusals/refusals.js";
 import { Channel } from "./channel.js";
 import { DuplexCall, type DuplexRequest } from "./duplex-call.js";
@@ -58,6 +59,13 @@ const METHODS = {
 
 type Method = keyof typeof METHODS;
 
+interface GrpcContext {
+  readonly options: CheckedConnect;
+  readonly clock: Clock;
+  /** For tests. Default: a socket of Node.js. */
+  readonly open?: OpenSocket | undefined;
+}
+
 /** One etcd member, reached by this library's own HTTP/2 and gRPC. */
 export class GrpcMember implements Member {
   readonly #services: UnaryServices;
@@ -71,10 +79,10 @@ export class GrpcMember implements Member {
   constructor(
     readonly host: string,
     connection: ConnectionSetting,
-    { options, clock }: { readonly options: CheckedConnect; readonly clock: Clock },
+    { options, clock, open }: GrpcContext,
   ) {
     const { pingTimeoutMs, connectTimeoutMs } = options;
-    const setting = { pingIntervalMs: connection.pingMs, pingTimeoutMs, connectTimeoutMs };
+    const setting = { pingIntervalMs: connection.pingMs, pingTimeoutMs, connectTimeoutMs, open };
     const target = targetOf(host, options.credentials);
     const deadlines = new Deadlines(clock);
     this.#token = connection.token;

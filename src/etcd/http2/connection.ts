@@ -1,4 +1,3 @@
-import type { Socket } from "node:net";
 import type { Deadline, Deadlines } from "../../async/deadlines.js";
 import { closedText, goawayFailure, messageOf, resetFailure, StreamFailure } from "./failure.js";
 import { FrameReader } from "./frames/frame-reader.js";
@@ -16,7 +15,7 @@ import { GREETING } from "./greeting.js";
 import { Incoming } from "./incoming.js";
 import { Outgoing } from "./outgoing.js";
 import { PeerSettings } from "./peer-settings.js";
-import { FirstBytes, openSocket, type Target } from "./socket.js";
+import { FirstBytes, openSocket, type ClientSocket, type OpenSocket, type Target } from "./socket.js";
 import { SocketWriter } from "./socket-writer.js";
 import { ReceiveWindows } from "./receive-windows.js";
 import type { Http2Stream } from "./stream.js";
@@ -29,6 +28,8 @@ export interface ConnectionSetting extends HeartbeatSetting {
   readonly connectTimeoutMs: number;
   /** For tests: stream IDs begin here. */
   readonly firstStreamId?: number;
+  /** For tests. Default: a socket of Node.js. */
+  readonly open?: OpenSocket | undefined;
 }
 
 /**
@@ -37,7 +38,7 @@ export interface ConnectionSetting extends HeartbeatSetting {
  */
 export class Connection {
   readonly #connectDeadline: Deadline;
-  readonly #socket: Socket;
+  readonly #socket: ClientSocket;
   readonly #settings = new PeerSettings();
   readonly #outgoing: Outgoing;
   readonly #windows = new ReceiveWindows((id, bytes) => this.#write(windowUpdateFrame(id, bytes)));
@@ -68,7 +69,8 @@ export class Connection {
       dead: (silentMs) => this.#fail("lost", `no answer to a ping: silent for ${Math.round(silentMs)} ms`),
     });
     this.#connectDeadline = deadlines.add(setting.connectTimeoutMs, () => this.#connectTimedOut());
-    this.#socket = openSocket(target, {
+    const open = setting.open ?? openSocket;
+    this.#socket = open(target, {
       connected: () => this.#greet(),
       data: (chunk) => this.#read(chunk),
       closed: (error) => this.#closed(error),

@@ -1,5 +1,5 @@
-import type { Socket } from "node:net";
 import type { Deadlines } from "../../async/deadlines.js";
+import type { ClientSocket } from "./socket.js";
 
 const CHUNK_BYTES = 32 * 1024;
 /** A longer piece is not copied into the chunk. */
@@ -35,7 +35,7 @@ export class SocketWriter {
   #keepsAlive = true;
 
   constructor(
-    private readonly socket: Socket,
+    private readonly socket: ClientSocket,
     private readonly deadlines: Deadlines,
     onDrain: () => void,
   ) {

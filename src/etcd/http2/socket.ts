@@ -34,6 +34,23 @@ export interface SocketHandlers {
   closed(error: Error | undefined): void;
 }
 
+/** What a connection needs of its socket. */
+export interface ClientSocket {
+  readonly destroyed: boolean;
+  readonly writableEnded: boolean;
+  write(bytes: Buffer): boolean;
+  cork(): void;
+  uncork(): void;
+  ref(): unknown;
+  unref(): unknown;
+  destroy(error?: Error): unknown;
+  /** Closes it when everything is written. */
+  destroySoon(): void;
+  on(event: "drain", listener: () => void): unknown;
+}
+
+export type OpenSocket = (target: Target, handlers: SocketHandlers) => ClientSocket;
+
 /**
  * The socket reads into memory of its own, which it uses again and again. Without that, Node.js allocates 64 KiB for each
  * read.

@@ -1,8 +1,13 @@
 import { createCluster as fromSources, type ConnectOptions } from "../../../src/session/connect.js";
 import type { Cluster } from "../../../src/session/cluster.js";
+import type { GrpcMember } from "../../../src/etcd/grpc/member.js";
 import { PrefixedMember } from "../../../src/etcd/transport/prefixed-member.js";
-import type { Member } from "../../../src/etcd/port.js";
+import type { ConnectionSetting as MemberSetting, Member } from "../../../src/etcd/port.js";
+import type { SocketHandlers } from "../../../src/etcd/http2/socket.js";
 import type { SimServer } from "../etcd/types.js";
+import type { Behavior } from "../http2/behavior.js";
+import { ServerConnection } from "../http2/server-connection.js";
+import { SimSocket, type Accept } from "../http2/socket.js";
 import type { Scheduler } from "../kernel/kernel.js";
 import type { Random } from "../kernel/random.js";
 import type { ConnectionSetting } from "../network/connection.js";
@@ -22,8 +27,17 @@ export interface SimNodeOptions {
   readonly options?: NodeConnect | undefined;
   /** Of another build. Default: that of the sources. */
   readonly createCluster?: typeof fromSources;
+  /** Default: the simulation takes the place of the transport. */
+  readonly transport?: TransportOptions | undefined;
 }
 
+/** The client's own HTTP/2 and gRPC, over sockets that are simulated. */
+export interface TransportOptions {
+  readonly GrpcMember: typeof GrpcMember;
+  readonly behavior: Behavior;
+}
+
+type GrpcContext = ConstructorParameters<typeof GrpcMember>[2];
 type NodeConnect = Partial<Omit<ConnectOptions, "hosts">>;
 
 /** The defaults of `connect`. */
@@ -36,6 +50,8 @@ export class SimNode {
   #clock: NodeClock;
   #cluster: Cluster;
   #wires: LinkWire[] = [];
+  #sockets: SimSocket[] = [];
+  #connections = 0;
   #starts = 0;
 
   #connectOptions: NodeConnect | undefined;
@@ -78,7 +94,9 @@ export class SimNode {
   kill(): void {
     this.#clock.kill();
     for (const wire of this.#wires) wire.abandon();
+    for (const socket of this.#sockets) socket.abandon();
     this.#wires = [];
+    this.#sockets = [];
   }
 
   /** A connection of the process beside its cluster. */
@@ -108,24 +126,53 @@ export class SimNode {
       { ...options, session, hosts: servers.map(({ host }) => host) },
       {
         clock: this.#clock,
-        newMember: (
-          host,
-          { pingMs, token },
-          { options: { prefix, pingTimeoutMs, connectTimeoutMs, auth } },
-        ) => {
+        newMember: (host, { pingMs, token }, { options }) => {
+          const { prefix, pingTimeoutMs, connectTimeoutMs, auth } = options;
           const setting = { pingIntervalMs: pingMs, pingTimeoutMs, connectTimeoutMs };
-          const member = this.#newMember(host, setting, auth && token);
+          const member =
+            this.#overTransport(host, { pingMs, token }, options) ??
+            this.#newMember(host, setting, auth && token);
           return prefix === "" ? member : new PrefixedMember(member, prefix);
         },
       },
     );
   }
 
-  #newMember(host: string, setting: ConnectionSetting, token?: () => string | undefined): Member {
+  #overTransport(
+    host: string,
+    setting: MemberSetting,
+    options: GrpcContext["options"],
+  ): GrpcMember | undefined {
+    const { transport } = this.options;
+    if (transport === undefined) return undefined;
     const clock = this.#clock;
+    const open = (_: unknown, handlers: SocketHandlers): SimSocket => {
+      this.#sockets = this.#sockets.filter(({ destroyed }) => !destroyed);
+      const socket = this.#openSocket(host, transport, handlers);
+      this.#sockets.push(socket);
+      return socket;
+    };
+    return new transport.GrpcMember(host, setting, { options, clock, open });
+  }
+
+  #openSocket(host: string, { behavior }: TransportOptions, handlers: SocketHandlers): SimSocket {
+    const { server, link } = this.#at(host);
+    const { scheduler, name } = this.options;
+    const random = this.options.random.fork(`${name} connection ${++this.#connections}`);
+    const accept: Accept = (client) => new ServerConnection(client, { server, scheduler, random, behavior });
+    return new SimSocket({ link, clock: this.#clock, accept }, handlers);
+  }
+
+  #at(host: string): { readonly server: SimServer; readonly link: Link } {
     const index = this.options.servers.findIndex((server) => server.host === host);
     const [server, link] = [this.options.servers[index], this.links[index]];
     if (server === undefined || link === undefined) throw new Error(`no member at ${host}`);
+    return { server, link };
+  }
+
+  #newMember(host: string, setting: ConnectionSetting, token?: () => string | undefined): Member {
+    const clock = this.#clock;
+    const { server, link } = this.#at(host);
     const wire = new LinkWire(link, server, { clock, setting });
     this.#wires.push(wire);
     return new SimMember(host, wire, { clock, token });

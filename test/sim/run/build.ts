@@ -7,6 +7,7 @@ import type { Mutant } from "../../lab/mutants/mutant.js";
 import { MUTANTS } from "../../lab/mutants/table.js";
 import * as errors from "../../../src/errors.js";
 import * as portErrors from "../../../src/etcd/port-errors.js";
+import type { GrpcMember } from "../../../src/etcd/grpc/member.js";
 import type * as Headers from "../../../src/etcd/grpc/request-headers.js";
 import type { Member } from "../../../src/etcd/port.js";
 import type * as Leasehold from "../../../src/index.js";
@@ -17,6 +18,7 @@ import type { createCluster } from "../../../src/session/connect.js";
 export interface Build {
   readonly leasehold: typeof Leasehold;
   readonly createCluster: typeof createCluster;
+  readonly GrpcMember: typeof GrpcMember;
   /** Streams are opened with `hasleader`. Default: true. */
   readonly requiresLeader?: boolean;
 }
@@ -34,11 +36,12 @@ const SHARED_NAME = "leasehold, simulated: shared modules";
 const REFUSALS = "etcd/refusals/refusals.js";
 
 export async function sources(): Promise<Build> {
-  const [leasehold, { createCluster }] = await Promise.all([
+  const [leasehold, { createCluster }, { GrpcMember }] = await Promise.all([
     import("../../../src/index.js"),
     import("../../../src/session/connect.js"),
+    import("../../../src/etcd/grpc/member.js"),
   ]);
-  return { leasehold, createCluster };
+  return { leasehold, createCluster, GrpcMember };
 }
 
 /** @throws {RangeError} if the lab has no such mutant. */
@@ -62,8 +65,8 @@ export async function buildOf({ name, patches }: Pick<Mutant, "name" | "patches"
   }
   const load = (file: string): Promise<unknown> => import(pathToFileURL(path.join(folder, file)).href);
   const rejudges = patches.some(({ file }) => file === REFUSALS);
-  const [leasehold, connect, headers] = await Promise.all(
-    ["index.js", "session/connect.js", "etcd/grpc/request-headers.js"].map(load),
+  const [leasehold, connect, member, headers] = await Promise.all(
+    ["index.js", "session/connect.js", "etcd/grpc/member.js", "etcd/grpc/request-headers.js"].map(load),
   );
   const { RequestHeaders } = headers as typeof Headers;
   const block = new RequestHeaders({ hostname: "etcd", port: 2379, tls: undefined }).ofStream("/", undefined);
@@ -74,6 +77,7 @@ export async function buildOf({ name, patches }: Pick<Mutant, "name" | "patches"
     createCluster: rejudges
       ? judgedBy((await load(REFUSALS)) as typeof Refusals, createCluster)
       : createCluster,
+    GrpcMember: (member as Pick<Build, "GrpcMember">).GrpcMember,
     requiresLeader,
   };
 }

@@ -2,6 +2,7 @@ import type { Member } from "../../../src/etcd/port.js";
 import type { AuthOptions } from "../etcd/auth/auth-store.js";
 import { SimEtcd } from "../etcd/sim-etcd.js";
 import type { SimServer, SimVersion } from "../etcd/types.js";
+import { CORRECT, type Behavior } from "../http2/behavior.js";
 import type { Kernel } from "../kernel/kernel.js";
 import { CALM, type LinkProfile, type LinkState } from "../network/link.js";
 import { SimNode } from "../node/sim-node.js";
@@ -34,6 +35,8 @@ export interface CrewOptions {
   readonly places: string;
   readonly work: Omit<Work, "leasehold"> & {
     readonly members?: number | undefined;
+    /** The processes have the client's own transport. */
+    readonly transport?: boolean | undefined;
     /** etcd requires a password, which the processes have. */
     readonly auth?: boolean | undefined;
   };
@@ -49,6 +52,8 @@ const AUTH: AuthOptions = {
 export class SimCrew {
   readonly etcd: SimEtcd;
   readonly members: SimMembers;
+  /** Of the members towards processes that have the client's own transport. */
+  readonly behavior: Behavior = { ...CORRECT };
   /** What has happened in etcd. */
   readonly server: ServerEvents;
   readonly #nodes: readonly SimNode[];
@@ -186,12 +191,13 @@ export class SimCrew {
   }
 
   #newNode(n: number): SimNode {
-    const { kernel, build } = this.options;
+    const { kernel, build, work } = this.options;
     const servers = build.requiresLeader === false ? this.etcd.members.map(leaderless) : this.etcd.members;
     return new SimNode({
       ...{ name: `node ${n}`, scheduler: kernel, random: kernel.random.fork("nodes") },
       ...{ servers, options: this.#connectOptions(n) },
       createCluster: build.createCluster,
+      transport: work.transport ? { GrpcMember: build.GrpcMember, behavior: this.behavior } : undefined,
     });
   }
 

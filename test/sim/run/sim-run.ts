@@ -29,6 +29,8 @@ export interface SimOptions {
   readonly lanes: number;
   readonly names: number;
   readonly camp: number;
+  /** Over the client's own HTTP/2 and gRPC. Default: the simulation takes their place. */
+  readonly transport?: boolean | undefined;
   /** etcd requires a password. Default: false. */
   readonly auth?: boolean | undefined;
   /** The work ends after this many calls for locks, or after `seconds`. */

@@ -13,7 +13,12 @@ const LATE: Hints = { ...OFTEN, faults: ["link-slow", "link-lossy"] };
 /** Many calls at a time in each process, so that they share requests. */
 const CROWD: Hints = { ...LATE, of: "mutex", processes: 2, lanes: 8, names: 4, camp: 0 };
 
-const TRANSPORT = notSimulated("the simulation replaces the transport");
+/** Over the client's own HTTP/2 and gRPC, with one of its faults. */
+const OVER: Hints = { transport: true, quiet: 0, gapMs: [20, 200], camp: 0 };
+
+const MANY: Hints = { of: "mutex", processes: 2, lanes: 4, names: 4 };
+/** Of a candidate: with its key, more than the 65,535 bytes that a new connection may send. */
+const LONGEST_VALUE = 65_536;
 
 export const MUTANT_HUNTS: Readonly<Record<string, MutantHunt>> = {
   "deadline-from-receipt": { workload: "late-then-silent" },
@@ -36,7 +41,7 @@ export const MUTANT_HUNTS: Readonly<Record<string, MutantHunt>> = {
   "local-wake-up-without-read": at({ of: "mutex", lanes: 4, names: 1, ...OFTEN }),
   "no-own-key-watch": at({ of: "mutex", faults: ["delete-key"], ttlSeconds: 10, camp: 0.5, ...OFTEN }),
   "old-term-accepted": { workload: "stalled-leader" },
-  "one-connection-for-all": TRANSPORT,
+  "one-connection-for-all": notSimulated("all simulated processes would share the connection"),
   "no-sweep": at({ of: "mutex", ...LATE, ttlSeconds: 10 }),
   "delete-overtakes-join": at({ of: "mutex", ...LATE, ttlSeconds: 10 }),
   "try-without-range": at({ of: "mutex", names: 1, lanes: 4, ...OFTEN }),
@@ -45,7 +50,7 @@ export const MUTANT_HUNTS: Readonly<Record<string, MutantHunt>> = {
   "one-name-in-one-batch": at(CROWD),
   "nested-names-in-one-batch": { workload: "nested-names" },
   "answers-mixed-up": at(CROWD),
-  "revision-for-each": notSimulated("the simulation replaces the codec"),
+  "revision-for-each": at({ ...CROWD, transport: true }),
   "unanswered-batch-not-sent": { workload: "lost-release-answers" },
   "reader-ignores-writers": at({ of: "rwlock", names: 2, ...OFTEN }),
   "reader-looks-on-one-side": at({ of: "rwlock", names: 2, ...OFTEN }),
@@ -76,14 +81,14 @@ export const MUTANT_HUNTS: Readonly<Record<string, MutantHunt>> = {
   "gap-not-replayed": { workload: "observers" },
   "member-taken-for-cluster": { workload: "learner" },
   "token-not-renewed": at({ of: "mutex", auth: true, faults: ["tokens"], gapMs: [20, 200] }),
-  "lost-answer-taken-for-rejection": TRANSPORT,
+  "lost-answer-taken-for-rejection": at({ ...OVER, faults: ["calm"] }),
   "rejection-never-executed": { workload: "crossed-quota" },
   "doubt-never-ended": at({ of: "mutex", ...OFTEN, faults: ["link-lose-answers", "link-lossy"] }),
-  "window-update-lost": TRANSPORT,
-  "answer-to-another-call": TRANSPORT,
-  "goaway-forgets-calls": TRANSPORT,
-  "goaway-taken-for-answer": TRANSPORT,
-  "late-answer-accepted": TRANSPORT,
-  "closed-stream-goes-on": TRANSPORT,
-  "writes-reordered": TRANSPORT,
+  "window-update-lost": at({ ...OVER, of: "election", valueBytes: LONGEST_VALUE, faults: ["delete-key"] }),
+  "answer-to-another-call": at({ ...OVER, ...MANY, quiet: undefined, faults: ["reorder"] }),
+  "goaway-forgets-calls": at({ ...OVER, ...MANY, faults: ["goaway-releases"], ttlSeconds: 10 }),
+  "goaway-taken-for-answer": at({ ...OVER, ...MANY, faults: ["goaway-releases"], ttlSeconds: 10 }),
+  "late-answer-accepted": at({ ...OVER, ...MANY, faults: ["late-answers"], ttlSeconds: 10 }),
+  "closed-stream-goes-on": at({ ...OVER, members: 3, faults: ["late-answers", "link-slow"] }),
+  "writes-reordered": at({ ...OVER, faults: ["delete-key"] }),
 };

@@ -1,6 +1,6 @@
 import { MessageReader } from "../../../src/etcd/grpc/message-reader.js";
 import type { Headers } from "../../../src/etcd/http2/stream.js";
-import type { LeaseAnswer, RangeAnswer, TxnAnswer, WatchAnswer } from "../../../src/etcd/port.js";
+import type { LeaseAnswer, RangeAnswer, Txn, TxnAnswer, WatchAnswer } from "../../../src/etcd/port.js";
 import { isRefusal } from "../etcd/refusals.js";
 import type { Refusal, ServerStream, SimServer, StreamMetadata, UnaryRequest } from "../etcd/types.js";
 import { decodeKeepalive, decodeRange, decodeTxns, decodeUnary, decodeWatch } from "./decode.js";
@@ -23,6 +23,8 @@ export interface Responder {
 
 /** One gRPC call, as the member has it. */
 export interface ServerCall {
+  /** It deletes keys, and puts none. */
+  readonly isRelease: boolean;
   message(body: Buffer): void;
   /** The client has reset the stream, or the connection is over. */
   cancelled(): void;
@@ -62,10 +64,16 @@ export function callOf(server: SimServer, headers: Headers, out: Responder): Ser
   return unaryCall(server, { ...how, token }, out);
 }
 
-function unaryCall(server: SimServer, how: Unary & { readonly token: string | undefined }, out: Responder) {
+function unaryCall(
+  server: SimServer,
+  how: Unary & { readonly token: string | undefined },
+  out: Responder,
+): ServerCall {
   const answered = ({ refused, code }: Refusal): void => out.status(code, refused);
-  return framed((body) => {
+  let isRelease = false;
+  const call = framed((body) => {
     const request = how.decode(body);
+    isRelease = request.kind === "txns" && request.txns.every(onlyDeletes);
     const { token } = how;
     server.call(token === undefined ? request : { ...request, token }, (reply) => {
       if ("refused" in reply) return answered(reply);
@@ -73,7 +81,15 @@ function unaryCall(server: SimServer, how: Unary & { readonly token: string | un
       out.status(0, "");
     });
   });
+  return {
+    ...call,
+    get isRelease() {
+      return isRelease;
+    },
+  };
 }
+
+const onlyDeletes = ({ success }: Txn): boolean => success.every(({ kind }) => kind === "delete");
 
 function keepalive(server: SimServer, metadata: StreamMetadata, out: Responder): ServerCall {
   const stream = server.keepalive(
@@ -95,7 +111,7 @@ const sending =
   <Answer extends object>(out: Responder, encode: (answer: Answer) => Buffer) =>
   (answer: Answer | Refusal): void => {
     if (isRefusal(answer)) out.status(answer.code, answer.refused);
-    else out.message(encode(answer as Answer));
+    else out.message(encode(answer));
   };
 
 const streaming = <Command>(stream: ServerStream<Command>, decode: (body: Buffer) => Command): ServerCall =>
@@ -107,5 +123,5 @@ const streaming = <Command>(stream: ServerStream<Command>, decode: (body: Buffer
 /** Splits the data of a call into its messages. A member executes a unary call although its client has gone. */
 function framed(message: (body: Buffer) => void, cancelled: () => void = () => {}): ServerCall {
   const reader = new MessageReader();
-  return { message: (data) => reader.read(data, message), cancelled };
+  return { isRelease: false, message: (data) => reader.read(data, message), cancelled };
 }

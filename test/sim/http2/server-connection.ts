@@ -29,6 +29,7 @@ export interface ServerConnectionOptions {
   readonly scheduler: Scheduler;
   readonly random: Random;
   readonly behavior: Behavior;
+  readonly violated: (error: Error) => void;
 }
 
 /** What a stream has to answer. */
@@ -65,7 +66,19 @@ export class ServerConnection implements ServerEnd {
     if (this.#over) return;
     const skipped = Math.min(this.#preface, bytes.length);
     this.#preface -= skipped;
-    if (skipped < bytes.length) this.#reader.read(bytes.subarray(skipped));
+    try {
+      if (skipped < bytes.length) this.#reader.read(bytes.subarray(skipped));
+    } catch (error) {
+      this.#violated(error as Error);
+    }
+  }
+
+  /** The client has sent what is no HTTP/2, no gRPC, or no request of etcd. */
+  #violated(error: Error): void {
+    this.options.violated(error);
+    this.#write(goawayFrame(this.#lastId, "PROTOCOL_ERROR", ""));
+    this.client.end();
+    this.closed();
   }
 
   closed(): void {
@@ -123,7 +136,7 @@ export class ServerConnection implements ServerEnd {
     if (open === undefined) return;
     if (!open.isUnary) return this.#end(id, open, { code, details });
     const { behavior, random, scheduler } = this.options;
-    const fate = fateOf(behavior, random);
+    const fate = fateOf(behavior, open.call.isRelease, random);
     if (fate === "goaway") return this.#leave();
     if (fate === "calm") return this.#calm(id);
     if (fate.afterMs === 0) return this.#end(id, open, { code, details });

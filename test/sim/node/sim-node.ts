@@ -35,6 +35,8 @@ export interface SimNodeOptions {
 export interface TransportOptions {
   readonly GrpcMember: typeof GrpcMember;
   readonly behavior: Behavior;
+  /** A process violates a protocol. */
+  readonly violated: (node: string, error: Error) => void;
 }
 
 type GrpcContext = ConstructorParameters<typeof GrpcMember>[2];
@@ -155,11 +157,15 @@ export class SimNode {
     return new transport.GrpcMember(host, setting, { options, clock, open });
   }
 
-  #openSocket(host: string, { behavior }: TransportOptions, handlers: SocketHandlers): SimSocket {
+  #openSocket(host: string, { behavior, violated }: TransportOptions, handlers: SocketHandlers): SimSocket {
     const { server, link } = this.#at(host);
     const { scheduler, name } = this.options;
     const random = this.options.random.fork(`${name} connection ${++this.#connections}`);
-    const accept: Accept = (client) => new ServerConnection(client, { server, scheduler, random, behavior });
+    const accept: Accept = (client) =>
+      new ServerConnection(client, {
+        ...{ server, scheduler, random, behavior },
+        violated: (error) => violated(name, error),
+      });
     return new SimSocket({ link, clock: this.#clock, accept }, handlers);
   }
 

@@ -3,20 +3,24 @@ import { shrink } from "../../lab/runner/shrink.js";
 import type { Build } from "./build.js";
 import { LIVE_MS, runLive, type LiveResult } from "./live.js";
 import type { SimOptions } from "./sim-run.js";
-import { shortOf, swarmOf } from "./swarm.js";
+import { overTransport, shortOf, swarmOf } from "./swarm.js";
 
 /** What is chosen by the command, and not by the seed. */
 export interface Choice {
   readonly build: Build;
   readonly short: boolean;
+  /** Over the client's own HTTP/2 and gRPC. */
+  readonly transport: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
   /** A name in the table of the lab, if the build is a mutant. */
   readonly mutant: string | undefined;
 }
 
-export function settingOf(seed: number, { build, short, only, processes }: Choice): SimOptions {
-  const swarm = (short ? shortOf : swarmOf)(String(seed));
+export function settingOf(seed: number, choice: Choice): SimOptions {
+  const { build, short, transport, only, processes } = choice;
+  const chosen = (short ? shortOf : swarmOf)(String(seed));
+  const swarm = transport ? overTransport(chosen) : chosen;
   return { ...swarm, build, only, processes: processes ?? swarm.processes };
 }
 
@@ -37,8 +41,8 @@ export async function explain(seed: number, choice: Choice, { result, verdict }:
   const ownChoice = settingOf(seed, { ...choice, processes: undefined }).processes;
   const size = processes === ownChoice ? "" : ` --processes ${processes}`;
   const mutant = choice.mutant === undefined ? "" : `--mutant ${choice.mutant} `;
-  const short = choice.short ? "--short " : "";
-  console.log(`  replay: npm run sim -- ${mutant}${short}--seed ${seed} --only ${only.join()}${size}`);
+  const kind = `${choice.short ? "--short " : ""}${choice.transport ? "--transport " : ""}`;
+  console.log(`  replay: npm run sim -- ${mutant}${kind}--seed ${seed} --only ${only.join()}${size}`);
 }
 
 /** Each process keeps what the seed chose for it. */

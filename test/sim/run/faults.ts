@@ -3,6 +3,7 @@ import type { Random } from "../../lab/runner/random.js";
 import { brief, moment } from "../../lab/runner/schedule.js";
 import { MEMBER_FAULTS } from "./member-faults.js";
 import type { Hindrance, SimCrew } from "./sim-crew.js";
+import { TRANSPORT_FAULTS } from "./transport-faults.js";
 
 /** What a fault of a simulated run can reach. */
 export interface SimField {
@@ -193,4 +194,5 @@ export const SIM_FAULTS: readonly SimFault[] = [
   ...MEMBER_FAULTS,
   ...ACCESS_FAULTS,
   ...SUSPEND_FAULTS,
+  ...TRANSPORT_FAULTS,
 ];

@@ -14,6 +14,7 @@ const USAGE = `npm run sim -- [options]
   --seeds N     that many seeds, from --seed on (default: 100)
   --seed N      the first seed (default: 1)
   --short       each run makes about 200 calls to etcd, and has faults from its start on
+  --transport   over the client's own HTTP/2 and gRPC, whose sockets are simulated, with faults of its own
   --live        each run is judged during the run as well, and ends when a violation is noticed
   --jobs N      that many processes at once, each with a part of the seeds; prints each part and the total
   --record FILE with --jobs: adds a row for each part to a table, and omits the parts that are in it
@@ -30,6 +31,7 @@ const flag = { type: "boolean", default: false } as const;
 
 interface Flags {
   readonly short: boolean;
+  readonly transport: boolean;
   readonly live: boolean;
   readonly only: readonly number[] | undefined;
   readonly processes: number | undefined;
@@ -47,7 +49,16 @@ async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
       ...{ seeds: text, seed: text, only: text, keep: text, mutant: text, print: flag, help: flag },
-      ...{ ui: flag, play: text, short: flag, live: flag, jobs: text, record: text, processes: text },
+      ...{
+        ui: flag,
+        play: text,
+        short: flag,
+        transport: flag,
+        live: flag,
+        jobs: text,
+        record: text,
+        processes: text,
+      },
     },
   });
   if (values.help) return console.log(USAGE);
@@ -55,15 +66,15 @@ async function main(): Promise<void> {
   if (values.play !== undefined) return (await import("../page/main.js")).play(values.play);
   const first = Number(values.seed ?? "1");
   const count = Number(values.seeds ?? (values.seed === undefined ? "100" : "1"));
-  const { print, keep, mutant, short, live } = values;
+  const { print, keep, mutant, short, transport, live } = values;
   if (values.jobs !== undefined) return inParts({ ...values, first, count, jobs: Number(values.jobs) });
   build = await (mutant === undefined ? sources() : mutantOf(mutant));
   const only = values.only?.split(",").map(Number);
   const processes = values.processes === undefined ? undefined : Number(values.processes);
-  await runSeeds(first, count, { only, processes, print, keep, mutant, short, live });
+  await runSeeds(first, count, { only, processes, print, keep, mutant, short, transport, live });
 }
 
-interface InParts extends Pick<Flags, "short"> {
+interface InParts extends Pick<Flags, "short" | "transport"> {
   readonly first: number;
   readonly count: number;
   readonly jobs: number;
@@ -71,8 +82,9 @@ interface InParts extends Pick<Flags, "short"> {
   readonly record?: string | undefined;
 }
 
-async function inParts({ first, count, jobs, short, keep, record }: InParts): Promise<void> {
-  const args = [...(short ? ["--short"] : []), ...(keep === undefined ? [] : ["--keep", keep])];
+async function inParts({ first, count, jobs, short, transport, keep, record }: InParts): Promise<void> {
+  const kind = [...(short ? ["--short"] : []), ...(transport ? ["--transport"] : [])];
+  const args = [...kind, ...(keep === undefined ? [] : ["--keep", keep])];
   if ((await runParts({ first, count, jobs, args, record })) > 0) process.exitCode = 1;
 }
 

@@ -78,6 +78,11 @@ export class SimCrew {
     this.#nodes = this.#lives.map((_, n) => this.#newNode(n));
   }
 
+  /** The processes have the client's own transport. */
+  get overTransport(): boolean {
+    return this.options.work.transport === true;
+  }
+
   /** The present incarnations. */
   get processes(): readonly string[] {
     return this.#lives.map((life, n) => `w${n}.${life}`);
@@ -197,8 +202,18 @@ export class SimCrew {
       ...{ name: `node ${n}`, scheduler: kernel, random: kernel.random.fork("nodes") },
       ...{ servers, options: this.#connectOptions(n) },
       createCluster: build.createCluster,
-      transport: work.transport ? { GrpcMember: build.GrpcMember, behavior: this.behavior } : undefined,
+      transport: work.transport
+        ? {
+            GrpcMember: build.GrpcMember,
+            behavior: this.behavior,
+            violated: (_, error) => this.#violated(n, error),
+          }
+        : undefined,
     });
+  }
+
+  #violated(n: number, error: Error): void {
+    this.options.work.note({ k: "crash", event: "protocol", err: error.message }, this.processes[n]!);
   }
 
   #connectOptions(n: number) {

@@ -24,6 +24,7 @@ export interface Work {
   readonly ttlSeconds: number;
   readonly lanes: number;
   readonly camp: number;
+  readonly valueBytes?: number | undefined;
   readonly history: HistoryClock;
   /** Records a step of the history of process `p`, and keeps the object. */
   readonly note: (step: object, p: string) => void;
@@ -95,10 +96,10 @@ export class SimWorker {
 
   #context(): Context {
     const { work, machine, p } = this;
-    const { leasehold, of, locks, ttlSeconds, camp, history } = work;
+    const { leasehold, of, locks, ttlSeconds, camp, history, valueBytes = 0 } = work;
     const time = nodeTime(history, machine.clock);
     return {
-      ...{ p, leasehold, of, locks, ttlSeconds, camp, time, valueBytes: 0, beats: undefined },
+      ...{ p, leasehold, of, locks, ttlSeconds, camp, time, valueBytes, beats: undefined },
       cluster: machine.cluster,
       register: this.#register,
       finishing: () => this.#finishing,

@@ -4,6 +4,7 @@ import { Random } from "../kernel/random.js";
 import { ACCESS_FAULTS, CLIENT_FAULTS, SUSPEND_FAULTS, type SimFault } from "./faults.js";
 import { MEMBER_FAULTS } from "./member-faults.js";
 import type { SimOptions } from "./sim-run.js";
+import { TRANSPORT_FAULTS } from "./transport-faults.js";
 
 const VERSIONS: readonly SimVersion[] = ["3.4", "3.5", "3.6", "3.7"];
 
@@ -54,6 +55,12 @@ export function shortOf(seed: string): Omit<SimOptions, "build"> {
   const [least, most] = gapMs;
   const early = { quiet: 0, gapMs: [least / 10, most / 10] } as const;
   return { ...rest, camp: 0, requests: SHORT_REQUESTS, seconds: 30, ...early };
+}
+
+/** The same run over the client's own transport, with faults of its own. */
+export function overTransport(setting: Omit<SimOptions, "build">): Omit<SimOptions, "build"> {
+  const random = new Random(setting.seed).fork("transport");
+  return { ...setting, transport: true, faults: [...setting.faults, ...someOf(TRANSPORT_FAULTS, random)] };
 }
 
 /** Holders with long leases make no calls: only their streams can notice that a member is cut off. */

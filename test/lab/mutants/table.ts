@@ -191,7 +191,8 @@ const MUTEX: readonly Mutant[] = [
       {
         file: "etcd/grpc/channel.js",
         from: "this.#connection = new Connection(",
-        to: "this.#connection = globalThis.connection ??= new Connection(",
+        // The clock is what all members of a cluster share.
+        to: "this.#connection = this.deadlines.clock.connection ??= new Connection(",
       },
     ],
     // Shorter than pings need to detect the dead connection.

@@ -1,11 +1,7 @@
 // Where to look for the lab's mutants: the lab's own hunts in the words of the simulation's faults, or a script of the situation.
 import type { Ground, Hints } from "./hunt.js";
 
-/** Where a mutant is looked for, or why the simulation cannot see it. */
-export type MutantHunt = Ground | { readonly notSimulated: string };
-
-const at = (hints: Hints = {}): MutantHunt => ({ hints });
-const notSimulated = (why: string): MutantHunt => ({ notSimulated: why });
+const at = (hints: Hints = {}): Ground => ({ hints });
 
 const OFTEN: Hints = { gapMs: [200, 2000] };
 /** Requests and answers that are lost, late or executed after their caller gave up. */
@@ -20,7 +16,8 @@ const MANY: Hints = { of: "mutex", processes: 2, lanes: 4, names: 4 };
 /** Of a candidate: with its key, more than the 65,535 bytes that a new connection may send. */
 const LONGEST_VALUE = 65_536;
 
-export const MUTANT_HUNTS: Readonly<Record<string, MutantHunt>> = {
+/** Where each mutant is looked for. */
+export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "deadline-from-receipt": { workload: "late-then-silent" },
   "whole-ttl": at({ of: "mutex", faults: ["link-blackhole"], camp: 1, ...OFTEN }),
   "no-hasleader": at({
@@ -41,7 +38,11 @@ export const MUTANT_HUNTS: Readonly<Record<string, MutantHunt>> = {
   "local-wake-up-without-read": at({ of: "mutex", lanes: 4, names: 1, ...OFTEN }),
   "no-own-key-watch": at({ of: "mutex", faults: ["delete-key"], ttlSeconds: 10, camp: 0.5, ...OFTEN }),
   "old-term-accepted": { workload: "stalled-leader" },
-  "one-connection-for-all": notSimulated("all simulated processes would share the connection"),
+  // Shorter than pings need to detect the dead connection.
+  "one-connection-for-all": at({
+    ...{ ...OVER, oneAddress: true, of: "mutex", members: 3, faults: ["pause-follower"], ttlSeconds: 6 },
+    ...{ camp: 0.5, auth: false },
+  }),
   "no-sweep": at({ of: "mutex", ...LATE, ttlSeconds: 10 }),
   "delete-overtakes-join": at({ of: "mutex", ...LATE, ttlSeconds: 10 }),
   "try-without-range": at({ of: "mutex", names: 1, lanes: 4, ...OFTEN }),

@@ -4,22 +4,18 @@ import { MUTANTS } from "../../lab/mutants/table.js";
 import type { Found } from "./hunt.js";
 
 /** What the search for a mutant has found. */
-export type Result =
-  | { readonly notSimulated: string }
-  | {
-      readonly found: Found | undefined;
-      /** Of one core. */
-      readonly seconds: number;
-      readonly replays?: { readonly same: number; readonly of: number };
-    };
+export interface Result {
+  readonly found: Found | undefined;
+  /** Of one core. */
+  readonly seconds: number;
+  readonly replays?: { readonly same: number; readonly of: number };
+}
 
 const PAGE = new URL("mutants.md", import.meta.url);
 const LAB = new URL("../../lab/README.md", import.meta.url);
 
 /** The columns of a mutant: found by, seconds, replayed. */
-function columns(result: Result): readonly string[] {
-  if ("notSimulated" in result) return [`not simulated: ${result.notSimulated}`, "", ""];
-  const { found, seconds, replays } = result;
+function columns({ found, seconds, replays }: Result): readonly string[] {
   const by = found ? `seed ${found.seed}: ${found.broken.join(", ")}` : "not found";
   return [by, seconds.toFixed(1), replays ? `${replays.same} of ${replays.of}` : ""];
 }

@@ -34,6 +34,8 @@ export interface SimNodeOptions {
 /** The client's own HTTP/2 and gRPC, over sockets that are simulated. */
 export interface TransportOptions {
   readonly GrpcMember: typeof GrpcMember;
+  /** One address stands for all members: each connection goes to the next one. */
+  readonly oneAddress: boolean;
   readonly behavior: Behavior;
   /** A process violates a protocol. */
   readonly violated: (node: string, error: Error) => void;
@@ -44,6 +46,8 @@ type NodeConnect = Partial<Omit<ConnectOptions, "hosts">>;
 
 /** The defaults of `connect`. */
 const CONNECTION: ConnectionSetting = { pingIntervalMs: 6000, pingTimeoutMs: 2000, connectTimeoutMs: 2000 };
+
+const ONE_ADDRESS = "http://etcd:2379";
 
 /** A simulated process: a real cluster with a clock of its own, and a link to each member. */
 export class SimNode {
@@ -121,11 +125,12 @@ export class SimNode {
   }
 
   #newCluster(): Cluster {
-    const { servers, name, createCluster = fromSources } = this.options;
+    const { servers, name, transport, createCluster = fromSources } = this.options;
     const options = this.#connectOptions;
     const session = { owner: name, ...options?.session };
+    const hosts = transport?.oneAddress ? [ONE_ADDRESS] : servers.map(({ host }) => host);
     return createCluster(
-      { ...options, session, hosts: servers.map(({ host }) => host) },
+      { ...options, session, hosts },
       {
         clock: this.#clock,
         newMember: (host, { pingMs, token }, { options }) => {
@@ -157,8 +162,9 @@ export class SimNode {
     return new transport.GrpcMember(host, setting, { options, clock, open });
   }
 
-  #openSocket(host: string, { behavior, violated }: TransportOptions, handlers: SocketHandlers): SimSocket {
-    const { server, link } = this.#at(host);
+  #openSocket(host: string, transport: TransportOptions, handlers: SocketHandlers): SimSocket {
+    const { behavior, violated } = transport;
+    const { server, link } = transport.oneAddress ? this.#nextMember() : this.#at(host);
     const { scheduler, name } = this.options;
     const random = this.options.random.fork(`${name} connection ${++this.#connections}`);
     const accept: Accept = (client) =>
@@ -167,6 +173,11 @@ export class SimNode {
         violated: (error) => violated(name, error),
       });
     return new SimSocket({ link, clock: this.#clock, accept }, handlers);
+  }
+
+  #nextMember(): { readonly server: SimServer; readonly link: Link } {
+    const place = this.#connections % this.links.length;
+    return { server: this.options.servers[place]!, link: this.links[place]! };
   }
 
   #at(host: string): { readonly server: SimServer; readonly link: Link } {

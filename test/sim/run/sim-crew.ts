@@ -37,6 +37,7 @@ export interface CrewOptions {
     readonly members?: number | undefined;
     /** The processes have the client's own transport. */
     readonly transport?: boolean | undefined;
+    readonly oneAddress?: boolean | undefined;
     /** etcd requires a password, which the processes have. */
     readonly auth?: boolean | undefined;
   };
@@ -204,8 +205,11 @@ export class SimCrew {
       createCluster: build.createCluster,
       transport: work.transport
         ? {
-            GrpcMember: build.GrpcMember,
-            behavior: this.behavior,
+            ...{
+              GrpcMember: build.GrpcMember,
+              oneAddress: work.oneAddress === true,
+              behavior: this.behavior,
+            },
             violated: (_, error) => this.#violated(n, error),
           }
         : undefined,

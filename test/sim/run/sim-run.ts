@@ -31,6 +31,8 @@ export interface SimOptions {
   readonly camp: number;
   /** Over the client's own HTTP/2 and gRPC. Default: the simulation takes their place. */
   readonly transport?: boolean | undefined;
+  /** Over the client's own transport: its only host stands for all members. Default: false. */
+  readonly oneAddress?: boolean | undefined;
   /** The length of a candidate's value, at least. Default: as short as possible. */
   readonly valueBytes?: number | undefined;
   /** etcd requires a password. Default: false. */

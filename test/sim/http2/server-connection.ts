@@ -107,6 +107,8 @@ export class ServerConnection implements ServerEnd {
   }
 
   #opened(id: number, headers: Headers): void {
+    // The rest of what was read when the connection ended: its streams are above the last ID.
+    if (this.#over) return;
     this.#lastId = id;
     const isUnary = !headers.has("hasleader");
     const out: Responder = {

@@ -190,4 +190,15 @@ export const FOUND: readonly { readonly setting: Omit<SimOptions, "build">; read
       ],
     },
   },
+  {
+    what: "a simulated member executed what it had read behind its GOAWAY, and the client sent it again",
+    setting: {
+      ...{ seed: "4826", version: "3.6", of: "semaphore", ttlSeconds: 3, processes: 1, lanes: 4, names: 2 },
+      ...{ ...SHORT, gapMs: [2, 20], auth: true, members: 1, transport: true, only: [1] },
+      faults: [
+        ...["pause-waiter", "kill-holder", "kill-waiter", "link-cut", "link-lose-requests"],
+        ...["link-lose-answers", "link-slow", "tokens", "reorder", "late-answers", "goaway"],
+      ],
+    },
+  },
 ];

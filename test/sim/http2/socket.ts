@@ -32,6 +32,8 @@ export class SimSocket implements ClientSocket, Resettable {
   readonly #requests: OrderedPath;
   readonly #answers: OrderedPath;
   #server: ServerEnd | undefined;
+  /** The link was cut. A paused process is notified when it continues. */
+  #severed = false;
   #corked: Buffer[] | undefined;
 
   constructor(
@@ -82,6 +84,7 @@ export class SimSocket implements ClientSocket, Resettable {
 
   /** The link is cut. */
   reset(): void {
+    this.#severed = true;
     this.#closeServer();
     this.#deliver(() => this.#fail("ECONNRESET", "read"));
   }
@@ -109,7 +112,7 @@ export class SimSocket implements ClientSocket, Resettable {
   }
 
   #arrived(bytes: Buffer): void {
-    if (this.#server === undefined && !this.options.link.connections.has(this)) return;
+    if (this.#severed || (this.#server === undefined && this.destroyed)) return;
     this.#server ??= this.#accepted();
     this.#server.read(bytes);
   }

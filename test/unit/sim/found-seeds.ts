@@ -201,4 +201,16 @@ export const FOUND: readonly { readonly setting: Omit<SimOptions, "build">; read
       ],
     },
   },
+  {
+    what: "a simulated member accepted a connection again that the link had cut while its process was paused",
+    setting: {
+      ...{ seed: "3725", version: "3.5", of: "election", ttlSeconds: 5, processes: 1, lanes: 2, names: 2 },
+      ...{ ...SHORT, gapMs: [100, 800], auth: false, members: 1, transport: true, only: [0, 2, 3] },
+      faults: [
+        ...["pause-worker", "pause-waiter", "kill-holder", "clock-back", "revoke-lease", "link-cut"],
+        ...["link-lose-requests", "link-lose-answers", "link-slow", "tokens", "suspend-holder"],
+        ...["reorder", "late-answers"],
+      ],
+    },
+  },
 ];

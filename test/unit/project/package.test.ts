@@ -43,7 +43,7 @@ export async function longForm(): Promise<bigint | undefined> {
 
 beforeAll(() => {
   execFileSync(process.execPath, [path.join(ROOT, "scripts/build.js")], { timeout: 120_000 });
-});
+}, 150_000);
 
 const USER_OF_OTEL = `
 import { connect } from "leasehold";

@@ -1,4 +1,4 @@
-/** The end of the next shorter name that `name.slice(0, end)` lies under, 0 or less if there is none: `a/b/c` lies under `a/b` and under `a`. */
+/** Where the next shorter name that `name.slice(0, end)` lies under ends; 0 or less: there is none. `a/b/c` lies under `a/b` and `a`. */
 const endAbove = (name: string, end: number): number => name.lastIndexOf("/", end - 1);
 
 /**

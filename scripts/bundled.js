@@ -30,6 +30,7 @@ const keepUrls = {
 await build({
   ...{ entryPoints: [entry], outfile, bundle: true, packages: "external", plugins: [keepUrls] },
   ...{ platform: "node", format: "esm", target: "node20", logLevel: "error" },
+  inject: [path.join(ROOT, "test/sim/kernel/weak-map.ts")],
 });
 process.argv.splice(1, process.argv.length, entry, ...args);
 process.once("exit", () => rmSync(outfile, { force: true }));

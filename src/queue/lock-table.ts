@@ -16,7 +16,9 @@ export class LockTable {
     const sweeper = LatePutSweeper.of(lease);
     this.keyNumbers = new KeyNumbers(lease, sweeper);
     this.keyWatches = new KeyWatchSchedule(lease, sweeper.audit);
-    lease.entries = () => [...this.#queues.values()].flatMap(({ own }) => own.joined);
+    // In a variable first: V8 puts a function that is assigned in place, and thus all that it captures, in old space.
+    const entries: Lease["entries"] = () => [...this.#queues.values()].flatMap(({ own }) => own.joined);
+    lease.entries = entries;
   }
 
   static of(lease: Lease): LockTable {

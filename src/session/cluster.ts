@@ -138,7 +138,9 @@ export class Session extends EventTarget implements AsyncDisposable {
     this.#lease = lease;
     leases.set(this, lease);
     // An error thrown by a listener is an uncaughtException after all listeners ran: the rule of Node's EventTarget.
-    lease.onState = (...change) => void this.dispatchEvent(new StateEvent(...change));
+    const onState: Lease["onState"] = (...change) => void this.dispatchEvent(new StateEvent(...change));
+    // In a variable first: V8 puts a function that is assigned in place, and thus all that it captures, in old space.
+    lease.onState = onState;
   }
 
   /**

@@ -50,7 +50,9 @@ export class LatePutSweeper implements AuditListener {
   private constructor(private readonly lease: Lease) {
     this.audit = new KeyAudit(lease);
     this.audit.add(this);
-    lease.reconnected = () => this.soon();
+    // In a variable first: V8 puts a function that is assigned in place, and thus all that it captures, in old space.
+    const reconnected = (): void => this.soon();
+    lease.reconnected = reconnected;
   }
 
   static of(lease: Lease): LatePutSweeper {

@@ -58,12 +58,23 @@ export function judge(run: Run, labels: readonly Label[] = LABELS): Verdict {
     if (excuse === undefined) (violations[label] ??= []).push(text);
     else soft.push(`${label}: ${text} (${excuse})`);
   }
-  let figures: Figures | undefined;
-  return {
-    violations,
-    soft,
-    get figures() {
-      return (figures ??= new Figures(facts, found));
-    },
-  };
+  return new LazyVerdict({ violations, soft }, () => new Figures(facts, found));
+}
+
+class LazyVerdict implements Verdict {
+  readonly violations: Verdict["violations"];
+  readonly soft: Verdict["soft"];
+  #figures: Figures | undefined;
+
+  constructor(
+    { violations, soft }: Pick<Verdict, "violations" | "soft">,
+    private readonly compute: () => Figures,
+  ) {
+    this.violations = violations;
+    this.soft = soft;
+  }
+
+  get figures(): Figures {
+    return (this.#figures ??= this.compute());
+  }
 }

@@ -24,7 +24,7 @@ export interface Responder {
 /** One gRPC call, as the member has it. */
 export interface ServerCall {
   /** It deletes keys, and puts none. */
-  readonly isRelease: boolean;
+  readonly isRelease: () => boolean;
   message(body: Buffer): void;
   /** The client has reset the stream, or the connection is over. */
   cancelled(): void;
@@ -81,12 +81,7 @@ function unaryCall(
       out.status(0, "");
     });
   });
-  return {
-    ...call,
-    get isRelease() {
-      return isRelease;
-    },
-  };
+  return { ...call, isRelease: () => isRelease };
 }
 
 const onlyDeletes = ({ success }: Txn): boolean => success.every(({ kind }) => kind === "delete");
@@ -123,5 +118,5 @@ const streaming = <Command>(stream: ServerStream<Command>, decode: (body: Buffer
 /** Splits the data of a call into its messages. A member executes a unary call although its client has gone. */
 function framed(message: (body: Buffer) => void, cancelled: () => void = () => {}): ServerCall {
   const reader = new MessageReader();
-  return { isRelease: false, message: (data) => reader.read(data, message), cancelled };
+  return { isRelease: () => false, message: (data) => reader.read(data, message), cancelled };
 }

@@ -138,7 +138,7 @@ export class ServerConnection implements ServerEnd {
     if (open === undefined) return;
     if (!open.isUnary) return this.#end(id, open, { code, details });
     const { behavior, random, scheduler } = this.options;
-    const fate = fateOf(behavior, open.call.isRelease, random);
+    const fate = fateOf(behavior, open.call.isRelease(), random);
     if (fate === "goaway") return this.#leave();
     if (fate === "calm") return this.#calm(id);
     if (fate.afterMs === 0) return this.#end(id, open, { code, details });

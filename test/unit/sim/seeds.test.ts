@@ -11,6 +11,7 @@ test(`${SEEDS} short runs, with faults, break none of the lab's invariants`, asy
   const command = [
     "--max-semi-space-size=64",
     "--always-sparkplug",
+    "--no-allocation-site-pretenuring",
     "scripts/bundled.js",
     "test/sim/run/main.ts",
   ];

@@ -108,7 +108,7 @@ describe("the trace of a simulated run of lockAll", { timeout: 120_000 }, () => 
   });
 
   it.each([
-    ["joined-one-by-one", 20, /sends the join of .*: it belongs to a joint transaction of \d names/],
+    ["joined-one-by-one", 6, /sends the join of .*: it belongs to a joint transaction of \d names/],
     ["held-with-the-first", 1, /is granted its hold/],
     ["read-before-watch", 1, /is granted its hold/],
   ])("is no path of the model if a rule is broken: %s", async (name, seed, said) => {

@@ -9,11 +9,14 @@ const USAGE = `npm run sim:trace -- [options]
   --seeds N      that many seeds, from --seed on (default: 100)
   --seed N       the first seed (default: 1)
   --of KIND      what is acquired: ${SUBJECTS.join(", ")} (default: that of the seed)
+  --transport    over the client's own HTTP/2 and gRPC, with faults of its own
   --mutant NAME  a rule of the lab's table is broken; ends with the first seed whose trace is rejected`;
 
 const text = { type: "string" } as const;
 
-const options = { seeds: text, seed: text, of: text, mutant: text, help: { type: "boolean" } } as const;
+const flag = { type: "boolean", default: false } as const;
+
+const options = { seeds: text, seed: text, of: text, mutant: text, transport: flag, help: flag } as const;
 
 /** A mutant breaks a rule of one kind. */
 const kindOf = (mutant: string | undefined): Of | undefined =>
@@ -25,12 +28,13 @@ async function main(): Promise<void> {
   const first = Number(values.seed ?? "1");
   const count = Number(values.seeds ?? (values.seed === undefined ? "100" : "1"));
   const of = SUBJECTS.find((each) => each === values.of) ?? kindOf(values.mutant);
+  const choice = { of, transport: values.transport };
   const build = await (values.mutant === undefined ? sources() : mutantOf(values.mutant));
   const total = { seeds: 0, steps: 0, largest: 0, rejected: 0 };
   Error.stackTraceLimit = 0;
   for (let seed = first; seed < first + count; seed++) {
-    const traced = tracedSetting(String(seed), { of });
-    const { steps, largest, rejected } = await tracedRun(String(seed), build, { of });
+    const traced = tracedSetting(String(seed), choice);
+    const { steps, largest, rejected } = await tracedRun(String(seed), build, choice);
     total.seeds++;
     total.steps += steps;
     total.largest = Math.max(total.largest, largest);

@@ -2,7 +2,7 @@ import type { Of } from "../../lab/runner/subject.js";
 import type { Build } from "../run/build.js";
 import { CLIENT_FAULTS } from "../run/faults.js";
 import { runSim, type SimOptions, type SimResult } from "../run/sim-run.js";
-import { swarmOf } from "../run/swarm.js";
+import { overTransport, swarmOf } from "../run/swarm.js";
 import { checkAdmission } from "./admission/check.js";
 import { checkTrace } from "./check.js";
 import type { Checked } from "./checked.js";
@@ -16,13 +16,19 @@ export interface Traced {
   readonly of?: Of | undefined;
   /** Default: those of the seed that break processes, links and keys. */
   readonly faults?: readonly string[];
+  /** The client's own HTTP/2 and gRPC, with faults of their own besides. Default: false. */
+  readonly transport?: boolean | undefined;
 }
 
 /** The setting of a seed with one member: the model has one state of etcd, which all members have. */
-export function tracedSetting(seed: string, { of, faults }: Traced = {}): Omit<SimOptions, "build"> {
+export function tracedSetting(
+  seed: string,
+  { of, faults, transport = false }: Traced = {},
+): Omit<SimOptions, "build"> {
   const swarm = swarmOf(seed);
   const known = CLIENT_FAULTS.map(({ name }) => name).filter((name) => swarm.faults.includes(name));
-  return { ...swarm, of: of ?? swarm.of, members: 1, auth: false, faults: faults ?? known };
+  const setting = { ...swarm, of: of ?? swarm.of, members: 1, auth: false, faults: faults ?? known };
+  return transport ? overTransport(setting) : setting;
 }
 
 /** One run of a seed with its trace. `locks`: the prefix of the names. */

@@ -257,6 +257,24 @@ describe("a seed whose trace was once rejected by an error of the check", { time
   });
 });
 
+describe("the trace of a simulated run over the client's own transport", { timeout: 120_000 }, () => {
+  it.each([
+    ["mutex", "8"],
+    ["rwlock", "9"],
+    ["election", "12"],
+  ] as const)("is a path of the model, or is admitted: %s, seed %s", async (of, seed) => {
+    const { steps, rejected } = await tracedRun(seed, build, { of, transport: true });
+    expect(rejected).toBeUndefined();
+    expect(steps).toBeGreaterThan(500);
+  });
+
+  it("is no path of the model if a rule is broken", async () => {
+    const setting = { of: "mutex", transport: true } as const;
+    const { rejected } = await tracedRun("1", await mutantOf("read-before-watch"), setting);
+    expect(rejected).toMatch(/is granted its hold/);
+  });
+});
+
 /** The first end of a leader's hold for that reason, and one more proclaim of that leader. */
 function lateProclaim(events: readonly TraceEvent[], reason: End["reason"]) {
   for (const [i, each] of events.entries()) {

@@ -14,15 +14,14 @@ class KeyedInside<K extends object, V> {
     return this.get(key) !== undefined;
   }
 
+  /** A copy of the key made by a spread does not have it. */
   set(key: K, value: V): this {
-    (key as Record<symbol, V | undefined>)[this.#property] = value;
+    Object.defineProperty(key, this.#property, { value, configurable: true, enumerable: false });
     return this;
   }
 
   delete(key: K): boolean {
-    const had = this.has(key);
-    (key as Record<symbol, V | undefined>)[this.#property] = undefined;
-    return had;
+    return this.has(key) && Reflect.deleteProperty(key, this.#property);
   }
 }
 

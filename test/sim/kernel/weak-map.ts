@@ -1,27 +1,35 @@
 /**
- * Takes the place of `WeakMap` in a bundle that runs many simulated worlds: each entry is a property of its key. A minor collection of
- * V8 treats the values of a `WeakMap` as in use. Those of the client refer to their keys, and so to a whole world, which would stay
- * until the next major collection.
+ * Replaces `WeakMap` in a bundle that runs many simulated worlds: each entry is a property of its key. A minor collection of V8 treats
+ * the values of a `WeakMap` as in use. Those of the client refer to their keys, and so to a whole world, which would stay until the
+ * next major collection.
  */
 class KeyedInside<K extends object, V> {
   readonly #property = Symbol("value");
+  /** The entries of frozen keys. */
+  readonly #outside = new globalThis.WeakMap<K, V>();
 
-  get(key: K): V | undefined {
-    return (key as Record<symbol, V | undefined>)[this.#property];
+  get(key: K | null | undefined): V | undefined {
+    if (key === null || key === undefined) return undefined;
+    return (key as Record<symbol, V | undefined>)[this.#property] ?? this.#outside.get(key);
   }
 
-  has(key: K): boolean {
-    return this.get(key) !== undefined;
+  has(key: K | null | undefined): boolean {
+    return (
+      key !== null && key !== undefined && (Object.hasOwn(key, this.#property) || this.#outside.has(key))
+    );
   }
 
-  /** A copy of the key made by a spread does not have it. */
+  /** The property is not enumerable: a spread copy of the key has no entry. */
   set(key: K, value: V): this {
-    Object.defineProperty(key, this.#property, { value, configurable: true, enumerable: false });
+    if (!Object.isExtensible(key) && !Object.hasOwn(key, this.#property)) this.#outside.set(key, value);
+    else Object.defineProperty(key, this.#property, { value, configurable: true, enumerable: false });
     return this;
   }
 
   delete(key: K): boolean {
-    return this.has(key) && Reflect.deleteProperty(key, this.#property);
+    return Object.hasOwn(key, this.#property)
+      ? Reflect.deleteProperty(key, this.#property)
+      : this.#outside.delete(key);
   }
 }
 

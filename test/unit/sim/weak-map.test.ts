@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { WeakMap as KeyedInside } from "../../sim/kernel/weak-map.js";
 
-describe("what a bundle of simulations has in place of WeakMap", () => {
-  it("keeps a value for each key, until it is deleted", () => {
+describe("the WeakMap of a bundle of simulations", () => {
+  it("keeps a value for each key until the value is deleted", () => {
     const [map, other] = [new KeyedInside<object, string>(), new KeyedInside<object, string>()];
     const [a, b] = [{}, {}];
     map.set(a, "first").set(a, "second");
@@ -14,12 +14,39 @@ describe("what a bundle of simulations has in place of WeakMap", () => {
     expect(other.has(a)).toBe(true);
   });
 
-  it("has no value for a copy of a key, and does not show in it", () => {
+  it("has no entry for a spread copy of a key, and adds no enumerable property to the key", () => {
     const map = new KeyedInside<object, string>();
     const key = { a: 1 };
     map.set(key, "value");
 
     expect(map.has({ ...key })).toBe(false);
     expect(JSON.stringify(key)).toBe('{"a":1}');
+  });
+
+  it("has no entry for undefined and null, and an entry for a value that is undefined", () => {
+    const map = new KeyedInside<object, string | undefined>();
+    const key = {};
+    map.set(key, undefined);
+
+    expect([map.get(undefined), map.has(undefined), map.get(null), map.has(null)]).toEqual([
+      undefined,
+      false,
+      undefined,
+      false,
+    ]);
+    expect([map.get(key), map.has(key)]).toEqual([undefined, true]);
+  });
+
+  it("accepts frozen keys", () => {
+    const map = new KeyedInside<object, string>();
+    const key = Object.freeze(["a"]);
+    map.set(key, "first").set(key, "second");
+
+    expect([map.get(key), map.has(key), map.delete(key), map.has(key)]).toEqual([
+      "second",
+      true,
+      true,
+      false,
+    ]);
   });
 });

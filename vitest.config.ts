@@ -76,8 +76,8 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        // No test changes global state: one process runs many files, and loads the modules once. Otherwise a third of the CPU time of
-        // the suite is loading.
+        // Tests restore the global state that they change, so one process runs many files and loads each module once. With isolation,
+        // loading takes a third of the CPU time of the suite.
         test: {
           name: "unit",
           include: UNIT,

@@ -44,7 +44,8 @@ export class EtcdClient {
       send: (txns, limits) => this.#pool.attempt((member, options) => member.txns(txns, options), limits),
     };
     this.#batcher = new Batcher(transport, clock);
-    // In a variable first: V8 puts a function that is assigned in place, and thus all that it captures, in old space.
+    // V8 allocates a function that is assigned directly to a property in old space, where it keeps all that it captures until the
+    // next major collection. The variable avoids that.
     const onLeft = (): void => this.#batcher.memberLeft();
     this.#pool.onLeft = onLeft;
   }

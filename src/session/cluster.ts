@@ -139,7 +139,7 @@ export class Session extends EventTarget implements AsyncDisposable {
     leases.set(this, lease);
     // An error thrown by a listener is an uncaughtException after all listeners ran: the rule of Node's EventTarget.
     const onState: Lease["onState"] = (...change) => void this.dispatchEvent(new StateEvent(...change));
-    // In a variable first: V8 puts a function that is assigned in place, and thus all that it captures, in old space.
+    // The variable keeps the function out of V8's old space: see `EtcdClient`.
     lease.onState = onState;
   }
 

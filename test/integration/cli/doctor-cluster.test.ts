@@ -38,7 +38,7 @@ describe("leasehold doctor", () => {
 
   test("names the member that is down, and says that no further one may fail", async () => {
     await etcd.members[2]?.kill();
-    // It may have been the leader: until there is another one, no member can serve.
+    // The killed member may have been the leader. Until the others elect a new one, no member answers requests.
     await etcd.leader();
     const { code, findings } = await examined(etcd.endpoints);
 

@@ -64,17 +64,16 @@ export function judge(run: Run, labels: readonly Label[] = LABELS): Verdict {
 class LazyVerdict implements Verdict {
   readonly violations: Verdict["violations"];
   readonly soft: Verdict["soft"];
+  readonly #compute: () => Figures;
   #figures: Figures | undefined;
 
-  constructor(
-    { violations, soft }: Pick<Verdict, "violations" | "soft">,
-    private readonly compute: () => Figures,
-  ) {
+  constructor({ violations, soft }: Pick<Verdict, "violations" | "soft">, compute: () => Figures) {
     this.violations = violations;
     this.soft = soft;
+    this.#compute = compute;
   }
 
   get figures(): Figures {
-    return (this.#figures ??= this.compute());
+    return (this.#figures ??= this.#compute());
   }
 }

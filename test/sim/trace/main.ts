@@ -9,7 +9,7 @@ const USAGE = `npm run sim:trace -- [options]
   --seeds N      that many seeds, from --seed on (default: 100)
   --seed N       the first seed (default: 1)
   --of KIND      what is acquired: ${SUBJECTS.join(", ")} (default: that of the seed)
-  --transport    over the client's own HTTP/2 and gRPC, with faults of its own
+  --transport    over the client's own HTTP/2 and gRPC, and adds the transport's faults
   --mutant NAME  a rule of the lab's table is broken; ends with the first seed whose trace is rejected`;
 
 const text = { type: "string" } as const;

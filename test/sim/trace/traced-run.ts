@@ -16,7 +16,7 @@ export interface Traced {
   readonly of?: Of | undefined;
   /** Default: those of the seed that break processes, links and keys. */
   readonly faults?: readonly string[];
-  /** The client's own HTTP/2 and gRPC, with faults of their own besides. Default: false. */
+  /** Runs over the client's own HTTP/2 and gRPC, and adds the transport's faults. Default: false. */
   readonly transport?: boolean | undefined;
 }
 

@@ -16,11 +16,12 @@ const atScale = process.env["LEASEHOLD_CLI_SCALE"] !== undefined;
 /** The number of rounds, set by scripts/cli-loss-tests.js: only then do tests lose locks of `leasehold run` many times. */
 const withCliLoss = process.env["LEASEHOLD_CLI_LOSS"] !== undefined;
 
-/** Tests that compare speeds, count calls or need every core: they run one by one, after all others. */
+/** Tests that compare speeds, measure memory, count calls or need every core: they run one by one, after all others. */
 const ALONE = [
   "test/integration/budgets/*.test.ts",
   "test/unit/sim/seeds.test.ts",
   "test/integration/{crowds/{crowds,watches-bulk},locks/handover,batching/counts,election/lead-crowds}.test.ts",
+  "test/integration/inspect/many-waiters.test.ts",
   ...(process.env["LEASEHOLD_CROWDS"] === "large"
     ? ["test/integration/crowds/{bulk-crowds,waiter-memory}.test.ts"]
     : []),

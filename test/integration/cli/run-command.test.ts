@@ -3,7 +3,8 @@ import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { PassThrough } from "node:stream";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { connect, Mutex, type Cluster } from "../../../src/index.js";
 import { runCommand } from "../../../src/cli/run/run-command.js";
 import { paceOf } from "../../../src/cli/run/settings.js";
@@ -29,7 +30,13 @@ afterAll(async () => {
 test("a command does not start if its key was deleted since the grant, which the library has not noticed yet", async () => {
   const marker = path.join(folder, "started");
   const signals = new CommandSignals(new AbortController().signal, new Set());
-  const io = { env: process.env, stdin: process.stdin, stdout: process.stdout, stderr: process.stderr };
+  onTestFinished(() => signals.stop());
+  const io = {
+    env: process.env,
+    stdin: new PassThrough(),
+    stdout: new PassThrough(),
+    stderr: new PassThrough(),
+  };
   const common = { cluster, signals, teller: new Teller(io, false), pace: paceOf({}), maxHoldMs: undefined };
   const lock = await new Mutex(cluster, "edges/deleted").lock();
   await etcd.member.gateway("/v3/kv/deleterange", { key: Buffer.from(lock.key).toString("base64") });
@@ -38,7 +45,6 @@ test("a command does not start if its key was deleted since the grant, which the
 
   await expect(started).rejects.toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
   expect(existsSync(marker)).toBe(false);
-  signals.stop();
 });
 
 test("signals end a release and a close that etcd does not answer: the command's code, within a part of the TTL", async () => {

@@ -53,10 +53,12 @@ describe.concurrent("a lock", () => {
 
   test("is told to be lost once, with `held` false by then, and to nobody who did not ask", async ({
     expect,
+    onTestFinished,
   }) => {
     const unhandled: unknown[] = [];
     const note = (reason: unknown) => void unhandled.push(reason);
     process.on("unhandledRejection", note);
+    onTestFinished(() => void process.off("unhandledRejection", note));
     const locks = [
       await new Mutex(two.session, "lost/asked").lock(),
       await new Mutex(two.session, "lost/unasked").lock(),
@@ -70,7 +72,6 @@ describe.concurrent("a lock", () => {
     }
     const reasons = await Promise.all(locks.map((lock) => abortOf(lock.signal)));
     await delay(0);
-    process.off("unhandledRejection", note);
 
     expect(reasons[0]).toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
     expect(told).toEqual([[reasons[0], false]]);
@@ -83,13 +84,14 @@ describe.concurrent("a lock", () => {
 describe.concurrent("a release", () => {
   test.for(["grant", "refuse"])(
     "is no loss when a renewal is in flight that etcd will %s",
-    async (what, { expect }) => {
+    async (what, { expect, onTestFinished }) => {
       const refused = what === "refuse";
       const ttlSeconds = 6;
       const name = `in-flight/${what}`;
       const unhandled: unknown[] = [];
       const note = (reason: unknown) => void unhandled.push(reason);
       process.on("unhandledRejection", note);
+      onTestFinished(() => void process.off("unhandledRejection", note));
       await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
       await using client = await openClient(proxy.endpoint, ttlSeconds);
       const lock = await client.mutex(name).lock();
@@ -116,7 +118,6 @@ describe.concurrent("a release", () => {
         expect(client.states).not.toContain("lost");
       }
       expect(await places(name)).toEqual([]);
-      process.off("unhandledRejection", note);
       expect(unhandled).toEqual([]);
     },
   );

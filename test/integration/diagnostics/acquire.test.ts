@@ -1,6 +1,6 @@
 // The channel `leasehold.acquire`: every call that takes a lock, each way in which it can end.
 import { AsyncLocalStorage } from "node:async_hooks";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import {
   ClusterLockManager,
   connect,
@@ -242,6 +242,11 @@ test("start is published in the async context of the caller, and can set one for
   const seen: unknown[] = [];
   const onStart = () => void seen.push(callers.getStore());
   const onAsyncEnd = () => void seen.push([callers.getStore(), spans.getStore()?.name]);
+  onTestFinished(() => {
+    acquireChannel.start.unbindStore(spans);
+    acquireChannel.start.unsubscribe(onStart);
+    acquireChannel.asyncEnd.unsubscribe(onAsyncEnd);
+  });
   acquireChannel.start.bindStore(spans, (message) => message);
   acquireChannel.start.subscribe(onStart);
   acquireChannel.asyncEnd.subscribe(onAsyncEnd);
@@ -252,9 +257,6 @@ test("start is published in the async context of the caller, and can set one for
 
   expect(seen).toEqual(["the caller", ["the caller", "context"]]);
   expect(after).toBeUndefined();
-  acquireChannel.start.unbindStore(spans);
-  acquireChannel.start.unsubscribe(onStart);
-  acquireChannel.asyncEnd.unsubscribe(onAsyncEnd);
 });
 
 /** Every message contains the hosts, so whoever reads them makes a message. */
@@ -275,9 +277,9 @@ test("no message is created before the first subscriber, or after the last one",
 
   expect(await everything()).toBe(0);
   const subscribers = [traced(), new Published(holdEndChannel)];
-  const withSubscribers = await everything();
+  const unsubscribe = () => subscribers.forEach((subscriber) => subscriber[Symbol.dispose]());
+  const withSubscribers = await everything().finally(unsubscribe);
   // One message for each call, and one for each hold that ended.
   expect(withSubscribers).toBeGreaterThan(WAITING.length + TRYING.length);
-  for (const subscriber of subscribers) subscriber[Symbol.dispose]();
   expect(await everything()).toBe(withSubscribers);
 }, 60_000);

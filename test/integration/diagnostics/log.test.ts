@@ -53,7 +53,7 @@ describe("a cluster's log", { timeout: 60_000 }, () => {
     await new Mutex(silent, "silent").withLock(() => {});
     expect(subscribed()).toBe(false);
 
-    const logged = connect({ hosts: etcd.member.endpoint, log: new Lines() });
+    await using logged = connect({ hosts: etcd.member.endpoint, log: new Lines() });
     expect(subscribed()).toBe(true);
     await logged.close();
     expect(subscribed()).toBe(false);

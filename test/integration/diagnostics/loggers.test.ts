@@ -100,7 +100,7 @@ describe.concurrent.each(Object.entries(LOGGERS))("%s", (kind, { make, read }) =
     { timeout: 90_000 },
     async () => {
       const output = new Output();
-      const cluster = connect({ hosts: etcd.endpoints, log: make(output) });
+      await using cluster = connect({ hosts: etcd.endpoints, log: make(output) });
       const lines = () => output.lines.map(read).filter(({ text }) => text.includes("red"));
       const having = (text: string) => lines().filter((line) => line.text.includes(text));
       // Nearly as long as a name may be.

@@ -1,5 +1,5 @@
 import { setImmediate as tick } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type Cluster, connect, LockLostError, type Lock, Mutex, Session } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { placesOf } from "../../support/clients/server-view.js";
@@ -147,6 +147,7 @@ describe("release", () => {
     const unhandled: unknown[] = [];
     const note = (reason: unknown) => void unhandled.push(reason);
     process.on("unhandledRejection", note);
+    onTestFinished(() => void process.off("unhandledRejection", note));
     const lock = await new Mutex(session, "release/unawaited").lock();
     await etcdctl("del", lock.key);
 
@@ -155,7 +156,6 @@ describe("release", () => {
     await expect(lock.release()).rejects.toBeInstanceOf(LockLostError);
     await tick();
 
-    process.off("unhandledRejection", note);
     expect(unhandled).toEqual([]);
   });
 

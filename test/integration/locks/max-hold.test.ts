@@ -5,12 +5,12 @@ import { text } from "node:stream/consumers";
 import { setImmediate as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { channel } from "node:diagnostics_channel";
-import { CHANNELS } from "../../../src/diagnostics/channels.js";
+import { holdLongChannel } from "../../../src/diagnostics/channels.js";
 import { type Cluster, connect, type Hold, lockAll, type LockOptions } from "../../../src/index.js";
 import { Mutex, RwLock, Semaphore, Session } from "../../../src/index.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { Published } from "../../support/fixtures/published.js";
 
 let etcd: EtcdCluster;
 let cluster: Cluster;
@@ -172,17 +172,14 @@ describe("withLock with maxHoldMs", () => {
 });
 
 test("lockAll is reported by warnHoldMs once, as a whole", async () => {
-  const messages: unknown[] = [];
-  const hear = (message: unknown) => void messages.push(message);
-  channel(CHANNELS.holdLong).subscribe(hear);
+  using long = new Published(holdLongChannel);
 
   const names = ["long/a", "long/b"];
   const hold = await lockAll(session, names, { maxHoldMs: MAX_MS, warnHoldMs: 1, label: "long" });
   await lost(hold);
-  channel(CHANNELS.holdLong).unsubscribe(hear);
 
   const { fence, keys } = hold;
-  expect(messages).toMatchObject([
+  expect(long.messages).toMatchObject([
     {
       kind: "all",
       name: "long/a",

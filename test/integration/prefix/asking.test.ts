@@ -1,6 +1,6 @@
 // connect({ prefix }): what asks etcd and what reports, by a user whose role allows the prefix only.
 import http from "node:http";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { Board } from "../../../src/board/board.js";
 import { CHANNELS } from "../../../src/diagnostics/channels.js";
 import type { AcquireMessage, HoldEndMessage } from "../../../src/diagnostics/messages.js";
@@ -204,6 +204,10 @@ describe("with connect({ prefix }) and a role for the prefix", () => {
     using ended = new Messages<HoldEndMessage>(CHANNELS.holdEnd);
     const sdk = new MemorySdk();
     const instrumentation = sdk.instrument();
+    onTestFinished(() => {
+      instrumentation.disable();
+      return sdk.shutdown();
+    });
 
     const lock = await new Mutex(prod, "told", { warnHoldMs: 1, label: "told" }).lock(LIMIT);
     await expect.poll(() => lines.join("\n")).toMatch(/told/);
@@ -216,8 +220,6 @@ describe("with connect({ prefix }) and a role for the prefix", () => {
     expect(sdk.spans("leasehold.hold").map(({ attributes }) => attributes["leasehold.fence"])).toEqual([
       String(lock.fence),
     ]);
-    instrumentation.disable();
-    await sdk.shutdown();
   });
 
   test("a board has the queues of the prefix, with the keys of inspect()", async () => {

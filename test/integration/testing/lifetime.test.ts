@@ -16,7 +16,7 @@ const PACKAGE = fileURLToPath(new URL("../../../dist/leasehold-testing.js", impo
 const cleanups: (() => unknown)[] = [];
 
 afterEach(async () => {
-  for (const cleanup of cleanups.splice(0)) await cleanup();
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
 async function temporaryFolder(): Promise<string> {
@@ -132,7 +132,11 @@ describe("the start of an etcd", () => {
     for (const name of ["LEASEHOLD_ETCD", "LEASEHOLD_ETCD_VERSION", "XDG_CACHE_HOME"])
       delete process.env[name];
     Object.assign(process.env, { PATH: "", HOME: home });
-    cleanups.push(() => Object.assign(process.env, env));
+    cleanups.push(() => {
+      // It may have been unset.
+      delete process.env["HOME"];
+      Object.assign(process.env, env);
+    });
 
     await expect(startEtcd()).rejects.toThrow(
       /^No etcd was found.*\n.*LEASEHOLD_ETCD: not set\n.*PATH: no etcd\n.*cache .*: no etcd\nWhat to do: \S+/,

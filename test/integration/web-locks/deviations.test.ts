@@ -59,6 +59,7 @@ describe("a lock that is lost with its lease", () => {
     const unhandled: unknown[] = [];
     const listen = (reason: unknown) => unhandled.push(reason);
     process.on("unhandledRejection", listen);
+    onTestFinished(() => void process.off("unhandledRejection", listen));
     const { leaseId } = await two.cluster.session();
     const request = two.locks.request("fails late", async (lock) => {
       await abortOf(lock!.signal);
@@ -71,7 +72,6 @@ describe("a lock that is lost with its lease", () => {
 
     expect(await reason).toMatchObject({ name: "AbortError" });
     await new Promise((resolve) => setImmediate(resolve));
-    process.off("unhandledRejection", listen);
     expect(unhandled).toEqual([]);
   });
 

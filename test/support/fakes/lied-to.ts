@@ -20,10 +20,20 @@ const RENEWALS = 100;
 const CLEAN_MS = 8000;
 
 const TICK_MS = 20;
+
 /** Counts only time in which this process runs: a delay on a busy machine is not a hang. */
-let ticks = 0;
-setInterval(() => ticks++, TICK_MS).unref();
-const nowMs = (): number => ticks * TICK_MS;
+class RunningTime implements Disposable {
+  #ticks = 0;
+  readonly #timer = setInterval(() => this.#ticks++, TICK_MS);
+
+  get nowMs(): number {
+    return this.#ticks * TICK_MS;
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+  }
+}
 
 /** Answers as etcd would, except for the answers that the scripts falsify. */
 export class Liar {
@@ -70,6 +80,7 @@ interface Ended {
  * @returns the number of falsified answers, and descriptions of what must never happen, normally none
  */
 export async function lieTo(scripts: readonly Script[]): Promise<{ told: number; trouble: string[] }> {
+  using time = new RunningTime();
   using toy = new ToyEtcd();
   const liar = new Liar(toy, scripts);
   await using honest = await startRawServer((call) => toy.answer(call));
@@ -79,24 +90,26 @@ export async function lieTo(scripts: readonly Script[]): Promise<{ told: number;
   const held = await new Mutex(holders, "x").lock();
 
   const calls = await Promise.all(
-    ["x", "y", "z"].flatMap((name) => [asked(cluster, name, "lock"), asked(cluster, name, "tryLock")]),
+    ["x", "y", "z"].flatMap((name) =>
+      (["lock", "tryLock"] as const).map((how) => asked(new Mutex(cluster, name), how, time)),
+    ),
   );
   const trouble = calls.flatMap((call) => troubleWith(call, toy));
   await renewedTwice(liar, cluster);
   if (liar.renewals > RENEWALS) trouble.push(`renewed ${liar.renewals} times`);
   liar.stop();
   await Promise.allSettled([held, ...calls.flatMap(({ lock }) => lock ?? [])].map((lock) => lock.release()));
-  trouble.push(...(await leftIn(toy)));
-  trouble.push(...(await troubleClosing(cluster)));
+  trouble.push(...(await leftIn(toy, time)));
+  trouble.push(...(await troubleClosing(cluster, time)));
   await holders.close();
   return { told: liar.told, trouble };
 }
 
-async function asked(cluster: Cluster, name: string, how: "lock" | "tryLock"): Promise<Ended> {
-  const start = nowMs();
-  const what = `${how}("${name}")`;
-  const tookMs = () => nowMs() - start;
-  return new Mutex(cluster, name)[how](LIMIT).then(
+async function asked(mutex: Mutex, how: "lock" | "tryLock", time: RunningTime): Promise<Ended> {
+  const start = time.nowMs;
+  const what = `${how}("${mutex.name}")`;
+  const tookMs = () => time.nowMs - start;
+  return mutex[how](LIMIT).then(
     (lock) => ({ what, lock, tookMs: tookMs() }),
     (error: unknown) => ({ what, error, tookMs: tookMs() }),
   );
@@ -119,16 +132,16 @@ async function renewedTwice(liar: Liar, cluster: Cluster): Promise<void> {
   while (session && !session.signal.aborted && liar.renewals < 2) await delay(20);
 }
 
-async function leftIn(toy: ToyEtcd): Promise<string[]> {
+async function leftIn(toy: ToyEtcd, time: RunningTime): Promise<string[]> {
   const left = () => ["x", "y", "z"].flatMap((name) => toy.placesOf(name).map(({ key }) => key));
-  for (const start = nowMs(); left().length > 0; await delay(20))
-    if (nowMs() - start > CLEAN_MS) return [`left behind: ${left().join(", ")}`];
+  for (const start = time.nowMs; left().length > 0; await delay(20))
+    if (time.nowMs - start > CLEAN_MS) return [`left behind: ${left().join(", ")}`];
   return [];
 }
 
-async function troubleClosing(cluster: Cluster): Promise<string[]> {
-  const start = nowMs();
+async function troubleClosing(cluster: Cluster, time: RunningTime): Promise<string[]> {
+  const start = time.nowMs;
   await cluster.close({ drainMs: 0 });
-  const tookMs = nowMs() - start;
+  const tookMs = time.nowMs - start;
   return tookMs > HANGS_MS ? [`close() took ${tookMs} ms`] : [];
 }

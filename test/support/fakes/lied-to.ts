@@ -85,8 +85,8 @@ export async function lieTo(scripts: readonly Script[]): Promise<{ told: number;
   const liar = new Liar(toy, scripts);
   await using honest = await startRawServer((call) => toy.answer(call));
   await using bent = await startRawServer(liar.answer);
-  const holders = connect({ hosts: honest.endpoint });
-  const cluster = connect({ hosts: bent.endpoint, requestTimeoutMs: 200, session: { ttlSeconds: 2 } });
+  await using holders = connect({ hosts: honest.endpoint });
+  await using cluster = connect({ hosts: bent.endpoint, requestTimeoutMs: 200, session: { ttlSeconds: 2 } });
   const held = await new Mutex(holders, "x").lock();
 
   const calls = await Promise.all(
@@ -101,7 +101,6 @@ export async function lieTo(scripts: readonly Script[]): Promise<{ told: number;
   await Promise.allSettled([held, ...calls.flatMap(({ lock }) => lock ?? [])].map((lock) => lock.release()));
   trouble.push(...(await leftIn(toy, time)));
   trouble.push(...(await troubleClosing(cluster, time)));
-  await holders.close();
   return { told: liar.told, trouble };
 }
 

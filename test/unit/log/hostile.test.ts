@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import * as channels from "../../../src/diagnostics/channels.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { LogWorld } from "../../support/fixtures/log-world.js";
@@ -54,6 +54,7 @@ describe("a line", () => {
     const uncaught: unknown[] = [];
     const keep = (error: unknown) => void uncaught.push(error);
     process.on("uncaughtException", keep).on("unhandledRejection", keep);
+    onTestFinished(() => void process.off("uncaughtException", keep).off("unhandledRejection", keep));
     const broken = {
       warn: () => Promise.reject(new Error("disk full")),
       error: () => {
@@ -74,7 +75,6 @@ describe("a line", () => {
     sessionChannel.publish(world.session("jeopardy", "lost"));
     await settle();
     await settle();
-    process.off("uncaughtException", keep).off("unhandledRejection", keep);
 
     expect(uncaught).toEqual([]);
     expect(healthy.lines.all.length).toBeGreaterThan(3);

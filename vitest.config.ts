@@ -1,3 +1,4 @@
+import os from "node:os";
 import { defineConfig } from "vitest/config";
 import { transportEnv, transportPlugin } from "./test/support/transport.js";
 
@@ -84,6 +85,9 @@ export default defineConfig({
           include: UNIT,
           exclude: [...ALONE, ...LEFT_OUT],
           isolate: false,
+          // These tests only compute. More processes than cores load and compile each module more often, and delay each other.
+          maxWorkers: Math.min(6, os.availableParallelism()),
+          testTimeout: 120_000,
           sequence: { groupOrder: 0 },
         },
       },
@@ -94,7 +98,7 @@ export default defineConfig({
           include: ALL,
           exclude: [...ALONE, ...LEFT_OUT],
           isolate: false,
-          sequence: { groupOrder: 0 },
+          sequence: { groupOrder: 1 },
         },
       },
       {
@@ -104,7 +108,7 @@ export default defineConfig({
           include: ALONE,
           exclude: LEFT_OUT,
           maxWorkers: 1,
-          sequence: { groupOrder: 1 },
+          sequence: { groupOrder: 2 },
         },
       },
     ],

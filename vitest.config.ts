@@ -85,7 +85,8 @@ export default defineConfig({
           include: UNIT,
           exclude: [...ALONE, ...LEFT_OUT],
           isolate: false,
-          // These tests only compute. More processes than cores load and compile each module more often, and delay each other.
+          // Nearly all of these tests only compute. More processes than cores would load and compile each module more often, and would
+          // delay each other.
           maxWorkers: Math.min(6, os.availableParallelism()),
           testTimeout: 120_000,
           sequence: { groupOrder: 0 },

@@ -1,7 +1,7 @@
 /**
  * Replaces `WeakMap` in a bundle that runs many simulated worlds: each entry is a property of its key. A minor collection of V8 treats
  * the values of a `WeakMap` as in use. Those of the client refer to their keys, and so to a whole world, which would stay until the
- * next major collection.
+ * next major collection. A key that has an entry must not be frozen afterwards: its entry could not change any more.
  */
 class KeyedInside<K extends object, V> {
   readonly #property = Symbol("value");
@@ -10,7 +10,9 @@ class KeyedInside<K extends object, V> {
 
   get(key: K | null | undefined): V | undefined {
     if (key === null || key === undefined) return undefined;
-    return (key as Record<symbol, V | undefined>)[this.#property] ?? this.#outside.get(key);
+    return Object.hasOwn(key, this.#property)
+      ? (key as Record<symbol, V>)[this.#property]
+      : this.#outside.get(key);
   }
 
   has(key: K | null | undefined): boolean {

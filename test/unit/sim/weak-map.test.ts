@@ -23,10 +23,24 @@ describe("the WeakMap of a bundle of simulations", () => {
     expect(JSON.stringify(key)).toBe('{"a":1}');
   });
 
-  it("has no entry for undefined and null, and an entry for a value that is undefined", () => {
-    const map = new KeyedInside<object, string | undefined>();
+  it("has no entry for an object whose prototype is a key", () => {
+    const map = new KeyedInside<object, string>();
     const key = {};
-    map.set(key, undefined);
+    map.set(key, "value");
+    const heir = Object.create(key) as object;
+
+    expect([map.get(heir), map.has(heir), map.delete(heir), map.get(key)]).toEqual([
+      undefined,
+      false,
+      false,
+      "value",
+    ]);
+  });
+
+  it("has no entry for undefined and null, and an entry for a value that is undefined or null", () => {
+    const map = new KeyedInside<object, string | null | undefined>();
+    const [key, other] = [{}, {}];
+    map.set(key, undefined).set(other, null);
 
     expect([map.get(undefined), map.has(undefined), map.get(null), map.has(null)]).toEqual([
       undefined,
@@ -35,6 +49,7 @@ describe("the WeakMap of a bundle of simulations", () => {
       false,
     ]);
     expect([map.get(key), map.has(key)]).toEqual([undefined, true]);
+    expect([map.get(other), map.has(other)]).toEqual([null, true]);
   });
 
   it("accepts frozen keys", () => {

@@ -52,13 +52,13 @@ export function parseEntryValue(value: string): Partial<EntryValue> {
     const parsed: unknown = JSON.parse(value);
     if (typeof parsed !== "object" || parsed === null) return {};
     const { owner, since, id, permits, client } = parsed as Record<string, unknown>;
-    return {
-      ...(typeof owner === "string" && { owner }),
-      ...(typeof since === "string" && { since }),
-      ...(typeof id === "string" && { id }),
-      ...(isPermits(permits) && { permits }),
-      ...(typeof client === "string" && { client }),
-    };
+    const found: { -readonly [K in keyof EntryValue]?: EntryValue[K] } = {};
+    if (typeof owner === "string") found.owner = owner;
+    if (typeof since === "string") found.since = since;
+    if (typeof id === "string") found.id = id;
+    if (isPermits(permits)) found.permits = permits;
+    if (typeof client === "string") found.client = client;
+    return found;
   } catch {
     // Go and etcdctl write empty or arbitrary values: their entries have no owner to show.
     return {};

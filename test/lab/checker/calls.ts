@@ -65,8 +65,11 @@ function asked(calls: Map<string, GrowingCall>, step: Invoke): void {
   const of = `${p}#${id}`;
   const hold = calls.get(of)?.hold;
   if (step.f === "release" && hold !== undefined) hold.releasing ??= t;
-  const nothing = { aborted: undefined, outcome: undefined, hold: undefined };
-  if (isAcquire(step)) calls.set(of, { p, id, lock, owner, names: [...names], invoked: t, ...nothing });
+  if (!isAcquire(step)) return;
+  calls.set(of, {
+    ...{ p, id, lock, owner, names: [...names], invoked: t },
+    ...{ aborted: undefined, outcome: undefined, hold: undefined },
+  });
 }
 
 function answered(call: GrowingCall, step: Outcome, holds: Growing<Hold>[]): void {
@@ -83,9 +86,10 @@ function granted(
   token: bigint,
   invoked: bigint,
 ): Growing<Hold> {
-  const nothing = { claims: [], ends: [], releasing: undefined, released: undefined };
-  const what = { p, id, lock, token, create: token, shared };
-  return { ...what, invoked, granted: t, heldWhenGranted: held === true, ...nothing };
+  return {
+    ...{ p, id, lock, token, create: token, shared, invoked, granted: t, heldWhenGranted: held === true },
+    ...{ claims: [], ends: [], releasing: undefined, released: undefined },
+  };
 }
 
 /** Whether only one of two holds of a lock may be held at a time. */

@@ -117,8 +117,9 @@ function begin(
 ): void {
   const { key, lease, create, tSeen } = event;
   const lock = key.slice(0, key.lastIndexOf("/")).replace(/\/(read|write)$/, "");
+  const { owner, permits } = saidIn(event.value);
   const place = {
-    ...{ lock, key, lease, create, ...saidIn(event.value), seen: tSeen },
+    ...{ lock, key, lease, create, owner, permits, seen: tSeen },
     ...{ announcedSeen: undefined, announces: false },
     ...{ deleted: undefined, deletedSeen: undefined, headSince: undefined, headSeen: undefined },
   };

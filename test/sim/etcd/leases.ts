@@ -98,11 +98,17 @@ export class Leases {
     if (ttlSeconds > MAX_TTL_SECONDS) return TTL_TOO_LARGE;
     if (this.#leases.has(id)) return LEASE_EXISTS;
     const granted = Math.max(ttlSeconds, MIN_TTL_SECONDS);
-    const lease = { leaseId: id, ttlSeconds: granted, keys: new Set<string>(), expiry: 0 };
-    const whole = { ...lease, retryAt: 0, waiting: [] };
-    this.#leases.set(id, whole);
-    this.#refresh(whole);
-    return whole;
+    const lease: Lease = {
+      leaseId: id,
+      ttlSeconds: granted,
+      keys: new Set(),
+      expiry: 0,
+      retryAt: 0,
+      waiting: [],
+    };
+    this.#leases.set(id, lease);
+    this.#refresh(lease);
+    return lease;
   }
 
   /** Deletes the keys of the lease, in the order of their bytes and in one revision. */

@@ -42,7 +42,7 @@ export function executeRange(store: Store, range: Range, reading: Reading): Refu
 function sort(kvs: KeyValue[], order: Range["order"]): void {
   if (order === undefined || kvs.length < 2) return;
   const direction = order === "oldest first" ? 1 : -1;
-  kvs.sort((a, b) => direction * Number(a.createRevision - b.createRevision));
+  kvs.sort(({ createRevision: a }, { createRevision: b }) => (a === b ? 0 : a < b ? -direction : direction));
 }
 
 const withoutValue = (kv: KeyValue, { keysOnlyWithoutLeases }: Quirks): KeyValue => ({

@@ -168,6 +168,6 @@ export class SimEtcdServer implements SimServer {
   #withHeaders(result: object): object {
     if (isRefusal(result)) return result;
     const header = this.header();
-    return (result as TxnResults).txns.map((each) => ({ header, ...each }));
+    return (result as TxnResults).txns.map(({ succeeded, ranges }) => ({ header, succeeded, ranges }));
   }
 }

@@ -95,7 +95,7 @@ export class Kernel implements Scheduler {
   logFields(fields: Fields): void {
     if (this.#print !== undefined) return this.log(lineOf(fields));
     const hash = this.#hash;
-    hash.addPart(String(this.#now));
+    hash.addPart(this.#nowText());
     hash.addPart(" ");
     for (const name in fields) {
       const value = fields[name];
@@ -107,6 +107,17 @@ export class Kernel implements Scheduler {
     }
     hash.endLine();
   }
+
+  /** To print a fraction takes long, and several lines have one time. */
+  #nowText(): string {
+    if (this.#dated !== this.#now) {
+      this.#dated = this.#now;
+      this.#date = String(this.#now);
+    }
+    return this.#date;
+  }
+  #dated = NaN;
+  #date = "";
 
   /**
    * Runs events until `until()`, no event is left, or `limitMs` of virtual time have passed since the call. Resolves with the last

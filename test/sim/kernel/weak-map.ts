@@ -23,8 +23,10 @@ class KeyedInside<K extends object, V> {
 
   /** The property is not enumerable: a spread copy of the key has no entry. */
   set(key: K, value: V): this {
-    if (!Object.isExtensible(key) && !Object.hasOwn(key, this.#property)) this.#outside.set(key, value);
-    else Object.defineProperty(key, this.#property, { value, configurable: true, enumerable: false });
+    // A definition takes much longer than an assignment.
+    if (Object.hasOwn(key, this.#property)) (key as Record<symbol, V>)[this.#property] = value;
+    else if (!Object.isExtensible(key)) this.#outside.set(key, value);
+    else Object.defineProperty(key, this.#property, { value, writable: true, configurable: true });
     return this;
   }
 

@@ -43,19 +43,19 @@ export class SimMember implements Member {
   }
 
   txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]> {
-    return this.#unary({ kind: "txns", txns }, options);
+    return this.#unary({ kind: "txns", txns, token: this.#token?.() }, options);
   }
 
   range(range: Range, options: CallOptions): Promise<RangeAnswer> {
-    return this.#unary({ kind: "range", range }, options);
+    return this.#unary({ kind: "range", range, token: this.#token?.() }, options);
   }
 
   grant(leaseId: bigint, ttlSeconds: number, options: CallOptions): Promise<LeaseAnswer> {
-    return this.#unary({ kind: "grant", leaseId, ttlSeconds }, options);
+    return this.#unary({ kind: "grant", leaseId, ttlSeconds, token: this.#token?.() }, options);
   }
 
   async revoke(leaseId: bigint, options: CallOptions): Promise<void> {
-    await this.#unary({ kind: "revoke", leaseId }, options);
+    await this.#unary({ kind: "revoke", leaseId, token: this.#token?.() }, options);
   }
 
   timeToLive(
@@ -63,12 +63,12 @@ export class SimMember implements Member {
     options: TimeToLiveOptions,
   ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }> {
     const withoutKeys = options.withoutKeys ?? false;
-    return this.#unary({ kind: "timeToLive", leaseId, withoutKeys }, options);
+    return this.#unary({ kind: "timeToLive", leaseId, withoutKeys, token: this.#token?.() }, options);
   }
 
   /** Compaction is not part of the port. */
   async compact(revision: bigint, options: CallOptions): Promise<void> {
-    await this.#unary({ kind: "compact", revision }, options);
+    await this.#unary({ kind: "compact", revision, token: this.#token?.() }, options);
   }
 
   async authenticate(username: string, password: string, options: CallOptions): Promise<string> {
@@ -102,8 +102,7 @@ export class SimMember implements Member {
   }
 
   #unary<T>(request: UnaryRequest, options: CallOptions): Promise<T> {
-    const token = this.#token?.();
-    return unary(this.#services, token === undefined ? request : { ...request, token }, options);
+    return unary(this.#services, request, options);
   }
 
   #streamTokenNow(): string | undefined {

@@ -26,13 +26,15 @@ class NodeTimer implements Timer {
   event: Timer | undefined;
   over = false;
   referenced = true;
+  /** In `live`. */
+  #index: number;
 
   constructor(
     readonly due: number,
     readonly run: () => void,
-    private readonly live: Set<NodeTimer>,
+    private readonly live: NodeTimer[],
   ) {
-    live.add(this);
+    this.#index = live.push(this) - 1;
   }
 
   cancel(): void {
@@ -45,8 +47,12 @@ class NodeTimer implements Timer {
   }
 
   end(): void {
+    if (this.over) return;
     this.over = true;
-    this.live.delete(this);
+    const last = this.live.pop()!;
+    if (last === this) return;
+    this.live[this.#index] = last;
+    last.#index = this.#index;
   }
 }
 
@@ -64,7 +70,8 @@ export class NodeClock implements Clock {
   readonly #startMs: number;
   readonly #bootMs: number;
   readonly #held: HeldWork;
-  readonly #timers = new Set<NodeTimer>();
+  /** In no order. */
+  readonly #timers: NodeTimer[] = [];
   #wallMs: number;
   /** Time in suspend, which the monotonic clock does not count. */
   #asleepMs = 0;

@@ -18,12 +18,11 @@ export class ServerEvents {
   add({ revision, events }: Change): void {
     for (const { kind, kv } of events) {
       const key = kv.key.toString();
-      const { createRevision: create, value } = kv;
-      const put = { create, lease: kv.leaseId.toString(16), value };
-      const of = kind === "PUT" ? put : (this.#living.get(key) ?? put);
+      const put = { create: kv.createRevision, lease: kv.leaseId.toString(16), value: kv.value };
+      const { create, lease, value } = kind === "PUT" ? put : (this.#living.get(key) ?? put);
       if (kind === "PUT") this.#living.set(key, put);
       else this.#living.delete(key);
-      this.events.push({ rev: revision, type: kind, key, ...of, tSeen: this.now() });
+      this.events.push({ rev: revision, type: kind, key, create, lease, value, tSeen: this.now() });
     }
   }
 

@@ -31,6 +31,9 @@ export interface WatchStreamOptions {
   readonly check: (request: WatchRequest) => string | undefined;
 }
 
+/** An answer without events. */
+type Control = Omit<WatchAnswer, "compacted" | "events">;
+
 /** A watch stream: its commands are executed one after the other (recvLoop in api/v3rpc/watch.go). */
 export class WatchServerStream implements ServerStream<WatchCommand> {
   readonly #options: WatchStreamOptions;
@@ -119,7 +122,7 @@ export class WatchServerStream implements ServerStream<WatchCommand> {
   #created(header: Header, result: number | string): void {
     const failed = typeof result === "string";
     const [watchId, cancelReason] = failed ? [-1, result] : [result, ""];
-    this.#sendLoop.control({ ...PLAIN, header, watchId, created: true, cancelled: failed, cancelReason });
+    this.#control({ header, watchId, created: true, cancelled: failed, cancelReason });
   }
 
   /** A watch that does not exist is cancelled without an answer. */
@@ -128,16 +131,28 @@ export class WatchServerStream implements ServerStream<WatchCommand> {
     if (!watcher) return;
     this.#options.watches.remove(watcher);
     this.#watchers.delete(watchId);
-    this.#sendLoop.control({ ...PLAIN, header: this.#options.header(), watchId, cancelled: true });
+    const header = this.#options.header();
+    this.#control({ header, watchId, created: false, cancelled: true, cancelReason: "" });
   }
 
   #probe(): void {
     const { quirks, watches, header } = this.#options;
-    if (quirks.progressAlways) this.#sendLoop.control({ ...PLAIN, header: header(), watchId: -1 });
+    const progress = { created: false, cancelled: false, cancelReason: "" };
+    if (quirks.progressAlways) this.#control({ header: header(), watchId: -1, ...progress });
     else watches.progress([...this.#watchers.values()]);
   }
-}
 
-const PLAIN = { created: false, cancelled: false, cancelReason: "", compacted: false, events: [] } as const;
+  #control({ header, watchId, created, cancelled, cancelReason }: Control): void {
+    this.#sendLoop.control({
+      header,
+      watchId,
+      created,
+      cancelled,
+      cancelReason,
+      compacted: false,
+      events: [],
+    });
+  }
+}
 
 const isEmpty = ({ key, end }: Interval): boolean => end !== undefined && end !== "" && key >= end;

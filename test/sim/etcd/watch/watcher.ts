@@ -31,5 +31,5 @@ export interface Watcher {
 export function send({ watchId, events: wanted, channel }: Watcher, answer: Omit<WatchResponse, "watchId">) {
   const events = wanted === "ALL" ? answer.events : answer.events.filter(({ kind }) => kind === wanted);
   if (events.length === 0 && answer.events.length > 0) return true;
-  return channel.push({ ...answer, watchId, events });
+  return channel.push({ watchId, events, revision: answer.revision, compacted: answer.compacted });
 }

@@ -33,6 +33,7 @@ export class HoldLimits {
   #timer: Timer | undefined;
   #warning: Timer | undefined;
   #state: "counting" | "exceeded" | "stopped" = "counting";
+  #over = false;
 
   constructor(
     private readonly hold: LimitedHold,
@@ -62,14 +63,16 @@ export class HoldLimits {
     if (maxHoldMs === undefined || this.#state !== "counting" || this.#leftMs > 0) return;
     this.#cancel();
     this.#state = "exceeded";
-    // Counted from here, not from the maximum: work that was suspended learns of it only now.
-    this.#timer = this.#after(maxHoldGraceMs, () => void this.hold.release().catch(() => undefined));
-    // Last: a listener of the signal may release the hold, which stops the grace.
     this.hold.exceeded(maxHoldMs);
+    // A listener of the signal may have released the hold.
+    if (this.#over) return;
+    // Counted from here, not from the maximum: work that was suspended, or is told after a slow listener, has the whole grace.
+    this.#timer = this.#after(maxHoldGraceMs, () => void this.hold.release().catch(() => undefined));
   }
 
   /** The hold has ended, or its key is being deleted. */
   stop(): void {
+    this.#over = true;
     this.#cancel();
     if (this.#state === "counting") this.#state = "stopped";
   }

@@ -1,5 +1,4 @@
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { text } from "node:stream/consumers";
 import { setImmediate as pause } from "node:timers/promises";
@@ -33,10 +32,12 @@ const MAX_MS = 100;
 const LOSS = { code: "LOCK_LOST", loss: "max hold" };
 const keysOf = async (name: string) => (await placesOf(etcd.member, name)).length;
 
-/** Resolves with the time when the hold was lost. */
-async function lost(hold: Pick<Hold, "signal">): Promise<number> {
-  if (!hold.signal.aborted) await once(hold.signal, "abort");
-  return performance.now();
+/** Resolves with the time when the hold was lost, read before its grace begins. */
+async function lost({ signal }: Pick<Hold, "signal">): Promise<number> {
+  if (signal.aborted) return performance.now();
+  return new Promise((resolve) => {
+    signal.addEventListener("abort", () => resolve(performance.now()), { once: true });
+  });
 }
 
 type Locks = readonly [

@@ -63,7 +63,7 @@ export class FakeClock implements Clock {
     this.#suspend += ms;
   }
 
-  /** The process is stopped: both clocks move forward, and no timer has run yet. */
+  /** The process is stopped: both clocks move forward, and no timer has run yet. A timer may call it, too. */
   freeze(ms: number): void {
     this.#monotonic += ms;
     this.#suspend += ms;
@@ -76,7 +76,7 @@ export class FakeClock implements Clock {
       this.#run(due);
       this.#runAfterEvents();
     }
-    this.freeze(until - this.#monotonic);
+    this.freeze(Math.max(0, until - this.#monotonic));
   }
 
   /** Like `advance()`, but promises settle after each timer: for code that awaits between two of them. */
@@ -88,7 +88,7 @@ export class FakeClock implements Clock {
       this.#runAfterEvents();
       await settle();
     }
-    this.freeze(until - this.#monotonic);
+    this.freeze(Math.max(0, until - this.#monotonic));
     await settle();
   }
 

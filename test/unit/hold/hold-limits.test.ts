@@ -120,6 +120,18 @@ describe("a hold with maxHoldMs", () => {
     expect(deletions()).toHaveLength(1);
   });
 
+  test("has the whole grace after a listener that takes long", async () => {
+    const { clock, lock, deletions } = holding({ maxHoldMs: MAX_MS, maxHoldGraceMs: GRACE_MS });
+    lock.signal.addEventListener("abort", () => clock.freeze(GRACE_MS));
+
+    clock.advance(MAX_MS + 1);
+    await clock.pass(GRACE_MS - 1);
+    expect(deletions()).toEqual([]);
+    await clock.pass(1);
+
+    expect(deletions()).toHaveLength(1);
+  });
+
   test.each([
     ["held", (lock: HoldHandle) => expect(lock.held).toBe(false)],
     ["remainingMs", (lock: HoldHandle) => expect(lock.remainingMs()).toBe(0)],

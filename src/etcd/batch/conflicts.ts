@@ -6,27 +6,41 @@ const endAbove = (name: string, end: number): number => name.lastIndexOf("/", en
  * names conflict if they are equal, or if one lies under the other.
  */
 export class ConflictSet {
-  readonly #names = new Set<string>();
-  /** All names that those in the set lie under. */
-  readonly #above = new Set<string>();
+  /** Added since the last question: most requests have one transaction, and nothing is asked about it. */
+  #unread: (readonly string[])[] = [];
+  #sets: NameSets | undefined;
 
   add(names: readonly string[]): void {
-    for (const name of names) {
-      this.#names.add(name);
-      for (let end = endAbove(name, name.length); end > 0; end = endAbove(name, end))
-        this.#above.add(name.slice(0, end));
-    }
+    this.#unread.push(names);
   }
 
   /** Whether any of `names` conflicts with the set. The cost depends on their depth, not on the size of the set. */
   conflict(names: readonly string[]): boolean {
-    return this.#names.size > 0 && names.some((name) => this.#conflicts(name));
+    for (const added of this.#unread) this.#read(added);
+    this.#unread = [];
+    const sets = this.#sets;
+    return sets !== undefined && names.some((name) => conflicts(sets, name));
   }
 
-  #conflicts(name: string): boolean {
-    if (this.#names.has(name) || this.#above.has(name)) return true;
-    for (let end = endAbove(name, name.length); end > 0; end = endAbove(name, end))
-      if (this.#names.has(name.slice(0, end))) return true;
-    return false;
+  #read(names: readonly string[]): void {
+    const { own, above } = (this.#sets ??= { own: new Set(), above: new Set() });
+    for (const name of names) {
+      own.add(name);
+      for (let end = endAbove(name, name.length); end > 0; end = endAbove(name, end))
+        above.add(name.slice(0, end));
+    }
   }
+}
+
+interface NameSets {
+  readonly own: Set<string>;
+  /** All names that those in `own` lie under. */
+  readonly above: Set<string>;
+}
+
+function conflicts({ own, above }: NameSets, name: string): boolean {
+  if (own.has(name) || above.has(name)) return true;
+  for (let end = endAbove(name, name.length); end > 0; end = endAbove(name, end))
+    if (own.has(name.slice(0, end))) return true;
+  return false;
 }

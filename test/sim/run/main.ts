@@ -41,7 +41,7 @@ interface Flags {
 }
 
 // Most errors of a run are expected, and Node.js needs longer for their stacks than for the rest of a call.
-Error.stackTraceLimit = 0;
+Reflect.deleteProperty(Error, "stackTraceLimit");
 
 let build: Build;
 

@@ -66,7 +66,8 @@ export class HoldLimits {
     this.hold.exceeded(maxHoldMs);
     // A listener of the signal may have released the hold.
     if (this.#over) return;
-    // Counted from here, not from the maximum: work that was suspended, or is told after a slow listener, has the whole grace.
+    // Counted from here, not from the maximum: work that was suspended, or that is notified after a slow listener, has the whole
+    // grace.
     this.#timer = this.#after(maxHoldGraceMs, () => void this.hold.release().catch(() => undefined));
   }
 

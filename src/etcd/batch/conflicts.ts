@@ -6,23 +6,26 @@ const endAbove = (name: string, end: number): number => name.lastIndexOf("/", en
  * names conflict if they are equal, or if one lies under the other.
  */
 export class ConflictSet {
-  /** Added since the last question: most requests have one transaction, and nothing is asked about it. */
-  #unread: (readonly string[])[] = [];
+  /** Names that are not in the sets yet. Most requests have one transaction and need no sets. */
+  #unindexed: (readonly string[])[] = [];
   #sets: NameSets | undefined;
 
   add(names: readonly string[]): void {
-    this.#unread.push(names);
+    this.#unindexed.push(names);
   }
 
-  /** Whether any of `names` conflicts with the set. The cost depends on their depth, not on the size of the set. */
+  /**
+   * Whether any of `names` conflicts with the set. Indexes the names that were added since the last call. Apart from that, the
+   * cost depends on the depth of `names`, not on the size of the set.
+   */
   conflict(names: readonly string[]): boolean {
-    for (const added of this.#unread) this.#read(added);
-    this.#unread = [];
+    for (const added of this.#unindexed) this.#index(added);
+    this.#unindexed = [];
     const sets = this.#sets;
     return sets !== undefined && names.some((name) => conflicts(sets, name));
   }
 
-  #read(names: readonly string[]): void {
+  #index(names: readonly string[]): void {
     const { own, above } = (this.#sets ??= { own: new Set(), above: new Set() });
     for (const name of names) {
       own.add(name);

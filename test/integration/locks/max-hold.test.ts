@@ -32,7 +32,7 @@ const MAX_MS = 100;
 const LOSS = { code: "LOCK_LOST", loss: "max hold" };
 const keysOf = async (name: string) => (await placesOf(etcd.member, name)).length;
 
-/** Resolves with the time when the hold was lost, read before its grace begins. */
+/** Resolves with the time when the hold was lost. Unless it was lost before the call, its grace has not begun then. */
 async function lost({ signal }: Pick<Hold, "signal">): Promise<number> {
   if (signal.aborted) return performance.now();
   return new Promise((resolve) => {
@@ -76,7 +76,8 @@ describe.each(KINDS)("%s that is held for longer than maxHoldMs", (kind, limited
 
   test("is lost, and the next waiter gets it only after the grace", async () => {
     const graceMs = 300;
-    const hold = await limited(session, name("grace"), { maxHoldMs: MAX_MS, maxHoldGraceMs: graceMs });
+    // Long enough for the test to wait for the loss before it happens.
+    const hold = await limited(session, name("grace"), { maxHoldMs: 5 * MAX_MS, maxHoldGraceMs: graceMs });
     let turn = false;
     const waiting = next(other, name("grace")).then((lock) => ((turn = true), lock));
 

@@ -283,13 +283,13 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/batch/conflicts.js",
-        from: "if (this.#names.has(name) || this.#above.has(name))",
-        to: "if (this.#names.has(name) || (name && !this.#above))",
+        from: "if (own.has(name) || above.has(name))",
+        to: "if (own.has(name) || (name && !above))",
       },
       {
         file: "etcd/batch/conflicts.js",
-        from: "if (this.#names.has(name.slice(0, end)))",
-        to: "if (!this.#names)",
+        from: "if (own.has(name.slice(0, end)))",
+        to: "if (!own)",
       },
     ],
     // Slow answers: more transactions leave in each request.

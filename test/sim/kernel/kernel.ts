@@ -51,6 +51,9 @@ export class Kernel implements Scheduler {
   /** Events in a row at this moment. */
   #atOnce = 0;
   #running = false;
+  /** Formatting a fraction is slow, and several lines have the same time: the last time, and its text. */
+  #printed = NaN;
+  #text = "";
 
   constructor(seed: string | number, { print, drain = drainByTick, hold }: KernelOptions = {}) {
     this.random = new Random(String(seed));
@@ -108,16 +111,13 @@ export class Kernel implements Scheduler {
     hash.endLine();
   }
 
-  /** To print a fraction takes long, and several lines have one time. */
   #nowText(): string {
-    if (this.#dated !== this.#now) {
-      this.#dated = this.#now;
-      this.#date = String(this.#now);
+    if (this.#printed !== this.#now) {
+      this.#printed = this.#now;
+      this.#text = String(this.#now);
     }
-    return this.#date;
+    return this.#text;
   }
-  #dated = NaN;
-  #date = "";
 
   /**
    * Runs events until `until()`, no event is left, or `limitMs` of virtual time have passed since the call. Resolves with the last

@@ -15,7 +15,6 @@ import type {
   WatchStream,
 } from "../../../src/etcd/port.js";
 import { reasonFailure } from "../../../src/etcd/refusals/refusals.js";
-import type { UnaryRequest } from "../etcd/types.js";
 import { isRefusal, refusalOf, unary, UnaryServices } from "./unary.js";
 import type { StreamListener, Wire } from "./wire.js";
 
@@ -43,19 +42,19 @@ export class SimMember implements Member {
   }
 
   txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]> {
-    return this.#unary({ kind: "txns", txns, token: this.#token?.() }, options);
+    return unary(this.#services, { kind: "txns", txns, token: this.#token?.() }, options);
   }
 
   range(range: Range, options: CallOptions): Promise<RangeAnswer> {
-    return this.#unary({ kind: "range", range, token: this.#token?.() }, options);
+    return unary(this.#services, { kind: "range", range, token: this.#token?.() }, options);
   }
 
   grant(leaseId: bigint, ttlSeconds: number, options: CallOptions): Promise<LeaseAnswer> {
-    return this.#unary({ kind: "grant", leaseId, ttlSeconds, token: this.#token?.() }, options);
+    return unary(this.#services, { kind: "grant", leaseId, ttlSeconds, token: this.#token?.() }, options);
   }
 
   async revoke(leaseId: bigint, options: CallOptions): Promise<void> {
-    await this.#unary({ kind: "revoke", leaseId, token: this.#token?.() }, options);
+    await unary(this.#services, { kind: "revoke", leaseId, token: this.#token?.() }, options);
   }
 
   timeToLive(
@@ -63,12 +62,13 @@ export class SimMember implements Member {
     options: TimeToLiveOptions,
   ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }> {
     const withoutKeys = options.withoutKeys ?? false;
-    return this.#unary({ kind: "timeToLive", leaseId, withoutKeys, token: this.#token?.() }, options);
+    const request = { kind: "timeToLive", leaseId, withoutKeys, token: this.#token?.() } as const;
+    return unary(this.#services, request, options);
   }
 
   /** Compaction is not part of the port. */
   async compact(revision: bigint, options: CallOptions): Promise<void> {
-    await this.#unary({ kind: "compact", revision, token: this.#token?.() }, options);
+    await unary(this.#services, { kind: "compact", revision, token: this.#token?.() }, options);
   }
 
   async authenticate(username: string, password: string, options: CallOptions): Promise<string> {
@@ -99,10 +99,6 @@ export class SimMember implements Member {
   retire(): void {
     this.#services.aborts.release();
     this.wire.retire();
-  }
-
-  #unary<T>(request: UnaryRequest, options: CallOptions): Promise<T> {
-    return unary(this.#services, request, options);
   }
 
   #streamTokenNow(): string | undefined {

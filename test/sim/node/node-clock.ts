@@ -26,7 +26,7 @@ class NodeTimer implements Timer {
   event: Timer | undefined;
   over = false;
   referenced = true;
-  /** In `live`. */
+  /** Its index in `live`. */
   #index: number;
 
   constructor(

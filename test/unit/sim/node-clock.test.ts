@@ -35,6 +35,21 @@ describe("NodeClock", () => {
     expect(clock.timers).toBe(0);
   });
 
+  it("keeps its other timers when one is cancelled, once or twice, wherever it is among them", async () => {
+    const { kernel, clock, ran, note } = setUp();
+    const timers = ["a", "b", "c", "d", "e"].map((name) => clock.after(5, note(name)));
+    for (const n of [0, 0, 4, 2]) timers[n]!.cancel();
+    expect(clock.timers).toBe(2);
+    await kernel.run(() => false, 100);
+    expect(ran).toEqual(["b", "d"]);
+
+    for (const name of ["f", "g"]) clock.after(5, note(name));
+    clock.kill();
+    expect(clock.timers).toBe(0);
+    await kernel.run(() => false, 100);
+    expect(ran).toEqual(["b", "d"]);
+  });
+
   it("steps its wall clock, and off Linux the clock that includes suspend", () => {
     for (const linux of [true, false]) {
       const { clock } = setUp({ linux });

@@ -64,4 +64,14 @@ describe("the WeakMap of a bundle of simulations", () => {
       false,
     ]);
   });
+
+  it("rejects a new value for a key that was frozen after its first entry", () => {
+    const map = new KeyedInside<object, string>();
+    const key = {};
+    map.set(key, "first");
+    Object.freeze(key);
+
+    expect(() => map.set(key, "second")).toThrow(TypeError);
+    expect(map.get(key)).toBe("first");
+  });
 });

@@ -22,6 +22,7 @@ test("names conflict with those that are there exactly when one is the other, or
       if (is === "add") {
         roots.add(names);
         naive.push(names);
+        continue;
       }
       const expected = naive.flat().some((there) => names.some((asking) => conflicts(there, asking)));
       asked[expected ? "conflicting" : "free"]++;

@@ -76,11 +76,28 @@ export class Store {
       const change = { revision: this.#revision + 1n, events: this.#events, names: this.#names };
       this.#events = [];
       this.#names = [];
-      this.#history.push(change);
-      for (const listener of this.#listeners) listener(change);
-      this.#revision = change.revision;
+      this.#written(change);
     }
     return result;
+  }
+
+  /** Makes the change that another store with the same keys has made. */
+  repeat(change: Change): void {
+    const { revision, events, names } = change;
+    for (let n = 0; n < events.length; n++) {
+      const { kind, kv } = events[n]!;
+      const name = names[n]!;
+      const version = (this.#index.present(name)?.version ?? 0n) + 1n;
+      if (kind === "PUT") this.#index.put(name, { revision, kv, version });
+      else this.#index.delete(name, revision);
+    }
+    this.#written(change);
+  }
+
+  #written(change: Change): void {
+    this.#history.push(change);
+    for (const listener of this.#listeners) listener(change);
+    this.#revision = change.revision;
   }
 
   /** Only inside `write()`. */

@@ -3,7 +3,6 @@ import type { Random } from "../../kernel/random.js";
 import { apply, type Applied, type Replica } from "../apply.js";
 import type { AccessControl } from "../auth/access.js";
 import type { Quirks } from "../quirks.js";
-import { isRefusal } from "../refusals.js";
 import type { UnaryRequest } from "../types.js";
 import type { Entry, Proposal } from "./log.js";
 import type { RaftMember } from "./member.js";
@@ -71,13 +70,15 @@ export class Cluster implements RaftGroup {
 
   #decide(proposal: Proposal): object {
     const { request, info } = proposal;
+    const { store } = this.#truth;
+    const { revision } = store;
     let isExecuted = false;
     const run = (): object => {
       isExecuted = true;
       return apply(this.#truth, request as Applied);
     };
     const result = info ? this.#access.apply(request, info, run) : run();
-    proposal.verdict = { refusal: isRefusal(result) ? result : undefined, isExecuted };
+    proposal.verdict = { result, isExecuted, change: store.since(revision + 1n)[0] };
     return result;
   }
 

@@ -1,10 +1,14 @@
 import type { AuthInfo } from "../auth/tokens.js";
-import type { Refusal, UnaryRequest } from "../types.js";
+import type { Change } from "../store.js";
+import type { UnaryRequest } from "../types.js";
 
-/** Of the permissions and the quota. */
 export interface Verdict {
-  readonly refusal: Refusal | undefined;
+  /** A refusal, or the answer without its header. */
+  readonly result: object;
+  /** The permissions and the quota let it pass. */
   readonly isExecuted: boolean;
+  /** What it changed in the store. */
+  readonly change: Change | undefined;
 }
 
 /** A request on its way into the log. Its member knows it again when it is applied. */

@@ -242,9 +242,13 @@ export class RaftMember implements Consensus, RaftListener, LessorPeer {
 
   #apply(proposal: Proposal): void {
     const { request, verdict } = proposal;
-    const { refusal, isExecuted } = verdict!;
-    const result = isExecuted ? apply(this.#options.replica, request as Applied) : undefined;
-    this.#end(proposal, refusal ?? result!);
+    const { result, isExecuted, change } = verdict!;
+    const { replica } = this.#options;
+    // This member has applied the same entries before, so the transaction would change the same.
+    if (request.kind === "txns") {
+      if (change !== undefined) replica.store.repeat(change);
+    } else if (isExecuted) apply(replica, request as Applied);
+    this.#end(proposal, result);
   }
 
   /** applyEntryNormal in server.go: a leader that has applied all entries of earlier terms promotes its lessor. */

@@ -32,8 +32,8 @@ export class HoldLimits {
   /** For the maximum, and then for the grace. */
   #timer: Timer | undefined;
   #warning: Timer | undefined;
-  #state: "counting" | "exceeded" | "stopped" = "counting";
-  #over = false;
+  #exceeded = false;
+  #stopped = false;
 
   constructor(
     private readonly hold: LimitedHold,
@@ -48,7 +48,7 @@ export class HoldLimits {
 
   /** The hold was lost by its maximum, and by nothing else before. */
   get exceeded(): boolean {
-    return this.#state === "exceeded";
+    return this.#exceeded;
   }
 
   /** Milliseconds until the maximum, or Infinity without one. If the maximum has passed, this call applies it. */
@@ -60,12 +60,12 @@ export class HoldLimits {
   /** Applies the maximum if it has passed, even if no timer has fired since, because the process was suspended. */
   refresh(): void {
     const { maxHoldMs, maxHoldGraceMs = 0 } = this.options;
-    if (maxHoldMs === undefined || this.#state !== "counting" || this.#leftMs > 0) return;
+    if (maxHoldMs === undefined || !this.#counting || this.#leftMs > 0) return;
     this.#cancel();
-    this.#state = "exceeded";
+    this.#exceeded = true;
     this.hold.exceeded(maxHoldMs);
     // A listener of the signal may have released the hold.
-    if (this.#over) return;
+    if (this.#stopped) return;
     // Counted from here, not from the maximum: work that was suspended, or that is notified after a slow listener, has the whole
     // grace.
     this.#timer = this.#after(maxHoldGraceMs, () => void this.hold.release().catch(() => undefined));
@@ -73,9 +73,12 @@ export class HoldLimits {
 
   /** The hold has ended, or its key is being deleted. */
   stop(): void {
-    this.#over = true;
+    this.#stopped = true;
     this.#cancel();
-    if (this.#state === "counting") this.#state = "stopped";
+  }
+
+  get #counting(): boolean {
+    return !this.#exceeded && !this.#stopped;
   }
 
   get #leftMs(): number {
@@ -86,7 +89,7 @@ export class HoldLimits {
     // Past the limit, not on it: Node.js rounds down to whole milliseconds.
     this.#timer = this.#after(leftMs + 1, () => {
       this.refresh();
-      if (this.#state === "counting") this.#awaitMaximum(this.#leftMs);
+      if (this.#counting) this.#awaitMaximum(this.#leftMs);
     });
   }
 

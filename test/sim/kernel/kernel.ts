@@ -86,7 +86,7 @@ export class Kernel implements Scheduler {
   }
 
   log(line: string): void {
-    const dated = `${this.#now} ${line}`;
+    const dated = `${this.#nowText()} ${line}`;
     this.#hash.add(dated);
     this.#print?.(dated);
   }

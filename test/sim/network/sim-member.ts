@@ -15,6 +15,7 @@ import type {
   WatchStream,
 } from "../../../src/etcd/port.js";
 import { reasonFailure } from "../../../src/etcd/refusals/refusals.js";
+import type { UnaryRequest } from "../etcd/types.js";
 import { isRefusal, refusalOf, unary, UnaryServices } from "./unary.js";
 import type { StreamListener, Wire } from "./wire.js";
 
@@ -42,19 +43,19 @@ export class SimMember implements Member {
   }
 
   txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]> {
-    return unary(this.#services, { kind: "txns", txns, token: this.#token?.() }, options);
+    return this.#unary({ kind: "txns", txns }, options);
   }
 
   range(range: Range, options: CallOptions): Promise<RangeAnswer> {
-    return unary(this.#services, { kind: "range", range, token: this.#token?.() }, options);
+    return this.#unary({ kind: "range", range }, options);
   }
 
   grant(leaseId: bigint, ttlSeconds: number, options: CallOptions): Promise<LeaseAnswer> {
-    return unary(this.#services, { kind: "grant", leaseId, ttlSeconds, token: this.#token?.() }, options);
+    return this.#unary({ kind: "grant", leaseId, ttlSeconds }, options);
   }
 
   async revoke(leaseId: bigint, options: CallOptions): Promise<void> {
-    await unary(this.#services, { kind: "revoke", leaseId, token: this.#token?.() }, options);
+    await this.#unary({ kind: "revoke", leaseId }, options);
   }
 
   timeToLive(
@@ -62,13 +63,12 @@ export class SimMember implements Member {
     options: TimeToLiveOptions,
   ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }> {
     const withoutKeys = options.withoutKeys ?? false;
-    const request = { kind: "timeToLive", leaseId, withoutKeys, token: this.#token?.() } as const;
-    return unary(this.#services, request, options);
+    return this.#unary({ kind: "timeToLive", leaseId, withoutKeys }, options);
   }
 
   /** Compaction is not part of the port. */
   async compact(revision: bigint, options: CallOptions): Promise<void> {
-    await unary(this.#services, { kind: "compact", revision, token: this.#token?.() }, options);
+    await this.#unary({ kind: "compact", revision }, options);
   }
 
   async authenticate(username: string, password: string, options: CallOptions): Promise<string> {
@@ -99,6 +99,12 @@ export class SimMember implements Member {
   retire(): void {
     this.#services.aborts.release();
     this.wire.retire();
+  }
+
+  /** Adds the token to `request`, which the caller does not keep. */
+  #unary<T>(request: UnaryRequest & { token?: string | undefined }, options: CallOptions): Promise<T> {
+    request.token = this.#token?.();
+    return unary(this.#services, request, options);
   }
 
   #streamTokenNow(): string | undefined {

@@ -1,5 +1,6 @@
 // The simulated etcd's keys and revisions.
 import { describe, expect, it } from "vitest";
+import { type Change, Store } from "../../sim/etcd/store.js";
 import { del, keysOf, put, setUp } from "./etcd-setup.js";
 
 describe("a put", () => {
@@ -155,5 +156,31 @@ describe("a compaction", () => {
         events: [{ kind: "DELETE", kv: { modRevision: 3n, createRevision: 0n } }],
       },
     ]);
+  });
+});
+
+describe("a change that another store repeats", () => {
+  it("leaves the same keys, versions, past and notifications", () => {
+    const [first, second] = [new Store(), new Store()];
+    const seen: Change[] = [];
+    second.onChange((change) => seen.push(change));
+    first.write(() => {
+      for (const key of ["a", "b"]) first.put({ key, value: "1", leaseId: 7n });
+    });
+    first.write(() => first.put({ key: "a", value: "2", leaseId: 0n }));
+    first.write(() => first.delete("b"));
+
+    for (const change of first.history) second.repeat(change);
+
+    const stateOf = (store: Store) => ({
+      keys: store.keys,
+      versions: ["a", "b"].map((key) => store.versionOf(key)),
+      past: [2n, 3n, 4n].map((revision) => store.read({ key: "a", end: "" }, revision)),
+      history: store.history,
+      revision: store.revision,
+    });
+    expect(stateOf(second)).toEqual(stateOf(first));
+    expect(stateOf(second)).toMatchObject({ versions: [2n, 0n], revision: 4n });
+    expect(seen).toEqual(first.history);
   });
 });

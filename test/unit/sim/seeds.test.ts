@@ -12,7 +12,7 @@ test(`${SEEDS} short runs, with faults, break none of the lab's invariants`, asy
     "--max-semi-space-size=64",
     "--always-sparkplug",
     "--no-allocation-site-pretenuring",
-    // On Node.js 20, compilation is a fifth of so short a run: with less inlining, the whole is 6 % faster.
+    // On Node.js 20, compilation takes a fifth of a run of this length. With less inlining, the run is 6 % faster.
     "--max-inlined-bytecode-size-cumulative=200",
     "scripts/bundled.js",
     "test/sim/run/main.ts",

@@ -137,9 +137,8 @@ export class WatchServerStream implements ServerStream<WatchCommand> {
 
   #probe(): void {
     const { quirks, watches, header } = this.#options;
-    const progress = { created: false, cancelled: false, cancelReason: "" };
-    if (quirks.progressAlways) this.#control({ header: header(), watchId: -1, ...progress });
-    else watches.progress([...this.#watchers.values()]);
+    if (!quirks.progressAlways) return watches.progress([...this.#watchers.values()]);
+    this.#control({ header: header(), watchId: -1, created: false, cancelled: false, cancelReason: "" });
   }
 
   #control({ header, watchId, created, cancelled, cancelReason }: Control): void {

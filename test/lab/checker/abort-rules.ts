@@ -1,6 +1,6 @@
 import type { Call } from "./calls.js";
 import { at, ms, type Facts, type Finding, type Rule } from "./facts.js";
-import { grouped } from "./grouped.js";
+import { groupedByPair } from "./pair-map.js";
 import { processOf, type Place } from "./places.js";
 import { FOREVER } from "./spans.js";
 import { BREATH } from "./troubles.js";
@@ -36,7 +36,6 @@ function rejectedLate(facts: Facts, { p, id, lock, aborted, outcome }: Call): Fi
  * the places that have outlived their time must not outnumber the calls that may still have one.
  */
 function stayedInQueue(facts: Facts): Finding[] {
-  const calls = grouped(facts.calls, ({ owner, lock }) => `${owner} ${lock}`);
   const overdue = facts.placeOf.values().filter(
     (place) =>
       place.owner !== undefined &&
@@ -45,8 +44,11 @@ function stayedInQueue(facts: Facts): Finding[] {
       !facts.early.has(place) &&
       (place.deletedSeen ?? facts.end) > facts.troubles.limit(processOf(place.owner), place.seen),
   );
-  const groups = grouped(overdue, ({ owner, lock }) => `${owner} ${lock}`);
-  return [...groups].flatMap(([group, places]) => tooMany(facts, places, calls.get(group) ?? []));
+  const groups = groupedByPair(overdue, { a: ({ owner }) => owner, b: ({ lock }) => lock });
+  return [...groups.values()].flatMap((places) => {
+    const { owner, lock } = places[0] as Place;
+    return tooMany(facts, places, facts.callsUnder.get(owner, lock) ?? []);
+  });
 }
 
 interface Change {

@@ -1,4 +1,6 @@
 import type { Claim, End, Invoke, Outcome, Step } from "../runner/history.js";
+import { PairMap } from "./pair-map.js";
+import type { Steps } from "./steps.js";
 import { earlier, without, type Span } from "./spans.js";
 
 /** An acquire, from its invocation on. */
@@ -43,34 +45,40 @@ export interface Stretch extends Span {
   readonly told: bigint;
 }
 
-/** Calls in the order of their invocations; holds in the order of their grants. */
-export function callsOf(history: readonly Step[]): { calls: readonly Call[]; holds: readonly Hold[] } {
-  const calls = new Map<string, GrowingCall>();
-  const holds: Growing<Hold>[] = [];
-  for (const step of history) {
-    if (!("id" in step)) continue;
-    const of = `${step.p}#${step.id}`;
-    const call = calls.get(of);
-    if (step.k === "abort" && call !== undefined) call.aborted ??= step.t;
-    else if (step.k === "claim") call?.hold?.claims.push(step);
-    else if (step.k === "end") call?.hold?.ends.push(step);
-    else if (step.k === "invoke") asked(calls, step);
-    else if ("f" in step && call !== undefined) answered(call, step, holds);
-  }
-  return { calls: [...calls.values()], holds };
+export interface Calls {
+  /** In the order of their invocations. */
+  readonly calls: readonly Call[];
+  /** By process and number. */
+  readonly callOf: Pick<PairMap<string, number, Call>, "get">;
+  /** In the order of their grants. */
+  readonly holds: readonly Hold[];
 }
 
-function asked(calls: Map<string, GrowingCall>, step: Invoke): void {
-  const { p, id, lock, owner, names = [], t } = step;
-  const of = `${p}#${id}`;
-  const hold = calls.get(of)?.hold;
-  if (step.f === "release" && hold !== undefined) hold.releasing ??= t;
-  if (!isAcquire(step)) return;
-  calls.set(of, {
-    ...{ p, id, lock, owner, names: [...names], invoked: t },
-    ...{ aborted: undefined, outcome: undefined, hold: undefined },
-  });
+export function callsOf({ onHolds }: Steps): Calls {
+  const calls: GrowingCall[] = [];
+  const callOf = new PairMap<string, number, GrowingCall>();
+  const holds: Growing<Hold>[] = [];
+  for (const step of onHolds) {
+    const call = callOf.get(step.p, step.id);
+    if (step.k === "claim") call?.hold?.claims.push(step);
+    else if (step.k === "end") call?.hold?.ends.push(step);
+    else if (step.k === "invoke") {
+      if (step.f === "release" && call?.hold !== undefined) call.hold.releasing ??= step.t;
+      if (!isAcquire(step)) continue;
+      const invoked = begun(step);
+      calls.push(invoked);
+      callOf.set(step.p, step.id, invoked);
+    } else if (call === undefined) continue;
+    else if (step.k === "abort") call.aborted ??= step.t;
+    else answered(call, step, holds);
+  }
+  return { calls, callOf, holds };
 }
+
+const begun = ({ p, id, lock, owner, names = [], t }: Invoke): GrowingCall => ({
+  ...{ p, id, lock, owner, names: [...names], invoked: t },
+  ...{ aborted: undefined, outcome: undefined, hold: undefined },
+});
 
 function answered(call: GrowingCall, step: Outcome, holds: Growing<Hold>[]): void {
   if (step.f === "release" && call.hold !== undefined) call.hold.released ??= step;
@@ -126,7 +134,8 @@ export function stretchesOf(hold: Hold): Stretch[] {
  * The time in which the process itself claimed to hold, without the time in which it was stopped. A reading made while
  * it was stopped still counts.
  */
-export function claimedTime(hold: Hold, still: readonly Span[]): Span[] {
+export function claimedTime(hold: Hold, still: readonly Span[]): readonly Span[] {
+  if (still.length === 0) return stretchesOf(hold);
   const readings = readingsOf(hold).filter(({ held }) => held);
   const points = readings.map(({ t }) => ({ from: t, to: t }));
   const inside = points.filter((point) => without(point, still).length === 0);

@@ -2,6 +2,7 @@ import { claimedTime, exclude, stretchesOf, type Hold } from "./calls.js";
 import type { Early } from "./early.js";
 import { moment, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
 import { excuseFor } from "./loss.js";
+import { PairMap } from "./pair-map.js";
 import { byStart, earlier, type Span } from "./spans.js";
 
 export interface Overlap extends Span {
@@ -71,12 +72,12 @@ const pairOf = ({ first, second }: Overlap) =>
 
 /** Per lock, each stretch together with the earlier one that reaches furthest among those that exclude it. */
 function overlapsOf(stretches: { readonly hold: Hold; readonly span: Span }[]): Overlap[] {
-  const furthest = new Map<string, (typeof stretches)[number]>();
+  const furthest = new PairMap<string, boolean, (typeof stretches)[number]>();
   const found: Overlap[] = [];
   for (const next of stretches.sort((a, b) => byStart(a.span, b.span))) {
     const { hold, span } = next;
     for (const shared of [false, true]) {
-      const before = furthest.get(`${hold.lock} ${shared}`);
+      const before = furthest.get(hold.lock, shared);
       if (before === undefined || before.hold === hold || !exclude(before.hold, hold)) continue;
       if (before.span.to > span.from)
         found.push({
@@ -84,8 +85,8 @@ function overlapsOf(stretches: { readonly hold: Hold; readonly span: Span }[]): 
           ...{ from: span.from, to: earlier(before.span.to, span.to) },
         });
     }
-    const mine = `${hold.lock} ${hold.shared}`;
-    if (span.to > (furthest.get(mine)?.span.to ?? -1n)) furthest.set(mine, next);
+    const { lock, shared } = hold;
+    if (span.to > (furthest.get(lock, shared)?.span.to ?? -1n)) furthest.set(lock, shared, next);
   }
   return found;
 }

@@ -22,12 +22,12 @@ interface Context {
   readonly troubles: Troubles;
   readonly holdOf: ByPlace<Hold>;
   readonly together: ByPlace<readonly Place[]>;
+  readonly lastUse: ReadonlyMap<string, bigint>;
 }
 
 export function earlyTakings(places: readonly Place[], context: Context): ByPlace<Early> {
-  const { troubles } = context;
+  const { troubles, lastUse } = context;
   const takerOf = takersOf(troubles.faults);
-  const lastUse = lastUseOf(places);
   const found = new ByPlace<Early>();
   for (const place of places) {
     const { lease, deleted, deletedSeen } = place;

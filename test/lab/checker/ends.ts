@@ -1,8 +1,6 @@
 import type { End } from "../runner/history.js";
 import type { Call, Hold } from "./calls.js";
-import { lastUseOf } from "./early.js";
 import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
-import { grouped } from "./grouped.js";
 import { knewOfItsEnd } from "./loss.js";
 import type { Place } from "./places.js";
 import { countUntil, earlier, FOREVER, later } from "./spans.js";
@@ -44,9 +42,9 @@ function unfounded(hold: Hold, { reason, t }: End, closed: ReadonlyMap<string, b
 }
 
 /** Per process, when it first closed a session. */
-function firstCloses({ history }: Facts): Map<string, bigint> {
+function firstCloses({ steps }: Facts): Map<string, bigint> {
   const closed = new Map<string, bigint>();
-  for (const step of history)
+  for (const step of steps.operations)
     if (step.k === "invoke" && step.f === "close" && !closed.has(step.p)) closed.set(step.p, step.t);
   return closed;
 }
@@ -56,16 +54,13 @@ function firstCloses({ history }: Facts): Map<string, bigint> {
  * unguarded delete of another caller. I9 judges a place that ended with its lease.
  */
 function deletedByOthers(facts: Facts): Finding[] {
-  const places = facts.placeOf.values();
-  const lastUse = lastUseOf(places);
-  const calls = grouped(facts.calls, ({ owner, lock }) => `${owner} ${lock}`);
-  return places.flatMap((place) => {
+  return facts.placeOf.values().flatMap((place) => {
     const { key, create, owner, lock, lease, deleted, deletedSeen } = place;
     if (deleted === undefined || deletedSeen === undefined || facts.early.has(place)) return [];
     const hold = facts.holdOf.get(place);
-    const livedOn = (lastUse.get(lease) ?? 0n) > deleted || hold?.ends[0]?.reason === "deleted";
+    const livedOn = (facts.lastUse.get(lease) ?? 0n) > deleted || hold?.ends[0]?.reason === "deleted";
     if (!livedOn) return [];
-    const mine = owner === undefined ? [] : (calls.get(`${owner} ${lock}`) ?? []);
+    const mine = owner === undefined ? [] : (facts.callsUnder.get(owner, lock) ?? []);
     const known = hold ? knewOfItsEnd(facts, hold, place) : !lostWhileWaiting(facts, place, mine);
     if (known) return [];
     const whose = hold === undefined ? `, for which ${owner} waited,` : ` of ${nameOf(hold)}`;

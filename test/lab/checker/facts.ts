@@ -1,20 +1,23 @@
 import type { Run, ServerEvent, Setting, Step } from "../runner/history.js";
-import { callsOf, type Call, type Hold } from "./calls.js";
-import { earlyTakings, type Early } from "./early.js";
+import { callsOf, type Call, type Calls, type Hold } from "./calls.js";
+import { earlyTakings, lastUseOf, type Early } from "./early.js";
+import { groupedByPair, type PairMap } from "./pair-map.js";
 import { ByPlace, placesOf, type Place } from "./places.js";
 import { togetherOf } from "./together.js";
 import { order } from "./spans.js";
+import { Steps } from "./steps.js";
 import { Troubles } from "./troubles.js";
 
 /** The facts of a run, computed once for all rules. */
-export interface Facts {
+export interface Facts extends Calls {
   readonly history: readonly Step[];
+  readonly steps: Steps;
   readonly server: readonly ServerEvent[];
   readonly setting: Setting;
   readonly start: bigint;
   readonly end: bigint;
-  readonly calls: readonly Call[];
-  readonly holds: readonly Hold[];
+  /** By owner and lock. */
+  readonly callsUnder: PairMap<string | undefined, string, readonly Call[]>;
   /** Per lock, in create order. */
   readonly places: ReadonlyMap<string, readonly Place[]>;
   readonly placeOf: ByPlace<Place>;
@@ -22,6 +25,8 @@ export interface Facts {
   /** All places that were created together with it by a call for several names, including itself. */
   readonly together: ByPlace<readonly Place[]>;
   readonly troubles: Troubles;
+  /** Per lease: see `lastUseOf()`. */
+  readonly lastUse: ReadonlyMap<string, bigint>;
   readonly early: ByPlace<Early>;
 }
 
@@ -35,32 +40,37 @@ export interface Finding {
 export type Rule = (facts: Facts) => Finding[];
 
 export function factsOf(run: Run): Facts {
-  const history = run.history.toSorted((a, b) => order(a.t, b.t));
-  const server = run.server.toSorted((a, b) => order(a.rev, b.rev));
+  const history = inOrder(run.history, ({ t }) => t);
+  const server = inOrder(run.server, ({ rev }) => rev);
   const { setting } = run;
-  const troubles = new Troubles(history, setting);
-  const { calls, holds } = callsOf(history);
+  const steps = new Steps(history);
+  const troubles = new Troubles(steps, setting);
+  const { calls, callOf, holds } = callsOf(steps);
   const places = placesOf(server, setting);
   const together = togetherOf(places, calls);
   const all = [...places.values()].flat();
   const holdOf = new ByPlace(holds.map((hold) => [hold, hold]));
   const placeOf = new ByPlace(all.map((place) => [place, place]));
   const ends = { start: history[0]?.t ?? 0n, end: history.at(-1)?.t ?? 0n };
-  const early = earlyTakings(all, { setting, troubles, holdOf, together });
+  const lastUse = lastUseOf(all);
+  const early = earlyTakings(all, { setting, troubles, holdOf, together, lastUse });
+  const callsUnder = groupedByPair(calls, { a: ({ owner }) => owner, b: ({ lock }) => lock });
   return {
-    history,
-    server,
-    setting,
-    ...ends,
-    calls,
-    holds,
-    places,
-    placeOf,
-    holdOf,
-    together,
-    troubles,
-    early,
+    ...{ history, steps, server, setting, ...ends },
+    ...{ calls, callOf, callsUnder, holds, places, placeOf, holdOf },
+    ...{ together, troubles, lastUse, early },
   };
+}
+
+/** The same array if it is in order, as it is for a simulated run. */
+function inOrder<T>(items: readonly T[], keyOf: (item: T) => bigint): readonly T[] {
+  let last: bigint | undefined;
+  for (const item of items) {
+    const key = keyOf(item);
+    if (last !== undefined && key < last) return items.toSorted((a, b) => order(keyOf(a), keyOf(b)));
+    last = key;
+  }
+  return items;
 }
 
 /** How a sentence names a hold. */

@@ -1,4 +1,5 @@
-import type { Effect, Nemesis, Refusal, Step } from "../runner/history.js";
+import type { Effect, Nemesis, Refusal } from "../runner/history.js";
+import { PairMap } from "./pair-map.js";
 import { FOREVER, type Span } from "./spans.js";
 
 /** One injected fault, from its start until it was healed. */
@@ -14,14 +15,12 @@ export interface Fault extends Span {
 }
 
 /** A fault that was never healed lasts forever. */
-export function faultsOf(history: readonly Step[]): Fault[] {
+export function faultsOf(nemeses: readonly Nemesis[]): Fault[] {
   const faults: Fault[] = [];
-  const open = new Map<string, number[]>();
-  for (const step of history) {
-    if (step.k !== "nemesis") continue;
-    const key = `${step.fault} ${step.target}`;
-    const begun = open.get(key) ?? [];
-    open.set(key, begun);
+  const open = new PairMap<string, string, number[]>();
+  for (const step of nemeses) {
+    const begun = open.get(step.fault, step.target) ?? [];
+    open.set(step.fault, step.target, begun);
     if (step.on) begun.push(faults.push(begin(step)) - 1);
     else for (const n of begun.splice(0)) faults[n] = healed(faults[n] as Fault, step);
   }

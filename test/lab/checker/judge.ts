@@ -16,12 +16,8 @@ import { noLostUpdate, noStaleWrite } from "./register-rules.js";
 import { allAtOnce } from "./together.js";
 import { noLostWakeUp } from "./waking.js";
 
-const noCrash: Rule = ({ history }) => {
-  const found: Finding[] = [];
-  for (const step of history)
-    if (step.k === "crash") found.push({ text: `${step.p} ${step.event}: ${step.err}` });
-  return found;
-};
+const noCrash: Rule = ({ steps }) =>
+  steps.crashes.map(({ p, event, err }) => ({ text: `${p} ${event}: ${err}` }));
 
 const RULES = {
   ...{ I1: claimsNeverOverlap, I2: serverSawOneHolder, I3: fencesRise, I4: noStaleWrite, I5: noLostUpdate },

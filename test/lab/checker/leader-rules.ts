@@ -1,6 +1,6 @@
-import type { Observed, Unobserved } from "../runner/history.js";
+import type { Invoke, Observed, Outcome, Unobserved } from "../runner/history.js";
 import { at, type Facts, type Finding, type Rule } from "./facts.js";
-import { grouped } from "./grouped.js";
+import { groupedByPair, PairMap } from "./pair-map.js";
 import { leadersOf, type Led } from "./leaders.js";
 
 /** How many states an observer keeps for a reader that does not read. */
@@ -11,9 +11,14 @@ const MAX_UNREAD = 1000;
  * unless etcd was compacted or the reader left too many unread.
  */
 export const observersAgree: Rule = (facts) => {
-  const told = facts.history.filter((step) => step.k === "observed" || step.k === "unobserved");
+  const told = facts.steps.observations;
+  if (told.length === 0) return [];
   const leaders = leadersOf(facts);
-  return [...grouped(told, ({ p, lock, n }) => `${p} ${lock} ${n}`).values()].flatMap((steps) => {
+  const byObserver = groupedByPair(told, {
+    a: ({ p }) => p,
+    b: ({ lock, n }) => (n === undefined ? lock : `${lock} ${n}`),
+  });
+  return [...byObserver.values()].flatMap((steps) => {
     const observed = steps.filter((step) => step.k === "observed");
     const mine = leaders.get(steps[0]?.lock ?? "") ?? [];
     return [...wrongOrder(facts, observed, mine), ...notToldOfTheEnd(facts, steps, mine)];
@@ -101,37 +106,51 @@ const stateOf = ({ token, rev }: Pick<Led, "token" | "rev"> | Observed) => `${to
  * reported.
  */
 export const proclaimedOnce: Rule = (facts) => {
-  const asked = new Map<string, { order: number; hold: string; told: string | undefined }>();
-  for (const step of facts.history) {
-    if (!("f" in step) || step.f !== "proclaim" || step.value === undefined) continue;
-    const known = asked.get(step.value);
-    if (known) known.told = step.k;
-    else asked.set(step.value, { order: asked.size, hold: `${step.p}#${step.id}`, told: undefined });
-  }
-  const tokens = new Map(facts.holds.map((hold) => [`${hold.p}#${hold.id}`, hold.create]));
+  const asked = proclaimedIn(facts);
+  if (asked.size === 0) return [];
   const applied = new Set<string>();
   // By place: places of several elections may have the same create revision.
-  const latest = new Map<string, number>();
+  const latest = new PairMap<string, bigint, number>();
   const found: Finding[] = [];
   const puts = facts.server.filter(({ type, value }) => type === "PUT" && asked.has(value));
   for (const { key, create, value, rev } of puts) {
-    const place = `${key}@${create}`;
-    const { order: nth = 0, hold = "" } = asked.get(value) ?? {};
+    const { order: nth, by } = asked.get(value) as Proclaimed;
     const wrong = [
       ...(applied.has(value) ? ["was applied twice"] : []),
-      ...(tokens.get(hold) === create ? [] : ["came under a place that is not its leader's"]),
-      ...(nth < (latest.get(place) ?? -1) ? ["came after a later one"] : []),
+      ...(facts.callOf.get(by.p, by.id)?.hold?.create === create
+        ? []
+        : ["came under a place that is not its leader's"]),
+      ...(nth < (latest.get(key, create) ?? -1) ? ["came after a later one"] : []),
     ];
     found.push(
       ...wrong.map((why) => ({
-        text: `${hold} proclaimed ${value} in ${key} at revision ${rev}: it ${why}`,
+        text: `${by.p}#${by.id} proclaimed ${value} in ${key} at revision ${rev}: it ${why}`,
       })),
     );
     applied.add(value);
-    latest.set(place, nth);
+    latest.set(key, create, nth);
   }
-  for (const [value, { hold, told }] of asked)
+  for (const [value, { by, told }] of asked)
     if (told === "ok" && !applied.has(value))
-      found.push({ text: `${hold} was told that it has proclaimed ${value}, which was never seen` });
+      found.push({ text: `${by.p}#${by.id} was told that it has proclaimed ${value}, which was never seen` });
   return found;
 };
+
+interface Proclaimed {
+  /** How many other values were proclaimed before. */
+  readonly order: number;
+  readonly by: Invoke | Outcome;
+  told: string;
+}
+
+/** By value. */
+function proclaimedIn({ steps }: Facts): ReadonlyMap<string, Proclaimed> {
+  const found = new Map<string, Proclaimed>();
+  for (const step of steps.operations) {
+    if (step.f !== "proclaim" || step.value === undefined) continue;
+    const known = found.get(step.value);
+    if (known) known.told = step.k;
+    else found.set(step.value, { order: found.size, by: step, told: step.k });
+  }
+  return found;
+}

@@ -22,7 +22,7 @@ function leadersIn(events: readonly ServerEvent[]): Led[] {
   // In the order of their create revisions: a new key has the highest one.
   const living = new Map<string, ServerEvent>();
   const found: Led[] = [];
-  for (const [, together] of grouped(events, ({ rev }) => String(rev))) {
+  for (const [, together] of grouped(events, ({ rev }) => rev)) {
     for (const event of together) {
       if (event.type === "DELETE") living.delete(event.key);
       else living.set(event.key, event);

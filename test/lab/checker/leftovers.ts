@@ -3,7 +3,7 @@ import { earlier, FOREVER } from "./spans.js";
 
 /** I8: no place outlives its hold, no key and no lease outlives the run, and no watch outlives its use. */
 export const nothingLeftBehind: Rule = (facts) => {
-  const reports = facts.history.filter((step) => step.k === "leftovers");
+  const reports = facts.steps.leftovers;
   const missing = ["idle", "end"].filter((when) => !reports.some((report) => report.when === when));
   const left = reports.flatMap(({ when, keys, leases, watches = 0 }) => [
     ...keys.map((key) => `key ${key} was left (${when})`),

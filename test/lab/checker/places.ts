@@ -1,4 +1,5 @@
 import type { ServerEvent, Setting } from "../runner/history.js";
+import { PairMap } from "./pair-map.js";
 import { FOREVER, order } from "./spans.js";
 
 /** One key in a lock's queue, from its creation to its deletion. */
@@ -30,8 +31,7 @@ interface Slot {
 
 /** A map by place. */
 export class ByPlace<T> {
-  /** By lock, then by revision: a text of both for each look-up takes longer than all else of a rule. */
-  readonly #byLock = new Map<string, Map<bigint, [Slot, T]>>();
+  readonly #bySlot = new PairMap<string, bigint, [Slot, T]>();
   readonly #entries: [Slot, T][] = [];
 
   constructor(entries: Iterable<readonly [Slot, T]> = []) {
@@ -40,21 +40,19 @@ export class ByPlace<T> {
 
   set(slot: Slot, thing: T): void {
     const { lock, create } = slot;
-    let ofLock = this.#byLock.get(lock);
-    if (ofLock === undefined) this.#byLock.set(lock, (ofLock = new Map<bigint, [Slot, T]>()));
-    const entry = ofLock.get(create);
+    const entry = this.#bySlot.get(lock, create);
     if (entry !== undefined) {
       entry[0] = slot;
       entry[1] = thing;
       return;
     }
     const added: [Slot, T] = [slot, thing];
-    ofLock.set(create, added);
+    this.#bySlot.set(lock, create, added);
     this.#entries.push(added);
   }
 
   get({ lock, create }: Slot): T | undefined {
-    return this.#byLock.get(lock)?.get(create)?.[1];
+    return this.#bySlot.get(lock, create)?.[1];
   }
 
   has(slot: Slot): boolean {

@@ -1,6 +1,7 @@
 import type { Outcome } from "../runner/history.js";
 import { exclude, isAcquire, type Hold } from "./calls.js";
 import { at, ms, nameOf, type Facts, type Finding, type Rule } from "./facts.js";
+import { PairMap } from "./pair-map.js";
 import { ByPlace } from "./places.js";
 
 /** I2: a process that was granted a lock had the oldest place on the server from its grant on. */
@@ -25,11 +26,10 @@ function neverAtHead(facts: Facts, hold: Hold): Finding[] {
  * head.
  */
 function usedTooEarly(facts: Facts): Finding[] {
-  const holds = new Map(facts.holds.map((hold) => [`${hold.p}#${hold.id}`, hold]));
   const found: Finding[] = [];
-  for (const step of facts.history) {
+  for (const step of facts.steps.operations) {
     if (step.k !== "ok" || (step.f !== "read" && step.f !== "write") || step.rev === undefined) continue;
-    const hold = holds.get(`${step.p}#${step.id}`);
+    const hold = facts.callOf.get(step.p, step.id)?.hold;
     const since = hold && facts.placeOf.get(hold)?.headSince;
     if (hold === undefined || since === undefined || since <= step.rev) continue;
     found.push({ text: `${nameOf(hold)} held at revision ${step.rev}, but came to the head at ${since}` });
@@ -46,24 +46,24 @@ export const fencesRise: Rule = (facts) => {
   /** Per lock: the highest fence granted so far. */
   const highest = new Map<string, bigint>();
   /** Per call: the highest fence at its invocation. */
-  const floors = new Map<string, bigint>();
+  const floors = new PairMap<string, number, bigint>();
   const found: Finding[] = [];
-  for (const step of facts.history) {
+  for (const step of facts.steps.operations) {
     if (!isAcquire(step)) continue;
-    const of = `${step.p}#${step.id}`;
-    if (step.k === "invoke") floors.set(of, highest.get(step.lock) ?? 0n);
+    const { p, id } = step;
+    if (step.k === "invoke") floors.set(p, id, highest.get(step.lock) ?? 0n);
     if (step.k !== "ok") continue;
     const { token, lock, t } = step;
     if (token === undefined) {
-      found.push({ text: `${of} on ${lock} got no fence ${at(facts, t)}` });
+      found.push({ text: `${p}#${id} on ${lock} got no fence ${at(facts, t)}` });
       continue;
     }
     const slot = { lock, create: token };
-    const wrong = wrongFence(facts, { step, token, floor: floors.get(of) ?? 0n, twice: given.has(slot) });
+    const wrong = wrongFence(facts, { step, token, floor: floors.get(p, id) ?? 0n, twice: given.has(slot) });
     given.set(slot, true);
     if (token > (highest.get(lock) ?? 0n)) highest.set(lock, token);
     for (const why of wrong)
-      found.push({ text: `${of} on ${lock} got fence ${token} ${at(facts, t)}, ${why}` });
+      found.push({ text: `${p}#${id} on ${lock} got fence ${token} ${at(facts, t)}, ${why}` });
   }
   return found;
 };
@@ -86,11 +86,11 @@ function wrongFence(
  */
 export const servedInOrder: Rule = (facts) => {
   /** Per lock, separately for shared and exclusive holds: the youngest place granted so far. */
-  const youngest = new Map<string, Hold>();
+  const youngest = new PairMap<string, boolean, Hold>();
   return facts.holds.flatMap((hold) => {
-    const before = [false, true].map((shared) => youngest.get(`${hold.lock} ${shared}`));
-    const mine = `${hold.lock} ${hold.shared}`;
-    if (hold.token > (youngest.get(mine)?.token ?? -1n)) youngest.set(mine, hold);
+    const { lock, shared } = hold;
+    const before = [youngest.get(lock, false), youngest.get(lock, true)];
+    if (hold.token > (youngest.get(lock, shared)?.token ?? -1n)) youngest.set(lock, shared, hold);
     return before.flatMap((other) => (other && exclude(other, hold) ? servedAfter(facts, hold, other) : []));
   });
 };

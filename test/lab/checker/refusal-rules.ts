@@ -1,7 +1,7 @@
 import type { Invoke, Operation, Outcome } from "../runner/history.js";
 import type { Call } from "./calls.js";
 import { at, ms, type Facts, type Finding, type Rule } from "./facts.js";
-import { grouped } from "./grouped.js";
+import { groupedByPair } from "./pair-map.js";
 import { FOREVER } from "./spans.js";
 
 /**
@@ -16,10 +16,10 @@ export const healthyMajorityServes: Rule = (facts) => [
 
 function refusals(facts: Facts): Finding[] {
   const found: Finding[] = [];
-  for (const step of facts.history)
-    if ("err" in step && step.err === "ETCD_REFUSED" && "f" in step) {
-      if (!facts.troubles.refusedByAll(step.p, step.t)) found.push(refused(facts, step));
-    }
+  for (const step of facts.steps.operations) {
+    if (step.k === "invoke" || step.err !== "ETCD_REFUSED") continue;
+    if (!facts.troubles.refusedByAll(step.p, step.t)) found.push(refused(facts, step));
+  }
   return found;
 }
 
@@ -46,24 +46,28 @@ function joinedLate(facts: Facts, { p, id, lock, owner, invoked, outcome }: Call
   return [{ text, ns }];
 }
 
-const ASKED: ReadonlySet<Operation> = new Set<Operation>(["open", "release", "proclaim"]);
+const ASKED: readonly Operation[] = ["open", "release", "proclaim"];
 
 /** A session, a release, a proclamation: these wait for etcd only. */
-function answeredLate(facts: Facts): Finding[] {
-  const asked = facts.history.filter((step) => "f" in step && ASKED.has(step.f)) as (Invoke | Outcome)[];
-  return [...grouped(asked, ({ p, id, f }) => `${p}#${id} ${f}`).values()].flatMap((steps) =>
-    steps.flatMap((step, n) => {
-      if (step.k !== "invoke") return [];
-      const { p, id, f, t } = step;
-      const due = facts.troubles.limit(p, t, facts.troubles.failOver);
-      const answered = steps[n + 1]?.t ?? FOREVER;
-      if (answered <= due || !wasThere(facts, p, due)) return [];
-      const ns = (answered === FOREVER ? facts.end : answered) - t;
-      const text = `the ${f} of ${p}#${id}, asked for ${at(facts, t)}, waited ${ms(ns)} for etcd, though a majority was healthy`;
-      return [{ text, ns }];
-    }),
-  );
-}
+const answeredLate = (facts: Facts): Finding[] =>
+  ASKED.flatMap((operation) => {
+    const asked = facts.steps.operations.filter(({ f }) => f === operation);
+    const byId = groupedByPair(asked, { a: ({ p }) => p, b: ({ id }) => id });
+    return [...byId.values()].flatMap((steps) => eachAnsweredLate(facts, steps));
+  });
+
+/** `steps`: all of one operation of one caller. */
+const eachAnsweredLate = (facts: Facts, steps: readonly (Invoke | Outcome)[]): Finding[] =>
+  steps.flatMap((step, n) => {
+    if (step.k !== "invoke") return [];
+    const { p, id, f, t } = step;
+    const due = facts.troubles.limit(p, t, facts.troubles.failOver);
+    const answered = steps[n + 1]?.t ?? FOREVER;
+    if (answered <= due || !wasThere(facts, p, due)) return [];
+    const ns = (answered === FOREVER ? facts.end : answered) - t;
+    const text = `the ${f} of ${p}#${id}, asked for ${at(facts, t)}, waited ${ms(ns)} for etcd, though a majority was healthy`;
+    return [{ text, ns }];
+  });
 
 /** The process, and the run, lasted until then. */
 const wasThere = ({ end, troubles }: Facts, p: string, due: bigint): boolean =>

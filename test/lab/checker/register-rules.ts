@@ -90,10 +90,10 @@ function readRegisters({ server, setting }: Facts): Map<string, Written[]> {
 }
 
 /** undefined: invoked, and never answered. */
-function outcomesOf({ history }: Facts): Map<string, Outcome | undefined> {
+function outcomesOf({ steps }: Facts): Map<string, Outcome | undefined> {
   const outcomes = new Map<string, Outcome | undefined>();
-  for (const step of history) {
-    if (!("write" in step) || step.write === undefined) continue;
+  for (const step of steps.operations) {
+    if (step.write === undefined) continue;
     outcomes.set(step.write, step.k === "invoke" ? undefined : step);
   }
   return outcomes;

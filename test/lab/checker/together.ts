@@ -1,6 +1,7 @@
 import type { Call } from "./calls.js";
 import { nameOf, type Rule } from "./facts.js";
 import { grouped } from "./grouped.js";
+import { groupedByPair } from "./pair-map.js";
 import { ByPlace, type GrowingPlace, type Place } from "./places.js";
 import { FOREVER, later, type Span } from "./spans.js";
 
@@ -15,11 +16,13 @@ export function togetherOf(
   const found = new ByPlace<readonly Place[]>();
   const requests = grouped(requestsOf(calls), ({ owner }) => owner);
   if (requests.size === 0) return found;
-  const granted = grouped(calls, ({ owner, hold }) => `${owner} ${hold?.create}`);
-  const batches = grouped([...places.values()].flat(), ({ owner, create }) => `${owner} ${create}`);
-  for (const [of, batch] of batches) {
-    const requested = openFirst(requests.get(batch[0]?.owner ?? "") ?? [], batch);
-    for (const group of groupsOf(batch, granted.get(of) ?? [], requested)) {
+  const granted = groupedByPair(calls, { a: ({ owner }) => owner, b: ({ hold }) => hold?.create });
+  const all = [...places.values()].flat();
+  const batches = groupedByPair(all, { a: ({ owner }) => owner, b: ({ create }) => create });
+  for (const batch of batches.values()) {
+    const { owner, create } = batch[0] as Place;
+    const requested = openFirst(requests.get(owner ?? "") ?? [], batch);
+    for (const group of groupsOf(batch, granted.get(owner, create) ?? [], requested)) {
       turnTogether(group);
       for (const place of group) found.set(place, group);
     }

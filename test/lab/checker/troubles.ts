@@ -1,6 +1,7 @@
-import type { Setting, Step } from "../runner/history.js";
+import type { Setting } from "../runner/history.js";
 import { faultsOf, type Fault } from "./faults.js";
 import { grouped } from "./grouped.js";
+import type { Steps } from "./steps.js";
 import { covered, earlier, FOREVER, lastBegun, later, merged, touching, type Span } from "./spans.js";
 
 const SECOND = 1_000_000_000n;
@@ -43,11 +44,11 @@ export class Troubles {
   readonly #hinderedBy = new Map<string, readonly Span[]>();
   readonly #slow = new Map<string | undefined, readonly Span[]>();
 
-  constructor(history: readonly Step[], { ttlSeconds, requestTimeoutMs = 1000 }: Setting) {
+  constructor(steps: Steps, { ttlSeconds, requestTimeoutMs = 1000 }: Setting) {
     this.ttl = BigInt(ttlSeconds) * SECOND;
     this.failOver = this.ttl + BigInt(requestTimeoutMs) * (SECOND / 1000n);
     this.#settle = this.ttl + DETECTION;
-    this.faults = faultsOf(history);
+    this.faults = faultsOf(steps.nemeses);
     const hinders = this.faults.filter(({ effect }) => effect === "hinders");
     this.#hindered = merged(hinders);
     this.#outages = merged(hinders.filter((fault) => !leavesHelp(fault)));
@@ -60,11 +61,9 @@ export class Troubles {
     this.#suspended = byTarget(stops.filter(({ suspends }) => suspends));
     for (const { effect, target, from } of this.faults)
       if (effect === "kills-worker") this.#killed.set(target, earlier(from, this.killedAt(target)));
-    for (const step of history) {
-      if (step.k === "crash") this.#crashed.set(step.p, earlier(step.t, this.crashedAt(step.p)));
-      if (step.k === "stall")
-        push(this.#stalls, step.p, { from: step.t - BigInt(Math.round(step.ms * 1e6)), to: step.t });
-    }
+    for (const { p, t } of steps.crashes) this.#crashed.set(p, earlier(t, this.crashedAt(p)));
+    for (const { p, t, ms } of steps.stalls)
+      push(this.#stalls, p, { from: t - BigInt(Math.round(ms * 1e6)), to: t });
   }
 
   /** `FOREVER` if it was not killed. */

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { faultsOf } from "../../../lab/checker/faults.js";
+import { Steps } from "../../../lab/checker/steps.js";
 import {
   covered,
   FOREVER,
@@ -67,7 +68,7 @@ describe("faults", () => {
       .stopped("w2", 4, 6)
       .stopped("w1", 7, 8)
       .run();
-    const found = faultsOf(history).map(({ target, from, to }) => [
+    const found = faultsOf(new Steps(history).nemeses).map(({ target, from, to }) => [
       target,
       Number(from) / 1e6,
       Number(to) / 1e6,
@@ -81,6 +82,6 @@ describe("faults", () => {
   });
 
   it("last for ever when nobody healed them", () => {
-    expect(faultsOf(new Story().stopped("w1", 1).run().history)[0]?.to).toBe(FOREVER);
+    expect(faultsOf(new Steps(new Story().stopped("w1", 1).run().history).nemeses)[0]?.to).toBe(FOREVER);
   });
 });

@@ -1,0 +1,50 @@
+import type * as history from "../runner/history.js";
+import type { Step } from "../runner/history.js";
+
+/** The steps of a history by their kinds, in the order of their times: most rules need one kind, which is a small part of all. */
+export class Steps {
+  readonly operations: (history.Invoke | history.Outcome)[] = [];
+  /** About a call or its hold, `operations` included. */
+  readonly onHolds: (history.Invoke | history.Outcome | history.Abort | history.Claim | history.End)[] = [];
+  readonly observations: (history.Observed | history.Unobserved)[] = [];
+  readonly stalls: history.Stall[] = [];
+  readonly nemeses: history.Nemesis[] = [];
+  readonly leftovers: history.Leftovers[] = [];
+  readonly crashes: history.Crash[] = [];
+
+  constructor(all: readonly Step[]) {
+    for (const step of all) this.#add(step);
+  }
+
+  #add(step: Step): void {
+    switch (step.k) {
+      case "invoke":
+      case "ok":
+      case "fail":
+      case "info":
+        this.operations.push(step);
+        this.onHolds.push(step);
+        break;
+      case "abort":
+      case "claim":
+      case "end":
+        this.onHolds.push(step);
+        break;
+      case "observed":
+      case "unobserved":
+        this.observations.push(step);
+        break;
+      case "stall":
+        this.stalls.push(step);
+        break;
+      case "nemesis":
+        this.nemeses.push(step);
+        break;
+      case "leftovers":
+        this.leftovers.push(step);
+        break;
+      case "crash":
+        this.crashes.push(step);
+    }
+  }
+}

@@ -3,15 +3,19 @@
  * UTF-16 strings do not guarantee, and they are keys of a Map.
  */
 
-const ASCII = /^[\0-\x7f]*$/;
+/** A loop: a regular expression takes three times as long for a key. */
+export function isAscii(text: string): boolean {
+  for (let n = 0; n < text.length; n++) if (text.charCodeAt(n) > 0x7f) return false;
+  return true;
+}
 
 export function bytesOf(key: string | Buffer): string {
   if (typeof key !== "string") return key.toString("latin1");
-  return ASCII.test(key) ? key : Buffer.from(key).toString("latin1");
+  return isAscii(key) ? key : Buffer.from(key).toString("latin1");
 }
 
 /** The characters that etcd returns for text: an unpaired surrogate becomes U+FFFD on its way. */
-export const textOf = (value: string): string => (ASCII.test(value) ? value : Buffer.from(value).toString());
+export const textOf = (value: string): string => (isAscii(value) ? value : Buffer.from(value).toString());
 
 /** The first byte string that is not before `key`; all of `sorted` are in order. */
 export function lowerBound<Item>(

@@ -169,10 +169,7 @@ export class SimRun {
 
   #plan(): readonly Planned[] {
     const { seed, seconds, ttlSeconds, faults, gapMs, quiet, only } = this.options;
-    const kinds = SIM_FAULTS.filter(({ name }) => faults.includes(name)).map((kind) => ({
-      ...kind,
-      inflict: () => undefined,
-    }));
+    const kinds = PLANNABLE.filter(({ name }) => faults.includes(name));
     const all = plan({ seed, seconds, ttlMs: ttlSeconds * 1000, kinds, gapMs, quiet });
     return only === undefined ? all : all.filter(({ n }) => only.includes(n));
   }
@@ -234,6 +231,9 @@ export class SimRun {
     this.#kernel.logFields(step as Fields);
   }
 }
+
+/** The plan names faults. `SimRun` injects them. */
+const PLANNABLE = SIM_FAULTS.map((kind) => ({ ...kind, inflict: () => undefined }));
 
 const breaksMember = ({ name }: SimFault): boolean => MEMBER_FAULTS.some((fault) => fault.name === name);
 

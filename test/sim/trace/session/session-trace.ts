@@ -27,7 +27,7 @@ import {
   type Shown,
 } from "./reads.js";
 import { closure, watchesOf } from "./unseen.js";
-import { isActive, isTaken, newWorld, OURS, over, print, take, THEIRS } from "./world-of.js";
+import { distinct, isActive, isTaken, newWorld, OURS, over, take, THEIRS } from "./world-of.js";
 
 export interface SessionSetting {
   readonly lease: string;
@@ -207,10 +207,9 @@ export class SessionTrace {
     if (this.isIdle) return;
     const { stats, watches } = this.setting;
     if (what !== "") stats.steps++;
-    const next = new Map<string, World>();
-    for (const world of this.#states) for (const each of move(world)) next.set(print(each), each);
-    if (next.size === 0) throw new Rejected(what, this.#states);
-    this.#states = closure([...next.values()], watches);
+    const next = distinct(this.#states.flatMap(move));
+    if (next.length === 0) throw new Rejected(what, this.#states);
+    this.#states = closure(next, watches);
     this.#count();
     this.#endIfQuiet();
   }

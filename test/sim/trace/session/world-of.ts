@@ -99,6 +99,12 @@ export function print(world: World): string {
   return JSON.stringify([active, sessions, late, leases, keys.map(({ deletedBy }) => deletedBy)]);
 }
 
+/** Without those that equal another one. */
+export function distinct(worlds: readonly World[]): readonly World[] {
+  if (worlds.length < 2) return worlds;
+  return [...new Map(worlds.map((world) => [print(world), world])).values()];
+}
+
 /** Somebody else has deleted the key of a place, and its client has not ended the session. */
 export const isTaken = (
   world: World,

@@ -44,7 +44,11 @@ function stayedInQueue(facts: Facts): Finding[] {
       !facts.early.has(place) &&
       (place.deletedSeen ?? facts.end) > facts.troubles.limit(processOf(place.owner), place.seen),
   );
-  const groups = groupedByPair(overdue, { a: ({ owner }) => owner, b: ({ lock }) => lock });
+  const groups = groupedByPair(
+    overdue,
+    ({ owner }) => owner,
+    ({ lock }) => lock,
+  );
   return [...groups.values()].flatMap((places) => {
     const { owner, lock } = places[0] as Place;
     return tooMany(facts, places, facts.callsUnder.get(owner, lock) ?? []);

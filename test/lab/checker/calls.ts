@@ -49,7 +49,7 @@ export interface Calls {
   /** In the order of their invocations. */
   readonly calls: readonly Call[];
   /** By process and number. */
-  readonly callOf: Pick<PairMap<string, number, Call>, "get">;
+  readonly callOf: PairMap<string, number, Call>;
   /** In the order of their grants. */
   readonly holds: readonly Hold[];
 }
@@ -65,9 +65,9 @@ export function callsOf({ onHolds }: Steps): Calls {
     else if (step.k === "invoke") {
       if (step.f === "release" && call?.hold !== undefined) call.hold.releasing ??= step.t;
       if (!isAcquire(step)) continue;
-      const invoked = begun(step);
-      calls.push(invoked);
-      callOf.set(step.p, step.id, invoked);
+      const added = newCall(step);
+      calls.push(added);
+      callOf.set(step.p, step.id, added);
     } else if (call === undefined) continue;
     else if (step.k === "abort") call.aborted ??= step.t;
     else answered(call, step, holds);
@@ -75,7 +75,7 @@ export function callsOf({ onHolds }: Steps): Calls {
   return { calls, callOf, holds };
 }
 
-const begun = ({ p, id, lock, owner, names = [], t }: Invoke): GrowingCall => ({
+const newCall = ({ p, id, lock, owner, names = [], t }: Invoke): GrowingCall => ({
   ...{ p, id, lock, owner, names: [...names], invoked: t },
   ...{ aborted: undefined, outcome: undefined, hold: undefined },
 });

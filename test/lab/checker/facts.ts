@@ -54,7 +54,11 @@ export function factsOf(run: Run): Facts {
   const ends = { start: history[0]?.t ?? 0n, end: history.at(-1)?.t ?? 0n };
   const lastUse = lastUseOf(all);
   const early = earlyTakings(all, { setting, troubles, holdOf, together, lastUse });
-  const callsUnder = groupedByPair(calls, { a: ({ owner }) => owner, b: ({ lock }) => lock });
+  const callsUnder = groupedByPair(
+    calls,
+    ({ owner }) => owner,
+    ({ lock }) => lock,
+  );
   return {
     ...{ history, steps, server, setting, ...ends },
     ...{ calls, callOf, callsUnder, holds, places, placeOf, holdOf },
@@ -62,7 +66,7 @@ export function factsOf(run: Run): Facts {
   };
 }
 
-/** The same array if it is in order, as it is for a simulated run. */
+/** A copy, because the run may go on. That of a simulated run is usually in order: to compare takes less time than to sort. */
 function inOrder<T>(items: readonly T[], keyOf: (item: T) => bigint): readonly T[] {
   let last: bigint | undefined;
   for (const item of items) {
@@ -70,7 +74,7 @@ function inOrder<T>(items: readonly T[], keyOf: (item: T) => bigint): readonly T
     if (last !== undefined && key < last) return items.toSorted((a, b) => order(keyOf(a), keyOf(b)));
     last = key;
   }
-  return items;
+  return [...items];
 }
 
 /** How a sentence names a hold. */

@@ -1,4 +1,4 @@
-import type { Invoke, Observed, Outcome, Unobserved } from "../runner/history.js";
+import type { Invoke, Observed, Outcome, Step, Unobserved } from "../runner/history.js";
 import { at, type Facts, type Finding, type Rule } from "./facts.js";
 import { groupedByPair, PairMap } from "./pair-map.js";
 import { leadersOf, type Led } from "./leaders.js";
@@ -14,10 +14,11 @@ export const observersAgree: Rule = (facts) => {
   const told = facts.steps.observations;
   if (told.length === 0) return [];
   const leaders = leadersOf(facts);
-  const byObserver = groupedByPair(told, {
-    a: ({ p }) => p,
-    b: ({ lock, n }) => (n === undefined ? lock : `${lock} ${n}`),
-  });
+  const byObserver = groupedByPair(
+    told,
+    ({ p }) => p,
+    ({ lock, n }) => `${lock} ${n ?? ""}`,
+  );
   return [...byObserver.values()].flatMap((steps) => {
     const observed = steps.filter((step) => step.k === "observed");
     const mine = leaders.get(steps[0]?.lock ?? "") ?? [];
@@ -106,41 +107,44 @@ const stateOf = ({ token, rev }: Pick<Led, "token" | "rev"> | Observed) => `${to
  * reported.
  */
 export const proclaimedOnce: Rule = (facts) => {
-  const asked = proclaimedIn(facts);
-  if (asked.size === 0) return [];
+  const proclaimed = proclaimedIn(facts);
+  if (proclaimed.size === 0) return [];
   const applied = new Set<string>();
   // By place: places of several elections may have the same create revision.
   const latest = new PairMap<string, bigint, number>();
   const found: Finding[] = [];
-  const puts = facts.server.filter(({ type, value }) => type === "PUT" && asked.has(value));
+  const puts = facts.server.filter(({ type, value }) => type === "PUT" && proclaimed.has(value));
   for (const { key, create, value, rev } of puts) {
-    const { order: nth, by } = asked.get(value) as Proclaimed;
+    const { order: nth, asked } = proclaimed.get(value) as Proclaimed;
     const wrong = [
       ...(applied.has(value) ? ["was applied twice"] : []),
-      ...(facts.callOf.get(by.p, by.id)?.hold?.create === create
+      ...(facts.callOf.get(asked.p, asked.id)?.hold?.create === create
         ? []
         : ["came under a place that is not its leader's"]),
       ...(nth < (latest.get(key, create) ?? -1) ? ["came after a later one"] : []),
     ];
     found.push(
       ...wrong.map((why) => ({
-        text: `${by.p}#${by.id} proclaimed ${value} in ${key} at revision ${rev}: it ${why}`,
+        text: `${asked.p}#${asked.id} proclaimed ${value} in ${key} at revision ${rev}: it ${why}`,
       })),
     );
     applied.add(value);
     latest.set(key, create, nth);
   }
-  for (const [value, { by, told }] of asked)
-    if (told === "ok" && !applied.has(value))
-      found.push({ text: `${by.p}#${by.id} was told that it has proclaimed ${value}, which was never seen` });
+  for (const [value, { asked, kind }] of proclaimed)
+    if (kind === "ok" && !applied.has(value)) {
+      const { p, id } = asked;
+      found.push({ text: `${p}#${id} was told that it has proclaimed ${value}, which was never seen` });
+    }
   return found;
 };
 
 interface Proclaimed {
-  /** How many other values were proclaimed before. */
+  /** How many values were proclaimed before it. */
   readonly order: number;
-  readonly by: Invoke | Outcome;
-  told: string;
+  readonly asked: Invoke | Outcome;
+  /** Of its last step. */
+  kind: Step["k"];
 }
 
 /** By value. */
@@ -149,8 +153,8 @@ function proclaimedIn({ steps }: Facts): ReadonlyMap<string, Proclaimed> {
   for (const step of steps.operations) {
     if (step.f !== "proclaim" || step.value === undefined) continue;
     const known = found.get(step.value);
-    if (known) known.told = step.k;
-    else found.set(step.value, { order: found.size, by: step, told: step.k });
+    if (known) known.kind = step.k;
+    else found.set(step.value, { order: found.size, asked: step, kind: step.k });
   }
   return found;
 }

@@ -1,4 +1,4 @@
-/** A map by two keys. To join both into a text for each look-up takes longer than all else of a rule. */
+/** A map by two keys. Joining both keys into a string for each lookup takes longer than the rest of a rule. */
 export class PairMap<A, B, T> {
   readonly #maps = new Map<A, Map<B, T>>();
 
@@ -18,14 +18,16 @@ export class PairMap<A, B, T> {
   }
 }
 
-/** Groups the items by two keys and keeps their order. */
+/** Groups the items by two keys. Each group keeps their order. */
 export function groupedByPair<A, B, T>(
   items: Iterable<T>,
-  keysOf: { readonly a: (item: T) => A; readonly b: (item: T) => B },
+  keyOf: (item: T) => A,
+  otherKeyOf: (item: T) => B,
 ): PairMap<A, B, T[]> {
   const groups = new PairMap<A, B, T[]>();
   for (const item of items) {
-    const [a, b] = [keysOf.a(item), keysOf.b(item)];
+    const a = keyOf(item);
+    const b = otherKeyOf(item);
     const group = groups.get(a, b);
     if (group === undefined) groups.set(a, b, [item]);
     else group.push(item);

@@ -52,11 +52,15 @@ const ASKED: readonly Operation[] = ["open", "release", "proclaim"];
 const answeredLate = (facts: Facts): Finding[] =>
   ASKED.flatMap((operation) => {
     const asked = facts.steps.operations.filter(({ f }) => f === operation);
-    const byId = groupedByPair(asked, { a: ({ p }) => p, b: ({ id }) => id });
+    const byId = groupedByPair(
+      asked,
+      ({ p }) => p,
+      ({ id }) => id,
+    );
     return [...byId.values()].flatMap((steps) => eachAnsweredLate(facts, steps));
   });
 
-/** `steps`: all of one operation of one caller. */
+/** `steps`: all of one operation with one number. */
 const eachAnsweredLate = (facts: Facts, steps: readonly (Invoke | Outcome)[]): Finding[] =>
   steps.flatMap((step, n) => {
     if (step.k !== "invoke") return [];

@@ -1,7 +1,7 @@
 import type * as history from "../runner/history.js";
 import type { Step } from "../runner/history.js";
 
-/** The steps of a history by their kinds, in the order of their times: most rules need one kind, which is a small part of all. */
+/** The steps of a history by kind, in its order. Most rules need one kind, which is a small part of the history. */
 export class Steps {
   readonly operations: (history.Invoke | history.Outcome)[] = [];
   /** About a call or its hold, `operations` included. */
@@ -45,6 +45,9 @@ export class Steps {
         break;
       case "crash":
         this.crashes.push(step);
+        break;
+      default:
+        step satisfies never;
     }
   }
 }

@@ -16,9 +16,17 @@ export function togetherOf(
   const found = new ByPlace<readonly Place[]>();
   const requests = grouped(requestsOf(calls), ({ owner }) => owner);
   if (requests.size === 0) return found;
-  const granted = groupedByPair(calls, { a: ({ owner }) => owner, b: ({ hold }) => hold?.create });
+  const granted = groupedByPair(
+    calls,
+    ({ owner }) => owner,
+    ({ hold }) => hold?.create,
+  );
   const all = [...places.values()].flat();
-  const batches = groupedByPair(all, { a: ({ owner }) => owner, b: ({ create }) => create });
+  const batches = groupedByPair(
+    all,
+    ({ owner }) => owner,
+    ({ create }) => create,
+  );
   for (const batch of batches.values()) {
     const { owner, create } = batch[0] as Place;
     const requested = openFirst(requests.get(owner ?? "") ?? [], batch);

@@ -3,11 +3,9 @@
  * UTF-16 strings do not guarantee, and they are keys of a Map.
  */
 
-/** A loop: a regular expression takes three times as long for a key. */
-export function isAscii(text: string): boolean {
-  for (let n = 0; n < text.length; n++) if (text.charCodeAt(n) > 0x7f) return false;
-  return true;
-}
+const ASCII = /^[\0-\x7f]*$/;
+
+export const isAscii = (text: string): boolean => ASCII.test(text);
 
 export function bytesOf(key: string | Buffer): string {
   if (typeof key !== "string") return key.toString("latin1");

@@ -14,7 +14,7 @@ interface Unseen {
 
 /** All states that the given ones lead to by steps that a trace does not show. */
 export function closure(states: readonly World[], watches: ProcessWatches): readonly World[] {
-  // This is so after most steps. To print a state takes longer than to make it.
+  // Most steps lead to one stable state. Printing a state takes longer than making it.
   const isStable = states.length === 1 && next(states[0]!, watches).length === 0;
   return isStable ? states : closureOf(states, watches);
 }

@@ -99,7 +99,7 @@ export function print(world: World): string {
   return JSON.stringify([active, sessions, late, leases, keys.map(({ deletedBy }) => deletedBy)]);
 }
 
-/** Without those that equal another one. */
+/** Without duplicates: of equal worlds, the last one. */
 export function distinct(worlds: readonly World[]): readonly World[] {
   if (worlds.length < 2) return worlds;
   return [...new Map(worlds.map((world) => [print(world), world])).values()];

@@ -11,11 +11,11 @@ const MAX_UNREAD = 1000;
  * unless etcd was compacted or the reader left too many unread.
  */
 export const observersAgree: Rule = (facts) => {
-  const told = facts.steps.observations;
-  if (told.length === 0) return [];
+  const { observations } = facts.steps;
+  if (observations.length === 0) return [];
   const leaders = leadersOf(facts);
   const byObserver = groupedByPair(
-    told,
+    observations,
     ({ p }) => p,
     ({ lock, n }) => `${lock} ${n ?? ""}`,
   );
@@ -134,7 +134,7 @@ export const proclaimedOnce: Rule = (facts) => {
   for (const [value, { asked, kind }] of proclaimed)
     if (kind === "ok" && !applied.has(value)) {
       const { p, id } = asked;
-      found.push({ text: `${p}#${id} was told that it has proclaimed ${value}, which was never seen` });
+      found.push({ text: `the proclaim of ${value} by ${p}#${id} succeeded, and etcd never had the value` });
     }
   return found;
 };

@@ -14,6 +14,14 @@ describe("the figures of a run", () => {
     });
   });
 
+  it("are those of the run as it was judged, though it goes on", () => {
+    const run = goodStory().run();
+    const history = [...run.history];
+    const verdict = judge({ ...run, history });
+    history.splice(0);
+    expect(verdict.figures).toEqual(figures(goodStory()));
+  });
+
   it("count faults when they begin, by kind", () => {
     const story = goodStory().stopped("w1", 50, 51).stopped("w2", 52, 53).hindered(54, 55).killed("w1", 58);
     const { faults, faultCount, faultKinds } = figures(story);

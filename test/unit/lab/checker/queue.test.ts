@@ -85,6 +85,14 @@ describe("I6, served in order", () => {
     ]);
   });
 
+  it("compares each grant with the youngest place before it, not with the latest grant", () => {
+    const three = goodStory().ask(41, "w3", 1, 16).ask(42, "w4", 1, 17).ask(42, "w5", 1, 18);
+    const younger = /after the younger place w5#1/;
+    expect(
+      complaints("I6", three.grant(43, "w5", 1, 18).grant(44, "w3", 1, 16).grant(45, "w4", 1, 17)),
+    ).toEqual([expect.stringMatching(younger), expect.stringMatching(younger)]);
+  });
+
   it("sees a neighbour of an aborted waiter that lost its turn by it", () => {
     const story = (first: string, second: string) =>
       goodStory()

@@ -5,15 +5,13 @@
 
 const ASCII = /^[\0-\x7f]*$/;
 
-export const isAscii = (text: string): boolean => ASCII.test(text);
-
 export function bytesOf(key: string | Buffer): string {
   if (typeof key !== "string") return key.toString("latin1");
-  return isAscii(key) ? key : Buffer.from(key).toString("latin1");
+  return ASCII.test(key) ? key : Buffer.from(key).toString("latin1");
 }
 
 /** The characters that etcd returns for text: an unpaired surrogate becomes U+FFFD on its way. */
-export const textOf = (value: string): string => (isAscii(value) ? value : Buffer.from(value).toString());
+export const textOf = (value: string): string => (ASCII.test(value) ? value : Buffer.from(value).toString());
 
 /** The first byte string that is not before `key`; all of `sorted` are in order. */
 export function lowerBound<Item>(

@@ -1,6 +1,4 @@
 import type { ServerEvent } from "../../lab/runner/history.js";
-import type { KeyValue } from "../../../src/etcd/port.js";
-import { isAscii } from "../etcd/bytes.js";
 import type { Change } from "../etcd/store.js";
 
 /** The key-value pair that a deletion removed. */
@@ -10,10 +8,6 @@ interface Living {
   readonly value: string;
 }
 
-const livingOf = ({ createRevision: create, leaseId, value }: KeyValue): Living => ({
-  ...{ create, lease: leaseId.toString(16), value },
-});
-
 /** The history of the simulated etcd as the lab's observer would record it, dated when it happened. */
 export class ServerEvents {
   readonly events: ServerEvent[] = [];
@@ -21,16 +15,15 @@ export class ServerEvents {
 
   constructor(private readonly now: () => bigint) {}
 
-  add({ revision, events, names }: Change): void {
-    events.forEach(({ kind, kv }, n) => {
-      const name = names[n]!;
-      const key = isAscii(name) ? name : kv.key.toString();
-      const put = kind === "PUT" ? livingOf(kv) : undefined;
-      const { create, lease, value } = put ?? this.#living.get(key) ?? livingOf(kv);
-      if (put === undefined) this.#living.delete(key);
-      else this.#living.set(key, put);
+  add({ revision, events }: Change): void {
+    for (const { kind, kv } of events) {
+      const key = kv.key.toString();
+      const put = { create: kv.createRevision, lease: kv.leaseId.toString(16), value: kv.value };
+      const { create, lease, value } = kind === "PUT" ? put : (this.#living.get(key) ?? put);
+      if (kind === "PUT") this.#living.set(key, put);
+      else this.#living.delete(key);
       this.events.push({ rev: revision, type: kind, key, create, lease, value, tSeen: this.now() });
-    });
+    }
   }
 
   /** The keys that exist under `prefix`, in create order. */

@@ -8,11 +8,14 @@ const DIST = path.join(ROOT, "dist");
 /** Inside the project, so that it finds the packages that it depends on. */
 const HOME = path.join(ROOT, "node_modules", ".leasehold-mutants");
 
-/** A copy of the build with the mutant's patches. Throws if one does not apply. */
+/** Source maps, types and bundles: two thirds of the files of the build. A mutant loads only the modules. */
+const OTHER_FILES = /\.(?:map|d\.ts|d\.cts)$|^leasehold/;
+
+/** A copy of the modules of the build with the mutant's patches. Throws if one does not apply. */
 export function buildMutant({ name, patches }: Pick<Mutant, "name" | "patches">): string {
   const folder = path.join(HOME, name);
   rmSync(folder, { recursive: true, force: true });
-  cpSync(DIST, folder, { recursive: true });
+  cpSync(DIST, folder, { recursive: true, filter: (file) => !OTHER_FILES.test(path.relative(DIST, file)) });
   for (const patch of patches) {
     const file = path.join(folder, patch.file);
     writeFileSync(file, patched(readFileSync(file, "utf8"), patch, name));

@@ -53,16 +53,25 @@ const isOne =
 console.log(JSON.stringify({ spans, events, fence, isOne }));
 `;
 
+const temporary = (): string => mkdtempSync(path.join(os.tmpdir(), "leasehold-bundle-"));
+const remove = (folder: string): void => rmSync(folder, { recursive: true, force: true });
+
 let etcd: EtcdCluster;
+const packed = temporary();
+/** The package, as npm would publish it. */
+let archive: string;
 
 beforeAll(async () => {
   buildPackage();
+  const pack = ["pack", "--silent", "--no-update-notifier", "--pack-destination", packed];
+  const name = execFileSync("npm", pack, { cwd: ROOT, encoding: "utf8", timeout: RUN_MS }).trim();
+  archive = path.join(packed, name);
   etcd = await startEtcd();
 }, 150_000);
-afterAll(() => etcd?.stop());
-
-const temporary = (): string => mkdtempSync(path.join(os.tmpdir(), "leasehold-bundle-"));
-const remove = (folder: string): void => rmSync(folder, { recursive: true, force: true });
+afterAll(async () => {
+  remove(packed);
+  await etcd?.stop();
+});
 
 /** The only file in a folder, and what the bundler said about it. */
 class Bundled {
@@ -88,8 +97,6 @@ class Project {
     mkdirSync(path.join(packages, "@opentelemetry"));
     const api = "@opentelemetry/api";
     symlinkSync(path.join(ROOT, "node_modules", api), path.join(packages, api), "dir");
-    const pack = ["pack", "--silent", "--no-update-notifier", "--pack-destination", packages];
-    const archive = execFileSync("npm", pack, { cwd: ROOT, encoding: "utf8", timeout: RUN_MS }).trim();
     execFileSync("tar", ["-xzf", archive], { cwd: packages, timeout: RUN_MS });
     renameSync(path.join(packages, "package"), path.join(packages, "leasehold"));
   }

@@ -24,7 +24,7 @@ describe("the trace of a simulated run", { timeout: 120_000 }, () => {
   it.each([MUTEX, ELECTION, LOCKALL, RWLOCK, SEMAPHORE])(
     "is recorded without a change of the run: $of",
     async (setting) => {
-      const { result } = await tracedRun("1", build, setting);
+      const { result } = await recordedRun("1", build, setting);
       const { hash } = await runSim({ ...tracedSetting("1", setting), build });
       expect(result.hash).toBe(hash);
     },

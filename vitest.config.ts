@@ -64,8 +64,9 @@ export default defineConfig({
     // Most tests wait most of the time: with six at once, two cores were idle for an eighth of the time.
     maxWorkers: 9,
     sequence: { sequencer: SlowFirst },
-    testTimeout: 30_000,
-    hookTimeout: 30_000,
+    // With nine files at once on two cores, a test may take ten times as long as alone.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     teardownTimeout: 10_000,
     // what is polled for is delayed when the machine is busy
     expect: { poll: { timeout: 10_000 } },

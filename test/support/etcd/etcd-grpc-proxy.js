@@ -8,6 +8,9 @@ import { Guardian } from "../servers/guarded.js";
 import { freePorts } from "../servers/ports.js";
 import { ServerProcess } from "../servers/server-process.js";
 
+/** Less than the time limit of a test: a proxy that does not start is reported with what it printed. */
+const START_MS = 20_000;
+
 /** @param {import("./etcd.js").EtcdCluster} cluster */
 export async function startEtcdGrpcProxy(cluster) {
   const { etcd } = await findEtcd({ version: cluster.version });
@@ -35,7 +38,7 @@ export async function startEtcdGrpcProxy(cluster) {
     await process.kill();
     await guardian.dismiss();
   };
-  await process.start().catch(async (/** @type {unknown} */ error) => {
+  await process.start({ timeoutMs: START_MS }).catch(async (/** @type {unknown} */ error) => {
     await stop();
     throw error;
   });

@@ -76,8 +76,9 @@ async function call({ command, parsed }: Chosen, io: Io, output: OutputEnd): Pro
 async function close(clusters: readonly Cluster[], end: EndSignal): Promise<void> {
   const closed = Promise.all(clusters.map((cluster) => cluster.close({ drainMs: 0 })));
   const isCut = await Promise.race([closed.then(() => false), end.again()]);
-  end.stop();
-  exitsAtOnce ||= isCut;
+  // A process that exits at once keeps its listeners: without them, one more signal would replace its exit code.
+  if (isCut) exitsAtOnce = true;
+  else end.stop();
 }
 
 /** What a command rejects with after it was told to end is no error. */

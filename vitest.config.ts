@@ -61,10 +61,10 @@ export default defineConfig({
   test: {
     env: transportEnv(),
     pool: "forks",
-    // Most tests wait most of the time: with six at once, two cores were idle for an eighth of the time.
-    maxWorkers: 9,
+    // etcd members and worker processes share the machine with the tests
+    maxWorkers: 6,
     sequence: { sequencer: SlowFirst },
-    // With nine files at once on two cores, a test may take ten times as long as alone.
+    // On a busy machine, a test may take ten times as long as alone.
     testTimeout: 60_000,
     hookTimeout: 60_000,
     teardownTimeout: 10_000,

@@ -72,13 +72,15 @@ async function call({ command, parsed }: Chosen, io: Io, output: OutputEnd): Pro
   return exitCode === EXIT.ok ? (outputs[0]?.exitCode ?? exitCode) : exitCode;
 }
 
-/** Without etcd, a close lasts up to a TTL: another signal cuts it short, and the leases expire by themselves. */
+/**
+ * Without etcd, a close lasts up to a TTL: another signal cuts it short, and the leases expire by themselves. A signal after the close
+ * ends a program that is still running, with its own exit code: without a listener, that would be the signal's.
+ */
 async function close(clusters: readonly Cluster[], end: EndSignal): Promise<void> {
   const closed = Promise.all(clusters.map((cluster) => cluster.close({ drainMs: 0 })));
   const isCut = await Promise.race([closed.then(() => false), end.again()]);
-  // A process that exits at once keeps its listeners: without them, one more signal would replace its exit code.
-  if (isCut) exitsAtOnce = true;
-  else end.stop();
+  exitsAtOnce ||= isCut;
+  void end.again().then(() => process.exit());
 }
 
 /** What a command rejects with after it was told to end is no error. */

@@ -13,11 +13,9 @@ export interface EndSignal {
   readonly ends: Set<NodeJS.Signals>;
   /** Resolves with true when the program gets another one from now on. */
   again(): Promise<true>;
-  /** Lets signals end the process again. */
-  stop(): void;
 }
 
-/** Takes SIGINT, SIGTERM and SIGHUP from now on: a command ends in order when it gets one of them. */
+/** Takes SIGINT, SIGTERM and SIGHUP from now on until the process has ended: a command ends in order when it gets one of them. */
 export function endSignal(): EndSignal {
   const controller = new AbortController();
   let exitCode: number | undefined;
@@ -37,8 +35,5 @@ export function endSignal(): EndSignal {
       return exitCode;
     },
     again: () => new Promise((resolve) => (again = () => resolve(true))),
-    stop: () => {
-      for (const name of ENDING) process.off(name, heard);
-    },
   };
 }

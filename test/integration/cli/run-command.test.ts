@@ -10,6 +10,7 @@ import { runCommand } from "../../../src/cli/run/run-command.js";
 import { paceOf } from "../../../src/cli/run/settings.js";
 import { CommandSignals } from "../../../src/cli/run/signals.js";
 import { Teller } from "../../../src/cli/run/teller.js";
+import { leasesOf } from "../../support/clients/server-view.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
 import { startCli } from "../../support/programs/cli.js";
 
@@ -67,4 +68,21 @@ test("signals end a release and a close that etcd does not answer: the command's
   etcd.member.resume();
 
   expect(tookMs).toBeLessThan(ttlMs / 6);
+});
+
+test("a signal after the close ends a program that is still running, with the command's code", async () => {
+  const keptAlive = { NODE_OPTIONS: "--import=data:text/javascript,setInterval(Date.now,1000)" };
+  const words = ["run", "edges/closed", "--", "sh", "-c", "echo ready; read -r go; exit 3"];
+  const before = await leasesOf(etcd.member);
+  const cli = startCli(words, { endpoints: etcd.endpoints.join(","), env: keptAlive });
+  await cli.says("ready");
+  const own = [...(await leasesOf(etcd.member))].filter((id) => !before.has(id));
+  expect(own).toHaveLength(1);
+  cli.child.stdin?.end("go\n");
+  const left = async () => (await leasesOf(etcd.member)).has(own[0]!);
+  await expect.poll(left).toBe(false);
+
+  cli.child.kill("SIGTERM");
+
+  expect(await cli.ended).toMatchObject({ code: 3, signal: null });
 });

@@ -64,9 +64,8 @@ export default defineConfig({
     // etcd members and worker processes share the machine with the tests
     maxWorkers: 6,
     sequence: { sequencer: SlowFirst },
-    // On a busy machine, a test may take ten times as long as alone.
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 30_000,
+    hookTimeout: 30_000,
     teardownTimeout: 10_000,
     // what is polled for is delayed when the machine is busy
     expect: { poll: { timeout: 10_000 } },

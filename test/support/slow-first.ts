@@ -1,6 +1,6 @@
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** The files that take 25 seconds or more. Most of that time, they wait. */
+/** The files that take 25 seconds or more, in which they mostly wait. */
 export const SLOW = [
   "failover/dead-etcd",
   "tools/chaos",
@@ -22,8 +22,8 @@ const isSlow = ({ moduleId }: TestSpecification): boolean =>
   SLOW.some((file) => moduleId.endsWith(`/${file}`));
 
 /**
- * Slow files come first, so that none of them runs alone at the end. Vitest orders the files by their last durations, and where it
- * knows none, as in a fresh clone, by size.
+ * Puts the slow files first, so that none of them runs alone at the end. Vitest orders files by their last durations. In a fresh clone
+ * it has none and orders them by size, and some slow files are small.
  */
 export class SlowFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

@@ -57,11 +57,12 @@ const temporary = (): string => mkdtempSync(path.join(os.tmpdir(), "leasehold-bu
 const remove = (folder: string): void => rmSync(folder, { recursive: true, force: true });
 
 let etcd: EtcdCluster;
-const packed = temporary();
+let packed: string;
 /** The package, as npm would publish it. */
 let archive: string;
 
 beforeAll(async () => {
+  packed = temporary();
   buildPackage();
   const pack = ["pack", "--silent", "--no-update-notifier", "--pack-destination", packed];
   const name = execFileSync("npm", pack, { cwd: ROOT, encoding: "utf8", timeout: RUN_MS }).trim();

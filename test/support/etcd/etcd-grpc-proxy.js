@@ -8,7 +8,7 @@ import { Guardian } from "../servers/guarded.js";
 import { freePorts } from "../servers/ports.js";
 import { ServerProcess } from "../servers/server-process.js";
 
-/** Less than the time limit of a test: a proxy that does not start is reported with what it printed. */
+/** Shorter than the time limit of a test, so that the error of a proxy that does not start has the lines that it printed. */
 const START_MS = 20_000;
 
 /** @param {import("./etcd.js").EtcdCluster} cluster */

@@ -14,4 +14,4 @@ for (const [name, text] of Object.entries({ ticks, seed }))
   if (!/^[1-9]\d*$/.test(text)) throw new RangeError(`--${name} must be a positive number, got "${text}"`);
 console.log(`${ticks} ticks of each scheduler, seed ${seed}.`);
 const env = { LEASEHOLD_ONCE_TICKS: ticks, LEASEHOLD_ONCE_SEED: seed };
-process.exitCode = await runVitest("test/integration/examples/once-schedulers.test.ts", { env });
+process.exitCode = await runVitest("test/meta/examples/once-schedulers.test.ts", { env });

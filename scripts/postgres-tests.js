@@ -5,5 +5,5 @@ import { exitNotRun, runVitest } from "./vitest-run.js";
 
 const { version } = await findPostgres().catch(exitNotRun);
 console.log(`PostgreSQL ${version}.`);
-const filter = "test/integration/examples/fenced-postgres";
+const filter = "test/meta/examples/fenced-postgres";
 process.exitCode = await runVitest(filter, { env: { LEASEHOLD_POSTGRES: version } });

@@ -1,5 +1,6 @@
-// `npm test [-- FILTER …]`: all tests against a separate etcd, followed by the ten slowest tests. Arguments are passed
-// to vitest: `npm test -- mutex`, `npm test -- -t "aborts"`. In CI, files that failed beside others run again alone.
+// `npm test [-- FILTER …]`: unit and integration tests against a separate etcd. `npm run test:all [-- FILTER …]`: all tests.
+// Arguments are passed to vitest: `npm test -- mutex`, `npm test -- -t "aborts"`; a filter searches all tests. In CI, files that
+// failed beside others run again alone.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import os from "node:os";
@@ -9,7 +10,9 @@ import { exitWhenMissing, findEtcd } from "../test/support/etcd/etcd.js";
 import { newFailures, repeatable } from "./unsteady.js";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
-const script = (/** @type {string} */ name) => path.join(ROOT, "scripts", name);
+/** The projects of vitest.config.ts. */
+const SHORT = ["unit", "integration", "alone"];
+const LONG = ["slow", "meta", "slow-alone"];
 
 const etcd = await findEtcd().catch(exitWhenMissing);
 console.log(`Testing with etcd ${etcd.version} (${etcd.etcd}) on Node ${process.versions.node}.`);
@@ -17,9 +20,8 @@ console.log(`Testing with etcd ${etcd.version} (${etcd.etcd}) on Node ${process.
 /** @param {readonly string[]} args @param {NodeJS.ProcessEnv} env @returns {Promise<number>} the exit code */
 async function vitest(args, env = {}) {
   const main = path.join(ROOT, "node_modules/vitest/vitest.mjs");
-  const reporters = ["default", script("slowest-reporter.js"), script("failed-reporter.js")];
-  const flags = reporters.map((reporter) => `--reporter=${reporter}`);
-  const child = spawn(process.execPath, [main, "run", ...flags, ...args], {
+  const reporter = path.join(ROOT, "scripts/test-reporter.js");
+  const child = spawn(process.execPath, [main, "run", `--reporter=${reporter}`, ...args], {
     cwd: ROOT,
     stdio: "inherit",
     env: { ...process.env, ...env },
@@ -33,11 +35,13 @@ async function vitest(args, env = {}) {
   return code ?? 128 + (os.constants.signals[/** @type {NodeJS.Signals} */ (signal)] ?? 0);
 }
 
-/** Runs the suite once and, if CI may repeat what failed, the failed files alone. @returns {Promise<number>} */
+/** Runs the tests once and, if CI may repeat what failed, the failed files alone. @returns {Promise<number>} */
 async function suite() {
   const failures = newFailures();
-  const args = process.argv.slice(2);
-  const code = await vitest(args, { LEASEHOLD_FAILED: failures.path });
+  const { projects, next, args } = chosen(process.argv.slice(2));
+  const flags = projects.map((name) => `--project=${name}`);
+  const code = await vitest([...flags, ...args], { LEASEHOLD_FAILED: failures.path });
+  if (code === 0 && next) console.log(`Next: ${next}`);
   const failed = failures.read();
   if (code !== 1 || !process.env["CI"] || !repeatable(failed)) return code;
   console.log(`\nAgain, alone: ${failed.map(({ file }) => file).join(", ")}`);
@@ -45,6 +49,20 @@ async function suite() {
   if (again === 0)
     for (const { file, tests } of failed) console.log(`unsteady: ${file}: ${tests.join("; ")}`);
   return again;
+}
+
+/** @param {readonly string[]} words */
+function chosen(words) {
+  const args = words.filter((word) => word !== "--all" && word !== "--rest");
+  // A filter, or an option that chooses tests, searches everywhere.
+  if (words.includes("--all") || args.some((word) => !word.startsWith("--") || word.startsWith("--project")))
+    return { projects: words.includes("--all") ? [...SHORT, ...LONG] : [], args };
+  if (words.includes("--rest")) return { projects: LONG, args };
+  return {
+    projects: SHORT,
+    args,
+    next: "npm run test:all, which also runs the slow tests and those of the repository",
+  };
 }
 
 process.exitCode = await suite();

@@ -1,22 +1,30 @@
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** The files that take 25 seconds or more, in which they mostly wait. */
+/** The files that take twelve seconds or more, in which they mostly wait. */
 export const SLOW = [
-  "failover/dead-etcd",
-  "tools/chaos",
-  "examples/bundles",
-  "examples/once-schedulers",
-  "crowds/bulk-crowds",
-  "crowds/waiter-memory",
-  "diagnostics/acquire",
-  "diagnostics/log",
-  "diagnostics/loggers",
-  "security/answers",
-  "failover/rejoin-outage",
-  "testing/lifetime",
-  "conformance/server-lease",
-  "session/unnoticed-end",
-].map((name) => `test/integration/${name}.test.ts`);
+  ...[
+    "failover/members",
+    "once/lost-answers",
+    "session/foreign-key-on-lease",
+    "failover/bad-hosts",
+    "cli/run-loss",
+  ],
+  ...["web-locks/deviations", "testing/faults", "failover/lost-replies", "failover/outage", "session/loss"],
+]
+  .map((name) => `test/integration/${name}.test.ts`)
+  .concat(
+    [
+      ...["failover/dead-etcd", "crowds/bulk-crowds", "crowds/waiter-memory", "failover/rejoin-outage"],
+      ...["diagnostics/acquire", "diagnostics/log", "diagnostics/loggers", "security/answers"],
+      ...["testing/lifetime", "conformance/server-lease", "session/unnoticed-end"],
+    ].map((name) => `test/slow/${name}.test.ts`),
+    [
+      "test/package/bundles.test.ts",
+      "test/meta/examples/once-schedulers.test.ts",
+      "test/meta/sim/trace.test.ts",
+      "test/interop/queue.test.ts",
+    ],
+  );
 
 const isSlow = ({ moduleId }: TestSpecification): boolean =>
   SLOW.some((file) => moduleId.endsWith(`/${file}`));

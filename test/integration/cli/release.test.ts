@@ -4,7 +4,7 @@ import { inspect, LockLostError, Mutex, RwLock } from "../../../src/index.js";
 import { putKeys } from "../../support/clients/many-keys.js";
 import { twoSessions } from "../../support/fixtures/two-sessions.js";
 import { runCli, startCli } from "../../support/programs/cli.js";
-import { abortOf } from "../conformance/client.js";
+import { abortOf } from "../../support/clients/session-client.js";
 
 const two = twoSessions(30);
 const endpoints = () => two.etcd.endpoints.join(",");

@@ -5,8 +5,8 @@ import type { ElectionMessage } from "../../../src/diagnostics/messages.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { Messages } from "../../support/fixtures/messages.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
-import { abortOf } from "../conformance/client.js";
-import { revoke } from "../conformance/lease-calls.js";
+import { abortOf } from "../../support/clients/session-client.js";
+import { revoke } from "../../support/clients/lease-calls.js";
 
 let etcd: EtcdCluster;
 let cluster: Cluster;

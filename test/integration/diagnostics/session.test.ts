@@ -12,8 +12,8 @@ import { CHANNELS } from "../../../src/diagnostics/channels.js";
 import type { RenewedMessage, SessionMessage } from "../../../src/diagnostics/messages.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { Messages } from "../../support/fixtures/messages.js";
-import { abortOf } from "../conformance/client.js";
-import { revoke } from "../conformance/lease-calls.js";
+import { abortOf } from "../../support/clients/session-client.js";
+import { revoke } from "../../support/clients/lease-calls.js";
 
 let etcd: EtcdCluster;
 let cluster: Cluster;

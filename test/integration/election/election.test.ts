@@ -3,8 +3,8 @@ import { connect, Election, Mutex, Session } from "../../../src/index.js";
 import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 import { takesPlace } from "../../support/clients/request-shape.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
-import { abortOf, queued as joined, settledYet } from "../conformance/client.js";
-import { revoke } from "../conformance/lease-calls.js";
+import { abortOf, queued as joined, settledYet } from "../../support/clients/session-client.js";
+import { revoke } from "../../support/clients/lease-calls.js";
 
 const TTL_SECONDS = 20;
 const TXN = "/etcdserverpb.KV/Txn";

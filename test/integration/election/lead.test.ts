@@ -9,8 +9,8 @@ import {
 } from "../../../src/index.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
-import { abortOf, queued as joined } from "../conformance/client.js";
-import { revoke } from "../conformance/lease-calls.js";
+import { abortOf, queued as joined } from "../../support/clients/session-client.js";
+import { revoke } from "../../support/clients/lease-calls.js";
 
 const TTL_SECONDS = 2;
 

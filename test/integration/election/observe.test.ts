@@ -3,7 +3,7 @@ import { connect, Election, type Leader, Session } from "../../../src/index.js";
 import { nextLeader } from "../../support/fixtures/next-leader.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
-import { queued as joined } from "../conformance/client.js";
+import { queued as joined } from "../../support/clients/session-client.js";
 
 const two = twoSessions(20);
 /** Next to other tests, what takes a process milliseconds alone may take seconds. */

@@ -1,7 +1,7 @@
 // forceRelease() removes exactly the entry that it was given, whoever has it.
 import { describe, expect, test } from "vitest";
 import { connect, type Contender, forceRelease, inspect, LockLostError, Mutex } from "../../../src/index.js";
-import { abortOf } from "../conformance/client.js";
+import { abortOf } from "../../support/clients/session-client.js";
 import { EtcdctlLock } from "../../support/clients/etcdctl-lock.js";
 import { givesBack } from "../../support/clients/request-shape.js";
 import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";

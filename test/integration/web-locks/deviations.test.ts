@@ -16,8 +16,8 @@ import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
 import { counts, holding, twoManagers } from "../../support/fixtures/web-locks.js";
-import { abortOf, settledYet } from "../conformance/client.js";
-import { revoke } from "../conformance/lease-calls.js";
+import { abortOf, settledYet } from "../../support/clients/session-client.js";
+import { revoke } from "../../support/clients/lease-calls.js";
 
 const TTL_SECONDS = 2;
 const PROGRAM = fileURLToPath(new URL("../../support/programs/web-locks-program.js", import.meta.url));

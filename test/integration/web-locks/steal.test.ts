@@ -3,7 +3,7 @@ import { ClusterLockManager, connect, Mutex, type WebLockOptions } from "../../.
 import { placesOf } from "../../support/clients/server-view.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { counts, holding, type HeldForTest, twoManagers } from "../../support/fixtures/web-locks.js";
-import { abortOf } from "../conformance/client.js";
+import { abortOf } from "../../support/clients/session-client.js";
 
 const two = twoManagers(20);
 const steal = { steal: true } as const;

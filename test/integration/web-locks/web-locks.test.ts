@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { ClusterLockManager, RwLock } from "../../../src/index.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { counts, holding, twoManagers } from "../../support/fixtures/web-locks.js";
-import { settledYet } from "../conformance/client.js";
+import { settledYet } from "../../support/clients/session-client.js";
 
 const two = twoManagers(20);
 

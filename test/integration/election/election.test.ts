@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { connect, Election, Mutex, Session } from "../../../src/index.js";
+import { connect, Election, Session } from "../../../src/index.js";
 import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 import { takesPlace } from "../../support/clients/request-shape.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
-import { abortOf, queued as joined, settledYet } from "../../support/clients/session-client.js";
+import { abortOf, queued as joined } from "../../support/clients/session-client.js";
 import { revoke } from "../../support/clients/lease-calls.js";
 
 const TTL_SECONDS = 20;
@@ -44,26 +44,6 @@ describe("a candidate", () => {
     });
     await leadership.resign();
     expect(await election.leader()).toBeUndefined();
-  });
-
-  test("waits for its turn, and leads when the leader before it resigns", async () => {
-    const name = "elect/turns";
-    const first = await new Election(two.holder, name).campaign("first");
-    const waiting = new Election(two.session, name).campaign("second");
-    const leads = settledYet(waiting);
-    await queued(name, 2);
-    expect(leads()).toBe(false);
-
-    await first.resign();
-
-    const second = await waiting;
-    expect(second.fence).toBeGreaterThan(first.fence);
-    expect(first.signal.reason).toMatchObject({ code: "LOCK_RELEASED" });
-    expect(await new Election(two.holder, name).leader()).toMatchObject({
-      value: "second",
-      fence: second.fence,
-    });
-    await second.resign();
   });
 
   test("campaigns once at a time, and again after it has resigned or was lost", async () => {
@@ -107,18 +87,6 @@ describe("a candidate", () => {
 
     await (await waiting).resign();
     await queued(name, 0);
-  });
-
-  test("excludes mutexes of the same name, and is refused where it would wait for its own context", async () => {
-    const name = "elect/mutex";
-    const mutex = new Mutex(two.holder, name);
-    const refused = await mutex.withLock(() => reasonOf(new Election(two.session, name).campaign("x")));
-    expect(refused).toMatchObject({ code: "DEADLOCK" });
-
-    const leadership = await new Election(two.session, name).campaign("x");
-
-    expect(await mutex.tryLock()).toBeUndefined();
-    await leadership.resign();
   });
 
   test.each([
@@ -220,19 +188,6 @@ describe("a leader", () => {
 
     expect(await valueOf(leadership.key)).toBe("mine again");
     await leadership.resign();
-  });
-
-  test("outlives with its election a session that was lost: the next campaign is on the next session", async () => {
-    await using cluster = connect({ hosts: two.etcd.endpoints, session: { ttlSeconds: 3 } });
-    const election = new Election(cluster, "lead/standing");
-    const first = await election.campaign("x");
-    await revoke(two.etcd.member, (await cluster.session()).leaseId);
-    await abortOf(first.signal);
-
-    const second = await election.campaign("x");
-
-    expect(second.key).not.toBe(first.key);
-    await second.resign();
   });
 });
 

@@ -1,51 +1,51 @@
+// The suite of releases and losses, for everything that can be held.
 import { setImmediate as tick } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { type Cluster, connect, LockLostError, type Lock, Mutex, Session } from "../../../src/index.js";
-import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
-import { placesOf } from "../../support/clients/server-view.js";
+import { describe, onTestFinished, test } from "vitest";
+import { LockLostError, Session } from "../../../src/index.js";
+import { abortOf, openClient } from "../../support/clients/session-client.js";
+import {
+  etcdOf,
+  type Held,
+  keyOf,
+  promises,
+  slug,
+  type Subject,
+  SUBJECTS,
+  titled,
+  worked,
+} from "../../support/fixtures/subjects.js";
+import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 
-let etcd: EtcdCluster;
-let cluster: Cluster;
-let session: Session;
+/** No renewal falls into a test. */
+const TTL_SECONDS = 600;
+const two = twoSessions(TTL_SECONDS);
+const { deleteKey, left, putKey, queued, revision, revoke } = etcdOf(two);
 
-beforeAll(async () => {
-  etcd = await startEtcd();
-  cluster = connect({ hosts: etcd.endpoints });
-  session = await Session.open(cluster, { ttlSeconds: 10 });
-}, 60_000);
-afterAll(async () => {
-  await cluster.close();
-  await etcd.stop();
+type Work = (hold: Held) => Promise<unknown>;
+type Form = (name: string, work: Work) => Promise<unknown>;
+
+/** The forms in which a subject runs work. */
+const formsOf = ({ take, run, release }: Subject): Record<string, Form> => ({
+  ...(run && { "the form with work": (name, work) => run(two.session, name, work) }),
+  "await using": async (name, work) => {
+    await using hold = await take(two.session, name);
+    return await work(hold);
+  },
+  "try and finally": async (name, work) => {
+    const hold = await take(two.session, name);
+    try {
+      return await work(hold);
+    } finally {
+      await release(hold);
+    }
+  },
 });
-
-const places = (name: string) => placesOf(etcd.member, name);
-
-async function etcdctl(...args: string[]): Promise<void> {
-  const { code, stderr } = await etcd.etcdctl(args);
-  if (code !== 0) throw new Error(stderr);
-}
-
-type Work = (lock: Lock) => Promise<unknown>;
-type Form = (mutex: Mutex, work: Work) => Promise<unknown>;
-
-const withLock: Form = (mutex, work) => mutex.withLock(work);
-const awaitUsing: Form = async (mutex, work) => {
-  await using lock = await mutex.lock();
-  return await work(lock);
-};
-const tryFinally: Form = async (mutex, work) => {
-  const lock = await mutex.lock();
-  try {
-    return await work(lock);
-  } finally {
-    await lock.release();
-  }
-};
-const FORMS = [
-  ["withLock", withLock],
-  ["await using", awaitUsing],
-  ["try and finally", tryFinally],
-] as const;
+const FORMS = SUBJECTS.flatMap((subject) =>
+  Object.entries(formsOf(subject)).map(([form, run]) => {
+    const nameOf = (what: string) => `${slug(form)}/${slug(subject.what)}/${what}`;
+    return [`${form} for ${subject.what}`, { form, run, subject, nameOf }] as const;
+  }),
+);
 
 const FAILURE = new Error("the work failed");
 const succeed: Work = () => Promise.resolve("done");
@@ -53,131 +53,207 @@ const fail: Work = () => Promise.reject(FAILURE);
 /** The key is deleted before `work` continues. */
 const losing =
   (work: Work): Work =>
-  async (lock) => {
-    await etcdctl("del", lock.key);
-    return work(lock);
+  async (hold) => {
+    await deleteKey(keyOf(hold));
+    return work(hold);
   };
-const lostAs = (name: string) => ({ code: "LOCK_LOST", loss: "deleted", lockName: name });
+const lostAs = (lockName: string) => ({ code: "LOCK_LOST", loss: "deleted", lockName });
 
-describe.each(FORMS)("work in %s", (form, run) => {
-  const name = (what: string) => `${form.replaceAll(" ", "-")}/${what}`;
+describe.concurrent.each(FORMS)("work in %s", (_, { form, run, subject, nameOf }) => {
+  test.for([
+    ["well", succeed, { value: "done" }],
+    ["badly", fail, { error: FAILURE }],
+  ] as const)(
+    "that ends %s gives its value or rejects with that very error, holds until then, and the key is gone",
+    async ([how, work, ended], { expect }) => {
+      const name = nameOf(how);
+      const order: unknown[] = [];
+      let enter = () => {};
+      const entered = new Promise<void>((resolve) => (enter = resolve));
 
-  test("that ends well gives its value, and the key is gone", async () => {
-    const mutex = new Mutex(session, name("well"));
-    let during: unknown[] = [];
+      const running = run(name, async (hold) => {
+        enter();
+        await queued(name, 2);
+        order.push(hold.held);
+        return work(hold);
+      }).then(
+        (value) => ({ value }),
+        (error: unknown) => ({ error }),
+      );
+      await entered;
+      const next = await subject.block(two.holder, name);
+      order.push("next");
+      await next.release();
+      const result = await running;
 
-    const value = await run(mutex, async (lock) => {
-      during = await places(mutex.name);
-      return succeed(lock);
-    });
+      expect(result).toEqual(ended);
+      expect(order).toEqual([true, "next"]);
+      expect(await left(subject, name)).toEqual([]);
+    },
+  );
 
-    expect(value).toBe("done");
-    expect(during).toHaveLength(1);
-    expect(await places(mutex.name)).toEqual([]);
-  });
+  test("that ends well after the loss rejects with the loss", async ({ expect }) => {
+    const name = nameOf("well-lost");
 
-  test("that fails rejects with that very error, and the key is gone", async () => {
-    const mutex = new Mutex(session, name("fails"));
-
-    await expect(run(mutex, fail)).rejects.toBe(FAILURE);
-
-    expect(await places(mutex.name)).toEqual([]);
-  });
-
-  test("that ends well after the lock was lost rejects with the loss", async () => {
-    const mutex = new Mutex(session, name("well-lost"));
-
-    const error = await run(mutex, losing(succeed)).catch((reason: unknown) => reason);
+    const error = await reasonOf(run(name, losing(succeed)));
 
     expect(error).toBeInstanceOf(LockLostError);
-    expect(error).toMatchObject(lostAs(mutex.name));
+    expect(error).toMatchObject(lostAs(name));
   });
 
-  test("keeps the lock from the next one until it has ended, well or not", async () => {
-    const mutex = new Mutex(session, name("order"));
-    const order: string[] = [];
+  test("that fails after the loss rejects as JavaScript does in that form", async ({ expect }) => {
+    const name = nameOf("both");
 
-    const first = run(mutex, async () => {
-      await tick();
-      order.push("first");
-      throw FAILURE;
-    }).catch(() => undefined);
-    const second = run(mutex, () => Promise.resolve(order.push("second")));
-    await Promise.all([first, second]);
+    const error = await reasonOf(run(name, losing(fail)));
 
-    expect(order).toEqual(["first", "second"]);
+    if (form === "the form with work") expect(error).toBe(FAILURE);
+    else if (form === "await using") {
+      expect(error).toMatchObject({ name: "SuppressedError", error: lostAs(name) });
+      expect((error as { suppressed: unknown }).suppressed).toBe(FAILURE);
+    } else expect(error).toMatchObject(lostAs(name));
   });
 });
 
-describe("work that fails after the lock was lost", () => {
-  test("is told by its own error in withLock", async () => {
-    await expect(withLock(new Mutex(session, "both/with-lock"), losing(fail))).rejects.toBe(FAILURE);
-  });
+describe.concurrent.each(titled(worked))("work with %s", (_, subject) => {
+  test("that has released by itself is no error", async ({ expect }) => {
+    const work = async (hold: Held) => {
+      await hold.release();
+      return "early";
+    };
 
-  test("is told by a SuppressedError with both in await using", async () => {
-    const error = await awaitUsing(new Mutex(session, "both/await-using"), losing(fail)).catch(
-      (reason: unknown) => reason,
-    );
-
-    expect(error).toMatchObject({ name: "SuppressedError", error: lostAs("both/await-using") });
-    expect((error as { suppressed: unknown }).suppressed).toBe(FAILURE);
-  });
-
-  test("is told by the loss in try and finally, as JavaScript does with an error in finally", async () => {
-    await expect(tryFinally(new Mutex(session, "both/try-finally"), losing(fail))).rejects.toMatchObject(
-      lostAs("both/try-finally"),
-    );
+    expect(await subject.run(two.session, `early/${slug(subject.what)}`, work)).toBe("early");
   });
 });
 
-describe("release", () => {
-  test("is done once, whoever calls it and how often", async () => {
-    const mutex = new Mutex(session, "release/often");
-    const lock = await mutex.lock();
-    const before = await etcd.member.status();
+/** The ways in which a hold ends, and what its signal says then. */
+const ENDS: Record<string, [end: (hold: Held, session: Session) => Promise<unknown>, reason: object]> = {
+  "its release": [(hold) => hold.release(), { code: "LOCK_RELEASED" }],
+  "the deletion of its key": [(hold) => deleteKey(keyOf(hold)), { code: "LOCK_LOST", loss: "deleted" }],
+  "the revocation of its lease": [(_, session) => revoke(session), { code: "LOCK_LOST", loss: "revoked" }],
+  "the closing of its session": [
+    (_, session) => session.close({ drainMs: 0 }),
+    { code: "LOCK_LOST", loss: "closed" },
+  ],
+};
 
-    await Promise.all([lock.release(), lock.release(), lock[Symbol.asyncDispose]()]);
-    await lock.release();
+describe.concurrent.each(titled(SUBJECTS))("%s that is held", (_, subject) => {
+  const { take, block, release } = subject;
+  const nameOf = (what: string) => `${what.replaceAll(" ", "-")}/${slug(subject.what)}`;
 
-    expect(lock.signal.reason).toMatchObject({ code: "LOCK_RELEASED", lockName: mutex.name });
-    expect((await etcd.member.status()).revision).toBe(before.revision + 1n);
+  test.for(Object.entries(ENDS))(
+    "is told its end once, by %s, and the next one gets it, whatever comes after",
+    async ([what, [end, why]], { expect }) => {
+      const name = nameOf(what);
+      await using client = await openClient(two.etcd.endpoints, TTL_SECONDS);
+      const hold = await take(client.session, name);
+      const told: unknown[] = [];
+      hold.signal.addEventListener("abort", () => told.push([hold.signal.reason, hold.held]));
+      const next = block(two.holder, name);
+      await queued(name, 2);
+
+      await end(hold, client.session);
+      const reason = await abortOf(hold.signal);
+      await (await next).release();
+      await reasonOf(release(hold));
+      await client.cluster.close({ drainMs: 0 });
+
+      expect(reason).toMatchObject(why);
+      expect(subject.names(name).some((each) => (reason as LockLostError).lockName.includes(each))).toBe(
+        true,
+      );
+      expect(told).toEqual([[reason, false]]);
+      expect([hold.signal.reason, hold.held, hold.remainingMs()]).toEqual([reason, false, 0]);
+      expect(() => hold.assertHeld()).toThrow(reason);
+      expect(await left(subject, name)).toEqual([]);
+    },
+  );
+
+  test("never deletes a key that somebody has put in place of its own, and gives back the rest", async ({
+    expect,
+  }) => {
+    const name = nameOf("guarded");
+    const hold = await take(two.session, name);
+    await deleteKey(keyOf(hold));
+    await putKey(keyOf(hold), "somebody else's");
+
+    await expect(release(hold)).rejects.toMatchObject(lostAs(name));
+
+    await expect.poll(() => left(subject, name)).toEqual([keyOf(hold)]);
+    await deleteKey(keyOf(hold));
   });
 
-  test("that nobody awaits makes no unhandled rejection, though the lock was lost", async () => {
+  test("is drained when its session closes, while those who wait in the session are rejected at once", async ({
+    expect,
+  }) => {
+    const name = nameOf("drain");
+    const own = await Session.open(two.cluster, { ttlSeconds: TTL_SECONDS });
+    const hold = await take(own, name);
+    const waiting = reasonOf(block(own, name));
+    await queued(name, 2);
+
+    const closed = own.close();
+
+    expect(await waiting).toMatchObject({ code: "SESSION_CLOSED", leaseId: own.leaseId });
+    expect([hold.held, hold.signal.aborted]).toEqual([true, false]);
+    await release(hold);
+    await closed;
+    expect(await left(subject, name)).toEqual([]);
+  });
+
+  const adopts = promises(subject, "adoption");
+  test(`is ${adopts ? "" : "not "}taken over by a call on the session that adopts its lease`, async ({
+    expect,
+  }) => {
+    const name = nameOf("adopted");
+    const session = await Session.open(two.cluster, { ttlSeconds: TTL_SECONDS });
+    const hold = await take(session, name);
+    const behind = block(two.holder, name);
+    await queued(name, 2);
+    await using adopted = await Session.adopt(two.cluster, await session.orphan());
+
+    if (!adopts) {
+      expect(await reasonOf(take(adopted, name, { timeoutMs: 300 }))).toMatchObject({ code: "LOCK_TIMEOUT" });
+      await adopted.close();
+      return (await behind).release();
+    }
+    const again = await take(adopted, name, { timeoutMs: 20_000 });
+
+    expect([keyOf(again), again.revision]).toEqual([keyOf(hold), hold.revision]);
+    expect([hold.held, again.held]).toEqual([false, true]);
+    await release(again);
+    await (await behind).release();
+  });
+});
+
+// One after the other: they compare etcd's revisions, and listen to the process.
+describe.each(titled(SUBJECTS))("the release of %s", (_, subject) => {
+  const { take, release } = subject;
+
+  test("is done once, whoever calls it and how often", async ({ expect }) => {
+    const name = `often/${slug(subject.what)}`;
+    const hold = await take(two.session, name);
+    const before = await revision();
+
+    await Promise.all([release(hold), hold.release(), hold[Symbol.asyncDispose]()]);
+    await release(hold);
+
+    expect(await revision()).toBe(before + BigInt(subject.names(name).length));
+    expect(await left(subject, name)).toEqual([]);
+  });
+
+  test("after a loss that nobody awaits makes no unhandled rejection", async ({ expect }) => {
     const unhandled: unknown[] = [];
     const note = (reason: unknown) => void unhandled.push(reason);
     process.on("unhandledRejection", note);
     onTestFinished(() => void process.off("unhandledRejection", note));
-    const lock = await new Mutex(session, "release/unawaited").lock();
-    await etcdctl("del", lock.key);
+    const hold = await take(two.session, `unawaited/${slug(subject.what)}`);
+    await deleteKey(keyOf(hold));
 
-    void lock.release();
-    void lock[Symbol.asyncDispose]().catch(() => undefined);
-    await expect(lock.release()).rejects.toBeInstanceOf(LockLostError);
+    void release(hold);
+    void hold[Symbol.asyncDispose]().catch(() => undefined);
+    await expect(release(hold)).rejects.toBeInstanceOf(LockLostError);
     await tick();
 
     expect(unhandled).toEqual([]);
-  });
-
-  test("never deletes a key that somebody else has put in its place", async () => {
-    const lock = await new Mutex(session, "release/guarded").lock();
-    await etcdctl("del", lock.key);
-    await etcdctl("put", lock.key, "somebody else's");
-
-    await expect(lock.release()).rejects.toMatchObject(lostAs("release/guarded"));
-
-    expect((await places("release/guarded")).map(({ key }) => key)).toEqual([lock.key]);
-    await etcdctl("del", lock.key);
-  });
-
-  test("of work that released by itself is no error", async () => {
-    const mutex = new Mutex(session, "release/early");
-
-    const value = await mutex.withLock(async (lock) => {
-      await lock.release();
-      return "early";
-    });
-
-    expect(value).toBe("early");
   });
 });

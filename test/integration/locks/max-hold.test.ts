@@ -6,10 +6,12 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { holdLongChannel } from "../../../src/diagnostics/channels.js";
 import { type Cluster, connect, type Hold, lockAll, type LockOptions } from "../../../src/index.js";
-import { Mutex, RwLock, Semaphore, Session } from "../../../src/index.js";
+import { Mutex, Session } from "../../../src/index.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { limited, slug, type Subject, tried } from "../../support/fixtures/subjects.js";
 import { Published } from "../../support/fixtures/published.js";
+import { owned } from "../../support/programs/owned.js";
 
 let etcd: EtcdCluster;
 let cluster: Cluster;
@@ -40,46 +42,21 @@ async function lost({ signal }: Pick<Hold, "signal">): Promise<number> {
   });
 }
 
-type Locks = readonly [
-  kind: string,
-  limited: (session: Session, name: string, options: LockOptions) => Promise<Pick<Hold, "signal" | "held">>,
-  next: (session: Session, name: string) => Promise<Pick<Hold, "release" | "held">>,
+const FORMS: readonly [form: string, subject: Subject, take: Subject["take"]][] = [
+  ...limited.map((it): [string, Subject, Subject["take"]] => [it.what, it, it.take]),
+  ["a try", limited[0]!, async (...args) => (await tried[0]!.tryTake(...args))!],
 ];
 
-const KINDS: readonly Locks[] = [
-  ["a Mutex", (by, name, o) => new Mutex(by, name, o).lock(), (by, name) => new Mutex(by, name).lock()],
-  ["a reader", (by, name, o) => new RwLock(by, name, o).readLock(), (by, name) => new Mutex(by, name).lock()],
-  [
-    "a writer",
-    (by, name, o) => new RwLock(by, name, o).writeLock(),
-    (by, name) => new RwLock(by, name).readLock(),
-  ],
-  [
-    "a permit",
-    (by, name, o) => new Semaphore(by, name, 1, o).acquire(),
-    (by, name) => new Semaphore(by, name, 1).acquire(),
-  ],
-  [
-    "a try",
-    async (by, name, o) => (await new Mutex(by, name, o).tryLock())!,
-    (by, name) => new Mutex(by, name).lock(),
-  ],
-  [
-    "lockAll",
-    (by, name, o) => lockAll(by, [`${name}/a`, `${name}/b`], o),
-    (by, name) => lockAll(by, [`${name}/b`, `${name}/a`]),
-  ],
-];
-
-describe.each(KINDS)("%s that is held for longer than maxHoldMs", (kind, limited, next) => {
-  const name = (what: string) => `${kind.replaceAll(" ", "-")}/${what}`;
+describe.each(FORMS)("%s that is held for longer than maxHoldMs", (form, { block }, take) => {
+  const name = (what: string) => `${slug(form)}/${what}`;
+  const limit = (what: string, options: LockOptions) => take(session, name(what), {}, options);
 
   test("is lost, and the next waiter gets it only after the grace", async () => {
     const graceMs = 300;
     // Long enough for the test to wait for the loss before it happens.
-    const hold = await limited(session, name("grace"), { maxHoldMs: 5 * MAX_MS, maxHoldGraceMs: graceMs });
+    const hold = await limit("grace", { maxHoldMs: 5 * MAX_MS, maxHoldGraceMs: graceMs });
     let turn = false;
-    const waiting = next(other, name("grace")).then((lock) => ((turn = true), lock));
+    const waiting = block(other, name("grace")).then((lock) => ((turn = true), lock));
 
     const lostAt = await lost(hold);
     expect([hold.held, turn]).toEqual([false, false]);
@@ -95,20 +72,20 @@ describe.each(KINDS)("%s that is held for longer than maxHoldMs", (kind, limited
 
   test("keeps its key for the grace, however long that is", async () => {
     const options = { maxHoldMs: MAX_MS, maxHoldGraceMs: 3_600_000 };
-    const hold = await limited(session, name("key"), options);
+    const hold = await limit("key", options);
     const keys = await keysOf(name("key"));
 
     await lost(hold);
 
     expect(keys).toBeGreaterThan(0);
     expect(await keysOf(name("key"))).toBe(keys);
-    await expect((hold as Hold).release()).rejects.toBe(hold.signal.reason);
+    await expect(hold.release()).rejects.toBe(hold.signal.reason);
     expect(await keysOf(name("key"))).toBe(0);
   });
 
   test("goes to the next waiter of its own session as well", async () => {
-    const hold = await limited(session, name("own"), { maxHoldMs: MAX_MS, maxHoldGraceMs: 0 });
-    const lock = await next(session, name("own"));
+    const hold = await limit("own", { maxHoldMs: MAX_MS, maxHoldGraceMs: 0 });
+    const lock = await block(session, name("own"));
 
     expect(hold.held).toBe(false);
     await lock.release();
@@ -199,7 +176,7 @@ test("lockAll is reported by warnHoldMs once, as a whole", async () => {
 test("a process that was stopped sees the loss in its first line after that, before any timer has run", async () => {
   const maxHoldMs = 2000;
   const arguments_ = [PROGRAM, etcd.endpoints.join(","), "stopped", String(maxHoldMs)];
-  const program = spawn(process.execPath, arguments_, { stdio: ["ignore", "pipe", "inherit"] });
+  const program = owned(spawn(process.execPath, arguments_, { stdio: ["ignore", "pipe", "inherit"] }));
   try {
     const printed = text(program.stdout);
     await stopped(program.pid!);

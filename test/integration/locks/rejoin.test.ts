@@ -1,87 +1,23 @@
-import { describe, test, vi } from "vitest";
-import {
-  type Cluster,
-  connect,
-  Election,
-  lockAll,
-  Mutex,
-  type QueueWaitOptions,
-  RwLock,
-  Semaphore,
-  Session,
-  type SessionSource,
-} from "../../../src/index.js";
+import { describe, test } from "vitest";
+import { type Cluster, connect, Mutex, type QueueWaitOptions } from "../../../src/index.js";
 import { CHANNELS, type RejoinMessage } from "../../../src/diagnostics/index.js";
 import { leaseOf } from "../../../src/session/cluster.js";
-import { askGateway } from "../../support/clients/etcd-http.js";
 import { takesPlace } from "../../support/clients/request-shape.js";
 import { Lines } from "../../support/fixtures/log-world.js";
 import { Messages } from "../../support/fixtures/messages.js";
+import { etcdOf, slug, WAITING_CALLS } from "../../support/fixtures/subjects.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 
 /** Renewals every 2 s notice that a waiter's lease was revoked. */
 const TTL_SECONDS = 6;
 const two = twoSessions(600);
+const { queued, revoke } = etcdOf(two);
 const open = (log?: Lines) =>
   connect({ hosts: two.etcd.endpoints, session: { ttlSeconds: TTL_SECONDS }, ...(log && { log }) });
 
-interface Held {
-  release(): Promise<void>;
-}
-
-const election = async (source: SessionSource, name: string, options?: QueueWaitOptions): Promise<Held> => {
-  const leadership = await new Election(source, name).campaign("me", options);
-  return { release: () => leadership.resign() };
-};
-
-/** Every call that waits in a queue; those that run work say by `held` that they run it. */
-type Call = (source: SessionSource, name: string, options: QueueWaitOptions) => Promise<unknown>;
-const taken =
-  (take: (...args: Parameters<Call>) => Promise<Held>): Call =>
-  async (...args) =>
-    (await take(...args)).release().then(() => "held");
-const CALLS: readonly (readonly [string, Call])[] = [
-  ["lock", taken((source, name, options) => new Mutex(source, name).lock(options))],
-  ["withLock", (source, name, options) => new Mutex(source, name).withLock(() => "held", options)],
-  [
-    "withLock with reentrant",
-    (source, name, options) =>
-      new Mutex(source, name).withLock(() => "held", { ...options, reentrant: true }),
-  ],
-  ["readLock", taken((source, name, options) => new RwLock(source, name).readLock(options))],
-  ["writeLock", taken((source, name, options) => new RwLock(source, name).writeLock(options))],
-  ["withReadLock", (source, name, options) => new RwLock(source, name).withReadLock(() => "held", options)],
-  ["withWriteLock", (source, name, options) => new RwLock(source, name).withWriteLock(() => "held", options)],
-  ["acquire", taken((source, name, options) => new Semaphore(source, name, 1).acquire(options))],
-  ["withPermit", (source, name, options) => new Semaphore(source, name, 1).withPermit(() => "held", options)],
-  ["lockAll", taken((source, name, options) => lockAll(source, [name, `${name}-2`], options))],
-  ["campaign", taken(election)],
-];
-
-/** What excludes the call: kinds that cannot share a queue reject one another. */
-const block = (what: string, name: string): Promise<Held> => {
-  if (what === "acquire" || what === "withPermit") return new Semaphore(two.holder, name, 1).acquire();
-  return what === "campaign" ? election(two.holder, name) : new Mutex(two.holder, name).lock();
-};
-const slug = (what: string) => what.replaceAll(" ", "-");
-
-async function revoke({ leaseId }: Session): Promise<void> {
-  await askGateway(two.etcd.member, "/v3/lease/revoke", { ID: `${leaseId}` });
-}
-
 /** Lease IDs in the queue, in its order. */
 const leases = async (name: string) => (await two.places(name)).map(({ leaseId }) => leaseId);
-
-/** Waits until the queue has this many entries. The tests run at the same time, so it has no `expect` of a test. */
-const queued = (name: string, count: number): Promise<void> =>
-  vi.waitFor(
-    async () => {
-      const { length } = await two.places(name);
-      if (length !== count) throw new Error(`${length} entries in the queue of ${name}, not ${count}`);
-    },
-    { timeout: 20_000, interval: 20 },
-  );
 
 /** A waiter behind a holder, in the queue. */
 async function waiting(cluster: Cluster, name: string, options?: QueueWaitOptions) {
@@ -92,13 +28,13 @@ async function waiting(cluster: Cluster, name: string, options?: QueueWaitOption
   return { holder, call, session: await cluster.session() };
 }
 
-describe.concurrent.each(CALLS)("%s with rejoin", { timeout: 40_000 }, (what, call) => {
+describe.concurrent.each(WAITING_CALLS)("%s with rejoin", { timeout: 40_000 }, (what, subject, call) => {
   test("joins the queue again with the next session when its own is revoked, and is granted", async ({
     expect,
   }) => {
     await using cluster = open();
     const name = `revoked/${slug(what)}`;
-    const holder = await block(what, name);
+    const holder = await subject.block(two.holder, name);
     const done = call(cluster, name, {
       rejoin: true,
       timeoutMs: 30_000,

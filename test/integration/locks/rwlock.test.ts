@@ -1,11 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { type Hold, LockTimeoutError, Mutex, RwLock, Session } from "../../../src/index.js";
-import { observe } from "../../support/clients/observer.js";
+import { type Hold, Mutex, RwLock, type Session } from "../../../src/index.js";
+import { settledYet } from "../../support/clients/session-client.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 
-const TTL_SECONDS = 4;
-
-const two = twoSessions(TTL_SECONDS);
+const two = twoSessions(60);
 const { places, queued } = two;
 
 /** Locks of the same name from both sessions. */
@@ -26,9 +24,11 @@ describe("readers", () => {
   test("hold at the same time, of one session and of several", async () => {
     const [a, b] = locksOf("share");
 
-    const holds = await Promise.all([a.readLock(), b.readLock(), a.readLock(), b.readLock()]);
+    const holds = await Promise.all([a.readLock(), b.readLock(), a.readLock()]);
+    holds.push((await b.tryReadLock())!);
 
     expect(holds.map(({ held }) => held)).toEqual([true, true, true, true]);
+    expect(await a.tryWriteLock()).toBeUndefined();
     const id = (session: Session) => session.leaseId.toString(16);
     expect((await places("share")).map(({ key }) => key).sort()).toEqual(
       [two.holder, two.session]
@@ -39,16 +39,22 @@ describe("readers", () => {
     expect(await places("share")).toEqual([]);
   });
 
-  test("have no fence, not even at run time; writers have", async () => {
-    const [a] = locksOf("fence");
+  test("keep a writer out to the last of them, whichever ends first", async () => {
+    const [a, b] = locksOf("last");
+    const readers = await Promise.all([1, 2, 3].map(() => a.readLock()));
+    const writing = b.writeLock();
+    const turn = settledYet(writing);
+    await queued("last", 4);
 
-    const reading = await a.readLock();
-    expect("fence" in reading).toBe(false);
-    await reading.release();
-    const writing = await a.writeLock();
-    expect(writing.fence).toBe(writing.revision);
-    expect(writing.key).toBe(`fence/write/${two.holder.leaseId.toString(16)}`);
-    await writing.release();
+    // From the middle: neither the first nor the last key is deleted.
+    for (const n of [1, 0]) {
+      await readers[n]!.release();
+      await new Mutex(two.session, "settled").withLock(() => undefined);
+      expect(turn()).toBe(false);
+    }
+    await readers[2]!.release();
+
+    await (await writing).release();
   });
 
   test("who come behind a waiting writer wait for it, so that it is not kept out", async () => {
@@ -206,194 +212,12 @@ describe("writers", () => {
     expect([order[0], order[3], order[4]]).toEqual(["w1", "w2", "r3"]);
     expect(order.slice(1, 3).sort()).toEqual(["r1", "r2"]);
   });
-
-  test("and readers exclude a Mutex of the same name, and wait for it", async () => {
-    const name = "with-mutex";
-    const [a] = locksOf(name);
-    const mutex = new Mutex(two.session, name);
-
-    const reading = await a.readLock();
-    expect(await mutex.tryLock()).toBeUndefined();
-    const locking = mutex.lock();
-    await queued(name, 2);
-    expect(await a.tryReadLock()).toBeUndefined();
-    const late = a.readLock();
-    await queued(name, 3);
-    await reading.release();
-    const lock = await locking;
-    expect(await a.tryWriteLock()).toBeUndefined();
-    await lock.release();
-
-    await (await late).release();
-  });
-});
-
-describe("tryReadLock and tryWriteLock", () => {
-  test("are refused, without a trace, exactly where they would have to wait", async () => {
-    const name = "try";
-    const [a, b] = locksOf(name);
-
-    const reading = await a.tryReadLock();
-    const second = await b.tryReadLock();
-    expect([reading?.held, second?.held]).toEqual([true, true]);
-    const before = (await two.etcd.member.status()).revision;
-    expect(await b.tryWriteLock()).toBeUndefined();
-    expect((await two.etcd.member.status()).revision).toBe(before);
-    await releaseAll([reading!, second!]);
-
-    const writing = await a.tryWriteLock();
-    expect(writing?.fence).toBe(writing?.revision);
-    expect(await b.tryReadLock()).toBeUndefined();
-    expect(await b.tryWriteLock()).toBeUndefined();
-    await writing!.release();
-    await queued(name, 0);
-  });
-});
-
-describe("a wait to read or to write", () => {
-  test.each([
-    ["read", (lock: RwLock) => lock.readLock({ timeoutMs: 1000 })],
-    ["write", (lock: RwLock) => lock.writeLock({ timeoutMs: 1000 })],
-  ])(
-    "to %s that takes too long tells the holder and how many are ahead, and leaves no key",
-    async (_, call) => {
-      const name = `timeout/${_}`;
-      const [a, b] = locksOf(name);
-      const writer = await a.writeLock();
-      const reading = a.readLock();
-      await queued(name, 2);
-
-      const reason = await reasonOf(call(b));
-
-      expect(reason).toBeInstanceOf(LockTimeoutError);
-      expect(reason).toMatchObject({
-        lockName: name,
-        ahead: 2,
-        holder: { key: writer.key, owner: "the holder" },
-      });
-      await queued(name, 2);
-      await writer.release();
-      await (await reading).release();
-    },
-  );
-
-  test("joins anew, at the end, when somebody deletes its key", async () => {
-    const name = "rejoin";
-    using server = await observe(two.etcd.member.endpoint, `${name}/`);
-    const [a, b] = locksOf(name);
-    const writer = await a.writeLock();
-    const reading = b.readLock();
-    await queued(name, 2);
-    const [, place] = await places(name);
-
-    await two.etcd.etcdctl(["del", place!.key]);
-    await server.first(
-      ({ type, key, create }) => type === "PUT" && key === place!.key && create > place!.revision,
-    );
-    await writer.release();
-
-    const reader = await reading;
-    expect(reader.revision).toBeGreaterThan(place!.revision);
-    await reader.release();
-  });
-
-  test("ends with the session's error when its lease is lost", async () => {
-    const name = "lost";
-    const own = await Session.open(two.cluster, { ttlSeconds: TTL_SECONDS });
-    const writer = await new RwLock(two.holder, name).writeLock();
-    const waiting = [
-      new RwLock(own, name).readLock(),
-      new RwLock(own, name).readLock(),
-      new RwLock(own, name).writeLock(),
-    ];
-    const reasons = Promise.all(waiting.map(reasonOf));
-    await queued(name, 4);
-
-    await two.etcd.etcdctl(["lease", "revoke", own.leaseId.toString(16)]);
-
-    for (const reason of await reasons) expect(reason).toBe(own.signal.reason);
-    await writer.release();
-  });
-});
-
-describe("what is held", () => {
-  test("is told as lost when its key is deleted, to readers and to writers", async () => {
-    for (const call of ["readLock", "writeLock"] as const) {
-      const [a] = locksOf(`deleted/${call}`);
-      const hold = await a[call]();
-      const lost = new Promise((resolve) => hold.signal.addEventListener("abort", resolve));
-
-      await two.etcd.etcdctl(["del", hold.key]);
-      await lost;
-
-      expect(hold.signal.reason).toMatchObject({ code: "LOCK_LOST", loss: "deleted", key: hold.key });
-      expect(hold.held).toBe(false);
-    }
-  });
-
-  test("is drained by close(), and the waiters behind it are rejected at once", async () => {
-    const name = "close";
-    const own = await Session.open(two.cluster, { ttlSeconds: TTL_SECONDS });
-    const lock = new RwLock(own, name);
-    const reader = await lock.readLock();
-    const writing = reasonOf(lock.writeLock());
-    await queued(name, 2);
-
-    const closing = own.close();
-
-    expect(await writing).toMatchObject({ code: "SESSION_CLOSED" });
-    expect(reader.held).toBe(true);
-    await reader.release();
-    await closing;
-    expect(await places(name)).toEqual([]);
-  });
-
-  test("is taken over by the session that adopts the lease: the reader's place by a reader, the writer's by a writer", async () => {
-    const session = await Session.open(two.cluster, { ttlSeconds: TTL_SECONDS });
-    const reader = await new RwLock(session, "adopt").readLock();
-    const writer = await new RwLock(session, "adopt/other").writeLock();
-    const adopted = await Session.adopt(two.cluster, await session.orphan());
-
-    const again = await new RwLock(adopted, "adopt").readLock();
-    const writes = await new RwLock(adopted, "adopt/other").writeLock();
-
-    expect([again.key, again.revision]).toEqual([reader.key, reader.revision]);
-    expect([writes.key, writes.fence]).toEqual([writer.key, writer.fence]);
-    await adopted.close({ drainMs: 0 });
-  });
 });
 
 describe("withReadLock and withWriteLock", () => {
-  test("hold while the work runs, return its value, and give back", async () => {
-    const [a, b] = locksOf("with");
-
-    const value = await a.withReadLock(async (hold) => {
-      expect(await b.tryWriteLock()).toBeUndefined();
-      return hold.held;
-    });
-    const fence = await a.withWriteLock((lock) => lock.fence);
-
-    expect([value, typeof fence]).toEqual([true, "bigint"]);
-    expect(await places("with")).toEqual([]);
-  });
-
-  test("reject with the work's own error, and with the loss when the work ended well", async () => {
-    const [a] = locksOf("with/ends");
-    const error = new Error("the work's");
-
-    expect(await reasonOf(a.withReadLock(() => Promise.reject(error)))).toBe(error);
-    const lost = a.withReadLock(async (hold) => {
-      await two.etcd.etcdctl(["del", hold.key]);
-      await expect.poll(() => hold.signal.aborted).toBe(true);
-    });
-    expect(await reasonOf(lost)).toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
-  });
-
   test.each([
-    ["read", "read"],
     ["read", "write"],
     ["write", "read"],
-    ["write", "write"],
   ] as const)("refuse, inside a %s lock, to wait for a %s lock of the same name", async (outer, inner) => {
     const [a, b] = locksOf(`with/${outer}/${inner}`);
     const take = (lock: RwLock) => (inner === "read" ? lock.readLock() : lock.writeLock());

@@ -8,23 +8,15 @@ import {
   Election,
   forceRelease,
   inspect,
-  lead,
-  type Leadership,
-  lockAll,
-  LockLostError,
-  lockName,
-  LockTimeoutError,
   Mutex,
-  RwLock,
-  Semaphore,
   Session,
-  type WebLock,
   whileHeld,
 } from "../../../src/index.js";
 import { EtcdctlLock } from "../../support/clients/etcdctl-lock.js";
 import { encode } from "../../support/clients/gateway-text.js";
 import { type KeysAt, keysAt } from "../../support/clients/keys-at.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { keyOf, slug, type Subject, SUBJECTS, titled } from "../../support/fixtures/subjects.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
 
 const PREFIX = "prod/";
@@ -54,191 +46,40 @@ afterEach(async () => {
   expect(await keys("")).toEqual([]);
 });
 
-/** What a lock says of itself while it is held. */
-interface Held {
-  readonly keys: readonly string[];
-  readonly names: readonly string[];
-  release(): unknown;
-}
-
-const held = (hold: { name: string; key: string; release(): Promise<void> }): Held => ({
-  keys: [hold.key],
-  names: [hold.name],
-  release: () => hold.release(),
-});
-
-function leading(cluster: Cluster, name: string): Promise<Held> {
-  return new Promise((resolve, reject) => {
-    const stop = new AbortController();
-    const work = async (leadership: Leadership): Promise<void> => {
-      await new Promise<void>((done) => {
-        const release = async () => {
-          stop.abort();
-          done();
-          await ended;
-        };
-        resolve({ keys: [leadership.key], names: [leadership.name], release });
-      });
-    };
-    const ended = lead(cluster, name, work, { signal: stop.signal });
-    ended.catch(reject);
-  });
-}
-
-function webLock(cluster: Cluster, name: string, mode: "exclusive" | "shared"): Promise<Held> {
-  return new Promise((resolve, reject) => {
-    const manager = new ClusterLockManager(cluster);
-    const work = (lock: WebLock | null): Promise<void> =>
-      new Promise((done) => {
-        const release = async () => {
-          done();
-          await ended;
-          await manager.close();
-        };
-        resolve({ keys: [lock!.key], names: [lock!.name], release });
-      });
-    const ended = manager.request(name, { mode }, work);
-    ended.catch(reject);
-  });
-}
-
-const webName = (name: string) => `web-locks/${Buffer.from(name, "utf16le").toString("base64url")}`;
-
-/** How to take a lock, and the directories in which its keys are then, relative to the prefix. */
-type Kind = readonly [
-  title: string,
-  take: (cluster: Cluster, name: string) => Promise<Held>,
-  directories: (name: string) => readonly string[],
-];
-const itself = (name: string) => [name];
-const kinds: readonly Kind[] = [
-  ["lock() of a Mutex", async (cluster, name) => held(await new Mutex(cluster, name).lock(LIMIT)), itself],
-  [
-    "tryLock() of a Mutex",
-    async (cluster, name) => held((await new Mutex(cluster, name).tryLock())!),
-    itself,
-  ],
-  [
-    "writeLock() of an RwLock",
-    async (cluster, name) => held(await new RwLock(cluster, name).writeLock(LIMIT)),
-    (name) => [`${name}/write`],
-  ],
-  [
-    "readLock() of an RwLock",
-    async (cluster, name) => held(await new RwLock(cluster, name).readLock(LIMIT)),
-    (name) => [`${name}/read`],
-  ],
-  [
-    "acquire() of a Semaphore",
-    async (cluster, name) => held(await new Semaphore(cluster, name, 1).acquire(LIMIT)),
-    itself,
-  ],
-  [
-    "tryAcquire() of a Semaphore",
-    async (cluster, name) => held((await new Semaphore(cluster, name, 1).tryAcquire())!),
-    itself,
-  ],
-  [
-    "lockAll()",
-    async (cluster, name) => lockAll(cluster, [`${name}/b`, `${name}/a`], LIMIT),
-    (name) => [`${name}/a`, `${name}/b`],
-  ],
-  [
-    "campaign() of an Election",
-    async (cluster, name) => held(await new Election(cluster, name).campaign("me", LIMIT)),
-    itself,
-  ],
-  ["lead()", leading, itself],
-  [
-    "an exclusive web lock",
-    (cluster, name) => webLock(cluster, name, "exclusive"),
-    (name) => [`${webName(name)}/write`],
-  ],
-  [
-    "a shared web lock",
-    (cluster, name) => webLock(cluster, name, "shared"),
-    (name) => [`${webName(name)}/read`],
-  ],
-];
+const KEYS_IN: Partial<Record<Subject["kind"], string>> = { writer: "write/", reader: "read/" };
 
 describe("with connect({ prefix })", () => {
-  test.each(kinds)(
-    "%s has its keys under the prefix, and excludes no cluster without it",
-    async (title, take, directories) => {
-      const name = lockName`kinds/${title}`;
+  test.each(titled(SUBJECTS))(
+    "%s waits, holds and is lost under complete keys, and excludes no cluster without the prefix",
+    async (_, subject) => {
+      const { kind, names, take, tryTake, block, release } = subject;
+      const name = `suite/${slug(subject.what)}`;
       const other = await take(plain, name);
       const others = await keys("");
+      const blocker = await block(peer, name);
 
-      const mine = await take(prod, name);
+      expect(await tryTake?.(prod, name)).toBeUndefined();
+      const late = await reasonOf(take(prod, name, { timeoutMs: 500 }));
+      const contender = { name, key: keyOf(blocker), revision: blocker.revision };
+      expect(late).toMatchObject({ code: "LOCK_TIMEOUT", lockName: name, ahead: 1, holder: contender });
+      const waiting = take(prod, name, LIMIT);
+      await expect.poll(() => keys(`${PREFIX}${name}/`)).toHaveLength(2);
+      await blocker.release();
+      const hold = await waiting;
 
-      const directoryOf = (key: string) => key.replace(/\/[0-9a-f]+$/, "");
-      expect([...mine.keys].sort()).toEqual(await keys(PREFIX));
-      expect([...mine.keys].sort().map(directoryOf)).toEqual(directories(name).map((each) => PREFIX + each));
-      expect([...other.keys].sort()).toEqual(others);
-      expect(mine.names).toEqual(other.names);
-      expect(await keys("")).toEqual([...others, ...mine.keys].sort());
-      await mine.release();
-      expect(await keys("")).toEqual(others);
-      await other.release();
+      const own = (await keys("")).filter((key) => !others.includes(key));
+      const lease = (await prod.session()).leaseId.toString(16);
+      expect(own.map((key) => key.replace(/(?<=[0-9a-f])-\d+$/, ""))).toEqual(
+        names(name).map((each) => `${PREFIX}${each}/${KEYS_IN[kind] ?? ""}${lease}`),
+      );
+      expect(hold).toMatchObject(kind === "all" ? { names: names(name), keys: own } : { name, key: own[0] });
+      await etcd.member.gateway("/v3/kv/deleterange", { key: encode(keyOf(hold)) });
+      const loss = { code: "LOCK_LOST", lockName: name, key: keyOf(hold), loss: "deleted" };
+      await expect(release(hold)).rejects.toMatchObject(loss);
+      await expect.poll(() => keys("")).toEqual(others);
+      await release(other);
     },
   );
-
-  test.each([
-    ["a Mutex", async (cluster: Cluster, name: string) => new Mutex(cluster, name).lock(LIMIT)],
-    ["an RwLock", async (cluster: Cluster, name: string) => new RwLock(cluster, name).writeLock(LIMIT)],
-    ["a Semaphore", async (cluster: Cluster, name: string) => new Semaphore(cluster, name, 1).acquire(LIMIT)],
-    ["lockAll()", async (cluster: Cluster, name: string) => lockAll(cluster, [name, `${name}-2`], LIMIT)],
-    [
-      "an Election",
-      async (cluster: Cluster, name: string) => new Election(cluster, name).campaign("x", LIMIT),
-    ],
-  ])("waiters of %s hold in the order in which they came", async (title, take) => {
-    const name = lockName`order/${title}`;
-    const first = await take(prod, name);
-    const waiting = [];
-    for (const cluster of [peer, prod, peer]) {
-      waiting.push(take(cluster, name));
-      await expect.poll(() => keys(`${PREFIX}${name}/`)).toHaveLength(waiting.length + 1);
-    }
-    const fences = [first.revision];
-
-    await first.release();
-    for (const next of waiting) {
-      const lock = await next;
-      fences.push(lock.revision);
-      await lock.release();
-    }
-
-    expect(fences).toEqual([...fences].sort((a, b) => (a < b ? -1 : 1)));
-  });
-
-  test("a wait that times out names the holder, with its complete key", async () => {
-    const lock = await new Mutex(prod, "late").lock();
-
-    const error = await reasonOf(new Mutex(peer, "late").lock({ timeoutMs: 1000 }));
-
-    expect(error).toBeInstanceOf(LockTimeoutError);
-    expect(error).toMatchObject({
-      lockName: "late",
-      ahead: 1,
-      holder: { name: "late", key: lock.key, revision: lock.fence },
-    });
-    await lock.release();
-  });
-
-  test("a holder learns that its key was deleted, by the complete key in the error", async () => {
-    const lock = await new Mutex(prod, "deleted").lock({});
-    const leadership = await new Election(prod, "deleted-too").campaign("x");
-
-    for (const hold of [lock, leadership]) {
-      const lost = new Promise((resolve) => hold.signal.addEventListener("abort", resolve, { once: true }));
-      await etcd.member.gateway("/v3/kv/deleterange", { key: encode(hold.key) });
-      await lost;
-
-      expect(hold.signal.reason).toBeInstanceOf(LockLostError);
-      expect(hold.signal.reason).toMatchObject({ lockName: hold.name, key: hold.key, loss: "deleted" });
-    }
-  });
 
   test("a leader proclaims under its own key, and observers of the prefix see it", async () => {
     const election = new Election(prod, "proclaim");

@@ -1,13 +1,15 @@
-// The requirements of Curator's tests of its leader latch and selector, and of kazoo's tests of its election, for
-// `lead` and Election.
+// The requirements of Curator's tests of its leader latch and selector, and of kazoo's and etcd's of elections, for `lead`
+// and Election.
 import { describe, expect, test } from "vitest";
 import { connect, Election, lead, type Leadership } from "../../../src/index.js";
+import { nextLeader } from "../../support/fixtures/next-leader.js";
+import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
 import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 import { freePorts } from "../../support/servers/ports.js";
 import { takesPlace } from "../../support/clients/request-shape.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
-import { abortOf, openClient, queued as joined, settledYet } from "../../support/clients/session-client.js";
+import { abortOf, openClient, queued as joined } from "../../support/clients/session-client.js";
 import { revoke } from "../../support/clients/lease-calls.js";
 
 const TTL_SECONDS = 3;
@@ -24,6 +26,15 @@ const untilEnd =
     onTerm(leadership);
     await abortOf(AbortSignal.any([stop, leadership.signal]));
   };
+
+const valuesOf = async (name: string, count: number): Promise<(string | undefined)[]> => {
+  const values = [];
+  for await (const leader of new Election(two.cluster, name).observe()) {
+    if (leader) values.push(leader.value);
+    if (values.length === count) break;
+  }
+  return values;
+};
 
 describe("a leader", () => {
   test("whose connection breaks again and again, but comes back each time, leads on", async () => {
@@ -44,38 +55,6 @@ describe("a leader", () => {
       fence: leadership.fence,
     });
     await leadership.resign();
-  });
-
-  test("whose session was interrupted leads no more when the next one does, and follows it", async () => {
-    const name = "leaders/interrupted";
-    await using client = await openClient(two.etcd.endpoints, TTL_SECONDS);
-    const first = await new Election(client.cluster, name).campaign("first");
-    const waiting = new Election(two.session, name).campaign("second");
-    await queued(name, 2);
-
-    await revoke(two.etcd.member, (await client.cluster.session()).leaseId);
-    const second = await waiting;
-    await abortOf(first.signal);
-    const again = new Election(client.cluster, name).campaign("first again");
-    const leads = settledYet(again);
-    await queued(name, 2);
-    expect([first.held, second.held, leads()]).toEqual([false, true, false]);
-    await second.resign();
-
-    expect((await again).fence).toBeGreaterThan(second.fence);
-  });
-
-  test("that resigns late, when another one leads already, does not touch its key", async () => {
-    const name = "leaders/late";
-    const election = new Election(two.session, name);
-    const first = await election.campaign("first");
-    await two.etcd.etcdctl(["del", first.key]);
-    const second = await new Election(two.holder, name).campaign("second");
-
-    await reasonOf(first.resign());
-
-    expect((await election.leader())?.fence).toBe(second.fence);
-    await second.resign();
   });
 });
 
@@ -160,6 +139,43 @@ describe("a service", () => {
       [0, 1, 2],
       [0, 1, 2],
     ]);
+  });
+});
+
+describe("an observer", () => {
+  test("finds a leader who was elected before etcd's last compaction", async () => {
+    const name = "etcd/compacted";
+    const leadership = await new Election(two.session, name).campaign("old");
+    await two.etcd.etcdctl(["put", "etcd/later", "x"]);
+    const { revision } = await two.etcd.member.status();
+    await two.etcd.etcdctl(["compact", String(revision)]);
+
+    expect(await valuesOf(name, 1)).toEqual(["old"]);
+
+    await leadership.resign();
+  });
+});
+
+describe("with a password", () => {
+  test("a role that covers the election's prefix is enough to campaign, proclaim and observe, and less is refused", async () => {
+    const users = await startWithUsers();
+    const cluster = connect({ hosts: users.endpoints, auth: WORKER });
+    const election = new Election(cluster, "jobs/leader");
+    const observer = election.observe();
+    expect(await nextLeader(observer)).toBeUndefined();
+
+    const leadership = await election.campaign("a");
+    await leadership.proclaim("b");
+
+    expect([(await nextLeader(observer))?.value, (await nextLeader(observer))?.value]).toEqual(["a", "b"]);
+    const other = new Election(cluster, "others/leader");
+    const refused = { code: "ETCD_REFUSED", why: "permission" };
+    await expect(other.campaign("a")).rejects.toMatchObject(refused);
+    await expect(other.leader()).rejects.toMatchObject(refused);
+    await expect(other.observe().next()).rejects.toMatchObject(refused);
+    await leadership.resign();
+    await cluster.close();
+    await users.stop();
   });
 });
 

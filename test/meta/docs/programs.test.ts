@@ -112,7 +112,7 @@ function programsOf(page: string): Map<string, string> {
   const sections = withPrograms.find((each) => each.page === page)?.sections ?? [];
   const hosts = (code: string) => (code.includes("https:") ? secure : etcdFor(page)).endpoints;
   const types = (ALSO[page] ?? []).includes("redlock")
-    ? `/// <reference path="../../meta/docs/redlock-types.d.ts" />\n`
+    ? `/// <reference path="./redlock-types.d.ts" />\n`
     : "";
   return new Map([
     ...sections.map((section) => [fileOf(section.title), programOf(section, hosts(section.code))] as const),

@@ -55,10 +55,6 @@ describe("docs/architecture.md", () => {
     expect(rows.length).toBeGreaterThan(12);
     expect(flawed).toEqual([]);
   });
-
-  it("is read on four screens", () => {
-    expect(page.trimEnd().split("\n").length).toBeLessThanOrEqual(240);
-  });
 });
 
 describe.each(folders)("the README of src/%s", (folder) => {
@@ -74,12 +70,7 @@ describe.each(folders)("the README of src/%s", (folder) => {
     expect(doors.sort()).toEqual((FRONT_DOORS[folder] ?? []).map((door) => `${door}.ts`).sort());
   });
 
-  it("has 10 to 25 lines, with invariants and tests", () => {
-    const lines = readme.trimEnd().split("\n").length;
-
-    expect(lines).toBeGreaterThanOrEqual(10);
-    expect(lines).toBeLessThanOrEqual(25);
-    expect(part("Invariants").match(/^- /gm)?.length).toBeGreaterThanOrEqual(2);
+  it("names tests that are there", () => {
     const tests = spansOf(part("Tests")).filter((span) => span.startsWith("test/"));
     expect(tests.length).toBeGreaterThan(0);
     expect(tests.filter((test) => !existsSync(path.join(ROOT, test)))).toEqual([]);
@@ -88,25 +79,5 @@ describe.each(folders)("the README of src/%s", (folder) => {
   it("names files, types, members and constants that are there", () => {
     expect(missingIn(readme, folder)).toEqual([]);
     expect(misplacedIn(readme, folder)).toEqual([]);
-  });
-});
-
-describe("the check of names", () => {
-  it("misses files, types, members and constants that are not there", () => {
-    const text =
-      "`etcd/retry.ts` `etcd/retri.ts` `Lease` `Leash` `Lease.lose` `Lease.loose` `MAX_BATCH = 96` `MAX_BATCH = 95`";
-
-    expect(missingIn(text)).toEqual(["etcd/retri.ts", "Leash", "Lease.loose", "MAX_BATCH = 95"]);
-    expect(missingIn("`lease.ts`", "session")).toEqual([]);
-    expect(missingIn("```\n`Leash`\n```")).toEqual([]);
-  });
-
-  it("misses a function in the wrong file", () => {
-    expect(misplacedIn("`session/lease.ts` `lose`, `#end`, `open`")).toEqual([]);
-    expect(misplacedIn("`session/lease.ts` `lose`, `loose`")).toEqual(["session/lease.ts: loose"]);
-    expect(misplacedIn("`lease.ts` (`lose`, `loose`)", "session")).toEqual(["lease.ts: loose"]);
-    expect(misplacedIn("  Lease.lose   session/lease.ts  ends it\n  Lease.lose   etcd/retry.ts\n")).toEqual([
-      "etcd/retry.ts: Lease.lose",
-    ]);
   });
 });

@@ -3,14 +3,7 @@ import { readdirSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import {
-  isThere,
-  namedIn,
-  readConformance,
-  rowsOf,
-  titledIn,
-  titlesOf,
-} from "../../support/fixtures/named-tests.js";
+import { isThere, namedIn, readConformance, rowsOf, titlesOf } from "../../support/fixtures/named-tests.js";
 
 const TEST = fileURLToPath(new URL("../../", import.meta.url));
 const OWN_CASES = "slow/conformance";
@@ -52,30 +45,5 @@ describe("the table of cases", () => {
       ({ file, title }) => !named.some((it) => it.file === file && it.title === title),
     );
     expect(missing).toEqual([]);
-  });
-});
-
-describe("the check of the table", () => {
-  it.each([
-    ["| a case | asserts |  |", "is empty"],
-    ["| a case | asserts | somehow tested |", "names no test and gives no reason"],
-    ["| a case | asserts | does not apply: |", "names no test and gives no reason"],
-    ["| a case | asserts | comes with Election |", undefined],
-    ['| a case | asserts | `unit/a.test.ts` "a claim" |', undefined],
-  ])("of %j: %s", (row, flaw) => {
-    expect(flawOf(rowsOf(row)[0]?.[2] ?? "")).toBe(flaw);
-  });
-
-  it("finds each title in its own file, and misses one that is not there", () => {
-    const cell = 'partly: `unit/a.test.ts` "one"; "two"; `unit/b.test.ts` "three"';
-
-    expect(namedIn(cell)).toEqual([
-      { file: "unit/a.test.ts", title: "one" },
-      { file: "unit/a.test.ts", title: "two" },
-      { file: "unit/b.test.ts", title: "three" },
-    ]);
-    expect(titledIn('test(\n  "one (of %i)", () => {})', "one (of %i)")).toBe(true);
-    expect(titledIn('// "one" was here\ntest("one more", () => {})', "one")).toBe(false);
-    expect(isThere({ file: "unit/no-such.test.ts", title: "one" })).toBe(false);
   });
 });

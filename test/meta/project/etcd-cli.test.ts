@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
 import { connect, fromEnv, Mutex } from "../../../src/index.js";
 import { usualPorts } from "../../../scripts/etcd-ports.js";
+import { owned } from "../../support/programs/owned.js";
 
 const CLI = fileURLToPath(new URL("../../../scripts/etcd-cli.js", import.meta.url));
 
@@ -25,8 +26,9 @@ test("`npm run etcd` runs beside another etcd, and prints what connects etcdctl'
   const taken = net.createServer().on("error", () => undefined);
   taken.listen(2379, "127.0.0.1");
   onTestFinished(() => void taken.close());
-  const child = spawn(process.execPath, [CLI, "--members", "1"], { stdio: ["ignore", "pipe", "inherit"] });
-  onTestFinished(() => void child.kill("SIGKILL"));
+  const child = owned(
+    spawn(process.execPath, [CLI, "--members", "1"], { stdio: ["ignore", "pipe", "inherit"] }),
+  );
   const lines: string[] = [];
   let line: RegExpExecArray | null = null;
   for await (const text of createInterface(child.stdout)) {

@@ -97,7 +97,9 @@ describe("the repository", () => {
   });
 
   it("has a script `check` with each part of CI that is one npm script", () => {
-    const parts = [...read(".ci/run").matchAll(/^part .* npm run --silent (\S+)$/gm)].map(([, name]) => name);
+    const parts = [...read(".ci/run").matchAll(/^ *part .* npm run --silent (\S+)$/gm)].map(
+      ([, name]) => name,
+    );
     const checks = own.scripts["check"]?.split(" && ") ?? [];
 
     expect(parts.length).toBeGreaterThan(3);
@@ -107,10 +109,6 @@ describe("the repository", () => {
 });
 
 describe("the pages of the repository", () => {
-  it("are all found", () => {
-    expect(pages).toEqual(expect.arrayContaining(["README.md", "docs/api.md", "test/lab/README.md"]));
-  });
-
   it.each(pages)("%s links to files that exist", (page) => {
     expect(linksOf(page).filter(isMissing)).toEqual([]);
   });

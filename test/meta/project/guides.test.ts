@@ -90,22 +90,4 @@ describe("the figures of the timeline", () => {
     ] as const)
       expect(write(readPage(file)) === readPage(file), SAY_HOW).toBe(true);
   });
-
-  it("are readable on a light and a dark page, and told to screen readers", () => {
-    const picture = timeline();
-
-    expect(picture).toContain("prefers-color-scheme: dark");
-    expect(picture).toMatch(/role="img" aria-labelledby="title"/);
-    expect(picture).toMatch(/<title id="title">.{40,}<\/title>/);
-  });
-});
-
-describe("the list of guides in README.md", () => {
-  it("has every guide", () => {
-    const guides = ["choosing-a-ttl", "what-a-lease-cannot-promise", "fencing", "operations", "migrating"];
-    const more = ["production-checklist", "troubleshooting", "mistakes", "faq"];
-    const readme = readPage("README.md");
-
-    expect([...guides, ...more].filter((guide) => !readme.includes(`](docs/${guide}.md)`))).toEqual([]);
-  });
 });

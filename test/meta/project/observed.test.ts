@@ -8,7 +8,7 @@ import { METRICS } from "../../../src/otel/metrics.js";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const MESSAGES = "diagnostics/messages.ts";
-const FOLDER = path.join(ROOT, "test/integration");
+const FOLDERS = ["test/integration", "test/slow"].map((folder) => path.join(ROOT, folder));
 
 /** Comments, imports and titles mention what does not happen there. */
 const NO_CODE = [
@@ -18,10 +18,12 @@ const NO_CODE = [
   /\b(?:test|describe)(?:\.\w+)*\(\s*(?:"[^"]*"|`[^`]*`|'[^']*')/g,
 ];
 const codeOf = (file: string) =>
-  NO_CODE.reduce((text, part) => text.replace(part, ""), readFileSync(path.join(FOLDER, file), "utf8"));
+  NO_CODE.reduce((text, part) => text.replace(part, ""), readFileSync(file, "utf8"));
 
 /** The code of the tests that have a real etcd. */
-const codes = readdirSync(FOLDER, { recursive: true, encoding: "utf8" })
+const codes = FOLDERS.flatMap((folder) =>
+  readdirSync(folder, { recursive: true, encoding: "utf8" }).map((file) => path.join(folder, file)),
+)
   .filter((file) => file.endsWith(".test.ts"))
   .map(codeOf)
   .filter((code) => /\b(startEtcd|twoSessions)\(/.test(code));

@@ -121,42 +121,6 @@ describe("a range", () => {
 
     expect(keysOf(range("b", { end: "" }))).toEqual(expected);
   });
-
-  it("needs a key", () => {
-    expect(setUp().refusal({ kind: "range", range: { key: "" } })).toBe("etcdserver: key is not provided");
-  });
-});
-
-describe("a compaction", () => {
-  it("is rejected for a revision that is compacted, or has not come", () => {
-    const { run, ask, refusal } = setUp();
-    run(put("a"));
-    run(put("a"));
-    ask({ kind: "compact", revision: 2n });
-
-    expect(refusal({ kind: "compact", revision: 2n })).toBe(
-      "etcdserver: mvcc: required revision has been compacted",
-    );
-    expect(refusal({ kind: "compact", revision: 4n })).toBe(
-      "etcdserver: mvcc: required revision is a future revision",
-    );
-  });
-
-  it("leaves the truth for the judge as it is", () => {
-    const { run, ask, etcd } = setUp();
-    run(put("a"));
-    run(del("a"));
-    ask({ kind: "compact", revision: 3n });
-
-    expect(etcd.store.history).toMatchObject([
-      { revision: 2n, names: ["a"], events: [{ kind: "PUT" }] },
-      {
-        revision: 3n,
-        names: ["a"],
-        events: [{ kind: "DELETE", kv: { modRevision: 3n, createRevision: 0n } }],
-      },
-    ]);
-  });
 });
 
 describe("a change that another store repeats", () => {

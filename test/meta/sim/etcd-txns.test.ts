@@ -60,15 +60,6 @@ describe("a transaction", () => {
     ]);
   });
 
-  it("reads the past as it was before it", () => {
-    const { run } = setUp();
-    run(put("a"));
-
-    const { ranges } = run(put("b"), { kind: "range", key: "a", end: "z", revision: 2n });
-
-    expect(keysOf(ranges[1]!)).toEqual(["a"]);
-  });
-
   it("takes an empty end for none if it can write, and for an open one otherwise", () => {
     const { run } = setUp();
     run(put("a"), put("b"));
@@ -131,17 +122,6 @@ describe("several transactions in one request", () => {
     expect(range("q/", { end: "q0" }).kvs.map(({ createRevision }) => createRevision)).toEqual([2n, 2n]);
   });
 
-  it("read what those before them have written", () => {
-    const { txns } = setUp();
-
-    const [, second] = txns(
-      txn({ success: [put("q/1")] }),
-      txn({ success: [{ kind: "range", key: "q/", end: "q0" }] }),
-    );
-
-    expect(keysOf(second!.ranges[0]!)).toEqual(["q/1"]);
-  });
-
   it("without effect have the present revision", () => {
     const { txns, run } = setUp();
     run(put("a"));
@@ -160,12 +140,6 @@ describe("several transactions in one request", () => {
     txns(txn({ success: [put("a")] }), txn({ success: [del("a")] }));
     expect(range("a").kvs).toEqual([]);
     expect(etcd.store.history[0]!.events.map(({ kind }) => kind)).toEqual(["PUT", "DELETE"]);
-  });
-
-  it("may put one key in both branches of one of them", () => {
-    const { txns } = setUp();
-
-    expect(txns(txn({ success: [put("a")], failure: [put("a")] }), txn({}))).toHaveLength(2);
   });
 
   it("count as operations: those of each have what the number of transactions leaves of 128", () => {

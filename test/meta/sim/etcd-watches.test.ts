@@ -47,18 +47,6 @@ describe("a watch from now on", () => {
     ]);
   });
 
-  it("gets the changes of one revision in one answer, in order", () => {
-    const { watch, arrived, run, eventsOf } = withStream();
-    watch({ key: "a", end: "c" });
-    arrived();
-
-    run(put("b"), put("c"), put("a"));
-
-    const answers = arrived();
-    expect(answers).toHaveLength(1);
-    expect(eventsOf(answers)).toEqual(["1 PUT b", "1 PUT a"]);
-  });
-
   it.each(["PUT", "DELETE"] as const)("gets %s events only, if those are asked for", (events) => {
     const { watch, arrived, run, eventsOf } = withStream();
     watch({ events });
@@ -179,22 +167,6 @@ describe("a watch that cannot be created", () => {
       },
       { watchId: -1, created: true, cancelled: true, cancelReason: "mvcc: watcher range is empty" },
     ]);
-  });
-});
-
-describe("a watch from a negative revision", () => {
-  it("is served in 3.5, and rejected in 3.6", () => {
-    const created = (version: SimVersion) => {
-      const { watch, arrived } = withStream(version);
-      watch({ startRevision: -1n });
-      return arrived()[0];
-    };
-
-    expect(created("3.5")).toMatchObject({ watchId: 1, created: true, cancelled: false });
-    expect(created("3.6")).toMatchObject({
-      ...{ watchId: -1, created: true, cancelled: true },
-      cancelReason: "etcdserver: mvcc: required revision has been compacted",
-    });
   });
 });
 

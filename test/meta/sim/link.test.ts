@@ -34,17 +34,6 @@ const outcome = (call: Promise<unknown>) =>
   );
 
 describe("a call over a link", () => {
-  it("is answered after two latencies and the time to connect", async () => {
-    const { kernel, call } = setUp();
-    const result = outcome(call());
-    let settled = false;
-    void result.then(() => (settled = true));
-    await kernel.run(() => settled, 100);
-    expect(await result).toBe("answered");
-    expect(kernel.now).toBeGreaterThan(4 * CALM.latencyMs[0]);
-    expect(kernel.now).toBeLessThan(4 * CALM.latencyMs[1]);
-  });
-
   it("is executed and stays unanswered, in doubt, when its answer is lost", async () => {
     const { kernel, link, executed, call } = setUp();
     link.profile = { ...CALM, loseAnswer: 1 };

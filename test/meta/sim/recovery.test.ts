@@ -32,13 +32,3 @@ it("begins anew when the cluster stops serving", async () => {
   await kernel.elapse(10_000);
   expect(times).toEqual([900]);
 });
-
-it("ends at once when it is told to, whether the cluster serves or not", async () => {
-  const { kernel, cluster, times, end } = watched();
-  kernel.after(250, end);
-  await kernel.elapse(300);
-  expect(times).toEqual([250]);
-  cluster.serves = true;
-  await kernel.elapse(10_000);
-  expect(times).toEqual([250]);
-});

@@ -7,13 +7,11 @@ import {
   LeaseNotFoundError,
   UnansweredError,
 } from "../../../src/etcd/port-errors.js";
-import type { LeaseAnswer } from "../../../src/etcd/port.js";
 import { SimEtcd } from "../../sim/etcd/sim-etcd.js";
 import { Kernel } from "../../sim/kernel/kernel.js";
 import { DirectWire } from "../../sim/network/direct-wire.js";
 import { SimMember } from "../../sim/network/sim-member.js";
 import type { CallListener, Wire } from "../../sim/network/wire.js";
-import { StreamFailure } from "../../../src/etcd/http2/failure.js";
 import { FakeClock } from "../../support/fakes/fake-clock.js";
 
 const options = { timeoutMs: 1000 };
@@ -72,21 +70,6 @@ describe("SimMember over a DirectWire", () => {
       AuthDisabledError,
     );
   });
-
-  it("carries renewals", async () => {
-    const { member, kernel } = setUp();
-    await member.grant(7n, 5, options);
-    const answers: LeaseAnswer[] = [];
-    const stream = member.keepalive({ answer: (answer) => answers.push(answer), ended: () => {} });
-    stream.renew(7n);
-    stream.renew(8n);
-    await kernel.elapse(1);
-    expect(answers).toMatchObject([
-      { leaseId: 7n, ttlSeconds: 5 },
-      { leaseId: 8n, ttlSeconds: 0 },
-    ]);
-    stream.close();
-  });
 });
 
 describe("a unary call of SimMember", () => {
@@ -122,12 +105,4 @@ describe("a unary call of SimMember", () => {
       expect(onSent).toEqual(sent ? [2] : []);
     },
   );
-
-  it("rejects with the failure of its connection", async () => {
-    const { member, calls } = byHand();
-    const error = reasonOf(member.revoke(1n, options));
-    calls[0]!.listener.failed(new StreamFailure("lost", "read ECONNRESET"), true);
-    expect(await error).toBeInstanceOf(UnansweredError);
-    expect(await error).toMatchObject({ message: "read ECONNRESET", inDoubt: true });
-  });
 });

@@ -9,13 +9,11 @@ const SETTING: Omit<SimOptions, "build" | "seed"> = {
   ...{ version: "3.6", of: "mutex", ttlSeconds: 2, processes: 3, lanes: 2, names: 1, camp: 1, members: 1 },
   ...{ calls: 200, seconds: 40, gapMs: [200, 2000], faults: ["suspend-holder", "link-blackhole"] },
 };
-const SEEDS = ["1", "2", "3"];
-
-const runOf = (build: Build, seed: string): Promise<SimResult> => runSim({ ...SETTING, seed, build });
+const runOf = (build: Build): Promise<SimResult> => runSim({ ...SETTING, seed: "1", build });
 
 describe("a holder whose machine is suspended", { timeout: 60_000 }, () => {
-  it.each(SEEDS)("claims nothing after its lease has expired, and learns why (seed %s)", async (seed) => {
-    const { run } = await runOf(await sources(), seed);
+  it("claims nothing after its lease has expired, and learns why", async () => {
+    const { run } = await runOf(await sources());
 
     expect(judge(run).violations).toEqual({});
     const suspends = run.history.filter((step) => step.k === "nemesis" && step.suspends && step.on);
@@ -37,7 +35,7 @@ describe("a holder whose machine is suspended", { timeout: 60_000 }, () => {
         },
       ],
     };
-    const { run } = await runOf(await buildOf(ignorant), "1");
+    const { run } = await runOf(await buildOf(ignorant));
 
     expect(Object.keys(judge(run).violations)).toEqual(expect.arrayContaining(["I1", "I9"]));
   });

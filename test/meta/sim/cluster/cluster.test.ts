@@ -4,7 +4,7 @@ import type { LeaseAnswer, RangeAnswer } from "../../../../src/etcd/port.js";
 import { Random } from "../../../sim/kernel/random.js";
 import { type Asked, grantOf, putOf, rangeOf, several } from "./cluster-setup.js";
 
-const SEEDS = Array.from({ length: 20 }, (_, n) => n + 1);
+const SEEDS = [1, 2, 3, 4, 5, 6];
 
 describe("several members", () => {
   it("all apply what one of them was asked to write", () => {
@@ -158,8 +158,8 @@ describe("a follower that is cut off from its peers", () => {
     expect(etcd.store.revision).toBe(2n);
   });
 
-  it.each(["3.5", "3.6", "3.7"] as const)("keeps its term (%s)", (version) => {
-    const { ask, scheduler, followers, isolate, cluster, lead } = several({ version });
+  it("keeps its term", () => {
+    const { ask, scheduler, followers, isolate, cluster, lead } = several();
     const [place] = followers() as [number];
     const before = lead();
     isolate(place);
@@ -256,23 +256,6 @@ describe("the loss of a leader", () => {
     expect(new Set(executed)).toEqual(new Set([true, false]));
   });
 
-  it("may execute a write that was refused after 7 s without a majority, or not", () => {
-    const executed = SEEDS.map((seed) => {
-      const { send, scheduler, etcd, shatter, cluster, untilLed } = several({ seed });
-      shatter();
-      const written = send(separated(cluster), putOf("k"));
-      scheduler.advance(7_000);
-      expect(written.said).toMatch(/^etcdserver: request timed out/);
-      expect(etcd.store.revision).toBe(1n);
-      cluster.heal();
-      untilLed();
-      scheduler.advance(10);
-      return etcd.store.revision === 2n;
-    });
-
-    expect(new Set(executed)).toEqual(new Set([true, false]));
-  });
-
   it("is not needed to move the leader", () => {
     const { ask, scheduler, cluster, lead, followers } = several();
     const [to] = followers() as [number];
@@ -290,25 +273,6 @@ describe("the loss of a leader", () => {
     scheduler.advance(20_000);
 
     expect(lead()).toBe(before);
-  });
-});
-
-/** The leader before the members were separated. */
-const separated = (cluster: ReturnType<typeof several>["cluster"]): number =>
-  cluster.nodes.find(({ leading }) => leading)!.index;
-
-describe("a leader that is cut off", () => {
-  it("answers no linearizable read, and serializable ones from its own state", () => {
-    const { ask, send, scheduler, lead, isolate, untilLed } = several();
-    const before = lead();
-    isolate(before);
-    const read = send(before, rangeOf("k"));
-    untilLed(before);
-    ask(lead(), putOf("k"));
-
-    expect(ask<RangeAnswer>(before, rangeOf("k", true), 0)).toMatchObject({ count: 0 });
-    scheduler.advance(7_000);
-    expect(read.said).toBe("etcdserver: request timed out");
   });
 });
 
@@ -399,8 +363,8 @@ describe("a lease of several members", () => {
     expect(received.map(({ ttl }) => ttl)).toEqual([60, "etcdserver: no leader"]);
   });
 
-  function blocked(staleExLeader: boolean) {
-    const setup = several({ quirks: { staleExLeader } });
+  it("is still renewed by a blocked ex-leader that knows nothing (etcd#15247), in its own term", () => {
+    const setup = several({ quirks: { staleExLeader: true } });
     const before = setup.lead();
     setup.ask(before, grantOf(7n, 5));
     setup.cluster.block(before, true);
@@ -410,21 +374,10 @@ describe("a lease of several members", () => {
       stream.send(7n);
       setup.scheduler.advance(1_000);
     }
-    return { ...setup, before, received };
-  }
 
-  it("is still renewed by a blocked ex-leader that knows nothing (etcd#15247), in its own term", () => {
-    const { received, etcd } = blocked(true);
-
-    expect(etcd.leases.has(7n)).toBe(false);
+    expect(setup.etcd.leases.has(7n)).toBe(false);
     expect(received).toHaveLength(9);
     expect(received.at(-1)).toMatchObject({ ttl: 5, term: 2n });
-  });
-
-  it("is not, where that was mended", () => {
-    const { received } = blocked(false);
-
-    expect(received.map(({ ttl }) => ttl)).toEqual(["not a primary lessor"]);
   });
 
   it("is revoked by that ex-leader when it continues, though the next leader has renewed it", () => {

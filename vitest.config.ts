@@ -1,3 +1,4 @@
+import os from "node:os";
 import { defineConfig } from "vitest/config";
 import { SlowFirst } from "./test/support/slow-first.js";
 import { transportEnv, transportPlugin } from "./test/support/transport.js";
@@ -28,7 +29,7 @@ const project = (name: string, groupOrder: number, test: { include: string[]; ma
   test: {
     name,
     isolate: false,
-    exclude: test.maxWorkers === 1 ? [] : [...ALONE, ...SLOW_ALONE],
+    exclude: name.endsWith("alone") ? [] : [...ALONE, ...SLOW_ALONE],
     sequence: { groupOrder },
     ...test,
   },
@@ -38,6 +39,7 @@ export default defineConfig({
   plugins: [transportPlugin],
   test: {
     env: transportEnv(),
+    setupFiles: ["test/support/setup.ts"],
     pool: "forks",
     // etcd members and worker processes share the machine with the tests
     maxWorkers: 6,
@@ -57,13 +59,17 @@ export default defineConfig({
     },
     // `npm test` runs the first three, `npm run test:all` all but "apart".
     projects: [
-      project("unit", 0, { include: ["test/unit/**/*.test.ts"] }),
-      project("integration", 0, { include: ["test/{integration,interop}/**/*.test.ts"] }),
-      project("alone", 1, { include: ALONE, maxWorkers: 1 }),
-      project("slow", 0, { include: ["test/slow/**/*.test.ts"] }),
-      project("meta", 0, { include: ["test/{meta,package}/**/*.test.ts"] }),
-      project("slow-alone", 1, { include: SLOW_ALONE, maxWorkers: 1 }),
-      project("apart", 0, { include: apart.map((folder) => `test/${folder}/**/*.test.ts`) }),
+      // These only compute: more processes than cores would load each module more often.
+      project("unit", 0, {
+        include: ["test/unit/**/*.test.ts"],
+        maxWorkers: Math.min(6, os.availableParallelism()),
+      }),
+      project("integration", 1, { include: ["test/{integration,interop}/**/*.test.ts"] }),
+      project("alone", 2, { include: ALONE, maxWorkers: 1 }),
+      project("slow", 1, { include: ["test/slow/**/*.test.ts"] }),
+      project("meta", 1, { include: ["test/{meta,package}/**/*.test.ts"] }),
+      project("slow-alone", 2, { include: SLOW_ALONE, maxWorkers: 1 }),
+      project("apart", 1, { include: apart.map((folder) => `test/${folder}/**/*.test.ts`) }),
     ],
   },
 });

@@ -11,6 +11,7 @@ import { placesOf } from "../support/clients/server-view.js";
 import { startEtcd, type EtcdCluster } from "../support/etcd/etcd.js";
 import { beats, gapMs, readBeats } from "../support/programs/beats.js";
 import { runCli, startCli, type CliResult, type RunningCli } from "../support/programs/cli.js";
+import { owned } from "../support/programs/owned.js";
 import { startTcpProxy, type TcpProxy } from "../support/proxies/tcp-proxy.js";
 
 const ROUNDS = Number(process.env["LEASEHOLD_CLI_LOSS"]);
@@ -62,7 +63,9 @@ const nextRun = (name: string, command: readonly string[]) =>
 
 async function nextEtcdctl(name: string, command: readonly string[]): Promise<void> {
   const { program, args, env } = etcd.etcdctlCommand();
-  const child = spawn(program, [...args, "lock", "--ttl=60", name, ...command], { env, stdio: "ignore" });
+  const child = owned(
+    spawn(program, [...args, "lock", "--ttl=60", name, ...command], { env, stdio: "ignore" }),
+  );
   await once(child, "exit");
 }
 

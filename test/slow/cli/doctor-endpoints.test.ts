@@ -28,8 +28,11 @@ async function serving(server: Server | http.Server) {
   };
 }
 
+const PAGE = `<html>\u001b[31m\u202e${"x".repeat(10_000)}</html>`;
+
 describe("leasehold doctor says what to do about", () => {
-  test("a port where nothing listens, a name without an address, and the port of etcd's peers", async () => {
+  test("a closed port, a name without an address, the port of peers, TLS at a plain port, and a grpc-proxy", async () => {
+    await using proxy = await startEtcdGrpcProxy(etcd);
     const [port] = await freePorts(1);
     const list = (await etcd.member.gateway("/v3/cluster/member/list", {})) as {
       members: { peerURLs: string[] }[];
@@ -37,7 +40,8 @@ describe("leasehold doctor says what to do about", () => {
     const peer = list.members[0]?.peerURLs[0] ?? "";
     const closed = `http://127.0.0.1:${port}`;
     const nowhere = "http://etcd.invalid:2379";
-    const { code, findings } = await examined([closed, nowhere, peer]);
+    const secure = (etcd.endpoints[0] ?? "").replace("http:", "https:");
+    const { code, findings } = await examined([closed, nowhere, peer, secure, proxy.endpoint]);
 
     expect(code).toBe(69);
     expect(failures(findings, closed)).toEqual([
@@ -51,30 +55,9 @@ describe("leasehold doctor says what to do about", () => {
     expect(failures(findings, peer)).toEqual([
       `server: the port for etcd's peers, not the one for clients | use the client port in --endpoints: ${etcd.endpoints[0]}`,
     ]);
-  });
-
-  test("a web server in the list, whose page it shows short and escaped", async () => {
-    const page = `<html>\u001b[31m\u202e${"x".repeat(10_000)}</html>`;
-    await using web = await serving(http.createServer((_, response) => response.end(page)));
-    const { code, findings } = await examined([...etcd.endpoints, web.endpoint]);
-    const text = await runCli(["doctor"], { endpoints: web.endpoint });
-
-    expect(code).toBe(1);
-    const [found = ""] = failures(findings, web.endpoint);
-    expect(found).toMatch(
-      /^server: a web server that is no etcd: HTTP 200, .*\| correct the host and the port/,
-    );
-    expect(found).toContain("\\u001b[31m\\u202ex");
-    expect(found.length).toBeLessThan(400);
-    expect(text.stdout).not.toMatch(/[\u001b\u202e]/);
-    expect(failures(findings, etcd.endpoints[0] ?? "")).toEqual([]);
-  });
-
-  test("an etcd grpc-proxy", async () => {
-    await using proxy = await startEtcdGrpcProxy(etcd);
-    const { code, findings } = await examined([proxy.endpoint]);
-
-    expect(code).toBe(69);
+    expect(failures(findings, secure)).toEqual([
+      expect.stringMatching(/^tls: this port speaks plain HTTP, no TLS \| use http:\/\/ in --endpoints/),
+    ]);
     expect(failures(findings, proxy.endpoint)).toEqual([
       expect.stringMatching(
         /^server: .*grpc-proxy.* \| list the members of etcd in --endpoints, not the proxy/,
@@ -83,9 +66,10 @@ describe("leasehold doctor says what to do about", () => {
     expect(await leftovers(etcd)).toEqual({ keys: 0, leases: 0 });
   });
 
-  test("hosts of two clusters", async () => {
+  test("hosts of two clusters, and a web server in the list", async () => {
     await using other = await startEtcd();
-    const { code, findings } = await examined([...etcd.endpoints, ...other.endpoints]);
+    await using web = await serving(http.createServer((_, response) => response.end(PAGE)));
+    const { code, findings } = await examined([...etcd.endpoints, ...other.endpoints, web.endpoint]);
 
     expect(code).toBe(1);
     expect(failures(findings, null)).toEqual([
@@ -94,16 +78,21 @@ describe("leasehold doctor says what to do about", () => {
       ),
     ]);
     expect(failures(findings, null)[0]).toContain(`(${etcd.endpoints[0]})`);
+    const [found = ""] = failures(findings, web.endpoint);
+    expect(found).toMatch(
+      /^server: a web server that is no etcd: HTTP 200, .*\| correct the host and the port/,
+    );
+    expect(found).toContain("\\u001b[31m\\u202ex");
+    expect(found.length).toBeLessThan(400);
+    expect(failures(findings, etcd.endpoints[0] ?? "")).toEqual([]);
   });
 
-  test("a client with TLS at a plain port", async () => {
-    const secure = (etcd.endpoints[0] ?? "").replace("http:", "https:");
-    const { code, findings } = await examined([secure]);
+  test("a web server alone, whose page it shows escaped", async () => {
+    await using web = await serving(http.createServer((_, response) => response.end(PAGE)));
+    const { stdout } = await runCli(["doctor"], { endpoints: web.endpoint });
 
-    expect(code).toBe(69);
-    expect(failures(findings, secure)).toEqual([
-      expect.stringMatching(/^tls: this port speaks plain HTTP, no TLS \| use http:\/\/ in --endpoints/),
-    ]);
+    expect(stdout).toContain("a web server that is no etcd");
+    expect(stdout).not.toMatch(/[\u001b\u202e]/);
   });
 });
 
@@ -111,20 +100,7 @@ describe("leasehold doctor ends in time, and tells no secret,", () => {
   const limits = ["--timeout", "200ms"];
   const secret = { ETCDCTL_USER: "root", ETCDCTL_PASSWORD: "correct-horse" };
 
-  test("where a server accepts connections and never answers, with TLS or without", async () => {
-    await using mute = await serving(net.createServer(() => {}));
-    const secure = mute.endpoint.replace("http:", "https:");
-    const { code, findings, stdout, stderr } = await examined([mute.endpoint, secure], limits, secret);
-
-    expect([code, stderr]).toEqual([69, ""]);
-    expect(failures(findings, mute.endpoint)).toEqual([
-      expect.stringMatching(/^server: accepts connections and answers nothing within 200 ms \| see whether/),
-    ]);
-    expect(failures(findings, secure)).toEqual([expect.stringMatching(/^tls: no TLS handshake: no answer/)]);
-    expect(stdout).not.toContain("correct-horse");
-  });
-
-  test("where a server sends bytes without an end, resets, or garbage, and gets no password", async () => {
+  test("where a server never answers, with TLS or without, sends bytes without an end, resets, or garbage", async () => {
     let received = "";
     const endless = net.createServer((socket) => {
       const more = setInterval(() => socket.write("HTTP/1.1 200 OK\r\nX: y\r\n"), 20);
@@ -136,14 +112,20 @@ describe("leasehold doctor ends in time, and tells no secret,", () => {
       socket.end("\u0000\u001b[2Jno");
     });
     const reset = net.createServer((socket) => void socket.on("error", () => {}).resetAndDestroy());
+    await using mute = await serving(net.createServer(() => {}));
     await using a = await serving(endless);
     await using b = await serving(noise);
     await using c = await serving(reset);
-    const all = [a.endpoint, b.endpoint, c.endpoint];
-    const { code, findings, stdout } = await examined(all, limits, secret);
+    const secure = mute.endpoint.replace("http:", "https:");
+    const all = [mute.endpoint, secure, a.endpoint, b.endpoint, c.endpoint];
+    const { code, findings, stdout, stderr } = await examined(all, limits, secret);
 
-    expect(code).toBe(69);
+    expect([code, stderr]).toEqual([69, ""]);
     for (const endpoint of all) expect(failures(findings, endpoint)).toHaveLength(1);
+    expect(failures(findings, mute.endpoint)).toEqual([
+      expect.stringMatching(/^server: accepts connections and answers nothing within 200 ms \| see whether/),
+    ]);
+    expect(failures(findings, secure)).toEqual([expect.stringMatching(/^tls: no TLS handshake: no answer/)]);
     expect(stdout).not.toMatch(/correct-horse|\u001b/);
     expect(received).toContain("GET /version");
     expect(received).not.toContain("correct-horse");

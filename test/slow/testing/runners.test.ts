@@ -6,6 +6,7 @@ import { expect, it } from "vitest";
 import { findEtcd } from "../../support/etcd/etcd.js";
 import { testProgram } from "../../support/fixtures/test-programs.js";
 import { UserProject } from "../../support/fixtures/user-project.js";
+import { owned } from "../../support/programs/owned.js";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 
@@ -17,8 +18,10 @@ async function run(project: UserProject, args: readonly string[]) {
   );
   const options = { cwd: project.folder, env: { ...env, LEASEHOLD_ETCD: path.dirname(etcd) } };
   return new Promise<{ code: number | null; text: string }>((resolve) => {
-    const child = execFile(process.execPath, args, options, (_error, stdout, stderr) =>
-      resolve({ code: child.exitCode, text: stdout + stderr }),
+    const child = owned(
+      execFile(process.execPath, args, options, (_error, stdout, stderr) =>
+        resolve({ code: child.exitCode, text: stdout + stderr }),
+      ),
     );
   });
 }

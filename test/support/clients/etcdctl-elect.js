@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { EventEmitter, once } from "node:events";
 import { createInterface } from "node:readline";
+import { owned } from "../programs/owned.js";
 /** @import { EtcdCluster } from "../etcd/etcd.js" */
 
 /**
@@ -16,10 +17,9 @@ export class EtcdctlElect {
   /** @param {EtcdCluster} etcd @param {string} name @param {string} value */
   constructor(etcd, name, value) {
     const { program, args, env } = etcd.etcdctlCommand();
-    const child = spawn(program, [...args, "elect", name, value], {
-      env,
-      stdio: ["ignore", "pipe", "inherit"],
-    });
+    const child = owned(
+      spawn(program, [...args, "elect", name, value], { env, stdio: ["ignore", "pipe", "inherit"] }),
+    );
     this.#child = child;
     this.#news.setMaxListeners(0);
     createInterface({ input: child.stdout }).on("line", (line) => {

@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+import { owned } from "../programs/owned.js";
 /** @import { EtcdCluster } from "../etcd/etcd.js" */
 
 /** A running `etcdctl lock NAME`: it prints its key when it holds, and releases the lock on SIGINT. */
@@ -15,7 +16,7 @@ export class EtcdctlLock {
   constructor(etcd, name, { ttlSeconds = 10 } = {}) {
     const { program, args, env } = etcd.etcdctlCommand();
     const command = [...args, "lock", name, `--ttl=${ttlSeconds}`];
-    const child = spawn(program, command, { env, stdio: ["ignore", "pipe", "inherit"] });
+    const child = owned(spawn(program, command, { env, stdio: ["ignore", "pipe", "inherit"] }));
     this.#child = child;
     this.held = new Promise((resolve, reject) => {
       createInterface({ input: child.stdout }).once("line", (key) => {

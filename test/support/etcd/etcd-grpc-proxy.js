@@ -2,7 +2,7 @@
 import { mkdtemp } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
-import { etcdEnv, findEtcd } from "./etcd-find.js";
+import { etcdEnv } from "./etcd-find.js";
 import { request } from "../clients/etcd-http.js";
 import { Guardian } from "../servers/guarded.js";
 import { freePorts } from "../servers/ports.js";
@@ -13,14 +13,14 @@ const START_MS = 20_000;
 
 /** @param {import("./etcd.js").EtcdCluster} cluster */
 export async function startEtcdGrpcProxy(cluster) {
-  const { etcd } = await findEtcd({ version: cluster.version });
   const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-grpc-proxy-"));
   const [port, metricsPort] = await freePorts(2);
   const guardian = new Guardian(folder);
   const process = new ServerProcess({
     title: "etcd grpc-proxy",
     command: [
-      etcd,
+      // A search for the version would download it where the cache has it as the machine's default only.
+      cluster.program,
       ...["grpc-proxy", "start", `--endpoints=${cluster.endpoints.join(",")}`, `--data-dir=${folder}`],
       ...[`--listen-addr=127.0.0.1:${port}`, `--metrics-addr=http://127.0.0.1:${metricsPort}`],
       // etcd 3.6 and later dials it

@@ -147,6 +147,7 @@ export class EtcdCluster {
     this.members = members;
     this.endpoints = members.map((member) => member.endpoint);
     this.version = programs.version;
+    this.program = programs.etcd;
   }
 
   /** The first member: for single-member clusters. */

@@ -2,6 +2,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { owned } from "./owned.js";
 
 export const CLI = fileURLToPath(new URL("../../../dist/leasehold-cli.js", import.meta.url));
 
@@ -33,17 +34,22 @@ export interface RunningCli {
   readonly ended: Promise<CliResult>;
 }
 
+/** The program is a child of `script`, whose death it may take for a SIGHUP that it outlives. */
+const WITH_TERMINAL = ["setpriv", "--pdeathsig", "KILL"];
+
 const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;
 
 export function startCli(words: readonly string[], settings: CliSettings = {}): RunningCli {
   const { endpoints, env = {}, terminal = false, before, input } = settings;
   const command = [process.execPath, CLI, ...words];
-  const line = `${before === undefined ? "" : `${before}; `}exec ${command.map(quote).join(" ")}`;
+  const line = `${before === undefined ? "" : `${before}; `}exec ${[...WITH_TERMINAL, ...command].map(quote).join(" ")}`;
   const [file = "", ...args] = terminal ? ["script", "-qefc", line, "/dev/null"] : command;
-  const child = spawn(file, args, {
-    env: { ...process.env, ...(endpoints !== undefined && { ETCDCTL_ENDPOINTS: endpoints }), ...env },
-    stdio: "pipe",
-  });
+  const child = owned(
+    spawn(file, args, {
+      env: { ...process.env, ...(endpoints !== undefined && { ETCDCTL_ENDPOINTS: endpoints }), ...env },
+      stdio: "pipe",
+    }),
+  );
   let [stdout, stderr] = ["", ""];
   const heard = new Set<() => void>();
   const listen = (add: (text: string) => void) => (text: Buffer) => {

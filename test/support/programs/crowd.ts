@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import type { Step } from "../../lab/runner/history.js";
 import { readJournal } from "../../lab/runner/journal.js";
 import type { CrowdTask } from "./crowd-worker.js";
+import { owned } from "./owned.js";
 import { Guardian } from "../servers/guarded.js";
 
 const PROGRAM = fileURLToPath(new URL("./crowd-worker.ts", import.meta.url));
@@ -35,10 +36,12 @@ export class Crowd {
   }
 
   #add(task: CrowdTask): void {
-    const child = fork(PROGRAM, [JSON.stringify(task)], {
-      stdio: ["ignore", 2, 2, "ipc"],
-      execArgv: ["--import", "tsx"],
-    });
+    const child = owned(
+      fork(PROGRAM, [JSON.stringify(task)], {
+        stdio: ["ignore", 2, 2, "ipc"],
+        execArgv: ["--import", "tsx"],
+      }),
+    );
     child.setMaxListeners(0);
     this.#guardian.tell(`+${child.pid}`);
     this.#children.set(task.p, child);

@@ -80,7 +80,7 @@ async function adopts() {
 
 const session = await Session.open(cluster, { ttlSeconds: 5 });
 const done = {
-  crowd: await crowd(new Mutex(session, `${closing}/crowd`), closing === "nothing" ? 1 : 500),
+  crowd: await crowd(new Mutex(session, `${closing}/crowd`), closing === "nothing" ? 1 : 100),
   waits: await waits(new Mutex(cluster, `${closing}/waits`), session),
   nested: await nested(new Mutex(cluster, `${closing}/nested`)),
   lost: await loses(),

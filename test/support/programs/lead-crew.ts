@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { EventEmitter, once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { owned } from "./owned.js";
 
 const PROGRAM = fileURLToPath(new URL("./lead-program.js", import.meta.url));
 
@@ -22,7 +23,9 @@ export class LeadCrew {
   constructor(private readonly args: readonly string[]) {}
 
   start(): number {
-    const child = spawn(process.execPath, [PROGRAM, ...this.args], { stdio: ["ignore", "pipe", "inherit"] });
+    const child = owned(
+      spawn(process.execPath, [PROGRAM, ...this.args], { stdio: ["ignore", "pipe", "inherit"] }),
+    );
     const pid = child.pid!;
     this.#children.set(pid, child);
     createInterface({ input: child.stdout }).on("line", (line) => {

@@ -4,6 +4,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { startEtcd } from "../etcd/etcd.js";
+import { owned } from "./owned.js";
 
 const PROGRAM = fileURLToPath(new URL("./waiters-program.js", import.meta.url));
 /** Operations in one transaction. */
@@ -23,10 +24,12 @@ export async function waiterBytes(etcd, kind, count, heapMb) {
   const names = kind === "names" ? Array.from({ length: count }, (_, n) => `${name}/${n}`) : [name];
   await occupy(etcd, names);
   const limit = heapMb === undefined ? [] : [`--max-old-space-size=${heapMb}`];
-  const child = fork(PROGRAM, [etcd.endpoints.join(), kind, String(count), name], {
-    execArgv: ["--expose-gc", ...limit],
-    stdio: ["ignore", "ignore", "ignore", "ipc"],
-  });
+  const child = owned(
+    fork(PROGRAM, [etcd.endpoints.join(), kind, String(count), name], {
+      execArgv: ["--expose-gc", ...limit],
+      stdio: ["ignore", "ignore", "ignore", "ipc"],
+    }),
+  );
   const [told, died] = [once(child, "message"), once(child, "exit")];
   died.catch(() => undefined);
   const [came] = await Promise.race([told, died]);

@@ -2,6 +2,7 @@
 import { fork } from "node:child_process";
 import { EventEmitter, once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { owned } from "./owned.js";
 
 /**
  * @typedef {import("../fixtures/claims.js").Run} Run
@@ -46,7 +47,9 @@ export class Worker {
   constructor(name, { execArgv = [], env = {} }) {
     this.name = name;
     this.#events.setMaxListeners(0);
-    this.#child = fork(WORKER, { serialization: "advanced", execArgv, env: { ...process.env, ...env } });
+    this.#child = owned(
+      fork(WORKER, { serialization: "advanced", execArgv, env: { ...process.env, ...env } }),
+    );
     this.#child.on("message", (message) => this.#heard(/** @type {any} */ (message)));
     this.exited = once(this.#child, "exit").then(([code, signal]) => {
       for (const { reject } of this.#calls.values()) reject(new Error(`${name} ended (${signal ?? code})`));

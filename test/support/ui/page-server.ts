@@ -3,6 +3,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { owned } from "../programs/owned.js";
 
 const PROGRAM = fileURLToPath(new URL("serve.js", import.meta.url));
 
@@ -26,7 +27,7 @@ export class PageServer {
 
   static async start({ hosts, prefix = "", release = false, port = 0 }: ServeSetting): Promise<PageServer> {
     const args = [PROGRAM, hosts.join(","), String(port), prefix, ...(release ? ["release"] : [])];
-    const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "inherit"] });
+    const child = owned(spawn(process.execPath, args, { stdio: ["pipe", "pipe", "inherit"] }));
     const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
     const { value } = (await lines.next()) as { value: string };
     return new PageServer(child, lines, Number(value.split(" ")[1]));

@@ -5,6 +5,7 @@ import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { owned } from "../support/programs/owned.js";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const RUN_MS = 20_000;
@@ -60,7 +61,7 @@ class Project {
     writeFileSync(path.join(this.#folder, "program.mjs"), `${PROGRAM}${code}`);
     const settings = { cwd: this.#folder, timeout: RUN_MS };
     return new Promise((resolve, reject) => {
-      execFile(process.execPath, ["program.mjs"], settings, (error, stdout, stderr) => {
+      const done = (error: Error | null, stdout: string, stderr: string) => {
         if (error) return reject(new Error(`${error.message}\n${stderr}`));
         resolve(
           stdout
@@ -68,7 +69,8 @@ class Project {
             .split("\n")
             .map((line) => JSON.parse(line) as unknown),
         );
-      });
+      };
+      owned(execFile(process.execPath, ["program.mjs"], settings, done));
     });
   }
 

@@ -2,14 +2,8 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** The files that take twelve seconds or more, in which they mostly wait. */
 export const SLOW = [
-  ...[
-    "failover/members",
-    "once/lost-answers",
-    "session/foreign-key-on-lease",
-    "failover/bad-hosts",
-    "cli/run-loss",
-  ],
-  ...["web-locks/deviations", "testing/faults", "failover/lost-replies", "failover/outage", "session/loss"],
+  ...["cli/run", "cli/queues", "cli/run-loss", "cli/run-once", "failover/lost-replies", "failover/outage"],
+  ...["session/closing-refused", "session/exit", "session/loss", "testing/faults", "web-locks/deviations"],
 ]
   .map((name) => `test/integration/${name}.test.ts`)
   .concat(

@@ -4,7 +4,7 @@ import { connect, lockName, Mutex } from "../../src/index.js";
 import { nameOf } from "../../src/inspect/names.js";
 import { expectMisuse, outOfRange, thrown, wrongType } from "../support/fixtures/misuse.js";
 
-const RUNS = { numRuns: 1000 };
+const RUNS = { numRuns: Number(process.env["LEASEHOLD_FUZZ"] ?? 200) };
 
 /** `lockName` with the text of a template that is not known before the test runs. */
 function named(texts: readonly string[], values: readonly unknown[]): string {

@@ -9,10 +9,10 @@ beforeAll(async () => void (etcd = await startWithUsers({ args: ["--auth-token-t
 afterAll(() => etcd.stop());
 
 test("a session that holds nothing outlives its token", async () => {
-  await using cluster = connect({ hosts: etcd.endpoints, auth: WORKER, session: { ttlSeconds: 5 } });
+  await using cluster = connect({ hosts: etcd.endpoints, auth: WORKER, session: { ttlSeconds: 4 } });
   const session = await cluster.session();
 
-  await untilLeaseExpires(etcd.etcd, 10, [`--user=${ROOT.username}:${ROOT.password}`]);
+  await untilLeaseExpires(etcd.etcd, 5, [`--user=${ROOT.username}:${ROOT.password}`]);
 
   expect(session.state).toBe("live");
 });

@@ -40,7 +40,7 @@ describe("a user whose role covers one prefix", () => {
     await expect.poll(() => etcd.keysIn(name)).toHaveLength(2);
     const second = serve(2);
     await expect.poll(() => etcd.keysIn(name)).toHaveLength(3);
-    const late = await reasonOf(new Mutex(cluster, name).lock({ timeoutMs: 1000 }));
+    const late = await reasonOf(new Mutex(cluster, name).lock({ timeoutMs: 300 }));
     await lock.release();
     await Promise.all([first, second]);
 
@@ -95,25 +95,24 @@ describe("a user whose role covers one prefix", () => {
 });
 
 describe("a name that the role does not cover", () => {
-  test.each(FORBIDDEN)(
-    "%j is refused by every call, with its name and the reason, and nothing is written",
-    async (name) => {
-      await using cluster = connectAs();
+  test("is refused by every call, with its name and the reason, and nothing is written", async () => {
+    await using cluster = connectAs();
+    const before = await etcd.keysUnder("");
+    const calls = FORBIDDEN.flatMap((name) => {
       const mutex = new Mutex(cluster, name);
-      const before = await etcd.keysUnder("");
+      return [mutex.lock(), mutex.tryLock(), mutex.withLock(() => "never")].map(async (call) => ({
+        name,
+        reason: await reasonOf(call),
+      }));
+    });
 
-      const reasons = await Promise.all(
-        [mutex.lock(), mutex.tryLock(), mutex.withLock(() => "never")].map(reasonOf),
-      );
-
-      for (const reason of reasons) {
-        expect(reason).toBeInstanceOf(EtcdRefusedError);
-        expect(reason).toMatchObject({ why: "permission", host: etcd.endpoints[0] });
-        expect((reason as Error).message).toContain(`join the queue of "${printable(name)}"`);
-      }
-      expect(await etcd.keysUnder("")).toEqual(before);
-    },
-  );
+    for (const { name, reason } of await Promise.all(calls)) {
+      expect(reason).toBeInstanceOf(EtcdRefusedError);
+      expect(reason).toMatchObject({ why: "permission", host: etcd.endpoints[0] });
+      expect((reason as Error).message).toContain(`join the queue of "${printable(name)}"`);
+    }
+    expect(await etcd.keysUnder("")).toEqual(before);
+  });
 
   test("harms no neighbour that asks in the same moment, waits, or holds for longer than a TTL", async () => {
     await using cluster = connectAs();

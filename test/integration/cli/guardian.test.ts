@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { placesOf } from "../../support/clients/server-view.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
 import { startCli } from "../../support/programs/cli.js";
+import { owned } from "../../support/programs/owned.js";
 import { isRunning, pidsIn } from "../../support/programs/process-state.js";
 
 const GUARDIAN = fileURLToPath(new URL("../../../dist/cli/run/guardian.js", import.meta.url));
@@ -25,9 +26,11 @@ async function killedAfter(lease: string, then: string): Promise<string> {
     ${then}
     process.stdout.write("", () => process.kill(process.pid, "SIGKILL"));
   `;
-  const killed = spawn(process.execPath, ["--input-type=module", "-e", program], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+  const killed = owned(
+    spawn(process.execPath, ["--input-type=module", "-e", program], {
+      stdio: ["ignore", "pipe", "inherit"],
+    }),
+  );
   let said = "";
   killed.stdout.on("data", (text: Buffer) => (said += text.toString()));
   await once(killed, "close");
@@ -47,7 +50,7 @@ test("a command ends though leasehold is killed right after it has started it", 
 
 test("a command with another lease is left alone", async () => {
   const env = { ...process.env, LEASEHOLD_LEASE: "6a1f0000deadbee01" };
-  const other = spawn("sleep", ["1000"], { detached: true, stdio: "ignore", env });
+  const other = owned(spawn("sleep", ["1000"], { detached: true, stdio: "ignore", env }), { group: true });
   const tell = `
     const list = ["-o", "pid=", "--ppid", String(process.pid)];
     console.log("pid " + parseInt(execFileSync("ps", list).toString()));`;

@@ -8,6 +8,7 @@ import { EtcdctlElect } from "../../support/clients/etcdctl-elect.js";
 import { putKeys } from "../../support/clients/many-keys.js";
 import { twoSessions } from "../../support/fixtures/two-sessions.js";
 import { CLI, startCli } from "../../support/programs/cli.js";
+import { owned } from "../../support/programs/owned.js";
 
 const two = twoSessions(30);
 const endpoints = () => two.etcd.endpoints.join(",");
@@ -97,10 +98,12 @@ describe("leasehold observe", () => {
     const name = "observe/closed";
     const leadership = await new Election(two.holder, name).campaign("1");
     const pipe = `"$0" "$1" observe "$2" | head -1; exit "\${PIPESTATUS[0]}"`;
-    const child = spawn("bash", ["-c", pipe, process.execPath, CLI, name], {
-      env: { ...process.env, ETCDCTL_ENDPOINTS: endpoints() },
-      stdio: ["ignore", "pipe", "pipe"],
-    });
+    const child = owned(
+      spawn("bash", ["-c", pipe, process.execPath, CLI, name], {
+        env: { ...process.env, ETCDCTL_ENDPOINTS: endpoints() },
+        stdio: ["ignore", "pipe", "pipe"],
+      }),
+    );
     const closed = once(child, "close");
     const [stdout, stderr] = [text(child.stdout), text(child.stderr)];
     let ended = false;

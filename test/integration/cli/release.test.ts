@@ -44,8 +44,6 @@ describe("leasehold release NAME", () => {
   });
 
   test.each([
-    ["no", "n\n"],
-    ["an empty line", "\n"],
     ["anything else", "yes please\n"],
     ["the end of the input", "\u0004"],
   ])("on a terminal removes nothing after %s, and ends with 1", async (_, answer) => {
@@ -89,19 +87,6 @@ describe("leasehold release NAME", () => {
     expect(program.stdout()).toContain(`no entry to release: ${name}`);
     expect(await two.places(name)).toMatchObject([{ revision: later.fence }]);
     await later.release();
-  });
-
-  test("without a terminal requires --yes, and says so before it connects", async () => {
-    const { code, stdout, stderr } = await runCli(["release", "a"], {
-      endpoints: "127.0.0.1:1",
-      input: "y\n",
-    });
-
-    expect([code, stdout, stderr]).toEqual([
-      64,
-      "",
-      "leasehold: release asks for a confirmation, and there is no terminal; give --yes\n",
-    ]);
   });
 
   test("ends with 1 if there is nobody, also as JSON", async () => {
@@ -164,7 +149,7 @@ describe("leasehold release KEY", () => {
     await lock.release();
   });
 
-  test.each(["junk/a//b", "junk/a/x/y/z", "junk/a/\u001b[31m", `junk/a/${"k".repeat(2000)}`])(
+  test.each(["junk/a//b", "junk/a/\u001b[31m"])(
     "removes a key that no client has put well: %j",
     async (key) => {
       await putKeys(two.etcd.member, ["junk/a/1"]);
@@ -195,7 +180,6 @@ describe("leasehold release KEY", () => {
     const unclear = await run("both/a", "-y");
     const name = await run("both/a", "-y", "--json", "--as", "name");
     const key = await run("both/a", "-y", "--json", "--as", "key");
-    const bad = await run("both/a", "-y", "--as", "lock");
 
     expect([unclear.code, unclear.stderr]).toEqual([
       64,
@@ -203,18 +187,5 @@ describe("leasehold release KEY", () => {
     ]);
     expect(JSON.parse(name.stdout)).toMatchObject({ name: "both/a", released: { key: "both/a/6a1f" } });
     expect(JSON.parse(key.stdout)).toMatchObject({ name: "both", released: { key: "both/a" } });
-    expect([bad.code, bad.stderr]).toEqual([
-      64,
-      'leasehold: --as must be name or key, got "lock"; see leasehold release --help\n',
-    ]);
-  });
-
-  test("says which rule a word breaks that can be neither", async () => {
-    const { code, stderr } = await run("/a", "-y");
-
-    expect([code, stderr]).toEqual([
-      64,
-      expect.stringMatching(/^leasehold: Expected name to be .*\n$/) as string,
-    ]);
   });
 });

@@ -19,6 +19,8 @@ const STEPS = {
 } as const;
 type Step = keyof typeof STEPS;
 const ALL_STEPS = Object.keys(STEPS) as Step[];
+/** A `tryLock` takes a place by the same request as a join. */
+const LATE_STEPS: readonly Step[] = ["grant", "join", "release"];
 
 describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
   let etcd: EtcdCluster;
@@ -84,7 +86,9 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
     ["connection breaks in place of the answer", "cut-answer"],
     ["request is dropped", "drop-request"],
   ] as const;
-  const oneLost = ALL_STEPS.flatMap((step) => ONE_LOST.map(([what, act]) => [step, what, act] as const));
+  const oneLost = ALL_STEPS.flatMap((step) =>
+    ONE_LOST.map(([what, act]) => [step, what, act] as const),
+  ).filter(([step, , act]) => act !== "cut-answer" || step === "join");
 
   test.for(oneLost)("costs a %s whose %s no more than a retry", async ([step, , act], { expect }) => {
     await using scene = await stage(`once-${step}-${act}`);
@@ -162,7 +166,7 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
   };
   const hold = (proxy: GrpcProxy, step: Step) => proxy.rule({ ...STEPS[step], act: "hold", times: 1 });
 
-  test.for(ALL_STEPS)(
+  test.for(LATE_STEPS)(
     "hits no later hold when the first %s arrives after its cleanup",
     async (step, { expect }) => {
       await using scene = await stage(`late-${step}`);
@@ -230,7 +234,7 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
     },
   );
 
-  test.for(ALL_STEPS)(
+  test.for(LATE_STEPS)(
     "leaves no key when the first %s arrives after the session was closed",
     async (step, { expect }) => {
       await using scene = await stage(`closed-${step}`);

@@ -113,7 +113,7 @@ describe.concurrent("an outage", { timeout: 40_000 }, () => {
     await using cluster = connect({ hosts: etcd.endpoints });
     etcd.member.pause();
     const patient = cluster.session({ timeoutMs: 39_000 });
-    const hasty = cluster.session();
+    const hasty = cluster.session({ timeoutMs: 1000 });
 
     await expect(hasty).rejects.toMatchObject({ code: "ETCD_UNAVAILABLE" });
     etcd.member.resume();

@@ -143,7 +143,7 @@ describe("keys of other programs under the name", () => {
   test("hold if a lock would wait for them, whatever their bytes and values are", async () => {
     const name = "inspect/junk";
     const { member } = two.etcd;
-    const big = "x".repeat(1024 * 1024);
+    const big = "x".repeat(256 * 1024);
     const base64 = (bytes: string | Buffer) => Buffer.from(bytes as string).toString("base64");
     const binary = Buffer.concat([Buffer.from(`${name}/`), Buffer.of(0xff, 0, 0xfe)]);
     await member.gateway("/v3/kv/put", { key: base64(binary), value: base64(Buffer.of(0xff, 0xfe)) });

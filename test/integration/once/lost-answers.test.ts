@@ -38,10 +38,10 @@ const ruleFor = (act: Act, name: string, state: string) =>
     when: (request) => request.includes(`/leasehold/once/${name}//`) && request.includes(state),
   });
 
-describe.each(STEPS)("the transaction %s", (step, state) => {
-  test.each(["drop-answer", "cut-answer", "goaway", "drop-request"] as const)(
+describe.concurrent.for(STEPS)("the transaction %s", ([step, state]) => {
+  test.for(["drop-answer", "cut-answer", "goaway", "drop-request"] as const)(
     "may be disturbed by %s: the work runs once, and later callers hear that it is done",
-    async (act) => {
+    async (act, { expect }) => {
       const name = `${act}/${step.replaceAll(" ", "-")}`;
       const rule = ruleFor(act, name, state);
       let runs = 0;
@@ -56,11 +56,13 @@ describe.each(STEPS)("the transaction %s", (step, state) => {
   );
 });
 
-describe("a session that ends", () => {
+describe.concurrent("a session that ends", () => {
   /** The lease of the caller's session is revoked when etcd has answered, or would have, and the caller hears nothing. */
   async function endedAt(state: string, act: Act, name: string): Promise<{ runs: number; error: unknown }> {
     // An attempt ends with the session, not before it.
-    await using cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 60_000 });
+    await using cluster = connect({
+      ...{ hosts: proxy.endpoint, requestTimeoutMs: 60_000, session: { ttlSeconds: 2 } },
+    });
     const session = await cluster.session();
     const rule = ruleFor(act, name, state);
     let runs = 0;
@@ -76,7 +78,7 @@ describe("a session that ends", () => {
   const call = async (name: string, options?: OnceOptions) =>
     once(other, name, SLOT, () => "ran", { timeoutMs: 20_000, ...options });
 
-  test("before its claim is executed leaves the slot to others", async () => {
+  test("before its claim is executed leaves the slot to others", async ({ expect }) => {
     expect(await endedAt('"state":"started"', "drop-request", "ends/unclaimed")).toMatchObject({
       runs: 0,
       error: LOST,
@@ -84,7 +86,9 @@ describe("a session that ends", () => {
     expect(await call("ends/unclaimed")).toEqual({ ran: true, value: "ran" });
   });
 
-  test("after its claim is executed, and before its work began, has lost the slot, which others are told", async () => {
+  test("after its claim is executed, and before its work began, has lost the slot, which others are told", async ({
+    expect,
+  }) => {
     expect(await endedAt('"state":"started"', "drop-answer", "ends/claimed")).toMatchObject({
       runs: 0,
       error: LOST,
@@ -94,7 +98,7 @@ describe("a session that ends", () => {
     expect(await call("ends/claimed", { rerun: "if lost" })).toMatchObject({ why: "done" });
   });
 
-  test("between its work and the mark has lost the slot, which others are told", async () => {
+  test("between its work and the mark has lost the slot, which others are told", async ({ expect }) => {
     expect(await endedAt('"state":"done"', "drop-request", "ends/unmarked")).toMatchObject({
       runs: 1,
       error: LOST,
@@ -103,7 +107,9 @@ describe("a session that ends", () => {
     expect(await call("ends/unmarked", { rerun: "if lost" })).toEqual({ ran: true, value: "ran" });
   });
 
-  test("after the mark of its run was put has run the slot, whatever its caller hears", async () => {
+  test("after the mark of its run was put has run the slot, whatever its caller hears", async ({
+    expect,
+  }) => {
     expect(await endedAt('"state":"done"', "drop-answer", "ends/marked")).toMatchObject({ runs: 1 });
     expect(await call("ends/marked", { rerun: "if lost" })).toMatchObject({ ran: false, why: "done" });
   });

@@ -1,27 +1,24 @@
-import { execFileSync, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, test } from "vitest";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { leasesOf } from "../../support/clients/server-view.js";
+import { owned } from "../../support/programs/owned.js";
 
-const BUILD = fileURLToPath(new URL("../../../scripts/build.js", import.meta.url));
 const PROGRAM = fileURLToPath(new URL("../../support/programs/exit-program.js", import.meta.url));
 /** A process that is kept alive is killed after this time. */
 const LIMIT_MS = 50_000;
 
 let etcd: EtcdCluster;
 
-beforeAll(async () => {
-  execFileSync(process.execPath, [BUILD], { timeout: 120_000 });
-  etcd = await startEtcd();
-}, 150_000);
+beforeAll(async () => void (etcd = await startEtcd()));
 afterAll(() => etcd.stop());
 
 /** Starts the program; it is killed at the end of the scope, or when it runs for too long. */
 function start(closing: string) {
   const args = [PROGRAM, etcd.endpoints.join(), closing];
-  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
+  const child = owned(spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] }));
   const late = setTimeout(() => child.kill("SIGKILL"), LIMIT_MS);
   const told = { stdout: "", stderr: "" };
   child.stdout.on("data", (chunk: Buffer) => (told.stdout += chunk.toString()));
@@ -49,7 +46,7 @@ describe.concurrent("a program that has used everything", { timeout: LIMIT_MS + 
       expect({ code, signal, stderr: program.told.stderr }).toEqual({ code: 0, signal: null, stderr: "" });
       const { leases, ...done } = JSON.parse(program.told.stdout) as { leases: string[] };
       expect(done).toEqual({
-        crowd: 500,
+        crowd: 100,
         waits: ["LockTimeoutError", "TimeoutError"],
         nested: true,
         lost: ["LOCK_LOST", "a listener's own", "session,lock,closed", 60],

@@ -1,29 +1,30 @@
 // etcd 3.6 rejects each put with a lease that has a key which the user may not write, whoever has put it there.
 import { setTimeout as delay } from "node:timers/promises";
-import { describe, test } from "vitest";
+import { afterAll, beforeAll, describe, test } from "vitest";
 import { ClusterLockManager, connect, lockAll, Mutex, RwLock, Session } from "../../../src/index.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
-import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
+import { startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
-const TTL_SECONDS = 6;
 const REFUSED = { code: "ETCD_REFUSED", why: "permission" };
 
+let etcd: UserEtcd;
+beforeAll(async () => void (etcd = await startWithUsers()), 60_000);
+afterAll(() => etcd.stop());
+
+let spoils = 0;
 /** A worker that holds a lock, and on whose standing session another user puts a key. */
-async function spoiled() {
-  const etcd = await startWithUsers();
-  const cluster = connect({ hosts: etcd.endpoints, auth: WORKER, session: { ttlSeconds: TTL_SECONDS } });
-  const lock = await new Mutex(cluster, "jobs/before").lock();
+async function spoiled(ttlSeconds = 10) {
+  const id = spoils++;
+  const key = `other/${id}`;
+  const cluster = connect({ hosts: etcd.endpoints, auth: WORKER, session: { ttlSeconds } });
+  const lock = await new Mutex(cluster, `jobs/${id}/before`).lock();
   const session = await cluster.session();
-  const spoil = ({ leaseId }: Session) => etcd.root("put", "other/x", "", `--lease=${leaseId.toString(16)}`);
+  const spoil = ({ leaseId }: Session) => etcd.root("put", key, "", `--lease=${leaseId.toString(16)}`);
   await spoil(session);
-  const stop = async () => {
-    await cluster.close({ drainMs: 0 });
-    await etcd.stop();
-  };
-  return { etcd, cluster, lock, session, spoil, [Symbol.asyncDispose]: stop };
+  return { key, cluster, lock, session, spoil, [Symbol.asyncDispose]: () => cluster.close({ drainMs: 0 }) };
 }
 
-describe.concurrent("another user's key on the lease", { timeout: 60_000 }, () => {
+describe.concurrent("another user's key on the lease", () => {
   test("of the standing session ends no hold, and keeps nobody from joining", async ({ expect }) => {
     await using it = await spoiled();
     const { cluster, lock, session } = it;
@@ -47,14 +48,14 @@ describe.concurrent("another user's key on the lease", { timeout: 60_000 }, () =
   });
 
   test("ends the session on it at most, as 3.6 renews it no more, and no other one", async ({ expect }) => {
-    await using it = await spoiled();
+    await using it = await spoiled(2);
     const { cluster, session } = it;
-    const others = [await Session.open(cluster, { ttlSeconds: TTL_SECONDS })];
+    const others = [await Session.open(cluster, { ttlSeconds: 2 })];
     const lock = await new Mutex(cluster, "jobs/after").lock();
-    others.push(await cluster.session(), await Session.open(cluster, { ttlSeconds: TTL_SECONDS }));
+    others.push(await cluster.session(), await Session.open(cluster, { ttlSeconds: 2 }));
 
     // The claim is that nothing happens during this time.
-    await delay(2000 * TTL_SECONDS);
+    await delay(4000);
 
     const living = others.filter((other) => other !== session);
     expect(living.map(({ state }) => state)).toEqual(living.map(() => "live"));
@@ -63,8 +64,7 @@ describe.concurrent("another user's key on the lease", { timeout: 60_000 }, () =
   });
 
   test("is no reason for a new session when it is the name that is forbidden", async ({ expect }) => {
-    await using it = await spoiled();
-    const fresh = connect({ hosts: it.etcd.endpoints, auth: WORKER });
+    const fresh = connect({ hosts: etcd.endpoints, auth: WORKER });
     const { leaseId } = await fresh.session();
 
     expect(await reasonOf(new Mutex(fresh, "forbidden").lock())).toMatchObject(REFUSED);
@@ -72,17 +72,17 @@ describe.concurrent("another user's key on the lease", { timeout: 60_000 }, () =
     expect(await reasonOf(lockAll(fresh, ["jobs/a", "forbidden"]))).toMatchObject(REFUSED);
 
     expect((await fresh.session()).leaseId).toBe(leaseId);
-    expect(await it.etcd.keysUnder("forbidden")).toEqual([]);
+    expect(await etcd.keysUnder("forbidden")).toEqual([]);
     await fresh.close({ drainMs: 0 });
   });
 
   test("of a session of one's own goes on being refused, until the key is gone", async ({ expect }) => {
     await using it = await spoiled();
-    const session = await Session.open(it.cluster, { ttlSeconds: TTL_SECONDS });
+    const session = await Session.open(it.cluster);
     await it.spoil(session);
 
     const first = await reasonOf(new Mutex(session, "jobs/own").lock().then((lock) => lock.release()));
-    await it.etcd.root("del", "other/x");
+    await etcd.root("del", it.key);
     const lock = await new Mutex(session, "jobs/own").lock();
 
     if (first !== undefined) expect(first).toMatchObject(REFUSED);

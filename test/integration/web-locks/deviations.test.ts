@@ -12,10 +12,11 @@ import {
 } from "../../../src/index.js";
 import { startEtcd } from "../../support/etcd/etcd.js";
 import { placesOf } from "../../support/clients/server-view.js";
+import { owned } from "../../support/programs/owned.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
-import { counts, holding, twoManagers } from "../../support/fixtures/web-locks.js";
+import { counted, counts, holding, twoManagers } from "../../support/fixtures/web-locks.js";
 import { abortOf, settledYet } from "../../support/clients/session-client.js";
 import { revoke } from "../../support/clients/lease-calls.js";
 
@@ -23,9 +24,9 @@ const TTL_SECONDS = 2;
 const PROGRAM = fileURLToPath(new URL("../../support/programs/web-locks-program.js", import.meta.url));
 const two = twoManagers(TTL_SECONDS);
 
-/** A process that already holds the lock. */
-async function holder(name: string): Promise<ChildProcess & AsyncDisposable> {
-  const child = fork(PROGRAM, [two.etcd.endpoints.join(), String(TTL_SECONDS), name]);
+/** A process that already holds the lock with this key. */
+async function holder(name: string): Promise<ChildProcess & AsyncDisposable & { readonly key: string }> {
+  const child = owned(fork(PROGRAM, [two.etcd.endpoints.join(), String(TTL_SECONDS), name]));
   const [message] = (await once(child, "message")) as [{ holds: string }];
   expect(message.holds).toContain("web-locks/");
   const dispose = async () => {
@@ -33,7 +34,7 @@ async function holder(name: string): Promise<ChildProcess & AsyncDisposable> {
     child.kill("SIGKILL");
     await once(child, "exit");
   };
-  return Object.assign(child, { [Symbol.asyncDispose]: dispose });
+  return Object.assign(child, { key: message.holds, [Symbol.asyncDispose]: dispose });
 }
 
 describe("a lock that is lost with its lease", () => {
@@ -110,22 +111,21 @@ describe("a lock that is lost with its lease", () => {
   });
 });
 
-describe("a process that ends", () => {
-  test("without a word frees its locks when its lease is over, not at once", async () => {
+describe.concurrent("a process that ends", () => {
+  test("without a word frees its locks when its lease is over, not at once", async ({ expect }) => {
     await using child = await holder("killed");
     const next = two.locks.request("killed", () => "granted");
-    await counts(two.locks, "killed", 1, 1);
-    const [place] = await placesOf(two.etcd.member, "web-locks");
+    await expect.poll(() => counted(two.locks, "killed")).toEqual([1, 1]);
 
     child.kill("SIGKILL");
     await once(child, "exit");
 
     expect((await two.locks.query()).held.map(({ name }) => name)).toContain("killed");
     expect(await next).toBe("granted");
-    expect((await placesOf(two.etcd.member, "web-locks")).map(({ key }) => key)).not.toContain(place?.key);
+    expect((await placesOf(two.etcd.member, "web-locks")).map(({ key }) => key)).not.toContain(child.key);
   });
 
-  test("can be stolen from before that: it is told, and its callback runs on", async () => {
+  test("can be stolen from before that: it is told, and its callback runs on", async ({ expect }) => {
     await using child = await holder("stolen");
     const messages: unknown[] = [];
     child.on("message", (message) => messages.push(message));
@@ -138,12 +138,12 @@ describe("a process that ends", () => {
   });
 });
 
-describe("an etcd that does not answer", () => {
+describe.concurrent("an etcd that does not answer", () => {
   // Less than two of the 10 s that opening a session may take: requests do not wait for each other.
   test(
     "is told by EtcdUnavailableError, which is no DOMException, when no session can be opened",
     { timeout: 15_000 },
-    async () => {
+    async ({ expect }) => {
       await using cluster = connect({ hosts: "127.0.0.1:1", requestTimeoutMs: 100 });
       const locks = new ClusterLockManager(cluster);
 
@@ -157,7 +157,10 @@ describe("an etcd that does not answer", () => {
     },
   );
 
-  test("is told by EtcdRefusedError, which is no DOMException, when etcd says no", async () => {
+  test("is told by EtcdRefusedError, which is no DOMException, when etcd says no", async ({
+    expect,
+    onTestFinished,
+  }) => {
     const etcd = await startWithUsers();
     onTestFinished(() => etcd.stop());
     await using cluster = connect({ hosts: etcd.endpoints, auth: WORKER });
@@ -179,7 +182,7 @@ describe("an etcd that does not answer", () => {
     expect(await reasonOf(held.settled)).toMatchObject({ name: "AbortError" });
   });
 
-  test("for a while, once there is a session, is waited for", async () => {
+  test("for a while, once there is a session, is waited for", async ({ expect }) => {
     await using etcd = await startEtcd();
     await using proxy = await startTcpProxy({ port: etcd.member.clientPort });
     await using cluster = connect({ hosts: proxy.endpoint, session: { ttlSeconds: 20 } });
@@ -197,8 +200,10 @@ describe("an etcd that does not answer", () => {
   });
 });
 
-describe("a release that etcd has not confirmed", () => {
-  test("keeps the request from settling: who awaits it may count on the lock being free", async () => {
+describe.concurrent("a release that etcd has not confirmed", () => {
+  test("keeps the request from settling: who awaits it may count on the lock being free", async ({
+    expect,
+  }) => {
     await using proxy = await startTcpProxy({ port: two.etcd.member.clientPort });
     await using cluster = connect({ hosts: proxy.endpoint, session: { ttlSeconds: 20 } });
     let paused = () => {};
@@ -209,10 +214,10 @@ describe("a release that etcd has not confirmed", () => {
     const settled = settledYet(request);
     // The key is in etcd before the callback is called.
     await pausing;
-    await counts(two.other, "confirmed", 1, 0);
+    expect(await counted(two.other, "confirmed")).toEqual([1, 0]);
 
     // After a round trip of another client, it could have settled.
-    await counts(two.other, "confirmed", 1, 0);
+    expect(await counted(two.other, "confirmed")).toEqual([1, 0]);
     expect(settled()).toBe(false);
     await proxy.mode("pass");
 

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { crowdOf } from "../../support/fixtures/scale.js";
 import { meter } from "../../support/fixtures/spent.js";
+import { owned } from "../../support/programs/owned.js";
 
 const BUILD = fileURLToPath(new URL("../../../scripts/build.js", import.meta.url));
 const PROGRAM = fileURLToPath(new URL("../../support/programs/bulk-program.js", import.meta.url));
@@ -32,9 +33,7 @@ afterAll(() => etcd.stop());
 
 /** A separate process for this many; it is killed at the end of the scope. */
 async function start(count: number) {
-  const child = fork(PROGRAM, [etcd.endpoints.join(), String(count)], {
-    execArgv: ["--expose-gc"],
-  });
+  const child = owned(fork(PROGRAM, [etcd.endpoints.join(), String(count)], { execArgv: ["--expose-gc"] }));
   await once(child, "message");
   const tell = async (step: string): Promise<Came> => {
     child.send(step);

@@ -7,10 +7,8 @@ import type { AcquireMessage } from "../../../src/diagnostics/messages.js";
 import { connect, type Logger, Mutex } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { buildPackage } from "../../support/fixtures/examples.js";
-import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
-const TTL_SECONDS = 3;
 const { CHANNELS, ...ALL } = channels;
 let etcd: EtcdCluster;
 
@@ -129,46 +127,8 @@ describe("a cluster's log", { timeout: 60_000 }, () => {
     await (await ahead).release();
     await (await waiting).release();
   });
-});
 
-/** These need what the library publishes: none of the messages is made here. */
-describe("an episode has one line", { timeout: 90_000 }, () => {
-  test("for jeopardy and one for the loss, with the locks that are lost, however many there are", async () => {
-    const log = new Lines();
-    await using proxy = await startTcpProxy({ port: etcd.member.clientPort });
-    await using cluster = connect({ hosts: proxy.endpoint, session: { ttlSeconds: TTL_SECONDS }, log });
-    const session = await cluster.session();
-    for (let n = 0; n < 10; n++) await new Mutex(cluster, `lost/${n}`).lock();
-
-    await proxy.mode("blackhole");
-    await new Promise((resolve) => session.signal.addEventListener("abort", resolve));
-    await expect.poll(() => log.count("error ")).toBe(1);
-
-    expect(log.count("in jeopardy")).toBe(1);
-    expect(log.count("etcd did not answer")).toBeGreaterThan(0);
-    expect(log.all.filter((line) => line.startsWith("error"))[0]).toMatch(/"lost\/0", .* and 5 more$/);
-    await proxy.mode("pass");
-  });
-
-  test("for a fail-over", async () => {
-    const log = new Lines();
-    await using one = await startTcpProxy({ port: etcd.member.clientPort });
-    await using two = await startTcpProxy({ port: etcd.member.clientPort });
-    await using cluster = connect({ hosts: [one.endpoint, two.endpoint], log });
-    const mutex = new Mutex(cluster, "fail-over");
-    await mutex.withLock(() => {});
-    const used = cluster.health().members.find(({ inUse }) => inUse)!.host;
-
-    await (used === one.endpoint ? one : two).mode("refuse");
-    for (let n = 0; n < 20; n++) await mutex.withLock(() => {});
-
-    await expect.poll(() => log.count("; using ")).toBe(1);
-    expect(log.count(`${used} failed (`)).toBe(1);
-    expect(log.count("debug leasehold: acquired mutex")).toBe(21);
-    expect(log.count("debug leasehold: released mutex")).toBe(21);
-  });
-
-  test("for a hold that is older than its warnHoldMs", async () => {
+  test("has one line for a hold that is older than its warnHoldMs", async () => {
     const log = new Lines();
     await using cluster = connect({ hosts: etcd.member.endpoint, log });
     const lock = await new Mutex(cluster, "long", { warnHoldMs: 100 }).lock();

@@ -5,6 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { owned } from "../../support/programs/owned.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 
 const PROGRAM = fileURLToPath(new URL("../../support/programs/losses-program.js", import.meta.url));
@@ -29,7 +30,7 @@ interface Lost {
 
 /** A process with so many sessions, all of them renewed. */
 async function sessionsOn(hosts: string) {
-  const child = fork(PROGRAM, [hosts, String(SESSIONS), String(TTL_SECONDS)]);
+  const child = owned(fork(PROGRAM, [hosts, String(SESSIONS), String(TTL_SECONDS)]));
   const messages = on(child, "message");
   const [first] = (await messages.next()).value as [unknown];
   expect(first, "a session was lost before the test began").toBe("ready");

@@ -8,6 +8,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { owned } from "../../support/programs/owned.js";
 import { Guardian } from "../../support/servers/guarded.js";
 import type { HeldTogether, ManyLocksTask } from "../../support/programs/many-locks-worker.js";
 import { crowdOf } from "../../support/fixtures/scale.js";
@@ -37,9 +38,9 @@ async function played(): Promise<HeldTogether[]> {
       calls: CALLS,
       journal,
     };
-    const child = fork(PROGRAM, [JSON.stringify(task satisfies ManyLocksTask)], {
-      execArgv: ["--import", "tsx"],
-    });
+    const child = owned(
+      fork(PROGRAM, [JSON.stringify(task satisfies ManyLocksTask)], { execArgv: ["--import", "tsx"] }),
+    );
     guardian.tell(`+${child.pid}`);
     const [code] = (await once(child, "exit")) as [number | null];
     guardian.tell(`-${child.pid}`);

@@ -66,7 +66,6 @@ export class TcpProxy {
     connection.delay(this.#settings.delay.ms, this.#settings.delay.way);
     connection.drop(this.#settings.drop);
     connection.mode(this.#settings.mode);
-    this.#events.emit("connection", connection);
   }
 
   /** @param {Connection} connection */
@@ -132,11 +131,6 @@ export class TcpProxy {
   /** Resets open connections; new ones are accepted. */
   reset() {
     for (const connection of this.connections) connection.reset();
-  }
-
-  /** Resolves when `n` connections were accepted since the start. @param {number} n */
-  async whenAccepted(n) {
-    while (this.accepted < n) await once(this.#events, "connection");
   }
 
   async stop() {

@@ -57,14 +57,4 @@ describe("docs/cli.md", () => {
 
     expect(missing).toEqual([]);
   });
-
-  test("has its sections in this order", () => {
-    const order = [
-      ...["Install", "Connection", "Exit codes", "JSON", "Completion", "run and lead", "ls, show, release"],
-      ...["leader and observe", "top", "doctor", "ui", "Beside etcdctl, consul and flock"],
-    ];
-    const titles = [...page.matchAll(/^## (.*)$/gm)].map(([, title = ""]) => title);
-
-    expect(titles).toEqual(order.filter((title) => titles.includes(title)));
-  });
 });

@@ -28,31 +28,20 @@ afterAll(() => lease.abandon());
 
 const given = ({ option, value }: Misuse) => ({ [option]: value }) as never;
 
-type Call = (options: never) => Promise<unknown>;
 const SIGNALS = BAD_WAITS.filter(({ option }) => option === "signal");
-const CALLS: readonly (readonly [name: string, call: Call, bad: readonly Misuse[]])[] = [
-  ["campaign", (options) => election.campaign("me", options), BAD_WAITS],
-  ["leader", (options) => election.leader(options), BAD_WAITS],
-  ["lead", (options) => lead(cluster, "jobs", work, options), [...BAD_SESSIONS, ...SIGNALS]],
-];
 
-describe.each(CALLS)("%s", (name, call, bad) => {
-  test.each(titled(bad))("rejects with the rule of %s", async (_, each) => {
-    expectMisuse(await rejection(() => call(given(each))), each);
+describe("the options of lead", () => {
+  test.each(titled([...BAD_SESSIONS, ...SIGNALS]))("are rejected with the rule of %s", async (_, each) => {
+    expectMisuse(await rejection(() => lead(cluster, "jobs", work, given(each))), each);
   });
 
-  test.each([...NO_OBJECTS.keys()])("rejects %s instead of options", async (got) => {
-    const error = await rejection(() => call(NO_OBJECTS.get(got) as never));
-
-    expect(error).toBeInstanceOf(TypeError);
-    expect((error as Error).message).toBe(`Expected the options of ${name} to be an object, got ${got}`);
-  });
-
-  test("rejects an unknown option by its name", async () => {
-    const error = await rejection(() => call({ abortSignal: undefined } as never));
-
-    expect(error).toBeInstanceOf(TypeError);
-    expect((error as Error).message).toContain(`Unknown option abortSignal of ${name}`);
+  test("are rejected if they are no object, or by the name of an unknown one", async () => {
+    for (const [got, options] of NO_OBJECTS) {
+      const error = (await rejection(() => lead(cluster, "jobs", work, options as never))) as Error;
+      expect(error.message).toBe(`Expected the options of lead to be an object, got ${got}`);
+    }
+    const error = await rejection(() => lead(cluster, "jobs", work, { abortSignal: undefined } as never));
+    expect((error as Error).message).toContain("Unknown option abortSignal of lead");
   });
 });
 
@@ -115,7 +104,7 @@ describe("new Election", () => {
         expect(made?.name).toBe(typeof name === "string" && isName(name) ? name : undefined);
         expect(tried(() => new Election(source as Session, "jobs"))).toBeUndefined();
       }),
-      { numRuns: 500 },
+      { numRuns: 200 },
     );
   });
 });

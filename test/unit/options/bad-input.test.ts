@@ -1,5 +1,15 @@
 import { afterAll, describe, expect, test } from "vitest";
-import { type Cluster, connect, Mutex, RwLock, Semaphore, Session } from "../../../src/index.js";
+import {
+  type Cluster,
+  connect,
+  Election,
+  lockAll,
+  Mutex,
+  once,
+  RwLock,
+  Semaphore,
+  Session,
+} from "../../../src/index.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";
 import {
   BAD_OWNERS,
@@ -22,6 +32,7 @@ const session = Reflect.construct(Session, [lease]) as Session;
 const mutex = new Mutex(session, "jobs");
 const rwlock = new RwLock(session, "jobs");
 const semaphore = new Semaphore(session, "jobs", 2);
+const election = new Election(session, "jobs");
 const work = () => undefined;
 
 /** A function that returns a promise, called with the given options. */
@@ -43,6 +54,10 @@ const WAITING: readonly (readonly [name: string, call: Call, known: string])[] =
   ["acquire", (options) => semaphore.acquire(options), "timeoutMs"],
   ["tryAcquire", (options) => semaphore.tryAcquire(options), "timeoutMs"],
   ["withPermit", (options) => semaphore.withPermit(work, options), "signal, timeoutMs"],
+  ["lockAll", (options) => lockAll(session, ["a"], options), "signal, timeoutMs"],
+  ["once", (options) => once(session, "a", 1, work, options), "rerun, keep"],
+  ["campaign", (options) => election.campaign("me", options), "signal, timeoutMs"],
+  ["leader", (options) => election.leader(options), "signal, timeoutMs"],
 ];
 const CLOSING: readonly (readonly [name: string, call: Call])[] = [
   ["cluster.close", (options) => cluster.close(options)],

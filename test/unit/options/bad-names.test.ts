@@ -1,15 +1,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { lockAll, Session } from "../../../src/index.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";
-import {
-  BAD_WAITS,
-  expectMisuse,
-  NO_OBJECTS,
-  outOfRange,
-  rejection,
-  titled,
-  wrongType,
-} from "../../support/fixtures/misuse.js";
+import { expectMisuse, outOfRange, rejection, titled, wrongType } from "../../support/fixtures/misuse.js";
 
 const lease = new FakeCluster().lease();
 const session = Reflect.construct(Session, [lease]) as Session;
@@ -38,18 +30,6 @@ const BAD_NAMES = [
 describe("lockAll", () => {
   test.each(titled(BAD_NAMES))("rejects with the rule of %s", async (_, each) => {
     expectMisuse(await rejection(() => lockAll(session, each.value as never)), each);
-  });
-
-  test.each(titled(BAD_WAITS))("rejects with the rule of %s", async (_, each) => {
-    const options = { [each.option]: each.value } as never;
-
-    expectMisuse(await rejection(() => lockAll(session, ["a"], options)), each);
-  });
-
-  test.each([...NO_OBJECTS.keys()])("rejects %s instead of options", async (got) => {
-    const error = await rejection(() => lockAll(session, ["a"], NO_OBJECTS.get(got) as never));
-
-    expect((error as Error).message).toBe(`Expected the options of lockAll to be an object, got ${got}`);
   });
 
   test("rejects what is no Cluster and no Session", async () => {

@@ -14,7 +14,7 @@ import { FakeCluster } from "../../support/fakes/fake-connection.js";
 import { isName } from "../../support/fixtures/hostile-names.js";
 import { isMisuse, junk, junkOptions } from "../../support/fakes/junk.js";
 
-const RUNS = { numRuns: 1000 };
+const RUNS = { numRuns: Number(process.env["LEASEHOLD_FUZZ"] ?? 200) };
 
 const lease = new FakeCluster().lease();
 const session = Reflect.construct(Session, [lease]) as Session;

@@ -1,15 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { checkCut, checkLease, checkLosable, checkMember, checkQuiet } from "../../../src/testing/options.js";
 import { startEtcd } from "../../../src/testing/start.js";
-import type * as promised from "../../support/fixtures/contract.js";
-
-describe("the types of leasehold/testing", () => {
-  it("are the promised ones", () => {
-    const start: (options?: promised.StartEtcdOptions) => Promise<promised.TestEtcd> = startEtcd;
-
-    expect(start).toBe(startEtcd);
-  });
-});
 
 describe("startEtcd", () => {
   const before = process.env["PATH"];

@@ -84,6 +84,7 @@ describe("the screen", () => {
           }
         },
       ),
+      { numRuns: 40 },
     );
   });
 

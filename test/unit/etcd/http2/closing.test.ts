@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Socket } from "node:net";
 import { describe, expect, test } from "vitest";
+import { owned } from "../../../support/programs/owned.js";
 import {
   answerFrames,
   CODES,
@@ -188,7 +189,7 @@ describe("a process", () => {
   /** Runs the program with a mode, and returns its output once it has ended by itself. */
   async function run(peer: Http2Peer, mode: string): Promise<string> {
     const args = ["--import", "tsx", PROGRAM, String(peer.port), mode];
-    const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
+    const child = owned(spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] }));
     let output = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
     const [code] = (await once(child, "exit")) as [number | null];

@@ -21,12 +21,16 @@ export function sessionRange(name: string, leaseId: bigint): { readonly key: str
   return { key, end: `${key}.` };
 }
 
+/** A lease ID of 16 hexadecimal digits with a sign, a hyphen and a number: foreign keys can be as long as a request. */
+const MAX_LAST_PART = 40;
+
 /** The name and number of an entry of `leaseId`, or undefined if `key` is not the key of one. */
 export function parseEntryKey(
   key: string,
   leaseId: bigint,
 ): { readonly name: string; readonly n: number } | undefined {
   const slash = key.lastIndexOf("/");
+  if (key.length - slash > MAX_LAST_PART) return undefined;
   const [id, n, rest] = key.slice(slash + 1).split("-");
   if (slash < 1 || id !== leaseId.toString(16) || rest !== undefined) return undefined;
   if (n === undefined) return { name: key.slice(0, slash), n: 1 };
@@ -47,7 +51,12 @@ export interface EntryValue {
   readonly client?: string;
 }
 
+/** Longer values are those of candidates: an owner has at most 256 bytes. Parsing them could stop the event loop. */
+const MAX_VALUE = 4096;
+
+/** What a value shows of an entry of this library; nothing if another client wrote it. */
 export function parseEntryValue(value: string): Partial<EntryValue> {
+  if (value.length > MAX_VALUE) return {};
   try {
     const parsed: unknown = JSON.parse(value);
     if (typeof parsed !== "object" || parsed === null) return {};

@@ -44,8 +44,11 @@ interface RangeKey {
 
 const FOLDER = /^(.+)\/(read|write)$/s;
 
-/** The mark of a slot, or a floor, of `once` on a cluster with a prefix: it lies in the queue of the prefix's own name. */
-const MARK = /^(.*\/\/?leasehold\/once\/.+)\/\/-?\d{16}$/s;
+/** The end of the mark of a slot, or of a floor, of `once`. */
+const MARK_END = /\/\/-?\d{16}$/;
+const MARK_END_LENGTH = "//-".length + 16;
+/** On a cluster with a prefix, marks lie in the queue of the prefix's own name. */
+const MARKS = "/leasehold/once/";
 
 /**
  * What a key under `name` shows. Undefined if it is no entry of a lease: such a key has the name and the kind of no lock.
@@ -63,15 +66,19 @@ export function entryFound(name: string, { key, value, leaseId }: RangeKey): Fou
   return { name: above, kind: folder === "read" ? "reader" : "writer" };
 }
 
-/** A mark never ends, so a call must not wait for it. `once` takes its lock as a mutex does. */
+/**
+ * A mark never ends, so a call must not wait for it. `once` takes its lock as a mutex does. Any client may have put the key, which
+ * can be as long as a request: it is parsed from its end, in linear time.
+ */
 function markFound(key: string): FoundEntry | undefined {
-  const name = MARK.exec(key)?.[1];
-  return name === undefined ? undefined : { name, kind: "mutex" };
+  const end = MARK_END.exec(key.slice(-MARK_END_LENGTH))?.[0];
+  if (end === undefined) return undefined;
+  const name = key.slice(0, -end.length);
+  const marks = name.indexOf(MARKS);
+  return marks === -1 || marks + MARKS.length === name.length ? undefined : { name, kind: "mutex" };
 }
 
-/** Longer values are those of candidates: an owner has at most 256 bytes. */
-const MAX_VALUE = 4096;
-const startsAsOurs = (value: string): boolean => value.length <= MAX_VALUE && value.startsWith(`{"owner":`);
+const startsAsOurs = (value: string): boolean => value.startsWith(`{"owner":`);
 
 /**
  * The kind of an entry directly under a name. A candidate may have any value: one that resembles the value of a lock, but

@@ -1,10 +1,17 @@
 import { isUtf8 } from "node:buffer";
 
+/** A name and the prefix of its cluster have at most 1,024 bytes each. A foreign key may have more than a million, all slashes. */
+const MAX_NAME = 2048;
+
 /** The names of all queues that a key may count in: its directories, the nearest last. */
 export function directoriesOf(key: string | Buffer): readonly string[] {
-  const bytes = typeof key === "string" ? key : key.toString("latin1");
+  const bytes = typeof key === "string" ? key : key.toString("latin1", 0, MAX_NAME + 1);
   const directories: string[] = [];
-  for (let slash = bytes.indexOf("/"); slash !== -1; slash = bytes.indexOf("/", slash + 1)) {
+  for (
+    let slash = bytes.indexOf("/");
+    slash !== -1 && slash <= MAX_NAME;
+    slash = bytes.indexOf("/", slash + 1)
+  ) {
     const directory = bytes.slice(0, slash);
     if (typeof key === "string") directories.push(directory);
     else if (isUtf8(Buffer.from(directory, "latin1"))) directories.push(textOf(directory));

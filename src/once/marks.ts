@@ -93,11 +93,25 @@ export const putMark = (key: string, mark: Mark): Operation => ({
   leaseId: 0n,
 });
 
-/** Undefined if the value is not one that this library wrote. */
+/** An owner has at most 256 bytes, a key 2,048. */
+const MAX_MARK = 16_384;
+
+const STATES: readonly unknown[] = ["started", "done", "failed"] satisfies Mark["state"][];
+const TEXTS = ["owner", "since", "id", "key", "fence"] as const;
+
+/** The fields that have the form of ours; undefined if the value is not one that this library wrote. */
 export function parseMark({ value }: Pick<KeyValue, "value">): Partial<Mark> | undefined {
+  if (value.length > MAX_MARK) return undefined;
   try {
     const parsed: unknown = JSON.parse(value);
-    return typeof parsed === "object" && parsed !== null ? parsed : undefined;
+    if (typeof parsed !== "object" || parsed === null) return undefined;
+    const fields = parsed as Readonly<Record<string, unknown>>;
+    const texts = TEXTS.filter((name) => typeof fields[name] === "string").map((name) => [
+      name,
+      fields[name],
+    ]);
+    const state = STATES.includes(fields["state"]) ? { state: fields["state"] } : {};
+    return { ...Object.fromEntries(texts), ...state } as Partial<Mark>;
   } catch {
     return undefined;
   }

@@ -50,6 +50,7 @@ export function etcdctlConnection(sourceOf: (setting: EtcdctlSetting) => Source)
   const files = [cacert, cert, key].some(({ text }) => text !== undefined);
   const hosts = checkHosts(endpoints.text ?? DEFAULT_ENDPOINTS, { option: endpoints.name, secure: files });
   const secure = hosts.some((host) => host.startsWith("https:"));
+  if (!secure) checkNoFiles(sources);
   const auth = authOf(sources);
   return { hosts, ...(secure && { credentials: credentialsOf(sources) }), ...(auth && { auth }) };
 }
@@ -57,12 +58,30 @@ export function etcdctlConnection(sourceOf: (setting: EtcdctlSetting) => Source)
 /** The options of `connect` from etcdctl's variables. @throws {TypeError | RangeError} */
 export function envConnection(env: unknown): EtcdctlConnection {
   const variables = checkPlainObject("env", env) as NodeJS.ProcessEnv;
+  checkNoDiscovery(variables);
   const connection = etcdctlConnection((setting) => {
     const name = variableOf(setting);
     return { name, text: variables[name] };
   });
   checkOneScheme(variableOf("endpoints"), connection.hosts);
   return connection;
+}
+
+/** Certificates beside http:// are a mistake: the connection would be neither encrypted nor verified. @throws {RangeError} */
+function checkNoFiles({ endpoints, cacert, cert, key }: Sources): void {
+  for (const { name, text } of [cacert, cert, key])
+    if (text !== undefined)
+      throw rangeError(
+        endpoints.name,
+        `https://, or without a scheme, together with ${name}`,
+        endpoints.text,
+      );
+}
+
+/** etcdctl finds the members by DNS then. @throws {RangeError} */
+export function checkNoDiscovery(env: NodeJS.ProcessEnv): void {
+  const name = "ETCDCTL_DISCOVERY_SRV";
+  if (env[name]) throw rangeError(name, "not set: list the members in ETCDCTL_ENDPOINTS instead", env[name]);
 }
 
 const withoutEmpty = ({ name, text }: Source): Source => ({ name, text: text === "" ? undefined : text });

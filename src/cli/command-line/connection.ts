@@ -1,5 +1,5 @@
 import type { ConnectOptions } from "../../index.js";
-import { etcdctlConnection, variableOf } from "../../options/etcdctl.js";
+import { checkNoDiscovery, etcdctlConnection, variableOf } from "../../options/etcdctl.js";
 import type { Flags, Given } from "./command.js";
 import type { Io } from "./io.js";
 
@@ -20,8 +20,9 @@ export const CONNECTION_FLAGS = {
 type ConnectionFlags = Partial<Given<typeof CONNECTION_FLAGS>>;
 
 /** The options of `connect` from the flags, or else from etcdctl's environment. */
-export const connectionOf = (flags: ConnectionFlags, env: Io["env"]): ConnectOptions =>
-  etcdctlConnection((setting) => {
+export function connectionOf(flags: ConnectionFlags, env: Io["env"]): ConnectOptions {
+  if (flags.endpoints === undefined) checkNoDiscovery(env);
+  return etcdctlConnection((setting) => {
     const flag = flags[setting];
     return flag === undefined
       ? {
@@ -30,3 +31,4 @@ export const connectionOf = (flags: ConnectionFlags, env: Io["env"]): ConnectOpt
         }
       : { name: `--${setting}`, text: flag };
   });
+}

@@ -107,6 +107,8 @@ function openSecure({ hostname, port, turn }: Target, tls: TlsOptions, onread: O
     lookup: rotated(turn),
     onread,
     ALPNProtocols: ["h2"],
+    // Stated, so that NODE_TLS_REJECT_UNAUTHORIZED=0 in the environment does not switch the check off.
+    rejectUnauthorized: true,
     // Node.js itself sends the host name, and none if it is an address: RFC 6066, section 3.
     ...(tls.serverName !== undefined && { servername: tls.serverName }),
     ...(tls.ca && { ca: bytes(tls.ca) }),

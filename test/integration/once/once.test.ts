@@ -269,11 +269,14 @@ describe("marks", () => {
     expect(await once(two.session, "nested", 4, () => 4)).toMatchObject({ ran: true });
   });
 
-  test("of an unknown form count as done", async () => {
-    await two.etcd.etcdctl(["put", "/leasehold/once/foreign//0000000000000001", "by hand"]);
+  test.each([
+    ["by hand", { owner: undefined, since: undefined, failed: false }],
+    ['{"since":{"toString":1},"owner":7}', { owner: undefined, since: undefined, failed: false }],
+    ['{"state":"failed","since":[],"owner":"web-1"}', { owner: "web-1", since: undefined, failed: true }],
+  ])("of an unknown form count as done: %s", async (value, run) => {
+    await two.etcd.etcdctl(["put", "/leasehold/once/foreign//0000000000000001", value]);
 
-    const unknown = { owner: undefined, since: undefined, failed: false };
-    expect(await once(two.session, "foreign", 1, never)).toEqual({ ran: false, why: "done", run: unknown });
+    expect(await once(two.session, "foreign", 1, never)).toEqual({ ran: false, why: "done", run });
   });
 });
 

@@ -50,6 +50,17 @@ describe("the connection of a command", () => {
       {},
       'Expected --cert to be together with --key, got "/c.pem"',
     ],
+    [
+      { endpoints: "http://a:1", cacert: "/c.pem" },
+      {},
+      'Expected --endpoints to be https://, or without a scheme, together with --cacert, got "http://a:1"',
+    ],
+    [
+      { endpoints: "http://a:1" },
+      { ETCDCTL_CERT: "/c.pem", ETCDCTL_KEY: "/k.pem" },
+      "Expected --endpoints to be https://, or without a scheme, together with ETCDCTL_CERT",
+    ],
+    [{}, { ETCDCTL_DISCOVERY_SRV: "example.org" }, "Expected ETCDCTL_DISCOVERY_SRV to be not set"],
     [{ endpoints: " , " }, {}, "Expected --endpoints to be"],
     [{ endpoints: "a:1,b:x" }, {}, 'got "b:x"'],
     [{}, { ETCDCTL_ENDPOINTS: "http://u:secret@b:1" }, "Expected ETCDCTL_ENDPOINTS to be without a user"],

@@ -36,7 +36,6 @@ describe("fromEnv()", () => {
         privateKey: client.key,
       },
     });
-    expect(fromEnv({ ...env, ETCDCTL_ENDPOINTS: "http://a:1" })).toEqual({ hosts: ["http://a:1"] });
   });
 
   test("takes the password from ETCDCTL_USER, after its first colon, or else from ETCDCTL_PASSWORD", () => {
@@ -65,6 +64,18 @@ describe("fromEnv()", () => {
       'Expected ETCDCTL_ENDPOINTS to be without a path or a query, got "a:1/v3"',
     ],
     [{ ETCDCTL_ENDPOINTS: "a:1,https://b:1" }, "Expected ETCDCTL_ENDPOINTS to be all https:// or none"],
+    [
+      { ETCDCTL_ENDPOINTS: "http://a:1", ETCDCTL_CACERT: "/no/ca" },
+      'Expected ETCDCTL_ENDPOINTS to be https://, or without a scheme, together with ETCDCTL_CACERT, got "http://a:1"',
+    ],
+    [
+      { ETCDCTL_ENDPOINTS: "http://a:1", ETCDCTL_CERT: "/no/cert", ETCDCTL_KEY: "/no/key" },
+      "to be https://, or without a scheme, together with ETCDCTL_CERT",
+    ],
+    [
+      { ETCDCTL_DISCOVERY_SRV: "example.org" },
+      'Expected ETCDCTL_DISCOVERY_SRV to be not set: list the members in ETCDCTL_ENDPOINTS instead, got "example.org"',
+    ],
     [{ ETCDCTL_ENDPOINTS: "u:s3cret@a:1" }, "Expected ETCDCTL_ENDPOINTS to be without a user and a password"],
     [
       { ETCDCTL_CACERT: "/no/ca" },

@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import type { TlsOptions as ServerOptions } from "node:tls";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { TlsOptions } from "../../../../src/etcd/http2/socket.js";
 import { answerFrames, startPeer } from "../../../support/servers/http2-peer.js";
 import { makeAuthority } from "../../../support/fixtures/certificates.js";
@@ -59,6 +59,15 @@ describe("TLS", () => {
 
   test("without the server's authority fails with the reason", async () => {
     expect(await endAt(SERVER, { ca: stranger.certificate })).toEqual(failure(/certificate/));
+  });
+
+  test("is verified whatever the environment says", async () => {
+    vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
+    try {
+      expect(await endAt(SERVER, { ca: stranger.certificate })).toEqual(failure(/certificate/));
+    } finally {
+      vi.unstubAllEnvs();
+    }
   });
 
   test("with another name than the certificate's fails with the reason", async () => {

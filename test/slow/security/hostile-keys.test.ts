@@ -1,0 +1,117 @@
+// A right to write below one name must not be a right to stop the processes that wait there: whatever a client puts, no call and
+// no page works on it for longer than a small multiple of what a harmless text of the same length costs.
+import { describe, expect, test } from "vitest";
+import { Board } from "../../../src/board/board.js";
+import {
+  ClusterLockManager,
+  Election,
+  inspect,
+  list,
+  lockAll,
+  Mutex,
+  once,
+  RwLock,
+  Semaphore,
+  watchQueue,
+} from "../../../src/index.js";
+import { grantLease, putKeys } from "../../support/clients/many-keys.js";
+import { twoSessions } from "../../support/fixtures/two-sessions.js";
+
+const two = twoSessions(60);
+/** etcd takes requests of 1.5 MiB. */
+const LENGTH = 1_400_000;
+const filled = (unit: string, end = ""): string =>
+  unit.repeat(Math.floor((LENGTH - end.length) / Buffer.byteLength(unit))) + end;
+/** What a call may cost beside a harmless text; a quadratic parser costs thousands of times as much. */
+const MOST_TIMES = 20;
+
+/** Put below the name without a lease, and as the name of an entry of a lease. */
+const KEYS: Readonly<Record<string, string>> = {
+  marks: filled("/leasehold/once/"),
+  "marks that end as one": filled("/leasehold/once/", "//0000000000000007"),
+  "double slashes": filled("//leasehold/once/", "//-000000000000000x"),
+  slashes: filled("/"),
+  folders: filled("/read/write"),
+  hyphens: filled("-"),
+  digits: filled("7"),
+  "unsafe characters": filled("\u202e"),
+};
+const VALUES: Readonly<Record<string, string>> = {
+  brackets: filled("["),
+  "an owner": `{"owner":"${filled("\u202e")}","since":"","id":""}`,
+  escapes: `{"owner":"${filled("\\u202e")}","since":"","id":""}`,
+  names: `{${filled(`"owner":"",`)}"id":""}`,
+};
+const HARMLESS = filled("x");
+
+/** Ends by itself, or when it's aborted. */
+type Call = (name: string, signal: AbortSignal) => Promise<unknown>;
+const wait = (signal: AbortSignal) => ({ signal, timeoutMs: 400 });
+const webLocks = (name: string) => new ClusterLockManager(two.cluster, { prefix: name });
+
+/** Until the page's board has read everything. */
+async function readPage(name: string): Promise<void> {
+  let board: Board | undefined;
+  await new Promise<void>((resolve) => {
+    board = Board.open(two.cluster, name, { changed: () => resolve(), failed: () => resolve() });
+  });
+  board?.stop();
+}
+
+const CALLS: Readonly<Record<string, Call>> = {
+  lock: (name, signal) => new Mutex(two.cluster, name).lock(wait(signal)),
+  tryLock: (name) => new Mutex(two.cluster, name).tryLock(),
+  readLock: (name, signal) => new RwLock(two.cluster, name).readLock(wait(signal)),
+  acquire: (name, signal) => new Semaphore(two.cluster, name, 2).acquire(wait(signal)),
+  lockAll: (name, signal) => lockAll(two.cluster, [name, `${name}-2`], wait(signal)),
+  campaign: (name, signal) => new Election(two.cluster, name).campaign("me", wait(signal)),
+  leader: (name) => new Election(two.cluster, name).leader(),
+  once: (name, signal) => once(two.cluster, name, 1, () => undefined, wait(signal)),
+  "a web lock": (name, signal) => webLocks(name).request("x", { signal }, () => undefined),
+  "a web lock's query": (name) => webLocks(name).query(),
+  inspect: (name) => inspect(two.cluster, name),
+  list: (name) => list(two.cluster, name),
+  watchQueue: (name, signal) => watchQueue(two.cluster, name, { signal }).next(),
+  "the page": readPage,
+};
+
+let names = 0;
+
+/** Milliseconds of CPU that this process needs for the call, beside this key. */
+async function cost(call: Call, below: string, entry: { leaseId?: bigint; value?: string }): Promise<number> {
+  const name = `victim/${names++}`;
+  const key = entry.leaseId === undefined ? below : entry.leaseId.toString(16);
+  await putKeys(two.etcd.member, [`${name}/${key}`], { ...entry, atOnce: 1 });
+  const abort = new AbortController();
+  const before = process.cpuUsage();
+  const limit = setTimeout(() => abort.abort(), 800);
+  const held = await call(name, abort.signal).catch(() => undefined);
+  clearTimeout(limit);
+  const { user, system } = process.cpuUsage(before);
+  await (held as { release?: () => Promise<void> } | undefined)?.release?.().catch(() => undefined);
+  await two.etcd.etcdctl(["del", "--prefix", `${name}`]);
+  return (user + system) / 1000;
+}
+
+describe.each(Object.entries(CALLS))("%s", { timeout: 120_000 }, (_, call) => {
+  test("costs about the same beside a hostile key as beside a harmless one of its length", async () => {
+    const harmless = Math.max(await cost(call, HARMLESS, {}), await cost(call, HARMLESS, {}));
+    const costs: Record<string, number> = {};
+    for (const [shape, key] of Object.entries(KEYS)) costs[shape] = await cost(call, key, {});
+
+    expect(Object.entries(costs).filter(([, ms]) => ms > MOST_TIMES * harmless)).toEqual([]);
+  });
+
+  test("costs about the same beside a hostile value as beside a harmless one of its length", async () => {
+    const leaseId = await grantLease(two.etcd.member, 600);
+    const harmless = Math.max(
+      await cost(call, "", { leaseId, value: HARMLESS }),
+      await cost(call, "", { leaseId, value: HARMLESS }),
+    );
+    const costs: Record<string, number> = {};
+    for (const [shape, value] of Object.entries(VALUES))
+      costs[shape] = await cost(call, "", { leaseId, value });
+
+    expect(Object.entries(costs).filter(([, ms]) => ms > MOST_TIMES * harmless)).toEqual([]);
+  });
+});

@@ -16,7 +16,8 @@ export interface Hold extends AsyncDisposable {
   readonly revision: bigint;
   /**
    * Aborts when the hold ends, *also on an ordinary release*. The reason is a LockReleasedError after `release()`, else a
-   * LockLostError: distinguish them by `reason.code`.
+   * LockLostError: distinguish them by `reason.code`. Reading it compares the clocks, as `held` does: in the first line after a pause
+   * that outlasted the deadline, it's aborted.
    */
   readonly signal: AbortSignal;
   /**
@@ -87,6 +88,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   }
 
   get signal(): AbortSignal {
+    this.refresh();
     const { end } = this;
     if (this.#controller === undefined) {
       this.#controller = new AbortController();

@@ -54,6 +54,7 @@ export class MultiLockHandle extends HoldBase implements MultiLock {
 
   get signal(): AbortSignal {
     this.#endWithHolds();
+    this.limits?.refresh();
     return this.#controller.signal;
   }
 

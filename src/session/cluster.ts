@@ -194,8 +194,12 @@ export class Session extends EventTarget implements AsyncDisposable {
     return this.#lease.state;
   }
 
-  /** Aborts once, when the session is over, with SessionLostError or SessionClosedError. */
+  /**
+   * Aborts once, when the session is over, with SessionLostError or SessionClosedError. Reading it compares the deadline with the
+   * clocks, as `remainingMs()` does: after a pause of the process it's aborted before any timer has fired.
+   */
   get signal(): AbortSignal {
+    this.#lease.refresh();
     return this.#lease.signal;
   }
 

@@ -2,7 +2,8 @@ import type { Contender } from "../../index.js";
 import type { ContenderJson } from "./json-types.js";
 
 /** As `etcdctl lease list` prints it. */
-export const hexLease = (leaseId: bigint): string => leaseId.toString(16).padStart(16, "0");
+export const hexLease = (leaseId: bigint): string =>
+  leaseId < 0n ? `-${(-leaseId).toString(16).padStart(15, "0")}` : leaseId.toString(16).padStart(16, "0");
 
 /** Both spellings of a lease ID, as every line has them. */
 export const leaseJson = (leaseId: bigint): Pick<ContenderJson, "leaseId" | "lease"> => ({

@@ -4,7 +4,7 @@ import { command } from "../command-line/command.js";
 import { EXIT } from "../command-line/exit.js";
 import { runCommand, type CommandTask } from "./run-command.js";
 import { CommandSignals } from "./signals.js";
-import { PACE_FLAGS, paceOf, type Pace } from "./settings.js";
+import { ENV_FLAG, PACE_FLAGS, paceOf, withoutPassword, type Pace } from "./settings.js";
 import { Teller } from "./teller.js";
 
 export const lead = command({
@@ -18,19 +18,25 @@ export const lead = command({
       "another candidate can lead, and this process campaigns again: each term starts the command anew.",
     "When the command ends by itself, or by a signal that was passed on to it, leasehold resigns and exits with its code. It\n" +
       "does not start the command again.",
-    "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_FENCE and LEASEHOLD_LEASE in its environment.",
+    "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_FENCE and LEASEHOLD_LEASE in its environment, and not ETCDCTL_PASSWORD.",
     "Exit codes: the command's own; 128 plus the number of the signal that ended it; 126 not executable; 127 no such command.",
   ],
   flags: {
     value: { value: "TEXT", text: "what others read about this candidate; default HOST:PID" },
     ...PACE_FLAGS,
+    ...ENV_FLAG,
   },
   async run(call) {
     const pace = paceOf(call.flags);
     const signals = new CommandSignals(call.signal, call.endingSignals);
     const { io, command: words, flags } = call;
     const common = { cluster: call.connect(), pace, teller: new Teller(io, call.json), signals };
-    const task = { ...common, words, env: io.env, maxHoldMs: undefined };
+    const task = {
+      ...common,
+      words,
+      env: flags["keep-env"] ? io.env : withoutPassword(io.env),
+      maxHoldMs: undefined,
+    };
     try {
       return await leadUntilEnd(task, call.positionals[0] ?? "", flags.value);
     } finally {

@@ -50,7 +50,9 @@ async function endOf(child: ChildProcess, file: string): Promise<number> {
 }
 
 function startError(file: string, { code, message }: NodeJS.ErrnoException): CliError {
-  if (code === "ENOENT") return new CliError(EXIT.notFound, `${file}: command not found`);
+  // Node.js refuses an empty name before the system could say that there is no such file.
+  if (code === "ENOENT" || file === "")
+    return new CliError(EXIT.notFound, `${file === "" ? "''" : file}: command not found`);
   const why = code === "EACCES" ? "permission denied, or not a program" : message;
   return new CliError(EXIT.notExecutable, `${file}: ${why}`);
 }

@@ -5,7 +5,7 @@ import { acquire, type Wanted } from "./acquire.js";
 import { runCommand } from "./run-command.js";
 import { runOnce, slotOf } from "./run-once.js";
 import { CommandSignals } from "./signals.js";
-import { PACE_FLAGS, paceOf, positiveDuration } from "./settings.js";
+import { ENV_FLAG, PACE_FLAGS, paceOf, positiveDuration, withoutPassword } from "./settings.js";
 import { codeOf } from "./supervisor.js";
 import { Teller } from "./teller.js";
 
@@ -20,6 +20,7 @@ const FLAGS = {
     value: "WHEN",
     text: "with --once: never, or if-lost, if a run was lost in the middle; default never",
   },
+  ...ENV_FLAG,
   "max-hold": { value: "DURATION", text: "end the command when it has run so long; exit code 76" },
 } as const;
 
@@ -32,7 +33,7 @@ export const run = command({
   help: [
     "Takes the lock, runs the command in a process group of its own, releases the lock, and exits with the command's code.",
     "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_LEASE and, if the lock is exclusive, LEASEHOLD_FENCE in its\n" +
-      "environment. Signals are passed on to it.",
+      "environment, and not ETCDCTL_PASSWORD. Signals are passed on to it.",
     "If etcd stops renewing the lease, the command gets SIGTERM, and its group SIGKILL after the grace, before another client\n" +
       "can get the lock. If the lock is lost at once (key deleted, lease revoked), the group gets SIGKILL at once.",
     "With --once, the command does not run if the slot was run before, or is running, by any client: exit code 0; or if its run\n" +
@@ -50,7 +51,8 @@ export const run = command({
     const cluster = call.connect({ session: { ttlSeconds: pace.ttlSeconds } });
     const signals = new CommandSignals(call.signal, call.endingSignals);
     const teller = new Teller(call.io, call.json);
-    const task = { cluster, words: call.command, env: call.io.env, pace, maxHoldMs, teller, signals };
+    const env = call.flags["keep-env"] ? call.io.env : withoutPassword(call.io.env);
+    const task = { cluster, words: call.command, env, pace, maxHoldMs, teller, signals };
     try {
       if (slot) return await runOnce(task, { ...wanted, ...slot });
       const hold = await acquire(cluster, wanted, { teller, signal: signals.signal });

@@ -17,6 +17,16 @@ export const PACE_FLAGS = {
   grace: { value: "DURATION", text: "from SIGTERM to SIGKILL, at most 0.35 of the TTL; default 0.2 of it" },
 } as const;
 
+export const ENV_FLAG = {
+  "keep-env": { text: "leave the password of etcd in the command's environment" },
+} as const;
+
+/** The environment for a command: it has no use for the password of etcd, and may print or pass on what it has. */
+export function withoutPassword(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  const user = env["ETCDCTL_USER"]?.replace(/:.*/s, "");
+  return { ...env, ETCDCTL_PASSWORD: undefined, ETCDCTL_USER: user };
+}
+
 const DEFAULT_TTL_SECONDS = 15;
 const [MIN_TTL_SECONDS, MAX_TTL_SECONDS] = [2, 86_400];
 const MARGIN_PART = 0.05;

@@ -4,16 +4,16 @@ import { checkBoolean, checkInteger, checkOptions, typeError } from "../options/
 /** All are optional. */
 export interface InstrumentOptions {
   /** Makes the spans. Default: the global one of `@opentelemetry/api`, also if it is registered later. */
-  readonly tracerProvider?: TracerProvider;
+  readonly tracerProvider?: TracerProvider | undefined;
   /** Makes the metrics. Default: the global one of `@opentelemetry/api`, as it is registered at the time of the call. */
-  readonly meterProvider?: MeterProvider;
+  readonly meterProvider?: MeterProvider | undefined;
   /**
    * Whether spans have the names of locks, and the messages of errors, which contain names: at most 200 and 500 characters,
    * without control characters. Default: false, as names may contain data of users. Metrics never have names.
    */
-  readonly names?: boolean;
+  readonly names?: boolean | undefined;
   /** How many labels metrics tell apart, 0 to 10,000; later ones count as "other". Default: 100. */
-  readonly maxLabels?: number;
+  readonly maxLabels?: number | undefined;
 }
 
 export interface CheckedInstrument {

@@ -15,13 +15,13 @@ export interface WebLock {
 
 export interface WebLockOptions {
   /** Several `"shared"` locks of a name can be held at a time. @default "exclusive" */
-  mode?: WebLockMode;
+  mode?: WebLockMode | undefined;
   /** Call the callback with null instead of waiting. @default false */
-  ifAvailable?: boolean;
+  ifAvailable?: boolean | undefined;
   /** Take the lock from its holders, ahead of all waiters. @default false */
-  steal?: boolean;
+  steal?: boolean | undefined;
   /** Gives up waiting; ignored once the lock is granted. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** The converted arguments of a `request` call. */

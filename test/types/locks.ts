@@ -1,6 +1,7 @@
 // Compiled against the packed declarations, by every TypeScript that leasehold supports.
 import {
   Cluster,
+  type ClusterLockManager,
   connect,
   Election,
   lead,
@@ -60,3 +61,9 @@ export async function others(): Promise<number> {
 
 export const page: unknown = lockPage(cluster);
 export const channel: unknown = acquireChannel;
+
+/** An option may be given as undefined, also under `exactOptionalPropertyTypes`. */
+export function undefinedOptions(manager: ClusterLockManager): Promise<boolean> {
+  const options = { mode: undefined, ifAvailable: undefined, steal: undefined, signal: undefined };
+  return manager.request("a", options, (lock) => lock === null);
+}

@@ -51,8 +51,8 @@ export interface EntryValue {
   readonly client?: string;
 }
 
-/** Longer values are those of candidates: an owner has at most 256 bytes. Parsing them could stop the event loop. */
-const MAX_VALUE = 4096;
+/** What this library writes has at most 4 KiB, and `proclaim` takes 64 KiB. To parse a value of a megabyte stops the event loop. */
+const MAX_VALUE = 65_536;
 
 /** What a value shows of an entry of this library; nothing if another client wrote it. */
 export function parseEntryValue(value: string): Partial<EntryValue> {

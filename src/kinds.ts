@@ -78,7 +78,9 @@ function markFound(key: string): FoundEntry | undefined {
   return marks === -1 || marks + MARKS.length === name.length ? undefined : { name, kind: "mutex" };
 }
 
-const startsAsOurs = (value: string): boolean => value.startsWith(`{"owner":`);
+/** Longer values are those of candidates: an owner has at most 256 bytes. */
+const MAX_VALUE = 4096;
+const startsAsOurs = (value: string): boolean => value.length <= MAX_VALUE && value.startsWith(`{"owner":`);
 
 /**
  * The kind of an entry directly under a name. A candidate may have any value: one that resembles the value of a lock, but

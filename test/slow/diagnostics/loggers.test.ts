@@ -10,7 +10,8 @@ import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 /** Control characters, colors, bidirectional overrides, line separators. */
 const HOSTILE = "\u001b[31mred\u001b[0m\r\nERROR fake line\u202e\u0000\u2028";
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
-const MIB = 1 << 20;
+/** Of the longest values that are parsed, 64 KiB. */
+const LONG = 60_000;
 /** The longest lines: 2000 characters, and what is before them. */
 const MAX_LINE = 2100;
 
@@ -107,8 +108,8 @@ describe.concurrent.each(Object.entries(LOGGERS))("%s", (kind, { make, read }) =
       const name = `${kind}/${HOSTILE.repeat(40)}`.slice(0, 850);
       const taken = `${kind}/taken`;
 
-      // Another client's entry, whose owner has 1 MiB.
-      await put(`${taken}/1`, JSON.stringify({ owner: HOSTILE.padEnd(MIB, "x"), since: "never" }));
+      // Another client's entry, with a long owner.
+      await put(`${taken}/1`, JSON.stringify({ owner: HOSTILE.padEnd(LONG, "x"), since: "never" }));
       const waiting = new Mutex(cluster, taken).lock();
       const lock = await new Mutex(cluster, name, { warnHoldMs: 20 }).lock();
       await expect.poll(() => having("longer than its warnHoldMs")).toHaveLength(1);

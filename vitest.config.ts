@@ -18,8 +18,11 @@ const apart = Object.keys(APART).filter((folder) => process.env[APART[folder] ??
 /** Tests that compare speeds, measure memory, or count requests that a busy machine repeats: they run one by one, after all others. */
 const ALONE = ["test/integration/budgets/*.test.ts", "test/integration/batching/counts.test.ts"];
 const SLOW_ALONE = [
-  "test/slow/{budgets,crowds}/*.test.ts",
-  "test/slow/{locks/handover,election/lead-crowds,inspect/many-waiters}.test.ts",
+  "test/slow/budgets/*.test.ts",
+  "test/slow/{crowds/{crowds,watches-bulk},locks/handover,election/lead-crowds,inspect/many-waiters}.test.ts",
+  ...(process.env["LEASEHOLD_CROWDS"] === "large"
+    ? ["test/slow/crowds/{bulk-crowds,waiter-memory}.test.ts"]
+    : []),
   "test/meta/sim/seeds.test.ts",
 ];
 

@@ -49,6 +49,7 @@ await cluster.close();
 async function work(leadership) {
   const onEnd = () => (lostAt = performance.now());
   leadership.signal.addEventListener("abort", onEnd, { once: true });
+  if (leadership.signal.aborted) onEnd();
   console.log(`working under fence ${leadership.fence}`);
   try {
     const signal = AbortSignal.any([stop.signal, leadership.signal]);

@@ -54,15 +54,22 @@ async function suite() {
 /** @param {readonly string[]} words */
 function chosen(words) {
   const args = words.filter((word) => word !== "--all" && word !== "--rest");
-  // A filter, or an option that chooses tests, searches everywhere.
-  if (words.includes("--all") || args.some((word) => !word.startsWith("--") || word.startsWith("--project")))
-    return { projects: words.includes("--all") ? [...SHORT, ...LONG] : [], args };
+  if (words.includes("--all")) return { projects: [...SHORT, ...LONG], args };
   if (words.includes("--rest")) return { projects: LONG, args };
+  if (args.some(choosesTests)) return { projects: [], args };
   return {
     projects: SHORT,
     args,
     next: "npm run test:all, which also runs the slow tests and those of the repository",
   };
+}
+
+/** Whether the word is a filter, or an option that chooses tests: these search everywhere. @param {string} word */
+function choosesTests(word, /** @type {number} */ index, /** @type {readonly string[]} */ words) {
+  if (/^(-t|--testNamePattern|--changed|--project)\b/.test(word)) return true;
+  const before = words[index - 1] ?? "";
+  // The value of an option, as in `--maxWorkers 1`.
+  return !word.startsWith("-") && !(before.startsWith("--") && !before.includes("="));
 }
 
 process.exitCode = await suite();

@@ -15,10 +15,12 @@ const RANDOM = /random|chaos|fuzz|model|lab/;
 /** @param {Failed | undefined} failed @returns {failed is Failed} whether CI may repeat what failed */
 export function repeatable(failed) {
   if (failed === undefined || failed.length === 0 || failed.length > MOST_FILES) return false;
-  return !failed.some(({ file }) => RANDOM.test(file) || !file.includes("integration/"));
+  return !failed.some(
+    ({ file }) => RANDOM.test(file) || !/test\/(integration|interop|slow|meta\/(docs|examples))\//.test(file),
+  );
 }
 
-/** A file for scripts/failed-reporter.js; `read` returns what it has written, and removes it. */
+/** A file for scripts/test-reporter.js; `read` returns what it has written, and removes it. */
 export function newFailures() {
   const folder = mkdtempSync(path.join(os.tmpdir(), "leasehold-failed-"));
   const file = path.join(folder, "failed.json");

@@ -120,7 +120,7 @@ const kindText: Record<FoundKind, string> = {
 const cureOf = (asked: string, found: string): string =>
   found === asked
     ? ": use another name for one of them"
-    : `, named "${found}": use names that are not nested`;
+    : `, named "${printable(found)}": use names that are not nested`;
 
 /**
  * The queue has an entry that the caller cannot share it with: of another kind, such as a Semaphore under the name of a

@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 
-/** A name and the prefix of its cluster have at most 1,024 bytes each. A foreign key may have more than a million, all slashes. */
-const MAX_NAME = 2048;
+/** Of a name, in bytes. A foreign key may have more than a million, all slashes. */
+const MAX_NAME = 1024;
 
 /** The names of all queues that a key may count in: its directories, the nearest last. */
 export function directoriesOf(key: string | Buffer): readonly string[] {

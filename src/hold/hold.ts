@@ -17,7 +17,7 @@ export interface Hold extends AsyncDisposable {
   /**
    * Aborts when the hold ends, *also on an ordinary release*. The reason is a LockReleasedError after `release()`, else a
    * LockLostError: distinguish them by `reason.code`. Reading it compares the clocks, as `held` does: in the first line after a pause
-   * that outlasted the deadline, it's aborted.
+   * that outlasted the deadline, it's aborted. An aborted signal calls no new listener: look at `aborted`, too.
    */
   readonly signal: AbortSignal;
   /**
@@ -147,7 +147,8 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 
   sessionEnded(reason: SessionEnd): void {
     this.limits?.stop();
-    this.#endWith(this.#loss(reason.code === "SESSION_LOST" ? reason.loss : "closed", reason));
+    if (!this.#ended)
+      this.#endWith(this.#loss(reason.code === "SESSION_LOST" ? reason.loss : "closed", reason));
     this.#queue.lease.holds.delete(this);
   }
 

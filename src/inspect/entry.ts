@@ -98,7 +98,8 @@ function factsAt(name: string, entry: InspectedKey, value: ValueFacts): Facts {
 }
 
 function kindOf(name: string, { key, place }: InspectedKey, value: ValueFacts): QueueKind {
-  const last = key.toString().slice(prefixOf(name).length).split("/").at(-1) ?? "";
+  const below = key.toString().slice(prefixOf(name).length);
+  const last = below.slice(below.lastIndexOf("/") + 1);
   if (value.leaseId === 0n || !LEASE_AND_NUMBER.test(last)) return "unknown";
   if (place === "reader" || place === "writer") return "rwlock";
   if (place !== "direct") return "unknown";

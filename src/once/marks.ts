@@ -99,7 +99,7 @@ const MAX_MARK = 16_384;
 const STATES: readonly unknown[] = ["started", "done", "failed"] satisfies Mark["state"][];
 const TEXTS = ["owner", "since", "id", "key", "fence"] as const;
 
-/** The fields that have the form of ours; undefined if the value is not one that this library wrote. */
+/** The fields that have the form of ours; undefined if the value is no object, or longer than any of ours. */
 export function parseMark({ value }: Pick<KeyValue, "value">): Partial<Mark> | undefined {
   if (value.length > MAX_MARK) return undefined;
   try {

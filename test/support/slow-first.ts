@@ -1,27 +1,28 @@
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** The files that take twelve seconds or more, in which they mostly wait. */
-export const SLOW = [
+const INTEGRATION = [
   ...["cli/run", "cli/queues", "cli/run-loss", "cli/run-once", "failover/lost-replies", "failover/outage"],
   ...["session/closing-refused", "session/exit", "session/loss", "testing/faults", "web-locks/deviations"],
-]
-  .map((name) => `test/integration/${name}.test.ts`)
-  .concat(
-    [
-      ...["failover/dead-etcd", "crowds/bulk-crowds", "crowds/waiter-memory", "failover/rejoin-outage"],
-      ...["diagnostics/acquire", "diagnostics/log", "diagnostics/loggers", "security/answers"],
-      ...["testing/lifetime", "conformance/server-lease", "session/unnoticed-end"],
-    ].map((name) => `test/slow/${name}.test.ts`),
-    [
-      "test/package/bundles.test.ts",
-      "test/meta/examples/once-schedulers.test.ts",
-      "test/meta/sim/trace.test.ts",
-      "test/interop/queue.test.ts",
-    ],
-  );
+];
+const SLOWEST = [
+  ...["security/hostile-keys", "diagnostics/loggers", "failover/dead-etcd", "crowds/bulk-crowds"],
+  ...["crowds/waiter-memory", "failover/rejoin-outage", "diagnostics/acquire", "diagnostics/log"],
+  ...["security/answers", "testing/processes", "testing/lifetime", "conformance/server-lease"],
+  ...["session/unnoticed-end", "session/slow-apply", "failover/members"],
+];
+const META = [
+  ...["package/bundles", "meta/examples/once-schedulers", "meta/sim/trace", "meta/lab/model"],
+  ...["package/package", "meta/docs/mistakes", "meta/examples/nightly", "meta/fidelity/auth"],
+];
 
-const isSlow = ({ moduleId }: TestSpecification): boolean =>
-  SLOW.some((file) => moduleId.endsWith(`/${file}`));
+/** The files that take twelve seconds or more, in which they mostly wait. */
+const SLOW = [
+  ...INTEGRATION.map((name) => `integration/${name}`),
+  ...SLOWEST.map((name) => `slow/${name}`),
+  ...META,
+].map((name) => `/test/${name}.test.ts`);
+
+const isSlow = ({ moduleId }: TestSpecification): boolean => SLOW.some((file) => moduleId.endsWith(file));
 
 /**
  * Puts the slow files first, so that none of them runs alone at the end. Vitest orders files by their last durations. In a fresh clone

@@ -116,12 +116,14 @@ function countRenewals(exam: Exam, session: Session): Promise<RenewedMessage> {
     const renewed = (message: RenewedMessage): void => {
       if (message.leaseId === session.leaseId && ++seen === RENEWALS) resolve(message);
     };
-    const ended = (): void => reject(session.signal.reason);
+    const { signal } = session;
+    const ended = (): void => reject(signal.reason);
     renewedChannel.subscribe(renewed);
-    session.signal.addEventListener("abort", ended);
+    if (signal.aborted) ended();
+    signal.addEventListener("abort", ended);
     return () => {
       renewedChannel.unsubscribe(renewed);
-      session.signal.removeEventListener("abort", ended);
+      signal.removeEventListener("abort", ended);
     };
   });
 }

@@ -18,7 +18,8 @@ export const lead = command({
       "another candidate can lead, and this process campaigns again: each term starts the command anew.",
     "When the command ends by itself, or by a signal that was passed on to it, leasehold resigns and exits with its code. It\n" +
       "does not start the command again.",
-    "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_FENCE and LEASEHOLD_LEASE in its environment, and not ETCDCTL_PASSWORD.",
+    "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_FENCE and LEASEHOLD_LEASE in its environment, and no password\n" +
+      "of etcd.",
     "Exit codes: the command's own; 128 plus the number of the signal that ended it; 126 not executable; 127 no such command.",
   ],
   flags: {

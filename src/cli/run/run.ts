@@ -33,7 +33,7 @@ export const run = command({
   help: [
     "Takes the lock, runs the command in a process group of its own, releases the lock, and exits with the command's code.",
     "The command has LEASEHOLD_NAME, LEASEHOLD_KEY, LEASEHOLD_LEASE and, if the lock is exclusive, LEASEHOLD_FENCE in its\n" +
-      "environment, and not ETCDCTL_PASSWORD. Signals are passed on to it.",
+      "environment, and no password of etcd. Signals are passed on to it.",
     "If etcd stops renewing the lease, the command gets SIGTERM, and its group SIGKILL after the grace, before another client\n" +
       "can get the lock. If the lock is lost at once (key deleted, lease revoked), the group gets SIGKILL at once.",
     "With --once, the command does not run if the slot was run before, or is running, by any client: exit code 0; or if its run\n" +

@@ -9,7 +9,17 @@ import { atEndOfTest } from "./test-end.js";
 /** One for all processes that this one starts. @type {Guardian | undefined} */
 let guardian;
 
+/** Its leader may have ended before the rest of it. @param {number} pid */
+function killGroup(pid) {
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch {
+    // All of it has ended.
+  }
+}
+
 /**
+ * Ends the program with the test that has started it; with its file if that test runs beside others.
  * @template {ChildProcess} Child
  * @param {Child} child
  * @param {{ group?: boolean }} [options] group: it was started detached, and its process group ends with it
@@ -25,6 +35,7 @@ export function owned(child, { group = false } = {}) {
   /** @type {Promise<void>} */
   const exited = new Promise((resolve) => child.once("exit", () => resolve(told.tell(`-${target}`))));
   atEndOfTest(async () => {
+    if (group) killGroup(pid);
     if (child.exitCode !== null || child.signalCode !== null) return;
     child.ref();
     process.kill(target, "SIGKILL");

@@ -1,5 +1,6 @@
 // A board on a fake etcd: what it reads, what it follows, and what it reports when.
 import { describe, expect, test } from "vitest";
+import { directoriesOf } from "../../../src/board/names-above.js";
 import { Board } from "../../../src/board/board.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import type { KeyValue, Range } from "../../../src/etcd/port.js";
@@ -179,4 +180,10 @@ describe("a board", () => {
     await stopped.turn();
     expect([stopped.reports, stopped.cluster.clock.timers]).toEqual([["100: "], 0]);
   });
+});
+
+test("a key counts in the queues of its directories, as far as a name may be long", () => {
+  expect(directoriesOf("a/b/7")).toEqual(["a", "a/b"]);
+  expect(directoriesOf(Buffer.from("/".repeat(1_400_000)))).toHaveLength(1025);
+  expect(directoriesOf("/".repeat(1_400_000))).toHaveLength(1025);
 });

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { LockExpiringError, LockLostError, LockReleasedError } from "../../../src/errors.js";
 import { UnansweredError } from "../../../src/etcd/port-errors.js";
 import { HoldHandle } from "../../../src/hold/hold.js";
+import { Session } from "../../../src/session/cluster.js";
 import { LockTable } from "../../../src/queue/lock-table.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
@@ -49,6 +50,18 @@ describe("a held lock", () => {
     renewed();
     expect([lock.held, lock.signal.aborted]).toEqual([true, false]);
     expect(() => lock.assertHeld()).not.toThrow();
+  });
+
+  test("has its signal aborted in the first line after a pause, and so has its session", () => {
+    const { clock, lock } = holding();
+    const other = holding();
+    const session = Reflect.construct(Session, [other.lease]) as Session;
+
+    clock.freeze(TTL_MS);
+    other.clock.freeze(TTL_MS);
+
+    expect(lock.signal.aborted).toBe(true);
+    expect(session.signal.aborted).toBe(true);
   });
 
   test("is never held again after its signal has aborted", () => {

@@ -153,7 +153,7 @@ describe("keys of other programs under the name", () => {
       Array.from({ length: 5 }, (_, n) => `${name}/big${n}`),
       { value: big, atOnce: 1 },
     );
-    const owned = JSON.stringify({ owner: "\u001b[31m".repeat(10_000), since: "never", id: "x" });
+    const owned = JSON.stringify({ owner: "\u001b[31m".repeat(6000), since: "never", id: "x" });
     await putKeys(member, [`${name}/6a1f`], { leaseId, value: owned });
 
     const { kind, holders, waiters } = await inspect(two.cluster, name);

@@ -89,7 +89,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 
   get signal(): AbortSignal {
     this.refresh();
-    const { end } = this;
+    const end = this.#reason;
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
       setMaxListeners(0, this.#controller.signal);

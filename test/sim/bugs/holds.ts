@@ -116,6 +116,11 @@ export const HOLDS: readonly Bug[] = [
         from: "        if (lease.over)\n            this.#endWithSession();\n",
         to: "",
       },
+      {
+        file: "hold/hold.js",
+        from: "        this.#queue.lease.refresh();\n        this.#endWithSession();\n",
+        to: "        this.#queue.lease.refresh();\n",
+      },
     ],
     ground: { workload: "session-listener" },
   },

@@ -32,6 +32,8 @@ describe("a semaphore", () => {
     expect(await b.tryAcquire()).toBeUndefined();
     const late = await reasonOf(b.acquire({ timeoutMs: 300 }));
     expect(late).toMatchObject({ lockName: name, ahead: 3, holder: { key: held[0]!.key } });
+    // Its key is deleted in the background.
+    await queued(name, 3);
     const served: number[] = [];
     const turns = [b, a, a, b, b, a, b];
     const waiting = await inLine(

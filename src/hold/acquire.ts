@@ -18,7 +18,7 @@ import { withLease, type LeasedCall } from "./with-lease.js";
 const TRY_TIMEOUT_MS = 5000;
 
 /** The hold takes the watch over in the same turn of the event loop, so no event can arrive before. */
-const NO_LISTENER: WatchListener = { created() {}, event() {}, interrupted() {}, refused() {} };
+const NO_LISTENER: WatchListener = { created() {}, events() {}, interrupted() {}, refused() {} };
 
 /** A queue to join, and with which leases and entry. */
 export interface JoinTarget extends Omit<JoinOptions, keyof LockAbout>, AcquireTarget {}

@@ -1,29 +1,21 @@
-import type { Timer } from "../async/clock.js";
-import type { KeyValue } from "../etcd/port.js";
+import type { WatchEvent } from "../etcd/port.js";
 import type { Watch, WatchListener } from "../etcd/watch/hub.js";
 import type { KeyWatchSchedule, LongHold } from "../session/key-watch-schedule.js";
 import { LockTable } from "../queue/lock-table.js";
 import type { JoinedEntry } from "../queue/entry.js";
 import type { Grant } from "../queue/waiter.js";
 
-/**
- * A hold that only a deletion supports is confirmed by a read after this time. A shorter one needs none: its release compares
- * the key's create revision, and so reports the loss.
- */
-const CONFIRM_MS = 10;
-
 /** Watches the key of a hold, which is lost if a client deletes the key, even though the lease goes on. */
 export class KeyWatch implements LongHold, WatchListener {
   readonly #entry: JoinedEntry;
   readonly #holds: KeyWatchSchedule;
   #watch: Watch | undefined;
-  #confirming: Timer | undefined;
   /** A read of an older state does not show whether the key still existed when the watch began. */
   #atLeast: bigint;
   #over = false;
 
   constructor(
-    { entry, ownWatch, deletedAt }: Grant,
+    { entry, ownWatch }: Grant,
     private readonly onGone: () => void,
   ) {
     this.#entry = entry;
@@ -32,12 +24,6 @@ export class KeyWatch implements LongHold, WatchListener {
     this.#atLeast = entry.revision;
     if (ownWatch) this.#takeOver(ownWatch);
     else this.#holds.addUnwatched(this);
-    if (deletedAt === undefined || ownWatch?.over) return;
-    // Only this deletion supports the hold. If another entry was granted together with ours, it may be older than our put.
-    if (deletedAt > this.#atLeast) this.#atLeast = deletedAt;
-    // No read has confirmed our key since that deletion.
-    const { clock } = entry.lease.services;
-    this.#confirming = clock.after(CONFIRM_MS, () => void this.read());
   }
 
   get key(): string {
@@ -46,7 +32,6 @@ export class KeyWatch implements LongHold, WatchListener {
 
   stop(): void {
     this.#over = true;
-    this.#confirming?.cancel();
     this.#holds.delete(this);
     // The next entry of this session will most likely have the same key.
     this.#watch?.keepForReuse();
@@ -72,8 +57,8 @@ export class KeyWatch implements LongHold, WatchListener {
     this.#holds.read(this);
   }
 
-  event(kv: KeyValue): void {
-    if (kv.modRevision > this.#entry.revision) this.#gone();
+  events(events: readonly WatchEvent[]): void {
+    if (events.some(({ kv }) => kv.modRevision > this.#entry.revision)) this.#gone();
   }
 
   interrupted(): void {

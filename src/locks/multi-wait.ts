@@ -116,7 +116,7 @@ class AllTurns {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    if (alone) for (const entry of entries) this.#grant(entry, undefined, undefined);
+    if (alone) for (const entry of entries) this.#grant(entry, undefined);
     else void this.#read().catch((error: unknown) => this.#end(() => this.#reject(error as Error)));
   }
 
@@ -156,19 +156,18 @@ class AllTurns {
 
   #wait(entry: JoinedEntry, position: ReturnType<typeof positionOf>): void {
     if (position === "gone") return this.stop();
-    if (position === "first") return this.#grant(entry, undefined, undefined);
+    if (position === "first") return this.#grant(entry, undefined);
     const outcome = {
-      granted: (ownWatch: Grant["ownWatch"], deletedAt: Grant["deletedAt"]) =>
-        this.#grant(entry, ownWatch, deletedAt),
+      granted: (ownWatch: Grant["ownWatch"]) => this.#grant(entry, ownWatch),
       gone: () => this.stop(),
       failed: (error: Error) => this.#end(() => this.#reject(error)),
     };
     this.#turns.set(entry, new PredecessorWait(entry, outcome, position));
   }
 
-  #grant(entry: JoinedEntry, ownWatch: Grant["ownWatch"], deletedAt: Grant["deletedAt"]): void {
+  #grant(entry: JoinedEntry, ownWatch: Grant["ownWatch"]): void {
     this.#turns.delete(entry);
-    const hold = new HoldHandle(LockTable.of(this.lease).queue(entry.name), { entry, ownWatch, deletedAt });
+    const hold = new HoldHandle(LockTable.of(this.lease).queue(entry.name), { entry, ownWatch });
     hold.startedAsPart({ kind: "all", name: entry.name, options: NO_LOCK_OPTIONS });
     this.#holds.set(entry, hold);
     // It may be lost while the other entries still wait.

@@ -1,5 +1,5 @@
 import type { EtcdServices } from "../session/connection.js";
-import type { EventKind, KeyValue, RangeAnswer } from "../etcd/port.js";
+import type { KeyValue, RangeAnswer, WatchEvent } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import type { Interruption, Watch, WatchListener } from "../etcd/watch/hub.js";
 import type { Timer } from "../async/clock.js";
@@ -96,12 +96,20 @@ export class QueueWatch<K extends QueueKey> implements WatchListener {
     else this.#readLater();
   }
 
-  event(kv: KeyValue, kind: EventKind): void {
+  events(events: readonly WatchEvent[]): void {
+    const watch = this.#watch;
+    for (const event of events) {
+      this.#apply(event);
+      // It was cancelled by its listener, or restarted from a read.
+      if (watch !== this.#watch) return;
+    }
+    this.#finish();
+  }
+
+  #apply({ kv, kind }: WatchEvent): void {
     const { modRevision } = kv;
     if (modRevision !== this.#applying) this.#finish();
     if (modRevision <= this.#complete || !this.#allBefore(modRevision)) return;
-    // All events of one revision are delivered before anything else runs.
-    if (this.#applying === undefined) queueMicrotask(() => this.#finish());
     this.#applying = modRevision;
     const key = kv.key.toString("latin1");
     this.#changedKeys.add(key);
@@ -150,7 +158,6 @@ export class QueueWatch<K extends QueueKey> implements WatchListener {
     this.#watch = undefined;
     this.#timer?.cancel();
     this.#snapshot = undefined;
-    // A revision that was only partly delivered is delivered again as a whole.
     this.#applying = undefined;
   }
 

@@ -116,9 +116,8 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     if (this.#gaveUp) throw new NotSentError("the caller gave up");
     this.#waiter = this.#queue.join(this.target);
     const grant = await this.#waiter.granted;
-    // Before anything is awaited: the hold takes over the watch of the wait. The transaction that puts the mark confirms
-    // the key.
-    const hold = this.#holdOf({ ...grant, deletedAt: undefined });
+    // Before anything is awaited: the hold takes over the watch of the wait.
+    const hold = this.#holdOf(grant);
     return this.lease.inFlight.track(this.#begin(hold, grant.entry, found.revision));
   }
 

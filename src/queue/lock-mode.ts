@@ -94,7 +94,7 @@ export interface LockMode {
   readonly announcesGrant: boolean;
   /** The entry of the same session whose end or grant this one waits for, without a watch. `earlier`: oldest first. */
   follows<E extends EntryView>(entry: E, earlier: readonly E[]): E | undefined;
-  /** The state of an entry once the entry that it followed is granted and it no longer follows that one. */
+  /** The state of an entry once the entry that it followed is granted and it no longer follows that one, if its key exists. */
   afterTurn(entry: EntryView): JoinResult;
   /** Whether a new entry will certainly follow one of ours, so that its join need not read the queue. */
   surelyFollows(ours: readonly EntryView[]): boolean;
@@ -144,8 +144,8 @@ export class EntryBelow implements Predecessor {
     this.revision = createRevision;
   }
 
-  endedBy({ modRevision }: KeyValue): boolean {
-    return modRevision > this.revision;
+  endedBy({ key, modRevision }: KeyValue): boolean {
+    return modRevision > this.revision && keyText(key) === keyText(this.target.key);
   }
 }
 

@@ -1,19 +1,16 @@
 import type { RangesAnswer } from "../etcd/ranges.js";
-import type { EventKind, KeyValue } from "../etcd/port.js";
+import type { KeyValue, WatchEvent } from "../etcd/port.js";
 import type { Watch } from "../etcd/watch/hub.js";
 import { isSame, type Behind, type Predecessor } from "./lock-mode.js";
 import type { JoinedEntry } from "./entry.js";
 import { SlowReads, type SlowReader } from "./slow-reads.js";
 import type { Timer } from "../async/clock.js";
-import { TurnWatches, type TurnListener } from "./turn-watches.js";
+import { TurnWatches, type Following, type TurnListener } from "./turn-watches.js";
 
 /** How a wait ends, unless its owner stops it. */
 export interface WaitOutcome {
-  /**
-   * It is our turn. `ownWatch` continues to watch our key. `deletedAt` is set when no read has confirmed the key since
-   * the predecessor's deletion: a read then confirms it while the caller continues.
-   */
-  granted(ownWatch: Watch | undefined, deletedAt: bigint | undefined): void;
+  /** It is our turn, and our key was there when it came. `ownWatch` continues to watch it. */
+  granted(ownWatch: Watch | undefined): void;
   /** Our key is gone. */
   gone(): void;
   failed(error: Error): void;
@@ -29,12 +26,16 @@ const NEAR = 3;
  */
 const REREADS_AT_MS = [4, 16, 46, 100];
 
+/** Its end, or its end after that of the entry before it, gives us our turn. */
+const mayDecide = ({ holder, before }: Predecessor): boolean => holder || before?.holder === true;
+
 const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b) => (a > b ? a : b));
 
 /**
  * Waits until no earlier entry is left: first watches the predecessor and its own key, *then* reads the queue. The order
  * matters: after a read that came first, a deletion between the two would go unnoticed. A single deletion alone proves
- * nothing (the predecessor may have been a waiter that gave up), unless the predecessor was known to be the holder.
+ * nothing: the predecessor may have been a waiter that gave up, and the same revision may have deleted our key. It does if the
+ * predecessor was known to be the holder, and one watch follows both keys.
  */
 export class PredecessorWait implements TurnListener, SlowReader {
   #predecessor: Predecessor | undefined;
@@ -45,6 +46,8 @@ export class PredecessorWait implements TurnListener, SlowReader {
   #verified = false;
   /** Answers from older states do not count. */
   #atLeast: bigint;
+  /** The last answer that showed our key and the predecessor is of this revision. */
+  #seenAt: bigint;
   /** The predecessor is known to hold: our turn comes with its end. */
   #holds = false;
   /** The predecessor has ended or announced its grant, and no read was sent since. */
@@ -66,31 +69,36 @@ export class PredecessorWait implements TurnListener, SlowReader {
     from: Behind | undefined,
   ) {
     this.#watches = new TurnWatches(entry, this);
-    this.#atLeast = entry.revision;
+    this.#atLeast = this.#seenAt = entry.revision;
     this.ahead = from?.ahead ?? 0;
     if (!from) {
       this.read();
       return;
     }
     // A replay from the join on misses no event, so it needs no read.
-    this.#follow(from.predecessor, from.ahead >= FAR ? entry.revision + 1n : 0n);
+    this.#follow(from.predecessor, { startRevision: from.ahead >= FAR ? entry.revision + 1n : 0n });
+    this.created();
   }
 
-  /** A watch on several entries may report our own entry, too. */
-  event(kv: KeyValue, kind: EventKind): void {
-    if (kv.key.toString() === this.entry.key) {
-      if (kv.modRevision > this.entry.revision) this.#end(() => this.outcome.gone());
-      return;
-    }
+  /** Our own end comes first: the same revision may have ended the predecessor. */
+  events(events: readonly WatchEvent[]): void {
+    if (events.some(({ kv }) => this.#isOwnEnd(kv))) return this.#end(() => this.outcome.gone());
     // By the last read's description of the predecessor, which may stand for several entries.
-    if (this.#predecessor?.endedBy(kv)) this.#predecessorEnded(kv.modRevision, kind);
+    const ended = events.findLast(({ kv }) => this.#predecessor?.endedBy(kv));
+    if (ended) this.#predecessorEnded(ended);
+  }
+
+  #isOwnEnd({ key, modRevision }: KeyValue): boolean {
+    return modRevision > this.entry.revision && key.toString() === this.entry.key;
   }
 
   /** Of all that the old stream reported, only the entries themselves are carried over. */
   interrupted(): void {
     if (this.#over) return;
     this.#watches.cancel();
-    if (this.#predecessor) this.#follow(this.#predecessor, 0n);
+    if (!this.#predecessor) return;
+    this.#follow(this.#predecessor);
+    this.created();
   }
 
   refused(error: Error): void {
@@ -104,61 +112,71 @@ export class PredecessorWait implements TurnListener, SlowReader {
     this.#watches.cancel();
   }
 
-  #follow(predecessor: Predecessor, startRevision: bigint): void {
-    // A read under way was sent before these watches existed, so it must not verify them.
+  #follow(predecessor: Predecessor, how: Partial<Following> = {}): void {
     this.#read++;
     this.#readsEarly = false;
     this.#verified = false;
     this.#cancelTimer();
     this.#predecessor = predecessor;
     this.#holds = predecessor.holder;
-    this.#watches.follow(predecessor, startRevision);
-    this.#checkReused(predecessor);
-    this.created();
+    this.#watches.follow(predecessor, {
+      decides: mayDecide(predecessor),
+      before: predecessor.before,
+      ...how,
+    });
+    this.#checkReused();
   }
 
   /** A reused watch may have received events while it was idle: then a read decides. */
-  #checkReused(predecessor: Predecessor): void {
-    const last = this.#watches.lastEvents;
-    this.#ended = last.predecessor > (predecessor.revision ?? 0n) || last.own > this.entry.revision;
-    if (this.#ended) this.#atLeast = max(this.#atLeast, last.predecessor, last.own);
+  #checkReused(): void {
+    const { predecessor, own } = this.#watches.lastEvents;
+    this.#ended = predecessor > this.#seenAt || own > this.entry.revision;
+    if (this.#ended) this.#atLeast = max(this.#atLeast, predecessor, own);
   }
 
   /** No entry can be added between the two: if `before` was the holder, the predecessor holds next. */
   beforeEnded(before: Predecessor): void {
-    if (this.#over || this.#ended) return;
+    const predecessor = this.#predecessor;
+    if (this.#over || this.#ended || !predecessor) return;
     if (before.holder) this.#holds = true;
     else if (this.#watches.createdAt !== undefined) {
+      // The answer most often shows a state that is not older than the new watch, and so verifies it.
+      this.#follow(predecessor, { decides: true, before: undefined });
       this.read();
       this.#readsEarly = true;
     }
   }
 
   created(): void {
-    if (this.#over || this.#watches.createdAt === undefined) return;
-    const { sinceJoin } = this.#watches;
+    const { createdAt, sinceJoin } = this.#watches;
+    if (this.#over || createdAt === undefined) return;
     if (!sinceJoin) this.#createdMs = this.entry.lease.services.clock.monotonic();
+    if (this.#readsEarly) return;
     if (this.#ended) return this.read();
+    if (this.#seenAt > this.entry.revision && this.#seenAt >= createdAt) return this.#verify(createdAt);
     if (sinceJoin) return this.#trustWatches();
     if (this.ahead <= NEAR) return this.read();
     // In a crowd, the event usually comes before the read is needed.
     this.#timer = this.entry.lease.services.clock.after(100, () => this.read());
   }
 
-  #predecessorEnded(endedAt: bigint, by: EventKind): void {
+  #predecessorEnded({ kv, kind }: WatchEvent): void {
     if (this.#over) return;
-    this.#atLeast = max(this.#atLeast, endedAt);
-    const next = by === "PUT" ? this.#predecessor?.afterPut : undefined;
-    if (next) return this.#follow(next, 0n);
+    this.#atLeast = max(this.#atLeast, kv.modRevision);
+    const next = kind === "PUT" ? this.#predecessor?.afterPut : undefined;
+    if (next) {
+      this.#follow(next);
+      return this.created();
+    }
     this.#ended = true;
-    if (this.#verified && this.#holds) return this.#grant(endedAt);
+    if (this.#verified && this.#holds) return this.#grant();
     // An early read under way may show that the predecessor held. Otherwise a read follows when both watches are created.
     if (this.#watches.ownIsCreated && !this.#readsEarly) this.read();
   }
 
-  #grant(deletedAt: bigint | undefined): void {
+  #grant(): void {
     const ownWatch = this.#watches.handOver();
-    this.#end(() => this.outcome.granted(ownWatch, deletedAt));
+    this.#end(() => this.outcome.granted(ownWatch));
   }
 
   #end(report: () => void): void {
@@ -201,21 +219,31 @@ export class PredecessorWait implements TurnListener, SlowReader {
     if (position === "gone") return this.#end(() => this.outcome.gone());
     const mismatch = this.entry.mismatchIn(ranges, position === "first");
     if (mismatch) return this.#end(() => this.outcome.failed(mismatch));
-    if (position === "first") return this.#grant(undefined);
+    if (position === "first") return this.#grant();
     const { predecessor, ahead } = position;
     this.ahead = ahead;
-    if (!isSame(this.#predecessor, predecessor) || !this.#watches.followsPredecessor)
-      return this.#follow(predecessor, 0n);
+    this.#seenAt = header.revision;
+    const follows = isSame(this.#predecessor, predecessor) && this.#watches.followsPredecessor;
+    if (!follows || (mayDecide(predecessor) && !this.#watches.decides)) {
+      this.#follow(predecessor);
+      return this.created();
+    }
     // Still the same predecessor, but it may be the holder by now.
     this.#predecessor = predecessor;
     this.#holds ||= predecessor.holder;
     const { createdAt } = this.#watches;
     if (createdAt === undefined) return;
+    if (header.revision < createdAt) this.read();
+    else this.#verify(createdAt);
+  }
+
+  /** The last answer has shown the predecessor and our key, and the watches report all that happened after it. */
+  #verify(createdAt: bigint): void {
     this.#verified = true;
     // It has ended since the read was sent.
-    if (this.#ended) return this.#holds ? this.#grant(this.#atLeast) : this.read();
-    this.#watches.followBefore(predecessor.before);
-    if (ahead <= NEAR && header.revision > createdAt) return this.#rereadSoon();
+    if (this.#ended) return this.#holds ? this.#grant() : this.read();
+    this.#watches.followBefore(this.#predecessor?.before);
+    if (this.ahead <= NEAR && this.#seenAt > createdAt) return this.#rereadSoon();
     this.#trustWatches();
   }
 

@@ -1,11 +1,12 @@
 import type { CallPolicy } from "../etcd/retry.js";
 import { Joiner, type Joined } from "./join.js";
-import { exclusive, GRANTED_UNSEEN, UNKNOWN } from "./lock-mode.js";
+import { exclusive, GRANTED, GRANTED_UNSEEN, UNKNOWN } from "./lock-mode.js";
 import type { Behind, Granted, LockMode, Unknown } from "./lock-mode.js";
 import type { KeyNumbers } from "./key-numbers.js";
 import type { Lease } from "../session/lease.js";
 import { SessionEntries } from "./session-entries.js";
 import { kindOf, type JoinedEntry, type QueueEntry } from "./entry.js";
+import { sessionRange } from "../keys.js";
 import { txnUntilConfirmed } from "../session/cleanup.js";
 import { announceGrantTxn, leaveTxn } from "./txns.js";
 import { PredecessorWait } from "./predecessor-wait.js";
@@ -168,22 +169,44 @@ export class Queue {
     this.#waiting--;
     this.lease.waits.delete(waiter);
     waiter.grant(grant);
-    this.#onGranted(grant.entry, result, grant.deletedAt);
+    this.#onGranted(grant.entry, result);
     this.#joinNext();
   }
 
   /** Re-evaluates local waiters blocked only until `entry` was granted: each holds too, waits on its own or follows another. */
-  #onGranted(entry: JoinedEntry, { visible }: Granted, deletedAt = entry.revision): void {
+  #onGranted(entry: JoinedEntry, { visible }: Granted): void {
     entry.granted();
     if (entry.mode.announcesGrant && !visible) this.#announceGrant(entry);
+    let together = false;
     for (const [waiter, next] of this.#followers.of(entry)) {
       const below = this.own.followedBy(next);
       if (below === entry) continue;
+      const then = next.mode.afterTurn(next);
+      if (then.state === "granted") {
+        together = true;
+        continue;
+      }
       this.#followers.remove(waiter, entry);
-      const then = below ? UNKNOWN : next.mode.afterTurn(next);
-      // No read has confirmed its key since then: one follows while the caller continues.
-      if (then.state === "granted") this.grant(waiter, { ...unwatched(next), deletedAt }, then);
-      else this.#wait(waiter, next, then);
+      this.#wait(waiter, next, below ? UNKNOWN : then);
+    }
+    if (together) void this.#grantTogether(entry);
+  }
+
+  /**
+   * Readers that waited for the same entry hold together, but what ended that entry may have deleted their keys, too: one read
+   * shows which are there. A reader whose key is missing waits on its own, and finds out.
+   */
+  async #grantTogether(entry: JoinedEntry): Promise<void> {
+    const { client } = this.lease.services;
+    const ours = [sessionRange(entry.directory, this.lease.leaseId)];
+    // Rejects when the session ends, which ends the waits, too, or when etcd refuses the read, as it then refuses theirs.
+    const answer = await client.ranges(ours, this.lease.policy("read the own keys")).catch(() => undefined);
+    const kvs = answer?.ranges.flatMap((range) => range.kvs) ?? [];
+    for (const [waiter, next] of this.#followers.of(entry)) {
+      if (this.own.followedBy(next) === entry) continue;
+      this.#followers.remove(waiter, entry);
+      if (kvs.some((kv) => next.is(kv))) this.grant(waiter, unwatched(next), GRANTED);
+      else this.#wait(waiter, next, UNKNOWN);
     }
   }
 

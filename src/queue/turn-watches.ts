@@ -1,4 +1,4 @@
-import type { KeyValue } from "../etcd/port.js";
+import type { WatchEvent } from "../etcd/port.js";
 import type { Watch, WatchListener, WatchTarget } from "../etcd/watch/hub.js";
 import type { JoinedEntry } from "./entry.js";
 import { isSame, type Predecessor } from "./lock-mode.js";
@@ -14,9 +14,27 @@ export interface TurnListener extends WatchListener {
   beforeEnded(before: Predecessor): void;
 }
 
+/** How to watch a predecessor. */
+export interface Following {
+  /** It is, or may soon be, the holder: its end alone decides, so one watch reports that end and the end of our own key. */
+  readonly decides: boolean;
+  /** The entry before it, if its end is of use. */
+  readonly before: Predecessor | undefined;
+  /** Default 0n: from now on. */
+  readonly startRevision?: bigint;
+}
+
+/** The smallest range that contains both keys; of the events in it, only theirs count. */
+function spanning(target: WatchTarget, own: string): WatchTarget {
+  if (target.end !== undefined) return target;
+  const [first, last] = [Buffer.from(target.key), Buffer.from(own)].sort((a, b) => a.compare(b));
+  return { ...target, key: first as Buffer, end: Buffer.concat([last as Buffer, Buffer.of(0)]) };
+}
+
 /** The watches of one waiter: on its predecessor, on its own key, and on the entry before the predecessor. */
 export class TurnWatches {
   #predecessor: Watched | undefined;
+  #decides = false;
   #own: Watched | undefined;
   #before: EntryBefore | undefined;
 
@@ -27,6 +45,11 @@ export class TurnWatches {
 
   get followsPredecessor(): boolean {
     return this.#predecessor !== undefined;
+  }
+
+  /** The watch on the predecessor reports the end of our own key, too: both or neither, if one revision ends both. */
+  get decides(): boolean {
+    return this.#decides;
   }
 
   /** The later of the revisions at which etcd created the watches on the predecessor and on our key, once both are created. */
@@ -55,9 +78,11 @@ export class TurnWatches {
     return { predecessor: this.#predecessor?.watch.lastEvent ?? 0n, own: this.#own?.watch.lastEvent ?? 0n };
   }
 
-  follow({ target, before }: Predecessor, startRevision: bigint): void {
+  follow({ target }: Predecessor, { decides, before, startRevision = 0n }: Following): void {
     this.#predecessor?.watch.cancel();
-    this.#predecessor = this.#watched(target, startRevision);
+    // A range of several predecessors contains our own key.
+    this.#decides = decides || target.end !== undefined;
+    this.#predecessor = this.#watched(decides ? spanning(target, this.entry.key) : target, startRevision);
     this.#own ??= this.#watched({ key: this.entry.key, events: "DELETE" }, startRevision);
     this.followBefore(before, startRevision);
   }
@@ -128,8 +153,8 @@ class EntryBefore implements WatchListener {
     this.#watch = watch(this);
   }
 
-  event(kv: KeyValue): void {
-    if (this.entry.endedBy(kv)) this.onEnd();
+  events(events: readonly WatchEvent[]): void {
+    if (events.some(({ kv }) => this.entry.endedBy(kv))) this.onEnd();
   }
 
   /** A client that takes turns with us will be there again. */

@@ -12,16 +12,10 @@ export interface Grant {
   readonly entry: JoinedEntry;
   /** The watch on the key that the wait has left. */
   readonly ownWatch: Watch | undefined;
-  /** Set when only this deletion supports the hold: confirm the key by a read. */
-  readonly deletedAt: bigint | undefined;
 }
 
 /** A grant whose wait has left no watch. */
-export const unwatched = (entry: JoinedEntry): Grant => ({
-  entry,
-  ownWatch: undefined,
-  deletedAt: undefined,
-});
+export const unwatched = (entry: JoinedEntry): Grant => ({ entry, ownWatch: undefined });
 
 /** The state of a waiter. */
 export type Stage =
@@ -169,8 +163,8 @@ export class WaiterTurn implements WaitOutcome {
     private readonly entry: JoinedEntry,
   ) {}
 
-  granted(ownWatch: Watch | undefined, deletedAt: bigint | undefined): void {
-    this.queue.grant(this.waiter, { entry: this.entry, ownWatch, deletedAt });
+  granted(ownWatch: Watch | undefined): void {
+    this.queue.grant(this.waiter, { entry: this.entry, ownWatch });
   }
 
   gone(): void {

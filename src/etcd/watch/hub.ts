@@ -66,10 +66,12 @@ export class WatchHub {
     return watch;
   }
 
-  /** Idle watches report only deletions of one key, so no other target may reuse one. */
-  #idleWatchFor({ key, end, events, reuseFrom }: WatchTarget): Watch | undefined {
-    const oneDeletion = end === undefined && events === "DELETE";
-    return oneDeletion && reuseFrom !== undefined ? this.#idleWatches.take(key, reuseFrom) : undefined;
+  /** Idle watches report only deletions, so no other target may reuse one. */
+  #idleWatchFor(target: WatchTarget): Watch | undefined {
+    const { events, reuseFrom } = target;
+    return events === "DELETE" && reuseFrom !== undefined
+      ? this.#idleWatches.take(target, reuseFrom)
+      : undefined;
   }
 
   /**

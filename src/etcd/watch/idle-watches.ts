@@ -1,5 +1,5 @@
 import type { Clock, Timer } from "../../async/clock.js";
-import { keyText, type Watch, type WatchListener } from "./watch.js";
+import { keyText, type Watch, type WatchListener, type WatchTarget } from "./watch.js";
 
 /** Contenders that take turns watch the same key again within this time. */
 const KEPT_MS = 5000;
@@ -14,8 +14,12 @@ interface IdleWatch {
   events: number;
 }
 
+/** A key of its own for each range. */
+const rangeText = ({ key, end = "" }: Pick<WatchTarget, "key" | "end">): string =>
+  `${String(key.length)}:${keyText(key)}${keyText(end)}`;
+
 /**
- * Watches on single keys that no waiter needs at the moment. A contender for a lock waits for the same key again and again:
+ * Watches for deletions that no waiter needs at the moment. A contender for a lock waits for the same keys again and again:
  * a watch that continued meanwhile has missed nothing, so the next wait needs neither a create nor a read after it.
  */
 export class IdleWatches {
@@ -26,7 +30,7 @@ export class IdleWatches {
 
   /** Takes over the watch from its listener. */
   add(watch: Watch): void {
-    const key = keyText(watch.key);
+    const key = rangeText(watch);
     this.#remove(key);
     const idle = { watch, since: this.clock.monotonic(), events: 0 };
     watch.listener = this.#listener(idle, key);
@@ -36,9 +40,9 @@ export class IdleWatches {
     this.#timer ??= this.clock.after(KEPT_MS, () => this.#expire());
   }
 
-  /** A watch that has reported, or will report, every deletion of the key from revision `from` on. */
-  take(target: string | Buffer, from: bigint): Watch | undefined {
-    const key = keyText(target);
+  /** A watch that has reported, or will report, every deletion in the range from revision `from` on. */
+  take(target: Pick<WatchTarget, "key" | "end">, from: bigint): Watch | undefined {
+    const key = rangeText(target);
     const watch = this.#byKey.get(key)?.watch;
     // Its stream may be gone before its listener is notified.
     if (watch?.createdAt === undefined || watch.createdAt >= from || watch.over) return undefined;
@@ -75,9 +79,10 @@ export class IdleWatches {
     const ended = (): void => {
       if (this.#byKey.get(key) === idle) this.#byKey.delete(key);
     };
-    const event = (): void => {
-      if (++idle.events === MAX_EVENTS) this.#remove(key);
+    const events = (all: readonly unknown[]): void => {
+      idle.events += all.length;
+      if (idle.events >= MAX_EVENTS) this.#remove(key);
     };
-    return { created: () => undefined, event, interrupted: ended, refused: ended };
+    return { created: () => undefined, events, interrupted: ended, refused: ended };
   }
 }

@@ -75,7 +75,7 @@ export class OpenStream implements WatchOwner {
 
   keepForReuse(watch: Watch): boolean {
     const there = !this.#closed && watch.createdAt !== undefined && this.watches.has(watch.id);
-    const keeps = there && watch.reportsDeletionsOfOneKey;
+    const keeps = there && watch.events === "DELETE";
     if (keeps) this.group.keepForReuse(watch);
     return keeps;
   }
@@ -121,13 +121,12 @@ export class OpenStream implements WatchOwner {
   }
 
   #deliver({ watchId, events }: WatchAnswer): void {
-    for (const event of events) {
-      // Its listener may cancel the watch on the first event.
-      const watch = this.watches.get(watchId);
-      if (!watch?.wants(event)) continue;
-      watch.lastEvent = event.kv.modRevision;
-      watch.listener.event(event.kv, event.kind);
-    }
+    const watch = this.watches.get(watchId);
+    const wanted = events.filter((event) => watch?.wants(event));
+    const last = wanted.at(-1);
+    if (!watch || !last) return;
+    watch.lastEvent = last.kv.modRevision;
+    watch.listener.events(wanted);
   }
 
   #created({ header, cancelled, cancelReason }: WatchAnswer): void {

@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import type { EventKind, KeyValue, WatchEvent } from "../port.js";
+import type { EventKind, WatchEvent } from "../port.js";
 
 /**
  * Why a watch ended. `broken`: its stream is gone; another watch can start from the revision after the last one that was
@@ -11,8 +11,11 @@ export type Interruption = "broken" | "compacted";
 export interface WatchListener {
   /** The watch delivers what happens after `revision`. */
   created(revision: bigint): void;
-  /** Called in the order of revisions; all events of one revision are reported before anything else runs. */
-  event(kv: KeyValue, kind: EventKind): void;
+  /**
+   * In the order of revisions, and never only a part of one: etcd puts all events of a revision that a watch is made for into
+   * one answer. Two watches have no such order between them (measured: up to 10.8 ms apart).
+   */
+  events(events: readonly WatchEvent[]): void;
   /** This watch reports nothing more: start another one. */
   interrupted(why: Interruption): void;
   /** etcd rejects this watch. */
@@ -78,10 +81,6 @@ export class Watch {
     this.end = end;
     this.events = events;
     this.startRevision = startRevision;
-  }
-
-  get reportsDeletionsOfOneKey(): boolean {
-    return this.events === "DELETE" && this.end === undefined;
   }
 
   cancel(): void {

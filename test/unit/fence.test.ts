@@ -12,7 +12,6 @@ function heldLock(): Lock {
   return new ExclusiveHoldHandle(queue, {
     entry,
     ownWatch: undefined,
-    deletedAt: undefined,
   });
 }
 

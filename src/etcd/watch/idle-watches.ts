@@ -5,8 +5,11 @@ import { keyText, type Watch, type WatchListener, type WatchTarget } from "./wat
 const KEPT_MS = 5000;
 /** More than the contenders that take turns in one process. */
 const MAX_KEPT = 256;
-/** The release of this client's own key is one event. From the second on, only others use the key, and its events cost. */
-const MAX_EVENTS = 2;
+/**
+ * The release of this client's own key is one event, and so is that of another key in a range. From the next one on, only
+ * others use the keys, and their events cost.
+ */
+const maxEvents = ({ end }: Watch): number => (end === undefined ? 2 : 3);
 
 interface IdleWatch {
   readonly watch: Watch;
@@ -15,8 +18,10 @@ interface IdleWatch {
 }
 
 /** A key of its own for each range. */
-const rangeText = ({ key, end = "" }: Pick<WatchTarget, "key" | "end">): string =>
-  `${String(key.length)}:${keyText(key)}${keyText(end)}`;
+function rangeText({ key, end = "" }: Pick<WatchTarget, "key" | "end">): string {
+  const first = keyText(key);
+  return `${String(first.length)}:${first}${keyText(end)}`;
+}
 
 /**
  * Watches for deletions that no waiter needs at the moment. A contender for a lock waits for the same keys again and again:
@@ -81,7 +86,7 @@ export class IdleWatches {
     };
     const events = (all: readonly unknown[]): void => {
       idle.events += all.length;
-      if (idle.events >= MAX_EVENTS) this.#remove(key);
+      if (idle.events >= maxEvents(idle.watch)) this.#remove(key);
     };
     return { created: () => undefined, events, interrupted: ended, refused: ended };
   }

@@ -63,7 +63,7 @@ describe("what once costs etcd", () => {
     await at.etcd.etcdctl(["del", "budget/behind/1"]);
     expect(await waiting).toMatchObject({ ran: true });
 
-    // The mark, which confirms the key; the mark of the run; the release.
+    // The mark of the wait; the mark of the run; the release.
     expect(await meterOf.read()).toEqual({ DeleteRange: 1, Txn: 3, revisions: 4 });
   });
 });

@@ -69,8 +69,8 @@ export function lastUseOf(places: Iterable<Place>): Map<string, bigint> {
 }
 
 /**
- * The fault that took a place: the one that names the revision, or one that targets its key or lease and was never
- * answered.
+ * The fault that took a place: the one that names the revision, or one that targets its key, its lease or all keys beside it
+ * and was never answered.
  */
 function takersOf(faults: readonly Fault[]): (place: Place) => Fault | undefined {
   const taking = faults.filter(({ effect }) => effect === "takes-place");
@@ -78,12 +78,15 @@ function takersOf(faults: readonly Fault[]): (place: Place) => Fault | undefined
   for (const fault of taking) byTarget.set(fault.target, [...(byTarget.get(fault.target) ?? []), fault]);
   return ({ key, lease, deleted, deletedSeen }) => {
     if (deleted === undefined || deletedSeen === undefined) return undefined;
-    const aimed = [...(byTarget.get(key) ?? []), ...(byTarget.get(lease) ?? [])];
+    const targets = [key, lease, folderOf(key)];
+    const aimed = targets.flatMap((target) => byTarget.get(target) ?? []);
     return aimed.find(({ took, from, to }) =>
       took.length > 0 ? took.includes(deleted) : from <= deletedSeen && deletedSeen <= to + UNANSWERED,
     );
   };
 }
+const folderOf = (key: string): string => key.slice(0, key.lastIndexOf("/") + 1);
+
 /** How long after it was sent an unanswered request may still be executed. */
 const UNANSWERED = 5n * SECOND;
 

@@ -15,9 +15,6 @@ function neverAtHead(facts: Facts, hold: Hold): Finding[] {
   if (place === undefined) return [{ text: `${nameOf(hold)} has no place on the server` }];
   if (place.headSince !== undefined || !hold.heldWhenGranted) return [];
   const text = `${nameOf(hold)} was granted ${at(facts, hold.granted)}, yet an older place outlived it on the server`;
-  const early = facts.early.get(hold);
-  // A waiter may be notified of its predecessor's and its own place in either order.
-  if (early !== undefined && hold.granted <= early.until) return [{ text, excuse: early.cause }];
   return [{ text }];
 }
 

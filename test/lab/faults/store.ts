@@ -1,4 +1,4 @@
-import { encode } from "../../support/clients/gateway-text.js";
+import { encode, endOf } from "../../support/clients/gateway-text.js";
 import type { FaultKind, Field, Inflicted, Member } from "../runner/ground.js";
 import type { ServerEvent } from "../runner/history.js";
 import { moment } from "../runner/schedule.js";
@@ -37,6 +37,20 @@ const deleteKey: FaultKind = {
     const answer = await ask(field, "/v3/kv/txn", { compare, success });
     if (answer?.succeeded !== true && answer !== undefined) return undefined;
     return taken(place.key, answer);
+  },
+};
+
+/** As `etcdctl del --prefix` does: all keys beside a place, in one revision. */
+const purge: FaultKind = {
+  name: "purge",
+  effect: "takes-place",
+  lasts: moment,
+  async inflict(field) {
+    const place = anyPlace(field);
+    if (place === undefined) return undefined;
+    const folder = place.key.slice(0, place.key.lastIndexOf("/") + 1);
+    const range = { key: encode(folder), range_end: encode(endOf(folder)) };
+    return taken(folder, await ask(field, "/v3/kv/deleterange", range));
   },
 };
 
@@ -143,4 +157,4 @@ export const moveLeader: FaultKind = {
   },
 };
 
-export const storeFaults: readonly FaultKind[] = [deleteKey, revokeLease, compact, defrag, quota];
+export const storeFaults: readonly FaultKind[] = [deleteKey, purge, revokeLease, compact, defrag, quota];

@@ -1,5 +1,5 @@
 import { sharing } from "./arrivals.js";
-import { deleteKeys, execute } from "./etcd.js";
+import { covers, deleteKeys, execute } from "./etcd.js";
 import { joinUnanswered } from "./joining.js";
 import { leave, leaveUnanswered } from "./leaving.js";
 import { endLease, loseSession, moveStream } from "./sessions.js";
@@ -20,9 +20,10 @@ export function accidents(world: World): Step[] {
     if (both(world).every((caller) => sessionOf(world, caller).client === "running"))
       steps.push(...accident(world, "lateRequests", (w) => batchIsLate(w, both(w))));
   }
-  for (const { key, deleted } of world.keys) {
-    if (deleted === 0) steps.push(...accident(world, "deletions", (w) => deleteByHand(w, key)));
-  }
+  const living = world.keys.filter(({ deleted }) => deleted === 0);
+  for (const { key } of living) steps.push(...accident(world, "deletions", (w) => deleteByHand(w, key)));
+  for (const name of new Set(living.map((key) => key.name)))
+    steps.push(...accident(world, "purges", (w) => purge(w, name)));
   return steps;
 }
 
@@ -60,6 +61,13 @@ function revoke(world: World, session: Session): void {
 function deleteByHand(world: World, key: string): void {
   tell(world, `somebody deletes ${key} by hand`);
   deleteKeys(world, (other) => other.key === key, "hand");
+  world.revision++;
+}
+
+/** As `etcdctl del --prefix` does. */
+function purge(world: World, name: string): void {
+  tell(world, `somebody deletes all keys of "${name}" by hand`);
+  deleteKeys(world, (key) => covers(name, key.name), "hand");
   world.revision++;
 }
 

@@ -6,6 +6,7 @@ import {
   keeps,
   placeOf,
   tell,
+  watchOn,
   type Caller,
   type Holding,
   type Position,
@@ -18,20 +19,20 @@ import {
 interface Grant {
   /** A watch on the caller's own key, left over from the wait. */
   readonly ownWatch: Watch | undefined;
-  /**
-   * The hold rests on this deletion alone, because no read has seen the caller's key since: one follows while the caller
-   * goes on, and is answered at any later time. 0 = none.
-   */
-  readonly deletedAt: number;
+  /** The revision of the answer, or of the deletion, that shows the turn. 0: neither does. */
+  readonly asOf: number;
 }
 
 /** The caller has the lock and claims it. */
-export function hold(world: World, caller: Caller, { ownWatch, deletedAt }: Grant): void {
+export function hold(world: World, caller: Caller, { ownWatch, asOf }: Grant): void {
   const place = placeOf(caller);
-  const read = ownWatch && deletedAt > 0 ? ownKeyRead(caller, deletedAt) : undefined;
-  caller.state = { at: "holding", ownWatch, read };
-  const how = deletedAt > 0 ? "takes over and HOLDS" : "HOLDS";
-  tell(world, `${caller.label} ${how} "${caller.setup.name}" with fence ${place.revision}`);
+  caller.state = { at: "holding", ownWatch, read: undefined };
+  tell(world, `${caller.label} HOLDS "${caller.setup.name}" with fence ${place.revision}`);
+  const deleted = keyOfPlace(world, place)?.deleted ?? 0;
+  if (deleted > 0 && deleted <= asOf) {
+    const what = `${caller.label} holds since revision ${asOf}, but ${place.key} was deleted at ${deleted}`;
+    breaks(world, "single holder", what);
+  }
   grant(world, caller);
 }
 
@@ -55,7 +56,7 @@ function ownKeyRead(caller: Caller, atLeast: number): Read {
 
 /** The hold has lasted long enough that a watch for a deletion of its key is worthwhile. */
 export function watchHeldKey(world: World, caller: Caller, state: Holding): void {
-  caller.state = { ...state, ownWatch: { key: placeOf(caller).key, createdAt: 0, position: 0 } };
+  caller.state = { ...state, ownWatch: watchOn(placeOf(caller).key) };
   tell(world, `${caller.label} has held for a while and asks for a watch on its own key`);
 }
 

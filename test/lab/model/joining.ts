@@ -69,7 +69,7 @@ export function joinAnswered(world: World, caller: Caller, answer: Answer): void
   if (caller.gaveUp) return leave(world, caller, { releases: false });
   const { position } = answer;
   const alone = triedAlone(caller, answer) || (position?.mine === true && !position.predecessor);
-  if (alone) hold(world, caller, { ownWatch: undefined, deletedAt: 0 });
+  if (alone) hold(world, caller, { ownWatch: undefined, asOf: answer.revision });
   else wait(world, caller, position?.predecessor);
 }
 

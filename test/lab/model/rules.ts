@@ -34,6 +34,13 @@ const RULE_TABLE = {
     scenario: "siblings",
     breaks: "single holder",
   },
+  "own-end-in-one-watch": {
+    says: "the deletion that may give the lock, and that of the own key, are followed by one watch",
+    without: "each is followed by a watch of its own",
+    where: "queue/turn-watches.ts",
+    scenario: "purges",
+    breaks: "single holder",
+  },
   "older-events-are-ignored": {
     says: "a deletion from before a place was created says nothing about it",
     without: "every deletion of the key counts",
@@ -60,7 +67,7 @@ const RULE_TABLE = {
     without: "only those before it are looked at",
     where: "queue/entry.ts",
     scenario: "deletions",
-    breaks: "true losses",
+    breaks: "single holder",
   },
   "holders-watch-is-verified": {
     says: "a holder that begins to watch its key reads it after that",

@@ -16,6 +16,8 @@ export interface Accidents {
   readonly moves: number;
   /** A key is deleted by hand. */
   readonly deletions: number;
+  /** All keys of a queue are deleted by hand, in one revision. */
+  readonly purges: number;
   /** A lease is revoked by hand. */
   readonly revokes: number;
   /** A holder writes to the protected resource. */
@@ -62,6 +64,7 @@ const NONE: Accidents = {
   pauses: 0,
   moves: 0,
   deletions: 0,
+  purges: 0,
   revokes: 0,
   writes: 0,
 };
@@ -117,6 +120,13 @@ export const SCENARIOS = {
   losses: scenario([A, B_TWICE], { losses: 1, lostAnswers: 1 }),
   pauses: scenario([caller(0, writes), caller(1, writes)], { pauses: 1, writes: 2 }),
   deletions: scenario([A_TWICE, B], { deletions: 1, longHolds: true }),
+  purges: scenario([A, B], { purges: 1, longHolds: true }),
+  "purges, lagging": scenario([A, B], {
+    sessions: [{ member: "leading" }, { member: "lagging" }],
+    lags: true,
+    purges: 1,
+    longHolds: true,
+  }),
   revokes: scenario([A, B], { revokes: 1, longHolds: true }),
   "moved streams": scenario([A, B], {
     sessions: [{ member: "leading" }, { member: "lagging" }],

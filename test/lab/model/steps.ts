@@ -1,5 +1,6 @@
 import { accidents } from "./accidents.js";
 import { etcdSteps } from "./arrivals.js";
+import { keyOfPlace } from "./etcd.js";
 import {
   decideToWrite,
   heldKeyDeleted,
@@ -16,6 +17,7 @@ import { accident, may, will, type Step } from "./step.js";
 import { beforeDeleted, ownDeleted, predecessorDeleted, turnRead, watching } from "./waiting.js";
 import {
   keeps,
+  placeOf,
   sessionOf,
   tell,
   type Caller,
@@ -70,7 +72,9 @@ function waiterSteps(world: World, caller: Caller, turn: Turn): Step[] {
       created: (w, c, watch) => watching(w, c, { ...turn, predecessorWatch: watch }),
       deleted: (w, c, watch, at) => {
         c.state = { ...turn, predecessorWatch: watch };
-        predecessorDeleted(w, c, c.state, at);
+        // Both in one revision: the own end comes first.
+        if (watch.with !== undefined && keyOfPlace(w, placeOf(c))?.deleted === at) ownDeleted(w, c, at);
+        else if (isDeletedAt(w, watch.key, at)) predecessorDeleted(w, c, c.state, at);
       },
     }),
     ...watchSteps(world, caller, ownWatch, {
@@ -111,6 +115,9 @@ function holderSteps(world: World, caller: Caller, state: Holding): Step[] {
   return [...steps, ...accident(world, "writes", (w) => decideToWrite(w, w.callers[caller.id]!), caller.id)];
 }
 
+const isDeletedAt = (world: World, key: string, revision: number): boolean =>
+  world.keys.some((other) => other.key === key && other.deleted === revision);
+
 interface OnWatch {
   created(world: World, caller: Caller, watch: Watch): void;
   deleted(world: World, caller: Caller, watch: Watch, at: number): void;
@@ -127,9 +134,12 @@ function watchSteps(world: World, caller: Caller, watch: Watch | undefined, on: 
     };
     return [{ ...will(caller, "watch created", created), on: watch.key }];
   }
-  const next = world.keys.find(
-    ({ key, deleted }) => key === watch.key && deleted > watch.position && deleted <= seen,
-  );
+  const [next] = world.keys
+    .filter(
+      ({ key, deleted }) =>
+        [watch.key, watch.with].includes(key) && deleted > watch.position && deleted <= seen,
+    )
+    .sort((a, b) => a.deleted - b.deleted);
   if (!next) return [];
   const deleted = (w: World, c: Caller): void => {
     tell(w, `${c.label} hears that ${next.key} was deleted at revision ${next.deleted}`);

@@ -5,6 +5,7 @@ import { gone } from "./leaving.js";
 import { readAgain } from "./reading.js";
 import {
   breaks,
+  watchOn,
   keeps,
   placeOf,
   tell,
@@ -12,11 +13,8 @@ import {
   type Position,
   type Predecessor,
   type Turn,
-  type Watch,
   type World,
 } from "./world.js";
-
-const asked = (key: string): Watch => ({ key, createdAt: 0, position: 0 });
 
 /**
  * Waits for the turn: behind a place of the caller's own session, or otherwise behind its direct predecessor. `lockAll()` watches
@@ -38,6 +36,7 @@ export function wait(world: World, caller: Caller, predecessor: Predecessor | un
     verified: false,
     deleted: false,
     atLeast: placeOf(caller).revision,
+    seenAt: placeOf(caller).revision,
     read: undefined,
   };
   if (predecessor && keeps(world, "watch-before-read")) follow(world, caller, turn, predecessor);
@@ -56,19 +55,38 @@ function localPredecessor(world: World, caller: Caller): Caller | undefined {
     .sort((a, b) => order(b) - order(a))[0];
 }
 
+/** Its end, or its end after that of the place before it, gives the lock. */
+const mayDecide = ({ holder, before }: Predecessor): boolean => holder || before?.holder === true;
+
 /** Watches the predecessor and the caller's own key from now on; the read is sent when both watches exist. */
-export function follow(world: World, caller: Caller, turn: Turn, predecessor: Predecessor): void {
-  caller.state = {
+export function follow(world: World, caller: Caller, turn: Turn, predecessor: Predecessor): Turn {
+  return followAs(world, caller, turn, { predecessor, decides: mayDecide(predecessor) });
+}
+
+interface Following {
+  readonly predecessor: Predecessor;
+  readonly decides: boolean;
+}
+
+function followAs(world: World, caller: Caller, turn: Turn, { predecessor, decides }: Following): Turn {
+  const { key } = placeOf(caller);
+  const both = decides && keeps(world, "own-end-in-one-watch");
+  const next: Turn = {
     ...turn,
     predecessor,
-    predecessorWatch: asked(predecessor.key),
-    ownWatch: keeps(world, "own-key-is-watched") ? (turn.ownWatch ?? asked(placeOf(caller).key)) : undefined,
-    beforeWatch: predecessor.before && asked(predecessor.before.key),
+    predecessorWatch: watchOn(predecessor.key, both ? key : undefined),
+    ownWatch: keeps(world, "own-key-is-watched") ? (turn.ownWatch ?? watchOn(key)) : undefined,
+    beforeWatch: predecessor.before && watchOn(predecessor.before.key),
     verified: false,
     deleted: false,
     read: undefined,
   };
-  tell(world, `${caller.label} asks for watches on ${predecessor.key} and its own key`);
+  caller.state = next;
+  tell(
+    world,
+    `${caller.label} asks for ${both ? "one watch" : "watches"} on ${predecessor.key} and its own key`,
+  );
+  return next;
 }
 
 /** Reads the current predecessor. An answer older than what is already known will not count. */
@@ -83,11 +101,16 @@ const bothWatch = (world: World, { predecessorWatch, ownWatch }: Turn): boolean 
   (predecessorWatch?.createdAt ?? 0) > 0 &&
   ((ownWatch?.createdAt ?? 0) > 0 || !keeps(world, "own-key-is-watched"));
 
-/** etcd has created a watch of a waiter. */
+/** The last answer is not older than the watches: they report whatever has happened since. */
+const sees = ({ seenAt, predecessorWatch, ownWatch }: Turn): boolean =>
+  seenAt >= Math.max(predecessorWatch?.createdAt ?? 0, ownWatch?.createdAt ?? 0);
+
+/** etcd has created a watch of a waiter. A read under way may verify it. */
 export function watching(world: World, caller: Caller, turn: Turn): void {
   caller.state = turn;
-  if (!bothWatch(world, turn)) return;
-  if (keeps(world, "watch-before-read")) look(world, caller, turn);
+  if (!bothWatch(world, turn) || turn.read) return;
+  const seen = !turn.deleted && turn.seenAt > placeOf(caller).revision && sees(turn);
+  if (keeps(world, "watch-before-read") && !seen) look(world, caller, turn);
   else caller.state = { ...turn, verified: true };
 }
 
@@ -98,24 +121,32 @@ export function turnRead(world: World, caller: Caller, turn: Turn, answer: Posit
   else decide(world, caller, { ...turn, read: undefined }, answer);
 }
 
-function decide(world: World, caller: Caller, turn: Turn, { mine, predecessor }: Position): void {
+function decide(world: World, caller: Caller, turn: Turn, { mine, predecessor, revision }: Position): void {
   if (!mine && keeps(world, "read-includes-own-key")) return placeGone(world, caller);
-  if (!predecessor) return hold(world, caller, { ownWatch: turn.ownWatch, deletedAt: 0 });
+  if (!predecessor) return hold(world, caller, { ownWatch: turn.ownWatch, asOf: revision });
+  const seen = { ...turn, seenAt: revision };
   const same = turn.predecessor?.revision === predecessor.revision;
-  if (!same || !turn.predecessorWatch) return follow(world, caller, turn, predecessor);
+  const decides = turn.predecessorWatch?.with !== undefined || !keeps(world, "own-end-in-one-watch");
+  if (!same || !turn.predecessorWatch || (mayDecide(predecessor) && !decides)) {
+    follow(world, caller, seen, predecessor);
+    return;
+  }
   // The same predecessor, which may be the holder by now.
   const holder = predecessor.holder || turn.predecessor?.holder === true;
-  const verified = bothWatch(world, turn);
   tell(world, `${predecessor.key} is before it${holder ? ", and holds" : ""}`);
-  if (turn.deleted) return endedMeanwhile(world, caller, turn, holder && verified);
+  const known = { ...seen, predecessor: { ...predecessor, holder } };
+  caller.state = known;
+  if (!bothWatch(world, known)) return;
+  if (!sees(known)) return look(world, caller, known);
+  if (turn.deleted) return endedMeanwhile(world, caller, known, holder);
   const sameBefore = turn.predecessor?.before?.revision === predecessor.before?.revision;
-  const beforeWatch = sameBefore ? turn.beforeWatch : predecessor.before && asked(predecessor.before.key);
-  caller.state = { ...turn, predecessor: { ...predecessor, holder }, beforeWatch, verified };
+  const beforeWatch = sameBefore ? turn.beforeWatch : predecessor.before && watchOn(predecessor.before.key);
+  caller.state = { ...known, beforeWatch, verified: true };
 }
 
 /** The predecessor was deleted after the read was sent. */
 function endedMeanwhile(world: World, caller: Caller, turn: Turn, wasHolder: boolean): void {
-  if (wasHolder) hold(world, caller, { ownWatch: turn.ownWatch, deletedAt: turn.atLeast });
+  if (wasHolder) hold(world, caller, { ownWatch: turn.ownWatch, asOf: turn.atLeast });
   else look(world, caller, turn);
 }
 
@@ -125,7 +156,7 @@ export function predecessorDeleted(world: World, caller: Caller, turn: Turn, del
   if (!predecessor || (deletedAt <= predecessor.revision && keeps(world, "older-events-are-ignored"))) return;
   const heard = { ...turn, deleted: true, atLeast: Math.max(turn.atLeast, deletedAt) };
   const wasHolder = predecessor.holder || !keeps(world, "known-holder");
-  if (verified && wasHolder) return hold(world, caller, { ownWatch: turn.ownWatch, deletedAt });
+  if (verified && wasHolder) return hold(world, caller, { ownWatch: turn.ownWatch, asOf: deletedAt });
   caller.state = heard;
   // A read under way may show that it held. Otherwise the read follows when both watches exist.
   if (bothWatch(world, heard) && !turn.read) look(world, caller, heard);
@@ -138,13 +169,12 @@ export function beforeDeleted(world: World, caller: Caller, turn: Turn, deletedA
   if (!predecessor || !before || turn.deleted) return;
   if (deletedAt <= before.revision && keeps(world, "older-events-are-ignored")) return;
   const holder = predecessor.holder || before.holder;
-  const heard = {
-    ...turn,
-    predecessor: { ...predecessor, holder, before: undefined },
-    beforeWatch: undefined,
-  };
+  const alone = { ...predecessor, holder, before: undefined };
+  const heard = { ...turn, predecessor: alone, beforeWatch: undefined };
   caller.state = heard;
-  if (!holder && bothWatch(world, heard)) look(world, caller, heard);
+  if (holder || !bothWatch(world, heard)) return;
+  // The answer to a read that is sent together with the watch most often verifies it.
+  look(world, caller, followAs(world, caller, heard, { predecessor: alone, decides: true }));
 }
 
 export function ownDeleted(world: World, caller: Caller, deletedAt: number): void {

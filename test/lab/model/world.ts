@@ -84,6 +84,8 @@ export interface Read {
 /** A watch for the deletion of a key, which reports what happens after `position`. */
 export interface Watch {
   readonly key: string;
+  /** It reports the deletion of this key, too: if one revision deletes both, it reports both at once. */
+  readonly with: string | undefined;
   /** 0 until etcd has created it. */
   readonly createdAt: number;
   readonly position: number;
@@ -102,6 +104,8 @@ export interface Turn {
   /** The watch has reported the predecessor's deletion. */
   readonly deleted: boolean;
   readonly atLeast: number;
+  /** The last answer that showed the predecessor and the own key is of this revision. */
+  readonly seenAt: number;
   readonly read: Read | undefined;
 }
 
@@ -214,3 +218,11 @@ export const keyName = (name: string, lease: number, n: number): string =>
   `${name}/${letterOf(lease)}${n > 1 ? `-${n}` : ""}`;
 
 export const placeOf = (caller: Caller): Place => caller.place!;
+
+/** A watch that was asked for. */
+export const watchOn = (key: string, also?: string): Watch => ({
+  key,
+  with: also,
+  createdAt: 0,
+  position: 0,
+});

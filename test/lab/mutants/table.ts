@@ -83,13 +83,25 @@ const MUTEX: readonly Mutant[] = [
     hunt: t1(["link-reset"]),
   },
   {
+    name: "own-end-ignored",
+    wrong: "grants when the predecessor ends, although the same revision has ended the own key",
+    patches: [
+      {
+        file: "queue/predecessor-wait.js",
+        from: "if (events.some(({ kv }) => this.#isOwnEnd(kv)))",
+        to: "if (events.every(({ kv }) => this.#isOwnEnd(kv)))",
+      },
+    ],
+    hunt: t1(["purge"], { workers: 4, lanes: 2, names: 2 }),
+  },
+  {
     name: "read-before-watch",
     wrong: "takes the answer to the join for the read that must come after the watches",
     patches: [
       {
         file: "queue/predecessor-wait.js",
-        from: "this.#follow(from.predecessor, from.ahead >= FAR ? entry.revision + 1n : 0n);",
-        to: "this.#follow(from.predecessor, from.ahead >= FAR ? entry.revision + 1n : 0n);\n        this.#asked = true;",
+        from: "this.#follow(from.predecessor, {",
+        to: "this.#asked = true;\n        this.#follow(from.predecessor, {",
       },
       {
         file: "queue/predecessor-wait.js",

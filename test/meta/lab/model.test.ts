@@ -15,7 +15,7 @@ function explored(name: ScenarioName): Explored {
 }
 
 /** Keys that may be deleted while their holder continues: only the fence helps then. */
-const TAKEN_AWAY: readonly (keyof Accidents)[] = ["pauses", "deletions", "revokes"];
+const TAKEN_AWAY: readonly (keyof Accidents)[] = ["pauses", "deletions", "purges", "revokes"];
 
 describe("the protocol, explored to the last state", { timeout: 120_000 }, () => {
   test.each(SCENARIO_NAMES)("keeps every promise in: %s", (name) => {

@@ -30,6 +30,7 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
     ...{ processes: 4, lanes: 4, names: 1, camp: 0, calls: 400 },
   }),
   "watch-trusted-on-created": at({ of: "mutex", faults: ["link-cut"], gapMs: [20, 200] }),
+  "own-end-ignored": at({ of: "mutex", ...OFTEN, faults: ["purge"], lanes: 4, names: 1 }),
   "read-before-watch": at({ of: "mutex", ...LATE }),
   "stale-answer-accepted": { workload: "stale-member" },
   "cleanup-not-retried": at({ of: "mutex", ...OFTEN, faults: ["link-lose-requests", "link-lossy"] }),

@@ -101,6 +101,20 @@ const deleteKey: SimFault = {
   },
 };
 
+const purge: SimFault = {
+  name: "purge",
+  effect: "takes-place",
+  lasts: moment,
+  hit({ crew, random }) {
+    const keys = crew.livingKeys();
+    if (keys.length === 0) return undefined;
+    const key = random.pick(keys);
+    const folder = key.slice(0, key.lastIndexOf("/") + 1);
+    const revision = crew.purge(folder);
+    return revision === undefined ? undefined : { target: folder, took: [revision] };
+  },
+};
+
 const revokeLease: SimFault = {
   name: "revoke-lease",
   effect: "takes-place",
@@ -174,6 +188,7 @@ export const CLIENT_FAULTS: readonly SimFault[] = [
   jump("clock-forth", 1),
   jump("clock-back", -1),
   deleteKey,
+  purge,
   revokeLease,
   compact,
   link("cut"),

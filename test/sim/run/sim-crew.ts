@@ -180,6 +180,13 @@ export class SimCrew {
     return this.#execute({ kind: "txns", txns: [{ queues: [], compare: [], success, failure: [] }] });
   }
 
+  /** As `etcdctl del --prefix` does: all keys that begin with `folder`, in one revision. */
+  purge(folder: string): bigint | undefined {
+    const keys = this.livingKeys().filter((other) => other.startsWith(folder));
+    const success = keys.map((other) => ({ kind: "delete", key: other }) as const);
+    return this.#execute({ kind: "txns", txns: [{ queues: [], compare: [], success, failure: [] }] });
+  }
+
   revoke(lease: string): bigint | undefined {
     return this.#execute({ kind: "revoke", leaseId: BigInt(`0x${lease}`) });
   }

@@ -6,6 +6,7 @@ import { ReadCheck } from "./reads.js";
 import { ReportCheck } from "./reports.js";
 import { partsOf } from "./requests.js";
 import { TransactionCheck } from "./transactions.js";
+import { firstKeyOf, rangeOf } from "./watched.js";
 
 /** Whether the protocol steps of a run are a path of the model. `locks`: the prefix of the names. */
 export function checkTrace(events: readonly TraceEvent[], locks: string): Checked {
@@ -56,8 +57,8 @@ class TraceCheck {
       if (event.is !== "watch" || !("at" in input)) continue;
       const { process, at, request } = event;
       if (process !== input.process || at !== input.at) continue;
-      const keys = coming.get(process) ?? new Set();
-      coming.set(process, keys.add(String(request.key)));
+      const ranges = coming.get(process) ?? new Set();
+      coming.set(process, ranges.add(rangeOf(request)));
     }
     this.#queues.watches.turn(coming);
   }
@@ -112,8 +113,8 @@ class TraceCheck {
   }
 
   #watch(event: StreamEvent): void {
-    const { keys, over } = this.#queues.watches.of(event.process).follow(event);
-    for (const name of new Set(keys.map((key) => partsOf(key).name)))
-      for (const session of this.#queues.sessionsOf(event.process, name)) session.received(keys, over);
+    const { ranges, over } = this.#queues.watches.of(event.process).follow(event);
+    for (const name of new Set(ranges.map((range) => partsOf(firstKeyOf(range)).name)))
+      for (const session of this.#queues.sessionsOf(event.process, name)) session.received(ranges, over);
   }
 }

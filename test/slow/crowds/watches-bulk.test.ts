@@ -43,7 +43,7 @@ class Owners {
     };
     const listener = {
       created: () => tell("created"),
-      event: () => tell("deleted"),
+      events: () => tell("deleted"),
       interrupted: () => this.#watch(key),
       refused: (error: Error) => expect.unreachable(error.message),
     };

@@ -12,6 +12,7 @@ import type {
   Txn,
   TxnAnswer,
   WatchAnswer,
+  WatchEvent,
   WatchRequest,
   WatchStream,
 } from "../../../src/etcd/port.js";
@@ -63,6 +64,11 @@ export class FakeKeepalive implements KeepaliveStream {
 
 const NOTHING = { created: false, cancelled: false, cancelReason: "", compacted: false, events: [] };
 
+const covers = ({ key, end }: WatchRequest, at: Buffer): boolean =>
+  end === undefined
+    ? at.equals(Buffer.from(key))
+    : at.compare(Buffer.from(key)) >= 0 && at.compare(Buffer.from(end)) < 0;
+
 export class FakeWatch implements WatchStream {
   readonly creates: WatchRequest[] = [];
   readonly cancels: number[] = [];
@@ -99,9 +105,19 @@ export class FakeWatch implements WatchStream {
     this.answer({ watchId: this.#idOf(key), created: true }, revision);
   }
 
-  deleted(key: string, revision: bigint): void {
-    const kv = keyValue({ key, createRevision: 0n, modRevision: revision });
-    this.answer({ watchId: this.#idOf(key), events: [{ kind: "DELETE", kv }] }, revision);
+  /** One revision deletes all `keys`: each watch reports those in its range, in this order and in one answer. */
+  deleted(keys: string | readonly string[], revision: bigint): void {
+    const deletions = [keys].flat().map((key): WatchEvent => {
+      return { kind: "DELETE", kv: keyValue({ key, createRevision: 0n, modRevision: revision }) };
+    });
+    let reported = false;
+    for (const create of this.creates) {
+      const events = deletions.filter(({ kv }) => covers(create, kv.key));
+      if (events.length === 0) continue;
+      reported = true;
+      this.answer({ watchId: create.watchId, events }, revision);
+    }
+    if (!reported) throw new Error(`nothing watches ${String(keys)}`);
   }
 
   end(error: Error = new UnansweredError("the member ended the stream")): void {

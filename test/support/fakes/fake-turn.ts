@@ -32,14 +32,14 @@ export class WaitingTurn {
   readonly wait: PredecessorWait;
   /** How the turn ended. */
   readonly told: string[] = [];
-  granted: { readonly ownWatch: Watch | undefined; readonly deletedAt: bigint | undefined } | undefined;
+  granted: { readonly ownWatch: Watch | undefined } | undefined;
 
   constructor(from?: From, mode: LockMode = exclusive) {
     const lease = this.cluster.lease();
     this.entry = new QueueEntry({ lease, name: "jobs", n: 1, mode }).confirmed(MINE);
     const outcome = {
-      granted: (ownWatch: Watch | undefined, deletedAt: bigint | undefined) => {
-        this.granted = { ownWatch, deletedAt };
+      granted: (ownWatch: Watch | undefined) => {
+        this.granted = { ownWatch };
         this.told.push("granted");
       },
       gone: () => void this.told.push("gone"),
@@ -91,9 +91,19 @@ export class WaitingTurn {
     await settle();
   }
 
-  async deleted(revision: bigint, at: bigint): Promise<void> {
-    this.stream.deleted(revision === MINE ? this.entry.key : placeKey(revision), at);
+  /** One revision deletes the places of `revisions`, which etcd reports in this order. */
+  async deleted(revisions: bigint | readonly bigint[], at: bigint): Promise<void> {
+    const keys = [revisions].flat().map((each) => (each === MINE ? this.entry.key : placeKey(each)));
+    this.stream.deleted(keys, at);
     await settle();
+  }
+
+  /** What the watches made since the first `since` ones are on: a key, or the first and the last key of a range. */
+  followed(since = 0): string[] {
+    return this.stream.creates.slice(since).map(({ key, end }) => {
+      const last = end === undefined ? "" : ` to ${String(end).replace(/\0$/, "")}`;
+      return `${String(key)}${last}`;
+    });
   }
 }
 

@@ -379,7 +379,7 @@ describe("an answer of an older raft term than a quorum has shown", () => {
     const { watches } = cluster.services;
 
     streamOf(cluster).answer(LEASE_ID, 10, { raftTerm: 99n });
-    const listener = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
+    const listener = { created: () => {}, events: () => {}, interrupted: () => {}, refused: () => {} };
     watches.watch({ key: "k", events: "DELETE" }, listener);
     cluster.clock.advance(0);
     const [watch] = cluster.member.watches;

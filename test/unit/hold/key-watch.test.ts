@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { HoldHandle } from "../../../src/hold/hold.js";
 import { LockTable } from "../../../src/queue/lock-table.js";
+import { unwatched } from "../../../src/queue/waiter.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
@@ -10,13 +11,13 @@ test("a hold whose watch broke in the moment of the grant is watched anew", asyn
   const lease = cluster.lease();
   const entry = LockTable.of(lease).queue("jobs").own.make().confirmed(50n);
   // The listener of a wait that is over: it ignores events.
-  const deaf = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
+  const deaf = { created: () => {}, events: () => {}, interrupted: () => {}, refused: () => {} };
   const ownWatch = cluster.services.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
   cluster.clock.advance(0);
   cluster.member.watches[0]!.created(entry.key, 90n);
 
   cluster.member.watches[0]!.end();
-  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), { entry, ownWatch, deletedAt: 89n });
+  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), { entry, ownWatch });
   await cluster.clock.pass(100);
   cluster.member.watches[0]!.created(entry.key, 95n);
   cluster.member.watches[0]!.deleted(entry.key, 96n);
@@ -32,7 +33,6 @@ test("`release` resolves after one TTL though renewals pass and the delete is ne
   const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), {
     entry,
     ownWatch: undefined,
-    deletedAt: undefined,
   });
   let released = false;
 
@@ -53,18 +53,12 @@ test("a hold is not lost by a state in which its key was not there yet", async (
   const cluster = new FakeCluster();
   const lease = cluster.lease();
   const entry = LockTable.of(lease).queue("jobs").own.make().confirmed(50n);
-  const deaf = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
-  cluster.services.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
-  cluster.clock.advance(0);
-  cluster.member.watches[0]!.created(entry.key, 40n);
+  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), unwatched(entry));
+  await cluster.clock.pass(1001);
 
-  // It was granted together with an entry of the same session that was put before it.
-  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), {
-    entry,
-    ownWatch: undefined,
-    deletedAt: 30n,
-  });
-  await cluster.clock.pass(10);
+  // Its member lags behind.
+  cluster.member.watches[0]!.created(entry.key, 40n);
+  await settle();
   cluster.member.of("range")[0]!.answer({
     header: { ...HEADER, revision: 45n },
     kvs: [],

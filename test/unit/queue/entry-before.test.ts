@@ -13,12 +13,20 @@ async function waitingBehind(before: "holder" | "waiter"): Promise<WaitingTurn> 
   return waiter;
 }
 
+/** The entry before its predecessor has just ended, and was not the holder by the last answer. `reads`: how many were before. */
+async function readingEarly(): Promise<{ waiter: WaitingTurn; reads: number }> {
+  const waiter = await waitingBehind("waiter");
+  const reads = waiter.reads.length;
+  await waiter.deleted(FIRST, WATCHED + 1n);
+  return { waiter, reads };
+}
+
 describe("a waiter that knows the entry before its predecessor", () => {
   test("watches it, too", async () => {
     const waiter = await waitingBehind("holder");
 
-    expect(waiter.stream.creates.map(({ key }) => String(key))).toEqual([
-      placeKey(BELOW),
+    expect(waiter.followed()).toEqual([
+      `${placeKey(BELOW)} to ${waiter.entry.key}`,
       waiter.entry.key,
       placeKey(FIRST),
     ]);
@@ -33,16 +41,14 @@ describe("a waiter that knows the entry before its predecessor", () => {
     await waiter.deleted(BELOW, WATCHED + 2n);
 
     expect(waiter.told).toEqual(["granted"]);
-    expect(waiter.granted?.deletedAt).toBe(WATCHED + 2n);
     expect(waiter.reads).toHaveLength(reads);
   });
 
   test("reads while its predecessor still holds, if that one was a waiter, and not at the predecessor's end", async () => {
-    const waiter = await waitingBehind("waiter");
-    const reads = waiter.reads.length;
+    const { waiter, reads } = await readingEarly();
 
-    await waiter.deleted(FIRST, WATCHED + 1n);
     expect(waiter.reads).toHaveLength(reads + 1);
+    waiter.stream.created(placeKey(BELOW), WATCHED + 1n);
     await waiter.answerRead([MINE, BELOW], { revision: WATCHED + 1n });
     expect(waiter.told).toEqual([]);
     await waiter.deleted(BELOW, WATCHED + 2n);
@@ -51,10 +57,51 @@ describe("a waiter that knows the entry before its predecessor", () => {
     expect(waiter.reads).toHaveLength(reads + 1);
   });
 
-  test("is not granted at its predecessor's end when somebody is before both", async () => {
+  test("then watches its predecessor and its own key together, and sends the read without waiting for that", async () => {
     const waiter = await waitingBehind("waiter");
+    const [before, reads] = [waiter.stream.creates.length, waiter.reads.length];
 
     await waiter.deleted(FIRST, WATCHED + 1n);
+
+    expect(waiter.followed(before)).toEqual([`${placeKey(BELOW)} to ${waiter.entry.key}`]);
+    expect(waiter.reads).toHaveLength(reads + 1);
+  });
+
+  test.each(["before", "after"])(
+    "reads once more if the answer is older than that watch, which is created %s it comes",
+    async (order) => {
+      const { waiter, reads } = await readingEarly();
+      const created = () => waiter.stream.created(placeKey(BELOW), WATCHED + 2n);
+
+      if (order === "before") created();
+      await waiter.answerRead([MINE, BELOW], { revision: WATCHED + 1n });
+      if (order === "after") created();
+      await settle();
+      expect(waiter.reads).toHaveLength(reads + 2);
+      // The watch may have missed the end of its own key, so the predecessor's end alone grants nothing.
+      await waiter.deleted(BELOW, WATCHED + 3n);
+      expect(waiter.told).toEqual([]);
+      await waiter.answerRead([MINE], { revision: WATCHED + 3n });
+
+      expect(waiter.told).toEqual(["granted"]);
+    },
+  );
+
+  test("needs no other read if the answer comes first, and is as new as that watch", async () => {
+    const { waiter, reads } = await readingEarly();
+
+    await waiter.answerRead([MINE, BELOW], { revision: WATCHED + 1n });
+    waiter.stream.created(placeKey(BELOW), WATCHED + 1n);
+    await waiter.deleted(BELOW, WATCHED + 2n);
+
+    expect(waiter.told).toEqual(["granted"]);
+    expect(waiter.reads).toHaveLength(reads + 1);
+  });
+
+  test("is not granted at its predecessor's end when somebody is before both", async () => {
+    const { waiter } = await readingEarly();
+
+    waiter.stream.created(placeKey(BELOW), WATCHED + 1n);
     await waiter.answerRead([MINE, BELOW, 20n], { revision: WATCHED + 1n });
     await waiter.deleted(BELOW, WATCHED + 2n);
     expect(waiter.told).toEqual([]);
@@ -78,8 +125,8 @@ describe("a waiter that knows the entry before its predecessor", () => {
 
 describe("a waiter whose predecessor ends while it reads", () => {
   async function reading(): Promise<{ waiter: WaitingTurn; reads: number }> {
-    const waiter = await waitingBehind("waiter");
-    await waiter.deleted(FIRST, WATCHED + 1n);
+    const { waiter } = await readingEarly();
+    waiter.stream.created(placeKey(BELOW), WATCHED + 1n);
     const reads = waiter.reads.length;
     await waiter.deleted(BELOW, WATCHED + 2n);
     return { waiter, reads };
@@ -92,7 +139,6 @@ describe("a waiter whose predecessor ends while it reads", () => {
     await waiter.answerRead([MINE, BELOW], { revision: WATCHED + 1n });
 
     expect(waiter.told).toEqual(["granted"]);
-    expect(waiter.granted?.deletedAt).toBe(WATCHED + 2n);
     expect(waiter.reads).toHaveLength(reads);
   });
 
@@ -102,7 +148,6 @@ describe("a waiter whose predecessor ends while it reads", () => {
     await waiter.answerRead([MINE], { revision: WATCHED + 2n });
 
     expect(waiter.told).toEqual(["granted"]);
-    expect(waiter.granted?.deletedAt).toBeUndefined();
   });
 
   test("reads again after an answer that shows somebody before the predecessor", async () => {
@@ -112,5 +157,18 @@ describe("a waiter whose predecessor ends while it reads", () => {
 
     expect(waiter.told).toEqual([]);
     expect(waiter.reads).toHaveLength(reads + 1);
+  });
+
+  test.each([
+    ["its own key first", [MINE, BELOW]],
+    ["its own key last", [BELOW, MINE]],
+  ])("is told that its place is gone when the same revision ends both: %s", async (_, ended) => {
+    const { waiter } = await readingEarly();
+    waiter.stream.created(placeKey(BELOW), WATCHED + 1n);
+
+    await waiter.deleted(ended, WATCHED + 2n);
+    await waiter.answerRead([MINE, BELOW], { revision: WATCHED + 1n });
+
+    expect(waiter.told).toEqual(["gone"]);
   });
 });

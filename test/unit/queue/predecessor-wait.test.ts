@@ -1,10 +1,29 @@
 import { describe, expect, test } from "vitest";
 import { settle } from "../../support/fakes/fake-clock.js";
+import { HEADER } from "../../support/fakes/fake-connection.js";
+import { keyValue } from "../../support/fakes/fake-member.js";
 import { BELOW, FIRST, MINE, placeKey, WaitingTurn, WATCHED } from "../../support/fakes/fake-turn.js";
+
+/** It had watched the keys separately, and a read has just found that its predecessor is the holder. */
+async function learning(): Promise<WaitingTurn> {
+  const waiter = new WaitingTurn({ ahead: 2 });
+  await waiter.watched();
+  await waiter.answerRead([MINE, BELOW], { revision: WATCHED + 1n });
+  expect(waiter.followed(2)).toEqual([`${placeKey(BELOW)} to ${waiter.entry.key}`]);
+  return waiter;
+}
+
+/** Its predecessor holds, and a read has found both alive. */
+async function next(): Promise<WaitingTurn> {
+  const waiter = new WaitingTurn({ ahead: 1, holder: true });
+  await waiter.watched();
+  await waiter.answerRead([MINE, BELOW]);
+  return waiter;
+}
 
 describe("a waiter", () => {
   test("watches its predecessor and its own key from now on, and reads only when both watches are there", async () => {
-    const waiter = new WaitingTurn({ ahead: 1 });
+    const waiter = new WaitingTurn({ ahead: 2 });
 
     expect(waiter.stream.creates).toMatchObject([
       { key: placeKey(BELOW), startRevision: 0n, events: "DELETE" },
@@ -27,11 +46,10 @@ describe("a waiter", () => {
     await waiter.answerRead([MINE]);
 
     expect(waiter.told).toEqual(["granted"]);
-    expect(waiter.granted?.deletedAt).toBeUndefined();
   });
 
   test("waits on when the read finds its predecessor alive", async () => {
-    const waiter = new WaitingTurn({ ahead: 1 });
+    const waiter = new WaitingTurn({ ahead: 1, holder: true });
     await waiter.watched();
 
     await waiter.answerRead([MINE, BELOW]);
@@ -101,7 +119,6 @@ describe("a waiter", () => {
     await waiter.deleted(BELOW, WATCHED + 1n);
 
     expect(waiter.told).toEqual(["granted"]);
-    expect(waiter.granted?.deletedAt).toBe(WATCHED + 1n);
     expect(waiter.reads).toHaveLength(1);
   });
 
@@ -115,27 +132,26 @@ describe("a waiter", () => {
     const [below, own] = waiter.stream.creates;
     const { watches } = waiter.cluster.services;
     const listener = waiter.granted!.ownWatch!.listener;
-    const target = { key: placeKey(BELOW), events: "DELETE", reuseFrom: WATCHED + 2n } as const;
+    const target = { key: below!.key, end: below!.end, events: "DELETE", reuseFrom: WATCHED + 2n } as const;
     expect(waiter.granted?.ownWatch?.id).toBe(own!.watchId);
     expect(waiter.stream.cancels).toEqual([]);
     expect(watches.watch(target, listener).id).toBe(below!.watchId);
   });
 
   test("reads when a predecessor that may itself have waited is deleted, and follows who is next before it", async () => {
-    const waiter = new WaitingTurn({ ahead: 2 });
+    const waiter = new WaitingTurn({ ahead: 3 });
     await waiter.watched();
-    await waiter.answerRead([MINE, BELOW, FIRST]);
+    await waiter.answerRead([MINE, BELOW, FIRST, 20n]);
 
     await waiter.deleted(BELOW, WATCHED + 1n);
     expect(waiter.told).toEqual([]);
     expect(waiter.reads).toHaveLength(2);
-    await waiter.answerRead([MINE, FIRST], { revision: WATCHED + 1n });
+    const since = waiter.stream.creates.length;
+    await waiter.answerRead([MINE, FIRST, 20n, 10n], { revision: WATCHED + 1n });
 
     expect(waiter.told).toEqual([]);
-    expect(waiter.stream.creates.at(-1)).toMatchObject({
-      key: placeKey(FIRST),
-      startRevision: 0n,
-    });
+    expect(waiter.followed(since)).toEqual([placeKey(FIRST), placeKey(20n)]);
+    expect(waiter.stream.creates.at(-1)?.startRevision).toBe(0n);
   });
 
   test("does not take the predecessor's deletion for its turn before a read has verified the watches", async () => {
@@ -150,7 +166,7 @@ describe("a waiter", () => {
   });
 
   test("does not believe a read that is older than the deletion which caused it", async () => {
-    const waiter = new WaitingTurn({ ahead: 2 });
+    const waiter = new WaitingTurn({ ahead: 2, before: "holder" });
     await waiter.watched();
     await waiter.answerRead([MINE, BELOW, FIRST]);
 
@@ -162,11 +178,25 @@ describe("a waiter", () => {
   });
 
   test("learns from a read that its predecessor is the holder by now, and then needs no other", async () => {
-    const waiter = new WaitingTurn({ ahead: 2 });
-    await waiter.watched();
-    await waiter.answerRead([MINE, BELOW]);
+    const waiter = await learning();
 
-    await waiter.deleted(BELOW, WATCHED + 1n);
+    waiter.stream.created(placeKey(BELOW), WATCHED + 1n);
+    await waiter.deleted(BELOW, WATCHED + 2n);
+
+    expect(waiter.told).toEqual(["granted"]);
+    expect(waiter.reads).toHaveLength(1);
+  });
+
+  test("needs one more read if what showed it the holder is older than the watch on both keys", async () => {
+    const waiter = await learning();
+
+    waiter.stream.created(placeKey(BELOW), WATCHED + 2n);
+    await settle();
+    expect(waiter.reads).toHaveLength(2);
+    // The answer to that read is still missing.
+    await waiter.deleted(BELOW, WATCHED + 3n);
+    expect(waiter.told).toEqual([]);
+    await waiter.answerRead([MINE], { revision: WATCHED + 3n });
 
     expect(waiter.told).toEqual(["granted"]);
   });
@@ -213,5 +243,57 @@ describe("a waiter", () => {
     expect(waiter.told).toEqual([]);
     expect(waiter.stream.cancels).toHaveLength(2);
     expect(waiter.clock.timers).toBe(0);
+  });
+});
+
+describe("a waiter whose predecessor is the holder", () => {
+  test("watches both keys, and all between them, by one watch, and its own key by another one for its hold", () => {
+    const waiter = new WaitingTurn({ ahead: 1, holder: true });
+
+    expect(waiter.followed()).toEqual([`${placeKey(BELOW)} to ${waiter.entry.key}`, waiter.entry.key]);
+    expect(waiter.stream.creates.map(({ events, startRevision }) => [events, startRevision])).toEqual([
+      ["DELETE", 0n],
+      ["DELETE", 0n],
+    ]);
+  });
+
+  test("watches from its own key to that of its predecessor if its own is the lower one", async () => {
+    const waiter = new WaitingTurn();
+    await settle();
+    const above = { key: "jobs/99", createRevision: BELOW };
+    const kvs = [{ key: waiter.entry.key, createRevision: MINE }, above].map((kv) => keyValue(kv));
+    waiter.reads[0]!.answer({ header: { ...HEADER, revision: WATCHED }, kvs, more: false, count: 2 });
+    await waiter.clock.pass(0);
+    expect(waiter.followed()).toEqual([`${waiter.entry.key} to ${above.key}`, waiter.entry.key]);
+
+    for (let n = 0; n < 2; n++) waiter.stream.created(waiter.entry.key, WATCHED);
+    waiter.stream.deleted(above.key, WATCHED + 1n);
+
+    expect(waiter.told).toEqual(["granted"]);
+  });
+
+  test.each([
+    ["its own key first", [MINE, BELOW]],
+    ["its own key last", [BELOW, MINE]],
+    ["another key between them", [BELOW, 45n, MINE]],
+  ])("is told that its place is gone when one revision deletes both: %s", async (_, deleted) => {
+    const waiter = await next();
+
+    await waiter.deleted(deleted, WATCHED + 1n);
+
+    expect(waiter.told).toEqual(["gone"]);
+    expect(waiter.reads).toHaveLength(1);
+  });
+
+  test("is told nothing by the deletion of another key between the two", async () => {
+    const waiter = await next();
+
+    await waiter.deleted(45n, WATCHED + 1n);
+    expect(waiter.told).toEqual([]);
+    expect(waiter.reads).toHaveLength(1);
+    await waiter.deleted([45n, BELOW], WATCHED + 2n);
+
+    expect(waiter.told).toEqual(["granted"]);
+    expect(waiter.reads).toHaveLength(1);
   });
 });

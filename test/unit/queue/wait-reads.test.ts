@@ -56,7 +56,7 @@ describe("when a waiter reads", () => {
   });
 
   test("is once more 4, 16, 46 and 100 ms later while the store moves on, near the front", async () => {
-    const waiter = new WaitingTurn({ ahead: 2 });
+    const waiter = new WaitingTurn({ ahead: 2, before: "holder" });
     const movedOn = () => waiter.answerRead([MINE, BELOW, FIRST], { revision: WATCHED + 1n });
     await waiter.watched();
     await movedOn();
@@ -67,7 +67,7 @@ describe("when a waiter reads", () => {
   });
 
   test("is not once more when nothing was written since the watch began", async () => {
-    const waiter = new WaitingTurn({ ahead: 2 });
+    const waiter = new WaitingTurn({ ahead: 2, before: "holder" });
     await waiter.watched();
     await waiter.answerRead([MINE, BELOW, FIRST], { revision: WATCHED });
 
@@ -93,7 +93,7 @@ describe("when a waiter reads", () => {
   ])(
     "is, with %d as the dice fall, also after %d times half a minute, in case an event was lost",
     async (dice, part) => {
-      const waiter = new WaitingTurn({ ahead: 1 });
+      const waiter = new WaitingTurn({ ahead: 1, holder: true });
       waiter.clock.nextRandom = dice;
       const { lease } = waiter.entry;
       // Its renewals would need answers, which this test does not cover.

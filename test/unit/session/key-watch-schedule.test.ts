@@ -22,7 +22,6 @@ function holding(count: number) {
     return new HoldHandle(LockTable.of(lease).queue(`jobs/${n}`), {
       entry,
       ownWatch: undefined,
-      deletedAt: undefined,
     });
   });
   return { cluster, clock: cluster.clock, lease, locks };

@@ -42,7 +42,8 @@ function candidates(world: World, change: QueueChange, isStopped: boolean): Worl
   if (byHand) {
     // A lease whose client is gone may be revoked before it runs out: the same keys are deleted.
     const ended = leaseEnded && isOver(before) ? take(before, "run out") : [];
-    return [...executed, ...take(before, "deletions"), ...take(before, "revokes"), ...ended];
+    const purged = take(before, "purges");
+    return [...executed, ...take(before, "deletions"), ...purged, ...take(before, "revokes"), ...ended];
   }
   if (!leaseEnded) return executed;
   // Its client gives the session up before etcd ends the lease.

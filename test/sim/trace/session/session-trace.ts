@@ -2,7 +2,7 @@ import type { Key, World } from "../../../lab/model/world.js";
 import type { TraceStats } from "../checked.js";
 import { Rejected } from "../rejected.js";
 import type { JoinRequest, LeaveRequest } from "../requests.js";
-import type { ProcessWatches } from "../watched.js";
+import { modelRange, type ProcessWatches } from "../watched.js";
 import { changed, isOf, type QueueChange } from "./changes.js";
 import { jointRefused, refusesAt, type JointRefused } from "./joint-refusal.js";
 import {
@@ -186,10 +186,10 @@ export class SessionTrace {
     this.#step(what, over);
   }
 
-  /** Its connections have received something about these keys. */
-  received(keys: readonly string[], streamIsOver: boolean): void {
-    if (this.isIdle || keys.length === 0) return;
-    if (streamIsOver) return this.#step("", (world) => (watchesAny(world, keys) ? moved(world) : [world]));
+  /** Its connections have received something about these ranges. */
+  received(ranges: readonly string[], streamIsOver: boolean): void {
+    if (this.isIdle || ranges.length === 0) return;
+    if (streamIsOver) return this.#step("", (world) => (watchesAny(world, ranges) ? moved(world) : [world]));
     this.#states = closure(this.#states, this.setting.watches);
     this.#count();
   }
@@ -233,8 +233,8 @@ export class SessionTrace {
 
 const textOf = ({ key, value }: JoinId): string => `${key} ${value}`;
 
-const watchesAny = ({ callers }: World, keys: readonly string[]): boolean =>
-  callers.some((caller) => watchesOf(caller).some(({ key }) => keys.includes(key)));
+const watchesAny = ({ callers }: World, ranges: readonly string[]): boolean =>
+  callers.some((caller) => watchesOf(caller).some((watch) => ranges.includes(modelRange(watch))));
 
 /** All watches of a process start again, on whichever member. */
 const moved = (world: World): World[] =>

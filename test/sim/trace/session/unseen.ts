@@ -54,12 +54,12 @@ function watchSteps(world: World, caller: Caller, watches: ProcessWatches): Unse
   return watchesOf(caller).flatMap((watch) => {
     if (watch.createdAt === 0) {
       // The client may use any of several watches again. Each one leads to its own states.
-      const beginnings = watches.beginningsOf(watch.key, place.revision);
+      const beginnings = watches.beginningsOf(watch, place.revision);
       const begun = ({ revision }: Known): World[] =>
         seenAt(world, revision, { caller, watch, does: "watch created" });
       return [{ worlds: beginnings.flatMap(begun), sure: beginnings.every(({ sure }) => sure) }];
     }
-    const { revision, sure } = watches.deletionOf(watch.key, watch.createdAt);
+    const { revision, sure } = watches.deletionOf(watch);
     if (revision <= watch.position) return [];
     return [{ worlds: seenAt(world, revision, { caller, watch, does: "deletion heard" }), sure }];
   });

@@ -11,7 +11,7 @@ export const THEIRS = 1;
 const ANY = Infinity;
 const UNLIMITED = {
   ...{ aborts: ANY, lostAnswers: ANY, lateRequests: ANY, repeats: ANY, losses: ANY },
-  ...{ pauses: ANY, moves: ANY, deletions: ANY, revokes: ANY, writes: ANY },
+  ...{ pauses: ANY, moves: ANY, deletions: ANY, purges: ANY, revokes: ANY, writes: ANY },
 };
 
 /** A session that is new to a queue. */

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { WatchEvent } from "../../../../src/etcd/port.js";
 import { TokenExpiredError } from "../../../../src/etcd/port-errors.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../../support/fakes/fake-connection.js";
@@ -11,7 +12,8 @@ const PATIENCE_MS = 1500;
 function watch(cluster: FakeCluster, key: string, told: string[] = []) {
   const listener = {
     created: (revision: bigint) => void told.push(`${key} created ${revision}`),
-    event: (kv: { modRevision: bigint }) => void told.push(`${key} deleted ${kv.modRevision}`),
+    events: (all: readonly WatchEvent[]) =>
+      void told.push(`${key} deleted ${all.map(({ kv }) => kv.modRevision).join()}`),
     interrupted: () => void told.push(`${key} interrupted`),
     refused: (error: Error) => void told.push(`${key} refused ${error.message}`),
   };
@@ -53,6 +55,29 @@ describe("the watch stream", () => {
     expect(told).toEqual(["k1 created 101", "k2 created 102", "k2 deleted 103"]);
   });
 
+  test("tells an owner all events of one answer at once, but only those that its watch was made for", () => {
+    const cluster = new FakeCluster();
+    const told: (readonly string[])[] = [];
+    const events = (all: readonly WatchEvent[]) =>
+      void told.push(all.map(({ kv }) => `${kv.key.toString()} ${kv.modRevision}`));
+    const target = { key: "k2", end: "k5", events: "DELETE" } as const;
+    cluster.services.watches.watch(target, { created() {}, events, interrupted() {}, refused() {} });
+    cluster.clock.advance(0);
+    const stream = streamOf(cluster);
+    stream.created("k2", 101n);
+
+    const { watchId } = stream.creates[0]!;
+    const event = (kind: "PUT" | "DELETE", key: string, modRevision: bigint) =>
+      ({ kind, kv: keyValue({ key, modRevision }) }) as const;
+    stream.answer({ watchId, events: [event("DELETE", "k5", 102n), event("PUT", "k3", 102n)] });
+    stream.answer({
+      watchId,
+      events: [event("DELETE", "k4", 103n), event("PUT", "k3", 103n), event("DELETE", "k2", 104n)],
+    });
+
+    expect(told).toEqual([["k4 103", "k2 104"]]);
+  });
+
   test("lays a refused create at the door of the right owner, though etcd does not name it", () => {
     const { told, stream } = watching(["k1", "k2", "k3"]);
 
@@ -90,7 +115,7 @@ describe("the watch stream", () => {
     const again = (key: string) => {
       const listener = {
         created: () => {},
-        event: () => {},
+        events: () => {},
         interrupted: () => (interrupted.push(key), again(key)),
         refused: () => {},
       };

@@ -9,6 +9,8 @@ const CREATED = 60n;
 /** How long a watch is kept for its next owner. */
 const KEPT_MS = 5000;
 
+const NO_LISTENER = { created: () => {}, events: () => {}, interrupted: () => {}, refused: () => {} };
+
 class Watching {
   readonly cluster = new FakeCluster();
   readonly told: string[] = [];
@@ -24,7 +26,7 @@ class Watching {
   watch(key: string | Buffer, reuseFrom?: bigint): Watch {
     const listener = {
       created: () => void this.told.push("created"),
-      event: () => void this.told.push("deleted"),
+      events: () => void this.told.push("deleted"),
       interrupted: () => void this.told.push("moved"),
       refused: () => void this.told.push("refused"),
     };
@@ -146,7 +148,7 @@ describe("a watch that nobody needs at the moment", () => {
   test("does not serve an owner that is told of the stream's end before it is", () => {
     const watching = new Watching();
     const hub = watching.cluster.services.watches;
-    const again = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
+    const again = { created: () => {}, events: () => {}, interrupted: () => {}, refused: () => {} };
     const first = hub.watch(
       { key: "first", events: "DELETE" },
       {
@@ -174,18 +176,19 @@ describe("a watch that nobody needs at the moment", () => {
     expect(watching.stream.cancels).toEqual([watch.id]);
   });
 
-  test("is cancelled if it told anything else than the deletions of one key", () => {
+  test("is cancelled if it reported puts, too", () => {
     const watching = new Watching();
-    const listener = { created: () => {}, event: () => {}, interrupted: () => {}, refused: () => {} };
     const { watches } = watching.cluster.services;
-    const puts = watches.watch({ key: "a", events: "PUT" }, listener);
-    const range = watches.watch({ key: "a", end: "b", events: "DELETE" }, listener);
+    const made = (["PUT", "ALL"] as const).flatMap((events) => [
+      watches.watch({ key: "a", events }, NO_LISTENER),
+      watches.watch({ key: "a", end: "b", events }, NO_LISTENER),
+    ]);
     watching.cluster.clock.advance(0);
     for (const { watchId } of watching.stream.creates) watching.stream.answer({ watchId, created: true });
 
-    for (const watch of [puts, range]) watch.keepForReuse();
+    for (const watch of made) watch.keepForReuse();
 
-    expect(watching.stream.cancels).toEqual([puts.id, range.id]);
+    expect(watching.stream.cancels).toEqual(made.map(({ id }) => id));
   });
 
   test("serves the sessions that go on when another one ends, and keeps no stream open after the last one", () => {
@@ -213,5 +216,64 @@ describe("a watch that nobody needs at the moment", () => {
     last.abandon();
 
     expect(watching.stream.closed).toBe(true);
+  });
+});
+
+describe("a watch on a range that nobody needs at the moment", () => {
+  const range = (key: string | Buffer, end: string, events: "DELETE" | "PUT" = "DELETE") => ({
+    ...{ key, end, events },
+    reuseFrom: CREATED + 1n,
+  });
+
+  function parked(): { watching: Watching; idle: Watch } {
+    const watching = new Watching();
+    const idle = watching.cluster.services.watches.watch(range("a", "m"), NO_LISTENER);
+    watching.cluster.clock.advance(0);
+    watching.stream.created("a", CREATED);
+    idle.keepForReuse();
+    return { watching, idle };
+  }
+
+  test("serves who watches the same range next", () => {
+    const { watching, idle } = parked();
+
+    const next = watching.cluster.services.watches.watch(range(Buffer.from("a"), "m"), NO_LISTENER);
+
+    expect(next).toBe(idle);
+    expect(watching.stream.creates).toHaveLength(1);
+  });
+
+  test.each([
+    ["its first key", { ...range("a", "m"), end: undefined }],
+    ["a part of it", range("a", "l")],
+    ["the range of the same letters", range("am", "")],
+    ["its puts", range("a", "m", "PUT")],
+  ])("does not serve who watches %s", (_, target) => {
+    const { watching } = parked();
+
+    watching.cluster.services.watches.watch(target, NO_LISTENER);
+
+    expect(watching.stream.creates).toHaveLength(2);
+  });
+
+  test("is cancelled at the third event: one is of its owner's key, and one of another's", () => {
+    const { watching, idle } = parked();
+
+    watching.stream.deleted("b", 70n);
+    watching.stream.deleted("c", 71n);
+    expect(watching.stream.cancels).toEqual([]);
+    watching.stream.deleted("d", 72n);
+
+    expect(watching.stream.cancels).toEqual([idle.id]);
+  });
+
+  test("counts each event of one answer, and shows the last of them", () => {
+    const { watching, idle } = parked();
+
+    watching.stream.deleted(["b", "c"], 70n);
+    expect(idle.lastEvent).toBe(70n);
+    watching.stream.deleted("d", 71n);
+
+    expect(watching.stream.cancels).toEqual([idle.id]);
   });
 });

@@ -30,7 +30,7 @@ class Watching {
   watch(key: string, beside?: Watch): Watch {
     const listener = {
       created: () => void this.told.push(`${key} created`),
-      event: () => void this.told.push(`${key} deleted`),
+      events: () => void this.told.push(`${key} deleted`),
       interrupted: () => void this.told.push(`${key} moved`),
       refused: () => void this.told.push(`${key} refused`),
     };
@@ -182,7 +182,7 @@ describe("a waiting place", () => {
   test("keeps its two watches on one stream, however many predecessors it has had", async () => {
     const turn = new WaitingTurn({ ahead: 3 });
     const { watches } = turn.cluster.services;
-    const listener = { created() {}, event() {}, interrupted() {}, refused() {} };
+    const listener = { created() {}, events() {}, interrupted() {}, refused() {} };
     const watch = (key: string, beside?: Watch) => watches.watch({ key, events: "DELETE" }, listener, beside);
     const beside = watch("beside");
     for (const key of keys(2 * ROOM)) watch(key);

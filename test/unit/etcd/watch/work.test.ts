@@ -20,7 +20,7 @@ interface Watching {
 /** Watches that are not sent yet. */
 function unsent(count: number): Watching {
   const cluster = new FakeCluster();
-  const listener = { created() {}, event() {}, interrupted() {}, refused() {} };
+  const listener = { created() {}, events() {}, interrupted() {}, refused() {} };
   const watches = Array.from({ length: count }, (_, n) =>
     cluster.services.watches.watch({ key: `k${n}`, events: "DELETE" }, listener),
   );

@@ -1,8 +1,9 @@
+import { watched } from "../hold/acquire.js";
 import { HoldHandle } from "../hold/hold.js";
 import type { Txn } from "../etcd/port.js";
 import { lastEntries, positionOf } from "../queue/lock-mode.js";
 import { PredecessorWait } from "../queue/predecessor-wait.js";
-import type { Grant } from "../queue/waiter.js";
+import { unwatched, type Grant } from "../queue/waiter.js";
 import type { Dependent, Lease, SessionEnd } from "../session/lease.js";
 import type { WaitSnapshot } from "../report/snapshot.js";
 import { NO_LOCK_OPTIONS } from "../options/lock.js";
@@ -116,7 +117,7 @@ class AllTurns {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    if (alone) for (const entry of entries) this.#grant(entry, undefined);
+    if (alone) for (const entry of entries) this.#grant(unwatched(entry), false);
     else void this.#read().catch((error: unknown) => this.#end(() => this.#reject(error as Error)));
   }
 
@@ -156,18 +157,21 @@ class AllTurns {
 
   #wait(entry: JoinedEntry, position: ReturnType<typeof positionOf>): void {
     if (position === "gone") return this.stop();
-    if (position === "first") return this.#grant(entry, undefined);
+    if (position === "first") return this.#grant(unwatched(entry));
     const outcome = {
-      granted: (ownWatch: Grant["ownWatch"]) => this.#grant(entry, ownWatch),
+      granted: (ownWatch: Grant["ownWatch"]) => this.#grant({ entry, ownWatch }),
       gone: () => this.stop(),
       failed: (error: Error) => this.#end(() => this.#reject(error)),
     };
     this.#turns.set(entry, new PredecessorWait(entry, outcome, position));
   }
 
-  #grant(entry: JoinedEntry, ownWatch: Grant["ownWatch"]): void {
+  /** `others`: some names are not granted yet. Until they are, its key is watched: the call must not resolve with one that is gone. */
+  #grant(grant: Grant, others = this.#holds.size + 1 < this.entries.length): void {
+    const { entry } = grant;
+    const acquired = { queue: LockTable.of(this.lease).queue(entry.name), grant };
     this.#turns.delete(entry);
-    const hold = new HoldHandle(LockTable.of(this.lease).queue(entry.name), { entry, ownWatch });
+    const hold = new HoldHandle(acquired.queue, others ? watched(acquired).grant : grant);
     hold.startedAsPart({ kind: "all", name: entry.name, options: NO_LOCK_OPTIONS });
     this.#holds.set(entry, hold);
     // It may be lost while the other entries still wait.

@@ -69,23 +69,25 @@ export function lastUseOf(places: Iterable<Place>): Map<string, bigint> {
 }
 
 /**
- * The fault that took a place: the one that names the revision, or one that targets its key, its lease or all keys beside it
- * and was never answered.
+ * The fault that took a place: the one that names the revision, or one that targets its key, its lease or a folder of keys and was
+ * never answered.
  */
 function takersOf(faults: readonly Fault[]): (place: Place) => Fault | undefined {
   const taking = faults.filter(({ effect }) => effect === "takes-place");
-  const byTarget = new Map<string, Fault[]>();
-  for (const fault of taking) byTarget.set(fault.target, [...(byTarget.get(fault.target) ?? []), fault]);
+  const byRevision = new Map(taking.flatMap((fault) => fault.took.map((revision) => [revision, fault])));
+  const unanswered = taking.filter(({ took }) => took.length === 0);
   return ({ key, lease, deleted, deletedSeen }) => {
     if (deleted === undefined || deletedSeen === undefined) return undefined;
-    const targets = [key, lease, folderOf(key)];
-    const aimed = targets.flatMap((target) => byTarget.get(target) ?? []);
-    return aimed.find(({ took, from, to }) =>
-      took.length > 0 ? took.includes(deleted) : from <= deletedSeen && deletedSeen <= to + UNANSWERED,
+    const aimsAt = ({ target }: Fault): boolean =>
+      target === key || target === lease || (target.endsWith("/") && key.startsWith(target));
+    return (
+      byRevision.get(deleted) ??
+      unanswered.find(
+        (fault) => aimsAt(fault) && fault.from <= deletedSeen && deletedSeen <= fault.to + UNANSWERED,
+      )
     );
   };
 }
-const folderOf = (key: string): string => key.slice(0, key.lastIndexOf("/") + 1);
 
 /** How long after it was sent an unanswered request may still be executed. */
 const UNANSWERED = 5n * SECOND;

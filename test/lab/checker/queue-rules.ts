@@ -15,6 +15,9 @@ function neverAtHead(facts: Facts, hold: Hold): Finding[] {
   if (place === undefined) return [{ text: `${nameOf(hold)} has no place on the server` }];
   if (place.headSince !== undefined || !hold.heldWhenGranted) return [];
   const text = `${nameOf(hold)} was granted ${at(facts, hold.granted)}, yet an older place outlived it on the server`;
+  // Places that came together are held together: one may be taken while the call still waits for another.
+  const early = (facts.together.get(place)?.length ?? 1) > 1 ? facts.early.get(hold) : undefined;
+  if (early !== undefined && hold.granted <= early.until) return [{ text, excuse: early.cause }];
   return [{ text }];
 }
 

@@ -71,7 +71,7 @@ export function moveStream(world: World, session: Session): void {
 function startAgain(world: World, caller: Caller): void {
   const { state } = caller;
   if (state.at === "waiting" && state.predecessor) {
-    const turn = { ...state, predecessorWatch: undefined, ownWatch: undefined };
+    const turn = { ...state, predecessorWatch: undefined, ownWatch: undefined, beforeWatch: undefined };
     follow(world, caller, turn, state.predecessor);
   } else if (state.at === "waiting" || state.at === "holding") {
     const ownWatch = state.ownWatch && { ...state.ownWatch, createdAt: 0, position: 0 };

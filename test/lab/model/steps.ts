@@ -85,9 +85,9 @@ function waiterSteps(world: World, caller: Caller, turn: Turn): Step[] {
       },
     }),
     ...watchSteps(world, caller, beforeWatch, {
-      created: (_, c, watch) => (c.state = { ...turn, beforeWatch: watch }),
+      created: (_, c, watch) => (c.state = { ...turn, beforeWatch: { ...beforeWatch!, ...watch } }),
       deleted: (w, c, watch, at) => {
-        c.state = { ...turn, beforeWatch: watch };
+        c.state = { ...turn, beforeWatch: { ...beforeWatch!, ...watch } };
         beforeDeleted(w, c, c.state, at);
       },
     }),

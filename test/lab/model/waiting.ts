@@ -76,7 +76,7 @@ function followAs(world: World, caller: Caller, turn: Turn, { predecessor, decid
     predecessor,
     predecessorWatch: watchOn(predecessor.key, both ? key : undefined),
     ownWatch: keeps(world, "own-key-is-watched") ? (turn.ownWatch ?? watchOn(key)) : undefined,
-    beforeWatch: predecessor.before && watchOn(predecessor.before.key),
+    beforeWatch: watchBefore(turn, predecessor.before),
     verified: false,
     deleted: false,
     read: undefined,
@@ -110,7 +110,8 @@ export function watching(world: World, caller: Caller, turn: Turn): void {
   caller.state = turn;
   if (!bothWatch(world, turn) || turn.read) return;
   const seen = !turn.deleted && turn.seenAt > placeOf(caller).revision && sees(turn);
-  if (keeps(world, "watch-before-read") && !seen) look(world, caller, turn);
+  if (seen) verify(world, caller, turn);
+  else if (keeps(world, "watch-before-read")) look(world, caller, turn);
   else caller.state = { ...turn, verified: true };
 }
 
@@ -138,11 +139,19 @@ function decide(world: World, caller: Caller, turn: Turn, { mine, predecessor, r
   caller.state = known;
   if (!bothWatch(world, known)) return;
   if (!sees(known)) return look(world, caller, known);
-  if (turn.deleted) return endedMeanwhile(world, caller, known, holder);
-  const sameBefore = turn.predecessor?.before?.revision === predecessor.before?.revision;
-  const beforeWatch = sameBefore ? turn.beforeWatch : predecessor.before && watchOn(predecessor.before.key);
-  caller.state = { ...known, beforeWatch, verified: true };
+  verify(world, caller, known);
 }
+
+/** The last answer has shown the predecessor, and the watches report what happened after it. */
+function verify(world: World, caller: Caller, turn: Turn): void {
+  if (turn.deleted) return endedMeanwhile(world, caller, turn, turn.predecessor?.holder === true);
+  caller.state = { ...turn, beforeWatch: watchBefore(turn, turn.predecessor?.before), verified: true };
+}
+
+const watchBefore = ({ beforeWatch }: Turn, before: Predecessor["before"]): Turn["beforeWatch"] => {
+  if (!before || beforeWatch?.of === before.revision) return before && beforeWatch;
+  return { ...watchOn(before.key), of: before.revision };
+};
 
 /** The predecessor was deleted after the read was sent. */
 function endedMeanwhile(world: World, caller: Caller, turn: Turn, wasHolder: boolean): void {

@@ -97,8 +97,8 @@ export interface Turn {
   readonly predecessor: Predecessor | undefined;
   readonly predecessorWatch: Watch | undefined;
   readonly ownWatch: Watch | undefined;
-  /** On the place before the predecessor. */
-  readonly beforeWatch: Watch | undefined;
+  /** On the place before the predecessor, which was created at `of`. */
+  readonly beforeWatch: (Watch & { readonly of: number }) | undefined;
   /** The watches on the predecessor and on the own key exist, and a read after that has found the predecessor alive. */
   readonly verified: boolean;
   /** The watch has reported the predecessor's deletion. */

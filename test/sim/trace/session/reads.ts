@@ -44,13 +44,13 @@ const bothExist = ({ predecessorWatch, ownWatch }: Turn): boolean =>
 
 /**
  * A client may read at any time: an attempt of a read that it has given up may still be repeated. The answer counts only if
- * the watches that it is to verify existed when the read was sent.
+ * the watches that it is to verify existed when the read was sent, or are asked for together with it.
  */
 export function queueReadSent(world: World, { place, call, quorum }: QueueRead): World[] {
   const caller = placeAt(world, place);
   if (caller?.state.at !== "waiting") return [world];
   const { state, id } = caller;
-  if (state.predecessor && !bothExist(state)) return [world];
+  if (state.predecessor && !bothExist(state) && !state.read) return [world];
   const { atLeast, predecessorWatch, ownWatch } = state;
   const least = Math.max(atLeast, predecessorWatch?.createdAt ?? 0, ownWatch?.createdAt ?? 0);
   const calls = [...(quorum ? callsOf(state.read) : []), call];

@@ -79,6 +79,7 @@ const TEXTS = {
   running: "is running",
   lost: "was begun, and its run was lost",
   expired: "is older than those whose runs are known",
+  held: "is skipped, because another holder has the lock",
 } as const;
 
 function notRun(

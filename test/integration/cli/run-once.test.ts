@@ -121,7 +121,7 @@ describe("leasehold run --once", () => {
   test.each([
     ["dies of it", "echo begun; exec sleep 60", 143],
     ["ends in order, with 0", "trap 'kill $!; exit 0' TERM; echo begun; sleep 60 & wait", 76],
-  ])("counts a command that got SIGTERM through leasehold, and %s, as lost", async (what, text, code) => {
+  ])("counts a command that got SIGTERM through leasehold, and %s, as lost", async (_, text, code) => {
     const name = `cli/told-to-end-${code}`;
     const stopped = start([name, "--once", "1", ...script(text)]);
     await stopped.says("begun");

@@ -159,7 +159,7 @@ test("so has every line that docs/cli.md shows", () => {
   const shown = lines.map((line) => ({ type: types[eventsIn([line])[0] ?? ""] ?? "RunJson", line }));
 
   expect(shown.map(({ type }) => type)).toEqual([
-    ...["RunJson", "RunJson", "RunJson", "RunJson", "LocksJson", "ContactJson"],
+    ...["RunJson", "RunJson", "RunJson", "RunJson", "RunJson", "LocksJson", "ContactJson"],
   ]);
   expect(objectionsTo(shown)).toEqual([]);
 });

@@ -32,7 +32,8 @@ process.once("SIGTERM", () => {
 /** @param {string} job @param {number} slot */
 async function tick(job, slot) {
   const name = `${job}:${new Date(slot).toISOString()}`;
-  const result = await once(cluster, `cron/${job}`, slot, () => work(name));
+  // A tick that comes while the one before still runs, in any replica, is skipped: late ticks would pile up.
+  const result = await once(cluster, `cron/${job}`, slot, () => work(name), { ifHeld: "skip" });
   if (!result.ran) console.log(`${name} not run here: ${result.why}`);
 }
 

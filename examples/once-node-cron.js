@@ -19,10 +19,12 @@ const coordinator = {
     const [, job = "", time = ""] = /^(.*?):(\d{4}-.*Z)$/.exec(key) ?? [];
     /** @type {Promise<boolean>} */
     const allowed = new Promise((resolve, reject) => {
-      const ended = once(cluster, `cron/${job}`, Date.parse(time), () => {
+      const begin = () => {
         resolve(true);
         return new Promise((end) => running.set(key, () => (end(undefined), settled)));
-      });
+      };
+      // A tick that comes while the one before still runs, in any replica, is skipped: late ticks would pile up.
+      const ended = once(cluster, `cron/${job}`, Date.parse(time), begin, { ifHeld: "skip" });
       const settled = ended.then((result) => {
         if (!result.ran) console.log(`${key} not run here: ${result.why}`);
         resolve(result.ran);

@@ -3,6 +3,9 @@
  * the prefix of the cluster.
  */
 
+/** The marks of `once`: no name begins with a slash, so no queue of a cluster contains them. */
+export const MARKS = "/leasehold/once/";
+
 /** Every key in a queue has this prefix. */
 export const prefixOf = (name: string): string => `${name}/`;
 

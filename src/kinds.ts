@@ -1,5 +1,5 @@
 import { LeaseholdError } from "./base-error.js";
-import { parseEntryKey, parseEntryValue, type EntryValue } from "./keys.js";
+import { MARKS, parseEntryKey, parseEntryValue, type EntryValue } from "./keys.js";
 import { printable } from "./printable.js";
 
 /** What is acquired: by which class, or in which mode. */
@@ -13,6 +13,8 @@ export interface FoundEntry {
   /** The name of its queue, which is another one if the names are nested. */
   readonly name: string;
   readonly kind: FoundKind;
+  /** It is a mark of `once`. */
+  readonly isMark?: true;
 }
 
 /**
@@ -47,8 +49,6 @@ const FOLDER = /^(.+)\/(read|write)$/s;
 /** The end of the mark of a slot, or of a floor, of `once`. */
 const MARK_END = /\/\/-?\d{16}$/;
 const MARK_END_LENGTH = "//-".length + 16;
-/** On a cluster with a prefix, marks lie in the queue of the prefix's own name. */
-const MARKS = "/leasehold/once/";
 
 /**
  * What a key under `name` shows. Undefined if it is no entry of a lease: such a key has the name and the kind of no lock.
@@ -67,15 +67,18 @@ export function entryFound(name: string, { key, value, leaseId }: RangeKey): Fou
 }
 
 /**
- * A mark never ends, so a call must not wait for it. `once` takes its lock as a mutex does. Any client may have put the key, which
- * can be as long as a request: it is parsed from its end, in linear time.
+ * Older versions put the marks of a cluster with a prefix into the queue of the prefix's own name. A mark never ends, so a call must
+ * not wait for it. `once` takes its lock as a mutex does. Any client may have put the key, which can be as long as a request: it is
+ * parsed from its end, in linear time.
  */
 function markFound(key: string): FoundEntry | undefined {
   const end = MARK_END.exec(key.slice(-MARK_END_LENGTH))?.[0];
   if (end === undefined) return undefined;
   const name = key.slice(0, -end.length);
   const marks = name.indexOf(MARKS);
-  return marks === -1 || marks + MARKS.length === name.length ? undefined : { name, kind: "mutex" };
+  return marks === -1 || marks + MARKS.length === name.length
+    ? undefined
+    : { name, kind: "mutex", isMark: true };
 }
 
 /** Longer values are those of candidates: an owner has at most 256 bytes. */
@@ -122,6 +125,11 @@ const cureOf = (asked: string, found: string): string =>
     ? ": use another name for one of them"
     : `, named "${printable(found)}": use names that are not nested`;
 
+function markText(key: string): string {
+  const marks = printable(key.slice(0, key.indexOf(MARKS) + MARKS.length));
+  return `${printable(key)}, a mark that an older version of once put there: delete all keys that begin with "${marks}"`;
+}
+
 /**
  * The queue has an entry that the caller cannot share it with: of another kind, such as a Semaphore under the name of a
  * Mutex, or of a name below the caller's own, such as "a/17" below "a". The caller has left the queue.
@@ -141,12 +149,13 @@ export class KindMismatchError extends LeaseholdError {
 
   constructor(
     asked: { readonly name: string; readonly kind: LockKind },
-    found: { readonly name: string; readonly kind: FoundKind },
+    found: { readonly name: string; readonly kind: FoundKind; readonly isMark?: true },
     key: string,
   ) {
     const what = `"${asked.name}" is asked for by ${kindText[asked.kind]}`;
-    const entry = `its queue contains ${printable(key)} of ${kindText[found.kind]}`;
-    super(`${what}, but ${entry}${cureOf(asked.name, found.name)}`);
+    const entry = found.isMark ? markText(key) : `${printable(key)} of ${kindText[found.kind]}`;
+    const cure = found.isMark ? "" : cureOf(asked.name, found.name);
+    super(`${what}, but its queue contains ${entry}${cure}`);
     this.lockName = asked.name;
     this.kind = asked.kind;
     this.found = found.kind;

@@ -11,10 +11,10 @@ import type { JoinOptions, Queue } from "../queue/queue.js";
 import { joinRefused } from "../queue/txns.js";
 import { unwatched, type Grant, type Waiter } from "../queue/waiter.js";
 import type { Lease } from "../session/lease.js";
-import type { Mark } from "./marks.js";
+import { unchanged, type Mark } from "./marks.js";
 import type { SlotPlan } from "./plan.js";
-import { beginTxn, tryTxn, undo } from "./txns.js";
-import { verdictOf, type Verdict } from "./verdict.js";
+import { beginTxn, markIs, tryTxn, undo, type Begun } from "./txns.js";
+import { NO_MARK, verdictOf, type Seen, type Verdict } from "./verdict.js";
 
 /** A slot that this call is to run: it holds the lock, and the mark is put. */
 export interface Claim {
@@ -24,7 +24,10 @@ export interface Claim {
   readonly lowest: RangeResult | undefined;
 }
 
-export type Refusal = Exclude<Verdict, { readonly state: "free" }>;
+/** The slot may be run, and another holder has the lock, for which the call does not wait. */
+const HELD = { state: "held" } as const;
+
+export type Refusal = Exclude<Verdict, { readonly state: "free" }> | typeof HELD;
 export type Outcome = { readonly claim: Claim } | { readonly refusal: Refusal };
 
 /** One call of `once`, until it has claimed its slot, finds that it must not run, or gives up. */
@@ -59,19 +62,25 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   }
 
   #policy(): CallPolicy {
-    const { name, slot } = this.plan;
-    return { ...this.lease.policy(`claim slot ${slot} of "${name}"`), again: () => !this.#gaveUp };
+    return { ...this.lease.policy(`claim ${this.plan.text}`), again: () => !this.#gaveUp };
   }
 
-  /** Claims the slot if it is free and the queue empty. */
+  /** Claims the slot if it may be run and the queue is empty: by a second attempt if it has a mark. */
   async #try(): Promise<Claim | Verdict> {
+    const found = await this.#attempt(NO_MARK);
+    if ("hold" in found || !found.isEmpty || isUnmarked(found) || !this.#mayRun(found)) return found;
+    this.lease.assertOpen();
+    return this.#gaveUp ? found : this.#attempt(found.seen);
+  }
+
+  async #attempt(seen: Seen): Promise<Claim | Verdict> {
     const entry = this.#queue.own.make();
     const mark = this.plan.mark(this.lease, entry.key);
-    const answer = await this.#put(entry, mark);
+    const answer = await this.#put(entry, { mark, seen });
     const revision = answer.succeeded ? answer.header.revision : executedAt(entry, answer);
     if (revision === undefined) {
       this.#discard(entry);
-      return verdictOf(answer.ranges.slice(1), mark.id);
+      return verdictOf(this.plan, answer.ranges.slice(1), mark.id);
     }
     if (!answer.succeeded) entry.foundExecuted();
     const joined = entry.confirmed(revision);
@@ -81,15 +90,16 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     return { hold: this.#holdOf(unwatched(joined)), mark, lowest: lowestOf(answer) };
   }
 
-  async #put(entry: QueueEntry, mark: Mark): Promise<TxnAnswer> {
-    const txn = tryTxn(this.plan, entry, mark);
+  async #put(entry: QueueEntry, begun: Begun): Promise<TxnAnswer> {
+    const txn = tryTxn(this.plan, entry, begun);
     const policy = { ...this.#policy(), onUnanswered: () => entry.attemptUnanswered() };
     try {
       return await this.lease.services.client.txn(txn, policy);
     } catch (error) {
       await joinRefused(this.lease, txn, error);
       // Both keys may have been put, or may still be.
-      if (entry.inDoubt) void undo(this.lease, this.plan, mark).then(() => this.#leave(entry));
+      const put = markIs(this.plan, begun.mark);
+      if (entry.inDoubt) void undo(this.lease, this.plan, put).then(() => this.#leave(entry));
       else this.#discard(entry);
       this.lease.signal.throwIfAborted();
       throw error;
@@ -111,35 +121,46 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
 
   async #wait(found: Claim | Verdict): Promise<Outcome> {
     if ("hold" in found) return { claim: found };
-    if (found.state !== "free" && !this.#awaits(found)) return { refusal: found };
+    if (found.state !== "free" && !this.#mayRun(found)) return { refusal: found };
     this.lease.assertOpen();
+    if (this.#gaveUp || this.plan.options.skips) this.#forget(found);
     if (this.#gaveUp) throw new NotSentError("the caller gave up");
+    if (this.plan.options.skips) return { refusal: found.state === "running" ? found : HELD };
     this.#waiter = this.#queue.join(this.target);
     const grant = await this.#waiter.granted;
     // Before anything is awaited: the hold takes over the watch of the wait.
     const hold = this.#holdOf(grant);
-    return this.lease.inFlight.track(this.#begin(hold, grant.entry, found.revision));
+    return this.lease.inFlight.track(this.#begin(hold, grant.entry, found.seen));
   }
 
-  /** Whether the slot can become ours when our turn comes. */
-  #awaits(found: Refusal): found is Refusal & { readonly state: "running" | "lost" } {
-    return this.plan.rerunsLost && (found.state === "running" || found.state === "lost");
+  /** Whether the slot is ours to run, or can be when our turn comes. */
+  #mayRun(found: Verdict): boolean {
+    const { rerun } = this.plan.options;
+    if (found.state === "free" || found.state === "expired") return found.state === "free";
+    if (found.state === "done") return rerun === "if failed" && found.run.failed;
+    return rerun !== "never";
   }
 
-  /** Puts the mark under the hold. `expected`: as of the last look. Only the holder changes a mark, so this ends. */
-  async #begin(hold: ExclusiveHoldHandle, entry: JoinedEntry, expected: bigint): Promise<Outcome> {
+  /** A mark on a free slot is that of an attempt of ours, which has lost its entry. */
+  #forget({ state, seen }: Verdict): void {
+    if (state !== "free" || seen.mark === 0n) return;
+    void undo(this.lease, this.plan, unchanged(this.plan.at, seen.mark));
+  }
+
+  /** Puts the mark under the hold. `seen`: as of the last look. Only the holder changes a mark, so this ends. */
+  async #begin(hold: ExclusiveHoldHandle, entry: JoinedEntry, last: Seen): Promise<Outcome> {
     const mark = this.plan.mark(this.lease, entry.key, entry.revision);
     try {
-      for (;;) {
-        const txn = beginTxn(this.plan, entry, { mark, expected });
+      for (let seen = last; ;) {
+        const txn = beginTxn(this.plan, entry, { mark, seen });
         const answer = await this.lease.services.client.txn(txn, this.#policy());
         // The process may have been suspended before it read the answer: another call may have run the slot meanwhile.
         if (this.lease.over) throw this.lease.signal.reason;
         if (answer.succeeded) return { claim: { hold, mark, lowest: lowestOf(answer) } };
         const verdict = await this.#judge(hold, entry, answer);
         if (verdict.state === "running") return { claim: { hold, mark, lowest: undefined } };
-        if (verdict.state !== "free" && !this.#awaits(verdict)) return this.#refuse(hold, verdict);
-        expected = verdict.revision;
+        if (verdict.state !== "free" && !this.#mayRun(verdict)) return this.#refuse(hold, verdict);
+        seen = verdict.seen;
       }
     } catch (error) {
       abandon(this.lease, this.plan, { hold, mark });
@@ -154,8 +175,8 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     { ranges: [own, ...ranges] }: TxnAnswer,
   ): Promise<Verdict> {
     if (own?.kvs[0] && entry.is(own.kvs[0])) {
-      const all = verdictOf(ranges, undefined);
-      return all.state === "running" ? all : verdictOf(ranges, this.plan.id);
+      const all = verdictOf(this.plan, ranges, undefined);
+      return all.state === "running" ? all : verdictOf(this.plan, ranges, this.plan.id);
     }
     await hold.keyDeleted();
     throw hold.signal.reason;
@@ -169,7 +190,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
 
 /** Nothing has run: the slot is free again, and then the lock. */
 export function abandon(lease: Lease, plan: SlotPlan, { hold, mark }: Omit<Claim, "lowest">): void {
-  void undo(lease, plan, mark).then(() => hold.release().catch(() => undefined));
+  void undo(lease, plan, markIs(plan, mark)).then(() => hold.release().catch(() => undefined));
 }
 
 /** The create revision of our entry, if an unanswered attempt has put it. */
@@ -178,6 +199,8 @@ function executedAt(entry: QueueEntry, { ranges: [own] }: TxnAnswer): bigint | u
   const isOurs = found?.value === entry.value && found.leaseId === entry.lease.leaseId;
   return isOurs ? found.createRevision : undefined;
 }
+
+const isUnmarked = ({ seen }: Verdict): boolean => seen.mark === 0n && seen.oldMark === 0n;
 
 /** It is the last operation of a transaction that puts a mark. */
 const lowestOf = ({ succeeded, ranges }: TxnAnswer): RangeResult | undefined =>

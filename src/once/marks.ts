@@ -1,8 +1,7 @@
 import type { Compare, KeyValue, Operation, Range } from "../etcd/port.js";
+import { MARKS } from "../keys.js";
 import type { RangeResult } from "../queue/lock-mode.js";
 
-/** No name begins with a slash, so no queue contains these keys, in no language. */
-const SPACE = "/leasehold/once/";
 /** Of Number.MAX_SAFE_INTEGER. */
 const DIGITS = 16;
 /** How many marks one run deletes at most: more would not fit into a shared request. */
@@ -15,26 +14,34 @@ const MAX_DELETED = 16;
 export class MarkSpace {
   readonly #base: string;
 
-  constructor(name: string) {
-    this.#base = `${SPACE}${name}//`;
+  /** `complete`: the name has the prefix of the cluster, under which the keys are not. Otherwise they are under it, too. */
+  constructor(
+    name: string,
+    private readonly complete: boolean,
+  ) {
+    this.#base = `${MARKS}${name}//`;
   }
 
-  mark(slot: number): string {
-    return `${this.#base}${digits(slot)}`;
+  mark(slot: number): MarkKey {
+    return this.#at(digits(slot));
   }
 
-  floor(slot: number): string {
-    return `${this.#base}-${digits(slot)}`;
+  floor(slot: number): MarkKey {
+    return this.#at(`-${digits(slot)}`);
   }
 
   /** The floors at which `slot` has expired. */
-  floorsFrom(slot: number): { readonly key: string; readonly end: string } {
-    return { key: this.floor(slot), end: `${this.#base}.` };
+  floorsFrom(slot: number): MarkKey & { readonly end: string } {
+    return { ...this.floor(slot), end: `${this.#base}.` };
   }
 
   /** The floor, and then the lowest marks: "-" comes before the digits, and ":" after them. */
   lowest(): Range {
-    return { key: `${this.#base}-`, end: `${this.#base}:`, limit: MAX_DELETED + 1, keysOnly: true };
+    return { ...this.#at("-"), end: `${this.#base}:`, limit: MAX_DELETED + 1, keysOnly: true };
+  }
+
+  #at(end: string): MarkKey {
+    return { key: `${this.#base}${end}`, complete: this.complete };
   }
 
   /** Operations that leave the `keep` highest marks, by an answer to `lowest`. */
@@ -46,14 +53,21 @@ export class MarkSpace {
     const last = marks.at(-1);
     if (last === undefined) return NOTHING;
     const floor = this.floor(Number(last.slice(this.#base.length)));
+    const { complete } = this;
     return {
       expires: new Set(marks),
       operations: [
-        ...[...floors, ...marks].map((key): Operation => ({ kind: "delete", key })),
-        { kind: "put", key: floor, value: "", leaseId: 0n },
+        ...[...floors, ...marks].map((key): Operation => ({ kind: "delete", key, complete })),
+        { kind: "put", ...floor, value: "", leaseId: 0n },
       ],
     };
   }
+}
+
+/** Where a mark or a floor is. */
+export interface MarkKey {
+  readonly key: string;
+  readonly complete: boolean;
 }
 
 /** What the run of a slot does with the marks of lower ones. */
@@ -75,20 +89,20 @@ export interface Mark {
   readonly since: string;
   /** Of the call. */
   readonly id: string;
-  /** The queue entry of the run. */
+  /** The queue entry of the run: its complete key, so that clusters with and without the prefix understand it. */
   readonly key: string;
   /** Create revision of that entry. Missing if one transaction put both: then it is the modification revision of the mark. */
   readonly fence?: string;
 }
 
 /** The condition that a mark still is as it was read: at this modification revision; `0n`: there is none. */
-export const unchanged = (key: string, revision: bigint): Compare =>
-  revision === 0n ? { kind: "created at", key, revision } : { kind: "modified at", key, revision };
+export const unchanged = (at: MarkKey, revision: bigint): Compare =>
+  revision === 0n ? { kind: "created at", ...at, revision } : { kind: "modified at", ...at, revision };
 
 /** A mark has no lease: it outlives the process that put it. */
-export const putMark = (key: string, mark: Mark): Operation => ({
+export const putMark = (at: MarkKey, mark: Mark): Operation => ({
   kind: "put",
-  key,
+  ...at,
   value: JSON.stringify(mark),
   leaseId: 0n,
 });

@@ -59,12 +59,9 @@ export class SlotRun {
       fence: hold.revision.toString(),
     } as const;
     const { lowest } = this.claim;
-    const expiry = lowest ? this.plan.space.expire(lowest, this.plan.keep) : NOTHING;
-    // The key of the hold is complete, that of the mark is relative to the prefix of the cluster.
-    const entry = { key: mark.key, revision: hold.revision };
-    const txn = endTxn(this.plan, entry, { mark: ended, expiry });
-    const { name, slot } = this.plan;
-    const policy = this.lease.policy(`mark slot ${slot} of "${name}" as run`);
+    const expiry = lowest ? this.plan.space.expire(lowest, this.plan.options.keep) : NOTHING;
+    const txn = endTxn(this.plan, hold.revision, { mark: ended, expiry });
+    const policy = this.lease.policy(`mark as run ${this.plan.text}`);
     const ending = this.lease.inFlight.track(this.#putEnd(txn, policy));
     const { succeeded, ranges } = await ending.catch((error: unknown) => {
       throw hold.signal.aborted ? hold.signal.reason : error;

@@ -11,6 +11,8 @@ export function checkKeyPrefix(value: unknown): string {
   // With "prod" the keys of "jobs" would begin with "prodjobs", as those of "uctjobs" do with "prod" + "uctjobs".
   if (!value.endsWith("/")) throw rangeError("prefix", rule, value);
   if (value.includes("//")) throw rangeError("prefix", 'free of "//"', value);
+  // A queue there would contain the marks of all clusters.
+  if (value.startsWith("/leasehold/")) throw rangeError("prefix", 'outside of "/leasehold/"', value);
   if (Buffer.byteLength(value) > MAX_BYTES || !isWellFormed(value))
     throw rangeError("prefix", `at most ${MAX_BYTES} bytes of well-formed Unicode`, value);
   return value;

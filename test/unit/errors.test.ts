@@ -71,6 +71,16 @@ const ALL: readonly (readonly [string, AnyLeaseholdError, Record<string, unknown
     /^"a" is asked for by lockAll, .* a\/17\/77 of .*Go's Mutex, named "a\/17": use names that are not nested$/,
   ],
   [
+    "KIND_MISMATCH",
+    new KindMismatchError(
+      { name: "a", kind: "mutex" },
+      { name: "a//leasehold/once/b", kind: "mutex", isMark: true },
+      "a//leasehold/once/b//0000000000000007",
+    ),
+    { lockName: "a", kind: "mutex", found: "mutex", foundName: "a//leasehold/once/b" },
+    /contains a\/\/leasehold\/once\/b\/\/0+7, a mark .*: delete all keys that begin with "a\/\/leasehold\/once\/"$/,
+  ],
+  [
     "ETCD_UNAVAILABLE",
     new EtcdUnavailableError("grant a lease", new Map([["a:1", down]])),
     { members: { "a:1": { name: "UnansweredError", message: down.message } } },

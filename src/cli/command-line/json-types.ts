@@ -141,25 +141,37 @@ export interface RetryingJson {
   readonly delayMs: number;
 }
 
+/** `run --once`, on standard error: the command has run, and its slot does not count as done. */
+export interface SlotJson {
+  readonly event: "slot";
+  readonly name: string;
+  readonly slot: number;
+  /** "lost": the command was ended, by a signal or by leasehold, or told to end. "failed": it has ended with another code than 0. */
+  readonly state: "lost" | "failed";
+  /** Exit code of the command. */
+  readonly commandCode: number;
+  readonly message: string;
+}
+
 /** `run --once`, on standard error: the command was not started. */
 export interface OnceJson {
   readonly event: "once";
   readonly name: string;
   readonly slot: number;
   /** As in `OnceResult`. */
-  readonly why: "done" | "running" | "lost" | "expired";
+  readonly why: "done" | "running" | "lost" | "expired" | "held";
   /** Of the other run; missing if it is not known, as are the two below. */
   readonly owner?: string;
   /** ISO 8601: when that run began, by its own clock. */
   readonly since?: string;
-  /** The work of that run threw. */
+  /** That run has failed: its command ended with another code than 0, or its work threw. */
   readonly failed?: boolean;
   readonly message: string;
 }
 
 /** A line of `run` or `lead` on standard error. Their standard output belongs to the command. */
 export type RunJson =
-  WaitingJson | StartedJson | EndingJson | ControlJson | LostJson | RetryingJson | OnceJson;
+  WaitingJson | StartedJson | EndingJson | ControlJson | LostJson | RetryingJson | SlotJson | OnceJson;
 
 /** `top`: the locks that changed since the line before; in the first line, all. */
 export interface LocksJson {

@@ -18,7 +18,11 @@ const FLAGS = {
   once: { value: "SLOT", text: "run at most once for this number, of all that run NAME with it" },
   rerun: {
     value: "WHEN",
-    text: "with --once: never, or if-lost, if a run was lost in the middle; default never",
+    text: "with --once: never, if-lost: if a run was ended early or lost, or if-failed: also if it failed; default never",
+  },
+  "if-held": {
+    value: "WHEN",
+    text: "with --once, while another holder has the lock: wait, and run late, or skip; default wait",
   },
   ...ENV_FLAG,
   "max-hold": { value: "DURATION", text: "end the command when it has run so long; exit code 76" },
@@ -36,8 +40,8 @@ export const run = command({
       "environment, and no password of etcd. Signals are passed on to it.",
     "If etcd stops renewing the lease, the command gets SIGTERM, and its group SIGKILL after the grace, before another client\n" +
       "can get the lock. If the lock is lost at once (key deleted, lease revoked), the group gets SIGKILL at once.",
-    "With --once, the command does not run if the slot was run before, or is running, by any client: exit code 0; or if its run\n" +
-      "was lost in the middle: exit code 76.",
+    "With --once, the command does not run if the slot was run before, or is running, by any client, or is skipped: exit code 0.\n" +
+      "If its run was lost, which is what counts when the command was ended early: 76. If it has failed: 79.",
     "Exit codes: the command's own; 128 plus the number of the signal that ended it; 75 not granted in time; 76 the lock was\n" +
       "lost or --max-hold has passed; 126 not executable; 127 no such command.",
   ],

@@ -21,7 +21,8 @@ type Key = string | Buffer;
 
 /**
  * A member as the clients of one prefix see it, as by Go's package `clientv3/namespace`: its keys are those that begin with the
- * prefix, without it. Requests get the prefix, answers lose it, and other keys are left out of answers.
+ * prefix, without it. Requests get the prefix, answers lose it, and other keys are left out of answers. Only a key that says of
+ * itself that it is complete is sent and answered as it is.
  */
 export class PrefixedMember implements Member {
   readonly #keys: KeyPrefix;
@@ -47,14 +48,18 @@ export class PrefixedMember implements Member {
       txns.map((txn) => keys.txn(txn)),
       options,
     );
-    return answers.map((answer) => ({
-      ...answer,
-      ranges: answer.ranges.map((range) => range && { ...range, kvs: keys.kvs(range.kvs) }),
-    }));
+    return answers.map((answer, n) => {
+      const operations = answer.succeeded ? txns[n]?.success : txns[n]?.failure;
+      const ranges = answer.ranges.map((range, i) =>
+        range && !operations?.[i]?.complete ? { ...range, kvs: keys.kvs(range.kvs) } : range,
+      );
+      return { ...answer, ranges };
+    });
   }
 
   async range(range: Range, options: CallOptions): Promise<RangeAnswer> {
     const answer = await this.member.range(this.#keys.added(range), options);
+    if (range.complete) return answer;
     return { ...answer, kvs: this.#keys.kvs(answer.kvs) };
   }
 
@@ -115,7 +120,8 @@ class KeyPrefix {
   }
 
   /** The same request for the complete key, and for the complete end of a range. */
-  added<T extends { readonly key: Key; readonly end?: Key }>(request: T): T {
+  added<T extends { readonly key: Key; readonly end?: Key; readonly complete?: boolean }>(request: T): T {
+    if (request.complete) return request;
     const key = this.#complete(request.key);
     return request.end === undefined
       ? { ...request, key }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { once } from "../../../src/index.js";
+import { connect, once } from "../../../src/index.js";
 import { metered, times } from "../../support/fixtures/metered.js";
 import { meter } from "../../support/fixtures/spent.js";
 
@@ -47,6 +47,42 @@ describe("what once costs etcd", () => {
     expect(unary(await meterOf.read())).toEqual({ Txn: ROUNDS, revisions: undefined });
     end();
     expect(await running).toMatchObject({ ran: true });
+  });
+
+  it('to skip a slot with ifHeld: "skip", whatever else holds: one transaction, and not one revision', async () => {
+    const session = await at.session();
+    await at.etcd.etcdctl(["put", "budget/skip/1", "held"]);
+
+    const meterOf = await meter(at.etcd.member);
+    for (let n = 0; n < ROUNDS; n++)
+      expect(await once(session, "budget/skip", n, nothing, { ifHeld: "skip" })).toMatchObject({
+        why: "held",
+      });
+
+    expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 1 }));
+  });
+
+  it("to run a lost slot again while nobody holds: one transaction more than to run it the first time", async () => {
+    const session = await at.session();
+    for (let n = 0; n < ROUNDS; n++)
+      await once(session, "budget/again", n, (lock) => lock.release()).catch(nothing);
+
+    const meterOf = await meter(at.etcd.member);
+    for (let n = 0; n < ROUNDS; n++)
+      await once(session, "budget/again", n, nothing, { rerun: "if lost", ifHeld: n % 2 ? "skip" : "wait" });
+
+    expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 4, revisions: 3 }));
+  });
+
+  it("to run a slot on a cluster with a prefix: not one request more", async () => {
+    await using cluster = connect({ hosts: at.etcd.endpoints, prefix: "prod/" });
+    const session = await at.session(cluster);
+    await once(session, "budget/prefix", 0, nothing);
+
+    const meterOf = await meter(at.etcd.member);
+    for (let n = 1; n <= ROUNDS; n++) await once(session, "budget/prefix", n, nothing);
+
+    expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 3, revisions: 3 }));
   });
 
   it("to run a slot behind a holder: one transaction more than the wait of a Mutex and the run", async () => {

@@ -1,6 +1,6 @@
 // The transactions of `once` on a real etcd whose answers are lost, and the end of the session at each of them.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { connect, Mutex, once, type Cluster, type Lock, type OnceOptions } from "../../../src/index.js";
+import { connect, once, type Cluster, type Lock, type OnceOptions } from "../../../src/index.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
 import { spaceAlarm } from "../../support/fixtures/space-alarm.js";
@@ -15,14 +15,19 @@ let proxy: GrpcProxy;
 /** The caller behind the proxy, and one with an undisturbed connection. */
 let caller: Cluster;
 let other: Cluster;
+/** The same two with a prefix. */
+let prefixed: readonly [caller: Cluster, other: Cluster];
 beforeAll(async () => {
   etcd = await startEtcd();
   proxy = await startGrpcProxy({ port: etcd.member.clientPort });
-  caller = connect({ hosts: proxy.endpoint, requestTimeoutMs: 500, session: { ttlSeconds: 30 } });
+  const behindProxy = { hosts: proxy.endpoint, requestTimeoutMs: 500, session: { ttlSeconds: 30 } };
+  caller = connect(behindProxy);
   other = connect({ hosts: etcd.member.endpoint });
+  const prefix = "prod/";
+  prefixed = [connect({ ...behindProxy, prefix }), connect({ hosts: etcd.member.endpoint, prefix })];
 });
 afterAll(async () => {
-  await Promise.all([caller.close({ drainMs: 0 }), other.close()]);
+  await Promise.all([caller, other, ...prefixed].map((cluster) => cluster.close({ drainMs: 0 })));
   await proxy.stop();
   await etcd.stop();
 });
@@ -54,6 +59,18 @@ describe.concurrent.for(STEPS)("the transaction %s", ([step, state]) => {
       proxy.remove(rule);
     },
   );
+
+  test("may lose its answer on a cluster with a prefix, too", async ({ expect }) => {
+    const name = `prefixed/${step.replaceAll(" ", "-")}`;
+    const rule = ruleFor("drop-answer", `prod/${name}`, state);
+    let runs = 0;
+
+    expect(await once(prefixed[0], name, SLOT, () => ++runs)).toEqual({ ran: true, value: 1 });
+    expect(rule.hits).toBe(1);
+    expect(await once(prefixed[1], name, SLOT, () => ++runs)).toMatchObject({ ran: false, why: "done" });
+    await expect.poll(() => placesOf(etcd.member, `prod/${name}`)).toEqual([]);
+    proxy.remove(rule);
+  });
 });
 
 describe.concurrent("a session that ends", () => {
@@ -113,33 +130,6 @@ describe.concurrent("a session that ends", () => {
     expect(await endedAt('"state":"done"', "drop-answer", "ends/marked")).toMatchObject({ runs: 1 });
     expect(await call("ends/marked", { rerun: "if lost" })).toMatchObject({ ran: false, why: "done" });
   });
-});
-
-test("marks are under the prefix of the cluster, apart from those of another prefix", async () => {
-  await using prod = connect({ hosts: etcd.member.endpoint, prefix: "prod/" });
-  const ran = (value: string) => ({ ran: true, value });
-
-  expect(await once(prod, "prefixed", SLOT, () => "prod")).toEqual(ran("prod"));
-  expect(await once(prod, "prefixed", SLOT, () => "again")).toMatchObject({ why: "done" });
-  expect(await once(other, "prefixed", SLOT, () => "plain")).toEqual(ran("plain"));
-  const { stdout } = await etcd.etcdctl([
-    "get",
-    "--keys-only",
-    "--prefix",
-    "prod//leasehold/once/prefixed//",
-  ]);
-  expect(stdout.trim().split("\n")).toHaveLength(1);
-});
-
-test("a lock of the prefix's own name is rejected instead of waiting for marks, which never end", async () => {
-  await using eu = connect({ hosts: etcd.member.endpoint, prefix: "eu/" });
-  await once(eu, "jobs", SLOT, () => undefined);
-
-  await expect(new Mutex(other, "eu").lock({ timeoutMs: 20_000 })).rejects.toMatchObject({
-    code: "KIND_MISMATCH",
-    foundName: "eu//leasehold/once/jobs",
-  });
-  await expect.poll(() => placesOf(etcd.member, "eu")).toHaveLength(1);
 });
 
 test("a lock whose work ran longer than maxHoldMs is free when the work has ended, not only after the grace", async () => {

@@ -1,6 +1,15 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { forceRelease, inspect, list, Mutex, once, watchQueue, type Lock } from "../../../src/index.js";
+import {
+  forceRelease,
+  inspect,
+  list,
+  Mutex,
+  once,
+  Semaphore,
+  watchQueue,
+  type Lock,
+} from "../../../src/index.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";
 
 const two = twoSessions(4);
@@ -102,6 +111,104 @@ describe("once", () => {
     expect(await reasonOf(once(two.holder, "throws", 1, () => Promise.reject(error)))).toBe(error);
     const again = await once(two.session, "throws", 1, never, { rerun: "if lost" });
     expect(again).toMatchObject({ ran: false, why: "done", run: { failed: true } });
+  });
+
+  test('runs a slot again whose work has thrown, and one that was lost, with rerun: "if failed", until it succeeds', async () => {
+    const options = { rerun: "if failed" } as const;
+    const error = new Error("work failed");
+    const fails = () => reasonOf(once(two.holder, "retried", 1, () => Promise.reject(error), options));
+
+    expect([await fails(), await fails()]).toEqual([error, error]);
+    await reasonOf(once(two.holder, "retried", 1, (lock) => lock.release(), options));
+    expect(await once(two.session, "retried", 1, never)).toMatchObject({ why: "lost" });
+    expect(await once(two.session, "retried", 1, () => "ran", options)).toEqual({ ran: true, value: "ran" });
+    expect(await once(two.holder, "retried", 1, never, options)).toMatchObject({
+      why: "done",
+      run: { failed: false },
+    });
+  });
+
+  test('runs a slot again that failed while the call with rerun: "if failed" waited behind it', async () => {
+    const { begun, end, work } = job();
+    const failing = once(two.holder, "takes-over", 1, (lock) =>
+      work(lock).then(() => Promise.reject(new Error("failed"))),
+    );
+    const failed = reasonOf(failing);
+    await begun;
+    const standby = once(two.session, "takes-over", 1, () => "again", { rerun: "if failed" });
+    await queued("takes-over", 2);
+    end("over");
+
+    expect(await failed).toMatchObject({ message: "failed" });
+    expect(await standby).toEqual({ ran: true, value: "again" });
+  });
+});
+
+describe('once with ifHeld: "skip"', () => {
+  const skip = { ifHeld: "skip" } as const;
+
+  test("runs a slot whose lock is free, and never waits in the queue for one that is held", async () => {
+    const { begun, end, work } = job();
+    const running = once(two.holder, "skips", 1, work, skip);
+    await begun;
+
+    const ticks = Array.from({ length: 20 }, (_, n) =>
+      once(n % 2 ? two.holder : two.session, "skips", 2 + n, never, skip),
+    );
+    const results = await Promise.all(ticks);
+    expect(results).toEqual(results.map(() => ({ ran: false, why: "held", run: undefined })));
+    expect(await two.places("skips")).toHaveLength(1);
+    end("over");
+    expect(await running).toEqual({ ran: true, value: "over" });
+    await queued("skips", 0);
+    expect(await once(two.session, "skips", 2, () => 2, skip)).toEqual({ ran: true, value: 2 });
+  });
+
+  test("skips a slot while a Mutex of the name is held, and while its queue has entries of another kind", async () => {
+    const lock = await new Mutex(two.holder, "skips-mutex").lock();
+    expect(await once(two.session, "skips-mutex", 1, never, skip)).toMatchObject({ why: "held" });
+    await lock.release();
+    const permit = await new Semaphore(two.holder, "skips-permit", 2).acquire();
+    expect(await once(two.session, "skips-permit", 1, never, skip)).toMatchObject({ why: "held" });
+    await permit.release();
+  });
+
+  test("tells a slot that runs, was run, or was lost, as a call that waits does", async () => {
+    const { begun, end, work } = job();
+    const running = once(two.holder, "tells", 1, work);
+    await begun;
+    const told = (rerun: "never" | "if lost") => once(two.session, "tells", 1, never, { ...skip, rerun });
+
+    expect(await told("never")).toMatchObject({ why: "running", run: { owner: "the holder" } });
+    expect(await told("if lost")).toMatchObject({ why: "running", run: { owner: "the holder" } });
+    end("over");
+    await running;
+    await queued("tells", 0);
+    expect(await told("if lost")).toMatchObject(DONE);
+    await reasonOf(once(two.holder, "tells", 2, (lock) => lock.release()));
+    expect(await once(two.session, "tells", 2, never, skip)).toMatchObject({ why: "lost" });
+  });
+
+  test("runs a lost slot again if the lock is free, and skips it if not", async () => {
+    await reasonOf(once(two.holder, "skips-lost", 1, (lock) => lock.release()));
+    const lock = await new Mutex(two.holder, "skips-lost").lock();
+    const again = () => once(two.session, "skips-lost", 1, () => "again", { ...skip, rerun: "if lost" });
+
+    expect(await again()).toEqual({ ran: false, why: "held", run: undefined });
+    await lock.release();
+    expect(await again()).toEqual({ ran: true, value: "again" });
+    expect(await again()).toMatchObject({ why: "done" });
+  });
+
+  test("ends after timeoutMs while etcd does not answer, with an error that is none of a lock", async () => {
+    two.etcd.member.pause();
+    const called = reasonOf(once(two.session, "skips-frozen", 1, never, { ...skip, timeoutMs: 200 }));
+    const error = await called;
+    two.etcd.member.resume();
+
+    expect(error).toMatchObject({ code: "ETCD_UNAVAILABLE" });
+    await queued("skips-frozen", 0);
+    expect(await once(two.session, "skips-frozen", 1, () => 1)).toMatchObject({ ran: true });
   });
 });
 

@@ -115,12 +115,13 @@ test("so has every line of run and lead on standard error", async () => {
   ).toEqual([]);
 });
 
-test("so has the line of a run that --once has prevented", async () => {
+test("so has the line of a run that --once has prevented, and of one that has failed", async () => {
   const words = ["run", "run/once", "--json", "--once", "1", "--", "true"];
   const [first, second] = [await linesOf(...words), await linesOf(...words)];
+  const failed = await linesOf("run", "run/once", "--json", "--once", "2", "--", "false");
 
-  expect([first, second].map(eventsIn)).toEqual([["started"], ["once"]]);
-  expect(objectionsTo(samples("RunJson", [...first, ...second]))).toEqual([]);
+  expect([first, second, failed].map(eventsIn)).toEqual([["started"], ["once"], ["started", "slot"]]);
+  expect(objectionsTo(samples("RunJson", [...first, ...second, ...failed]))).toEqual([]);
 });
 
 test("so has every line of top, doctor and ui", async () => {
@@ -158,7 +159,7 @@ test("so has every line that docs/cli.md shows", () => {
   const shown = lines.map((line) => ({ type: types[eventsIn([line])[0] ?? ""] ?? "RunJson", line }));
 
   expect(shown.map(({ type }) => type)).toEqual([
-    ...["RunJson", "RunJson", "RunJson", "RunJson", "LocksJson", "ContactJson"],
+    ...["RunJson", "RunJson", "RunJson", "RunJson", "RunJson", "LocksJson", "ContactJson"],
   ]);
   expect(objectionsTo(shown)).toEqual([]);
 });

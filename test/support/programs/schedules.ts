@@ -27,6 +27,8 @@ export interface Figures {
   readonly runTwice: readonly string[];
   /** Begun, or claimed, by a replica that was killed; later callers are told. */
   readonly lostAndTold: number;
+  /** The lock was held when they came: by the tick before, or by a replica that was killed. */
+  readonly skipped: number;
   readonly lostAndNotTold: readonly string[];
   /** Each replica was killed before its call ended, or did not live, and none has been told anything about the tick. */
   readonly notCalled: number;
@@ -95,12 +97,14 @@ interface Evidence {
 async function judge({ endpoints, names, slots, lives, lines }: Evidence): Promise<Omit<Figures, "kills">> {
   const begun = new Map<string, number>();
   const answered = new Set<string>();
+  const held = new Set<string>();
   for (const line of lines) {
     const [tick = "", what] = line.split(" ");
     answered.add(tick);
+    if (line.endsWith("not run here: held")) held.add(tick);
     if (what === "begun") begun.set(tick, (begun.get(tick) ?? 0) + 1);
   }
-  const figures = { ticks: 0, runOnce: 0, lostAndTold: 0, notCalled: 0 };
+  const figures = { ticks: 0, runOnce: 0, lostAndTold: 0, skipped: 0, notCalled: 0 };
   const [runTwice, lostAndNotTold]: [string[], string[]] = [[], []];
   await using cluster = connect({ hosts: endpoints, session: { ttlSeconds: 10 } });
   for (const name of names)
@@ -112,6 +116,7 @@ async function judge({ endpoints, names, slots, lives, lines }: Evidence): Promi
       if (runs > 1) runTwice.push(tick);
       else if (told === "lost") figures.lostAndTold++;
       else if (runs === 1 && told === "done") figures.runOnce++;
+      else if (told === "free" && held.has(tick)) figures.skipped++;
       else if (told === "free" && !answered.has(tick) && !lives.some((life) => wasCalled(life, slot)))
         figures.notCalled++;
       else lostAndNotTold.push(`${tick}: ${runs} runs, ${told}`);

@@ -32,7 +32,10 @@ const RUN: readonly [flags: string, message: string][] = [
   ["--once 1 --permits 2", "--once and --permits exclude each other"],
   ["--once 1 --try", "--once and --try exclude each other"],
   ["--rerun never", "--rerun needs --once"],
-  ["--once 1 --rerun always", '--rerun must be never or if-lost, got "always"'],
+  ["--if-held skip", "--if-held needs --once"],
+  ["--once 1 --rerun always", '--rerun must be never, if-lost or if-failed, got "always"'],
+  ["--once 1 --if-held toString", '--if-held must be wait or skip, got "toString"'],
+  ["--once 1 --if-held skip --wait 1s", "--if-held skip and --wait exclude each other"],
   ["--once today", '--once must be a whole number from 0 to 9007199254740991, got "today"'],
   ["--once 9007199254740992", "--once must be a whole number from 0 to 9007199254740991, got"],
 ];

@@ -19,11 +19,14 @@ const BAD_SLOTS = [
   outOfRange("slot", SLOT, NaN),
   outOfRange("slot", SLOT, 2 ** 53),
 ];
-const RERUN = '"never" or "if lost"';
+const RERUN = '"never", "if lost" or "if failed"';
+const IF_HELD = '"wait" or "skip"';
 const KEEP = "a whole number from 1 to 100000";
 const BAD_OPTIONS = [
   outOfRange("rerun", RERUN, "if-lost", '"if-lost"'),
   wrongType("rerun", RERUN, true),
+  outOfRange("ifHeld", IF_HELD, "fail", '"fail"'),
+  wrongType("ifHeld", IF_HELD, false),
   outOfRange("keep", KEEP, 0),
   outOfRange("keep", KEEP, 100_001),
   outOfRange("keep", KEEP, 1.5),

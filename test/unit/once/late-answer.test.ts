@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import { SlotWaiter } from "../../../src/once/claim.js";
 import { SlotPlan } from "../../../src/once/plan.js";
-import { NO_LOCK_OPTIONS } from "../../../src/options/lock.js";
 import type { Txn } from "../../../src/etcd/port.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";
@@ -18,9 +17,8 @@ test("a claim whose answer is read after the deadline is none: another call may 
   const cluster = new FakeCluster();
   const { clock } = cluster;
   const lease = cluster.lease(TTL_SECONDS);
-  const wait = { signal: undefined, timeoutMs: undefined, rejoin: false };
-  const options = { wait, lock: NO_LOCK_OPTIONS, rerunsLost: false, keep: 10 };
-  const plan = new SlotPlan("jobs", 1, { clock, options });
+  const options = { rerun: "never", keep: 10, skips: false } as const;
+  const plan = new SlotPlan("jobs", 1, { services: lease.services, options });
   const waiter = new SlotWaiter(lease, plan, { kind: "mutex" });
   const outcome = waiter.granted.catch((error: unknown) => error);
   await settle();
@@ -33,7 +31,8 @@ test("a claim whose answer is read after the deadline is none: another call may 
   };
 
   // The queue is not empty, so the call joins it, and holds when its join is answered.
-  await answer(0, { succeeded: false, ranges: [NOTHING, NOTHING, NOTHING, NOTHING] });
+  const oldest = { kvs: [keyValue({ key: "jobs/1" })], more: false, count: 1 };
+  await answer(0, { succeeded: false, ranges: [NOTHING, NOTHING, NOTHING, oldest] });
   const [entry] = putsOf(member.of("txn")[1]?.request as Txn);
   const own = keyValue({ key: String(entry?.key), createRevision: header.revision, leaseId: lease.leaseId });
   await answer(1, { succeeded: true, ranges: [undefined, { kvs: [own], more: false, count: 1 }] });

@@ -39,6 +39,7 @@ const badPrefixes = [
   wrongType("prefix", PREFIX_RULE, ["prod/"], "an array"),
   ...["", "prod", "/prod"].map((value) => outOfRange("prefix", PREFIX_RULE, value, `"${value}"`)),
   ...["//", "a//b/", "a//"].map((value) => outOfRange("prefix", 'free of "//"', value, `"${value}"`)),
+  outOfRange("prefix", 'outside of "/leasehold/"', "/leasehold/once/", '"/leasehold/once/"'),
   outOfRange("prefix", PREFIX_LENGTH, "\ud800/", '"\\ud800/"'),
   outOfRange("prefix", PREFIX_LENGTH, `${"é".repeat(128)}/`, `"${"é".repeat(60)}…"`),
 ];

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { memberOf } from "../../../../src/etcd/transport/member-of.js";
 import { PrefixedMember } from "../../../../src/etcd/transport/prefixed-member.js";
-import type { Txn, WatchAnswer, WatchRequest } from "../../../../src/etcd/port.js";
+import type { Range, Txn, WatchAnswer, WatchRequest } from "../../../../src/etcd/port.js";
 import { checkConnect } from "../../../../src/options/connect.js";
 import { FakeClock } from "../../../support/fakes/fake-clock.js";
 import { HEADER } from "../../../support/fakes/fake-connection.js";
@@ -57,6 +57,28 @@ describe("a member with a prefix", () => {
       succeeded: true,
       ranges: [undefined, { kvs: [{ ...own, key: Buffer.from("jobs/1") }], more: true, count: 4 }],
     });
+  });
+
+  test("leaves keys alone that say that they are complete, in requests and in answers", async () => {
+    const range = { kvs: FOREIGN, more: false, count: 3 };
+    const { inner, member } = world({ header: HEADER, succeeded: false, ranges: [range, range], ...range });
+    const own: Range = { key: "jobs/", end: "jobs0" };
+    const complete: Range = { key: "marks/", end: "marks0", complete: true };
+    const txn: Txn = {
+      queues: ["jobs"],
+      compare: [{ kind: "created at", key: "marks/1", revision: 0n, complete: true }],
+      success: [{ kind: "put", key: "marks/1", value: "", leaseId: 0n, complete: true }],
+      failure: [complete, own].map((each) => ({ kind: "range", ...each })),
+    };
+
+    const [answer] = await member.txns([txn], LIMIT);
+    const read = await member.range(complete, LIMIT);
+
+    const ownSent = { kind: "range", key: "prod/jobs/", end: "prod/jobs0" };
+    expect(inner.of("txn")[0]?.request).toEqual({ ...txn, failure: [txn.failure[0], ownSent] });
+    expect(answer?.ranges).toEqual([range, { ...range, kvs: [] }]);
+    expect(inner.of("range")[0]?.request).toEqual(complete);
+    expect(read.kvs).toEqual(FOREIGN);
   });
 
   test("reads a range between bytes under the prefix", async () => {

@@ -6,6 +6,7 @@ import {
   CancelledError,
   MemberRefusedError,
   TokenExpiredError,
+  TurnedAwayError,
   UnansweredError,
   UnreachableError,
 } from "./port-errors.js";
@@ -21,6 +22,7 @@ const PROXY =
 const isKnown = (error: Error): boolean =>
   error instanceof MemberRefusedError ||
   error instanceof TokenExpiredError ||
+  error instanceof TurnedAwayError ||
   error instanceof UnreachableError;
 
 const refusal = (host: string): MemberRefusedError =>

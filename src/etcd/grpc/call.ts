@@ -76,6 +76,11 @@ export class Call extends Http2Stream {
     this.#connection?.send(this);
   }
 
+  /** See `Connection`. */
+  get holdUp(): string | undefined {
+    return this.#connection?.holdUp;
+  }
+
   /** Resets the stream. What has been sent cannot be called back. */
   cancel(): void {
     if (this.over) return;

@@ -95,9 +95,10 @@ export class UnaryCall<T> implements CallListener {
   }
 
   #timedOut(): void {
-    const what = this.#sent ? "no answer" : "no connection";
-    const ms = Math.round(this.options.timeoutMs);
-    this.#cancel(new UnansweredError(`${what} within ${ms} ms`, { inDoubt: this.#sent }));
+    const limit = `within ${Math.round(this.options.timeoutMs)} ms`;
+    const holdUp = this.#sent ? undefined : this.#call?.holdUp;
+    const unsent = holdUp === undefined ? `no connection ${limit}` : `not sent ${limit}: ${holdUp}`;
+    this.#cancel(new UnansweredError(this.#sent ? `no answer ${limit}` : unsent, { inDoubt: this.#sent }));
   }
 
   #cancel(error: Error): void {

@@ -1,5 +1,5 @@
 import type { Deadline, Deadlines } from "../../async/deadlines.js";
-import { closedText, goawayFailure, messageOf, resetFailure, StreamFailure } from "./failure.js";
+import { closedText, goawayFailure, messageOf, resetFailure, StreamFailure, turnedAway } from "./failure.js";
 import { FrameReader } from "./frames/frame-reader.js";
 import {
   goawayFrame,
@@ -60,7 +60,7 @@ export class Connection {
   #failure: StreamFailure | undefined;
 
   constructor(
-    target: Target,
+    private readonly target: Target,
     private readonly setting: ConnectionSetting,
     private readonly deadlines: Deadlines,
   ) {
@@ -77,13 +77,18 @@ export class Connection {
     this.#socket = open(target, {
       connected: () => this.#greet(),
       data: (chunk) => this.#read(chunk),
-      closed: (error) => this.#closed(error),
+      closed: (error, asked) => this.#closed(error, asked === true),
     });
   }
 
   /** Whether new streams can be opened, now or once the connection is open. A failed connection reports its failure to them. */
   get usable(): boolean {
     return !this.#draining && !this.#outgoing.exhausted;
+  }
+
+  /** What a stream waits for that was sent, and is not opened yet. `undefined`: for the connection to open. */
+  get holdUp(): string | undefined {
+    return this.#state === "open" ? this.#outgoing.holdUp : undefined;
   }
 
   /** Whether all open streams together have too much memory for messages that are not complete. */
@@ -237,10 +242,12 @@ export class Connection {
     this.#fail(kind, this.#firstBytes.hint ?? error.message, error);
   }
 
-  #closed(error: Error | undefined): void {
+  #closed(error: Error | undefined, asked: boolean): void {
     const connecting = this.#state === "connecting" || this.#state === "greeting";
     if (this.#goaway !== undefined) return this.#end(this.#goaway);
-    const text = this.#firstBytes.hint ?? (error === undefined ? closedText(this.#state) : messageOf(error));
+    if (connecting && asked) return this.#end(turnedAway(error));
+    const closed = closedText(this.#state, this.target.tls !== undefined);
+    const text = this.#firstBytes.hint ?? (error === undefined ? closed : messageOf(error));
     this.#end(new StreamFailure(connecting ? "connecting" : "lost", text, { cause: error }));
   }
 

@@ -56,6 +56,14 @@ export class Outgoing {
       for (const stream of queue) if (stream.id === 0) yield stream;
   }
 
+  /** Why a stream has to wait although the connection is open. */
+  get holdUp(): string {
+    const { maxConcurrentStreams } = this.settings;
+    return this.streams.size < maxConcurrentStreams
+      ? "the member does not read what is sent"
+      : `the member allows no more streams on a connection (MAX_CONCURRENT_STREAMS: ${maxConcurrentStreams})`;
+  }
+
   /** The peer may react to what was sent just now, by frames that carry nothing else. */
   expectReaction(): void {
     this.#reactions = Math.min(this.#reactions + REACTIONS, MAX_REACTIONS);

@@ -6,6 +6,7 @@ import {
   CancelledError,
   MemberRefusedError,
   TokenExpiredError,
+  TurnedAwayError,
   UnansweredError,
   UnreachableError,
 } from "./port-errors.js";
@@ -21,6 +22,7 @@ const PROXY =
 const isKnown = (error: Error): boolean =>
   error instanceof MemberRefusedError ||
   error instanceof TokenExpiredError ||
+  error instanceof TurnedAwayError ||
   error instanceof UnreachableError;
 
 const refusal = (host: string): MemberRefusedError =>
@@ -30,10 +32,11 @@ const refusal = (host: string): MemberRefusedError =>
  * Distinguishes etcd from an `etcd grpc-proxy`. The proxy renews leases on its own schedule and repeats etcd's latest answer
  * to its clients: such an answer does not show that etcd extended the lease after this client sent its renewal. A renewal
  * of "no lease" tells them apart: etcd answers it with TTL 0, before it answers any later renewal; the proxy answers it
- * with TTL -1, in any order (3.4 to 3.7). Each host is probed once.
+ * with TTL -1, in any order (3.4 to 3.7). Each stream is probed, by its first renewal: the next connection to the same host
+ * may reach another server. A lease is granted on connections that have passed.
  */
 export class DirectHosts {
-  readonly #known = new Set<string>();
+  readonly #known = new WeakSet<Member>();
   /** Probes in progress: sessions that open at the same time share one. */
   readonly #probes = new Map<Member, Promise<void>>();
   readonly #ends = new Set<(error: Error) => void>();
@@ -41,9 +44,11 @@ export class DirectHosts {
 
   constructor(private readonly clock: Clock) {}
 
-  /** The stream ends with MemberRefusedError if the host is a proxy; no answer of a proxy is passed on. */
+  /**
+   * The stream ends with MemberRefusedError if the host is a proxy; no answer of a proxy is passed on. Renewals need not wait
+   * for the answer to the probe: they travel with it, and their answers come after it.
+   */
   keepalive(member: Member, handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
-    if (this.#known.has(member.host)) return member.keepalive(handlers);
     const stream = this.#open(member, handlers);
     stream.renew(NO_LEASE);
     return stream;
@@ -51,7 +56,7 @@ export class DirectHosts {
 
   /** @throws MemberRefusedError if the host is a proxy. @throws UnansweredError if the host does not answer in time. */
   async assertDirect(member: Member, { timeoutMs, signal }: CallOptions): Promise<void> {
-    if (this.#known.has(member.host)) return;
+    if (this.#known.has(member)) return;
     const probe = this.#probes.get(member) ?? this.#probe(member, timeoutMs);
     // Other calls wait for the same answer: a caller that gives up does not end the probe.
     await new Promise<void>((resolve, reject) => {
@@ -82,7 +87,7 @@ export class DirectHosts {
       this.#ends.add(end);
       stream.renew(NO_LEASE);
     });
-    if (!this.#known.has(member.host)) this.#probes.set(member, probe);
+    if (!this.#known.has(member)) this.#probes.set(member, probe);
     return probe;
   }
 
@@ -98,7 +103,7 @@ export class DirectHosts {
         if (direct) return handlers.answer(answer);
         direct = answer.leaseId === NO_LEASE && answer.ttlSeconds === 0;
         if (!direct) return handlers.ended(refusal(member.host));
-        this.#known.add(member.host);
+        this.#known.add(member);
         onDirect();
       },
     });

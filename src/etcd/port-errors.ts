@@ -28,6 +28,18 @@ export class UnreachableError extends UnansweredError {
   }
 }
 
+/**
+ * The host has asked for a certificate of the client, and closed the connection. Where no host has ever answered, the
+ * certificate is the reason; later, a balancer may have lost its members. The request was not sent.
+ */
+export class TurnedAwayError extends UnansweredError {
+  override readonly name = "TurnedAwayError";
+
+  constructor(readonly refusal: EtcdRefusedError) {
+    super(refusal.details, { inDoubt: false });
+  }
+}
+
 /** The caller stopped waiting for the answer: this says nothing about the member. */
 export class CancelledError extends UnansweredError {
   override readonly name = "CancelledError";

@@ -8,6 +8,7 @@ import {
   NotSentError,
   OverloadedError,
   TokenExpiredError,
+  TurnedAwayError,
   UnansweredError,
   UnreachableError,
 } from "./port-errors.js";
@@ -191,7 +192,8 @@ class Failures {
     if (this.#count < MIN_REFUSALS || hosts.some((host) => !this.#byHost.has(host))) return;
     const refusals: EtcdRefusedError[] = [];
     for (const failure of this.#byHost.values()) {
-      if (!(failure instanceof MemberRefusedError)) return;
+      const isTurnedAway = failure instanceof TurnedAwayError && !this.context.reached();
+      if (!(failure instanceof MemberRefusedError) && !isTurnedAway) return;
       refusals.push(failure.refusal);
     }
     throw together(refusals, this.policy.what);

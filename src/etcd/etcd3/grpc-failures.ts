@@ -17,8 +17,13 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
     /TLS ServerName to an IP address/,
     "from Node.js 26 on TLS needs a host name, or the certificate's name in grpcOptions['grpc.ssl_target_name_override']",
   ],
-  [/^Failed to connect$/, "it closed the connection at once: does it want TLS (https://, credentials)?"],
 ];
+
+/** grpc-js says no more of a peer that has closed the connection: a balancer without members does, too. */
+const CLOSED = "Failed to connect";
+const CLOSED_HINT = "it closed the connection at once: does it want TLS (https://, credentials)?";
+const CLOSED_SECURE_HINT =
+  "it closed the connection at once: does it speak HTTP/2, and trust credentials.certChain?";
 
 /** The status of a failed attempt: grpc-js makes some without a text. */
 export interface GrpcStatus {
@@ -28,7 +33,7 @@ export interface GrpcStatus {
 
 /** Classifies the status of a failed attempt on `host`. grpc-js also makes up statuses, which no server has sent. */
 export function failureOf({ code, details = "" }: GrpcStatus, host: string, sent = true): Error {
-  const status = { code, details: reasonIn(details) };
+  const status = { code, details: reasonIn(details, host) };
   return rejection(status, host) ?? madeUp(status.details, host, sent) ?? foreignFailure(status, host, sent);
 }
 
@@ -41,8 +46,9 @@ function madeUp(details: string, host: string, sent: boolean): Error | undefined
 }
 
 /** The reason for a failed connection, with a hint; any other text as it is. */
-function reasonIn(details: string): string {
+function reasonIn(details: string, host: string): string {
   const reason = NO_CONNECTION.exec(details)?.[1] ?? details;
+  if (reason === CLOSED) return `${reason}; ${host.startsWith("https:") ? CLOSED_SECURE_HINT : CLOSED_HINT}`;
   const hint = HINTS.find(([looksLike]) => looksLike.test(reason))?.[1];
   return hint === undefined ? reason : `${reason}; ${hint}`;
 }

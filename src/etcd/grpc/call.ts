@@ -21,6 +21,8 @@ export interface CallSetting {
   readonly urgent: boolean;
   /** The request has one message, and ends with it. */
   readonly unary: boolean;
+  /** The longest message of the answer that makes sense. */
+  readonly maxMessageBytes?: number | undefined;
 }
 
 /**
@@ -44,7 +46,7 @@ export class Call extends Http2Stream {
   /** The request of a unary call: it is sent again if the peer turns the call away. */
   #request: Buffer | undefined;
   #moves = 0;
-  readonly #messages = new MessageReader();
+  readonly #messages: MessageReader;
   /** Headers of a gRPC server have arrived: what ends the stream from now on are trailers. */
   #responded = false;
 
@@ -56,6 +58,7 @@ export class Call extends Http2Stream {
     this.headerBlock = setting.headerBlock;
     this.urgent = setting.urgent;
     this.endsWithOutbox = setting.unary;
+    this.#messages = new MessageReader(setting.maxMessageBytes);
   }
 
   /** `Connection` sends the call from now on. */
@@ -71,6 +74,11 @@ export class Call extends Http2Stream {
     if (this.endsWithOutbox) this.#request = message;
     this.outbox.push(message);
     this.#connection?.send(this);
+  }
+
+  /** See `Connection`. */
+  get holdUp(): string | undefined {
+    return this.#connection?.holdUp;
   }
 
   /** Resets the stream. What has been sent cannot be called back. */
@@ -95,10 +103,8 @@ export class Call extends Http2Stream {
     const foreign = foreignStatus(headers);
     if (foreign !== undefined) return this.#end(foreign, endStream);
     this.#responded = true;
-    const encoding = headers.get("grpc-encoding") ?? "identity";
-    if (encoding !== "identity")
-      this.#fail(`an answer compressed with ${encoding}, though nothing was agreed`);
-    else if (endStream) this.#trailers(headers, endStream);
+    // `grpc-encoding` says how messages may be compressed: the flag of each says whether it is.
+    if (endStream) this.#trailers(headers, endStream);
   }
 
   data(payload: Buffer, endStream: boolean): void {
@@ -109,7 +115,17 @@ export class Call extends Http2Stream {
       if (error instanceof StreamFailure) return this.#broken(error);
       throw error;
     }
-    if (endStream && !this.over) this.#fail("the answer ended without a status");
+    if (this.over) return;
+    if (endStream) return this.#fail("the answer ended without a status");
+    this.#keep(this.#messages.keptBytes);
+  }
+
+  /** The message that makes the connection's memory exceed its limit fails its call. */
+  #keep(bytes: number): void {
+    const grows = bytes > this.kept;
+    this.kept = bytes;
+    if (grows && this.#connection?.keepsTooMuch === true)
+      this.#fail("the messages that are not complete need too much memory on this connection");
   }
 
   failed(failure: StreamFailure, processed: boolean): void {

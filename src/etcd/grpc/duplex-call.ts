@@ -12,6 +12,8 @@ export interface DuplexRequest<Answer> extends StreamHandlers<Answer> {
   readonly headerBlock: Buffer;
   /** See `Http2Stream.urgent`. */
   readonly urgent: boolean;
+  /** See `CallSetting`. */
+  readonly maxMessageBytes?: number | undefined;
   /** Decodes an answer. A stream whose answers cannot be decoded has failed. */
   decode(message: Buffer): Answer;
 }
@@ -25,8 +27,8 @@ export class DuplexCall<Answer> implements CallListener {
     channel: Channel,
     private readonly request: DuplexRequest<Answer>,
   ) {
-    const { headerBlock, urgent } = request;
-    this.#call = new Call({ headerBlock, urgent, unary: false }, this);
+    const { headerBlock, urgent, maxMessageBytes } = request;
+    this.#call = new Call({ headerBlock, urgent, unary: false, maxMessageBytes }, this);
     channel.start(this.#call);
   }
 

@@ -59,6 +59,18 @@ const METHODS = {
 
 type Method = keyof typeof METHODS;
 
+/** Answers that have a header and some numbers: about a hundred bytes. Those to other methods are as long as the keys in them. */
+const SHORT_BYTES = 4096;
+/** A JSON Web Token may have this length, as headers may. */
+const TOKEN_BYTES = 64 * 1024;
+
+const MAX_MESSAGE_BYTES: Partial<Record<Method, number>> = {
+  grant: SHORT_BYTES,
+  revoke: SHORT_BYTES,
+  keepalive: SHORT_BYTES,
+  authenticate: TOKEN_BYTES,
+};
+
 interface GrpcContext {
   readonly options: CheckedConnect;
   readonly clock: Clock;
@@ -123,7 +135,8 @@ export class GrpcMember implements Member {
   authenticate(username: string, password: string, options: CallOptions): Promise<string> {
     const request = { message: encodeAuthenticate(username, password), decode: decodeToken };
     const headerBlock = this.#headers.of(METHODS.authenticate, undefined);
-    return new UnaryCall(this.#services, { ...request, headerBlock }, options).run();
+    const maxMessageBytes = MAX_MESSAGE_BYTES.authenticate;
+    return new UnaryCall(this.#services, { ...request, headerBlock, maxMessageBytes }, options).run();
   }
 
   keepalive(handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
@@ -153,7 +166,8 @@ export class GrpcMember implements Member {
   #unary<T>(method: Method, request: Omit<UnaryRequest<T>, "headerBlock">, options: CallOptions): Promise<T> {
     const headerBlock = this.#headers.of(METHODS[method], this.#token());
     const { message, decode } = request;
-    return new UnaryCall(this.#services, { headerBlock, message, decode }, options).run();
+    const maxMessageBytes = MAX_MESSAGE_BYTES[method];
+    return new UnaryCall(this.#services, { headerBlock, message, maxMessageBytes, decode }, options).run();
   }
 
   #duplex<Answer>(
@@ -167,6 +181,7 @@ export class GrpcMember implements Member {
       ...how,
       host,
       headerBlock: this.#headers.ofStream(METHODS[method], token),
+      maxMessageBytes: MAX_MESSAGE_BYTES[method],
       answer: (answer) => handlers.answer(answer),
       ended: (error) => handlers.ended(error),
     });

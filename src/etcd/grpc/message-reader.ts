@@ -14,6 +14,13 @@ export class MessageReader {
   #kept: Buffer = NO_BYTES;
   #bytes = 0;
 
+  constructor(private readonly maxBytes: number = MAX_MESSAGE_BYTES) {}
+
+  /** How much memory the message has that is not complete. */
+  get keptBytes(): number {
+    return this.#kept.length;
+  }
+
   /** Whether the data ended inside a message. */
   get incomplete(): boolean {
     return this.#bytes > 0;
@@ -23,7 +30,7 @@ export class MessageReader {
   read(data: Buffer, onMessage: (message: Buffer) => void): void {
     let at = this.#bytes === 0 ? 0 : this.#complete(data, onMessage);
     while (data.length - at >= PREFIX_BYTES) {
-      const end = at + PREFIX_BYTES + checkedLength(data, at);
+      const end = at + PREFIX_BYTES + this.#lengthAt(data, at);
       if (end > data.length) break;
       onMessage(data.subarray(at + PREFIX_BYTES, end));
       at = end;
@@ -36,7 +43,7 @@ export class MessageReader {
     let at = 0;
     if (this.#bytes < PREFIX_BYTES) at = this.#keep(data, 0, PREFIX_BYTES - this.#bytes);
     if (this.#bytes < PREFIX_BYTES) return at;
-    const whole = PREFIX_BYTES + checkedLength(this.#kept, 0);
+    const whole = PREFIX_BYTES + this.#lengthAt(this.#kept, 0);
     at = this.#keep(data, at, at + whole - this.#bytes);
     if (this.#bytes < whole) return at;
     const message = this.#kept.subarray(PREFIX_BYTES, whole);
@@ -50,7 +57,8 @@ export class MessageReader {
   #keep(data: Buffer, start: number, end: number): number {
     const stop = Math.min(end, data.length);
     const needed = this.#bytes + stop - start;
-    if (needed > this.#kept.length) this.#grow(Math.max(needed, 2 * this.#kept.length));
+    const whole = this.#bytes + end - start;
+    if (needed > this.#kept.length) this.#grow(Math.max(needed, Math.min(whole, 2 * this.#kept.length)));
     data.copy(this.#kept, this.#bytes, start, stop);
     this.#bytes = needed;
     return stop;
@@ -61,12 +69,13 @@ export class MessageReader {
     this.#kept.copy(larger, 0, 0, this.#bytes);
     this.#kept = larger;
   }
-}
 
-function checkedLength(bytes: Buffer, at: number): number {
-  if (bytes[at] !== 0) throw new StreamFailure("protocol", "a compressed message, though nothing was agreed");
-  const length = bytes.readUInt32BE(at + 1);
-  if (length > MAX_MESSAGE_BYTES)
-    throw new StreamFailure("protocol", `a message of ${length} bytes, more than ${MAX_MESSAGE_BYTES}`);
-  return length;
+  #lengthAt(bytes: Buffer, at: number): number {
+    if (bytes[at] !== 0)
+      throw new StreamFailure("protocol", "a compressed message, though nothing was agreed");
+    const length = bytes.readUInt32BE(at + 1);
+    if (length > this.maxBytes)
+      throw new StreamFailure("protocol", `a message of ${length} bytes, more than ${this.maxBytes}`);
+    return length;
+  }
 }

@@ -21,6 +21,8 @@ export interface UnaryRequest<T> {
   readonly headerBlock: Buffer;
   /** With its gRPC prefix. */
   readonly message: Buffer;
+  /** See `CallSetting`. */
+  readonly maxMessageBytes?: number | undefined;
   /** An answer that it cannot decode counts as none. */
   decode(message: Buffer): T;
 }
@@ -81,21 +83,22 @@ export class UnaryCall<T> implements CallListener {
   #start(): void {
     const { deadlines, aborts, channel } = this.services;
     const { timeoutMs, signal } = this.options;
-    const { headerBlock, message } = this.request;
+    const { headerBlock, message, maxMessageBytes } = this.request;
     this.#deadline = deadlines.add(timeoutMs, () => this.#timedOut());
     if (signal !== undefined)
       this.#stopListening = aborts.add(signal, () =>
         this.#cancel(new CancelledError("the caller gave up", { inDoubt: this.#sent })),
       );
-    this.#call = new Call({ headerBlock, urgent: false, unary: true }, this);
+    this.#call = new Call({ headerBlock, urgent: false, unary: true, maxMessageBytes }, this);
     this.#call.write(message);
     channel.start(this.#call);
   }
 
   #timedOut(): void {
-    const what = this.#sent ? "no answer" : "no connection";
-    const ms = Math.round(this.options.timeoutMs);
-    this.#cancel(new UnansweredError(`${what} within ${ms} ms`, { inDoubt: this.#sent }));
+    const limit = `within ${Math.round(this.options.timeoutMs)} ms`;
+    const holdUp = this.#sent ? undefined : this.#call?.holdUp;
+    const unsent = holdUp === undefined ? `no connection ${limit}` : `not sent ${limit}: ${holdUp}`;
+    this.#cancel(new UnansweredError(this.#sent ? `no answer ${limit}` : unsent, { inDoubt: this.#sent }));
   }
 
   #cancel(error: Error): void {

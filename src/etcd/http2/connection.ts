@@ -1,5 +1,5 @@
 import type { Deadline, Deadlines } from "../../async/deadlines.js";
-import { closedText, goawayFailure, messageOf, resetFailure, StreamFailure } from "./failure.js";
+import { closedText, goawayFailure, messageOf, resetFailure, StreamFailure, turnedAway } from "./failure.js";
 import { FrameReader } from "./frames/frame-reader.js";
 import {
   goawayFrame,
@@ -21,11 +21,15 @@ import { ReceiveWindows } from "./receive-windows.js";
 import type { Http2Stream } from "./stream.js";
 
 const MAX_FRAME_BYTES = 16_384;
+/** As long as the longest message. */
+const MAX_KEPT_BYTES = 256 * 1024 * 1024;
 const PING_DATA = Buffer.from("leasehld");
 
 export interface ConnectionSetting extends HeartbeatSetting {
   /** For the name, TCP, TLS and the peer's first frame together. */
   readonly connectTimeoutMs: number;
+  /** For tests: see `keepsTooMuch`. */
+  readonly maxKeptBytes?: number;
   /** For tests: stream IDs begin here. */
   readonly firstStreamId?: number;
   /** For tests. Default: a socket of Node.js. */
@@ -56,7 +60,7 @@ export class Connection {
   #failure: StreamFailure | undefined;
 
   constructor(
-    target: Target,
+    private readonly target: Target,
     private readonly setting: ConnectionSetting,
     private readonly deadlines: Deadlines,
   ) {
@@ -73,13 +77,25 @@ export class Connection {
     this.#socket = open(target, {
       connected: () => this.#greet(),
       data: (chunk) => this.#read(chunk),
-      closed: (error) => this.#closed(error),
+      closed: (error, asked) => this.#closed(error, asked === true),
     });
   }
 
   /** Whether new streams can be opened, now or once the connection is open. A failed connection reports its failure to them. */
   get usable(): boolean {
     return !this.#draining && !this.#outgoing.exhausted;
+  }
+
+  /** What a stream waits for that was sent, and is not opened yet. `undefined`: for the connection to open. */
+  get holdUp(): string | undefined {
+    return this.#state === "open" ? this.#outgoing.holdUp : undefined;
+  }
+
+  /** Whether all open streams together have too much memory for messages that are not complete. */
+  get keepsTooMuch(): boolean {
+    let bytes = 0;
+    for (const stream of this.#outgoing.streams.values()) bytes += stream.kept;
+    return bytes > (this.setting.maxKeptBytes ?? MAX_KEPT_BYTES);
   }
 
   /** `stream` is new, or has something to send. It does not fail before this call returns. */
@@ -93,7 +109,10 @@ export class Connection {
 
   /** The stream is reset: what has been sent of it cannot be called back. */
   cancel(stream: Http2Stream): void {
-    if (stream.id !== 0 && this.#state === "open") this.#write(rstStreamFrame(stream.id, "CANCEL"));
+    if (stream.id !== 0 && this.#state === "open") {
+      this.#write(rstStreamFrame(stream.id, "CANCEL"));
+      this.#outgoing.expectReaction();
+    }
     this.finished(stream);
   }
 
@@ -150,7 +169,11 @@ export class Connection {
       pong: () => {},
       goaway: (lastId, code, debug) => this.#peerLeaves(lastId, code, debug),
       windowUpdate: (id, bytes) => this.#widen(id, bytes),
-      headers: (id, headers, endStream) => this.#outgoing.known(id)?.headers(headers, endStream),
+      headers: (id, headers, endStream) => {
+        const stream = this.#outgoing.known(id);
+        stream?.headers(headers, endStream);
+        return stream !== undefined || this.#outgoing.takeReaction();
+      },
       data: (id, { content, bytes, endStream }) => {
         const stream = this.#outgoing.known(id);
         this.#windows.received(stream, bytes, endStream);
@@ -177,10 +200,11 @@ export class Connection {
     if (this.#outgoing.idle) this.#idle();
   }
 
-  #widen(id: number, bytes: number): void {
-    if (id === 0) return this.#outgoing.widen(bytes);
-    const stream = this.#outgoing.known(id);
-    if (stream !== undefined) this.#outgoing.widenStream(stream, bytes);
+  #widen(id: number, bytes: number): boolean {
+    const stream = id === 0 ? undefined : this.#outgoing.known(id);
+    if (id === 0) this.#outgoing.widen(bytes);
+    else if (stream !== undefined) this.#outgoing.widenStream(stream, bytes);
+    return this.#outgoing.takeReaction();
   }
 
   /** Returns whether the stream was open. */
@@ -218,10 +242,12 @@ export class Connection {
     this.#fail(kind, this.#firstBytes.hint ?? error.message, error);
   }
 
-  #closed(error: Error | undefined): void {
+  #closed(error: Error | undefined, asked: boolean): void {
     const connecting = this.#state === "connecting" || this.#state === "greeting";
     if (this.#goaway !== undefined) return this.#end(this.#goaway);
-    const text = this.#firstBytes.hint ?? (error === undefined ? closedText(this.#state) : messageOf(error));
+    if (connecting && asked) return this.#end(turnedAway(error));
+    const closed = closedText(this.#state, this.target.tls !== undefined);
+    const text = this.#firstBytes.hint ?? (error === undefined ? closed : messageOf(error));
     this.#end(new StreamFailure(connecting ? "connecting" : "lost", text, { cause: error }));
   }
 

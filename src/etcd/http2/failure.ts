@@ -1,11 +1,13 @@
 import type { ErrorName } from "./frames/http2-error.js";
 
 /**
- * `connecting`: there was no connection yet. `lost`: it broke, or did not answer a ping. `protocol`: the peer violated
+ * `connecting`: there was no connection yet. `turned away`: the peer asked for a certificate of the client, and closed the
+ * connection. `lost`: it broke, or did not answer a ping. `protocol`: the peer violated
  * the protocol. `calm`: the peer asks for fewer pings or calls (ENHANCE_YOUR_CALM). `reset`: the peer reset this one
  * stream. `left`: the peer ends the connection without a complaint, such as before a restart. `retired`: this side closed it.
  */
-export type FailureKind = "connecting" | "lost" | "protocol" | "calm" | "reset" | "left" | "retired";
+export type FailureKind =
+  "connecting" | "turned away" | "lost" | "protocol" | "calm" | "reset" | "left" | "retired";
 
 /** Why a stream ended before its answer was complete. Whether the peer processed the request is a separate matter. */
 export class StreamFailure extends Error {
@@ -32,10 +34,17 @@ export function goawayFailure(code: ErrorName, debug: string): StreamFailure {
 }
 
 /** For a connection that the peer closed without an error, in that state. */
-export const closedText = (state: string): string =>
-  state === "greeting"
-    ? "the member closed the connection at once: does it want TLS (https://, credentials)?"
-    : "the member closed the connection";
+export function closedText(state: string, secure: boolean): string {
+  if (state !== "greeting") return "the member closed the connection";
+  return secure
+    ? "the member closed the connection right after the TLS handshake"
+    : "the member closed the connection at once: does it want TLS (https://, credentials)?";
+}
+
+export const turnedAway = (cause: Error | undefined): StreamFailure =>
+  new StreamFailure("turned away", "the member asked for a client certificate, and closed the connection", {
+    cause,
+  });
 
 /** The reasons of several addresses, one after the other: the message of the error that collects them is empty. */
 export function messageOf(error: Error): string {

@@ -17,7 +17,8 @@ const MAX_IDLE_FRAMES = 1000;
 
 /** What the frames of a peer mean. */
 export interface PeerEvents {
-  headers(streamId: number, headers: Headers, endStream: boolean): void;
+  /** Returns whether the stream was open, or was until this side ended it. */
+  headers(streamId: number, headers: Headers, endStream: boolean): boolean;
   /** `bytes`: with padding, which counts for flow control. */
   data(
     streamId: number,
@@ -30,7 +31,8 @@ export interface PeerEvents {
   /** The peer has answered a PING of ours. */
   pong(): void;
   goaway(lastId: number, code: ErrorName, debug: string): void;
-  windowUpdate(streamId: number, bytes: number): void;
+  /** Returns whether the peer had something to make room for. */
+  windowUpdate(streamId: number, bytes: number): boolean;
 }
 
 /** Checks the frames of a peer against RFC 9113, section 6, joins header blocks, and limits what a hostile peer can cost. */
@@ -94,8 +96,7 @@ export class Incoming implements FrameHandler {
   #headers(frame: Frame): void {
     const block = headerBlockOf(frame);
     const endStream = (frame.flags & FLAG.END_STREAM) !== 0;
-    if ((frame.flags & FLAG.END_HEADERS) !== 0)
-      return this.peer.headers(frame.streamId, this.#decoder.decode(block), endStream);
+    if ((frame.flags & FLAG.END_HEADERS) !== 0) return this.#complete(frame.streamId, block, endStream);
     this.#block = { streamId: frame.streamId, endStream, parts: [Buffer.from(block)], bytes: block.length };
   }
 
@@ -108,7 +109,14 @@ export class Incoming implements FrameHandler {
       throw new Http2Error("ENHANCE_YOUR_CALM", "the peer sends headers without an end");
     if ((flags & FLAG.END_HEADERS) === 0) return;
     this.#block = undefined;
-    this.peer.headers(block.streamId, this.#decoder.decode(Buffer.concat(block.parts)), block.endStream);
+    this.#complete(block.streamId, Buffer.concat(block.parts), block.endStream);
+  }
+
+  #complete(streamId: number, block: Buffer, endStream: boolean): void {
+    const headers = this.#decoder.decode(block);
+    // An interim response (RFC 9113, section 8.1) tells nothing.
+    const isInterim = headers.get(":status")?.startsWith("1") === true;
+    if (!this.peer.headers(streamId, headers, endStream) || isInterim) this.#countIdle();
   }
 
   #reset({ streamId, payload }: Frame): void {
@@ -122,7 +130,7 @@ export class Incoming implements FrameHandler {
     if (payload.length !== 4) throw wrongSize("WINDOW_UPDATE");
     const bytes = payload.readUInt32BE(0) & MAX_WINDOW;
     if (bytes === 0) throw new Http2Error("PROTOCOL_ERROR", "the peer widens a window by nothing");
-    this.peer.windowUpdate(streamId, bytes);
+    if (!this.peer.windowUpdate(streamId, bytes)) this.#countIdle();
   }
 
   /** Frames of the connection. PRIORITY, and types that are not known, are ignored: RFC 9113, sections 5.3 and 4.1. */

@@ -8,6 +8,11 @@ import type { Http2Stream } from "./stream.js";
 /** The last odd number below 2^31: RFC 9113, section 5.1.1. */
 const LAST_ID = 0x7fff_ffff;
 
+/** For each DATA frame a peer may widen two windows, in steps; of a stream that was reset, an answer may be on its way. */
+const REACTIONS = 4;
+/** What a peer has saved up: ten thousand waiters may join at once. */
+const MAX_REACTIONS = 40_000;
+
 /**
  * Sends the requests of one connection as far as the socket, the peer's windows and its limit of streams permit, those
  * of urgent streams first.
@@ -20,6 +25,7 @@ export class Outgoing {
   readonly #frameHeader = Buffer.alloc(FRAME_HEADER_BYTES);
   /** Bytes of DATA that the peer accepts on the connection. */
   #window = 65_535;
+  #reactions = 0;
   /** Nothing is sent before the connection is open, or after it has begun to end. */
   #writer: SocketWriter | undefined;
 
@@ -48,6 +54,24 @@ export class Outgoing {
   *unopened(): Iterable<Http2Stream> {
     for (const queue of [this.#urgent, this.#others])
       for (const stream of queue) if (stream.id === 0) yield stream;
+  }
+
+  /** Why a stream has to wait although the connection is open. */
+  get holdUp(): string {
+    const { maxConcurrentStreams } = this.settings;
+    return this.streams.size < maxConcurrentStreams
+      ? "the member does not read what is sent"
+      : `the member allows no more streams on a connection (MAX_CONCURRENT_STREAMS: ${maxConcurrentStreams})`;
+  }
+
+  /** The peer may react to what was sent just now, by frames that carry nothing else. */
+  expectReaction(): void {
+    this.#reactions = Math.min(this.#reactions + REACTIONS, MAX_REACTIONS);
+  }
+
+  /** Whether a frame that carries nothing may be such a reaction. */
+  takeReaction(): boolean {
+    return this.#reactions > 0 && this.#reactions-- > 0;
   }
 
   /** The connection is open. */
@@ -163,6 +187,7 @@ export class Outgoing {
     });
     writer.write(this.#frameHeader);
     writer.write(start === 0 && whole ? message : message.subarray(start, end));
+    this.expectReaction();
     this.#window -= end - start;
     stream.sendWindow -= end - start;
     stream.sentOfFirst = whole ? 0 : end;

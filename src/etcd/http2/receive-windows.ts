@@ -3,7 +3,7 @@ import type { Http2Stream } from "./stream.js";
 /**
  * How much the peer may send: RFC 9113, section 6.9. Data is consumed as it arrives, so a window is opened again once half
  * of it is used; answers that are shorter than that need no update of their stream's window. A peer that ignores its windows
- * gains nothing: what bounds the memory is the limit of a message.
+ * gains nothing: what bounds the memory are the limits of a message and of all messages of a connection.
  */
 export class ReceiveWindows {
   static readonly INITIAL_BYTES = 65_535;

@@ -1,6 +1,7 @@
 import { lookup, type LookupAddress } from "node:dns";
 import { connect as connectPlain, Socket, type LookupFunction, type OnReadOpts } from "node:net";
 import { connect as connectSecure, type ConnectionOptions, type TLSSocket } from "node:tls";
+import { printable } from "../../printable.js";
 
 /** Node.js' name for the alert of a server that knows ALPN, but not h2: RFC 7301, section 3.2. */
 const NO_ALPN = "ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL";
@@ -30,8 +31,8 @@ export interface SocketHandlers {
   /** Bytes may be written. */
   connected(): void;
   data(chunk: Buffer): void;
-  /** Called once, as the last call. */
-  closed(error: Error | undefined): void;
+  /** Called once, as the last call. `asked`: without a word, after it has asked for a certificate of the client. */
+  closed(error: Error | undefined, asked?: boolean): void;
 }
 
 /** What a connection needs of its socket. */
@@ -60,19 +61,39 @@ const READ_BYTES = 16 * 1024;
 /** Connects to `target`. Every error of the socket ends in `closed`; `socket.destroy(error)` does, too. */
 export function openSocket(target: Target, handlers: SocketHandlers): Socket {
   const socket = opened(target, readInto(Buffer.allocUnsafeSlow(READ_BYTES), handlers));
-  let reason: Error | undefined;
+  let reason: NodeJS.ErrnoException | undefined;
+  let asked = false;
   socket.setNoDelay(true);
   socket.on(
     "error",
     (error: NodeJS.ErrnoException) => (reason ??= error.code === NO_ALPN ? noHttp2() : error),
   );
   socket.on("end", () => socket.destroy());
-  socket.on("close", () => handlers.closed(reason));
+  // Before Node.js itself ends a handshake that is not complete.
+  socket.prependListener("end", () => (asked ||= asksForCertificate(socket)));
+  socket.on("close", () => {
+    const isSilent = reason === undefined || reason.code === "ECONNRESET" || reason.code === "EPIPE";
+    handlers.closed(reason, asked && isSilent);
+  });
   socket.once(target.tls === undefined ? "connect" : "secureConnect", () => {
+    asked = asksForCertificate(socket);
     if (target.tls === undefined || (socket as TLSSocket).alpnProtocol === "h2") handlers.connected();
     else socket.destroy(noHttp2());
   });
   return socket;
+}
+
+/**
+ * Whether the server has asked the client for a certificate, as far as the runtime tells: the request lists signature
+ * algorithms, and only there a client gets such a list.
+ */
+function asksForCertificate(socket: Socket): boolean {
+  try {
+    const algorithms = (socket as Partial<TLSSocket>).getSharedSigalgs?.() ?? [];
+    return algorithms.length > 0;
+  } catch {
+    return false;
+  }
 }
 
 const noHttp2 = (): Error => new Error("the server does not speak HTTP/2: it chose no ALPN protocol h2");
@@ -137,14 +158,16 @@ function rotate(addresses: readonly LookupAddress[], turn: number): LookupAddres
 }
 
 const HTTP1 = "HTTP/";
+/** Banners such as that of SSH fit into it. */
+const FIRST_BYTES = 60;
 
 /** The first bytes of a server: they tell what it probably is, if it does not answer in HTTP/2. */
 export class FirstBytes {
   #bytes = Buffer.alloc(0);
 
   add(chunk: Buffer): void {
-    if (this.#bytes.length < HTTP1.length)
-      this.#bytes = Buffer.concat([this.#bytes, chunk.subarray(0, HTTP1.length)]);
+    if (this.#bytes.length < FIRST_BYTES)
+      this.#bytes = Buffer.concat([this.#bytes, chunk]).subarray(0, FIRST_BYTES);
   }
 
   get hint(): string | undefined {
@@ -154,6 +177,9 @@ export class FirstBytes {
       return "it answers in TLS: does it want TLS (https://, credentials)?";
     if (this.#bytes.toString("latin1", 0, HTTP1.length) === HTTP1)
       return "it answers in HTTP/1: is this etcd?";
-    return undefined;
+    // The first frame of HTTP/2 is short, so its length begins with a zero.
+    if (first === undefined || first === 0) return undefined;
+    const text = this.#bytes.toString("latin1").trimEnd();
+    return `it does not speak HTTP/2: it sent "${printable(text, FIRST_BYTES)}"`;
   }
 }

@@ -14,6 +14,8 @@ export abstract class Http2Stream {
   sendWindow = 0;
   /** Bytes received since the last WINDOW_UPDATE for this stream. */
   received = 0;
+  /** Bytes of memory for what has arrived of a message that is not complete. */
+  kept = 0;
   /** The connection has something of this stream to send. */
   queued = false;
   /** The stream is over: nothing of it is sent, and what arrives for it is ignored. */

@@ -6,7 +6,7 @@ const OPENSSL = /^.*?SSL routines:[^:]*:([^:]+):.*$/s;
 /** What a user can do about a failure, by a pattern of the reason. */
 const HINTS: readonly (readonly [RegExp, string])[] = [
   [
-    /alert (bad certificate|certificate required|unknown ca)/,
+    /alert (bad certificate|certificate required|unknown ca)|asked for a client certificate/,
     "the member wants a client certificate that it trusts: credentials.privateKey and credentials.certChain",
   ],
   [
@@ -14,6 +14,11 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
     "the member's certificate was not signed by credentials.rootCertificate",
   ],
   [/before secure TLS connection|wrong version number/, "does it speak TLS at all (http://)?"],
+  [/altnames/, "if it is the right host, give the name in its certificate as credentials.serverName"],
+  [
+    /alert protocol version|unsupported protocol/,
+    "the member and this process accept no common version of TLS (Node.js: --tls-min-v1.2, --tls-max-v1.3)",
+  ],
 ];
 
 /** The details of a failure, in a form that users can read. */

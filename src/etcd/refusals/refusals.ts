@@ -170,11 +170,18 @@ function reasonOf(code: number): RefusalReason {
   return code === UNAUTHENTICATED ? "unauthenticated" : "member";
 }
 
-const CERTIFICATE =
-  /certificate|self.signed|altnames|wrong version number|TLS ServerName|alert (handshake|certificate|unknown ca)/i;
+/** Failures of certificates, of versions and ciphers that the two sides have in common, and of ALPN, by which TLS agrees on HTTP/2. */
+const TLS = new RegExp(
+  [
+    "certificate|self.signed|altnames|TLS ServerName|alert (handshake|certificate|unknown ca)",
+    "wrong version number|protocol version|unsupported protocol|no protocols available|no shared cipher",
+    "no application protocol|no ALPN protocol",
+  ].join("|"),
+  "i",
+);
 
 /** The failure for a connection that was not opened, if TLS is the reason: another attempt would end in the same way. */
 export function certificateFailure(reason: string, host: string): Error | undefined {
-  if (!CERTIFICATE.test(reason)) return undefined;
+  if (!TLS.test(reason)) return undefined;
   return new MemberRefusedError(new EtcdRefusedError("tls", host, readable(reason)), false);
 }

@@ -1,7 +1,43 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, EtcdRefusedError, Mutex, Session } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { startEtcdGrpcProxy } from "../../support/etcd/etcd-grpc-proxy.js";
+import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
+
+/** What happens to the session and to the host at `endpoint`, from now on. */
+function eventsAt(endpoint: string) {
+  const seen: string[] = [];
+  const waiting = new Set<() => void>();
+  const note = (what: string) => {
+    seen.push(what);
+    for (const wake of waiting) wake();
+  };
+  const listeners = {
+    "leasehold.session.renewed": (message: unknown) => {
+      if ((message as { hosts: string[] }).hosts[0] === endpoint) note("renewed");
+    },
+    "leasehold.member": (message: unknown) => {
+      const { host, state } = message as { host: string; state: string };
+      if (host === endpoint) note(state);
+    },
+  };
+  for (const [channel, listener] of Object.entries(listeners)) subscribe(channel, listener);
+  const until = (what: string, also = what) =>
+    new Promise<void>((resolve) => {
+      const look = () => {
+        if (!seen.includes(what) && !seen.includes(also)) return;
+        waiting.delete(look);
+        resolve();
+      };
+      waiting.add(look);
+      look();
+    });
+  const stop = () => {
+    for (const [channel, listener] of Object.entries(listeners)) unsubscribe(channel, listener);
+  };
+  return { seen, until, [Symbol.dispose]: stop };
+}
 
 describe("behind `etcd grpc-proxy`, which answers renewals by itself,", () => {
   let etcd: EtcdCluster;
@@ -48,5 +84,48 @@ describe("behind `etcd grpc-proxy`, which answers renewals by itself,", () => {
     const leaseId = await (await Session.open(direct)).orphan();
 
     await expect(Session.adopt(cluster, leaseId, { timeoutMs: 1000 })).rejects.toThrow("etcd grpc-proxy");
+  });
+
+  describe.each(["http2", "etcd3"] as const)("with transport %s,", (transport) => {
+    test("a session is not renewed once its address leads to the proxy, and is renewed when it leads to etcd again", async () => {
+      const member = { port: etcd.member.clientPort };
+      const detour = { port: Number(new URL(proxy.endpoint).port) };
+      let target = member;
+      await using forwarder = await startTcpProxy(() => target);
+      const { endpoint } = forwarder;
+      await using cluster = connect({ hosts: endpoint, transport, session: { ttlSeconds: 3 } });
+      const lock = await new Mutex(cluster, `moved/${transport}`).lock();
+      using events = eventsAt(endpoint);
+
+      target = detour;
+      forwarder.reset();
+      await events.until("refused", "renewed");
+      expect(events.seen.includes("renewed")).toBe(false);
+
+      target = member;
+      forwarder.reset();
+      await events.until("renewed");
+      expect(lock.held).toBe(true);
+      await lock.release();
+    });
+
+    test("of several servers at one address, only etcd itself grants and renews", async () => {
+      const servers = [{ port: etcd.member.clientPort }, { port: Number(new URL(proxy.endpoint).port) }];
+      await using forwarder = await startTcpProxy(servers);
+      const direct = () => forwarder.connections.filter(({ backend }) => backend === 0).length;
+      const { endpoint } = forwarder;
+      await using cluster = connect({ hosts: endpoint, transport, session: { ttlSeconds: 3 } });
+      const lock = await new Mutex(cluster, `mixed/${transport}`).lock();
+
+      for (let round = 0; round < 2; round++) {
+        using events = eventsAt(endpoint);
+        forwarder.reset();
+        await events.until("renewed");
+        expect(direct()).toBeGreaterThan(0);
+      }
+
+      expect(lock.held).toBe(true);
+      await lock.release();
+    });
   });
 });

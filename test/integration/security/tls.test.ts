@@ -10,9 +10,12 @@ import {
 import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
 import { controlTimer } from "../../support/fixtures/control-timer.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { startPeer } from "../../support/servers/http2-peer.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 
 const TIMEOUT_MS = 1500;
+/** Without it, OpenSSL itself forbids such versions. */
+const OLD = { minVersion: "TLSv1", maxVersion: "TLSv1.1", ciphers: "DEFAULT@SECLEVEL=0" } as const;
 /** Longer than any test may run. */
 const NO_LIMIT_MS = 600_000;
 
@@ -158,7 +161,7 @@ const REFUSED: readonly (readonly [string, () => ConnectOptions, RegExp])[] = [
   [
     "a member whose certificate is for another host",
     () => ({ hosts: elsewhere.endpoints, credentials: ours }),
-    /altnames.*localhost/,
+    /altnames.*localhost.*credentials\.serverName/,
   ],
   [
     "a client that shows no certificate to a member that asks for one",
@@ -171,6 +174,40 @@ const REFUSED: readonly (readonly [string, () => ConnectOptions, RegExp])[] = [
     /wants a client certificate that it trusts/,
   ],
 ];
+
+const server = authority.issue("no etcd");
+const SERVER = { key: server.key, cert: server.certificate, ALPNProtocols: ["h2"] };
+const asking = { ...SERVER, requestCert: true, rejectUnauthorized: false };
+
+/** Servers that no repetition reaches: what they are, and what the error says. */
+const LASTING = [
+  ["http2", "chooses no ALPN protocol", { ...SERVER, ALPNProtocols: undefined }, /no ALPN protocol h2/],
+  ["http2", "knows another ALPN protocol", { ...SERVER, ALPNProtocols: ["http/1.1"] }, /ALPN protocol h2/],
+  [
+    "etcd3",
+    "knows another ALPN protocol",
+    { ...SERVER, ALPNProtocols: ["http/1.1"] },
+    /application protocol/,
+  ],
+  ["http2", "speaks an old version of TLS", { ...SERVER, ...OLD }, /protocol version.*no common version/],
+  ["etcd3", "speaks an old version of TLS", { ...SERVER, ...OLD }, /protocol version.*no common version/],
+  ["http2", "closes instead of asking again for a certificate", asking, /client certificate.*certChain/],
+] as const;
+
+describe.concurrent("TLS rejects at once, not at the limit, over", () => {
+  test.for(LASTING)("%s: a server that %s", async ([transport, , tls, message], { expect }) => {
+    await using peer = await startPeer({ tls: tls, raw: (socket) => socket.destroy() });
+    const hosts = `https://localhost:${peer.port}`;
+
+    const { reasons } = await failures({ hosts, credentials: ours, transport }, NO_LIMIT_MS);
+
+    for (const reason of reasons) {
+      expect(reason).toBeInstanceOf(EtcdRefusedError);
+      expect(reason).toMatchObject({ why: "tls", host: hosts });
+      expect(reason.message).toMatch(message);
+    }
+  });
+});
 
 describe.concurrent("TLS refuses", () => {
   test.for(REFUSED)("%s, at once and in clear words", async ([, options, message], { expect }) => {

@@ -93,8 +93,11 @@ export class ServerConnection implements ServerEnd {
       ping: (payload) => this.#write(pingAckFrame(payload)),
       pong: () => {},
       goaway: () => {},
-      windowUpdate: () => {},
-      headers: (id, headers) => this.#opened(id, headers),
+      windowUpdate: () => true,
+      headers: (id, headers) => {
+        this.#opened(id, headers);
+        return true;
+      },
       data: (id, { content, bytes }) => {
         if (bytes > 0) this.#write(windowUpdateFrame(0, bytes));
         const open = this.#streams.get(id);

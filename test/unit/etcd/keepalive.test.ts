@@ -229,7 +229,7 @@ describe("the keepalive stream", () => {
   });
 });
 
-describe("a host that has not been used before", () => {
+describe("a connection that has not been used before", () => {
   /** The test answers for the first host whether it is etcd itself. */
   function unknown() {
     const cluster = new FakeCluster();
@@ -265,17 +265,39 @@ describe("a host that has not been used before", () => {
     expect(cluster.client.lastFailures.get("a:1")?.message).toContain("etcd grpc-proxy");
   });
 
-  test("is asked once: later connections to it are known", () => {
+  test("is asked again on each new stream, which may reach another server: until then its answers do not count", () => {
     const cluster = new FakeCluster({ hosts: "a:1" });
     cluster.unknown = ["a:1"];
-    cluster.services.keepalive.renew(renewer().self);
-
+    const { self, accepted } = renewer();
+    cluster.services.keepalive.renew(self);
     streamOf(cluster).answer(0n, 0);
     streamOf(cluster).end();
     cluster.clock.advance(200);
 
+    const stream = streamOf(cluster);
     expect(cluster.connected).toHaveLength(2);
-    expect(streamOf(cluster).renewals).toEqual([LEASE_ID]);
+    expect(stream.renewals).toEqual([0n, LEASE_ID]);
+    stream.answer(LEASE_ID, 10);
+
+    expect(accepted).toEqual([]);
+    expect(stream.closed).toBe(true);
+    expect(cluster.client.lastFailures.get("a:1")?.message).toContain("etcd grpc-proxy");
+  });
+
+  test("is asked before a lease is granted on a new connection, once for each", async () => {
+    const cluster = new FakeCluster({ hosts: "a:1" });
+    const { keepalive } = cluster.services;
+    const ask = () => keepalive.assertDirect(cluster.client.current, { timeoutMs: PATIENCE_MS });
+    await ask();
+    await ask();
+    expect(cluster.member.keepalives).toHaveLength(1);
+
+    cluster.client.fail(cluster.member);
+    cluster.unknown = ["a:1"];
+    const asked = ask();
+    streamOf(cluster).answer(0n, -1);
+
+    await expect(asked).rejects.toThrow("etcd grpc-proxy");
   });
 
   test.each([

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError, EtcdUnavailableError } from "../../../src/errors.js";
-import { UnansweredError, UnreachableError } from "../../../src/etcd/port-errors.js";
+import { TurnedAwayError, UnansweredError, UnreachableError } from "../../../src/etcd/port-errors.js";
 import { isUnreachable } from "../../../src/etcd/refusals/failure-text.js";
 import { disconnect } from "../../../src/session/connection.js";
 import { openLease } from "../../../src/session/open-lease.js";
@@ -168,4 +168,32 @@ test.each([
   ["", false],
 ])("the reason %j for a missing connection is definite: %s", (reason, expected) => {
   expect(isUnreachable(reason)).toBe(expected);
+});
+
+describe("hosts that ask for a client certificate and close the connection", () => {
+  const turnedAway = (host: string) => new TurnedAwayError(new EtcdRefusedError("tls", host, "closed"));
+
+  test("reject the call at once while none has ever answered", async () => {
+    const { cluster } = world(turnedAway);
+
+    const call = read(cluster, LIMIT_MS);
+    await cluster.clock.pass(SOON_MS / 4);
+
+    expect(call.error).toBeInstanceOf(EtcdRefusedError);
+    expect(call.error).toMatchObject({ why: "tls", host: "a:1, b:1, c:1" });
+  });
+
+  test("are asked again once one has answered: a balancer may have lost its members", async () => {
+    const { cluster, setting } = world(() => undefined);
+    await cluster.client.range({ key: "jobs/1" }, { what: "test" });
+    setting.failureOf = turnedAway;
+
+    const call = read(cluster, LIMIT_MS);
+    await cluster.clock.pass(SOON_MS);
+    expect(call.over).toBe(false);
+    setting.failureOf = () => undefined;
+    await cluster.clock.pass(SOON_MS);
+
+    expect(call).toEqual({ over: true, error: undefined });
+  });
 });

@@ -24,7 +24,19 @@ describe("a connection that could not be opened", () => {
     expect(failure).toMatchObject({ message: words, inDoubt: false });
   });
 
+  test("to https:// is not advised to use TLS, and may succeed later", () => {
+    const details =
+      "No connection established. Last error: Failed to connect (2026-11-21T03:46:38.408Z). Resolution note: ";
+    const failure = failureOf({ code: UNAVAILABLE, details }, "https://a:1", false);
+
+    expect(failure).toBeInstanceOf(UnansweredError);
+    expect(failure.message).toContain("credentials.certChain");
+    expect(failure.message).not.toContain("https://");
+  });
+
   test.each([
+    "No connection established. Last error: Error: 80CC:error:0A00042E:SSL routines:ssl3_read_bytes:tlsv1 alert protocol version:../deps/a.c:1:. Resolution note: ",
+    "No connection established. Last error: Error: 80CC:error:0A000460:SSL routines:ssl3_read_bytes:tlsv1 alert no application protocol:../deps/a.c:1:. Resolution note: ",
     "No connection established. Last error: Error: self-signed certificate. Resolution note: ",
     "TypeError [ERR_INVALID_ARG_VALUE]: Setting the TLS ServerName to an IP address is not permitted.",
   ])("%s is the member's own rejection", (details) => {

@@ -165,6 +165,13 @@ describe("an answer that is not gRPC's", () => {
   });
 });
 
+test("a server with compression switched on may answer uncompressed: the flag of each message decides", async () => {
+  await using pair = await startPair();
+  const announced = (id: number) => headersFrame(id, [...RESPONSE, ["grpc-encoding", "gzip"]]);
+  expect(await endOf(pair, (id) => [announced(id), message(id, "plain"), trailersFrame(id)])).toEqual(OK);
+  expect(pair.first.texts).toEqual(["plain"]);
+});
+
 describe("an answer that breaks gRPC's rules fails its call alone", () => {
   const compressed = Buffer.of(1, 0, 0, 0, 1, 9);
   test.each<[string, (id: number) => readonly Buffer[], RegExp]>([
@@ -197,7 +204,11 @@ describe("an answer that breaks gRPC's rules fails its call alone", () => {
     ],
     ["data before headers", (id) => [message(id, "a")], /before headers/],
     ["a compressed message", (id) => [responseFrame(id), dataFrame(id, compressed)], /compressed/],
-    ["an encoding", (id) => [headersFrame(id, [...RESPONSE, ["grpc-encoding", "gzip"]])], /gzip/],
+    [
+      "a compressed message of a server that announced it",
+      (id) => [headersFrame(id, [...RESPONSE, ["grpc-encoding", "gzip"]]), dataFrame(id, compressed)],
+      /compressed/,
+    ],
     [
       "an end inside a message",
       (id) => [responseFrame(id), dataFrame(id, grpcMessage("abc").subarray(0, 6)), trailersFrame(id)],

@@ -16,13 +16,14 @@ import {
   responseFrame,
   rstFrame,
   SETTINGS,
+  startPeer,
   trailersFrame,
 } from "../../../support/servers/http2-peer.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
-import { startPair, type Pair } from "../../../support/fixtures/peer-calls.js";
+import { PeerClient, startPair, type Pair } from "../../../support/fixtures/peer-calls.js";
 
 /** Starts a unary call whose answer is text; "bad" cannot be decoded. */
-function start({ client }: Pair, options: Partial<CallOptions> = {}): Promise<string> {
+function start({ client }: Pick<Pair, "client">, options: Partial<CallOptions> = {}): Promise<string> {
   const deadlines = new Deadlines(client.clock);
   const services = {
     host: "http://etcd:2379",
@@ -138,6 +139,16 @@ describe("a unary call", () => {
     await using pair = await startPair({ settings: [[SETTINGS.MAX_CONCURRENT_STREAMS, 1]] });
     const answer = start(pair);
     pair.client.clock.advance(1002);
+    const why =
+      "not sent within 1000 ms: the member allows no more streams on a connection (MAX_CONCURRENT_STREAMS: 1)";
+    await expect(answer).rejects.toEqual(unanswered(why, false));
+  });
+
+  test("that found no connection says so when its time is over", async () => {
+    await using peer = await startPeer();
+    const client = new PeerClient({ port: peer.port });
+    const answer = start({ client });
+    client.clock.advance(1002);
     await expect(answer).rejects.toEqual(unanswered("no connection within 1000 ms", false));
   });
 

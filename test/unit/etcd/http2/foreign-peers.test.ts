@@ -14,6 +14,7 @@ async function endAt(raw: (socket: Socket) => void): Promise<End> {
 }
 
 const TLS_ALERT = Buffer.from("15030300020246", "hex");
+const SSH = Buffer.from("SSH-2.0-OpenSSH_9.2p1 Debian\r\n");
 const BAD_REQUEST = Buffer.from("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
 
 async function write(socket: Socket, pieces: readonly Buffer[]): Promise<void> {
@@ -33,7 +34,16 @@ describe("a server that does not speak HTTP/2", () => {
     ["TLS, with more", Buffer.concat([TLS_ALERT, TLS_ALERT]), true, /TLS/],
     ["HTTP/1", BAD_REQUEST, true, /answers in HTTP\/1/],
     ["HTTP/1, byte by byte", BAD_REQUEST, false, /HTTP\/1/],
-    ["nothing that is known", Buffer.from("220 smtp.example ESMTP\r\n"), true, /HTTP\/2|frame of/],
+    ["SSH", SSH, true, /not speak HTTP\/2: it sent "SSH-2\.0-OpenSSH_9\.2p1 Debian"$/],
+    ["SSH, byte by byte", SSH, false, /it sent "SSH-2/],
+    ["a short text", Buffer.from("+OK\r\n"), true, /it sent "\+OK"$/],
+    ["a long text", Buffer.from("220 ".padEnd(5000, "x")), true, /it sent "220 x{56}"$/],
+    [
+      "bytes that a log must not show",
+      Buffer.from("J\0\0\0\n8.0\x1b[31m"),
+      true,
+      /it sent "J\\u0000[^\p{Cc}]*"$/u,
+    ],
   ])("but %s: the call ends with the reason, and was not processed", async (_, bytes, whole, text) => {
     const end = await endAt((socket) => {
       socket.once("data", () => {
@@ -41,6 +51,11 @@ describe("a server that does not speak HTTP/2", () => {
       });
     });
     expect(end).toEqual({ failed: "connecting", text: says(text), inDoubt: false });
+  });
+
+  test("and greets before it is greeted, as SSH does, and then says nothing", async () => {
+    const end = await endAt((socket) => void socket.write(SSH));
+    expect(end).toMatchObject({ failed: "connecting", text: says(/it sent "SSH-2/), inDoubt: false });
   });
 
   test("and sends part of a TLS alert and then nothing: the time limit says why", async () => {

@@ -34,6 +34,11 @@ describe("limits against a hostile peer", () => {
     ["PRIORITY", frame("PRIORITY", 1, { payload: Buffer.alloc(5) })],
     ["frames of unknown types", frame("UNKNOWN", 1)],
     ["GOAWAY", frame("GOAWAY", 0, { payload: uint32(3, 0) })],
+    ["WINDOW_UPDATE of the connection", windowFrame(0, 1)],
+    ["WINDOW_UPDATE of a stream", windowFrame(3, 1)],
+    ["WINDOW_UPDATE of a stream that is over", windowFrame(1, 1)],
+    ["headers of a stream that is over", headersFrame(1, [["a", "b"]])],
+    ["interim responses", headersFrame(3, [[":status", "103"]])],
   ])("a flood of %s ends the connection", async (_, bytes) => {
     await using pair = await startPair();
     const call = pair.client.call();
@@ -60,6 +65,48 @@ describe("limits against a hostile peer", () => {
       if (n % 500 === 499) expect(await call.end).toEqual(OK);
       if (n % 500 === 499) id = (pair.client.call(), await pair.connection.request());
     }
+  });
+
+  test("window updates for each of thousands of requests without an answer are no flood", async () => {
+    await using pair = await startPair();
+    pair.client.calls(3000);
+    const ids = await pair.connection.requests(3000);
+    pair.connection.send(...ids.flatMap((id) => [windowFrame(0, 12), windowFrame(id, 12)]));
+    await pair.connection.barrier();
+    expect(pair.first.isOver).toBe(false);
+  });
+
+  test("the answers to thousands of calls that were given up meanwhile are no flood", async () => {
+    await using pair = await startPair();
+    const calls = pair.client.calls(3000);
+    const ids = await pair.connection.requests(3000);
+    for (const { call } of calls) call.cancel();
+    pair.connection.send(...ids.map((id) => Buffer.concat([responseFrame(id), trailersFrame(id)])));
+    await pair.connection.barrier();
+    expect(pair.first.isOver).toBe(false);
+  });
+
+  test("a message that exceeds the memory of its connection fails its call alone", async () => {
+    await using pair = await startPair({ maxKeptBytes: 60_000 });
+    const calls = [pair.first, pair.client.call(), pair.client.call()];
+    const ids = [pair.id, ...(await pair.connection.requests(2))];
+    const message = grpcMessage(Buffer.alloc(40_000));
+    const start = (id: number, bytes: number) =>
+      pair.connection.send(responseFrame(id), dataFrame(id, message.subarray(0, bytes)));
+
+    start(ids[0]!, 15_000);
+    start(ids[1]!, 15_000);
+    await pair.connection.barrier();
+    expect(calls.some((each) => each.isOver)).toBe(false);
+    pair.connection.send(dataFrame(ids[1]!, message.subarray(15_000, 31_000)));
+    start(ids[2]!, 16_000);
+    expect(await calls[2]!.end).toMatchObject({ failed: "protocol", text: says(/memory/), inDoubt: true });
+
+    pair.connection.send(dataFrame(ids[1]!, message.subarray(31_000)), trailersFrame(ids[1]!));
+    expect(await calls[1]!.end).toEqual(OK);
+    pair.connection.send(dataFrame(ids[0]!, message.subarray(15_000, 30_000)));
+    pair.connection.send(dataFrame(ids[0]!, message.subarray(30_000)), trailersFrame(ids[0]!));
+    expect(await calls[0]!.end).toEqual(OK);
   });
 
   test("a thousand pings a second for a long time are no flood", async () => {

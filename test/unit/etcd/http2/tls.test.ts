@@ -12,9 +12,14 @@ const pair = authority.issue("peer");
 const SERVER: ServerOptions = { key: pair.key, cert: pair.certificate, ALPNProtocols: ["h2"] };
 const CLIENT: TlsOptions = { ca: authority.certificate };
 
-/** How a call ends that `server` answers if the handshake succeeds. */
-async function endAt(server: ServerOptions, tls: TlsOptions, hostname = "127.0.0.1"): Promise<End> {
-  await using peer = await startPeer({ tls: server });
+/** How a call ends that `server` answers if the handshake succeeds, or to which it does `raw`. */
+async function endAt(
+  server: ServerOptions,
+  tls: TlsOptions,
+  hostname = "127.0.0.1",
+  raw?: (socket: Socket) => void,
+): Promise<End> {
+  await using peer = await startPeer({ tls: server, ...(raw && { raw }) });
   const call = new PeerClient({ port: peer.port, hostname, tls }).call();
   void peer
     .connection()
@@ -56,6 +61,24 @@ describe("TLS", () => {
       expect(await endAt(server, CLIENT)).toEqual(failure(/certificate required|handshake failure|alert/i));
     },
   );
+
+  test.each(["TLSv1.2", "TLSv1.3"] as const)(
+    "to a server that asks for a client certificate and closes without a word says so (%s)",
+    async (version) => {
+      const server = { ...SERVER, requestCert: true, rejectUnauthorized: false, maxVersion: version };
+      const end = await endAt(server, CLIENT, "localhost", (socket) => socket.destroy());
+      expect(end).toEqual({
+        failed: "turned away",
+        text: says(/asked for a client certificate, and closed/),
+        inDoubt: false,
+      });
+    },
+  );
+
+  test("to a server that closes after the handshake does not advise TLS", async () => {
+    const end = await endAt(SERVER, CLIENT, "localhost", (socket) => socket.end());
+    expect(end).toEqual(failure(/closed the connection right after the TLS handshake$/));
+  });
 
   test("without the server's authority fails with the reason", async () => {
     expect(await endAt(SERVER, { ca: stranger.certificate })).toEqual(failure(/certificate/));

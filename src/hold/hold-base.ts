@@ -1,4 +1,5 @@
 import { Once } from "../async/once.js";
+import { tellOutside } from "../async/own-context.js";
 import { holdEndChannel } from "../diagnostics/channels.js";
 import type { HoldEndReason } from "../diagnostics/messages.js";
 import { LockExpiringError, LockLostError, type LockReleasedError } from "../errors.js";
@@ -89,8 +90,12 @@ export abstract class HoldBase implements LimitedHold {
   ended(why: HoldEndReason, reason: Error | undefined, heldMs = this.#heldMs): void {
     const described = holdEndChannel.hasSubscribers ? this.message() : undefined;
     this.#about = undefined;
+    if (!described) return;
     // In Node.js 20, a spread that is followed by further properties takes 30 times as long.
-    if (described) holdEndChannel.publish(Object.assign(described, { heldMs, why, reason }));
+    const message = Object.assign(described, { heldMs, why, reason });
+    // Any call may find a loss; a release is that of its caller.
+    if (why === "released") holdEndChannel.publish(message);
+    else tellOutside(() => holdEndChannel.publish(message));
   }
 
   assertHeld(atLeastMs = 0): void {

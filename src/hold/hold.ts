@@ -6,6 +6,7 @@ import { KeyWatch } from "./key-watch.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
 import type { Queue } from "../queue/queue.js";
 import { settleWithin } from "../async/settle-within.js";
+import { tellOutside } from "../async/own-context.js";
 import type { Grant } from "../queue/waiter.js";
 
 /** A held place in a queue, of any lock mode. It ends once, by release or by loss. */
@@ -187,7 +188,8 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     if (this.#ended) return;
     this.#ended = end;
     this.#heldKey.stop();
-    this.#controller?.abort(this.#reason);
+    const controller = this.#controller;
+    if (controller) tellOutside(() => controller.abort(this.#reason));
     if (end instanceof LockLostError) this.ended(end.loss, end);
   }
 

@@ -10,6 +10,7 @@ import type { CheckedSession, CheckedWait } from "../options/check.js";
 import { revokeLease } from "./cleanup.js";
 import { LatePutSweeper } from "./late-put-sweeper.js";
 import type { Moment } from "../async/clock.js";
+import { inOwnContext } from "../async/own-context.js";
 import { settleWithin } from "../async/settle-within.js";
 
 const OPEN_TIMEOUT_MS = 10_000;
@@ -32,7 +33,7 @@ export async function openLease(
     limits.signal.throwIfAborted();
     return new Lease(cluster, granted, options.owner ?? defaultOwner());
   } catch (error) {
-    revokeInBackground(cluster, wanted, granting);
+    inOwnContext(() => revokeInBackground(cluster, wanted, granting));
     throw error;
   }
 }

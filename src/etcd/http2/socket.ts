@@ -1,6 +1,7 @@
 import { lookup, type LookupAddress } from "node:dns";
 import { connect as connectPlain, Socket, type LookupFunction, type OnReadOpts } from "node:net";
 import { connect as connectSecure, type ConnectionOptions, type TLSSocket } from "node:tls";
+import { inOwnContext } from "../../async/own-context.js";
 
 /** Node.js' name for the alert of a server that knows ALPN, but not h2: RFC 7301, section 3.2. */
 const NO_ALPN = "ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL";
@@ -59,7 +60,8 @@ const READ_BYTES = 16 * 1024;
 
 /** Connects to `target`. Every error of the socket ends in `closed`; `socket.destroy(error)` does, too. */
 export function openSocket(target: Target, handlers: SocketHandlers): Socket {
-  const socket = opened(target, readInto(Buffer.allocUnsafeSlow(READ_BYTES), handlers));
+  const onread = readInto(Buffer.allocUnsafeSlow(READ_BYTES), handlers);
+  const socket = inOwnContext(() => opened(target, onread));
   let reason: Error | undefined;
   socket.setNoDelay(true);
   socket.on(
@@ -67,7 +69,8 @@ export function openSocket(target: Target, handlers: SocketHandlers): Socket {
     (error: NodeJS.ErrnoException) => (reason ??= error.code === NO_ALPN ? noHttp2() : error),
   );
   socket.on("end", () => socket.destroy());
-  socket.on("close", () => handlers.closed(reason));
+  // A socket that has no handle is closed in the context of `destroy`.
+  socket.on("close", () => inOwnContext(() => handlers.closed(reason)));
   socket.once(target.tls === undefined ? "connect" : "secureConnect", () => {
     if (target.tls === undefined || (socket as TLSSocket).alpnProtocol === "h2") handlers.connected();
     else socket.destroy(noHttp2());

@@ -56,6 +56,7 @@ export const FRONT_DOORS = {
     "callers-stack",
     "clock",
     "deadlines",
+    "first-abort",
     "once",
     "own-context",
     "settle-within",

@@ -22,6 +22,13 @@ export interface Hold extends AsyncDisposable {
    */
   readonly signal: AbortSignal;
   /**
+   * Aborts with the first of `signal` and `other`, with the reason of that one: for work that stops for both. Nothing of it stays
+   * at `other` when the hold has ended, whereas each `AbortSignal.any([lock.signal, other])` leaves memory there. The same
+   * `other` gives the same signal while neither has aborted.
+   * @throws {TypeError} when `other` is no AbortSignal.
+   */
+  signalWith(other: AbortSignal): AbortSignal;
+  /**
    * True until the hold ends, or its deadline or `maxHoldMs` passes. Reads the clocks itself, so it is accurate even immediately after the
    * process was suspended. If it is false and `signal` is not aborted, the hold is in doubt until a renewal is answered.
    */

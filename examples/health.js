@@ -52,7 +52,7 @@ async function work(leadership) {
   if (leadership.signal.aborted) onEnd();
   console.log(`working under fence ${leadership.fence}`);
   try {
-    const signal = AbortSignal.any([stop.signal, leadership.signal]);
+    const signal = leadership.signalWith(stop.signal);
     // With STUBBORN, it ignores its signal: that is what the liveness probe is for.
     await delay(2 ** 31 - 1, undefined, STUBBORN ? {} : { signal });
   } finally {

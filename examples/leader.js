@@ -40,7 +40,7 @@ await cluster.close();
 /** Runs until it is to stop, or no longer leads. @param {import("leasehold").Leadership} leadership */
 async function work(leadership) {
   term = leadership;
-  const signal = AbortSignal.any([stop.signal, leadership.signal]);
+  const signal = leadership.signalWith(stop.signal);
   for await (const _ of setInterval(WORK_EVERY_MS, undefined, { signal })) {
     console.log(`worked under fence ${leadership.fence}`);
   }

@@ -51,7 +51,17 @@ export const LAYERS = [
  * @type {Readonly<Record<string, readonly string[]>>}
  */
 export const FRONT_DOORS = {
-  async: ["abort-fan-out", "callers-stack", "clock", "deadlines", "once", "settle-within", "task-tracker"],
+  async: [
+    "abort-fan-out",
+    "callers-stack",
+    "clock",
+    "deadlines",
+    "first-abort",
+    "once",
+    "own-context",
+    "settle-within",
+    "task-tracker",
+  ],
   diagnostics: ["channels", "messages", "tracing"],
   log: ["context", "stderr", "subscribe"],
   report: ["health", "inspect", "reporting-cluster", "snapshot"],

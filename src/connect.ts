@@ -1,3 +1,4 @@
+import { inOwnContext } from "./async/own-context.js";
 import { addBoardDoor } from "./board/door.js";
 import type { AcquireMessage } from "./diagnostics/messages.js";
 import type { QueueReport } from "./log/context.js";
@@ -13,7 +14,7 @@ import type { Cluster } from "./session/cluster.js";
 const READ_MS = 5000;
 
 /** Clusters that were dropped without a close stop writing when nothing of them is in use. */
-const dropped = new FinalizationRegistry((stop: () => void) => stop());
+const dropped = new FinalizationRegistry((stop: () => void) => inOwnContext(stop));
 
 /**
  * The cluster behind `hosts`. Opens no connection; the first call does. With `LEASEHOLD_DEBUG=1` in the environment, it writes

@@ -1,12 +1,42 @@
+/** What listens to a signal, by one listener. */
+interface Listening {
+  readonly listeners: Set<() => void>;
+  readonly run: () => void;
+}
+
+const listening = new WeakMap<AbortSignal, Listening>();
+
+/** Of all fan-outs together, which most programs have one of for each cluster. Returns a function that stops listening. */
+function listen(signal: AbortSignal, listener: () => void): () => void {
+  const { listeners, run } = listening.get(signal) ?? begin(signal);
+  listeners.add(listener);
+  return () => {
+    listeners.delete(listener);
+    if (listeners.size > 0) return;
+    signal.removeEventListener("abort", run);
+    if (listening.get(signal)?.listeners === listeners) listening.delete(signal);
+  };
+}
+
+function begin(signal: AbortSignal): Listening {
+  const listeners = new Set<() => void>();
+  const run = (): void => {
+    // Who listens from now on comes too late.
+    listening.delete(signal);
+    for (const listener of listeners) listener();
+  };
+  const began = { listeners, run };
+  listening.set(signal, began);
+  signal.addEventListener("abort", run, { once: true });
+  return began;
+}
+
 /**
- * Adds at most one listener to each of the callers' signals, however many calls use it, and removes it after the last one.
- * Otherwise a signal that a thousand calls share would carry a thousand listeners, and Node would print a warning.
+ * Adds at most one listener to each of the callers' signals, however many calls and clusters use it, and removes it after the
+ * last one. Otherwise a signal that a thousand calls share would carry a thousand listeners, and Node would print a warning.
  */
 export class AbortFanOut {
-  readonly #calls = new Map<
-    AbortSignal,
-    { readonly onAborts: Set<() => void>; readonly listener: () => void }
-  >();
+  readonly #calls = new Map<AbortSignal, { readonly onAborts: Set<() => void>; readonly stop: () => void }>();
 
   /** The signal that was used last. */
   #last: AbortSignal | undefined;
@@ -52,9 +82,8 @@ export class AbortFanOut {
       this.#unlisten(signal, onAborts);
       for (const onAbort of onAborts) onAbort();
     };
-    const call = { onAborts, listener };
+    const call = { onAborts, stop: listen(signal, listener) };
     this.#calls.set(signal, call);
-    signal.addEventListener("abort", listener, { once: true });
     return call;
   }
 
@@ -62,7 +91,7 @@ export class AbortFanOut {
     const call = this.#calls.get(signal);
     // This call may come late, when the same signal already has a new listener.
     if (call?.onAborts !== onAborts) return;
-    signal.removeEventListener("abort", call.listener);
+    call.stop();
     this.#calls.delete(signal);
   }
 }

@@ -1,6 +1,7 @@
 import { randomFillSync } from "node:crypto";
 import { uptime } from "node:os";
 import { AbortFanOut } from "./abort-fan-out.js";
+import { inOwnContext } from "./own-context.js";
 
 /** A moment on two clocks. Leases are checked on both: neither alone detects suspend *and* ignores clock steps. */
 export interface Moment {
@@ -22,8 +23,9 @@ export interface Clock {
   /** `now().monotonic` alone: Node reads the other clock from a file, at ten times the cost. */
   monotonic(): number;
   date(): Date;
+  /** `run` is called outside the async context of the caller, which a timer may outlive or share with other callers. */
   after(delayMs: number, run: () => void): Timer;
-  /** Calls `run` after the events that are already waiting to be read from sockets. */
+  /** Calls `run` after the events that are already waiting to be read from sockets, in the context of `after`. */
   afterPendingEvents(run: () => void): Timer;
   /** In [0, 1). */
   random(): number;
@@ -66,10 +68,10 @@ export const systemClock: Clock = {
   date: () => new Date(),
   after(delayMs, run) {
     // Node's timers fire immediately above this limit; callers that wait longer check again.
-    return new SystemTimer(setTimeout(run, Math.min(delayMs, 2_147_483_647)));
+    return new SystemTimer(inOwnContext(() => setTimeout(run, Math.min(delayMs, 2_147_483_647))));
   },
   afterPendingEvents(run) {
-    const immediate = setImmediate(run);
+    const immediate = inOwnContext(() => setImmediate(run));
     return { cancel: () => clearImmediate(immediate) };
   },
   random: Math.random,

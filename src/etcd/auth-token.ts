@@ -1,4 +1,5 @@
 import type { Clock } from "../async/clock.js";
+import { inOwnContext } from "../async/own-context.js";
 import type { CallOptions, Member } from "./port.js";
 import { AuthDisabledError, CancelledError, UnansweredError } from "./port-errors.js";
 
@@ -42,7 +43,7 @@ export class AuthToken {
   async ready(member: Member, options: CallOptions): Promise<void> {
     if (this.#token !== undefined) return;
     // A request that stays unanswered at another member says nothing about this one.
-    if (this.#request?.member !== member) this.#request = this.#begin(member);
+    if (this.#request?.member !== member) this.#request = inOwnContext(() => this.#begin(member));
     await this.#within(this.#request.answer, options);
   }
 

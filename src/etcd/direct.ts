@@ -1,4 +1,5 @@
 import { AbortFanOut } from "../async/abort-fan-out.js";
+import { inOwnContext } from "../async/own-context.js";
 import { EtcdRefusedError } from "../errors.js";
 import type { Clock } from "../async/clock.js";
 import type { CallOptions, KeepaliveStream, LeaseAnswer, Member, StreamHandlers } from "./port.js";
@@ -57,7 +58,7 @@ export class DirectHosts {
   /** @throws MemberRefusedError if the host is a proxy. @throws UnansweredError if the host does not answer in time. */
   async assertDirect(member: Member, { timeoutMs, signal }: CallOptions): Promise<void> {
     if (this.#known.has(member)) return;
-    const probe = this.#probes.get(member) ?? this.#probe(member, timeoutMs);
+    const probe = this.#probes.get(member) ?? inOwnContext(() => this.#probe(member, timeoutMs));
     // Other calls wait for the same answer: a caller that gives up does not end the probe.
     await new Promise<void>((resolve, reject) => {
       const onAbort = (): void => reject(new CancelledError("the caller gave up", { inDoubt: false }));

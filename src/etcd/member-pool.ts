@@ -1,5 +1,6 @@
 import type { CheckedConnect } from "../options/connect.js";
 import type { Clock } from "../async/clock.js";
+import { inOwnContext } from "../async/own-context.js";
 import { CircuitBreakers, isMembersFault } from "./circuit-breakers.js";
 import { ClusterIdentity } from "./cluster-id.js";
 import { MemberStates } from "./transport/member-states.js";
@@ -98,8 +99,10 @@ export class MemberPool {
     this.#states.failed(member.host, why);
     this.#contactFailed(member, why ?? new UnansweredError("no answer to a renewal or a probe"));
     this.#adjustPings(member, why);
-    this.#leave(member);
-    for (const listener of this.#listeners) listener.failed(member);
+    inOwnContext(() => {
+      this.#leave(member);
+      for (const listener of this.#listeners) listener.failed(member);
+    });
   }
 
   /** Whether `member` belongs to this cluster, by the header of an answer on a stream. If not, the member has failed. */
@@ -188,8 +191,10 @@ export class MemberPool {
     // Of hundreds of calls that fail with one member, only the first notifies: each notification renews all leases.
     if (!this.#open.has(member)) return;
     this.#adjustPings(member, why);
-    this.#leave(member);
-    for (const listener of this.#listeners) listener.suspected(member);
+    inOwnContext(() => {
+      this.#leave(member);
+      for (const listener of this.#listeners) listener.suspected(member);
+    });
   }
 
   #contacted(member: Member): void {
@@ -233,7 +238,8 @@ export class MemberPool {
     this.#next = index + 1;
     const host = hosts[index] ?? "";
     const pingMs = this.#pings.of(host);
-    const member = this.connect(host, { token: () => this.tokens?.current, pingMs });
+    const setting = { token: () => this.tokens?.current, pingMs };
+    const member = inOwnContext(() => this.connect(host, setting));
     this.#open.set(member, pingMs);
     return member;
   }

@@ -1,8 +1,10 @@
+import { firstAbort } from "../async/first-abort.js";
 import { Once } from "../async/once.js";
+import { tellOutside } from "../async/own-context.js";
 import { holdEndChannel } from "../diagnostics/channels.js";
 import type { HoldEndReason } from "../diagnostics/messages.js";
 import { LockExpiringError, LockLostError, type LockReleasedError } from "../errors.js";
-import { checkAtLeast } from "../options/check.js";
+import { checkAtLeast, typeError } from "../options/check.js";
 import { INSPECT, inspected, type InspectArguments } from "../report/inspect.js";
 import type { HoldSnapshot } from "../report/snapshot.js";
 import type { Lease } from "../session/lease.js";
@@ -31,6 +33,8 @@ export abstract class HoldBase implements LimitedHold {
   /** When the caller got it. */
   #since = 0;
   protected limits: HoldLimits | undefined;
+  /** The signals that `signalWith` has returned. */
+  #with: WeakMap<AbortSignal, AbortSignal> | undefined;
   /** Private at run time, too: it leads to the credentials of the cluster. */
   readonly #lease: Lease;
 
@@ -43,6 +47,7 @@ export abstract class HoldBase implements LimitedHold {
     return hold.#lease;
   }
 
+  abstract get signal(): AbortSignal;
   abstract get held(): boolean;
   /** What events say of it. */
   abstract get facts(): HoldFacts;
@@ -89,8 +94,12 @@ export abstract class HoldBase implements LimitedHold {
   ended(why: HoldEndReason, reason: Error | undefined, heldMs = this.#heldMs): void {
     const described = holdEndChannel.hasSubscribers ? this.message() : undefined;
     this.#about = undefined;
+    if (!described) return;
     // In Node.js 20, a spread that is followed by further properties takes 30 times as long.
-    if (described) holdEndChannel.publish(Object.assign(described, { heldMs, why, reason }));
+    const message = Object.assign(described, { heldMs, why, reason });
+    // Any call may find a loss; a release is that of its caller.
+    if (why === "released") holdEndChannel.publish(message);
+    else tellOutside(() => holdEndChannel.publish(message));
   }
 
   assertHeld(atLeastMs = 0): void {
@@ -99,6 +108,17 @@ export abstract class HoldBase implements LimitedHold {
     const { end } = this;
     if (end) throw end;
     if (!this.held || left < atLeastMs) throw new LockExpiringError(this.label, left);
+  }
+
+  signalWith(other: AbortSignal): AbortSignal {
+    if (!(other instanceof AbortSignal)) throw typeError("signal", "an AbortSignal", other);
+    const { signal } = this;
+    if (signal.aborted || other.aborted || signal === other) return signal.aborted ? signal : other;
+    this.#with ??= new WeakMap();
+    const { aborts } = this.#lease.services;
+    const both = this.#with.get(other) ?? firstAbort(aborts, [signal, other]).signal;
+    this.#with.set(other, both);
+    return both;
   }
 
   release(): Promise<void> {

@@ -6,6 +6,7 @@ import { KeyWatch } from "./key-watch.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
 import type { Queue } from "../queue/queue.js";
 import { settleWithin } from "../async/settle-within.js";
+import { tellOutside } from "../async/own-context.js";
 import type { Grant } from "../queue/waiter.js";
 
 /** A held place in a queue, of any lock mode. It ends once, by release or by loss. */
@@ -20,6 +21,13 @@ export interface Hold extends AsyncDisposable {
    * that outlasted the deadline, it's aborted. An aborted signal calls no new listener: look at `aborted`, too.
    */
   readonly signal: AbortSignal;
+  /**
+   * Aborts with the first of `signal` and `other`, with the reason of that one: for work that stops for both. Nothing of it stays
+   * at `other` when the hold has ended, whereas each `AbortSignal.any([lock.signal, other])` leaves memory there. The same
+   * `other` gives the same signal while neither has aborted.
+   * @throws {TypeError} when `other` is no AbortSignal.
+   */
+  signalWith(other: AbortSignal): AbortSignal;
   /**
    * True until the hold ends, or its deadline or `maxHoldMs` passes. Reads the clocks itself, so it is accurate even immediately after the
    * process was suspended. If it is false and `signal` is not aborted, the hold is in doubt until a renewal is answered.
@@ -187,7 +195,8 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     if (this.#ended) return;
     this.#ended = end;
     this.#heldKey.stop();
-    this.#controller?.abort(this.#reason);
+    const controller = this.#controller;
+    if (controller) tellOutside(() => controller.abort(this.#reason));
     if (end instanceof LockLostError) this.ended(end.loss, end);
   }
 

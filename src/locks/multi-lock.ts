@@ -3,6 +3,7 @@ import { LockLostError, LockReleasedError } from "../errors.js";
 import { HoldBase, type HoldEnd } from "../hold/hold-base.js";
 import type { HoldFacts, LockAbout } from "../hold/events.js";
 import type { HoldHandle, Lock } from "../hold/hold.js";
+import { tellOutside } from "../async/own-context.js";
 
 /** Several names that were locked at once. They are lost as a whole and released as a whole. */
 export interface MultiLock extends Omit<Lock, "name" | "key" | "toJSON"> {
@@ -71,7 +72,7 @@ export class MultiLockHandle extends HoldBase implements MultiLock {
   /** All names were held longer than `maxHoldMs`. The limits release them after the grace. */
   exceeded(maxHoldMs: number): void {
     const loss = new LockLostError(this.label, this.facts.key, "max hold", undefined, maxHoldMs);
-    this.#controller.abort(loss);
+    tellOutside(() => this.#controller.abort(loss));
     this.ended("max hold", loss);
   }
 
@@ -111,7 +112,7 @@ export class MultiLockHandle extends HoldBase implements MultiLock {
   #end(reason: HoldEnd): void {
     if (this.#controller.signal.aborted) return;
     this.limits?.stop();
-    this.#controller.abort(reason);
+    tellOutside(() => this.#controller.abort(reason));
     for (const hold of this.#holds) void hold.release();
     if (reason instanceof LockLostError) this.ended(reason.loss, reason);
   }

@@ -8,6 +8,7 @@ import { SessionEntries } from "./session-entries.js";
 import { kindOf, type JoinedEntry, type QueueEntry } from "./entry.js";
 import { sessionRange } from "../keys.js";
 import { txnUntilConfirmed } from "../session/cleanup.js";
+import { inOwnContext } from "../async/own-context.js";
 import { announceGrantTxn, leaveTxn } from "./txns.js";
 import { PredecessorWait } from "./predecessor-wait.js";
 import { LocalSuccessors, LocalLine, unwatched, Waiter, WaiterTurn } from "./waiter.js";
@@ -55,7 +56,7 @@ export class Queue {
     const waiter = new Waiter(this, options.mode ?? exclusive, options);
     this.lease.waits.add(waiter);
     this.#line.add(waiter);
-    this.#joinNext();
+    this.#joinNext(waiter);
     return waiter;
   }
 
@@ -101,14 +102,16 @@ export class Queue {
     this.#removed(entry, () => false);
   }
 
-  #joinNext(): void {
+  /** `own`: of the call that runs this. The others must not join in its async context. */
+  #joinNext(own?: Waiter): void {
     if (this.#joining || this.#waiting >= MAX_WAITING) return;
     const waiter = this.#line.next();
     if (!waiter) return this.forgetIfIdle();
     this.#joining = true;
     this.#waiting++;
     waiter.stage = { at: "join" };
-    void this.lease.inFlight.track(this.#join(waiter)).then(() => {
+    const joining = waiter === own ? this.#join(waiter) : inOwnContext(() => this.#join(waiter));
+    void this.lease.inFlight.track(joining).then(() => {
       this.#joining = false;
       waiter.options.onJoined?.();
       this.#joinNext();
@@ -147,7 +150,8 @@ export class Queue {
       return;
     }
     const from = result.state === "waiting" ? result : undefined;
-    const wait = new PredecessorWait(entry, new WaiterTurn(this, waiter, entry), from);
+    const turn = new WaiterTurn(this, waiter, entry);
+    const wait = inOwnContext(() => new PredecessorWait(entry, turn, from));
     waiter.stage = { at: "turn", entry, wait };
   }
 
@@ -214,7 +218,8 @@ export class Queue {
   #announceGrant(entry: JoinedEntry): void {
     const policy = { again: () => !entry.leaving, ...this.lease.policy("announce a grant") };
     // Rejects only when the entry leaves or the session ends. `orphan()` does not wait: etcd may reject the put for long.
-    txnUntilConfirmed(this.lease, announceGrantTxn(entry), policy).catch(() => undefined);
+    const announce = (): Promise<unknown> => txnUntilConfirmed(this.lease, announceGrantTxn(entry), policy);
+    inOwnContext(announce).catch(() => undefined);
   }
 
   /** The caller of `waiter` no longer waits. */
@@ -234,7 +239,7 @@ export class Queue {
   /** Like `leave()`, fire-and-forget. */
   leaveInBackground(entry: QueueEntry): void {
     // Rejects only when the session is over, which ends the key, too.
-    this.leave(entry).catch(() => undefined);
+    inOwnContext(() => this.leave(entry)).catch(() => undefined);
     this.#joinNext();
   }
 

@@ -1,5 +1,6 @@
 import { setMaxListeners } from "node:events";
 import { atCaller, withCallersStack } from "../async/callers-stack.js";
+import { inOwnContext } from "../async/own-context.js";
 import { settleWithin } from "../async/settle-within.js";
 import { EtcdUnavailableError, SessionClosedError } from "../errors.js";
 import {
@@ -91,7 +92,7 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
       const standing = this.#standing;
       // `open` reads the clocks: after the process was suspended, the session may be over without being marked yet.
       if (standing && leaseOf(standing).open) return standing;
-      this.#opening ??= this.#open(options.session);
+      this.#opening ??= inOwnContext(() => this.#open(options.session));
       const leftMs = Math.max(1, timeoutMs - (clock.monotonic() - start));
       try {
         return await settleWithin(this.#opening, { signal, timeoutMs: leftMs }, services, { onTimeout });

@@ -10,6 +10,7 @@ import type { CallPolicy } from "../etcd/retry.js";
 import { TaskTracker } from "../async/task-tracker.js";
 import { revokeLease, type CreatedKey, type KeyOwner } from "./cleanup.js";
 import type { Moment } from "../async/clock.js";
+import { inOwnContext, tellOutside } from "../async/own-context.js";
 import type { RenewalReport } from "../renewal-report.js";
 import type { ReportingHold, ReportingWait } from "../report/snapshot.js";
 import { RenewalWaits } from "./renewal/renewal-waits.js";
@@ -178,7 +179,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     const report = this.#report(now);
     this.#end("lost", lossOf(this, loss, report), report);
     // A renewal still in a socket may have extended the lease, and waiters would wait behind keys that have no holder.
-    void revokeLease(this.services, this.leaseId, this.ttlMs);
+    inOwnContext(() => void revokeLease(this.services, this.leaseId, this.ttlMs));
   }
 
   close(drainMs: number): Promise<void> {
@@ -209,7 +210,12 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     for (const wait of [...this.waits]) wait.sessionEnded(reason);
   }
 
+  /** Whoever finds the end, by a look at any lock of the session: its listeners belong to other calls. */
   #end(state: "lost" | "closed", reason: SessionEnd, report: RenewalReport): void {
+    tellOutside(() => this.#endOutside(state, reason, report));
+  }
+
+  #endOutside(state: "lost" | "closed", reason: SessionEnd, report: RenewalReport): void {
     const previous = this.#state;
     this.#state = state;
     this.#timers.cancel();
@@ -223,7 +229,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   }
 
   #changed(from: SessionState, report: RenewalReport, error?: SessionEnd): void {
-    this.onState(this.#state, from, report);
+    tellOutside(() => this.onState(this.#state, from, report));
     publishState(this, { from, to: this.#state, error }, () => report);
   }
 

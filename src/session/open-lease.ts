@@ -10,6 +10,8 @@ import type { CheckedSession, CheckedWait } from "../options/check.js";
 import { revokeLease } from "./cleanup.js";
 import { LatePutSweeper } from "./late-put-sweeper.js";
 import type { Moment } from "../async/clock.js";
+import { firstAbort } from "../async/first-abort.js";
+import { inOwnContext } from "../async/own-context.js";
 import { settleWithin } from "../async/settle-within.js";
 
 const OPEN_TIMEOUT_MS = 10_000;
@@ -22,8 +24,11 @@ export async function openLease(
   options: CheckedSession,
   given: CheckedWait,
 ): Promise<Lease> {
+  return limited(cluster.services, given, (limits) => open(cluster, options, limits));
+}
+
+async function open(cluster: ClusterState, options: CheckedSession, limits: Limits): Promise<Lease> {
   const { services } = cluster;
-  const limits = limitsOf(services, given);
   // The client chooses the ID, so that a grant whose answer was lost can be repeated without leaving a second lease.
   const wanted = { leaseId: services.clock.randomId(), ttlSeconds: options.ttlSeconds, mayExist: false };
   const granting = grant(services, wanted, limits);
@@ -32,7 +37,7 @@ export async function openLease(
     limits.signal.throwIfAborted();
     return new Lease(cluster, granted, options.owner ?? defaultOwner());
   } catch (error) {
-    revokeInBackground(cluster, wanted, granting);
+    inOwnContext(() => revokeInBackground(cluster, wanted, granting));
     throw error;
   }
 }
@@ -51,10 +56,20 @@ interface Limits {
   readonly timeoutMs: number;
 }
 
-function limitsOf({ closed }: EtcdServices, { signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Limits {
-  const either = signal ? AbortSignal.any([signal, closed]) : closed;
-  either.throwIfAborted();
-  return { signal: either, timeoutMs };
+async function limited<T>(
+  { closed, aborts }: EtcdServices,
+  { signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait,
+  run: (limits: Limits) => Promise<T>,
+): Promise<T> {
+  signal?.throwIfAborted();
+  closed.throwIfAborted();
+  if (signal === undefined) return run({ signal: closed, timeoutMs });
+  const either = firstAbort(aborts, [signal, closed]);
+  try {
+    return await run({ signal: either.signal, timeoutMs });
+  } finally {
+    either.stop();
+  }
 }
 
 function within<T>(
@@ -145,11 +160,23 @@ export function renewOnce(services: EtcdServices, leaseId: bigint, limits: Limit
 /** Takes over a lease that another session orphaned. Renews it first, so that the deadline counts from that send. */
 export async function adoptLease(
   cluster: ClusterState,
-  { leaseId, owner }: { readonly leaseId: bigint; readonly owner: string | undefined },
+  wanted: AdoptedLease,
   given: CheckedWait,
 ): Promise<Lease> {
+  return limited(cluster.services, given, (limits) => adopt(cluster, wanted, limits));
+}
+
+interface AdoptedLease {
+  readonly leaseId: bigint;
+  readonly owner: string | undefined;
+}
+
+async function adopt(
+  cluster: ClusterState,
+  { leaseId, owner }: AdoptedLease,
+  limits: Limits,
+): Promise<Lease> {
   const { services } = cluster;
-  const limits = limitsOf(services, given);
   await services.client.loaded();
   limits.signal.throwIfAborted();
   const renewed = await renewOnce(services, leaseId, limits);

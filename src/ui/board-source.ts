@@ -1,4 +1,5 @@
 import type { Clock, Timer } from "../async/clock.js";
+import { inOwnContext } from "../async/own-context.js";
 import type { Board, BoardEntry, BoardEvent } from "../board/board.js";
 import type { BoardDoor } from "../board/door.js";
 import { LeaseholdError, type Cluster } from "../index.js";
@@ -23,7 +24,8 @@ export interface BoardSetting {
 export const boardSource =
   (setting: BoardSetting): OpenSource =>
   (listener) =>
-    new BoardSource(setting, listener);
+    // It is opened for the first reader, and read by all.
+    inOwnContext(() => new BoardSource(setting, listener));
 
 class BoardSource implements Source {
   #board: Board | undefined;

@@ -66,8 +66,8 @@ export class Detail {
       this.#wake = new AbortController();
       this.#publish(await this.#read());
       await pause(clock, LEAST_MS, signal);
-      const wakes = this.#contenders > MAX_WOKEN ? [] : [this.#wake.signal];
-      await pause(clock, EVERY_MS - LEAST_MS, AbortSignal.any([signal, ...wakes]));
+      const wake = this.#contenders > MAX_WOKEN ? undefined : this.#wake.signal;
+      await pause(clock, EVERY_MS - LEAST_MS, signal, wake);
     }
   }
 

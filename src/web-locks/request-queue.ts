@@ -1,3 +1,5 @@
+import { inOwnContext } from "../async/own-context.js";
+
 /** How a request joins the queue: to wait, to fail if it would have to wait, or to steal from the entries before it. */
 export type AcquireMode = "wait" | "try" | "steal";
 
@@ -46,14 +48,15 @@ export class RequestQueue {
     this.#queued.delete(request);
     const behind = this.#line.findIndex(({ order }) => order > request.order);
     this.#line.splice(behind === -1 ? this.#line.length : behind, 0, request);
-    void this.#joinNext();
+    // One call joins for the others.
+    void inOwnContext(() => this.#joinNext());
   }
 
   /** The request no longer waits. */
   remove(request: QueuedRequest): void {
     this.#line = this.#line.filter((other) => other !== request);
     this.#queued.delete(request);
-    void this.#joinNext();
+    void inOwnContext(() => this.#joinNext());
   }
 
   async #joinNext(): Promise<void> {

@@ -1,6 +1,7 @@
 import type { Etcd3 } from "etcd3";
 import type { CheckedConnect } from "../../options/connect.js";
 import type { Clock } from "../../async/clock.js";
+import { inOwnContext } from "../../async/own-context.js";
 import { newClient } from "./client.js";
 import { streamInterceptor, UnaryCall, type GrpcOptions } from "./unary-call.js";
 import { DuplexStream, type GrpcStream } from "./stream.js";
@@ -163,7 +164,9 @@ export class Etcd3Member implements Member {
   async #use<T>(run: (client: Etcd3) => Promise<T>): Promise<T> {
     this.#users++;
     try {
-      return await run(this.#client ?? (await this.#opening));
+      const client = this.#client ?? (await this.#opening);
+      // Any call may be the one for which grpc-js connects.
+      return await inOwnContext(() => run(client));
     } finally {
       this.#leave();
     }
@@ -200,7 +203,9 @@ export class Etcd3Member implements Member {
       }),
     ];
     this.#users++;
-    const opening = this.#opening.then((client) => open(client, { interceptors }));
-    return new DuplexStream(opening, call, { ...handlers, released: () => this.#leave() });
+    return inOwnContext(() => {
+      const opening = this.#opening.then((client) => open(client, { interceptors }));
+      return new DuplexStream(opening, call, { ...handlers, released: () => this.#leave() });
+    });
   }
 }

@@ -1,4 +1,5 @@
 import type { Deadlines } from "../../async/deadlines.js";
+import { inOwnContext } from "../../async/own-context.js";
 import type { ClientSocket } from "./socket.js";
 
 const CHUNK_BYTES = 32 * 1024;
@@ -110,10 +111,15 @@ export class SocketWriter {
     const parts = this.#parts;
     this.#parts = [];
     if (this.socket.destroyed || parts.length === 0) return;
+    // The end of a write, which may be that of the connection, is reported in the context of the write.
+    this.blocked = !inOwnContext(() => this.#send(parts));
+  }
+
+  #send(parts: readonly Buffer[]): boolean {
     let accepted = true;
     if (parts.length > 1) this.socket.cork();
     for (const part of parts) accepted = this.socket.write(part);
     if (parts.length > 1) this.socket.uncork();
-    this.blocked = !accepted;
+    return accepted;
   }
 }

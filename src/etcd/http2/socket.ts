@@ -1,6 +1,7 @@
 import { lookup, type LookupAddress } from "node:dns";
 import { connect as connectPlain, Socket, type LookupFunction, type OnReadOpts } from "node:net";
 import { connect as connectSecure, type ConnectionOptions, type TLSSocket } from "node:tls";
+import { inOwnContext } from "../../async/own-context.js";
 import { printable } from "../../printable.js";
 
 /** Node.js' name for the alert of a server that knows ALPN, but not h2: RFC 7301, section 3.2. */
@@ -60,7 +61,8 @@ const READ_BYTES = 16 * 1024;
 
 /** Connects to `target`. Every error of the socket ends in `closed`; `socket.destroy(error)` does, too. */
 export function openSocket(target: Target, handlers: SocketHandlers): Socket {
-  const socket = opened(target, readInto(Buffer.allocUnsafeSlow(READ_BYTES), handlers));
+  const onread = readInto(Buffer.allocUnsafeSlow(READ_BYTES), handlers);
+  const socket = inOwnContext(() => opened(target, onread));
   let reason: NodeJS.ErrnoException | undefined;
   let asked = false;
   socket.setNoDelay(true);
@@ -73,7 +75,8 @@ export function openSocket(target: Target, handlers: SocketHandlers): Socket {
   socket.prependListener("end", () => (asked ||= asksForCertificate(socket)));
   socket.on("close", () => {
     const isSilent = reason === undefined || reason.code === "ECONNRESET" || reason.code === "EPIPE";
-    handlers.closed(reason, asked && isSilent);
+    // A socket that has no handle is closed in the context of `destroy`.
+    inOwnContext(() => handlers.closed(reason, asked && isSilent));
   });
   socket.once(target.tls === undefined ? "connect" : "secureConnect", () => {
     asked = asksForCertificate(socket);

@@ -1,4 +1,5 @@
 import type { Clock } from "../../async/clock.js";
+import { tellOutside } from "../../async/own-context.js";
 import { memberChannel } from "../../diagnostics/channels.js";
 import type { MemberMessage } from "../../diagnostics/messages.js";
 import { EtcdRefusedError } from "../../errors.js";
@@ -49,6 +50,7 @@ export class MemberStates {
   #become(host: string, state: MemberMessage["state"], error?: Error): void {
     if (this.#states.get(host) === state) return;
     this.#states.set(host, state);
-    if (memberChannel.hasSubscribers) memberChannel.publish({ hosts: this.hosts, host, state, error });
+    if (!memberChannel.hasSubscribers) return;
+    tellOutside(() => memberChannel.publish({ hosts: this.hosts, host, state, error }));
   }
 }

@@ -2,7 +2,16 @@
 import { context, SpanStatusCode, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Cluster, connect, Election, lockAll, Mutex, RwLock, Semaphore } from "../../../src/index.js";
+import {
+  type Cluster,
+  connect,
+  Election,
+  lockAll,
+  Mutex,
+  RwLock,
+  Semaphore,
+  Session,
+} from "../../../src/index.js";
 import type { Instrumentation } from "../../../src/otel/instrument.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
@@ -65,6 +74,38 @@ describe("locks that are granted and released", () => {
     expect(await total("leasehold.waiters")).toBe(0);
     expect(await total("leasehold.holds.lost")).toBe(0);
     expect(await by("leasehold.label", "leasehold.acquire.duration")).toEqual({ [LABEL]: 20 });
+  });
+
+  test("have the spans of their own callers, whoever came first, and a listener of theirs none", async () => {
+    const mutex = new Mutex(cluster, "otel/callers", { label: LABEL });
+    const session = await Session.open(cluster, { ttlSeconds: TTL_SECONDS });
+    const tracer = sdk.tracerProvider.getTracer("caller");
+    const inListener: unknown[] = [];
+    const call = async (owner: Session | undefined) => {
+      const span = tracer.startSpan("caller");
+      await context.with(trace.setSpan(context.active(), span), async () => {
+        if (owner === undefined) return mutex.withLock(() => undefined);
+        const { signal } = await new Mutex(owner, "otel/lost", { label: LABEL }).lock();
+        signal.addEventListener("abort", () => inListener.push(trace.getActiveSpan()));
+        return undefined;
+      });
+      return span.spanContext().spanId;
+    };
+
+    const first = await call(session);
+    const others = await Promise.all([call(undefined), call(undefined), call(undefined)]);
+    const closer = trace.setSpan(context.active(), tracer.startSpan("closer"));
+    await context.with(closer, () => session.close({ drainMs: 0 }));
+
+    const callers = [first, ...others];
+    for (const name of ["leasehold.acquire", "leasehold.hold"])
+      expect(
+        sdk
+          .spans(name)
+          .map((span) => span.parentSpanContext?.spanId)
+          .sort(),
+      ).toEqual(callers.sort());
+    expect(inListener).toEqual([undefined]);
   });
 
   test("of each kind are counted by it", async () => {

@@ -110,4 +110,22 @@ export const TRANSPORT: readonly Mutant[] = [
     ],
     hunt: t1(["delete-key"]),
   },
+  {
+    name: "context-inherited",
+    wrong:
+      "connects in the async context of the first caller, in which all that the connection brings then runs",
+    patches: [
+      {
+        file: "etcd/http2/socket.js",
+        from: "inOwnContext(() => opened(target, onread))",
+        to: "opened(target, onread)",
+      },
+      {
+        file: "async/own-context.js",
+        from: 'own.runInAsyncScope(() => new AsyncResource("leasehold.event", NOT_COLLECTED).runInAsyncScope(tell))',
+        to: "tell()",
+      },
+    ],
+    hunt: t1(["delete-key"], { seconds: 10 }),
+  },
 ];

@@ -6,6 +6,7 @@ import { openSync } from "node:fs";
 import type { BaseTask } from "./crew.js";
 import { now, record } from "./journal.js";
 import { lanesInStep } from "./beats.js";
+import { callFirst } from "./first-caller.js";
 import { Lane } from "./lane.js";
 import { load } from "./leasehold.js";
 import { observeAll } from "./listener.js";
@@ -107,6 +108,8 @@ const context = {
   nextId: () => ++ids,
   finishing: () => finishing,
 };
+// Requests without a subscriber take another way: every second process has none.
+if (first % 2 === 0) void callFirst(context);
 const KINDS = ["own", "other", "shared", "shared"] as const;
 const lanes = Array.from({ length: task.lanes }, (_, n) => {
   const kind = KINDS[n % KINDS.length] ?? "own";

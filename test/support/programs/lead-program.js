@@ -29,7 +29,7 @@ const services = Array.from({ length: Number(candidates) }, (_, n) => {
     name,
     async (leadership) => {
       tell("begin", id, leadership.fence);
-      await abortOf(AbortSignal.any([stop.signal, leadership.signal]));
+      await abortOf(leadership.signalWith(stop.signal));
       await delay(Number(drainMs));
       leadership.assertHeld();
       tell("end", id, leadership.fence);

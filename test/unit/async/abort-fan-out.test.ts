@@ -20,6 +20,33 @@ describe("a caller's signal", () => {
     expect(listeners(signal)).toBe(0);
   });
 
+  test("carries one listener however many clusters use it, and none when all have ended", () => {
+    const { signal } = new AbortController();
+
+    const stops = Array.from({ length: 11 }, () => new AbortFanOut().add(signal, () => {}));
+    expect(listeners(signal)).toBe(1);
+    for (const stop of stops) stop();
+
+    expect(listeners(signal)).toBe(0);
+  });
+
+  test("is heard in all clusters, but not by who has stopped listening meanwhile, or begins", () => {
+    const caller = new AbortController();
+    const heard: string[] = [];
+    const [first, second, third] = [new AbortFanOut(), new AbortFanOut(), new AbortFanOut()];
+
+    first.add(caller.signal, () => {
+      heard.push("first");
+      stop();
+      new AbortFanOut().add(caller.signal, () => heard.push("late"));
+    });
+    const stop = second.add(caller.signal, () => heard.push("second"));
+    third.add(caller.signal, () => heard.push("third"));
+    caller.abort();
+
+    expect(heard).toEqual(["first", "third"]);
+  });
+
   test("is heard by each call that still waits, once", () => {
     const aborts = new AbortFanOut();
     const caller = new AbortController();

@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { describe, expect, test } from "vitest";
 import { LockExpiringError, LockLostError, LockReleasedError } from "../../../src/errors.js";
 import { UnansweredError } from "../../../src/etcd/port-errors.js";
@@ -349,5 +350,57 @@ describe("the key of a held lock", () => {
 
     expect(cluster.member.host).toBe("b:1");
     expect(lock.signal.reason).toMatchObject({ loss: "deleted" });
+  });
+});
+
+describe("the signal of a lock and another one", () => {
+  const listeners = (signal: AbortSignal) => getEventListeners(signal, "abort").length;
+
+  test("aborts with the end of the hold, and leaves nothing at the other one", async () => {
+    const { lock } = holding();
+    const stop = new AbortController();
+
+    const both = lock.signalWith(stop.signal);
+    expect([both.aborted, lock.signalWith(stop.signal) === both, listeners(stop.signal)]).toEqual([
+      false,
+      true,
+      1,
+    ]);
+    void lock.release();
+
+    expect(both.reason).toBe(lock.signal.reason);
+    expect(both.reason).toBeInstanceOf(LockReleasedError);
+    expect([listeners(stop.signal), listeners(lock.signal)]).toEqual([0, 0]);
+    expect(lock.signalWith(stop.signal)).toBe(lock.signal);
+    await settle();
+  });
+
+  test("aborts with the other one, and leaves nothing at the lock's, which has not aborted", () => {
+    const { lock } = holding();
+    const stop = new AbortController();
+
+    const both = lock.signalWith(stop.signal);
+    stop.abort("enough");
+
+    expect([both.reason, lock.signal.aborted, lock.held]).toEqual(["enough", false, true]);
+    expect([listeners(stop.signal), listeners(lock.signal)]).toEqual([0, 0]);
+    expect(lock.signalWith(stop.signal)).toBe(stop.signal);
+  });
+
+  test("has the error of a loss as its reason, in the first line after a pause too", () => {
+    const { clock, lock } = holding();
+    const both = lock.signalWith(new AbortController().signal);
+
+    clock.freeze(TTL_MS);
+
+    expect(lock.signalWith(new AbortController().signal)).toBe(lock.signal);
+    expect(both.reason).toBeInstanceOf(LockLostError);
+  });
+
+  test("is a TypeError if the other one is none", () => {
+    const { lock } = holding();
+
+    for (const none of [undefined, null, {}, new AbortController()])
+      expect(() => lock.signalWith(none as AbortSignal)).toThrow(TypeError);
   });
 });

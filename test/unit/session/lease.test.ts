@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { describe, expect, test } from "vitest";
 import type { Lease, SessionEnd } from "../../../src/session/lease.js";
 import { settle } from "../../support/fakes/fake-clock.js";
@@ -59,6 +60,25 @@ describe("a session's lease", () => {
     clock.advance(0.9 * TTL_MS + 2);
 
     expect(told).toEqual(["signal lost", "hold lost", "wait lost", "event lost"]);
+  });
+
+  test("tells its end outside the context of the call that finds it, also after a listener has entered one", () => {
+    const request = new AsyncLocalStorage<string>();
+    const told: unknown[] = [];
+    const end = () => {
+      const { clock, lease } = granted();
+      lease.signal.addEventListener("abort", () => {
+        told.push(request.getStore());
+        request.enterWith("the listener's");
+      });
+      lease.onState = () => void told.push(request.getStore());
+      clock.freeze(0.9 * TTL_MS);
+      return request.run("who asks", () => [lease.remainingMs(), request.getStore()]);
+    };
+
+    expect(end()).toEqual([0, "who asks"]);
+    expect(end()).toEqual([0, "who asks"]);
+    expect(told).toEqual([undefined, undefined, undefined, undefined]);
   });
 
   test("is lost in the first line that asks after a pause of the process, before any timer has run", () => {

@@ -14,6 +14,8 @@ interface Failure {
 export class MemberStates {
   readonly #states = new Map<string, MemberMessage["state"]>();
   readonly #failures = new Map<string, Failure>();
+  /** Of hosts that have not answered since. */
+  readonly #unanswered = new Map<string, Failure>();
 
   constructor(
     private readonly hosts: readonly string[],
@@ -28,6 +30,22 @@ export class MemberStates {
   /** A call to the host, or a stream, has failed. */
   failed(host: string, error: Error = new UnansweredError("no answer in time")): void {
     this.#failures.set(host, { error, at: this.clock.monotonic() });
+  }
+
+  /** The last contact with the host has failed. */
+  contactFailed(host: string, error: Error): void {
+    this.#unanswered.set(host, { error, at: this.clock.monotonic() });
+  }
+
+  /** The host has answered a call, or on a stream. */
+  contacted(host: string): void {
+    if (this.#unanswered.size > 0) this.#unanswered.delete(host);
+  }
+
+  /** The last failure of each host that has not answered since, and how long ago it was. */
+  unanswered(): ReadonlyMap<string, { readonly error: Error; readonly ms: number }> {
+    const now = this.clock.monotonic();
+    return new Map([...this.#unanswered].map(([host, { error, at }]) => [host, { error, ms: now - at }]));
   }
 
   /** The host is no longer in use, because of its last failure. */

@@ -52,7 +52,7 @@ export const LAYERS = [
  */
 export const FRONT_DOORS = {
   async: ["abort-fan-out", "callers-stack", "clock", "deadlines", "once", "settle-within", "task-tracker"],
-  diagnostics: ["channels", "messages", "tracing"],
+  diagnostics: ["channels", "message-json", "messages", "tracing"],
   log: ["context", "stderr", "subscribe"],
   report: ["health", "inspect", "reporting-cluster", "snapshot"],
   options: ["check", "connect", "etcdctl", "lock", "log", "once", "queue-wait"],

@@ -1,5 +1,6 @@
 import { Once } from "../async/once.js";
 import { holdEndChannel } from "../diagnostics/channels.js";
+import { withJson } from "../diagnostics/message-json.js";
 import type { HoldEndReason } from "../diagnostics/messages.js";
 import { LockExpiringError, LockLostError, type LockReleasedError } from "../errors.js";
 import { checkAtLeast } from "../options/check.js";
@@ -90,7 +91,7 @@ export abstract class HoldBase implements LimitedHold {
     const described = holdEndChannel.hasSubscribers ? this.message() : undefined;
     this.#about = undefined;
     // In Node.js 20, a spread that is followed by further properties takes 30 times as long.
-    if (described) holdEndChannel.publish(Object.assign(described, { heldMs, why, reason }));
+    if (described) holdEndChannel.publish(withJson(Object.assign(described, { heldMs, why, reason })));
   }
 
   assertHeld(atLeastMs = 0): void {

@@ -1,5 +1,6 @@
 import type { Clock } from "../../async/clock.js";
 import { memberChannel } from "../../diagnostics/channels.js";
+import { withJson } from "../../diagnostics/message-json.js";
 import type { MemberMessage } from "../../diagnostics/messages.js";
 import { EtcdRefusedError } from "../../errors.js";
 import { MemberRefusedError, UnansweredError } from "../port-errors.js";
@@ -67,6 +68,7 @@ export class MemberStates {
   #become(host: string, state: MemberMessage["state"], error?: Error): void {
     if (this.#states.get(host) === state) return;
     this.#states.set(host, state);
-    if (memberChannel.hasSubscribers) memberChannel.publish({ hosts: this.hosts, host, state, error });
+    if (memberChannel.hasSubscribers)
+      memberChannel.publish(withJson({ hosts: this.hosts, host, state, error }));
   }
 }

@@ -1,5 +1,6 @@
 import type { Moment } from "../../async/clock.js";
 import { renewedChannel, sessionChannel } from "../../diagnostics/channels.js";
+import { withJson } from "../../diagnostics/message-json.js";
 import type { SessionStateName } from "../../diagnostics/messages.js";
 import { failuresText, SessionLostError, type SessionClosedError } from "../../errors.js";
 import type { EtcdClient } from "../../etcd/client.js";
@@ -97,7 +98,8 @@ export function publishState(lease: ReportedLease, change: StateChange, report: 
   if (!sessionChannel.hasSubscribers) return;
   const { leaseId, owner, ttlSeconds } = lease;
   const { hosts } = lease.services.options;
-  sessionChannel.publish({ hosts, leaseId, owner, ttlSeconds, error: undefined, ...change, ...report() });
+  const message = { hosts, leaseId, owner, ttlSeconds, error: undefined, ...change, ...report() };
+  sessionChannel.publish(withJson(message));
 }
 
 /** Publishes an accepted renewal. */
@@ -105,5 +107,5 @@ export function publishRenewal(lease: ReportedLease, sent: Moment, now: number):
   if (!renewedChannel.hasSubscribers) return;
   const { leaseId, ttlSeconds } = lease;
   const { hosts } = lease.services.options;
-  renewedChannel.publish({ hosts, leaseId, ttlSeconds, durationMs: now - sent.monotonic });
+  renewedChannel.publish(withJson({ hosts, leaseId, ttlSeconds, durationMs: now - sent.monotonic }));
 }

@@ -1,5 +1,5 @@
-// `npm run build`: tsc to dist/, and its modules in one file, if the sources have changed since. A failed build leaves the last
-// good one in place.
+// `npm run build`: tsc to dist/, and its modules in one file, if the sources, or the files in dist/, have changed since. A failed
+// build leaves the last good one in place. With --fresh, as before `npm pack` and `npm publish`, it builds in any case.
 import { createHash } from "node:crypto";
 import { execFile } from "node:child_process";
 import {
@@ -40,14 +40,13 @@ const FORMATS = /** @type {const} */ (["esm", "cjs"]);
 /** What runs in the browser: its files become strings in a module. */
 const PAGE = path.join(ROOT, "src", "ui", "page");
 
-/** @returns {Promise<void>} dist/ matches src/; exits with code 1 if it does not compile */
-export async function build() {
-  const hash = sourcesHash();
-  const upToDate =
-    existsSync(STAMP) &&
-    readFileSync(STAMP, "utf8") === hash &&
-    Object.values(ENTRIES).every((file) => existsSync(path.join(DIST, file)));
-  if (upToDate) return;
+/**
+ * @param {{ fresh?: boolean }} [options] fresh: also if it seems up to date
+ * @returns {Promise<void>} dist/ matches src/; exits with code 1 if it does not compile
+ */
+export async function build(options = {}) {
+  const sources = sourcesHash();
+  if (!options.fresh && isUpToDate(sources)) return;
   const fresh = path.join(ROOT, `dist-${process.pid}`);
   try {
     await compile(fresh);
@@ -55,7 +54,7 @@ export async function build() {
     await bundle(fresh);
     await declareCommonJs(fresh);
     replace(fresh);
-    writeFileSync(STAMP, hash);
+    writeFileSync(STAMP, stampOf(sources));
   } catch (error) {
     console.error(`The build failed.\n${error instanceof Error ? error.message : String(error)}`);
     process.exitCode = 1;
@@ -193,19 +192,29 @@ function replace(fresh) {
   for (const file of filesIn(DIST)) if (!outputs.has(file)) rmSync(path.join(DIST, file));
 }
 
-function sourcesHash() {
-  const hash = createHash("sha256");
-  const sources = filesIn(path.join(ROOT, "src")).map((file) => path.join("src", file));
-  for (const file of [
-    ...sources,
-    "tsconfig.json",
-    "tsconfig.page.json",
-    "package-lock.json",
-    "scripts/build.js",
-    "scripts/commonjs-types.js",
-  ]) {
-    hash.update(`${file}\0`).update(readFileSync(path.join(ROOT, file)));
+/** @param {string} sources */
+function isUpToDate(sources) {
+  try {
+    return readFileSync(STAMP, "utf8") === stampOf(sources);
+  } catch {
+    // There is no stamp, or another build removes obsolete files.
+    return false;
   }
+}
+
+/** Of the sources as they were before the build, and of what it has made of them. @param {string} sources */
+const stampOf = (sources) => `${sources} ${hashOf(DIST, filesIn(DIST))}`;
+
+function sourcesHash() {
+  const sources = filesIn(path.join(ROOT, "src")).map((file) => path.join("src", file));
+  const others = ["tsconfig.json", "tsconfig.page.json", "package-lock.json"];
+  return hashOf(ROOT, [...sources, ...others, "scripts/build.js", "scripts/commonjs-types.js"]);
+}
+
+/** @param {string} folder @param {readonly string[]} files */
+function hashOf(folder, files) {
+  const hash = createHash("sha256");
+  for (const file of files) hash.update(`${file}\0`).update(readFileSync(path.join(folder, file)));
   return hash.digest("hex");
 }
 
@@ -220,4 +229,4 @@ function filesIn(folder) {
 
 const isMain =
   process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url);
-if (isMain) await build();
+if (isMain) await build({ fresh: process.argv.includes("--fresh") });

@@ -62,7 +62,7 @@ export const FRONT_DOORS = {
     "settle-within",
     "task-tracker",
   ],
-  diagnostics: ["channels", "messages", "tracing"],
+  diagnostics: ["channels", "message-json", "messages", "tracing"],
   log: ["context", "stderr", "subscribe"],
   report: ["health", "inspect", "reporting-cluster", "snapshot"],
   options: ["check", "connect", "etcdctl", "lock", "log", "once", "queue-wait"],

@@ -24,7 +24,8 @@ export const isBranded = (value: unknown): value is LeaseholdError =>
 const hasJson = (value: unknown): value is { toJSON(): unknown } =>
   typeof value === "object" && value !== null && "toJSON" in value && typeof value.toJSON === "function";
 
-function jsonOf(value: unknown): unknown {
+/** The value of a field in JSON: bigints become decimal strings, maps become objects. */
+export function jsonOf(value: unknown): unknown {
   if (typeof value === "bigint") return value.toString();
   if (value instanceof Map) return Object.fromEntries([...value].map(([k, v]) => [String(k), jsonOf(v)]));
   if (value instanceof Error && !isBranded(value)) return { name: value.name, message: value.message };

@@ -46,6 +46,11 @@ export class FenceGate {
     if (fence < this.#highest) throw new StaleFenceError(fence, this.#highest);
     this.#highest = fence;
   }
+
+  /** `highest` as a decimal string. */
+  toJSON(): { readonly highest: string } {
+    return { highest: this.#highest.toString() };
+  }
 }
 
 function checkHold(hold: unknown): { readonly key: string; readonly revision: bigint } {

@@ -40,7 +40,7 @@ export type { RenewalReport } from "./renewal-report.js";
 export type { QueueKind } from "./inspect/entry.js";
 export type { QueueState } from "./inspect/state.js";
 export type { Logger } from "./options/log.js";
-export type { ClusterHealth, MemberHealth } from "./report/health.js";
+export type { ClusterHealth, MemberHealth, MemberState } from "./report/health.js";
 export type { ClusterSnapshot, HoldSnapshot, SessionSnapshot, WaitSnapshot } from "./report/snapshot.js";
 export type { LockKind } from "./diagnostics/messages.js";
 export type { FoundKind } from "./kinds.js";

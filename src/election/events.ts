@@ -1,4 +1,5 @@
 import { electionChannel } from "../diagnostics/channels.js";
+import { withJson } from "../diagnostics/message-json.js";
 import type { ElectionMessage } from "../diagnostics/messages.js";
 import type { Leadership } from "./leadership.js";
 
@@ -10,7 +11,8 @@ const NOTHING = { fence: undefined, error: undefined, delayMs: undefined };
 
 /** Publishes what happened to a candidate. */
 export function publishElection(candidate: Candidate, event: Event): void {
-  if (electionChannel.hasSubscribers) electionChannel.publish({ ...NOTHING, ...candidate, ...event });
+  if (!electionChannel.hasSubscribers) return;
+  electionChannel.publish(withJson({ ...NOTHING, ...candidate, ...event }));
 }
 
 /** Publishes the beginning of a leadership term, and its end. */

@@ -1,5 +1,5 @@
 import { leaseOf, Session, type Cluster } from "../session/cluster.js";
-import { servicesOf } from "../session/connection.js";
+import { servicesOf, type EtcdServices } from "../session/connection.js";
 import { electionChannel } from "../diagnostics/channels.js";
 import { publishElection, type Candidate } from "./events.js";
 import { Election } from "./election.js";
@@ -52,9 +52,9 @@ interface Candidacy {
 }
 
 /**
- * Runs `work` whenever this process leads the election, in a session of its own, until `signal` aborts. It continues
- * through outages of etcd and lost sessions: they end the leadership term, and `lead` campaigns again. On a loss
- * `leadership.signal` aborts, and `work` is awaited before the next campaign. When `work` resolves, `lead` resigns and
+ * Runs `work` whenever this process leads the election, in a session of its own, until `signal` aborts or the cluster is
+ * closed. It continues through outages of etcd and lost sessions: they end the leadership term, and `lead` campaigns again. On
+ * a loss `leadership.signal` aborts, and `work` is awaited before the next campaign. When `work` resolves, `lead` resigns and
  * campaigns again after a pause (1 s, doubling to 30 s).
  *
  * A campaign that fails because etcd does not answer, because the session is lost, or with an EtcdRefusedError whose `why`
@@ -62,12 +62,13 @@ interface Candidacy {
  * Observing for `onLeader` is retried after any rejection, and leading continues meanwhile.
  *
  * On abort: resolves after `work` has ended and the leadership is resigned. Stopping is not an error; an AbortError, or the
- * signal's own reason, thrown by `work` then is ignored.
+ * signal's own reason, thrown by `work` then is ignored. `cluster.close()` stops it in the same way, but ends the leadership,
+ * and with it `leadership.signal`, after its `drainMs`.
  *
  * Rejects with what `work` throws while it leads, after resigning. What `work` throws after the leadership was lost is
  * ignored, even if etcd recorded the loss before this session noticed it.
  * @throws {EtcdRefusedError} if etcd rejects a campaign for another reason: "permission", "unauthenticated", "other".
- * @throws {SessionClosedError} if the cluster is closed before `signal` aborts.
+ * @throws {SessionClosedError} if the cluster was closed before the call.
  * @throws {TypeError | RangeError} on bad arguments.
  */
 // eslint-disable-next-line max-params -- public: the options come last, as everywhere
@@ -77,22 +78,33 @@ export async function lead(
   work: (leadership: Leadership) => unknown,
   options?: LeadOptions,
 ): Promise<void> {
-  const { clock } = servicesOf(cluster);
+  const services = servicesOf(cluster);
   checkName(name);
   checkFunction("work", work);
   const session = checkSession("lead", options, ["value", "signal", "onLeader", "onRetry", "label"]);
   const { value, label, onLeader, onRetry } = checkCandidate(options);
-  const stop = checkSignal(options?.signal) ?? new AbortController().signal;
+  const { stop, release } = stopOf(services, checkSignal(options?.signal));
   const over = new AbortController();
   const candidate = { hosts: cluster.hosts, name, label, owner: session.owner };
-  const policy = { clock, onRetry: reporting(candidate, onRetry) };
+  const policy = { clock: services.clock, onRetry: reporting(candidate, onRetry) };
   if (onLeader) void follow(new Election(cluster, name), onLeader, { ...policy, stop: over.signal });
   try {
     await new LeadLoop({ cluster, name, work, session, label, value }, { ...policy, stop, mayPass }).run();
   } finally {
     over.abort();
+    release();
     if (electionChannel.hasSubscribers) publishElection(candidate, { state: "stopped" });
   }
+}
+
+/** Aborts when the caller's signal does, or when the cluster is closed: that is a stop, too. @throws if it is closed already. */
+function stopOf({ aborts, closed }: EtcdServices, signal: AbortSignal | undefined) {
+  if (!signal?.aborted) closed.throwIfAborted();
+  const controller = new AbortController();
+  if (signal?.aborted) controller.abort(signal.reason);
+  const follow = (each: AbortSignal | undefined) => aborts.add(each, () => controller.abort(each?.reason));
+  const stops = [follow(signal), follow(closed)];
+  return { stop: controller.signal, release: () => stops.forEach((end) => end()) };
 }
 
 function checkCandidate({ value, label, onLeader, onRetry }: LeadOptions = {}): LeadOptions {

@@ -31,8 +31,6 @@ export class MemberPool {
   readonly tokens: AuthToken | undefined;
   /** The last failure of each member, until any member answers. */
   readonly failures = new Map<string, Error>();
-  /** The last failure of each member that has not answered since. */
-  readonly failureOf = new Map<string, Error>();
   /** The last contact with a member failed. */
   contactFailed = false;
   /** Some host has answered, with whatever. */
@@ -86,6 +84,11 @@ export class MemberPool {
   get lastFailures(): ReadonlyMap<string, Error> {
     if (this.failures.size > 0 || !this.#current) return new Map(this.failures);
     return new Map([[this.#current.host, new UnansweredError("no answer yet")]]);
+  }
+
+  /** The last failure of each member that has not answered since, and how long ago it was, by host. */
+  get failureOf(): ReadonlyMap<string, { readonly error: Error; readonly ms: number }> {
+    return this.#states.unanswered();
   }
 
   /** The last failure of each member since `at`, on the monotonic clock, by host. */
@@ -200,13 +203,13 @@ export class MemberPool {
   #contacted(member: Member): void {
     this.contactFailed = false;
     this.reached = true;
-    if (this.failureOf.size > 0) this.failureOf.delete(member.host);
+    this.#states.contacted(member.host);
     if (member !== this.#answered) this.#firstAnswer(member);
   }
 
   #contactFailed({ host }: Member, why: Error): void {
     this.contactFailed = true;
-    this.failureOf.set(host, why);
+    this.#states.contactFailed(host, why);
   }
 
   #firstAnswer(member: Member): void {

@@ -1,4 +1,5 @@
 import { callChannel } from "../diagnostics/channels.js";
+import { withJson } from "../diagnostics/message-json.js";
 import type { CallMessage } from "../diagnostics/messages.js";
 import { tracePromise } from "../diagnostics/tracing.js";
 import { EtcdRefusedError } from "../errors.js";
@@ -11,7 +12,8 @@ export function retryTraced<T>(attempt: Attempt<T>, policy: CallPolicy, context:
   const { clock, hosts } = context;
   const start = clock.monotonic();
   const { what } = policy;
-  const message: CallMessage = { hosts, what, host: undefined, attempts: 0, durationMs: undefined };
+  const begun: CallMessage = { hosts, what, host: undefined, attempts: 0, durationMs: undefined };
+  const message = withJson(begun);
   const counted: Attempt<T> = (limits) => {
     message.attempts++;
     limits.answered = (host) => (message.host = host);

@@ -1,4 +1,5 @@
 import { rejoinChannel } from "../diagnostics/channels.js";
+import { withJson } from "../diagnostics/message-json.js";
 import type { HoldEndMessage, LockKind } from "../diagnostics/messages.js";
 import type { CheckedLock } from "../options/lock.js";
 import type { EtcdServices } from "../session/connection.js";
@@ -55,5 +56,5 @@ export function publishRejoin(
 ): void {
   if (!rejoinChannel.hasSubscribers) return;
   const { owner, leaseId } = lease ?? { owner: undefined, leaseId: undefined };
-  rejoinChannel.publish({ hosts, kind, name, names, label, owner, leaseId, ...why });
+  rejoinChannel.publish(withJson({ hosts, kind, name, names, label, owner, leaseId, ...why }));
 }

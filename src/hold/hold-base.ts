@@ -2,6 +2,7 @@ import { firstAbort } from "../async/first-abort.js";
 import { Once } from "../async/once.js";
 import { tellOutside } from "../async/own-context.js";
 import { holdEndChannel } from "../diagnostics/channels.js";
+import { withJson } from "../diagnostics/message-json.js";
 import type { HoldEndReason } from "../diagnostics/messages.js";
 import { LockExpiringError, LockLostError, type LockReleasedError } from "../errors.js";
 import { checkAtLeast, typeError } from "../options/check.js";
@@ -96,7 +97,7 @@ export abstract class HoldBase implements LimitedHold {
     this.#about = undefined;
     if (!described) return;
     // In Node.js 20, a spread that is followed by further properties takes 30 times as long.
-    const message = Object.assign(described, { heldMs, why, reason });
+    const message = withJson(Object.assign(described, { heldMs, why, reason }));
     // Any call may find a loss; a release is that of its caller.
     if (why === "released") holdEndChannel.publish(message);
     else tellOutside(() => holdEndChannel.publish(message));

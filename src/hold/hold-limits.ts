@@ -1,5 +1,6 @@
 import type { Clock, Timer } from "../async/clock.js";
 import { holdLongChannel } from "../diagnostics/channels.js";
+import { withJson } from "../diagnostics/message-json.js";
 import type { HoldLongMessage } from "../diagnostics/messages.js";
 import type { CheckedLock } from "../options/lock.js";
 
@@ -97,7 +98,7 @@ export class HoldLimits {
     if (!holdLongChannel.hasSubscribers) return;
     const described = this.hold.message();
     const heldMs = this.clock.monotonic() - this.#since;
-    if (described) holdLongChannel.publish({ ...described, heldMs, warnHoldMs });
+    if (described) holdLongChannel.publish(withJson({ ...described, heldMs, warnHoldMs }));
   }
 
   #cancel(): void {

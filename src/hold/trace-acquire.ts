@@ -1,4 +1,5 @@
 import { acquireChannel } from "../diagnostics/channels.js";
+import { withJson } from "../diagnostics/message-json.js";
 import type { AcquireMessage, AcquireOutcome } from "../diagnostics/messages.js";
 import { tracePromise } from "../diagnostics/tracing.js";
 import { LockTimeoutError, SessionClosedError, SessionLostError } from "../errors.js";
@@ -49,7 +50,7 @@ class AcquireTrace {
     const { source, kind, name, names = [name], options } = target;
     const { clock, options: cluster } = source.services;
     this.#start = clock.monotonic();
-    this.message = {
+    this.message = withJson({
       hosts: cluster.hosts,
       kind,
       name,
@@ -65,7 +66,7 @@ class AcquireTrace {
       revision: undefined,
       fence: undefined,
       outcome: undefined,
-    };
+    });
   }
 
   /** Replaces members of the target. */

@@ -39,6 +39,8 @@ export interface LockPage {
   readonly cursor: string | undefined;
   /** The revision of etcd whose state this is: the same for all pages, unless etcd has compacted it in between. */
   readonly revision: bigint;
+  /** Bigints become decimal strings, dates ISO 8601. */
+  toJSON(): Readonly<Record<string, unknown>>;
 }
 
 /**
@@ -69,7 +71,10 @@ async function pageOf(asking: Asking, search: Search): Promise<LockPage> {
     return atOneRevision(() => readPage(asking, atPresent(search)));
   });
   const cursor = page.next && cursorOf(search.prefix, page.next);
-  return { locks, cursor, revision: page.revision };
+  const found = { locks, cursor, revision: page.revision };
+  const toJSON = (): Record<string, unknown> => ({ ...found, revision: found.revision.toString() });
+  // Not enumerable, so that logs and comparisons show only the data.
+  return Object.defineProperty(found, "toJSON", { value: toJSON }) as LockPage;
 }
 
 /** From the same key on, at the present revision. */

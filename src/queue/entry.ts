@@ -4,7 +4,7 @@ import { entryFound, isSameGroup, mayMeet, type FoundEntry, type LockKind } from
 import { entryKey, parseEntryValue, type EntryValue } from "../keys.js";
 import type { EntryView, LockMode, RangeResult } from "./lock-mode.js";
 import type { Lease } from "../session/lease.js";
-import type { OwnedKey } from "../session/late-put-sweeper.js";
+import { LatePutSweeper, type OwnedKey } from "../session/late-put-sweeper.js";
 
 /** What an entry is made of. */
 export interface EntryParts {
@@ -153,11 +153,12 @@ export class QueueEntry implements OwnedKey {
     return before.sort((a, b) => (a.createRevision > b.createRevision ? -1 : 1));
   }
 
-  /** What the entry is, if it cannot be met. Our own entries that leave, and strays on our lease, end by themselves. */
+  /** What the entry is, if it cannot be met. Our own entries that leave, and late puts on our lease, end by themselves. */
   #foreign(kv: KeyValue): FoundEntry | undefined {
     const found = entryFound(this.name, kv);
     if (!found || (found.name === this.name && mayMeet(this.kind, found.kind))) return undefined;
-    return kv.leaseId !== this.lease.leaseId || this.#stays(kv) ? found : undefined;
+    if (kv.leaseId !== this.lease.leaseId || this.#stays(kv)) return found;
+    return LatePutSweeper.of(this.lease).isForeign(kv) ? found : undefined;
   }
 
   #complete(key: string): string {

@@ -230,6 +230,12 @@ export class Session extends EventTarget implements AsyncDisposable {
     return this.#lease.orphan();
   }
 
+  /** Its lease, its owner, its state and its remaining time. Bigints become decimal strings. */
+  toJSON(): Readonly<Record<string, unknown>> {
+    const { leaseId, ...rest } = sessionOf(this);
+    return { leaseId: leaseId.toString(), ...rest };
+  }
+
   /** @internal */
   [INSPECT](...how: InspectArguments): string {
     return inspected("Session", () => sessionOf(this), how);

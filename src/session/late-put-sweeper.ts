@@ -93,6 +93,15 @@ export class LatePutSweeper implements AuditListener {
     this.audit.within(SOON_MS);
   }
 
+  /**
+   * Whether another client has put this entry on our lease. It stays, unlike an entry of ours that leaves, one that waits to be
+   * claimed, and a late put, which is deleted.
+   */
+  isForeign(kv: KeyValue): boolean {
+    const name = this.#directoryOf(kv);
+    return name !== undefined && !this.#isLate(name, kv) && this.lease.adopted?.has(name, kv) !== true;
+  }
+
   audited(keys: readonly Buffer[] | undefined): void {
     const now = this.lease.services.clock.monotonic();
     for (const [key, until] of this.#doubted) if (until <= now) this.#doubted.delete(key);
@@ -117,12 +126,21 @@ export class LatePutSweeper implements AuditListener {
 
   /** The directory of a key that this library put with this lease and that is not an entry now. */
   #strayIn(kv: KeyValue): string | undefined {
-    const { leaseId, adopted } = this.lease;
-    const name = parseEntryKey(kv.key.toString(), leaseId)?.name;
-    if (name === undefined || kv.leaseId !== leaseId || this.#isOwned(kv)) return undefined;
-    // A user may attach keys of the same form to the lease, for example to list its services.
-    if (!isEntryValue(kv.value) && !this.#candidates.has(name)) return undefined;
-    return adopted?.has(name, kv) ? undefined : name;
+    const name = this.#directoryOf(kv);
+    if (name === undefined || !this.#isLate(name, kv)) return undefined;
+    return this.lease.adopted?.has(name, kv) ? undefined : name;
+  }
+
+  /** The directory of a key that has the form of an entry of ours and is none now. */
+  #directoryOf(kv: KeyValue): string | undefined {
+    const { leaseId } = this.lease;
+    if (kv.leaseId !== leaseId || this.#isOwned(kv)) return undefined;
+    return parseEntryKey(kv.key.toString(), leaseId)?.name;
+  }
+
+  /** A user may attach keys of the same form to the lease, for example to list its services. */
+  #isLate(directory: string, { value }: KeyValue): boolean {
+    return isEntryValue(value) || this.#candidates.has(directory);
   }
 
   #isOwned(kv: KeyValue): boolean {

@@ -60,11 +60,14 @@ export class Admin {
     const watches = await Promise.all(
       this.#awake().map(({ address }) => metric(address, "etcd_debugging_mvcc_watcher_total").catch(() => 0)),
     );
-    return {
+    const found: Omit<Leftovers, "toJSON"> = {
       keys,
       leases: (value.leases ?? []).map(({ ID }) => BigInt(ID)),
       watches: watches.reduce((sum, count) => sum + count, 0),
     };
+    const toJSON = (): Record<string, unknown> => ({ ...found, leases: found.leases.map(String) });
+    // Not enumerable, so that logs and comparisons show only the data.
+    return Object.defineProperty(found, "toJSON", { value: toJSON }) as Leftovers;
   }
 
   /** The index of the member that says that it leads in the highest term. */

@@ -7,6 +7,8 @@ export interface Leftovers {
   readonly leases: readonly bigint[];
   /** The number of watches that clients have open. */
   readonly watches: number;
+  /** Bigints become decimal strings. */
+  toJSON(): Readonly<Record<string, unknown>>;
 }
 
 /** A lock, a permit, a leadership or another hold; `lockAll()` has several keys. */

@@ -3,6 +3,7 @@ import { inOwnContext } from "../async/own-context.js";
 import type { Board, BoardEntry, BoardEvent } from "../board/board.js";
 import type { BoardDoor } from "../board/door.js";
 import { LeaseholdError, type Cluster } from "../index.js";
+import { shortKey } from "./short-key.js";
 import type { OpenSource, QueueView, Source, SourceListener } from "./source.js";
 
 /** How often to look whether etcd answers. */
@@ -130,5 +131,5 @@ function viewOf(board: Board, name: string): QueueView {
 }
 
 const seen = ({ createRevision: revision, key, owner, since }: BoardEntry): QueueView["holders"][number] => ({
-  ...{ revision, key, owner, since },
+  ...{ revision, key: shortKey(key), owner, since },
 });

@@ -1,8 +1,9 @@
 import { pause, type Clock } from "../async/clock.js";
 import { Election, inspect, type Cluster, type Contender, type QueueState } from "../index.js";
-import type { EventStream } from "./event-stream.js";
+import { encodeEvent, type EventStream } from "./event-stream.js";
 import type { DetailMessage, Person } from "./protocol.js";
 import type { Rows } from "./rows.js";
+import { shortKey } from "./short-key.js";
 
 /** Leases change without a revision: the TTL is read again and again while somebody looks. */
 const EVERY_MS = 2000;
@@ -31,7 +32,8 @@ export class Detail {
   readonly #streams = new Set<EventStream>();
   readonly #stop = new AbortController();
   #wake = new AbortController();
-  #last: string | undefined;
+  /** All readers share it. */
+  #last: Buffer | undefined;
   #contenders = 0;
 
   /** @param onIdle called when the last stream has ended. */
@@ -45,7 +47,7 @@ export class Detail {
 
   add(stream: EventStream): void {
     this.#streams.add(stream);
-    if (this.#last !== undefined) stream.send("detail", this.#last);
+    if (this.#last !== undefined) stream.sendEncoded(this.#last);
     stream.onClose(() => {
       this.#streams.delete(stream);
       if (this.#streams.size > 0) return;
@@ -88,9 +90,9 @@ export class Detail {
   #publish(found: Found | string): void {
     if (this.#stop.signal.aborted) return;
     if (typeof found !== "string") this.#contenders = found.state.holders.length + found.state.waiters.length;
-    this.#last = JSON.stringify(this.#messageOf(found));
+    this.#last = encodeEvent("detail", JSON.stringify(this.#messageOf(found)));
     // A reader that is behind gets the next one.
-    for (const stream of this.#streams) if (stream.ready) stream.send("detail", this.#last);
+    for (const stream of this.#streams) if (stream.ready) stream.sendEncoded(this.#last);
   }
 
   #messageOf(found: Found | string): DetailMessage {
@@ -110,7 +112,7 @@ export class Detail {
 const EMPTY = { kind: "unknown", holders: [], waiters: [], total: { holders: 0, waiters: 0 } } as const;
 
 const personOf = ({ key, owner, revision, since, ttlRemainingMs }: Contender): Person => ({
-  ...{ key, owner: owner ?? null, revision: String(revision) },
+  ...{ key: shortKey(key), owner: owner ?? null, revision: String(revision) },
   since: since?.getTime() ?? null,
   ttlMs: ttlRemainingMs ?? null,
 });

@@ -6,10 +6,14 @@ const MAX_STALL_MS = 30_000;
 /** Proxies end connections on which nothing happens, often after 60 s. */
 const HEARTBEAT_MS = 15_000;
 
+export const encodeEvent = (event: string, json: string): Buffer =>
+  Buffer.from(`event: ${event}\ndata: ${json}\n\n`);
+
 /** A response of server-sent events. At most one event is buffered beyond what the socket takes: callers ask `ready`. */
 export class EventStream {
   readonly #close = new Set<() => void>();
   #writtenMs: number;
+  #full = false;
   #closed = false;
 
   constructor(
@@ -19,6 +23,7 @@ export class EventStream {
     this.#writtenMs = clock.monotonic();
     response.on("close", () => this.#ended());
     response.on("error", () => this.#ended());
+    response.on("drain", () => (this.#full = false));
     // nginx buffers a response without this header.
     response.writeHead(200, {
       "Content-Type": "text/event-stream; charset=utf-8",
@@ -29,7 +34,7 @@ export class EventStream {
 
   /** Whether the reader has taken all that was sent. */
   get ready(): boolean {
-    return !this.#closed && !this.response.writableNeedDrain;
+    return !this.#closed && !this.#full;
   }
 
   onClose(run: () => void): void {
@@ -37,8 +42,18 @@ export class EventStream {
     else this.#close.add(run);
   }
 
+  /** Calls `run` whenever the reader has taken what was sent. */
+  onDrain(run: () => void): void {
+    this.response.on("drain", run);
+  }
+
   send(event: string, json: string): void {
-    this.#write(`event: ${event}\ndata: ${json}\n\n`);
+    this.sendEncoded(encodeEvent(event, json));
+  }
+
+  /** Many streams may share the buffer. */
+  sendEncoded(event: Buffer): void {
+    this.#write(event);
   }
 
   /** Called now and then: keeps an idle stream open, and ends one whose reader has stalled. */
@@ -53,10 +68,11 @@ export class EventStream {
     this.#ended();
   }
 
-  #write(text: string): void {
+  #write(text: string | Buffer): void {
     if (this.#closed) return;
     this.#writtenMs = this.clock.monotonic();
-    this.response.write(text);
+    // The response of HTTP/2 has no `writableNeedDrain`.
+    this.#full = this.response.write(text) === false;
   }
 
   #ended(): void {

@@ -14,9 +14,11 @@ export interface Row {
   readonly losses: number;
 }
 
-/** The event `full`: the first of a stream. */
+/** The event `full`: the first of a stream, and of one that was too far behind. The page forgets what it had before. */
 export interface FullMessage {
   readonly now: number;
+  /** The rest follows at once, in events `change`. */
+  readonly more: boolean;
   readonly prefix: string;
   /** Whether the viewer may release. */
   readonly release: boolean;
@@ -25,9 +27,11 @@ export interface FullMessage {
   readonly rows: readonly Row[];
 }
 
-/** The event `change`: all rows that differ from what the stream has sent before. */
+/** The event `change`: rows that differ from what the stream has sent before. */
 export interface ChangeMessage {
   readonly now: number;
+  /** The rest follows at once. */
+  readonly more: boolean;
   readonly problem: string | null;
   readonly rows: readonly Row[];
   readonly gone: readonly string[];

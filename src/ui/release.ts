@@ -1,6 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { forceRelease, inspect, type Cluster } from "../index.js";
 import type { ReleaseRequest } from "./protocol.js";
+import { MAX_KEY } from "./short-key.js";
 
 /** A name has at most 1,024 bytes and a key a little more; JSON may need six characters for each. */
 const MAX_BODY = 16_384;
@@ -18,6 +19,7 @@ export async function release(
   const wanted = parse(await bodyOf(request));
   if (wanted === undefined) return [400, "expected JSON with name, key and revision"];
   const { name, key, revision } = wanted;
+  if (key.length > MAX_KEY) return [400, "the key is too long for this page: use leasehold release"];
   if (!name.startsWith(prefix)) return [403, "this page does not show that name"];
   try {
     const { holders, waiters } = await inspect(cluster, name, { limit: LIMIT });

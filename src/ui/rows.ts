@@ -35,8 +35,8 @@ export class Rows implements SourceListener {
     return this.#problem;
   }
 
-  names(): Iterable<string> {
-    return this.#kept.keys();
+  has(name: string): boolean {
+    return this.#kept.has(name);
   }
 
   /** The row as JSON; undefined: it is gone. */

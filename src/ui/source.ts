@@ -2,6 +2,7 @@ import type { QueueKind } from "../index.js";
 
 /** A holder, as far as the overview and the histories show it. */
 export interface SeenHolder {
+  /** As `shortKey` cuts it. */
   readonly key: string;
   readonly owner: string | undefined;
   readonly since: Date | undefined;

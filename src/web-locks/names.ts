@@ -20,8 +20,14 @@ export function queueNameOf(prefix: string, name: string): string {
 const encoded = (name: string): string =>
   name === "" ? EMPTY : Buffer.from(name, "utf16le").toString("base64url");
 
+/** Of a name of `MAX_NAME` code units. */
+const MAX_ENCODED = Math.ceil((MAX_NAME * 2 * 4) / 3);
+/** In bytes: the folder, the lease and the number of an entry. */
+const MAX_BELOW = 64;
+
 function decoded(text: string): string | undefined {
   if (text === EMPTY) return "";
+  if (text.length > MAX_ENCODED) return undefined;
   const name = Buffer.from(text, "base64url").toString("utf16le");
   // Otherwise the key is not that of a web lock.
   return name !== "" && encoded(name) === text ? name : undefined;
@@ -48,8 +54,16 @@ export function namedEntryOf(
   return name === undefined || path.length === 0 ? undefined : { ...webLockEntryOf(kv, path), name };
 }
 
-const pathBelow = (name: string, { key }: KeyValue): string[] =>
-  key.toString().slice(prefixOf(name).length).split("/");
+/** Another client's key can be as long as a request, and all slashes: its end tells nothing more. */
+const MAX_PARTS = 4;
+
+function pathBelow(name: string, { key }: KeyValue): string[] {
+  const start = Buffer.byteLength(prefixOf(name));
+  const end = start + MAX_ENCODED + MAX_BELOW;
+  const path = key.toString("utf8", start, end).split("/", MAX_PARTS);
+  // It is too long for a key of a lock: as one that is further below.
+  return key.length > end ? [...path, "", "", ""] : path;
+}
 
 /** The key of a mutex of the same name, which Go's client may have put there, counts as exclusive. */
 function webLockEntryOf(kv: KeyValue, path: readonly string[]): WebLockEntry {

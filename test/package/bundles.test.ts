@@ -64,7 +64,7 @@ let archive: string;
 beforeAll(async () => {
   packed = temporary();
   buildPackage();
-  const pack = ["pack", "--silent", "--no-update-notifier", "--pack-destination", packed];
+  const pack = ["pack", "--silent", "--ignore-scripts", "--no-update-notifier", "--pack-destination", packed];
   const name = execFileSync("npm", pack, { cwd: ROOT, encoding: "utf8", timeout: RUN_MS }).trim();
   archive = path.join(packed, name);
   etcd = await startEtcd();

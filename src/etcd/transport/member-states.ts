@@ -1,6 +1,7 @@
 import type { Clock } from "../../async/clock.js";
 import { tellOutside } from "../../async/own-context.js";
 import { memberChannel } from "../../diagnostics/channels.js";
+import { withJson } from "../../diagnostics/message-json.js";
 import type { MemberMessage } from "../../diagnostics/messages.js";
 import { EtcdRefusedError } from "../../errors.js";
 import { MemberRefusedError, UnansweredError } from "../port-errors.js";
@@ -15,6 +16,8 @@ interface Failure {
 export class MemberStates {
   readonly #states = new Map<string, MemberMessage["state"]>();
   readonly #failures = new Map<string, Failure>();
+  /** Of hosts that have not answered since. */
+  readonly #unanswered = new Map<string, Failure>();
 
   constructor(
     private readonly hosts: readonly string[],
@@ -29,6 +32,22 @@ export class MemberStates {
   /** A call to the host, or a stream, has failed. */
   failed(host: string, error: Error = new UnansweredError("no answer in time")): void {
     this.#failures.set(host, { error, at: this.clock.monotonic() });
+  }
+
+  /** The last contact with the host has failed. */
+  contactFailed(host: string, error: Error): void {
+    this.#unanswered.set(host, { error, at: this.clock.monotonic() });
+  }
+
+  /** The host has answered a call, or on a stream. */
+  contacted(host: string): void {
+    if (this.#unanswered.size > 0) this.#unanswered.delete(host);
+  }
+
+  /** The last failure of each host that has not answered since, and how long ago it was. */
+  unanswered(): ReadonlyMap<string, { readonly error: Error; readonly ms: number }> {
+    const now = this.clock.monotonic();
+    return new Map([...this.#unanswered].map(([host, { error, at }]) => [host, { error, ms: now - at }]));
   }
 
   /** The host is no longer in use, because of its last failure. */
@@ -51,6 +70,6 @@ export class MemberStates {
     if (this.#states.get(host) === state) return;
     this.#states.set(host, state);
     if (!memberChannel.hasSubscribers) return;
-    tellOutside(() => memberChannel.publish({ hosts: this.hosts, host, state, error }));
+    tellOutside(() => memberChannel.publish(withJson({ hosts: this.hosts, host, state, error })));
   }
 }

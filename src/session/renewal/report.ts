@@ -1,6 +1,7 @@
 import type { Moment } from "../../async/clock.js";
 import { tellOutside } from "../../async/own-context.js";
 import { renewedChannel, sessionChannel } from "../../diagnostics/channels.js";
+import { withJson } from "../../diagnostics/message-json.js";
 import type { SessionStateName } from "../../diagnostics/messages.js";
 import { failuresText, SessionLostError, type SessionClosedError } from "../../errors.js";
 import type { EtcdClient } from "../../etcd/client.js";
@@ -99,7 +100,7 @@ export function publishState(lease: ReportedLease, change: StateChange, report: 
   const { leaseId, owner, ttlSeconds } = lease;
   const { hosts } = lease.services.options;
   const message = { hosts, leaseId, owner, ttlSeconds, error: undefined, ...change, ...report() };
-  tellOutside(() => sessionChannel.publish(message));
+  tellOutside(() => sessionChannel.publish(withJson(message)));
 }
 
 /** Publishes an accepted renewal. */
@@ -107,6 +108,6 @@ export function publishRenewal(lease: ReportedLease, sent: Moment, now: number):
   if (!renewedChannel.hasSubscribers) return;
   const { leaseId, ttlSeconds } = lease;
   const { hosts } = lease.services.options;
-  const durationMs = now - sent.monotonic;
-  tellOutside(() => renewedChannel.publish({ hosts, leaseId, ttlSeconds, durationMs }));
+  const message = { hosts, leaseId, ttlSeconds, durationMs: now - sent.monotonic };
+  tellOutside(() => renewedChannel.publish(withJson(message)));
 }

@@ -17,7 +17,9 @@ const store = new Store();
 const table = new Table(store);
 const detail = new Detail(store);
 
-function show(): void {
+/** Thousands of rows come in many pages: the table is drawn after the last one. */
+function show({ more }: { readonly more: boolean }): void {
+  if (more) return;
   table.render();
   setText(byId("scope"), store.prefix === "" ? "all names" : `${shown(store.prefix)}…`);
   byId("problem").hidden = store.problem === null;
@@ -73,11 +75,11 @@ new Connection(
   {
     full: (data) => {
       store.fill(data as FullMessage);
-      show();
+      show(data as FullMessage);
     },
     change: (data) => {
       store.change(data as ChangeMessage);
-      show();
+      show(data as ChangeMessage);
     },
   },
   linked,

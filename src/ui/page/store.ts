@@ -14,7 +14,6 @@ export class Store {
     this.rows.clear();
     this.mayRelease = message.release;
     this.prefix = message.prefix;
-    this.isFilled = true;
     this.#take(message);
   }
 
@@ -28,7 +27,8 @@ export class Store {
     return Date.now() + this.#aheadMs;
   }
 
-  #take({ now, rows, problem }: Pick<ChangeMessage, "now" | "rows" | "problem">): void {
+  #take({ now, rows, problem, more }: Omit<ChangeMessage, "gone">): void {
+    this.isFilled ||= !more;
     this.#aheadMs = now - Date.now();
     this.problem = problem;
     for (const row of rows) this.rows.set(row.name, row);

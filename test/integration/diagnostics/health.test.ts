@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, test } from "vitest";
-import { connect, Mutex } from "../../../src/index.js";
+import { connect, lead, Mutex, type ClusterHealth } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 
@@ -55,7 +55,28 @@ describe.concurrent("cluster.health()", { timeout: 60_000 }, () => {
 
     const { ok, members } = cluster.health();
     expect(ok).toBe(true);
-    expect(members.find(({ host }) => host === used.host)).toMatchObject({ inUse: false, ok: false });
-    expect(members.find(({ host }) => host !== used.host)).toMatchObject({ inUse: true, ok: true });
+    const left = members.find(({ host }) => host === used.host)!;
+    expect(left).toMatchObject({ state: "failed", inUse: false, ok: false });
+    expect(members.find(({ host }) => host !== used.host)).toMatchObject({ state: "in use", ok: true });
+    expect(left.failedMs).toBeGreaterThanOrEqual(0);
+    expect(cluster.health().members.find(({ host }) => host === used.host)?.failedMs).toBeGreaterThan(
+      left.failedMs!,
+    );
+  });
+
+  test("is live in a process that only leads", async ({ expect }) => {
+    await using cluster = connect({ hosts: etcd.endpoints });
+    const before = cluster.health().state;
+    const stop = new AbortController();
+    let during: ClusterHealth | undefined;
+    const work = (): void => {
+      during = cluster.health();
+      stop.abort();
+    };
+    await lead(cluster, "only-leads", work, { signal: stop.signal });
+
+    expect(during).toMatchObject({ ok: true, state: "live" });
+    expect(during?.remainingMs).toBeGreaterThan(0);
+    expect([before, cluster.health().state]).toEqual(["none", "none"]);
   });
 });

@@ -262,17 +262,68 @@ describe("a service that does not lead", () => {
     (await it.term()).resolve();
   });
 
-  test("fails when its cluster is closed", async () => {
+  test("resolves when its cluster is closed while it campaigns, and says nothing of a retry", async () => {
     const name = "lead/closed";
     const rival = await new Election(two.session, name).campaign("rival");
     const cluster = connect({ hosts: two.etcd.endpoints });
-    await using it = service(name, { cluster });
+    const retried: Error[] = [];
+    await using it = service(name, { cluster, onRetry: (error) => retried.push(error) });
     await queued(name, 2);
 
     await cluster.close();
 
-    expect(await reasonOf(it.done)).toMatchObject({ code: "SESSION_CLOSED" });
+    await expect(it.done).resolves.toBeUndefined();
+    expect(retried).toEqual([]);
     await rival.resign();
+  });
+
+  test("resolves when its cluster is closed while it leads, after its work, which leads until it ends", async () => {
+    const cluster = connect({ hosts: two.etcd.endpoints });
+    await using it = service("lead/closed-leading", { cluster });
+    const { leadership, resolve } = await it.term();
+
+    const closed = cluster.close({ drainMs: 20_000 });
+    const next = new Election(two.session, "lead/closed-leading").campaign("next");
+    await queued("lead/closed-leading", 2);
+    expect(leadership.held).toBe(true);
+    resolve();
+
+    await expect(it.done).resolves.toBeUndefined();
+    await closed;
+    await (await next).resign();
+  });
+
+  test("resolves when its cluster is closed in the pause between two terms", async () => {
+    const cluster = connect({ hosts: two.etcd.endpoints });
+    await using it = service("lead/closed-pausing", { cluster });
+    (await it.term()).resolve();
+    await queued("lead/closed-pausing", 0);
+
+    await cluster.close();
+
+    await expect(it.done).resolves.toBeUndefined();
+  });
+
+  test("rejects with what its work throws while its cluster drains", async () => {
+    const cluster = connect({ hosts: two.etcd.endpoints });
+    const failure = new Error("the work's own");
+    const stopped = reasonOf(
+      lead(cluster, "lead/closed-failing", async () => {
+        void cluster.close({ drainMs: 20_000 });
+        await Promise.reject(failure);
+      }),
+    );
+
+    expect(await stopped).toBe(failure);
+  });
+
+  test("rejects with SessionClosedError on a cluster that was closed before", async () => {
+    const cluster = connect({ hosts: two.etcd.endpoints });
+    await cluster.close();
+
+    expect(await reasonOf(lead(cluster, "lead/closed-before", () => {}))).toMatchObject({
+      code: "SESSION_CLOSED",
+    });
   });
 });
 

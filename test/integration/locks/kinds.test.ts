@@ -164,6 +164,25 @@ describe("a call that finds an entry of another kind", () => {
     await permit.release();
   });
 
+  test.each<[string, (name: string) => Promise<unknown>]>([
+    ["mutex", (name) => new Mutex(two.session, name).lock()],
+    ["writer", (name) => new RwLock(two.session, name).writeLock()],
+    ["reader", (name) => new RwLock(two.session, name).readLock()],
+    ["permit", (name) => new Semaphore(two.session, name, 2).acquire()],
+    ["all", (name) => lockAll(two.session, [name])],
+  ])(
+    "is rejected (%s), also if another client has put that entry on the session's own lease",
+    async (kind, ask) => {
+      const name = `kinds/own-lease/${kind}`;
+      const id = two.session.leaseId.toString(16);
+      await two.etcd.etcdctl(["put", `${name}/${id}`, "what a candidate says", `--lease=${id}`]);
+
+      expect(await reasonOf(ask(name))).toEqual(mismatch(kind, "leadership", [name]));
+      await queued(name, 1);
+      await two.etcd.etcdctl(["del", `${name}/${id}`]);
+    },
+  );
+
   test("is the later one, if two calls of one session begin together", async () => {
     const name = "together";
     const campaigning = new Election(two.session, name).campaign("x");

@@ -13,9 +13,11 @@ const health = (more: Partial<HealthSource> = {}) =>
     ...more,
   });
 
+const failed = (ms: number) => new Map([["a:1", { error: new Error("connect ECONNREFUSED"), ms }]]);
+
 describe("the health of a cluster", () => {
   test("is ok before its first use", () => {
-    const member = { inUse: false, ok: true, error: undefined };
+    const member = { state: "unused", inUse: false, ok: true, error: undefined, failedMs: undefined };
     expect(health()).toEqual({
       ...{ ok: true, state: "none", remainingMs: 0 },
       members: [
@@ -38,18 +40,40 @@ describe("the health of a cluster", () => {
 
   test("is not ok while any session is in jeopardy, or after a contact failed, or when it is closed", () => {
     const standing = session("live");
-    const failed = new Map([["a:1", new Error("connect ECONNREFUSED")]]);
-    const contact = { hostInUse: "b:1", contactFailed: true, failureOf: failed };
+    const contact = { hostInUse: "b:1", contactFailed: true, failureOf: failed(5) };
 
     expect(health({ standing, sessions: [standing, session("jeopardy")] }).ok).toBe(false);
     expect(health({ standing, contact })).toMatchObject({
       ok: false,
       members: [
-        { host: "a:1", inUse: false, ok: false, error: "connect ECONNREFUSED" },
-        { host: "b:1", inUse: true, ok: true, error: undefined },
+        { host: "a:1", state: "failed", inUse: false, ok: false, error: "connect ECONNREFUSED", failedMs: 5 },
+        { host: "b:1", state: "in use", inUse: true, ok: true, error: undefined },
       ],
     });
     expect(health({ standing, contact: { ...contact, contactFailed: false } }).ok).toBe(true);
     expect(health({ standing, closed: true })).toMatchObject({ ok: false, state: "closed" });
+  });
+
+  test("is that of the session with the nearest deadline while there is no standing one", () => {
+    const sessions = [session("live", 9000), session("jeopardy", 4000)];
+
+    expect(health({ sessions: [session("live", 9000)] })).toMatchObject({
+      ...{ ok: true, state: "live", remainingMs: 9000 },
+    });
+    expect(health({ sessions })).toMatchObject({ ok: false, state: "jeopardy", remainingMs: 4000 });
+  });
+
+  test("says of a host that failed long ago, and was not asked since, when that was, but not that it is failed", () => {
+    const failedHost = (ms: number, more: { hostInUse?: string; contactFailed?: boolean } = {}) => {
+      const contact = { hostInUse: "b:1", contactFailed: false, failureOf: failed(ms), ...more };
+      return health({ contact }).members[0];
+    };
+    const error = "connect ECONNREFUSED";
+
+    expect(failedHost(59_000)).toMatchObject({ state: "failed", ok: false, error, failedMs: 59_000 });
+    expect(failedHost(780_000)).toMatchObject({ state: "unused", ok: true, error, failedMs: 780_000 });
+    // Asked again, or nothing else answers.
+    expect(failedHost(780_000, { hostInUse: "a:1" })).toMatchObject({ state: "in use", ok: false });
+    expect(failedHost(780_000, { contactFailed: true })).toMatchObject({ state: "failed", ok: false });
   });
 });

@@ -6,13 +6,15 @@ import type { Clock } from "../../../src/async/clock.js";
 import { EventStream } from "../../../src/ui/event-stream.js";
 
 class Response extends EventEmitter {
-  writableNeedDrain = false;
+  /** Whether the reader takes what is written. */
+  takes = true;
   written = "";
   destroyed = false;
   writeHead(): void {}
   flushHeaders(): void {}
-  write(text: string): void {
-    this.written += text;
+  write(text: string | Buffer): boolean {
+    this.written += text.toString();
+    return this.takes;
   }
   destroy(): void {
     this.destroyed = true;
@@ -43,8 +45,8 @@ describe("a stream", () => {
 
   test("whose reader takes nothing for half a minute is dropped, once", () => {
     const { stream, response, pass, closed } = scene();
+    response.takes = false;
     stream.send("full", "{}");
-    response.writableNeedDrain = true;
     pass(29_000);
     stream.check();
     expect([stream.ready, response.destroyed]).toEqual([false, false]);
@@ -53,6 +55,23 @@ describe("a stream", () => {
     response.emit("close");
 
     expect([response.destroyed, closed()]).toEqual([true, 1]);
+  });
+
+  test("whose reader takes what was sent within half a minute, each time, goes on", () => {
+    const { stream, response, pass } = scene();
+    response.takes = false;
+    let taken = 0;
+    stream.onDrain(() => taken++);
+    for (let n = 0; n < 5; n++) {
+      stream.send("change", "{}");
+      pass(29_000);
+      stream.check();
+      expect(stream.ready).toBe(false);
+      response.emit("drain");
+      expect(stream.ready).toBe(true);
+    }
+
+    expect([taken, response.destroyed]).toEqual([5, false]);
   });
 
   test("whose reader is gone writes nothing more", () => {

@@ -5,6 +5,7 @@ import type { EventStream } from "../../../src/ui/event-stream.js";
 import { Overview } from "../../../src/ui/overview.js";
 import type { ChangeMessage, FullMessage, Row } from "../../../src/ui/protocol.js";
 import { Rows } from "../../../src/ui/rows.js";
+import { Store } from "../../../src/ui/page/store.js";
 import type { QueueView } from "../../../src/ui/source.js";
 
 const START = Date.parse("2026-11-23T00:00:00Z");
@@ -21,6 +22,7 @@ class Time {
       this.#timers.push(timer);
       return { cancel: () => (this.#timers = this.#timers.filter((each) => each !== timer)) };
     },
+    afterPendingEvents: (run: () => void) => this.clock.after(0, run),
   } as unknown as Clock;
 
   pass(ms: number): void {
@@ -37,12 +39,27 @@ class Time {
 }
 
 class FakeStream {
+  /** Whether the reader takes at once what it is sent. */
+  takes = true;
   ready = true;
+  #drained = (): void => {};
   readonly sent: { readonly event: string; readonly data: FullMessage & ChangeMessage }[] = [];
   end = (): void => {};
 
   send(event: string, json: string): void {
+    expect(this.ready).toBe(true);
+    this.ready = this.takes;
     this.sent.push({ event, data: JSON.parse(json) as FullMessage & ChangeMessage });
+  }
+
+  /** The reader takes what it was sent. */
+  take(): void {
+    this.ready = true;
+    this.#drained();
+  }
+
+  onDrain(run: () => void): void {
+    this.#drained = run;
   }
 
   onClose(run: () => void): void {
@@ -58,8 +75,9 @@ function scene() {
     overview.changed(name);
   });
   const overview = new Overview(rows, { clock: time.clock, prefix: "" });
-  const open = (): FakeStream => {
+  const open = (takes = true): FakeStream => {
     const stream = new FakeStream();
+    stream.takes = takes;
     overview.add(stream as unknown as EventStream, false);
     return stream;
   };
@@ -117,7 +135,7 @@ describe("a row", () => {
     }
 
     expect(rowOf(rows, "never")).toBeUndefined();
-    expect([...rows.names()]).toHaveLength(1000);
+    expect(Array.from({ length: 1500 }, (_, n) => rows.has(`q${n}`)).filter(Boolean)).toHaveLength(1000);
     expect(rowOf(rows, "q499")).toBeUndefined();
     expect(rowOf(rows, "q1499")).toBeDefined();
   });
@@ -165,14 +183,13 @@ describe("a stream", () => {
 
   test("that is slow skips to the latest state of each row, and misses none at the end", () => {
     const { time, rows, open } = scene();
-    const stream = open();
-    stream.ready = false;
+    const stream = open(false);
     for (let n = 1n; n <= 500n; n++) {
       rows.changed([view(`q${n % 7n}`, n)]);
       time.pass(100);
     }
     expect(stream.sent).toHaveLength(1);
-    stream.ready = true;
+    stream.take();
     time.pass(1000);
 
     expect(stream.sent).toHaveLength(2);
@@ -201,6 +218,65 @@ describe("a stream", () => {
       [null, ["a"]],
     ]);
   });
+
+  test("gets thousands of rows in pages, each when the reader has taken the one before", () => {
+    const { time, rows, open } = scene();
+    rows.changed(Array.from({ length: 2000 }, (_, n) => view(`q${n}-${"x".repeat(500)}`, 1n)));
+    const stream = open(false);
+    for (let n = 0; stream.sent.at(-1)?.data.more; n++) {
+      time.pass(1000);
+      expect(stream.sent).toHaveLength(n + 1);
+      stream.take();
+      time.pass(1);
+    }
+
+    expect(stream.sent.map(({ event }) => event)).toEqual(["full", ...Array<string>(18).fill("change")]);
+    for (const { data } of stream.sent) expect(JSON.stringify(data).length).toBeLessThan(70_000);
+    expect(new Set(stream.sent.flatMap(({ data }) => data.rows.map(({ name }) => name))).size).toBe(2000);
+  });
+
+  test.each([1, 2, 3])(
+    "shows what there is at the end, whenever its reader takes something and whatever changes (seed %i)",
+    (seed) => {
+      const { time, rows, open } = scene();
+      let state = seed;
+      const random = (below: number) => (state = (state * 1103515245 + 12345) % 2147483648) % below;
+      const readers = Array.from({ length: 4 }, () => ({ stream: open(false), store: new Store(), read: 0 }));
+      const take = (reader: (typeof readers)[number]): void => {
+        const { stream, store } = reader;
+        for (const { event, data } of stream.sent.slice(reader.read))
+          if (event === "full") store.fill(data);
+          else store.change(data);
+        reader.read = stream.sent.length;
+        stream.take();
+      };
+      const pass = (names: readonly string[], revision: bigint): void => {
+        rows.changed(names.map((name) => view(name, revision)));
+        rows.changed(names.map((name) => view(name)));
+      };
+      for (let round = 1; round <= 100; round++) {
+        const names = Array.from({ length: 40 }, () => `q${random(500)}-${"x".repeat(random(10) * 300)}`);
+        rows.changed(names.map((name) => view(name, BigInt(round))));
+        if (round % 3 > 0) pass(names.slice(20), BigInt(round));
+        // More names come and go than are remembered.
+        const many = Array.from({ length: 12_000 }, (_, n) => `short-lived/${n}`);
+        if (round === 50) pass(many, 50n);
+        time.pass(random(5000));
+        for (const reader of readers) if (random(10) === 0) take(reader);
+      }
+      for (let n = 0; n < 300; n++) {
+        for (const reader of readers) take(reader);
+        time.pass(200);
+      }
+
+      for (const { store, stream } of readers) {
+        for (const [name, row] of store.rows) expect(row).toEqual(rowOf(rows, name));
+        expect(store.isFilled).toBe(true);
+        expect(stream.sent.filter(({ event }) => event === "full").length).toBeGreaterThan(1);
+        expect(store.rows.size).toBe(readers[0]?.store.rows.size);
+      }
+    },
+  );
 
   test("that has ended leaves nothing to do", () => {
     const { time, rows, open } = scene();

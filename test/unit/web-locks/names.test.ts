@@ -53,6 +53,21 @@ describe("the queue of a lock", () => {
   });
 });
 
+describe("a key that is longer than that of any lock", () => {
+  const long = "A".repeat(1_400_000);
+
+  test("below the prefix is that of no lock, although its name could be decoded", () => {
+    expect(namedEntryOf("web", kv(`web/${long}/write/7b`))).toBeUndefined();
+  });
+
+  test.each([long, `write/${long}`, "/".repeat(1_400_000), `${"x".repeat(20_000)}/a/b/c`])(
+    "in a queue is a foreign one (%#)",
+    (below) => {
+      expect(webLockEntryIn("web/jobs", kv(`web/jobs/${below}`)).foreign).toBe(true);
+    },
+  );
+});
+
 describe("a key", () => {
   const queue = queueNameOf("web", "jobs");
 

@@ -14,7 +14,7 @@ const LOCKS = 1000;
 const WAITERS = 5;
 /** In a second: each deletes a holder and adds a waiter. */
 const CHANGES = 100;
-const SECONDS = 20;
+const SECONDS = 10;
 const MAX_SHARE = 0.2;
 
 const nameOf = (n: number) => `scale/lock-${String(n).padStart(4, "0")}`;

@@ -3,8 +3,6 @@ import { readdir, readFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { stripVTControlCharacters } from "node:util";
-import { transform } from "esbuild";
-import { BUNDLERS } from "../support/fixtures/bundlers.js";
 import { commonJs, esModule, testFile } from "./programs.js";
 import { Folder, NotRun } from "./shell.js";
 import { weigh } from "./weights.js";
@@ -99,7 +97,7 @@ function compilers({ tarball, quick }: World): Cell[] {
     return folder;
   });
   return versions.map((version) => ({
-    name: `TypeScript ${version}: node16, nodenext, bundler, each with and without skipLibCheck`,
+    name: `TypeScript ${version}: node16, nodenext, bundler, without skipLibCheck`,
     run: async () => (await project()).run(process.execPath, ["type-check.cjs", `ts${version}`]),
   }));
 }
@@ -165,33 +163,12 @@ function testRunners({ tarball, hosts }: World): Cell[] {
     });
 }
 
-/** Bundled and minified in the project; it runs in a folder in which nothing is installed. */
-function bundlers({ hosts }: World, plain: () => Promise<Folder>): Cell[] {
-  return Object.entries(BUNDLERS).map(([name, bundle]) => ({
-    name: `bundled and minified by ${name}`,
-    run: async () => {
-      const project = await plain();
-      const folder = await Folder.create(`bundled-${name}`);
-      await project.write({ [`${name}.mjs`]: esModule(`matrix/${name}`) });
-      const file = path.join(folder.path, "bundle.mjs");
-      const warnings = await bundle(path.join(project.path, `${name}.mjs`), file);
-      if (warnings.length > 0) throw new Error(`warnings: ${JSON.stringify(warnings)}`);
-      const { code } = await transform(await readFile(file, "utf8"), { minify: true, format: "esm" });
-      await folder.write({ "bundle.mjs": code });
-      if (/class LockTimeoutError/.test(code)) throw new Error("the names of classes are not minified");
-      assertWorks(await folder.run(process.execPath, ["bundle.mjs"], { HOSTS: hosts }));
-      return `${Math.round(code.length / 1000)} kB`;
-    },
-  }));
-}
-
 export function cellsOf(world: World): Cell[] {
   const plain = plainProject(world);
   return [
     { name: "size and time to import", run: async () => weigh(await plain()) },
     ...runtimes(world, plain),
     ...testRunners(world),
-    ...bundlers(world, plain),
     ...compilers(world),
   ];
 }

@@ -261,7 +261,6 @@ describe("the built package", () => {
 
   it.each([
     { user: USER, exactOptionalPropertyTypes: true },
-    { user: USER, exactOptionalPropertyTypes: false },
     { user: USER_OF_OTEL, exactOptionalPropertyTypes: true },
   ])(
     "type-checks in a strict program with %o, its declarations included",

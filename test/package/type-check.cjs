@@ -18,10 +18,9 @@ for (const [name, modules] of Object.entries(SETTINGS)) {
   const files = fs
     .readdirSync(".")
     .filter((file) => file.endsWith(".ts") || (file.endsWith(".cts") && name !== "bundler"));
-  for (const skipLibCheck of [true, false]) {
-    const found = errorsOf(files, { ...modules, skipLibCheck });
-    problems.push(...found.map((error) => `${name}, skipLibCheck ${skipLibCheck}: ${error}`));
-  }
+  // What `skipLibCheck: true` reports, `false` reports too.
+  const found = errorsOf(files, { ...modules, skipLibCheck: false });
+  problems.push(...found.map((error) => `${name}: ${error}`));
 }
 console.log(problems.slice(0, 20).join("\n") || `TypeScript ${ts.version}`);
 process.exitCode = problems.length > 0 ? 1 : 0;

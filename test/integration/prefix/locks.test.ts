@@ -62,6 +62,8 @@ describe("with connect({ prefix })", () => {
       const late = await reasonOf(take(prod, name, { timeoutMs: 500 }));
       const contender = { name, key: keyOf(blocker), revision: blocker.revision };
       expect(late).toMatchObject({ code: "LOCK_TIMEOUT", lockName: name, ahead: 1, holder: contender });
+      // Its key is deleted in the background.
+      await expect.poll(() => keys(`${PREFIX}${name}/`)).toHaveLength(1);
       const waiting = take(prod, name, LIMIT);
       await expect.poll(() => keys(`${PREFIX}${name}/`)).toHaveLength(2);
       await blocker.release();

@@ -1,9 +1,9 @@
 // A simulated etcd with virtual time that a test advances itself.
 import type { Timer } from "../../../src/async/clock.js";
-import type { Operation, RangeAnswer, Txn, TxnAnswer } from "../../../src/etcd/port.js";
+import type { Operation, Txn, TxnAnswer } from "../../../src/etcd/port.js";
 import { isRefusal } from "../../sim/etcd/refusals.js";
 import { SimEtcd } from "../../sim/etcd/sim-etcd.js";
-import type { Refusal, SimVersion, UnaryReply, UnaryRequest } from "../../sim/etcd/types.js";
+import type { SimVersion, UnaryReply, UnaryRequest } from "../../sim/etcd/types.js";
 import type { Scheduler } from "../../sim/kernel/kernel.js";
 import { Random } from "../../sim/kernel/random.js";
 
@@ -59,13 +59,9 @@ export function setUp(version: SimVersion = "3.6", seed = 1) {
     if (isRefusal(reply)) throw new Error(reply.refused);
     return reply.answer as Answer;
   };
-  /** The rejection's text. */
-  const refusal = (request: UnaryRequest): string => (call(request) as Refusal).refused;
-  const txns = (...all: readonly Txn[]): readonly TxnAnswer[] => ask({ kind: "txns", txns: all });
-  const run = (...success: readonly Operation[]): TxnAnswer => txns(txn({ success }))[0]!;
-  const range = (key: string, options: object = {}): RangeAnswer =>
-    ask({ kind: "range", range: { key, ...options } });
-  return { scheduler, etcd, member, call, ask, refusal, txns, run, range };
+  const run = (...success: readonly Operation[]): TxnAnswer =>
+    ask<readonly TxnAnswer[]>({ kind: "txns", txns: [txn({ success })] })[0]!;
+  return { scheduler, etcd, member, call, ask, run };
 }
 
 export const txn = (parts: Partial<Txn>): Txn => ({
@@ -76,4 +72,3 @@ export const put = (key: string, value = "", leaseId = 0n): Operation => ({
   ...{ kind: "put", key, value, leaseId },
 });
 export const del = (key: string | Buffer): Operation => ({ kind: "delete", key });
-export const keysOf = ({ kvs }: Pick<RangeAnswer, "kvs">): string[] => kvs.map(({ key }) => key.toString());

@@ -12,7 +12,7 @@ import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 /** No renewal falls into a test: only a call can detect a revoked lease. */
 const TTL_SECONDS = 600;
 const SHORT_TTL_SECONDS = 2;
-const ROUNDS = 50;
+const ROUNDS = 20;
 
 let etcd: EtcdCluster;
 
@@ -69,7 +69,7 @@ describe.concurrent.each(TAKING_CALLS)(
       expect(leases).toHaveLength(4);
     });
 
-    test("is revoked in the same moment, 50 times", { timeout: 60_000 }, async ({ expect }) => {
+    test("is revoked in the same moment, again and again", { timeout: 60_000 }, async ({ expect }) => {
       await using cluster = open();
       const name = `moment/${slug(what)}`;
       for (let round = 0; round < ROUNDS; round++) {

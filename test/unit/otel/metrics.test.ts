@@ -125,11 +125,12 @@ describe("leasehold.failovers", () => {
     member("down");
     member("up");
     member("down");
+    member("refused");
 
     const points = await sdk.points("leasehold.failovers");
     expect(points.map(({ attributes, value }) => [attributes["leasehold.member.state"], value])).toEqual([
       ["down", 2],
-      ["refused", 0],
+      ["refused", 1],
     ]);
   });
 });

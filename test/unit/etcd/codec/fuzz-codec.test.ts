@@ -124,6 +124,7 @@ describe("a request", () => {
       check(count, (id) =>
         expectSame(WATCH, requests.encodeWatchCancel(id), { cancel_request: { watch_id: id.toString() } }),
       );
+      expectSame(WATCH, requests.encodeWatchProgress(), { progress_request: {} });
     },
     TIME_LIMIT_MS,
   );

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
 import {
-  answerFrames,
   CODES,
   dataFrame,
   FLAGS,
@@ -15,45 +14,12 @@ import {
   trailersFrame,
   uint32,
 } from "../../../support/servers/http2-peer.js";
-import { OK, PeerClient, startPair, says } from "../../../support/fixtures/peer-calls.js";
-import { startPeer } from "../../../support/servers/http2-peer.js";
+import { OK, startPair, says } from "../../../support/fixtures/peer-calls.js";
 
 const pad = (bytes: Buffer): Buffer => Buffer.concat([Buffer.of(3), bytes, Buffer.alloc(3)]);
 const PRIORITY_FIELDS = Buffer.from([0, 0, 0, 0, 15]);
 
 describe("frames of the peer", () => {
-  test("an answer may be split after any byte", async () => {
-    await using pair = await startPair();
-    const size = answerFrames(1, "answer").length;
-    for (let at = 1; at < size; at++) {
-      const call = pair.client.call();
-      const id = await pair.connection.request();
-      await pair.connection.sendSplit(answerFrames(id, "answer"), [at]);
-      expect([await call.end, call.texts]).toEqual([OK, ["answer"]]);
-    }
-  });
-
-  test("the greeting and an answer may be split after every byte", async () => {
-    await using peer = await startPeer();
-    const call = new PeerClient({ port: peer.port }).call();
-    const connection = await peer.connection();
-    const bytes = Buffer.concat([settingsFrame([[3, 10]]), answerFrames(1, "answer")]);
-    await connection.sendSplit(
-      bytes,
-      Array.from({ length: bytes.length - 1 }, (_, at) => at + 1),
-    );
-    expect([await call.end, call.texts]).toEqual([OK, ["answer"]]);
-  });
-
-  test("many answers may arrive in one packet", async () => {
-    await using pair = await startPair();
-    const calls = pair.client.calls(50);
-    const ids = [pair.id, ...(await pair.connection.requests(50))];
-    pair.connection.send(...ids.map((id) => answerFrames(id, `answer ${id}`)));
-    for (const [n, call] of [pair.first, ...calls].entries())
-      expect([await call.end, call.texts]).toEqual([OK, [`answer ${ids[n]}`]]);
-  });
-
   test("a header block may be cut into CONTINUATION frames", async () => {
     await using pair = await startPair();
     const { connection, id, first } = pair;

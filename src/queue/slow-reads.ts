@@ -1,7 +1,7 @@
 import type { Clock, Timer } from "../async/clock.js";
 
 /** The average time after which a wait reads without a reason. */
-const SLOW_REREAD_MS = 30_000;
+export const SLOW_READ_MS = 30_000;
 /** Reads due in the same grain share one run of the timer. */
 const GRAIN_MS = 500;
 
@@ -30,7 +30,7 @@ export class SlowReads {
 
   /** Schedules one read, after 22.5 to 37.5 s: waits that began together do not read together. */
   add(reader: SlowReader): void {
-    const delayMs = SLOW_REREAD_MS * (0.75 + this.clock.random() / 2);
+    const delayMs = SLOW_READ_MS * (0.75 + this.clock.random() / 2);
     const grain = Math.floor((this.clock.monotonic() + delayMs) / GRAIN_MS);
     this.#due.set(reader, grain);
     if (grain < this.#next) this.#schedule(grain);

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { type Hold, Semaphore } from "../../../src/index.js";
 import { spaceAlarm } from "../../support/fixtures/space-alarm.js";
@@ -22,6 +21,15 @@ async function inLine(name: string, calls: readonly (() => Promise<Hold>)[]): Pr
     await queued(name, before + waiting.length);
   }
   return waiting;
+}
+
+/** The entry of a client that has joined the queue and died: nobody announces its grant. Returns its lease. */
+async function putDead(name: string, permits: number): Promise<string> {
+  const { stdout } = await two.etcd.etcdctl(["lease", "grant", "60"]);
+  const [, id = ""] = /lease (\w+) granted/.exec(stdout) ?? [];
+  const value = { owner: "dead", since: new Date().toISOString(), id: "dead", permits };
+  await two.etcd.etcdctl(["put", `${name}/${id}`, JSON.stringify(value), `--lease=${id}`]);
+  return id;
 }
 
 describe("a semaphore", () => {
@@ -92,12 +100,7 @@ describe("a semaphore", () => {
     const name = "crash of a waiter";
     const [a, b] = semaphoresOf(name, 1);
     const holder = await a.acquire();
-    // A client that joined the queue and died: nobody announces its grant.
-    const { stdout } = await two.etcd.etcdctl(["lease", "grant", "60"]);
-    const [, id = ""] = /lease (\w+) granted/.exec(stdout) ?? [];
-    const key = holder.key.slice(0, holder.key.lastIndexOf("/"));
-    const value = { owner: "dead", since: new Date().toISOString(), id: "dead", permits: 1 };
-    await two.etcd.etcdctl(["put", `${key}/${id}`, JSON.stringify(value), `--lease=${id}`]);
+    const id = await putDead(name, 1);
     const [waiting] = await inLine(name, [() => b.acquire()]);
 
     await holder.release();
@@ -108,28 +111,44 @@ describe("a semaphore", () => {
   });
 });
 
-describe("a permit that was granted while etcd rejected every put", () => {
-  test("writes its mark as soon as etcd accepts puts, and the next one gets the next free permit", async () => {
-    const name = "marked-late";
+describe("the waiter behind a waiter that cannot announce its grant", () => {
+  /** Less than the time after which every wait reads. */
+  const SOON = { timeoutMs: 15_000 };
+
+  test("gets the next free permit while etcd rejects every put, and the announcement follows", async () => {
+    const name = "announced-late";
     const [a, b] = semaphoresOf(name, 2);
     const old = await Promise.all([a.acquire(), a.acquire()]);
-    const waiting = await inLine(name, [() => b.acquire(), () => a.acquire()]);
+    const waiting = await inLine(name, [() => b.acquire(SOON), () => a.acquire(SOON)]);
 
     await spaceAlarm(two.etcd.member, "ACTIVATE");
-    let marked: Hold;
+    let granted: Hold[];
     try {
-      await old[0].release();
-      marked = await waiting[0]!;
-      await old[1].release();
+      await releaseAll(old);
+      granted = await Promise.all(waiting);
     } finally {
       await spaceAlarm(two.etcd.member, "DEACTIVATE");
     }
 
-    // Without the mark, only a new watch stream, or a read after at least 22 s, finds the free permit.
-    const next = await Promise.race([waiting[1]!, delay(TTL_SECONDS * 1000, undefined, { ref: false })]);
-    expect(next?.held).toBe(true);
-    await releaseAll([marked, next!]);
+    const versions = async ({ key }: Hold) => (await two.etcd.etcdctl(["get", key, "-w", "json"])).stdout;
+    for (const hold of granted)
+      await expect.poll(() => versions(hold), { timeout: 5000 }).toContain('"version":2');
+    await releaseAll(granted);
     expect(await places(name)).toEqual([]);
+  });
+
+  test("gets a free permit although the waiter before it has died", async () => {
+    const name = "behind-the-dead";
+    const [a, b] = semaphoresOf(name, 2);
+    const holders = await Promise.all([a.acquire(), a.acquire()]);
+    await putDead(name, 2);
+    const [waiting] = await inLine(name, [() => b.acquire(SOON)]);
+    // By then the reads that follow the creation of the watches are over.
+    await reasonOf(b.acquire({ timeoutMs: 300 }));
+
+    await releaseAll(holders);
+
+    await (await waiting!).release();
   });
 });
 

@@ -102,8 +102,9 @@ export class LockReleasedError extends LeaseholdError {
 }
 
 /**
- * `timeoutMs` passed before the caller's turn came. `holder` and `ahead` are etcd's answer from the last part of that time,
- * half a second at most. They are undefined if etcd did not answer, or if the first session was still being opened.
+ * `timeoutMs` passed before the caller's turn came: etcd has said that somebody is ahead. If it has not, or has fallen silent
+ * since, the error is EtcdUnavailableError. `holder` and `ahead` are etcd's answer from the last part of that time, half a second
+ * at most. They are undefined if that answer was under way.
  */
 export class LockTimeoutError extends LeaseholdError {
   readonly code = "LOCK_TIMEOUT";

@@ -100,6 +100,11 @@ export class EtcdClient {
     return allUnreachable(this.#retryContext);
   }
 
+  /** How long the last answered attempt of a call took. */
+  get roundTripMs(): number {
+    return this.#pool.roundTripMs;
+  }
+
   /** A member has answered since the cluster was made. */
   get hasAnswered(): boolean {
     return this.#pool.hasAnswered;

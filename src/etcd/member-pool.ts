@@ -36,6 +36,8 @@ export class MemberPool {
   contactFailed = false;
   /** Some host has answered, with whatever. */
   reached = false;
+  /** How long the last answered attempt took. */
+  roundTripMs = 0;
   /** Called when the member in use is left: requests need not wait for it any longer. */
   onLeft: () => void = () => {};
   readonly #breakers: CircuitBreakers;
@@ -53,7 +55,7 @@ export class MemberPool {
 
   constructor(
     private readonly options: CheckedConnect,
-    clock: Clock,
+    private readonly clock: Clock,
     private readonly connect: Connect,
   ) {
     this.#breakers = new CircuitBreakers(options.hosts, clock);
@@ -139,7 +141,9 @@ export class MemberPool {
     try {
       if (this.tokens) await this.tokens.ready(member, options);
       token = this.tokens?.current;
+      const sentAt = this.clock.monotonic();
       const answer = await ask(member, options);
+      this.roundTripMs = this.clock.monotonic() - sentAt;
       this.#checkCluster(member, answer);
       this.#breakers.succeeded(member.host);
       this.#contacted(member);

@@ -58,7 +58,6 @@ async function scene({ attempts, rejoin = false, joined = false, reopens = true,
       return next instanceof Error ? Promise.reject(next) : Promise.resolve(next);
     },
     result: (value) => value,
-    failure: (error) => error,
     overdue: (error) => new LockTimeoutError(`after ${(error as Error).name}`, 1, undefined, undefined),
   };
   const published: RejoinMessage[] = [];

@@ -6,8 +6,10 @@ import { MemberStates } from "./transport/member-states.js";
 import { PingIntervals } from "./transport/ping-intervals.js";
 import type { CallOptions, ConnectionSetting, Header, Member } from "./port.js";
 import {
+  type AnswerKind,
   AttemptError,
   LeaseNotFoundError,
+  notEtcds,
   OverloadedError,
   TokenExpiredError,
   TooManyPingsError,
@@ -129,10 +131,11 @@ export class MemberPool {
     this.#open.clear();
   }
 
-  /** One attempt on the member in use. Rejects with AttemptError. */
+  /** One attempt on the member in use. Rejects with AttemptError. `answers`: see `CallPolicy`. */
   async attempt<T>(
     ask: (member: Member, options: CallOptions) => Promise<T>,
     options: CallOptions,
+    answers: readonly AnswerKind[] = [],
   ): Promise<T> {
     const { loading } = this.current;
     if (loading !== undefined) await loading;
@@ -148,7 +151,8 @@ export class MemberPool {
       this.#breakers.succeeded(member.host);
       this.#contacted(member);
       return answer;
-    } catch (error) {
+    } catch (failure) {
+      const error = notEtcds(failure, answers, member.host);
       const isUnproven = error instanceof LeaseNotFoundError && !this.#cluster.knows(member.host);
       throw this.#failed(member, isUnproven ? await this.#proven(member, error, options) : error, token);
     }
@@ -170,7 +174,7 @@ export class MemberPool {
       this.#checkCluster(member, await member.timeToLive(1n, options));
       return error;
     } catch (unproven) {
-      return unproven;
+      return notEtcds(unproven, [], member.host);
     }
   }
 

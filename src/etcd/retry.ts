@@ -2,8 +2,10 @@ import { EtcdRefusedError, EtcdUnavailableError } from "../errors.js";
 import { pause, type Clock } from "../async/clock.js";
 import { Backoff } from "./backoff.js";
 import {
+  type AnswerKind,
   AttemptError,
   inDoubt,
+  LeaseNotFoundError,
   MemberRefusedError,
   NotSentError,
   OverloadedError,
@@ -33,6 +35,10 @@ export interface CallPolicy {
   readonly signal?: AbortSignal | undefined;
   /** Called before each further attempt; if it returns false, the call rejects with EtcdUnavailableError instead. */
   readonly again?: () => boolean;
+  /** Of a call that is no transaction: the verdicts that etcd can give to it, with which it rejects. Default: none. */
+  readonly answers?: readonly AnswerKind[];
+  /** etcd has no lease of the call: ends the session, whose end is the error for the caller. */
+  readonly onLeaseGone?: () => void;
   /** An attempt may have been executed, or may yet be: it was sent, and etcd has not said that it was not executed. */
   readonly onUnanswered?: () => void;
 }
@@ -171,12 +177,18 @@ class Failures {
     if (!(error instanceof AttemptError)) throw error;
     const { host, why } = error;
     if (why instanceof EtcdRefusedError) throw why.during(this.policy.what);
+    if (why instanceof LeaseNotFoundError) this.#leaseGone();
     if (!mayPass(why)) throw why;
     this.#byHost.set(host, why);
     this.#count++;
     this.#addToken(error);
     this.#assertNotAllRefused();
     return error;
+  }
+
+  #leaseGone(): void {
+    this.policy.onLeaseGone?.();
+    this.policy.signal?.throwIfAborted();
   }
 
   #addToken({ host, why }: AttemptError): void {

@@ -127,7 +127,8 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
 
   /** Limits for a call of this session: several attempts must fit into the TTL, and no attempt outlives the lease. */
   policy(what: string): CallPolicy {
-    return { what, attemptMs: this.ttlMs / 4, signal: this.#over.signal };
+    const onLeaseGone = (): void => this.leaseNotFound();
+    return { what, attemptMs: this.ttlMs / 4, signal: this.#over.signal, onLeaseGone };
   }
 
   /** New calls may begin. */

@@ -13,6 +13,7 @@ import type { Moment } from "../async/clock.js";
 import { settleWithin } from "../async/settle-within.js";
 
 const OPEN_TIMEOUT_MS = 10_000;
+const GRANT = ["quota", "lease exists"] as const;
 
 export const defaultOwner = (): string => `${hostname()}:${process.pid}`;
 
@@ -108,7 +109,7 @@ async function grantOnce(
   };
   try {
     // Attempts are not as short as those of a session's other calls: this one may have to connect and to get a token.
-    const policy = { what: "grant a lease", giveUpMs: timeoutMs, signal };
+    const policy = { what: "grant a lease", giveUpMs: timeoutMs, signal, answers: GRANT };
     const answer = await client.call(attempt, policy);
     return { leaseId, ttlSeconds: answer.ttlSeconds, sent };
   } catch (error) {

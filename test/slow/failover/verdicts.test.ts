@@ -44,7 +44,7 @@ interface Scene {
   readonly cluster: Cluster;
   /** Another client's, which is not refused. */
   readonly other: Cluster;
-  begin(): void;
+  readonly begin: () => void;
 }
 
 const taking =

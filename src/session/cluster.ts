@@ -161,6 +161,7 @@ export class Session extends EventTarget implements AsyncDisposable {
    * the queue, with the same key and fence; entries that no call has claimed within one TTL are deleted. Only one live
    * process may use a lease.
    * @throws {SessionLostError} when the lease is gone. @throws {EtcdUnavailableError} when no member answered in time.
+   * @throws {EtcdRefusedError} when etcd does not renew it: from 3.6 on, if it has a key that the user may not write.
    */
   static async adopt(
     cluster: Cluster,
@@ -223,6 +224,7 @@ export class Session extends EventTarget implements AsyncDisposable {
    * more, then stops renewing without revoking: the keys of holds remain until the TTL ends. Holds end here with
    * LockLostError (`loss: "closed"`). Entries that etcd does not let it delete within one TTL remain, too. A `close()`
    * meanwhile revokes instead.
+   * @throws {EtcdRefusedError} when etcd does not renew the lease; the session continues.
    * @throws {SessionLostError | SessionClosedError} when the session is over, or is closed meanwhile.
    */
   async orphan(): Promise<bigint> {

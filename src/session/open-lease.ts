@@ -1,7 +1,7 @@
 import { AdoptedEntries, readAdopted } from "./adopted-entries.js";
 import { hostname } from "node:os";
 import type { ClusterState, EtcdServices } from "./connection.js";
-import { EtcdUnavailableError, SessionLostError } from "../errors.js";
+import { type EtcdRefusedError, EtcdUnavailableError, SessionLostError } from "../errors.js";
 import type { CallOptions, LeaseAnswer, Member } from "../etcd/port.js";
 import { LeaseExistsError } from "../etcd/port-errors.js";
 import type { GrantedLease } from "./deadline.js";
@@ -118,7 +118,7 @@ async function grantOnce(
   }
 }
 
-/** One accepted renewal. @throws SessionLostError when etcd has no such lease. */
+/** One accepted renewal. @throws SessionLostError when etcd has no such lease. @throws EtcdRefusedError when it does not renew it. */
 export function renewOnce(services: EtcdServices, leaseId: bigint, limits: Limits): Promise<GrantedLease> {
   const { keepalive, clock, aborts, client } = services;
   return new Promise((resolve, reject) => {
@@ -126,6 +126,7 @@ export function renewOnce(services: EtcdServices, leaseId: bigint, limits: Limit
       leaseId,
       patienceMs: Math.min(1500, client.requestTimeoutMs),
       renewed: (sent: Moment, ttlSeconds: number) => end(() => resolve({ leaseId, ttlSeconds, sent })),
+      refused: (error: EtcdRefusedError) => end(() => reject(error)),
       leaseNotFound: () =>
         end(() => reject(new SessionLostError(leaseId, "revoked", "etcd has no such lease"))),
     };

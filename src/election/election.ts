@@ -99,13 +99,15 @@ export class Election {
    * @throws {TypeError | RangeError} on bad options.
    */
   async leader(options?: WaitOptions): Promise<Leader | undefined> {
-    const { signal, timeoutMs = READ_TIMEOUT_MS } = checkWait("leader", options);
+    const { signal, timeoutMs: given } = checkWait("leader", options);
+    const timeoutMs = given ?? READ_TIMEOUT_MS;
     const { services } = this.#source;
     const { client, closed, options: cluster } = services;
     closed.throwIfAborted();
     const what = `ask for the leader of "${this.name}"`;
     const range = { ...candidates(this.name), limit: 1 };
-    const reading = client.range(range, { what, giveUpMs: timeoutMs, signal: closed });
+    const policy = { what, giveUpMs: timeoutMs, limitIsGiven: given !== undefined, signal: closed };
+    const reading = client.range(range, policy);
     const settled = settleWithin(reading, { signal, timeoutMs }, services, {
       onTimeout: () => new EtcdUnavailableError(what, client.lastFailures),
     });

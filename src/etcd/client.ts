@@ -106,11 +106,6 @@ export class EtcdClient {
     return this.#pool.roundTripMs;
   }
 
-  /** A member has answered since the cluster was made. */
-  get hasAnswered(): boolean {
-    return this.#pool.hasAnswered;
-  }
-
   /** What is known of the members. */
   get contact(): Pick<MemberPool, "hostInUse" | "contactFailed" | "failureOf"> {
     return this.#pool;

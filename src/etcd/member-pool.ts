@@ -75,11 +75,6 @@ export class MemberPool {
     return this.#current;
   }
 
-  /** A member of the cluster has answered. */
-  get hasAnswered(): boolean {
-    return this.#answered !== undefined;
-  }
-
   /** The host of the member in use; unlike `current`, it does not connect. */
   get hostInUse(): string | undefined {
     return this.#current?.host;

@@ -79,9 +79,10 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
     return { contact: client.contact, closed: closed.aborted, standing: this.#standing, leases };
   }
 
-  async #session({ signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Promise<Session> {
+  async #session({ signal, timeoutMs: given }: CheckedWait): Promise<Session> {
     const { services } = stateOf(this);
     const { clock, client, closed, options } = services;
+    const timeoutMs = given ?? OPEN_TIMEOUT_MS;
     const start = clock.monotonic();
     const onTimeout = (): Error =>
       new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, client.lastFailures);
@@ -97,7 +98,7 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
         return await settleWithin(this.#opening, { signal, timeoutMs: leftMs }, services, { onTimeout });
       } catch (error) {
         // All callers share one opening: a caller that joined a failed one late has time left for the next.
-        const over = clock.monotonic() - start >= timeoutMs || client.unreachable;
+        const over = clock.monotonic() - start >= timeoutMs || (given === undefined && client.unreachable);
         if (!(error instanceof EtcdUnavailableError) || over) throw withCallersStack(error);
       }
     }

@@ -50,12 +50,14 @@ interface WantedLease {
 interface Limits {
   readonly signal: AbortSignal;
   readonly timeoutMs: number;
+  /** The caller has chosen `timeoutMs`. */
+  readonly limitIsGiven?: boolean;
 }
 
-function limitsOf({ closed }: EtcdServices, { signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Limits {
+function limitsOf({ closed }: EtcdServices, { signal, timeoutMs }: CheckedWait): Limits {
   const either = signal ? AbortSignal.any([signal, closed]) : closed;
   either.throwIfAborted();
-  return { signal: either, timeoutMs };
+  return { signal: either, timeoutMs: timeoutMs ?? OPEN_TIMEOUT_MS, limitIsGiven: timeoutMs !== undefined };
 }
 
 function within<T>(
@@ -71,11 +73,11 @@ function within<T>(
 async function grant(
   services: EtcdServices,
   wanted: WantedLease,
-  { signal, timeoutMs }: Limits,
+  { timeoutMs, ...limits }: Limits,
 ): Promise<GrantedLease> {
   const { clock } = services;
   const start = clock.monotonic();
-  const left = (): Limits => ({ signal, timeoutMs: Math.max(1, timeoutMs - (clock.monotonic() - start)) });
+  const left = (): Limits => ({ ...limits, timeoutMs: Math.max(1, timeoutMs - (clock.monotonic() - start)) });
   for (;;) {
     const granted = await grantOnce(services, wanted, left());
     if (granted && clock.monotonic() - granted.sent.monotonic <= wanted.ttlSeconds * 250) return granted;
@@ -93,7 +95,7 @@ async function grant(
 async function grantOnce(
   { clock, keepalive, client }: EtcdServices,
   wanted: WantedLease,
-  { signal, timeoutMs }: Limits,
+  { signal, timeoutMs, limitIsGiven }: Limits,
 ): Promise<GrantedLease | undefined> {
   const { leaseId, ttlSeconds } = wanted;
   let sent = clock.now();
@@ -109,7 +111,7 @@ async function grantOnce(
   };
   try {
     // Attempts are not as short as those of a session's other calls: this one may have to connect and to get a token.
-    const policy = { what: "grant a lease", giveUpMs: timeoutMs, signal, answers: GRANT };
+    const policy = { what: "grant a lease", giveUpMs: timeoutMs, limitIsGiven, signal, answers: GRANT };
     const answer = await client.call(attempt, policy);
     return { leaseId, ttlSeconds: answer.ttlSeconds, sent };
   } catch (error) {

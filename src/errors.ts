@@ -23,8 +23,8 @@ const lossText: Record<Loss, string> = {
 
 /**
  * The lease is gone, or may be: its deadline passed (`expired`), or etcd reported that it does not exist (`revoked`). The
- * message of an `expired` one says whether this process did not run, etcd did not answer, or both. `cause` is an
- * AggregateError of `members` if etcd did not answer.
+ * message of an `expired` one says whether this process did not run, etcd did not answer, or both, or that etcd refused the
+ * renewals. `cause` is an AggregateError of `members` if etcd did not answer, and the EtcdRefusedError if it refused.
  */
 export class SessionLostError extends LeaseholdError {
   readonly code = "SESSION_LOST";
@@ -39,10 +39,14 @@ export class SessionLostError extends LeaseholdError {
     readonly leaseId: bigint,
     readonly loss: "expired" | "revoked",
     why: string,
-    report: RenewalReport & { readonly unanswered?: boolean } = NO_REPORT,
+    report: RenewalReport & {
+      readonly unanswered?: boolean;
+      readonly refusal?: EtcdRefusedError | undefined;
+    } = NO_REPORT,
   ) {
-    const caused = report.unanswered === true && report.members.size > 0;
-    super(`Session ${hex(leaseId)} lost: ${why}`, caused ? { cause: causeOf(report.members) } : undefined);
+    const silence = report.unanswered === true && report.members.size > 0;
+    const cause = report.refusal ?? (silence ? causeOf(report.members) : undefined);
+    super(`Session ${hex(leaseId)} lost: ${why}`, cause && { cause });
     this.remainingMs = report.remainingMs;
     this.sinceLastRenewalMs = report.sinceLastRenewalMs;
     this.stalledMs = report.stalledMs;
@@ -102,8 +106,9 @@ export class LockReleasedError extends LeaseholdError {
 }
 
 /**
- * `timeoutMs` passed before the caller's turn came. `holder` and `ahead` are etcd's answer from the last part of that time,
- * half a second at most. They are undefined if etcd did not answer, or if the first session was still being opened.
+ * `timeoutMs` passed before the caller's turn came: etcd has said that somebody is ahead. If it has not, or has fallen silent
+ * since, the error is EtcdUnavailableError. `holder` and `ahead` are etcd's answer from the last part of that time, half a second
+ * at most. They are undefined if that answer was under way.
  */
 export class LockTimeoutError extends LeaseholdError {
   readonly code = "LOCK_TIMEOUT";

@@ -1,7 +1,7 @@
 import { acquireChannel, electionChannel } from "../diagnostics/channels.js";
 import { acquire, holdOf, watched, type JoinTarget } from "../hold/acquire.js";
 import { traceAcquire } from "../hold/trace-acquire.js";
-import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "../errors.js";
+import { DeadlockError, EtcdUnavailableError } from "../errors.js";
 import { publishElection, publishTerm, type Candidate } from "./events.js";
 import { candidates, leaderOf, type Leader } from "./leader.js";
 import { LeadershipHandle, type Leadership } from "./leadership.js";
@@ -59,7 +59,7 @@ export class Election {
    * @throws {LockTimeoutError} after `timeoutMs`.
    * @throws {SessionLostError | SessionClosedError} if the session ends while waiting without `rejoin`.
    * @throws {KindMismatchError} if it would wait for an entry of a lock or of a nested name: see docs/kinds.md.
-   * @throws {EtcdUnavailableError} if no session could be opened.
+   * @throws {EtcdUnavailableError} if no session could be opened, or etcd had fallen silent when `timeoutMs` passed.
    * @throws {EtcdRefusedError} if etcd rejects the request.
    * @throws {TypeError | RangeError} on bad arguments.
    */
@@ -99,13 +99,15 @@ export class Election {
    * @throws {TypeError | RangeError} on bad options.
    */
   async leader(options?: WaitOptions): Promise<Leader | undefined> {
-    const { signal, timeoutMs = READ_TIMEOUT_MS } = checkWait("leader", options);
+    const { signal, timeoutMs: given } = checkWait("leader", options);
+    const timeoutMs = given ?? READ_TIMEOUT_MS;
     const { services } = this.#source;
     const { client, closed, options: cluster } = services;
     closed.throwIfAborted();
     const what = `ask for the leader of "${this.name}"`;
     const range = { ...candidates(this.name), limit: 1 };
-    const reading = client.range(range, { what, giveUpMs: timeoutMs, signal: closed });
+    const policy = { what, giveUpMs: timeoutMs, limitIsGiven: given !== undefined, signal: closed };
+    const reading = client.range(range, policy);
     const settled = settleWithin(reading, { signal, timeoutMs }, services, {
       onTimeout: () => new EtcdUnavailableError(what, client.lastFailures),
     });
@@ -166,8 +168,10 @@ export class Election {
     leftMs: number | undefined,
     call: Promise<void>,
   ): Promise<void> {
-    const onTimeout = (): Error => new LockTimeoutError(this.name, timeoutMs, undefined, undefined);
-    return settleWithin(call, { signal, timeoutMs: leftMs }, this.#source.services, { onTimeout });
+    const { services } = this.#source;
+    const what = `proclaim a value as leader of "${this.name}" within ${timeoutMs} ms`;
+    const onTimeout = (): Error => new EtcdUnavailableError(what, services.client.lastFailures);
+    return settleWithin(call, { signal, timeoutMs: leftMs }, services, { onTimeout });
   }
 }
 

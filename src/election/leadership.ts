@@ -1,5 +1,4 @@
 import type { Txn, TxnAnswer } from "../etcd/port.js";
-import { LeaseNotFoundError } from "../etcd/port-errors.js";
 import { ExclusiveHoldHandle, type Lock } from "../hold/hold.js";
 import type { Queue } from "../queue/queue.js";
 import type { Grant } from "../queue/waiter.js";
@@ -68,7 +67,6 @@ export class LeadershipHandle extends ExclusiveHoldHandle implements Leadership 
       const policy = { ...this.#lease.policy(what), signal: this.signal };
       return await this.#lease.services.client.txn(this.#putTxn(value), policy);
     } catch (error) {
-      if (error instanceof LeaseNotFoundError) this.#lease.leaseNotFound();
       this.signal.throwIfAborted();
       throw error;
     }

@@ -1,7 +1,15 @@
+import { EtcdRefusedError } from "../errors.js";
 import type { Clock } from "../async/clock.js";
 import { inOwnContext } from "../async/own-context.js";
 import type { CallOptions, Member } from "./port.js";
-import { AuthDisabledError, CancelledError, UnansweredError } from "./port-errors.js";
+import {
+  AuthDisabledError,
+  CancelledError,
+  MemberRefusedError,
+  notEtcds,
+  TokenExpiredError,
+  UnansweredError,
+} from "./port-errors.js";
 
 /** https://www.rfc-editor.org/rfc/rfc9110#section-5.5, without tabs */
 const HEADER_TEXT = /^[\x20-\x7e]*$/;
@@ -83,11 +91,17 @@ export class AuthToken {
       if (!HEADER_TEXT.test(token)) throw new UnansweredError("the token is no header text");
       this.#token = token;
     } catch (error) {
-      if (!(error instanceof AuthDisabledError)) throw error;
+      if (!(error instanceof AuthDisabledError)) throw ofNoToken(error, member.host);
       this.#token = "";
     }
   }
 }
+
+/** Who asks for a token has none that could have expired. */
+const ofNoToken = (error: unknown, host: string): unknown =>
+  error instanceof TokenExpiredError
+    ? new MemberRefusedError(new EtcdRefusedError("unauthenticated", host, error.message), false)
+    : notEtcds(error, [], host);
 
 /** While the token is requested, the call itself is not yet sent. */
 const UNSENT = { inDoubt: false };

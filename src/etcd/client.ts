@@ -4,8 +4,8 @@ import { callChannel } from "../diagnostics/channels.js";
 import { allUnreachable, retry, type AttemptLimits, type RetryContext, type CallPolicy } from "./retry.js";
 import { Batcher, type BatchTransport } from "./batch/batcher.js";
 import { MemberPool, type Connect, type MemberListener } from "./member-pool.js";
-import type { CallOptions, Header, Member, Range, RangeAnswer, Txn, TxnAnswer } from "./port.js";
-import { NotSentError } from "./port-errors.js";
+import type { CallOptions, Header, Member, Operation, Range, RangeAnswer, Txn, TxnAnswer } from "./port.js";
+import { NotSentError, type AnswerKind } from "./port-errors.js";
 import { readRanges, type RangesAnswer } from "./ranges.js";
 import { ConcurrencyLimit } from "./concurrency-limit.js";
 import { RaftTermFloor } from "./raft-term.js";
@@ -41,7 +41,8 @@ export class EtcdClient {
     const transport: BatchTransport = {
       sharesRequests: !authenticates,
       host: () => this.current.host,
-      send: (txns, limits) => this.#pool.attempt((member, options) => member.txns(txns, options), limits),
+      send: (txns, limits) =>
+        this.#pool.attempt((member, options) => member.txns(txns, options), limits, answersTo(txns)),
     };
     this.#batcher = new Batcher(transport, clock);
     // V8 allocates a function that is assigned directly to a property in old space, where it keeps all that it captures until the
@@ -100,9 +101,9 @@ export class EtcdClient {
     return allUnreachable(this.#retryContext);
   }
 
-  /** A member has answered since the cluster was made. */
-  get hasAnswered(): boolean {
-    return this.#pool.hasAnswered;
+  /** How long the last answered attempt of a call took. */
+  get roundTripMs(): number {
+    return this.#pool.roundTripMs;
   }
 
   /** What is known of the members. */
@@ -175,7 +176,8 @@ export class EtcdClient {
       if (!this.#limit.tryAcquire() && !(await this.#limit.acquire(signal, () => limits.wanted())))
         throw new NotSentError("no caller waits for it any longer");
       try {
-        return await this.#pool.attempt(heard(ask, limits), { timeoutMs: limits.timeoutMs(), signal });
+        const options = { timeoutMs: limits.timeoutMs(), signal };
+        return await this.#pool.attempt(heard(ask, limits), options, policy.answers);
       } finally {
         this.#limit.release();
       }
@@ -191,6 +193,15 @@ export class EtcdClient {
   close(): void {
     this.#pool.close();
   }
+}
+
+const PUTS: readonly AnswerKind[] = ["quota"];
+const LEASED_PUTS: readonly AnswerKind[] = ["quota", "lease"];
+
+/** The verdicts that etcd can give to transactions: only a put can need its lease. */
+function answersTo(txns: readonly Txn[]): readonly AnswerKind[] {
+  const needsLease = (each: Operation): boolean => each.kind === "put" && each.leaseId !== 0n;
+  return txns.some(({ success }) => success.some(needsLease)) ? LEASED_PUTS : PUTS;
 }
 
 /** Reports which member has answered, if somebody traces the call. */

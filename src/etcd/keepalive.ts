@@ -15,6 +15,8 @@ export interface LeaseListener {
   renewed(sent: Moment, ttlSeconds: number): void;
   /** etcd has no such lease. */
   leaseNotFound(): void;
+  /** etcd does not renew it. It is tried again with the next `renew`. */
+  refused?(error: EtcdRefusedError): void;
   /** Renewals use another stream from now on, or a first one after a failure: etcd may have been restored from a snapshot. */
   reconnected?(): void;
 }
@@ -31,6 +33,8 @@ interface OpenStream {
   readonly stream: KeepaliveStream;
   /** Of this stream only: an answer must not be matched to a renewal that was sent on another stream. */
   readonly sends: Map<bigint, UnansweredRenewals>;
+  /** The leases of all unanswered renewals, in the order of their sends, which is the order of the answers; also of detached ones. */
+  readonly order: bigint[];
 }
 
 /** One keepalive stream for all leases of a cluster. */
@@ -112,7 +116,7 @@ export class Keepalive {
       answer: (answer) => open === this.#open && this.#answered(open, answer),
       ended: (error) => open === this.#open && this.#ended(open, error),
     });
-    const open: OpenStream = { member, stream, sends: new Map() };
+    const open: OpenStream = { member, stream, sends: new Map(), order: [] };
     this.#open = open;
     this.#renewAll();
     return true;
@@ -120,9 +124,9 @@ export class Keepalive {
 
   /** etcd 3.6 checks the token of this stream, too; older versions check only those of calls and new watches. */
   #ended(open: OpenStream, error: Error): void {
-    const forbidden = error instanceof EtcdRefusedError && error.why === "permission";
-    const refusedId = forbidden ? firstUnanswered(open.sends) : undefined;
-    if (refusedId !== undefined) return this.#reopenWithout(refusedId);
+    const refusal = error instanceof EtcdRefusedError && error.why === "permission" ? error : undefined;
+    const [refusedId] = open.order;
+    if (refusal && refusedId !== undefined) return this.#reopenWithout(refusedId, refusal);
     if (!(error instanceof TokenExpiredError)) return this.client.fail(open.member, error);
     this.#closeStream();
     if (this.#listeners.size > 0) this.#reopenWithToken();
@@ -132,10 +136,13 @@ export class Keepalive {
    * etcd 3.6 does not renew a lease with a key that the user may not write: it ends the stream, on which it answers renewals
    * one after the other. The other leases continue; this one is tried again when its next renewal is due.
    */
-  #reopenWithout(leaseId: bigint): void {
+  #reopenWithout(leaseId: bigint, refusal: EtcdRefusedError): void {
+    // None if it was detached since.
+    const listener = this.#listeners.get(leaseId);
     this.#listeners.delete(leaseId);
     this.#closeStream();
     this.#reopen();
+    listener?.refused?.(refusal.during("renew a lease"));
   }
 
   /** The token is requested after the pause, which grows: etcd may reject a token that is only a little older. */
@@ -179,6 +186,7 @@ export class Keepalive {
     open.sends.set(leaseId, sends);
     // Noted before the write: etcd's TTL starts when it receives the renewal, so the client's deadline comes first.
     sends.unanswered.push(this.clock.now());
+    open.order.push(leaseId);
     open.stream.renew(leaseId);
     sends.timer ??= this.#patience(open, sends, patienceMs);
   }
@@ -198,6 +206,8 @@ export class Keepalive {
   }
 
   #answered(open: OpenStream, { header, leaseId, ttlSeconds }: LeaseAnswer): void {
+    const at = open.order.indexOf(leaseId);
+    if (at >= 0) open.order.splice(at, 1);
     const sends = open.sends.get(leaseId);
     const sent = sends?.unanswered.shift();
     const listener = this.#listeners.get(leaseId);
@@ -231,14 +241,4 @@ export class Keepalive {
         this.#renewAll();
       });
   }
-}
-
-/** The lease with the oldest unanswered renewal. */
-function firstUnanswered(sends: ReadonlyMap<bigint, UnansweredRenewals>): bigint | undefined {
-  let first: { readonly leaseId: bigint; readonly sentAt: number } | undefined;
-  for (const [leaseId, { unanswered }] of sends) {
-    const sentAt = unanswered[0]?.monotonic ?? Infinity;
-    if (sentAt < (first?.sentAt ?? Infinity)) first = { leaseId, sentAt };
-  }
-  return first?.leaseId;
 }

@@ -7,8 +7,10 @@ import { MemberStates } from "./transport/member-states.js";
 import { PingIntervals } from "./transport/ping-intervals.js";
 import type { CallOptions, ConnectionSetting, Header, Member } from "./port.js";
 import {
+  type AnswerKind,
   AttemptError,
   LeaseNotFoundError,
+  notEtcds,
   OverloadedError,
   TokenExpiredError,
   TooManyPingsError,
@@ -35,6 +37,8 @@ export class MemberPool {
   contactFailed = false;
   /** Some host has answered, with whatever. */
   reached = false;
+  /** How long the last answered attempt took. */
+  roundTripMs = 0;
   /** Called when the member in use is left: requests need not wait for it any longer. */
   onLeft: () => void = () => {};
   readonly #breakers: CircuitBreakers;
@@ -52,7 +56,7 @@ export class MemberPool {
 
   constructor(
     private readonly options: CheckedConnect,
-    clock: Clock,
+    private readonly clock: Clock,
     private readonly connect: Connect,
   ) {
     this.#breakers = new CircuitBreakers(options.hosts, clock);
@@ -68,11 +72,6 @@ export class MemberPool {
   get current(): Member {
     this.#current ??= this.#connectNext();
     return this.#current;
-  }
-
-  /** A member of the cluster has answered. */
-  get hasAnswered(): boolean {
-    return this.#answered !== undefined;
   }
 
   /** The host of the member in use; unlike `current`, it does not connect. */
@@ -133,10 +132,11 @@ export class MemberPool {
     this.#open.clear();
   }
 
-  /** One attempt on the member in use. Rejects with AttemptError. */
+  /** One attempt on the member in use. Rejects with AttemptError. `answers`: see `CallPolicy`. */
   async attempt<T>(
     ask: (member: Member, options: CallOptions) => Promise<T>,
     options: CallOptions,
+    answers: readonly AnswerKind[] = [],
   ): Promise<T> {
     const { loading } = this.current;
     if (loading !== undefined) await loading;
@@ -145,12 +145,15 @@ export class MemberPool {
     try {
       if (this.tokens) await this.tokens.ready(member, options);
       token = this.tokens?.current;
+      const sentAt = this.clock.monotonic();
       const answer = await ask(member, options);
+      this.roundTripMs = this.clock.monotonic() - sentAt;
       this.#checkCluster(member, answer);
       this.#breakers.succeeded(member.host);
       this.#contacted(member);
       return answer;
-    } catch (error) {
+    } catch (failure) {
+      const error = notEtcds(failure, answers, member.host);
       const isUnproven = error instanceof LeaseNotFoundError && !this.#cluster.knows(member.host);
       throw this.#failed(member, isUnproven ? await this.#proven(member, error, options) : error, token);
     }
@@ -172,7 +175,7 @@ export class MemberPool {
       this.#checkCluster(member, await member.timeToLive(1n, options));
       return error;
     } catch (unproven) {
-      return unproven;
+      return notEtcds(unproven, [], member.host);
     }
   }
 

@@ -106,6 +106,28 @@ export class AuthDisabledError extends Error {
   override readonly name = "AuthDisabledError";
 }
 
+/** A verdict that is the answer to some requests. Of any other request it is not etcd's. */
+export type AnswerKind = "lease" | "lease exists" | "quota";
+
+/** etcd gives no such verdict to a request that has only these answers: another server has, in its place. */
+export function notEtcds(error: unknown, answers: readonly AnswerKind[], host: string): unknown {
+  const kind = answerKindOf(error);
+  if (kind === undefined || answers.some((each) => each === kind)) return error;
+  const { message } = error as Error;
+  const details = error instanceof EtcdRefusedError ? error.details : message;
+  return new MemberRefusedError(
+    new EtcdRefusedError("member", host, `an answer to another request: ${details}`),
+    true,
+  );
+}
+
+function answerKindOf(error: unknown): AnswerKind | "never" | undefined {
+  if (error instanceof LeaseNotFoundError) return "lease";
+  if (error instanceof LeaseExistsError) return "lease exists";
+  if (error instanceof AuthDisabledError) return "never";
+  return error instanceof EtcdRefusedError && error.why === "quota" ? "quota" : undefined;
+}
+
 /** Whether etcd rejected the request of this attempt. */
 export const refused = (error: unknown): error is AttemptError =>
   error instanceof AttemptError &&

@@ -2,8 +2,10 @@ import { EtcdRefusedError, EtcdUnavailableError } from "../errors.js";
 import { pause, type Clock } from "../async/clock.js";
 import { Backoff } from "./backoff.js";
 import {
+  type AnswerKind,
   AttemptError,
   inDoubt,
+  LeaseNotFoundError,
   MemberRefusedError,
   NotSentError,
   OverloadedError,
@@ -20,6 +22,7 @@ const MAX_STALE = 8;
  * started. The time covers the restart of an etcd with one member.
  */
 const UNREACHABLE_MS = 3000;
+const NEVER_REACHED = `; no host was reached within ${UNREACHABLE_MS / 1000} s: a timeoutMs of your own waits longer`;
 /** One address may stand for several members: a rejection by one of them is not a rejection by all. */
 const MIN_REFUSALS = 3;
 
@@ -30,10 +33,16 @@ export interface CallPolicy {
   readonly attemptMs?: number;
   /** Time limit of all attempts together. Default: until `signal` aborts. */
   readonly giveUpMs?: number;
+  /** `giveUpMs` is the user's own: the call also continues while no host was ever reached. */
+  readonly limitIsGiven?: boolean | undefined;
   /** Cancels the attempt in flight; the call rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
   /** Called before each further attempt; if it returns false, the call rejects with EtcdUnavailableError instead. */
   readonly again?: () => boolean;
+  /** Of a call that is no transaction: the verdicts that etcd can give to it, with which it rejects. Default: none. */
+  readonly answers?: readonly AnswerKind[];
+  /** etcd has no lease of the call: ends the session, whose end is the error for the caller. */
+  readonly onLeaseGone?: () => void;
   /** An attempt may have been executed, or may yet be: it was sent, and etcd has not said that it was not executed. */
   readonly onUnanswered?: () => void;
 }
@@ -91,7 +100,7 @@ export async function retry<T>(
       context.failures.set(host, why);
     }
     const pauseMs = failures.nextPauseMs();
-    if (limits.leftMs() <= pauseMs || limits.hopeless()) throw failures.unavailable();
+    failures.assertTimeLeft(limits, pauseMs);
     await pause(context.clock, pauseMs, policy.signal);
     // Checked after the pause: the caller may have given up meanwhile.
     if (policy.again?.() === false) throw failures.unavailable();
@@ -121,8 +130,9 @@ class CallLimits implements AttemptLimits {
     return giveUpMs === Infinity ? Infinity : giveUpMs - (this.context.clock.monotonic() - this.#start);
   }
 
-  /** A call without a limit continues: it has to survive an outage of any length. */
+  /** A call without a limit continues, as it has to survive an outage of any length; so does one with a limit of the user's. */
   hopeless(): boolean {
+    if (this.policy.limitIsGiven) return false;
     const isOld = this.context.clock.monotonic() - this.#start >= UNREACHABLE_MS;
     return isOld && this.leftMs() < Infinity && allUnreachable(this.context);
   }
@@ -161,8 +171,14 @@ class Failures {
     return this.#backoff.nextMs();
   }
 
-  unavailable(): EtcdUnavailableError {
-    return new EtcdUnavailableError(this.policy.what, this.#byHost);
+  /** @throws EtcdUnavailableError when there is no time for a pause and another attempt. */
+  assertTimeLeft(limits: CallLimits, pauseMs: number): void {
+    if (limits.hopeless()) throw this.unavailable(NEVER_REACHED);
+    if (limits.leftMs() <= pauseMs) throw this.unavailable();
+  }
+
+  unavailable(why = ""): EtcdUnavailableError {
+    return new EtcdUnavailableError(`${this.policy.what}${why}`, this.#byHost);
   }
 
   /** Returns a failure that another attempt may fix, and throws any other. */
@@ -172,12 +188,18 @@ class Failures {
     if (!(error instanceof AttemptError)) throw error;
     const { host, why } = error;
     if (why instanceof EtcdRefusedError) throw why.during(this.policy.what);
+    if (why instanceof LeaseNotFoundError) this.#leaseGone();
     if (!mayPass(why)) throw why;
     this.#byHost.set(host, why);
     this.#count++;
     this.#addToken(error);
     this.#assertNotAllRefused();
     return error;
+  }
+
+  #leaseGone(): void {
+    this.policy.onLeaseGone?.();
+    this.policy.signal?.throwIfAborted();
   }
 
   #addToken({ host, why }: AttemptError): void {

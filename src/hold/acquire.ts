@@ -176,10 +176,6 @@ class TryCall<R> implements LeasedCall<JoinedEntry | undefined, R | undefined> {
     return entry && this.made(acquired(unwatched(entry)));
   }
 
-  failure(error: unknown): unknown {
-    return error;
-  }
-
   overdue(error: unknown): unknown {
     return error;
   }

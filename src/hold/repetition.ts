@@ -36,8 +36,7 @@ export class Repetition {
   mayFollow(error: unknown, lease: Lease | undefined): boolean {
     const { source, call } = this;
     if (!source.reopens) return false;
-    // No member has ever answered: the hosts may be wrong.
-    if (error instanceof EtcdUnavailableError) return call.rejoin && source.services.client.hasAnswered;
+    if (error instanceof EtcdUnavailableError) return call.rejoin;
     if (call.joined && !call.rejoin) return false;
     if (error instanceof SessionLostError || error instanceof SessionClosedError) return true;
     // The lease may be the reason, but not of two in a row.

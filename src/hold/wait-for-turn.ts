@@ -12,7 +12,9 @@ import { withLease, type LeasedCall } from "./with-lease.js";
 
 /** The last part of a wait, in which the queue is read so that a timeout can name the holder. */
 const PROBE_MS = 500;
-const OPENING = "its session was still being opened";
+/** A read that has waited so long, and several times as long as the last answer took, counts as unanswered. */
+const UNANSWERED_MS = 400;
+const ROUND_TRIPS = 3;
 const REJOINING = "its session had ended, and the next one was not used yet";
 
 /** A call that waits in one queue or several. */
@@ -34,6 +36,7 @@ export interface Waited {
 /** A call that waits for its turn under one name or several. */
 export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
   #waiter: TurnWaiter<T> | undefined;
+  #placed = false;
 
   constructor(private readonly wait: CheckedQueueWait) {}
 
@@ -46,6 +49,11 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
 
   get joined(): boolean {
     return this.#waiter?.joined ?? false;
+  }
+
+  /** Also with one of the sessions before: etcd has said that somebody is ahead. */
+  get #hadPlace(): boolean {
+    return (this.#placed ||= this.joined);
   }
 
   get rejoin(): boolean {
@@ -61,6 +69,7 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
   }
 
   begin(lease: Lease, left: CheckedWait): Promise<T> {
+    this.#placed = this.#hadPlace;
     const waiter = (this.#waiter = this.join(lease));
     const probe = new HolderProbe(lease, waiter, left.timeoutMs);
     const settled = settleWithin(waiter.granted, left, lease.services, {
@@ -71,19 +80,12 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
     return probe.during(settled);
   }
 
-  /** If no member has failed, the time limit was too short to open the first session. */
-  failure(error: unknown): unknown {
-    const { timeoutMs } = this.wait;
-    const tooShort = error instanceof EtcdUnavailableError && !this.#client.failing;
-    if (!tooShort || timeoutMs === undefined) return error;
-    return new LockTimeoutError(this.about.name, timeoutMs, undefined, undefined, OPENING);
-  }
-
   overdue(error: unknown): unknown {
-    if (error instanceof EtcdUnavailableError) return this.failure(error);
+    if (error instanceof EtcdUnavailableError) return error;
     const { timeoutMs = 0 } = this.wait;
     const { failing, lastFailures } = this.#client;
-    if (failing) return new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, lastFailures);
+    if (failing || !this.#hadPlace)
+      return new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, lastFailures);
     return new LockTimeoutError(this.about.name, timeoutMs, undefined, undefined, REJOINING);
   }
 
@@ -108,12 +110,14 @@ function assertNoDeadlock({ services }: LeaseSource, names: readonly string[]): 
 /** Reads the queue shortly before the time limit, so that a timeout can name the holder without delaying its caller. */
 class HolderProbe {
   #name: string | undefined;
+  #sentAt: number | undefined;
   #ahead: Ahead | undefined;
+  #failure: unknown;
   readonly #timer: Timer | undefined;
 
   constructor(
     private readonly lease: Lease,
-    private readonly waiter: { readonly waitingFor: Waited },
+    private readonly waiter: Pick<TurnWaiter<unknown>, "joined" | "waitingFor">,
     timeoutMs: number | undefined,
   ) {
     if (timeoutMs === undefined) return;
@@ -127,11 +131,56 @@ class HolderProbe {
     return timer ? settled.finally(() => timer.cancel()) : settled;
   }
 
-  /** Contains what etcd has answered so far. */
-  timeoutError(timeoutMs: number): LockTimeoutError {
-    const { name } = this.waiter.waitingFor;
-    const known = this.#name === name ? this.#ahead : undefined;
-    return new LockTimeoutError(name, timeoutMs, known?.holder, known?.ahead);
+  /** LockTimeoutError if etcd has said that somebody is ahead, and has not fallen silent since. */
+  timeoutError(timeoutMs: number): Error | Promise<Error> {
+    const { clock } = this.lease.services;
+    if (this.#isTaken()) return this.#lockTimeout(timeoutMs);
+    // After this process was paused, the answer may still be in the socket: timers run before it is read.
+    return new Promise((resolve) => {
+      clock.afterPendingEvents(() =>
+        resolve(this.#isTaken() ? this.#lockTimeout(timeoutMs) : this.#unavailable(timeoutMs)),
+      );
+    });
+  }
+
+  #isTaken(): boolean {
+    const known = this.#known;
+    if (known) return this.waiter.joined ? known.ahead > 0 : this.#isAnothers(known);
+    return this.waiter.joined && !this.#unanswered();
+  }
+
+  /** An unanswered join of this session may have put the key that was found. */
+  #isAnothers({ holder }: Ahead): boolean {
+    if (holder === undefined) return false;
+    const { leaseId, entries } = this.lease;
+    const isOurs = (): boolean => [...entries()].some(({ revision }) => revision === holder.revision);
+    return holder.leaseId !== leaseId || isOurs();
+  }
+
+  /** A wait whose streams have broken is not unanswered: its read was answered before, or was sent since. */
+  #unanswered(): boolean {
+    const { clock, client } = this.lease.services;
+    if (this.#ahead !== undefined || this.#sentAt === undefined) return false;
+    if (this.#failure !== undefined) return this.#failure instanceof EtcdUnavailableError;
+    const waitedMs = clock.monotonic() - this.#sentAt;
+    return client.failing || waitedMs >= Math.max(UNANSWERED_MS, ROUND_TRIPS * client.roundTripMs);
+  }
+
+  #lockTimeout(timeoutMs: number): LockTimeoutError {
+    const known = this.#known;
+    return new LockTimeoutError(this.waiter.waitingFor.name, timeoutMs, known?.holder, known?.ahead);
+  }
+
+  #unavailable(timeoutMs: number): EtcdUnavailableError {
+    const { lastFailures } = this.lease.services.client;
+    const read = this.#failure instanceof EtcdUnavailableError ? this.#failure.members : lastFailures;
+    const members = read.size > 0 ? read : lastFailures;
+    return new EtcdUnavailableError(`lock "${this.waiter.waitingFor.name}" within ${timeoutMs} ms`, members);
+  }
+
+  /** What etcd has answered about the name that the call still waits for. */
+  get #known(): Ahead | undefined {
+    return this.#name === this.waiter.waitingFor.name ? this.#ahead : undefined;
   }
 
   async #read(probeMs: number): Promise<void> {
@@ -139,7 +188,12 @@ class HolderProbe {
     const { name, revision } = this.waiter.waitingFor;
     const policy = { ...this.lease.policy("read the queue"), giveUpMs: probeMs, attemptMs: probeMs };
     this.#name = name;
-    // etcd did not answer, or the session is over, which rejects the call itself.
-    this.#ahead = await readContendersAhead(services, { name, revision }, policy).catch(() => undefined);
+    this.#sentAt = services.clock.monotonic();
+    try {
+      this.#ahead = await readContendersAhead(services, { name, revision }, policy);
+    } catch (error) {
+      // The end of the session rejects the call itself.
+      this.#failure = error;
+    }
   }
 }

@@ -18,8 +18,6 @@ export interface LeasedCall<T, R> {
   readonly joined: boolean;
   /** The value for the caller. @throws the end of the session, if it has ended since the grant. */
   result(value: T): R;
-  /** The error for the caller. */
-  failure(error: unknown): unknown;
   /** The error for the caller when the time limit ends before the call has begun again after `error`. */
   overdue(error: unknown): unknown;
 }
@@ -46,7 +44,7 @@ export async function withLease<T, R>(
       return call.result(await call.begin(lease, { signal: wait.signal, timeoutMs: left() }));
     } catch (error) {
       repetition ??= new Repetition(source, call);
-      if (!repetition.mayFollow(error, lease)) throw withCallersStack(call.failure(error));
+      if (!repetition.mayFollow(error, lease)) throw withCallersStack(error);
       await repetition.pause(error, lease, { signal: wait.signal, timeoutMs: left() });
     }
   }

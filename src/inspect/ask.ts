@@ -35,7 +35,8 @@ export async function ask<T>(
   signal?.throwIfAborted();
   const stop = new AbortController();
   const unlisten = aborts.add(closed, () => stop.abort(closed.reason));
-  const policy = { what, giveUpMs: timeoutMs, signal: stop.signal };
+  const limitIsGiven = wait.timeoutMs !== undefined;
+  const policy = { what, giveUpMs: timeoutMs, limitIsGiven, signal: stop.signal };
   try {
     return await settleWithin(call({ services, policy }), { signal, timeoutMs }, services, {
       onTimeout: () => new EtcdUnavailableError(what, client.lastFailures),

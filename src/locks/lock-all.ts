@@ -27,7 +27,8 @@ export type { MultiLock } from "./multi-lock.js";
  * @throws {DeadlockError} in an async context that already holds one of the names, or a name under one of them.
  * @throws {SessionLostError | SessionClosedError} when the session ends while waiting without `rejoin`.
  * @throws {KindMismatchError} when one entry would wait for one of another kind, or of a nested name: see docs/kinds.md.
- * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
+ * @throws {EtcdUnavailableError} when no session could be opened, or etcd had fallen silent when `timeoutMs` passed.
+ * @throws {EtcdRefusedError} when etcd rejects the request.
  * @throws {TypeError | RangeError} on bad arguments.
  */
 export async function lockAll(

@@ -43,12 +43,13 @@ export class Mutex {
   /**
    * Waits for its turn and returns the lock. Release it, or use `await using`; prefer `withLock`.
    * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
-   * @throws {LockTimeoutError} after `timeoutMs`, with the holder and the number of entries ahead if etcd still answers.
+   * @throws {LockTimeoutError} after `timeoutMs`, with the holder and the number of entries ahead.
    * The time to open the first session counts; if a member failed in that time, EtcdUnavailableError names it.
    * @throws {SessionLostError | SessionClosedError} when the session ends while waiting without `rejoin`.
    * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
    * @throws {DeadlockError} inside a `withLock` of the same name, or of a name under it.
-   * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
+   * @throws {EtcdUnavailableError} when no session could be opened, or etcd had fallen silent when `timeoutMs` passed.
+   * @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {TypeError | RangeError} on bad options.
    */
   lock(options?: QueueWaitOptions): Promise<Lock> {

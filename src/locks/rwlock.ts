@@ -41,7 +41,8 @@ export class RwLock {
    * @throws {SessionLostError | SessionClosedError} when the session ends while waiting without `rejoin`.
    * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
    * @throws {DeadlockError} inside a `with…Lock` of the same name, or of a name under it: see `withReadLock`.
-   * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
+   * @throws {EtcdUnavailableError} when no session could be opened, or etcd had fallen silent when `timeoutMs` passed.
+   * @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {TypeError | RangeError} on bad options.
    */
   readLock(options?: QueueWaitOptions): Promise<Hold> {

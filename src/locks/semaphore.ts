@@ -45,7 +45,8 @@ export class Semaphore {
    * @throws {SessionLostError | SessionClosedError} when the session ends while waiting without `rejoin`.
    * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
    * @throws {DeadlockError} inside a `withPermit` of the same name, or of a name under it: see `withPermit`.
-   * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects the request.
+   * @throws {EtcdUnavailableError} when no session could be opened, or etcd had fallen silent when `timeoutMs` passed.
+   * @throws {EtcdRefusedError} when etcd rejects the request.
    * @throws {TypeError | RangeError} on bad options.
    */
   acquire(options?: QueueWaitOptions): Promise<Hold> {

@@ -75,7 +75,8 @@ export type OnceResult<T> =
  * @throws {DeadlockError} in an async context that already holds the name, or a name under it.
  * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
  * @throws {SessionLostError | SessionClosedError} when the session ends before `work` begins: while it waits, without `rejoin`.
- * @throws {EtcdUnavailableError} when no session could be opened. @throws {EtcdRefusedError} when etcd rejects a request.
+ * @throws {EtcdUnavailableError} when no session could be opened, or etcd had fallen silent when `timeoutMs` passed.
+ * @throws {EtcdRefusedError} when etcd rejects a request.
  * @throws {TypeError | RangeError} on bad arguments.
  */
 // eslint-disable-next-line max-params -- public: the options come last, as everywhere
@@ -162,10 +163,6 @@ class SlotTry extends SlotCall {
       onGiveUp: () => waiter.giveUp(),
       onUnwanted: (outcome) => this.releaseUnwanted(outcome),
     });
-  }
-
-  override failure(error: unknown): unknown {
-    return error;
   }
 
   override overdue(error: unknown): unknown {

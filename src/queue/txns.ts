@@ -1,7 +1,6 @@
 import type { Compare, Operation, Range, Txn } from "../etcd/port.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
 import { EtcdRefusedError } from "../errors.js";
-import { LeaseNotFoundError } from "../etcd/port-errors.js";
 import type { Lease } from "../session/lease.js";
 
 export const put = ({ key, value, lease }: QueueEntry): Operation => ({
@@ -59,9 +58,8 @@ export function leaveTxn(entry: QueueEntry, ranges: readonly Range[]): Txn {
   };
 }
 
-/** etcd rejected a join: marks the lease if the lease is the reason. */
+/** etcd rejected a join: marks the lease if a key on it is the reason. */
 export async function joinRefused(lease: Lease, txn: Txn, error: unknown): Promise<void> {
-  if (error instanceof LeaseNotFoundError) lease.leaseNotFound();
   const forbidden = error instanceof EtcdRefusedError && error.why === "permission";
   if (forbidden && (await allowedWithoutLease(lease, txn))) lease.unfit = true;
 }

@@ -7,6 +7,7 @@ import type { EtcdServices } from "./connection.js";
 
 /** The longest wait for a call after the end of a session: the lease also expires by itself. */
 const LAST_CALL_MS = 10_000;
+const REVOCATION = ["lease"] as const;
 
 /** The lease whose keys are cleaned up. */
 export interface KeyOwner {
@@ -75,7 +76,10 @@ export async function revokeLease(
   withinMs: number,
 ): Promise<void> {
   await client
-    .call((member, options) => member.revoke(leaseId, options), lastPolicy("revoke a lease", withinMs))
+    .call((member, options) => member.revoke(leaseId, options), {
+      ...lastPolicy("revoke a lease", withinMs),
+      answers: REVOCATION,
+    })
     // The lease is gone, etcd is unreachable, or etcd refuses since our user may not write one of its keys: it expires.
     .catch(() => undefined);
 }

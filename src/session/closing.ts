@@ -49,7 +49,13 @@ export class Closing {
     this.#orphaning = true;
     lease.endWaits(new SessionClosedError(lease.leaseId));
     await this.#settled();
-    await lease.renewNow();
+    try {
+      await lease.renewNow();
+    } catch (error) {
+      // etcd has refused: the session continues.
+      this.#orphaning = false;
+      throw error;
+    }
     // A close that began meanwhile revokes the lease.
     if (this.#closing) throw new SessionClosedError(lease.leaseId);
     lease.abandon();

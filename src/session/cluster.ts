@@ -80,9 +80,10 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
     return { contact: client.contact, closed: closed.aborted, standing: this.#standing, leases };
   }
 
-  async #session({ signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait): Promise<Session> {
+  async #session({ signal, timeoutMs: given }: CheckedWait): Promise<Session> {
     const { services } = stateOf(this);
     const { clock, client, closed, options } = services;
+    const timeoutMs = given ?? OPEN_TIMEOUT_MS;
     const start = clock.monotonic();
     const onTimeout = (): Error =>
       new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, client.lastFailures);
@@ -98,7 +99,7 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
         return await settleWithin(this.#opening, { signal, timeoutMs: leftMs }, services, { onTimeout });
       } catch (error) {
         // All callers share one opening: a caller that joined a failed one late has time left for the next.
-        const over = clock.monotonic() - start >= timeoutMs || client.unreachable;
+        const over = clock.monotonic() - start >= timeoutMs || (given === undefined && client.unreachable);
         if (!(error instanceof EtcdUnavailableError) || over) throw withCallersStack(error);
       }
     }
@@ -162,6 +163,7 @@ export class Session extends EventTarget implements AsyncDisposable {
    * the queue, with the same key and fence; entries that no call has claimed within one TTL are deleted. Only one live
    * process may use a lease.
    * @throws {SessionLostError} when the lease is gone. @throws {EtcdUnavailableError} when no member answered in time.
+   * @throws {EtcdRefusedError} when etcd does not renew it: from 3.6 on, if it has a key that the user may not write.
    */
   static async adopt(
     cluster: Cluster,
@@ -224,6 +226,7 @@ export class Session extends EventTarget implements AsyncDisposable {
    * more, then stops renewing without revoking: the keys of holds remain until the TTL ends. Holds end here with
    * LockLostError (`loss: "closed"`). Entries that etcd does not let it delete within one TTL remain, too. A `close()`
    * meanwhile revokes instead.
+   * @throws {EtcdRefusedError} when etcd does not renew the lease; the session continues.
    * @throws {SessionLostError | SessionClosedError} when the session is over, or is closed meanwhile.
    */
   async orphan(): Promise<bigint> {

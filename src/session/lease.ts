@@ -4,7 +4,7 @@ import { setMaxListeners } from "node:events";
 import { closeIdleWatches, type ClusterState, type EtcdServices } from "./connection.js";
 import type { GrantedLease, Renewal, Standing } from "./deadline.js";
 import { inJeopardy, isOver, nextLookMs, remainingMs, standingOf } from "./deadline.js";
-import { SessionClosedError, type SessionLostError } from "../errors.js";
+import { SessionClosedError, type EtcdRefusedError, type SessionLostError } from "../errors.js";
 import type { LeaseListener } from "../etcd/keepalive.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import { TaskTracker } from "../async/task-tracker.js";
@@ -49,6 +49,8 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   readonly #over = new AbortController();
   #state: SessionState = "live";
   #renewal: Renewal;
+  /** Why etcd did not extend it, since the last renewal. */
+  #refusal: EtcdRefusedError | undefined;
   /** A renewal was sent because the suspend clock raised doubt. */
   #doubtAsked = false;
   readonly #timers: LeaseTimers;
@@ -111,7 +113,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
 
   /** After a suspend: the error with which it has expired, unless an answered renewal still says otherwise. */
   get lossInDoubt(): SessionLostError | undefined {
-    return this.standing === "doubtful" ? lossOf(this, "expired", this.#report()) : undefined;
+    return this.standing === "doubtful" ? lossOf(this, "expired", this.#lossReport()) : undefined;
   }
 
   /** Short form of `standing`: reads the second clock, which is slower, only if the deadline has passed. */
@@ -128,7 +130,8 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
 
   /** Limits for a call of this session: several attempts must fit into the TTL, and no attempt outlives the lease. */
   policy(what: string): CallPolicy {
-    return { what, attemptMs: this.ttlMs / 4, signal: this.#over.signal };
+    const onLeaseGone = (): void => this.leaseNotFound();
+    return { what, attemptMs: this.ttlMs / 4, signal: this.#over.signal, onLeaseGone };
   }
 
   /** New calls may begin. */
@@ -138,12 +141,13 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
 
   /** No longer used: closes upon the first renewal that finds no hold and no wait. */
   retire(): void {
-    this.#renewalWaits.add(this.services.clock.monotonic(), () => {
+    const run = (): void => {
       // Its user is already closing or orphaning it.
       if (this.#closing.begun) return;
       if (this.holds.size === 0 && this.waits.size === 0) void this.close(0);
       else this.retire();
-    });
+    };
+    this.#renewalWaits.add({ since: this.services.clock.monotonic(), run });
   }
 
   /** @throws SessionLostError | SessionClosedError when nothing new may begin. */
@@ -163,10 +167,16 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     // Of all accepted renewals, the one that was sent last counts.
     if (this.#over.signal.aborted || sent.monotonic < this.#renewal.sent.monotonic) return;
     this.#renewal = { sent, ttlMs: Math.min(ttlSeconds * 1000, this.ttlMs) };
+    this.#refusal = undefined;
     this.#timers.stalls.forgetUntil(sent.monotonic);
     this.#renewalWaits.answered(sent.monotonic);
     publishRenewal(this, sent, this.services.clock.monotonic());
     this.refresh();
+  }
+
+  refused(error: EtcdRefusedError): void {
+    this.#refusal = error;
+    this.#renewalWaits.refused(error);
   }
 
   leaseNotFound(): void {
@@ -176,8 +186,7 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
 
   lose(loss: "expired" | "revoked", now = this.services.clock.now()): void {
     if (this.#over.signal.aborted) return;
-    const report = this.#report(now);
-    this.#end("lost", lossOf(this, loss, report), report);
+    this.#end("lost", lossOf(this, loss, this.#lossReport(now)), this.#report(now));
     // A renewal still in a socket may have extended the lease, and waiters would wait behind keys that have no holder.
     inOwnContext(() => void revokeLease(this.services, this.leaseId, this.ttlMs));
   }
@@ -195,12 +204,17 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
     if (!this.#over.signal.aborted) this.#end("closed", new SessionClosedError(this.leaseId), this.#report());
   }
 
-  /** Resolves when etcd has answered a renewal that was sent since the call; rejects when the session is over. */
+  /** Resolves when etcd has answered a renewal that was sent since the call; rejects if etcd refuses it, or the session is over. */
   renewNow(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.signal.throwIfAborted();
       const stop = this.services.aborts.add(this.signal, () => reject(this.signal.reason as Error));
-      this.#renewalWaits.add(this.services.clock.monotonic(), () => resolve(stop()));
+      const refused = (error: EtcdRefusedError): void => reject((stop(), error));
+      this.#renewalWaits.add({
+        since: this.services.clock.monotonic(),
+        run: () => resolve(stop()),
+        refused,
+      });
       this.services.keepalive.renew(this);
     });
   }
@@ -236,6 +250,10 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   #report(now = this.services.clock.now()): RenewalReport {
     const leftMs = remainingMs(this.#renewal, now);
     return reportOf(this, this.#timers.stalls, { sent: this.#renewal.sent, now, leftMs });
+  }
+
+  #lossReport(now?: Moment): RenewalReport & { readonly refusal: EtcdRefusedError | undefined } {
+    return { ...this.#report(now), refusal: this.#refusal };
   }
 
   #scheduleLook(now = this.services.clock.now()): void {

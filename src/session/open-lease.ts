@@ -1,7 +1,7 @@
 import { AdoptedEntries, readAdopted } from "./adopted-entries.js";
 import { hostname } from "node:os";
 import type { ClusterState, EtcdServices } from "./connection.js";
-import { EtcdUnavailableError, SessionLostError } from "../errors.js";
+import { type EtcdRefusedError, EtcdUnavailableError, SessionLostError } from "../errors.js";
 import type { CallOptions, LeaseAnswer, Member } from "../etcd/port.js";
 import { LeaseExistsError } from "../etcd/port-errors.js";
 import type { GrantedLease } from "./deadline.js";
@@ -15,6 +15,7 @@ import { inOwnContext } from "../async/own-context.js";
 import { settleWithin } from "../async/settle-within.js";
 
 const OPEN_TIMEOUT_MS = 10_000;
+const GRANT = ["quota", "lease exists"] as const;
 
 export const defaultOwner = (): string => `${hostname()}:${process.pid}`;
 
@@ -54,19 +55,22 @@ interface WantedLease {
 interface Limits {
   readonly signal: AbortSignal;
   readonly timeoutMs: number;
+  /** The caller has chosen `timeoutMs`. */
+  readonly limitIsGiven?: boolean;
 }
 
 async function limited<T>(
   { closed, aborts }: EtcdServices,
-  { signal, timeoutMs = OPEN_TIMEOUT_MS }: CheckedWait,
+  { signal, timeoutMs }: CheckedWait,
   run: (limits: Limits) => Promise<T>,
 ): Promise<T> {
   signal?.throwIfAborted();
   closed.throwIfAborted();
-  if (signal === undefined) return run({ signal: closed, timeoutMs });
+  const limits = { timeoutMs: timeoutMs ?? OPEN_TIMEOUT_MS, limitIsGiven: timeoutMs !== undefined };
+  if (signal === undefined) return run({ signal: closed, ...limits });
   const either = firstAbort(aborts, [signal, closed]);
   try {
-    return await run({ signal: either.signal, timeoutMs });
+    return await run({ signal: either.signal, ...limits });
   } finally {
     either.stop();
   }
@@ -85,11 +89,11 @@ function within<T>(
 async function grant(
   services: EtcdServices,
   wanted: WantedLease,
-  { signal, timeoutMs }: Limits,
+  { timeoutMs, ...limits }: Limits,
 ): Promise<GrantedLease> {
   const { clock } = services;
   const start = clock.monotonic();
-  const left = (): Limits => ({ signal, timeoutMs: Math.max(1, timeoutMs - (clock.monotonic() - start)) });
+  const left = (): Limits => ({ ...limits, timeoutMs: Math.max(1, timeoutMs - (clock.monotonic() - start)) });
   for (;;) {
     const granted = await grantOnce(services, wanted, left());
     if (granted && clock.monotonic() - granted.sent.monotonic <= wanted.ttlSeconds * 250) return granted;
@@ -107,7 +111,7 @@ async function grant(
 async function grantOnce(
   { clock, keepalive, client }: EtcdServices,
   wanted: WantedLease,
-  { signal, timeoutMs }: Limits,
+  { signal, timeoutMs, limitIsGiven }: Limits,
 ): Promise<GrantedLease | undefined> {
   const { leaseId, ttlSeconds } = wanted;
   let sent = clock.now();
@@ -123,7 +127,7 @@ async function grantOnce(
   };
   try {
     // Attempts are not as short as those of a session's other calls: this one may have to connect and to get a token.
-    const policy = { what: "grant a lease", giveUpMs: timeoutMs, signal };
+    const policy = { what: "grant a lease", giveUpMs: timeoutMs, limitIsGiven, signal, answers: GRANT };
     const answer = await client.call(attempt, policy);
     return { leaseId, ttlSeconds: answer.ttlSeconds, sent };
   } catch (error) {
@@ -132,7 +136,7 @@ async function grantOnce(
   }
 }
 
-/** One accepted renewal. @throws SessionLostError when etcd has no such lease. */
+/** One accepted renewal. @throws SessionLostError when etcd has no such lease. @throws EtcdRefusedError when it does not renew it. */
 export function renewOnce(services: EtcdServices, leaseId: bigint, limits: Limits): Promise<GrantedLease> {
   const { keepalive, clock, aborts, client } = services;
   return new Promise((resolve, reject) => {
@@ -140,6 +144,7 @@ export function renewOnce(services: EtcdServices, leaseId: bigint, limits: Limit
       leaseId,
       patienceMs: Math.min(1500, client.requestTimeoutMs),
       renewed: (sent: Moment, ttlSeconds: number) => end(() => resolve({ leaseId, ttlSeconds, sent })),
+      refused: (error: EtcdRefusedError) => end(() => reject(error)),
       leaseNotFound: () =>
         end(() => reject(new SessionLostError(leaseId, "revoked", "etcd has no such lease"))),
     };

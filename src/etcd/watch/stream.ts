@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "../../async/clock.js";
 import type { Header, Member, WatchAnswer, WatchStream } from "../port.js";
-import { MemberRefusedError, TokenExpiredError, UnansweredError } from "../port-errors.js";
+import { MemberRefusedError, notEtcds, TokenExpiredError, UnansweredError } from "../port-errors.js";
 import type { Watch, WatchOwner } from "./watch.js";
 
 /** How long a new watch, or a probe, may stay unanswered. */
@@ -140,12 +140,13 @@ export class OpenStream implements WatchOwner {
   }
 
   #refused(watch: Watch, reason: string): void {
-    const error = this.group.member.failure(reason);
+    const { member } = this.group;
+    const error = notEtcds(member.failure(reason), [], member.host);
     if (error instanceof TokenExpiredError) return this.group.tokenExpired();
     // Another member may create it.
     if (error instanceof MemberRefusedError || error instanceof UnansweredError)
       return this.group.failed(error);
-    if (this.watches.delete(watch.id)) watch.listener.refused(error);
+    if (this.watches.delete(watch.id)) watch.listener.refused(error as Error);
   }
 
   /** etcd cancelled the watch, not its listener. */

@@ -3,7 +3,12 @@ import { tellOutside } from "../../async/own-context.js";
 import { renewedChannel, sessionChannel } from "../../diagnostics/channels.js";
 import { withJson } from "../../diagnostics/message-json.js";
 import type { SessionStateName } from "../../diagnostics/messages.js";
-import { failuresText, SessionLostError, type SessionClosedError } from "../../errors.js";
+import {
+  failuresText,
+  SessionLostError,
+  type EtcdRefusedError,
+  type SessionClosedError,
+} from "../../errors.js";
 import type { EtcdClient } from "../../etcd/client.js";
 import type { RenewalReport } from "../../renewal-report.js";
 import type { Stalls } from "./stalls.js";
@@ -48,11 +53,12 @@ export function reportOf(lease: ReportedLease, stalls: Stalls, progress: Progres
 export function lossOf(
   lease: ReportedLease,
   loss: "expired" | "revoked",
-  report: RenewalReport,
+  { refusal: refused, ...report }: RenewalReport & { readonly refusal?: EtcdRefusedError | undefined },
 ): SessionLostError {
   const { leaseId, ttlSeconds } = lease;
+  const refusal = loss === "expired" ? refused : undefined;
   const stalled = isStalled(report, ttlSeconds * 1000);
-  const unanswered = loss === "expired" && isUnanswered(report, ttlSeconds * 1000);
+  const unanswered = loss === "expired" && !refusal && isUnanswered(report, ttlSeconds * 1000);
   const what =
     loss === "expired"
       ? `no renewal was accepted for ${seconds(report.sinceLastRenewalMs)} (TTL ${ttlSeconds} s)`
@@ -60,10 +66,11 @@ export function lossOf(
   const { members } = report;
   const reasons = [
     ...(stalled ? [stallText(report.stalledMs, loss)] : []),
+    ...(refusal ? [refusal.message] : []),
     ...(unanswered ? [`etcd did not answer${members.size > 0 ? `: ${failuresText(members)}` : ""}`] : []),
   ];
   const why = reasons.length > 0 ? `${what}; ${reasons.join(", and ")}` : what;
-  return new SessionLostError(leaseId, loss, why, { ...report, remainingMs: 0, unanswered });
+  return new SessionLostError(leaseId, loss, why, { ...report, remainingMs: 0, unanswered, refusal });
 }
 
 /** How long a renewal is awaited before it is sent to the next member. */

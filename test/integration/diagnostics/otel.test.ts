@@ -137,7 +137,7 @@ describe("calls that are not granted", () => {
     const stop = new AbortController();
 
     const busy = await mutex.tryLock();
-    const timedOut = mutex.lock({ timeoutMs: 50 }).catch(() => "timeout");
+    const timedOut = mutex.lock({ timeoutMs: 500 }).catch(() => "timeout");
     const aborted = mutex.lock({ signal: stop.signal }).catch(() => "aborted");
     const next = mutex.lock();
     expect(await timedOut).toBe("timeout");

@@ -78,7 +78,7 @@ describe("a candidate", () => {
 
     caller.abort("enough");
     expect(await aborted).toBe("enough");
-    expect(await reasonOf(election.campaign("b", { timeoutMs: 100 }))).toMatchObject({
+    expect(await reasonOf(election.campaign("b", { timeoutMs: 1000 }))).toMatchObject({
       code: "LOCK_TIMEOUT",
     });
     await queued(name, 1);

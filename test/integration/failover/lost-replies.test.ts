@@ -121,7 +121,7 @@ describe.concurrent("a lost or late request", { timeout: 40_000 }, () => {
   });
 
   test.for([
-    ["join", "LOCK_TIMEOUT"],
+    ["join", "ETCD_UNAVAILABLE"],
     ["tryLock", "ETCD_UNAVAILABLE"],
   ] as const)(
     "fails a %s that never gets an answer with %s, and leaves no place",

@@ -7,7 +7,7 @@ import { memberOf } from "../../../src/etcd/transport/member-of.js";
 import { EtcdClient } from "../../../src/etcd/client.js";
 import { REFUSALS } from "../../../src/etcd/refusals/refusals.js";
 import type { Txn } from "../../../src/etcd/port.js";
-import { LeaseExistsError, LeaseNotFoundError } from "../../../src/etcd/port-errors.js";
+import { LeaseNotFoundError } from "../../../src/etcd/port-errors.js";
 import { systemClock } from "../../../src/async/clock.js";
 import { message } from "../../support/clients/protobuf.js";
 import { startRawServer, type RawServer } from "../../support/fakes/raw-server.js";
@@ -19,7 +19,7 @@ type Answer = ReturnType<Answerer>;
 const TXN: Txn = {
   queues: ["jobs"],
   compare: [{ kind: "created at", key: "jobs/1", revision: 0n }],
-  success: [],
+  success: [{ kind: "put", key: "jobs/1", value: "", leaseId: 7n }],
   failure: [],
 };
 const AUTH = { username: "worker", password: "secret" };
@@ -91,7 +91,6 @@ async function call(client: EtcdClient, giveUpMs = 10_000) {
 const ANSWERED = { header: { revision: 5n } };
 const ENDS: Readonly<Record<string, unknown>> = {
   lease: expect.any(LeaseNotFoundError) as unknown,
-  "lease exists": expect.any(LeaseExistsError) as unknown,
   credentials: expect.objectContaining({ code: "ETCD_REFUSED", why: "unauthenticated" }),
   permission: expect.objectContaining({ code: "ETCD_REFUSED", why: "permission" }),
   quota: expect.objectContaining({ code: "ETCD_REFUSED", why: "quota" }),
@@ -123,6 +122,18 @@ describe("a call that etcd answers with", () => {
         expect(await call(client)).toEqual({ outcome: ENDS[verdict], doubts });
         await call(client);
         expect([only.calls(), only.server.accepted]).toEqual([2, 1]);
+      }
+    },
+  );
+
+  test.each(saying("lease exists", "auth off"))(
+    '"$text" ($verdict), which etcd never says of a transaction, is repeated on another host',
+    async ({ said }) => {
+      for (const refusal of said) {
+        const [bad, good] = [await host(() => refusal), await host(first(refusal, 0))];
+
+        expect(await call(membersOf([bad, good]))).toMatchObject({ outcome: ANSWERED, doubts: 1 });
+        expect([bad.calls(), good.calls()]).toEqual([1, 1]);
       }
     },
   );

@@ -104,7 +104,7 @@ describe("waiting for a name inside a withLock", () => {
     const name = "clusters";
 
     // In fact both are one etcd, so this is a plain wait, which ends with its time limit.
-    const reason = await mutex(name).withLock(() => reasonOf(mutex(name, other).lock({ timeoutMs: 100 })));
+    const reason = await mutex(name).withLock(() => reasonOf(mutex(name, other).lock({ timeoutMs: 1000 })));
 
     expect(reason).toMatchObject({ code: "LOCK_TIMEOUT" });
   });

@@ -212,7 +212,9 @@ describe.concurrent.each(titled(SUBJECTS))("%s that is held", (_, subject) => {
     await using adopted = await Session.adopt(two.cluster, await session.orphan());
 
     if (!adopts) {
-      expect(await reasonOf(take(adopted, name, { timeoutMs: 300 }))).toMatchObject({ code: "LOCK_TIMEOUT" });
+      expect(await reasonOf(take(adopted, name, { timeoutMs: 1500 }))).toMatchObject({
+        code: "LOCK_TIMEOUT",
+      });
       await adopted.close();
       return (await behind).release();
     }

@@ -270,7 +270,7 @@ describe.concurrent.each(titled(alone))("a wait for %s, which one holds at a tim
   }) => {
     const name = nameOf("twins", subject);
     const first = await take(two.session, name);
-    const late = await reasonOf(take(two.session, name, { timeoutMs: 200 }));
+    const late = await reasonOf(take(two.session, name, { timeoutMs: 1000 }));
     expect(late).toMatchObject({ code: "LOCK_TIMEOUT" });
     const waiting = take(two.session, name);
     const turn = settledYet(waiting);

@@ -33,10 +33,9 @@ describe.each(["http2", "etcd3"] as const)("hosts that all reject connections, o
 
   test.each<[string, (cluster: Cluster) => Promise<unknown>]>([
     ["lock()", (cluster) => new Mutex(cluster, "dead").lock()],
-    ["lock() with a longer limit", (cluster) => new Mutex(cluster, "dead").lock({ timeoutMs: FOR_EVER_MS })],
     ["cluster.session()", (cluster) => cluster.session()],
     ["Session.open()", (cluster) => Session.open(cluster)],
-    ["inspect()", (cluster) => inspect(cluster, "dead", { timeoutMs: OPEN_TIMEOUT_MS })],
+    ["inspect()", (cluster) => inspect(cluster, "dead")],
   ])("fail %s before its time limit, with the failure of each, and close() at once", async (_, run) => {
     const cluster = await dead();
     let error: unknown;
@@ -46,6 +45,7 @@ describe.each(["http2", "etcd3"] as const)("hosts that all reject connections, o
     expect(error).toBeInstanceOf(EtcdUnavailableError);
     expect([...(error as EtcdUnavailableError).members.keys()].sort()).toEqual([...cluster.hosts].sort());
     expect((error as Error).message.match(/ECONNREFUSED/g)).toHaveLength(2);
+    expect((error as Error).message).toMatch(/\b3 s\b.*timeoutMs/);
     expect(took).toBeLessThan(0.7 * OPEN_TIMEOUT_MS);
     expect(await elapsed(() => cluster.close())).toBeLessThan(took / 2);
   });
@@ -65,6 +65,26 @@ describe.each(["http2", "etcd3"] as const)("hosts that all reject connections, o
     const error = await rejection(() => new Mutex(cluster, "dead").lock({ timeoutMs: 500 }));
 
     expect([EtcdUnavailableError, LockTimeoutError]).toContain((error as Error).constructor);
+  });
+
+  test.each<[string, (cluster: Cluster) => Promise<unknown>]>([
+    ["lock()", (cluster) => new Mutex(cluster, "late").lock({ timeoutMs: FOR_EVER_MS })],
+    ["lock() that rejoins", (cluster) => new Mutex(cluster, "late").lock({ rejoin: true })],
+    ["cluster.session()", (cluster) => cluster.session({ timeoutMs: FOR_EVER_MS })],
+    ["Session.open()", (cluster) => Session.open(cluster, { timeoutMs: FOR_EVER_MS })],
+    ["inspect()", (cluster) => inspect(cluster, "late", { timeoutMs: FOR_EVER_MS })],
+  ])("do not stop %s with a limit of its own, which waits for the etcd that starts later", async (_, run) => {
+    await using etcd = await startEtcd();
+    await etcd.member.kill();
+    await using cluster = connect({ hosts: etcd.endpoints, transport });
+    const call = run(cluster);
+    // Who has no limit of his own has ended by then.
+    await rejection(() => cluster.session());
+
+    await etcd.member.restart();
+
+    expect(await call).toBeDefined();
+    await cluster.close({ drainMs: 0 });
   });
 
   test("do not stop lead(), which reports each attempt and leads when etcd is there", async () => {

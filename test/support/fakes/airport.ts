@@ -10,7 +10,10 @@ type Kind = "join" | "leave";
 export const txnOf = (roots: readonly string[], kind: Kind = "join"): Txn => ({
   queues: roots,
   compare: [{ kind: "created at", key: `${roots[0] ?? ""}/1`, revision: 0n }],
-  success: kind === "leave" ? [{ kind: "delete", key: `${roots[0] ?? ""}/1` }] : [],
+  success:
+    kind === "leave"
+      ? [{ kind: "delete", key: `${roots[0] ?? ""}/1` }]
+      : [{ kind: "put", key: `${roots[0] ?? ""}/1`, value: "", leaseId: 7n }],
   failure: [],
 });
 

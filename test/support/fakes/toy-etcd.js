@@ -132,19 +132,20 @@ export class ToyEtcd {
     const succeeded = partsOf(request, 1).every((compare) => this.#holds(compare));
     const operations = partsOf(request, succeeded ? 2 : 3);
     const puts = operations.map((operation) => fieldOf(operation, 2)).filter((put) => put !== undefined);
-    if (puts.some((put) => !this.leases.has(intOf(put, 3))))
+    if (puts.map((put) => intOf(put, 3)).some((lease) => lease !== 0n && !this.leases.has(lease)))
       return { status: 5, details: "etcdserver: requested lease not found" };
     if (operations.some((each) => fieldOf(each, 1) === undefined)) this.revision++;
     const responses = operations.map((each) => /** @type {Field} */ ([3, [this.#apply(each)]]));
     return { messages: [message([this.header(), [2, succeeded], ...responses])] };
   }
 
-  /** @param {Buffer | bigint} compare created at, nothing in, or value is */
+  /** @param {Buffer | bigint} compare created at, modified at, nothing in, or value is */
   #holds(compare) {
     const [key, end] = [textOf(compare, 3), textOf(compare, 64)];
     const found = [...this.keys.values()].filter((kv) => within(kv.key, key, end));
     if (intOf(compare, 2) === 3n)
       return found.some(({ value }) => value.toString("latin1") === textOf(compare, 7));
+    if (intOf(compare, 2) === 2n) return found.some(({ mod }) => mod === intOf(compare, 6));
     const create = intOf(compare, 5);
     return create === 0n ? found.length === 0 : found.some((kv) => kv.create === create);
   }

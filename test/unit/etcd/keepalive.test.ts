@@ -83,6 +83,31 @@ describe("the keepalive stream", () => {
     expect(clock.timers).toBe(0);
   });
 
+  test("that is ended for a lease tells that one why, and none whose renewal came later", () => {
+    const { cluster, keepalive, self } = renewing();
+    const refused: [bigint, EtcdRefusedError][] = [];
+    const told = (leaseId: bigint) => ({
+      ...renewer(leaseId).self,
+      refused: (error: EtcdRefusedError) => void refused.push([leaseId, error]),
+    });
+    const [gone, forbidden, last] = [told(0x88n), told(0x99n), told(0xaan)];
+    for (const each of [gone, forbidden, last]) keepalive.renew(each);
+    // Nobody waits for its renewal any longer, but etcd has it.
+    keepalive.detach(gone);
+    streamOf(cluster).answer(LEASE_ID, 10);
+
+    streamOf(cluster).end(new EtcdRefusedError("permission", "a:1", "permission denied"));
+    expect(refused).toEqual([]);
+    expect(streamOf(cluster).renewals).toEqual([LEASE_ID, 0x99n, 0xaan]);
+    streamOf(cluster).answer(LEASE_ID, 10);
+    streamOf(cluster).end(new EtcdRefusedError("permission", "a:1", "permission denied"));
+
+    expect(refused.map(([leaseId]) => leaseId)).toEqual([0x99n]);
+    expect(refused[0]![1]).toMatchObject({ why: "permission", host: "a:1" });
+    expect(streamOf(cluster).renewals).toEqual([LEASE_ID, 0xaan]);
+    for (const each of [self, last]) keepalive.detach(each);
+  });
+
   test("tells leases that it is another one, but not those that it is their first one", async () => {
     const cluster = new FakeCluster();
     const told: string[] = [];

@@ -28,21 +28,13 @@ interface Script {
   readonly joined?: boolean;
   readonly reopens?: boolean;
   readonly wait?: Partial<CheckedWait>;
-  /** No member has ever answered. */
-  readonly unreached?: boolean;
   /** Milliseconds that each attempt lasts. */
   readonly lasts?: number;
 }
 
 async function scene({ attempts, rejoin = false, joined = false, reopens = true, ...rest }: Script) {
   const cluster = new FakeCluster({ hosts: ["a:1"] });
-  const { clock, services, client } = cluster;
-  if (!rest.unreached) {
-    const read = client.range({ key: Buffer.from("k") }, { what: "reach", giveUpMs: 1000 });
-    await settle();
-    cluster.member.of("range")[0]?.answer({ header: cluster.member.header, kvs: [], more: false, count: 0n });
-    await read;
-  }
+  const { clock, services } = cluster;
   const lease = cluster.lease(3600);
   const begins: number[] = [];
   const start = clock.monotonic();
@@ -58,7 +50,6 @@ async function scene({ attempts, rejoin = false, joined = false, reopens = true,
       return next instanceof Error ? Promise.reject(next) : Promise.resolve(next);
     },
     result: (value) => value,
-    failure: (error) => error,
     overdue: (error) => new LockTimeoutError(`after ${(error as Error).name}`, 1, undefined, undefined),
   };
   const published: RejoinMessage[] = [];
@@ -109,7 +100,6 @@ describe("a call whose session ends", () => {
     ["the session is the caller's own", { reopens: false }, LOST],
     ["etcd has rejected it", { rejoin: true }, REFUSED],
     ["etcd did not answer", {}, UNAVAILABLE],
-    ["no member of etcd has ever answered", { rejoin: true, unreached: true }, UNAVAILABLE],
   ] as const)("rejects with that very error if %s", async (_, script, error) => {
     const failure = error();
     const { begins, end } = await scene({ ...script, attempts: [() => failure, () => "granted"] });

@@ -16,10 +16,10 @@ const JOIN = { Txn: 1, Range: 1, Watch: 2, revisions: 1 };
 /** The same behind two others: the entry before the predecessor is watched, too. */
 const JOIN_BEHIND_TWO = { ...JOIN, Watch: 3 };
 /**
- * The deletion. There were three watches on the deleted key, the leader's and those of the two behind it; two of them are
+ * The deletion. There were two watches on the deleted key alone, the leader's and that of the second one behind it; one of them is
  * ended.
  */
-const HAND_OVER = { Txn: 1, Watch: 2, revisions: 1 };
+const HAND_OVER = { Txn: 1, Watch: 1, revisions: 1 };
 const WRITE = { Txn: 1, revisions: 1 };
 
 describe("what an election costs etcd", () => {

@@ -16,6 +16,18 @@ export const REFUSALS: readonly Mutant[] = [
     hunt: t2(["web-server", "unimplemented", "kill-holder"], { lastsMs: [4000, 6000] }),
   },
   {
+    name: "refusal-dropped",
+    wrong: "reports a renewal that etcd has refused to nobody",
+    patches: [
+      {
+        file: "etcd/keepalive.js",
+        from: 'listener?.refused?.(refusal.during("renew a lease"));',
+        to: "",
+      },
+    ],
+    hunt: t1(["role-revoked"], { auth: "on" }),
+  },
+  {
     name: "token-not-renewed",
     wrong: "goes on with the token that etcd has rejected",
     patches: [{ file: "etcd/member-pool.js", from: "this.tokens?.drop(token);", to: "void token;" }],

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { patched } from "../../lab/mutants/build.js";
 import { MUTANTS } from "../../lab/mutants/table.js";
-import { MUTANT_HUNTS } from "../../sim/bugs/hints.js";
+import { MUTANT_HUNTS, UNSIMULATED } from "../../sim/bugs/hints.js";
 import { brokenIn, replayed, type Ground, type Hints } from "../../sim/bugs/hunt.js";
 import { BUGS } from "../../sim/bugs/table.js";
 import { runWorkload, WORKLOADS, type WorkloadName } from "../../sim/bugs/workloads/index.js";
@@ -23,7 +23,8 @@ it.each(BUGS)("the bug $name is put back by text that is in the present build", 
 });
 
 it("bugs and mutants are looked for with faults that the simulation has", () => {
-  expect(Object.keys(MUTANT_HUNTS).sort()).toEqual(MUTANTS.map(({ name }) => name).sort());
+  const named = [...Object.keys(MUTANT_HUNTS), ...UNSIMULATED];
+  expect(named.sort()).toEqual(MUTANTS.map(({ name }) => name).sort());
   const known = SIM_FAULTS.map(({ name }) => name);
   for (const ground of [...BUGS.map((bug) => bug.ground), ...Object.values(MUTANT_HUNTS)])
     expect(known).toEqual(expect.arrayContaining([...faultsOf(ground)]));

@@ -16,7 +16,10 @@ const MANY: Hints = { of: "mutex", processes: 2, lanes: 4, names: 4 };
 /** Of a candidate: with its key, more than the 65,535 bytes that a new connection may send. */
 const LONGEST_VALUE = 65_536;
 
-/** Where each mutant is looked for. */
+/** Mutants that the simulation cannot show: it has no sockets of Node.js, whose events carry an async context. */
+export const UNSIMULATED: ReadonlySet<string> = new Set(["context-inherited"]);
+
+/** Where each other mutant is looked for. */
 export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "deadline-from-receipt": { workload: "late-then-silent" },
   "whole-ttl": at({ of: "mutex", faults: ["link-blackhole"], camp: 1, ...OFTEN }),
@@ -81,6 +84,7 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "vacancy-not-told": { workload: "observers" },
   "youngest-observed": { workload: "observers" },
   "gap-not-replayed": { workload: "observers" },
+  "refusal-dropped": { workload: "refused-renewal" },
   "member-taken-for-cluster": { workload: "learner" },
   "token-not-renewed": at({ of: "mutex", auth: true, faults: ["tokens"], gapMs: [20, 200] }),
   "lost-answer-taken-for-rejection": at({ ...OVER, faults: ["calm"] }),

@@ -16,6 +16,7 @@ import {
   detachedKey,
   failedOpening,
   orphanAndAdopt,
+  refusedRenewal,
   sessionListener,
 } from "./sessions.js";
 import { World, type Workload } from "./world.js";
@@ -27,6 +28,7 @@ export const WORKLOADS = {
   "unnoticed-end": unnoticedEnd,
   "session-listener": sessionListener,
   "orphan-and-adopt": orphanAndAdopt,
+  "refused-renewal": refusedRenewal,
   "failed-opening": failedOpening,
   "detached-key": detachedKey,
   "close-during-lockall": closeDuringLockAll,

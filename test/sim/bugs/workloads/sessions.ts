@@ -2,7 +2,8 @@
 import type { Workload, World } from "./world.js";
 
 const LOST = "LOCK_LOST";
-const codeOf = (error: unknown): string => (error as { code?: string }).code ?? String(error);
+const REFUSED = "ETCD_REFUSED";
+const codeOf = (error: unknown): string => (error as { code?: string } | undefined)?.code ?? String(error);
 
 /** A session is lost while it holds locks. A listener of its own signal looks at the locks, and releases them. */
 export const sessionListener: Workload = async (world) => {
@@ -108,6 +109,37 @@ export const detachedKey: Workload = async (world) => {
   world.expect(world.keys("x").length === 0, "close leaves no key", `${lock.key} was left`);
   await world.close();
 };
+
+/** An operator puts a key on a lease that its user may not write: from 3.6 on, etcd refuses to renew it, and says why. */
+export const refusedRenewal: Workload = Object.assign(
+  async (world: World) => {
+    const { leasehold, ttlSeconds, random, etcd } = world;
+    const session = await leasehold.Session.open(world.node("a").cluster, { ttlSeconds });
+    await world.sleep(random.between(0, 300 * ttlSeconds));
+    etcd.store.write(() => etcd.store.put({ key: "other/key", value: "", leaseId: session.leaseId }));
+    const adopted = leasehold.Session.adopt(world.node("b").cluster, session.leaseId);
+    const why = await adopted.then(() => "adopted", codeOf);
+    world.expect(why === REFUSED, "a refusal is reported", `adopt() ended with ${why}`);
+    await world.sleep(2000 * ttlSeconds);
+    const { cause } = session.signal.reason as Error;
+    world.expect(
+      codeOf(cause) === REFUSED,
+      "a refusal is reported",
+      `the loss had the cause ${String(cause)}`,
+    );
+    await world.close();
+  },
+  {
+    etcd: {
+      version: "3.6" as const,
+      user: { username: "worker", password: "secret" },
+      auth: {
+        users: { worker: { password: "secret", roles: ["worker"] } },
+        roles: { worker: { readwrite: ["jobs/"] } },
+      },
+    },
+  },
+);
 
 /** The session begins to end while lockAll() joins: its close waits for holds of callers only. */
 export const closeDuringLockAll: Workload = async (world) => {

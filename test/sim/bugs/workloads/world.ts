@@ -1,5 +1,6 @@
 import { Kernel } from "../../kernel/kernel.js";
 import type { Random } from "../../kernel/random.js";
+import type { AuthOptions } from "../../etcd/auth/auth-store.js";
 import { SimEtcd } from "../../etcd/sim-etcd.js";
 import type { SimServer, SimVersion } from "../../etcd/types.js";
 import { CALM, type LinkProfile } from "../../network/link.js";
@@ -15,6 +16,9 @@ const LIMIT_MS = 600_000;
 export interface EtcdSetting {
   readonly members?: number;
   readonly version?: SimVersion;
+  readonly auth?: AuthOptions;
+  /** With which the processes log in. */
+  readonly user?: { readonly username: string; readonly password: string };
 }
 
 /** A simulated etcd and the processes of one workload, for calls that the lab's lanes do not make. */
@@ -30,7 +34,7 @@ export class World {
   constructor(
     readonly seed: number,
     readonly build: Build,
-    setting: EtcdSetting = {},
+    private readonly setting: EtcdSetting = {},
   ) {
     this.kernel = new Kernel(String(seed));
     this.random = this.kernel.random.fork("workload");
@@ -47,9 +51,10 @@ export class World {
   /** A process. `servers`: what its links lead to; default: the members. */
   node(name: string, servers: readonly SimServer[] = this.etcd.members): SimNode {
     const { kernel, ttlSeconds, build } = this;
+    const { user } = this.setting;
     const node = new SimNode({
       ...{ name, servers, scheduler: kernel, random: kernel.random.fork("nodes") },
-      options: { requestTimeoutMs: REQUEST_TIMEOUT_MS, session: { ttlSeconds } },
+      options: { requestTimeoutMs: REQUEST_TIMEOUT_MS, session: { ttlSeconds }, ...(user && { auth: user }) },
       createCluster: build.createCluster,
     });
     this.#nodes.push(node);

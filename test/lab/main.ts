@@ -24,8 +24,8 @@ async function main(): Promise<void> {
   const started = performance.now();
   for (const tier of options.tiers)
     for (const of of options.of) await runTier(tier, { ...options, of: [of] }, { tally, seconds });
-  if (tally.runs === 0) process.exitCode = EXIT_NOT_RUN;
-  else if (tally.broken > 0) process.exitCode = 1;
+  if (tally.broken > 0) process.exitCode = 1;
+  else if (tally.runs === tally.starved) process.exitCode = EXIT_NOT_RUN;
   if (tally.runs > 1) for (const line of tally.lines()) console.log(line);
   console.log(`${((performance.now() - started) / 1000).toFixed(0)} s in all`);
 }
@@ -66,15 +66,28 @@ async function runTier(
   try {
     const { verdict, planned, version } = await once(name, options, { seconds, keep: folder });
     console.log(`  etcd ${version}`);
-    tally.add(verdict);
+    const starved = starvation();
+    tally.add(verdict, starved !== undefined);
     for (const line of linesOf(verdict)) console.log(`  ${line}`);
-    if (Object.keys(verdict.violations).length > 0) {
+    if (Object.keys(verdict.violations).length > 0 && starved !== undefined) {
+      console.log(`  starved: ${starved}; what is broken above proves nothing`);
+    } else if (Object.keys(verdict.violations).length > 0) {
       await explain(name, options, { seconds, folder, planned: planned.map(({ n }) => n) });
     } else if (options.keep === undefined) rmSync(folder, { recursive: true });
   } catch (error) {
     if (!(error instanceof NotRunError)) throw error;
     console.log(`not run: ${error.message}`);
   }
+}
+
+/** Above so many runnable threads per core, on average over a minute, a worker waits for its turn as long as a TTL lasts. */
+const MOST_LOAD = 10;
+
+/** Why the workers had too little of the machine for a verdict. */
+function starvation(): string | undefined {
+  const [load = 0] = os.loadavg();
+  const cores = os.availableParallelism();
+  return load > MOST_LOAD * cores ? `a load of ${load.toFixed(0)} on ${cores} cores` : undefined;
 }
 
 interface Where {

@@ -11,8 +11,8 @@ export const TRANSPORT: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/http2/connection.js",
-        from: "return this.#outgoing.widen(bytes);",
-        to: "return;",
+        from: "this.#outgoing.widen(bytes);",
+        to: "void bytes;",
       },
     ],
     // Calls go on with a new connection when one on the old connection times out: only a request that no connection

@@ -22,7 +22,7 @@ export const SESSIONS: readonly Bug[] = [
     patches: [
       {
         file: "session/late-put-sweeper.js",
-        from: "return adopted?.has(name, kv) ? undefined : name;",
+        from: "return this.lease.adopted?.has(name, kv) ? undefined : name;",
         to: "return name;",
       },
     ],

@@ -193,7 +193,7 @@ export class Queue {
       this.#followers.remove(waiter, entry);
       this.#wait(waiter, next, below ? UNKNOWN : then);
     }
-    if (together) void this.#grantTogether(entry);
+    if (together) inOwnContext(() => void this.#grantTogether(entry));
   }
 
   /**

@@ -1,6 +1,6 @@
 // One revision can end a whole queue: `etcdctl del --prefix`, or a lease with several keys that is revoked. The predecessor's end,
 // which a waiter watches for, must grant nothing to a waiter whose own key ended with it.
-// LEASEHOLD_PURGES=170 npm test -- test/slow/locks/purges: 1,020 of each, instead of 60.
+// LEASEHOLD_PURGES=170 npm test -- test/slow/locks/purges: 1,020 of each, instead of 30.
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Cluster, connect, Session } from "../../../src/index.js";
 import { encode, endOf } from "../../support/clients/gateway-text.js";
@@ -10,7 +10,7 @@ import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { keyOf, slug, type Subject, SUBJECTS, titled } from "../../support/fixtures/subjects.js";
 
-const ROUNDS = Number(process.env["LEASEHOLD_PURGES"] ?? 10);
+const ROUNDS = Number(process.env["LEASEHOLD_PURGES"] ?? 5);
 const WAITERS = 5;
 const TTL_SECONDS = 600;
 

@@ -73,6 +73,10 @@ export class KeyWatch implements LongHold, WatchListener {
     // Its stream broke at the moment of the grant, when the watch had no listener to notify.
     if (watch.over) this.watch();
     else watch.listener = this;
+    if (watch.lastEvent <= this.#entry.revision) return;
+    // The end of our key came in one chunk of the socket with the grant, when nobody listened.
+    this.#atLeast = watch.lastEvent;
+    this.#holds.read(this);
   }
 
   async #isThere(): Promise<boolean> {

@@ -95,6 +95,9 @@ function positionIn(entry: EntryView, last: RangeResult | undefined, permits: nu
   return { state: "waiting", predecessor: behindWaiter(entry.name, next), ahead: below.length + 1 - permits };
 }
 
+/** With more than so many waiters before it, a waiter reads as seldom as any other: it need not know how many there are. */
+const COUNTED = 64;
+
 const trying: Trying = {
   look: oldestOf,
   hasRoom: ({ kvs: [oldest], count }) => oldest === undefined || count < permitsOf(oldest),
@@ -114,16 +117,13 @@ const permitOf = (permits: number): LockMode => ({
   announcesGrant: true,
   trying,
   follows: (_, earlier) => earlier.findLast(isWaiting),
-  afterTurn: ({ name }) => ({
-    state: "waiting",
-    predecessor: behindHolders(name, undefined, false),
-    ahead: 1,
-  }),
+  // Its join need not have read the queue: only a read shows whether a permit is free.
+  afterTurn: () => UNKNOWN,
   surelyFollows: (ours) => ours.some(isWaiting),
   readsToJoin: ({ name }) => [oldestOf(name), { ...queueRange(name), order: "newest first", limit: 2 }],
   joined,
-  // Ours, all that may hold, and one more that shows whether others exist.
-  reads: (entry, all) => [all ? upTo(entry) : { ...upTo(entry), limit: permits + 2 }],
+  // Ours, all that may hold, and those that wait before us as long as their number matters.
+  reads: (entry, all) => [all ? upTo(entry) : { ...upTo(entry), limit: permits + COUNTED }],
   positionOf: (entry, [last]) => positionIn(entry, last, permits),
   readsForFirst: () => [],
   isFirst: () => false,

@@ -56,6 +56,8 @@ export class PredecessorWait implements TurnListener, SlowReader {
   #seenAt: bigint;
   /** The predecessor is known to hold: our turn comes with its end. */
   #holds = false;
+  /** It holds from this revision on. An end before that, reported later by another watch, is that of a waiter. */
+  #holdsSince = 0n;
   /** The predecessor has ended or announced its grant, and no read was sent since. */
   #ended = false;
   /** When both watches were created: they are doubted for a while. A reused one is not. */
@@ -125,6 +127,7 @@ export class PredecessorWait implements TurnListener, SlowReader {
     this.#cancelTimer();
     this.#predecessor = predecessor;
     this.#holds = predecessor.holder;
+    this.#holdsSince = 0n;
     this.#watches.follow(predecessor, {
       decides: mayDecide(predecessor),
       before: predecessor.before,
@@ -141,11 +144,13 @@ export class PredecessorWait implements TurnListener, SlowReader {
   }
 
   /** No entry can be added between the two: if `before` was the holder, the predecessor holds next. */
-  beforeEnded(before: Predecessor): void {
+  beforeEnded(before: Predecessor, endedAt: bigint): void {
     const predecessor = this.#predecessor;
     if (this.#over || this.#ended || !predecessor) return;
-    if (before.holder) this.#holds = true;
-    else if (this.#watches.createdAt !== undefined) {
+    if (before.holder) {
+      this.#holds = true;
+      this.#holdsSince = endedAt;
+    } else if (this.#watches.createdAt !== undefined) {
       // The answer most often shows a state that is not older than the new watch, and so verifies it.
       this.#follow(predecessor, { decides: true, before: undefined });
       this.read();
@@ -175,7 +180,8 @@ export class PredecessorWait implements TurnListener, SlowReader {
       return this.created();
     }
     this.#ended = true;
-    if (this.#verified && this.#holds) return this.#grant();
+    if (this.#verified && this.#holds && kv.modRevision >= this.#holdsSince) return this.#grant();
+    this.#atLeast = max(this.#atLeast, this.#holdsSince);
     // An early read under way may show that the predecessor held. Otherwise a read follows when both watches are created.
     if (this.#watches.ownIsCreated && !this.#readsEarly) this.read();
   }
@@ -230,13 +236,18 @@ export class PredecessorWait implements TurnListener, SlowReader {
     this.ahead = ahead;
     this.#seenAt = header.revision;
     const follows = isSame(this.#predecessor, predecessor) && this.#watches.followsPredecessor;
-    if (!follows || (mayDecide(predecessor) && !this.#watches.decides)) {
+    // Far from its turn, a range would report the ends of many others.
+    const decides = mayDecide(predecessor) || (this.#watches.decides && ahead <= NEAR);
+    if (!follows || decides !== this.#watches.decides) {
       this.#follow(predecessor);
       return this.created();
     }
     // Still the same predecessor, but it may be the holder by now.
     this.#predecessor = predecessor;
-    this.#holds ||= predecessor.holder;
+    if (predecessor.holder) {
+      this.#holds = true;
+      this.#holdsSince = 0n;
+    }
     const { createdAt } = this.#watches;
     if (createdAt === undefined) return;
     if (header.revision < createdAt) this.read();
@@ -247,7 +258,7 @@ export class PredecessorWait implements TurnListener, SlowReader {
   #verify(createdAt: bigint): void {
     this.#verified = true;
     // It has ended since the read was sent.
-    if (this.#ended) return this.#holds ? this.#grant() : this.read();
+    if (this.#ended) return this.#predecessor?.holder ? this.#grant() : this.read();
     this.#watches.followBefore(this.#predecessor?.before);
     if (this.ahead <= NEAR && this.#seenAt > createdAt) return this.#rereadSoon();
     this.#trustWatches();

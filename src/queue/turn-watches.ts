@@ -11,7 +11,7 @@ interface Watched {
 
 export interface TurnListener extends WatchListener {
   /** The entry before the predecessor has ended. */
-  beforeEnded(before: Predecessor): void;
+  beforeEnded(before: Predecessor, endedAt: bigint): void;
 }
 
 /** How to watch a predecessor. */
@@ -98,7 +98,7 @@ export class TurnWatches {
     if (!before) return;
     const watch = (listener: WatchListener): Watch =>
       this.#watch({ ...before.target, startRevision }, listener);
-    this.#before = new EntryBefore(before, watch, () => this.#beforeEnded());
+    this.#before = new EntryBefore(before, watch, (endedAt) => this.#beforeEnded(endedAt));
   }
 
   /** The watch on our key goes to the hold; the others stay for the next wait. */
@@ -118,12 +118,12 @@ export class TurnWatches {
     this.#predecessor = this.#own = this.#before = undefined;
   }
 
-  #beforeEnded(): void {
+  #beforeEnded(endedAt: bigint): void {
     const before = this.#before;
     this.#before = undefined;
     if (!before) return;
     before.keepForReuse();
-    this.listener.beforeEnded(before.entry);
+    this.listener.beforeEnded(before.entry, endedAt);
   }
 
   #watched(target: WatchTarget, startRevision: bigint): Watched {
@@ -148,13 +148,14 @@ class EntryBefore implements WatchListener {
   constructor(
     public entry: Predecessor,
     watch: (listener: WatchListener) => Watch,
-    private readonly onEnd: () => void,
+    private readonly onEnd: (endedAt: bigint) => void,
   ) {
     this.#watch = watch(this);
   }
 
   events(events: readonly WatchEvent[]): void {
-    if (events.some(({ kv }) => this.entry.endedBy(kv))) this.onEnd();
+    const end = events.find(({ kv }) => this.entry.endedBy(kv));
+    if (end) this.onEnd(end.kv.modRevision);
   }
 
   /** A client that takes turns with us will be there again. */

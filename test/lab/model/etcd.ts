@@ -39,6 +39,7 @@ export function positionAt(world: World, name: string, place: Place, revision: n
     mine: places.some((key) => key.key === place.key && key.created === place.revision),
     predecessor: last && {
       ...{ key: last.key, revision: last.created, holder: before.length === 1 },
+      isFar: before.length > 3,
       before: next && { key: next.key, revision: next.created, holder: before.length === 2 },
     },
   };

@@ -36,6 +36,7 @@ export function wait(world: World, caller: Caller, predecessor: Predecessor | un
     verified: false,
     deleted: false,
     atLeast: placeOf(caller).revision,
+    holdsSince: 0,
     seenAt: placeOf(caller).revision,
     read: undefined,
   };
@@ -79,6 +80,7 @@ function followAs(world: World, caller: Caller, turn: Turn, { predecessor, decid
     beforeWatch: watchBefore(turn, predecessor.before),
     verified: false,
     deleted: false,
+    holdsSince: 0,
     read: undefined,
   };
   caller.state = next;
@@ -127,15 +129,18 @@ function decide(world: World, caller: Caller, turn: Turn, { mine, predecessor, r
   if (!predecessor) return hold(world, caller, { ownWatch: turn.ownWatch, asOf: revision });
   const seen = { ...turn, seenAt: revision };
   const same = turn.predecessor?.revision === predecessor.revision;
-  const decides = turn.predecessorWatch?.with !== undefined || !keeps(world, "own-end-in-one-watch");
-  if (!same || !turn.predecessorWatch || (mayDecide(predecessor) && !decides)) {
+  const both = turn.predecessorWatch?.with !== undefined;
+  const decides = mayDecide(predecessor) || (both && !predecessor.isFar);
+  const moves = decides !== both && keeps(world, "own-end-in-one-watch");
+  if (!same || !turn.predecessorWatch || moves) {
     follow(world, caller, seen, predecessor);
     return;
   }
   // The same predecessor, which may be the holder by now.
   const holder = predecessor.holder || turn.predecessor?.holder === true;
   tell(world, `${predecessor.key} is before it${holder ? ", and holds" : ""}`);
-  const known = { ...seen, predecessor: { ...predecessor, holder } };
+  const holdsSince = predecessor.holder ? 0 : turn.holdsSince;
+  const known = { ...seen, predecessor: { ...predecessor, holder }, holdsSince };
   caller.state = known;
   if (!bothWatch(world, known)) return;
   if (!sees(known)) return look(world, caller, known);
@@ -144,8 +149,10 @@ function decide(world: World, caller: Caller, turn: Turn, { mine, predecessor, r
 
 /** The last answer has shown the predecessor, and the watches report what happened after it. */
 function verify(world: World, caller: Caller, turn: Turn): void {
-  if (turn.deleted) return endedMeanwhile(world, caller, turn, turn.predecessor?.holder === true);
-  caller.state = { ...turn, beforeWatch: watchBefore(turn, turn.predecessor?.before), verified: true };
+  const { predecessor, holdsSince } = turn;
+  if (turn.deleted)
+    return endedMeanwhile(world, caller, turn, predecessor?.holder === true && holdsSince === 0);
+  caller.state = { ...turn, beforeWatch: watchBefore(turn, predecessor?.before), verified: true };
 }
 
 const watchBefore = ({ beforeWatch }: Turn, before: Predecessor["before"]): Turn["beforeWatch"] => {
@@ -161,11 +168,12 @@ function endedMeanwhile(world: World, caller: Caller, turn: Turn, wasHolder: boo
 
 /** A single deletion proves nothing: the predecessor may have been a waiter that gave up. */
 export function predecessorDeleted(world: World, caller: Caller, turn: Turn, deletedAt: number): void {
-  const { predecessor, verified } = turn;
+  const { predecessor, verified, holdsSince } = turn;
   if (!predecessor || (deletedAt <= predecessor.revision && keeps(world, "older-events-are-ignored"))) return;
-  const heard = { ...turn, deleted: true, atLeast: Math.max(turn.atLeast, deletedAt) };
+  const heard = { ...turn, deleted: true, atLeast: Math.max(turn.atLeast, deletedAt, holdsSince) };
   const wasHolder = predecessor.holder || !keeps(world, "known-holder");
-  if (verified && wasHolder) return hold(world, caller, { ownWatch: turn.ownWatch, asOf: deletedAt });
+  if (verified && wasHolder && deletedAt >= holdsSince)
+    return hold(world, caller, { ownWatch: turn.ownWatch, asOf: deletedAt });
   caller.state = heard;
   // A read under way may show that it held. Otherwise the read follows when both watches exist.
   if (bothWatch(world, heard) && !turn.read) look(world, caller, heard);
@@ -179,7 +187,8 @@ export function beforeDeleted(world: World, caller: Caller, turn: Turn, deletedA
   if (deletedAt <= before.revision && keeps(world, "older-events-are-ignored")) return;
   const holder = predecessor.holder || before.holder;
   const alone = { ...predecessor, holder, before: undefined };
-  const heard = { ...turn, predecessor: alone, beforeWatch: undefined };
+  const holdsSince = before.holder ? deletedAt : 0;
+  const heard = { ...turn, predecessor: alone, beforeWatch: undefined, holdsSince };
   caller.state = heard;
   if (holder || !bothWatch(world, heard)) return;
   // The answer to a read that is sent together with the watch most often verifies it.

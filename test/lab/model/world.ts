@@ -63,8 +63,10 @@ export interface Predecessor {
   readonly revision: number;
   /** It is known that no place is before it. */
   readonly holder: boolean;
+  /** More than three places are before the caller's. */
+  readonly isFar: boolean;
   /** The place before it, if one is known. */
-  readonly before: Omit<Predecessor, "before"> | undefined;
+  readonly before: Omit<Predecessor, "before" | "isFar"> | undefined;
 }
 
 /** A call in progress: sent, then executed (the answer exists), then answered. */
@@ -104,6 +106,8 @@ export interface Turn {
   /** The watch has reported the predecessor's deletion. */
   readonly deleted: boolean;
   readonly atLeast: number;
+  /** The predecessor holds since this revision, if the end of the place before it has shown that. */
+  readonly holdsSince: number;
   /** The last answer that showed the predecessor and the own key is of this revision. */
   readonly seenAt: number;
   readonly read: Read | undefined;

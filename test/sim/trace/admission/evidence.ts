@@ -77,7 +77,7 @@ export class Evidence {
     if (this.#togetherWith(place, queue)) return true;
     const process = this.#processOf.get(lease);
     const heard = (this.#heard.get(`${process} ${name}`) ?? 0) >= admittedAt;
-    return heard && (shown.verified || this.#watchedBefore(place));
+    return heard && (shown.verified || this.#watchedSince(place, Math.max(place.created, shown.read)));
   }
 
   /** Readers of one session that have the same place before them are granted together. */
@@ -89,10 +89,10 @@ export class Evidence {
     });
   }
 
-  /** Watches that exist since before the join have reported whatever happened after it. */
-  #watchedBefore({ lease, key, created }: SharedPlace): boolean {
+  /** Watches that are not newer than the join, or than a read, have reported whatever happened after it. */
+  #watchedSince({ lease, key }: SharedPlace, seen: number): boolean {
     const watches = this.#watchesOf(this.#processOf.get(lease) ?? -1).created;
-    return watches.some((watch) => covers(watch, key) && watch.createdAt <= created);
+    return watches.some((watch) => covers(watch, key) && watch.createdAt <= seen);
   }
 
   #watchesOf(process: number): CreatedWatches {

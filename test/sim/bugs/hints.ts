@@ -62,15 +62,8 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "writer-ignores-readers": at({ of: "rwlock", names: 2, ...OFTEN }),
   "one-permit-too-many": at({ of: "semaphore", names: 2, ...OFTEN }),
   "own-number-rules": at({ of: "semaphore", names: 2, ...OFTEN }),
-  "turn-not-told": at({
-    of: "semaphore",
-    names: 1,
-    processes: 4,
-    lanes: 4,
-    camp: 0.4,
-    faults: [],
-    ttlSeconds: 10,
-  }),
+  // The waiters find out by themselves, within a second.
+  "turn-not-told": { workload: "announced-grant" },
   "held-with-the-first": at({ of: "lockall", names: 4, ...OFTEN }),
   "joined-one-by-one": { workload: "crossing-lockalls" },
   "rest-not-given-back": at({

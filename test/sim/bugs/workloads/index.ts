@@ -10,7 +10,7 @@ import {
 import { lostTryAnswers, pausedWaiter, unnoticedEnd } from "./calls.js";
 import { leadThroughLosses, observers } from "./elections.js";
 import { staleMember, stalledLeader } from "./members.js";
-import { crossingLockAlls, rejectedMark, unansweredDeletes } from "./queues.js";
+import { announcedGrant, crossingLockAlls, rejectedMark, unansweredDeletes } from "./queues.js";
 import {
   closeDuringLockAll,
   detachedKey,
@@ -34,6 +34,7 @@ export const WORKLOADS = {
   "close-during-lockall": closeDuringLockAll,
   "lead-through-losses": leadThroughLosses,
   observers,
+  "announced-grant": announcedGrant,
   "unanswered-deletes": unansweredDeletes,
   "rejected-mark": rejectedMark,
   "late-then-silent": lateThenSilent,

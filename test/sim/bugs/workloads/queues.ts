@@ -73,3 +73,22 @@ export const crossingLockAlls: Workload = async (world) => {
   }
   await world.close();
 };
+
+/** A permit that was waited for is put again, so that the next waiter need not find out by its own reads. */
+export const announcedGrant: Workload = async (world) => {
+  const { leasehold, random, etcd } = world;
+  const [first, second] = ["a", "b"].map((name) => new leasehold.Semaphore(world.node(name).cluster, "x", 1));
+  const holder = await first!.acquire();
+  const waiting = second!.acquire();
+  await world.sleep(random.between(100, 500));
+  await holder.release();
+  const { key } = await waiting;
+  await world.sleep(1000);
+  const kv = etcd.store.keys.find((each) => each.key.toString() === key);
+  world.expect(
+    kv !== undefined && kv.modRevision > kv.createRevision,
+    "a grant is announced",
+    `${key} was not put again`,
+  );
+  await world.close();
+};

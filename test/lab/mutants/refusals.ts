@@ -75,7 +75,7 @@ export const REFUSALS: readonly Mutant[] = [
         const folder = key.slice(0, key.lastIndexOf("/"));
         const nothing = () => {};
         const watch = () => {
-            const listener = { created: nothing, event: nothing, interrupted: watch, refused: nothing };
+            const listener = { created: nothing, events: nothing, interrupted: watch, refused: nothing };
             const target = { key: folder + "/", end: folder + "0", events: "ALL" };
             if (!this.lease.signal.aborted)
                 this.lease.services.watches.watch(target, listener);

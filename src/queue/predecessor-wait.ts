@@ -232,9 +232,12 @@ export class PredecessorWait implements TurnListener, SlowReader {
     const mismatch = this.entry.mismatchIn(ranges, position === "first");
     if (mismatch) return this.#end(() => this.outcome.failed(mismatch));
     if (position === "first") return this.#grant();
-    const { predecessor, ahead } = position;
-    this.ahead = ahead;
     this.#seenAt = header.revision;
+    this.#behind(position);
+  }
+
+  #behind({ predecessor, ahead }: Behind): void {
+    this.ahead = ahead;
     const follows = isSame(this.#predecessor, predecessor) && this.#watches.followsPredecessor;
     // Far from its turn, a range would report the ends of many others.
     const decides = mayDecide(predecessor) || (this.#watches.decides && ahead <= NEAR);
@@ -250,7 +253,7 @@ export class PredecessorWait implements TurnListener, SlowReader {
     }
     const { createdAt } = this.#watches;
     if (createdAt === undefined) return;
-    if (header.revision < createdAt) this.read();
+    if (this.#seenAt < createdAt) this.read();
     else this.#verify(createdAt);
   }
 

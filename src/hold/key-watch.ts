@@ -74,7 +74,7 @@ export class KeyWatch implements LongHold, WatchListener {
     if (watch.over) this.watch();
     else watch.listener = this;
     if (watch.lastEvent <= this.#entry.revision) return;
-    // The end of our key came in one chunk of the socket with the grant, when nobody listened.
+    // The deletion of our key arrived in one chunk of the socket with the grant, when the watch had no listener.
     this.#atLeast = watch.lastEvent;
     this.#holds.read(this);
   }

@@ -146,7 +146,7 @@ export interface SlotJson {
   readonly event: "slot";
   readonly name: string;
   readonly slot: number;
-  /** "lost": the command was ended, by a signal or by leasehold, or told to end. "failed": it has ended with another code than 0. */
+  /** "lost": a signal or leasehold ended the command, or asked it to stop. "failed": it exited with a nonzero code. */
   readonly state: "lost" | "failed";
   /** Exit code of the command. */
   readonly commandCode: number;

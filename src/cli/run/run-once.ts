@@ -108,7 +108,7 @@ class CommandFailed extends Error {}
 const SIGNALS: ReadonlySet<number> = new Set(Object.values(os.constants.signals));
 
 /**
- * Shells, too, exit with 128 plus the number of a signal that has ended their command. A command that was told to end may have
+ * A shell exits with 128 plus the number of the signal that ended its command. A command that was asked to stop may have
  * ended in order, in the middle of its work, whatever its exit code is.
  */
 function stateOf({ ending, toldToEnd, exitCode }: Settled): "done" | SlotJson["state"] {

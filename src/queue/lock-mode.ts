@@ -94,8 +94,8 @@ export interface LockMode {
   readonly announcesGrant: boolean;
   /** The entry of the same session whose end or grant this one waits for, without a watch. `earlier`: oldest first. */
   follows<E extends EntryView>(entry: E, earlier: readonly E[]): E | undefined;
-  /** The state of an entry once the entry that it followed is granted and it no longer follows that one, if its key exists. */
-  afterTurn(entry: EntryView): JoinResult;
+  /** Once the entry that it followed is granted, it is granted, too, if its key exists. Otherwise a read shows what it waits for. */
+  readonly grantedTogether: boolean;
   /** Whether a new entry will certainly follow one of ours, so that its join need not read the queue. */
   surelyFollows(ours: readonly EntryView[]): boolean;
   /** The ranges that a join reads beside its put, and what the answer means. */
@@ -166,7 +166,7 @@ const alone = (folder: LockMode["folder"]): LockMode => ({
   announcesGrant: false,
   trying: { when: ({ name }) => [{ kind: "nothing in", ...queueRange(name) }] },
   follows: (_, earlier) => earlier.at(-1),
-  afterTurn: () => UNKNOWN,
+  grantedTogether: false,
   surelyFollows: (ours) => ours.length > 0,
   readsToJoin: ({ name }) => [{ order: "newest first", limit: LAST, ...queueRange(name) }],
   joined: (entry, [last]) => {

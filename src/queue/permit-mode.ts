@@ -118,7 +118,7 @@ const permitOf = (permits: number): LockMode => ({
   trying,
   follows: (_, earlier) => earlier.findLast(isWaiting),
   // Its join need not have read the queue: only a read shows whether a permit is free.
-  afterTurn: () => UNKNOWN,
+  grantedTogether: false,
   surelyFollows: (ours) => ours.some(isWaiting),
   readsToJoin: ({ name }) => [oldestOf(name), { ...queueRange(name), order: "newest first", limit: 2 }],
   joined,

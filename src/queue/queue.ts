@@ -183,15 +183,11 @@ export class Queue {
     if (entry.mode.announcesGrant && !visible) this.#announceGrant(entry);
     let together = false;
     for (const [waiter, next] of this.#followers.of(entry)) {
-      const below = this.own.followedBy(next);
-      if (below === entry) continue;
-      const then = next.mode.afterTurn(next);
-      if (then.state === "granted") {
-        together = true;
-        continue;
-      }
+      if (this.own.followedBy(next) === entry) continue;
+      together ||= next.mode.grantedTogether;
+      if (next.mode.grantedTogether) continue;
       this.#followers.remove(waiter, entry);
-      this.#wait(waiter, next, below ? UNKNOWN : then);
+      this.#wait(waiter, next, UNKNOWN);
     }
     if (together) inOwnContext(() => void this.#grantTogether(entry));
   }

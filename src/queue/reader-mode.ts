@@ -57,7 +57,7 @@ export const reader: LockMode = {
       (other) => !other.held && other.joinedBehind === entry.joinedBehind && entry.joinedBehind !== undefined,
     ),
   // It followed another reader: a reader waits for the end of any other entry that it follows.
-  afterTurn: () => GRANTED,
+  grantedTogether: true,
   surelyFollows: () => false,
   readsToJoin: nearest,
   joined: (_, results) =>

@@ -22,7 +22,6 @@ export default tseslint.config(
     files: ["src/**/*.ts"],
     rules: {
       "max-lines": ["warn", 500],
-      "max-lines-per-function": ["error", { max: 25, skipBlankLines: true, skipComments: true }],
       "max-params": ["error", 3],
       "no-console": "error",
     },

@@ -23,7 +23,7 @@ const STAMP = path.join(ROOT, "node_modules", ".leasehold-built");
 /** The module of each entry of the package, and its file there. */
 const ENTRIES = {
   "index.js": "leasehold.js",
-  "diagnostics/index.js": "leasehold-diagnostics.js",
+  "telemetry/index.js": "leasehold-diagnostics.js",
   "otel/instrument.js": "leasehold-otel.js",
   "testing/start.js": "leasehold-testing.js",
   "ui/lock-page.js": "leasehold-ui.js",

@@ -21,8 +21,8 @@ function figureIn(file, pattern) {
 export function boundaries() {
   return {
     renewal: 1 / figureIn("src/session/lease.ts", /sent\.monotonic \+ this\.ttlMs \/ (\d+)/),
-    jeopardy: figureIn("src/session/deadline.ts", /^const JEOPARDY_PART = ([\d.]+);$/m),
-    deadline: figureIn("src/session/deadline.ts", /^const USED_PART = ([\d.]+);$/m),
+    jeopardy: figureIn("src/session/lease.ts", /^const JEOPARDY_PART = ([\d.]+);$/m),
+    deadline: figureIn("src/session/lease.ts", /^const USED_PART = ([\d.]+);$/m),
     call: 1 / figureIn("src/session/lease.ts", /attemptMs: this\.ttlMs \/ (\d+)/),
   };
 }

@@ -1,15 +1,13 @@
-import { inOwnContext } from "./async/own-context.js";
-import { addBoardDoor } from "./board/door.js";
-import type { AcquireMessage } from "./diagnostics/messages.js";
-import type { QueueReport } from "./log/context.js";
-import { writeLog } from "./log/subscribe.js";
-import { stderrLogger } from "./log/stderr.js";
+import type { Logger } from "./options/connect.js";
 import { envConnection } from "./options/etcdctl.js";
-import type { Logger } from "./options/log.js";
 import { readContendersAhead } from "./queue/contenders.js";
-import { createCluster, type ConnectOptions } from "./session/connect.js";
-import { onDisconnected, servicesOf, type EtcdServices } from "./session/connection.js";
 import type { Cluster } from "./session/cluster.js";
+import { type ConnectOptions, createCluster } from "./session/connect.js";
+import { type EtcdServices, onDisconnected, servicesOf } from "./session/connection.js";
+import { type QueueReport, stderrLogger, writeLog } from "./telemetry/log.js";
+import type { AcquireMessage } from "./telemetry/messages.js";
+import { inOwnContext } from "./util/own-context.js";
+import { addBoardDoor } from "./view/board.js";
 
 const READ_MS = 5000;
 

@@ -16,7 +16,7 @@ export interface Contender {
 }
 
 /** What a contender is made of: `owner` and `since` as the value of its key has them. */
-export interface ContenderParts extends Omit<Contender, "owner" | "since" | "toJSON"> {
+interface ContenderParts extends Omit<Contender, "owner" | "since" | "toJSON"> {
   readonly owner?: string | undefined;
   readonly since?: string | undefined;
 }

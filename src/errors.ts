@@ -1,13 +1,174 @@
-import { LeaseholdError } from "./base-error.js";
 import type { Contender } from "./contender.js";
-import { causeOf, type EtcdRefusedError, type EtcdUnavailableError } from "./etcd-errors.js";
-import type { KindMismatchError } from "./kinds.js";
-import { printable } from "./printable.js";
-import { NO_REPORT, type RenewalReport } from "./renewal-report.js";
+import { MARKS } from "./keys.js";
+import type { FoundKind, LockKind } from "./kinds.js";
+import { rangeError } from "./options/check.js";
+import { printable } from "./util/printable.js";
 
-export { LeaseholdError, type LeaseholdErrorCode } from "./base-error.js";
-export { EtcdRefusedError, EtcdUnavailableError, failuresText, type RefusalReason } from "./etcd-errors.js";
-export { KindMismatchError } from "./kinds.js";
+/** What a session knew about the time since the last renewal that etcd accepted. */
+export interface RenewalReport {
+  /** Milliseconds until the deadline; 0 after it. */
+  readonly remainingMs: number;
+  /** Milliseconds since the last accepted renewal was sent. */
+  readonly sinceLastRenewalMs: number;
+  /**
+   * Milliseconds of that time, at least, in which this process did not run its timers: suspended, paused, or a blocked
+   * event loop. 0 if none of its timers was more than 50 ms late.
+   */
+  readonly stalledMs: number;
+  /** The last failure of each member in that time, by host. */
+  readonly members: ReadonlyMap<string, Error>;
+}
+
+export const NO_REPORT: RenewalReport = {
+  remainingMs: 0,
+  sinceLastRenewalMs: 0,
+  stalledMs: 0,
+  members: new Map<string, Error>(),
+};
+
+/** Each class has one code. Match on `code` (or with `instanceof`), never on the message. */
+export type LeaseholdErrorCode =
+  | "SESSION_LOST"
+  | "SESSION_CLOSED"
+  | "LOCK_LOST"
+  | "LOCK_RELEASED"
+  | "LOCK_TIMEOUT"
+  | "LOCK_EXPIRING"
+  | "STALE_FENCE"
+  | "DEADLOCK"
+  | "KIND_MISMATCH"
+  | "ETCD_UNAVAILABLE"
+  | "ETCD_REFUSED";
+
+/** Every copy of leasehold in a process finds the same symbol. JSON and structured clones have no symbols. */
+const BRAND = Symbol.for("leasehold.error");
+
+/** An error that any copy of leasehold created. */
+export const isBranded = (value: unknown): value is LeaseholdError =>
+  typeof value === "object" && value !== null && BRAND in value;
+
+const hasJson = (value: unknown): value is { toJSON(): unknown } =>
+  typeof value === "object" && value !== null && "toJSON" in value && typeof value.toJSON === "function";
+
+/** The value of a field in JSON: bigints become decimal strings, maps become objects. */
+export function jsonOf(value: unknown): unknown {
+  if (typeof value === "bigint") return value.toString();
+  if (value instanceof Map) return Object.fromEntries([...value].map(([k, v]) => [String(k), jsonOf(v)]));
+  if (value instanceof Error && !isBranded(value)) return { name: value.name, message: value.message };
+  return hasJson(value) ? value.toJSON() : value;
+}
+
+/** The base class of every error that leasehold creates, except for misuse, which is a `TypeError` or `RangeError`. */
+export abstract class LeaseholdError extends Error {
+  abstract readonly code: LeaseholdErrorCode;
+
+  static {
+    Object.defineProperty(this.prototype, BRAND, { value: true });
+  }
+
+  /** The message is one line, whatever names it contains. Texts from other clients and from servers are limited in length. */
+  constructor(message: string, options?: ErrorOptions) {
+    super(printable(message, Infinity), options);
+  }
+
+  /** Each class of leasehold returns a literal, because minifiers shorten the names of classes. */
+  override get name(): string {
+    return this.constructor.name;
+  }
+
+  /** Name, code, message, the fields of the class, and the cause if there is one. Bigints become decimal strings. */
+  toJSON(): Readonly<Record<string, unknown>> {
+    const fields = Object.entries(this).map(([key, value]) => [key, jsonOf(value)] as const);
+    // The errors of an AggregateError are among the fields.
+    const none = this.cause === undefined || this.cause instanceof AggregateError;
+    const cause = none ? {} : { cause: jsonOf(this.cause) };
+    return { name: this.name, message: this.message, ...Object.fromEntries(fields), ...cause };
+  }
+}
+
+/** Texts from etcd and gRPC are cut where they arrive. This limit leaves room for hints and the reasons of several hosts. */
+const MAX_REASON = 2000;
+
+/** The last failure of each member, in one line. */
+export const failuresText = (members: ReadonlyMap<string, Error>): string =>
+  [...members].map(([host, { message }]) => `${host}: ${printable(message, MAX_REASON)}`).join("; ");
+
+/** The failures of members as the `cause` of an error. */
+export const causeOf = (members: ReadonlyMap<string, Error>): AggregateError =>
+  new AggregateError([...members.values()], "every member that was tried failed");
+
+/** No member answered in time: the outcome is unknown until cleanup has confirmed it. */
+export class EtcdUnavailableError extends LeaseholdError {
+  readonly code = "ETCD_UNAVAILABLE";
+  declare readonly cause: AggregateError;
+  readonly #what: string;
+
+  constructor(
+    what: string,
+    /** The last failure of each member that was tried, by host. */
+    readonly members: ReadonlyMap<string, Error>,
+  ) {
+    super(`etcd did not answer (${what})${members.size > 0 ? `: ${failuresText(members)}` : ""}`, {
+      cause: causeOf(members),
+    });
+    this.#what = what;
+  }
+
+  override get name() {
+    return "EtcdUnavailableError" as const;
+  }
+
+  /** @internal The same error for another caller, with a stack of its own. */
+  again(): EtcdUnavailableError {
+    return new EtcdUnavailableError(this.#what, this.members);
+  }
+}
+
+/** Why etcd rejected a request. `member`: every host did, each for its own reason (a web server, a learner, another cluster). */
+export type RefusalReason = "unauthenticated" | "permission" | "quota" | "tls" | "member" | "other";
+
+/**
+ * etcd rejected the request and would reject it again (wrong password, no permission, quota), or every host rejected it
+ * for its own reason (`tls` or `member`). The request is not retried. docs/refusals.md lists all rejections.
+ */
+export class EtcdRefusedError extends LeaseholdError {
+  readonly code = "ETCD_REFUSED";
+  readonly #details: string;
+  readonly #inDoubt: boolean;
+
+  // eslint-disable-next-line max-params -- public: its parameters must not change
+  constructor(
+    readonly why: RefusalReason,
+    readonly host: string,
+    details: string,
+    { what, inDoubt = false }: { readonly what?: string; readonly inDoubt?: boolean } = {},
+  ) {
+    super(
+      `etcd at ${host} refused${what === undefined ? "" : ` to ${what}`} (${why}): ${printable(details, MAX_REASON)}`,
+    );
+    this.#details = details;
+    this.#inDoubt = inDoubt;
+  }
+
+  override get name() {
+    return "EtcdRefusedError" as const;
+  }
+
+  /** @internal The text of the answer, from etcd or from whatever server answered in its place. */
+  get details(): string {
+    return this.#details;
+  }
+
+  /** @internal The request may have been executed nevertheless: see "database space exceeded" in etcd/refusals/refusals.ts. */
+  get inDoubt(): boolean {
+    return this.#inDoubt;
+  }
+
+  /** @internal The same error, naming the operation that was refused. */
+  during(what: string): EtcdRefusedError {
+    return new EtcdRefusedError(this.why, this.host, this.#details, { what, inDoubt: this.#inDoubt });
+  }
+}
 
 /** A deadline passed, a lease was revoked, a client deleted the key, the session was closed, or `maxHoldMs` passed. */
 export type Loss = "expired" | "revoked" | "deleted" | "closed" | "max hold";
@@ -191,3 +352,86 @@ export type AnyLeaseholdError =
   | KindMismatchError
   | EtcdUnavailableError
   | EtcdRefusedError;
+
+const kindText: Record<FoundKind, string> = {
+  mutex: "a Mutex",
+  reader: "a reader of an RwLock",
+  writer: "a writer of an RwLock",
+  permit: "a Semaphore",
+  all: "lockAll",
+  leadership: "an Election",
+  "web lock": "a web lock",
+  unknown: "a client that does not tell its kind, such as Go's Mutex",
+};
+
+const cureOf = (asked: string, found: string): string =>
+  found === asked
+    ? ": use another name for one of them"
+    : `, named "${printable(found)}": use names that are not nested`;
+
+function markText(key: string): string {
+  const marks = printable(key.slice(0, key.indexOf(MARKS) + MARKS.length));
+  return `${printable(key)}, a mark that an older version of once put there: delete all keys that begin with "${marks}"`;
+}
+
+/**
+ * The queue has an entry that the caller cannot share it with: of another kind, such as a Semaphore under the name of a
+ * Mutex, or of a name below the caller's own, such as "a/17" below "a". The caller has left the queue.
+ */
+export class KindMismatchError extends LeaseholdError {
+  override get name() {
+    return "KindMismatchError" as const;
+  }
+  readonly code = "KIND_MISMATCH";
+  readonly lockName: string;
+  /** What the caller asked for. */
+  readonly kind: LockKind;
+  /** What the entry is, as far as its key and value show. An entry of `lockAll` is found as "mutex". */
+  readonly found: FoundKind;
+  /** The name of the entry: `lockName`, or a name below it. */
+  readonly foundName: string;
+
+  constructor(
+    asked: { readonly name: string; readonly kind: LockKind },
+    found: { readonly name: string; readonly kind: FoundKind; readonly isMark?: true },
+    key: string,
+  ) {
+    const what = `"${asked.name}" is asked for by ${kindText[asked.kind]}`;
+    const entry = found.isMark ? markText(key) : `${printable(key)} of ${kindText[found.kind]}`;
+    const cure = found.isMark ? "" : cureOf(asked.name, found.name);
+    super(`${what}, but its queue contains ${entry}${cure}`);
+    this.lockName = asked.name;
+    this.kind = asked.kind;
+    this.found = found.kind;
+    this.foundName = found.name;
+  }
+}
+
+const CODES: Readonly<Record<LeaseholdErrorCode, true>> = {
+  SESSION_LOST: true,
+  SESSION_CLOSED: true,
+  LOCK_LOST: true,
+  LOCK_RELEASED: true,
+  LOCK_TIMEOUT: true,
+  LOCK_EXPIRING: true,
+  STALE_FENCE: true,
+  DEADLOCK: true,
+  KIND_MISMATCH: true,
+  ETCD_UNAVAILABLE: true,
+  ETCD_REFUSED: true,
+};
+
+/**
+ * Whether leasehold created `error`, and, with `code`, whether it has that code: `isLeaseholdError(e, "LOCK_TIMEOUT")` narrows
+ * `e` to LockTimeoutError. Unlike `instanceof`, it also recognizes errors of another copy of leasehold in this process, such as
+ * another version or a bundled one. It is false for what JSON or a structured clone has made of an error.
+ * @throws {RangeError} when leasehold has no such `code`.
+ */
+export function isLeaseholdError<C extends LeaseholdErrorCode = LeaseholdErrorCode>(
+  error: unknown,
+  code?: C,
+): error is Extract<AnyLeaseholdError, { readonly code: C }> {
+  if (code !== undefined && !Object.hasOwn(CODES, code))
+    throw rangeError("code", `one of ${Object.keys(CODES).join(", ")}`, code);
+  return isBranded(error) && (code === undefined || error.code === code);
+}

@@ -12,10 +12,10 @@ export { lockName } from "./lock-name.js";
 export { once, type OnceOptions, type OnceResult, type OnceRun } from "./once/once.js";
 
 // Asking etcd
-export { forceRelease } from "./inspect/force-release.js";
-export { inspect, type LimitOption } from "./inspect/inspect.js";
-export { list, type ListOptions, type LockPage, type LockSummary } from "./inspect/list.js";
-export { watchQueue, type WatchQueueOptions } from "./inspect/watch-queue.js";
+export { forceRelease } from "./view/inspect.js";
+export { inspect, type LimitOption } from "./view/inspect.js";
+export { list, type ListOptions, type LockPage, type LockSummary } from "./view/list.js";
+export { watchQueue, type WatchQueueOptions } from "./view/inspect.js";
 
 // Advanced
 export { Session } from "./session/cluster.js";
@@ -24,8 +24,8 @@ export { ClusterLockManager } from "./web-locks/cluster-lock-manager.js";
 
 // Types and errors
 export type { Hold, Lock } from "./hold/hold.js";
-export type { Leader } from "./election/leader.js";
-export type { Leadership } from "./election/leadership.js";
+export type { Leader } from "./election/election.js";
+export type { Leadership } from "./election/election.js";
 export type {
   CloseOptions,
   LockOptions,
@@ -33,20 +33,20 @@ export type {
   SessionOptions,
   WaitOptions,
 } from "./session/session-options.js";
-export type { SessionSource } from "./session/session-source.js";
+export type { SessionSource } from "./session/cluster.js";
 export type { SessionState } from "./session/lease.js";
-export type { SessionStateEvent } from "./session/state-event.js";
-export type { RenewalReport } from "./renewal-report.js";
-export type { QueueKind } from "./inspect/entry.js";
-export type { QueueState } from "./inspect/state.js";
-export type { Logger } from "./options/log.js";
-export type { ClusterHealth, MemberHealth, MemberState } from "./report/health.js";
-export type { ClusterSnapshot, HoldSnapshot, SessionSnapshot, WaitSnapshot } from "./report/snapshot.js";
-export type { LockKind } from "./diagnostics/messages.js";
+export type { SessionStateEvent } from "./session/cluster.js";
+export type { RenewalReport } from "./errors.js";
+export type { QueueKind } from "./view/entry.js";
+export type { QueueState } from "./view/entry.js";
+export type { Logger } from "./options/connect.js";
+export type { ClusterHealth, MemberHealth, MemberState } from "./telemetry/health.js";
+export type { ClusterSnapshot, HoldSnapshot, SessionSnapshot, WaitSnapshot } from "./telemetry/inspect.js";
+export type { LockKind } from "./telemetry/messages.js";
 export type { FoundKind } from "./kinds.js";
 export type { Contender } from "./contender.js";
 export type { WebLock, WebLockOptions } from "./web-locks/arguments.js";
-export type { WebLockInfo, WebLockSnapshot } from "./web-locks/snapshot.js";
+export type { WebLockInfo, WebLockSnapshot } from "./web-locks/cluster-lock-manager.js";
 export {
   DeadlockError,
   EtcdRefusedError,
@@ -64,4 +64,4 @@ export {
   type LeaseholdErrorCode,
   type Loss,
 } from "./errors.js";
-export { isLeaseholdError } from "./is-leasehold-error.js";
+export { isLeaseholdError } from "./errors.js";

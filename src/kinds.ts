@@ -1,6 +1,4 @@
-import { LeaseholdError } from "./base-error.js";
-import { MARKS, parseEntryKey, parseEntryValue, type EntryValue } from "./keys.js";
-import { printable } from "./printable.js";
+import { type EntryValue, MARKS, parseEntryKey, parseEntryValue } from "./keys.js";
 
 /** What is acquired: by which class, or in which mode. */
 export type LockKind = "mutex" | "reader" | "writer" | "permit" | "all" | "leadership" | "web lock";
@@ -108,57 +106,3 @@ export const isLockValue = (value: string): boolean => {
   const kind = kindOfValue(value);
   return kind === "mutex" || kind === "permit";
 };
-
-const kindText: Record<FoundKind, string> = {
-  mutex: "a Mutex",
-  reader: "a reader of an RwLock",
-  writer: "a writer of an RwLock",
-  permit: "a Semaphore",
-  all: "lockAll",
-  leadership: "an Election",
-  "web lock": "a web lock",
-  unknown: "a client that does not tell its kind, such as Go's Mutex",
-};
-
-const cureOf = (asked: string, found: string): string =>
-  found === asked
-    ? ": use another name for one of them"
-    : `, named "${printable(found)}": use names that are not nested`;
-
-function markText(key: string): string {
-  const marks = printable(key.slice(0, key.indexOf(MARKS) + MARKS.length));
-  return `${printable(key)}, a mark that an older version of once put there: delete all keys that begin with "${marks}"`;
-}
-
-/**
- * The queue has an entry that the caller cannot share it with: of another kind, such as a Semaphore under the name of a
- * Mutex, or of a name below the caller's own, such as "a/17" below "a". The caller has left the queue.
- */
-export class KindMismatchError extends LeaseholdError {
-  override get name() {
-    return "KindMismatchError" as const;
-  }
-  readonly code = "KIND_MISMATCH";
-  readonly lockName: string;
-  /** What the caller asked for. */
-  readonly kind: LockKind;
-  /** What the entry is, as far as its key and value show. An entry of `lockAll` is found as "mutex". */
-  readonly found: FoundKind;
-  /** The name of the entry: `lockName`, or a name below it. */
-  readonly foundName: string;
-
-  constructor(
-    asked: { readonly name: string; readonly kind: LockKind },
-    found: { readonly name: string; readonly kind: FoundKind; readonly isMark?: true },
-    key: string,
-  ) {
-    const what = `"${asked.name}" is asked for by ${kindText[asked.kind]}`;
-    const entry = found.isMark ? markText(key) : `${printable(key)} of ${kindText[found.kind]}`;
-    const cure = found.isMark ? "" : cureOf(asked.name, found.name);
-    super(`${what}, but its queue contains ${entry}${cure}`);
-    this.lockName = asked.name;
-    this.kind = asked.kind;
-    this.found = found.kind;
-    this.foundName = found.name;
-  }
-}

@@ -1,17 +1,30 @@
 #!/usr/bin/env node
-import { connect, type Cluster } from "../index.js";
-import { parse, type Parsed } from "./command-line/arguments.js";
-import type { AnyCall, AnyCommand } from "./command-line/command.js";
+import { readFileSync } from "node:fs";
+import { type Cluster, connect } from "../index.js";
+import { printable } from "../util/printable.js";
+import { connectionOf, helpOf, overview, parse, type Parsed } from "./arguments.js";
+import type { AnyCall, AnyCommand } from "./command.js";
 import { COMMANDS } from "./commands.js";
-import { connectionOf } from "./command-line/connection.js";
-import { CliError, cliErrorOf, EXIT, usageError } from "./command-line/exit.js";
-import { helpOf, overview } from "./command-line/help.js";
-import { json, type Io } from "./command-line/io.js";
-import type { ErrorJson } from "./command-line/json-types.js";
-import { outputEnd, type OutputEnd } from "./command-line/output.js";
-import { printable } from "../printable.js";
-import { endSignal, type EndSignal } from "./command-line/signals.js";
-import { VERSION } from "./command-line/version.js";
+import {
+  CliError,
+  cliErrorOf,
+  endSignal,
+  type EndSignal,
+  EXIT,
+  type Io,
+  json,
+  outputEnd,
+  type OutputEnd,
+  usageError,
+} from "./io.js";
+import type { ErrorJson } from "./json-types.js";
+
+/** From the package that this file is in. */
+export const VERSION = (
+  JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as {
+    readonly version: string;
+  }
+).version;
 
 /** An unfinished close would keep the process alive. */
 let exitsAtOnce = false;

@@ -1,26 +1,223 @@
-import { acquireChannel, electionChannel } from "../diagnostics/channels.js";
-import { acquire, holdOf, watched, type JoinTarget } from "../hold/acquire.js";
-import { traceAcquire } from "../hold/trace-acquire.js";
 import { DeadlockError, EtcdUnavailableError } from "../errors.js";
-import { publishElection, publishTerm, type Candidate } from "./events.js";
-import { candidates, leaderOf, type Leader } from "./leader.js";
-import { LeadershipHandle, type Leadership } from "./leadership.js";
-import { Observation } from "./observation.js";
+import type { KeyValue, Range, Txn, TxnAnswer } from "../etcd/port.js";
+import { acquire, holdOf, type JoinTarget, watched } from "../hold/acquire.js";
+import { traceAcquire } from "../hold/events.js";
+import { ExclusiveHoldHandle, type Lock } from "../hold/hold.js";
+import { timeBudget } from "../hold/with-lease.js";
+import { prefixOf } from "../keys.js";
+import { isLockValue } from "../kinds.js";
 import {
+  type CheckedWait,
   checkName,
   checkOptions,
   checkSignal,
   checkValue,
   checkWait,
-  type CheckedWait,
 } from "../options/check.js";
-import { checkLock, type CheckedLock } from "../options/lock.js";
-import { checkQueueWait, type CheckedQueueWait } from "../options/queue-wait.js";
+import { type CheckedLock, type CheckedQueueWait, checkLock, checkQueueWait } from "../options/lock.js";
+import { queueRange } from "../queue/lock-mode.js";
+import type { Queue } from "../queue/queue.js";
+import type { Grant } from "../queue/waiter.js";
+import { type LeaseSource, leaseSourceOf, type SessionSource } from "../session/cluster.js";
+import type { EtcdServices } from "../session/connection.js";
+import type { Lease } from "../session/lease.js";
 import type { LockOptions, QueueWaitOptions, WaitOptions } from "../session/session-options.js";
-import { leaseSourceOf, type LeaseSource, type SessionSource } from "../session/session-source.js";
-import { atCaller, withCallersStack } from "../async/callers-stack.js";
-import { settleWithin } from "../async/settle-within.js";
-import { timeBudget } from "../hold/with-lease.js";
+import { acquireChannel, electionChannel } from "../telemetry/channels.js";
+import type { ElectionMessage } from "../telemetry/messages.js";
+import { withJson } from "../telemetry/publish.js";
+import { atCaller, withCallersStack } from "../util/own-context.js";
+import { settleWithin } from "../util/settle.js";
+import { Feed, QueueWatch, snapshotOf } from "../view/queue-watch.js";
+
+/** The leader of an election, as every client reads it. */
+export interface Leader {
+  readonly key: string;
+  /** The value that it campaigned with or last proclaimed. */
+  readonly value: string;
+  /** Create revision of `key`: strictly increases from leader to leader. */
+  readonly fence: bigint;
+  /** Modification revision of `key`: increases with each `proclaim`. */
+  readonly revision: bigint;
+  readonly leaseId: bigint;
+  /** bigints as decimal strings. */
+  toJSON(): Readonly<Record<"key" | "value" | "fence" | "revision" | "leaseId", string>>;
+}
+
+/** All candidates, leading or waiting, in the order of their turns. */
+const candidates = (name: string): Range => ({ ...queueRange(name), order: "oldest first" });
+
+/** The leader, given the oldest key under the name. `prefix`: of the cluster. */
+function leaderOf(name: string, oldest: KeyValue | undefined, prefix: string): Leader | undefined {
+  if (oldest === undefined) return undefined;
+  const relative = oldest.key.toString();
+  // An entry in the queue of a name below this one: while it is first, there is no leader.
+  if (relative.includes("/", prefixOf(name).length)) return undefined;
+  const key = `${prefix}${relative}`;
+  const { value, createRevision, modRevision, leaseId } = oldest;
+  // The entry of a lock under the name of the election: its value is no candidate's.
+  if (isLockValue(value)) return undefined;
+  const leader = { key, value, fence: createRevision, revision: modRevision, leaseId };
+  const toJSON = (): ReturnType<Leader["toJSON"]> => ({
+    key,
+    value,
+    fence: createRevision.toString(),
+    revision: modRevision.toString(),
+    leaseId: leaseId.toString(),
+  });
+  // Not enumerable, so that logs and comparisons see only the data.
+  return Object.defineProperty(leader, "toJSON", { value: toJSON }) as Leader;
+}
+
+/** Whether both are the same leader with the same proclamation, or both are vacancies. */
+export const sameLeader = (a: Leader | undefined, b: Leader | undefined): boolean =>
+  a?.key === b?.key && a?.revision === b?.revision;
+
+/** A consumer that has stopped reading must not fill the memory: of more unread items, the oldest are dropped. */
+const MAX_UNREAD = 1000;
+
+const keep = (kv: KeyValue): KeyValue => kv;
+
+/** The iterator of `observe()`. Starts with the first `next()`. */
+export class Observation extends Feed<Leader | undefined> {
+  constructor(services: EtcdServices, name: string, signal: AbortSignal | undefined) {
+    const what = `observe the election "${name}"`;
+    super({
+      services,
+      signal,
+      maxUnread: MAX_UNREAD,
+      same: sameLeader,
+      start: ({ item, failed }) =>
+        new QueueWatch<KeyValue>(
+          {
+            ...{ services, range: queueRange(name), what, keep },
+            read: async (policy) => snapshotOf(await services.client.range(candidates(name), policy), keep),
+          },
+          {
+            changed: ({ keys }) => {
+              const [oldest] = keys.values();
+              item(leaderOf(name, oldest, services.options.prefix));
+            },
+            failed,
+          },
+        ),
+    });
+  }
+}
+
+/** What all events of a candidate have in common. */
+export type Candidate = Pick<ElectionMessage, "hosts" | "name" | "label" | "owner">;
+type Event = Pick<ElectionMessage, "state"> & Partial<ElectionMessage>;
+
+const NOTHING = { fence: undefined, error: undefined, delayMs: undefined };
+
+/** Publishes what happened to a candidate. */
+export function publishElection(candidate: Candidate, event: Event): void {
+  if (!electionChannel.hasSubscribers) return;
+  electionChannel.publish(withJson({ ...NOTHING, ...candidate, ...event }));
+}
+
+/** Publishes the beginning of a leadership term, and its end. */
+function publishTerm(candidate: Candidate, { fence, signal }: Leadership): void {
+  publishElection(candidate, { state: "elected", fence });
+  const ended = (): void => {
+    const error = signal.reason as Error & { readonly code: string };
+    if (error.code === "LOCK_RELEASED") publishElection(candidate, { state: "resigned", fence });
+    else publishElection(candidate, { state: "lost", fence, error });
+  };
+  if (signal.aborted) ended();
+  else signal.addEventListener("abort", ended, { once: true });
+}
+
+/** A leadership term: an exclusive hold of the election's name, with a value that others read. */
+export interface Leadership extends Lock {
+  /**
+   * Publishes another value to all observers, under the same key and fence. Calls are sent one at a time, in order.
+   * Resolves when etcd has stored the value; retries for as long as this candidate leads, however long etcd is away.
+   * @throws {LockLostError | LockReleasedError} if this candidate no longer leads.
+   * @throws {EtcdRefusedError} if etcd rejects the request.
+   * @throws {TypeError | RangeError} if `value` is not a well-formed string of at most 65536 bytes.
+   */
+  proclaim(value: string): Promise<void>;
+  /** Same as `release()`. */
+  resign(): Promise<void>;
+}
+
+class LeadershipHandle extends ExclusiveHoldHandle implements Leadership {
+  readonly #lease: Lease;
+  readonly #entryKey: string;
+  /** Modification revision of the key, as last seen by this process. */
+  #modified: bigint;
+  #proclaiming: Promise<unknown> = Promise.resolve();
+
+  constructor(queue: Queue, grant: Grant) {
+    super(queue, grant);
+    this.#lease = queue.lease;
+    this.#entryKey = grant.entry.key;
+    this.#modified = this.revision;
+  }
+
+  async proclaim(value: string): Promise<void> {
+    checkValue("value", value);
+    const proclaimed = this.#proclaiming.then(() => this.#proclaim(value));
+    this.#proclaiming = proclaimed.catch(() => undefined);
+    return proclaimed;
+  }
+
+  protected override get title(): string {
+    return "Leadership";
+  }
+
+  resign(): Promise<void> {
+    return this.release();
+  }
+
+  async #proclaim(value: string): Promise<void> {
+    for (;;) {
+      const { succeeded, header, ranges } = await this.#put(value);
+      const own = ranges[0]?.kvs[0];
+      if (!succeeded && own?.createRevision !== this.revision) return this.#lost();
+      // Not succeeded: another client wrote the key, or an unanswered attempt of ours was executed.
+      this.#modified = own?.modRevision ?? header.revision;
+      if (succeeded || own?.value === value) return;
+    }
+  }
+
+  async #put(value: string): Promise<TxnAnswer> {
+    this.refresh();
+    this.signal.throwIfAborted();
+    const what = `proclaim a value as leader of "${this.name}"`;
+    try {
+      const policy = { ...this.#lease.policy(what), signal: this.signal };
+      return await this.#lease.services.client.txn(this.#putTxn(value), policy);
+    } catch (error) {
+      this.signal.throwIfAborted();
+      throw error;
+    }
+  }
+
+  /**
+   * An unanswered attempt may still be executed later. The create revision protects a later holder's key from it; the
+   * modification revision protects values that were proclaimed since.
+   */
+  #putTxn(value: string): Txn {
+    const { name, revision } = this;
+    const key = this.#entryKey;
+    return {
+      queues: [name],
+      compare: [
+        { kind: "created at", key, revision },
+        { kind: "modified at", key, revision: this.#modified },
+      ],
+      success: [{ kind: "put", key, value, leaseId: this.#lease.leaseId }],
+      failure: [{ kind: "range", key }],
+    };
+  }
+
+  async #lost(): Promise<never> {
+    await this.keyDeleted();
+    throw this.signal.reason as Error;
+  }
+}
 
 /** A campaign, with the value that it puts. */
 interface CampaignTarget extends JoinTarget {

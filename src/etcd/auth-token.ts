@@ -1,15 +1,16 @@
 import { EtcdRefusedError } from "../errors.js";
-import type { Clock } from "../async/clock.js";
-import { inOwnContext } from "../async/own-context.js";
-import type { CallOptions, Member } from "./port.js";
+import type { Clock } from "../util/clock.js";
+import { inOwnContext } from "../util/own-context.js";
 import {
   AuthDisabledError,
+  type CallOptions,
   CancelledError,
+  type Member,
   MemberRefusedError,
   notEtcds,
   TokenExpiredError,
   UnansweredError,
-} from "./port-errors.js";
+} from "./port.js";
 
 /** https://www.rfc-editor.org/rfc/rfc9110#section-5.5, without tabs */
 const HEADER_TEXT = /^[\x20-\x7e]*$/;

@@ -1,15 +1,131 @@
+import { EtcdRefusedError } from "../errors.js";
 import type { CheckedConnect } from "../options/connect.js";
-import type { Clock } from "../async/clock.js";
-import { callChannel } from "../diagnostics/channels.js";
-import { allUnreachable, retry, type AttemptLimits, type RetryContext, type CallPolicy } from "./retry.js";
-import { Batcher, type BatchTransport } from "./batch/batcher.js";
-import { MemberPool, type Connect, type MemberListener } from "./member-pool.js";
-import type { CallOptions, Header, Member, Operation, Range, RangeAnswer, Txn, TxnAnswer } from "./port.js";
-import { NotSentError, type AnswerKind } from "./port-errors.js";
-import { readRanges, type RangesAnswer } from "./ranges.js";
-import { ConcurrencyLimit } from "./concurrency-limit.js";
-import { RaftTermFloor } from "./raft-term.js";
-import { retryTraced } from "./trace-call.js";
+import { callChannel } from "../telemetry/channels.js";
+import type { CallMessage } from "../telemetry/messages.js";
+import { tracePromise, withJson } from "../telemetry/publish.js";
+import { AbortFanOut } from "../util/abort.js";
+import type { Clock } from "../util/clock.js";
+import { Batcher, type BatchTransport } from "./batch.js";
+import { type Connect, type MemberListener, MemberPool } from "./hosts.js";
+import {
+  type AnswerKind,
+  type CallOptions,
+  type Header,
+  type Member,
+  NotSentError,
+  type Operation,
+  type Range,
+  type RangeAnswer,
+  type Txn,
+  type TxnAnswer,
+} from "./port.js";
+import { type RangesAnswer, readRanges } from "./ranges.js";
+import { allUnreachable, type AttemptLimits, type CallPolicy, retry, type RetryContext } from "./retry.js";
+
+/**
+ * The highest raft term in an answer that needed a quorum. A keepalive answer with a lower one comes from a deposed leader.
+ * Answers without a quorum do not count: the raft term of an isolated member keeps growing.
+ */
+class RaftTermFloor {
+  #term = 0n;
+  #probe: Range | undefined;
+
+  get term(): bigint {
+    return this.#term;
+  }
+
+  /** A read of a key that this user has requested before, and so may read; `undefined` until a request was sent. */
+  get probe(): Range | undefined {
+    return this.#probe;
+  }
+
+  sent(key: string | Buffer | undefined): void {
+    if (key !== undefined) this.#probe ??= { key, limit: 1 };
+  }
+
+  observed({ raftTerm }: Header): void {
+    if (raftTerm > this.#term) this.#term = raftTerm;
+  }
+
+  /** Takes the current term from an explicit probe, even if it is lower than before, as after a restore. */
+  reset({ raftTerm }: Header): void {
+    this.#term = raftTerm;
+  }
+}
+
+type Attempt<T> = (limits: AttemptLimits) => Promise<T>;
+
+/** Like `retry()`, for subscribers of the channel `leasehold.call`. */
+function retryTraced<T>(attempt: Attempt<T>, policy: CallPolicy, context: RetryContext): Promise<T> {
+  const { clock, hosts } = context;
+  const start = clock.monotonic();
+  const { what } = policy;
+  const begun: CallMessage = { hosts, what, host: undefined, attempts: 0, durationMs: undefined };
+  const message = withJson(begun);
+  const counted: Attempt<T> = (limits) => {
+    message.attempts++;
+    limits.answered = (host) => (message.host = host);
+    return attempt(limits);
+  };
+  return tracePromise(callChannel, message, async () => {
+    try {
+      return await retry(counted, policy, context);
+    } catch (error) {
+      if (error instanceof EtcdRefusedError) message.host = error.host;
+      throw error;
+    } finally {
+      message.durationMs = clock.monotonic() - start;
+    }
+  });
+}
+
+/** Attempts at a time: enough to keep etcd busy, and few enough to be answered soon even if etcd is slow. */
+const MAX_AT_ONCE = 256;
+
+/**
+ * Limits the attempts at a time; the others wait in order of arrival. Attempts that are all sent at once only wait for each
+ * other while their time limits run: thousands would time out together, again and again, on a healthy etcd.
+ */
+export class ConcurrencyLimit {
+  #free = MAX_AT_ONCE;
+  readonly #aborts = new AbortFanOut("all");
+  /** Each returns whether it takes the slot. */
+  readonly #waiting = new Set<() => boolean>();
+
+  /** False: no slot is free; wait for one with `acquire()`. */
+  tryAcquire(): boolean {
+    if (this.#free === 0) return false;
+    this.#free--;
+    return true;
+  }
+
+  /** True: a slot is acquired. False: it was no longer `wanted` when its turn came. Rejects with the signal's reason. */
+  acquire(signal: AbortSignal | undefined, wanted: () => boolean): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      const go = (): boolean => {
+        stop();
+        const still = wanted();
+        resolve(still);
+        return still;
+      };
+      const leave = (): void => {
+        this.#waiting.delete(go);
+        reject(signal?.reason as Error);
+      };
+      this.#waiting.add(go);
+      const stop = this.#aborts.add(signal, leave);
+    });
+  }
+
+  release(): void {
+    this.#free++;
+    for (const go of this.#waiting) {
+      if (this.#free === 0) return;
+      this.#waiting.delete(go);
+      if (go()) this.#free--;
+    }
+  }
+}
 
 type Ask<T> = (member: Member, options: CallOptions) => Promise<T>;
 

@@ -1,5 +1,11 @@
-import type { CallOptions, Header, Member, Range, RangeAnswer } from "./port.js";
-import { UnansweredError } from "./port-errors.js";
+import {
+  type CallOptions,
+  type Header,
+  type Member,
+  type Range,
+  type RangeAnswer,
+  UnansweredError,
+} from "./port.js";
 
 /** Several ranges of one state, in the order of the request. */
 export interface RangesAnswer {

@@ -1,19 +1,209 @@
-import { EtcdUnavailableError } from "../errors.js";
-import type { WatchListener } from "../etcd/watch/hub.js";
-import { HoldHandle } from "./hold.js";
-import type { LockAbout } from "./events.js";
+import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "../errors.js";
+import type { WatchListener } from "../etcd/watch-hub.js";
 import type { CheckedWait } from "../options/check.js";
-import type { CheckedQueueWait } from "../options/queue-wait.js";
-import { acquireChannel } from "../diagnostics/channels.js";
-import type { JoinOptions, Queue } from "../queue/queue.js";
-import { LockTable } from "../queue/lock-table.js";
-import { traceAcquire, type AcquireTarget } from "./trace-acquire.js";
-import type { Lease } from "../session/lease.js";
+import type { CheckedQueueWait } from "../options/lock.js";
+import { type Ahead, readContendersAhead } from "../queue/contenders.js";
 import type { JoinedEntry } from "../queue/entry.js";
-import { settleWithin } from "../async/settle-within.js";
-import { TurnCall } from "./wait-for-turn.js";
-import { unwatched, type Grant, type Waiter } from "../queue/waiter.js";
-import { withLease, type LeasedCall } from "./with-lease.js";
+import { LockTable } from "../queue/lock-table.js";
+import type { JoinOptions, Queue } from "../queue/queue.js";
+import { type Grant, unwatched, type Waiter } from "../queue/waiter.js";
+import type { LeaseSource } from "../session/cluster.js";
+import type { Lease } from "../session/lease.js";
+import { acquireChannel } from "../telemetry/channels.js";
+import type { Timer } from "../util/clock.js";
+import { settleWithin } from "../util/settle.js";
+import { type AcquireTarget, type LockAbout, traceAcquire } from "./events.js";
+import { HoldHandle } from "./hold.js";
+import { enclosingConflict, enclosingHold } from "./reentrancy.js";
+import { type LeasedCall, withLease } from "./with-lease.js";
+
+/** The last part of a wait, in which the queue is read so that a timeout can name the holder. */
+const PROBE_MS = 500;
+/** A read that has waited so long, and several times as long as the last answer took, counts as unanswered. */
+const UNANSWERED_MS = 400;
+const ROUND_TRIPS = 3;
+const REJOINING = "its session had ended, and the next one was not used yet";
+
+/** A call that waits in one queue or several. */
+export interface TurnWaiter<T> {
+  readonly granted: Promise<T>;
+  /** The call has, or had, a place in the queue. */
+  readonly joined: boolean;
+  readonly waitingFor: Waited;
+  /** The caller waits no longer; its entry is removed in the background. */
+  giveUp(): void;
+}
+
+/** A name that the call waits for, with the create revision of its entry; undefined if it has none yet. */
+export interface Waited {
+  readonly name: string;
+  readonly revision: bigint | undefined;
+}
+
+/** A call that waits for its turn under one name or several. */
+export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
+  #waiter: TurnWaiter<T> | undefined;
+  #placed = false;
+
+  constructor(private readonly wait: CheckedQueueWait) {}
+
+  abstract get about(): AcquireTarget;
+  /** Joins the queues. */
+  protected abstract join(lease: Lease): TurnWaiter<T>;
+  /** Releases what was granted after the caller gave up. */
+  protected abstract releaseUnwanted(granted: T): void;
+  abstract result(granted: T): R;
+
+  get joined(): boolean {
+    return this.#waiter?.joined ?? false;
+  }
+
+  /** Also with one of the sessions before: etcd has said that somebody is ahead. */
+  get #hadPlace(): boolean {
+    return (this.#placed ||= this.joined);
+  }
+
+  get rejoin(): boolean {
+    return this.wait.rejoin;
+  }
+
+  /** @throws DeadlockError when this async context would wait for itself. @throws the reason of an aborted signal. */
+  run(): Promise<R> {
+    this.wait.signal?.throwIfAborted();
+    const { source, name, names = [name] } = this.about;
+    assertNoDeadlock(source, names);
+    return withLease(source, this.wait, this);
+  }
+
+  begin(lease: Lease, left: CheckedWait): Promise<T> {
+    this.#placed = this.#hadPlace;
+    const waiter = (this.#waiter = this.join(lease));
+    const probe = new HolderProbe(lease, waiter, left.timeoutMs);
+    const settled = settleWithin(waiter.granted, left, lease.services, {
+      onTimeout: () => probe.timeoutError(this.wait.timeoutMs ?? 0),
+      onGiveUp: () => waiter.giveUp(),
+      onUnwanted: (granted) => this.releaseUnwanted(granted),
+    });
+    return probe.during(settled);
+  }
+
+  overdue(error: unknown): unknown {
+    if (error instanceof EtcdUnavailableError) return error;
+    const { timeoutMs = 0 } = this.wait;
+    const { failing, lastFailures } = this.#client;
+    if (failing || !this.#hadPlace)
+      return new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, lastFailures);
+    return new LockTimeoutError(this.about.name, timeoutMs, undefined, undefined, REJOINING);
+  }
+
+  get #client(): LeaseSource["services"]["client"] {
+    return this.about.source.services.client;
+  }
+}
+
+/** @throws DeadlockError when this async context would wait for itself. */
+function assertNoDeadlock({ services }: LeaseSource, names: readonly string[]): void {
+  for (const name of names) {
+    const blocking = enclosingConflict(services, name);
+    if (blocking === undefined) continue;
+    const advice = enclosingHold(services, name)
+      ? "; a Mutex can be entered again with { reentrant: true }"
+      : "";
+    const why = `would wait for "${blocking}", which this async context already holds${advice}`;
+    throw new DeadlockError(name, `Lock "${name}" ${why}`);
+  }
+}
+
+/** Reads the queue shortly before the time limit, so that a timeout can name the holder without delaying its caller. */
+class HolderProbe {
+  #name: string | undefined;
+  #sentAt: number | undefined;
+  #ahead: Ahead | undefined;
+  #failure: unknown;
+  readonly #timer: Timer | undefined;
+
+  constructor(
+    private readonly lease: Lease,
+    private readonly waiter: Pick<TurnWaiter<unknown>, "joined" | "waitingFor">,
+    timeoutMs: number | undefined,
+  ) {
+    if (timeoutMs === undefined) return;
+    const probeMs = Math.min(PROBE_MS, timeoutMs / 2);
+    this.#timer = lease.services.clock.after(timeoutMs - probeMs, () => void this.#read(probeMs));
+  }
+
+  /** The same promise, or one that cancels the probe when it settles. */
+  during<T>(settled: Promise<T>): Promise<T> {
+    const timer = this.#timer;
+    return timer ? settled.finally(() => timer.cancel()) : settled;
+  }
+
+  /** LockTimeoutError if etcd has said that somebody is ahead, and has not fallen silent since. */
+  timeoutError(timeoutMs: number): Error | Promise<Error> {
+    const { clock } = this.lease.services;
+    if (this.#isTaken()) return this.#lockTimeout(timeoutMs);
+    // After this process was paused, the answer may still be in the socket: timers run before it is read.
+    return new Promise((resolve) => {
+      clock.afterPendingEvents(() =>
+        resolve(this.#isTaken() ? this.#lockTimeout(timeoutMs) : this.#unavailable(timeoutMs)),
+      );
+    });
+  }
+
+  #isTaken(): boolean {
+    const known = this.#known;
+    if (known) return this.waiter.joined ? known.ahead > 0 : this.#isAnothers(known);
+    return this.waiter.joined && !this.#unanswered();
+  }
+
+  /** An unanswered join of this session may have put the key that was found. */
+  #isAnothers({ holder }: Ahead): boolean {
+    if (holder === undefined) return false;
+    const { leaseId, entries } = this.lease;
+    const isOurs = (): boolean => [...entries()].some(({ revision }) => revision === holder.revision);
+    return holder.leaseId !== leaseId || isOurs();
+  }
+
+  /** A wait whose streams have broken is not unanswered: its read was answered before, or was sent since. */
+  #unanswered(): boolean {
+    const { clock, client } = this.lease.services;
+    if (this.#ahead !== undefined || this.#sentAt === undefined) return false;
+    if (this.#failure !== undefined) return this.#failure instanceof EtcdUnavailableError;
+    const waitedMs = clock.monotonic() - this.#sentAt;
+    return client.failing || waitedMs >= Math.max(UNANSWERED_MS, ROUND_TRIPS * client.roundTripMs);
+  }
+
+  #lockTimeout(timeoutMs: number): LockTimeoutError {
+    const known = this.#known;
+    return new LockTimeoutError(this.waiter.waitingFor.name, timeoutMs, known?.holder, known?.ahead);
+  }
+
+  #unavailable(timeoutMs: number): EtcdUnavailableError {
+    const { lastFailures } = this.lease.services.client;
+    const read = this.#failure instanceof EtcdUnavailableError ? this.#failure.members : lastFailures;
+    const members = read.size > 0 ? read : lastFailures;
+    return new EtcdUnavailableError(`lock "${this.waiter.waitingFor.name}" within ${timeoutMs} ms`, members);
+  }
+
+  /** What etcd has answered about the name that the call still waits for. */
+  get #known(): Ahead | undefined {
+    return this.#name === this.waiter.waitingFor.name ? this.#ahead : undefined;
+  }
+
+  async #read(probeMs: number): Promise<void> {
+    const { services } = this.lease;
+    const { name, revision } = this.waiter.waitingFor;
+    const policy = { ...this.lease.policy("read the queue"), giveUpMs: probeMs, attemptMs: probeMs };
+    this.#name = name;
+    this.#sentAt = services.clock.monotonic();
+    try {
+      this.#ahead = await readContendersAhead(services, { name, revision }, policy);
+    } catch (error) {
+      // The end of the session rejects the call itself.
+      this.#failure = error;
+    }
+  }
+}
 
 const TRY_TIMEOUT_MS = 5000;
 
@@ -24,7 +214,7 @@ const NO_LISTENER: WatchListener = { created() {}, events() {}, interrupted() {}
 export interface JoinTarget extends Omit<JoinOptions, keyof LockAbout>, AcquireTarget {}
 
 /** The class of the handle for the caller: only that of an exclusive hold has a fence. */
-export type HandleClass<H extends HoldHandle> = new (queue: Queue, grant: Grant) => H;
+type HandleClass<H extends HoldHandle> = new (queue: Queue, grant: Grant) => H;
 
 /** A lock makes it once, for all of its calls. */
 export interface HoldTarget<H extends HoldHandle> extends JoinTarget {

@@ -1,17 +1,147 @@
-import { MultiLockHandle, type MultiLock } from "./multi-lock.js";
-import type { HoldHandle } from "../hold/hold.js";
-import type { Lease } from "../session/lease.js";
-import { MultiWaiter } from "./multi-wait.js";
-import { acquireChannel } from "../diagnostics/channels.js";
+import { setMaxListeners } from "node:events";
+import { LockLostError, LockReleasedError } from "../errors.js";
+import { TurnCall } from "../hold/acquire.js";
+import { type AcquireTarget, type HoldFacts, type LockAbout, traceAcquire } from "../hold/events.js";
+import { HoldBase, type HoldEnd } from "../hold/hold-base.js";
+import type { HoldHandle, Lock } from "../hold/hold.js";
 import { checkNames } from "../options/check.js";
-import { checkLock, LOCK_OPTIONS } from "../options/lock.js";
-import { checkQueueWait, QUEUE_WAIT_OPTIONS, type CheckedQueueWait } from "../options/queue-wait.js";
+import {
+  type CheckedQueueWait,
+  checkLock,
+  checkQueueWait,
+  LOCK_OPTIONS,
+  QUEUE_WAIT_OPTIONS,
+} from "../options/lock.js";
+import { leaseSourceOf, type SessionSource } from "../session/cluster.js";
+import type { Lease } from "../session/lease.js";
 import type { LockOptions, QueueWaitOptions } from "../session/session-options.js";
-import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
-import { traceAcquire, type AcquireTarget } from "../hold/trace-acquire.js";
-import { TurnCall } from "../hold/wait-for-turn.js";
+import { acquireChannel } from "../telemetry/channels.js";
+import { tellOutside } from "../util/own-context.js";
+import { MultiWaiter } from "./multi-wait.js";
 
-export type { MultiLock } from "./multi-lock.js";
+/** Several names that were locked at once. They are lost as a whole and released as a whole. */
+export interface MultiLock extends Omit<Lock, "name" | "key" | "toJSON"> {
+  /** The names as passed to `lockAll`. */
+  readonly names: readonly string[];
+  /** The key under each name, in the same order. */
+  readonly keys: readonly string[];
+  /** For logs, at this moment. Bigints become decimal strings; `remainingMs` is a whole number. */
+  toJSON(): MultiLockJson;
+}
+
+/** A MultiLock in JSON. */
+interface MultiLockJson {
+  readonly names: readonly string[];
+  readonly keys: readonly string[];
+  readonly revision: string;
+  readonly held: boolean;
+  readonly remainingMs: number;
+  readonly fence: string;
+}
+
+class MultiLockHandle extends HoldBase implements MultiLock {
+  readonly names: readonly string[];
+  readonly keys: readonly string[];
+  /** The create revision of all keys: one transaction put them. */
+  readonly revision: bigint;
+  readonly #holds: readonly HoldHandle[];
+  readonly #controller = new AbortController();
+
+  constructor(holds: readonly HoldHandle[]) {
+    super(HoldBase.leaseOf(holds[0] as HoldHandle));
+    this.#holds = holds;
+    this.names = Object.freeze(holds.map(({ name }) => name));
+    this.keys = Object.freeze(holds.map(({ key }) => key));
+    this.revision = (holds[0] as HoldHandle).revision;
+    // Any number of listeners is legitimate.
+    setMaxListeners(0, this.#controller.signal);
+    for (const { signal } of holds)
+      signal.addEventListener("abort", () => this.#end(signal.reason as HoldEnd), { once: true });
+  }
+
+  get fence(): bigint {
+    return this.revision;
+  }
+
+  get facts(): HoldFacts {
+    return { key: this.keys[0] as string, revision: this.revision, fence: this.fence };
+  }
+
+  get signal(): AbortSignal {
+    this.#endWithHolds();
+    this.limits?.refresh();
+    return this.#controller.signal;
+  }
+
+  get held(): boolean {
+    this.limits?.refresh();
+    return this.#holds.every((hold) => hold.held) && !this.#controller.signal.aborted;
+  }
+
+  remainingMs(): number {
+    const limitMs = this.limits?.remainingMs() ?? Infinity;
+    return Math.min(limitMs, ...this.#holds.map((hold) => hold.remainingMs()));
+  }
+
+  /** All names were held longer than `maxHoldMs`. The limits release them after the grace. */
+  exceeded(maxHoldMs: number): void {
+    const loss = new LockLostError(this.label, this.facts.key, "max hold", undefined, maxHoldMs);
+    tellOutside(() => this.#controller.abort(loss));
+    this.ended("max hold", loss);
+  }
+
+  override started(about: LockAbout): void {
+    super.started(about);
+    for (const hold of this.#holds) hold.startedAsPart({ ...about, name: hold.name });
+  }
+
+  toJSON(): MultiLockJson {
+    const { names, keys } = this;
+    const revision = this.revision.toString();
+    return { names, keys, revision, ...this.standing, fence: revision };
+  }
+
+  protected override get title(): string {
+    return "MultiLock";
+  }
+
+  protected override get shown(): Readonly<Record<string, unknown>> {
+    return { names: this.names, fence: this.fence };
+  }
+
+  protected get label(): string {
+    return this.names.join(", ");
+  }
+
+  protected get end(): HoldEnd | undefined {
+    return this.signal.reason as HoldEnd | undefined;
+  }
+
+  /** Listeners of the session's own signal run before the session notifies its holds, so this checks each hold. */
+  #endWithHolds(): void {
+    for (const { signal } of this.#holds) if (signal.aborted) this.#end(signal.reason as HoldEnd);
+  }
+
+  /** Ends all holds: after one is lost, the others are useless and are released. */
+  #end(reason: HoldEnd): void {
+    if (this.#controller.signal.aborted) return;
+    this.limits?.stop();
+    tellOutside(() => this.#controller.abort(reason));
+    for (const hold of this.#holds) void hold.release();
+    if (reason instanceof LockLostError) this.ended(reason.loss, reason);
+  }
+
+  protected async releaseOnce(): Promise<void> {
+    for (const hold of this.#holds) hold.refresh();
+    this.#endWithHolds();
+    this.limits?.refresh();
+    this.limits?.stop();
+    if (this.limits?.exceeded) await Promise.allSettled(this.#holds.map((hold) => hold.release()));
+    this.#controller.signal.throwIfAborted();
+    this.#end(new LockReleasedError(this.label));
+    await Promise.all(this.#holds.map((hold) => hold.release()));
+  }
+}
 
 /**
  * Locks all of `names` at once. One transaction puts an entry into each queue, so the order is the same in every queue, and

@@ -1,11 +1,10 @@
-import { acquireHold, tryAcquire, type HoldTarget } from "../hold/acquire.js";
-import { HeldScope, enclosingHold } from "../hold/reentrancy.js";
+import { acquireHold, type HoldTarget, tryAcquire } from "../hold/acquire.js";
 import { ExclusiveHoldHandle, type Lock } from "../hold/hold.js";
+import { enclosingHold, HeldScope } from "../hold/reentrancy.js";
 import { checkBoolean, checkFunction, checkName, checkWait } from "../options/check.js";
-import { checkLock } from "../options/lock.js";
-import { checkQueueWait } from "../options/queue-wait.js";
+import { checkLock, checkQueueWait } from "../options/lock.js";
+import { leaseSourceOf, type SessionSource } from "../session/cluster.js";
 import type { LockOptions, QueueWaitOptions, WaitOptions } from "../session/session-options.js";
-import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
 
 export interface WorkOptions extends QueueWaitOptions {
   /**

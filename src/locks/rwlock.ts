@@ -1,13 +1,11 @@
-import { acquireHold, tryAcquire, type HoldTarget } from "../hold/acquire.js";
+import { acquireHold, type HoldTarget, tryAcquire } from "../hold/acquire.js";
+import { ExclusiveHoldHandle, type Hold, HoldHandle, type Lock } from "../hold/hold.js";
 import { HeldScope } from "../hold/reentrancy.js";
-import { ExclusiveHoldHandle, HoldHandle, type Hold, type Lock } from "../hold/hold.js";
-import { writer } from "../queue/lock-mode.js";
 import { checkFunction, checkName, checkWait } from "../options/check.js";
-import { reader } from "../queue/reader-mode.js";
-import { checkLock } from "../options/lock.js";
-import { checkQueueWait, type CheckedQueueWait } from "../options/queue-wait.js";
+import { type CheckedQueueWait, checkLock, checkQueueWait } from "../options/lock.js";
+import { reader, writer } from "../queue/lock-mode.js";
+import { leaseSourceOf, type SessionSource } from "../session/cluster.js";
 import type { LockOptions, QueueWaitOptions, WaitOptions } from "../session/session-options.js";
-import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
 
 /**
  * Many readers or one writer at a time, in all processes that use the same name on the same etcd. They are served in

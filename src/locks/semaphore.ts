@@ -1,12 +1,11 @@
-import { acquireHold, tryAcquire, type HoldTarget } from "../hold/acquire.js";
+import { acquireHold, type HoldTarget, tryAcquire } from "../hold/acquire.js";
+import { type Hold, HoldHandle } from "../hold/hold.js";
 import { HeldScope } from "../hold/reentrancy.js";
-import { HoldHandle, type Hold } from "../hold/hold.js";
 import { checkFunction, checkName, checkPermits, checkWait } from "../options/check.js";
-import { permit } from "../queue/permit-mode.js";
-import { checkLock } from "../options/lock.js";
-import { checkQueueWait } from "../options/queue-wait.js";
+import { checkLock, checkQueueWait } from "../options/lock.js";
+import { permit } from "../queue/lock-mode.js";
+import { leaseSourceOf, type SessionSource } from "../session/cluster.js";
 import type { LockOptions, QueueWaitOptions, WaitOptions } from "../session/session-options.js";
-import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
 
 /**
  * At most `permits` holders at a time, in all processes that use the same name on the same etcd, served in order. Limits

@@ -1,20 +1,28 @@
-import type { TxnAnswer } from "../etcd/port.js";
-import { NotSentError } from "../etcd/port-errors.js";
+import { NotSentError, type TxnAnswer } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
-import { holdOf } from "../hold/acquire.js";
+import { holdOf, type TurnWaiter, type Waited } from "../hold/acquire.js";
 import { ExclusiveHoldHandle } from "../hold/hold.js";
-import type { TurnWaiter, Waited } from "../hold/wait-for-turn.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
 import type { RangeResult } from "../queue/lock-mode.js";
 import { LockTable } from "../queue/lock-table.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
 import { joinRefused } from "../queue/txns.js";
-import { unwatched, type Grant, type Waiter } from "../queue/waiter.js";
+import { type Grant, unwatched, type Waiter } from "../queue/waiter.js";
 import type { Lease } from "../session/lease.js";
-import { unchanged, type Mark } from "./marks.js";
-import type { SlotPlan } from "./plan.js";
-import { beginTxn, markIs, tryTxn, undo, type Begun } from "./txns.js";
-import { NO_MARK, verdictOf, type Seen, type Verdict } from "./verdict.js";
+import {
+  beginTxn,
+  type Begun,
+  type Mark,
+  markIs,
+  NO_MARK,
+  type Seen,
+  type SlotPlan,
+  tryTxn,
+  unchanged,
+  undo,
+  type Verdict,
+  verdictOf,
+} from "./marks.js";
 
 /** A slot that this call is to run: it holds the lock, and the mark is put. */
 export interface Claim {
@@ -27,7 +35,7 @@ export interface Claim {
 /** The slot may be run, and another holder has the lock, for which the call does not wait. */
 const HELD = { state: "held" } as const;
 
-export type Refusal = Exclude<Verdict, { readonly state: "free" }> | typeof HELD;
+type Refusal = Exclude<Verdict, { readonly state: "free" }> | typeof HELD;
 export type Outcome = { readonly claim: Claim } | { readonly refusal: Refusal };
 
 /** One call of `once`, until it has claimed its slot, finds that it must not run, or gives up. */

@@ -1,6 +1,12 @@
-import type { Compare, KeyValue, Operation, Range } from "../etcd/port.js";
+import type { Compare, KeyValue, Operation, Range, Txn } from "../etcd/port.js";
 import { MARKS } from "../keys.js";
-import type { RangeResult } from "../queue/lock-mode.js";
+import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
+import { queueRange, type RangeResult } from "../queue/lock-mode.js";
+import { own, put } from "../queue/txns.js";
+import { txnUntilConfirmed } from "../session/cleanup.js";
+import type { LeaseSource } from "../session/cluster.js";
+import type { Lease } from "../session/lease.js";
+import type { CheckedOnce } from "./once.js";
 
 /** Of Number.MAX_SAFE_INTEGER. */
 const DIGITS = 16;
@@ -11,7 +17,7 @@ const MAX_DELETED = 16;
  * The keys of the slots of one name: `/leasehold/once/NAME//SLOT`, and at most one floor, `/leasehold/once/NAME//-SLOT`. The
  * slots up to the floor have expired. No name contains "//", so the keys of two names are never in one range.
  */
-export class MarkSpace {
+class MarkSpace {
   readonly #base: string;
 
   /** `complete`: the name has the prefix of the cluster, under which the keys are not. Otherwise they are under it, too. */
@@ -65,13 +71,13 @@ export class MarkSpace {
 }
 
 /** Where a mark or a floor is. */
-export interface MarkKey {
+interface MarkKey {
   readonly key: string;
   readonly complete: boolean;
 }
 
 /** What the run of a slot does with the marks of lower ones. */
-export interface Expiry {
+interface Expiry {
   readonly expires: ReadonlySet<string>;
   readonly operations: readonly Operation[];
 }
@@ -100,7 +106,7 @@ export const unchanged = (at: MarkKey, revision: bigint): Compare =>
   revision === 0n ? { kind: "created at", ...at, revision } : { kind: "modified at", ...at, revision };
 
 /** A mark has no lease: it outlives the process that put it. */
-export const putMark = (at: MarkKey, mark: Mark): Operation => ({
+const putMark = (at: MarkKey, mark: Mark): Operation => ({
   kind: "put",
   ...at,
   value: JSON.stringify(mark),
@@ -129,4 +135,227 @@ export function parseMark({ value }: Pick<KeyValue, "value">): Partial<Mark> | u
   } catch {
     return undefined;
   }
+}
+
+interface PlanParts {
+  readonly services: Pick<LeaseSource["services"], "clock" | "options">;
+  readonly options: SlotPlan["options"];
+}
+
+/** What one call of `once` is to run, and when. */
+export class SlotPlan {
+  readonly options: Pick<CheckedOnce, "rerun" | "keep" | "skips">;
+  readonly space: MarkSpace;
+  /** Where older versions put the marks of a cluster with a prefix: in the queue of the prefix's own name. They are only read. */
+  readonly oldSpace: MarkSpace | undefined;
+  /** Identifies the marks of this call. */
+  readonly id: string;
+  readonly #prefix: string;
+
+  constructor(
+    readonly name: string,
+    readonly slot: number,
+    { services, options }: PlanParts,
+  ) {
+    const { clock } = services;
+    const { prefix } = services.options;
+    this.options = options;
+    this.#prefix = prefix;
+    this.space = new MarkSpace(this.complete(name), true);
+    this.oldSpace = prefix === "" ? undefined : new MarkSpace(name, false);
+    this.id = clock.randomId().toString(36);
+  }
+
+  /** The mark. */
+  get at(): MarkKey {
+    return this.space.mark(this.slot);
+  }
+
+  /** A name or a key with the prefix of the cluster. */
+  complete(text: string): string {
+    return `${this.#prefix}${text}`;
+  }
+
+  /** For errors: a role may lack the right on the mark only. */
+  get text(): string {
+    return `slot ${this.slot} of "${this.name}", with the mark ${this.at.key}`;
+  }
+
+  /** The mark of a run that begins, under the entry `key`. `fence`: its create revision, if it is known by now. */
+  mark({ owner, services }: Lease, key: string, fence?: bigint): Mark {
+    const since = services.clock.date().toISOString();
+    const started = { state: "started", owner, since, id: this.id, key: this.complete(key) } as const;
+    return fence === undefined ? started : { ...started, fence: fence.toString() };
+  }
+}
+
+/** Another run of a slot. */
+export interface OnceRun {
+  /** `owner` of the session that ran it. */
+  readonly owner: string | undefined;
+  /** When its call began, by its own clock. */
+  readonly since: Date | undefined;
+  /** Its work threw. */
+  readonly failed: boolean;
+}
+
+/** The modification revisions of the marks of a slot; `0n`: there is none. */
+export interface Seen {
+  readonly mark: bigint;
+  readonly oldMark: bigint;
+}
+
+export const NO_MARK: Seen = { mark: 0n, oldMark: 0n };
+
+/** The state of a slot at one revision, and of its queue. */
+export type Verdict = { readonly seen: Seen; readonly isEmpty: boolean } & (
+  | { readonly state: "free" }
+  | { readonly state: "expired" }
+  | { readonly state: "done" | "running" | "lost"; readonly run: OnceRun }
+);
+
+/** What a verdict is made of, in this order: the floors from the slot on, its mark, the oldest entry of the queue; old ones. */
+function evidence({ space, oldSpace, name, slot }: SlotPlan): readonly Operation[] {
+  const marksIn = (marks: MarkSpace): readonly Operation[] => [
+    { kind: "range", ...marks.floorsFrom(slot), limit: 1, keysOnly: true },
+    { kind: "range", ...marks.mark(slot) },
+  ];
+  const oldest = {
+    kind: "range",
+    ...queueRange(name),
+    order: "oldest first",
+    limit: 1,
+    keysOnly: true,
+  } as const;
+  return [...marksIn(space), oldest, ...(oldSpace ? marksIn(oldSpace) : [])];
+}
+
+/**
+ * The state of a slot, by the answers to `evidence` at one revision. A mark with `ownId` does not count: an attempt of this
+ * call has put it, which has lost its entry since, and the work has not begun.
+ */
+export function verdictOf(
+  plan: SlotPlan,
+  ranges: readonly (RangeResult | undefined)[],
+  ownId: string | undefined,
+): Verdict {
+  const [floor, kv, oldest, oldFloor, oldKv] = ranges.map((range) => range?.kvs[0]);
+  const seen = { mark: kv?.modRevision ?? 0n, oldMark: oldKv?.modRevision ?? 0n };
+  const common = { seen, isEmpty: oldest === undefined };
+  if (floor ?? oldFloor) return { state: "expired", ...common };
+  const last = kv ?? oldKv;
+  const mark = last && parseMark(last);
+  if (!last || (ownId !== undefined && mark?.id === ownId)) return { state: "free", ...common };
+  const entry = oldest && {
+    key: kv ? plan.complete(oldest.key.toString()) : oldest.key.toString(),
+    fence: String(oldest.createRevision),
+  };
+  return { state: stateOf(last, mark, entry), ...common, run: runOf(mark) };
+}
+
+/** A value of unknown form never lets the work run a second time. */
+function stateOf(
+  { modRevision }: KeyValue,
+  mark: Partial<Mark> | undefined,
+  oldest: Pick<Mark, "key" | "fence"> | undefined,
+): "done" | "running" | "lost" {
+  if (mark?.state !== "started") return "done";
+  const fence = mark.fence ?? String(modRevision);
+  // A run holds, so while its entry exists, that is the oldest one.
+  return oldest?.key === mark.key && oldest?.fence === fence ? "running" : "lost";
+}
+
+function runOf(mark: Partial<Mark> | undefined): OnceRun {
+  const since = new Date(mark?.since ?? NaN);
+  return {
+    owner: typeof mark?.owner === "string" ? mark.owner : undefined,
+    since: Number.isNaN(since.getTime()) ? undefined : since,
+    failed: mark?.state === "failed",
+  };
+}
+
+// All of them name the queue, so that no two transactions on the marks of one name share a request.
+
+/** The mark to put, if those of the slot are as they were seen. */
+export interface Begun {
+  readonly mark: Mark;
+  readonly seen: Seen;
+}
+
+/** The slot has not expired, and its marks are as they were seen. */
+function mayRun({ space, oldSpace, slot }: SlotPlan, seen: Seen): readonly Compare[] {
+  const compares: Compare[] = [
+    unchanged(space.mark(slot), seen.mark),
+    { kind: "nothing in", ...space.floorsFrom(slot) },
+  ];
+  if (!oldSpace) return compares;
+  return [
+    ...compares,
+    unchanged(oldSpace.mark(slot), seen.oldMark),
+    { kind: "nothing in", ...oldSpace.floorsFrom(slot) },
+  ];
+}
+
+const lowest = ({ space }: SlotPlan): Operation => ({ kind: "range", ...space.lowest() });
+
+/** What tells a call whose transaction has changed nothing why that is so. */
+const whyNot = (plan: SlotPlan, entry: QueueEntry): readonly Operation[] => [own(entry), ...evidence(plan)];
+
+/** Takes the lock and puts the mark, if the queue is empty. */
+export const tryTxn = (plan: SlotPlan, entry: QueueEntry, { mark, seen }: Begun): Txn => ({
+  queues: [plan.name],
+  compare: [{ kind: "nothing in", ...queueRange(plan.name) }, ...mayRun(plan, seen)],
+  success: [put(entry), putMark(plan.at, mark), lowest(plan)],
+  failure: whyNot(plan, entry),
+});
+
+/** Puts the mark under the hold of `entry`. */
+export const beginTxn = (plan: SlotPlan, entry: JoinedEntry, { mark, seen }: Begun): Txn => ({
+  queues: [plan.name],
+  compare: [holds(entry), ...mayRun(plan, seen)],
+  success: [putMark(plan.at, mark), lowest(plan)],
+  failure: whyNot(plan, entry),
+});
+
+/** Marks the slot as run, and deletes the marks that are too many. `revision`: of the entry in the mark. */
+export function endTxn(
+  plan: SlotPlan,
+  revision: bigint,
+  { mark, expiry }: { readonly mark: Mark; readonly expiry: Expiry },
+): Txn {
+  const { at } = plan;
+  // A request may not put and delete the same key.
+  const ended = expiry.expires.has(at.key) ? [] : [putMark(at, mark)];
+  return {
+    queues: [plan.name],
+    compare: [{ ...holds({ key: mark.key, revision }), complete: true }],
+    success: [...ended, ...expiry.operations],
+    failure: [{ kind: "range", ...at }],
+  };
+}
+
+const holds = ({ key, revision }: Pick<JoinedEntry, "key" | "revision">): Compare => ({
+  kind: "created at",
+  key,
+  revision,
+});
+
+/** The condition that the mark is this one. */
+export const markIs = (plan: SlotPlan, mark: Mark): Compare => ({
+  kind: "value is",
+  ...plan.at,
+  value: JSON.stringify(mark),
+});
+
+/** Deletes the mark of a run that has not begun. Never rejects: with the session, the slot counts as lost. */
+export async function undo(lease: Lease, plan: SlotPlan, when: Compare): Promise<void> {
+  const { at, name } = plan;
+  const txn: Txn = {
+    queues: [name],
+    compare: [when],
+    success: [{ kind: "delete", ...at }],
+    failure: [],
+  };
+  const undone = txnUntilConfirmed(lease, txn, lease.policy(`give back ${plan.text}`));
+  await lease.inFlight.track(undone).catch(() => undefined);
 }

@@ -1,21 +1,176 @@
-import { settleWithin } from "../async/settle-within.js";
-import { acquireChannel } from "../diagnostics/channels.js";
-import { EtcdUnavailableError } from "../errors.js";
+import { EtcdRefusedError, EtcdUnavailableError, LockLostError } from "../errors.js";
+import type { Txn, TxnAnswer } from "../etcd/port.js";
+import { Backoff, type CallPolicy } from "../etcd/retry.js";
+import { TurnCall } from "../hold/acquire.js";
+import { type AcquireTarget, traceAcquire } from "../hold/events.js";
 import type { Lock } from "../hold/hold.js";
-import { traceAcquire, type AcquireTarget } from "../hold/trace-acquire.js";
-import { TurnCall } from "../hold/wait-for-turn.js";
-import { checkFunction, checkName, type CheckedWait } from "../options/check.js";
-import { checkOnce, checkSlot } from "../options/once.js";
-import type { CheckedQueueWait } from "../options/queue-wait.js";
+import { HeldScope } from "../hold/reentrancy.js";
+import {
+  type CheckedWait,
+  checkFunction,
+  checkInteger,
+  checkName,
+  eitherOf,
+  rangeError,
+  typeError,
+} from "../options/check.js";
+import {
+  type CheckedLock,
+  type CheckedQueueWait,
+  checkLock,
+  checkQueueWait,
+  LOCK_OPTIONS,
+  QUEUE_WAIT_OPTIONS,
+} from "../options/lock.js";
+import { leaseSourceOf, type SessionSource } from "../session/cluster.js";
 import type { Lease } from "../session/lease.js";
 import type { LockOptions, QueueWaitOptions } from "../session/session-options.js";
-import { leaseSourceOf, type SessionSource } from "../session/session-source.js";
-import { abandon, SlotWaiter, type Outcome } from "./claim.js";
-import { SlotPlan } from "./plan.js";
-import { SlotRun } from "./run.js";
-import type { OnceRun } from "./verdict.js";
+import { acquireChannel } from "../telemetry/channels.js";
+import { pause } from "../util/clock.js";
+import { settleWithin } from "../util/settle.js";
+import { abandon, type Claim, type Outcome, SlotWaiter } from "./claim.js";
+import { endTxn, NOTHING, type OnceRun, parseMark, SlotPlan } from "./marks.js";
 
-export type { OnceRun } from "./verdict.js";
+/** The checked options of `once`. */
+export interface CheckedOnce {
+  readonly wait: CheckedQueueWait;
+  readonly lock: CheckedLock;
+  readonly rerun: Rerun;
+  readonly keep: number;
+  /** The call does not wait while another holder has the lock. */
+  readonly skips: boolean;
+}
+
+type Rerun = "never" | "if lost" | "if failed";
+
+/** Some minutes of a job that runs each second, and some years of one that runs each day. */
+const DEFAULT_KEEP = 1000;
+/** Each release of etcd has room for so many small keys, and lists the oldest of them in a moment. */
+const MAX_KEEP = 100_000;
+/** Of a call that does not wait in the queue, as of `tryLock`. */
+const SKIP_TIMEOUT_MS = 5000;
+const ONCE_OPTIONS = ["rerun", "ifHeld", "keep"] as const;
+
+/** Slots that are no integers could be equal as numbers and differ as texts. */
+function checkSlot(value: unknown): number {
+  const limits = { min: 0, max: Number.MAX_SAFE_INTEGER, fallback: NaN };
+  const slot = checkInteger("slot", value, limits);
+  if (Number.isNaN(slot)) throw typeError("slot", `a whole number from 0 to ${limits.max}`, value);
+  return slot;
+}
+
+function checkOnce(options: unknown, source: { readonly reopens: boolean }): CheckedOnce {
+  const limits = checkQueueWait(options, { where: "once", also: [...LOCK_OPTIONS, ...ONCE_OPTIONS], source });
+  const lock = checkLock("once", options, [...QUEUE_WAIT_OPTIONS, ...ONCE_OPTIONS]);
+  const { rerun, ifHeld, keep } = (options ?? {}) as {
+    readonly [K in (typeof ONCE_OPTIONS)[number]]?: unknown;
+  };
+  const skips = checkChoice("ifHeld", ifHeld, IF_HELD) === "skip";
+  return {
+    wait: skips ? { ...limits, timeoutMs: limits.timeoutMs ?? SKIP_TIMEOUT_MS } : limits,
+    lock,
+    skips,
+    rerun: checkChoice("rerun", rerun, RERUN),
+    keep: checkInteger("keep", keep, { min: 1, max: MAX_KEEP, fallback: DEFAULT_KEEP }),
+  };
+}
+
+/** The first one is the default. */
+const RERUN: readonly [Rerun, ...Rerun[]] = ["never", "if lost", "if failed"];
+const IF_HELD: readonly ["wait", "skip"] = ["wait", "skip"];
+
+function checkChoice<T extends string>(option: string, value: unknown, choices: readonly [T, ...T[]]): T {
+  if (value === undefined) return choices[0];
+  const chosen = choices.find((choice) => choice === value);
+  if (chosen !== undefined) return chosen;
+  const error = typeof value === "string" ? rangeError : typeError;
+  throw error(option, eitherOf(choices.map((choice) => JSON.stringify(choice))), value);
+}
+
+/** A claimed slot, from the grant until its mark says that it was run and the lock is released. */
+class SlotRun {
+  #failed = true;
+
+  constructor(
+    private readonly lease: Lease,
+    private readonly plan: SlotPlan,
+    private readonly claim: Claim,
+  ) {}
+
+  get hold(): Claim["hold"] {
+    return this.claim.hold;
+  }
+
+  /** @throws the error of `work`. @throws LockLostError when the lock was lost before the mark was put. */
+  run<T>(work: (lock: Lock) => T): Promise<Awaited<T>> {
+    const scope = new HeldScope(this.lease.services, this.claim.hold);
+    const marked = async (lock: Lock): Promise<Awaited<T>> => {
+      const value = await work(lock);
+      this.#failed = false;
+      return value;
+    };
+    return scope.enter(marked, () => this.#leave());
+  }
+
+  async #leave(): Promise<void> {
+    const { hold } = this.claim;
+    try {
+      await this.#end();
+    } catch (error) {
+      // Nothing else releases a lock that was held for too long, or whose mark etcd rejects.
+      void hold.release().catch(() => undefined);
+      throw error;
+    }
+    // The mark was put while the lock was held: a later loss changes nothing.
+    await hold.release().catch(() => undefined);
+  }
+
+  async #end(): Promise<void> {
+    const { hold, mark } = this.claim;
+    hold.refresh();
+    hold.signal.throwIfAborted();
+    const ended = {
+      ...mark,
+      state: this.#failed ? "failed" : "done",
+      fence: hold.revision.toString(),
+    } as const;
+    const { lowest } = this.claim;
+    const expiry = lowest ? this.plan.space.expire(lowest, this.plan.options.keep) : NOTHING;
+    const txn = endTxn(this.plan, hold.revision, { mark: ended, expiry });
+    const policy = this.lease.policy(`mark as run ${this.plan.text}`);
+    const ending = this.lease.inFlight.track(this.#putEnd(txn, policy));
+    const { succeeded, ranges } = await ending.catch((error: unknown) => {
+      throw hold.signal.aborted ? hold.signal.reason : error;
+    });
+    if (succeeded || isEnded(ranges[0]?.kvs[0], mark.id)) return;
+    // It says why the key is gone.
+    await hold.release();
+    throw new LockLostError(hold.name, hold.key, "deleted");
+  }
+
+  /** etcd may reject a put for as long as its database is full. The lock is not held longer than one TTL for that. */
+  async #putEnd(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
+    const { services, signal, ttlMs } = this.lease;
+    const { clock, client } = services;
+    const backoff = new Backoff(clock);
+    for (const until = clock.monotonic() + ttlMs; ;) {
+      try {
+        return await client.txn(txn, policy);
+      } catch (error) {
+        if (!(error instanceof EtcdRefusedError) || clock.monotonic() >= until) throw error;
+        await pause(clock, backoff.nextMs(), signal);
+      }
+    }
+  }
+}
+
+/** An unanswered attempt of ours has put the mark, and the lock was lost after that. */
+const isEnded = (kv: Parameters<typeof parseMark>[0] | undefined, id: string): boolean => {
+  const mark = kv && parseMark(kv);
+  return mark?.id === id && mark.state !== "started";
+};
+
+export type { OnceRun } from "./marks.js";
 
 export interface OnceOptions extends QueueWaitOptions, LockOptions {
   /**

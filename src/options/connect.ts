@@ -1,20 +1,233 @@
 import { X509Certificate } from "node:crypto";
+import { isIPv6 } from "node:net";
 import { createSecureContext } from "node:tls";
 import {
+  type CheckedSession,
   checkInteger,
   checkOptions,
   checkPlainObject,
   checkSession,
+  isWellFormed,
+  type Options,
   rangeError,
   secretTypeError,
   typeError,
-  type CheckedSession,
 } from "./check.js";
-import { checkHosts, checkOneScheme } from "./hosts.js";
-import { checkLog, type Logger } from "./log.js";
-import { checkPem } from "./pem.js";
-import { checkKeyPrefix } from "./prefix.js";
-import { checkTransport, TRANSPORT_OPTIONS, type CheckedTransport } from "./transport.js";
+import { DEFAULT_TRANSPORT } from "./default-transport.js";
+
+const PATH = /^(?:\/|~|\.{1,2}[/\\]|[a-z]:[/\\]|file:)|\.(?:pem|crt|cer|cert|key)$/i;
+
+/**
+ * PEM text, as a string or as bytes. A private key may have got into any of the options, so no error shows the value.
+ * @throws {TypeError | RangeError}
+ */
+export function checkPem(option: string, value: unknown): Uint8Array {
+  if (typeof value !== "string" && !(value instanceof Uint8Array))
+    throw secretTypeError(option, "PEM text: a string, a Buffer or a Uint8Array", value);
+  const bytes = typeof value === "string" ? Buffer.from(value) : value;
+  const problem = problemOf(Buffer.from(bytes).toString("latin1"));
+  if (problem !== undefined) throw new RangeError(`Expected ${option} to be PEM text, got ${problem}`);
+  return bytes;
+}
+
+function problemOf(text: string): string | undefined {
+  if (!text.includes("-----BEGIN")) {
+    const isPath = text.length <= 4096 && !/[\r\n]/.test(text.trim()) && PATH.test(text.trim());
+    return isPath ? "a path: pass the content of that file, as of readFileSync()" : "other bytes";
+  }
+  if (!/[\r\n]/.test(text.trim()) && text.includes("\\n"))
+    return 'text whose line breaks are "\\n", two characters each: replace them by line feeds';
+  return undefined;
+}
+
+/** etcd's port for clients: https://www.iana.org/assignments/service-names-port-numbers */
+const CLIENT_PORT = "2379";
+
+const RULE = '"host:port" or "http(s)://host:port", or several: with commas between them, or in an array';
+
+/** What hosts are named in errors, and what a host without a scheme means. */
+export interface HostsContext {
+  readonly option: string;
+  /** A host without a scheme is reached by TLS. */
+  readonly secure: boolean;
+}
+
+/**
+ * The hosts as users write them, in their normal form `http(s)://host:port`, each one once.
+ * @throws {TypeError | RangeError}
+ */
+export function checkHosts(value: unknown, context: HostsContext): readonly string[] {
+  const { option } = context;
+  const given: unknown[] =
+    typeof value === "string" ? [value] : Array.isArray(value) ? Array.from(value) : [];
+  if (given.length === 0) throw typeError(option, RULE, value);
+  const hosts = given.flatMap((text) => {
+    if (typeof text !== "string") throw typeError(option, RULE, text);
+    return hostsIn(text, context);
+  });
+  return Object.freeze([...new Set(hosts)]);
+}
+
+/** One cluster has one set of credentials. @throws {RangeError} */
+export function checkOneScheme(option: string, hosts: readonly string[]): void {
+  const secure = hosts.filter((host) => host.startsWith("https:")).length;
+  if (secure > 0 && secure < hosts.length) throw rangeError(option, "all https:// or none", hosts.join(", "));
+}
+
+function hostsIn(text: string, context: HostsContext): string[] {
+  const { option } = context;
+  // Before the text is cut at its commas: a password may contain one, and no part of it may get into an error.
+  if (text.includes("@")) throw rangeError(option, "without a user and a password (give auth instead)", text);
+  const parts = text.split(",").map((part) => part.trim());
+  const hosts = parts.filter((part) => part !== "").map((part) => normalHost(part, context));
+  if (hosts.length === 0) throw rangeError(option, RULE, text);
+  return hosts;
+}
+
+function normalHost(host: string, { option, secure }: HostsContext): string {
+  const [, scheme = secure ? "https" : "http", rest = ""] = /^(?:(https?):\/\/)?(.*)$/is.exec(host) ?? [];
+  const [, address = "", path = ""] = /^([^/?#]*)(.*)$/s.exec(rest) ?? [];
+  const [, name, port = CLIENT_PORT] = /^([\w.-]+|\[[\da-fA-F:.]+\])(?::(\d{1,5}))?$/.exec(address) ?? [];
+  if (name === undefined || (name.startsWith("[") && !isIPv6(name.slice(1, -1))))
+    throw rangeError(option, isIPv6(address) ? 'an IPv6 address in brackets: "[::1]:2379"' : RULE, host);
+  if (!/^\/*$/.test(path)) throw rangeError(option, "without a path or a query", host);
+  if (Number(port) < 1 || Number(port) > 65_535)
+    throw rangeError(option, "with a port from 1 to 65535", host);
+  return `${scheme}://${name}:${Number(port)}`.toLowerCase();
+}
+
+/** In bytes. A name has at most 1024, so no key is longer than both and the ID of a lease. */
+const MAX_BYTES = 256;
+
+/** The `prefix` of `connect`; "" if it is not set. */
+export function checkKeyPrefix(value: unknown): string {
+  const rule = 'a string that ends with "/"';
+  if (value === undefined) return "";
+  if (typeof value !== "string") throw typeError("prefix", rule, value);
+  // With "prod" the keys of "jobs" would begin with "prodjobs", as those of "uctjobs" do with "prod" + "uctjobs".
+  if (!value.endsWith("/")) throw rangeError("prefix", rule, value);
+  if (value.includes("//")) throw rangeError("prefix", 'free of "//"', value);
+  // A queue there would contain the marks of all clusters.
+  if (value.startsWith("/leasehold/")) throw rangeError("prefix", 'outside of "/leasehold/"', value);
+  if (Buffer.byteLength(value) > MAX_BYTES || !isWellFormed(value))
+    throw rangeError("prefix", `at most ${MAX_BYTES} bytes of well-formed Unicode`, value);
+  return value;
+}
+
+/** A logger: `console`, one of pino or winston, or any object with these methods. */
+export interface Logger {
+  debug?(line: string): unknown;
+  info?(line: string): unknown;
+  warn(line: string): unknown;
+  error(line: string): unknown;
+}
+
+export type LogLevel = keyof Logger;
+
+const LOG_RULE = "a logger: an object with the methods warn and error, and perhaps info and debug";
+
+/** Loggers have other properties as well, so unknown ones are allowed. */
+export function checkLog(value: unknown): Logger | undefined {
+  if (value === undefined) return undefined;
+  if (typeof value !== "object" || value === null) throw typeError("log", LOG_RULE, value);
+  const logger = value as Readonly<Record<LogLevel, unknown>>;
+  checkMethod("warn", logger.warn);
+  checkMethod("error", logger.error);
+  if (logger.info !== undefined) checkMethod("info", logger.info);
+  if (logger.debug !== undefined) checkMethod("debug", logger.debug);
+  return value as Logger;
+}
+
+function checkMethod(level: LogLevel, method: unknown): void {
+  if (typeof method !== "function") throw typeError(`log.${level}`, "a function", method);
+}
+
+/** The checked options of `connect` that say how members are reached. */
+export interface CheckedTransport {
+  readonly transport: "http2" | "etcd3";
+  /** How often a connection is pinged at first, with either transport. */
+  readonly pingIntervalMs: number;
+  /** For "http2" only. */
+  readonly pingTimeoutMs: number;
+  /** For "http2" only. */
+  readonly connectTimeoutMs: number;
+  /** For "etcd3" only. */
+  readonly grpcOptions: Options;
+}
+
+export const TRANSPORT_OPTIONS = [
+  "transport",
+  "pingIntervalMs",
+  "pingTimeoutMs",
+  "connectTimeoutMs",
+  "grpcOptions",
+] as const;
+
+/** A dead link is noticed within 8 s: this and the ping's own time limit. */
+const PING_MS = 6000;
+const WAIT = { min: 100, max: 60_000, fallback: 2000 };
+
+/** The options of the transport "http2", with what etcd3 has instead. */
+const HTTP2_OPTIONS = {
+  pingIntervalMs: 'give grpcOptions["grpc.keepalive_time_ms"] instead',
+  pingTimeoutMs: 'give grpcOptions["grpc.keepalive_timeout_ms"] instead',
+  connectTimeoutMs: "grpcOptions have no such limit: give requestTimeoutMs, which includes the connecting",
+} as const;
+
+export function checkTransport(given: Options): CheckedTransport {
+  const transport = checkName(given.transport);
+  if (transport === "etcd3") checkNoneOfHttp2(given);
+  else checkNoneOfEtcd3(given.grpcOptions);
+  const grpcOptions = checkGrpc(given.grpcOptions);
+  // etcd answers pings at intervals under 5 s with ENHANCE_YOUR_CALM, indefinitely.
+  const interval = { min: 5000, max: 3_600_000, fallback: PING_MS };
+  return {
+    transport,
+    pingIntervalMs:
+      (grpcOptions["grpc.keepalive_time_ms"] as number | undefined) ??
+      checkInteger("pingIntervalMs", given.pingIntervalMs, interval),
+    pingTimeoutMs: checkInteger("pingTimeoutMs", given.pingTimeoutMs, WAIT),
+    connectTimeoutMs: checkInteger("connectTimeoutMs", given.connectTimeoutMs, WAIT),
+    grpcOptions,
+  };
+}
+
+function checkName(value: unknown): "http2" | "etcd3" {
+  const rule = '"http2" or "etcd3"';
+  if (value === undefined) return DEFAULT_TRANSPORT;
+  if (typeof value !== "string") throw typeError("transport", rule, value);
+  if (value !== "http2" && value !== "etcd3") throw rangeError("transport", rule, value);
+  return value;
+}
+
+function checkNoneOfHttp2(given: Options): void {
+  for (const [option, instead] of Object.entries(HTTP2_OPTIONS)) {
+    if (given[option] === undefined) continue;
+    throw typeError(option, `left out with transport "etcd3" (${instead})`, given[option]);
+  }
+}
+
+function checkNoneOfEtcd3(value: unknown): void {
+  if (value === undefined) return;
+  const instead =
+    'they belong to transport "etcd3"; "http2" has pingIntervalMs, pingTimeoutMs and connectTimeoutMs';
+  throw secretTypeError("grpcOptions", `left out with transport "http2" (${instead})`, value);
+}
+
+const GRPC_TEXT =
+  /^grpc\.(ssl_target_name_override|\w+_user_agent|default_authority|service_config|http_connect_\w+)$/;
+
+/** grpc-js reads its options when it connects, in its own callbacks: a wrong one would crash the process. */
+function checkGrpc(value: unknown): Options {
+  const options = checkPlainObject("grpcOptions", value === undefined ? {} : value);
+  for (const [name, setting] of Object.entries(options)) {
+    if (!/^grpc(-node)?\./.test(name))
+      throw rangeError("grpcOptions", 'made of names that start with "grpc."', name);
+    const rule = GRPC_TEXT.test(name) ? "a string" : "a number";
+    if (typeof setting !== rule.slice(2)) throw secretTypeError(`grpcOptions["${name}"]`, rule, setting);
+  }
+  return options;
+}
 
 /** The checked options of `connect`. */
 export interface CheckedConnect extends CheckedTransport {

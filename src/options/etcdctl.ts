@@ -1,19 +1,18 @@
 import { readFileSync } from "node:fs";
 import { rootCertificates } from "node:tls";
 import { checkPlainObject, rangeError } from "./check.js";
-import { checkHosts, checkOneScheme } from "./hosts.js";
-import { checkPem } from "./pem.js";
+import { checkHosts, checkOneScheme, checkPem } from "./connect.js";
 
 /** What etcdctl's flags and its environment set. */
-export const ETCDCTL_SETTINGS = [
+const ETCDCTL_SETTINGS = [
   ...(["endpoints", "cacert", "cert", "key"] as const),
   ...(["server-name", "user", "password"] as const),
 ];
 
-export type EtcdctlSetting = (typeof ETCDCTL_SETTINGS)[number];
+type EtcdctlSetting = (typeof ETCDCTL_SETTINGS)[number];
 
 /** A setting, and what users call it: a variable or a flag. */
-export interface Source {
+interface Source {
   readonly name: string;
   readonly text: string | undefined;
 }
@@ -21,7 +20,7 @@ export interface Source {
 type Sources = Readonly<Record<EtcdctlSetting, Source>>;
 
 /** Options of `connect`. */
-export interface EtcdctlConnection {
+interface EtcdctlConnection {
   readonly hosts: readonly string[];
   readonly credentials?: {
     readonly rootCertificate: Uint8Array;

@@ -1,11 +1,8 @@
-import { systemClock } from "../async/clock.js";
-import { Backlog } from "./backlog.js";
-import { Labels } from "./series.js";
-import { instrumentsOf } from "./metrics.js";
+import { systemClock } from "../util/clock.js";
+import { instrumentsOf, Labels, SeriesTable } from "./metrics.js";
 import { observe } from "./observe.js";
 import { checkInstrument, type InstrumentOptions } from "./options.js";
-import { SeriesTable } from "./series.js";
-import { Clusters, type Telemetry } from "./telemetry.js";
+import { Backlog, Clusters, type Telemetry } from "./telemetry.js";
 
 export type { InstrumentOptions } from "./options.js";
 

@@ -1,11 +1,173 @@
 import type {
+  Attributes,
   Counter,
+  Exception,
   Histogram,
   Meter,
   MetricOptions,
   ObservableGauge,
   UpDownCounter,
 } from "@opentelemetry/api";
+import type { AcquireOutcome, HoldEndReason, LockKind, LockMessage } from "../telemetry/messages.js";
+import { printable } from "../util/printable.js";
+
+/** Names of attributes, of spans and of metrics. */
+export const ATTRIBUTES = {
+  kind: "leasehold.kind",
+  label: "leasehold.label",
+  name: "leasehold.name",
+  names: "leasehold.names",
+  tries: "leasehold.tries",
+  outcome: "leasehold.outcome",
+  ahead: "leasehold.ahead",
+  waitedMs: "leasehold.waited_ms",
+  fence: "leasehold.fence",
+  owner: "leasehold.owner",
+  why: "leasehold.why",
+  heldMs: "leasehold.held_ms",
+  warnHoldMs: "leasehold.warn_hold_ms",
+  memberState: "leasehold.member.state",
+} as const;
+
+const MAX_OWNER = 100;
+const MAX_CLASS = 100;
+const MAX_MESSAGE = 500;
+
+/** What the spans of a lock say from their start. Only with `names` do they have its name, which may contain data of users. */
+export function lockAttributes(message: LockMessage, names: boolean): Attributes {
+  const attributes: Attributes = { [ATTRIBUTES.kind]: message.kind };
+  if (message.label !== undefined) attributes[ATTRIBUTES.label] = message.label;
+  if (!names) return attributes;
+  attributes[ATTRIBUTES.name] = printable(message.name);
+  if (message.names.length > 1) attributes[ATTRIBUTES.names] = message.names.map((name) => printable(name));
+  return attributes;
+}
+
+/** The owner of most locks of a process is the same. */
+const printableOwner = ((): ((owner: string) => string) => {
+  let last = "";
+  let shown = "";
+  return (owner) => {
+    if (owner !== last) shown = printable((last = owner), MAX_OWNER);
+    return shown;
+  };
+})();
+
+/** Who holds, or wanted to. A fence can exceed what a number represents exactly, so it is a string. */
+export function holderAttributes(owner: string | undefined, fence: bigint | undefined): Attributes {
+  const attributes: Attributes = {};
+  if (owner !== undefined) attributes[ATTRIBUTES.owner] = printableOwner(owner);
+  if (fence !== undefined) attributes[ATTRIBUTES.fence] = String(fence);
+  return attributes;
+}
+
+/**
+ * What a span records of an error: its class and its code. Messages of errors contain names of locks, so they are recorded only
+ * with `names`.
+ */
+export function exceptionOf(error: unknown, names: boolean): Exception & { readonly name: string } {
+  if (!(error instanceof Error)) return { name: typeof error };
+  const code = "code" in error && typeof error.code === "string" ? { code: error.code } : {};
+  const message = names ? { message: printable(error.message, MAX_MESSAGE) } : {};
+  return { name: printable(error.name, MAX_CLASS), ...code, ...message };
+}
+
+/** Stands for every lock and election without a label, and for the labels beyond the limit. */
+const OTHER = "other";
+
+/** Limits how many values the attribute `leasehold.label` has: a monitoring system keeps one time series for each. */
+export class Labels {
+  readonly #seen = new Set<string>();
+
+  constructor(private readonly most: number) {}
+
+  of(label: string | undefined): string {
+    if (label === undefined || this.#seen.has(label)) return label ?? OTHER;
+    if (this.#seen.size >= this.most) return OTHER;
+    this.#seen.add(label);
+    return label;
+  }
+}
+
+type Counters = Pick<Instruments, "waiters" | "holdsActive">;
+
+/** The counts and attributes of the locks of one kind and label. Each object of attributes is created once. */
+export class Series {
+  /** Changes since the last report. */
+  #waiters = 0;
+  #holds = 0;
+  #reported = false;
+  readonly #attributes: Attributes;
+  readonly #outcomes = new Map<AcquireOutcome, Attributes>();
+  readonly #ends = new Map<HoldEndReason, Attributes>();
+
+  constructor(
+    { kind, label }: { readonly kind: LockKind; readonly label: string },
+    private readonly changed: Set<Series>,
+  ) {
+    this.#attributes = Object.freeze({ [ATTRIBUTES.kind]: kind, [ATTRIBUTES.label]: label });
+  }
+
+  /** Calls under way that wait: one more, or one less. */
+  addWaiters(by: number): void {
+    this.#waiters += by;
+    this.changed.add(this);
+  }
+
+  /** Locks that are held: one more, or one less. */
+  addHolds(by: number): void {
+    this.#holds += by;
+    this.changed.add(this);
+  }
+
+  /** The first report includes a change of 0, because a monitoring system sees no increase in the first value of a series. */
+  report({ waiters, holdsActive }: Counters): void {
+    if (this.#waiters !== 0 || !this.#reported) waiters.add(this.#waiters, this.#attributes);
+    if (this.#holds !== 0 || !this.#reported) holdsActive.add(this.#holds, this.#attributes);
+    this.#waiters = this.#holds = 0;
+    this.#reported = true;
+  }
+
+  /** The attributes of a call that ended so. */
+  outcome(outcome: AcquireOutcome): Attributes {
+    const attributes = () => Object.freeze({ ...this.#attributes, [ATTRIBUTES.outcome]: outcome });
+    return remembered(this.#outcomes, outcome, attributes);
+  }
+
+  /** The attributes of a hold that ended so. */
+  ended(why: HoldEndReason): Attributes {
+    const attributes = () => Object.freeze({ ...this.#attributes, [ATTRIBUTES.why]: why });
+    return remembered(this.#ends, why, attributes);
+  }
+}
+
+/** Every series since `instrument`: `Labels` limits their number. */
+export class SeriesTable {
+  readonly #byLabel = new Map<string, Map<LockKind, Series>>();
+  readonly #changed = new Set<Series>();
+
+  constructor(private readonly labels: Labels) {}
+
+  of({ kind, label }: LockMessage): Series {
+    const limited = this.labels.of(label);
+    const byKind = remembered(this.#byLabel, limited, () => new Map<LockKind, Series>());
+    return remembered(byKind, kind, () => new Series({ kind, label: limited }, this.#changed));
+  }
+
+  /** Adds the changes since the last call to the counters. */
+  report(counters: Counters): void {
+    for (const series of this.#changed) series.report(counters);
+    this.#changed.clear();
+  }
+}
+
+function remembered<K, V>(map: Map<K, V>, key: K, create: () => V): V {
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  const created = create();
+  map.set(key, created);
+  return created;
+}
 
 /** Seconds. A lock on an idle etcd takes one to ten milliseconds; a wait can take as long as the work of others. */
 const WAITS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];

@@ -1,4 +1,4 @@
-import { metrics, trace, type MeterProvider, type TracerProvider } from "@opentelemetry/api";
+import { type MeterProvider, metrics, trace, type TracerProvider } from "@opentelemetry/api";
 import { checkBoolean, checkInteger, checkOptions, typeError } from "../options/check.js";
 
 /** All are optional. */
@@ -16,7 +16,7 @@ export interface InstrumentOptions {
   readonly maxLabels?: number | undefined;
 }
 
-export interface CheckedInstrument {
+interface CheckedInstrument {
   readonly tracerProvider: TracerProvider;
   readonly meterProvider: MeterProvider;
   readonly names: boolean;

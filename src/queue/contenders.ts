@@ -1,8 +1,8 @@
-import type { EtcdServices } from "../session/connection.js";
-import { contenderOf, type Contender } from "../contender.js";
-import type { CallPolicy } from "../etcd/retry.js";
+import { type Contender, contenderOf } from "../contender.js";
 import type { KeyValue } from "../etcd/port.js";
+import type { CallPolicy } from "../etcd/retry.js";
 import { parseEntryValue, prefixEnd, prefixOf } from "../keys.js";
+import type { EtcdServices } from "../session/connection.js";
 
 interface Reading {
   readonly kvs: readonly KeyValue[];

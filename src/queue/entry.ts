@@ -1,10 +1,10 @@
 import { KindMismatchError } from "../errors.js";
 import type { KeyValue } from "../etcd/port.js";
-import { entryFound, isSameGroup, mayMeet, type FoundEntry, type LockKind } from "../kinds.js";
-import { entryKey, parseEntryValue, type EntryValue } from "../keys.js";
-import type { EntryView, LockMode, RangeResult } from "./lock-mode.js";
+import { entryKey, type EntryValue, parseEntryValue } from "../keys.js";
+import { entryFound, type FoundEntry, isSameGroup, type LockKind, mayMeet } from "../kinds.js";
+import { LatePutSweeper, type OwnedKey } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
-import { LatePutSweeper, type OwnedKey } from "../session/late-put-sweeper.js";
+import type { EntryView, LockMode, RangeResult } from "./lock-mode.js";
 
 /** What an entry is made of. */
 export interface EntryParts {

@@ -1,21 +1,20 @@
-import type { CallPolicy } from "../etcd/retry.js";
-import { Backoff } from "../etcd/backoff.js";
 import { KindMismatchError } from "../errors.js";
 import type { KeyValue, Range, Txn, TxnAnswer } from "../etcd/port.js";
-import { entryFound, mayMeet, type LockKind } from "../kinds.js";
+import { Backoff, type CallPolicy } from "../etcd/retry.js";
+import { entryFound, type LockKind, mayMeet } from "../kinds.js";
+import type { Lease } from "../session/lease.js";
+import { pause } from "../util/clock.js";
+import type { JoinedEntry, QueueEntry } from "./entry.js";
 import {
   GRANTED,
-  GRANTED_UNSEEN,
-  UNKNOWN,
   type Granted,
+  GRANTED_UNSEEN,
   type JoinResult,
   type LockMode,
   type RangeResult,
+  UNKNOWN,
 } from "./lock-mode.js";
-import type { Lease } from "../session/lease.js";
-import type { SessionEntries } from "./session-entries.js";
-import type { JoinedEntry, QueueEntry } from "./entry.js";
-import { pause } from "../async/clock.js";
+import type { SessionEntries } from "./queue.js";
 import { joinBehindTxn, joinRefused, joinTxn, tryTxn } from "./txns.js";
 
 /** The entry that a caller wants to put. */

@@ -1,8 +1,67 @@
-import { KeyNumbers } from "./key-numbers.js";
-import { KeyWatchSchedule } from "../session/key-watch-schedule.js";
-import { LatePutSweeper } from "../session/late-put-sweeper.js";
+import { entryKey } from "../keys.js";
+import { KeyWatchSchedule, LatePutSweeper } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
+import type { QueueEntry } from "./entry.js";
 import { Queue } from "./queue.js";
+
+/** The numbers of the keys in one directory. */
+interface Numbers {
+  /** Released numbers, used before new ones. */
+  readonly free: number[];
+  highest: number;
+  used: number;
+}
+
+/**
+ * The numbers of one session's keys, by the directory of the keys, whichever queue uses them: the readers of `a` have their
+ * keys in the directory of a mutex `a/read`.
+ */
+export class KeyNumbers {
+  readonly #byDirectory = new Map<string, Numbers>();
+
+  constructor(
+    private readonly lease: Lease,
+    private readonly sweeper: LatePutSweeper,
+  ) {}
+
+  next(directory: string): number {
+    const numbers = this.#in(directory);
+    const isTaken = (n: number): boolean => this.sweeper.isTaken(entryKey(directory, this.lease.leaseId, n));
+    // A late put may create a key with a released number, and an adopted entry has brought its own number.
+    const last = numbers.free.findLastIndex((n) => !isTaken(n));
+    if (last >= 0) return numbers.free.splice(last, 1)[0] as number;
+    do numbers.highest++;
+    while (isTaken(numbers.highest));
+    return numbers.highest;
+  }
+
+  take(entry: QueueEntry): void {
+    if (this.sweeper.take(entry)) this.#in(entry.directory).used++;
+  }
+
+  /** Frees the number, unless a late put may still create its key. */
+  release(entry: QueueEntry): void {
+    if (!this.sweeper.release(entry)) return;
+    // Until now, a late put of this key was taken for this entry's.
+    if (entry.inDoubt) this.doubt(entry);
+    const { directory, n } = entry;
+    const numbers = this.#in(directory);
+    numbers.free.push(n);
+    // Names come and go (one per user, for example): keep only what is in use.
+    if (--numbers.used === 0) this.#byDirectory.delete(directory);
+  }
+
+  /** The key may exist, or may still be put, without being this entry's: no other entry gets it for a while. */
+  doubt(entry: QueueEntry): void {
+    this.sweeper.doubt(entry.key);
+  }
+
+  #in(directory: string): Numbers {
+    const numbers = this.#byDirectory.get(directory) ?? { free: [], highest: 0, used: 0 };
+    this.#byDirectory.set(directory, numbers);
+    return numbers;
+  }
+}
 
 const tables = new WeakMap<Lease, LockTable>();
 

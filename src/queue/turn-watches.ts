@@ -1,5 +1,5 @@
 import type { WatchEvent } from "../etcd/port.js";
-import type { Watch, WatchListener, WatchTarget } from "../etcd/watch/hub.js";
+import type { Watch, WatchListener, WatchTarget } from "../etcd/watch-hub.js";
 import type { JoinedEntry } from "./entry.js";
 import { isSame, type Predecessor } from "./lock-mode.js";
 

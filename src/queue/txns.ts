@@ -1,7 +1,7 @@
-import type { Compare, Operation, Range, Txn } from "../etcd/port.js";
-import type { JoinedEntry, QueueEntry } from "./entry.js";
 import { EtcdRefusedError } from "../errors.js";
+import type { Compare, Operation, Range, Txn } from "../etcd/port.js";
 import type { Lease } from "../session/lease.js";
+import type { JoinedEntry, QueueEntry } from "./entry.js";
 
 export const put = ({ key, value, lease }: QueueEntry): Operation => ({
   kind: "put",

@@ -1,10 +1,10 @@
+import type { Watch } from "../etcd/watch-hub.js";
 import type { LockKind } from "../kinds.js";
 import type { CheckedLock } from "../options/lock.js";
-import type { WaitSnapshot } from "../report/snapshot.js";
-import type { Lease, SessionEnd, Dependent } from "../session/lease.js";
-import type { Watch } from "../etcd/watch/hub.js";
+import type { Dependent, Lease, SessionEnd } from "../session/lease.js";
+import type { WaitSnapshot } from "../telemetry/inspect.js";
+import { type JoinedEntry, kindOf, type QueueEntry } from "./entry.js";
 import type { LockMode } from "./lock-mode.js";
-import { kindOf, type JoinedEntry, type QueueEntry } from "./entry.js";
 import type { PredecessorWait, WaitOutcome } from "./predecessor-wait.js";
 
 /** What a caller gets when its turn comes. */
@@ -18,7 +18,7 @@ export interface Grant {
 export const unwatched = (entry: JoinedEntry): Grant => ({ entry, ownWatch: undefined });
 
 /** The state of a waiter. */
-export type Stage =
+type Stage =
   | { readonly at: "line" }
   | { readonly at: "join" }
   /** Behind an entry of the same session, whose end or grant wakes the waiter: no watch is needed. */

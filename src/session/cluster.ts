@@ -1,26 +1,106 @@
 import { setMaxListeners } from "node:events";
-import { atCaller, withCallersStack } from "../async/callers-stack.js";
-import { inOwnContext } from "../async/own-context.js";
-import { settleWithin } from "../async/settle-within.js";
-import { EtcdUnavailableError, SessionClosedError } from "../errors.js";
+import { EtcdUnavailableError, type RenewalReport, SessionClosedError } from "../errors.js";
 import {
   checkDrain,
+  type CheckedWait,
   checkOptions,
   checkOwner,
   checkSession,
   checkWait,
   rangeError,
   typeError,
-  type CheckedWait,
 } from "../options/check.js";
-import { disconnect, register, stateOf, type ClusterState } from "./connection.js";
+import {
+  type ClusterInside,
+  INSPECT,
+  type InspectArguments,
+  inspected,
+  ReportingCluster,
+  sessionOf,
+} from "../telemetry/inspect.js";
+import { atCaller, inOwnContext, withCallersStack } from "../util/own-context.js";
+import { settleWithin } from "../util/settle.js";
+import {
+  type ClusterState,
+  disconnect,
+  type EtcdServices,
+  isCluster,
+  register,
+  servicesOf,
+  stateOf,
+} from "./connection.js";
 import type { Lease, SessionState } from "./lease.js";
 import { adoptLease, openLease } from "./open-lease.js";
-import { INSPECT, inspected, type InspectArguments } from "../report/inspect.js";
-import { sessionOf } from "../report/snapshot.js";
-import { ReportingCluster, type ClusterInside } from "../report/reporting-cluster.js";
 import type { CloseOptions, SessionOptions, WaitOptions } from "./session-options.js";
-import { StateEvent, type StateListener } from "./state-event.js";
+
+/**
+ * A Cluster stands for its standing session, so the object outlives a lost session; a call that finds it lost before the
+ * call has joined a queue uses the next session. A Session stands for itself only.
+ */
+export type SessionSource = Cluster | Session;
+
+/** Where a lock takes its lease from. */
+export interface LeaseSource {
+  readonly services: EtcdServices;
+  /** `lease` gives another lease after the session of one has ended. */
+  readonly reopens: boolean;
+  /** @throws SessionLostError | SessionClosedError | EtcdUnavailableError | EtcdRefusedError */
+  lease(wait: CheckedWait): Promise<Lease>;
+}
+
+const known = new WeakMap<object, LeaseSource>();
+
+/** The same object for all locks of one session or cluster: a program may create a lock for each call. */
+export function leaseSourceOf(source: unknown): LeaseSource {
+  const checked = source as SessionSource;
+  const leases = known.get(checked) ?? newLeaseSource(checked);
+  known.set(checked, leases);
+  return leases;
+}
+
+/** @throws TypeError */
+function newLeaseSource(source: SessionSource): LeaseSource {
+  if (source instanceof Session) {
+    const lease = leaseOf(source);
+    return { services: lease.services, reopens: false, lease: () => Promise.resolve(lease) };
+  }
+  if (!isCluster(source)) throw typeError("source", "a Cluster or a Session", source);
+  const cluster = source;
+  return {
+    services: servicesOf(cluster),
+    reopens: true,
+    lease: async ({ signal, timeoutMs }) => leaseOf(await cluster.session({ signal, timeoutMs })),
+  };
+}
+
+/** What `statechange` dispatches, with what the session knew about its renewals at that moment. */
+export interface SessionStateEvent extends Event, RenewalReport {
+  readonly type: "statechange";
+  readonly state: SessionState;
+  readonly previous: SessionState;
+}
+
+type StateListener = ((event: SessionStateEvent) => void) | { handleEvent(event: SessionStateEvent): void };
+
+class StateEvent extends Event implements SessionStateEvent {
+  declare readonly type: "statechange";
+  readonly remainingMs: number;
+  readonly sinceLastRenewalMs: number;
+  readonly stalledMs: number;
+  readonly members: ReadonlyMap<string, Error>;
+
+  constructor(
+    readonly state: SessionState,
+    readonly previous: SessionState,
+    report: RenewalReport,
+  ) {
+    super("statechange");
+    this.remainingMs = report.remainingMs;
+    this.sinceLastRenewalMs = report.sinceLastRenewalMs;
+    this.stalledMs = report.stalledMs;
+    this.members = report.members;
+  }
+}
 
 const OPEN_TIMEOUT_MS = 10_000;
 

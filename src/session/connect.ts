@@ -1,9 +1,8 @@
-import { systemClock, type Clock } from "../async/clock.js";
 import { EtcdClient } from "../etcd/client.js";
-import { memberOf } from "../etcd/transport/member-of.js";
-import { checkConnect } from "../options/connect.js";
-import type { Logger } from "../options/log.js";
-import { newCluster, type Cluster } from "./cluster.js";
+import { memberOf } from "../etcd/transport.js";
+import { checkConnect, type Logger } from "../options/connect.js";
+import { type Clock, systemClock } from "../util/clock.js";
+import { type Cluster, newCluster } from "./cluster.js";
 import { newClusterState } from "./connection.js";
 import type { SessionOptions } from "./session-options.js";
 

@@ -1,15 +1,15 @@
 import { setMaxListeners } from "node:events";
-import { AbortFanOut } from "../async/abort-fan-out.js";
-import { pause, type Clock } from "../async/clock.js";
 import type { EtcdClient } from "../etcd/client.js";
 import { Keepalive } from "../etcd/keepalive.js";
-import { WatchHub } from "../etcd/watch/hub.js";
+import { WatchHub } from "../etcd/watch-hub.js";
 import { typeError } from "../options/check.js";
 import type { CheckedConnect } from "../options/connect.js";
-import type { ReportingLease } from "../report/snapshot.js";
+import type { ReportingLease } from "../telemetry/inspect.js";
+import { AbortFanOut } from "../util/abort.js";
+import { type Clock, pause } from "../util/clock.js";
 
 /** A lease of this process, until its session has ended or, after a close, until it is revoked. */
-export type OwnLease = ReportingLease;
+type OwnLease = ReportingLease;
 
 /** What a cluster offers to the layers above this folder. */
 export interface EtcdServices {

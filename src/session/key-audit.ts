@@ -1,10 +1,13 @@
+import type { KeyValue } from "../etcd/port.js";
+import { parseEntryKey, parseEntryValue } from "../keys.js";
+import type { Timer } from "../util/clock.js";
+import { deleteStrayKey } from "./cleanup.js";
 import type { Lease } from "./lease.js";
-import type { Timer } from "../async/clock.js";
 
 /** An idle session lists its keys this often. */
 const MAX_PAUSE_MS = 300_000;
 
-export interface AuditListener {
+interface AuditListener {
   /** `keys`: all keys of the lease; undefined when etcd refuses to list them. The list may show an older state. */
   audited(keys: readonly Buffer[] | undefined): void;
 }
@@ -14,7 +17,7 @@ export interface AuditListener {
  * doubles after each list, so the keys of a late request are found after about as long again as the request took. A
  * listener with a reason to list sooner shortens the pause. One timer and one request serve all keys of a session.
  */
-export class KeyAudit {
+class KeyAudit {
   readonly #listeners: AuditListener[] = [];
   /** The pause after the next list. */
   #pauseMs = MAX_PAUSE_MS;
@@ -72,3 +75,269 @@ export class KeyAudit {
     }
   }
 }
+
+/** A hold that is shorter than this does not pay for a watch of its own key. */
+const LONG_HOLD_MS = 1000;
+/** Holds that reach that age within this time of each other begin their watches together. */
+const GRAIN_MS = 100;
+/** The number of watches that begin in one turn of the event loop when thousands of holds were granted at once. */
+const BEGIN_AT_ONCE = 250;
+/** The number of keys that are read at a time when thousands of watches moved to another member at once. */
+const READ_AT_ONCE = 32;
+const AUDIT_MS = 30_000;
+/** Node.js needs about 13 µs for each key of a list, most of it for garbage: more holds are compared less often. */
+const AUDIT_MS_PER_HOLD = 30;
+const MAX_AUDIT_MS = 300_000;
+
+/** A hold, as far as the schedule uses it. */
+export interface LongHold {
+  readonly key: string;
+  watch(): void;
+  /** Reads the key, and ends the hold if it is gone. Never rejects. */
+  read(): Promise<void>;
+}
+
+/**
+ * Schedules the watches and reads of the keys that one session holds. All holds without a watch share one timer, and all others
+ * share one list of the session's keys: every 30 s, and with more than 1,000 holds less often, up to every 5 minutes.
+ */
+export class KeyWatchSchedule implements AuditListener {
+  /** Holds without a watch, with the time of their grant, oldest first: most are released before they are long. */
+  readonly #unwatched = new Map<LongHold, number>();
+  readonly #watched = new Set<LongHold>();
+  readonly #unread = new Set<LongHold>();
+  #reading = 0;
+  #agingTimer: Timer | undefined;
+
+  constructor(
+    private readonly lease: Lease,
+    private readonly audit: KeyAudit,
+  ) {
+    audit.add(this);
+  }
+
+  /** Adds a hold that has just been granted. Its watch begins after `LONG_HOLD_MS`. */
+  addUnwatched(hold: LongHold): void {
+    const { clock } = this.lease.services;
+    this.#unwatched.set(hold, clock.monotonic());
+    this.#agingTimer ??= clock.after(LONG_HOLD_MS, () => this.#age());
+  }
+
+  addWatched(hold: LongHold): void {
+    this.#watched.add(hold);
+    this.#auditLater();
+  }
+
+  delete(hold: LongHold): void {
+    this.#unwatched.delete(hold);
+    this.#watched.delete(hold);
+    this.#unread.delete(hold);
+    if (this.#unwatched.size === 0) {
+      this.#agingTimer?.cancel();
+      this.#agingTimer = undefined;
+    }
+  }
+
+  /** Reads the key of `hold`, after those that are waiting to be read. */
+  read(hold: LongHold): void {
+    this.#unread.add(hold);
+    this.#readNext();
+  }
+
+  #age(): void {
+    this.#agingTimer = undefined;
+    const { clock } = this.lease.services;
+    const now = clock.monotonic();
+    let begun = 0;
+    for (const [hold, grantedAt] of this.#unwatched) {
+      const leftMs = grantedAt + LONG_HOLD_MS - now;
+      if (leftMs > GRAIN_MS || begun++ === BEGIN_AT_ONCE) {
+        this.#agingTimer = clock.after(Math.max(0, leftMs), () => this.#age());
+        return;
+      }
+      this.#unwatched.delete(hold);
+      this.addWatched(hold);
+      hold.watch();
+    }
+  }
+
+  #readNext(): void {
+    for (const hold of this.#unread) {
+      if (this.#reading === READ_AT_ONCE) return;
+      this.#unread.delete(hold);
+      this.#reading++;
+      void hold.read().then(() => {
+        this.#reading--;
+        this.#readNext();
+      });
+    }
+  }
+
+  /**
+   * Bounds the damage of a lost event: a key that is missing from the list is read. The list may be of an older state: the
+   * read decides, and a key that the list shows for too long is missing from the next one. The list has no create
+   * revisions, so a key that was deleted and put again in between, with our own lease, looks unchanged. That takes a lost
+   * event *and* a client that forges our keys, and a fence still rejects the former holder.
+   */
+  audited(keys: readonly Buffer[] | undefined): void {
+    // etcd may refuse the list forever: then every key is read.
+    const listed = new Set(keys?.map((key) => key.toString()));
+    for (const hold of this.#watched) if (!listed.has(hold.key)) this.read(hold);
+    if (this.#watched.size > 0) this.#auditLater();
+  }
+
+  #auditLater(): void {
+    const holds = this.#watched.size + this.#unwatched.size;
+    this.audit.within(Math.min(MAX_AUDIT_MS, Math.max(AUDIT_MS, holds * AUDIT_MS_PER_HOLD)));
+  }
+}
+
+/** When a key may have been left behind or may still be put: a late request most likely arrives soon after it was sent. */
+const SOON_MS = 500;
+/**
+ * After a release (one TTL if that is shorter): nothing is known to be wrong, but a proxy may repeat a request silently.
+ * The key then blocks other clients for hardly longer than the key of a holder that died.
+ */
+const LATER_MS = 30_000;
+/**
+ * How long no other entry gets a key for which a request may still be on its way: longer than a kernel keeps sending for
+ * a closed connection (Linux: about 100 s) plus the time that etcd then works on a request (7 s by default). No bound
+ * holds in every case: a member may be stopped for an hour with a request in its socket. For that reason the listing
+ * continues. A key that is used again is safe: a late put changes nothing while the key exists.
+ */
+const DOUBT_MS = 120_000;
+
+/** An entry that may have its key in etcd. */
+export interface OwnedKey {
+  readonly key: string;
+  /** The queue that the key is in, or the folder of that queue. */
+  readonly directory: string;
+  readonly value: string;
+  /** Its value has the form of all entries' values, with an ID. */
+  readonly hasId: boolean;
+  /** Create revision; undefined until it is known. */
+  readonly revision: bigint | undefined;
+}
+
+const ofLease = new WeakMap<Lease, LatePutSweeper>();
+
+/**
+ * Deletes keys of our lease that are not an entry of ours. They come from puts that are applied late, from a proxy that
+ * repeats requests, or from a restore of etcd from a snapshot. No caller would release them while the lease lives.
+ */
+export class LatePutSweeper implements AuditListener {
+  /** The entries whose put is under way or done, by key. */
+  readonly #owned = new Map<string, OwnedKey>();
+  /** Keys that no entry may use, with the time when that ends. */
+  readonly #doubted = new Map<string, number>();
+  /** Directories in which the values of our entries have any form. */
+  readonly #candidates = new Set<string>();
+  /** The lists of the keys, for all who compare them with the keys that should be there. */
+  readonly audit: KeyAudit;
+
+  private constructor(private readonly lease: Lease) {
+    this.audit = new KeyAudit(lease);
+    this.audit.add(this);
+    // The variable keeps the function out of V8's old space: see `EtcdClient`.
+    const reconnected = (): void => this.soon();
+    lease.reconnected = reconnected;
+  }
+
+  static of(lease: Lease): LatePutSweeper {
+    const sweep = ofLease.get(lease) ?? new LatePutSweeper(lease);
+    ofLease.set(lease, sweep);
+    return sweep;
+  }
+
+  /** Whether a new entry must not use the key. */
+  isTaken(key: string): boolean {
+    return this.#owned.has(key) || this.#doubted.has(key);
+  }
+
+  /** false: it already has its key. */
+  take(entry: OwnedKey): boolean {
+    if (this.#owned.get(entry.key) === entry) return false;
+    this.#owned.set(entry.key, entry);
+    if (!entry.hasId) this.#candidates.add(entry.directory);
+    return true;
+  }
+
+  /** From now on no entry has the key. false: this entry no longer had it. */
+  release(entry: OwnedKey): boolean {
+    if (this.#owned.get(entry.key) !== entry) return false;
+    this.#owned.delete(entry.key);
+    this.audit.within(Math.min(LATER_MS, this.lease.ttlMs));
+    return true;
+  }
+
+  /** A request that puts or deletes the key may be on its way. */
+  doubt(key: string): void {
+    this.#doubted.set(key, this.lease.services.clock.monotonic() + DOUBT_MS);
+    this.soon();
+  }
+
+  /** There may be keys that are not an entry of ours. */
+  soon(): void {
+    this.audit.within(SOON_MS);
+  }
+
+  /**
+   * Whether another client has put this entry on our lease. It stays, unlike an entry of ours that leaves, one that waits to be
+   * claimed, and a late put, which is deleted.
+   */
+  isForeign(kv: KeyValue): boolean {
+    const name = this.#directoryOf(kv);
+    return name !== undefined && !this.#isLate(name, kv) && this.lease.adopted?.has(name, kv) !== true;
+  }
+
+  audited(keys: readonly Buffer[] | undefined): void {
+    const now = this.lease.services.clock.monotonic();
+    for (const [key, until] of this.#doubted) if (until <= now) this.#doubted.delete(key);
+    // Without a list, the doubted keys are read one by one.
+    for (const key of keys ?? this.#doubted.keys()) {
+      const text = key.toString();
+      if (!this.#owned.has(text) && parseEntryKey(text, this.lease.leaseId)) void this.#examine(key);
+    }
+  }
+
+  async #examine(key: string | Buffer): Promise<void> {
+    const { client } = this.lease.services;
+    // etcd refuses, or the session is over: the next list shows the key again.
+    const answer = await client.range({ key }, this.lease.policy("read a late key")).catch(() => undefined);
+    const [kv] = answer?.kvs ?? [];
+    const name = kv && this.#strayIn(kv);
+    if (!kv || name === undefined || this.lease.signal.aborted) return;
+    // A new entry must not take the key, or find it and claim it, while its deletion is on its way.
+    this.#doubted.set(kv.key.toString(), this.lease.services.clock.monotonic() + DOUBT_MS);
+    deleteStrayKey(this.lease, { name, key: kv.key, revision: kv.createRevision }, "delete a late key");
+  }
+
+  /** The directory of a key that this library put with this lease and that is not an entry now. */
+  #strayIn(kv: KeyValue): string | undefined {
+    const name = this.#directoryOf(kv);
+    if (name === undefined || !this.#isLate(name, kv)) return undefined;
+    return this.lease.adopted?.has(name, kv) ? undefined : name;
+  }
+
+  /** The directory of a key that has the form of an entry of ours and is none now. */
+  #directoryOf(kv: KeyValue): string | undefined {
+    const { leaseId } = this.lease;
+    if (kv.leaseId !== leaseId || this.#isOwned(kv)) return undefined;
+    return parseEntryKey(kv.key.toString(), leaseId)?.name;
+  }
+
+  /** A user may attach keys of the same form to the lease, for example to list its services. */
+  #isLate(directory: string, { value }: KeyValue): boolean {
+    return isEntryValue(value) || this.#candidates.has(directory);
+  }
+
+  #isOwned(kv: KeyValue): boolean {
+    const entry = this.#owned.get(kv.key.toString());
+    if (!entry) return false;
+    // Before its join is confirmed, its value identifies the key.
+    if (entry.revision === undefined) return entry.value === kv.value;
+    return entry.revision === kv.createRevision;
+  }
+}
+
+const isEntryValue = (value: string): boolean => parseEntryValue(value).id !== undefined;

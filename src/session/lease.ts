@@ -1,21 +1,188 @@
-import type { AdoptedEntries } from "./adopted-entries.js";
-import { Closing, type ClosingLease } from "./closing.js";
 import { setMaxListeners } from "node:events";
-import { closeIdleWatches, type ClusterState, type EtcdServices } from "./connection.js";
-import type { GrantedLease, Renewal, Standing } from "./deadline.js";
-import { inJeopardy, isOver, nextLookMs, remainingMs, standingOf } from "./deadline.js";
-import { SessionClosedError, type EtcdRefusedError, type SessionLostError } from "../errors.js";
+import {
+  type EtcdRefusedError,
+  type RenewalReport,
+  SessionClosedError,
+  type SessionLostError,
+} from "../errors.js";
 import type { LeaseListener } from "../etcd/keepalive.js";
 import type { CallPolicy } from "../etcd/retry.js";
-import { TaskTracker } from "../async/task-tracker.js";
-import { revokeLease, type CreatedKey, type KeyOwner } from "./cleanup.js";
-import type { Moment } from "../async/clock.js";
-import { inOwnContext, tellOutside } from "../async/own-context.js";
-import type { RenewalReport } from "../renewal-report.js";
-import type { ReportingHold, ReportingWait } from "../report/snapshot.js";
-import { RenewalWaits } from "./renewal/renewal-waits.js";
-import { LeaseTimers } from "./renewal/lease-timers.js";
-import { lossOf, patienceMs, publishRenewal, publishState, reportOf } from "./renewal/report.js";
+import type { ReportingHold, ReportingWait } from "../telemetry/inspect.js";
+import type { Moment } from "../util/clock.js";
+import { inOwnContext, tellOutside } from "../util/own-context.js";
+import { settleWithin, TaskTracker } from "../util/settle.js";
+import {
+  type AdoptedEntries,
+  type CreatedKey,
+  deleteEntries,
+  type KeyOwner,
+  revokeLease,
+} from "./cleanup.js";
+import { type ClosableLease, closeIdleWatches, type ClusterState, type EtcdServices } from "./connection.js";
+import {
+  LeaseTimers,
+  lossOf,
+  patienceMs,
+  publishRenewal,
+  publishState,
+  RenewalWaits,
+  reportOf,
+} from "./renewal.js";
+
+/** A renewal that etcd accepted. */
+interface Renewal {
+  /** When it was sent. etcd counts from when it received the renewal, so the client's deadline comes first. */
+  readonly sent: Moment;
+  readonly ttlMs: number;
+}
+
+/** A lease as etcd has granted it, or renewed it for the first time here. */
+export interface GrantedLease {
+  readonly leaseId: bigint;
+  readonly ttlSeconds: number;
+  /** When the grant or the renewal was sent. */
+  readonly sent: Moment;
+}
+
+/** The last tenth of the TTL is left unused: it covers clocks that run at slightly different rates. */
+const USED_PART = 0.9;
+const JEOPARDY_PART = 0.5;
+
+/** `doubtful`: the deadline has passed only on the clock that counts suspend; the next renewal decides. */
+type Standing = "held" | "doubtful" | "over";
+
+/** A clock that went back counts as no time passed. */
+const elapsed = (from: number, to: number): number => Math.max(0, to - from);
+
+export function standingOf(renewal: Renewal, now: Moment): Standing {
+  if (isOver(renewal, now.monotonic)) return "over";
+  const { sent, ttlMs } = renewal;
+  return elapsed(sent.suspend, now.suspend) >= ttlMs * USED_PART ? "doubtful" : "held";
+}
+
+/** Only the monotonic clock decides this; the other one only raises doubt. */
+export const isOver = ({ sent, ttlMs }: Renewal, monotonic: number): boolean =>
+  elapsed(sent.monotonic, monotonic) >= ttlMs * USED_PART;
+
+/** Milliseconds until the deadline on the clock that is further ahead; 0 when the deadline has passed. */
+export function remainingMs({ sent, ttlMs }: Renewal, now: Moment): number {
+  const passed = Math.max(elapsed(sent.monotonic, now.monotonic), elapsed(sent.suspend, now.suspend));
+  return Math.max(0, ttlMs * USED_PART - passed);
+}
+
+/** A renewal is overdue, but the deadline has not passed. */
+export function inJeopardy(renewal: Renewal, now: Moment): boolean {
+  return renewal.ttlMs * USED_PART - remainingMs(renewal, now) > renewal.ttlMs * JEOPARDY_PART;
+}
+
+/** Milliseconds, on the monotonic clock, until the standing or the jeopardy can next change by time alone. */
+export function nextLookMs(renewal: Renewal, now: Moment): number {
+  const passed = elapsed(renewal.sent.monotonic, now.monotonic);
+  const boundary = passed <= renewal.ttlMs * JEOPARDY_PART ? JEOPARDY_PART : USED_PART;
+  // Past the boundary, not on it: a timer may fire a fraction of a millisecond early.
+  return Math.max(1, renewal.ttlMs * boundary - passed + 1);
+}
+
+/** What a Closing needs of its lease. */
+interface ClosingLease extends ClosableLease {
+  readonly services: EtcdServices;
+  readonly ttlMs: number;
+  readonly inFlight: TaskTracker;
+  readonly entries: () => Iterable<CreatedKey>;
+  remainingMs(): number;
+  assertOpen(): void;
+  endWaits(reason: SessionClosedError): void;
+  renewNow(): Promise<void>;
+  abandon(): void;
+}
+
+/** Ends a session at its user's request: by `close` or by `orphan`. */
+class Closing {
+  #closing: Promise<void> | undefined;
+  #orphaning = false;
+  #endDrain: () => void = () => {};
+
+  constructor(
+    private readonly lease: ClosingLease,
+    /** The leases that a close of the cluster waits for. */
+    private readonly leases: Set<ClosableLease>,
+  ) {}
+
+  get begun(): boolean {
+    return this.#closing !== undefined || this.#orphaning;
+  }
+
+  /** See `Session.close`. A further call can only shorten the drain. */
+  close(drainMs: number): Promise<void> {
+    if (this.lease.signal.aborted) return this.#closing ?? Promise.resolve();
+    const timer = this.lease.services.clock.after(drainMs, () => this.#endDrain());
+    this.#closing ??= this.#drain().then(() => this.#finish());
+    if (drainMs === 0) this.#endDrain();
+    return this.#closing.finally(() => timer.cancel());
+  }
+
+  /** See `Session.orphan`. */
+  async orphan(): Promise<bigint> {
+    const { lease } = this;
+    lease.assertOpen();
+    this.#orphaning = true;
+    lease.endWaits(new SessionClosedError(lease.leaseId));
+    await this.#settled();
+    try {
+      await lease.renewNow();
+    } catch (error) {
+      // etcd has refused: the session continues.
+      this.#orphaning = false;
+      throw error;
+    }
+    // A close that began meanwhile revokes the lease.
+    if (this.#closing) throw new SessionClosedError(lease.leaseId);
+    lease.abandon();
+    return lease.leaseId;
+  }
+
+  /** The last hold has ended, which ends a drain. */
+  holdsEnded(): void {
+    this.#endDrain();
+  }
+
+  /** Waits for joins and for the deletes that follow them: one TTL at most, although rejected deletes are still repeated. */
+  async #settled(): Promise<void> {
+    const { inFlight, services, ttlMs } = this.lease;
+    const limit = { signal: undefined, timeoutMs: ttlMs };
+    const onTimeout = (): Error => new Error("not settled within one TTL");
+    await settleWithin(inFlight.settled(), limit, services, { onTimeout }).catch(() => undefined);
+  }
+
+  /** Refuses new calls and rejects waiting ones; the lease is still renewed while anything is held. */
+  #drain(): Promise<void> {
+    const { lease } = this;
+    const drained = new Promise<void>((resolve) => {
+      this.#endDrain = resolve;
+      lease.signal.addEventListener("abort", () => resolve(), { once: true });
+      if (lease.holds.size === 0) resolve();
+    });
+    lease.endWaits(new SessionClosedError(lease.leaseId));
+    return drained;
+  }
+
+  async #finish(): Promise<void> {
+    const { lease } = this;
+    if (lease.signal.aborted) return;
+    const leaseEndsMs = lease.remainingMs() + lease.ttlMs * 0.1;
+    lease.abandon();
+    const { services, leaseId, entries } = lease;
+    // Makes a close of the cluster wait for the revocation; otherwise it would close the connection under it.
+    this.leases.add(lease);
+    await Promise.all([
+      revokeLease(services, leaseId, leaseEndsMs),
+      // A revocation does not delete a key that a put without the lease has detached from it; and etcd refuses to revoke
+      // a lease with a key that our user must not write, even if another client has put that key.
+      deleteEntries(services, entries(), leaseEndsMs),
+    ]);
+    this.leases.delete(lease);
+  }
+}
 
 export type SessionState = "live" | "jeopardy" | "lost" | "closed";
 export type SessionEnd = SessionLostError | SessionClosedError;

@@ -1,23 +1,20 @@
-import { AdoptedEntries, readAdopted } from "./adopted-entries.js";
 import { hostname } from "node:os";
-import type { ClusterState, EtcdServices } from "./connection.js";
 import { type EtcdRefusedError, EtcdUnavailableError, SessionLostError } from "../errors.js";
-import type { CallOptions, LeaseAnswer, Member } from "../etcd/port.js";
-import { LeaseExistsError } from "../etcd/port-errors.js";
-import type { GrantedLease } from "./deadline.js";
-import { Lease } from "./lease.js";
+import { type CallOptions, type LeaseAnswer, LeaseExistsError, type Member } from "../etcd/port.js";
 import type { CheckedSession, CheckedWait } from "../options/check.js";
-import { revokeLease } from "./cleanup.js";
-import { LatePutSweeper } from "./late-put-sweeper.js";
-import type { Moment } from "../async/clock.js";
-import { firstAbort } from "../async/first-abort.js";
-import { inOwnContext } from "../async/own-context.js";
-import { settleWithin } from "../async/settle-within.js";
+import { firstAbort } from "../util/abort.js";
+import type { Moment } from "../util/clock.js";
+import { inOwnContext } from "../util/own-context.js";
+import { settleWithin } from "../util/settle.js";
+import { AdoptedEntries, readAdopted, revokeLease } from "./cleanup.js";
+import type { ClusterState, EtcdServices } from "./connection.js";
+import { LatePutSweeper } from "./key-audit.js";
+import { type GrantedLease, Lease } from "./lease.js";
 
 const OPEN_TIMEOUT_MS = 10_000;
 const GRANT = ["quota", "lease exists"] as const;
 
-export const defaultOwner = (): string => `${hostname()}:${process.pid}`;
+const defaultOwner = (): string => `${hostname()}:${process.pid}`;
 
 /** Grants a lease and keeps it alive. After a failure or an abort, revokes in the background what etcd may have granted. */
 export async function openLease(
@@ -137,7 +134,7 @@ async function grantOnce(
 }
 
 /** One accepted renewal. @throws SessionLostError when etcd has no such lease. @throws EtcdRefusedError when it does not renew it. */
-export function renewOnce(services: EtcdServices, leaseId: bigint, limits: Limits): Promise<GrantedLease> {
+function renewOnce(services: EtcdServices, leaseId: bigint, limits: Limits): Promise<GrantedLease> {
   const { keepalive, clock, aborts, client } = services;
   return new Promise((resolve, reject) => {
     const listener = {

@@ -1,10 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { StartedNetwork, StartedTestContainer } from "testcontainers";
-import { wrongWith } from "./gateway.js";
 import type { Address } from "./link.js";
-import type { Fleet, Member, StartLimits } from "./member.js";
-import type { CheckedStart } from "./options.js";
-import { READY } from "./servers/member-args.js";
+import type { CheckedStart, Fleet, Member, StartLimits } from "./options.js";
+import { wrongWith } from "./running-etcd.js";
+import { READY } from "./servers.js";
 
 type Testcontainers = typeof import("testcontainers");
 type Runtime = Awaited<ReturnType<Testcontainers["getContainerRuntimeClient"]>>;

@@ -1,12 +1,17 @@
-import { wrongWith } from "./gateway.js";
+import { etcdEnv, type Programs, searchEtcd, STEPS, versionOf } from "./find.js";
 import type { Address } from "./link.js";
-import type { Fleet, Member, StartLimits } from "./member.js";
-import type { CheckedStart } from "./options.js";
-import { etcdEnv, searchEtcd, STEPS, versionOf, type Programs } from "./servers/find.js";
-import { memberArgs, READY, type MemberRow } from "./servers/member-args.js";
-import { freePorts } from "./servers/ports.js";
-import { ServerProcess } from "./servers/server-process.js";
-import { guardedFolder, startAll, withFreshPorts } from "./servers/start-all.js";
+import type { CheckedStart, Fleet, Member, StartLimits } from "./options.js";
+import { wrongWith } from "./running-etcd.js";
+import {
+  freePorts,
+  guardedFolder,
+  memberArgs,
+  type MemberRow,
+  READY,
+  ServerProcess,
+  startAll,
+  withFreshPorts,
+} from "./servers.js";
 
 const HOST = "127.0.0.1";
 

@@ -1,5 +1,5 @@
 /** The files of the page. */
-export interface Assets {
+interface Assets {
   readonly html: string;
   readonly css: string;
   readonly js: string;

@@ -1,5 +1,5 @@
 import type { ServerResponse } from "node:http";
-import type { Clock } from "../async/clock.js";
+import type { Clock } from "../util/clock.js";
 
 /** A reader that takes nothing for so long is gone, or as good as gone. */
 const MAX_STALL_MS = 30_000;

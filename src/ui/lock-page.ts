@@ -1,14 +1,13 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { systemClock } from "../async/clock.js";
 import type { Cluster } from "../index.js";
-import { Hub } from "./hub.js";
-import { Answers } from "./answers.js";
-import { boardDoorOf } from "../board/door.js";
 import { typeError } from "../options/check.js";
-import { boardSource } from "./board-source.js";
-import { checkPage, type LockPageOptions } from "./options.js";
+import { systemClock } from "../util/clock.js";
+import { boardDoorOf } from "../view/board.js";
+import { Answers, checkPage, type LockPageOptions } from "./answers.js";
+import { Hub } from "./hub.js";
+import { boardSource } from "./source.js";
 
-export type { LockPageOptions } from "./options.js";
+export type { LockPageOptions } from "./answers.js";
 
 /** A handler for Node's `http.createServer`, or for a framework that passes Node's request and response on. */
 export interface LockPage {

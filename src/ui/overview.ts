@@ -1,7 +1,246 @@
-import type { Clock, Timer } from "../async/clock.js";
-import { ChangeLog } from "./change-log.js";
+import type { Clock, Timer } from "../util/clock.js";
 import type { EventStream } from "./event-stream.js";
-import type { Rows } from "./rows.js";
+import type { HoldEnd, Past, Row } from "./protocol.js";
+import type { Ending, QueueView, SeenHolder, SourceListener } from "./source.js";
+
+/** Of one queue: the page draws as many. */
+const MAX_HOLDS = 60;
+
+type Hold = { -readonly [K in keyof Past]: Past[K] };
+
+/** The holds of one queue that the server has seen. Its size is bounded. */
+class History {
+  readonly #holds: Hold[] = [];
+  /** Endings that have arrived before the change that shows them. */
+  readonly #announced = new Map<string, Ending["end"]>();
+  losses = 0;
+
+  /** @param wasThere the first holders held before the server looked. */
+  constructor(private wasThere: boolean) {}
+
+  /** The holds, the oldest first. */
+  get holds(): readonly Past[] {
+    return this.#holds;
+  }
+
+  /** When the holder of this revision got the lock, as far as it was seen. */
+  sinceOf(revision: bigint): number | undefined {
+    return this.#holds.findLast((hold) => hold.revision === String(revision))?.from;
+  }
+
+  /** The present holders. @param nowMs time of day */
+  update(holders: readonly SeenHolder[], nowMs: number): void {
+    const present = new Map(holders.map((holder) => [String(holder.revision), holder]));
+    for (const hold of this.#holds) {
+      if (hold.to === null && !present.delete(hold.revision)) this.#end(hold, nowMs);
+    }
+    for (const [revision, { owner, key, since }] of present) {
+      const joined = this.wasThere ? since?.getTime() : undefined;
+      this.#holds.push({
+        ...{ holder: owner ?? key, revision, to: null, end: null },
+        from: Math.min(joined ?? nowMs, nowMs),
+        fromIsJoin: joined !== undefined,
+      });
+    }
+    this.wasThere = false;
+    while (this.#holds.length > MAX_HOLDS) this.#holds.shift();
+  }
+
+  /** How a hold has ended. */
+  ended(revision: bigint, end: Ending["end"]): void {
+    const hold = this.#holds.findLast((each) => each.revision === String(revision));
+    if (hold === undefined || hold.to === null) this.#announced.set(String(revision), end);
+    else if (hold.end === "unknown") this.#judge(hold, end);
+    const [oldest] = this.#announced.keys();
+    if (this.#announced.size > MAX_HOLDS && oldest !== undefined) this.#announced.delete(oldest);
+  }
+
+  #end(hold: Hold, nowMs: number): void {
+    hold.to = nowMs;
+    this.#judge(hold, this.#announced.get(hold.revision) ?? "unknown");
+    this.#announced.delete(hold.revision);
+  }
+
+  #judge(hold: Hold, end: HoldEnd): void {
+    hold.end = end;
+    if (end === "lease ended") this.losses++;
+  }
+}
+
+/** Free queues that are still shown, with their history. */
+const MAX_FREE = 1000;
+const FREE_MS = 300_000;
+
+interface Kept {
+  row: Row;
+  readonly history: History;
+  /** As JSON text, for all streams; undefined: to be made. */
+  json: string | undefined;
+  /** Monotonic milliseconds; undefined: it is not free. */
+  freeSince: number | undefined;
+}
+
+/** The rows of the overview, and the histories of their queues. */
+export class Rows implements SourceListener {
+  readonly #kept = new Map<string, Kept>();
+  /** The free ones, in the order in which they became free. */
+  readonly #free = new Set<string>();
+  /** Until the first state has come: nobody saw these holds begin. */
+  #isFirst = true;
+  #problem: string | null = "connecting to etcd";
+
+  /** @param changed gets the name of each queue that has changed; undefined: only `problem` has. */
+  constructor(
+    private readonly clock: Clock,
+    private readonly onChange: (name: string | undefined) => void,
+  ) {}
+
+  get problemText(): string | null {
+    return this.#problem;
+  }
+
+  has(name: string): boolean {
+    return this.#kept.has(name);
+  }
+
+  /** The row as JSON; undefined: it is gone. */
+  json(name: string): string | undefined {
+    const kept = this.#kept.get(name);
+    if (kept) kept.json ??= JSON.stringify(kept.row);
+    return kept?.json;
+  }
+
+  history(name: string): readonly Past[] {
+    return this.#kept.get(name)?.history.holds ?? [];
+  }
+
+  changed(views: readonly QueueView[]): void {
+    for (const view of views) this.#put(view);
+    this.#isFirst = false;
+    this.#forget();
+  }
+
+  ended({ name, revision, end }: Ending): void {
+    const kept = this.#kept.get(name);
+    if (!kept) return;
+    kept.history.ended(revision, end);
+    kept.row = { ...kept.row, losses: kept.history.losses };
+    kept.json = undefined;
+    this.onChange(name);
+  }
+
+  problem(text: string | undefined): void {
+    if (this.#problem === (text ?? null)) return;
+    this.#problem = text ?? null;
+    this.onChange(undefined);
+  }
+
+  #put(view: QueueView): void {
+    const { name, holders, waiters } = view;
+    const before = this.#kept.get(name);
+    const free = holders.length === 0 && waiters === 0;
+    if (free && before === undefined) return;
+    const history = before?.history ?? new History(this.#isFirst);
+    history.update(holders, this.clock.date().getTime());
+    // An empty queue shows no kind.
+    const kind = free ? (before?.row.kind ?? view.kind) : view.kind;
+    this.#free.delete(name);
+    if (free) this.#free.add(name);
+    const freeSince = free ? this.clock.monotonic() : undefined;
+    this.#kept.set(name, { row: rowOf({ ...view, kind }, history), history, json: undefined, freeSince });
+    this.onChange(name);
+  }
+
+  /** Free rows beyond the limits. */
+  #forget(): void {
+    const before = this.clock.monotonic() - FREE_MS;
+    for (const name of this.#free) {
+      const { freeSince = 0 } = this.#kept.get(name) ?? {};
+      if (this.#free.size <= MAX_FREE && freeSince > before) break;
+      this.#free.delete(name);
+      this.#kept.delete(name);
+      this.onChange(name);
+    }
+  }
+}
+
+function rowOf({ name, kind, holders, waiters }: QueueView, history: History): Row {
+  const [first] = holders;
+  return {
+    ...{ name, kind, holders: holders.length, waiters, losses: history.losses },
+    holder: first ? (first.owner ?? first.key) : null,
+    since: (first && (history.sinceOf(first.revision) ?? first.since?.getTime())) ?? null,
+  };
+}
+
+/** Names that are gone, for readers that may still show them. One that is further behind begins anew. */
+const MAX_GONE = 10_000;
+/** Void entries are dropped when they are so many more than the others. */
+const LEAST_VOID = 1000;
+
+/** The change of a row. It is void when the row has changed again. */
+interface Change {
+  readonly name: string;
+  readonly version: number;
+}
+
+/**
+ * Which rows have changed, in the order of their latest changes. All readers share it: each one has only the version of
+ * the last change that it has got, however many rows it still lacks.
+ */
+class ChangeLog {
+  /** Of the last change. */
+  version = 0;
+  /** A reader that has not got all changes up to this one may show rows that are gone. */
+  forgotten = 0;
+  /** In ascending order. */
+  #changes: Change[] = [];
+  readonly #latest = new Map<string, number>();
+  /** The first one was gone first. */
+  readonly #gone = new Set<string>();
+
+  add(name: string, isGone: boolean): void {
+    this.#latest.set(name, ++this.version);
+    this.#changes.push({ name, version: this.version });
+    this.#gone.delete(name);
+    if (isGone) this.#gone.add(name);
+    this.#forget();
+    if (this.#changes.length > 2 * this.#latest.size + LEAST_VOID)
+      this.#changes = this.#changes.filter((change) => this.#isLatest(change));
+  }
+
+  /** The latest changes of all rows from after `version` up to `last`. */
+  *between(version: number, last: number): Iterable<Change> {
+    for (let n = this.#after(version); n < this.#changes.length; n++) {
+      const change = this.#changes[n];
+      if (change === undefined || change.version > last) return;
+      if (this.#isLatest(change)) yield change;
+    }
+  }
+
+  #isLatest({ name, version }: Change): boolean {
+    return this.#latest.get(name) === version;
+  }
+
+  #forget(): void {
+    const [oldest] = this.#gone;
+    if (this.#gone.size <= MAX_GONE || oldest === undefined) return;
+    this.forgotten = Math.max(this.forgotten, this.#latest.get(oldest) ?? 0);
+    this.#latest.delete(oldest);
+    this.#gone.delete(oldest);
+  }
+
+  /** The position of the first change after `version`. */
+  #after(version: number): number {
+    let [from, to] = [0, this.#changes.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if ((this.#changes[middle]?.version ?? Infinity) > version) to = middle;
+      else from = middle + 1;
+    }
+    return from;
+  }
+}
 
 /** Changes within this time arrive together. */
 const FLUSH_MS = 100;

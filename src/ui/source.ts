@@ -1,4 +1,17 @@
-import type { QueueKind } from "../index.js";
+import { type Cluster, LeaseholdError, type QueueKind } from "../index.js";
+import type { Clock, Timer } from "../util/clock.js";
+import { inOwnContext } from "../util/own-context.js";
+import type { Board, BoardDoor, BoardEntry, BoardEvent } from "../view/board.js";
+
+/** In UTF-16 code units. The keys of this library have at most 1,400 bytes; another client's can be as long as a request. */
+export const MAX_KEY = 2048;
+
+/** A key as the page shows it. It then ends with "…" if it is longer than the key of any lock. */
+export function shortKey(key: string): string {
+  if (key.length <= MAX_KEY) return key;
+  // A part of a longer string would keep all of it in memory.
+  return `${Buffer.from(key.slice(0, MAX_KEY), "utf16le").toString("utf16le")}…`;
+}
 
 /** A holder, as far as the overview and the histories show it. */
 export interface SeenHolder {
@@ -42,3 +55,131 @@ export interface Source {
 
 /** The listener is not called before this has returned. */
 export type OpenSource = (listener: SourceListener) => Source;
+
+/** How often to look whether etcd answers. */
+const LOOK_MS = 2000;
+/** A board that has failed is opened again after 2 s, and then after pauses that double: to fail may take 200 reads. */
+const MAX_REOPEN_MS = 300_000;
+/** Questions about leases under way. In a storm of hand-overs, the other holds just end. */
+const MAX_QUESTIONS = 16;
+
+/** What a board is opened with. */
+interface BoardSetting {
+  readonly cluster: Cluster;
+  readonly door: BoardDoor;
+  readonly prefix: string;
+  readonly clock: Clock;
+}
+
+/** One board, which is opened again when it has failed. */
+export const boardSource =
+  (setting: BoardSetting): OpenSource =>
+  (listener) =>
+    // It is opened for the first reader, and read by all.
+    inOwnContext(() => new BoardSource(setting, listener));
+
+class BoardSource implements Source {
+  #board: Board | undefined;
+  #timer: Timer | undefined;
+  #failure: string | undefined;
+  #reopenMs = LOOK_MS;
+  #reopenAt = 0;
+  #closed = false;
+  #questions = 0;
+  /** Events of earlier revisions are told. */
+  #toldRevision = 0n;
+  /** Names that had a queue when the last board failed. */
+  #known = new Set<string>();
+
+  constructor(
+    private readonly setting: BoardSetting,
+    private readonly listener: SourceListener,
+  ) {
+    this.#open();
+    this.#look();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#timer?.cancel();
+    this.#board?.stop();
+  }
+
+  #open(): void {
+    const { door, prefix } = this.setting;
+    this.#board = door.open(prefix, {
+      changed: (names, revision) => this.#changed(names, revision),
+      failed: (error) => this.#failed(error),
+    });
+  }
+
+  #failed(error: Error): void {
+    const { message } = error;
+    if (error instanceof LeaseholdError && error.code === "SESSION_CLOSED") return this.close();
+    this.#reopenAt = this.setting.clock.monotonic() + this.#reopenMs;
+    this.#reopenMs = Math.min(2 * this.#reopenMs, MAX_REOPEN_MS);
+    this.#known = new Set(this.#board?.names());
+    this.#board = undefined;
+    this.#failure = message;
+    this.listener.problem(message);
+  }
+
+  /** Tells an outage and its end. */
+  #look(): void {
+    this.#timer = this.setting.clock.after(LOOK_MS, () => {
+      this.#look();
+      if (this.#board === undefined) {
+        if (this.setting.clock.monotonic() >= this.#reopenAt) this.#open();
+        return;
+      }
+      if (this.#board.revision === 0n && this.#failure !== undefined) return;
+      const failed = this.setting.cluster.health().members.find(({ inUse, error }) => inUse && error);
+      if (failed !== undefined) this.listener.problem(`etcd does not answer: ${failed.error}`);
+      else if (this.#board.revision > 0n) this.listener.problem(undefined);
+    });
+  }
+
+  #changed(names: ReadonlySet<string>, revision: bigint): void {
+    const board = this.#board;
+    if (board === undefined || this.#closed) return;
+    this.#failure = undefined;
+    this.#reopenMs = LOOK_MS;
+    this.listener.problem(undefined);
+    const missed = [...this.#known].filter((name) => board.queue(name) === undefined);
+    this.#known = new Set();
+    this.listener.changed([...names, ...missed].map((name) => viewOf(board, name)));
+    for (const name of names) for (const event of board.history(name)) this.#tell(name, event);
+    this.#toldRevision = revision;
+  }
+
+  #tell(name: string, { kind, entry, revision: at }: BoardEvent): void {
+    if (at <= this.#toldRevision || kind === "granted") return;
+    const { createRevision: revision, leaseId } = entry;
+    if (kind === "released") this.listener.ended({ name, revision, end: "released" });
+    else if (leaseId !== 0n && this.#questions < MAX_QUESTIONS) void this.#ask(name, revision, leaseId);
+  }
+
+  /** Keys alone do not tell whether the lease has ended. Never rejects. */
+  async #ask(name: string, revision: bigint, leaseId: bigint): Promise<void> {
+    this.#questions++;
+    try {
+      const hasEnded = await this.setting.door.hasEnded(leaseId);
+      if (!this.#closed) this.listener.ended({ name, revision, end: hasEnded ? "lease ended" : "released" });
+    } catch {
+      // The hold has ended, nobody knows how.
+    } finally {
+      this.#questions--;
+    }
+  }
+}
+
+function viewOf(board: Board, name: string): QueueView {
+  const queue = board.queue(name);
+  if (queue === undefined) return { name, kind: "unknown", holders: [], waiters: 0 };
+  const { kind, holders, waiterCount } = queue;
+  return { name, kind, holders: holders.map(seen), waiters: waiterCount };
+}
+
+const seen = ({ createRevision: revision, key, owner, since }: BoardEntry): QueueView["holders"][number] => ({
+  ...{ revision, key: shortKey(key), owner, since },
+});

@@ -1,29 +1,232 @@
-import type { Cluster } from "../session/cluster.js";
-import { servicesOf } from "../session/connection.js";
-import { EtcdUnavailableError, SessionClosedError } from "../errors.js";
-import type { RangeAnswer } from "../etcd/port.js";
-import { acquireChannel } from "../diagnostics/channels.js";
+import { channel } from "node:diagnostics_channel";
+import { EtcdUnavailableError, LockLostError, SessionClosedError } from "../errors.js";
+import type { KeyValue, RangeAnswer } from "../etcd/port.js";
+import { traceAcquire } from "../hold/events.js";
 import type { HoldHandle } from "../hold/hold.js";
-import { traceAcquire } from "../hold/trace-acquire.js";
-import { queueRange } from "../queue/lock-mode.js";
+import { parseEntryValue } from "../keys.js";
 import { checkDrain, checkName, checkOptions } from "../options/check.js";
+import { queueRange } from "../queue/lock-mode.js";
+import { type Cluster, leaseSourceOf } from "../session/cluster.js";
+import { servicesOf } from "../session/connection.js";
 import type { CloseOptions } from "../session/session-options.js";
-import { leaseSourceOf } from "../session/session-source.js";
-import { pause, type Clock } from "../async/clock.js";
-import { atCaller } from "../async/callers-stack.js";
-import { settleWithin } from "../async/settle-within.js";
+import { acquireChannel } from "../telemetry/channels.js";
+import { type Clock, pause } from "../util/clock.js";
+import { atCaller } from "../util/own-context.js";
+import { printable } from "../util/printable.js";
+import { settleWithin } from "../util/settle.js";
 import {
   checkArguments,
   closedError,
   convertArguments,
+  heldAndPending,
+  type LockRequestArguments,
+  namedEntryOf,
   type WebLock,
+  type WebLockMode,
   type WebLockOptions,
 } from "./arguments.js";
-import { HeldWebLock, invoke } from "./held-lock.js";
-import { RequestRegistry } from "./registry.js";
-import { publishEnd, publishMiss, publishStart } from "./request-events.js";
-import { LockRequest, type RequestHooks, type WebLockClient } from "./request.js";
-import { snapshotOf, type WebLockSnapshot } from "./snapshot.js";
+import { LockRequest, type RequestHooks, RequestRegistry, type WebLockClient } from "./request.js";
+
+// The channels of Node's own `navigator.locks`, since Node.js 24.15 and 25.9, with the same messages: a subscriber needs no
+// change to see the locks of a cluster. https://nodejs.org/api/diagnostics_channel.html#web-locks
+const startChannel = channel("locks.request.start");
+const grantChannel = channel("locks.request.grant");
+const missChannel = channel("locks.request.miss");
+const endChannel = channel("locks.request.end");
+
+/** A request has begun: its arguments are valid. */
+function publishStart({ name, mode }: LockRequestArguments): void {
+  if (startChannel.hasSubscribers) startChannel.publish({ name, mode });
+}
+
+/** The callback is about to be called with the lock. */
+function publishGrant({ name, mode }: LockRequestArguments): void {
+  if (grantChannel.hasSubscribers) grantChannel.publish({ name, mode });
+}
+
+/** The callback is about to be called with null. */
+function publishMiss({ name, mode }: LockRequestArguments): void {
+  if (missChannel.hasSubscribers) missChannel.publish({ name, mode });
+}
+
+/** The promise of the request is about to settle: `error` is undefined, or what it rejects with. */
+function publishEnd(args: LockRequestArguments, error?: unknown): void {
+  if (!endChannel.hasSubscribers) return;
+  const { name, mode, ifAvailable, steal } = args;
+  endChannel.publish({ name, mode, ifAvailable, steal, error });
+}
+
+type Callback = LockRequestArguments["callback"];
+
+/** The argument of the callback. */
+class GrantedLock implements WebLock {
+  readonly #args: LockRequestArguments;
+  readonly #hold: HoldHandle;
+
+  constructor(args: LockRequestArguments, hold: HoldHandle) {
+    this.#args = args;
+    this.#hold = hold;
+  }
+
+  get name(): string {
+    return this.#args.name;
+  }
+
+  get mode(): WebLockMode {
+    return this.#args.mode;
+  }
+
+  get signal(): AbortSignal {
+    return this.#hold.signal;
+  }
+
+  get revision(): bigint {
+    return this.#hold.revision;
+  }
+
+  get key(): string {
+    return this.#hold.key;
+  }
+}
+
+/** Calls the callback. What it throws synchronously becomes a rejection, too. */
+// eslint-disable-next-line @typescript-eslint/require-await
+async function invoke(callback: Callback, lock: WebLock | null): Promise<unknown> {
+  return callback(lock);
+}
+
+/** A granted lock, held until the result of its callback has settled or the lock is lost. */
+class HeldWebLock {
+  readonly #lost: Promise<never>;
+  #lose: (loss: LockLostError) => void = () => {};
+
+  constructor(
+    private readonly args: LockRequestArguments,
+    private readonly hold: HoldHandle,
+    /** Called when the release begins, or the lock is lost. */
+    private readonly onEnd: () => void,
+  ) {
+    this.#lost = new Promise((_, reject) => {
+      this.#lose = (loss) => {
+        onEnd();
+        reject(abortError(args.name, loss));
+      };
+    });
+  }
+
+  /** Settles with the callback's result after the release. Rejects as soon as the lock is lost; the callback continues. */
+  async run(): Promise<unknown> {
+    const { signal } = this.hold;
+    const ended = (): void => {
+      if (signal.reason instanceof LockLostError) this.#lose(signal.reason);
+    };
+    signal.addEventListener("abort", ended, { once: true });
+    ended();
+    const work = signal.aborted ? this.#lost : this.#work();
+    // After a loss, nothing else handles a rejection of `work`.
+    work.catch(() => undefined);
+    return Promise.race([work, this.#lost]);
+  }
+
+  /** Called when the manager is closed and no longer waits for the callback. */
+  async end(): Promise<void> {
+    const loss = new LockLostError(this.hold.name, this.hold.key, "closed");
+    this.#lose(loss);
+    this.hold.ended("closed", loss);
+    await this.hold.release().catch(() => undefined);
+  }
+
+  async #work(): Promise<unknown> {
+    let result: unknown;
+    publishGrant(this.args);
+    try {
+      result = await invoke(this.args.callback, new GrantedLock(this.args, this.hold));
+    } catch (error) {
+      this.onEnd();
+      await this.hold.release().catch(() => undefined);
+      throw error;
+    }
+    this.onEnd();
+    await this.hold.release().catch((loss: LockLostError) => {
+      throw abortError(this.args.name, loss);
+    });
+    return result;
+  }
+}
+
+const abortError = (name: string, loss: LockLostError): DOMException =>
+  new DOMException(`Lock "${printable(name)}": ${loss.message}`, { name: "AbortError", cause: loss });
+
+export interface WebLockInfo {
+  name: string;
+  mode: WebLockMode;
+  /** Client ID of the requesting manager; for another kind of client, its lease ID in hexadecimal digits. */
+  clientId: string;
+}
+
+/** The requests of one name are in the order of their arrival. */
+export interface WebLockSnapshot {
+  held: WebLockInfo[];
+  pending: WebLockInfo[];
+}
+
+interface Listed {
+  readonly info: WebLockInfo;
+  readonly mode: WebLockMode;
+  /** ID of a request of this process; undefined for other entries. */
+  readonly id: string | undefined;
+  readonly foreign: boolean;
+}
+
+/** `kvs`: all keys below the client's prefix, oldest first. */
+function snapshotOf(
+  client: WebLockClient,
+  kvs: readonly KeyValue[],
+  { live }: RequestRegistry,
+): WebLockSnapshot {
+  const leaseIds = new Set([...client.services.leases].map(({ leaseId }) => leaseId));
+  const listed = kvs
+    .map((kv) => listedOf(client.prefix, kv, leaseIds))
+    .filter((entry) => entry !== undefined)
+    // An entry that this process has given up or released is already being deleted.
+    .filter(({ id }) => id === undefined || live.has(id));
+  const seen = new Set(listed.map(({ id }) => id));
+  // These wait in this process for their turn to join the queue.
+  const outside = [...live.values()].filter(
+    ({ pending, id, client: { prefix } }) => pending && prefix === client.prefix && !seen.has(id),
+  );
+  const queues = queuesOf(listed).map((entries) => heldAndPending(entries));
+  return {
+    held: queues.flatMap(({ held }) => infosOf(held)),
+    pending: [
+      ...queues.flatMap(({ pending }) => infosOf(pending)),
+      ...outside.map(({ args: { name, mode }, client: { clientId } }) => ({ name, mode, clientId })),
+    ],
+  };
+}
+
+function listedOf(prefix: string, kv: KeyValue, leaseIds: ReadonlySet<bigint>): Listed | undefined {
+  const entry = namedEntryOf(prefix, kv);
+  if (entry === undefined) return undefined;
+  const { name, mode, foreign } = entry;
+  const { client, id } = parseEntryValue(kv.value);
+  const info = { name, mode, clientId: client ?? kv.leaseId.toString(16) };
+  const isRequest = client !== undefined && leaseIds.has(kv.leaseId);
+  return { info, mode, foreign, id: isRequest ? id : undefined };
+}
+
+function queuesOf(entries: readonly Listed[]): readonly (readonly Listed[])[] {
+  const byName = new Map<string, Listed[]>();
+  for (const entry of entries) {
+    const queue = byName.get(entry.info.name);
+    if (queue) queue.push(entry);
+    else byName.set(entry.info.name, [entry]);
+  }
+  return [...byName.values()];
+}
+
+const infosOf = (entries: readonly Listed[]): WebLockInfo[] =>
+  entries.filter(({ foreign }) => !foreign).map(({ info }) => info);
 
 const PREFIX = "web-locks";
 const QUERY_TIMEOUT_MS = 10_000;

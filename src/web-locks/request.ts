@@ -1,24 +1,191 @@
-import { holdOf, tryEntry, watched, type Acquired } from "../hold/acquire.js";
-import type { EtcdServices } from "../session/connection.js";
+import { type Acquired, holdOf, tryEntry, watched } from "../hold/acquire.js";
+import { type AcquireTarget, type LockAbout, publishRejoin } from "../hold/events.js";
 import { ExclusiveHoldHandle, HoldHandle } from "../hold/hold.js";
-import { publishRejoin, type LockAbout } from "../hold/events.js";
-import type { AcquireTarget } from "../hold/trace-acquire.js";
+import { isOfSession } from "../hold/with-lease.js";
 import type { EntryValue } from "../keys.js";
 import { NO_LOCK_OPTIONS } from "../options/lock.js";
-import { writer } from "../queue/lock-mode.js";
-import type { Lease } from "../session/lease.js";
+import { queueRange, reader, writer } from "../queue/lock-mode.js";
 import { LockTable } from "../queue/lock-table.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
-import { reader } from "../queue/reader-mode.js";
-import type { LeaseSource } from "../session/session-source.js";
-import { settleWithin } from "../async/settle-within.js";
 import type { Waiter } from "../queue/waiter.js";
-import { closedError, type LockRequestArguments } from "./arguments.js";
-import { RequestQueue, type QueuedRequest, type AcquireMode } from "./request-queue.js";
-import { queueNameOf } from "./names.js";
-import { RequestRegistry, type RegisteredRequest } from "./registry.js";
-import { stealFromEarlier } from "./steal.js";
-import { isOfSession } from "../hold/with-lease.js";
+import type { LeaseSource } from "../session/cluster.js";
+import type { EtcdServices } from "../session/connection.js";
+import type { Lease } from "../session/lease.js";
+import { inOwnContext } from "../util/own-context.js";
+import { settleWithin } from "../util/settle.js";
+import {
+  closedError,
+  heldAndPending,
+  type LockRequestArguments,
+  queueNameOf,
+  type WebLockEntry,
+  webLockEntryIn,
+} from "./arguments.js";
+
+/** A request as the registry and `query` see it. */
+interface RegisteredRequest {
+  readonly id: string;
+  /** Position of its call among all calls. */
+  readonly order: number;
+  /** The manager that was called. */
+  readonly client: { readonly clientId: string; readonly prefix: string };
+  readonly args: LockRequestArguments;
+  /** It waits, whether its entry is in the queue at this moment or not. */
+  readonly pending: boolean;
+  /** Resolves when `answer` is called: the request is known to wait, is decided, or must not delay later ones any longer. */
+  readonly answered: Promise<void>;
+  answer(): void;
+}
+
+const registries = new WeakMap<EtcdServices, RequestRegistry>();
+
+/** The requests under way in all managers of one cluster in this process. */
+export class RequestRegistry {
+  /** Requests, by ID, whose callbacks have not settled and whose locks are not lost. */
+  readonly live = new Map<string, RegisteredRequest>();
+  #answered: Promise<void> = Promise.resolve();
+
+  static of(services: EtcdServices): RequestRegistry {
+    const registry = registries.get(services) ?? new RequestRegistry();
+    registries.set(services, registry);
+    return registry;
+  }
+
+  /** Resolves when each request so far has been granted and called back, is known to wait, or has ended. */
+  get answered(): Promise<void> {
+    return this.#answered;
+  }
+
+  add(request: RegisteredRequest): void {
+    this.live.set(request.id, request);
+    this.#answered = this.#answered.then(() => request.answered);
+  }
+
+  /** Later requests no longer wait for those before `request`, because etcd is too slow in deciding them. */
+  pass({ order }: RegisteredRequest): void {
+    for (const earlier of this.live.values()) {
+      if (earlier.order < order) earlier.answer();
+    }
+  }
+}
+
+/** How a request joins the queue: to wait, to fail if it would have to wait, or to steal from the entries before it. */
+export type AcquireMode = "wait" | "try" | "steal";
+
+/** A request as its `RequestQueue` sees it. */
+export interface QueuedRequest {
+  /** Position of its call among all calls. */
+  readonly order: number;
+  readonly way: AcquireMode;
+  /** Resolves when its entry is in the queue, or the request has ended. Never rejects. */
+  join(): Promise<void>;
+  /** Called when it would have to wait behind an earlier request that is in the queue, which is known without asking etcd. */
+  mustWait(): void;
+}
+
+/** Half of the entries that one session's queue has at a time: leaves room for a steal, and for locks of other classes. */
+const MAX_QUEUED = 50;
+
+const lines = new WeakMap<object, Map<string, RequestQueue>>();
+
+/**
+ * The requests of one process for one name. They join the queue in the order of their calls: the next one joins when the
+ * one before it is in the queue, or has ended.
+ */
+export class RequestQueue {
+  #line: QueuedRequest[] = [];
+  /** Requests that have joined, and are neither granted nor ended. */
+  readonly #queued = new Set<QueuedRequest>();
+  #joining = false;
+
+  private constructor(
+    private readonly byName: Map<string, RequestQueue>,
+    private readonly name: string,
+  ) {}
+
+  /** `realm` keeps the names of different clusters apart. */
+  static of(realm: object, name: string): RequestQueue {
+    const byName = lines.get(realm) ?? new Map<string, RequestQueue>();
+    lines.set(realm, byName);
+    const line = byName.get(name) ?? new RequestQueue(byName, name);
+    byName.set(name, line);
+    return line;
+  }
+
+  /** A request that has lost its entry with its session comes before later calls. */
+  add(request: QueuedRequest): void {
+    this.#queued.delete(request);
+    const behind = this.#line.findIndex(({ order }) => order > request.order);
+    this.#line.splice(behind === -1 ? this.#line.length : behind, 0, request);
+    // One call joins for the others.
+    void inOwnContext(() => this.#joinNext());
+  }
+
+  /** The request no longer waits. */
+  remove(request: QueuedRequest): void {
+    this.#line = this.#line.filter((other) => other !== request);
+    this.#queued.delete(request);
+    void inOwnContext(() => this.#joinNext());
+  }
+
+  async #joinNext(): Promise<void> {
+    if (this.#joining) return;
+    this.#joining = true;
+    for (let next = this.#next(); next; next = this.#next()) {
+      this.#line.splice(this.#line.indexOf(next), 1);
+      this.#queued.add(next);
+      await next.join();
+    }
+    this.#joining = false;
+    for (const request of this.#line) request.mustWait();
+    // Names come and go (one per user, for example), so unused ones are not kept.
+    const empty = this.#line.length === 0 && this.#queued.size === 0;
+    if (empty && this.byName.get(this.name) === this) this.byName.delete(this.name);
+  }
+
+  #next(): QueuedRequest | undefined {
+    // Until a steal holds, a second one would delete it as a waiter, and it would join again behind the second.
+    if ([...this.#queued].some(({ way }) => way === "steal")) return undefined;
+    return this.#queued.size < MAX_QUEUED ? this.#line[0] : this.#line.find(({ way }) => way === "steal");
+  }
+}
+
+/**
+ * Deletes the entries before the one with this create revision: those of waiters first, and after that those of holders.
+ * If both were deleted at once, a waiter could acquire the lock before it is notified of its own deletion. After that the
+ * queue decides whose turn it is, as always.
+ */
+async function stealFromEarlier(queue: Queue, revision: bigint): Promise<void> {
+  const { lease, name } = queue;
+  const earlier = { ...queueRange(name), order: "oldest first", maxCreateRevision: revision - 1n } as const;
+  const { kvs } = await lease.services.client.range(earlier, lease.policy(`steal "${name}"`));
+  const { held, pending } = heldAndPending(kvs.map((kv) => webLockEntryIn(name, kv)));
+  // From the back, so that no deletion wakes a waiter that is deleted next.
+  await remove(queue, pending.toReversed());
+  await remove(queue, held);
+}
+
+async function remove({ lease, name }: Queue, entries: readonly WebLockEntry[]): Promise<void> {
+  const { client, options } = lease.services;
+  const stolen = entries.filter(({ foreign }) => !foreign);
+  await Promise.all(
+    stolen.map(({ kv: { key, createRevision } }) => {
+      const txn = {
+        // Only its own key, so that all of them are sent together in one request.
+        queues: [key.toString()],
+        compare: [{ kind: "created at", key, revision: createRevision }],
+        success: [{ kind: "delete", key }],
+        failure: [],
+      } as const;
+      return client.txn(txn, lease.policy(`steal "${name}"`));
+    }),
+  );
+  const gone = new Map(stolen.map(({ kv }) => [`${options.prefix}${kv.key.toString()}`, kv.createRevision]));
+  // A short hold has no watch, so the holds of this session are notified here.
+  for (const hold of lease.holds) {
+    if (hold instanceof HoldHandle && gone.get(hold.key) === hold.revision) void hold.keyDeleted();
+  }
+}
 
 /** One manager, as the client of its requests. */
 export interface WebLockClient {

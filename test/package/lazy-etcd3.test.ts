@@ -32,7 +32,7 @@ const tell = (value) => console.log(JSON.stringify(value));
 const failed = (promise) => promise.then(() => "nothing", (error) => error.message);
 `;
 const MEMBER = `
-import { systemClock as clock } from "leasehold/dist/async/clock.js";
+import { systemClock as clock } from "leasehold/dist/util/clock.js";
 import { Etcd3Member } from "leasehold/dist/etcd/etcd3/member.js";
 import { checkConnect } from "leasehold/dist/options/connect.js";
 const options = checkConnect({ hosts: "127.0.0.1:1" });

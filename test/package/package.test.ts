@@ -82,7 +82,7 @@ function exportsOf(files: readonly string[]): string[][] {
 }
 
 /** Every .d.ts that a user's compiler reads for these entries of the package, with the module names in it. */
-function declarations(entries = ["index.d.ts", "diagnostics/index.d.ts"]): Map<string, string[]> {
+function declarations(entries = ["index.d.ts", "telemetry/index.d.ts"]): Map<string, string[]> {
   const found = new Map<string, string[]>();
   const toRead = entries.map((file) => path.join(DIST, file));
   for (let file = toRead.pop(); file !== undefined; file = toRead.pop()) {

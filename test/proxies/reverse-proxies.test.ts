@@ -1,7 +1,7 @@
 // The library behind the reverse proxies that speak HTTP/2 on both sides: nginx and HAProxy.
 import { afterAll, beforeAll, describe, type ExpectStatic, test } from "vitest";
-import { systemClock } from "../../src/async/clock.js";
-import { GrpcMember } from "../../src/etcd/grpc/member.js";
+import { systemClock } from "../../src/util/clock.js";
+import { GrpcMember } from "../../src/etcd/http2/member.js";
 import { connect, LockTimeoutError, Mutex, Session } from "../../src/index.js";
 import { checkConnect } from "../../src/options/connect.js";
 import { placesOf } from "../support/clients/server-view.js";

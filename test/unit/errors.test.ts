@@ -14,7 +14,7 @@ import {
   SessionLostError,
   StaleFenceError,
 } from "../../src/index.js";
-import { UnansweredError } from "../../src/etcd/port-errors.js";
+import { UnansweredError } from "../../src/etcd/port.js";
 
 const LEASE_ID = 2n ** 62n + 1n;
 const lost = new SessionLostError(LEASE_ID, "expired", "no renewal was accepted for 9 s (TTL 10 s)");

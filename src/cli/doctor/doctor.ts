@@ -1,16 +1,68 @@
-import { systemClock } from "../../async/clock.js";
 import type { ConnectOptions } from "../../index.js";
-import { command, type Call } from "../command-line/command.js";
-import { parseDuration } from "../command-line/duration.js";
-import { EXIT, usageError } from "../command-line/exit.js";
-import { ownCertificate, tls } from "./certificate.js";
+import { systemClock } from "../../util/clock.js";
+import { type Call, command, parseDuration } from "../command.js";
+import { EXIT, json, type Output, usageError } from "../io.js";
+import type { FindingJson, SummaryJson } from "../json-types.js";
 import { clusterFindings } from "./cluster.js";
-import { examOf, type EndpointReport, type Exam, type Step } from "./exam.js";
-import { identify } from "./identify.js";
-import { reach } from "./reach.js";
-import { countOf, redacting, writeJson, writeText, type Section } from "./report.js";
-import { refresh, status } from "./status.js";
+import { type EndpointReport, type Exam, examOf, type Finding, type Mark, type Step } from "./exam.js";
+import { identify, ownCertificate, tls } from "./identify.js";
+import { reach, refresh, status } from "./status.js";
 import { trialOf } from "./trial.js";
+
+/** The findings about one endpoint, or about the cluster. */
+interface Section {
+  /** undefined: the cluster. */
+  readonly endpoint: string | undefined;
+  readonly findings: readonly Finding[];
+}
+
+/** Removes texts that no output may contain. */
+type Redact = (text: string) => string;
+
+export const redacting =
+  (secrets: ReadonlySet<string>): Redact =>
+  (text) =>
+    [...secrets].reduce((all, secret) => all.replaceAll(secret, "***"), text);
+
+const countOf = (sections: readonly Section[], mark: Mark): number =>
+  sections.flatMap(({ findings }) => findings).filter((finding) => finding.mark === mark).length;
+
+function writeText(stdout: Output, sections: readonly Section[], redact: Redact): void {
+  for (const { endpoint, findings } of sections) {
+    stdout.write(`${endpoint ?? "the cluster"}\n`);
+    for (const { mark, check, detail, cure } of findings) {
+      stdout.write(`  ${mark.padEnd(4)}  ${check}: ${redact(detail)}\n`);
+      if (cure !== undefined) stdout.write(`        to do: ${redact(cure)}\n`);
+    }
+  }
+  stdout.write(`${counts(sections)}\n`);
+}
+
+const counts = (sections: readonly Section[]): string => {
+  const [failed, warned, skipped] = (["fail", "warn", "skip"] as const).map((mark) =>
+    countOf(sections, mark),
+  );
+  return `${failed} failed, ${warned} ${warned === 1 ? "warning" : "warnings"}, ${skipped} not checked`;
+};
+
+/** One object for each finding, and one for all. */
+function writeJson(stdout: Output, sections: readonly Section[], redact: Redact): void {
+  for (const { endpoint, findings } of sections)
+    for (const { check, mark, detail, cure, measured } of findings)
+      stdout.write(
+        json({
+          ...{ endpoint: endpoint ?? null, check, mark, message: redact(detail) },
+          ...(cure !== undefined && { cure: redact(cure) }),
+          ...(measured && { measured }),
+        } satisfies FindingJson),
+      );
+  const summary = {
+    ok: countOf(sections, "ok"),
+    warn: countOf(sections, "warn"),
+    fail: countOf(sections, "fail"),
+  };
+  stdout.write(json({ summary: { ...summary, skip: countOf(sections, "skip") } } satisfies SummaryJson));
+}
 
 const DEFAULT_PREFIX = "leasehold-doctor/";
 /** At so many endpoints at a time, so that the latency of one does not come from the work for the others. */

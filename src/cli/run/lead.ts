@@ -1,11 +1,22 @@
-import { lead as leadElection, LockExpiringError, LockLostError } from "../../index.js";
-import type { LeadOptions, Leadership } from "../../index.js";
-import { command } from "../command-line/command.js";
-import { EXIT } from "../command-line/exit.js";
-import { runCommand, type CommandTask } from "./run-command.js";
-import { CommandSignals } from "./signals.js";
-import { ENV_FLAG, PACE_FLAGS, paceOf, withoutPassword, type Pace } from "./settings.js";
-import { Teller } from "./teller.js";
+import {
+  lead as leadElection,
+  type Leadership,
+  type LeadOptions,
+  LockExpiringError,
+  LockLostError,
+} from "../../index.js";
+import { command } from "../command.js";
+import { EXIT } from "../io.js";
+import { type CommandTask, runCommand } from "./run-command.js";
+import {
+  CommandSignals,
+  ENV_FLAG,
+  type Pace,
+  PACE_FLAGS,
+  paceOf,
+  Teller,
+  withoutPassword,
+} from "./settings.js";
 
 export const lead = command({
   name: "lead",

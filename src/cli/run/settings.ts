@@ -1,5 +1,8 @@
-import { parseDuration } from "../command-line/duration.js";
-import { usageError } from "../command-line/exit.js";
+import os from "node:os";
+import { printable } from "../../util/printable.js";
+import { parseDuration } from "../command.js";
+import { EXIT, type Io, json, usageError, width } from "../io.js";
+import type { RunJson } from "../json-types.js";
 
 /** How a command under a lease is ended in time. All of it follows from the TTL. */
 export interface Pace {
@@ -72,4 +75,109 @@ export function positiveDuration(flag: string, text: string | undefined): number
   const ms = parseDuration(flag, text);
   if (ms === 0) throw usageError(`--${flag} must be more than 0, got ${JSON.stringify(text)}`);
   return ms;
+}
+
+/** Lines of `run` and `lead` on standard error: standard output belongs to the command. */
+export class Teller {
+  readonly #terminal: boolean;
+  #shown = false;
+
+  constructor(
+    private readonly io: Io,
+    private readonly wantsJson: boolean,
+  ) {
+    this.#terminal = !wantsJson && io.stderr.isTTY === true && io.env["TERM"] !== "dumb";
+    // A reader that has closed its end of a pipe must not end the program, which guards a command.
+    for (const stream of [io.stdout, io.stderr]) stream.on("error", () => {});
+  }
+
+  /** Whether `status` changes one line in place. */
+  get updates(): boolean {
+    return this.#terminal;
+  }
+
+  /** A state that the next one replaces. */
+  status(text: string, event: RunJson): void {
+    if (!this.#terminal) return this.line(text, event);
+    this.io.stderr.write(
+      `\r${cut(`leasehold: ${printable(text, Infinity)}`, this.io.stderr.columns)}\u001b[K`,
+    );
+    this.#shown = true;
+  }
+
+  line(text: string, event: RunJson): void {
+    this.clear();
+    this.io.stderr.write(this.wantsJson ? json(event) : `leasehold: ${printable(text, Infinity)}\n`);
+  }
+
+  /** An event for programs only. */
+  event(event: RunJson): void {
+    if (this.wantsJson) this.io.stderr.write(json(event));
+  }
+
+  /** Removes the status from the terminal. */
+  clear(): void {
+    if (this.#shown) this.io.stderr.write("\r\u001b[K");
+    this.#shown = false;
+  }
+}
+
+/** A line that wraps cannot be replaced. A terminal that does not know its size has 0 columns. */
+function cut(text: string, columns: number | undefined): string {
+  const room = columns || 80;
+  let shown = "";
+  for (const char of text) {
+    if (width(shown + char) >= room) return shown;
+    shown += char;
+  }
+  return shown;
+}
+
+const FORWARDED = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"] as const;
+
+/** The signals that this process gets for its command. */
+export class CommandSignals {
+  /** Aborts when a signal is to end this program before there is a command. */
+  readonly signal: AbortSignal;
+  #receiver: ((name: NodeJS.Signals) => void) | undefined;
+  readonly #quit = new AbortController();
+  readonly #stops: (() => void)[] = [];
+
+  /**
+   * @param ended SIGINT, SIGTERM or SIGHUP has arrived
+   * @param ending the signals that abort `ended`
+   */
+  constructor(
+    ended: AbortSignal,
+    private readonly ending: Set<NodeJS.Signals>,
+  ) {
+    this.signal = AbortSignal.any([ended, this.#quit.signal]);
+    for (const name of FORWARDED) {
+      const heard = (): void => this.#heard(name);
+      process.on(name, heard);
+      this.#stops.push(() => process.off(name, heard));
+    }
+  }
+
+  /** Takes the signals while there is a command. SIGHUP is for the command alone then; the others end this program, too. */
+  set receiver(receiver: ((name: NodeJS.Signals) => void) | undefined) {
+    this.#receiver = receiver;
+    if (receiver) this.ending.delete("SIGHUP");
+    else this.ending.add("SIGHUP");
+  }
+
+  /** 128 plus the number of the signal that ended the program before there was a command. */
+  get exitCode(): number | undefined {
+    const name = this.signal.reason as NodeJS.Signals;
+    return this.signal.aborted ? EXIT.signal + os.constants.signals[name] : undefined;
+  }
+
+  stop(): void {
+    for (const stop of this.#stops) stop();
+  }
+
+  #heard(name: NodeJS.Signals): void {
+    this.#receiver?.(name);
+    if (name === "SIGQUIT") this.#quit.abort(name);
+  }
 }

@@ -1,13 +1,156 @@
-import { pause, systemClock, type Timer } from "../../async/clock.js";
-import type { Hold } from "../../index.js";
-import { EXIT } from "../command-line/exit.js";
-import type { ControlJson, LostJson } from "../command-line/json-types.js";
-import type { Guardian } from "./guardian.js";
-import type { HoldWatch } from "./hold-watch.js";
-import type { ProcessGroup } from "./process-group.js";
-import type { Pace } from "./settings.js";
-import type { Teller } from "./teller.js";
-import { ENDING_TEXTS, type EndingReason } from "./texts.js";
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
+import os from "node:os";
+import { type Hold, LockLostError } from "../../index.js";
+import { pause, systemClock, type Timer } from "../../util/clock.js";
+import { CliError, EXIT } from "../io.js";
+import type { ControlJson, EndingJson, LostJson } from "../json-types.js";
+import type { Guardian, HoldWatch, Settled } from "./run-command.js";
+import type { Pace, Teller } from "./settings.js";
+
+/** Why a command gets SIGTERM from this program. */
+type EndingReason = EndingJson["reason"];
+
+const seconds = (ms: number): string => `${Number((ms / 1000).toFixed(1))} s`;
+
+/** The session's deadline is at 0.9 of the TTL. */
+const sinceRenewal = ({ hold, pace }: Supervised): string =>
+  seconds(pace.ttlSeconds * 900 - hold.remainingMs());
+
+const ENDING_TEXTS: Readonly<Record<EndingReason, (it: Supervised) => string>> = {
+  unanswered: (it) =>
+    `etcd has not renewed the lease for ${sinceRenewal(it)} (TTL ${it.pace.ttlSeconds} s): sent SIGTERM to the command`,
+  "max hold": ({ maxHoldMs = 0 }) =>
+    `the command has run for ${seconds(maxHoldMs)}, its --max-hold: sent SIGTERM`,
+  "left behind": () => "the command has left processes behind in its process group: sent SIGTERM to them",
+};
+
+/** A command that this program has ended. */
+type Ended = Settled & { readonly ending: LostJson["reason"] };
+
+/** The last line about a command that this program has ended. */
+export function endingText(name: string, outcome: Ended, why: unknown): [string, LostJson] {
+  const { ending, ranOnMs, exitCode, byGuardian } = outcome;
+  const loss = why instanceof LockLostError ? why.loss : undefined;
+  const because = why instanceof Error ? why.message : `the hold of ${name} was at risk`;
+  const message =
+    ending === "max hold"
+      ? `${name} is released: the command was ended at its --max-hold`
+      : ending === "unanswered" && loss === undefined
+        ? `the command was ended before ${name} could be lost`
+        : `the command was ended: ${because}${runText(outcome)}`;
+  return [
+    message,
+    {
+      event: "lost",
+      name,
+      reason: ending,
+      ...(loss !== undefined && { loss }),
+      message,
+      ranOnMs: Math.round(ranOnMs),
+      byGuardian,
+      commandCode: exitCode,
+    },
+  ];
+}
+
+function runText({ ranOnMs, byGuardian }: Settled): string {
+  if (byGuardian && ranOnMs === 0)
+    return "; leasehold did not run, and its guardian ended the command at the deadline of the lease";
+  if (ranOnMs === 0) return "";
+  return `; it may have run for up to ${seconds(ranOnMs)} beside the next holder, because leasehold did not run`;
+}
+
+/**
+ * Whether all processes of the group have ended, and only their entries are left. The first process of a container often
+ * reaps no orphans, so such entries stay, and a signal to the group succeeds for ever. Known on Linux only.
+ */
+function hasOnlyZombies(group: number): boolean {
+  try {
+    const states = readdirSync("/proc")
+      .filter((name) => /^\d+$/.test(name))
+      .flatMap((pid) => stateIn(group, pid));
+    return states.length > 0 && states.every((state) => state === "Z" || state === "X");
+  } catch {
+    return false;
+  }
+}
+
+/** The state of the process if it is in the group. */
+function stateIn(group: number, pid: string): string[] {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, "latin1");
+    // The name of the program, in parentheses, may contain anything.
+    const [state = "", , pgrp] = text.slice(text.lastIndexOf(")") + 2).split(" ");
+    return Number(pgrp) === group ? [state] : [];
+  } catch {
+    // It has ended since.
+    return [];
+  }
+}
+
+/** The command and all that it has started, except what has left its process group. */
+export class ProcessGroup {
+  /** The exit code as shells have it. Rejects with a CliError if the command could not be started. */
+  readonly ended: Promise<number>;
+  readonly pid: number | undefined;
+
+  /** @param started called at once, before anything else can happen in this process */
+  constructor(
+    [file = "", ...args]: readonly string[],
+    env: NodeJS.ProcessEnv,
+    started: (pid: number) => void,
+  ) {
+    try {
+      const child = spawn(file, args, { detached: true, stdio: "inherit", env });
+      this.pid = child.pid;
+      if (child.pid !== undefined) started(child.pid);
+      this.ended = endOf(child, file);
+    } catch (error) {
+      this.ended = Promise.reject(startError(file, error as NodeJS.ErrnoException));
+    }
+    // Whoever awaits it gets the rejection; a command that fails to start is awaited a moment later.
+    this.ended.catch(() => {});
+  }
+
+  /** Whether a process of the group still runs. */
+  get alive(): boolean {
+    return this.pid !== undefined && send(this.pid, 0) !== "gone" && !hasOnlyZombies(this.pid);
+  }
+
+  /** Returns false if every process of the group belongs to another user, as with `sudo`, and the signal was not sent. */
+  signal(name: NodeJS.Signals): boolean {
+    return this.pid === undefined || send(this.pid, name) !== "denied";
+  }
+}
+
+async function endOf(child: ChildProcess, file: string): Promise<number> {
+  if (child.pid === undefined) {
+    const [error] = (await once(child, "error")) as [NodeJS.ErrnoException];
+    throw startError(file, error);
+  }
+  child.on("error", () => {});
+  const [code, signal] = (await once(child, "exit")) as [number | null, NodeJS.Signals | null];
+  return code ?? EXIT.signal + os.constants.signals[signal ?? "SIGKILL"];
+}
+
+function startError(file: string, { code, message }: NodeJS.ErrnoException): CliError {
+  // Node.js refuses an empty name before the system could say that there is no such file.
+  if (code === "ENOENT" || file === "")
+    return new CliError(EXIT.notFound, `${file === "" ? "''" : file}: command not found`);
+  const why = code === "EACCES" ? "permission denied, or not a program" : message;
+  return new CliError(EXIT.notExecutable, `${file}: ${why}`);
+}
+
+function send(group: number, signal: NodeJS.Signals | 0): "sent" | "denied" | "gone" {
+  try {
+    process.kill(-group, signal);
+    return "sent";
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM" ? "denied" : "gone";
+  }
+}
 
 /** The end of a command. */
 export interface Outcome {
@@ -22,7 +165,7 @@ export interface Outcome {
 }
 
 /** What a supervisor keeps in view. */
-export interface Supervised {
+interface Supervised {
   readonly hold: Hold;
   readonly watch: HoldWatch;
   readonly group: ProcessGroup;
@@ -185,5 +328,5 @@ export class Supervisor {
   }
 }
 
-export const isLost = ({ ending }: Outcome): boolean => ending !== undefined;
+const isLost = ({ ending }: Outcome): boolean => ending !== undefined;
 export const codeOf = (outcome: Outcome): number => (isLost(outcome) ? EXIT.lost : outcome.exitCode);

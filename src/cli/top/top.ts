@@ -1,10 +1,269 @@
-import { systemClock } from "../../async/clock.js";
-import { command } from "../command-line/command.js";
-import { parseDuration } from "../command-line/duration.js";
-import { usageError } from "../command-line/exit.js";
-import { writeJsonLines } from "./json-lines.js";
-import { runLive } from "./live.js";
-import { writeSnapshot } from "./snapshot.js";
+import { emitKeypressEvents } from "node:readline";
+import { systemClock } from "../../util/clock.js";
+import type { Board, BoardEntry, BoardQueue } from "../../view/board.js";
+import { command, parseDuration } from "../command.js";
+import { EXIT, json, table, usageError, contenderJson } from "../io.js";
+import type { ContactJson, ContenderJson, LocksJson } from "../json-types.js";
+import { type Contact, Feed, type FeedSettings, type FeedView } from "./feed.js";
+import {
+  FIRST_VIEW,
+  heldText,
+  holderText,
+  type Key,
+  type Now,
+  press,
+  Rates,
+  selectedOf,
+  type Shown,
+  tableOf,
+  type View,
+} from "./rows.js";
+import {
+  bodyHeight,
+  ENTER_SCREEN,
+  layout,
+  LEAVE_SCREEN,
+  Painter,
+  type Picture,
+  queueLength,
+  type QueuePicture,
+  type Size,
+} from "./screen.js";
+
+/** After a key, the next picture comes this early. */
+const KEY_GAP_MS = 100;
+/** Hold times and rates change without an event. */
+const TICK_MS = 1000;
+const SIGINT = 2;
+/** The key of `Rates` for all names together: no name is empty. */
+const ALL = "";
+/** What a terminal has that does not tell its size. */
+const USUAL: Size = { columns: 80, rows: 24 };
+
+/** The table on a terminal, until a key or a signal ends it. The terminal is restored in any case. */
+async function runLive(settings: FeedSettings): Promise<number> {
+  const { stdout } = settings.io;
+  stdout.write(ENTER_SCREEN);
+  try {
+    const live = new Live(settings);
+    try {
+      return await live.feed.ended;
+    } finally {
+      live.stop();
+    }
+  } finally {
+    stdout.write(LEAVE_SCREEN);
+  }
+}
+
+class Live implements FeedView {
+  readonly feed: Feed;
+  #view: View = FIRST_VIEW;
+  readonly #rates = new Rates();
+  readonly #painter = new Painter();
+  #names: readonly string[] = [];
+  #tick: { cancel(): void };
+
+  constructor(private readonly settings: FeedSettings) {
+    const { io, clock } = settings;
+    this.feed = new Feed(settings, this);
+    this.#tick = clock.after(TICK_MS, () => this.#ticked());
+    io.stdout.on("resize", this.#resized);
+    if (io.stdin.isTTY === true) this.#listen();
+    this.feed.request(0);
+  }
+
+  stop(): void {
+    const { io } = this.settings;
+    this.feed.stop();
+    this.#tick.cancel();
+    io.stdout.off("resize", this.#resized);
+    io.stdin.off("keypress", this.#pressed);
+    if (io.stdin.isTTY !== true) return;
+    io.stdin.setRawMode?.(false);
+    io.stdin.pause();
+  }
+
+  changed(names: ReadonlySet<string>): void {
+    const { board } = this.feed;
+    const at = this.settings.clock.monotonic();
+    this.#rates.count(ALL, board.handOvers, at);
+    for (const name of names) {
+      const queue = board.queue(name);
+      if (queue) this.#rates.count(name, queue.grants, at);
+    }
+  }
+
+  contact(): void {
+    // The next picture has it.
+  }
+
+  draw(): string {
+    return this.#painter.paint(layout(this.#picture(), this.#size));
+  }
+
+  get #size(): Size {
+    const { columns, rows } = this.settings.io.stdout;
+    return { columns: positive(columns) ?? USUAL.columns, rows: positive(rows) ?? USUAL.rows };
+  }
+
+  #picture(): Picture {
+    const { board, contact } = this.feed;
+    const { clock, prefix } = this.settings;
+    const now: Now = { monotonic: clock.monotonic(), date: clock.date() };
+    const queues = [...board.names()].flatMap((name) => board.queue(name) ?? []);
+    const { sort, filter } = this.#view;
+    const table = tableOf(queues, { sort, filter, rates: this.#rates, now });
+    this.#names = table.rows.map(({ queue }) => queue.name);
+    return {
+      ...{ prefix, view: this.#view, table, contact, now, revision: board.revision },
+      selected: selectedOf(this.#view, this.#names),
+      queue: this.#queue,
+      rate: this.#rates.perSecond(ALL, now.monotonic),
+    };
+  }
+
+  get #queue(): QueuePicture | undefined {
+    const { open: name, scroll } = this.#view;
+    const { board } = this.feed;
+    if (name === undefined) return undefined;
+    return { name, queue: board.queue(name), history: board.history(name), scroll };
+  }
+
+  get #shown(): Shown {
+    const queue = this.#queue;
+    return { names: this.#names, height: bodyHeight(this.#size), length: queue ? queueLength(queue) : 0 };
+  }
+
+  #listen(): void {
+    const { stdin } = this.settings.io;
+    emitKeypressEvents(stdin);
+    stdin.setRawMode?.(true);
+    stdin.on("keypress", this.#pressed).on("error", this.#inputBroken).resume();
+  }
+
+  readonly #inputBroken = (error: Error): void => this.feed.fail(error);
+
+  readonly #pressed = (text: string | undefined, key: Key = {}): void =>
+    this.feed.guard(() => {
+      // In raw mode the terminal sends it as a key, not as a signal.
+      if (key.ctrl && key.name === "c") return this.feed.end(EXIT.signal + SIGINT);
+      const next = press(this.#view, { ...key, text }, this.#shown);
+      if (next === "quit") return this.feed.end(EXIT.ok);
+      this.#view = next;
+      this.feed.request(KEY_GAP_MS);
+    })();
+
+  readonly #resized = (): void => {
+    this.#painter.clear();
+    this.feed.request(KEY_GAP_MS);
+  };
+
+  #ticked(): void {
+    const { clock, intervalMs } = this.settings;
+    this.#tick = clock.after(TICK_MS, () => this.#ticked());
+    const isLive = (name: string): boolean => name === ALL || this.feed.board.queue(name) !== undefined;
+    this.#rates.forget(clock.monotonic(), isLive);
+    this.feed.request(intervalMs);
+  }
+}
+
+const positive = (size: number | undefined): number | undefined =>
+  size !== undefined && size > 0 ? size : undefined;
+
+/** So many holders of each lock: a lock may have thousands of readers. */
+const MAX_HOLDERS = 10;
+
+/** One object for each change, of the locks that changed since the one before. */
+function writeJsonLines(settings: FeedSettings): Promise<number> {
+  const lines = new JsonLines();
+  const feed = new Feed(settings, lines);
+  lines.board = feed.board;
+  return feed.ended;
+}
+
+class JsonLines implements FeedView {
+  board: Board | undefined;
+  readonly #names = new Set<string>();
+  readonly #contacts: Contact[] = [];
+  #isFirst = true;
+
+  changed(names: ReadonlySet<string>): void {
+    for (const name of names) this.#names.add(name);
+  }
+
+  contact(contact: Contact): void {
+    this.#contacts.push(contact);
+  }
+
+  draw(): string {
+    const contacts = this.#contacts.splice(0).map(contactLine).join("");
+    const { board } = this;
+    if (!board || board.revision === 0n || (this.#names.size === 0 && !this.#isFirst)) return contacts;
+    this.#isFirst = false;
+    const line = changeLine(board, this.#names);
+    this.#names.clear();
+    return contacts + line;
+  }
+}
+
+const contactLine = ({ state, error }: Contact): string =>
+  json({
+    ...{ event: "etcd", answers: state === "answers" },
+    ...(error && { message: error.message }),
+  } satisfies ContactJson);
+
+/** The locks of these names as they are now; `gone`: those that nobody holds or waits for any more. */
+function changeLine(board: Board, names: Iterable<string>): string {
+  const all = [...names];
+  const locks = all.flatMap((name) => board.queue(name) ?? []).map(lockOf);
+  const gone = all.filter((name) => board.queue(name) === undefined);
+  const revision = board.revision.toString();
+  return json({ event: "locks", revision, locks, gone } satisfies LocksJson);
+}
+
+const lockOf = ({ name, kind, holders, waiterCount, grants }: BoardQueue): LocksJson["locks"][number] => ({
+  ...{ name, kind, total: { holders: holders.length, waiters: waiterCount }, grants },
+  holders: holders.slice(0, MAX_HOLDERS).map((entry) => holderOf(name, entry)),
+});
+
+const holderOf = (name: string, { key, createRevision, leaseId, owner, since }: BoardEntry): ContenderJson =>
+  contenderJson({
+    ...{ name, key, state: "holding", revision: createRevision, leaseId },
+    ...{ owner, since, ttlRemainingMs: undefined },
+  });
+
+/** The locks as they are now, once. It ends with an error if etcd does not answer. */
+function writeSnapshot(settings: FeedSettings, wantsJson: boolean): Promise<number> {
+  const { io } = settings;
+  let written = false;
+  const feed: Feed = new Feed(settings, {
+    changed: () => {
+      if (written) return;
+      written = true;
+      const { board } = feed;
+      const text = wantsJson ? changeLine(board, board.names()) : textOf(board, settings);
+      // After an error, the feed ends with the code of that.
+      io.stdout.write(text, (error) => error ?? feed.end(EXIT.ok));
+    },
+    contact: ({ error }) => {
+      if (error) feed.fail(error);
+    },
+    draw: () => "",
+  });
+  return feed.ended;
+}
+
+function textOf(board: Board, { clock }: FeedSettings): string {
+  const queues = [...board.names()].flatMap((name) => board.queue(name) ?? []);
+  const now = { monotonic: clock.monotonic(), date: clock.date() };
+  const { rows } = tableOf(queues, { sort: "waiters", filter: "", rates: new Rates(), now });
+  const cells = rows.map(({ queue, held }) => [
+    ...[queue.name, queue.kind, holderText(queue)],
+    ...[String(queue.holders.length), String(queue.waiterCount), heldText(held)],
+  ]);
+  return table(["NAME", "KIND", "HOLDER", "HOLDING", "WAITING", "HELD"], cells);
+}
 
 /** About ten pictures a second are as many as anybody can see. */
 const MIN_INTERVAL_MS = 100;

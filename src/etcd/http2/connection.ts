@@ -1,24 +1,129 @@
-import type { Deadline, Deadlines } from "../../async/deadlines.js";
-import { closedText, goawayFailure, messageOf, resetFailure, StreamFailure, turnedAway } from "./failure.js";
-import { FrameReader } from "./frames/frame-reader.js";
+import type { Deadline, Deadlines } from "../../util/deadlines.js";
 import {
+  CONNECTION_PREFACE,
+  type ErrorName,
+  FrameReader,
   goawayFrame,
+  Http2Error,
+  PeerSettings,
   pingAckFrame,
   pingFrame,
   rstStreamFrame,
+  SETTING,
   settingsAckFrame,
+  settingsFrame,
   windowUpdateFrame,
-} from "./frames/frames.js";
-import { Heartbeat, type HeartbeatSetting } from "./heartbeat.js";
-import { Http2Error, type ErrorName } from "./frames/http2-error.js";
-import { GREETING } from "./greeting.js";
-import { Incoming } from "./incoming.js";
+} from "./frames.js";
+import { Incoming, MAX_HEADER_LIST_BYTES, ReceiveWindows } from "./incoming.js";
 import { Outgoing } from "./outgoing.js";
-import { PeerSettings } from "./peer-settings.js";
-import { FirstBytes, openSocket, type ClientSocket, type OpenSocket, type Target } from "./socket.js";
-import { SocketWriter } from "./socket-writer.js";
-import { ReceiveWindows } from "./receive-windows.js";
-import type { Http2Stream } from "./stream.js";
+import {
+  type ClientSocket,
+  FirstBytes,
+  openSocket,
+  type OpenSocket,
+  SocketWriter,
+  type Target,
+} from "./socket.js";
+import {
+  closedText,
+  goawayFailure,
+  type Http2Stream,
+  messageOf,
+  resetFailure,
+  StreamFailure,
+  turnedAway,
+} from "./stream.js";
+
+interface HeartbeatSetting {
+  /** A connection in use that is silent for this long is pinged. */
+  readonly pingIntervalMs: number;
+  /** A ping that stays unanswered, with nothing else received, for this long ends the connection. */
+  readonly pingTimeoutMs: number;
+}
+
+interface Pinged {
+  /** No stream uses the connection, or waits for it. */
+  idle(): boolean;
+  /** Streams are open: etcd ends connections that ping without one. */
+  inUse(): boolean;
+  ping(): void;
+  dead(silentMs: number): void;
+}
+
+/** Detects a peer that no longer answers. It sends no ping while bytes arrive, or while no stream uses the connection. */
+class Heartbeat {
+  #next: Deadline | undefined;
+  #pinged = false;
+  #lastReceived: number;
+
+  constructor(
+    private readonly setting: HeartbeatSetting,
+    private readonly deadlines: Deadlines,
+    private readonly peer: Pinged,
+  ) {
+    this.#lastReceived = deadlines.now();
+  }
+
+  /** A stream was opened. */
+  used(): void {
+    if (this.#next !== undefined) return;
+    // The silence of an idle connection says nothing.
+    this.#lastReceived = this.deadlines.now();
+    this.#pinged = false;
+    this.#next = this.deadlines.add(this.setting.pingIntervalMs, () => this.#check());
+  }
+
+  /** Something has arrived. */
+  received(): void {
+    this.#lastReceived = this.deadlines.now();
+    this.#pinged = false;
+  }
+
+  /** The connection is over. */
+  stop(): void {
+    this.#next?.cancel();
+  }
+
+  #check(): void {
+    this.#next = undefined;
+    if (this.peer.idle()) return;
+    if (this.#pinged) return this.#suspect();
+    const { pingIntervalMs, pingTimeoutMs } = this.setting;
+    const silentMs = this.#silentMs();
+    const due = silentMs >= pingIntervalMs;
+    this.#pinged = due && this.peer.inUse();
+    if (this.#pinged) this.peer.ping();
+    const restMs = due ? pingIntervalMs : pingIntervalMs - silentMs;
+    this.#next = this.deadlines.add(this.#pinged ? pingTimeoutMs : restMs, () => this.#check());
+  }
+
+  /** After a pause of the process its timers run before it reads what has arrived meanwhile. */
+  #suspect(): void {
+    setImmediate(() => {
+      if (this.#pinged) this.peer.dead(this.#silentMs());
+      else if (this.#next === undefined) this.#check();
+    });
+  }
+
+  #silentMs(): number {
+    return this.deadlines.now() - this.#lastReceived;
+  }
+}
+
+/**
+ * The first bytes of a connection: RFC 9113, section 3.4. Without a dynamic table each header block of the peer stands
+ * alone; the window of the connection, which no setting opens, is opened by a frame of its own.
+ */
+const GREETING = Buffer.concat([
+  Buffer.from(CONNECTION_PREFACE, "latin1"),
+  settingsFrame([
+    [SETTING.HEADER_TABLE_SIZE, 0],
+    [SETTING.ENABLE_PUSH, 0],
+    [SETTING.INITIAL_WINDOW_SIZE, ReceiveWindows.STREAM_BYTES],
+    [SETTING.MAX_HEADER_LIST_SIZE, MAX_HEADER_LIST_BYTES],
+  ]),
+  windowUpdateFrame(0, ReceiveWindows.CONNECTION_BYTES - ReceiveWindows.INITIAL_BYTES),
+]);
 
 const MAX_FRAME_BYTES = 16_384;
 /** As long as the longest message. */

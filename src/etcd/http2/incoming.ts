@@ -1,9 +1,45 @@
-import { dataOf, headerBlockOf, type Frame, type FrameHandler } from "./frames/frame-reader.js";
-import { FLAG, FRAME } from "./frames/frames.js";
-import { HeaderDecoder } from "./frames/hpack.js";
-import { errorNameOf, Http2Error, type ErrorName } from "./frames/http2-error.js";
-import type { Headers } from "./stream.js";
-import { MAX_WINDOW } from "./peer-settings.js";
+import {
+  dataOf,
+  type ErrorName,
+  errorNameOf,
+  FLAG,
+  type Frame,
+  FRAME,
+  type FrameHandler,
+  headerBlockOf,
+  Http2Error,
+  MAX_WINDOW,
+} from "./frames.js";
+import { HeaderDecoder } from "./hpack.js";
+import type { Headers, Http2Stream } from "./stream.js";
+
+/**
+ * How much the peer may send: RFC 9113, section 6.9. Data is consumed as it arrives, so a window is opened again once half
+ * of it is used; answers that are shorter than that need no update of their stream's window. A peer that ignores its windows
+ * gains nothing: what bounds the memory are the limits of a message and of all messages of a connection.
+ */
+export class ReceiveWindows {
+  static readonly INITIAL_BYTES = 65_535;
+  static readonly STREAM_BYTES = 4 * 1024 * 1024;
+  static readonly CONNECTION_BYTES = 16 * 1024 * 1024;
+  #used = 0;
+
+  constructor(private readonly update: (streamId: number, bytes: number) => void) {}
+
+  /** `stream` is `undefined` if it is over. */
+  received(stream: Http2Stream | undefined, bytes: number, endStream: boolean): void {
+    this.#used += bytes;
+    if (this.#used > ReceiveWindows.CONNECTION_BYTES / 2) {
+      this.update(0, this.#used);
+      this.#used = 0;
+    }
+    if (stream === undefined || endStream) return;
+    stream.received += bytes;
+    if (stream.received <= ReceiveWindows.STREAM_BYTES / 2) return;
+    this.update(stream.id, stream.received);
+    stream.received = 0;
+  }
+}
 
 /** Response headers and trailers of etcd have some hundred bytes. */
 export const MAX_HEADER_LIST_BYTES = 64 * 1024;
@@ -16,7 +52,7 @@ const MAX_HEADER_FRAMES = 64;
 const MAX_IDLE_FRAMES = 1000;
 
 /** What the frames of a peer mean. */
-export interface PeerEvents {
+interface PeerEvents {
   /** Returns whether the stream was open, or was until this side ended it. */
   headers(streamId: number, headers: Headers, endStream: boolean): boolean;
   /** `bytes`: with padding, which counts for flow control. */

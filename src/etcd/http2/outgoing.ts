@@ -1,9 +1,15 @@
-import { StreamFailure } from "./failure.js";
-import { FLAG, FRAME, FRAME_HEADER_BYTES, headersFrames, writeFrameHeader } from "./frames/frames.js";
-import { Http2Error } from "./frames/http2-error.js";
-import { MAX_WINDOW, type PeerSettings } from "./peer-settings.js";
-import type { SocketWriter } from "./socket-writer.js";
-import type { Http2Stream } from "./stream.js";
+import {
+  FLAG,
+  FRAME,
+  FRAME_HEADER_BYTES,
+  headersFrames,
+  Http2Error,
+  MAX_WINDOW,
+  type PeerSettings,
+  writeFrameHeader,
+} from "./frames.js";
+import type { SocketWriter } from "./socket.js";
+import { type Http2Stream, StreamFailure } from "./stream.js";
 
 /** The last odd number below 2^31: RFC 9113, section 5.1.1. */
 const LAST_ID = 0x7fff_ffff;

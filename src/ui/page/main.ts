@@ -1,9 +1,7 @@
 import type { ChangeMessage, FullMessage } from "../protocol.js";
-import { announce } from "./announce.js";
 import { Connection } from "./connection.js";
-import { Detail } from "./detail.js";
-import { byId, setAttribute, setText, shown } from "./dom.js";
-import { listenForRelease } from "./release.js";
+import { Detail, listenForRelease } from "./detail.js";
+import { announce, byId, setAttribute, setText, shown } from "./dom.js";
 import { Store } from "./store.js";
 import { hrefOf, Table } from "./table.js";
 

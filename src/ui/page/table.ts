@@ -1,6 +1,5 @@
 import type { Row } from "../protocol.js";
-import { byId, make, setAttribute, setText, shown } from "./dom.js";
-import { count, duration, kindOf, number } from "./format.js";
+import { byId, count, duration, kindOf, make, number, setAttribute, setText, shown } from "./dom.js";
 import type { Store } from "./store.js";
 
 /** Rows in the document. */

@@ -2,10 +2,9 @@
 // answer a write.
 import net from "node:net";
 import { onTestFinished, test, expect } from "vitest";
-import { systemClock } from "../../../src/async/clock.js";
-import { GrpcMember } from "../../../src/etcd/grpc/member.js";
-import { FrameReader } from "../../../src/etcd/http2/frames/frame-reader.js";
-import { FRAME } from "../../../src/etcd/http2/frames/frames.js";
+import { systemClock } from "../../../src/util/clock.js";
+import { GrpcMember } from "../../../src/etcd/http2/member.js";
+import { FRAME, FrameReader } from "../../../src/etcd/http2/frames.js";
 import { checkConnect } from "../../../src/options/connect.js";
 import { startEtcd } from "../../support/etcd/etcd.js";
 

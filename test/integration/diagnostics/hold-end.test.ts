@@ -11,8 +11,8 @@ import {
   Semaphore,
   Session,
 } from "../../../src/index.js";
-import { holdEndChannel } from "../../../src/diagnostics/channels.js";
-import type { HoldEndMessage } from "../../../src/diagnostics/messages.js";
+import { holdEndChannel } from "../../../src/telemetry/channels.js";
+import type { HoldEndMessage } from "../../../src/telemetry/messages.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 import { Published } from "../../support/fixtures/published.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";

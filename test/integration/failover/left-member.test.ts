@@ -1,6 +1,6 @@
 import { onTestFinished, test, expect } from "vitest";
-import { systemClock } from "../../../src/async/clock.js";
-import { GrpcMember } from "../../../src/etcd/grpc/member.js";
+import { systemClock } from "../../../src/util/clock.js";
+import { GrpcMember } from "../../../src/etcd/http2/member.js";
 import type { WatchAnswer } from "../../../src/etcd/port.js";
 import { checkConnect } from "../../../src/options/connect.js";
 import { startEtcd } from "../../support/etcd/etcd.js";

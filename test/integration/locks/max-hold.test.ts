@@ -4,9 +4,16 @@ import { text } from "node:stream/consumers";
 import { setImmediate as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { holdLongChannel } from "../../../src/diagnostics/channels.js";
-import { type Cluster, connect, type Hold, lockAll, type LockOptions } from "../../../src/index.js";
-import { Mutex, Session } from "../../../src/index.js";
+import { holdLongChannel } from "../../../src/telemetry/channels.js";
+import {
+  type Cluster,
+  connect,
+  type Hold,
+  lockAll,
+  type LockOptions,
+  Mutex,
+  Session,
+} from "../../../src/index.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { limited, slug, type Subject, tried } from "../../support/fixtures/subjects.js";

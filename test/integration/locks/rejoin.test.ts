@@ -1,6 +1,6 @@
 import { describe, test } from "vitest";
 import { type Cluster, connect, Mutex, type QueueWaitOptions } from "../../../src/index.js";
-import { CHANNELS, type RejoinMessage } from "../../../src/diagnostics/index.js";
+import { CHANNELS, type RejoinMessage } from "../../../src/telemetry/index.js";
 import { leaseOf } from "../../../src/session/cluster.js";
 import { takesPlace } from "../../support/clients/request-shape.js";
 import { Lines } from "../../support/fixtures/log-world.js";

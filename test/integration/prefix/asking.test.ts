@@ -1,9 +1,9 @@
 // connect({ prefix }): what asks etcd and what reports, by a user whose role allows the prefix only.
 import http from "node:http";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { Board } from "../../../src/board/board.js";
-import { CHANNELS } from "../../../src/diagnostics/channels.js";
-import type { AcquireMessage, HoldEndMessage } from "../../../src/diagnostics/messages.js";
+import { Board } from "../../../src/view/board.js";
+import { CHANNELS } from "../../../src/telemetry/channels.js";
+import type { AcquireMessage, HoldEndMessage } from "../../../src/telemetry/messages.js";
 import {
   type Cluster,
   ClusterLockManager,

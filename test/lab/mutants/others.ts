@@ -17,7 +17,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "lets a reader pass the writers that wait",
     patches: [
       {
-        file: "queue/reader-mode.js",
+        file: "queue/lock-mode.js",
         from: "    const [first, ...rest] = last;\n    if (!first)",
         to: "    const [first, ...rest] = last;\n    if (!first || others === 1)",
       },
@@ -30,7 +30,7 @@ export const OTHERS: readonly Mutant[] = [
       "lets a reader look only at the keys that sort behind the readers': a mutex of the same name is not seen",
     patches: [
       {
-        file: "queue/reader-mode.js",
+        file: "queue/lock-mode.js",
         from: "const last = results.map(({ kvs }) => kvs[0])",
         to: "const last = results.slice(1).map(({ kvs }) => kvs[0])",
       },
@@ -54,7 +54,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "grants a permit to one place more than there are permits",
     patches: [
       {
-        file: "queue/permit-mode.js",
+        file: "queue/lock-mode.js",
         from: "if (rank < permits || !last)",
         to: "if (rank <= permits || !last)",
       },
@@ -66,7 +66,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "goes by the own number of permits, not by that of the oldest place",
     patches: [
       {
-        file: "queue/permit-mode.js",
+        file: "queue/lock-mode.js",
         from: "const permits = permitsOf(first);",
         to: "const permits = entry.mode.permits;",
       },
@@ -76,7 +76,7 @@ export const OTHERS: readonly Mutant[] = [
   {
     name: "turn-not-told",
     wrong: "does not put its key when its turn comes: who waits behind it does not become the first waiter",
-    patches: [{ file: "queue/permit-mode.js", from: "announcesGrant: true,", to: "announcesGrant: false," }],
+    patches: [{ file: "queue/lock-mode.js", from: "announcesGrant: true,", to: "announcesGrant: false," }],
     // One holder stays while another permit becomes free: without the put, no waiter would look.
     hunt: permits(["delay-reads"], { camp: 0.4, gapMs: [4000, 5000] }),
   },
@@ -97,7 +97,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "joins the queues of several names one after the other",
     patches: [
       {
-        file: "locks/multi-join.js",
+        file: "locks/multi-wait.js",
         from: "const joined = await this.#put(entries, joinTxn(entries), again);",
         to: "let joined;\n            for (const entry of entries)\n                joined = await this.#put([entry], joinTxn([entry]), again);",
       },
@@ -109,7 +109,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "keeps the other names when one of several is lost",
     patches: [
       {
-        file: "locks/multi-lock.js",
+        file: "locks/lock-all.js",
         from: "        for (const hold of this.#holds)\n            void hold.release();\n",
         to: "",
       },
@@ -122,7 +122,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "proclaims without comparing the revisions of its key",
     patches: [
       {
-        file: "election/leadership.js",
+        file: "election/election.js",
         from: '                { kind: "created at", key, revision },\n                { kind: "modified at", key, revision: this.#modified },\n',
         to: "",
       },
@@ -134,7 +134,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "does not tell observers that nobody leads",
     patches: [
       {
-        file: "observe/feed.js",
+        file: "view/queue-watch.js",
         from: "        if (last && this.source.same(last.item, item))\n",
         to: "        if (!item || (last && this.source.same(last.item, item)))\n",
       },
@@ -146,7 +146,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "tells observers the candidate that came last as the leader",
     patches: [
       {
-        file: "election/observation.js",
+        file: "election/election.js",
         from: "const [oldest] = keys.values();",
         to: "const oldest = [...keys.values()].at(-1);",
       },
@@ -159,7 +159,7 @@ export const OTHERS: readonly Mutant[] = [
       "reads the present state when an observer's watch breaks, though etcd still has what happened since",
     patches: [
       {
-        file: "observe/queue-watch.js",
+        file: "view/queue-watch.js",
         from: 'if (why === "compacted")',
         to: "if (why)",
       },

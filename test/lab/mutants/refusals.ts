@@ -30,7 +30,7 @@ export const REFUSALS: readonly Mutant[] = [
   {
     name: "token-not-renewed",
     wrong: "goes on with the token that etcd has rejected",
-    patches: [{ file: "etcd/member-pool.js", from: "this.tokens?.drop(token);", to: "void token;" }],
+    patches: [{ file: "etcd/hosts.js", from: "this.tokens?.drop(token);", to: "void token;" }],
     hunt: t1(["tokens-dropped"], { auth: "on" }),
   },
   {
@@ -39,14 +39,14 @@ export const REFUSALS: readonly Mutant[] = [
       "takes HTTP/2's ENHANCE_YOUR_CALM, which comes after etcd has executed the request, for a rejection",
     patches: [
       {
-        file: "etcd/grpc/failures.js",
+        file: "etcd/http2/calls.js",
         from: "return new TooManyPingsError(readable(message), { inDoubt });",
         to: 'return rejection({ code: 8, details: "etcdserver: request is too large" }, host);',
       },
       {
-        file: "etcd/grpc/failures.js",
-        from: "import { certificateFailure }",
-        to: "import { certificateFailure, rejection }",
+        file: "etcd/http2/calls.js",
+        from: "import { certificateFailure,",
+        to: "import { certificateFailure, rejection,",
       },
     ],
     hunt: t1(["calm-joins"], { ttlSeconds: 9 }),
@@ -56,7 +56,7 @@ export const REFUSALS: readonly Mutant[] = [
     wrong: "takes a quota rejection for a request that was not executed",
     patches: [
       {
-        file: "etcd/refusals/refusals.js",
+        file: "etcd/refusals.js",
         from: 'new EtcdRefusedError("quota", host, readable(details), { inDoubt: true })',
         to: 'new EtcdRefusedError("quota", host, readable(details))',
       },
@@ -69,7 +69,7 @@ export const REFUSALS: readonly Mutant[] = [
     wrong: "watches the queue of each key in doubt for the rest of the session",
     patches: [
       {
-        file: "session/late-put-sweeper.js",
+        file: "session/key-audit.js",
         from: "    doubt(key) {\n",
         to: `    doubt(key) {
         const folder = key.slice(0, key.lastIndexOf("/"));

@@ -8,7 +8,7 @@ import { TRANSPORT } from "./transport.js";
 const CROWD: Partial<Hunt> = { workers: 2, lanes: 12, names: 6, nested: true };
 
 /** Without this, the lists of the lease's keys would find what these mutants leave behind before the lab does. */
-const NO_SWEEP: Patch = { file: "session/late-put-sweeper.js", from: "this.audit.add(this);", to: "" };
+const NO_SWEEP: Patch = { file: "session/key-audit.js", from: "this.audit.add(this);", to: "" };
 
 const MUTEX: readonly Mutant[] = [
   {
@@ -27,13 +27,13 @@ const MUTEX: readonly Mutant[] = [
   {
     name: "whole-ttl",
     wrong: "uses the whole TTL, and a little more",
-    patches: [{ file: "session/deadline.js", from: "const USED_PART = 0.9;", to: "const USED_PART = 1.3;" }],
+    patches: [{ file: "session/lease.js", from: "const USED_PART = 0.9;", to: "const USED_PART = 1.3;" }],
     hunt: t1(["link-blackhole"], { seconds: 30, camp: 1 }),
   },
   {
     name: "no-hasleader",
     wrong: "opens streams without `hasleader`: on a member that is cut off from its peers they stay silent",
-    patches: [{ file: "etcd/grpc/request-headers.js", from: '[["hasleader", "true"]]', to: "[]" }],
+    patches: [{ file: "etcd/http2/member.js", from: '[["hasleader", "true"]]', to: "[]" }],
     // Any call to that member would time out and so reveal the partition: only the streams are left to notice.
     hunt: t2(["isolate-follower", "delete-key"], {
       // One isolation that ends before the next renewal: an unanswered keepalive would also reveal it.
@@ -177,7 +177,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "does not watch the key that it holds",
     patches: [
       {
-        file: "hold/key-watch.js",
+        file: "hold/hold.js",
         from: "        this.#watch = ownWatch;\n",
         to: "        ownWatch?.cancel();\n        if (this.onGone)\n            return;\n",
       },
@@ -201,7 +201,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes the same connection again when it goes to the next member behind one address",
     patches: [
       {
-        file: "etcd/grpc/channel.js",
+        file: "etcd/http2/member.js",
         from: "this.#connection = new Connection(",
         // The clock is what all members of a cluster share.
         to: "this.#connection = this.deadlines.clock.connection ??= new Connection(",
@@ -277,12 +277,12 @@ const MUTEX: readonly Mutant[] = [
     wrong: "lets transactions of the same queue share a request",
     patches: [
       {
-        file: "etcd/batch/request.js",
+        file: "etcd/batch.js",
         from: 'this.line = txn.queues.join("\\n");',
         to: "this.line = Symbol();",
       },
       {
-        file: "etcd/batch/batcher.js",
+        file: "etcd/batch.js",
         from: "if (apart || taken.conflict(queues) || passedOver.conflict(queues)) {",
         to: "if (apart) {",
       },
@@ -294,12 +294,12 @@ const MUTEX: readonly Mutant[] = [
     wrong: "lets transactions of a queue and of one under it share a request",
     patches: [
       {
-        file: "etcd/batch/conflicts.js",
+        file: "etcd/batch.js",
         from: "if (own.has(name) || above.has(name))",
         to: "if (own.has(name) || (name && !above))",
       },
       {
-        file: "etcd/batch/conflicts.js",
+        file: "etcd/batch.js",
         from: "if (own.has(name.slice(0, end)))",
         to: "if (!own)",
       },
@@ -312,7 +312,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "gives each transaction of a batch the answer to the next one",
     patches: [
       {
-        file: "etcd/batch/request.js",
+        file: "etcd/batch.js",
         from: "const answer = answers[i];",
         to: "const answer = answers[(i + 1) % answers.length];",
       },
@@ -324,7 +324,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "believes that each transaction of a batch has a revision of its own",
     patches: [
       {
-        file: "etcd/codec/answers.js",
+        file: "etcd/http2/codec-read.js",
         from: "answers.push(readNestedTxn(reader, header));",
         to: "answers.push(readNestedTxn(reader, { ...header, revision: header.revision + BigInt(answers.length) }));",
       },
@@ -336,7 +336,7 @@ const MUTEX: readonly Mutant[] = [
     wrong: "takes a batch without an answer for one that was refused: nothing of it is in doubt",
     patches: [
       {
-        file: "etcd/batch/batcher.js",
+        file: "etcd/batch.js",
         from: "if (batch.length > 1 && refused(error))\n                this.#oneByOne(request.remaining(), inDoubt(error));",
         to: "if (batch.length > 1)\n                this.#oneByOne(request.remaining(), false);",
       },

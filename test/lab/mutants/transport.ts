@@ -56,7 +56,7 @@ export const TRANSPORT: readonly Mutant[] = [
     wrong: "takes GOAWAY and the end of the connection for the answer that a call was not executed",
     patches: [
       {
-        file: "etcd/grpc/call.js",
+        file: "etcd/http2/call.js",
         from: "this.#failed(failure, processed && this.id !== 0);",
         to: 'this.#failed(failure, processed && this.id !== 0 && failure.kind !== "left");',
       },
@@ -86,7 +86,7 @@ export const TRANSPORT: readonly Mutant[] = [
     wrong: "does not reset a stream that was closed, and goes on to take its answers",
     patches: [
       {
-        file: "etcd/grpc/duplex-call.js",
+        file: "etcd/http2/calls.js",
         from: "this.#over = true;\n        this.#call.cancel();",
         to: "this.#over = true;",
       },
@@ -98,12 +98,12 @@ export const TRANSPORT: readonly Mutant[] = [
     wrong: "sends what was written in one turn in reverse order",
     patches: [
       {
-        file: "etcd/http2/socket-writer.js",
+        file: "etcd/http2/socket.js",
         from: "const COPIED_BYTES = 4096;",
         to: "const COPIED_BYTES = 0;",
       },
       {
-        file: "etcd/http2/socket-writer.js",
+        file: "etcd/http2/socket.js",
         from: "const parts = this.#parts;",
         to: "const parts = this.#parts.reverse();",
       },
@@ -121,7 +121,7 @@ export const TRANSPORT: readonly Mutant[] = [
         to: "opened(target, onread)",
       },
       {
-        file: "async/own-context.js",
+        file: "util/own-context.js",
         from: 'own.runInAsyncScope(() => new AsyncResource("leasehold.event", NOT_COLLECTED).runInAsyncScope(tell))',
         to: "tell()",
       },

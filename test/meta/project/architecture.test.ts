@@ -4,7 +4,6 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { filesOf, folderOf, SRC } from "../../../scripts/imports.js";
-import { FRONT_DOORS } from "../../../scripts/layers.js";
 import { withPicture } from "../../../scripts/picture.js";
 import { RULE_NAMES } from "../../lab/model/rules.js";
 import { MUTANTS } from "../../lab/mutants/table.js";
@@ -13,7 +12,9 @@ import { isThere, namedIn, rowsOf } from "../../support/fixtures/named-tests.js"
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const page = readFileSync(path.join(ROOT, "docs/architecture.md"), "utf8");
-const folders = [...new Set(filesOf().map(folderOf))].filter((folder) => folder !== "");
+const folders = [...new Set(filesOf().map(folderOf))].filter(
+  (folder) => folder !== "" && existsSync(path.join(SRC, folder, "README.md")),
+);
 
 /** The names after the word `kind`, or its plural, in the table of invariants. */
 const called = (kind: string) =>
@@ -59,16 +60,10 @@ describe("docs/architecture.md", () => {
 
 describe.each(folders)("the README of src/%s", (folder) => {
   const file = path.join(SRC, folder, "README.md");
-  const readme = existsSync(file) ? readFileSync(file, "utf8") : "";
+  const readme = readFileSync(file, "utf8");
   /** The paragraph or list that starts with that word in bold. */
   const part = (title: string) =>
     new RegExp(`^\\*\\*${title}:\\*\\*[^]*?(?=^\\*\\*|(?![^]))`, "m").exec(readme)?.[0] ?? "";
-
-  it("names exactly its front doors", () => {
-    const doors = spansOf(part("Front doors")).filter((span) => span.endsWith(".ts"));
-
-    expect(doors.sort()).toEqual((FRONT_DOORS[folder] ?? []).map((door) => `${door}.ts`).sort());
-  });
 
   it("names tests that are there", () => {
     const tests = spansOf(part("Tests")).filter((span) => span.startsWith("test/"));

@@ -2,10 +2,10 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it, test } from "vitest";
 import { boundaries, timeline, withTimeline, withTtls } from "../../../scripts/lease-timeline.js";
-import { EXIT } from "../../../src/cli/command-line/exit.js";
+import { EXIT } from "../../../src/cli/io.js";
 import * as leasehold from "../../../src/index.js";
 import { LeaseholdError } from "../../../src/index.js";
-import { isOver, inJeopardy } from "../../../src/session/deadline.js";
+import { isOver, inJeopardy } from "../../../src/session/lease.js";
 import { partsOf, readPage } from "../../support/fixtures/pages.js";
 
 const source = (file: string) => readFileSync(new URL(`../../../src/${file}`, import.meta.url), "utf8");
@@ -18,7 +18,7 @@ const unionIn = (file: string, name: string) =>
 describe("docs/troubleshooting.md", () => {
   const parts = partsOf("docs/troubleshooting.md");
   const section = (title: string) => parts.find((part) => part.title === title)?.text ?? "";
-  const codes = unionIn("base-error.ts", "LeaseholdErrorCode");
+  const codes = unionIn("errors.ts", "LeaseholdErrorCode");
 
   it("finds the codes in the source", () => {
     expect(codes).toContain("LOCK_LOST");
@@ -50,7 +50,7 @@ describe("docs/troubleshooting.md", () => {
       [...section(title).matchAll(/^\| `([^`]+)`/gm)].map(([, cell = ""]) => cell).slice(1);
 
     expect(cells("LOCK_LOST")).toEqual(unionIn("errors.ts", "Loss"));
-    expect(cells("ETCD_REFUSED").sort()).toEqual(unionIn("etcd-errors.ts", "RefusalReason").sort());
+    expect(cells("ETCD_REFUSED").sort()).toEqual(unionIn("errors.ts", "RefusalReason").sort());
   });
 
   it("has each exit code of the command but 0", () => {

@@ -1,7 +1,7 @@
 // The imports of src/ against the rules between its folders: reading a file never requires the files above it.
 import { describe, expect, it } from "vitest";
 import { filesOf, findCycle, folderOf, importsOf } from "../../../scripts/imports.js";
-import { FRONT_DOORS, isUpward, LAYERS, layerOf } from "../../../scripts/layers.js";
+import { isUpward, LAYERS, layerOf } from "../../../scripts/layers.js";
 
 const files = filesOf();
 const imports = files.flatMap((file) => importsOf(file));
@@ -11,13 +11,13 @@ const arrow = ({ from, to }: { from: string; to: string }) => `${from} imports $
 describe("the layers of src/", () => {
   it("name every file, and no file or folder that is gone", () => {
     const unlisted = files.filter((file) => layerOf(file) === -1);
-    const folders = files.map((file) => `${folderOf(file)}/`);
+    const folders = files.map((file) => `${file.split("/")[0]}/`);
     const gone = LAYERS.flat().filter((name) => !files.includes(name) && !folders.includes(name));
 
     expect({ unlisted, gone }).toEqual({ unlisted: [], gone: [] });
   });
 
-  it("are imported downwards only, types too, and folders of one layer do not meet", () => {
+  it("are imported downwards only", () => {
     expect(inside.filter(isUpward).map(arrow)).toEqual([]);
   });
 
@@ -33,7 +33,7 @@ describe("the layers of src/", () => {
   it("load etcd3 in one file, when it is needed", () => {
     const users = (name: string) => imports.filter(({ to, isTypeOnly }) => to === name && !isTypeOnly);
 
-    expect(users("etcd3")).toMatchObject([{ from: "etcd/etcd3/client", isLazy: true }]);
+    expect(users("etcd3")).toMatchObject([{ from: "etcd/etcd3/member", isLazy: true }]);
   });
 
   it("import nothing but one another, Node's own modules and the one dependency", () => {
@@ -61,24 +61,3 @@ describe("the layers of src/", () => {
     );
   });
 });
-
-describe("a folder of src/", () => {
-  const crossing = inside.filter(({ from, to }) => folderOf(to) !== "" && folderOf(from) !== folderOf(to));
-
-  it("is entered by its front doors", () => {
-    const around = crossing.filter(({ to }) => !doorsOf(folderOf(to)).includes(to));
-
-    expect(around.map(arrow)).toEqual([]);
-  });
-
-  it("has no front door that no other folder uses", () => {
-    const used = new Set(crossing.map(({ to }) => to));
-    const unused = Object.keys(FRONT_DOORS).flatMap((folder) =>
-      doorsOf(folder).filter((door) => !used.has(door)),
-    );
-
-    expect(unused).toEqual([]);
-  });
-});
-
-const doorsOf = (folder: string) => (FRONT_DOORS[folder] ?? []).map((door) => `${folder}/${door}`);

@@ -1,5 +1,5 @@
 // A simulated etcd with virtual time that a test advances itself.
-import type { Timer } from "../../../src/async/clock.js";
+import type { Timer } from "../../../src/util/clock.js";
 import type { Operation, Txn, TxnAnswer } from "../../../src/etcd/port.js";
 import { isRefusal } from "../../sim/etcd/refusals.js";
 import { SimEtcd } from "../../sim/etcd/sim-etcd.js";

@@ -6,7 +6,7 @@ import {
   LeaseExistsError,
   LeaseNotFoundError,
   UnansweredError,
-} from "../../../src/etcd/port-errors.js";
+} from "../../../src/etcd/port.js";
 import { SimEtcd } from "../../sim/etcd/sim-etcd.js";
 import { Kernel } from "../../sim/kernel/kernel.js";
 import { DirectWire } from "../../sim/network/direct-wire.js";

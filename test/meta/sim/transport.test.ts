@@ -10,7 +10,7 @@ import {
   encodeWatchCancel,
   encodeWatchCreate,
   encodeWatchProgress,
-} from "../../../src/etcd/codec/requests.js";
+} from "../../../src/etcd/http2/codec-write.js";
 import type { Compare, Operation, Txn } from "../../../src/etcd/port.js";
 import { mutantOf, sources } from "../../sim/run/build.js";
 import { runLive } from "../../sim/run/live.js";

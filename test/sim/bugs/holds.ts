@@ -61,7 +61,7 @@ export const HOLDS: readonly Bug[] = [
     lost: "A deletion by hand was noticed only by the slow list of the keys.",
     patches: [
       {
-        file: "hold/key-watch.js",
+        file: "hold/hold.js",
         from: "        if (watch.over)\n            this.watch();\n        else\n            watch.listener = this;",
         to: "        watch.listener = this;",
       },

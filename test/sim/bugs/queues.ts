@@ -24,7 +24,7 @@ export const QUEUES: readonly Bug[] = [
     lost: "A tryReadLock() whose first answer was lost got a revision that its key did not have: it was lost at once, and its key stayed.",
     patches: [
       {
-        file: "queue/reader-mode.js",
+        file: "queue/lock-mode.js",
         from: '            { kind: "created at", key, revision: 0n },\n',
         to: "",
       },
@@ -40,7 +40,7 @@ export const QUEUES: readonly Bug[] = [
     lost: "The first call after an operator had revoked the lease was rejected, although it had joined nothing.",
     patches: [
       {
-        file: "hold/repetition.js",
+        file: "hold/with-lease.js",
         from: "if (error instanceof SessionLostError || error instanceof SessionClosedError)\n            return true;",
         to: "if (error instanceof SessionLostError || error instanceof SessionClosedError)\n            return false;",
       },

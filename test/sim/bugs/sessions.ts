@@ -8,7 +8,7 @@ export const SESSIONS: readonly Bug[] = [
     lost: "An orphaned session left the entries of its waiting calls in their queues, where they blocked the next callers.",
     patches: [
       {
-        file: "async/task-tracker.js",
+        file: "util/settle.js",
         from: "        while (this.#works.size > 0)\n            await Promise.all(this.#works);",
         to: "        await Promise.all(this.#works);",
       },
@@ -21,7 +21,7 @@ export const SESSIONS: readonly Bug[] = [
     lost: "The sweep of late keys deleted an adopted place before a call had claimed it: the lock was free in between.",
     patches: [
       {
-        file: "session/late-put-sweeper.js",
+        file: "session/key-audit.js",
         from: "return this.lease.adopted?.has(name, kv) ? undefined : name;",
         to: "return name;",
       },
@@ -50,7 +50,7 @@ export const SESSIONS: readonly Bug[] = [
     lost: "A key that a put by hand had taken away from its lease outlived the close() of its session, and locked its name for ever.",
     patches: [
       {
-        file: "session/closing.js",
+        file: "session/lease.js",
         from: "            deleteEntries(services, entries(), leaseEndsMs),\n",
         to: "",
       },
@@ -77,7 +77,7 @@ export const SESSIONS: readonly Bug[] = [
     name: "observers-miss-leaders",
     mended: { commit: "cc726a6", title: "Tell observers what happened while their watch was broken" },
     lost: "An observer did not receive the leaders that came and went while its watch was broken.",
-    patches: [{ file: "observe/queue-watch.js", from: 'if (why === "compacted")', to: "if (why)" }],
+    patches: [{ file: "view/queue-watch.js", from: 'if (why === "compacted")', to: "if (why)" }],
     ground: { workload: "observers" },
   },
 ];

@@ -16,12 +16,12 @@ import {
   WATCH_CANCEL_REQUEST,
   WATCH_CREATE_REQUEST,
   WATCH_REQUEST,
-} from "../../../src/etcd/codec/fields.js";
-import { Reader } from "../../../src/etcd/codec/reader.js";
+} from "../../../src/etcd/http2/fields.js";
+import { Reader } from "../../../src/etcd/http2/codec-read.js";
 import type { Compare, Operation, Range, Txn, WatchRequest } from "../../../src/etcd/port.js";
 import type { UnaryRequest, WatchCommand } from "../etcd/types.js";
 
-/** What the client sends, as the member reads it: the other side of `src/etcd/codec/requests.ts`. */
+/** What the client sends, as the member reads it: the other side of `src/etcd/http2/codec-write.ts`. */
 
 /** The last values of the fields of a message, read by the functions for them. */
 function readFields(reader: Reader, fields: Readonly<Record<number, () => void>>): void {

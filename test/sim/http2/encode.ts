@@ -10,8 +10,8 @@ import {
   RESPONSE_OP,
   TXN_RESPONSE,
   WATCH_RESPONSE,
-} from "../../../src/etcd/codec/fields.js";
-import { Writer } from "../../../src/etcd/codec/writer.js";
+} from "../../../src/etcd/http2/fields.js";
+import { Writer } from "../../../src/etcd/http2/codec-write.js";
 import type {
   Header,
   KeyValue,
@@ -21,7 +21,7 @@ import type {
   WatchAnswer,
 } from "../../../src/etcd/port.js";
 
-/** What the member answers, with the gRPC prefix: the other side of `src/etcd/codec/answers.ts`. */
+/** What the member answers, with the gRPC prefix: the other side of `src/etcd/http2/codec-read.ts`. */
 
 const writer = new Writer();
 

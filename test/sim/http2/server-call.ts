@@ -1,4 +1,4 @@
-import { MessageReader } from "../../../src/etcd/grpc/message-reader.js";
+import { MessageReader } from "../../../src/etcd/http2/call.js";
 import type { Headers } from "../../../src/etcd/http2/stream.js";
 import type { LeaseAnswer, RangeAnswer, Txn, TxnAnswer, WatchAnswer } from "../../../src/etcd/port.js";
 import { isRefusal } from "../etcd/refusals.js";

@@ -1,8 +1,8 @@
-import { FrameReader } from "../../../src/etcd/http2/frames/frame-reader.js";
 import {
   CONNECTION_PREFACE,
   FRAME,
   FRAME_HEADER_BYTES,
+  FrameReader,
   goawayFrame,
   headersFrames,
   pingAckFrame,
@@ -11,8 +11,8 @@ import {
   settingsFrame,
   windowUpdateFrame,
   writeFrameHeader,
-} from "../../../src/etcd/http2/frames/frames.js";
-import { encodeHeaders } from "../../../src/etcd/http2/frames/hpack.js";
+} from "../../../src/etcd/http2/frames.js";
+import { encodeHeaders } from "../../../src/etcd/http2/hpack.js";
 import { Incoming } from "../../../src/etcd/http2/incoming.js";
 import type { Headers } from "../../../src/etcd/http2/stream.js";
 import type { SimServer } from "../etcd/types.js";

@@ -1,4 +1,4 @@
-import type { Timer } from "../../../src/async/clock.js";
+import type { Timer } from "../../../src/util/clock.js";
 
 /** One event. Cancelled events stay in the heap until their time. */
 export class ScheduledEvent implements Timer {

@@ -1,4 +1,4 @@
-import type { Timer } from "../../../src/async/clock.js";
+import type { Timer } from "../../../src/util/clock.js";
 import { drainByTick, type Drain } from "./drain.js";
 import { EventQueue } from "./event-queue.js";
 import { LineHash } from "./line-hash.js";

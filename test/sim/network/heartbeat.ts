@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "../../../src/async/clock.js";
+import type { Clock, Timer } from "../../../src/util/clock.js";
 
 export interface HeartbeatSetting {
   readonly pingIntervalMs: number;
@@ -12,7 +12,7 @@ interface Pinged {
   dead(silentMs: number): void;
 }
 
-/** As `src/etcd/http2/heartbeat.ts`: a connection in use that is silent is pinged, and ends without an answer. */
+/** As `src/etcd/http2/connection.ts`: a connection in use that is silent is pinged, and ends without an answer. */
 export class Heartbeat {
   #timer: Timer | undefined;
   #pinged = false;

@@ -1,5 +1,5 @@
-import type { Clock } from "../../../src/async/clock.js";
-import { streamFailure } from "../../../src/etcd/grpc/failures.js";
+import type { Clock } from "../../../src/util/clock.js";
+import { streamFailure } from "../../../src/etcd/http2/calls.js";
 import type {
   CallOptions,
   KeepaliveStream,
@@ -14,7 +14,7 @@ import type {
   WatchAnswer,
   WatchStream,
 } from "../../../src/etcd/port.js";
-import { reasonFailure } from "../../../src/etcd/refusals/refusals.js";
+import { reasonFailure } from "../../../src/etcd/refusals.js";
 import type { UnaryRequest } from "../etcd/types.js";
 import { isRefusal, refusalOf, unary, UnaryServices } from "./unary.js";
 import type { StreamListener, Wire } from "./wire.js";

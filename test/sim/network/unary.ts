@@ -1,10 +1,9 @@
-import { AbortFanOut } from "../../../src/async/abort-fan-out.js";
-import type { Clock } from "../../../src/async/clock.js";
-import { Deadlines } from "../../../src/async/deadlines.js";
-import { streamFailure } from "../../../src/etcd/grpc/failures.js";
-import { CancelledError, UnansweredError } from "../../../src/etcd/port-errors.js";
-import type { CallOptions } from "../../../src/etcd/port.js";
-import { statusFailure } from "../../../src/etcd/refusals/refusals.js";
+import { AbortFanOut } from "../../../src/util/abort.js";
+import type { Clock } from "../../../src/util/clock.js";
+import { Deadlines } from "../../../src/util/deadlines.js";
+import { streamFailure } from "../../../src/etcd/http2/calls.js";
+import { type CallOptions, CancelledError, UnansweredError } from "../../../src/etcd/port.js";
+import { statusFailure } from "../../../src/etcd/refusals.js";
 import type { Refusal, UnaryReply, UnaryRequest } from "../etcd/types.js";
 import type { Wire } from "./wire.js";
 

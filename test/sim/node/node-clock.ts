@@ -1,4 +1,4 @@
-import type { Clock, Moment, Timer } from "../../../src/async/clock.js";
+import type { Clock, Moment, Timer } from "../../../src/util/clock.js";
 import type { Scheduler } from "../kernel/kernel.js";
 import type { Random } from "../kernel/random.js";
 import { HeldWork, type Phase } from "./held-work.js";

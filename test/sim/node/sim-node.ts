@@ -1,8 +1,8 @@
 import { createCluster as fromSources, type ConnectOptions } from "../../../src/session/connect.js";
 import type { Cluster } from "../../../src/session/cluster.js";
-import type { GrpcMember } from "../../../src/etcd/grpc/member.js";
-import { PrefixedMember } from "../../../src/etcd/transport/prefixed-member.js";
-import type { ConnectionSetting as MemberSetting, Member } from "../../../src/etcd/port.js";
+import type { GrpcMember } from "../../../src/etcd/http2/member.js";
+import { PrefixedMember } from "../../../src/etcd/transport.js";
+import type { MemberSetting, Member } from "../../../src/etcd/port.js";
 import type { SocketHandlers } from "../../../src/etcd/http2/socket.js";
 import type { SimServer } from "../etcd/types.js";
 import type { Behavior } from "../http2/behavior.js";

@@ -1,24 +1,23 @@
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
-import { HeaderDecoder } from "../../../src/etcd/http2/frames/hpack.js";
+import { HeaderDecoder } from "../../../src/etcd/http2/hpack.js";
 import { buildMutant } from "../../lab/mutants/build.js";
 import type { Mutant } from "../../lab/mutants/mutant.js";
 import { MUTANTS } from "../../lab/mutants/table.js";
 import * as errors from "../../../src/errors.js";
-import * as portErrors from "../../../src/etcd/port-errors.js";
-import type { GrpcMember } from "../../../src/etcd/grpc/member.js";
-import type * as Headers from "../../../src/etcd/grpc/request-headers.js";
+import * as portErrors from "../../../src/etcd/port.js";
+import type * as Grpc from "../../../src/etcd/http2/member.js";
 import type { Member } from "../../../src/etcd/port.js";
 import type * as Leasehold from "../../../src/index.js";
-import type * as Refusals from "../../../src/etcd/refusals/refusals.js";
+import type * as Refusals from "../../../src/etcd/refusals.js";
 import type { createCluster } from "../../../src/session/connect.js";
 
 /** The code under test: the sources, or a build in which a rule is broken. */
 export interface Build {
   readonly leasehold: typeof Leasehold;
   readonly createCluster: typeof createCluster;
-  readonly GrpcMember: typeof GrpcMember;
+  readonly GrpcMember: typeof Grpc.GrpcMember;
   /** Streams are opened with `hasleader`. Default: true. */
   readonly requiresLeader?: boolean;
 }
@@ -27,19 +26,19 @@ export interface Build {
  * The classes of the errors with which the simulated members reject calls are those of the sources. A build with classes of its
  * own would recognize none of them, and would fail without any patch.
  */
-const SHARED: Readonly<Record<string, object>> = { errors, "etcd/port-errors": portErrors };
+const SHARED: Readonly<Record<string, object>> = { errors, "etcd/port": portErrors };
 /** Where a build finds them: it is loaded by its URL, and so is a module that was loaded under another one. */
 const SHARED_NAME = "leasehold, simulated: shared modules";
 (globalThis as Record<symbol, unknown>)[Symbol.for(SHARED_NAME)] = SHARED;
 
 /** By which a member reads etcd's rejections. */
-const REFUSALS = "etcd/refusals/refusals.js";
+const REFUSALS = "etcd/refusals.js";
 
 export async function sources(): Promise<Build> {
   const [leasehold, { createCluster }, { GrpcMember }] = await Promise.all([
     import("../../../src/index.js"),
     import("../../../src/session/connect.js"),
-    import("../../../src/etcd/grpc/member.js"),
+    import("../../../src/etcd/http2/member.js"),
   ]);
   return { leasehold, createCluster, GrpcMember };
 }
@@ -65,10 +64,10 @@ export async function buildOf({ name, patches }: Pick<Mutant, "name" | "patches"
   }
   const load = (file: string): Promise<unknown> => import(pathToFileURL(path.join(folder, file)).href);
   const rejudges = patches.some(({ file }) => file === REFUSALS);
-  const [leasehold, connect, member, headers] = await Promise.all(
-    ["index.js", "session/connect.js", "etcd/grpc/member.js", "etcd/grpc/request-headers.js"].map(load),
+  const [leasehold, connect, member] = await Promise.all(
+    ["index.js", "session/connect.js", "etcd/http2/member.js"].map(load),
   );
-  const { RequestHeaders } = headers as typeof Headers;
+  const { GrpcMember, RequestHeaders } = member as typeof Grpc;
   const block = new RequestHeaders({ hostname: "etcd", port: 2379, tls: undefined }).ofStream("/", undefined);
   const { createCluster } = connect as Pick<Build, "createCluster">;
   const requiresLeader = new HeaderDecoder(65_536).decode(block).has("hasleader");
@@ -77,7 +76,7 @@ export async function buildOf({ name, patches }: Pick<Mutant, "name" | "patches"
     createCluster: rejudges
       ? judgedBy((await load(REFUSALS)) as typeof Refusals, createCluster)
       : createCluster,
-    GrpcMember: (member as Pick<Build, "GrpcMember">).GrpcMember,
+    GrpcMember,
     requiresLeader,
   };
 }

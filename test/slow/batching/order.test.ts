@@ -7,7 +7,7 @@ import type { Lease } from "../../../src/session/lease.js";
 import { exclusive, lastEntries, queueRange } from "../../../src/queue/lock-mode.js";
 import { type JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
 import { joinBehindTxn, joinTxn, leaveTxn, tryTxn } from "../../../src/queue/txns.js";
-import { leaseSourceOf } from "../../../src/session/session-source.js";
+import { leaseSourceOf } from "../../../src/session/cluster.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { type Done, hasOrder, type Keys } from "../../support/clients/queue-history.js";
 import { meter } from "../../support/fixtures/spent.js";

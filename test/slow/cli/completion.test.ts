@@ -4,13 +4,10 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import { COMMON_FLAGS } from "../../../src/cli/command-line/arguments.js";
-import { command } from "../../../src/cli/command-line/command.js";
+import { COMMON_FLAGS } from "../../../src/cli/arguments.js";
+import { command } from "../../../src/cli/command.js";
 import { COMMANDS } from "../../../src/cli/commands.js";
-import { bashScript } from "../../../src/cli/completion/bash.js";
-import { fishScript } from "../../../src/cli/completion/fish.js";
-import { wordsOf } from "../../../src/cli/completion/words.js";
-import { zshScript } from "../../../src/cli/completion/zsh.js";
+import { bashScript, fishScript, wordsOf, zshScript } from "../../../src/cli/completion.js";
 import { CLI, runCli } from "../../support/programs/cli.js";
 
 const folder = mkdtempSync(path.join(tmpdir(), "leasehold-completion-"));

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { checkConnect } from "../../../src/options/connect.js";
-import { memberOf } from "../../../src/etcd/transport/member-of.js";
+import { memberOf } from "../../../src/etcd/transport.js";
 import { EtcdClient } from "../../../src/etcd/client.js";
-import { WatchHub } from "../../../src/etcd/watch/hub.js";
-import { systemClock as clock } from "../../../src/async/clock.js";
+import { WatchHub } from "../../../src/etcd/watch-hub.js";
+import { systemClock as clock } from "../../../src/util/clock.js";
 import { type EtcdCluster, type EtcdMember, startEtcd } from "../../support/etcd/etcd.js";
 import { meter } from "../../support/fixtures/spent.js";
 import { startTcpProxy, type TcpProxy } from "../../support/proxies/tcp-proxy.js";

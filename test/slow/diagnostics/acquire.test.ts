@@ -10,8 +10,8 @@ import {
   type SessionSource,
   type WaitOptions,
 } from "../../../src/index.js";
-import { acquireChannel, holdEndChannel } from "../../../src/diagnostics/channels.js";
-import type { AcquireMessage } from "../../../src/diagnostics/messages.js";
+import { acquireChannel, holdEndChannel } from "../../../src/telemetry/channels.js";
+import type { AcquireMessage } from "../../../src/telemetry/messages.js";
 import { servicesOf } from "../../../src/session/connection.js";
 import { isShared, LABEL, TRYING, WAITING, holdFor } from "../../support/fixtures/acquiring.js";
 import { Published, Traced } from "../../support/fixtures/published.js";

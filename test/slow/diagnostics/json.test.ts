@@ -9,7 +9,7 @@ import {
   rejoinChannel,
   renewedChannel,
   sessionChannel,
-} from "../../../src/diagnostics/index.js";
+} from "../../../src/telemetry/index.js";
 import {
   ClusterLockManager,
   connect,

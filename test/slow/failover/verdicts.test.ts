@@ -17,7 +17,7 @@ import {
   Semaphore,
   Session,
 } from "../../../src/index.js";
-import { systemClock } from "../../../src/async/clock.js";
+import { systemClock } from "../../../src/util/clock.js";
 import { createCluster } from "../../../src/session/connect.js";
 import { message } from "../../support/clients/protobuf.js";
 import { startRawServer, type RawServer } from "../../support/fakes/raw-server.js";

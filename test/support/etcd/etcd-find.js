@@ -10,12 +10,12 @@ import {
   fromPath,
   osRelease,
   searchEtcd,
-} from "../../../dist/testing/servers/find.js";
+} from "../../../dist/testing/find.js";
 import { cacheFolder, inCache } from "./etcd-cache.js";
 import { buildWithGo } from "./etcd-go.js";
 import { fetchDebianPackages } from "./etcd-debian.js";
 
-export { EtcdMissingError, etcdEnv } from "../../../dist/testing/servers/find.js";
+export { EtcdMissingError, etcdEnv } from "../../../dist/testing/find.js";
 
 /**
  * @typedef {object} Etcd
@@ -24,7 +24,7 @@ export { EtcdMissingError, etcdEnv } from "../../../dist/testing/servers/find.js
  * @property {string} version such as "3.4.23"
  */
 
-/** @typedef {import("../../../dist/testing/servers/find.js").Search} Search */
+/** @typedef {import("../../../dist/testing/find.js").Search} Search */
 
 /**
  * @param {{ version?: string | undefined, env?: NodeJS.ProcessEnv }} [options] `version`: a prefix such as "3.5";

@@ -1,7 +1,7 @@
 // Local etcd clusters for tests, demo and playground: started here and stopped here, even if the starter dies.
 import { execFile } from "node:child_process";
-import { memberArgs as plainArgs } from "../../../dist/testing/servers/member-args.js";
-import { guardedFolder, startAll, withFreshPorts } from "../../../dist/testing/servers/start-all.js";
+import { memberArgs as plainArgs } from "../../../dist/testing/servers.js";
+import { guardedFolder, startAll, withFreshPorts } from "../../../dist/testing/servers.js";
 import { etcdEnv, findEtcd } from "./etcd-find.js";
 import { shownTo } from "../clients/etcd-http.js";
 import { leaderAmong } from "./etcd-leader.js";
@@ -95,7 +95,7 @@ async function plan(program, folder, options, tellGuardian) {
   });
 }
 
-/** @typedef {import("../../../dist/testing/servers/member-args.js").MemberRow} MemberRow */
+/** @typedef {import("../../../dist/testing/servers.js").MemberRow} MemberRow */
 
 /**
  * @param {Place & MemberRow & { metricsPort: number, folder: string, rows: readonly MemberRow[] }} row

@@ -1,23 +1,24 @@
 import { EtcdRefusedError } from "../../../src/errors.js";
-import type {
-  CallOptions,
-  Header,
-  KeepaliveStream,
-  KeyValue,
-  LeaseAnswer,
-  Member,
-  Range,
-  RangeAnswer,
-  StreamHandlers,
-  Txn,
-  TxnAnswer,
-  WatchAnswer,
-  WatchEvent,
-  WatchRequest,
-  WatchStream,
+import {
+  type CallOptions,
+  CancelledError,
+  type Header,
+  type KeepaliveStream,
+  type KeyValue,
+  type LeaseAnswer,
+  type Member,
+  type Range,
+  type RangeAnswer,
+  type StreamHandlers,
+  type Txn,
+  type TxnAnswer,
+  UnansweredError,
+  type WatchAnswer,
+  type WatchEvent,
+  type WatchRequest,
+  type WatchStream,
 } from "../../../src/etcd/port.js";
-import { CancelledError, UnansweredError } from "../../../src/etcd/port-errors.js";
-import type { Clock } from "../../../src/async/clock.js";
+import type { Clock } from "../../../src/util/clock.js";
 
 export type Method = "txn" | "batch" | "range" | "grant" | "revoke" | "timeToLive" | "authenticate";
 

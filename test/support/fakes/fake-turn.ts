@@ -1,5 +1,5 @@
 import type { Range } from "../../../src/etcd/port.js";
-import type { Watch } from "../../../src/etcd/watch/hub.js";
+import type { Watch } from "../../../src/etcd/watch-hub.js";
 import { EntryBelow, exclusive, type LockMode } from "../../../src/queue/lock-mode.js";
 import { type JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
 import { PredecessorWait } from "../../../src/queue/predecessor-wait.js";

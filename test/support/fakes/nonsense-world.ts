@@ -1,6 +1,11 @@
 import { EtcdRefusedError } from "../../../src/errors.js";
-import type { Range, Txn } from "../../../src/etcd/port.js";
-import { LeaseNotFoundError, TokenExpiredError, UnansweredError } from "../../../src/etcd/port-errors.js";
+import {
+  LeaseNotFoundError,
+  type Range,
+  TokenExpiredError,
+  type Txn,
+  UnansweredError,
+} from "../../../src/etcd/port.js";
 import { Mutex, Session } from "../../../src/index.js";
 import { settle } from "./fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "./fake-connection.js";

@@ -1,9 +1,8 @@
 // Calls the peer on a port once, over a connection of the library, and does nothing to end the process.
-import { systemClock } from "../../../src/async/clock.js";
-import { Deadlines } from "../../../src/async/deadlines.js";
-import { Call } from "../../../src/etcd/grpc/call.js";
-import { Channel } from "../../../src/etcd/grpc/channel.js";
-import { RequestHeaders } from "../../../src/etcd/grpc/request-headers.js";
+import { systemClock } from "../../../src/util/clock.js";
+import { Deadlines } from "../../../src/util/deadlines.js";
+import { Call } from "../../../src/etcd/http2/call.js";
+import { Channel, RequestHeaders } from "../../../src/etcd/http2/member.js";
 
 const [port, mode] = process.argv.slice(2);
 const target = { hostname: "127.0.0.1", port: Number(port), tls: undefined };

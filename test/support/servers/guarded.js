@@ -1,2 +1,2 @@
 // The process that cleans up after a starter that has died.
-export { Guardian } from "../../../dist/testing/servers/guardian.js";
+export { Guardian } from "../../../dist/testing/servers.js";

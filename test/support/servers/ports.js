@@ -1,2 +1,2 @@
 // Free ports on the loopback interface.
-export { freePorts, isFree } from "../../../dist/testing/servers/ports.js";
+export { freePorts, isFree } from "../../../dist/testing/servers.js";

@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, test } from "vitest";
-import { AbortFanOut } from "../../../src/async/abort-fan-out.js";
-import { settleWithin } from "../../../src/async/settle-within.js";
+import { AbortFanOut } from "../../../src/util/abort.js";
+import { settleWithin } from "../../../src/util/settle.js";
 import { FakeClock, settle } from "../../support/fakes/fake-clock.js";
 
 const listeners = (signal: AbortSignal) => getEventListeners(signal, "abort").length;

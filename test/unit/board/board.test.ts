@@ -1,7 +1,7 @@
 // A board on a fake etcd: what it reads, what it follows, and what it reports when.
 import { describe, expect, test } from "vitest";
-import { directoriesOf } from "../../../src/board/names-above.js";
-import { Board } from "../../../src/board/board.js";
+import { directoriesOf } from "../../../src/view/board-queues.js";
+import { Board } from "../../../src/view/board.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import type { KeyValue, Range } from "../../../src/etcd/port.js";
 import { settle } from "../../support/fakes/fake-clock.js";

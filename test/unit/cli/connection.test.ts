@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished, test } from "vitest";
-import { connectionOf } from "../../../src/cli/command-line/connection.js";
-import { cliErrorOf, EXIT } from "../../../src/cli/command-line/exit.js";
+import { connectionOf } from "../../../src/cli/arguments.js";
+import { cliErrorOf, EXIT } from "../../../src/cli/io.js";
 import { EtcdUnavailableError, KindMismatchError, LockTimeoutError } from "../../../src/index.js";
 import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
 import { thrown } from "../../support/fixtures/misuse.js";

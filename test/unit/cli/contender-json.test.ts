@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { hexLease } from "../../../src/cli/command-line/contender-json.js";
+import { hexLease } from "../../../src/cli/io.js";
 
 test.each([
   [0x694d9a1cn, "00000000694d9a1c"],

@@ -1,8 +1,8 @@
 // docs/cli.md against the program that it describes.
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { CONNECTION_FLAGS } from "../../../src/cli/command-line/connection.js";
-import { EXIT } from "../../../src/cli/command-line/exit.js";
+import { CONNECTION_FLAGS } from "../../../src/cli/arguments.js";
+import { EXIT } from "../../../src/cli/io.js";
 import { COMMANDS } from "../../../src/cli/commands.js";
 import { blocksIn, readPage } from "../../support/fixtures/pages.js";
 
@@ -31,7 +31,7 @@ describe("docs/cli.md", () => {
   });
 
   test("quotes the types of the output, which the output is tested against", () => {
-    const types = new URL("../../../src/cli/command-line/json-types.ts", import.meta.url);
+    const types = new URL("../../../src/cli/json-types.ts", import.meta.url);
     const source = readFileSync(types, "utf8");
     const quoted = blocksIn(section("JSON")).filter(({ language }) => language === "ts");
 

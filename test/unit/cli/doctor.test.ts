@@ -1,15 +1,12 @@
 // The rules of `leasehold doctor` that no healthy etcd breaks.
 import { X509Certificate } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { lifetime } from "../../../src/cli/doctor/certificate.js";
+import { clockFinding, lifetime, versionFinding, versionOf } from "../../../src/cli/doctor/identify.js";
 import { clusterFindings } from "../../../src/cli/doctor/cluster.js";
-import { examOf, type EndpointReport, type MemberStatus } from "../../../src/cli/doctor/exam.js";
-import { ok } from "../../../src/cli/doctor/finding.js";
-import { clockFinding } from "../../../src/cli/doctor/identify.js";
-import { redacting } from "../../../src/cli/doctor/report.js";
+import { type EndpointReport, examOf, type MemberStatus, ok } from "../../../src/cli/doctor/exam.js";
+import { redacting } from "../../../src/cli/doctor/doctor.js";
 import { spaceFinding } from "../../../src/cli/doctor/status.js";
-import { versionFinding, versionOf } from "../../../src/cli/doctor/versions.js";
-import { systemClock } from "../../../src/async/clock.js";
+import { systemClock } from "../../../src/util/clock.js";
 import { makeAuthority } from "../../support/fixtures/certificates.js";
 
 const DAY_MS = 86_400_000;

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { ProcessGroup } from "../../../src/cli/run/process-group.js";
+import { ProcessGroup } from "../../../src/cli/run/supervisor.js";
 
 afterEach(() => void vi.restoreAllMocks());
 

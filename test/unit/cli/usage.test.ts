@@ -1,9 +1,8 @@
 // Command lines that the commands reject before they connect. The program's words and its exit code: integration/cli/errors.test.ts.
 import { PassThrough } from "node:stream";
 import { expect, test } from "vitest";
-import { parse } from "../../../src/cli/command-line/arguments.js";
-import { connectionOf } from "../../../src/cli/command-line/connection.js";
-import { cliErrorOf, EXIT } from "../../../src/cli/command-line/exit.js";
+import { connectionOf, parse } from "../../../src/cli/arguments.js";
+import { cliErrorOf, EXIT } from "../../../src/cli/io.js";
 import { COMMANDS } from "../../../src/cli/commands.js";
 
 /** Runs the command in this process, with standard input and output that are no terminal. */

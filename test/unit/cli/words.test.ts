@@ -1,8 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { parse } from "../../../src/cli/command-line/arguments.js";
-import { command } from "../../../src/cli/command-line/command.js";
-import { formatDuration, parseDuration } from "../../../src/cli/command-line/duration.js";
-import { table, width } from "../../../src/cli/command-line/io.js";
+import { parse } from "../../../src/cli/arguments.js";
+import { command, formatDuration, parseDuration } from "../../../src/cli/command.js";
+import { table, width } from "../../../src/cli/io.js";
 
 const run = command({
   ...{ name: "run", args: "NAME -- COMMAND", summary: "", help: [] },

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import * as channels from "../../../src/diagnostics/channels.js";
+import * as channels from "../../../src/telemetry/channels.js";
 
 describe("the channels", () => {
   test("have public names, which must not change", () => {

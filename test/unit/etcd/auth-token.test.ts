@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
-import { AuthDisabledError, TokenExpiredError } from "../../../src/etcd/port-errors.js";
+import { AuthDisabledError, TokenExpiredError } from "../../../src/etcd/port.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import type { FakeCall } from "../../support/fakes/fake-member.js";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Backoff } from "../../../src/etcd/backoff.js";
+import { Backoff } from "../../../src/etcd/retry.js";
 import { FakeClock } from "../../support/fakes/fake-clock.js";
 
 const pauses = (backoff: Backoff, count: number) => Array.from({ length: count }, () => backoff.nextMs());

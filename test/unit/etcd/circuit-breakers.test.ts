@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from "vitest";
-import { CircuitBreakers } from "../../../src/etcd/circuit-breakers.js";
+import { CircuitBreakers } from "../../../src/etcd/hosts.js";
 import { FakeClock } from "../../support/fakes/fake-clock.js";
 
 const HOSTS = ["a:1", "b:1", "c:1"];

@@ -1,8 +1,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { EtcdRefusedError, EtcdUnavailableError } from "../../../src/errors.js";
 import type { CallPolicy } from "../../../src/etcd/retry.js";
-import type { Txn } from "../../../src/etcd/port.js";
-import { UnansweredError } from "../../../src/etcd/port-errors.js";
+import { type Txn, UnansweredError } from "../../../src/etcd/port.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import type { FakeCall } from "../../support/fakes/fake-member.js";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { ClusterIdentity } from "../../../src/etcd/cluster-id.js";
-import { MemberRefusedError } from "../../../src/etcd/port-errors.js";
+import { ClusterIdentity } from "../../../src/etcd/hosts.js";
+import { MemberRefusedError } from "../../../src/etcd/port.js";
 import { FakeClock } from "../../support/fakes/fake-clock.js";
 import { HEADER } from "../../support/fakes/fake-connection.js";
 

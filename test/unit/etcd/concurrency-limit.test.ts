@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { UnaryCall } from "../../../src/etcd/etcd3/unary-call.js";
-import { CancelledError } from "../../../src/etcd/port-errors.js";
-import { ConcurrencyLimit } from "../../../src/etcd/concurrency-limit.js";
+import { UnaryCall } from "../../../src/etcd/etcd3/calls.js";
+import { CancelledError } from "../../../src/etcd/port.js";
+import { ConcurrencyLimit } from "../../../src/etcd/client.js";
 import { FakeClock } from "../../support/fakes/fake-clock.js";
 
 test("a call whose caller has left before it is sent is never sent", async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { LeaseListener } from "../../../src/etcd/keepalive.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
-import { TokenExpiredError, UnansweredError } from "../../../src/etcd/port-errors.js";
+import { TokenExpiredError, UnansweredError } from "../../../src/etcd/port.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import type { FakeKeepalive } from "../../support/fakes/fake-member.js";

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { callChannel } from "../../../src/diagnostics/channels.js";
+import { callChannel } from "../../../src/telemetry/channels.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import type { CallPolicy } from "../../../src/etcd/retry.js";
-import { UnansweredError } from "../../../src/etcd/port-errors.js";
+import { UnansweredError } from "../../../src/etcd/port.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import { Traced } from "../../support/fixtures/published.js";
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError, EtcdUnavailableError } from "../../../src/errors.js";
-import { TurnedAwayError, UnansweredError, UnreachableError } from "../../../src/etcd/port-errors.js";
-import { isUnreachable } from "../../../src/etcd/refusals/failure-text.js";
+import { TurnedAwayError, UnansweredError, UnreachableError } from "../../../src/etcd/port.js";
+import { isUnreachable } from "../../../src/etcd/refusals.js";
 import { disconnect } from "../../../src/session/connection.js";
 import { openLease } from "../../../src/session/open-lease.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";

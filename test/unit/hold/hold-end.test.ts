@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { holdEndChannel } from "../../../src/diagnostics/channels.js";
-import type { HoldEndMessage } from "../../../src/diagnostics/messages.js";
+import { holdEndChannel } from "../../../src/telemetry/channels.js";
+import type { HoldEndMessage } from "../../../src/telemetry/messages.js";
 import { HoldHandle } from "../../../src/hold/hold.js";
 import { NO_LOCK_OPTIONS } from "../../../src/options/lock.js";
 import { LockTable } from "../../../src/queue/lock-table.js";

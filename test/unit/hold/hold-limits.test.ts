@@ -1,6 +1,6 @@
 import { channel } from "node:diagnostics_channel";
 import { describe, expect, test } from "vitest";
-import { CHANNELS } from "../../../src/diagnostics/channels.js";
+import { CHANNELS } from "../../../src/telemetry/channels.js";
 import { LockLostError } from "../../../src/errors.js";
 import { ExclusiveHoldHandle, HoldHandle } from "../../../src/hold/hold.js";
 import { checkLock } from "../../../src/options/lock.js";

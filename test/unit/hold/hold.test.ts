@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, test } from "vitest";
 import { LockExpiringError, LockLostError, LockReleasedError } from "../../../src/errors.js";
-import { UnansweredError } from "../../../src/etcd/port-errors.js";
+import { UnansweredError } from "../../../src/etcd/port.js";
 import { HoldHandle } from "../../../src/hold/hold.js";
 import { Session } from "../../../src/session/cluster.js";
 import { LockTable } from "../../../src/queue/lock-table.js";

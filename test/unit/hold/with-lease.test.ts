@@ -1,6 +1,6 @@
 import { channel } from "node:diagnostics_channel";
 import { describe, expect, test, onTestFinished } from "vitest";
-import { CHANNELS, type RejoinMessage } from "../../../src/diagnostics/index.js";
+import { CHANNELS, type RejoinMessage } from "../../../src/telemetry/index.js";
 import {
   EtcdRefusedError,
   EtcdUnavailableError,
@@ -12,7 +12,7 @@ import { withLease, type LeasedCall } from "../../../src/hold/with-lease.js";
 import type { CheckedWait } from "../../../src/options/check.js";
 import { NO_LOCK_OPTIONS } from "../../../src/options/lock.js";
 import type { Lease } from "../../../src/session/lease.js";
-import type { LeaseSource } from "../../../src/session/session-source.js";
+import type { LeaseSource } from "../../../src/session/cluster.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, LEASE_ID } from "../../support/fakes/fake-connection.js";
 

@@ -1,12 +1,16 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { KeyValue, Range } from "../../../src/etcd/port.js";
-import { entryOf, keyOf, withValue } from "../../../src/inspect/entry.js";
-import { inOrder, kindOfQueue, splitQueue } from "../../../src/inspect/holders.js";
+import { entryOf, inOrder, keyOf, kindOfQueue, splitQueue, withValue } from "../../../src/view/entry.js";
 import { QueueEntry } from "../../../src/queue/entry.js";
-import { exclusive, writer, type LockMode, type RangeResult } from "../../../src/queue/lock-mode.js";
-import { permit } from "../../../src/queue/permit-mode.js";
-import { reader } from "../../../src/queue/reader-mode.js";
+import {
+  exclusive,
+  type LockMode,
+  permit,
+  type RangeResult,
+  reader,
+  writer,
+} from "../../../src/queue/lock-mode.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
 

@@ -1,10 +1,7 @@
 import { inspect } from "node:util";
 import { describe, expect, test } from "vitest";
-import { cursorOf, positionOf } from "../../../src/inspect/cursor.js";
-import { entryOf } from "../../../src/inspect/entry.js";
-import { splitQueue } from "../../../src/inspect/holders.js";
-import { nameOf } from "../../../src/inspect/names.js";
-import { exactKey, stateOf } from "../../../src/inspect/state.js";
+import { cursorOf, nameOf, positionOf } from "../../../src/view/list.js";
+import { entryOf, exactKey, splitQueue, stateOf } from "../../../src/view/entry.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
 
 const SINCE = "2026-01-02T03:04:05.678Z";

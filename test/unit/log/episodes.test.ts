@@ -5,8 +5,8 @@ import {
   memberChannel,
   renewedChannel,
   sessionChannel,
-} from "../../../src/diagnostics/channels.js";
-import type { ElectionMessage, HoldEndMessage, MemberMessage } from "../../../src/diagnostics/messages.js";
+} from "../../../src/telemetry/channels.js";
+import type { ElectionMessage, HoldEndMessage, MemberMessage } from "../../../src/telemetry/messages.js";
 import { SessionLostError } from "../../../src/errors.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { LEASE_ID, LogWorld } from "../../support/fixtures/log-world.js";

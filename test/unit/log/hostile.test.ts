@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from "vitest";
-import * as channels from "../../../src/diagnostics/channels.js";
+import * as channels from "../../../src/telemetry/channels.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { LogWorld } from "../../support/fixtures/log-world.js";
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { holdEndChannel, sessionChannel } from "../../../src/diagnostics/channels.js";
-import type { HoldEndMessage } from "../../../src/diagnostics/messages.js";
+import { holdEndChannel, sessionChannel } from "../../../src/telemetry/channels.js";
+import type { HoldEndMessage } from "../../../src/telemetry/messages.js";
 import { Lines, LogWorld } from "../../support/fixtures/log-world.js";
 
 const HINT =

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { rejoinChannel } from "../../../src/diagnostics/channels.js";
+import { rejoinChannel } from "../../../src/telemetry/channels.js";
 import { SessionLostError } from "../../../src/errors.js";
 import { LEASE_ID, LogWorld } from "../../support/fixtures/log-world.js";
 

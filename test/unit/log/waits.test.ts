@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Contender } from "../../../src/contender.js";
-import type { AcquireMessage } from "../../../src/diagnostics/messages.js";
+import type { AcquireMessage } from "../../../src/telemetry/messages.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { LogWorld } from "../../support/fixtures/log-world.js";
 

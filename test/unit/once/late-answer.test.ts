@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { SlotWaiter } from "../../../src/once/claim.js";
-import { SlotPlan } from "../../../src/once/plan.js";
+import { SlotPlan } from "../../../src/once/marks.js";
 import type { Txn } from "../../../src/etcd/port.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";

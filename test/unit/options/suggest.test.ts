@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { connect } from "../../../src/index.js";
-import { checkOptions } from "../../../src/options/check.js";
-import { suggestions } from "../../../src/options/suggest.js";
+import { checkOptions, suggestions } from "../../../src/options/check.js";
 import { thrown } from "../../support/fixtures/misuse.js";
 
 const CONNECT = [

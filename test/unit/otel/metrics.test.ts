@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { electionChannel, memberChannel } from "../../../src/diagnostics/channels.js";
-import type { ElectionMessage, MemberMessage } from "../../../src/diagnostics/messages.js";
+import { electionChannel, memberChannel } from "../../../src/telemetry/channels.js";
+import type { ElectionMessage, MemberMessage } from "../../../src/telemetry/messages.js";
 import type { Instrumentation } from "../../../src/otel/instrument.js";
 import {
   acquire,

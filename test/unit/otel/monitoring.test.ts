@@ -6,9 +6,8 @@ import {
   memberChannel,
   renewedChannel,
   sessionChannel,
-} from "../../../src/diagnostics/channels.js";
-import { ATTRIBUTES } from "../../../src/otel/attributes.js";
-import { METRICS } from "../../../src/otel/metrics.js";
+} from "../../../src/telemetry/channels.js";
+import { ATTRIBUTES, METRICS } from "../../../src/otel/metrics.js";
 import { acquire, HOSTS, release } from "../../support/fixtures/otel-messages.js";
 import { MemorySdk } from "../../support/fixtures/otel.js";
 import { samplesIn } from "../../support/fixtures/prometheus.js";

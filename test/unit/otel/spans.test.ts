@@ -1,8 +1,8 @@
 import { context, diag, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { CHANNELS, holdEndChannel, holdLongChannel } from "../../../src/diagnostics/channels.js";
-import * as channels from "../../../src/diagnostics/channels.js";
+import { CHANNELS, holdEndChannel, holdLongChannel } from "../../../src/telemetry/channels.js";
+import * as channels from "../../../src/telemetry/channels.js";
 import { LockLostError } from "../../../src/errors.js";
 import { instrument, type Instrumentation } from "../../../src/otel/instrument.js";
 import {

@@ -1,10 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { LockKind } from "../../../src/kinds.js";
-import { exclusive } from "../../../src/queue/lock-mode.js";
+import { exclusive, permit, reader } from "../../../src/queue/lock-mode.js";
 import { LockTable } from "../../../src/queue/lock-table.js";
-import { permit } from "../../../src/queue/permit-mode.js";
 import { QueueEntry } from "../../../src/queue/entry.js";
-import { reader } from "../../../src/queue/reader-mode.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
 import { MINE, WaitingTurn, WATCHED } from "../../support/fakes/fake-turn.js";

@@ -1,9 +1,14 @@
 import { describe, expect, test } from "vitest";
-import type { Behind } from "../../../src/queue/lock-mode.js";
-import { exclusive, GRANTED, GRANTED_UNSEEN, writer } from "../../../src/queue/lock-mode.js";
-import { permit } from "../../../src/queue/permit-mode.js";
+import {
+  type Behind,
+  exclusive,
+  GRANTED,
+  GRANTED_UNSEEN,
+  permit,
+  reader,
+  writer,
+} from "../../../src/queue/lock-mode.js";
 import { type JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
-import { reader } from "../../../src/queue/reader-mode.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import type { Txn } from "../../../src/etcd/port.js";
-import { permit } from "../../../src/queue/permit-mode.js";
+import { permit } from "../../../src/queue/lock-mode.js";
 import type { QueueEntry } from "../../../src/queue/entry.js";
 import { LockTable } from "../../../src/queue/lock-table.js";
 import { settle } from "../../support/fakes/fake-clock.js";

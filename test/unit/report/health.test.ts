@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { SessionStateName } from "../../../src/diagnostics/messages.js";
-import { healthOf, type HealthSource } from "../../../src/report/health.js";
+import type { SessionStateName } from "../../../src/telemetry/messages.js";
+import { healthOf, type HealthSource } from "../../../src/telemetry/health.js";
 
 const session = (state: SessionStateName, remainingMs = 13_000) => ({
   state,

@@ -1,7 +1,7 @@
 import { inspect } from "node:util";
 import { describe, expect, test } from "vitest";
 import { connect } from "../../../src/connect.js";
-import { INSPECT, inspected, type InspectArguments } from "../../../src/report/inspect.js";
+import { INSPECT, inspected, type InspectArguments } from "../../../src/telemetry/inspect.js";
 import { Session } from "../../../src/session/cluster.js";
 
 class Shown {

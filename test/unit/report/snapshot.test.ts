@@ -5,7 +5,7 @@ import {
   type HoldSnapshot,
   type ReportingLease,
   type WaitSnapshot,
-} from "../../../src/report/snapshot.js";
+} from "../../../src/telemetry/inspect.js";
 
 const LEASE_ID = 0x6a1fn;
 const hold = (name: string): HoldSnapshot => ({

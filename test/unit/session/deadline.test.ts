@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { inJeopardy, nextLookMs, remainingMs, standingOf } from "../../../src/session/deadline.js";
+import { inJeopardy, nextLookMs, remainingMs, standingOf } from "../../../src/session/lease.js";
 
 const TTL_MS = 10_000;
 const SENT = { monotonic: 50_000, suspend: 900_000 };

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
-import { UnansweredError } from "../../../src/etcd/port-errors.js";
+import { UnansweredError } from "../../../src/etcd/port.js";
 import { HoldHandle } from "../../../src/hold/hold.js";
 import { LockTable } from "../../../src/queue/lock-table.js";
 import { settle } from "../../support/fakes/fake-clock.js";

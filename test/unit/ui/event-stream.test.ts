@@ -2,7 +2,7 @@
 import { EventEmitter } from "node:events";
 import type { ServerResponse } from "node:http";
 import { describe, expect, test } from "vitest";
-import type { Clock } from "../../../src/async/clock.js";
+import type { Clock } from "../../../src/util/clock.js";
 import { EventStream } from "../../../src/ui/event-stream.js";
 
 class Response extends EventEmitter {

@@ -1,10 +1,9 @@
 // The rows and histories of the page, and what its streams send, on a clock that the test moves.
 import { describe, expect, test } from "vitest";
-import type { Clock } from "../../../src/async/clock.js";
+import type { Clock } from "../../../src/util/clock.js";
 import type { EventStream } from "../../../src/ui/event-stream.js";
-import { Overview } from "../../../src/ui/overview.js";
+import { Overview, Rows } from "../../../src/ui/overview.js";
 import type { ChangeMessage, FullMessage, Row } from "../../../src/ui/protocol.js";
-import { Rows } from "../../../src/ui/rows.js";
 import { Store } from "../../../src/ui/page/store.js";
 import type { QueueView } from "../../../src/ui/source.js";
 

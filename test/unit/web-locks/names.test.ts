@@ -2,7 +2,12 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { KeyValue } from "../../../src/etcd/port.js";
 import { checkName } from "../../../src/options/check.js";
-import { heldAndPending, namedEntryOf, queueNameOf, webLockEntryIn } from "../../../src/web-locks/names.js";
+import {
+  heldAndPending,
+  namedEntryOf,
+  queueNameOf,
+  webLockEntryIn,
+} from "../../../src/web-locks/arguments.js";
 
 const kv = (key: string | Buffer): KeyValue => ({
   key: Buffer.from(key as string),

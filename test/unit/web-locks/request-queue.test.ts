@@ -1,6 +1,6 @@
 import { setImmediate as tick } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { type QueuedRequest, RequestQueue, type AcquireMode } from "../../../src/web-locks/request-queue.js";
+import { type QueuedRequest, RequestQueue, type AcquireMode } from "../../../src/web-locks/request.js";
 
 let calls = 0;
 

@@ -1,4 +1,4 @@
-import type { Timer } from "../../../../src/async/clock.js";
+import type { Timer } from "../../../../src/util/clock.js";
 import type { Scheduler } from "../../kernel/kernel.js";
 import type { Proposal } from "./log.js";
 import { ELECTION_MS, type RaftNode } from "./raft-node.js";

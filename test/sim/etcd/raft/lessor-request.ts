@@ -1,4 +1,4 @@
-import type { Timer } from "../../../../src/async/clock.js";
+import type { Timer } from "../../../../src/util/clock.js";
 import { NO_LEADER, TIMEOUT } from "../refusals.js";
 import type { Refusal } from "../types.js";
 import type { MemberProcess } from "./member-process.js";

@@ -1,4 +1,4 @@
-import type { Timer } from "../../../../src/async/clock.js";
+import type { Timer } from "../../../../src/util/clock.js";
 import type { Scheduler } from "../../kernel/kernel.js";
 
 /** What waits for the end of a pause, or is dropped with the process. */

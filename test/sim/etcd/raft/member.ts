@@ -1,4 +1,4 @@
-import type { Timer } from "../../../../src/async/clock.js";
+import type { Timer } from "../../../../src/util/clock.js";
 import type { Random } from "../../kernel/random.js";
 import { apply, type Applied, type Replica } from "../apply.js";
 import type { AuthInfo } from "../auth/tokens.js";

@@ -1,4 +1,4 @@
-import type { Timer } from "../../../../src/async/clock.js";
+import type { Timer } from "../../../../src/util/clock.js";
 import { isUpToDate, merged, type Entry, type LogPart, type Proposal } from "./log.js";
 import type { Peer, Peers } from "./peers.js";
 

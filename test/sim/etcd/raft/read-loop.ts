@@ -1,4 +1,4 @@
-import type { Timer } from "../../../../src/async/clock.js";
+import type { Timer } from "../../../../src/util/clock.js";
 import type { Scheduler } from "../../kernel/kernel.js";
 import { LEADER_CHANGED, TIMEOUT } from "../refusals.js";
 import type { Refusal } from "../types.js";

@@ -1,7 +1,6 @@
-import { systemClock } from "../../../../src/async/clock.js";
-import { pause } from "../../../../src/async/clock.js";
+import { pause, systemClock } from "../../../../src/util/clock.js";
 import type { Member } from "../../../../src/etcd/port.js";
-import { memberOf } from "../../../../src/etcd/transport/member-of.js";
+import { memberOf } from "../../../../src/etcd/transport.js";
 import { checkConnect } from "../../../../src/options/connect.js";
 import { request } from "../../../support/clients/etcd-http.js";
 import { type EtcdCluster, startEtcd } from "../../../support/etcd/etcd.js";

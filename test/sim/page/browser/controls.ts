@@ -1,6 +1,5 @@
-import { byId, make, setAttribute, setText } from "../../../../src/ui/page/dom.js";
+import { byId, count, make, setAttribute, setText } from "../../../../src/ui/page/dom.js";
 import type { Affliction, Frame } from "../protocol.js";
-import { count } from "../../../../src/ui/page/format.js";
 import { order, post } from "./post.js";
 
 /** Pause, steps, speed, and what is broken by hand. */

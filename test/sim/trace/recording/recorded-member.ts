@@ -1,18 +1,18 @@
-import type {
-  CallOptions,
-  KeepaliveStream,
-  LeaseAnswer,
-  Member,
-  Range,
-  RangeAnswer,
-  StreamHandlers,
-  TimeToLiveOptions,
-  Txn,
-  TxnAnswer,
-  WatchAnswer,
-  WatchStream,
+import {
+  type CallOptions,
+  type KeepaliveStream,
+  type LeaseAnswer,
+  LeaseNotFoundError,
+  type Member,
+  type Range,
+  type RangeAnswer,
+  type StreamHandlers,
+  type TimeToLiveOptions,
+  type Txn,
+  type TxnAnswer,
+  type WatchAnswer,
+  type WatchStream,
 } from "../../../../src/etcd/port.js";
-import { LeaseNotFoundError } from "../../../../src/etcd/port-errors.js";
 import type { Failure, TraceEvent } from "../events.js";
 
 type OfProcessEvent = Extract<TraceEvent, { process: number }>;

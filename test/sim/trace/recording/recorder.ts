@@ -1,4 +1,4 @@
-import type { Clock } from "../../../../src/async/clock.js";
+import type { Clock } from "../../../../src/util/clock.js";
 import type { Step } from "../../../lab/runner/history.js";
 import type { Store } from "../../etcd/store.js";
 import type { Build } from "../../run/build.js";

@@ -1,14 +1,26 @@
 // What `leasehold top` makes of a board: rows, lines of the screen, keys, and the output that changes the screen.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { BoardEntry, BoardQueue } from "../../../../src/board/board.js";
-import { width } from "../../../../src/cli/command-line/io.js";
-import { cut, fit } from "../../../../src/cli/top/fit.js";
-import { layout, type Picture } from "../../../../src/cli/top/layout.js";
-import { ENTER_SCREEN, LEAVE_SCREEN, Painter } from "../../../../src/cli/top/painter.js";
-import { Rates } from "../../../../src/cli/top/rates.js";
-import { tableOf } from "../../../../src/cli/top/rows.js";
-import { FIRST_VIEW, press, selectedOf, type Key, type View } from "../../../../src/cli/top/view.js";
+import type { BoardEntry, BoardQueue } from "../../../../src/view/board.js";
+import { width } from "../../../../src/cli/io.js";
+import {
+  cut,
+  ENTER_SCREEN,
+  fit,
+  layout,
+  LEAVE_SCREEN,
+  Painter,
+  type Picture,
+} from "../../../../src/cli/top/screen.js";
+import {
+  FIRST_VIEW,
+  type Key,
+  press,
+  Rates,
+  selectedOf,
+  tableOf,
+  type View,
+} from "../../../../src/cli/top/rows.js";
 import { Screen } from "../../../support/programs/screen.js";
 
 const NOW = { monotonic: 100_000, date: new Date("2031-05-05T12:00:00Z") };

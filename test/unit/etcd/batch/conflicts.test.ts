@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { ConflictSet } from "../../../../src/etcd/batch/conflicts.js";
+import { ConflictSet } from "../../../../src/etcd/batch.js";
 
 /** Names conflict as their queues' ranges do: they are equal, or one lies under the other. */
 const conflicts = (a: string, b: string): boolean =>

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError, EtcdUnavailableError } from "../../../../src/errors.js";
 import type { CallPolicy } from "../../../../src/etcd/retry.js";
-import { LeaseNotFoundError, TokenExpiredError, UnansweredError } from "../../../../src/etcd/port-errors.js";
+import { LeaseNotFoundError, TokenExpiredError, UnansweredError } from "../../../../src/etcd/port.js";
 import { Airport, namesOf, numbered, txnsOf } from "../../../support/fakes/airport.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import type { FakeCall } from "../../../support/fakes/fake-member.js";

@@ -1,6 +1,6 @@
 // What is read in answers is compared with what etcd3 reads in fuzz-codec.test.ts.
 import { describe, expect, test } from "vitest";
-import { decodeRange } from "../../../../src/etcd/codec/answers.js";
+import { decodeRange } from "../../../../src/etcd/http2/codec-read.js";
 import {
   bytesField,
   fixed32Field,

@@ -3,8 +3,8 @@
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import * as answers from "../../../../src/etcd/codec/answers.js";
-import * as requests from "../../../../src/etcd/codec/requests.js";
+import * as answers from "../../../../src/etcd/http2/codec-read.js";
+import * as requests from "../../../../src/etcd/http2/codec-write.js";
 import * as etcd3 from "../../../../src/etcd/etcd3/codec.js";
 import type { Compare, Operation, Range, Txn, WatchRequest } from "../../../../src/etcd/port.js";
 import { methodOf, type Method } from "../../../support/fixtures/etcd-protos.js";

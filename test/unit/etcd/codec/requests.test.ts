@@ -1,6 +1,6 @@
 // What the requests say is compared with etcd3's in fuzz-codec.test.ts.
 import { describe, expect, test } from "vitest";
-import { encodeKeepalive, encodeRange, encodeTxns } from "../../../../src/etcd/codec/requests.js";
+import { encodeKeepalive, encodeRange, encodeTxns } from "../../../../src/etcd/http2/codec-write.js";
 import type { Txn } from "../../../../src/etcd/port.js";
 
 describe("requests after one another", () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { failureOf } from "../../../../src/etcd/etcd3/grpc-failures.js";
-import { MemberRefusedError, TooManyPingsError, UnansweredError } from "../../../../src/etcd/port-errors.js";
+import { failureOf } from "../../../../src/etcd/etcd3/calls.js";
+import { MemberRefusedError, TooManyPingsError, UnansweredError } from "../../../../src/etcd/port.js";
 
 const UNAVAILABLE = 14;
 /** The failure of an attempt that found no connection. */

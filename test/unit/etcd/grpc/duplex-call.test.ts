@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { DuplexCall } from "../../../../src/etcd/grpc/duplex-call.js";
+import { DuplexCall } from "../../../../src/etcd/http2/calls.js";
 import {
   CODES,
   dataFrame,

@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, test } from "vitest";
-import { systemClock } from "../../../../src/async/clock.js";
-import { GrpcMember } from "../../../../src/etcd/grpc/member.js";
+import { systemClock } from "../../../../src/util/clock.js";
+import { GrpcMember } from "../../../../src/etcd/http2/member.js";
 import type { Member } from "../../../../src/etcd/port.js";
 import { checkConnect } from "../../../../src/options/connect.js";
 import { says } from "../../../support/fixtures/peer-calls.js";

@@ -2,7 +2,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { MessageReader } from "../../../../src/etcd/grpc/message-reader.js";
+import { MessageReader } from "../../../../src/etcd/http2/call.js";
 import { grpcMessage, uint32 } from "../../../support/servers/http2-peer.js";
 
 setFlagsFromString("--expose-gc");

@@ -1,10 +1,14 @@
 import { describe, expect, test } from "vitest";
-import { AbortFanOut } from "../../../../src/async/abort-fan-out.js";
-import { Deadlines } from "../../../../src/async/deadlines.js";
+import { AbortFanOut } from "../../../../src/util/abort.js";
+import { Deadlines } from "../../../../src/util/deadlines.js";
 import { EtcdRefusedError } from "../../../../src/errors.js";
-import { UnaryCall } from "../../../../src/etcd/grpc/unary-call.js";
-import { CancelledError, TooManyPingsError, UnansweredError } from "../../../../src/etcd/port-errors.js";
-import type { CallOptions } from "../../../../src/etcd/port.js";
+import { UnaryCall } from "../../../../src/etcd/http2/calls.js";
+import {
+  type CallOptions,
+  CancelledError,
+  TooManyPingsError,
+  UnansweredError,
+} from "../../../../src/etcd/port.js";
 import {
   answerFrames,
   CODES,

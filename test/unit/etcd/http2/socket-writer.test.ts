@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import { beforeEach, describe, expect, test } from "vitest";
-import { Deadlines } from "../../../../src/async/deadlines.js";
-import { SocketWriter } from "../../../../src/etcd/http2/socket-writer.js";
+import { Deadlines } from "../../../../src/util/deadlines.js";
+import { SocketWriter } from "../../../../src/etcd/http2/socket.js";
 import { FakeClock, settle } from "../../../support/fakes/fake-clock.js";
 
 describe("what is written late", () => {

@@ -5,8 +5,8 @@ import {
   MemberRefusedError,
   OverloadedError,
   UnansweredError,
-} from "../../../../src/etcd/port-errors.js";
-import { certificateFailure, statusFailure, verdictOf } from "../../../../src/etcd/refusals/refusals.js";
+} from "../../../../src/etcd/port.js";
+import { certificateFailure, statusFailure, verdictOf } from "../../../../src/etcd/refusals.js";
 
 const RESOURCE_EXHAUSTED = 8;
 const UNIMPLEMENTED = 12;

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { CHANNELS } from "../../../../src/diagnostics/channels.js";
-import type { MemberMessage } from "../../../../src/diagnostics/messages.js";
+import { CHANNELS } from "../../../../src/telemetry/channels.js";
+import type { MemberMessage } from "../../../../src/telemetry/messages.js";
 import { EtcdRefusedError } from "../../../../src/errors.js";
-import { MemberRefusedError, UnansweredError } from "../../../../src/etcd/port-errors.js";
-import { MemberStates } from "../../../../src/etcd/transport/member-states.js";
+import { MemberRefusedError, UnansweredError } from "../../../../src/etcd/port.js";
+import { MemberStates } from "../../../../src/etcd/hosts.js";
 import { FakeClock } from "../../../support/fakes/fake-clock.js";
 import { Messages } from "../../../support/fixtures/messages.js";
 

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { memberOf } from "../../../../src/etcd/transport/member-of.js";
-import { PrefixedMember } from "../../../../src/etcd/transport/prefixed-member.js";
+import { memberOf, PrefixedMember } from "../../../../src/etcd/transport.js";
 import type { Range, Txn, WatchAnswer, WatchRequest } from "../../../../src/etcd/port.js";
 import { checkConnect } from "../../../../src/options/connect.js";
 import { FakeClock } from "../../../support/fakes/fake-clock.js";

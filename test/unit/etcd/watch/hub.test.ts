@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { WatchEvent } from "../../../../src/etcd/port.js";
-import { TokenExpiredError } from "../../../../src/etcd/port-errors.js";
+import { TokenExpiredError, type WatchEvent } from "../../../../src/etcd/port.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../../support/fakes/fake-connection.js";
 import { keyValue } from "../../../support/fakes/fake-member.js";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Watch } from "../../../../src/etcd/watch/hub.js";
+import type { Watch } from "../../../../src/etcd/watch-hub.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { FakeCluster } from "../../../support/fakes/fake-connection.js";
 import type { FakeWatch } from "../../../support/fakes/fake-member.js";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { TokenExpiredError } from "../../../../src/etcd/port-errors.js";
-import type { Watch } from "../../../../src/etcd/watch/hub.js";
+import { TokenExpiredError } from "../../../../src/etcd/port.js";
+import type { Watch } from "../../../../src/etcd/watch-hub.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../../support/fakes/fake-connection.js";
 import { type FakeWatch, keyValue } from "../../../support/fakes/fake-member.js";

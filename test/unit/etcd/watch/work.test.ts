@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
-import type { Watch } from "../../../../src/etcd/watch/hub.js";
+import type { Watch } from "../../../../src/etcd/watch-hub.js";
 import { FakeCluster } from "../../../support/fakes/fake-connection.js";
 import { type FakeWatch, keyValue } from "../../../support/fakes/fake-member.js";
 

@@ -1,10 +1,9 @@
 // Why a session was lost: this process did not run, etcd did not answer, or both.
 import { channel } from "node:diagnostics_channel";
 import { afterEach, describe, expect, test } from "vitest";
-import { CHANNELS } from "../../../../src/diagnostics/channels.js";
-import type { RenewedMessage, SessionMessage } from "../../../../src/diagnostics/messages.js";
-import type { SessionLostError } from "../../../../src/errors.js";
-import type { RenewalReport } from "../../../../src/renewal-report.js";
+import { CHANNELS } from "../../../../src/telemetry/channels.js";
+import type { RenewedMessage, SessionMessage } from "../../../../src/telemetry/messages.js";
+import type { RenewalReport, SessionLostError } from "../../../../src/errors.js";
 import { FakeCluster, LEASE_ID } from "../../../support/fakes/fake-connection.js";
 
 const TTL_SECONDS = 12;

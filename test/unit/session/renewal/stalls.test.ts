@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { Stalls } from "../../../../src/session/renewal/stalls.js";
+import { Stalls } from "../../../../src/session/renewal.js";
 
 /** Timers that are due at these times. */
 function timers(due: { look: number; renewal: number }): Stalls {

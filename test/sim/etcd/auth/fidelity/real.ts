@@ -1,5 +1,5 @@
-import { pause, systemClock } from "../../../../../src/async/clock.js";
-import { memberOf } from "../../../../../src/etcd/transport/member-of.js";
+import { pause, systemClock } from "../../../../../src/util/clock.js";
+import { memberOf } from "../../../../../src/etcd/transport.js";
 import { checkConnect } from "../../../../../src/options/connect.js";
 import { request } from "../../../../support/clients/etcd-http.js";
 import { type EtcdCluster, startEtcd } from "../../../../support/etcd/etcd.js";

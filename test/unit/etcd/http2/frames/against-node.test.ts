@@ -4,18 +4,19 @@ import http2 from "node:http2";
 import net from "node:net";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Frame, FrameReader, headerBlockOf } from "../../../../../src/etcd/http2/frames/frame-reader.js";
 import {
   CONNECTION_PREFACE,
   FLAG,
+  type Frame,
   FRAME,
+  FrameReader,
+  headerBlockOf,
   headersFrames,
   SETTING,
   settingsAckFrame,
   settingsFrame,
-} from "../../../../../src/etcd/http2/frames/frames.js";
-import { STATIC_TABLE } from "../../../../../src/etcd/http2/frames/hpack-tables.js";
-import { encodeHeaders, HeaderDecoder } from "../../../../../src/etcd/http2/frames/hpack.js";
+} from "../../../../../src/etcd/http2/frames.js";
+import { encodeHeaders, HeaderDecoder, STATIC_TABLE } from "../../../../../src/etcd/http2/hpack.js";
 
 type Pair = readonly [name: string, value: string];
 

@@ -1,16 +1,16 @@
 import { describe, expect, test } from "vitest";
 import {
   dataOf,
-  type Frame,
-  FrameReader,
-  headerBlockOf,
-} from "../../../../../src/etcd/http2/frames/frame-reader.js";
-import {
+  errorNameOf,
   FLAG,
+  type Frame,
   FRAME,
   FRAME_HEADER_BYTES,
+  FrameReader,
   goawayFrame,
+  headerBlockOf,
   headersFrames,
+  Http2Error,
   pingAckFrame,
   pingFrame,
   rstStreamFrame,
@@ -19,8 +19,7 @@ import {
   settingsFrame,
   windowUpdateFrame,
   writeFrameHeader,
-} from "../../../../../src/etcd/http2/frames/frames.js";
-import { errorNameOf, Http2Error } from "../../../../../src/etcd/http2/frames/http2-error.js";
+} from "../../../../../src/etcd/http2/frames.js";
 import { codeOf, hex } from "../../../../support/fixtures/http2.js";
 
 const MAX_FRAME = 64;

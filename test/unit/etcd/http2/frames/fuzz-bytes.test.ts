@@ -4,11 +4,13 @@ import { describe, expect, test } from "vitest";
 import {
   dataOf,
   type Frame,
+  FRAME,
+  FRAME_HEADER_BYTES,
   FrameReader,
   headerBlockOf,
-} from "../../../../../src/etcd/http2/frames/frame-reader.js";
-import { FRAME, FRAME_HEADER_BYTES, writeFrameHeader } from "../../../../../src/etcd/http2/frames/frames.js";
-import { encodeHeaders, HeaderDecoder } from "../../../../../src/etcd/http2/frames/hpack.js";
+  writeFrameHeader,
+} from "../../../../../src/etcd/http2/frames.js";
+import { encodeHeaders, HeaderDecoder } from "../../../../../src/etcd/http2/hpack.js";
 import { FuzzTally } from "../../../../support/fixtures/fuzz-tally.js";
 import { codeOf, FUZZ_RUNS } from "../../../../support/fixtures/http2.js";
 

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { STATIC_TABLE } from "../../../../../src/etcd/http2/frames/hpack-tables.js";
-import { encodeHeaders, HeaderDecoder } from "../../../../../src/etcd/http2/frames/hpack.js";
+import { encodeHeaders, HeaderDecoder, STATIC_TABLE } from "../../../../../src/etcd/http2/hpack.js";
 import { codeOf, hex } from "../../../../support/fixtures/http2.js";
 
 const LIMIT = 4_096;

@@ -1,0 +1,130 @@
+import { parseArgs, type ParseArgsConfig } from "node:util";
+import type { ConnectOptions } from "../index.js";
+import { checkNoDiscovery, etcdctlConnection, variableOf } from "../options/etcdctl.js";
+import type { AnyCommand, Flags, Given } from "./command.js";
+import { type Io, usageError } from "./io.js";
+
+/** The flags that every command has: those of etcdctl, with its names, and --server-name. */
+export const CONNECTION_FLAGS = {
+  endpoints: {
+    value: "HOST:PORT,...",
+    text: "members of etcd; ETCDCTL_ENDPOINTS; default 127.0.0.1:2379",
+  },
+  cacert: { value: "FILE", text: "certificates of the authorities, PEM; ETCDCTL_CACERT" },
+  cert: { value: "FILE", text: "certificate of this client, PEM; ETCDCTL_CERT" },
+  key: { value: "FILE", text: "key of this client, PEM; ETCDCTL_KEY" },
+  "server-name": { value: "HOST", text: "name in the members' certificates, if endpoints are addresses" },
+  user: { value: "NAME[:PASSWORD]", text: "user of etcd; ETCDCTL_USER" },
+  password: { value: "TEXT", text: "its password; better ETCDCTL_PASSWORD, which other users cannot see" },
+} as const satisfies Flags;
+
+type ConnectionFlags = Partial<Given<typeof CONNECTION_FLAGS>>;
+
+/** The options of `connect` from the flags, or else from etcdctl's environment. */
+export function connectionOf(flags: ConnectionFlags, env: Io["env"]): ConnectOptions {
+  if (flags.endpoints === undefined) checkNoDiscovery(env);
+  return etcdctlConnection((setting) => {
+    const flag = flags[setting];
+    return flag === undefined
+      ? {
+          name: env[variableOf(setting)] ? variableOf(setting) : `--${setting}`,
+          text: env[variableOf(setting)],
+        }
+      : { name: `--${setting}`, text: flag };
+  });
+}
+
+/** The flags that every command has. */
+export const COMMON_FLAGS = {
+  ...CONNECTION_FLAGS,
+  json: { text: "JSON on standard output, one object on a line" },
+  help: { short: "h", text: "show this help" },
+} as const satisfies Flags;
+
+type Options = NonNullable<ParseArgsConfig["options"]>;
+
+/** The words of one command line, after the name of the command. */
+export interface Parsed {
+  readonly flags: Readonly<Record<string, string | true | undefined>>;
+  readonly positionals: readonly string[];
+  readonly command: readonly string[];
+}
+
+/** @throws {CliError} on an unknown flag, a flag without its value, and too few or too many words. */
+export function parse(command: AnyCommand, words: readonly string[]): Parsed {
+  const dashes = words.indexOf("--");
+  const own = dashes === -1 ? words : words.slice(0, dashes);
+  const rest = dashes === -1 ? [] : words.slice(dashes + 1);
+  const { values, positionals } = parsed(command, own);
+  const flags = values as Parsed["flags"];
+  if (flags["help"] === undefined) checkWords(command, positionals, rest);
+  return { flags, positionals, command: rest };
+}
+
+function parsed(command: AnyCommand, words: readonly string[]): ReturnType<typeof parseArgs> {
+  const options = Object.entries({ ...COMMON_FLAGS, ...command.flags } as Flags).map(
+    ([name, { value, short }]) => [
+      name,
+      { type: value === undefined ? "boolean" : "string", ...(short !== undefined && { short }) } as const,
+    ],
+  );
+  try {
+    return parseArgs({
+      args: [...words],
+      options: Object.fromEntries(options) as Options,
+      allowPositionals: true,
+    });
+  } catch (error) {
+    // Its first sentence says which flag is wrong; the others explain "--" to users of other programs.
+    const [what = ""] = (error as Error).message.split(/\. |\n/);
+    throw usageError(what.replace(/\.$/, ""), command.name);
+  }
+}
+
+function checkWords(
+  { name, args, positionals: [min, max], takesCommand }: AnyCommand,
+  words: readonly string[],
+  rest: readonly string[],
+): void {
+  const usage = `usage: leasehold ${name} ${args}`;
+  if (words.length < min || words.length > max) throw usageError(usage, name);
+  if (takesCommand ? rest.length === 0 : rest.length > 0) throw usageError(usage, name);
+}
+
+/** `leasehold --help`. */
+export const overview = (commands: readonly AnyCommand[]): string =>
+  [
+    "leasehold: distributed locks and leader election on etcd, from the command line",
+    "",
+    "usage: leasehold COMMAND [FLAGS] [ARGS]",
+    "",
+    ...columns(commands.map(({ name, args, summary }) => [`  ${name} ${args}`.trimEnd(), summary])),
+    "",
+    "leasehold COMMAND --help explains one of them. leasehold --version prints the version.",
+    "",
+  ].join("\n");
+
+/** `leasehold COMMAND --help`. */
+export const helpOf = ({ name, args, help, flags }: AnyCommand): string =>
+  [
+    `usage: leasehold ${name} [FLAGS] ${args}`.trimEnd(),
+    "",
+    ...help.flatMap((paragraph) => [paragraph, ""]),
+    ...(Object.keys(flags).length > 0 ? ["flags:", ...flagLines(flags), ""] : []),
+    "flags of every command:",
+    ...flagLines(COMMON_FLAGS),
+    "",
+  ].join("\n");
+
+const flagLines = (flags: Flags): string[] =>
+  columns(
+    Object.entries(flags).map(([name, { value, short, text }]) => [
+      `  ${short === undefined ? "" : `-${short}, `}--${name}${value === undefined ? "" : ` ${value}`}`,
+      text,
+    ]),
+  );
+
+const columns = (rows: readonly (readonly [string, string])[]): string[] => {
+  const width = Math.max(...rows.map(([left]) => left.length));
+  return rows.map(([left, right]) => `${left.padEnd(width)}  ${right}`);
+};

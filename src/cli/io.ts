@@ -1,0 +1,227 @@
+import os from "node:os";
+import type { Readable, Writable } from "node:stream";
+import { EtcdRefusedError, LeaseholdError, type Contender } from "../index.js";
+import { printable } from "../util/printable.js";
+import type { ContenderJson } from "./json-types.js";
+
+/** A stream of output, a terminal or not. */
+export interface Output extends Writable {
+  readonly isTTY?: boolean;
+  readonly columns?: number;
+  readonly rows?: number;
+}
+
+/** The outside world of one run of the program. `process` is one. */
+export interface Io {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly stdin: Readable & { readonly isTTY?: boolean; setRawMode?(isRaw: boolean): unknown };
+  readonly stdout: Output;
+  readonly stderr: Output;
+}
+
+/** Bigints as decimal strings, as everywhere in this library. */
+const bigints = (_key: string, value: unknown): unknown =>
+  typeof value === "bigint" ? value.toString() : value;
+
+/** One JSON text on one line. */
+export const json = (value: unknown): string => `${JSON.stringify(value, bigints)}\n`;
+
+/**
+ * Columns under their titles, two spaces apart, without a line for an empty table's columns. Names, owners and values come
+ * from other clients: escaped, so that they cannot color a terminal or forge a line. `right`: numbers.
+ */
+export function table(titles: readonly string[], rows: readonly (readonly string[])[]): string {
+  const lines = [titles, ...rows.map((row) => row.map((cell) => printable(cell)))];
+  const widths = titles.map((_, n) => Math.max(...lines.map((line) => width(line[n] ?? ""))));
+  return lines
+    .map((line) => line.map((cell, n) => cell + " ".repeat((widths[n] ?? 0) - width(cell))).join("  "))
+    .map((line) => `${line.trimEnd()}\n`)
+    .join("");
+}
+
+/** The number of columns of a terminal that a text fills: wide East Asian characters and emoji fill two. */
+export const width = (text: string): number => {
+  let columns = 0;
+  for (const char of text.normalize("NFC")) columns += NARROW.test(char) ? 0 : WIDE.test(char) ? 2 : 1;
+  return columns;
+};
+
+const NARROW = /\p{Mn}|\p{Me}/u;
+const WIDE =
+  /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u;
+
+/** The exit codes of `leasehold`, from sysexits.h where it has one. A child's own code is passed on as it is. */
+export const EXIT = {
+  ok: 0,
+  /** What was asked for is not there: no such lock, no leader. Of `doctor`: a check failed. */
+  nothing: 1,
+  /** Bad arguments. */
+  usage: 64,
+  /** etcd does not answer. */
+  unavailable: 69,
+  /** A defect of this program. */
+  internal: 70,
+  /** Standard output cannot be written. */
+  output: 74,
+  /** The lock was not granted in time. */
+  timedOut: 75,
+  /** The lock or the leadership was lost while the command ran. */
+  lost: 76,
+  /** etcd rejected a request, for example for lack of a right. */
+  refused: 77,
+  /** Of `run --once`: an earlier run of the slot has failed. sysexits.h ends at 78. */
+  failedBefore: 79,
+  /** The command exists and cannot be started. */
+  notExecutable: 126,
+  /** There is no such command. */
+  notFound: 127,
+  /** Plus the number of the signal that ended the command or this program. */
+  signal: 128,
+} as const;
+
+/** An error that is told in one line: what failed, and what to do. */
+export class CliError extends Error {
+  constructor(
+    readonly exitCode: number,
+    message: string,
+    /** What to do, without a capital and a period. */
+    readonly cure?: string,
+  ) {
+    super(message);
+  }
+}
+
+export const usageError = (message: string, command?: string): CliError =>
+  new CliError(EXIT.usage, message, `see leasehold ${command === undefined ? "" : `${command} `}--help`);
+
+const CURES: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, cure?: string]>> = {
+  ETCD_UNAVAILABLE: [EXIT.unavailable, "check --endpoints; leasehold doctor looks at each of them"],
+  LOCK_TIMEOUT: [EXIT.timedOut],
+  KIND_MISMATCH: [EXIT.usage, "leasehold show NAME shows the queue"],
+  SESSION_LOST: [EXIT.lost],
+  SESSION_CLOSED: [EXIT.lost],
+  LOCK_LOST: [EXIT.lost],
+  LOCK_EXPIRING: [EXIT.lost],
+  LOCK_RELEASED: [EXIT.lost],
+};
+
+/** What any error means for the user of the command line. */
+export function cliErrorOf(error: unknown): CliError {
+  if (error instanceof CliError) return error;
+  if (error instanceof EtcdRefusedError) return refused(error);
+  if (error instanceof LeaseholdError) {
+    const [exitCode, cure] = CURES[error.code] ?? [EXIT.internal];
+    return new CliError(exitCode, error.message, cure);
+  }
+  // The library checks names and options, and says which rule one breaks.
+  const misuse = error instanceof TypeError || error instanceof RangeError;
+  if (misuse && /^(Expected|Unknown|Option) /.test(error.message)) return usageError(error.message);
+  const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  return new CliError(EXIT.internal, text, "this is a defect of leasehold: please report it");
+}
+
+function refused(error: EtcdRefusedError): CliError {
+  const cures: Partial<Record<EtcdRefusedError["why"], string>> = {
+    permission: "grant the user this right, or give another --user",
+    unauthenticated: "check --user and --password",
+    quota: "free space in etcd, then etcdctl alarm disarm",
+    tls: "check --cacert, --cert, --key and --server-name; leasehold doctor looks at each endpoint",
+    member: "check --endpoints; leasehold doctor looks at each of them",
+  };
+  return new CliError(EXIT.refused, error.message, cures[error.why]);
+}
+
+/** That the reader of standard output has gone, or that it cannot be written. */
+export interface OutputEnd {
+  /** Aborts then, with "SIGPIPE" as reason. */
+  readonly signal: AbortSignal;
+  /** That of a program that SIGPIPE has ended, or `EXIT.output`; undefined before it. */
+  readonly exitCode: number | undefined;
+}
+
+/**
+ * Listens for errors of both streams until the process ends: the error of a write comes after the write has returned. Node.js
+ * ignores SIGPIPE, so without this, `| head -1` would end the program with the stack trace of an uncaught error.
+ */
+export function outputEnd({ stdout, stderr }: Io): OutputEnd {
+  const controller = new AbortController();
+  let exitCode: number | undefined;
+  stdout.on("error", (error: NodeJS.ErrnoException) => {
+    if (exitCode !== undefined) return;
+    const closed = error.code === "EPIPE";
+    exitCode = closed ? EXIT.signal + os.constants.signals.SIGPIPE : EXIT.output;
+    if (!closed) stderr.write(`leasehold: standard output cannot be written: ${error.message}\n`);
+    controller.abort("SIGPIPE");
+  });
+  // The reader has gone.
+  stderr.on("error", () => {});
+  return {
+    signal: controller.signal,
+    get exitCode() {
+      return exitCode;
+    },
+  };
+}
+
+/** Resolves when the stream has taken the text, or has failed: `outputEnd` reports that. Awaiting it bounds what is buffered. */
+export const write = ({ stdout }: Io, text: string): Promise<void> =>
+  new Promise((resolve) => void stdout.write(text, () => resolve()));
+
+const ENDING: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP"];
+
+/** That this program was told to end. */
+export interface EndSignal {
+  /** Aborts with the name of the first signal. */
+  readonly signal: AbortSignal;
+  /** 128 plus the number of that signal; undefined before it. */
+  readonly exitCode: number | undefined;
+  /** The signals that end the program now. A command may take one of them for itself. */
+  readonly ends: Set<NodeJS.Signals>;
+  /** Resolves with true when the program gets another one from now on. */
+  again(): Promise<true>;
+}
+
+/** Takes SIGINT, SIGTERM and SIGHUP from now on until the process has ended: a command ends in order when it gets one of them. */
+export function endSignal(): EndSignal {
+  const controller = new AbortController();
+  let exitCode: number | undefined;
+  const ends = new Set(ENDING);
+  let again: (() => void) | undefined;
+  const heard = (name: NodeJS.Signals): void => {
+    if (!ends.has(name)) return;
+    again?.();
+    exitCode ??= EXIT.signal + os.constants.signals[name];
+    controller.abort(name);
+  };
+  for (const name of ENDING) process.on(name, heard);
+  return {
+    signal: controller.signal,
+    ends,
+    get exitCode() {
+      return exitCode;
+    },
+    again: () => new Promise((resolve) => (again = () => resolve(true))),
+  };
+}
+
+/** As `etcdctl lease list` prints it. */
+export const hexLease = (leaseId: bigint): string =>
+  leaseId < 0n ? `-${(-leaseId).toString(16).padStart(15, "0")}` : leaseId.toString(16).padStart(16, "0");
+
+/** Both spellings of a lease ID, as every line has them. */
+export const leaseJson = (leaseId: bigint): Pick<ContenderJson, "leaseId" | "lease"> => ({
+  leaseId: leaseId.toString(),
+  lease: hexLease(leaseId),
+});
+
+/** Without what is undefined. */
+export const contenderJson = (contender: Omit<Contender, "toJSON">): ContenderJson => {
+  const { name, key, state, revision, leaseId, owner, since, ttlRemainingMs } = contender;
+  return {
+    ...{ name, key, state, revision: revision.toString() },
+    ...leaseJson(leaseId),
+    ...(owner !== undefined && { owner }),
+    ...(since !== undefined && { since: since.toISOString() }),
+    ...(ttlRemainingMs !== undefined && { ttlRemainingMs }),
+  };
+};

@@ -1,0 +1,54 @@
+import { Election, type Leader } from "../index.js";
+import { printable } from "../util/printable.js";
+import { command } from "./command.js";
+import { EXIT, json, write, leaseJson } from "./io.js";
+import type { LeaderJson } from "./json-types.js";
+
+const leaderJson = (name: string, leader: Leader | undefined): LeaderJson => {
+  if (!leader) return { name, leader: null };
+  const { key, value, fence, revision, leaseId } = leader;
+  const revisions = { fence: fence.toString(), modRevision: revision.toString() };
+  return { name, leader: { key, value, ...revisions, ...leaseJson(leaseId) } };
+};
+
+export const leader = command({
+  name: "leader",
+  args: "NAME",
+  positionals: [1, 1],
+  endsWithOutput: true,
+  summary: "print the leader's value",
+  help: [
+    "Prints what the leader of this election campaigned with or last proclaimed. Exit code 1: there is no leader.",
+  ],
+  flags: {},
+  async run({ positionals: [name = ""], io, connect, json: wantsJson }) {
+    const found = await new Election(connect(), name).leader();
+    if (wantsJson) io.stdout.write(json(leaderJson(name, found)));
+    else if (found) io.stdout.write(`${printable(found.value, Infinity)}\n`);
+    return found ? EXIT.ok : EXIT.nothing;
+  },
+});
+
+export const observe = command({
+  name: "observe",
+  args: "NAME",
+  positionals: [1, 1],
+  endsWithOutput: true,
+  summary: "print every change of leader or value",
+  help: [
+    'Prints the present leader of this election, then a line for every change: "leader", its fence and its value, or "no leader". It\n' +
+      "continues through outages of etcd, and ends on a signal with 128 plus its number, 130 for Ctrl-C. On a terminal, it cuts long\n" +
+      "values.",
+  ],
+  flags: {},
+  async run({ positionals: [name = ""], io, connect, signal, json: wantsJson }) {
+    const maxLength = io.stdout.isTTY ? undefined : Infinity;
+    for await (const leader of new Election(connect(), name).observe({ signal }))
+      await write(io, wantsJson ? json(leaderJson(name, leader)) : `${textOf(leader, maxLength)}\n`);
+    return EXIT.ok;
+  },
+});
+
+/** The first word is ours, so that no value can pass for a vacancy. */
+const textOf = (leader: Leader | undefined, maxLength: number | undefined): string =>
+  leader ? `leader  ${leader.fence}  ${printable(leader.value, maxLength)}` : "no leader";

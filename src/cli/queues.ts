@@ -1,0 +1,339 @@
+import { createInterface } from "node:readline";
+import {
+  type Cluster,
+  type Contender,
+  forceRelease,
+  inspect,
+  list,
+  type LockSummary,
+  type QueueState,
+} from "../index.js";
+import { printable } from "../util/printable.js";
+import { command, formatDuration } from "./command.js";
+import { CliError, EXIT, type Io, json, usageError, width, write, contenderJson, hexLease } from "./io.js";
+import type { LockJson, QueueJson, ReleaseJson } from "./json-types.js";
+
+/** What a table shows for a value that an entry does not have. */
+const NONE = "-";
+
+const leaseText = ({ leaseId }: Contender): string => (leaseId === 0n ? NONE : hexLease(leaseId));
+
+/** How long ago it joined the queue. */
+const ageText = ({ since }: Contender, now: number): string =>
+  since === undefined ? NONE : formatDuration(now - since.getTime());
+
+const TITLES = ["STATE", "OWNER", "AGE", "SINCE", "TTL LEFT", "LEASE", "FENCE", "KEY"];
+
+/** Under `TITLES`. */
+const rowOf = (contender: Contender, now: number): string[] => [
+  contender.state,
+  contender.owner ?? NONE,
+  ageText(contender, now),
+  contender.since?.toISOString() ?? NONE,
+  contender.ttlRemainingMs === undefined ? NONE : formatDuration(contender.ttlRemainingMs),
+  leaseText(contender),
+  contender.revision.toString(),
+  contender.key,
+];
+
+/** What `--limit` of a command may be. */
+interface Limits {
+  readonly command: string;
+  readonly fallback: number;
+  readonly max: number;
+}
+
+/** The value of `--limit`. */
+function parseLimit(text: string | undefined, { command, fallback, max }: Limits): number {
+  if (text === undefined) return fallback;
+  const limit = /^\d{1,15}$/.test(text) ? Number(text) : NaN;
+  if (limit >= 1 && limit <= max) return limit;
+  const rule = max === Infinity ? "a whole number from 1" : `a whole number from 1 to ${max}`;
+  throw usageError(`--limit must be ${rule}, got ${JSON.stringify(text)}`, command);
+}
+
+/**
+ * A table that is written page by page, under one line of titles: a column is as wide as its widest cell so far. A name is
+ * never cut, because the user may copy it.
+ */
+class GrowingTable {
+  readonly #widths: number[];
+  #begun = false;
+
+  constructor(private readonly titles: readonly string[]) {
+    this.#widths = titles.map(width);
+  }
+
+  /** The lines of these rows, escaped; before the first of them the titles. */
+  add(rows: readonly (readonly string[])[]): string {
+    const lines = rows.map((row) => row.map((cell) => printable(cell, Infinity)));
+    if (!this.#begun && lines.length > 0) lines.unshift([...this.titles]);
+    this.#begun ||= lines.length > 0;
+    for (const line of lines)
+      for (const [n, cell] of line.entries()) this.#widths[n] = Math.max(this.#widths[n] ?? 0, width(cell));
+    return lines.map((line) => `${this.#line(line)}\n`).join("");
+  }
+
+  #line(cells: readonly string[]): string {
+    return cells
+      .map((cell, n) => cell + " ".repeat((this.#widths[n] ?? 0) - width(cell)))
+      .join("  ")
+      .trimEnd();
+  }
+}
+
+/** Of one request to the library: enough for few requests, and few enough for the first lines to come at once. */
+const PAGE = 200;
+
+export const ls = command({
+  name: "ls",
+  args: "[PREFIX]",
+  positionals: [0, 1],
+  endsWithOutput: true,
+  summary: "list locks and elections",
+  help: [
+    "Lists the locks and elections whose names start with PREFIX, or all of them: kind, owner of the holder, how long ago the\n" +
+      "holder joined the queue, number of waiters. It writes them page by page.",
+    "Exit code 0 also if there are none.",
+  ],
+  flags: { limit: { value: "N", text: "at most so many locks; default all" } },
+  async run({ positionals: [prefix = ""], flags, io, connect, signal, now, json: wantsJson }) {
+    let left = parseLimit(flags.limit, { command: "ls", fallback: Infinity, max: Infinity });
+    const cluster = connect();
+    const table = new GrowingTable(["NAME", "KIND", "HOLDER", "AGE", "WAITERS"]);
+    let cursor: string | undefined;
+    do {
+      const page = await list(cluster, prefix, { limit: Math.min(left, PAGE), cursor, signal });
+      const lines = wantsJson
+        ? page.locks.map((lock) => json(lockJson(lock))).join("")
+        : table.add(page.locks.map((lock) => cells(lock, now())));
+      await write(io, lines);
+      left -= page.locks.length;
+      cursor = page.cursor;
+      signal.throwIfAborted();
+    } while (cursor !== undefined && left > 0);
+    return EXIT.ok;
+  },
+});
+
+const cells = ({ name, kind, holder, waiters }: LockSummary, now: number): string[] => [
+  name,
+  kind,
+  holder?.owner ?? NONE,
+  holder === undefined ? NONE : ageText(holder, now),
+  waiters.toString(),
+];
+
+const lockJson = ({ name, kind, holder, waiters }: LockSummary): LockJson => ({
+  ...{ name, kind, total: { waiters } },
+  holder: holder === undefined ? null : contenderJson(holder),
+});
+
+/** As the library has it. */
+const LIMITS = { command: "show", fallback: 100, max: 1000 };
+
+export const show = command({
+  name: "show",
+  args: "NAME",
+  positionals: [1, 1],
+  endsWithOutput: true,
+  summary: "show who holds a lock, or leads, and who waits",
+  help: [
+    "Shows the holders and the waiters of a lock or an election in the order of the queue, of all clients: leasehold, Go, etcdctl,\n" +
+      "jetcd.",
+    "AGE is how long ago an entry joined the queue, by its own clock; FENCE is the create revision of its key, which is the\n" +
+      "fence of an exclusive holder; LEASE is the ID that etcdctl lease takes.",
+    "Exit code 1: nobody holds or waits.",
+  ],
+  flags: {
+    limit: { value: "N", text: "at most so many holders and so many waiters, up to 1000; default 100" },
+  },
+  async run({ positionals: [name = ""], flags, io, connect, signal, now, json: wantsJson }) {
+    const limit = parseLimit(flags.limit, LIMITS);
+    const queue = await inspect(connect(), name, { limit, signal });
+    await write(io, wantsJson ? json(queueJson(queue)) : textOf(queue, now()));
+    return queue.total.holders + queue.total.waiters > 0 ? EXIT.ok : EXIT.nothing;
+  },
+});
+
+const queueJson = ({ name, kind, holders, waiters, total, revision }: QueueState): QueueJson => ({
+  ...{ name, kind, total, revision: revision.toString() },
+  holders: holders.map(contenderJson),
+  waiters: waiters.map(contenderJson),
+});
+
+function textOf({ name, kind, holders, waiters, total }: QueueState, now: number): string {
+  if (total.holders + total.waiters === 0) return "";
+  const rows = (contenders: QueueState["holders"]): string[][] =>
+    contenders.map((contender) => rowOf(contender, now));
+  const table = new GrowingTable(TITLES);
+  return [
+    `${printable(name, Infinity)}  ${kind}  ${total.holders} holding, ${total.waiters} waiting\n`,
+    table.add(rows(holders)),
+    more(total.holders - holders.length, "holding"),
+    table.add(rows(waiters)),
+    more(total.waiters - waiters.length, "waiting"),
+  ].join("");
+}
+
+const more = (count: number, state: string): string => (count > 0 ? `and ${count} more ${state}\n` : "");
+
+/**
+ * Asks on standard error, so that standard output has the result only, and reads one line. Anything but y or yes is a no, as
+ * is the end of the input. @throws the signal's reason on abort.
+ */
+async function confirm({ stdin, stderr }: Io, question: string, signal: AbortSignal): Promise<boolean> {
+  // Not as a terminal: readline would take Ctrl-C, which is to end the program as everywhere else.
+  const lines = createInterface({ input: stdin, terminal: false });
+  try {
+    stderr.write(`${question} [y/N] `);
+    const answer = await new Promise<string>((resolve, reject) => {
+      lines.once("line", resolve);
+      lines.once("close", () => resolve(""));
+      stdin.once("error", () => resolve(""));
+      signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+      if (signal.aborted) reject(signal.reason);
+    });
+    return /^y(es)?$/i.test(answer.trim());
+  } finally {
+    lines.close();
+    stdin.pause();
+  }
+}
+
+/** As many as the library reports. */
+const LIMIT = 1000;
+
+/** What the user's word means: the holder of a name, or the entry of a key. */
+interface Found {
+  readonly queue: QueueState;
+  readonly entry: Contender;
+}
+
+/** How the word is read; undefined: as what it is, if it is only one of them. */
+type Reading = "name" | "key" | undefined;
+
+/** @throws {CliError} if it is both, or if several hold. */
+async function findEntry(
+  cluster: Cluster,
+  word: string,
+  { reading, signal }: { readonly reading: Reading; readonly signal: AbortSignal },
+): Promise<Found | undefined> {
+  const options = { limit: LIMIT, signal };
+  const queueName = reading === "name" ? undefined : nameOfKey(word);
+  // A word that can be neither is inspected as a name: the library says which rule it breaks.
+  const mayBeName = reading !== "key" && (queueName === undefined || isName(word));
+  const [named, around] = await Promise.all([
+    mayBeName ? inspect(cluster, word, options) : undefined,
+    queueName !== undefined ? inspect(cluster, queueName, options) : undefined,
+  ]);
+  const byName = named?.holders[0];
+  const byKey = around && entryOf(around, word);
+  if (byName && byKey)
+    throw usageError(
+      `${JSON.stringify(word)} is the name of a lock and the key of an entry: give --as name or --as key`,
+      "release",
+    );
+  if (named && byName) return { queue: named, entry: onlyHolder(named, byName) };
+  return around && byKey ? { queue: around, entry: byKey } : undefined;
+}
+
+function onlyHolder({ name, total }: QueueState, holder: Contender): Contender {
+  if (total.holders === 1) return holder;
+  throw new CliError(
+    EXIT.usage,
+    `${total.holders} hold ${JSON.stringify(name)}: give the key of one of them`,
+    "leasehold show has the keys",
+  );
+}
+
+/** By its key: the same text may stand for two keys that are no text. */
+function entryOf({ holders, waiters }: QueueState, key: string): Contender | undefined {
+  const [entry, ...others] = [...holders, ...waiters].filter((contender) => contender.key === key);
+  if (others.length > 0)
+    throw usageError(`${others.length + 1} keys look like ${JSON.stringify(key)}: give the name`, "release");
+  return entry;
+}
+
+/** The library's rule for names. A key may be longer, and have empty parts. */
+const isName = (word: string): boolean => !/^\/|\/$|\/\//.test(word) && Buffer.byteLength(word) <= 1024;
+
+/** The queue of a key: readers and writers have folders of their own, and junk keys may have empty parts. */
+function nameOfKey(key: string): string | undefined {
+  const folder = key.slice(0, Math.max(0, key.lastIndexOf("/")));
+  const name = folder
+    .replace(/\/\/.*$/s, "")
+    .replace(/\/+$/, "")
+    .replace(/\/(read|write)$/, "");
+  return name === "" || name.startsWith("/") ? undefined : name;
+}
+
+export const release = command({
+  name: "release",
+  args: "NAME|KEY",
+  positionals: [1, 1],
+  summary: "end a stuck hold, or remove a waiter, by force",
+  help: [
+    "Removes the holder of a lock, or the entry of one key as leasehold show prints it, after a confirmation. The removal compares\n" +
+      "the create revision: it never hits a later holder.",
+    "A holder of leasehold is notified that it has lost the lock; until it has stopped, only\n" +
+      "its fence protects the next holder. A waiter of leasehold joins the queue again at its end.",
+    "Exit code 1: there was no entry to remove, or the answer was no.",
+  ],
+  flags: {
+    yes: { short: "y", text: "do not ask; required without a terminal" },
+    as: { value: "name|key", text: "how to read a word that is both" },
+  },
+  async run({ positionals: [word = ""], flags, io, connect, signal, now, json: wantsJson }) {
+    const reading = readingOf(flags.as);
+    const asks = mustAsk(flags.yes === true, io);
+    const cluster = connect();
+    const found = await findEntry(cluster, word, { reading, signal });
+    if (!found) return noEntry(io, word, wantsJson);
+    if (asks && !(await confirm(io, questionOf(found, now()), signal))) return declined(io, found, wantsJson);
+    const released = await forceRelease(cluster, found.entry, { signal });
+    if (!released) return noEntry(io, word, wantsJson);
+    await write(io, wantsJson ? json(jsonOf(found, true)) : `${doneText(found)}\n`);
+    return EXIT.ok;
+  },
+});
+
+function readingOf(as: string | undefined): Reading {
+  if (as === undefined || as === "name" || as === "key") return as;
+  throw usageError(`--as must be name or key, got ${JSON.stringify(as)}`, "release");
+}
+
+function mustAsk(yes: boolean, { stdin, stderr }: Io): boolean {
+  if (yes) return false;
+  if (stdin.isTTY && stderr.isTTY) return true;
+  throw new CliError(EXIT.usage, "release asks for a confirmation, and there is no terminal", "give --yes");
+}
+
+async function noEntry(io: Io, word: string, wantsJson: boolean): Promise<number> {
+  if (wantsJson) await write(io, json({ name: word, released: null } satisfies ReleaseJson));
+  else io.stderr.write(`leasehold: no entry to release: ${printable(word, Infinity)}\n`);
+  return EXIT.nothing;
+}
+
+async function declined(io: Io, found: Found, wantsJson: boolean): Promise<number> {
+  if (wantsJson) await write(io, json(jsonOf(found, false)));
+  else io.stderr.write("leasehold: nothing was released\n");
+  return EXIT.nothing;
+}
+
+const jsonOf = ({ queue, entry }: Found, done: boolean): ReleaseJson => ({
+  name: queue.name,
+  released: done ? contenderJson(entry) : null,
+});
+
+function questionOf({ queue, entry }: Found, now: number): string {
+  const lines = new GrowingTable(TITLES).add([rowOf(entry, now)]);
+  return `${printable(queue.name, Infinity)}  ${queue.kind}  ${queue.total.waiters} waiting\n${lines}Remove it?`;
+}
+
+const doneText = ({ queue, entry }: Found): string =>
+  [
+    `released ${printable(queue.name, Infinity)}:`,
+    ...[entry.state, printable(entry.owner ?? entry.key, Infinity), `key ${printable(entry.key, Infinity)}`],
+    `fence ${entry.revision}`,
+  ].join("  ");

@@ -1,0 +1,118 @@
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { list } from "../index.js";
+import { lockPage } from "../ui/lock-page.js";
+import { command } from "./command.js";
+import { CliError, EXIT, json, usageError } from "./io.js";
+import type { PageJson } from "./json-types.js";
+
+type Handler = (request: IncomingMessage, response: ServerResponse) => void;
+
+/** 256 bits that nobody can guess. */
+const newToken = (): string => randomBytes(32).toString("base64url");
+
+/**
+ * Passes on the requests that know the token: in the address once, in a cookie from then on. The page removes it from the
+ * address bar. No redirect does: after one from a page of another site, browsers withhold a strict cookie.
+ */
+function withToken(handler: Handler, token: string): Handler {
+  return (request, response) => {
+    const [, query = ""] = (request.url ?? "").split("?", 2);
+    const given = new URLSearchParams(query).get("token") ?? undefined;
+    const known = given ?? cookieOf(request);
+    if (known === undefined) return refuse(response, 401, "open the address that leasehold ui has printed");
+    if (!isSame(known, token)) return refuse(response, 403, "this address is no longer valid");
+    if (given !== undefined)
+      response.setHeader("Set-Cookie", `${cookieName(request)}=${token}; HttpOnly; SameSite=Strict; Path=/`);
+    handler(request, response);
+  };
+}
+
+/** In constant time: of any two texts, the hashes have the same length. */
+const isSame = (one: string, other: string): boolean => timingSafeEqual(hash(one), hash(other));
+
+const hash = (text: string): Buffer => createHash("sha256").update(text).digest();
+
+/** Cookies are shared between the ports of a host. */
+const cookieName = (request: IncomingMessage): string => `leasehold-${request.socket.localPort}`;
+
+function cookieOf(request: IncomingMessage): string | undefined {
+  const prefix = `${cookieName(request)}=`;
+  const pairs = (request.headers.cookie ?? "").split(/; */);
+  return pairs.find((pair) => pair.startsWith(prefix))?.slice(prefix.length);
+}
+
+function refuse(response: ServerResponse, status: number, text: string): void {
+  response.writeHead(status, {
+    "Content-Type": "text/plain; charset=utf-8",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+  });
+  response.end(`${text}\n`);
+}
+
+/** Only this machine reaches it. */
+const HOST = "127.0.0.1";
+
+export const ui = command({
+  name: "ui",
+  args: "[PREFIX]",
+  positionals: [0, 1],
+  summary: "serve a live page of locks and elections on this machine",
+  help: [
+    "Serves a page with the locks and elections whose names start with PREFIX, on 127.0.0.1, and prints its address. The address has a random token: do not share it. The page is live: who holds, who waits, what happened.",
+    "It runs until it gets SIGINT, SIGTERM or SIGHUP.",
+  ],
+  flags: {
+    port: { value: "N", text: "port to listen on; default: any free one" },
+    release: { text: "let the page release holders and waiters by force, after a confirmation" },
+  },
+  async run({ positionals: [prefix = ""], flags, io, connect, signal, json: wantsJson }) {
+    const port = portOf(flags.port);
+    const cluster = connect();
+    // A prefix, an address or a password that is wrong ends the command here, in one line.
+    await list(cluster, prefix, { limit: 1, signal });
+    const page = lockPage(cluster, { prefix, ...(flags.release && { authorize: () => true }) });
+    const token = newToken();
+    const server = createServer(withToken(page, token));
+    try {
+      const url = `http://${HOST}:${await listen(server, port)}/?token=${token}`;
+      io.stdout.write(
+        wantsJson ? json({ url, prefix, release: flags.release === true } satisfies PageJson) : `${url}\n`,
+      );
+      await Promise.race([aborted(signal), once(server, "error").then(([error]) => Promise.reject(error))]);
+    } finally {
+      page.close();
+      server.closeAllConnections();
+      server.close();
+    }
+    signal.throwIfAborted();
+    return EXIT.ok;
+  },
+});
+
+function portOf(text: string | undefined): number {
+  if (text === undefined) return 0;
+  if (/^\d{1,5}$/.test(text) && Number(text) <= 65_535) return Number(text);
+  throw usageError(`expected --port to be a whole number from 0 to 65535, got ${JSON.stringify(text)}`, "ui");
+}
+
+/** Resolves with the port. */
+async function listen(server: Server, port: number): Promise<number> {
+  try {
+    server.listen(port, HOST);
+    await once(server, "listening");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== "EADDRINUSE" && code !== "EACCES") throw error;
+    const why = code === "EACCES" ? "may not be used" : "is in use";
+    throw new CliError(EXIT.usage, `--port ${port} ${why}`, "give another one, or none");
+  }
+  return (server.address() as AddressInfo).port;
+}
+
+const aborted = (signal: AbortSignal): Promise<unknown> =>
+  signal.aborted ? Promise.resolve() : once(signal, "abort");

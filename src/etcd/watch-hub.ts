@@ -1,0 +1,313 @@
+import { EtcdRefusedError } from "../errors.js";
+import type { Clock, Timer } from "../util/clock.js";
+import type { EtcdClient } from "./client.js";
+import { type Member, type Range, UnansweredError } from "./port.js";
+import { type RangesAnswer, readRanges } from "./ranges.js";
+import { Backoff } from "./retry.js";
+import {
+  keyText,
+  OpenStream,
+  type StreamGroup,
+  Watch,
+  type WatchListener,
+  type WatchOwner,
+  type WatchTarget,
+} from "./watch.js";
+
+/** Contenders that take turns watch the same key again within this time. */
+const KEPT_MS = 5000;
+/** More than the contenders that take turns in one process. */
+const MAX_KEPT = 256;
+/**
+ * The release of this client's own key is one event, and so is that of another key in a range. From the next one on, only
+ * others use the keys, and their events cost.
+ */
+const maxEvents = ({ end }: Watch): number => (end === undefined ? 2 : 3);
+
+interface IdleWatch {
+  readonly watch: Watch;
+  readonly since: number;
+  events: number;
+}
+
+/** A key of its own for each range. */
+function rangeText({ key, end = "" }: Pick<WatchTarget, "key" | "end">): string {
+  const first = keyText(key);
+  return `${String(first.length)}:${first}${keyText(end)}`;
+}
+
+/**
+ * Watches for deletions that no waiter needs at the moment. A contender for a lock waits for the same keys again and again:
+ * a watch that continued meanwhile has missed nothing, so the next wait needs neither a create nor a read after it.
+ */
+class IdleWatches {
+  readonly #byKey = new Map<string, IdleWatch>();
+  #timer: Timer | undefined;
+
+  constructor(private readonly clock: Clock) {}
+
+  /** Takes over the watch from its listener. */
+  add(watch: Watch): void {
+    const key = rangeText(watch);
+    this.#remove(key);
+    const idle = { watch, since: this.clock.monotonic(), events: 0 };
+    watch.listener = this.#listener(idle, key);
+    this.#byKey.set(key, idle);
+    const [oldest] = this.#byKey.keys();
+    if (this.#byKey.size > MAX_KEPT && oldest !== undefined) this.#remove(oldest);
+    this.#timer ??= this.clock.after(KEPT_MS, () => this.#expire());
+  }
+
+  /** A watch that has reported, or will report, every deletion in the range from revision `from` on. */
+  take(target: Pick<WatchTarget, "key" | "end">, from: bigint): Watch | undefined {
+    const key = rangeText(target);
+    const watch = this.#byKey.get(key)?.watch;
+    // Its stream may be gone before its listener is notified.
+    if (watch?.createdAt === undefined || watch.createdAt >= from || watch.over) return undefined;
+    this.#byKey.delete(key);
+    return watch;
+  }
+
+  /** Cancels all idle watches. */
+  clear(): void {
+    for (const key of [...this.#byKey.keys()]) this.#remove(key);
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  #remove(key: string): void {
+    this.#byKey.get(key)?.watch.cancel();
+    this.#byKey.delete(key);
+  }
+
+  /** Removes expired watches, oldest first. */
+  #expire(): void {
+    this.#timer = undefined;
+    for (const [key, { since }] of this.#byKey) {
+      const leftMs = since + KEPT_MS - this.clock.monotonic();
+      if (leftMs > 0) {
+        this.#timer = this.clock.after(leftMs, () => this.#expire());
+        return;
+      }
+      this.#remove(key);
+    }
+  }
+
+  #listener(idle: IdleWatch, key: string): WatchListener {
+    const ended = (): void => {
+      if (this.#byKey.get(key) === idle) this.#byKey.delete(key);
+    };
+    const events = (all: readonly unknown[]): void => {
+      idle.events += all.length;
+      if (idle.events >= maxEvents(idle.watch)) this.#remove(key);
+    };
+    return { created: () => undefined, events, interrupted: ended, refused: ended };
+  }
+}
+
+export type { Interruption, Watch, WatchListener, WatchTarget } from "./watch.js";
+
+/** The streams to one member, which stay and move together. */
+interface OpenStreams extends StreamGroup {
+  readonly streams: Set<OpenStream>;
+  /** The members that created the watches: several if something between this process and etcd distributes the streams. */
+  readonly memberIds: Set<string>;
+}
+
+/** All watches of a cluster, on as many streams to one member as they need. */
+export class WatchHub {
+  #open: OpenStreams | undefined;
+  #nextId = 1;
+  readonly #retry: Backoff;
+  /** Watches that were made while no stream was open, each with the watch whose stream it should share. */
+  #unsent = new Map<Watch, Watch | undefined>();
+  readonly #waiting: WatchOwner = {
+    drop: (watch) => void this.#unsent.delete(watch),
+    keepForReuse: () => false,
+  };
+  readonly #idleWatches: IdleWatches;
+  #reopening: Timer | undefined;
+  #closed = false;
+
+  constructor(
+    private readonly client: EtcdClient,
+    private readonly clock: Clock,
+  ) {
+    this.#retry = new Backoff(clock);
+    this.#idleWatches = new IdleWatches(clock);
+    client.listen({
+      failed: (member) => this.#open?.member === member && this.#move(this.#open),
+      suspected: (member) => this.#open?.member === member && this.#probe(this.#open),
+    });
+  }
+
+  /**
+   * The listener is never called before this has returned. The watch shares the stream of `beside`, if that has one. A reused
+   * watch already has its `createdAt`, and its listener checks its `lastEvent`.
+   */
+  watch(target: WatchTarget, listener: WatchListener, beside?: Watch): Watch {
+    const there = this.#idleWatchFor(target);
+    if (there) {
+      there.listener = listener;
+      return there;
+    }
+    const watch = new Watch(this.#nextId++, target, listener);
+    if (this.#open) {
+      this.#create(this.#open, watch, beside);
+    } else {
+      watch.owner = this.#waiting;
+      this.#unsent.set(watch, beside);
+      this.#reopening ??= this.clock.after(0, () => this.#reopen());
+    }
+    return watch;
+  }
+
+  /** Idle watches report only deletions, so no other target may reuse one. */
+  #idleWatchFor(target: WatchTarget): Watch | undefined {
+    const { events, reuseFrom } = target;
+    return events === "DELETE" && reuseFrom !== undefined
+      ? this.#idleWatches.take(target, reuseFrom)
+      : undefined;
+  }
+
+  /**
+   * A serializable read on the member that serves all watches, so that the answer can be compared with their events.
+   * Resolves to `undefined` if there is no answer, or only one of another member.
+   */
+  async read(ranges: readonly Range[], timeoutMs: number): Promise<RangesAnswer | undefined> {
+    const open = this.#open;
+    if (!open) return undefined;
+    try {
+      const near = ranges.map((range) => ({ ...range, serializable: true }));
+      const answer = await readRanges(open.member, near, { timeoutMs });
+      const { memberIds } = open;
+      const theirs = memberIds.size === 1 && memberIds.has(answer.header.memberId);
+      return open === this.#open && theirs ? answer : undefined;
+    } catch (error) {
+      if (error instanceof UnansweredError && open === this.#open) this.#probe(open);
+      return undefined;
+    }
+  }
+
+  /** Closes streams without watches, so that they do not keep the process alive. */
+  closeIdleStreams(): void {
+    if (this.#open) this.#endIdle(this.#open);
+    else if (this.#unsent.size === 0) this.#closeStreams();
+  }
+
+  dropIdleWatches(): void {
+    this.#idleWatches.clear();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#idleWatches.clear();
+    this.#unsent.clear();
+    this.#closeStreams();
+  }
+
+  #endIdle(open: OpenStreams): void {
+    for (const stream of open.streams) {
+      if (stream.watches.size > 0) continue;
+      stream.close();
+      open.streams.delete(stream);
+    }
+    if (open.streams.size === 0) this.#closeStreams();
+  }
+
+  #closeStreams(): void {
+    this.#reopening?.cancel();
+    this.#reopening = undefined;
+    for (const stream of this.#open?.streams ?? []) stream.close();
+    this.#open = undefined;
+  }
+
+  #reopen(): void {
+    this.#reopening = undefined;
+    if (this.#closed || this.#unsent.size === 0) return;
+    if (this.client.tokenMissing) return this.#reopenWithToken();
+    const open = (this.#open = this.#openOn(this.client.current));
+    for (const [watch, beside] of this.#takeUnsent()) this.#create(open, watch, beside);
+  }
+
+  #openOn(member: Member): OpenStreams {
+    const memberIds = new Set<string>();
+    const open: OpenStreams = {
+      member,
+      streams: new Set(),
+      memberIds,
+      answers: 0,
+      created: (header) => {
+        this.#retry.reset();
+        memberIds.add(header.memberId);
+        return this.client.accepts(member, header);
+      },
+      tokenExpired: () => this.#renewToken(open),
+      failed: (why) => this.client.fail(member, why),
+      keepForReuse: (watch) => this.#idleWatches.add(watch),
+    };
+    return open;
+  }
+
+  #takeUnsent(): Map<Watch, Watch | undefined> {
+    const unsent = this.#unsent;
+    this.#unsent = new Map();
+    return unsent;
+  }
+
+  #create(open: OpenStreams, watch: Watch, beside: Watch | undefined): void {
+    const { owner } = beside ?? {};
+    const there = owner instanceof OpenStream && !owner.closed ? owner : undefined;
+    (there ?? this.#streamWithRoom(open)).create(watch);
+  }
+
+  #streamWithRoom(open: OpenStreams): OpenStream {
+    for (const stream of open.streams) if (!stream.full) return stream;
+    const stream = new OpenStream(open, this.clock);
+    open.streams.add(stream);
+    return stream;
+  }
+
+  /** Watches outlive a token, but old streams cannot create new ones: all watches move to streams with a fresh token. */
+  #renewToken(open: OpenStreams): void {
+    this.#move(open);
+    this.#reopening?.cancel();
+    this.#reopenWithToken();
+  }
+
+  #reopenWithToken(): void {
+    const held: Timer = { cancel: () => undefined };
+    this.#reopening = held;
+    const reopen = (): void => {
+      if (this.#reopening === held) this.#reopen();
+    };
+    void this.client.freshToken().then(reopen, (error: Error) => {
+      if (this.#reopening !== held) return;
+      this.#reopenLater();
+      // A changed password: no stream can be opened any more. An unanswered request: the next one may succeed.
+      if (!(error instanceof EtcdRefusedError)) return;
+      for (const watch of this.#takeUnsent().keys()) watch.listener.refused(error);
+    });
+  }
+
+  /** Notifies every listener first; the watches that they start anew are collected and created in bulk on the next streams. */
+  #move(open: OpenStreams): void {
+    if (open !== this.#open) return;
+    this.#closeStreams();
+    if (this.#closed) return;
+    this.#reopenLater();
+    for (const { watches } of open.streams) for (const watch of watches.values()) watch.over = true;
+    for (const { watches } of open.streams)
+      for (const watch of watches.values()) watch.listener.interrupted("broken");
+  }
+
+  #reopenLater(): void {
+    this.#reopening = this.clock.after(this.#retry.nextMs(), () => this.#reopen());
+  }
+
+  #probe(open: OpenStreams): void {
+    // etcd 3.5 and later answers a probe only on a stream with watches.
+    this.#endIdle(open);
+    for (const stream of open.streams) stream.probe();
+  }
+}

@@ -1,0 +1,222 @@
+import {
+  type EtcdRefusedError,
+  failuresText,
+  type RenewalReport,
+  type SessionClosedError,
+  SessionLostError,
+} from "../errors.js";
+import type { EtcdClient } from "../etcd/client.js";
+import { renewedChannel, sessionChannel } from "../telemetry/channels.js";
+import type { SessionStateName } from "../telemetry/messages.js";
+import { withJson } from "../telemetry/publish.js";
+import type { Clock, Moment, Timer } from "../util/clock.js";
+import { tellOutside } from "../util/own-context.js";
+
+interface Wait {
+  readonly since: number;
+  readonly run: () => void;
+  readonly refused?: (error: EtcdRefusedError) => void;
+}
+
+/** What waits for a renewal that is sent after it began to wait: an answer that was under way does not count. */
+export class RenewalWaits {
+  /** In the order of `since`. */
+  #waits: Wait[] = [];
+
+  /** Calls `run` once, when a renewal that was sent at `since` or later is answered. Monotonic milliseconds. */
+  add(wait: Wait): void {
+    this.#waits.push(wait);
+  }
+
+  /** etcd did not renew the lease: no renewal under way is answered any more. Waits without a `refused` continue. */
+  refused(error: EtcdRefusedError): void {
+    const ended = this.#waits.filter(({ refused }) => refused);
+    this.#waits = this.#waits.filter(({ refused }) => !refused);
+    for (const { refused } of ended) refused?.(error);
+  }
+
+  /** A renewal was answered that was sent at `sentAt`. What its callbacks add waits for the next one. */
+  answered(sentAt: number): void {
+    const later = this.#waits.findIndex(({ since }) => since > sentAt);
+    for (const wait of this.#waits.splice(0, later === -1 ? Infinity : later)) wait.run();
+  }
+}
+
+/** Any program with other work runs its timers this late. */
+const TOLERANCE_MS = 50;
+
+type TimerName = "look" | "renewal";
+
+/** A time, on the monotonic clock, in which a timer was due and did not run. */
+interface Stall {
+  readonly from: number;
+  readonly to: number;
+}
+
+/**
+ * When this process did not run its timers: suspended, paused, or a blocked event loop. It needs no timer of its own: each
+ * timer of a lease reports when it is due, and a stall lasts from then until a timer runs or the lease is asked. The begin
+ * of a stall before that is not seen, so the sum is a lower bound.
+ */
+export class Stalls {
+  readonly #due: Record<TimerName, number> = { look: Infinity, renewal: Infinity };
+  /** In order, without overlaps. */
+  readonly #stalls: Stall[] = [];
+
+  /** A timer, which replaces the last one of its kind, is due at `at`. */
+  scheduled(timer: TimerName, at: number): void {
+    this.#due[timer] = at;
+  }
+
+  /** Called when a timer runs, and before the sum is read, even if no timer has run since a stall. */
+  observe(now: number): void {
+    let from = Math.min(this.#due.look, this.#due.renewal);
+    if (now - from <= TOLERANCE_MS) return;
+    // The same stall delays several timers, and may be seen several times before they run.
+    for (let last = this.#stalls.at(-1); last !== undefined && last.to >= from; last = this.#stalls.at(-1)) {
+      from = Math.min(from, last.from);
+      this.#stalls.pop();
+    }
+    this.#stalls.push({ from, to: now });
+  }
+
+  /** Forgets what ended before `at`. */
+  forgetUntil(at: number): void {
+    while (this.#stalls[0] !== undefined && this.#stalls[0].to <= at) this.#stalls.shift();
+  }
+
+  /** Milliseconds of stalls after `at`. */
+  sumSince(at: number): number {
+    return this.#stalls.reduce((sum, { from, to }) => sum + Math.max(0, to - Math.max(from, at)), 0);
+  }
+}
+
+/** The timers of a lease, whose lateness shows when this process did not run. */
+export class LeaseTimers {
+  readonly stalls = new Stalls();
+  readonly #timers: Partial<Record<TimerName, Timer>> = {};
+
+  constructor(private readonly clock: Clock) {}
+
+  /** Calls `run`, with the time then, `delayMs` after `now`. The timer of that name must have run. */
+  // eslint-disable-next-line max-params -- as a clock's `after`, with a name and the present
+  set(name: TimerName, now: Moment, delayMs: number, run: (now: Moment) => void): void {
+    const afterMs = Math.max(0, delayMs);
+    this.stalls.scheduled(name, now.monotonic + afterMs);
+    this.#timers[name] = this.clock.after(afterMs, () => {
+      const then = this.clock.now();
+      this.stalls.observe(then.monotonic);
+      run(then);
+    });
+  }
+
+  cancel(): void {
+    for (const timer of Object.values(this.#timers)) timer.cancel();
+  }
+}
+
+/** The clock that counts suspend has a resolution of one second on some systems. */
+const SUSPEND_RESOLUTION_MS = 1000;
+/** A lease that has run this part of its TTL is in jeopardy: a renewal is overdue. */
+const JEOPARDY_PART = 0.5;
+
+/** What events and errors say of a lease. */
+interface ReportedLease {
+  readonly services: { readonly client: EtcdClient; readonly options: { readonly hosts: readonly string[] } };
+  readonly leaseId: bigint;
+  readonly ttlSeconds: number;
+  readonly owner: string;
+}
+
+/** How far a lease is from its last accepted renewal. */
+interface Progress {
+  /** When that renewal was sent. */
+  readonly sent: Moment;
+  readonly now: Moment;
+  readonly leftMs: number;
+}
+
+export function reportOf(lease: ReportedLease, stalls: Stalls, progress: Progress): RenewalReport {
+  const { sent, now, leftMs } = progress;
+  stalls.observe(now.monotonic);
+  const elapsedMs = Math.max(0, now.monotonic - sent.monotonic);
+  // The monotonic clock of Linux, and its timers, stop while the machine is suspended.
+  const aheadMs = now.suspend - sent.suspend - elapsedMs;
+  const suspendedMs = aheadMs > SUSPEND_RESOLUTION_MS ? aheadMs : 0;
+  return {
+    remainingMs: leftMs,
+    sinceLastRenewalMs: elapsedMs + suspendedMs,
+    stalledMs: stalls.sumSince(sent.monotonic) + suspendedMs,
+    members: lease.services.client.failuresSince(sent.monotonic),
+  };
+}
+
+/** The error for a lost lease, with a message that says why no renewal was accepted. */
+export function lossOf(
+  lease: ReportedLease,
+  loss: "expired" | "revoked",
+  { refusal: refused, ...report }: RenewalReport & { readonly refusal?: EtcdRefusedError | undefined },
+): SessionLostError {
+  const { leaseId, ttlSeconds } = lease;
+  const refusal = loss === "expired" ? refused : undefined;
+  const stalled = isStalled(report, ttlSeconds * 1000);
+  const unanswered = loss === "expired" && !refusal && isUnanswered(report, ttlSeconds * 1000);
+  const what =
+    loss === "expired"
+      ? `no renewal was accepted for ${seconds(report.sinceLastRenewalMs)} (TTL ${ttlSeconds} s)`
+      : "etcd has no such lease (revoked, or expired at the server)";
+  const { members } = report;
+  const reasons = [
+    ...(stalled ? [stallText(report.stalledMs, loss)] : []),
+    ...(refusal ? [refusal.message] : []),
+    ...(unanswered ? [`etcd did not answer${members.size > 0 ? `: ${failuresText(members)}` : ""}`] : []),
+  ];
+  const why = reasons.length > 0 ? `${what}; ${reasons.join(", and ")}` : what;
+  return new SessionLostError(leaseId, loss, why, { ...report, remainingMs: 0, unanswered, refusal });
+}
+
+/** How long a renewal is awaited before it is sent to the next member. */
+export const patienceMs = (ttlMs: number): number => Math.min(ttlMs / 6, 1500);
+
+/** Without the stalls there would have been time for another attempt. */
+const isStalled = ({ stalledMs }: RenewalReport, ttlMs: number): boolean => stalledMs >= patienceMs(ttlMs);
+
+/**
+ * The process has run long enough for a renewal and for another attempt, and a member has failed. A stall is seen from the
+ * first timer that is due in it: with an unread answer in the socket, that is the one at which the jeopardy begins.
+ */
+function isUnanswered(report: RenewalReport, ttlMs: number): boolean {
+  if (!isStalled(report, ttlMs)) return true;
+  const ranMs = report.sinceLastRenewalMs - report.stalledMs;
+  return report.members.size > 0 && ranMs >= ttlMs * JEOPARDY_PART + patienceMs(ttlMs);
+}
+
+const seconds = (ms: number): string => `${Number((ms / 1000).toFixed(1))} s`;
+
+const stallText = (stalledMs: number, loss: "expired" | "revoked"): string =>
+  `this process did not run for at least ${seconds(stalledMs)}${loss === "expired" ? " of them" : ""} ` +
+  `(suspended, paused or a blocked event loop)`;
+
+interface StateChange {
+  readonly from: SessionStateName | undefined;
+  readonly to: SessionStateName;
+  readonly error?: SessionLostError | SessionClosedError | undefined;
+}
+
+/** Publishes a change of state. `report` is called only if there are subscribers. */
+export function publishState(lease: ReportedLease, change: StateChange, report: () => RenewalReport): void {
+  if (!sessionChannel.hasSubscribers) return;
+  const { leaseId, owner, ttlSeconds } = lease;
+  const { hosts } = lease.services.options;
+  const message = { hosts, leaseId, owner, ttlSeconds, error: undefined, ...change, ...report() };
+  tellOutside(() => sessionChannel.publish(withJson(message)));
+}
+
+/** Publishes an accepted renewal. */
+export function publishRenewal(lease: ReportedLease, sent: Moment, now: number): void {
+  if (!renewedChannel.hasSubscribers) return;
+  const { leaseId, ttlSeconds } = lease;
+  const { hosts } = lease.services.options;
+  const message = { hosts, leaseId, ttlSeconds, durationMs: now - sent.monotonic };
+  tellOutside(() => renewedChannel.publish(withJson(message)));
+}

@@ -1,0 +1,52 @@
+import { channel, type Channel, tracingChannel, type TracingChannel } from "node:diagnostics_channel";
+import type {
+  AcquireMessage,
+  CallMessage,
+  ElectionMessage,
+  HoldEndMessage,
+  HoldLongMessage,
+  MemberMessage,
+  RejoinMessage,
+  RenewedMessage,
+  SessionMessage,
+} from "./messages.js";
+
+/** Events and names of a channel, as a subscriber passes them to `node:diagnostics_channel`. */
+export const CHANNELS = {
+  acquire: "leasehold.acquire",
+  call: "leasehold.call",
+  holdEnd: "leasehold.hold.end",
+  holdLong: "leasehold.hold.long",
+  rejoin: "leasehold.rejoin",
+  session: "leasehold.session",
+  renewed: "leasehold.session.renewed",
+  member: "leasehold.member",
+  election: "leasehold.election",
+} as const;
+
+/** A channel that knows the type of its messages. Check `hasSubscribers` before a message is created. */
+export interface TypedChannel<M> extends Omit<Channel<unknown, M>, "publish" | "subscribe" | "unsubscribe"> {
+  publish(message: M): void;
+  subscribe(listener: (message: M, name: string | symbol) => void): void;
+  unsubscribe(listener: (message: M, name: string | symbol) => void): void;
+}
+
+type TracingEvent = "start" | "end" | "asyncStart" | "asyncEnd" | "error";
+
+/** A tracing channel whose five channels know the type of their messages. */
+export type TypedTracingChannel<M extends object> = Omit<TracingChannel<unknown, M>, TracingEvent> &
+  Readonly<Record<TracingEvent, TypedChannel<M>>>;
+
+const typed = <M>(name: string): TypedChannel<M> => channel(name) as TypedChannel<M>;
+const traced = <M extends object>(name: string): TypedTracingChannel<M> =>
+  tracingChannel(name) as TypedTracingChannel<M>;
+
+export const acquireChannel = traced<AcquireMessage>(CHANNELS.acquire);
+export const callChannel = traced<CallMessage>(CHANNELS.call);
+export const holdEndChannel = typed<HoldEndMessage>(CHANNELS.holdEnd);
+export const holdLongChannel = typed<HoldLongMessage>(CHANNELS.holdLong);
+export const rejoinChannel = typed<RejoinMessage>(CHANNELS.rejoin);
+export const sessionChannel = typed<SessionMessage>(CHANNELS.session);
+export const renewedChannel = typed<RenewedMessage>(CHANNELS.renewed);
+export const memberChannel = typed<MemberMessage>(CHANNELS.member);
+export const electionChannel = typed<ElectionMessage>(CHANNELS.election);

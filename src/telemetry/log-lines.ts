@@ -1,0 +1,343 @@
+import type { Timer } from "../util/clock.js";
+import { printable } from "../util/printable.js";
+import type { LineContext } from "./log.js";
+import type {
+  AcquireMessage,
+  CallMessage,
+  ElectionMessage,
+  HoldEndMessage,
+  HoldLongMessage,
+  LockMessage,
+  MemberMessage,
+  RejoinMessage,
+  RenewedMessage,
+  SessionMessage,
+} from "./messages.js";
+
+/** A name, an owner or the like on one line of a log, in quotation marks. */
+export const quoted = (text: string): string => `"${printable(text)}"`;
+
+/** As one reads it: `250 ms`, `1.5 s`, `41 s`, `4 min`, `3 h`. */
+export function duration(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 10_000) return `${Number((ms / 1000).toFixed(1))} s`;
+  if (ms < 120_000) return `${Math.round(ms / 1000)} s`;
+  return ms < 7_200_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`;
+}
+
+const session = (leaseId: bigint): string => `session ${leaseId.toString(16)}`;
+
+/** The message of what was thrown, which may be anything. */
+function reason(error: unknown): string {
+  return printable(error instanceof Error ? error.message : String(error), 500);
+}
+
+/** The last failure of each member. */
+function failures(members: ReadonlyMap<string, Error>): string {
+  return [...members].map(([host, error]) => `${printable(host)}: ${reason(error)}`).join("; ");
+}
+
+/** A few of many names, with their number. */
+export function listed(names: readonly string[], count: number): string {
+  const rest = count > names.length ? ` and ${count - names.length} more` : "";
+  return `${names.map(quoted).join(", ")}${rest}`;
+}
+
+/** A renewal that takes longer than this part of the TTL is slow: the session changes members soon after. */
+const SLOW_PART = 1 / 6;
+/** An episode of slow renewals ends with one that takes half of that. */
+const FAST_PART = 1 / 12;
+const MAX_NAMES = 5;
+
+interface Lost {
+  readonly names: string[];
+  count: number;
+}
+
+/** Jeopardy, loss and slow renewals of sessions: a line when one begins, and one when it ends. */
+export class SessionLines {
+  /** When the jeopardy of a session began. */
+  readonly #jeopardy = new Map<bigint, number>();
+  readonly #slow = new Set<bigint>();
+  /** Holds that ended with their session, until the line about the session is written. */
+  readonly #lost = new Map<bigint, Lost>();
+
+  constructor(private readonly context: LineContext) {}
+
+  session(message: SessionMessage): void {
+    const { leaseId, to } = message;
+    const since = this.#jeopardy.get(leaseId);
+    if (to === "jeopardy") return this.#inJeopardy(message);
+    this.#jeopardy.delete(leaseId);
+    // Its holds end in the same turn of the event loop, and are listed in the line.
+    if (to !== "live") return queueMicrotask(() => this.#ended(message));
+    const { clock } = this.context;
+    if (since === undefined) return this.context.write("debug", `${session(leaseId)} opened`);
+    const passed = duration(clock.monotonic() - since);
+    this.context.write("info", `${session(leaseId)} is renewed again, after ${passed} in jeopardy`);
+  }
+
+  renewed({ leaseId, durationMs, ttlSeconds }: RenewedMessage): void {
+    const ttlMs = ttlSeconds * 1000;
+    const isSlow = this.#slow.has(leaseId);
+    const took = `${session(leaseId)} was renewed in ${duration(durationMs)}`;
+    if (!isSlow && durationMs > ttlMs * SLOW_PART) {
+      this.#slow.add(leaseId);
+      this.context.write("warn", `${took}, which is slow for a TTL of ${ttlSeconds} s`);
+    } else if (isSlow && durationMs < ttlMs * FAST_PART) {
+      this.#slow.delete(leaseId);
+      this.context.write("info", `${took}: no longer slow`);
+    }
+  }
+
+  /** A hold ended with its session. */
+  holdLost({ leaseId, names }: HoldEndMessage): void {
+    const lost = this.#lost.get(leaseId) ?? { names: [], count: 0 };
+    this.#lost.set(leaseId, lost);
+    lost.count += names.length;
+    lost.names.push(...names.slice(0, MAX_NAMES - lost.names.length));
+  }
+
+  #inJeopardy(message: SessionMessage): void {
+    const { leaseId, ttlSeconds, sinceLastRenewalMs, remainingMs } = message;
+    this.#jeopardy.set(leaseId, this.context.clock.monotonic());
+    const passed = `last renewed ${duration(sinceLastRenewalMs)} ago (TTL ${ttlSeconds} s)`;
+    const left = `${duration(remainingMs)} left`;
+    this.context.write("warn", `${session(leaseId)} in jeopardy: ${passed}, ${left}${causeOf(message)}`);
+  }
+
+  #ended(message: SessionMessage): void {
+    const { leaseId, to, error } = message;
+    const lost = this.#lost.get(leaseId);
+    this.#lost.delete(leaseId);
+    this.#slow.delete(leaseId);
+    const what =
+      to === "lost" ? (error?.message ?? `${session(leaseId)} lost`) : `${session(leaseId)} closed`;
+    const locks = lost ? `; locks that ended with it: ${listed(lost.names, lost.count)}` : "";
+    const level = to === "lost" ? "error" : lost ? "warn" : "debug";
+    this.context.write(level, `${what}${locks}`);
+  }
+}
+
+/** Why renewals are missing. A process that stood still for most of the time could not have received an answer. */
+function causeOf({ stalledMs, sinceLastRenewalMs, members }: SessionMessage): string {
+  if (stalledMs * 2 > sinceLastRenewalMs) return `; this process stood still for ${duration(stalledMs)}`;
+  if (members.size > 0) return `; etcd did not answer (${failures(members)})`;
+  return "; etcd did not answer";
+}
+
+/** All members may have failed for a moment while calls move to a member that failed earlier. */
+const OUTAGE_MS = 5000;
+const UNKNOWN = new Error("no reason was given");
+
+/** One line when another member is in use after a failure, one when none answers, and one for each refused host. */
+export class MemberLines {
+  /** The last failure of each member that was not in use since. */
+  readonly #failures = new Map<string, Error>();
+  /** Members that failed since one was last in use. */
+  readonly #news = new Map<string, Error>();
+  #allFailedAt = 0;
+  #outage: Timer | undefined;
+  #outageWritten = false;
+
+  constructor(private readonly context: LineContext) {}
+
+  member({ host, hosts, state, error = UNKNOWN }: MemberMessage): void {
+    if (state === "up") return this.#up(host);
+    const before = this.#failures.get(host)?.message;
+    this.#failures.set(host, error);
+    this.#news.set(host, error);
+    if (state === "refused" && error.message !== before)
+      this.context.write("warn", `${printable(host)} refused: ${reason(error)}`);
+    const allFailed = hosts.every((each) => this.#failures.has(each));
+    if (!allFailed || this.#outage !== undefined) return;
+    this.#allFailedAt = this.context.clock.monotonic();
+    this.#outage = this.context.clock.after(OUTAGE_MS, () => this.#noneAnswers());
+    this.#outage.unref?.();
+  }
+
+  close(): void {
+    this.#outage?.cancel();
+  }
+
+  #noneAnswers(): void {
+    this.#outageWritten = true;
+    const passed = duration(this.context.clock.monotonic() - this.#allFailedAt);
+    this.context.write("warn", `no member of etcd has answered for ${passed}: ${failures(this.#failures)}`);
+  }
+
+  #up(host: string): void {
+    const using = `using ${printable(host)}`;
+    if (this.#outageWritten) {
+      const passed = duration(this.context.clock.monotonic() - this.#allFailedAt);
+      this.context.write("info", `${using}: etcd answers again after ${passed}`);
+    } else if (this.#news.size > 0) {
+      this.context.write("warn", `${this.#failed()}; ${using}`);
+    } else {
+      this.context.write("debug", using);
+    }
+    this.#outage?.cancel();
+    this.#outage = undefined;
+    this.#outageWritten = false;
+    this.#news.clear();
+    this.#failures.delete(host);
+  }
+
+  #failed(): string {
+    const each = [...this.#news].map(([host, error]) => `${printable(host)} failed (${reason(error)})`);
+    return each.join(", ");
+  }
+}
+
+const lock = ({ kind, names }: LockMessage): string =>
+  `${kind} ${listed(names.slice(0, MAX_NAMES), names.length)}`;
+
+/** Holds that end in an unusual way or last too long; and, for debugging, every acquisition, release and repeated call. */
+export class LockLines {
+  constructor(private readonly context: LineContext) {}
+
+  acquired(call: AcquireMessage): void {
+    const waited = call.waitedMs === undefined ? "" : ` after ${duration(call.waitedMs)}`;
+    const fence = call.fence === undefined ? "" : `, fence ${call.fence}`;
+    const { outcome = "error" } = call;
+    if (outcome === "granted") return this.context.write("debug", `acquired ${lock(call)}${waited}${fence}`);
+    const why = call.error === undefined ? "" : `: ${reason(call.error)}`;
+    this.context.write("debug", `${lock(call)} not acquired${waited} (${outcome})${why}`);
+  }
+
+  holdEnded(message: HoldEndMessage): void {
+    const { why, heldMs } = message;
+    const held = `after ${duration(heldMs)}`;
+    if (why === "released") return this.context.write("debug", `released ${lock(message)} ${held}`);
+    if (why === "max hold")
+      return this.context.write("warn", `${lock(message)} ended ${held}, the limit of its maxHoldMs`);
+    const cause = message.reason ? `: ${reason(message.reason)}` : "";
+    this.context.write("error", `${lock(message)} lost ${held}${cause}`);
+  }
+
+  heldLong(message: HoldLongMessage): void {
+    const limit = `longer than its warnHoldMs of ${duration(message.warnHoldMs)}`;
+    this.context.write("warn", `${lock(message)} held for ${duration(message.heldMs)}, ${limit}`);
+  }
+
+  called({ what, attempts, durationMs = 0, host, error }: CallMessage): void {
+    if (attempts < 2) return;
+    const end = error === undefined ? `answered by ${printable(host ?? "etcd")}` : `failed: ${reason(error)}`;
+    const took = `${attempts} attempts and ${duration(durationMs)}`;
+    this.context.write("debug", `call "${printable(what)}" took ${took}, ${end}`);
+  }
+}
+
+/** What happens to candidates. Of the failures in a row, the first, second, fourth, eighth and so on have a line. */
+export class ElectionLines {
+  /** Failures in a row, by election. */
+  readonly #failures = new Map<string, number>();
+
+  constructor(private readonly context: LineContext) {}
+
+  election(message: ElectionMessage): void {
+    const { state, name } = message;
+    if (state === "retrying") return this.#retrying(message);
+    if (state === "elected" || state === "stopped") this.#failures.delete(name);
+    const fence = message.fence === undefined ? "" : ` (fence ${message.fence})`;
+    const why = message.error ? `: ${reason(message.error)}` : "";
+    const level = state === "lost" ? "warn" : state === "elected" || state === "resigned" ? "info" : "debug";
+    this.context.write(level, `election ${quoted(name)}: ${state}${fence}${why}`);
+  }
+
+  #retrying({ name, error, delayMs = 0 }: ElectionMessage): void {
+    const failures = (this.#failures.get(name) ?? 0) + 1;
+    this.#failures.set(name, failures);
+    if (!Number.isInteger(Math.log2(failures))) return;
+    const times = failures === 1 ? "a campaign failed" : `${failures} campaigns in a row failed`;
+    const next = `the next one follows in ${duration(delayMs)}`;
+    this.context.write("warn", `election ${quoted(name)}: ${times} (${reason(error)}); ${next}`);
+  }
+}
+
+/** The pauses before calls of one session begin again are up to 1 s. */
+const GATHER_MS = 1000;
+
+/**
+ * One line for all waits that begin anew within a second. Of the failures of a call in a row, the first, second, fourth, eighth and
+ * so on count.
+ */
+export class RejoinLines {
+  #waits = 0;
+  readonly #names = new Set<string>();
+  #first: RejoinMessage | undefined;
+  #timer: Timer | undefined;
+
+  constructor(private readonly context: LineContext) {}
+
+  rejoin(message: RejoinMessage): void {
+    if (!Number.isInteger(Math.log2(message.failures))) return;
+    this.#waits++;
+    for (const name of message.names) this.#names.add(name);
+    if (this.#first !== undefined) return;
+    this.#first = message;
+    this.#timer = this.context.clock.after(GATHER_MS, () => this.#write(message));
+    this.#timer.unref?.();
+  }
+
+  close(): void {
+    this.#timer?.cancel();
+    if (this.#first) this.#write(this.#first);
+  }
+
+  #write({ error }: RejoinMessage): void {
+    const waits = this.#waits === 1 ? "1 wait begins" : `${this.#waits} waits begin`;
+    const names = listed([...this.#names].slice(0, MAX_NAMES), this.#names.size);
+    this.#first = undefined;
+    this.#waits = 0;
+    this.#names.clear();
+    this.context.write("warn", `${waits} anew at the end of the queue, for ${names}: ${reason(error)}`);
+  }
+}
+
+/** How long nothing happens before a program probably forgot to close its cluster. */
+const IDLE_MS = 5000;
+
+/**
+ * One line for a program that does not end: an open session keeps its process alive. One timer for a cluster, not for a lock:
+ * while there is something to do, `used` notes the time only.
+ */
+export class IdleLine {
+  #timer: Timer | undefined;
+  #usedAt = 0;
+  #written = false;
+
+  constructor(
+    private readonly context: LineContext,
+    /** Whether a session is open, and nothing is held or waited for. */
+    private readonly isIdle: () => boolean,
+  ) {}
+
+  /** A session was opened, or a call for a lock or a hold has ended. */
+  used(): void {
+    if (this.#written) return;
+    this.#usedAt = this.context.clock.monotonic();
+    if (this.#timer === undefined) this.#wait(IDLE_MS);
+  }
+
+  close(): void {
+    this.#written = true;
+    this.#timer?.cancel();
+  }
+
+  #wait(ms: number): void {
+    this.#timer = this.context.clock.after(ms, () => this.#look());
+    this.#timer.unref?.();
+  }
+
+  #look(): void {
+    this.#timer = undefined;
+    const leftMs = this.#usedAt + IDLE_MS - this.context.clock.monotonic();
+    if (leftMs > 0) return this.#wait(leftMs);
+    // The next end of a hold, or of a call, starts the timer again.
+    if (!this.isIdle()) return;
+    this.#written = true;
+    const what = "no lock has been held or waited for in 5 s, and the open session keeps the process alive";
+    this.context.write("debug", `${what}: call cluster.close() when you are done`);
+  }
+}

@@ -1,0 +1,180 @@
+import type { Contender } from "../contender.js";
+import type { Logger, LogLevel } from "../options/connect.js";
+import type { Clock } from "../util/clock.js";
+import { printable } from "../util/printable.js";
+import {
+  acquireChannel,
+  callChannel,
+  electionChannel,
+  holdEndChannel,
+  holdLongChannel,
+  memberChannel,
+  rejoinChannel,
+  renewedChannel,
+  sessionChannel,
+} from "./channels.js";
+import { ElectionLines, IdleLine, LockLines, MemberLines, RejoinLines, SessionLines } from "./log-lines.js";
+import type {
+  AcquireMessage,
+  CallMessage,
+  ClusterMessage,
+  ElectionMessage,
+  HoldEndMessage,
+  HoldLongMessage,
+  MemberMessage,
+  RejoinMessage,
+  RenewedMessage,
+  SessionMessage,
+} from "./messages.js";
+import { WaitLines } from "./wait-lines.js";
+
+/** Who is before a call that waits. */
+export interface QueueReport {
+  /** The name that it waits for: of `lockAll`, one of several. */
+  readonly name: string;
+  readonly holder: Contender | undefined;
+  readonly ahead: number;
+}
+
+/** What the lines of one cluster share. */
+export interface LineContext {
+  readonly clock: Clock;
+  /** Reads the queue once, for a call that waits. Rejects if etcd does not answer; undefined if the call is over. */
+  readonly readWait: (call: AcquireMessage) => Promise<QueueReport | undefined>;
+  write(level: LogLevel, text: string): void;
+}
+
+/** A line names several hosts with the reason of each, but no logger gets more than this of one event. */
+const MAX_LINE = 2000;
+
+/** Writes lines to loggers. What a logger throws, or rejects with, is dropped: a log must not break what it describes. */
+class LogWriter {
+  constructor(private readonly loggers: readonly Logger[]) {}
+
+  /** Some logger takes lines of the level `debug`. */
+  get debugs(): boolean {
+    return this.loggers.some((logger) => logger.debug !== undefined);
+  }
+
+  write(level: LogLevel, text: string): void {
+    const line = `leasehold: ${printable(text, MAX_LINE)}`;
+    for (const logger of this.loggers) {
+      try {
+        const written = logger[level]?.(line);
+        if (written instanceof Promise) written.catch(() => undefined);
+      } catch {
+        // See above.
+      }
+    }
+  }
+}
+
+/** Writes all levels to stderr. Unlike a stream, `console` ignores a stderr that is closed. */
+export function stderrLogger(): Logger {
+  // eslint-disable-next-line no-console -- the user has asked for it
+  const write = (level: string) => (line: string) => console.error(`${level} ${line}`);
+  return { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };
+}
+
+/** The events of one cluster, and where their lines go. */
+interface LogTarget {
+  /** The array in the messages of the cluster. */
+  readonly hosts: readonly string[];
+  readonly loggers: readonly Logger[];
+  readonly clock: Clock;
+  readonly readWait: LineContext["readWait"];
+  /** Whether a session is open, and nothing is held or waited for. */
+  readonly isIdle: () => boolean;
+}
+
+/** As far as this file uses a channel: the types of Node.js know no types of messages. */
+interface Subscribable {
+  subscribe(listener: (message: never) => void): void;
+  unsubscribe(listener: (message: never) => void): void;
+}
+
+/** Writes the lines of one cluster until the returned function is called. */
+export function writeLog(target: LogTarget): () => void {
+  const log = new Subscriptions(target.hosts);
+  const writer = new LogWriter(target.loggers);
+  const { clock, readWait } = target;
+  const context: LineContext = { clock, readWait, write: (level, text) => writer.write(level, text) };
+  const waits = new WaitLines(context);
+  const members = new MemberLines(context);
+  const elections = new ElectionLines(context);
+  const rejoins = new RejoinLines(context);
+  log.to(memberChannel, (message: MemberMessage) => members.member(message));
+  log.to(electionChannel, (message: ElectionMessage) => elections.election(message));
+  log.to(rejoinChannel, (message: RejoinMessage) => rejoins.rejoin(message));
+  subscribeSessions(log, context);
+  subscribeLocks(log, { context, waits, debugs: writer.debugs });
+  const idle = new IdleLine(context, target.isIdle);
+  if (writer.debugs) subscribeUse(log, idle);
+  return () => {
+    log.end();
+    idle.close();
+    members.close();
+    rejoins.close();
+    waits.close();
+  };
+}
+
+function subscribeSessions(log: Subscriptions, context: LineContext): void {
+  const sessions = new SessionLines(context);
+  const locks = new LockLines(context);
+  log.to(sessionChannel, (message: SessionMessage) => sessions.session(message));
+  log.to(renewedChannel, (message: RenewedMessage) => sessions.renewed(message));
+  log.to(holdLongChannel, (message: HoldLongMessage) => locks.heldLong(message));
+  log.to(holdEndChannel, (message: HoldEndMessage) => {
+    const { why } = message;
+    const withSession = why === "expired" || why === "revoked" || why === "closed";
+    if (withSession) sessions.holdLost(message);
+    else locks.holdEnded(message);
+  });
+}
+
+function subscribeLocks(
+  log: Subscriptions,
+  { context, waits, debugs }: { context: LineContext; waits: WaitLines; debugs: boolean },
+): void {
+  const locks = new LockLines(context);
+  // Candidates of an election stand by for days.
+  const waitsForTurn = ({ tries, kind }: AcquireMessage): boolean =>
+    !tries && (debugs || kind !== "leadership");
+  log.to(acquireChannel.start, (call: AcquireMessage) => waitsForTurn(call) && waits.began(call));
+  log.to(acquireChannel.asyncEnd, (call: AcquireMessage) => waits.ended(call));
+  if (!debugs) return;
+  log.to(acquireChannel.asyncEnd, (message: AcquireMessage) => locks.acquired(message));
+  log.to(callChannel.asyncEnd, (message: CallMessage) => locks.called(message));
+}
+
+function subscribeUse(log: Subscriptions, idle: IdleLine): void {
+  log.to(sessionChannel, ({ to }: SessionMessage) => to === "live" && idle.used());
+  log.to(acquireChannel.asyncEnd, () => idle.used());
+  log.to(holdEndChannel, () => idle.used());
+}
+
+/** Subscriptions to the messages of one cluster. */
+class Subscriptions {
+  readonly #ends: (() => void)[] = [];
+
+  constructor(private readonly hosts: readonly string[]) {}
+
+  to<M extends ClusterMessage>(channel: unknown, run: (message: M) => unknown): void {
+    const listener = (message: M): void => {
+      if (message.hosts !== this.hosts) return;
+      try {
+        run(message);
+      } catch {
+        // An error of a subscriber would be an uncaughtException: a log must not end the program.
+      }
+    };
+    const subscribable = channel as Subscribable;
+    subscribable.subscribe(listener);
+    this.#ends.push(() => subscribable.unsubscribe(listener));
+  }
+
+  end(): void {
+    for (const end of this.#ends.splice(0)) end();
+  }
+}

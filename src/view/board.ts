@@ -1,0 +1,195 @@
+import type { KeyValue } from "../etcd/port.js";
+import { compactKey, keyText } from "../etcd/watch.js";
+import { checkPrefix } from "../options/check.js";
+import { remainingTtls } from "../queue/contenders.js";
+import type { Cluster } from "../session/cluster.js";
+import { type EtcdServices, servicesOf } from "../session/connection.js";
+import type { Timer } from "../util/clock.js";
+import { type BoardEvent, type BoardKey, type BoardQueue, Queues } from "./board-queues.js";
+import { byAge, factsOf } from "./entry.js";
+import { nameOf, prefixRange } from "./list.js";
+import { type QueueSnapshot, QueueWatch } from "./queue-watch.js";
+import { type Asking, atOneRevision, readRange, VALUES } from "./read-queue.js";
+
+/** What a board has at most. A key takes about a kilobyte, and every 30 s all of them are read, to check the watch. */
+export const MAX_KEYS = 20_000;
+
+/** There are more keys under the prefix than a board has room for. */
+export class TooManyKeysError extends Error {
+  constructor(prefix: string) {
+    super(`there are more than ${MAX_KEYS} keys under ${JSON.stringify(prefix)}: narrow the prefix`);
+    this.name = "TooManyKeysError";
+  }
+}
+
+function boardKeyOf(prefix: string, kv: KeyValue): BoardKey {
+  const { createRevision, modRevision } = kv;
+  const name = nameOf(kv.key);
+  return {
+    ...{ key: compactKey(kv.key), createRevision, modRevision, value: factsOf(kv) },
+    name: name?.startsWith(prefix) ? name : undefined,
+  };
+}
+
+/** All keys under the prefix at one revision. @throws {TooManyKeysError} */
+function readBoard(asking: Asking, prefix: string): Promise<QueueSnapshot<BoardKey>> {
+  return atOneRevision(async () => {
+    const keys: BoardKey[] = [];
+    const take = (kvs: readonly KeyValue[]): void => {
+      for (const kv of kvs) keys.push(boardKeyOf(prefix, kv));
+      if (keys.length > MAX_KEYS) throw new TooManyKeysError(prefix);
+    };
+    const revision = await readRange(asking, { ...prefixRange(prefix), ...VALUES }, { take });
+    keys.sort(byAge);
+    return { revision, keys: new Map(keys.map((key) => [keyText(key.key), key])) };
+  });
+}
+
+export type { BoardEntry } from "./board-queues.js";
+export type { BoardQueue } from "./board-queues.js";
+export type { BoardEvent } from "./board-queues.js";
+
+/** Receives what a `Board` finds. It is never called before `Board.open()` has returned, nor after `stop()`. */
+export interface BoardListener {
+  /**
+   * Called after the first read, even if there is nothing, and then once in a turn of the event loop in which queues have
+   * changed. A name that has no queue any more is among them.
+   */
+  changed(names: ReadonlySet<string>, revision: bigint): void;
+  /** The board has stopped: etcd rejects a request, there are too many keys, or the cluster was closed. */
+  failed(error: Error): void;
+}
+
+/**
+ * The queues of all locks and elections whose names start with a prefix, as they are now, from one read and one watch.
+ * The names and their entries are those of `list()` and `inspect()`: a nested name has a queue of its own, and counts in those
+ * of the names above it. It needs no session, and no permission but to read the prefix.
+ * During an outage the board stays as it was, and follows what it missed afterwards: see `ClusterHealth` for whether etcd
+ * answers. It has room for `MAX_KEYS` keys, and fails with `TooManyKeysError` beyond them.
+ */
+export class Board {
+  /** The state is that of this revision; 0n before the first read. */
+  revision = 0n;
+  readonly #queues: Queues;
+  readonly #watch: QueueWatch<BoardKey>;
+  readonly #unlisten: () => void;
+  #names = new Set<string>();
+  #reporting: Timer | undefined;
+  #stopped = false;
+
+  /** @throws {TypeError | RangeError} on a bad prefix. */
+  static open(cluster: Cluster, prefix: string, listener: BoardListener): Board {
+    return new Board(servicesOf(cluster), checkPrefix(prefix), listener);
+  }
+
+  constructor(
+    private readonly services: EtcdServices,
+    private readonly prefix: string,
+    private readonly listener: BoardListener,
+  ) {
+    const { aborts, closed, options } = services;
+    this.#queues = new Queues(options.prefix);
+    this.#watch = new QueueWatch<BoardKey>(
+      {
+        services,
+        range: prefixRange(prefix),
+        what: `watch the locks under "${prefix}"`,
+        keep: (kv) => boardKeyOf(prefix, kv),
+        read: (policy) => readBoard({ services, policy }, prefix),
+      },
+      {
+        changed: (snapshot, keys) => this.#apply(snapshot, keys),
+        failed: (error) => this.#fail(error),
+      },
+    );
+    this.#unlisten = aborts.add(closed, () => this.#fail(closed.reason as Error));
+  }
+
+  /** The queue of a name; undefined if it has no entries. */
+  queue(name: string): BoardQueue | undefined {
+    return this.#queues.live.get(name);
+  }
+
+  /** Of the queues that have entries, in no particular order. */
+  names(): Iterable<string> {
+    return this.#queues.live.keys();
+  }
+
+  /** What the board saw of a name lately, the latest last: a few events, also if the queue is empty now. */
+  history(name: string): readonly BoardEvent[] {
+    return this.#queues.historyOf(name);
+  }
+
+  /** How many queues have entries. */
+  get size(): number {
+    return this.#queues.live.size;
+  }
+
+  /** How often an entry became a holder since the board began, under any name. */
+  get handOvers(): number {
+    return this.#queues.grants;
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#unlisten();
+    this.#reporting?.cancel();
+    this.#watch.stop();
+  }
+
+  #apply(snapshot: QueueSnapshot<BoardKey>, changed: ReadonlySet<string> | undefined): void {
+    if (this.#stopped) return;
+    if (snapshot.keys.size > MAX_KEYS) return this.#fail(new TooManyKeysError(this.prefix));
+    const { clock } = this.services;
+    const at = this.revision === 0n ? undefined : clock.monotonic();
+    for (const name of this.#queues.apply(snapshot, changed, at)) this.#names.add(name);
+    this.revision = snapshot.revision;
+    // After the events that have arrived together.
+    this.#reporting ??= clock.afterPendingEvents(() => this.#report());
+  }
+
+  #report(): void {
+    this.#reporting = undefined;
+    const names = this.#names;
+    this.#names = new Set();
+    this.listener.changed(names, this.revision);
+  }
+
+  #fail(error: Error): void {
+    if (this.#stopped) return;
+    this.stop();
+    this.listener.failed(error);
+  }
+}
+
+/** What `ui/` needs of a cluster, besides what every user has. */
+export interface BoardDoor {
+  open(prefix: string, listener: BoardListener): Board;
+  /** Whether etcd has this lease no more. */
+  hasEnded(leaseId: bigint): Promise<boolean>;
+}
+
+/**
+ * `leasehold/ui` has a copy of this library's modules that knows no clusters. It finds the door of a cluster by this
+ * symbol, which is the same in every copy.
+ */
+const DOOR: unique symbol = Symbol.for("leasehold.board") as never;
+
+const READ_MS = 5000;
+
+/** Not enumerable: logs and comparisons of a cluster show nothing of it. */
+export function addBoardDoor(cluster: Cluster): void {
+  const door: BoardDoor = {
+    open: (prefix, listener) => Board.open(cluster, prefix, listener),
+    hasEnded: async (leaseId) => {
+      const services = servicesOf(cluster);
+      const policy = { what: "read a lease", giveUpMs: READ_MS, signal: services.closed };
+      return !(await remainingTtls(services, [leaseId], policy)).has(leaseId);
+    },
+  };
+  Object.defineProperty(cluster, DOOR, { value: door });
+}
+
+/** Undefined if it is no cluster. */
+export const boardDoorOf = (cluster: unknown): BoardDoor | undefined =>
+  (Object(cluster) as { readonly [DOOR]?: BoardDoor })[DOOR];

@@ -1,7 +1,11 @@
 // Local etcd clusters for tests, demo and playground: started here and stopped here, even if the starter dies.
 import { execFile } from "node:child_process";
-import { memberArgs as plainArgs } from "../../../dist/testing/servers.js";
-import { guardedFolder, startAll, withFreshPorts } from "../../../dist/testing/servers.js";
+import {
+  guardedFolder,
+  memberArgs as plainArgs,
+  startAll,
+  withFreshPorts,
+} from "../../../dist/testing/servers.js";
 import { etcdEnv, findEtcd } from "./etcd-find.js";
 import { shownTo } from "../clients/etcd-http.js";
 import { leaderAmong } from "./etcd-leader.js";

@@ -126,7 +126,10 @@ class AcquireTrace {
   /** Replaces members of the target. */
   get hooks(): Pick<AcquireTarget, "source" | "onAhead"> {
     const { source } = this.target;
-    const lease = async (wait: CheckedWait): Promise<Lease> => this.#uses(await source.lease(wait));
+    const lease = (wait: CheckedWait): Lease | Promise<Lease> => {
+      const found = source.lease(wait);
+      return found instanceof Promise ? found.then((opened) => this.#uses(opened)) : this.#uses(found);
+    };
     return {
       source: { ...source, lease },
       onAhead: (ahead) => (this.message.ahead = ahead),

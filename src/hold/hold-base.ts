@@ -14,19 +14,25 @@ import { type HoldFacts, holdMessage, type LockAbout } from "./events.js";
 /** Work that the first call starts and every call waits for. The promise may be left un-awaited. */
 class Once {
   #done: Promise<void> | undefined;
+  #began = false;
+  #settle: ((done: Promise<void>) => void) | undefined;
 
   constructor(private readonly begin: () => Promise<void>) {}
 
   run(): Promise<void> {
-    if (!this.#done) {
-      let settle: (done: Promise<void>) => void = () => {};
-      // Set before the work starts: the work itself may call `run`.
-      this.#done = new Promise((resolve) => (settle = resolve));
-      // `void lock.release()` must not become an unhandled rejection; a caller that awaits it still gets the error.
-      this.#done.catch(() => undefined);
-      settle(this.begin());
-    }
-    return this.#done;
+    if (this.#began) return (this.#done ??= this.#own(new Promise((resolve) => (this.#settle = resolve))));
+    this.#began = true;
+    const done = this.begin();
+    // The work itself has called `run` before it waited for anything.
+    if (this.#settle) this.#settle(done);
+    else this.#done = this.#own(done);
+    return this.#done as Promise<void>;
+  }
+
+  /** `void lock.release()` must not become an unhandled rejection; a caller that awaits it still gets the error. */
+  #own(done: Promise<void>): Promise<void> {
+    done.catch(() => undefined);
+    return done;
   }
 }
 

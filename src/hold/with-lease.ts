@@ -111,7 +111,8 @@ export async function withLease<T, R>(
   let repetition: Repetition | undefined;
   for (;;) {
     try {
-      lease = await source.lease({ signal: wait.signal, timeoutMs: left() });
+      const found = source.lease({ signal: wait.signal, timeoutMs: left() });
+      lease = found instanceof Promise ? await found : found;
       lease.assertOpen();
       wait.signal?.throwIfAborted();
       return call.result(await call.begin(lease, { signal: wait.signal, timeoutMs: left() }));

@@ -47,14 +47,24 @@ interface JoinedQueue {
 export class Joiner {
   constructor(private readonly queue: JoinedQueue) {}
 
-  /** An adopted entry, or a new one. If the key exists with a value that is not ours, the next number is tried. */
-  async join(wanted: JoinWanted, limits: Limits): Promise<Joined> {
-    const directory = `${this.queue.name}${wanted.mode.folder}`;
-    const adopted = this.queue.lease.adopted?.claim(directory, (entry) => this.#assertMeets(wanted, entry));
-    if (adopted) return { entry: this.queue.own.adopt(adopted, wanted), result: UNKNOWN };
-    return this.#joinAnew(wanted, limits);
+  /** An entry that the lease had when it was adopted, or a new one. Rejects if the call would wait for one of another kind. */
+  join(wanted: JoinWanted, limits: Limits): Promise<Joined> {
+    try {
+      this.queue.own.assertMeets(wanted.kind);
+      const adopted = this.#adopted(wanted);
+      return adopted ? Promise.resolve(adopted) : this.#joinAnew(wanted, limits);
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
+  #adopted(wanted: JoinWanted): Joined | undefined {
+    const directory = `${this.queue.name}${wanted.mode.folder}`;
+    const adopted = this.queue.lease.adopted?.claim(directory, (entry) => this.#assertMeets(wanted, entry));
+    return adopted && { entry: this.queue.own.adopt(adopted, wanted), result: UNKNOWN };
+  }
+
+  /** If the key exists with a value that is not ours, the next number is tried. */
   async #joinAnew(wanted: JoinWanted, limits: Limits): Promise<Joined> {
     const { mode } = wanted;
     const { clock } = this.queue.lease.services;
@@ -129,18 +139,16 @@ export class Joiner {
     return (await this.queue.lease.services.client.ranges(ranges, policy)).ranges;
   }
 
-  async #put(entry: QueueEntry, txn: Txn, limits: Limits): Promise<TxnAnswer> {
+  #put(entry: QueueEntry, txn: Txn, limits: Limits): Promise<TxnAnswer> {
     const policy = { onUnanswered: () => entry.attemptUnanswered(), ...this.#policy(), ...limits };
-    try {
-      return await this.queue.lease.services.client.txn(txn, policy);
-    } catch (error) {
+    return this.queue.lease.services.client.txn(txn, policy).catch(async (error: unknown) => {
       await joinRefused(this.queue.lease, txn, error);
       // The put may have been applied, or may still be.
       if (entry.inDoubt) this.queue.leaveInBackground(entry);
       else this.queue.own.release(entry);
       this.queue.lease.signal.throwIfAborted();
       throw error;
-    }
+    });
   }
 
   #policy(): CallPolicy {

@@ -135,7 +135,7 @@ export class Queue {
   readonly own: SessionEntries;
   readonly #line = new LocalLine();
   readonly #followers = new LocalSuccessors();
-  #leaving: Set<Promise<unknown>> | undefined;
+  #leaving: Map<QueueEntry, Promise<unknown>> | undefined;
   #joining = false;
   #trying = 0;
   #waiting = 0;
@@ -168,7 +168,7 @@ export class Queue {
     this.#trying++;
     try {
       // Entries of ours whose deletion is under way would make the try fail.
-      if (this.#leaving) await Promise.allSettled(this.#leaving);
+      if (this.#leaving) await Promise.allSettled(this.#leaving.values());
       this.lease.assertOpen();
       const joined = await this.lease.inFlight.track(new Joiner(this).tryJoin({ mode, kind, value }, policy));
       if (joined && this.lease.over) throw this.lease.signal.reason as Error;
@@ -187,13 +187,9 @@ export class Queue {
    */
   leave(entry: QueueEntry): Promise<boolean> {
     entry.leaves();
-    const leaving = this.lease.inFlight.track(this.#leave(entry));
-    const all = (this.#leaving ??= new Set()).add(leaving);
-    const left = (): void => {
-      all.delete(leaving);
-      this.forgetIfIdle();
-    };
-    leaving.then(left, left);
+    this.lease.inFlight.begin();
+    const leaving = this.#leave(entry);
+    (this.#leaving ??= new Map()).set(entry, leaving);
     return leaving;
   }
 
@@ -210,25 +206,28 @@ export class Queue {
     this.#joining = true;
     this.#waiting++;
     waiter.stage = { at: "join" };
-    const joining = waiter === own ? this.#join(waiter) : inOwnContext(() => this.#join(waiter));
-    void this.lease.inFlight.track(joining).then(() => {
-      this.#joining = false;
-      waiter.options.onJoined?.();
-      this.#joinNext();
-    });
+    this.lease.inFlight.begin();
+    void (waiter === own ? this.#join(waiter) : inOwnContext(() => this.#join(waiter)));
   }
 
+  /** Each promise costs the path to the lock: this one ends the join itself. */
   async #join(waiter: Waiter): Promise<void> {
-    let joined: Joined;
+    let joined: Joined | undefined;
     try {
-      this.own.assertMeets(waiter.kind);
       joined = await new Joiner(this).join(waiter, { again: () => !waiter.gaveUp });
     } catch (error) {
       this.#waiting--;
       this.lease.waits.delete(waiter);
-      return waiter.fail(error as Error);
+      waiter.fail(error as Error);
     }
-    const { entry, result, mismatch } = joined;
+    if (joined) this.#arrived(waiter, joined);
+    this.lease.inFlight.end();
+    this.#joining = false;
+    waiter.options.onJoined?.();
+    this.#joinNext();
+  }
+
+  #arrived(waiter: Waiter, { entry, result, mismatch }: Joined): void {
     if (result.state !== "unknown") waiter.options.onAhead?.(result.state === "waiting" ? result.ahead : 0);
     // `over` reads the clock and ends the wait: the process may have been suspended before this answer was read.
     if (waiter.gaveUp || this.lease.over) {
@@ -347,10 +346,16 @@ export class Queue {
     let doubted = false;
     const onUnanswered = (): void => void (doubted = true);
     const policy = { onUnanswered, ...this.lease.policy(`leave the queue of "${this.name}"`) };
-    const answer = await txnUntilConfirmed(this.lease, leaveTxn(entry, ranges), policy);
-    const found = answer.ranges.slice(-ranges.length).filter((range) => range !== undefined);
-    this.#removed(entry, (next) => next.mode === follower?.mode && next.mode.isFirst(next, found));
-    return answer.succeeded || doubted;
+    try {
+      const answer = await txnUntilConfirmed(this.lease, leaveTxn(entry, ranges), policy);
+      const found = answer.ranges.slice(-ranges.length).filter((range) => range !== undefined);
+      this.#removed(entry, (next) => next.mode === follower?.mode && next.mode.isFirst(next, found));
+      return answer.succeeded || doubted;
+    } finally {
+      this.lease.inFlight.end();
+      this.#leaving?.delete(entry);
+      this.forgetIfIdle();
+    }
   }
 
   /** Each end of an entry wakes the local waiters behind it once; `isFirst`: the deletion has shown this one to be first. */

@@ -27,21 +27,24 @@ export interface CreatedKey {
  * Sends a transaction until etcd has executed it. After each rejection by etcd it pauses; the pauses grow to 1 s. Rejects
  * when the session ends, and when `policy.again` ends the attempts.
  */
-export async function txnUntilConfirmed(
+export function txnUntilConfirmed(
   { services, signal }: KeyOwner,
   txn: Txn,
   policy: CallPolicy,
 ): Promise<TxnAnswer> {
-  let backoff: Backoff | undefined;
-  for (;;) {
-    try {
-      return await services.client.txn(txn, policy);
-    } catch (error) {
-      if (!(error instanceof EtcdRefusedError)) throw error;
-      backoff ??= new Backoff(services.clock);
-      await pause(services.clock, backoff.nextMs(), signal);
+  const { client, clock } = services;
+  return client.txn(txn, policy).catch(async (first: unknown) => {
+    const backoff = new Backoff(clock);
+    for (let refusal = first; ;) {
+      if (!(refusal instanceof EtcdRefusedError)) throw refusal;
+      await pause(clock, backoff.nextMs(), signal);
+      try {
+        return await client.txn(txn, policy);
+      } catch (error) {
+        refusal = error;
+      }
     }
-  }
+  });
 }
 
 const deletion = ({ name, key, revision }: CreatedKey): Txn => ({

@@ -44,8 +44,11 @@ export interface LeaseSource {
   readonly services: EtcdServices;
   /** `lease` gives another lease after the session of one has ended. */
   readonly reopens: boolean;
-  /** @throws SessionLostError | SessionClosedError | EtcdUnavailableError | EtcdRefusedError */
-  lease(wait: CheckedWait): Promise<Lease>;
+  /**
+   * At once while a session stands: hardly any call has to wait for one, and each promise costs the path to the lock.
+   * @throws SessionLostError | SessionClosedError | EtcdUnavailableError | EtcdRefusedError, or rejects with one
+   */
+  lease(wait: CheckedWait): Lease | Promise<Lease>;
 }
 
 const known = new WeakMap<object, LeaseSource>();
@@ -62,14 +65,14 @@ export function leaseSourceOf(source: unknown): LeaseSource {
 function newLeaseSource(source: SessionSource): LeaseSource {
   if (source instanceof Session) {
     const lease = leaseOf(source);
-    return { services: lease.services, reopens: false, lease: () => Promise.resolve(lease) };
+    return { services: lease.services, reopens: false, lease: () => lease };
   }
   if (!isCluster(source)) throw typeError("source", "a Cluster or a Session", source);
   const cluster = source;
   return {
     services: servicesOf(cluster),
     reopens: true,
-    lease: async ({ signal, timeoutMs }) => leaseOf(await cluster.session({ signal, timeoutMs })),
+    lease: (wait) => leaseOfCluster(cluster, wait),
   };
 }
 
@@ -106,6 +109,7 @@ const OPEN_TIMEOUT_MS = 10_000;
 
 /** For `connect`. */
 export let newCluster: (state: ClusterState) => Cluster;
+let leaseOfCluster: (cluster: Cluster, wait: CheckedWait) => Lease | Promise<Lease>;
 
 /** The members of one etcd cluster, and the session that all objects created with it share. Created by `connect`. */
 export class Cluster extends ReportingCluster implements AsyncDisposable {
@@ -115,6 +119,8 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
 
   static {
     newCluster = (state) => new Cluster(state);
+    leaseOfCluster = (cluster, wait) =>
+      cluster.#openLease(wait.signal) ?? cluster.#session(wait).then(leaseOf);
   }
 
   private constructor(state: ClusterState) {
@@ -144,8 +150,12 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
     const drainMs = checkDrain("close", options);
     const state = stateOf(this);
     state.closing.abort(new SessionClosedError(0n));
+    const close = (): Promise<unknown> => Promise.all([...state.leases].map((lease) => lease.close(drainMs)));
+    // Before anything is awaited: a call made right after this one is refused.
+    const closing = close();
     await this.#opening?.catch(() => undefined);
-    await Promise.all([...state.leases].map((lease) => lease.close(drainMs)));
+    // A listener of a loss may have called this while the lease was between the open ones and those that are being revoked.
+    await Promise.all([closing, close()]);
     await disconnect(state);
   }
 
@@ -160,19 +170,24 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
     return { contact: client.contact, closed: closed.aborted, standing: this.#standing, leases };
   }
 
+  /** The lease of the standing session, if it accepts calls. */
+  #openLease(signal: AbortSignal | undefined): Lease | undefined {
+    stateOf(this).services.closed.throwIfAborted();
+    signal?.throwIfAborted();
+    const lease = this.#standing && leaseOf(this.#standing);
+    // `open` reads the clocks: after the process was suspended, the session may be over without being marked yet.
+    return lease?.open ? lease : undefined;
+  }
+
   async #session({ signal, timeoutMs: given }: CheckedWait): Promise<Session> {
     const { services } = stateOf(this);
-    const { clock, client, closed, options } = services;
+    const { clock, client, options } = services;
     const timeoutMs = given ?? OPEN_TIMEOUT_MS;
     const start = clock.monotonic();
     const onTimeout = (): Error =>
       new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, client.lastFailures);
     for (;;) {
-      closed.throwIfAborted();
-      signal?.throwIfAborted();
-      const standing = this.#standing;
-      // `open` reads the clocks: after the process was suspended, the session may be over without being marked yet.
-      if (standing && leaseOf(standing).open) return standing;
+      if (this.#openLease(signal)) return this.#standing as Session;
       this.#opening ??= inOwnContext(() => this.#open(options.session));
       const leftMs = Math.max(1, timeoutMs - (clock.monotonic() - start));
       try {

@@ -2,20 +2,33 @@ import type { CheckedWait } from "../options/check.js";
 import type { AbortFanOut } from "./abort.js";
 import type { Clock, Timer } from "./clock.js";
 
-/** Tracks work in progress, for callers that must not end before it. */
+/** Counts work in progress, for callers that must not end before it. */
 export class TaskTracker {
-  readonly #works = new Set<Promise<unknown>>();
+  #running = 0;
+  #onIdle: (() => void) | undefined;
+  #idle: Promise<void> | undefined;
+
+  begin(): void {
+    this.#running++;
+  }
+
+  end(): void {
+    this.#running--;
+    if (this.#running > 0) return;
+    this.#onIdle?.();
+    this.#idle = this.#onIdle = undefined;
+  }
 
   track<T>(work: Promise<T>): Promise<T> {
-    const end = (): boolean => this.#works.delete(settled);
-    const settled: Promise<unknown> = work.then(end, end);
-    this.#works.add(settled);
+    this.begin();
+    const end = (): void => this.end();
+    work.then(end, end);
     return work;
   }
 
-  /** Resolves when all tracked work has settled, including work that was added meanwhile. */
+  /** Resolves when all work has ended, including work that began meanwhile. */
   async settled(): Promise<void> {
-    while (this.#works.size > 0) await Promise.all(this.#works);
+    while (this.#running > 0) await (this.#idle ??= new Promise((resolve) => (this.#onIdle = resolve)));
   }
 }
 

@@ -291,7 +291,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
 
   /** Called before the request may join: if no session can be opened, the last of many must not wait for all earlier timeouts. */
   #openSession(): Promise<Lease> {
-    const lease = this.#hooks.source.lease(UNLIMITED);
+    const lease = (async () => this.#hooks.source.lease(UNLIMITED))();
     lease.catch(() => undefined);
     return lease;
   }

@@ -9,8 +9,13 @@ export const SESSIONS: readonly Bug[] = [
     patches: [
       {
         file: "util/settle.js",
-        from: "        while (this.#works.size > 0)\n            await Promise.all(this.#works);",
-        to: "        await Promise.all(this.#works);",
+        from: "while (this.#running > 0)",
+        to: "if (this.#running > 0)",
+      },
+      {
+        file: "util/settle.js",
+        from: "if (this.#running > 0)\n            return;",
+        to: "",
       },
     ],
     ground: { workload: "orphan-and-adopt" },

@@ -1,9 +1,8 @@
 import { DeadlockError, EtcdUnavailableError } from "../errors.js";
 import type { KeyValue, Range, Txn, TxnAnswer } from "../etcd/port.js";
-import { acquire, holdOf, type JoinTarget, watched } from "../hold/acquire.js";
+import { acquire, holdOf, inQueue, type JoinTarget, timeBudget, watched } from "../hold/acquire.js";
 import { traceAcquire } from "../hold/events.js";
 import { ExclusiveHoldHandle, type Lock } from "../hold/hold.js";
-import { timeBudget } from "../hold/with-lease.js";
 import { prefixOf } from "../keys.js";
 import { isLockValue } from "../kinds.js";
 import {
@@ -224,6 +223,11 @@ interface CampaignTarget extends JoinTarget {
   readonly value: string;
 }
 
+const AS_LEADER = {
+  ...inQueue,
+  made: (grant: Grant) => ({ entry: grant.entry, leadership: holdOf(watched(grant), LeadershipHandle) }),
+};
+
 /** Default `timeoutMs` of `leader()`. */
 const READ_TIMEOUT_MS = 5000;
 
@@ -338,15 +342,12 @@ export class Election {
   async #campaign(target: CampaignTarget, wait: CheckedQueueWait): Promise<LeadershipHandle> {
     const { value } = target;
     const left = timeBudget(this.#source.services.clock, wait.timeoutMs);
-    const { acquired, leadership } = await acquire(target, wait, (granted) => ({
-      acquired: granted,
-      leadership: holdOf(watched(granted), LeadershipHandle),
-    }));
+    const { entry, leadership } = await acquire(target, wait, AS_LEADER);
     try {
       // An adopted entry still has the value of its last candidate.
-      if (acquired.grant.entry.value !== value) await this.#within(wait, left(), leadership.proclaim(value));
+      if (entry.value !== value) await this.#within(wait, left(), leadership.proclaim(value));
       leadership.started(target);
-      if (electionChannel.hasSubscribers) publishTerm(this.#event(acquired.queue.lease.owner), leadership);
+      if (electionChannel.hasSubscribers) publishTerm(this.#event(entry.lease.owner), leadership);
       return leadership;
     } catch (error) {
       void leadership.resign();

@@ -1,21 +1,29 @@
-import { DeadlockError, EtcdUnavailableError, LockTimeoutError } from "../errors.js";
+// How a call takes a lock: with the session's lease, in the queue of its name, and again with the next lease if the session ended.
+import {
+  DeadlockError,
+  EtcdRefusedError,
+  EtcdUnavailableError,
+  LockTimeoutError,
+  SessionClosedError,
+  SessionLostError,
+} from "../errors.js";
+import { Backoff } from "../etcd/retry.js";
 import type { WatchListener } from "../etcd/watch-hub.js";
 import type { CheckedWait } from "../options/check.js";
 import type { CheckedQueueWait } from "../options/lock.js";
 import { type Ahead, readContendersAhead } from "../queue/contenders.js";
-import type { JoinedEntry } from "../queue/entry.js";
+import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
 import { LockTable } from "../queue/lock-table.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
-import { type Grant, unwatched, type Waiter } from "../queue/waiter.js";
-import type { LeaseSource } from "../session/cluster.js";
+import { type Grant, unwatched } from "../queue/waiter.js";
 import type { Lease } from "../session/lease.js";
 import { acquireChannel } from "../telemetry/channels.js";
-import type { Timer } from "../util/clock.js";
+import { type Clock, pause, type Timer } from "../util/clock.js";
+import { withCallersStack } from "../util/own-context.js";
 import { settleWithin } from "../util/settle.js";
-import { type AcquireTarget, type LockAbout, traceAcquire } from "./events.js";
+import { type AcquireTarget, type LockAbout, publishRejoin, traceAcquire } from "./events.js";
 import { HoldHandle } from "./hold.js";
 import { enclosingConflict, enclosingHold } from "./reentrancy.js";
-import { type LeasedCall, withLease } from "./with-lease.js";
 
 /** The last part of a wait, in which the queue is read so that a timeout can name the holder. */
 const PROBE_MS = 500;
@@ -23,11 +31,15 @@ const PROBE_MS = 500;
 const UNANSWERED_MS = 400;
 const ROUND_TRIPS = 3;
 const REJOINING = "its session had ended, and the next one was not used yet";
+/** The wait for etcd of a call that does not wait for its turn. */
+const TRY_TIMEOUT_MS = 5000;
+/** An attempt that lasted longer has waited in a queue: its session did not end at once, as the one before it may have. */
+const LONG_ATTEMPT_MS = 5000;
 
 /** A call that waits in one queue or several. */
 export interface TurnWaiter<T> {
   readonly granted: Promise<T>;
-  /** The call has, or had, a place in the queue. */
+  /** The call has, or had, a place in the queue, which is lost with the session. */
   readonly joined: boolean;
   readonly waitingFor: Waited;
   /** The caller waits no longer; its entry is removed in the background. */
@@ -40,69 +52,182 @@ export interface Waited {
   readonly revision: bigint | undefined;
 }
 
-/** A call that waits for its turn under one name or several. */
-export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
-  #waiter: TurnWaiter<T> | undefined;
-  #placed = false;
-
-  constructor(private readonly wait: CheckedQueueWait) {}
-
-  abstract get about(): AcquireTarget;
-  /** Joins the queues. */
-  protected abstract join(lease: Lease): TurnWaiter<T>;
+/** How a target is acquired. `T` is what etcd grants, `R` what the caller gets. One object serves all calls of its kind. */
+export interface Acquirer<Target, T, R> {
+  /** Joins the queues. `limitMs` is what is left of the time limit. */
+  join(lease: Lease, target: Target, limitMs: number | undefined): TurnWaiter<T>;
+  /** The value for the caller. @throws the end of the session, if it has ended since the grant. */
+  made(granted: T, target: Target, lease: Lease): R;
   /** Releases what was granted after the caller gave up. */
-  protected abstract releaseUnwanted(granted: T): void;
-  abstract result(granted: T): R;
+  unwanted(granted: T, target: Target, lease: Lease): void;
+  /** Of a call that does not wait for its turn, and so has no holder to report: what etcd did not answer in time. */
+  readonly tried?: (target: Target) => string;
+}
 
-  get joined(): boolean {
-    return this.#waiter?.joined ?? false;
-  }
-
-  /** Also with one of the sessions before: etcd has said that somebody is ahead. */
-  get #hadPlace(): boolean {
-    return (this.#placed ||= this.joined);
-  }
-
-  get rejoin(): boolean {
-    return this.wait.rejoin;
-  }
-
-  /** @throws DeadlockError when this async context would wait for itself. @throws the reason of an aborted signal. */
-  run(): Promise<R> {
-    this.wait.signal?.throwIfAborted();
-    const { source, name, names = [name] } = this.about;
-    assertNoDeadlock(source, names);
-    return withLease(source, this.wait, this);
-  }
-
-  begin(lease: Lease, left: CheckedWait): Promise<T> {
-    this.#placed = this.#hadPlace;
-    const waiter = (this.#waiter = this.join(lease));
-    const probe = new HolderProbe(lease, waiter, left.timeoutMs);
-    const settled = settleWithin(waiter.granted, left, lease.services, {
-      onTimeout: () => probe.timeoutError(this.wait.timeoutMs ?? 0),
-      onGiveUp: () => waiter.giveUp(),
-      onUnwanted: (granted) => this.releaseUnwanted(granted),
-    });
-    return probe.during(settled);
-  }
-
-  overdue(error: unknown): unknown {
-    if (error instanceof EtcdUnavailableError) return error;
-    const { timeoutMs = 0 } = this.wait;
-    const { failing, lastFailures } = this.#client;
-    if (failing || !this.#hadPlace)
-      return new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, lastFailures);
-    return new LockTimeoutError(this.about.name, timeoutMs, undefined, undefined, REJOINING);
-  }
-
-  get #client(): LeaseSource["services"]["client"] {
-    return this.about.source.services.client;
+/**
+ * Joins with a lease that accepts new calls, waits for the turn with the rest of the time limit, and resolves with what `by` makes
+ * of the grant. The session may have ended unnoticed, for example because its lease was revoked: unless the call had joined a queue
+ * by then, it begins again, with the next session of the cluster. A call with `rejoin` begins again in any case. This is the only
+ * suspended function of a waiting call, and it keeps few variables: a process may have thousands.
+ * @throws DeadlockError when this async context would wait for itself. @throws the reason of an aborted signal.
+ */
+export async function acquire<Target extends AcquireTarget, T, R>(
+  target: Target,
+  wait: CheckedQueueWait,
+  by: Acquirer<Target, T, R>,
+): Promise<R> {
+  const { source } = target;
+  wait.signal?.throwIfAborted();
+  if (!by.tried) assertNoDeadlock(target);
+  const left = timeBudget(source.services.clock, wait.timeoutMs);
+  let lease: Lease | undefined;
+  let waiter: TurnWaiter<T> | undefined;
+  let repetition: Repetition | undefined;
+  for (;;) {
+    try {
+      const found = source.lease({ signal: wait.signal, timeoutMs: left() });
+      lease = found instanceof Promise ? await found : found;
+      lease.assertOpen();
+      wait.signal?.throwIfAborted();
+      waiter = by.join(lease, target, left());
+      const granted = await waitFor(waiter, { lease, target, by, wait, limitMs: left() });
+      return by.made(granted, target, lease);
+    } catch (error) {
+      repetition ??= new Repetition(target, wait, by.tried !== undefined);
+      if (!repetition.mayFollow(error, lease, waiter?.joined)) throw withCallersStack(error);
+      waiter = undefined;
+      await repetition.pause(error, lease, left());
+    }
   }
 }
 
+interface Waiting<Target, T> {
+  readonly lease: Lease;
+  readonly target: Target;
+  readonly by: Acquirer<Target, T, unknown>;
+  readonly wait: CheckedQueueWait;
+  readonly limitMs: number | undefined;
+}
+
+/** Without a limit or a signal, a wait has no object more. */
+function waitFor<Target, T>(
+  waiter: TurnWaiter<T>,
+  { lease, target, by, wait, limitMs }: Waiting<Target, T>,
+): Promise<T> {
+  const { services } = lease;
+  const limits = { signal: wait.signal, timeoutMs: limitMs };
+  if (limits.signal === undefined && limitMs === undefined) return waiter.granted;
+  const onGiveUp = (): void => waiter.giveUp();
+  const onUnwanted = (granted: T): void => by.unwanted(granted, target, lease);
+  if (by.tried || limitMs === undefined) {
+    const onTimeout = (): Error =>
+      new EtcdUnavailableError(by.tried?.(target) ?? "", services.client.lastFailures);
+    return settleWithin(waiter.granted, limits, services, { onTimeout, onGiveUp, onUnwanted });
+  }
+  const probe = new HolderProbe(lease, waiter, limitMs);
+  const onTimeout = (): Error | Promise<Error> => probe.timeoutError(wait.timeoutMs ?? 0);
+  const settled = settleWithin(waiter.granted, limits, services, { onTimeout, onGiveUp, onUnwanted });
+  return settled.finally(() => probe.cancel());
+}
+
+/** Whether, and when, a failed call begins again with the next session. Created on the first failure. */
+class Repetition {
+  /** Failures in a row. */
+  #failures = 0;
+  #began = -Infinity;
+  /** With one of the sessions: etcd has said that somebody is ahead. */
+  #hadPlace = false;
+  readonly #backoff: Backoff;
+
+  constructor(
+    private readonly target: AcquireTarget,
+    private readonly wait: CheckedQueueWait,
+    private readonly tries: boolean,
+  ) {
+    this.#backoff = new Backoff(target.source.services.clock);
+  }
+
+  /** Whether the next session of the source may give the call another result. */
+  mayFollow(error: unknown, lease: Lease | undefined, joined = false): boolean {
+    const { source } = this.target;
+    const { rejoin } = this.wait;
+    this.#hadPlace ||= joined;
+    if (!source.reopens) return false;
+    if (error instanceof EtcdUnavailableError) return rejoin;
+    if (joined && !rejoin) return false;
+    if (error instanceof SessionLostError || error instanceof SessionClosedError) return true;
+    // The lease may be the reason, but not of two in a row.
+    return isOfSession(error, lease) && !joined && this.#failures === 0;
+  }
+
+  /**
+   * Resolves when the call may begin again: at once after the first end of a session, else after a pause; pauses grow up to 1 s.
+   * @throws the reason of an aborted signal. @throws SessionClosedError when the cluster is closed.
+   * @throws when the time limit ends first.
+   */
+  async pause(error: unknown, lease: Lease | undefined, leftMs = Infinity): Promise<void> {
+    const { clock, closed } = this.target.source.services;
+    const { signal } = this.wait;
+    signal?.throwIfAborted();
+    closed.throwIfAborted();
+    const delayMs = this.#nextMs(error);
+    if (delayMs < leftMs) this.#publish(error as Error, lease, delayMs);
+    if (delayMs > 0) await pause(clock, Math.min(delayMs, leftMs), signal, closed);
+    signal?.throwIfAborted();
+    closed.throwIfAborted();
+    if (delayMs >= leftMs) throw withCallersStack(this.#overdue(error));
+    this.#began = clock.monotonic();
+  }
+
+  #nextMs(error: unknown): number {
+    const unanswered = error instanceof EtcdUnavailableError;
+    const lastedMs = this.target.source.services.clock.monotonic() - this.#began;
+    if (!unanswered && lastedMs > LONG_ATTEMPT_MS) {
+      this.#failures = 0;
+      this.#backoff.reset();
+    }
+    this.#failures++;
+    return unanswered || this.#failures > 1 ? this.#backoff.nextMs() : 0;
+  }
+
+  /** The error for the caller when the time limit ends before the call has begun again after `error`. */
+  #overdue(error: unknown): unknown {
+    if (this.tries || error instanceof EtcdUnavailableError) return error;
+    const { timeoutMs = 0 } = this.wait;
+    const { failing, lastFailures } = this.target.source.services.client;
+    if (failing || !this.#hadPlace)
+      return new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, lastFailures);
+    return new LockTimeoutError(this.target.name, timeoutMs, undefined, undefined, REJOINING);
+  }
+
+  #publish(error: Error, lease: Lease | undefined, delayMs: number): void {
+    const failures = this.#failures;
+    const facts = { lease, error, failures, delayMs };
+    if (this.wait.rejoin) publishRejoin(this.target.source.services, this.target, facts);
+  }
+}
+
+/** Whether another session could give the same call another result. */
+export const isOfSession = (error: unknown, lease: Lease | undefined): boolean =>
+  error instanceof SessionLostError ||
+  error instanceof SessionClosedError ||
+  (error instanceof EtcdRefusedError && lease?.unfit === true);
+
+const NO_LIMIT = (): undefined => undefined;
+
+/** The rest of a time limit that earlier steps may have used in part. */
+export function timeBudget(clock: Clock, timeoutMs: number | undefined): () => number | undefined {
+  if (timeoutMs === undefined) return NO_LIMIT;
+  const start = clock.monotonic();
+  return () => Math.max(1, Math.ceil(timeoutMs - (clock.monotonic() - start)));
+}
+
 /** @throws DeadlockError when this async context would wait for itself. */
-function assertNoDeadlock({ services }: LeaseSource, names: readonly string[]): void {
+export function assertNoDeadlock({
+  source: { services },
+  name: first,
+  names = [first],
+}: AcquireTarget): void {
   for (const name of names) {
     const blocking = enclosingConflict(services, name);
     if (blocking === undefined) continue;
@@ -120,22 +245,19 @@ class HolderProbe {
   #sentAt: number | undefined;
   #ahead: Ahead | undefined;
   #failure: unknown;
-  readonly #timer: Timer | undefined;
+  readonly #timer: Timer;
 
   constructor(
     private readonly lease: Lease,
     private readonly waiter: Pick<TurnWaiter<unknown>, "joined" | "waitingFor">,
-    timeoutMs: number | undefined,
+    limitMs: number,
   ) {
-    if (timeoutMs === undefined) return;
-    const probeMs = Math.min(PROBE_MS, timeoutMs / 2);
-    this.#timer = lease.services.clock.after(timeoutMs - probeMs, () => void this.#read(probeMs));
+    const probeMs = Math.min(PROBE_MS, limitMs / 2);
+    this.#timer = lease.services.clock.after(limitMs - probeMs, () => void this.#read(probeMs));
   }
 
-  /** The same promise, or one that cancels the probe when it settles. */
-  during<T>(settled: Promise<T>): Promise<T> {
-    const timer = this.#timer;
-    return timer ? settled.finally(() => timer.cancel()) : settled;
+  cancel(): void {
+    this.#timer.cancel();
   }
 
   /** LockTimeoutError if etcd has said that somebody is ahead, and has not fallen silent since. */
@@ -205,8 +327,6 @@ class HolderProbe {
   }
 }
 
-const TRY_TIMEOUT_MS = 5000;
-
 /** The hold takes the watch over in the same turn of the event loop, so no event can arrive before. */
 const NO_LISTENER: WatchListener = { created() {}, events() {}, interrupted() {}, refused() {} };
 
@@ -221,79 +341,29 @@ export interface HoldTarget<H extends HoldHandle> extends JoinTarget {
   readonly handle: HandleClass<H>;
 }
 
-/** A granted entry that is not a hold yet. */
-export interface Acquired {
-  readonly queue: Queue;
-  readonly grant: Grant;
-}
+const queueOf = ({ lease, name }: QueueEntry): Queue => LockTable.of(lease).queue(name);
 
-const acquired = (grant: Grant): Acquired => ({
-  queue: LockTable.of(grant.entry.lease).queue(grant.entry.name),
-  grant,
-});
-
-/** Waits in the queue of one name for its turn. */
-abstract class NameCall<T extends JoinTarget, R> extends TurnCall<Grant, R> {
-  constructor(
-    protected readonly target: T,
-    wait: CheckedQueueWait,
-  ) {
-    super(wait);
-  }
-
-  get about(): T {
-    return this.target;
-  }
-
-  protected join(lease: Lease): Waiter {
-    return LockTable.of(lease).queue(this.target.name).join(this.target);
-  }
-
-  protected releaseUnwanted(unwanted: Grant): void {
-    const { queue, grant } = acquired(unwanted);
-    void new HoldHandle(queue, grant).release();
-  }
-}
-
-class EntryCall<R> extends NameCall<JoinTarget, R> {
-  constructor(
-    target: JoinTarget,
-    wait: CheckedQueueWait,
-    private readonly made: (granted: Acquired) => R,
-  ) {
-    super(target, wait);
-  }
-
-  result(grant: Grant): R {
-    return this.made(acquired(grant));
-  }
-}
-
-class HoldCall<H extends HoldHandle> extends NameCall<HoldTarget<H>, H> {
-  result(grant: Grant): H {
-    return started(grant, this.target);
-  }
-}
+/** Waits in the queue of one name. */
+export const inQueue: Pick<Acquirer<JoinTarget, Grant, unknown>, "join" | "unwanted"> = {
+  join: (lease, target) => LockTable.of(lease).queue(target.name).join(target),
+  unwanted: (grant) => void new HoldHandle(queueOf(grant.entry), grant).release(),
+};
 
 /** The hold that the caller gets. */
 function started<H extends HoldHandle>(grant: Grant, target: HoldTarget<H>): H {
-  const hold = holdOf(acquired(grant), target.handle);
+  const hold = holdOf(grant, target.handle);
   hold.started(target);
   return hold;
 }
 
-/** Resolves with what `made` makes of the entry, at once when its turn has come. */
-export async function acquire<R>(
-  target: JoinTarget,
-  wait: CheckedQueueWait,
-  made: (granted: Acquired) => R,
-): Promise<R> {
-  return new EntryCall(target, wait, made).run();
-}
+const AS_HOLD = { ...inQueue, made: started };
+/** The handle is that of the target. */
+const asHold = <H extends HoldHandle>(): Acquirer<HoldTarget<H>, Grant, H> =>
+  AS_HOLD as Acquirer<HoldTarget<H>, Grant, H>;
 
 /**
- * Like `acquire()`, but resolves with a hold. `check` throws on bad options. It is not an async function: that would keep
- * one more suspended function per waiter, and a process may have thousands.
+ * Resolves with a hold when its turn has come. `check` throws on bad options. It is not an async function: that would keep one more
+ * suspended function per waiter, and a process may have thousands.
  */
 export function acquireHold<H extends HoldHandle>(
   target: HoldTarget<H>,
@@ -301,15 +371,12 @@ export function acquireHold<H extends HoldHandle>(
 ): Promise<H> {
   try {
     const wait = check();
-    return acquireChannel.hasSubscribers ? traceHold(target, wait) : new HoldCall(target, wait).run();
+    if (!acquireChannel.hasSubscribers) return acquire(target, wait, asHold<H>());
+    const call = { tries: false, signal: wait.signal };
+    return traceAcquire(target, call, (traced) => acquire(traced, wait, asHold<H>()));
   } catch (error) {
     return Promise.reject(error);
   }
-}
-
-function traceHold<H extends HoldHandle>(target: HoldTarget<H>, wait: CheckedQueueWait): Promise<H> {
-  const call = { tries: false, signal: wait.signal };
-  return traceAcquire(target, call, (traced) => new HoldCall(traced, wait).run());
 }
 
 /** A hold if it needs no wait for a turn, else undefined. `timeoutMs` bounds the wait for etcd. */
@@ -317,75 +384,66 @@ export function tryAcquire<H extends HoldHandle>(
   target: HoldTarget<H>,
   wait: CheckedWait,
 ): Promise<H | undefined> {
-  if (!acquireChannel.hasSubscribers) return tryHold(target, wait);
+  const made = (grant: Grant): H => started(grant, target);
+  if (!acquireChannel.hasSubscribers) return tryEntry(target, wait, made);
   const call = { tries: true, signal: wait.signal };
-  return traceAcquire(target, call, (traced) => tryHold(traced, wait));
+  return traceAcquire(target, call, (traced) => tryEntry(traced, wait, (grant) => started(grant, traced)));
 }
 
-const tryHold = <H extends HoldHandle>(target: HoldTarget<H>, wait: CheckedWait): Promise<H | undefined> =>
-  tryEntry(target, wait, ({ grant }) => started(grant, target));
-
-/** Like `tryAcquire()`, but resolves with what `made` makes of the entry. */
-export async function tryEntry<R>(
+/** Like `tryAcquire()`, but resolves with what `made` makes of the entry. Leaves the queue again unless that is granted at once. */
+export function tryEntry<R>(
   target: JoinTarget,
   { signal, timeoutMs = TRY_TIMEOUT_MS }: CheckedWait,
-  made: (granted: Acquired) => R,
+  made: (grant: Grant) => R,
 ): Promise<R | undefined> {
-  signal?.throwIfAborted();
-  return withLease(target.source, { signal, timeoutMs }, new TryCall(target, made));
+  return acquire<JoinTarget, JoinedEntry | undefined, R | undefined>(
+    target,
+    { signal, timeoutMs, rejoin: false },
+    {
+      join: tryJoin,
+      made: (entry) => entry && made(unwatched(entry)),
+      unwanted: (entry) =>
+        void (
+          entry &&
+          queueOf(entry)
+            .leave(entry)
+            .catch(() => undefined)
+        ),
+      tried: ({ name }) => `try lock "${name}"`,
+    },
+  );
 }
 
-/** Leaves the queue again unless its entry is granted at once. */
-class TryCall<R> implements LeasedCall<JoinedEntry | undefined, R | undefined> {
-  /** It does not wait in the queue, so no turn is lost when it begins again. */
-  readonly joined = false;
-  readonly rejoin = false;
-
-  constructor(
-    private readonly target: JoinTarget,
-    private readonly made: (granted: Acquired) => R,
-  ) {}
-
-  get about(): JoinTarget {
-    return this.target;
-  }
-
-  begin(lease: Lease, left: CheckedWait): Promise<JoinedEntry | undefined> {
-    const { services } = lease;
-    const queue = LockTable.of(lease).queue(this.target.name);
-    let gaveUp = false;
-    const limits = { giveUpMs: left.timeoutMs ?? TRY_TIMEOUT_MS, again: () => !gaveUp };
-    return settleWithin(queue.tryJoin(limits, this.target), left, services, {
-      onTimeout: () => new EtcdUnavailableError(`try lock "${queue.name}"`, services.client.lastFailures),
-      onGiveUp: () => (gaveUp = true),
-      onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
-    });
-  }
-
-  result(entry: JoinedEntry | undefined): R | undefined {
-    return entry && this.made(acquired(unwatched(entry)));
-  }
-
-  overdue(error: unknown): unknown {
-    return error;
-  }
+/** It does not wait in the queue, so no turn is lost when it begins again. */
+function tryJoin(
+  lease: Lease,
+  target: JoinTarget,
+  limitMs: number | undefined,
+): TurnWaiter<JoinedEntry | undefined> {
+  let gaveUp = false;
+  const limits = { giveUpMs: limitMs ?? TRY_TIMEOUT_MS, again: () => !gaveUp };
+  return {
+    granted: LockTable.of(lease).queue(target.name).tryJoin(limits, target),
+    joined: false,
+    waitingFor: { name: target.name, revision: undefined },
+    giveUp: () => void (gaveUp = true),
+  };
 }
 
 /** Watches the key from the grant on: for a hold that lasts, or that another client may steal at any moment. */
-export function watched({ queue, grant }: Acquired): Acquired {
-  if (grant.ownWatch) return { queue, grant };
-  const { watches } = queue.lease.services;
-  const ownWatch = watches.watch({ key: grant.entry.key, events: "DELETE" }, NO_LISTENER);
-  return { queue, grant: { ...grant, ownWatch } };
+export function watched(grant: Grant): Grant {
+  if (grant.ownWatch) return grant;
+  const { key, lease } = grant.entry;
+  return { ...grant, ownWatch: lease.services.watches.watch({ key, events: "DELETE" }, NO_LISTENER) };
 }
 
 /**
  * Throws if the session has ended since the grant, or before it, unnoticed because the process was suspended. The hold has
  * no events before `started`.
  */
-export function holdOf<H extends HoldHandle>({ queue, grant }: Acquired, handle: HandleClass<H>): H {
-  const hold = new handle(queue, grant);
-  const { lease } = queue;
+export function holdOf<H extends HoldHandle>(grant: Grant, handle: HandleClass<H>): H {
+  const hold = new handle(queueOf(grant.entry), grant);
+  const { lease } = grant.entry;
   if (!lease.over) return hold;
   void hold.release();
   throw lease.signal.reason as Error;

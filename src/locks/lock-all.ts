@@ -1,19 +1,12 @@
 import { setMaxListeners } from "node:events";
 import { LockLostError, LockReleasedError } from "../errors.js";
-import { TurnCall } from "../hold/acquire.js";
+import { acquire, type Acquirer } from "../hold/acquire.js";
 import { type AcquireTarget, type HoldFacts, type LockAbout, traceAcquire } from "../hold/events.js";
 import { HoldBase, type HoldEnd } from "../hold/hold-base.js";
 import type { HoldHandle, Lock } from "../hold/hold.js";
 import { checkNames } from "../options/check.js";
-import {
-  type CheckedQueueWait,
-  checkLock,
-  checkQueueWait,
-  LOCK_OPTIONS,
-  QUEUE_WAIT_OPTIONS,
-} from "../options/lock.js";
+import { checkLock, checkQueueWait, LOCK_OPTIONS, QUEUE_WAIT_OPTIONS } from "../options/lock.js";
 import { leaseSourceOf, type SessionSource } from "../session/cluster.js";
-import type { Lease } from "../session/lease.js";
 import type { LockOptions, QueueWaitOptions } from "../session/session-options.js";
 import { acquireChannel } from "../telemetry/channels.js";
 import { tellOutside } from "../util/own-context.js";
@@ -176,38 +169,23 @@ export async function lockAll(
     names: checked,
     options: checkLock("lockAll", options, QUEUE_WAIT_OPTIONS),
   };
-  if (!acquireChannel.hasSubscribers) return new AllCall(target, wait).run();
+  if (!acquireChannel.hasSubscribers) return acquire(target, wait, AT_ONCE);
   const call = { tries: false, signal: wait.signal };
-  return traceAcquire(target, call, (traced) => new AllCall(traced, wait).run());
+  return traceAcquire(target, call, (traced) => acquire(traced, wait, AT_ONCE));
 }
 
 interface AllTarget extends AcquireTarget {
   readonly names: readonly string[];
 }
 
-class AllCall extends TurnCall<readonly HoldHandle[], MultiLockHandle> {
-  constructor(
-    private readonly target: AllTarget,
-    wait: CheckedQueueWait,
-  ) {
-    super(wait);
-  }
-
-  get about(): AllTarget {
-    return this.target;
-  }
-
-  protected join(lease: Lease): MultiWaiter {
-    return new MultiWaiter(lease, this.target.names, this.target.onAhead);
-  }
-
-  protected releaseUnwanted(holds: readonly HoldHandle[]): void {
-    for (const hold of holds) void hold.release();
-  }
-
-  result(holds: readonly HoldHandle[]): MultiLockHandle {
+const AT_ONCE: Acquirer<AllTarget, readonly HoldHandle[], MultiLockHandle> = {
+  join: (lease, { names, onAhead }) => new MultiWaiter(lease, names, onAhead),
+  made(holds, target) {
     const lock = new MultiLockHandle(holds);
-    lock.started(this.target);
+    lock.started(target);
     return lock;
-  }
-}
+  },
+  unwanted(holds) {
+    for (const hold of holds) void hold.release();
+  },
+};

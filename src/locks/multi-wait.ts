@@ -280,9 +280,9 @@ class AllTurns {
   /** `others`: some names are not granted yet. Until they are, its key is watched: the call must not resolve with one that is gone. */
   #grant(grant: Grant, others = this.#holds.size + 1 < this.entries.length): void {
     const { entry } = grant;
-    const acquired = { queue: LockTable.of(this.lease).queue(entry.name), grant };
+    const queue = LockTable.of(this.lease).queue(entry.name);
     this.#turns.delete(entry);
-    const hold = new HoldHandle(acquired.queue, others ? watched(acquired).grant : grant);
+    const hold = new HoldHandle(queue, others ? watched(grant) : grant);
     hold.startedAsPart({ kind: "all", name: entry.name, options: NO_LOCK_OPTIONS });
     this.#holds.set(entry, hold);
     // It may be lost while the other entries still wait.

@@ -124,7 +124,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   }
 
   #holdOf(grant: Grant): ExclusiveHoldHandle {
-    return holdOf({ queue: this.#queue, grant }, ExclusiveHoldHandle);
+    return holdOf(grant, ExclusiveHoldHandle);
   }
 
   async #wait(found: Claim | Verdict): Promise<Outcome> {

@@ -1,19 +1,11 @@
-import { EtcdRefusedError, EtcdUnavailableError, LockLostError } from "../errors.js";
+import { EtcdRefusedError, LockLostError } from "../errors.js";
 import type { Txn, TxnAnswer } from "../etcd/port.js";
 import { Backoff, type CallPolicy } from "../etcd/retry.js";
-import { TurnCall } from "../hold/acquire.js";
+import { acquire, assertNoDeadlock, type Acquirer } from "../hold/acquire.js";
 import { type AcquireTarget, traceAcquire } from "../hold/events.js";
 import type { Lock } from "../hold/hold.js";
 import { HeldScope } from "../hold/reentrancy.js";
-import {
-  type CheckedWait,
-  checkFunction,
-  checkInteger,
-  checkName,
-  eitherOf,
-  rangeError,
-  typeError,
-} from "../options/check.js";
+import { checkFunction, checkInteger, checkName, eitherOf, rangeError, typeError } from "../options/check.js";
 import {
   type CheckedLock,
   type CheckedQueueWait,
@@ -27,7 +19,6 @@ import type { Lease } from "../session/lease.js";
 import type { LockOptions, QueueWaitOptions } from "../session/session-options.js";
 import { acquireChannel } from "../telemetry/channels.js";
 import { pause } from "../util/clock.js";
-import { settleWithin } from "../util/settle.js";
 import { abandon, type Claim, type Outcome, SlotWaiter } from "./claim.js";
 import { endTxn, NOTHING, type OnceRun, parseMark, SlotPlan } from "./marks.js";
 
@@ -262,65 +253,35 @@ async function claimed(
   plan: SlotPlan,
   wait: CheckedQueueWait,
 ): Promise<SlotRun | NotRun> {
-  const Call = plan.options.skips ? SlotTry : SlotCall;
-  if (!acquireChannel.hasSubscribers) return new Call(target, plan, wait).run();
+  const by = claiming(plan);
+  const claim = (each: AcquireTarget): Promise<SlotRun | NotRun> => {
+    if (plan.options.skips) assertNoDeadlock(each);
+    return acquire(each, wait, by);
+  };
+  if (!acquireChannel.hasSubscribers) return claim(target);
   const call = { tries: plan.options.skips, signal: wait.signal };
   let found: SlotRun | NotRun | undefined;
   await traceAcquire(target, call, async (traced) => {
-    found = await new Call(traced, plan, wait).run();
+    found = await claim(traced);
     return found instanceof SlotRun ? found.hold : undefined;
   });
   return found as SlotRun | NotRun;
 }
 
 /** Waits until the slot is claimed, or must not be run. */
-class SlotCall extends TurnCall<Outcome, SlotRun | NotRun> {
-  #lease: Lease | undefined;
-
-  constructor(
-    private readonly target: AcquireTarget,
-    protected readonly plan: SlotPlan,
-    wait: CheckedQueueWait,
-  ) {
-    super(wait);
-  }
-
-  get about(): AcquireTarget {
-    return this.target;
-  }
-
-  protected join(lease: Lease): SlotWaiter {
-    this.#lease = lease;
-    return new SlotWaiter(lease, this.plan, this.target);
-  }
-
-  protected releaseUnwanted(outcome: Outcome): void {
-    if ("claim" in outcome) abandon(this.#lease as Lease, this.plan, outcome.claim);
-  }
-
-  result(outcome: Outcome): SlotRun | NotRun {
+const claiming = (plan: SlotPlan): Acquirer<AcquireTarget, Outcome, SlotRun | NotRun> => ({
+  join: (lease, target) => new SlotWaiter(lease, plan, target),
+  made(outcome, target, lease) {
     if ("refusal" in outcome) {
       const { refusal } = outcome;
       return { why: refusal.state, run: "run" in refusal ? refusal.run : undefined };
     }
-    outcome.claim.hold.started(this.target);
-    return new SlotRun(this.#lease as Lease, this.plan, outcome.claim);
-  }
-}
-
-/** Claims the slot at once, or not at all: it has no place in a queue, and no holder to report. */
-class SlotTry extends SlotCall {
-  override begin(lease: Lease, left: CheckedWait): Promise<Outcome> {
-    const { services } = lease;
-    const waiter = this.join(lease);
-    return settleWithin(waiter.granted, left, services, {
-      onTimeout: () => new EtcdUnavailableError(`claim ${this.plan.text}`, services.client.lastFailures),
-      onGiveUp: () => waiter.giveUp(),
-      onUnwanted: (outcome) => this.releaseUnwanted(outcome),
-    });
-  }
-
-  override overdue(error: unknown): unknown {
-    return error;
-  }
-}
+    outcome.claim.hold.started(target);
+    return new SlotRun(lease, plan, outcome.claim);
+  },
+  unwanted(outcome, _target, lease) {
+    if ("claim" in outcome) abandon(lease, plan, outcome.claim);
+  },
+  // Claims the slot at once, or not at all: it has no place in a queue, and no holder to report.
+  ...(plan.options.skips && { tried: () => `claim ${plan.text}` }),
+});

@@ -1,13 +1,12 @@
-import { type Acquired, holdOf, tryEntry, watched } from "../hold/acquire.js";
+import { holdOf, isOfSession, tryEntry, watched } from "../hold/acquire.js";
 import { type AcquireTarget, type LockAbout, publishRejoin } from "../hold/events.js";
 import { ExclusiveHoldHandle, HoldHandle } from "../hold/hold.js";
-import { isOfSession } from "../hold/with-lease.js";
 import type { EntryValue } from "../keys.js";
 import { NO_LOCK_OPTIONS } from "../options/lock.js";
 import { queueRange, reader, writer } from "../queue/lock-mode.js";
 import { LockTable } from "../queue/lock-table.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
-import type { Waiter } from "../queue/waiter.js";
+import type { Grant, Waiter } from "../queue/waiter.js";
 import type { LeaseSource } from "../session/cluster.js";
 import type { EtcdServices } from "../session/connection.js";
 import type { Lease } from "../session/lease.js";
@@ -298,9 +297,9 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
 
   async #try(lease: Lease): Promise<HoldHandle | undefined> {
     const { services } = this.client;
-    const source = { services, reopens: false, lease: () => Promise.resolve(lease) };
+    const source = { services, reopens: false, lease: () => lease };
     const target = { source, ...this.#entry(lease), name: this.#queueName };
-    return tryEntry(target, UNLIMITED, (acquired) => this.#holdOf(acquired));
+    return tryEntry(target, UNLIMITED, (grant) => this.#holdOf(grant));
   }
 
   async #joinWith(queue: Queue): Promise<void> {
@@ -318,7 +317,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
       this.#onJoined = () => resolve(waiter);
       const waiter = queue.join({ ...this.#entry(queue.lease), onJoined: this.#onJoined });
       this.#waiter = waiter;
-      const granted = waiter.granted.then((grant) => this.#grant({ queue, grant }));
+      const granted = waiter.granted.then((grant) => this.#grant(grant));
       void granted.catch((error: unknown) => this.#fail(error)).then(this.#onJoined);
     });
   }
@@ -345,12 +344,12 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   }
 
   /** Another process may steal the lock at any moment, so its key is watched from the grant on. */
-  #holdOf(acquired: Acquired): HoldHandle {
-    return holdOf(watched(acquired), this.args.mode === "shared" ? HoldHandle : ExclusiveHoldHandle);
+  #holdOf(grant: Grant): HoldHandle {
+    return holdOf(watched(grant), this.args.mode === "shared" ? HoldHandle : ExclusiveHoldHandle);
   }
 
-  #grant(acquired: Acquired): void {
-    const hold = this.#holdOf(acquired);
+  #grant(grant: Grant): void {
+    const hold = this.#holdOf(grant);
     if (this.#over) void hold.release();
     else this.#acquire(hold);
   }

@@ -40,7 +40,7 @@ export const QUEUES: readonly Bug[] = [
     lost: "The first call after an operator had revoked the lease was rejected, although it had joined nothing.",
     patches: [
       {
-        file: "hold/with-lease.js",
+        file: "hold/acquire.js",
         from: "if (error instanceof SessionLostError || error instanceof SessionClosedError)\n            return true;",
         to: "if (error instanceof SessionLostError || error instanceof SessionClosedError)\n            return false;",
       },

@@ -4,11 +4,11 @@ import { CHANNELS, type RejoinMessage } from "../../../src/telemetry/index.js";
 import {
   EtcdRefusedError,
   EtcdUnavailableError,
-  LockTimeoutError,
   SessionClosedError,
   SessionLostError,
 } from "../../../src/errors.js";
-import { withLease, type LeasedCall } from "../../../src/hold/with-lease.js";
+import { acquire, type Acquirer } from "../../../src/hold/acquire.js";
+import type { AcquireTarget } from "../../../src/hold/events.js";
 import type { CheckedWait } from "../../../src/options/check.js";
 import { NO_LOCK_OPTIONS } from "../../../src/options/lock.js";
 import type { Lease } from "../../../src/session/lease.js";
@@ -38,27 +38,26 @@ async function scene({ attempts, rejoin = false, joined = false, reopens = true,
   const lease = cluster.lease(3600);
   const begins: number[] = [];
   const start = clock.monotonic();
-  const source: LeaseSource = { services, reopens, lease: () => Promise.resolve(lease) };
-  const call: LeasedCall<unknown, unknown> = {
-    about: { kind: "mutex", name: "jobs", options: NO_LOCK_OPTIONS },
-    rejoin,
-    joined,
-    begin: () => {
+  const source: LeaseSource = { services, reopens, lease: () => lease };
+  const target: AcquireTarget = { source, kind: "mutex", name: "jobs", options: NO_LOCK_OPTIONS };
+  const by: Acquirer<AcquireTarget, unknown, unknown> = {
+    join: () => {
       begins.push(clock.monotonic() - start);
       const next = attempts[Math.min(begins.length, attempts.length) - 1]?.(lease);
       if (rest.lasts !== undefined) clock.freeze(rest.lasts);
-      return next instanceof Error ? Promise.reject(next) : Promise.resolve(next);
+      const granted = next instanceof Error ? Promise.reject(next) : Promise.resolve(next);
+      return { granted, joined, waitingFor: { name: "jobs", revision: undefined }, giveUp() {} };
     },
-    result: (value) => value,
-    overdue: (error) => new LockTimeoutError(`after ${(error as Error).name}`, 1, undefined, undefined),
+    made: (value) => value,
+    unwanted: () => {},
   };
   const published: RejoinMessage[] = [];
   const hear = (message: unknown) => void published.push(message as RejoinMessage);
   channel(CHANNELS.rejoin).subscribe(hear);
   onTestFinished(() => void channel(CHANNELS.rejoin).unsubscribe(hear));
   let end: unknown = "pending";
-  const wait = { signal: undefined, timeoutMs: undefined, ...rest.wait };
-  void withLease(source, wait, call).then(
+  const wait = { signal: undefined, timeoutMs: undefined, rejoin, ...rest.wait };
+  void acquire(target, wait, by).then(
     (value) => (end = value),
     (error: unknown) => (end = error),
   );
@@ -187,7 +186,7 @@ describe("in the pause before it begins again, a call", () => {
     expect(end()).toBe("pending");
     await clock.pass(1);
 
-    expect(end()).toMatchObject({ code: "LOCK_TIMEOUT", lockName: "after EtcdUnavailableError" });
+    expect(end()).toMatchObject({ code: "ETCD_UNAVAILABLE" });
     expect(begins).toEqual([0, 10]);
     expect(published.map(({ delayMs }) => delayMs)).toEqual([10]);
   });

@@ -3,7 +3,7 @@
 import { SRC } from "./imports.js";
 import { measure } from "./measure.js";
 
-const MOST_LINES = { file: 250, function: 25 };
+const MOST_LINES = { file: 500, function: 40 };
 
 /**
  * @param {string} what

@@ -36,7 +36,7 @@ const PARTS: readonly (readonly [name: string, isIn: (frame: Frame) => boolean])
   ],
   ["garbage collection", ({ functionName }) => functionName === "(garbage collector)"],
   ["etcd3, grpc-js, protobuf.js, cockatiel", ({ url }) => url.includes("/node_modules/")],
-  ["`etcd/http2/`, `etcd/grpc/`, `etcd/codec/`", ({ url }) => /\/etcd\/(?:http2|grpc|codec)\//.test(url)],
+  ["`etcd/http2/`", ({ url }) => /\/etcd\/http2\//.test(url)],
   ["`etcd/`: batches, attempts, members", ({ url }) => url.includes("/etcd/")],
   ["locks, queues, sessions", ({ url }) => url.startsWith("file:") && !url.endsWith(path.basename(WORKER))],
   ["Node.js, V8, and the rest of the system", () => true],

@@ -14,7 +14,7 @@ const FILES = [
   { file: "test/unit/etcd/http2/fuzz-streams.test.ts", inputs: 1_800 },
   { file: "test/unit/etcd/http2/fuzz.test.ts", inputs: 12_000 },
   { file: "test/unit/etcd/http2/frames/fuzz-bytes.test.ts", inputs: 100_000 },
-  { file: "test/unit/etcd/codec/fuzz-codec.test.ts", inputs: 15_000 },
+  { file: "test/unit/etcd/http2/fuzz-codec.test.ts", inputs: 15_000 },
 ];
 /** @type {Counts} */
 const PROMISED = { frames: 1_000_000, splittings: 10_000, messages: 100_000 };

@@ -8,10 +8,14 @@ import { LAYERS } from "./layers.js";
 const PAGE = fileURLToPath(new URL("../docs/architecture.md", import.meta.url));
 
 /**
- * What the picture shows as one unit: a folder of src/ with everything below it, or a file next to the folders.
+ * What the picture shows as one unit: a folder of src/ with everything below it, the files of the lowest layer next to the
+ * folders, or another file.
  * @param {string} file
  */
-const unitOf = (file) => (file.includes("/") ? file.slice(0, file.indexOf("/") + 1) : file);
+function unitOf(file) {
+  if (file.includes("/")) return file.slice(0, file.indexOf("/") + 1);
+  return LAYERS[0]?.includes(file) ? "*.ts" : file;
+}
 
 /** @param {string} page the text of docs/architecture.md @returns {string} the same text with the current imports */
 export function withPicture(page) {

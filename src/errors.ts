@@ -159,7 +159,7 @@ export class EtcdRefusedError extends LeaseholdError {
     return this.#details;
   }
 
-  /** @internal The request may have been executed nevertheless: see "database space exceeded" in etcd/refusals/refusals.ts. */
+  /** @internal The request may have been executed nevertheless: see "database space exceeded" in etcd/refusals.ts. */
   get inDoubt(): boolean {
     return this.#inDoubt;
   }

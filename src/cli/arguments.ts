@@ -1,3 +1,5 @@
+// Words and flags of the program. An unknown flag, a missing value and a wrong number of words end it with code 64 before it
+// connects. `ETCDCTL_*` variables that users have set for etcdctl work here, with its rules; a flag wins over its variable.
 import { parseArgs, type ParseArgsConfig } from "node:util";
 import type { ConnectOptions } from "../index.js";
 import { checkNoDiscovery, etcdctlConnection, variableOf } from "../options/etcdctl.js";

@@ -1,3 +1,7 @@
+// The commands that look at elections. They read only: they need no session, and no right but to read the keys under the
+// name. A missing leader is exit code 1, never an empty line with code 0. `observe` prints each change that
+// `Election.observe` yields, a vacancy too, and ends only on a signal, an error, or when the reader of its output has gone.
+// On a terminal, values are escaped; with `--json` they are what the candidate has put.
 import { Election, type Leader } from "../index.js";
 import { printable } from "../util/printable.js";
 import { command } from "./command.js";

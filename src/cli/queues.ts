@@ -1,3 +1,9 @@
+// The commands that look at the queues of locks and elections, and the one that removes an entry.
+// - `ls` and `show` read only: they need no session, and no right but to read the keys.
+// - `ls` writes each page before it reads the next one, so its memory and the time to its first line do not grow with the
+//   number of locks.
+// - `release` removes what it has shown, or nothing: it deletes by the create revision that it has read. It never removes
+//   anything without a yes: the answer on a terminal, or `--yes`.
 import { createInterface } from "node:readline";
 import {
   type Cluster,

@@ -1,3 +1,8 @@
+// The page of `ui/` for the user of this machine who has started it.
+// - It listens on 127.0.0.1 only. Each request must know the token of this run, which is compared in constant time: without
+//   one it gets 401, with a wrong one 403, before the page sees it.
+// - The token is in the address once; from then on it is in a cookie that scripts cannot read and other sites cannot use.
+// - Releases need the flag `--release`, besides what the page itself asks for.
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";

@@ -1,3 +1,8 @@
+// Group commit: transactions that are sent while other requests are in flight leave together, in one request.
+// - A transaction that finds nothing in flight leaves at once. None waits forever: names take turns, and a name that was
+//   passed over is not overtaken by those that conflict with it.
+// - If etcd rejects a shared request, each of its transactions is sent again alone. If a shared request stays unanswered,
+//   each of its transactions is in doubt.
 import { AbortFanOut } from "../util/abort.js";
 import type { Clock, Timer } from "../util/clock.js";
 import {

@@ -1,3 +1,5 @@
+// What is known of each host, and the one member that is in use. A host that asks for fewer pings gets fewer, on each later
+// connection, whatever the transport. A change of a host's state is published once, however many calls notice it.
 import { EtcdRefusedError } from "../errors.js";
 import type { CheckedConnect } from "../options/connect.js";
 import { memberChannel } from "../telemetry/channels.js";

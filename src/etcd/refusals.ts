@@ -1,3 +1,10 @@
+// What a status that a server has sent means, whatever has carried it: etcd's own texts, and those of other servers and
+// proxies in its place. Both adapters use it, so that a rejection is the same error behind each.
+// - A rejection is what etcd itself says, by its texts (`REFUSALS`). Any other status counts as no answer, or leaves the
+//   attempt in doubt; docs/refusals.md has the tables.
+// - This file does not know the statuses that a gRPC library makes up: the adapter for that library classifies them before
+//   `foreignFailure` does.
+// - No text of a server reaches an error before `printable` has escaped it.
 import { EtcdRefusedError, type RefusalReason } from "../errors.js";
 import { printable } from "../util/printable.js";
 import {

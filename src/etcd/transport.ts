@@ -1,3 +1,6 @@
+// How members are reached. Above this file everything knows `Member` only: no code but `memberOf` asks which transport is in
+// use. And above it, all keys are relative to the prefix of the cluster (`PrefixedMember`): requests get it, answers lose it,
+// and keys outside it are left out. Users see complete keys: `QueueEntry.completeKey`, `contenderAt`, `leaderOf`.
 import type { CheckedConnect } from "../options/connect.js";
 import type { Clock } from "../util/clock.js";
 import { Etcd3Member } from "./etcd3/member.js";

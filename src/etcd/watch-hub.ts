@@ -1,3 +1,11 @@
+// All watches of a cluster, on as few streams of one member as they need.
+// - A listener is never called before `WatchHub.watch` has returned, and receives nothing after it cancelled its watch.
+// - `created` comes before any event of a watch that was opened, and gives the revision after which every event is delivered.
+// - When one stream fails, all of them end, and every listener is notified to watch anew on the next member. The hub carries
+//   nothing over: the listener reads what happened in between.
+// - A watch on the deletion of one key that has lost its listener is kept for a few seconds, for the next caller that waits
+//   for the same key (`IdleWatches`).
+// - Streams on which nothing is watched are closed when a session or an observer ends: they would keep the process alive.
 import { EtcdRefusedError } from "../errors.js";
 import type { Clock, Timer } from "../util/clock.js";
 import type { EtcdClient } from "./client.js";

@@ -1,3 +1,8 @@
+// Checks of what users pass in. The functions return checked values (`CheckedWait`, `CheckedSession`, `CheckedConnect`); the
+// rest of the code sees no others.
+// - Misuse is a TypeError or a RangeError that names the option, the rule and the value. An unknown option is rejected with
+//   the known names that are near to it, and with all of them.
+// - No error shows a password, a private key or a certificate: `secretTypeError` gives the kind of the value only.
 import { MAX_PERMITS } from "../keys.js";
 import { isLockValue } from "../kinds.js";
 import { printable } from "../util/printable.js";

@@ -1,3 +1,7 @@
+// The options of `connect`.
+// - Hosts have one normal form inside, `http(s)://host:port`, each one once.
+// - An option of one transport is rejected beside the other transport, with what to give instead. Options of etcd3 that would
+//   undo the guarantees, such as `faultHandling`, are rejected with the reason.
 import { X509Certificate } from "node:crypto";
 import { isIPv6 } from "node:net";
 import { createSecureContext } from "node:tls";

@@ -1,3 +1,14 @@
+// Spans and metrics of OpenTelemetry, from the messages of `telemetry/`: the entry `leasehold/otel` of the package. No other
+// folder imports this one or loads `@opentelemetry/api`.
+// - Nothing that an SDK throws reaches the library: each subscriber is guarded (`Subscriptions`), because
+//   `node:diagnostics_channel` makes an uncaught exception of what a subscriber throws.
+// - The memory has a limit: whatever has begun and not ended is in a `BoundedMap`, and leaves with `disable` at the latest.
+// - Metrics have attributes with few values: `Labels` limits those of `leasehold.label`, and no metric has a name or an
+//   owner.
+// - A span has no name of a lock and no message of an error, unless the user asks for them. Texts are printable and bounded.
+// - Spans and metrics of locks are created in batches (`Backlog`), with the times of the messages. A collection of metrics,
+//   `flush` and `disable` create them at once.
+// - A hold is identified by its `hosts` array, its key and its create revision (`Holds`), since keys are used again.
 import { systemClock } from "../util/clock.js";
 import { instrumentsOf, Labels, SeriesTable } from "./metrics.js";
 import { observe } from "./observe.js";

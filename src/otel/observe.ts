@@ -200,7 +200,7 @@ export class Holds {
 }
 
 const MAX_SESSIONS = 10_000;
-/** The part of a TTL after which a session is lost: that of `session/deadline.ts`. */
+/** The part of a TTL after which a session is lost: that of `session/lease.ts`. */
 export const USED_PART = 0.9;
 
 interface Session {

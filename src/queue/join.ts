@@ -167,7 +167,8 @@ export class Joiner {
 
   /**
    * The same request may have been executed earlier, sent by us or repeated by a proxy: its revision counts, and that
-   * attempt is not in doubt. Candidates may have equal values, but no two entries of a session have the same key at a time.
+   * attempt is not in doubt. The header's revision would be a fence above those of entries that joined in between, and would not
+   * be the place in the queue. Candidates may have equal values, but no two entries of a session have the same key at a time.
    */
   #executedAt(entry: QueueEntry, answer: TxnAnswer): bigint | undefined {
     const own = answer.ranges[0]?.kvs[0];

@@ -1,3 +1,16 @@
+// One session's side of the queue of one name. Here the session has lease 7b20, and four of its callers want jobs/nightly:
+//
+//   etcd: keys by create revision                    this process: a Waiter for each caller, at the stage
+//   jobs/nightly/6a1f     41   another's, holds
+//   jobs/nightly/7b20     44   waits for 41          "turn"    PredecessorWait watches 6a1f and its own key
+//   jobs/nightly/7b20-2   47   waits for 44          "local"   LocalSuccessors: the end of our own entry wakes it, no watch
+//                              the put is sent       "join"    Joiner: one join of a name is under way at a time
+//                              no key yet            "line"    LocalLine: in the order of the calls
+//
+// A caller goes from "line" to "join", and from there to "local", to "turn", or to its grant at once. It holds only by
+// `Queue.grant`, which resolves `Waiter.granted`. The other ends: its key was deleted, so it joins again before later callers
+// (`joinAnew`); etcd rejects something (`failed`); it gives up (`abandoned`); the session ends (`Waiter.sessionEnded`).
+// Whatever entry is not wanted then is deleted by `leave`, which etcd must confirm, and whose answer wakes the next of ours.
 import { KindMismatchError } from "../errors.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import { sessionRange } from "../keys.js";

@@ -1,3 +1,10 @@
+// What a lease reports about its renewals: how long ago the last one was accepted, how much of that time this process did not
+// run, and which members failed; and what waits for the next one.
+// - Nothing is computed until the state of a session changes: a timer only compares two numbers when it runs.
+// - Stalls are measured by the timers that a lease has anyway, each from when it was due, and no time is counted twice.
+// - The answer to a renewal that was under way ends no wait for a renewal: the lease may have been revoked since.
+// - A loss has a stall as its reason only if another attempt would have fit into the stall. Without a stall, etcd is the
+//   reason; with one, etcd is a second reason only if a member failed and this process ran long enough for two attempts.
 import {
   type EtcdRefusedError,
   failuresText,

@@ -1,3 +1,11 @@
+// The programs that tests start: on which ports they run, how their processes are started, suspended and killed.
+// `test/support` starts etcd, Redis, PostgreSQL and the reverse proxies with it.
+// - Each server is reported to a guardian, a process that kills it and removes its data when the pipe from the starter
+//   closes. Servers have process groups of their own: Ctrl-C in a terminal reaches the starter only.
+// - A port is free when it is chosen. If another process takes it before the server does, the server is started again on
+//   others.
+// - When a start fails, its error has the last lines that the server printed, and no process of it is left.
+// - The caller's `ETCD_*` settings do not reach etcd.
 import { type ChildProcess, type ChildProcessByStdio, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";

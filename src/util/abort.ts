@@ -1,3 +1,5 @@
+// A signal of a user carries at most one listener of all `AbortFanOut`s, however many calls use it, and none when no call
+// waits, unless a fan-out was made for signals that live as long as itself.
 import { setMaxListeners } from "node:events";
 
 /** A signal that follows others until it has aborted, or until `stop` is called. */

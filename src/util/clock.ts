@@ -1,3 +1,5 @@
+// Time and randomness come in from outside, as a `Clock`. Beside this file, only `testing/`, which runs in tests, and the
+// page in the browser set timers of their own. A timer runs in the library's own async context.
 import { randomFillSync } from "node:crypto";
 import { uptime } from "node:os";
 import { AbortFanOut } from "./abort.js";

@@ -1,3 +1,5 @@
+// What outlives a call leaves the call's async context. Code that opens a socket, or begins work that several calls wait for
+// or that goes on in the background, does so by `inOwnContext`. Code that calls listeners of users does so by `tellOutside`.
 import { AsyncResource } from "node:async_hooks";
 import { EtcdUnavailableError, KindMismatchError, LockTimeoutError } from "../errors.js";
 

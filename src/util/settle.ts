@@ -1,3 +1,5 @@
+// How a wait ends: `settleWithin` gives the value or the failure, the caller's own abort reason, or the timeout. An aborted
+// signal wins over a value that is there. A value that comes after the caller gave up goes to `onUnwanted`.
 import type { CheckedWait } from "../options/check.js";
 import type { AbortFanOut } from "./abort.js";
 import type { Clock, Timer } from "./clock.js";

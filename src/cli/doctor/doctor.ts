@@ -1,3 +1,10 @@
+// The command that examines each endpoint and the cluster, and says what to do for each finding.
+// - Each endpoint is examined by itself, with a cluster of one host: the library would fail over to another one.
+// - Every wait has a limit, so the program ends whatever a server does. An answer is cut at 256 KiB.
+// - A password goes only to a server that has answered as etcd does, with a certificate that is valid if there is one. No
+//   output contains the password or a token.
+// - Texts of servers are short excerpts without control characters, in JSON too.
+// - The lock has a random name below the prefix. It is released, and its lease revoked, however the command ends.
 import type { ConnectOptions } from "../../index.js";
 import { systemClock } from "../../util/clock.js";
 import { type Call, command, parseDuration } from "../command.js";

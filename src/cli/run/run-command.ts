@@ -1,3 +1,9 @@
+// Runs a program under a hold. A `HoldWatch` watches the hold before the command starts in a `ProcessGroup` of its own.
+// `Supervisor` ends that group in time; a `Guardian`, a shell that outlives this process, ends it when this process cannot.
+// - A command starts only when the loss of its lock would be noticed at once, and runs only while the lease has time left.
+// - The lock is released only when the group is gone.
+// - At the end of this process, however it ends, the guardian kills the group. It is dismissed when the group is gone.
+// - Standard output belongs to the command; this program writes to standard error only.
 import { hexLease, leaseJson } from "../io.js";
 import { type ChildProcess, spawn } from "node:child_process";
 import type { Socket } from "node:net";

@@ -1,3 +1,5 @@
+// Ends the command in time. Without an answer from etcd: SIGTERM, then SIGKILL for the whole group, before the deadline of
+// the session. When the key is gone, SIGKILL at once.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";

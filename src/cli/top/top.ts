@@ -1,3 +1,10 @@
+// A live table of all locks under a prefix, on a terminal; a snapshot or JSON lines without one.
+// - The terminal is restored however the command ends: by a key, a signal, an error of etcd or a defect. Callbacks run in
+//   `Feed.guard`, and what they throw ends the command in order.
+// - `layout` makes lines of a picture, and `press` a view of a key: neither does anything else. Only lines that differ from
+//   the screen are written, and nothing while the terminal has not taken what was written before.
+// - A frame costs the visible lines and one sort of the names; a change costs what it changes: see `view/board.ts`.
+// - Every text of another client goes through `fit` or `cut`: escaped, and never wider than its column.
 import { emitKeypressEvents } from "node:readline";
 import { systemClock } from "../../util/clock.js";
 import type { Board, BoardEntry, BoardQueue } from "../../view/board.js";

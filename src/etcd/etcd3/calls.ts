@@ -1,3 +1,8 @@
+// Calls and streams of grpc-js.
+// - grpc-js reports its own failures as statuses, too, some with codes that read as rejections: `madeUp` classifies those by
+//   their texts, and every other status goes to `etcd/refusals.ts`.
+// - An attempt is in doubt only after gRPC picked an open connection for it (`UnaryCall`).
+// - Streams and calls are cancelled in a later turn of the event loop, never inside the callback that reads the connection.
 import type { Etcd3 } from "etcd3";
 import type { Clock } from "../../util/clock.js";
 import { printable } from "../../util/printable.js";

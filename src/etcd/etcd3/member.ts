@@ -1,3 +1,5 @@
+// The port, implemented with the etcd3 package: one client for one member. No other folder loads etcd3 or sees a gRPC type.
+// The retries of etcd3 and of gRPC are off: either would repeat requests that only `etcd/retry.ts` may repeat.
 import type { Etcd3, IOptions } from "etcd3";
 import type { CheckedConnect } from "../../options/connect.js";
 import type { Clock } from "../../util/clock.js";

@@ -1,3 +1,9 @@
+// gRPC over one HTTP/2 stream.
+// - Only a status that the peer has sent is an answer; `etcd/refusals.ts` says what it means. A call that ends otherwise is
+//   in doubt from the moment when its headers were handed to the open connection, unless the peer has not processed it.
+// - A call that a peer turns away as it leaves (GOAWAY without an error) is sent again on the next connection: nginx and
+//   HAProxy leave for each reload, and nginx after a number of requests.
+// - An answer that cannot be read counts as none. A call settles once.
 import type { Connection } from "./connection.js";
 import { type Headers, Http2Stream, StreamFailure } from "./stream.js";
 

@@ -1,3 +1,8 @@
+// Decodes the answers that the port needs, to the same values as `etcd/etcd3/codec.ts`.
+// - Unknown fields are skipped: etcd may add some. A known field of a wrong wire type makes the answer unusable.
+// - Bytes that are no message throw an Error. A length is checked before anything is allocated for it, and the code, not the
+//   bytes, decides how deep messages are nested.
+// - An answer keeps no part of the buffer that it was read from.
 import type {
   Header,
   KeyValue,

@@ -1,3 +1,6 @@
+// Encodes the requests of the port in protobuf, each as one buffer with its gRPC prefix, and no other messages of etcd. What
+// etcd reads in a request is the same as with `etcd/etcd3/codec.ts`. Encoding is synchronous, so all requests share one `Writer`.
+// A request that was returned is never written again.
 import type { Compare, Operation, Range, TimeToLiveOptions, Txn, WatchRequest } from "../port.js";
 import {
   AUTHENTICATE_REQUEST,

@@ -1,3 +1,17 @@
+// A client's side of HTTP/2, for one connection to one peer. It knows streams and flow control, and nothing of gRPC.
+//
+// Why not `node:http2`? A lock is a few small calls to one server, and what they cost is the client's processor time. One
+// transaction after the other on etcd 3.4, on one 2-core machine, in microseconds of CPU: own frames 48, `node:http2` 155 to
+// 185, bare `@grpc/grpc-js` 280 to 310, etcd3 300 to 410, Go's client 110 to 130. And only the code that writes the frames
+// knows exactly whether a call may have been executed.
+//
+// - A stream that the connection has not opened was not processed; one that was opened may have been, unless the peer says
+//   that it was not (REFUSED_STREAM, or GOAWAY with a lower ID).
+// - Nothing is sent before the peer's SETTINGS have arrived: a server that does not speak HTTP/2 gets no request.
+// - A connection that was lost while no stream used it is not `usable`, and is no failure.
+// - What a hostile peer can cost is bounded: frames, header blocks, frames that carry nothing, data beyond the windows, and
+//   the memory of all messages that are not complete.
+// - The socket keeps the process alive only while a stream uses the connection.
 import type { Deadline, Deadlines } from "../../util/deadlines.js";
 import {
   CONNECTION_PREFACE,

@@ -1,3 +1,6 @@
+// The frames of HTTP/2 (RFC 9113, sections 4 and 6). Pure: no socket, no state of a connection. Whatever bytes the peer
+// sends, a reader either takes them or throws an `Http2Error` with the code to send to the peer.
+
 /** The error codes of RST_STREAM and GOAWAY (RFC 9113 section 7). */
 const ERROR_CODES = {
   NO_ERROR: 0x0,

@@ -1,3 +1,6 @@
+// Header blocks (RFC 7541). A block stands alone, as we announce a dynamic table of size 0 and put nothing into that of the
+// peer. That is why `HeaderDecoder` may return the result of an equal block. A header with a secret is a literal that is
+// never indexed, and no error shows its value.
 import { Http2Error } from "./frames.js";
 
 /**

@@ -1,3 +1,5 @@
+// The port over `Connection`: the transport "http2", which is the default. No call has a timer or a listener on a signal of
+// its own: the limits of a member share one timer, its calls one listener.
 import type { CheckedConnect } from "../../options/connect.js";
 import { AbortFanOut } from "../../util/abort.js";
 import type { Clock } from "../../util/clock.js";

@@ -1,3 +1,7 @@
+// What runs in the browser: `index.html`, `page.css` and these modules, which `scripts/build.js` joins to one script.
+// `tsconfig.page.json` checks it with the types of the DOM and without those of Node. Only the rows of the present page of
+// the table exist in the document, and an update changes only cells that differ; the focus stays where it is. After a lost
+// connection the page connects again, and the first event has the whole state.
 import type { ChangeMessage, FullMessage } from "../protocol.js";
 import { Connection } from "./connection.js";
 import { Detail, listenForRelease } from "./detail.js";

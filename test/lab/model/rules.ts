@@ -58,7 +58,7 @@ const RULE_TABLE = {
   "own-key-is-watched": {
     says: "waiters and holders watch their own key",
     without: "they watch their predecessor only",
-    where: "hold/key-watch.ts",
+    where: "hold/hold.ts",
     scenario: "deletions",
     breaks: "true losses",
   },
@@ -72,7 +72,7 @@ const RULE_TABLE = {
   "holders-watch-is-verified": {
     says: "a holder that begins to watch its key reads it after that",
     without: "the watch alone is trusted",
-    where: "hold/key-watch.ts",
+    where: "hold/hold.ts",
     scenario: "deletions",
     breaks: "true losses",
   },
@@ -100,21 +100,21 @@ const RULE_TABLE = {
   "local-order-is-etcds": {
     says: "a session joins one place at a time, and orders its places by revision",
     without: "it joins several at once, and orders them by call",
-    where: "queue/session-entries.ts",
+    where: "queue/queue.ts",
     scenario: "siblings, lost answers",
     breaks: "no lost wake-up",
   },
   "late-keys-are-swept": {
     says: "a session looks for keys of its lease that are no place, and deletes them, until the lease is over",
     without: "nobody looks for them",
-    where: "session/late-put-sweeper.ts",
+    where: "session/key-audit.ts",
     scenario: "late requests",
     breaks: "no ghost",
   },
   "answered-puts-are-swept-for": {
     says: "it does so also when each of its puts was answered",
     without: "it does so while an unanswered put is in doubt",
-    where: "session/late-put-sweeper.ts",
+    where: "session/key-audit.ts",
     scenario: "repeats",
     breaks: "no ghost",
   },
@@ -156,14 +156,14 @@ const RULE_TABLE = {
   "conflicting-share-no-batch": {
     says: "transactions share a request only if their names neither are equal nor nest",
     without: "any two share one",
-    where: "etcd/batch/batcher.ts",
+    where: "etcd/batch.ts",
     scenario: "batches",
     breaks: "single holder",
   },
   "unanswered-batch-is-in-doubt": {
     says: "every transaction of a batch without an answer counts as unanswered",
     without: "they are sent again as if they had not been sent",
-    where: "etcd/batch/request.ts",
+    where: "etcd/batch.ts",
     scenario: "batches, late requests",
     breaks: "no ghost",
   },
@@ -177,7 +177,7 @@ const RULE_TABLE = {
   "deadline-before-expiry": {
     says: "a client's deadline counts from the sending of a renewal, so it gives up before etcd does",
     without: "etcd may end the lease first",
-    where: "session/deadline.ts",
+    where: "session/lease.ts",
     scenario: "losses",
     breaks: "single holder",
   },

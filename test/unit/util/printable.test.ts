@@ -9,9 +9,9 @@ import {
   LockReleasedError,
   LockTimeoutError,
   type Contender,
-} from "../../src/index.js";
-import { printable } from "../../src/util/printable.js";
-import { hostileNames } from "../support/fixtures/hostile-names.js";
+} from "../../../src/index.js";
+import { printable } from "../../../src/util/printable.js";
+import { hostileNames } from "../../support/fixtures/hostile-names.js";
 
 /** Every character that can end a line, color a terminal or change the reading direction, by code and not by category. */
 const DANGEROUS = new Set([

@@ -281,9 +281,11 @@ class HolderProbe {
   /** An unanswered join of this session may have put the key that was found. */
   #isAnothers({ holder }: Ahead): boolean {
     if (holder === undefined) return false;
-    const { leaseId, entries } = this.lease;
-    const isOurs = (): boolean => [...entries()].some(({ revision }) => revision === holder.revision);
-    return holder.leaseId !== leaseId || isOurs();
+    const { lease } = this;
+    return (
+      holder.leaseId !== lease.leaseId ||
+      [...lease.entries()].some(({ revision }) => revision === holder.revision)
+    );
   }
 
   /** A wait whose streams have broken is not unanswered: its read was answered before, or was sent since. */

@@ -6,7 +6,7 @@ import type { JoinedEntry } from "../queue/entry.js";
 import { LockTable } from "../queue/lock-table.js";
 import type { Queue } from "../queue/queue.js";
 import type { Grant } from "../queue/waiter.js";
-import type { KeyWatchSchedule, LongHold } from "../session/key-audit.js";
+import type { KeyWatchSchedule } from "../session/key-audit.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
 import { tellOutside } from "../util/own-context.js";
 import { settleWithin } from "../util/settle.js";
@@ -14,7 +14,7 @@ import type { HoldFacts } from "./events.js";
 import { HoldBase, type HoldEnd, type HoldJson } from "./hold-base.js";
 
 /** Watches the key of a hold, which is lost if a client deletes the key, even though the lease goes on. */
-class KeyWatch implements LongHold, WatchListener {
+export class KeyWatch implements WatchListener {
   readonly #entry: JoinedEntry;
   readonly #holds: KeyWatchSchedule;
   #watch: Watch | undefined;
@@ -52,6 +52,7 @@ class KeyWatch implements LongHold, WatchListener {
     this.#watch = watches.watch({ key: this.key, events: "DELETE" }, this);
   }
 
+  /** Reads the key, and ends the hold if it is gone. Never rejects. */
   async read(): Promise<void> {
     // A rejected read changes nothing, and the end of the session has already been reported.
     const there = await this.#isThere().catch(() => true);

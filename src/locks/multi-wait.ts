@@ -270,9 +270,9 @@ class AllTurns {
     if (position === "gone") return this.stop();
     if (position === "first") return this.#grant(unwatched(entry));
     const outcome = {
-      granted: (ownWatch: Grant["ownWatch"]) => this.#grant({ entry, ownWatch }),
-      gone: () => this.stop(),
-      failed: (error: Error) => this.#end(() => this.#reject(error)),
+      turnGranted: (ownWatch: Grant["ownWatch"]) => this.#grant({ entry, ownWatch }),
+      keyGone: () => this.stop(),
+      waitFailed: (error: Error) => this.#end(() => this.#reject(error)),
     };
     this.#turns.set(entry, new PredecessorWait(entry, outcome, position));
   }

@@ -2,7 +2,6 @@ import { KindMismatchError } from "../errors.js";
 import type { KeyValue } from "../etcd/port.js";
 import { entryKey, type EntryValue, parseEntryValue } from "../keys.js";
 import { entryFound, type FoundEntry, isSameGroup, type LockKind, mayMeet } from "../kinds.js";
-import { LatePutSweeper, type OwnedKey } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
 import type { EntryView, LockMode, RangeResult } from "./lock-mode.js";
 
@@ -32,7 +31,7 @@ export function kindOf({ folder, permits }: LockMode): LockKind {
 }
 
 /** One key of ours in a queue, identified by key and create revision, never by the key alone. */
-export class QueueEntry implements OwnedKey {
+export class QueueEntry {
   readonly lease: Lease;
   readonly name: string;
   readonly n: number;
@@ -40,6 +39,7 @@ export class QueueEntry implements OwnedKey {
   readonly kind: LockKind;
   readonly key: string;
   readonly value: string;
+  /** Its value has the form of all entries' values, with an ID. */
   readonly hasId: boolean;
   #revision: bigint | undefined;
   #unanswered = 0;
@@ -158,7 +158,7 @@ export class QueueEntry implements OwnedKey {
     const found = entryFound(this.name, kv);
     if (!found || (found.name === this.name && mayMeet(this.kind, found.kind))) return undefined;
     if (kv.leaseId !== this.lease.leaseId || this.#stays(kv)) return found;
-    return LatePutSweeper.of(this.lease).isForeign(kv) ? found : undefined;
+    return this.lease.sweeper.isForeign(kv) ? found : undefined;
   }
 
   #complete(key: string): string {

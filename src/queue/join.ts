@@ -2,7 +2,6 @@ import { KindMismatchError } from "../errors.js";
 import type { KeyValue, Range, Txn, TxnAnswer } from "../etcd/port.js";
 import { Backoff, type CallPolicy } from "../etcd/retry.js";
 import { entryFound, type LockKind, mayMeet } from "../kinds.js";
-import type { Lease } from "../session/lease.js";
 import { pause } from "../util/clock.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
 import {
@@ -14,7 +13,7 @@ import {
   type RangeResult,
   UNKNOWN,
 } from "./lock-mode.js";
-import type { SessionEntries } from "./queue.js";
+import type { Queue } from "./queue.js";
 import { joinBehindTxn, joinRefused, joinTxn, tryTxn } from "./txns.js";
 
 /** The entry that a caller wants to put. */
@@ -34,18 +33,9 @@ export interface Joined<Result extends JoinResult = JoinResult> {
   readonly mismatch?: KindMismatchError | undefined;
 }
 
-/** A queue, as far as a join uses it. */
-interface JoinedQueue {
-  readonly lease: Lease;
-  readonly name: string;
-  readonly own: SessionEntries;
-  /** Removes an entry that is not wanted, or that may exist although its join failed. */
-  leaveInBackground(entry: QueueEntry): void;
-}
-
 /** Puts entries into the queue of one name. A lost answer neither loses an entry nor leaves one behind. */
 export class Joiner {
-  constructor(private readonly queue: JoinedQueue) {}
+  constructor(private readonly queue: Queue) {}
 
   /** An entry that the lease had when it was adopted, or a new one. Rejects if the call would wait for one of another kind. */
   join(wanted: JoinWanted, limits: Limits): Promise<Joined> {

@@ -1,7 +1,7 @@
 import { entryKey } from "../keys.js";
-import { KeyWatchSchedule, LatePutSweeper } from "../session/key-audit.js";
+import { KeyWatchSchedule } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
-import type { QueueEntry } from "./entry.js";
+import type { JoinedEntry, QueueEntry } from "./entry.js";
 import { Queue } from "./queue.js";
 
 /** The numbers of the keys in one directory. */
@@ -19,14 +19,12 @@ interface Numbers {
 export class KeyNumbers {
   readonly #byDirectory = new Map<string, Numbers>();
 
-  constructor(
-    private readonly lease: Lease,
-    private readonly sweeper: LatePutSweeper,
-  ) {}
+  constructor(private readonly lease: Lease) {}
 
   next(directory: string): number {
     const numbers = this.#in(directory);
-    const isTaken = (n: number): boolean => this.sweeper.isTaken(entryKey(directory, this.lease.leaseId, n));
+    const isTaken = (n: number): boolean =>
+      this.lease.sweeper.isTaken(entryKey(directory, this.lease.leaseId, n));
     // A late put may create a key with a released number, and an adopted entry has brought its own number.
     const last = numbers.free.findLastIndex((n) => !isTaken(n));
     if (last >= 0) return numbers.free.splice(last, 1)[0] as number;
@@ -36,12 +34,12 @@ export class KeyNumbers {
   }
 
   take(entry: QueueEntry): void {
-    if (this.sweeper.take(entry)) this.#in(entry.directory).used++;
+    if (this.lease.sweeper.take(entry)) this.#in(entry.directory).used++;
   }
 
   /** Frees the number, unless a late put may still create its key. */
   release(entry: QueueEntry): void {
-    if (!this.sweeper.release(entry)) return;
+    if (!this.lease.sweeper.release(entry)) return;
     // Until now, a late put of this key was taken for this entry's.
     if (entry.inDoubt) this.doubt(entry);
     const { directory, n } = entry;
@@ -53,7 +51,7 @@ export class KeyNumbers {
 
   /** The key may exist, or may still be put, without being this entry's: no other entry gets it for a while. */
   doubt(entry: QueueEntry): void {
-    this.sweeper.doubt(entry.key);
+    this.lease.sweeper.doubt(entry.key);
   }
 
   #in(directory: string): Numbers {
@@ -63,8 +61,6 @@ export class KeyNumbers {
   }
 }
 
-const tables = new WeakMap<Lease, LockTable>();
-
 /** What one session keeps of its locks: a queue for each name in use, the numbers of its keys, the watches of held keys. */
 export class LockTable {
   readonly keyNumbers: KeyNumbers;
@@ -72,18 +68,17 @@ export class LockTable {
   readonly #queues = new Map<string, Queue>();
 
   private constructor(readonly lease: Lease) {
-    const sweeper = LatePutSweeper.of(lease);
-    this.keyNumbers = new KeyNumbers(lease, sweeper);
-    this.keyWatches = new KeyWatchSchedule(lease, sweeper.audit);
-    // The variable keeps the function out of V8's old space: see `EtcdClient`.
-    const entries: Lease["entries"] = () => [...this.#queues.values()].flatMap(({ own }) => own.joined);
-    lease.entries = entries;
+    this.keyNumbers = new KeyNumbers(lease);
+    this.keyWatches = new KeyWatchSchedule(lease, lease.sweeper.audit);
   }
 
   static of(lease: Lease): LockTable {
-    const table = tables.get(lease) ?? new LockTable(lease);
-    tables.set(lease, table);
-    return table;
+    return (lease.locks ??= new LockTable(lease));
+  }
+
+  /** Those in all queues, as far as etcd has confirmed them. */
+  entries(): readonly JoinedEntry[] {
+    return [...this.#queues.values()].flatMap(({ own }) => own.joined);
   }
 
   queue(name: string): Queue {

@@ -11,17 +11,12 @@ const SLOW_READ_MS = 30_000;
 /** Reads due in the same grain share one run of the timer. */
 const GRAIN_MS = 500;
 
-/** A wait that reads occasionally, in case an event was lost. */
-interface SlowReader {
-  read(): void;
-}
-
 const ofClock = new WeakMap<Clock, SlowReads>();
 
 /** One timer for the slow reads of all waits: a process may have thousands. */
 class SlowReads {
   /** The grain in which each reader is due. */
-  readonly #due = new Map<SlowReader, number>();
+  readonly #due = new Map<PredecessorWait, number>();
   #timer: Timer | undefined;
   /** The grain for which the timer is set. */
   #next = Infinity;
@@ -35,14 +30,14 @@ class SlowReads {
   }
 
   /** Schedules one read, after 22.5 to 37.5 s: waits that began together do not read together. */
-  add(reader: SlowReader): void {
+  add(reader: PredecessorWait): void {
     const delayMs = SLOW_READ_MS * (0.75 + this.clock.random() / 2);
     const grain = Math.floor((this.clock.monotonic() + delayMs) / GRAIN_MS);
     this.#due.set(reader, grain);
     if (grain < this.#next) this.#schedule(grain);
   }
 
-  delete(reader: SlowReader): void {
+  delete(reader: PredecessorWait): void {
     if (this.#due.delete(reader) && this.#due.size === 0) this.#schedule(Infinity);
   }
 
@@ -55,7 +50,7 @@ class SlowReads {
 
   #run(): void {
     const now = this.#next;
-    const due: SlowReader[] = [];
+    const due: PredecessorWait[] = [];
     let next = Infinity;
     for (const [reader, grain] of this.#due) {
       if (grain <= now) due.push(reader);
@@ -70,10 +65,10 @@ class SlowReads {
 /** How a wait ends, unless its owner stops it. */
 export interface WaitOutcome {
   /** It is our turn, and our key was there when it came. `ownWatch` continues to watch it. */
-  granted(ownWatch: Watch | undefined): void;
+  turnGranted(ownWatch: Watch | undefined): void;
   /** Our key is gone. */
-  gone(): void;
-  failed(error: Error): void;
+  keyGone(): void;
+  waitFailed(error: Error): void;
 }
 
 /** With this many ahead, a watch may start in the past: etcd delivers it up to 100 ms late, which does not matter there. */
@@ -103,7 +98,7 @@ const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b)
  * nothing: the predecessor may have been a waiter that gave up, and the same revision may have deleted our key. It does if the
  * predecessor was known to be the holder, and one watch follows both keys.
  */
-export class PredecessorWait implements TurnListener, SlowReader {
+export class PredecessorWait implements TurnListener {
   #predecessor: Predecessor | undefined;
   readonly #watches: TurnWatches;
   /** How many must end before our turn, by the last read. */
@@ -150,7 +145,7 @@ export class PredecessorWait implements TurnListener, SlowReader {
 
   /** Our own end comes first: the same revision may have ended the predecessor. */
   events(events: readonly WatchEvent[]): void {
-    if (events.some(({ kv }) => this.#isOwnEnd(kv))) return this.#end(() => this.outcome.gone());
+    if (events.some(({ kv }) => this.#isOwnEnd(kv))) return this.#end(() => this.outcome.keyGone());
     // By the last read's description of the predecessor, which may stand for several entries.
     const ended = events.findLast(({ kv }) => this.#predecessor?.endedBy(kv));
     if (ended) this.#predecessorEnded(ended);
@@ -170,7 +165,7 @@ export class PredecessorWait implements TurnListener, SlowReader {
   }
 
   refused(error: Error): void {
-    this.#end(() => this.outcome.failed(error));
+    this.#end(() => this.outcome.waitFailed(error));
   }
 
   /** Stops waiting; the outcome is no longer reported. */
@@ -248,7 +243,7 @@ export class PredecessorWait implements TurnListener, SlowReader {
 
   #grant(): void {
     const ownWatch = this.#watches.handOver();
-    this.#end(() => this.outcome.granted(ownWatch));
+    this.#end(() => this.outcome.turnGranted(ownWatch));
   }
 
   #end(report: () => void): void {
@@ -268,7 +263,7 @@ export class PredecessorWait implements TurnListener, SlowReader {
         this.#decide(answer);
       },
       (error: unknown) => {
-        if (read === this.#read) this.#end(() => this.outcome.failed(error as Error));
+        if (read === this.#read) this.#end(() => this.outcome.waitFailed(error as Error));
       },
     );
   }
@@ -288,9 +283,9 @@ export class PredecessorWait implements TurnListener, SlowReader {
     const position = this.entry.mode.positionOf(this.entry, ranges);
     this.#readAll = position === "unclear";
     if (position === "unclear") return this.read();
-    if (position === "gone") return this.#end(() => this.outcome.gone());
+    if (position === "gone") return this.#end(() => this.outcome.keyGone());
     const mismatch = this.entry.mismatchIn(ranges, position === "first");
-    if (mismatch) return this.#end(() => this.outcome.failed(mismatch));
+    if (mismatch) return this.#end(() => this.outcome.waitFailed(mismatch));
     if (position === "first") return this.#grant();
     this.#seenAt = header.revision;
     this.#behind(position);

@@ -30,18 +30,10 @@ import {
   UNKNOWN,
   type Unknown,
 } from "./lock-mode.js";
-import type { KeyNumbers } from "./lock-table.js";
+import type { KeyNumbers, LockTable } from "./lock-table.js";
 import { PredecessorWait } from "./predecessor-wait.js";
 import { announceGrantTxn, leaveTxn } from "./txns.js";
-import {
-  type Grant,
-  LocalLine,
-  LocalSuccessors,
-  unwatched,
-  Waiter,
-  type WaiterOptions,
-  WaiterTurn,
-} from "./waiter.js";
+import { type Grant, LocalLine, LocalSuccessors, unwatched, Waiter, type WaiterOptions } from "./waiter.js";
 
 const NONE: readonly JoinedEntry[] = [];
 
@@ -135,14 +127,6 @@ export interface JoinOptions extends WaiterOptions {
   readonly mode?: LockMode;
 }
 
-/** The lock table, as far as a queue uses it. */
-interface QueueOwner {
-  readonly lease: Lease;
-  readonly keyNumbers: KeyNumbers;
-  /** The queue of `name` is idle. */
-  forget(name: string): void;
-}
-
 /** One session's side of the queue of one name: joins it, waits for its turn and leaves it. */
 export class Queue {
   readonly own: SessionEntries;
@@ -154,7 +138,7 @@ export class Queue {
   #waiting = 0;
 
   constructor(
-    private readonly owner: QueueOwner,
+    private readonly owner: LockTable,
     readonly name: string,
   ) {
     this.own = new SessionEntries(owner.lease, name, owner.keyNumbers);
@@ -262,8 +246,7 @@ export class Queue {
       return;
     }
     const from = result.state === "waiting" ? result : undefined;
-    const turn = new WaiterTurn(this, waiter, entry);
-    const wait = inOwnContext(() => new PredecessorWait(entry, turn, from));
+    const wait = inOwnContext(() => new PredecessorWait(entry, waiter, from));
     waiter.stage = { at: "turn", entry, wait };
   }
 

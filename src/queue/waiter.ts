@@ -1,11 +1,12 @@
 import type { Watch } from "../etcd/watch-hub.js";
 import type { LockKind } from "../kinds.js";
 import type { CheckedLock } from "../options/lock.js";
-import type { Dependent, Lease, SessionEnd } from "../session/lease.js";
+import type { Dependent, SessionEnd } from "../session/lease.js";
 import type { WaitSnapshot } from "../telemetry/inspect.js";
 import { type JoinedEntry, kindOf, type QueueEntry } from "./entry.js";
 import type { LockMode } from "./lock-mode.js";
 import type { PredecessorWait, WaitOutcome } from "./predecessor-wait.js";
+import type { Queue } from "./queue.js";
 
 /** What a caller gets when its turn comes. */
 export interface Grant {
@@ -45,15 +46,8 @@ export interface WaiterOptions {
   readonly onAhead?: (ahead: number) => void;
 }
 
-/** The queue that it waits in. */
-interface WaiterQueue {
-  readonly name: string;
-  readonly lease: Lease;
-  abandoned(waiter: Waiter): void;
-}
-
 /** One caller, from its call until it is granted, fails or gives up. */
-export class Waiter implements Dependent {
+export class Waiter implements Dependent, WaitOutcome {
   /** A waiter that must join again comes before later callers of this process. */
   readonly order = calls++;
   readonly granted: Promise<Grant>;
@@ -66,7 +60,7 @@ export class Waiter implements Dependent {
   #reject: (error: Error) => void = () => {};
 
   constructor(
-    private readonly queue: WaiterQueue,
+    private readonly queue: Queue,
     readonly mode: LockMode,
     readonly options: WaiterOptions,
   ) {
@@ -119,6 +113,24 @@ export class Waiter implements Dependent {
     this.stage = IN_LINE;
   }
 
+  turnGranted(ownWatch: Watch | undefined): void {
+    this.queue.grant(this, { entry: this.#turn, ownWatch });
+  }
+
+  keyGone(): void {
+    this.queue.joinAnew(this, this.#turn);
+  }
+
+  waitFailed(error: Error): void {
+    this.queue.failed(this, this.#turn, error);
+  }
+
+  /** The entry whose turn it waits for. */
+  get #turn(): JoinedEntry {
+    if (this.stage.at !== "turn") throw new Error("Expected a waiter that waits for its turn");
+    return this.stage.entry;
+  }
+
   grant(grant: Grant): void {
     this.#lastRevision = grant.entry.revision;
     this.stage = END;
@@ -148,31 +160,6 @@ export class Waiter implements Dependent {
     // The caller may have left already: the rejection then has no other listener.
     this.granted.catch(() => undefined);
     this.#reject(error);
-  }
-}
-
-/** Reports to the queue how the wait of one waiter ends. */
-export class WaiterTurn implements WaitOutcome {
-  constructor(
-    private readonly queue: {
-      grant(waiter: Waiter, grant: Grant): void;
-      joinAnew(waiter: Waiter, entry: JoinedEntry): void;
-      failed(waiter: Waiter, entry: JoinedEntry, error: Error): void;
-    },
-    private readonly waiter: Waiter,
-    private readonly entry: JoinedEntry,
-  ) {}
-
-  granted(ownWatch: Watch | undefined): void {
-    this.queue.grant(this.waiter, { entry: this.entry, ownWatch });
-  }
-
-  gone(): void {
-    this.queue.joinAnew(this.waiter, this.entry);
-  }
-
-  failed(error: Error): void {
-    this.queue.failed(this.waiter, this.entry, error);
   }
 }
 

@@ -4,17 +4,11 @@ import { Backoff, type CallPolicy } from "../etcd/retry.js";
 import { parseEntryKey } from "../keys.js";
 import { pause } from "../util/clock.js";
 import type { EtcdServices } from "./connection.js";
+import type { Lease } from "./lease.js";
 
 /** The longest wait for a call after the end of a session: the lease also expires by itself. */
 const LAST_CALL_MS = 10_000;
 const REVOCATION = ["lease"] as const;
-
-/** The lease whose keys are cleaned up. */
-export interface KeyOwner {
-  readonly services: EtcdServices;
-  readonly signal: AbortSignal;
-  policy(what: string): CallPolicy;
-}
 
 /** A key in the queue of `name`, from its creation at `revision` on. A later key of the same bytes is another one. */
 export interface CreatedKey {
@@ -28,7 +22,7 @@ export interface CreatedKey {
  * when the session ends, and when `policy.again` ends the attempts.
  */
 export function txnUntilConfirmed(
-  { services, signal }: KeyOwner,
+  { services, signal }: Lease,
   txn: Txn,
   policy: CallPolicy,
 ): Promise<TxnAnswer> {
@@ -55,7 +49,7 @@ const deletion = ({ name, key, revision }: CreatedKey): Txn => ({
 });
 
 /** Deletes a key of our lease that is not an entry of ours. */
-export function deleteStrayKey(lease: KeyOwner, stray: CreatedKey, what: string): void {
+export function deleteStrayKey(lease: Lease, stray: CreatedKey, what: string): void {
   // If etcd rejects the delete or the session is over, the key ends with the lease.
   lease.services.client.txn(deletion(stray), lease.policy(what)).catch(() => undefined);
 }
@@ -108,7 +102,7 @@ export class AdoptedEntries {
 
   /** Deletes all but the oldest entry of a name at once, and the entries that no call has claimed within one TTL. */
   constructor(
-    private readonly lease: KeyOwner,
+    private readonly lease: Lease,
     entries: readonly AdoptedEntry[],
     ttlMs: number,
   ) {

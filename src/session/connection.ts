@@ -4,12 +4,9 @@ import { Keepalive } from "../etcd/keepalive.js";
 import { WatchHub } from "../etcd/watch-hub.js";
 import { typeError } from "../options/check.js";
 import type { CheckedConnect } from "../options/connect.js";
-import type { ReportingLease } from "../telemetry/inspect.js";
 import { AbortFanOut } from "../util/abort.js";
 import { type Clock, pause } from "../util/clock.js";
-
-/** A lease of this process, until its session has ended or, after a close, until it is revoked. */
-type OwnLease = ReportingLease;
+import type { Lease } from "./lease.js";
 
 /** What a cluster offers to the layers above this folder. */
 export interface EtcdServices {
@@ -21,22 +18,16 @@ export interface EtcdServices {
   readonly aborts: AbortFanOut;
   /** An intermediary between here and etcd sends requests twice: a join that was sent once has found its own key. */
   readonly path: { requestsAreRepeated: boolean };
-  readonly leases: ReadonlySet<OwnLease>;
+  /** Those of this process, until the session has ended or, after a close, until it is revoked. */
+  readonly leases: ReadonlySet<Lease>;
   /** Aborts with SessionClosedError when the cluster is closed. */
   readonly closed: AbortSignal;
-}
-
-/** A lease that ends with its cluster. */
-export interface ClosableLease extends OwnLease {
-  /** Aborts when the session has ended. */
-  readonly signal: AbortSignal;
-  close(drainMs: number): Promise<void>;
 }
 
 /** What the sessions of one cluster share. */
 export interface ClusterState {
   readonly services: EtcdServices;
-  readonly leases: Set<ClosableLease>;
+  readonly leases: Set<Lease>;
   /** Leases of failed openings that are being revoked. */
   readonly revoking: Set<Promise<void>>;
   /** Aborts `services.closed`. */
@@ -46,7 +37,7 @@ export interface ClusterState {
 }
 
 export function newClusterState(options: CheckedConnect, client: EtcdClient, clock: Clock): ClusterState {
-  const leases = new Set<ClosableLease>();
+  const leases = new Set<Lease>();
   const closing = new AbortController();
   // Each opening under way adds a listener.
   setMaxListeners(0, closing.signal);

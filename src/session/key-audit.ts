@@ -1,5 +1,7 @@
 import type { KeyValue } from "../etcd/port.js";
 import { parseEntryKey, parseEntryValue } from "../keys.js";
+import type { KeyWatch } from "../hold/hold.js";
+import type { QueueEntry } from "../queue/entry.js";
 import type { Timer } from "../util/clock.js";
 import { deleteStrayKey } from "./cleanup.js";
 import type { Lease } from "./lease.js";
@@ -89,23 +91,15 @@ const AUDIT_MS = 30_000;
 const AUDIT_MS_PER_HOLD = 30;
 const MAX_AUDIT_MS = 300_000;
 
-/** A hold, as far as the schedule uses it. */
-export interface LongHold {
-  readonly key: string;
-  watch(): void;
-  /** Reads the key, and ends the hold if it is gone. Never rejects. */
-  read(): Promise<void>;
-}
-
 /**
  * Schedules the watches and reads of the keys that one session holds. All holds without a watch share one timer, and all others
  * share one list of the session's keys: every 30 s, and with more than 1,000 holds less often, up to every 5 minutes.
  */
 export class KeyWatchSchedule implements AuditListener {
   /** Holds without a watch, with the time of their grant, oldest first: most are released before they are long. */
-  readonly #unwatched = new Map<LongHold, number>();
-  readonly #watched = new Set<LongHold>();
-  readonly #unread = new Set<LongHold>();
+  readonly #unwatched = new Map<KeyWatch, number>();
+  readonly #watched = new Set<KeyWatch>();
+  readonly #unread = new Set<KeyWatch>();
   #reading = 0;
   #agingTimer: Timer | undefined;
 
@@ -117,18 +111,18 @@ export class KeyWatchSchedule implements AuditListener {
   }
 
   /** Adds a hold that has just been granted. Its watch begins after `LONG_HOLD_MS`. */
-  addUnwatched(hold: LongHold): void {
+  addUnwatched(hold: KeyWatch): void {
     const { clock } = this.lease.services;
     this.#unwatched.set(hold, clock.monotonic());
     this.#agingTimer ??= clock.after(LONG_HOLD_MS, () => this.#age());
   }
 
-  addWatched(hold: LongHold): void {
+  addWatched(hold: KeyWatch): void {
     this.#watched.add(hold);
     this.#auditLater();
   }
 
-  delete(hold: LongHold): void {
+  delete(hold: KeyWatch): void {
     this.#unwatched.delete(hold);
     this.#watched.delete(hold);
     this.#unread.delete(hold);
@@ -139,7 +133,7 @@ export class KeyWatchSchedule implements AuditListener {
   }
 
   /** Reads the key of `hold`, after those that are waiting to be read. */
-  read(hold: LongHold): void {
+  read(hold: KeyWatch): void {
     this.#unread.add(hold);
     this.#readNext();
   }
@@ -207,27 +201,13 @@ const LATER_MS = 30_000;
  */
 const DOUBT_MS = 120_000;
 
-/** An entry that may have its key in etcd. */
-export interface OwnedKey {
-  readonly key: string;
-  /** The queue that the key is in, or the folder of that queue. */
-  readonly directory: string;
-  readonly value: string;
-  /** Its value has the form of all entries' values, with an ID. */
-  readonly hasId: boolean;
-  /** Create revision; undefined until it is known. */
-  readonly revision: bigint | undefined;
-}
-
-const ofLease = new WeakMap<Lease, LatePutSweeper>();
-
 /**
  * Deletes keys of our lease that are not an entry of ours. They come from puts that are applied late, from a proxy that
  * repeats requests, or from a restore of etcd from a snapshot. No caller would release them while the lease lives.
  */
 export class LatePutSweeper implements AuditListener {
   /** The entries whose put is under way or done, by key. */
-  readonly #owned = new Map<string, OwnedKey>();
+  readonly #owned = new Map<string, QueueEntry>();
   /** Keys that no entry may use, with the time when that ends. */
   readonly #doubted = new Map<string, number>();
   /** Directories in which the values of our entries have any form. */
@@ -235,18 +215,9 @@ export class LatePutSweeper implements AuditListener {
   /** The lists of the keys, for all who compare them with the keys that should be there. */
   readonly audit: KeyAudit;
 
-  private constructor(private readonly lease: Lease) {
+  constructor(private readonly lease: Lease) {
     this.audit = new KeyAudit(lease);
     this.audit.add(this);
-    // The variable keeps the function out of V8's old space: see `EtcdClient`.
-    const reconnected = (): void => this.soon();
-    lease.reconnected = reconnected;
-  }
-
-  static of(lease: Lease): LatePutSweeper {
-    const sweep = ofLease.get(lease) ?? new LatePutSweeper(lease);
-    ofLease.set(lease, sweep);
-    return sweep;
   }
 
   /** Whether a new entry must not use the key. */
@@ -255,7 +226,7 @@ export class LatePutSweeper implements AuditListener {
   }
 
   /** false: it already has its key. */
-  take(entry: OwnedKey): boolean {
+  take(entry: QueueEntry): boolean {
     if (this.#owned.get(entry.key) === entry) return false;
     this.#owned.set(entry.key, entry);
     if (!entry.hasId) this.#candidates.add(entry.directory);
@@ -263,7 +234,7 @@ export class LatePutSweeper implements AuditListener {
   }
 
   /** From now on no entry has the key. false: this entry no longer had it. */
-  release(entry: OwnedKey): boolean {
+  release(entry: QueueEntry): boolean {
     if (this.#owned.get(entry.key) !== entry) return false;
     this.#owned.delete(entry.key);
     this.audit.within(Math.min(LATER_MS, this.lease.ttlMs));

@@ -7,18 +7,14 @@ import {
 } from "../errors.js";
 import type { LeaseListener } from "../etcd/keepalive.js";
 import type { CallPolicy } from "../etcd/retry.js";
+import type { LockTable } from "../queue/lock-table.js";
 import type { ReportingHold, ReportingWait } from "../telemetry/inspect.js";
 import type { Moment } from "../util/clock.js";
 import { inOwnContext, tellOutside } from "../util/own-context.js";
 import { settleWithin, TaskTracker } from "../util/settle.js";
-import {
-  type AdoptedEntries,
-  type CreatedKey,
-  deleteEntries,
-  type KeyOwner,
-  revokeLease,
-} from "./cleanup.js";
-import { type ClosableLease, closeIdleWatches, type ClusterState, type EtcdServices } from "./connection.js";
+import { type AdoptedEntries, type CreatedKey, deleteEntries, revokeLease } from "./cleanup.js";
+import { closeIdleWatches, type ClusterState, type EtcdServices } from "./connection.js";
+import { LatePutSweeper } from "./key-audit.js";
 import {
   LeaseTimers,
   lossOf,
@@ -83,19 +79,6 @@ export function nextLookMs(renewal: Renewal, now: Moment): number {
   return Math.max(1, renewal.ttlMs * boundary - passed + 1);
 }
 
-/** What a Closing needs of its lease. */
-interface ClosingLease extends ClosableLease {
-  readonly services: EtcdServices;
-  readonly ttlMs: number;
-  readonly inFlight: TaskTracker;
-  readonly entries: () => Iterable<CreatedKey>;
-  remainingMs(): number;
-  assertOpen(): void;
-  endWaits(reason: SessionClosedError): void;
-  renewNow(): Promise<void>;
-  abandon(): void;
-}
-
 /** Ends a session at its user's request: by `close` or by `orphan`. */
 class Closing {
   #closing: Promise<void> | undefined;
@@ -103,9 +86,9 @@ class Closing {
   #endDrain: () => void = () => {};
 
   constructor(
-    private readonly lease: ClosingLease,
+    private readonly lease: Lease,
     /** The leases that a close of the cluster waits for. */
-    private readonly leases: Set<ClosableLease>,
+    private readonly leases: Set<Lease>,
   ) {}
 
   get begun(): boolean {
@@ -171,14 +154,14 @@ class Closing {
     if (lease.signal.aborted) return;
     const leaseEndsMs = lease.remainingMs() + lease.ttlMs * 0.1;
     lease.abandon();
-    const { services, leaseId, entries } = lease;
+    const { services, leaseId } = lease;
     // Makes a close of the cluster wait for the revocation; otherwise it would close the connection under it.
     this.leases.add(lease);
     await Promise.all([
       revokeLease(services, leaseId, leaseEndsMs),
       // A revocation does not delete a key that a put without the lease has detached from it; and etcd refuses to revoke
       // a lease with a key that our user must not write, even if another client has put that key.
-      deleteEntries(services, entries(), leaseEndsMs),
+      deleteEntries(services, lease.entries(), leaseEndsMs),
     ]);
     this.leases.delete(lease);
   }
@@ -193,7 +176,7 @@ export interface Dependent {
 }
 
 /** A lease that is kept alive, with its deadline. `Session` is its public interface. */
-export class Lease implements LeaseListener, ClosingLease, KeyOwner {
+export class Lease implements LeaseListener {
   readonly services: EtcdServices;
   readonly leaseId: bigint;
   /** The TTL that etcd granted. */
@@ -208,11 +191,11 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   adopted: AdoptedEntries | undefined;
   /** etcd rejects every put with it: its holds and waits continue, but no new entry can join a queue. */
   unfit = false;
-  /** Its entries in all queues, as far as etcd has confirmed them. */
-  entries: () => Iterable<CreatedKey> = () => [];
+  /** Set by the first lock. */
+  locks: LockTable | undefined;
+  #sweeper: LatePutSweeper | undefined;
   /** Reports a change of state, after everything else has been notified. */
   onState: (state: SessionState, previous: SessionState, report: RenewalReport) => void = () => {};
-  reconnected: () => void = () => {};
   readonly #over = new AbortController();
   #state: SessionState = "live";
   #renewal: Renewal;
@@ -265,6 +248,20 @@ export class Lease implements LeaseListener, ClosingLease, KeyOwner {
   get state(): SessionState {
     this.refresh();
     return this.#state;
+  }
+
+  /** Created for the first entry. */
+  get sweeper(): LatePutSweeper {
+    return (this.#sweeper ??= new LatePutSweeper(this));
+  }
+
+  /** Its entries in all queues, as far as etcd has confirmed them. */
+  entries(): Iterable<CreatedKey> {
+    return this.locks?.entries() ?? [];
+  }
+
+  reconnected(): void {
+    this.#sweeper?.soon();
   }
 
   /** Aborts with SessionLostError or SessionClosedError. */

@@ -8,7 +8,6 @@ import { inOwnContext } from "../util/own-context.js";
 import { settleWithin } from "../util/settle.js";
 import { AdoptedEntries, readAdopted, revokeLease } from "./cleanup.js";
 import type { ClusterState, EtcdServices } from "./connection.js";
-import { LatePutSweeper } from "./key-audit.js";
 import { type GrantedLease, Lease } from "./lease.js";
 
 const OPEN_TIMEOUT_MS = 10_000;
@@ -190,7 +189,7 @@ async function adopt(
     const entries = await within(services, reading, { ...limits, what });
     lease.adopted = new AdoptedEntries(lease, entries, lease.ttlMs);
     // A put of the session that orphaned it may still arrive.
-    LatePutSweeper.of(lease).soon();
+    lease.sweeper.soon();
     return lease;
   } catch (error) {
     // Not revoked: a further call may still adopt it.

@@ -12,12 +12,12 @@ import {
   type SessionClosedError,
   SessionLostError,
 } from "../errors.js";
-import type { EtcdClient } from "../etcd/client.js";
 import { renewedChannel, sessionChannel } from "../telemetry/channels.js";
 import type { SessionStateName } from "../telemetry/messages.js";
 import { withJson } from "../telemetry/publish.js";
 import type { Clock, Moment, Timer } from "../util/clock.js";
 import { tellOutside } from "../util/own-context.js";
+import type { Lease } from "./lease.js";
 
 interface Wait {
   readonly since: number;
@@ -127,14 +127,6 @@ const SUSPEND_RESOLUTION_MS = 1000;
 /** A lease that has run this part of its TTL is in jeopardy: a renewal is overdue. */
 const JEOPARDY_PART = 0.5;
 
-/** What events and errors say of a lease. */
-interface ReportedLease {
-  readonly services: { readonly client: EtcdClient; readonly options: { readonly hosts: readonly string[] } };
-  readonly leaseId: bigint;
-  readonly ttlSeconds: number;
-  readonly owner: string;
-}
-
 /** How far a lease is from its last accepted renewal. */
 interface Progress {
   /** When that renewal was sent. */
@@ -143,7 +135,7 @@ interface Progress {
   readonly leftMs: number;
 }
 
-export function reportOf(lease: ReportedLease, stalls: Stalls, progress: Progress): RenewalReport {
+export function reportOf(lease: Lease, stalls: Stalls, progress: Progress): RenewalReport {
   const { sent, now, leftMs } = progress;
   stalls.observe(now.monotonic);
   const elapsedMs = Math.max(0, now.monotonic - sent.monotonic);
@@ -160,7 +152,7 @@ export function reportOf(lease: ReportedLease, stalls: Stalls, progress: Progres
 
 /** The error for a lost lease, with a message that says why no renewal was accepted. */
 export function lossOf(
-  lease: ReportedLease,
+  lease: Lease,
   loss: "expired" | "revoked",
   { refusal: refused, ...report }: RenewalReport & { readonly refusal?: EtcdRefusedError | undefined },
 ): SessionLostError {
@@ -211,7 +203,7 @@ interface StateChange {
 }
 
 /** Publishes a change of state. `report` is called only if there are subscribers. */
-export function publishState(lease: ReportedLease, change: StateChange, report: () => RenewalReport): void {
+export function publishState(lease: Lease, change: StateChange, report: () => RenewalReport): void {
   if (!sessionChannel.hasSubscribers) return;
   const { leaseId, owner, ttlSeconds } = lease;
   const { hosts } = lease.services.options;
@@ -220,7 +212,7 @@ export function publishState(lease: ReportedLease, change: StateChange, report: 
 }
 
 /** Publishes an accepted renewal. */
-export function publishRenewal(lease: ReportedLease, sent: Moment, now: number): void {
+export function publishRenewal(lease: Lease, sent: Moment, now: number): void {
   if (!renewedChannel.hasSubscribers) return;
   const { leaseId, ttlSeconds } = lease;
   const { hosts } = lease.services.options;

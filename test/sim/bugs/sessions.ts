@@ -56,7 +56,7 @@ export const SESSIONS: readonly Bug[] = [
     patches: [
       {
         file: "session/lease.js",
-        from: "            deleteEntries(services, entries(), leaseEndsMs),\n",
+        from: "            deleteEntries(services, lease.entries(), leaseEndsMs),\n",
         to: "",
       },
     ],

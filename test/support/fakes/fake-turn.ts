@@ -38,12 +38,12 @@ export class WaitingTurn {
     const lease = this.cluster.lease();
     this.entry = new QueueEntry({ lease, name: "jobs", n: 1, mode }).confirmed(MINE);
     const outcome = {
-      granted: (ownWatch: Watch | undefined) => {
+      turnGranted: (ownWatch: Watch | undefined) => {
         this.granted = { ownWatch };
         this.told.push("granted");
       },
-      gone: () => void this.told.push("gone"),
-      failed: (error: Error) => void this.told.push(`failed ${error.message}`),
+      keyGone: () => void this.told.push("gone"),
+      waitFailed: (error: Error) => void this.told.push(`failed ${error.message}`),
     };
     this.wait = new PredecessorWait(
       this.entry,

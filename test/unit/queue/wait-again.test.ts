@@ -22,9 +22,9 @@ describe("a waiter that waits for the same place as the last time", () => {
     const wait = new PredecessorWait(
       entry,
       {
-        granted: () => void told.push("granted"),
-        gone: () => void told.push("gone"),
-        failed: (error) => void told.push(`failed ${error.message}`),
+        turnGranted: () => void told.push("granted"),
+        keyGone: () => void told.push("gone"),
+        waitFailed: (error) => void told.push(`failed ${error.message}`),
       },
       {
         state: "waiting",

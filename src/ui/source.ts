@@ -1,7 +1,7 @@
 import { type Cluster, LeaseholdError, type QueueKind } from "../index.js";
 import type { Clock, Timer } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
-import type { Board, BoardDoor, BoardEntry, BoardEvent } from "../view/board.js";
+import type { Board, BoardDoor, BoardEvent } from "../view/board.js";
 
 /** In UTF-16 code units. The keys of this library have at most 1,400 bytes; another client's can be as long as a request. */
 export const MAX_KEY = 2048;
@@ -176,10 +176,8 @@ class BoardSource implements Source {
 function viewOf(board: Board, name: string): QueueView {
   const queue = board.queue(name);
   if (queue === undefined) return { name, kind: "unknown", holders: [], waiters: 0 };
-  const { kind, holders, waiterCount } = queue;
-  return { name, kind, holders: holders.map(seen), waiters: waiterCount };
+  const holders = queue.holders.map(({ createRevision: revision, key, owner, since }) => ({
+    ...{ revision, key: shortKey(key), owner, since },
+  }));
+  return { name, kind: queue.kind, holders, waiters: queue.waiterCount };
 }
-
-const seen = ({ createRevision: revision, key, owner, since }: BoardEntry): QueueView["holders"][number] => ({
-  ...{ revision, key: shortKey(key), owner, since },
-});

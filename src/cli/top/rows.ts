@@ -1,4 +1,5 @@
-import type { BoardEntry, BoardQueue } from "../../view/board.js";
+import type { SeenEntry } from "../../queue/seen-entry.js";
+import type { BoardQueue } from "../../view/board.js";
 import { formatDuration } from "../command.js";
 
 /** Grants count for about so long. */
@@ -187,7 +188,7 @@ export function tableOf(queues: Iterable<BoardQueue>, { sort, filter, rates, now
     waiting += queue.waiterCount;
     if (wanted !== "" && !queue.name.toLowerCase().includes(wanted)) continue;
     const rate = rates.perSecond(queue.name, now.monotonic);
-    rows.push({ queue, held: heldBy(queue.holders[0], now), rate });
+    rows.push({ queue, held: heldBy(queue.holders[0], queue, now), rate });
   }
   const weigh = WEIGHTS[sort];
   rows.sort((a, b) => weigh(b) - weigh(a) || (a.queue.name < b.queue.name ? -1 : 1));
@@ -200,8 +201,9 @@ const WEIGHTS: Readonly<Record<SortKey, (row: Row) => number>> = {
   rate: ({ rate }) => rate,
 };
 
-export function heldBy(holder: BoardEntry | undefined, now: Now): Held | undefined {
-  if (holder?.grantedAt !== undefined) return { ms: now.monotonic - holder.grantedAt, isExact: true };
+export function heldBy(holder: SeenEntry | undefined, queue: BoardQueue, now: Now): Held | undefined {
+  const grantedAt = holder && queue.grantedAt(holder);
+  if (grantedAt !== undefined) return { ms: now.monotonic - grantedAt, isExact: true };
   if (holder?.since === undefined) return undefined;
   return { ms: Math.max(0, now.date.getTime() - holder.since.getTime()), isExact: false };
 }
@@ -211,7 +213,7 @@ export const heldText = (held: Held | undefined): string =>
   held === undefined ? "?" : `${held.isExact ? "" : "<"}${formatDuration(Math.floor(held.ms / 1000) * 1000)}`;
 
 /** The owner, or the key of a client that writes none. */
-export const labelOf = ({ owner, key }: BoardEntry): string => owner ?? key;
+export const labelOf = ({ owner, key }: SeenEntry): string => owner ?? key;
 
 /** The first holder, and how many hold besides it. */
 export function holderText({ holders }: BoardQueue): string {

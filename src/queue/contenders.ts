@@ -128,7 +128,8 @@ interface Waited {
 }
 
 interface Reading {
-  readonly entries: readonly SeenEntry[];
+  /** The create revisions of all entries. */
+  readonly revisions: readonly bigint[];
   readonly holder: Contender | undefined;
 }
 
@@ -145,18 +146,24 @@ export async function readContendersAhead(
   readings.set(services, byName);
   const reading = byName.get(name) ?? readQueue(services, name, policy).finally(() => byName.delete(name));
   byName.set(name, reading);
-  const { entries, holder } = await reading;
-  const isBefore = (entry: SeenEntry): boolean => revision === undefined || entry.createRevision < revision;
-  const ahead = entries.filter(isBefore).length;
+  const { revisions, holder } = await reading;
+  const ahead = revisions.filter((other) => revision === undefined || other < revision).length;
   return { holder: ahead > 0 ? holder : undefined, ahead };
 }
 
 async function readQueue(services: EtcdServices, name: string, policy: CallPolicy): Promise<Reading> {
-  const keep = (kv: KeyValue): SeenEntry => new SeenEntry(kv, services.options.prefix);
-  const { keys } = await atOneRevision(() => readKeys({ services, policy }, queueRange(name), { keep }));
-  const entries = [...keys.values()];
-  const [first] = entries;
-  if (!first) return { entries, holder: undefined };
+  const keep = ({ createRevision }: KeyValue): bigint => createRevision;
+  const { first, revisions } = await atOneRevision(async () => {
+    const oldest = { order: "oldest first", limit: VALUES, ...queueRange(name) } as const;
+    const { header, kvs, more } = await services.client.range(oldest, policy);
+    if (!more) return { first: kvs[0], revisions: kvs.map(keep) };
+    // Without the values of all others: the call that waits for this has half a second left.
+    const all = { revision: header.revision, keysOnly: true, ...queueRange(name) };
+    const { keys } = await readKeys({ services, policy }, all, { keep });
+    return { first: kvs[0], revisions: [...keys.values()] };
+  });
+  if (!first) return { revisions, holder: undefined };
   const ttls = await remainingTtls(services, [first.leaseId], policy);
-  return { entries, holder: first.contenderIn(name, "holding", ttls.get(first.leaseId)) };
+  const entry = new SeenEntry(first, services.options.prefix);
+  return { revisions, holder: entry.contenderIn(name, "holding", ttls.get(first.leaseId)) };
 }

@@ -95,7 +95,12 @@ export function press(view: View, key: Key, shown: Shown): View | "quit" {
   if (view.isTyping) return typed(view, key);
   if (key.text === "q") return "quit";
   const step = stepOf(key, shown.height);
-  if (view.open !== undefined) return inQueue(view, key, { step, shown });
+  if (view.open !== undefined) {
+    if (isEnter(key) || key.name === "escape" || key.name === "backspace")
+      return { ...view, open: undefined };
+    const last = Math.max(0, shown.length - shown.height);
+    return step === undefined ? view : { ...view, scroll: Math.min(Math.max(0, view.scroll + step), last) };
+  }
   if (step !== undefined) return { ...view, selected: moved(view, step, shown.names) };
   if (isEnter(key)) return { ...view, open: selectedOf(view, shown.names), scroll: 0 };
   if (key.text === "/") return { ...view, isTyping: true };
@@ -115,17 +120,6 @@ function typed(view: View, key: Key): View {
   if (key.name === "backspace") return { ...view, filter: [...view.filter].slice(0, -1).join("") };
   const isText = key.text !== undefined && !key.meta && /^[^\p{Cc}]+$/u.test(key.text);
   return isText ? { ...view, filter: (view.filter + key.text).slice(0, 200) } : view;
-}
-
-function inQueue(
-  view: View,
-  key: Key,
-  { step, shown }: { readonly step: number | undefined; readonly shown: Shown },
-): View {
-  if (isEnter(key) || key.name === "escape" || key.name === "backspace") return { ...view, open: undefined };
-  if (step === undefined) return view;
-  const last = Math.max(0, shown.length - shown.height);
-  return { ...view, scroll: Math.min(Math.max(0, view.scroll + step), last) };
 }
 
 function stepOf({ name, text }: Key, height: number): number | undefined {

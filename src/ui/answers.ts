@@ -80,9 +80,28 @@ export class Answers {
   async #release({ request, response }: Exchange): Promise<void> {
     if (!isOurPage(request.headers)) return end(response, 403, "only the page itself may release");
     if (!(await this.options.authorize(request))) return end(response, 403, "you may not release");
-    const { prefix } = this.options;
-    const [status, text] = await release(request, { cluster: this.cluster, prefix });
+    const [status, text] = await this.#delete(await bodyOf(request));
     end(response, status, text);
+  }
+
+  /** Deletes the key that the request names, if it still has the same create revision. */
+  async #delete(body: string | undefined): Promise<Answer> {
+    const wanted = parse(body);
+    if (wanted === undefined) return [400, "expected JSON with name, key and revision"];
+    const { name, key, revision } = wanted;
+    if (key.length > MAX_KEY) return [400, "the key is too long for this page: use leasehold release"];
+    if (!name.startsWith(this.options.prefix)) return [403, "this page does not show that name"];
+    try {
+      const { holders, waiters } = await inspect(this.cluster, name, { limit: LIMIT });
+      const found = [...holders, ...waiters].find(
+        (each) => each.key === key && String(each.revision) === revision,
+      );
+      const released = found && (await forceRelease(this.cluster, found));
+      return released ? [200, "released"] : [409, "it was gone already"];
+    } catch (error) {
+      if (error instanceof RangeError) return [400, "no lock can have that name"];
+      return [502, (error as Error).message];
+    }
   }
 }
 
@@ -156,29 +175,6 @@ const LIMIT = 1000;
 
 /** The status and the text of the answer. */
 type Answer = readonly [status: number, text: string];
-
-/** Deletes the key that the request names, if it still has the same create revision. */
-async function release(
-  request: IncomingMessage,
-  { cluster, prefix }: { readonly cluster: Cluster; readonly prefix: string },
-): Promise<Answer> {
-  const wanted = parse(await bodyOf(request));
-  if (wanted === undefined) return [400, "expected JSON with name, key and revision"];
-  const { name, key, revision } = wanted;
-  if (key.length > MAX_KEY) return [400, "the key is too long for this page: use leasehold release"];
-  if (!name.startsWith(prefix)) return [403, "this page does not show that name"];
-  try {
-    const { holders, waiters } = await inspect(cluster, name, { limit: LIMIT });
-    const found = [...holders, ...waiters].find(
-      (each) => each.key === key && String(each.revision) === revision,
-    );
-    const released = found && (await forceRelease(cluster, found));
-    return released ? [200, "released"] : [409, "it was gone already"];
-  } catch (error) {
-    if (error instanceof RangeError) return [400, "no lock can have that name"];
-    return [502, (error as Error).message];
-  }
-}
 
 /** Undefined if it is too long or was cut off. */
 async function bodyOf(request: IncomingMessage): Promise<string | undefined> {

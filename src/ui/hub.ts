@@ -1,24 +1,15 @@
 import type { ServerResponse } from "node:http";
-import { type Cluster, type Contender, Election, inspect, type QueueState } from "../index.js";
-import { type Clock, pause, type Timer } from "../util/clock.js";
+import { type Contender, Election, inspect, type QueueState } from "../index.js";
+import { pause, type Timer } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
-import type { BoardDoor } from "../view/board.js";
 import { encodeEvent, EventStream } from "./event-stream.js";
 import { Overview, Rows } from "./overview.js";
 import type { DetailMessage, Person } from "./protocol.js";
-import { BoardSource, shortKey } from "./source.js";
+import { type BoardSetting, BoardSource, shortKey } from "./source.js";
 
 /** Of one page object. Each open tab has one stream, or two while it shows a queue. */
 const MAX_STREAMS = 64;
 const CHECK_MS = 5000;
-
-/** What the streams are made of. */
-interface HubSetting {
-  readonly cluster: Cluster;
-  readonly clock: Clock;
-  readonly prefix: string;
-  readonly door: BoardDoor;
-}
 
 /** All streams of one page, and the one source that feeds them. */
 export class Hub {
@@ -30,7 +21,7 @@ export class Hub {
   #timer: Timer | undefined;
   #closed = false;
 
-  constructor(private readonly setting: HubSetting) {
+  constructor(private readonly setting: BoardSetting) {
     this.#rows = new Rows(setting.clock, (name) => this.#changed(name));
     this.#overview = new Overview(this.#rows, setting);
     // It is opened for the first reader, and read by all.
@@ -48,8 +39,7 @@ export class Hub {
   }
 
   openDetail(response: ServerResponse, name: string): void {
-    const { cluster, clock } = this.setting;
-    const reading = { cluster, clock, rows: this.#rows };
+    const reading = { ...this.setting, rows: this.#rows };
     const detail = this.#details.get(name) ?? new Detail(reading, name, () => this.#details.delete(name));
     this.#details.set(name, detail);
     detail.add(this.#stream(response));
@@ -101,9 +91,7 @@ interface Found {
   readonly value: string | undefined;
 }
 
-interface Reading {
-  readonly cluster: Cluster;
-  readonly clock: Clock;
+interface Reading extends BoardSetting {
   readonly rows: Rows;
 }
 

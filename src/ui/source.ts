@@ -37,7 +37,7 @@ const MAX_REOPEN_MS = 300_000;
 const MAX_QUESTIONS = 16;
 
 /** What a board is opened with. */
-interface BoardSetting {
+export interface BoardSetting {
   readonly cluster: Cluster;
   readonly door: BoardDoor;
   readonly prefix: string;

@@ -27,20 +27,20 @@ class SortedList<T> {
     return this.#items;
   }
 
-  /** The item that is equal to this one in the order. */
-  find(item: T): T | undefined {
-    const there = this.#items[this.position(item)];
-    return there !== undefined && this.compare(there, item) === 0 ? there : undefined;
-  }
-
   /** Replaces an equal item. */
   set(item: T): void {
-    const at = this.position(item);
-    this.#items.splice(at, this.find(item) === undefined ? 0 : 1, item);
+    this.#replace(item, item);
   }
 
   remove(item: T): void {
-    if (this.find(item) !== undefined) this.#items.splice(this.position(item), 1);
+    this.#replace(item);
+  }
+
+  #replace(item: T, ...others: readonly T[]): void {
+    const at = this.position(item);
+    const there = this.#items[at];
+    const isThere = there !== undefined && this.compare(there, item) === 0;
+    this.#items.splice(at, isThere ? 1 : 0, ...others);
   }
 
   /** Index of the first item that is not before this one. */

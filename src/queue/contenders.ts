@@ -2,6 +2,7 @@ import type { Contender } from "../contender.js";
 import { EtcdRefusedError } from "../errors.js";
 import type { KeyValue, Range, RangeAnswer } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
+import type { Waited } from "../hold/acquire.js";
 import type { EtcdServices } from "../session/connection.js";
 import { queueRange } from "./lock-mode.js";
 import { byAge, SeenEntry } from "./seen-entry.js";
@@ -68,16 +69,20 @@ const KEYS = 1000;
 /** Other clients may have written values of 1.5 MiB, and an answer has at most 256 MiB. */
 const VALUES = 100;
 
-/** All keys of a range. `check` gets how many have been read, after each page: what it throws ends the read. */
+/** What is kept of each key that is read. */
+export interface Keeping<K> {
+  readonly keep: (kv: KeyValue) => K;
+  /** Gets how many keys a read has found, after each page: what it throws ends the read. */
+  readonly check?: (count: number) => void;
+}
+
+/** All keys of a range. */
 export async function readKeys<K>(
   asking: Asking,
   range: PagedRange,
-  {
-    keep,
-    check,
-  }: { readonly keep: (kv: KeyValue) => K; readonly check?: ((count: number) => void) | undefined },
+  { keep, check }: Keeping<K>,
 ): Promise<Snapshot<K>> {
-  const found: (Aged & { readonly kept: K })[] = [];
+  const found: { bytes: string; createRevision: bigint; kept: K }[] = [];
   let at = 0n;
   for await (const { kvs, revision } of readPages(asking, range, () => (range.keysOnly ? KEYS : VALUES))) {
     at = revision;
@@ -87,10 +92,6 @@ export async function readKeys<K>(
   }
   found.sort(byAge);
   return { revision: at, keys: new Map(found.map(({ bytes, kept }) => [bytes, kept])) };
-}
-
-interface Aged extends Pick<SeenEntry, "createRevision"> {
-  readonly bytes: string;
 }
 
 /** Milliseconds that each lease has left by etcd's word; a lease that has ended has none. */
@@ -119,12 +120,6 @@ export async function remainingTtls(
 export interface Ahead {
   readonly holder: Contender | undefined;
   readonly ahead: number;
-}
-
-/** The place in a queue: `revision` is that of its entry. */
-interface Waited {
-  readonly name: string;
-  readonly revision: bigint | undefined;
 }
 
 interface Reading {

@@ -1,6 +1,6 @@
 import type { KeyValue, WatchEvent } from "../etcd/port.js";
 import type { Interruption, Watch, WatchListener } from "../etcd/watch-hub.js";
-import { atOneRevision, readKeys, type Snapshot } from "../queue/contenders.js";
+import { atOneRevision, type Keeping, readKeys, type Snapshot } from "../queue/contenders.js";
 import type { EtcdServices } from "../session/connection.js";
 import type { Timer } from "../util/clock.js";
 
@@ -10,15 +10,12 @@ const SLOW_READ_MS = 30_000;
 const LATEST_EVENT_MS = 10_000;
 
 /** Which keys are watched, and what is kept of them. */
-interface QueueWatchTarget<K> {
+interface QueueWatchTarget<K> extends Keeping<K> {
   readonly services: EtcdServices;
   /** Of one queue, or of all queues whose names have a prefix. */
   readonly range: { readonly key: string | Buffer; readonly end: string | Buffer };
   /** What the reads are for, as an EtcdUnavailableError names it. */
   readonly what: string;
-  readonly keep: (kv: KeyValue) => K;
-  /** Gets how many keys a read has found: what it throws ends the read, and the watch if that was its first. */
-  readonly check?: ((count: number) => void) | undefined;
 }
 
 /** What is compared of a key. */

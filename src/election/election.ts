@@ -26,7 +26,7 @@ import type { ElectionMessage } from "../telemetry/messages.js";
 import { withJson } from "../telemetry/publish.js";
 import { atCaller, withCallersStack } from "../util/own-context.js";
 import { settleWithin } from "../util/settle.js";
-import { Feed, QueueWatch, snapshotOf } from "../view/queue-watch.js";
+import { Feed, QueueWatch } from "../view/queue-watch.js";
 
 /** The leader of an election, as every client reads it. */
 export interface Leader {
@@ -74,8 +74,6 @@ export const sameLeader = (a: Leader | undefined, b: Leader | undefined): boolea
 /** A consumer that has stopped reading must not fill the memory: of more unread items, the oldest are dropped. */
 const MAX_UNREAD = 1000;
 
-const keep = (kv: KeyValue): KeyValue => kv;
-
 /** The iterator of `observe()`. Starts with the first `next()`. */
 export class Observation extends Feed<Leader | undefined> {
   constructor(services: EtcdServices, name: string, signal: AbortSignal | undefined) {
@@ -87,10 +85,7 @@ export class Observation extends Feed<Leader | undefined> {
       same: sameLeader,
       start: ({ item, failed }) =>
         new QueueWatch<KeyValue>(
-          {
-            ...{ services, range: queueRange(name), what, keep },
-            read: async (policy) => snapshotOf(await services.client.range(candidates(name), policy), keep),
-          },
+          { services, range: queueRange(name), what, keep: (kv) => kv },
           {
             changed: ({ keys }) => {
               const [oldest] = keys.values();

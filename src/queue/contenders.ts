@@ -1,54 +1,97 @@
-import { type Contender, contenderOf } from "../contender.js";
-import type { KeyValue } from "../etcd/port.js";
+import type { Contender } from "../contender.js";
+import { EtcdRefusedError } from "../errors.js";
+import type { KeyValue, Range, RangeAnswer } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
-import { parseEntryValue, prefixEnd, prefixOf } from "../keys.js";
+import type { Waited } from "../hold/acquire.js";
 import type { EtcdServices } from "../session/connection.js";
+import { queueRange } from "./lock-mode.js";
+import { byAge, SeenEntry } from "./seen-entry.js";
 
-interface Reading {
-  readonly kvs: readonly KeyValue[];
-  readonly holder: Contender | undefined;
+/** What all requests of one call share. */
+export interface Asking {
+  readonly services: EtcdServices;
+  readonly policy: CallPolicy;
 }
 
-/** The holder and the number of contenders before a place in the queue. */
-export interface Ahead {
-  readonly holder: Contender | undefined;
-  readonly ahead: number;
+/** etcd has compacted the revision of this read, or lost it in a restore. */
+export const revisionIsGone = (error: unknown): boolean =>
+  error instanceof EtcdRefusedError && error.details.includes("mvcc: required revision");
+
+/** Repeats `read`, whose requests are all for one revision, until etcd has had it throughout. */
+export async function atOneRevision<T>(read: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await read();
+    } catch (error) {
+      if (!revisionIsGone(error)) throw error;
+    }
+  }
 }
 
-/** The place in a queue: `revision` is that of its entry. */
-interface Waited {
-  readonly name: string;
-  readonly revision: bigint | undefined;
+/** The smallest key behind `key`. */
+export const after = (key: Buffer): Buffer => Buffer.concat([key, Buffer.of(0)]);
+
+/** `revision`: of the first page, and so of all. */
+interface Page extends Pick<RangeAnswer, "kvs" | "more"> {
+  readonly revision: bigint;
 }
 
-/** Reads under way, by name: hundreds of calls that time out together share one read. */
-const readings = new WeakMap<EtcdServices, Map<string, Promise<Reading>>>();
+/** Without a revision, the present state is read. */
+type PagedRange = Pick<Range, "key" | "end" | "keysOnly"> & { readonly revision?: bigint | undefined };
 
-/** Holder and number of contenders before `revision`; before the end of the queue if the revision is not known. */
-export async function readContendersAhead(
-  services: EtcdServices,
-  { name, revision }: Waited,
-  policy: CallPolicy,
-): Promise<Ahead> {
-  const byName = readings.get(services) ?? new Map<string, Promise<Reading>>();
-  readings.set(services, byName);
-  const reading = byName.get(name) ?? readQueue(services, name, policy).finally(() => byName.delete(name));
-  byName.set(name, reading);
-  const { kvs, holder } = await reading;
-  const before = revision === undefined ? kvs : kvs.filter((kv) => kv.createRevision < revision);
-  const ahead = before.length;
-  return { holder: ahead > 0 ? holder : undefined, ahead };
+/**
+ * The keys of a range at one revision; `size` limits page n, from 0.
+ * In pages by key, because a page by create revision could end between two keys of one revision.
+ */
+export async function* readPages(
+  { services: { client }, policy }: Asking,
+  { revision, key, ...range }: PagedRange,
+  size: (page: number) => number,
+): AsyncGenerator<Page, void, undefined> {
+  for (let n = 0, next: Range["key"] | undefined = key; next !== undefined; n++) {
+    const at = revision === undefined ? {} : { revision };
+    const { header, kvs, more } = await client.range({ ...at, limit: size(n), ...range, key: next }, policy);
+    revision ??= header.revision;
+    const last = kvs.at(-1);
+    next = more && last ? after(last.key) : undefined;
+    yield { kvs, more: next !== undefined, revision };
+  }
 }
 
-async function readQueue(services: EtcdServices, name: string, policy: CallPolicy): Promise<Reading> {
-  const prefix = prefixOf(name);
-  const range = { key: prefix, end: prefixEnd(prefix), order: "oldest first" } as const;
-  const { kvs } = await services.client.range(range, policy);
-  const [first] = kvs;
-  if (!first) return { kvs, holder: undefined };
-  const ttls = await remainingTtls(services, [first.leaseId], policy);
-  const key = `${services.options.prefix}${first.key.toString()}`;
-  return { kvs, holder: holderOf(name, { ...first, key }, ttls.get(first.leaseId)) };
+/** Keys at one revision, by their bytes in latin1, in the order of their create revisions. */
+export interface Snapshot<K> {
+  readonly revision: bigint;
+  readonly keys: Map<string, K>;
+}
+
+/** A key with its revisions takes about 100 bytes. */
+const KEYS = 1000;
+/** Other clients may have written values of 1.5 MiB, and an answer has at most 256 MiB. */
+const VALUES = 100;
+
+/** What is kept of each key that is read. */
+export interface Keeping<K> {
+  readonly keep: (kv: KeyValue) => K;
+  /** Gets how many keys a read has found, after each page: what it throws ends the read. */
+  readonly check?: (count: number) => void;
+}
+
+/** All keys of a range. */
+export async function readKeys<K>(
+  asking: Asking,
+  range: PagedRange,
+  { keep, check }: Keeping<K>,
+): Promise<Snapshot<K>> {
+  const found: { bytes: string; createRevision: bigint; kept: K }[] = [];
+  let at = 0n;
+  for await (const { kvs, revision } of readPages(asking, range, () => (range.keysOnly ? KEYS : VALUES))) {
+    at = revision;
+    for (const kv of kvs)
+      found.push({ bytes: kv.key.toString("latin1"), createRevision: kv.createRevision, kept: keep(kv) });
+    check?.(found.length);
+  }
+  found.sort(byAge);
+  return { revision: at, keys: new Map(found.map(({ bytes, kept }) => [bytes, kept])) };
 }
 
 /** Milliseconds that each lease has left by etcd's word; a lease that has ended has none. */
@@ -73,13 +116,49 @@ export async function remainingTtls(
   return ttls;
 }
 
-/** `kv` has the complete key. */
-function holderOf(
-  name: string,
-  kv: Omit<KeyValue, "key"> & { readonly key: string },
-  ttlRemainingMs: number | undefined,
-): Contender {
-  const { key, createRevision: revision, leaseId, value } = kv;
-  const place = { name, key, state: "holding", revision, leaseId } as const;
-  return contenderOf({ ...place, ...parseEntryValue(value), ttlRemainingMs });
+/** The holder and the number of contenders before a place in the queue. */
+export interface Ahead {
+  readonly holder: Contender | undefined;
+  readonly ahead: number;
+}
+
+interface Reading {
+  /** The create revisions of all entries. */
+  readonly revisions: readonly bigint[];
+  readonly holder: Contender | undefined;
+}
+
+/** Reads under way, by name: hundreds of calls that time out together share one read. */
+const readings = new WeakMap<EtcdServices, Map<string, Promise<Reading>>>();
+
+/** Holder and number of contenders before `revision`; before the end of the queue if the revision is not known. */
+export async function readContendersAhead(
+  services: EtcdServices,
+  { name, revision }: Waited,
+  policy: CallPolicy,
+): Promise<Ahead> {
+  const byName = readings.get(services) ?? new Map<string, Promise<Reading>>();
+  readings.set(services, byName);
+  const reading = byName.get(name) ?? readQueue(services, name, policy).finally(() => byName.delete(name));
+  byName.set(name, reading);
+  const { revisions, holder } = await reading;
+  const ahead = revisions.filter((other) => revision === undefined || other < revision).length;
+  return { holder: ahead > 0 ? holder : undefined, ahead };
+}
+
+async function readQueue(services: EtcdServices, name: string, policy: CallPolicy): Promise<Reading> {
+  const keep = ({ createRevision }: KeyValue): bigint => createRevision;
+  const { first, revisions } = await atOneRevision(async () => {
+    const oldest = { order: "oldest first", limit: VALUES, ...queueRange(name) } as const;
+    const { header, kvs, more } = await services.client.range(oldest, policy);
+    if (!more) return { first: kvs[0], revisions: kvs.map(keep) };
+    // Without the values of all others: the call that waits for this has half a second left.
+    const all = { revision: header.revision, keysOnly: true, ...queueRange(name) };
+    const { keys } = await readKeys({ services, policy }, all, { keep });
+    return { first: kvs[0], revisions: [...keys.values()] };
+  });
+  if (!first) return { revisions, holder: undefined };
+  const ttls = await remainingTtls(services, [first.leaseId], policy);
+  const entry = new SeenEntry(first, services.options.prefix);
+  return { revisions, holder: entry.contenderIn(name, "holding", ttls.get(first.leaseId)) };
 }

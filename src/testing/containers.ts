@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { StartedNetwork, StartedTestContainer } from "testcontainers";
 import type { Address } from "./link.js";
-import type { CheckedStart, Fleet, Member, StartLimits } from "./options.js";
-import { wrongWith } from "./running-etcd.js";
+import type { CheckedStart } from "./options.js";
+import { type Fleet, type Member, type StartLimits, wrongWith } from "./running-etcd.js";
 import { READY } from "./servers.js";
 
 type Testcontainers = typeof import("testcontainers");

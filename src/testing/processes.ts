@@ -1,7 +1,7 @@
 import { etcdEnv, type Programs, searchEtcd, STEPS, versionOf } from "./find.js";
 import type { Address } from "./link.js";
-import type { CheckedStart, Fleet, Member, StartLimits } from "./options.js";
-import { wrongWith } from "./running-etcd.js";
+import type { CheckedStart } from "./options.js";
+import { type Fleet, type Member, type StartLimits, wrongWith } from "./running-etcd.js";
 import {
   freePorts,
   guardedFolder,

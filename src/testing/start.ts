@@ -1,11 +1,11 @@
 import { startContainers } from "./containers.js";
 import { Link } from "./link.js";
-import { checkStart, type Fleet, type StartEtcdOptions, type TestEtcd } from "./options.js";
+import { checkStart, type StartEtcdOptions } from "./options.js";
 import { startProcesses } from "./processes.js";
-import { RunningEtcd } from "./running-etcd.js";
+import { type Fleet, RunningEtcd, type TestEtcd } from "./running-etcd.js";
 
 export type { StartEtcdOptions } from "./options.js";
-export type { Leftovers, Losable, TestEtcd } from "./options.js";
+export type { Leftovers, Losable, TestEtcd } from "./running-etcd.js";
 
 /**
  * Starts an etcd of your own, for tests: processes of this machine on free ports of 127.0.0.1, with their data in a temporary

@@ -1,188 +1,10 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import { type Cluster, forceRelease, inspect } from "../index.js";
-import {
-  checkFunction,
-  checkName,
-  checkOptions,
-  checkPrefix,
-  type Options,
-  rangeError,
-  typeError,
-} from "../options/check.js";
+import { checkName } from "../options/check.js";
 import { ASSETS } from "./assets.js";
 import type { Hub } from "./hub.js";
 import { RELEASE_HEADER, type ReleaseRequest } from "./protocol.js";
 import { MAX_KEY } from "./source.js";
-
-/** For every response. The page needs its own files and its own events, and nothing else. */
-const HEADERS = {
-  "Content-Security-Policy": [
-    ...["default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'"],
-    ...["base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"],
-    "require-trusted-types-for 'script'",
-  ].join("; "),
-  "X-Content-Type-Options": "nosniff",
-  "Referrer-Policy": "no-referrer",
-  "Cross-Origin-Opener-Policy": "same-origin",
-  "Cross-Origin-Resource-Policy": "same-origin",
-  "Cache-Control": "no-store",
-} as const;
-
-export function protect(response: ServerResponse): void {
-  for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value);
-}
-
-/** This machine, under the names that only it has. */
-export const LOOPBACK: readonly string[] = ["localhost", "127.0.0.1", "[::1]"];
-
-/**
- * Whether the browser has asked for one of these hosts, with or without a port. A site that lets its own name point to
- * this server (DNS rebinding) has another one.
- */
-export function isOurHost({ host }: IncomingHttpHeaders, hosts: readonly string[]): boolean {
-  const asked = host?.toLowerCase() ?? "";
-  return hosts.some((own) => own === asked || own === asked.replace(/:\d+$/, ""));
-}
-
-/** Whether the page itself has sent this request: another site can send neither this header nor this origin. */
-function isOurPage(headers: IncomingHttpHeaders): boolean {
-  const site = headers["sec-fetch-site"];
-  return (
-    headers[RELEASE_HEADER] === "1" &&
-    (site === undefined || site === "same-origin") &&
-    hostOf(headers.origin) === headers.host?.toLowerCase()
-  );
-}
-
-/** Without the scheme: behind a proxy with TLS, only the browser knows it. */
-const hostOf = (origin = ""): string | undefined => /^https?:\/\/(.+)$/.exec(origin.toLowerCase())?.[1];
-
-/** The options of `lockPage()`. */
-export interface LockPageOptions {
-  /** Only queues whose names start with it are shown. @default "" */
-  readonly prefix?: string | undefined;
-  /**
-   * Whether the sender of this request may release holders and waiters. Called for each release, and for each view, which
-   * shows the buttons accordingly. Without it, and when it throws, nobody may.
-   */
-  readonly authorize?: ((request: IncomingMessage) => boolean | Promise<boolean>) | undefined;
-  /** The path under which the server passes requests to the page. @default "/" */
-  readonly basePath?: string | undefined;
-  /**
-   * The names, with or without a port, by which browsers reach the server: what a `Host` header may have. Requests for
-   * others get 421. @default localhost, 127.0.0.1 and [::1], with any port
-   */
-  readonly hosts?: readonly string[] | undefined;
-}
-
-/** The options with their defaults. */
-interface CheckedPage {
-  readonly prefix: string;
-  readonly authorize: (request: IncomingMessage) => Promise<boolean>;
-  /** It ends with a slash. */
-  readonly base: string;
-  readonly hosts: readonly string[];
-}
-
-/** @throws {TypeError | RangeError} that names the option, the rule and the value. */
-export function checkPage(options: LockPageOptions | undefined): CheckedPage {
-  const given = checkOptions("lockPage", options, ["prefix", "authorize", "basePath", "hosts"]);
-  return {
-    prefix: given["prefix"] === undefined ? "" : checkPrefix(given["prefix"]),
-    authorize: authorizeOf(given),
-    base: basePathOf(given["basePath"] ?? "/"),
-    hosts: hostsOf(given["hosts"] ?? LOOPBACK),
-  };
-}
-
-function authorizeOf({ authorize }: Options): CheckedPage["authorize"] {
-  if (authorize === undefined) return () => Promise.resolve(false);
-  checkFunction("authorize", authorize);
-  const ask = authorize as (request: IncomingMessage) => unknown;
-  return async (request) => {
-    try {
-      return (await ask(request)) === true;
-    } catch {
-      return false;
-    }
-  };
-}
-
-function basePathOf(value: unknown): string {
-  const rule = 'a path that starts with "/", such as "/locks"';
-  if (typeof value !== "string") throw typeError("basePath", rule, value);
-  if (!/^\/[\w.~/-]*$/.test(value) || value.includes("//")) throw rangeError("basePath", rule, value);
-  return value.endsWith("/") ? value : `${value}/`;
-}
-
-function hostsOf(value: unknown): readonly string[] {
-  const rule = "an array of one or more host names";
-  if (!Array.isArray(value)) throw typeError("hosts", rule, value);
-  if (value.length === 0) throw rangeError("hosts", rule, "none of them");
-  return Array.from(value as readonly unknown[], (host) => {
-    if (typeof host !== "string") throw typeError("hosts", rule, host);
-    if (!/^[\w.:[\]-]+$/.test(host)) throw rangeError("hosts", "free of schemes and paths", host);
-    return host.toLowerCase();
-  });
-}
-
-/** A name has at most 1,024 bytes and a key a little more; JSON may need six characters for each. */
-const MAX_BODY = 16_384;
-/** As many as `inspect` reports. */
-const LIMIT = 1000;
-
-/** The status and the text of the answer. */
-type Answer = readonly [status: number, text: string];
-
-/** Deletes the key that the request names, if it still has the same create revision. */
-async function release(
-  request: IncomingMessage,
-  { cluster, prefix }: { readonly cluster: Cluster; readonly prefix: string },
-): Promise<Answer> {
-  const wanted = parse(await bodyOf(request));
-  if (wanted === undefined) return [400, "expected JSON with name, key and revision"];
-  const { name, key, revision } = wanted;
-  if (key.length > MAX_KEY) return [400, "the key is too long for this page: use leasehold release"];
-  if (!name.startsWith(prefix)) return [403, "this page does not show that name"];
-  try {
-    const { holders, waiters } = await inspect(cluster, name, { limit: LIMIT });
-    const found = [...holders, ...waiters].find(
-      (each) => each.key === key && String(each.revision) === revision,
-    );
-    const released = found && (await forceRelease(cluster, found));
-    return released ? [200, "released"] : [409, "it was gone already"];
-  } catch (error) {
-    if (error instanceof RangeError) return [400, "no lock can have that name"];
-    return [502, (error as Error).message];
-  }
-}
-
-/** Undefined if it is too long or was cut off. */
-async function bodyOf(request: IncomingMessage): Promise<string | undefined> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  try {
-    for await (const chunk of request as AsyncIterable<Buffer>) {
-      size += chunk.length;
-      if (size > MAX_BODY) return undefined;
-      chunks.push(chunk);
-    }
-  } catch {
-    return undefined;
-  }
-  return Buffer.concat(chunks).toString();
-}
-
-function parse(text: string | undefined): ReleaseRequest | undefined {
-  if (text === undefined) return undefined;
-  try {
-    const { name, key, revision } = Object(JSON.parse(text)) as Record<string, unknown>;
-    const areTexts = [name, key, revision].every((value) => typeof value === "string");
-    return areTexts ? ({ name, key, revision } as ReleaseRequest) : undefined;
-  } catch {
-    return undefined;
-  }
-}
 
 const FILES: ReadonlyMap<string, readonly [type: string, text: () => string]> = new Map([
   ["", ["text/html", () => ASSETS.html]],
@@ -194,6 +16,15 @@ interface Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly url: URL;
+}
+
+/** The options with their defaults. */
+export interface CheckedPage {
+  readonly prefix: string;
+  readonly authorize: (request: IncomingMessage) => Promise<boolean>;
+  /** It ends with a slash. */
+  readonly base: string;
+  readonly hosts: readonly string[];
 }
 
 /** Answers the requests of the page. */
@@ -249,9 +80,28 @@ export class Answers {
   async #release({ request, response }: Exchange): Promise<void> {
     if (!isOurPage(request.headers)) return end(response, 403, "only the page itself may release");
     if (!(await this.options.authorize(request))) return end(response, 403, "you may not release");
-    const { prefix } = this.options;
-    const [status, text] = await release(request, { cluster: this.cluster, prefix });
+    const [status, text] = await this.#delete(await bodyOf(request));
     end(response, status, text);
+  }
+
+  /** Deletes the key that the request names, if it still has the same create revision. */
+  async #delete(body: string | undefined): Promise<Answer> {
+    const wanted = parse(body);
+    if (wanted === undefined) return [400, "expected JSON with name, key and revision"];
+    const { name, key, revision } = wanted;
+    if (key.length > MAX_KEY) return [400, "the key is too long for this page: use leasehold release"];
+    if (!name.startsWith(this.options.prefix)) return [403, "this page does not show that name"];
+    try {
+      const { holders, waiters } = await inspect(this.cluster, name, { limit: LIMIT });
+      const found = [...holders, ...waiters].find(
+        (each) => each.key === key && String(each.revision) === revision,
+      );
+      const released = found && (await forceRelease(this.cluster, found));
+      return released ? [200, "released"] : [409, "it was gone already"];
+    } catch (error) {
+      if (error instanceof RangeError) return [400, "no lock can have that name"];
+      return [502, (error as Error).message];
+    }
   }
 }
 
@@ -273,4 +123,82 @@ function end(response: ServerResponse, status: number, text: string): void {
 function redirect(response: ServerResponse, to: string): void {
   response.setHeader("Location", to);
   end(response, 308, to);
+}
+
+/** For every response. The page needs its own files and its own events, and nothing else. */
+const HEADERS = {
+  "Content-Security-Policy": [
+    ...["default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'"],
+    ...["base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"],
+    "require-trusted-types-for 'script'",
+  ].join("; "),
+  "X-Content-Type-Options": "nosniff",
+  "Referrer-Policy": "no-referrer",
+  "Cross-Origin-Opener-Policy": "same-origin",
+  "Cross-Origin-Resource-Policy": "same-origin",
+  "Cache-Control": "no-store",
+} as const;
+
+export function protect(response: ServerResponse): void {
+  for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value);
+}
+
+/** This machine, under the names that only it has. */
+export const LOOPBACK: readonly string[] = ["localhost", "127.0.0.1", "[::1]"];
+
+/**
+ * Whether the browser has asked for one of these hosts, with or without a port. A site that lets its own name point to
+ * this server (DNS rebinding) has another one.
+ */
+export function isOurHost({ host }: IncomingHttpHeaders, hosts: readonly string[]): boolean {
+  const asked = host?.toLowerCase() ?? "";
+  return hosts.some((own) => own === asked || own === asked.replace(/:\d+$/, ""));
+}
+
+/** Whether the page itself has sent this request: another site can send neither this header nor this origin. */
+function isOurPage(headers: IncomingHttpHeaders): boolean {
+  const site = headers["sec-fetch-site"];
+  return (
+    headers[RELEASE_HEADER] === "1" &&
+    (site === undefined || site === "same-origin") &&
+    hostOf(headers.origin) === headers.host?.toLowerCase()
+  );
+}
+
+/** Without the scheme: behind a proxy with TLS, only the browser knows it. */
+const hostOf = (origin = ""): string | undefined => /^https?:\/\/(.+)$/.exec(origin.toLowerCase())?.[1];
+
+/** A name has at most 1,024 bytes and a key a little more; JSON may need six characters for each. */
+const MAX_BODY = 16_384;
+/** As many as `inspect` reports. */
+const LIMIT = 1000;
+
+/** The status and the text of the answer. */
+type Answer = readonly [status: number, text: string];
+
+/** Undefined if it is too long or was cut off. */
+async function bodyOf(request: IncomingMessage): Promise<string | undefined> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of request as AsyncIterable<Buffer>) {
+      size += chunk.length;
+      if (size > MAX_BODY) return undefined;
+      chunks.push(chunk);
+    }
+  } catch {
+    return undefined;
+  }
+  return Buffer.concat(chunks).toString();
+}
+
+function parse(text: string | undefined): ReleaseRequest | undefined {
+  if (text === undefined) return undefined;
+  try {
+    const { name, key, revision } = Object(JSON.parse(text)) as Record<string, unknown>;
+    const areTexts = [name, key, revision].every((value) => typeof value === "string");
+    return areTexts ? ({ name, key, revision } as ReleaseRequest) : undefined;
+  } catch {
+    return undefined;
+  }
 }

@@ -52,27 +52,23 @@ export class EventStream {
   }
 
   /** Many streams may share the buffer. */
-  sendEncoded(event: Buffer): void {
-    this.#write(event);
+  sendEncoded(event: Buffer | string): void {
+    if (this.#closed) return;
+    this.#writtenMs = this.clock.monotonic();
+    // The response of HTTP/2 has no `writableNeedDrain`.
+    this.#full = this.response.write(event) === false;
   }
 
   /** Called now and then: keeps an idle stream open, and ends one whose reader has stalled. */
   check(): void {
     const idleMs = this.clock.monotonic() - this.#writtenMs;
     if (!this.ready && idleMs > MAX_STALL_MS) this.close();
-    else if (this.ready && idleMs > HEARTBEAT_MS) this.#write(":\n\n");
+    else if (this.ready && idleMs > HEARTBEAT_MS) this.sendEncoded(":\n\n");
   }
 
   close(): void {
     this.response.destroy();
     this.#ended();
-  }
-
-  #write(text: string | Buffer): void {
-    if (this.#closed) return;
-    this.#writtenMs = this.clock.monotonic();
-    // The response of HTTP/2 has no `writableNeedDrain`.
-    this.#full = this.response.write(text) === false;
   }
 
   #ended(): void {

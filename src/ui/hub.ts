@@ -1,10 +1,79 @@
 import type { ServerResponse } from "node:http";
-import { type Cluster, type Contender, Election, inspect, type QueueState } from "../index.js";
-import { type Clock, pause, type Timer } from "../util/clock.js";
+import { type Contender, Election, inspect, type QueueState } from "../index.js";
+import { pause, type Timer } from "../util/clock.js";
+import { inOwnContext } from "../util/own-context.js";
 import { encodeEvent, EventStream } from "./event-stream.js";
 import { Overview, Rows } from "./overview.js";
 import type { DetailMessage, Person } from "./protocol.js";
-import { type OpenSource, shortKey, type Source } from "./source.js";
+import { type BoardSetting, BoardSource, shortKey } from "./source.js";
+
+/** Of one page object. Each open tab has one stream, or two while it shows a queue. */
+const MAX_STREAMS = 64;
+const CHECK_MS = 5000;
+
+/** All streams of one page, and the one source that feeds them. */
+export class Hub {
+  readonly #rows: Rows;
+  readonly #overview: Overview;
+  readonly #details = new Map<string, Detail>();
+  readonly #streams = new Set<EventStream>();
+  readonly #source: BoardSource;
+  #timer: Timer | undefined;
+  #closed = false;
+
+  constructor(private readonly setting: BoardSetting) {
+    this.#rows = new Rows(setting.clock, (name) => this.#changed(name));
+    this.#overview = new Overview(this.#rows, setting);
+    // It is opened for the first reader, and read by all.
+    this.#source = inOwnContext(() => new BoardSource(setting, this.#rows));
+  }
+
+  /** Whether another stream would be one too many. */
+  get full(): boolean {
+    return this.#closed || this.#streams.size >= MAX_STREAMS;
+  }
+
+  /** @param release whether this viewer may release */
+  openOverview(response: ServerResponse, release: boolean): void {
+    this.#overview.add(this.#stream(response), release);
+  }
+
+  openDetail(response: ServerResponse, name: string): void {
+    const reading = { ...this.setting, rows: this.#rows };
+    const detail = this.#details.get(name) ?? new Detail(reading, name, () => this.#details.delete(name));
+    this.#details.set(name, detail);
+    detail.add(this.#stream(response));
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#source.close();
+    this.#overview.close();
+    this.#timer?.cancel();
+    for (const stream of this.#streams) stream.close();
+  }
+
+  #changed(name: string | undefined): void {
+    this.#overview.changed(name);
+    if (name !== undefined) this.#details.get(name)?.changed();
+  }
+
+  #stream(response: ServerResponse): EventStream {
+    const stream = new EventStream(response, this.setting.clock);
+    this.#streams.add(stream);
+    stream.onClose(() => this.#streams.delete(stream));
+    this.#check();
+    return stream;
+  }
+
+  #check(): void {
+    this.#timer ??= this.setting.clock.after(CHECK_MS, () => {
+      this.#timer = undefined;
+      for (const stream of this.#streams) stream.check();
+      if (this.#streams.size > 0) this.#check();
+    });
+  }
+}
 
 /** Leases change without a revision: the TTL is read again and again while somebody looks. */
 const EVERY_MS = 2000;
@@ -22,9 +91,7 @@ interface Found {
   readonly value: string | undefined;
 }
 
-interface Reading {
-  readonly cluster: Cluster;
-  readonly clock: Clock;
+interface Reading extends BoardSetting {
   readonly rows: Rows;
 }
 
@@ -117,79 +184,3 @@ const personOf = ({ key, owner, revision, since, ttlRemainingMs }: Contender): P
   since: since?.getTime() ?? null,
   ttlMs: ttlRemainingMs ?? null,
 });
-
-/** Of one page object. Each open tab has one stream, or two while it shows a queue. */
-const MAX_STREAMS = 64;
-const CHECK_MS = 5000;
-
-/** What the streams are made of. */
-interface HubSetting {
-  readonly cluster: Cluster;
-  readonly clock: Clock;
-  readonly prefix: string;
-  readonly openSource: OpenSource;
-}
-
-/** All streams of one page, and the one source that feeds them. */
-export class Hub {
-  readonly #rows: Rows;
-  readonly #overview: Overview;
-  readonly #details = new Map<string, Detail>();
-  readonly #streams = new Set<EventStream>();
-  readonly #source: Source;
-  #timer: Timer | undefined;
-  #closed = false;
-
-  constructor(private readonly setting: HubSetting) {
-    this.#rows = new Rows(setting.clock, (name) => this.#changed(name));
-    this.#overview = new Overview(this.#rows, setting);
-    this.#source = setting.openSource(this.#rows);
-  }
-
-  /** Whether another stream would be one too many. */
-  get full(): boolean {
-    return this.#closed || this.#streams.size >= MAX_STREAMS;
-  }
-
-  /** @param release whether this viewer may release */
-  openOverview(response: ServerResponse, release: boolean): void {
-    this.#overview.add(this.#stream(response), release);
-  }
-
-  openDetail(response: ServerResponse, name: string): void {
-    const { cluster, clock } = this.setting;
-    const reading = { cluster, clock, rows: this.#rows };
-    const detail = this.#details.get(name) ?? new Detail(reading, name, () => this.#details.delete(name));
-    this.#details.set(name, detail);
-    detail.add(this.#stream(response));
-  }
-
-  close(): void {
-    this.#closed = true;
-    this.#source.close();
-    this.#overview.close();
-    this.#timer?.cancel();
-    for (const stream of this.#streams) stream.close();
-  }
-
-  #changed(name: string | undefined): void {
-    this.#overview.changed(name);
-    if (name !== undefined) this.#details.get(name)?.changed();
-  }
-
-  #stream(response: ServerResponse): EventStream {
-    const stream = new EventStream(response, this.setting.clock);
-    this.#streams.add(stream);
-    stream.onClose(() => this.#streams.delete(stream));
-    this.#check();
-    return stream;
-  }
-
-  #check(): void {
-    this.#timer ??= this.setting.clock.after(CHECK_MS, () => {
-      this.#timer = undefined;
-      for (const stream of this.#streams) stream.check();
-      if (this.#streams.size > 0) this.#check();
-    });
-  }
-}

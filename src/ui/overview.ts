@@ -1,7 +1,7 @@
 import type { Clock, Timer } from "../util/clock.js";
 import type { EventStream } from "./event-stream.js";
 import type { HoldEnd, Past, Row } from "./protocol.js";
-import type { Ending, QueueView, SeenHolder, SourceListener } from "./source.js";
+import type { Ending, QueueView } from "./source.js";
 
 /** Of one queue: the page draws as many. */
 const MAX_HOLDS = 60;
@@ -29,7 +29,7 @@ class History {
   }
 
   /** The present holders. @param nowMs time of day */
-  update(holders: readonly SeenHolder[], nowMs: number): void {
+  update(holders: QueueView["holders"], nowMs: number): void {
     const present = new Map(holders.map((holder) => [String(holder.revision), holder]));
     for (const hold of this.#holds) {
       if (hold.to === null && !present.delete(hold.revision)) this.#end(hold, nowMs);
@@ -81,7 +81,7 @@ interface Kept {
 }
 
 /** The rows of the overview, and the histories of their queues. */
-export class Rows implements SourceListener {
+export class Rows {
   readonly #kept = new Map<string, Kept>();
   /** The free ones, in the order in which they became free. */
   readonly #free = new Set<string>();
@@ -120,6 +120,7 @@ export class Rows implements SourceListener {
     this.#forget();
   }
 
+  /** Before or after the change that shows it. */
   ended({ name, revision, end }: Ending): void {
     const kept = this.#kept.get(name);
     if (!kept) return;
@@ -129,6 +130,7 @@ export class Rows implements SourceListener {
     this.onChange(name);
   }
 
+  /** Why the rows may be old; undefined: all is well again. */
   problem(text: string | undefined): void {
     if (this.#problem === (text ?? null)) return;
     this.#problem = text ?? null;

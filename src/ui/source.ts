@@ -1,7 +1,7 @@
-import { type Cluster, LeaseholdError, type QueueKind } from "../index.js";
+import { type Cluster, type Contender, LeaseholdError, type QueueKind } from "../index.js";
 import type { Clock, Timer } from "../util/clock.js";
-import { inOwnContext } from "../util/own-context.js";
-import type { Board, BoardDoor, BoardEntry, BoardEvent } from "../view/board.js";
+import type { Board, BoardDoor, BoardEvent } from "../view/board.js";
+import type { Rows } from "./overview.js";
 
 /** In UTF-16 code units. The keys of this library have at most 1,400 bytes; another client's can be as long as a request. */
 export const MAX_KEY = 2048;
@@ -13,21 +13,12 @@ export function shortKey(key: string): string {
   return `${Buffer.from(key.slice(0, MAX_KEY), "utf16le").toString("utf16le")}…`;
 }
 
-/** A holder, as far as the overview and the histories show it. */
-export interface SeenHolder {
-  /** As `shortKey` cuts it. */
-  readonly key: string;
-  readonly owner: string | undefined;
-  readonly since: Date | undefined;
-  /** The create revision of its key. */
-  readonly revision: bigint;
-}
-
-/** What the overview needs of a queue. */
+/** What the rows keep of a queue. One without entries has no holders and no waiters. */
 export interface QueueView {
   readonly name: string;
   readonly kind: QueueKind;
-  readonly holders: readonly SeenHolder[];
+  /** Their keys as `shortKey` cuts them. */
+  readonly holders: readonly Pick<Contender, "key" | "owner" | "since" | "revision">[];
   readonly waiters: number;
 }
 
@@ -38,24 +29,6 @@ export interface Ending {
   readonly end: "released" | "lease ended";
 }
 
-/** Gets what a source finds. */
-export interface SourceListener {
-  /** The present state of these queues. One without entries has no holders and no waiters. */
-  changed(views: readonly QueueView[]): void;
-  /** How holds have ended, before or after the change that ended them. */
-  ended(ending: Ending): void;
-  /** Why nothing can be found now; undefined: all is well again. */
-  problem(text: string | undefined): void;
-}
-
-/** Follows all queues under a prefix until it is closed. */
-export interface Source {
-  close(): void;
-}
-
-/** The listener is not called before this has returned. */
-export type OpenSource = (listener: SourceListener) => Source;
-
 /** How often to look whether etcd answers. */
 const LOOK_MS = 2000;
 /** A board that has failed is opened again after 2 s, and then after pauses that double: to fail may take 200 reads. */
@@ -64,21 +37,15 @@ const MAX_REOPEN_MS = 300_000;
 const MAX_QUESTIONS = 16;
 
 /** What a board is opened with. */
-interface BoardSetting {
+export interface BoardSetting {
   readonly cluster: Cluster;
   readonly door: BoardDoor;
   readonly prefix: string;
   readonly clock: Clock;
 }
 
-/** One board, which is opened again when it has failed. */
-export const boardSource =
-  (setting: BoardSetting): OpenSource =>
-  (listener) =>
-    // It is opened for the first reader, and read by all.
-    inOwnContext(() => new BoardSource(setting, listener));
-
-class BoardSource implements Source {
+/** Keeps the rows up to date with all queues under a prefix, until it is closed: one board, opened again when it has failed. */
+export class BoardSource {
   #board: Board | undefined;
   #timer: Timer | undefined;
   #failure: string | undefined;
@@ -93,7 +60,7 @@ class BoardSource implements Source {
 
   constructor(
     private readonly setting: BoardSetting,
-    private readonly listener: SourceListener,
+    private readonly rows: Rows,
   ) {
     this.#open();
     this.#look();
@@ -121,7 +88,7 @@ class BoardSource implements Source {
     this.#known = new Set(this.#board?.names());
     this.#board = undefined;
     this.#failure = message;
-    this.listener.problem(message);
+    this.rows.problem(message);
   }
 
   /** Tells an outage and its end. */
@@ -134,8 +101,8 @@ class BoardSource implements Source {
       }
       if (this.#board.revision === 0n && this.#failure !== undefined) return;
       const failed = this.setting.cluster.health().members.find(({ inUse, error }) => inUse && error);
-      if (failed !== undefined) this.listener.problem(`etcd does not answer: ${failed.error}`);
-      else if (this.#board.revision > 0n) this.listener.problem(undefined);
+      if (failed !== undefined) this.rows.problem(`etcd does not answer: ${failed.error}`);
+      else if (this.#board.revision > 0n) this.rows.problem(undefined);
     });
   }
 
@@ -144,10 +111,10 @@ class BoardSource implements Source {
     if (board === undefined || this.#closed) return;
     this.#failure = undefined;
     this.#reopenMs = LOOK_MS;
-    this.listener.problem(undefined);
+    this.rows.problem(undefined);
     const missed = [...this.#known].filter((name) => board.queue(name) === undefined);
     this.#known = new Set();
-    this.listener.changed([...names, ...missed].map((name) => viewOf(board, name)));
+    this.rows.changed([...names, ...missed].map((name) => viewOf(board, name)));
     for (const name of names) for (const event of board.history(name)) this.#tell(name, event);
     this.#toldRevision = revision;
   }
@@ -155,7 +122,7 @@ class BoardSource implements Source {
   #tell(name: string, { kind, entry, revision: at }: BoardEvent): void {
     if (at <= this.#toldRevision || kind === "granted") return;
     const { createRevision: revision, leaseId } = entry;
-    if (kind === "released") this.listener.ended({ name, revision, end: "released" });
+    if (kind === "released") this.rows.ended({ name, revision, end: "released" });
     else if (leaseId !== 0n && this.#questions < MAX_QUESTIONS) void this.#ask(name, revision, leaseId);
   }
 
@@ -164,7 +131,7 @@ class BoardSource implements Source {
     this.#questions++;
     try {
       const hasEnded = await this.setting.door.hasEnded(leaseId);
-      if (!this.#closed) this.listener.ended({ name, revision, end: hasEnded ? "lease ended" : "released" });
+      if (!this.#closed) this.rows.ended({ name, revision, end: hasEnded ? "lease ended" : "released" });
     } catch {
       // The hold has ended, nobody knows how.
     } finally {
@@ -176,10 +143,8 @@ class BoardSource implements Source {
 function viewOf(board: Board, name: string): QueueView {
   const queue = board.queue(name);
   if (queue === undefined) return { name, kind: "unknown", holders: [], waiters: 0 };
-  const { kind, holders, waiterCount } = queue;
-  return { name, kind, holders: holders.map(seen), waiters: waiterCount };
+  const holders = queue.holders.map(({ createRevision: revision, key, owner, since }) => ({
+    ...{ revision, key: shortKey(key), owner, since },
+  }));
+  return { name, kind: queue.kind, holders, waiters: queue.waiterCount };
 }
-
-const seen = ({ createRevision: revision, key, owner, since }: BoardEntry): QueueView["holders"][number] => ({
-  ...{ revision, key: shortKey(key), owner, since },
-});

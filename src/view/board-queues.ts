@@ -3,17 +3,14 @@ import { keyText } from "../etcd/watch.js";
 import { prefixEnd, prefixOf } from "../keys.js";
 import {
   byAge,
-  contenderAt,
-  entryIn,
-  type InspectedKey,
-  type Judged,
+  holdersIn,
   kindOfQueue,
   type QueueKind,
-  type Split,
+  type SeenEntry,
   splitQueue,
-  type ValueFacts,
-} from "./entry.js";
-import type { QueueSnapshot } from "./queue-watch.js";
+} from "../queue/seen-entry.js";
+import { nameOf } from "./list.js";
+import type { QueueChange } from "./queue-watch.js";
 
 /** Items in order. To insert or remove one moves those behind it, which takes microseconds for tens of thousands. */
 class SortedList<T> {
@@ -30,20 +27,20 @@ class SortedList<T> {
     return this.#items;
   }
 
-  /** The item that is equal to this one in the order. */
-  find(item: T): T | undefined {
-    const there = this.#items[this.position(item)];
-    return there !== undefined && this.compare(there, item) === 0 ? there : undefined;
-  }
-
   /** Replaces an equal item. */
   set(item: T): void {
-    const at = this.position(item);
-    this.#items.splice(at, this.find(item) === undefined ? 0 : 1, item);
+    this.#replace(item, item);
   }
 
   remove(item: T): void {
-    if (this.find(item) !== undefined) this.#items.splice(this.position(item), 1);
+    this.#replace(item);
+  }
+
+  #replace(item: T, ...others: readonly T[]): void {
+    const at = this.position(item);
+    const there = this.#items[at];
+    const isThere = there !== undefined && this.compare(there, item) === 0;
+    this.#items.splice(at, isThere ? 1 : 0, ...others);
   }
 
   /** Index of the first item that is not before this one. */
@@ -79,80 +76,6 @@ export function directoriesOf(key: string | Buffer): readonly string[] {
 
 const textOf = (latin1: string): string => Buffer.from(latin1, "latin1").toString();
 
-/** How many keys each lease has on the board, and how many of them the last change has deleted. */
-class LeaseKeys {
-  readonly #living = new Map<bigint, number>();
-  readonly #deleted = new Map<bigint, number>();
-
-  /** A new change begins. */
-  begin(): void {
-    this.#deleted.clear();
-  }
-
-  put(leaseId: bigint): void {
-    this.#living.set(leaseId, this.living(leaseId) + 1);
-  }
-
-  drop(leaseId: bigint): void {
-    const living = this.living(leaseId) - 1;
-    if (living === 0) this.#living.delete(leaseId);
-    else this.#living.set(leaseId, living);
-  }
-
-  delete(leaseId: bigint): void {
-    this.drop(leaseId);
-    this.#deleted.set(leaseId, this.deleted(leaseId) + 1);
-  }
-
-  living(leaseId: bigint): number {
-    return this.#living.get(leaseId) ?? 0;
-  }
-
-  deleted(leaseId: bigint): number {
-    return this.#deleted.get(leaseId) ?? 0;
-  }
-}
-
-/** A key in a queue. Its size is bounded, whatever other clients have written. */
-export interface BoardEntry {
-  /** The complete key, with U+FFFD in the place of bytes that are no text. */
-  readonly key: string;
-  readonly createRevision: bigint;
-  /** 0n: no lease. */
-  readonly leaseId: bigint;
-  /** `undefined` for entries made by other clients (Go, etcdctl). */
-  readonly owner: string | undefined;
-  /** When it joined the queue, by the clock of its client. */
-  readonly since: Date | undefined;
-  /** Monotonic milliseconds at which the board saw that it had become a holder; undefined if it held before the board began. */
-  readonly grantedAt: number | undefined;
-}
-
-/** What is kept of a key, wherever it counts. */
-export interface BoardKey extends Pick<InspectedKey, "key" | "createRevision" | "modRevision"> {
-  /** The name that it belongs to directly, if that starts with the prefix. */
-  readonly name: string | undefined;
-  readonly value: ValueFacts;
-}
-
-/** A key as one queue sees it: its own, or that of a name above its own. */
-interface PlacedEntry extends BoardEntry, Judged {
-  grantedAt: number | undefined;
-  readonly facts: Judged["facts"] & { readonly kind: QueueKind };
-}
-
-/** `prefix`: of the cluster. */
-function placedIn(name: string, key: BoardKey, prefix: string): PlacedEntry {
-  const inspected = entryIn(name, key, key.value);
-  const now = { prefix, state: "waiting", ttlRemainingMs: undefined } as const;
-  const { key: text, revision, leaseId, owner, since } = contenderAt(name, inspected, now);
-  const { place, facts } = inspected;
-  return {
-    ...{ key: text, createRevision: revision, leaseId, owner, since },
-    ...{ grantedAt: undefined, place, facts: { permits: facts.permits, kind: facts.kind } },
-  };
-}
-
 /**
  * `granted`: the entry became a holder. `released`: a holder's key was deleted while other keys of its lease stayed, so the
  * lease lived: a release, or a deletion by another client. `ended`: a holder's key was deleted, and no other key of its
@@ -163,7 +86,7 @@ type BoardEventKind = "granted" | "released" | "ended";
 /** What the board saw of one entry. */
 export interface BoardEvent {
   readonly kind: BoardEventKind;
-  readonly entry: BoardEntry;
+  readonly entry: SeenEntry;
   /** Monotonic milliseconds. */
   readonly at: number;
   readonly revision: bigint;
@@ -183,177 +106,128 @@ const MAX_PAST = 1000;
 /** What happened to the queue of a name. */
 class NameHistory {
   grants = 0;
-  lastGrantAt: number | undefined;
-  readonly #events: BoardEvent[] = [];
-
   /** The latest event last. */
-  get events(): readonly BoardEvent[] {
-    return this.#events;
-  }
+  readonly events: BoardEvent[] = [];
 
   add(event: BoardEvent): void {
-    if (event.kind === "granted") {
-      this.grants++;
-      this.lastGrantAt = event.at;
-    }
-    this.#events.push(event);
-    if (this.#events.length > MAX_EVENTS) this.#events.shift();
+    if (event.kind === "granted") this.grants++;
+    this.events.push(event);
+    if (this.events.length > MAX_EVENTS) this.events.shift();
   }
 }
 
-/** The histories of the names that have no entries now, the oldest first. */
-class PastNames {
-  readonly #names = new Map<string, NameHistory>();
-
-  keep(name: string, history: NameHistory): void {
-    this.#names.delete(name);
-    this.#names.set(name, history);
-    const [oldest] = this.#names.keys();
-    if (this.#names.size > MAX_PAST && oldest !== undefined) this.#names.delete(oldest);
-  }
-
-  get(name: string): NameHistory | undefined {
-    return this.#names.get(name);
-  }
-
-  take(name: string): NameHistory {
-    const history = this.#names.get(name) ?? new NameHistory();
-    this.#names.delete(name);
-    return history;
-  }
+/** A holder, and when the board saw that it had become one, in monotonic milliseconds. */
+interface Holding {
+  readonly entry: SeenEntry;
+  readonly at: number | undefined;
 }
+
+/** The same after a modification of the key, such as that of a leader who proclaims. */
+const idOf = ({ createRevision, bytes }: SeenEntry): string => `${createRevision} ${keyText(bytes)}`;
 
 /** The queue of a name now. The object changes with the queue; the arrays do not. */
-export interface BoardQueue {
-  readonly name: string;
-  readonly kind: QueueKind;
-  /** In the order of the queue. */
-  readonly holders: readonly BoardEntry[];
-  /** The next one first. Made when it is read, from all entries of the queue: see `waiterCount`. */
-  readonly waiters: readonly BoardEntry[];
-  readonly waiterCount: number;
-  /** Entries that became holders since the board began. */
-  readonly grants: number;
-  /** Monotonic milliseconds of the last of them. */
-  readonly lastGrantAt: number | undefined;
-  /** Revision of the last change; that of the read for a queue which has not changed since. */
-  readonly changedAt: bigint;
-}
-
-/** How a queue has changed at one revision. */
-interface HolderChange {
-  readonly began: readonly PlacedEntry[];
-  readonly ended: readonly PlacedEntry[];
-}
+export type BoardQueue = Pick<
+  LiveQueue,
+  "name" | "kind" | "holders" | "waiters" | "waiterCount" | "grants" | "grantedAt"
+>;
 
 /** The entries of one name, and who of them holds. */
-class LiveQueue implements BoardQueue {
-  changedAt = 0n;
-  holders: readonly PlacedEntry[] = [];
+class LiveQueue {
+  /** In the order of the queue. */
+  holders: readonly SeenEntry[] = [];
   /** Keys that belong to the name itself. Those of nested names alone make no queue of it. */
   direct = 0;
-  #entries: SortedList<PlacedEntry>;
-  #split: Split<PlacedEntry> | undefined;
+  #entries: SortedList<SeenEntry>;
+  #holding = new Map<string, Holding>();
 
   constructor(
     readonly name: string,
     readonly history: NameHistory,
-    entries: Iterable<PlacedEntry>,
+    entries: Iterable<SeenEntry>,
   ) {
     this.#entries = new SortedList(byAge, entries);
   }
 
   get kind(): QueueKind {
-    return kindOfQueue(this.#entries.items);
+    return kindOfQueue(this.name, this.#entries.items);
   }
 
-  get waiters(): readonly PlacedEntry[] {
-    this.#split ??= splitQueue(this.#entries.items);
-    return this.#split.waiters;
+  /** The next one first. Made when it is read, from all entries of the queue: see `waiterCount`. */
+  get waiters(): readonly SeenEntry[] {
+    return splitQueue(this.name, this.#entries.items).waiters;
   }
 
   get waiterCount(): number {
     return this.#entries.items.length - this.holders.length;
   }
 
+  /** Entries that became holders since the board began. */
   get grants(): number {
     return this.history.grants;
   }
 
-  get lastGrantAt(): number | undefined {
-    return this.history.lastGrantAt;
+  /** Monotonic milliseconds at which the board saw that it had become a holder; undefined if it held before the board began. */
+  grantedAt(holder: SeenEntry): number | undefined {
+    return this.#holding.get(idOf(holder))?.at;
   }
 
-  set(entry: PlacedEntry): void {
-    // A modified key, such as that of a leader who proclaims, holds on.
-    entry.grantedAt = this.#entries.find(entry)?.grantedAt;
+  set(entry: SeenEntry): this {
     this.#entries.set(entry);
+    return this;
   }
 
-  remove(entry: PlacedEntry): void {
+  remove(entry: SeenEntry): this {
     this.#entries.remove(entry);
+    return this;
   }
 
-  /** The name itself has no more keys. */
   clear(): void {
-    this.#entries = new SortedList<PlacedEntry>(byAge);
+    this.#entries = new SortedList<SeenEntry>(byAge);
   }
 
-  /** All changes of a revision are made: finds the holders. */
-  settle(revision: bigint): HolderChange {
-    const before = this.holders;
-    this.#split = undefined;
-    this.changedAt = revision;
-    this.holders = splitQueue(this.#front()).holders;
-    return { began: without(this.holders, before), ended: without(before, this.holders) };
+  /** All changes of a revision are made: finds the holders, and returns which of them began to hold and which hold no more. */
+  settle(at: number | undefined): {
+    readonly began: readonly SeenEntry[];
+    readonly ended: readonly SeenEntry[];
+  } {
+    const before = this.#holding;
+    this.holders = holdersIn(this.name, this.#entries.items);
+    this.#holding = new Map();
+    const began: SeenEntry[] = [];
+    for (const entry of this.holders) {
+      const id = idOf(entry);
+      if (!before.has(id)) began.push(entry);
+      this.#holding.set(id, { entry, at: before.has(id) ? before.get(id)?.at : at });
+      before.delete(id);
+    }
+    return { began, ended: [...before.values()].map(({ entry }) => entry) };
   }
-
-  /** The entries that may hold. Who holds depends only on the entries before it, and these may be thousands. */
-  #front(): readonly PlacedEntry[] {
-    const entries = this.#entries.items;
-    const first = entries.findIndex(({ place }) => place !== "reader" && place !== "below readers");
-    const readers = first === -1 ? entries.length : first;
-    return entries.slice(0, Math.max(readers, entries[0]?.facts.permits ?? 1));
-  }
-}
-
-function without(entries: readonly PlacedEntry[], others: readonly PlacedEntry[]): readonly PlacedEntry[] {
-  const idOf = ({ key, createRevision }: PlacedEntry): string => `${createRevision} ${key}`;
-  const ids = new Set(others.map(idOf));
-  return entries.filter((entry) => !ids.has(idOf(entry)));
-}
-
-/** A key that has changed. */
-interface Change {
-  /** The entry that is gone; another one may have the same key. */
-  readonly gone: BoardKey | undefined;
-  readonly put: BoardKey | undefined;
-  /** `put` is the same entry with a new value. */
-  readonly isUpdate: boolean;
-}
-
-/** One step of the board. */
-interface Step {
-  readonly revision: bigint;
-  /** Monotonic milliseconds; undefined: the first picture, in which nothing happened. */
-  readonly at: number | undefined;
-  /** It is one revision of etcd. A read may collapse several. */
-  readonly isOneRevision: boolean;
 }
 
 const byBytes = (a: string, b: string): number => (a === b ? 0 : a < b ? -1 : 1);
 
-/** The queues of all names. A change costs what it changes, however many other queues there are. */
+/** How many keys each lease has. */
+class LeaseKeys extends Map<bigint, number> {
+  add(leaseId: bigint, keys: number): void {
+    const sum = (this.get(leaseId) ?? 0) + keys;
+    if (sum === 0) this.delete(leaseId);
+    else this.set(leaseId, sum);
+  }
+}
+
+/** To sort all keys anew takes less time than to move so many of them one by one. */
+const MANY = 500;
+
+/** The queues of all names that start with `prefix`. A change costs what it changes, however many other queues there are. */
 export class Queues {
   readonly live = new Map<string, LiveQueue>();
   grants = 0;
-  readonly #past = new PastNames();
-  #keys = new Map<string, BoardKey>();
+  /** The histories of the names that have no entries now, the oldest first. */
+  readonly #past = new Map<string, NameHistory>();
   /** In latin1. The keys of a name and of the names nested in it are neighbors in the order of bytes. */
   #sorted = new SortedList<string>(byBytes);
   readonly #leases = new LeaseKeys();
 
-  /** `prefix`: of the cluster. */
   constructor(private readonly prefix: string) {}
 
   historyOf(name: string): readonly BoardEvent[] {
@@ -361,109 +235,86 @@ export class Queues {
   }
 
   /**
-   * Takes over the keys of a revision, and returns the names whose queues have changed. `changed`: the only keys that may
-   * have; undefined: any of them. `at`: see `Step`.
+   * Takes a change over, and returns the names whose queues have changed. `at`: monotonic milliseconds; undefined: the first
+   * picture, in which nothing happened.
    */
-  apply(
-    { keys, revision }: QueueSnapshot<BoardKey>,
-    changed: ReadonlySet<string> | undefined,
-    at: number | undefined,
-  ): ReadonlySet<string> {
-    const changes = this.#take(keys, changed ?? new Set([...this.#keys.keys(), ...keys.keys()]));
+  apply(change: QueueChange<SeenEntry>, at: number | undefined): ReadonlySet<string> {
+    const { keys, before, revision, isRead } = change;
+    const gone: SeenEntry[] = [];
+    const added: SeenEntry[] = [];
+    const updated: SeenEntry[] = [];
+    for (const [key, was] of before) {
+      const is = keys.get(key);
+      if (was) this.#leases.add(was.leaseId, -1);
+      if (is) this.#leases.add(is.leaseId, 1);
+      if (is && is.createRevision === was?.createRevision) updated.push(is);
+      else {
+        if (was) gone.push(was);
+        if (is) added.push(is);
+      }
+    }
+    if (gone.length + added.length > MANY) this.#sorted = new SortedList(byBytes, keys.keys());
+    else {
+      for (const { bytes } of gone) this.#sorted.remove(keyText(bytes));
+      for (const { bytes } of added) this.#sorted.set(keyText(bytes));
+    }
     const touched = new Set<LiveQueue>();
-    for (const { gone } of changes) if (gone) this.#remove(gone, touched);
-    for (const change of changes) if (change.put) this.#put(change.put, change.isUpdate, touched);
-    const step = { revision, at, isOneRevision: changed !== undefined };
-    for (const queue of touched) this.#settle(queue, step);
+    const deleted = new LeaseKeys();
+    for (const entry of gone) {
+      deleted.add(entry.leaseId, 1);
+      const own = this.live.get(this.#nameOf(entry) ?? "");
+      if (own) own.direct--;
+      for (const queue of this.#queuesOf(entry)) touched.add(queue.remove(entry));
+    }
+    for (const entry of added) {
+      const name = this.#nameOf(entry);
+      if (name !== undefined) (this.live.get(name) ?? this.#begin(name, keys)).direct++;
+    }
+    for (const entry of [...added, ...updated])
+      for (const queue of this.#queuesOf(entry)) touched.add(queue.set(entry));
+    for (const queue of touched) {
+      if (queue.direct === 0) this.#end(queue);
+      const { began, ended } = queue.settle(at);
+      if (at === undefined) continue;
+      for (const entry of ended) {
+        const lives = entry.leaseId !== 0n && this.#leases.has(entry.leaseId);
+        const together = isRead ? undefined : (deleted.get(entry.leaseId) ?? 0);
+        queue.history.add({ kind: lives ? "released" : "ended", entry, at, revision, together });
+      }
+      for (const entry of began)
+        queue.history.add({ kind: "granted", entry, at, revision, together: undefined });
+      this.grants += began.length;
+    }
     return new Set([...touched].map(({ name }) => name));
   }
 
-  /** Brings the keys up to date, the queues not yet. */
-  #take(keys: ReadonlyMap<string, BoardKey>, changed: ReadonlySet<string>): readonly Change[] {
-    const changes: Change[] = [];
-    this.#leases.begin();
-    for (const key of changed) {
-      const [before, put] = [this.#keys.get(key), keys.get(key)];
-      if (before?.modRevision === put?.modRevision) continue;
-      const isUpdate = before?.createRevision === put?.createRevision;
-      changes.push({ gone: isUpdate ? undefined : before, put, isUpdate });
-      if (before) this.#leases[isUpdate ? "drop" : "delete"](before.value.leaseId);
-      if (put) this.#leases.put(put.value.leaseId);
-      if (put) this.#keys.set(key, put);
-      else this.#keys.delete(key);
-    }
-    this.#sort(changes);
-    return changes;
+  /** The name that a key belongs to directly, if that starts with the prefix. */
+  #nameOf({ bytes }: SeenEntry): string | undefined {
+    const name = nameOf(Buffer.from(bytes));
+    return name?.startsWith(this.prefix) ? name : undefined;
   }
 
-  #sort(changes: readonly Change[]): void {
-    const moved = changes.filter(({ isUpdate }) => !isUpdate);
-    if (moved.length > MANY) return void (this.#sorted = new SortedList(byBytes, this.#keys.keys()));
-    for (const { gone } of moved) if (gone) this.#sorted.remove(keyText(gone.key));
-    for (const { put } of moved) if (put) this.#sorted.set(keyText(put.key));
-  }
-
-  #remove(key: BoardKey, touched: Set<LiveQueue>): void {
-    const own = key.name === undefined ? undefined : this.live.get(key.name);
-    if (own) own.direct--;
-    for (const queue of this.#queuesOf(key)) {
-      queue.remove(placedIn(queue.name, key, this.prefix));
-      touched.add(queue);
-    }
-  }
-
-  #put(key: BoardKey, isUpdate: boolean, touched: Set<LiveQueue>): void {
-    const own = key.name === undefined ? undefined : (this.live.get(key.name) ?? this.#begin(key.name));
-    if (own && !isUpdate) own.direct++;
-    for (const queue of this.#queuesOf(key)) {
-      queue.set(placedIn(queue.name, key, this.prefix));
-      touched.add(queue);
-    }
-  }
-
-  #queuesOf({ key }: BoardKey): readonly LiveQueue[] {
-    return directoriesOf(key).flatMap((name) => this.live.get(name) ?? []);
+  #queuesOf({ bytes }: SeenEntry): readonly LiveQueue[] {
+    return directoriesOf(bytes).flatMap((name) => this.live.get(name) ?? []);
   }
 
   /** A new queue, with the keys of the names nested in it. */
-  #begin(name: string): LiveQueue {
+  #begin(name: string, keys: ReadonlyMap<string, SeenEntry>): LiveQueue {
     const start = Buffer.from(prefixOf(name)).toString("latin1");
     const [from, end] = [this.#sorted.position(start), this.#sorted.position(prefixEnd(start))];
-    const keys = this.#sorted.items.slice(from, end).flatMap((key) => this.#keys.get(key) ?? []);
-    const entries = keys.map((key) => placedIn(name, key, this.prefix));
-    const queue = new LiveQueue(name, this.#past.take(name), entries);
+    const entries = this.#sorted.items.slice(from, end).flatMap((key) => keys.get(key) ?? []);
+    const queue = new LiveQueue(name, this.#past.get(name) ?? new NameHistory(), entries);
+    this.#past.delete(name);
     this.live.set(name, queue);
     return queue;
   }
 
-  #settle(queue: LiveQueue, step: Step): void {
-    if (queue.direct === 0) {
-      this.live.delete(queue.name);
-      this.#past.keep(queue.name, queue.history);
-      queue.clear();
-    }
-    const { began, ended } = queue.settle(step.revision);
-    if (step.at === undefined) return;
-    for (const entry of ended) queue.history.add(this.#end(entry, { ...step, at: step.at }));
-    for (const entry of began) {
-      entry.grantedAt = step.at;
-      queue.history.add({
-        kind: "granted",
-        entry,
-        at: step.at,
-        revision: step.revision,
-        together: undefined,
-      });
-    }
-    this.grants += began.length;
-  }
-
-  #end(entry: PlacedEntry, { at, revision, isOneRevision }: Step & { readonly at: number }): BoardEvent {
-    const kind = entry.leaseId !== 0n && this.#leases.living(entry.leaseId) > 0 ? "released" : "ended";
-    const together = isOneRevision ? this.#leases.deleted(entry.leaseId) : undefined;
-    return { kind, entry, at, revision, together };
+  /** The name itself has no more keys. */
+  #end(queue: LiveQueue): void {
+    this.live.delete(queue.name);
+    queue.clear();
+    this.#past.set(queue.name, queue.history);
+    const [oldest] = this.#past.keys();
+    if (this.#past.size > MAX_PAST && oldest !== undefined) this.#past.delete(oldest);
   }
 }
-
-/** To sort all keys anew takes less time than to move so many of them one by one. */
-const MANY = 500;

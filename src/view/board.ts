@@ -1,15 +1,12 @@
-import type { KeyValue } from "../etcd/port.js";
-import { compactKey, keyText } from "../etcd/watch.js";
 import { checkPrefix } from "../options/check.js";
 import { remainingTtls } from "../queue/contenders.js";
+import { SeenEntry } from "../queue/seen-entry.js";
 import type { Cluster } from "../session/cluster.js";
 import { type EtcdServices, servicesOf } from "../session/connection.js";
 import type { Timer } from "../util/clock.js";
-import { type BoardEvent, type BoardKey, type BoardQueue, Queues } from "./board-queues.js";
-import { byAge, factsOf } from "./entry.js";
-import { nameOf, prefixRange } from "./list.js";
-import { type QueueSnapshot, QueueWatch } from "./queue-watch.js";
-import { type Asking, atOneRevision, readRange, VALUES } from "./read-queue.js";
+import { type BoardEvent, type BoardQueue, Queues } from "./board-queues.js";
+import { prefixRange } from "./list.js";
+import { type QueueChange, QueueWatch } from "./queue-watch.js";
 
 /** What a board has at most. A key takes about a kilobyte, and every 30 s all of them are read, to check the watch. */
 export const MAX_KEYS = 20_000;
@@ -22,32 +19,7 @@ export class TooManyKeysError extends Error {
   }
 }
 
-function boardKeyOf(prefix: string, kv: KeyValue): BoardKey {
-  const { createRevision, modRevision } = kv;
-  const name = nameOf(kv.key);
-  return {
-    ...{ key: compactKey(kv.key), createRevision, modRevision, value: factsOf(kv) },
-    name: name?.startsWith(prefix) ? name : undefined,
-  };
-}
-
-/** All keys under the prefix at one revision. @throws {TooManyKeysError} */
-function readBoard(asking: Asking, prefix: string): Promise<QueueSnapshot<BoardKey>> {
-  return atOneRevision(async () => {
-    const keys: BoardKey[] = [];
-    const take = (kvs: readonly KeyValue[]): void => {
-      for (const kv of kvs) keys.push(boardKeyOf(prefix, kv));
-      if (keys.length > MAX_KEYS) throw new TooManyKeysError(prefix);
-    };
-    const revision = await readRange(asking, { ...prefixRange(prefix), ...VALUES }, { take });
-    keys.sort(byAge);
-    return { revision, keys: new Map(keys.map((key) => [keyText(key.key), key])) };
-  });
-}
-
-export type { BoardEntry } from "./board-queues.js";
-export type { BoardQueue } from "./board-queues.js";
-export type { BoardEvent } from "./board-queues.js";
+export type { BoardEvent, BoardQueue } from "./board-queues.js";
 
 /** Receives what a `Board` finds. It is never called before `Board.open()` has returned, nor after `stop()`. */
 export interface BoardListener {
@@ -71,7 +43,7 @@ export class Board {
   /** The state is that of this revision; 0n before the first read. */
   revision = 0n;
   readonly #queues: Queues;
-  readonly #watch: QueueWatch<BoardKey>;
+  readonly #watch: QueueWatch<SeenEntry>;
   readonly #unlisten: () => void;
   #names = new Set<string>();
   #reporting: Timer | undefined;
@@ -88,17 +60,19 @@ export class Board {
     private readonly listener: BoardListener,
   ) {
     const { aborts, closed, options } = services;
-    this.#queues = new Queues(options.prefix);
-    this.#watch = new QueueWatch<BoardKey>(
+    this.#queues = new Queues(prefix);
+    this.#watch = new QueueWatch(
       {
         services,
         range: prefixRange(prefix),
         what: `watch the locks under "${prefix}"`,
-        keep: (kv) => boardKeyOf(prefix, kv),
-        read: (policy) => readBoard({ services, policy }, prefix),
+        keep: (kv) => new SeenEntry(kv, options.prefix),
+        check: (count) => {
+          if (count > MAX_KEYS) throw new TooManyKeysError(prefix);
+        },
       },
       {
-        changed: (snapshot, keys) => this.#apply(snapshot, keys),
+        changed: (change) => this.#apply(change),
         failed: (error) => this.#fail(error),
       },
     );
@@ -137,13 +111,13 @@ export class Board {
     this.#watch.stop();
   }
 
-  #apply(snapshot: QueueSnapshot<BoardKey>, changed: ReadonlySet<string> | undefined): void {
+  #apply(change: QueueChange<SeenEntry>): void {
     if (this.#stopped) return;
-    if (snapshot.keys.size > MAX_KEYS) return this.#fail(new TooManyKeysError(this.prefix));
+    if (change.keys.size > MAX_KEYS) return this.#fail(new TooManyKeysError(this.prefix));
     const { clock } = this.services;
     const at = this.revision === 0n ? undefined : clock.monotonic();
-    for (const name of this.#queues.apply(snapshot, changed, at)) this.#names.add(name);
-    this.revision = snapshot.revision;
+    for (const name of this.#queues.apply(change, at)) this.#names.add(name);
+    this.revision = change.revision;
     // After the events that have arrived together.
     this.#reporting ??= clock.afterPendingEvents(() => this.#report());
   }

@@ -1,8 +1,10 @@
+import { inspect as inspectSymbols } from "node:util";
 import type { Contender } from "../contender.js";
-import type { Txn } from "../etcd/port.js";
-import type { CallPolicy } from "../etcd/retry.js";
+import { EtcdUnavailableError } from "../errors.js";
+import type { KeyValue, Txn } from "../etcd/port.js";
 import { prefixOf } from "../keys.js";
 import {
+  type CheckedWait,
   checkInteger,
   checkName,
   checkOptions,
@@ -11,30 +13,22 @@ import {
   rangeError,
   typeError,
 } from "../options/check.js";
-import { remainingTtls } from "../queue/contenders.js";
+import { type Asking, atOneRevision, readKeys, remainingTtls, type Snapshot } from "../queue/contenders.js";
 import { queueRange } from "../queue/lock-mode.js";
-import type { Cluster } from "../session/cluster.js";
-import { type EtcdServices, servicesOf } from "../session/connection.js";
-import type { WaitOptions } from "../session/session-options.js";
 import {
-  entryOf,
   exactKey,
-  type InspectedKey,
-  type QueueState,
-  reported,
+  kindOfQueue,
+  type QueueKind,
+  SeenEntry,
+  type Split,
   splitQueue,
-  stateOf,
-} from "./entry.js";
-import { Feed, type QueueListener, type QueueSnapshot, QueueWatch } from "./queue-watch.js";
-import {
-  ask,
-  type Asking,
-  atOneRevision,
-  type QueueKeys,
-  readEntries,
-  readKeys,
-  readValues,
-} from "./read-queue.js";
+} from "../queue/seen-entry.js";
+import type { Cluster } from "../session/cluster.js";
+import { servicesOf } from "../session/connection.js";
+import type { WaitOptions } from "../session/session-options.js";
+import { printable } from "../util/printable.js";
+import { settleWithin } from "../util/settle.js";
+import { Feed, QueueWatch } from "./queue-watch.js";
 
 /** The `limit` of everything here. */
 const LIMITS = { min: 1, max: 1000, fallback: 100 };
@@ -47,6 +41,116 @@ export const checkLimit = (where: string, options: unknown, also: readonly strin
 export interface LimitOption {
   /** At most so many holders and so many waiters are read in full and reported, 1..1000. `total` counts all. @default 100 */
   readonly limit?: number | undefined;
+}
+
+/** The queue of a name at one revision of etcd. */
+export interface QueueState {
+  readonly name: string;
+  /** As far as keys and values show; "unknown" also for an empty queue. */
+  readonly kind: QueueKind;
+  /** In the order of the queue, at most `limit` of them. */
+  readonly holders: readonly Contender[];
+  /** The next one first, at most `limit` of them. */
+  readonly waiters: readonly Contender[];
+  /** How many there are, whatever `limit` is. */
+  readonly total: { readonly holders: number; readonly waiters: number };
+  /** The revision of etcd whose state this is. */
+  readonly revision: bigint;
+  /** Bigints become decimal strings, dates ISO 8601. */
+  toJSON(): Readonly<Record<string, unknown>>;
+}
+
+/** What a state is made of. */
+interface StateParts {
+  readonly name: string;
+  readonly revision: bigint;
+  /** All of them. */
+  readonly split: Split;
+  readonly limit: number;
+  /** Milliseconds, by lease; undefined if they were not read. */
+  readonly ttls?: ReadonlyMap<bigint, number>;
+}
+
+/** The first `limit` holders and the first `limit` waiters. */
+const reported = ({ holders, waiters }: Split, limit: number): Split => ({
+  holders: holders.slice(0, limit),
+  waiters: waiters.slice(0, limit),
+});
+
+export function stateOf({ name, revision, split, limit, ttls }: StateParts): QueueState {
+  const { holders, waiters } = reported(split, limit);
+  const data: StateData = {
+    name,
+    kind: kindOfQueue(name, [...holders, ...waiters]),
+    holders: holders.map((entry) => entry.contenderIn(name, "holding", ttls?.get(entry.leaseId))),
+    waiters: waiters.map((entry) => entry.contenderIn(name, "waiting", ttls?.get(entry.leaseId))),
+    total: { holders: split.holders.length, waiters: split.waiters.length },
+    revision,
+  };
+  // Not enumerable, so that logs and comparisons show only the data.
+  const toJSON = (): Record<string, unknown> => ({ ...data, revision: revision.toString() });
+  Object.defineProperty(data, inspectSymbols.custom, { value: () => textOf(data) });
+  return Object.defineProperty(data, "toJSON", { value: toJSON }) as QueueState;
+}
+
+type StateData = Omit<QueueState, "toJSON">;
+
+/** What `util.inspect` shows, and so console.log: a line for the queue and one for each contender, without control characters. */
+function textOf({ name, kind, holders, waiters, total, revision }: StateData): string {
+  const more = total.holders - holders.length + total.waiters - waiters.length;
+  return [
+    `QueueState "${printable(name, Infinity)}" (${kind}) at revision ${revision}: ${total.holders} holding, ${total.waiters} waiting`,
+    ...[...holders, ...waiters].map((contender) => `  ${lineOf(contender)}`),
+    ...(more > 0 ? [`  and ${more} more`] : []),
+  ].join("\n");
+}
+
+function lineOf({ state, owner, since, key, revision, leaseId, ttlRemainingMs }: Contender): string {
+  return [
+    state,
+    owner === undefined ? printable(key) : `${printable(owner)}  ${printable(key)}`,
+    `revision ${revision}`,
+    `lease ${leaseId.toString(16)}`,
+    ...(since === undefined ? [] : [`since ${since.toISOString()}`]),
+    ...(ttlRemainingMs === undefined ? [] : [`${ttlRemainingMs / 1000} s left`]),
+  ].join("  ");
+}
+
+/** Default `timeoutMs` of every call here. */
+const TIMEOUT_MS = 5000;
+
+/** How an error names the operation, and its limits. */
+interface Question {
+  readonly what: string;
+  readonly wait: CheckedWait;
+}
+
+/**
+ * Runs a call that needs no session. After its time limit, on abort and when the cluster is closed, it sends no further
+ * request. @throws EtcdUnavailableError | EtcdRefusedError | SessionClosedError
+ */
+export async function ask<T>(
+  cluster: object,
+  { what, wait }: Question,
+  call: (asking: Asking) => Promise<T>,
+): Promise<T> {
+  const services = servicesOf(cluster);
+  const { aborts, closed, client } = services;
+  closed.throwIfAborted();
+  const { signal, timeoutMs = TIMEOUT_MS } = wait;
+  signal?.throwIfAborted();
+  const stop = new AbortController();
+  const unlisten = aborts.add(closed, () => stop.abort(closed.reason));
+  const limitIsGiven = wait.timeoutMs !== undefined;
+  const policy = { what, giveUpMs: timeoutMs, limitIsGiven, signal: stop.signal };
+  try {
+    return await settleWithin(call({ services, policy }), { signal, timeoutMs }, services, {
+      onTimeout: () => new EtcdUnavailableError(what, client.lastFailures),
+      onGiveUp: () => stop.abort(),
+    });
+  } finally {
+    unlisten();
+  }
 }
 
 /**
@@ -70,24 +174,44 @@ export async function inspect(
   return ask(cluster, { what: `inspect "${name}"`, wait }, (asking) => stateNow(asking, name, limit));
 }
 
+/** All keys at one revision, and the values of those that decide who holds and of those that are reported. */
 async function stateNow(asking: Asking, name: string, limit: number): Promise<QueueState> {
-  const { revision, entries } = await atOneRevision(() => readReported(asking, name, limit));
-  const split = splitQueue(entries);
+  const { services, policy } = asking;
+  const keep = (kv: KeyValue): SeenEntry => new SeenEntry(kv, services.options.prefix, false);
+  const range = { keysOnly: true, ...queueRange(name) };
+  const { revision, split } = await atOneRevision(async () => {
+    const queue = await readKeys(asking, range, { keep });
+    const [first] = await readValues(asking, queue, [...queue.keys.values()].slice(0, limit));
+    const entries = await readValues(asking, queue, [...queue.keys.values()].slice(0, first?.permits ?? 1));
+    const { holders, waiters } = reported(splitQueue(name, entries), limit);
+    return {
+      revision: queue.revision,
+      split: splitQueue(name, await readValues(asking, queue, [...holders, ...waiters])),
+    };
+  });
   const { holders, waiters } = reported(split, limit);
-  const leaseIds = [...holders, ...waiters].map(({ facts }) => facts.leaseId);
-  const ttls = await remainingTtls(asking.services, leaseIds, asking.policy);
-  const { prefix } = asking.services.options;
-  return stateOf({ name, prefix, revision, split, limit, ttls });
+  const leaseIds = [...holders, ...waiters].map(({ leaseId }) => leaseId);
+  const ttls = await remainingTtls(services, leaseIds, policy);
+  return stateOf({ name, revision, split, limit, ttls });
 }
 
-/** All keys, and the values of those that decide who holds and of those that are reported. */
-async function readReported(asking: Asking, name: string, limit: number): Promise<QueueKeys> {
-  const keys = await readKeys(asking, name);
-  const first = await readValues(asking, keys, keys.entries.slice(0, limit));
-  const permits = first.entries[0]?.facts.permits ?? 1;
-  const deciding = await readValues(asking, first, first.entries.slice(0, permits));
-  const { holders, waiters } = reported(splitQueue(deciding.entries), limit);
-  return readValues(asking, deciding, [...holders, ...waiters]);
+/** In one request: other clients may have written values of 1.5 MiB, and an answer has at most 256 MiB. */
+const MAX_VALUES = 32;
+
+/** All entries of the queue, now with the values of `wanted`. */
+async function readValues(
+  { services, policy }: Asking,
+  { revision, keys }: Snapshot<SeenEntry>,
+  wanted: readonly SeenEntry[],
+): Promise<readonly SeenEntry[]> {
+  const missing = wanted.filter(({ isRead }) => !isRead);
+  for (let n = 0; n < missing.length; n += MAX_VALUES) {
+    const ranges = missing.slice(n, n + MAX_VALUES).map(({ bytes: key }) => ({ key, revision }));
+    const answer = await services.client.ranges(ranges, policy);
+    for (const { kvs } of answer.ranges)
+      for (const kv of kvs) keys.set(kv.key.toString("latin1"), new SeenEntry(kv, services.options.prefix));
+  }
+  return [...keys.values()];
 }
 
 /**
@@ -167,40 +291,22 @@ export function watchQueue(
   const { signal } = checkOptions("watchQueue", options, ["signal", "limit"]);
   const limit = checkLimit("watchQueue", options, ["signal"]);
   const services = servicesOf(cluster);
-  const { prefix } = services.options;
   return new Feed<QueueState>({
     services,
     signal: checkSignal(signal),
     maxUnread: 1,
     same: () => false,
-    start: ({ item, failed }) => {
-      const changed = ({ revision, keys }: QueueSnapshot<InspectedKey>): void =>
-        item(stateOf({ name, prefix, revision, split: splitQueue([...keys.values()]), limit }));
-      return watch(services, name, { changed, failed });
-    },
+    start: ({ item, failed }) =>
+      new QueueWatch(
+        {
+          ...{ services, range: queueRange(name), what: `watch the queue of "${name}"` },
+          keep: (kv) => new SeenEntry(kv, services.options.prefix),
+        },
+        {
+          changed: ({ revision, keys }) =>
+            item(stateOf({ name, revision, split: splitQueue(name, [...keys.values()]), limit })),
+          failed,
+        },
+      ),
   });
-}
-
-const watch = (
-  services: EtcdServices,
-  name: string,
-  listener: QueueListener<InspectedKey>,
-): QueueWatch<InspectedKey> =>
-  new QueueWatch(
-    {
-      ...{ services, range: queueRange(name), what: `watch the queue of "${name}"` },
-      keep: (kv) => entryOf(name, kv),
-      read: (policy) => snapshot(services, name, policy),
-    },
-    listener,
-  );
-
-async function snapshot(
-  services: EtcdServices,
-  name: string,
-  policy: CallPolicy,
-): Promise<QueueSnapshot<InspectedKey>> {
-  const { revision, entries } = await atOneRevision(() => readEntries({ services, policy }, name));
-  const latin1 = ({ key }: InspectedKey): string => Buffer.from(key).toString("latin1");
-  return { revision, keys: new Map(entries.map((entry) => [latin1(entry), entry])) };
 }

@@ -3,12 +3,19 @@ import type { Contender } from "../contender.js";
 import type { KeyValue, Range } from "../etcd/port.js";
 import { prefixOf } from "../keys.js";
 import { checkName, checkOptions, checkPrefix, checkWait, rangeError, typeError } from "../options/check.js";
+import {
+  after,
+  type Asking,
+  atOneRevision,
+  readKeys,
+  readPages,
+  revisionIsGone,
+} from "../queue/contenders.js";
 import { queueRange, type RangeResult } from "../queue/lock-mode.js";
+import { holdersIn, type QueueKind, SeenEntry } from "../queue/seen-entry.js";
 import type { Cluster } from "../session/cluster.js";
 import type { WaitOptions } from "../session/session-options.js";
-import { contenderAt, entryOf, type InspectedKey, kindOfQueue, type QueueKind, splitQueue } from "./entry.js";
-import { checkLimit } from "./inspect.js";
-import { after, ask, type Asking, atOneRevision, readKeys, revisionIsGone } from "./read-queue.js";
+import { ask, checkLimit } from "./inspect.js";
 
 /** Where the next page of a listing begins. */
 interface Position {
@@ -74,7 +81,7 @@ interface Search {
   readonly prefix: string;
   readonly limit: number;
   /** Default: the first name, at the present revision. */
-  readonly from?: Pick<Position, "key" | "above"> & { readonly revision: bigint | undefined };
+  readonly from?: (Pick<Position, "key" | "above"> & { readonly revision?: bigint }) | undefined;
 }
 
 /** In one request, at first and at most: a name has one key or thousands of them. A key takes about 100 bytes. */
@@ -87,61 +94,29 @@ const MAX_REQUESTS = 20;
  * The names that have entries, in the order of their first keys; only keys are read, without values. The keys of a name
  * have those of nested names between them, so no key can be skipped; a name is found once nevertheless.
  */
-async function findNames({ services, policy }: Asking, { prefix, limit, from }: Search): Promise<NamesPage> {
-  const walk = new Walk(prefix, limit, from);
-  const { end } = prefixRange(prefix);
-  for (let n = 0; n < MAX_REQUESTS; n++) {
-    const keys = Math.min(MAX_KEYS, Math.max(FIRST_KEYS, limit + 1) << n);
-    const at = walk.revision === undefined ? {} : { revision: walk.revision };
-    const range = { key: walk.key, end, limit: keys, keysOnly: true, ...at };
-    const { header, kvs, more } = await services.client.range(range, policy);
-    walk.revision ??= header.revision;
-    if (walk.take(kvs) || !more) return walk.page(more);
-  }
-  return walk.page(true);
-}
-
-/** The position between two keys, and the names found before it. */
-class Walk {
-  revision: bigint | undefined;
-  key: Buffer;
-  readonly #names: string[] = [];
-  #above: readonly string[];
-  /** Keys of the last answer are behind `key`. */
-  #full = false;
-
-  constructor(
-    private readonly prefix: string,
-    private readonly limit: number,
-    from: Search["from"],
-  ) {
-    this.revision = from?.revision;
-    this.key = from?.key ?? prefixRange(prefix).key;
-    this.#above = from?.above ?? [];
-  }
-
-  /** Whether the page is full: the next name begins the next page. */
-  take(kvs: readonly KeyValue[]): boolean {
-    for (const { key } of kvs) {
-      const name = nameOf(key);
-      const above = name === undefined ? [] : this.#above.filter((other) => isAtOrBelow(name, other));
-      if (name?.startsWith(this.prefix) && above.at(-1) !== name) {
-        this.#full = this.#names.length === this.limit;
-        if (this.#full) return true;
-        this.#names.push(name);
-        above.push(name);
-      }
-      if (name !== undefined) this.#above = above;
-      this.key = after(key);
+async function findNames(asking: Asking, { prefix, limit, from }: Search): Promise<NamesPage> {
+  const { key: first, end } = prefixRange(prefix);
+  const names: string[] = [];
+  let { key, above } = from ?? { key: first, above: [] };
+  let [revision, more, requests] = [0n, true, 0];
+  const range = { revision: from?.revision, keysOnly: true, key, end };
+  const size = (n: number): number => Math.min(MAX_KEYS, Math.max(FIRST_KEYS, limit + 1) << n);
+  for await (const page of readPages(asking, range, size)) {
+    ({ revision, more } = page);
+    for (const kv of page.kvs) {
+      const name = nameOf(kv.key);
+      const upper = name === undefined ? above : above.filter((other) => isAtOrBelow(name, other));
+      if (name?.startsWith(prefix) && upper.at(-1) !== name) {
+        // This name begins the next page.
+        if (names.length === limit) return { names, revision, next: { revision, key, above } };
+        names.push(name);
+        above = [...upper, name];
+      } else above = upper;
+      key = after(kv.key);
     }
-    return false;
+    if (++requests === MAX_REQUESTS) break;
   }
-
-  page(more: boolean): NamesPage {
-    const revision = this.revision ?? 0n;
-    const next = this.#full || more ? { revision, key: this.key, above: this.#above } : undefined;
-    return { names: this.#names, next, revision };
-  }
+  return { names, revision, next: more ? { revision, key, above } : undefined };
 }
 
 const isAtOrBelow = (name: string, other: string): boolean =>
@@ -223,14 +198,16 @@ export async function list(cluster: Cluster, prefix: string, options?: ListOptio
   const limit = checkLimit("list", options, ["cursor", "signal", "timeoutMs"]);
   const { cursor } = checkOptions("list", options, ["cursor", "limit", "signal", "timeoutMs"]);
   const from = positionOf(prefix, cursor);
-  const search: Search = { prefix, limit, ...(from && { from }) };
-  return ask(cluster, { what: `list the locks under "${prefix}"`, wait }, (asking) => pageOf(asking, search));
+  const what = `list the locks under "${prefix}"`;
+  return ask(cluster, { what, wait }, (asking) => pageOf(asking, { prefix, limit, from }));
 }
 
-async function pageOf(asking: Asking, search: Search): Promise<LockPage> {
-  const { page, locks } = await readPage(asking, search).catch((error: unknown) => {
+async function pageOf(asking: Asking, { from, ...search }: Search): Promise<LockPage> {
+  const { page, locks } = await readPage(asking, { ...search, from }).catch((error: unknown) => {
     if (!revisionIsGone(error)) throw error;
-    return atOneRevision(() => readPage(asking, atPresent(search)));
+    // From the same key on, at the present revision.
+    const present = from && { key: from.key, above: from.above };
+    return atOneRevision(() => readPage(asking, { ...search, from: present }));
   });
   const cursor = page.next && cursorOf(search.prefix, page.next);
   const found = { locks, cursor, revision: page.revision };
@@ -239,65 +216,52 @@ async function pageOf(asking: Asking, search: Search): Promise<LockPage> {
   return Object.defineProperty(found, "toJSON", { value: toJSON }) as LockPage;
 }
 
-/** From the same key on, at the present revision. */
-const atPresent = ({ from, ...search }: Search): Search =>
-  from === undefined ? search : { ...search, from: { ...from, revision: undefined } };
-
-async function readPage(
-  asking: Asking,
-  search: Search,
-): Promise<{ readonly page: NamesPage; readonly locks: readonly LockSummary[] }> {
-  const page = await findNames(asking, search);
-  return { page, locks: await readSummaries(asking, page) };
+interface ReadPage {
+  readonly page: NamesPage;
+  readonly locks: readonly LockSummary[];
 }
 
-/** Other clients may have written values of 1.5 MiB, and an answer has at most 256 MiB. */
+/** In one request: other clients may have written values of 1.5 MiB, and an answer has at most 256 MiB. */
 const MAX_NAMES = 32;
 
 /** The oldest entry of each queue, and etcd's count of all its keys. */
-async function readSummaries(
-  asking: Asking,
-  { names, revision }: NamesPage,
-): Promise<readonly LockSummary[]> {
+async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
+  const page = await findNames(asking, search);
+  const { names, revision } = page;
   const locks: LockSummary[] = [];
   for (let n = 0; n < names.length; n += MAX_NAMES) {
     const batch = names.slice(n, n + MAX_NAMES);
     const oldest = batch.map((name): Range => ({
-      ...queueRange(name),
       ...{ order: "oldest first", limit: 1, revision },
+      ...queueRange(name),
     }));
     const { ranges } = await asking.services.client.ranges(oldest, asking.policy);
-    const queues = batch.map((name, i) => ({ name, revision, oldest: ranges[i] }));
-    locks.push(...(await Promise.all(queues.map((queue) => summaryOf(asking, queue)))));
+    const summaries = batch.map((name, i) => summaryOf(asking, { name, revision, ...ranges[i] }));
+    locks.push(...(await Promise.all(summaries)));
   }
-  return locks;
+  return { page, locks };
 }
 
-interface ListedQueue {
+/** Its oldest entry, and how many it has; without them, it has none. */
+interface ListedQueue extends Partial<Pick<RangeResult, "kvs" | "count">> {
   readonly name: string;
   readonly revision: bigint;
-  readonly oldest: RangeResult | undefined;
 }
 
 async function summaryOf(asking: Asking, queue: ListedQueue): Promise<LockSummary> {
-  const { name, oldest } = queue;
-  const [kv] = oldest?.kvs ?? [];
-  const first = kv && entryOf(name, kv);
-  const holding = first ? await holdersOf(asking, queue, first) : 0;
-  const { prefix } = asking.services.options;
-  const holder = first && contenderAt(name, first, { prefix, state: "holding", ttlRemainingMs: undefined });
-  const waiters = (oldest?.count ?? 0) - holding;
-  return { name, kind: kindOfQueue(first ? [first] : []), holder, waiters };
+  const { name, kvs: [kv] = [], count = 0 } = queue;
+  if (!kv) return { name, kind: "unknown", holder: undefined, waiters: count };
+  const first = new SeenEntry(kv, asking.services.options.prefix);
+  // Only behind readers do the other keys decide who holds.
+  const areReaders = count > 1 && first.placeIn(name) === "reader";
+  const holders = areReaders ? await holdersOf(asking, queue) : Math.min(count, first.permits ?? 1);
+  const holder = first.contenderIn(name, "holding");
+  return { name, kind: first.kindIn(name), holder, waiters: count - holders };
 }
 
-/** How many hold if the oldest entry is `first`. Only behind readers do the other keys decide. */
-async function holdersOf(
-  asking: Asking,
-  { name, revision, oldest }: ListedQueue,
-  { place, facts }: InspectedKey,
-): Promise<number> {
-  const count = oldest?.count ?? 0;
-  if (place !== "reader" || count === 1) return Math.min(count, facts.permits ?? 1);
-  const { entries } = await readKeys(asking, name, revision);
-  return splitQueue(entries).holders.length;
+async function holdersOf(asking: Asking, { name, revision }: ListedQueue): Promise<number> {
+  const keep = (kv: KeyValue): SeenEntry => new SeenEntry(kv, asking.services.options.prefix, false);
+  const range = { revision, keysOnly: true, ...queueRange(name) };
+  const { keys } = await readKeys(asking, range, { keep });
+  return holdersIn(name, [...keys.values()]).length;
 }

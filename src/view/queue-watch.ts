@@ -1,6 +1,6 @@
-import type { KeyValue, RangeAnswer, WatchEvent } from "../etcd/port.js";
-import type { CallPolicy } from "../etcd/retry.js";
+import type { KeyValue, WatchEvent } from "../etcd/port.js";
 import type { Interruption, Watch, WatchListener } from "../etcd/watch-hub.js";
+import { atOneRevision, type Keeping, readKeys, type Snapshot } from "../queue/contenders.js";
 import type { EtcdServices } from "../session/connection.js";
 import type { Timer } from "../util/clock.js";
 
@@ -9,67 +9,51 @@ const SLOW_READ_MS = 30_000;
 /** Every event older than a read arrives within this time after it: a dead connection is detected after 8 s. */
 const LATEST_EVENT_MS = 10_000;
 
-/** What is kept of a key. */
-interface QueueKey {
-  readonly createRevision: bigint;
-  readonly modRevision: bigint;
-}
-
-/** The keys of a range at one revision, by their bytes in latin1, in the order of their create revisions. */
-export interface QueueSnapshot<K extends QueueKey> {
-  readonly revision: bigint;
-  readonly keys: ReadonlyMap<string, K>;
-}
-
 /** Which keys are watched, and what is kept of them. */
-interface QueueWatchTarget<K extends QueueKey> {
+interface QueueWatchTarget<K> extends Keeping<K> {
   readonly services: EtcdServices;
   /** Of one queue, or of all queues whose names have a prefix. */
   readonly range: { readonly key: string | Buffer; readonly end: string | Buffer };
   /** What the reads are for, as an EtcdUnavailableError names it. */
   readonly what: string;
-  keep(kv: KeyValue): K;
-  /** A linearizable read of the whole range. */
-  read(policy: CallPolicy): Promise<QueueSnapshot<K>>;
+}
+
+/** What is compared of a key. */
+type Revisions = Pick<KeyValue, "createRevision" | "modRevision">;
+
+/** The keys as they are now. They are valid during the call only. */
+export interface QueueChange<K> extends Snapshot<K> {
+  /** What the keys that have changed since the last call were then: undefined if they were not there. */
+  readonly before: ReadonlyMap<string, K | undefined>;
+  /** A read shows it, which may collapse several revisions. */
+  readonly isRead: boolean;
 }
 
 /** Receives what a `QueueWatch` finds. */
-export interface QueueListener<K extends QueueKey> {
-  /**
-   * Called after the first read and after every revision that changed a key. The keys are valid during the call only.
-   * `changed`: those that may have changed since the last call; undefined after a read: any of them.
-   */
-  readonly changed: (snapshot: QueueSnapshot<K>, changed: ReadonlySet<string> | undefined) => void;
+interface QueueListener<K> {
+  /** Called after the first read and after every revision that changed a key. */
+  readonly changed: (change: QueueChange<K>) => void;
   readonly failed: (error: Error) => void;
 }
 
-/** The keys of an answer whose order is that of their create revisions. */
-export const snapshotOf = <K extends QueueKey>(
-  { header, kvs }: Pick<RangeAnswer, "header" | "kvs">,
-  keep: (kv: KeyValue) => K,
-): QueueSnapshot<K> => ({
-  revision: header.revision,
-  keys: new Map(kvs.map((kv) => [kv.key.toString("latin1"), keep(kv)])),
-});
-
 /**
- * Follows all keys of a range. Of a queue it follows all, not only those of its holders. The next holder was in the queue before, so the deletion
- * that ends a hold also determines the next one. Reads the range, then watches every event after that read.
+ * Follows all keys of a range. Of a queue it follows all, not only those of its holders: the next holder was in the queue
+ * before, so the deletion that ends a hold also determines the next one. Reads the range, then watches every event after that.
  * When a watch breaks, the next one starts where it ended. Only if etcd has compacted that revision does a new read replace
  * the events in between.
  */
-export class QueueWatch<K extends QueueKey> implements WatchListener {
+export class QueueWatch<K extends Revisions> implements WatchListener {
   /** In the order of their create revisions: a new key has the highest one. */
   #keys = new Map<string, K>();
-  /** Those that were changed by the revisions which are not reported yet. */
-  #changedKeys = new Set<string>();
+  /** Those that the revision being applied has changed, as they were before it. */
+  #before = new Map<string, K | undefined>();
   #watch: Watch | undefined;
   /** Every event up to this revision has been applied and reported. */
   #complete = 0n;
   /** The revision whose events are being applied, until all of them have arrived. */
   #applying: bigint | undefined;
   /** The answer to a slow read, until every older event has arrived. */
-  #snapshot: QueueSnapshot<K> | undefined;
+  #snapshot: Snapshot<K> | undefined;
   /** Runs only while etcd serves the watch. */
   #timer: Timer | undefined;
   readonly #stopped = new AbortController();
@@ -112,8 +96,8 @@ export class QueueWatch<K extends QueueKey> implements WatchListener {
     if (modRevision <= this.#complete || !this.#allBefore(modRevision)) return;
     this.#applying = modRevision;
     const key = kv.key.toString("latin1");
-    this.#changedKeys.add(key);
     const before = this.#keys.get(key);
+    if (!this.#before.has(key)) this.#before.set(key, before);
     if (kind === "DELETE" || before?.createRevision !== kv.createRevision) this.#keys.delete(key);
     if (kind === "PUT") this.#keys.set(key, this.target.keep(kv));
   }
@@ -135,17 +119,31 @@ export class QueueWatch<K extends QueueKey> implements WatchListener {
     );
   }
 
-  #read(): Promise<QueueSnapshot<K>> {
-    return this.target.read({ what: this.target.what, signal: this.#stopped.signal });
+  /** A linearizable read of the whole range. */
+  #read(): Promise<Snapshot<K>> {
+    const { range, what } = this.target;
+    const asking = { services: this.#services, policy: { what, signal: this.#stopped.signal } };
+    return atOneRevision(() => readKeys(asking, range, this.target));
   }
 
-  #begin({ revision, keys }: QueueSnapshot<K>): void {
+  #begin({ revision, keys }: Snapshot<K>): void {
     if (this.#stopped.signal.aborted) return;
     this.#endWatch();
-    this.#keys = new Map(keys);
+    this.#before = this.#differences(keys);
+    this.#keys = keys;
     this.#complete = revision;
     this.#follow();
-    this.#changed(undefined);
+    this.#report(true);
+  }
+
+  /** The keys that differ from these, as they are now. */
+  #differences(others: ReadonlyMap<string, K>): Map<string, K | undefined> {
+    const found = new Map<string, K | undefined>();
+    for (const key of [...this.#keys.keys(), ...others.keys()]) {
+      const ours = this.#keys.get(key);
+      if (ours?.modRevision !== others.get(key)?.modRevision) found.set(key, ours);
+    }
+    return found;
   }
 
   #follow(): void {
@@ -192,16 +190,13 @@ export class QueueWatch<K extends QueueKey> implements WatchListener {
   }
 
   /** Compares the keys with a read whose older events have all arrived. Restarts from the read if one was missed. */
-  #check(snapshot: QueueSnapshot<K>): boolean {
-    const { revision, keys } = snapshot;
-    const same = ([key, { modRevision }]: [string, K]): boolean =>
-      this.#keys.get(key)?.modRevision === modRevision;
-    if (keys.size !== this.#keys.size || ![...keys].every(same)) {
+  #check(snapshot: Snapshot<K>): boolean {
+    if (this.#differences(snapshot.keys).size > 0) {
       this.#begin(snapshot);
       return false;
     }
     // Even after hours without events, the next watch starts at a revision that etcd has probably not compacted yet.
-    this.#complete = revision;
+    this.#complete = snapshot.revision;
     this.#snapshot = undefined;
     this.#readLater();
     return true;
@@ -212,12 +207,13 @@ export class QueueWatch<K extends QueueKey> implements WatchListener {
     if (this.#applying === undefined || this.#stopped.signal.aborted) return;
     this.#complete = this.#applying;
     this.#applying = undefined;
-    this.#changed(this.#changedKeys);
+    this.#report(false);
   }
 
-  #changed(keys: ReadonlySet<string> | undefined): void {
-    this.#changedKeys = new Set();
-    this.listener.changed({ revision: this.#complete, keys: this.#keys }, keys);
+  #report(isRead: boolean): void {
+    const before = this.#before;
+    this.#before = new Map();
+    this.listener.changed({ revision: this.#complete, keys: this.#keys, before, isRead });
   }
 
   #fail(error: Error): void {

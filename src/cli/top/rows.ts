@@ -1,4 +1,5 @@
-import type { BoardEntry, BoardQueue } from "../../view/board.js";
+import type { SeenEntry } from "../../queue/seen-entry.js";
+import type { BoardQueue } from "../../view/board.js";
 import { formatDuration } from "../command.js";
 
 /** Grants count for about so long. */
@@ -94,7 +95,12 @@ export function press(view: View, key: Key, shown: Shown): View | "quit" {
   if (view.isTyping) return typed(view, key);
   if (key.text === "q") return "quit";
   const step = stepOf(key, shown.height);
-  if (view.open !== undefined) return inQueue(view, key, { step, shown });
+  if (view.open !== undefined) {
+    if (isEnter(key) || key.name === "escape" || key.name === "backspace")
+      return { ...view, open: undefined };
+    const last = Math.max(0, shown.length - shown.height);
+    return step === undefined ? view : { ...view, scroll: Math.min(Math.max(0, view.scroll + step), last) };
+  }
   if (step !== undefined) return { ...view, selected: moved(view, step, shown.names) };
   if (isEnter(key)) return { ...view, open: selectedOf(view, shown.names), scroll: 0 };
   if (key.text === "/") return { ...view, isTyping: true };
@@ -114,17 +120,6 @@ function typed(view: View, key: Key): View {
   if (key.name === "backspace") return { ...view, filter: [...view.filter].slice(0, -1).join("") };
   const isText = key.text !== undefined && !key.meta && /^[^\p{Cc}]+$/u.test(key.text);
   return isText ? { ...view, filter: (view.filter + key.text).slice(0, 200) } : view;
-}
-
-function inQueue(
-  view: View,
-  key: Key,
-  { step, shown }: { readonly step: number | undefined; readonly shown: Shown },
-): View {
-  if (isEnter(key) || key.name === "escape" || key.name === "backspace") return { ...view, open: undefined };
-  if (step === undefined) return view;
-  const last = Math.max(0, shown.length - shown.height);
-  return { ...view, scroll: Math.min(Math.max(0, view.scroll + step), last) };
 }
 
 function stepOf({ name, text }: Key, height: number): number | undefined {
@@ -187,7 +182,7 @@ export function tableOf(queues: Iterable<BoardQueue>, { sort, filter, rates, now
     waiting += queue.waiterCount;
     if (wanted !== "" && !queue.name.toLowerCase().includes(wanted)) continue;
     const rate = rates.perSecond(queue.name, now.monotonic);
-    rows.push({ queue, held: heldBy(queue.holders[0], now), rate });
+    rows.push({ queue, held: heldBy(queue.holders[0], queue, now), rate });
   }
   const weigh = WEIGHTS[sort];
   rows.sort((a, b) => weigh(b) - weigh(a) || (a.queue.name < b.queue.name ? -1 : 1));
@@ -200,8 +195,9 @@ const WEIGHTS: Readonly<Record<SortKey, (row: Row) => number>> = {
   rate: ({ rate }) => rate,
 };
 
-export function heldBy(holder: BoardEntry | undefined, now: Now): Held | undefined {
-  if (holder?.grantedAt !== undefined) return { ms: now.monotonic - holder.grantedAt, isExact: true };
+export function heldBy(holder: SeenEntry | undefined, queue: BoardQueue, now: Now): Held | undefined {
+  const grantedAt = holder && queue.grantedAt(holder);
+  if (grantedAt !== undefined) return { ms: now.monotonic - grantedAt, isExact: true };
   if (holder?.since === undefined) return undefined;
   return { ms: Math.max(0, now.date.getTime() - holder.since.getTime()), isExact: false };
 }
@@ -211,7 +207,7 @@ export const heldText = (held: Held | undefined): string =>
   held === undefined ? "?" : `${held.isExact ? "" : "<"}${formatDuration(Math.floor(held.ms / 1000) * 1000)}`;
 
 /** The owner, or the key of a client that writes none. */
-export const labelOf = ({ owner, key }: BoardEntry): string => owner ?? key;
+export const labelOf = ({ owner, key }: SeenEntry): string => owner ?? key;
 
 /** The first holder, and how many hold besides it. */
 export function holderText({ holders }: BoardQueue): string {

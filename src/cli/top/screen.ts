@@ -1,5 +1,6 @@
+import type { SeenEntry } from "../../queue/seen-entry.js";
 import { printable } from "../../util/printable.js";
-import type { BoardEntry, BoardEvent, BoardQueue } from "../../view/board.js";
+import type { BoardEvent, BoardQueue } from "../../view/board.js";
 import { formatDuration } from "../command.js";
 import { width } from "../io.js";
 import type { Contact } from "./feed.js";
@@ -74,7 +75,7 @@ function entryMakers({ queue }: QueuePicture, now: Now, size: Size): readonly Ma
   const { holders, waiters } = queue;
   return [
     ...holders.map((entry): Maker => {
-      const state = `holds ${heldText(heldBy(entry, now))}`;
+      const state = `holds ${heldText(heldBy(entry, queue, now))}`;
       return () => ({ text: entryText(state, entry, size.columns) });
     }),
     ...waiters.map((entry, n): Maker => () => ({
@@ -83,10 +84,10 @@ function entryMakers({ queue }: QueuePicture, now: Now, size: Size): readonly Ma
   ];
 }
 
-const waitText = ({ since }: BoardEntry, { date }: Now): string =>
+const waitText = ({ since }: SeenEntry, { date }: Now): string =>
   since === undefined ? "waits" : `waits ${formatDuration(Math.max(0, date.getTime() - since.getTime()))}`;
 
-function entryText(state: string, entry: BoardEntry, columns: number): string {
+function entryText(state: string, entry: SeenEntry, columns: number): string {
   const rest = Math.max(16, columns - 44);
   const lease = entry.leaseId === 0n ? "no lease" : `lease ${entry.leaseId.toString(16)}`;
   return `  ${fit(state, 18)}  ${fit(labelOf(entry), rest)}  ${cut(lease, 22)}`;

@@ -7,10 +7,10 @@
 // - Every text of another client goes through `fit` or `cut`: escaped, and never wider than its column.
 import { emitKeypressEvents } from "node:readline";
 import { systemClock } from "../../util/clock.js";
-import type { Board, BoardEntry, BoardQueue } from "../../view/board.js";
+import type { Board, BoardQueue } from "../../view/board.js";
 import { command, parseDuration } from "../command.js";
 import { EXIT, json, table, usageError, contenderJson } from "../io.js";
-import type { ContactJson, ContenderJson, LocksJson } from "../json-types.js";
+import type { ContactJson, LocksJson } from "../json-types.js";
 import { type Contact, Feed, type FeedSettings, type FeedView } from "./feed.js";
 import {
   FIRST_VIEW,
@@ -231,14 +231,8 @@ function changeLine(board: Board, names: Iterable<string>): string {
 
 const lockOf = ({ name, kind, holders, waiterCount, grants }: BoardQueue): LocksJson["locks"][number] => ({
   ...{ name, kind, total: { holders: holders.length, waiters: waiterCount }, grants },
-  holders: holders.slice(0, MAX_HOLDERS).map((entry) => holderOf(name, entry)),
+  holders: holders.slice(0, MAX_HOLDERS).map((entry) => contenderJson(entry.contenderIn(name, "holding"))),
 });
-
-const holderOf = (name: string, { key, createRevision, leaseId, owner, since }: BoardEntry): ContenderJson =>
-  contenderJson({
-    ...{ name, key, state: "holding", revision: createRevision, leaseId },
-    ...{ owner, since, ttlRemainingMs: undefined },
-  });
 
 /** The locks as they are now, once. It ends with an error if etcd does not answer. */
 function writeSnapshot(settings: FeedSettings, wantsJson: boolean): Promise<number> {

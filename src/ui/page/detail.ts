@@ -22,55 +22,126 @@ import {
 } from "./dom.js";
 import type { Store } from "./store.js";
 
-let wanted: ReleaseRequest | undefined;
+const LOCK = { free: "Free", holds: "Holds", waits: "Waits, the next one first" } as const;
+const ELECTION = { free: "No leader", holds: "Leads", waits: "Candidates, the next one first" } as const;
 
-/** Asks the viewer, then the server. */
-function askRelease(name: string, { key, owner, revision }: Person, state: "holds" | "waits for"): void {
-  wanted = { name, key, revision };
-  const risk =
-    state === "holds"
-      ? "The next waiter gets it at once. A holder that is still at work learns of it, perhaps too late: check that it has ended, or that what it writes is fenced."
-      : "It loses its place in the queue. A waiter of leasehold joins again, at the end.";
-  setText(byId("confirm-text"), `${shown(owner ?? key)} ${state} ${shown(name)}.\n${risk}`);
-  byId("confirm-result").hidden = true;
-  byId<HTMLButtonElement>("force").disabled = false;
-  byId<HTMLDialogElement>("confirm").showModal();
-  byId("cancel").focus();
-}
+/** One queue, beside the table or in its place. */
+export class Detail {
+  readonly #section = byId("detail");
+  readonly #title = make("h2", { id: "detail-title", tabindex: "-1" });
+  readonly #sub = make("p", { class: "sub" });
+  readonly #problem = make("p", { class: "problem", role: "status" });
+  readonly #value = make("p", { class: "value" });
+  readonly #holders = new People("holders");
+  readonly #waiters = new People("waiters");
+  readonly #heading = make("h3");
+  readonly #waiting = make("h3");
+  readonly #more = make("p", { class: "sub" });
+  readonly #picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  readonly #legend = make(
+    "p",
+    { class: "sub" },
+    "✕ the lease ended with the hold: its process lost it, or closed its session",
+  );
+  readonly #past = make("tbody");
+  #connection: Connection | undefined;
+  #message: DetailMessage | undefined;
+  #name: string | undefined;
 
-async function send(request: ReleaseRequest): Promise<string | undefined> {
-  try {
-    const { ok, status, text } = await post(request);
-    return ok ? undefined : `${text.trim()} (${status})`;
-  } catch {
-    return "The server does not answer.";
+  constructor(private readonly store: Store) {
+    const close = make("a", { class: "close", href: "#" }, "All queues");
+    this.#picture.setAttribute("class", "picture");
+    this.#picture.setAttribute("role", "img");
+    this.#section.append(
+      make("div", { class: "detail-top" }, this.#title, close),
+      ...[this.#sub, this.#problem, this.#heading, this.#value, this.#holders.list],
+      ...[make("h3", {}, "Hand-overs"), this.#picture, this.#legend, historyTable(this.#past)],
+      ...[this.#waiting, this.#waiters.list, this.#more],
+    );
+  }
+
+  /** Undefined: none. */
+  open(name: string | undefined): void {
+    if (name === this.#name) return;
+    this.#connection?.close();
+    this.#name = name;
+    this.#message = undefined;
+    this.#section.hidden = name === undefined;
+    byId("overview").parentElement?.classList.toggle("split", name !== undefined);
+    if (name === undefined) return;
+    setText(this.#title, shown(name));
+    this.#empty();
+    this.#title.focus();
+    this.#connection = new Connection(
+      `events?queue=${encodeURIComponent(name)}`,
+      { detail: (data) => this.#take(data as DetailMessage) },
+      () => {},
+    );
+  }
+
+  /** The ages, the leases and the picture go on between messages. */
+  tick(): void {
+    if (this.#message) this.#show(this.#message);
+  }
+
+  #take(message: DetailMessage): void {
+    const before = this.#message?.holders[0];
+    const [first] = message.holders;
+    if (this.#message && first?.revision !== before?.revision) this.#announce(first);
+    // While etcd does not answer, the last state stays.
+    this.#message =
+      message.problem !== null && this.#message ? { ...this.#message, problem: message.problem } : message;
+    this.#show(this.#message);
+  }
+
+  #announce(first: Person | undefined): void {
+    const name = shown(this.#name ?? "");
+    announce(first ? `${name} is now held by ${shown(first.owner ?? first.key)}` : `${name} is free`);
+  }
+
+  #empty(): void {
+    const none = { holders: 0, waiters: 0 };
+    const row = this.store.rows.get(this.#name ?? "");
+    const blank = {
+      now: this.store.now(),
+      name: this.#name ?? "",
+      kind: row?.kind ?? "unknown",
+      problem: null,
+      value: null,
+    };
+    this.#show({ ...blank, holders: [], waiters: [], total: row ?? none, history: [] });
+  }
+
+  #show(message: DetailMessage): void {
+    const { history, problem } = message;
+    const now = this.store.now();
+    const heldSince = ({ revision }: Person): number | null =>
+      history.findLast((hold) => hold.revision === revision)?.from ?? null;
+    const scene: Scene = { message, now, heldSince, mayRelease: this.store.mayRelease };
+    this.#problem.hidden = problem === null;
+    setText(this.#problem, problem ?? "");
+    this.#showHeadings(message);
+    this.#value.hidden = message.value === null;
+    setText(this.#value, shown(message.value ?? ""));
+    this.#holders.show(scene);
+    this.#waiters.show(scene);
+    this.#legend.hidden = !history.some(({ end }) => end === "lease ended");
+    drawTimeline(this.#picture, history, now);
+    showPast(this.#past, history, now);
+  }
+
+  #showHeadings({ kind, total, waiters }: DetailMessage): void {
+    const words = kind === "election" ? ELECTION : LOCK;
+    setText(
+      this.#sub,
+      `${kindOf(kind)} · ${count(total.holders, "holder")}, ${count(total.waiters, "waiter")}`,
+    );
+    setText(this.#heading, total.holders === 0 ? words.free : words.holds);
+    setText(this.#waiting, total.waiters === 0 ? "Nobody waits" : words.waits);
+    const hidden = total.waiters - Math.min(MAX_WAITERS, waiters.length);
+    setText(this.#more, hidden > 0 && waiters.length > 0 ? `and ${number(hidden)} more` : "");
   }
 }
-
-async function post(
-  request: ReleaseRequest,
-): Promise<{ readonly ok: boolean; readonly status: number; readonly text: string }> {
-  const answer = await fetch("release", {
-    method: "POST",
-    headers: { "content-type": "application/json", [RELEASE_HEADER]: "1" },
-    body: JSON.stringify(request),
-  });
-  return { ok: answer.ok, status: answer.status, text: await answer.text() };
-}
-
-async function force(): Promise<void> {
-  if (wanted === undefined) return;
-  const button = byId<HTMLButtonElement>("force");
-  button.disabled = true;
-  const failure = await send(wanted);
-  button.disabled = false;
-  if (failure === undefined) return byId<HTMLDialogElement>("confirm").close();
-  const result = byId("confirm-result");
-  result.hidden = false;
-  setText(result, failure);
-}
-
-export const listenForRelease = (): void => byId("force").addEventListener("click", () => void force());
 
 /** Waiters in the document. */
 const MAX_WAITERS = 50;
@@ -270,127 +341,6 @@ function cut(text: string, width: number): string {
 /** Rows of the history table. */
 const MAX_PAST = 20;
 
-const LOCK = { free: "Free", holds: "Holds", waits: "Waits, the next one first" } as const;
-const ELECTION = { free: "No leader", holds: "Leads", waits: "Candidates, the next one first" } as const;
-
-/** One queue, beside the table or in its place. */
-export class Detail {
-  readonly #section = byId("detail");
-  readonly #title = make("h2", { id: "detail-title", tabindex: "-1" });
-  readonly #sub = make("p", { class: "sub" });
-  readonly #problem = make("p", { class: "problem", role: "status" });
-  readonly #value = make("p", { class: "value" });
-  readonly #holders = new People("holders");
-  readonly #waiters = new People("waiters");
-  readonly #heading = make("h3");
-  readonly #waiting = make("h3");
-  readonly #more = make("p", { class: "sub" });
-  readonly #picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  readonly #legend = make(
-    "p",
-    { class: "sub" },
-    "✕ the lease ended with the hold: its process lost it, or closed its session",
-  );
-  readonly #past = make("tbody");
-  #connection: Connection | undefined;
-  #message: DetailMessage | undefined;
-  #name: string | undefined;
-
-  constructor(private readonly store: Store) {
-    const close = make("a", { class: "close", href: "#" }, "All queues");
-    this.#picture.setAttribute("class", "picture");
-    this.#picture.setAttribute("role", "img");
-    this.#section.append(
-      make("div", { class: "detail-top" }, this.#title, close),
-      ...[this.#sub, this.#problem, this.#heading, this.#value, this.#holders.list],
-      ...[make("h3", {}, "Hand-overs"), this.#picture, this.#legend, historyTable(this.#past)],
-      ...[this.#waiting, this.#waiters.list, this.#more],
-    );
-  }
-
-  /** Undefined: none. */
-  open(name: string | undefined): void {
-    if (name === this.#name) return;
-    this.#connection?.close();
-    this.#name = name;
-    this.#message = undefined;
-    this.#section.hidden = name === undefined;
-    byId("overview").parentElement?.classList.toggle("split", name !== undefined);
-    if (name === undefined) return;
-    setText(this.#title, shown(name));
-    this.#empty();
-    this.#title.focus();
-    this.#connection = new Connection(
-      `events?queue=${encodeURIComponent(name)}`,
-      { detail: (data) => this.#take(data as DetailMessage) },
-      () => {},
-    );
-  }
-
-  /** The ages, the leases and the picture go on between messages. */
-  tick(): void {
-    if (this.#message) this.#show(this.#message);
-  }
-
-  #take(message: DetailMessage): void {
-    const before = this.#message?.holders[0];
-    const [first] = message.holders;
-    if (this.#message && first?.revision !== before?.revision) this.#announce(first);
-    // While etcd does not answer, the last state stays.
-    this.#message =
-      message.problem !== null && this.#message ? { ...this.#message, problem: message.problem } : message;
-    this.#show(this.#message);
-  }
-
-  #announce(first: Person | undefined): void {
-    const name = shown(this.#name ?? "");
-    announce(first ? `${name} is now held by ${shown(first.owner ?? first.key)}` : `${name} is free`);
-  }
-
-  #empty(): void {
-    const none = { holders: 0, waiters: 0 };
-    const row = this.store.rows.get(this.#name ?? "");
-    const blank = {
-      now: this.store.now(),
-      name: this.#name ?? "",
-      kind: row?.kind ?? "unknown",
-      problem: null,
-      value: null,
-    };
-    this.#show({ ...blank, holders: [], waiters: [], total: row ?? none, history: [] });
-  }
-
-  #show(message: DetailMessage): void {
-    const { history, problem } = message;
-    const now = this.store.now();
-    const heldSince = ({ revision }: Person): number | null =>
-      history.findLast((hold) => hold.revision === revision)?.from ?? null;
-    const scene: Scene = { message, now, heldSince, mayRelease: this.store.mayRelease };
-    this.#problem.hidden = problem === null;
-    setText(this.#problem, problem ?? "");
-    this.#showHeadings(message);
-    this.#value.hidden = message.value === null;
-    setText(this.#value, shown(message.value ?? ""));
-    this.#holders.show(scene);
-    this.#waiters.show(scene);
-    this.#legend.hidden = !history.some(({ end }) => end === "lease ended");
-    drawTimeline(this.#picture, history, now);
-    showPast(this.#past, history, now);
-  }
-
-  #showHeadings({ kind, total, waiters }: DetailMessage): void {
-    const words = kind === "election" ? ELECTION : LOCK;
-    setText(
-      this.#sub,
-      `${kindOf(kind)} · ${count(total.holders, "holder")}, ${count(total.waiters, "waiter")}`,
-    );
-    setText(this.#heading, total.holders === 0 ? words.free : words.holds);
-    setText(this.#waiting, total.waiters === 0 ? "Nobody waits" : words.waits);
-    const hidden = total.waiters - Math.min(MAX_WAITERS, waiters.length);
-    setText(this.#more, hidden > 0 && waiters.length > 0 ? `and ${number(hidden)} more` : "");
-  }
-}
-
 function historyTable(body: HTMLElement): HTMLElement {
   const titles = ["Holder", "From", "For", "End"].map((title) => make("th", { scope: "col" }, title));
   const table = make("table", { class: "history" }, make("thead", {}, make("tr", {}, ...titles)), body);
@@ -417,3 +367,53 @@ function showPast(body: HTMLElement, history: readonly Past[], now: number): voi
 
 const rowOf = (): HTMLElement =>
   make("tr", {}, make("th", { scope: "row" }, make("bdi")), make("td"), make("td"), make("td"));
+
+let wanted: ReleaseRequest | undefined;
+
+/** Asks the viewer, then the server. */
+function askRelease(name: string, { key, owner, revision }: Person, state: "holds" | "waits for"): void {
+  wanted = { name, key, revision };
+  const risk =
+    state === "holds"
+      ? "The next waiter gets it at once. A holder that is still at work learns of it, perhaps too late: check that it has ended, or that what it writes is fenced."
+      : "It loses its place in the queue. A waiter of leasehold joins again, at the end.";
+  setText(byId("confirm-text"), `${shown(owner ?? key)} ${state} ${shown(name)}.\n${risk}`);
+  byId("confirm-result").hidden = true;
+  byId<HTMLButtonElement>("force").disabled = false;
+  byId<HTMLDialogElement>("confirm").showModal();
+  byId("cancel").focus();
+}
+
+async function send(request: ReleaseRequest): Promise<string | undefined> {
+  try {
+    const { ok, status, text } = await post(request);
+    return ok ? undefined : `${text.trim()} (${status})`;
+  } catch {
+    return "The server does not answer.";
+  }
+}
+
+async function post(
+  request: ReleaseRequest,
+): Promise<{ readonly ok: boolean; readonly status: number; readonly text: string }> {
+  const answer = await fetch("release", {
+    method: "POST",
+    headers: { "content-type": "application/json", [RELEASE_HEADER]: "1" },
+    body: JSON.stringify(request),
+  });
+  return { ok: answer.ok, status: answer.status, text: await answer.text() };
+}
+
+async function force(): Promise<void> {
+  if (wanted === undefined) return;
+  const button = byId<HTMLButtonElement>("force");
+  button.disabled = true;
+  const failure = await send(wanted);
+  button.disabled = false;
+  if (failure === undefined) return byId<HTMLDialogElement>("confirm").close();
+  const result = byId("confirm-result");
+  result.hidden = false;
+  setText(result, failure);
+}
+
+export const listenForRelease = (): void => byId("force").addEventListener("click", () => void force());

@@ -1,6 +1,14 @@
 // forceRelease() removes exactly the entry that it was given, whoever has it.
 import { describe, expect, test } from "vitest";
-import { connect, type Contender, forceRelease, inspect, LockLostError, Mutex } from "../../../src/index.js";
+import {
+  connect,
+  type Contender,
+  forceRelease,
+  inspect,
+  LockLostError,
+  type LockTimeoutError,
+  Mutex,
+} from "../../../src/index.js";
 import { abortOf } from "../../support/clients/session-client.js";
 import { EtcdctlLock } from "../../support/clients/etcdctl-lock.js";
 import { givesBack } from "../../support/clients/request-shape.js";
@@ -73,6 +81,17 @@ describe("forceRelease()", () => {
     await two.etcd.member.gateway("/v3/kv/put", { key });
 
     expect(await forceRelease(two.cluster, await holderOf(name))).toBeDefined();
+
+    expect(await two.places(name)).toEqual([]);
+  });
+
+  test("removes a key that is no text, as a LockTimeoutError has reported it", async () => {
+    const name = "force/timeout";
+    const key = Buffer.concat([Buffer.from(`${name}/`), Buffer.of(0xff)]).toString("base64");
+    await two.etcd.member.gateway("/v3/kv/put", { key });
+    const error = await reasonOf(new Mutex(two.cluster, name).lock({ timeoutMs: 500 }));
+
+    expect(await forceRelease(two.cluster, (error as LockTimeoutError).holder!)).toBeDefined();
 
     expect(await two.places(name)).toEqual([]);
   });

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { KeyValue, Range } from "../../../src/etcd/port.js";
-import { entryOf, inOrder, keyOf, kindOfQueue, splitQueue, withValue } from "../../../src/view/entry.js";
 import { QueueEntry } from "../../../src/queue/entry.js";
 import {
   exclusive,
@@ -11,6 +10,7 @@ import {
   reader,
   writer,
 } from "../../../src/queue/lock-mode.js";
+import { byAge, kindOfQueue, SeenEntry, splitQueue } from "../../../src/queue/seen-entry.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
 
@@ -86,9 +86,10 @@ function queueOf(items: readonly Item[]) {
   return { ours, kvs };
 }
 
-const entries = (kvs: readonly KeyValue[]) => inOrder(kvs.map((kv) => entryOf(NAME, kv)));
+const entries = (kvs: readonly KeyValue[]) => kvs.map((kv) => new SeenEntry(kv, "")).sort(byAge);
+const kindOf = (kvs: readonly KeyValue[]) => kindOfQueue(NAME, entries(kvs));
 const split = (kvs: readonly KeyValue[]) => {
-  const { holders, waiters } = splitQueue(entries(kvs));
+  const { holders, waiters } = splitQueue(NAME, entries(kvs));
   return { holders: holders.map(({ key }) => String(key)), waiters: waiters.map(({ key }) => String(key)) };
 };
 
@@ -123,8 +124,7 @@ describe("who holds", () => {
 });
 
 describe("the kind of a queue", () => {
-  const kind = (key: string, value: string, leaseId = 7n) =>
-    kindOfQueue([entryOf(NAME, keyValue({ key, value, leaseId }))]);
+  const kind = (key: string, value: string, leaseId = 7n) => kindOf([keyValue({ key, value, leaseId })]);
 
   test.each([
     ["a mutex", exclusive, "mutex"],
@@ -132,7 +132,7 @@ describe("the kind of a queue", () => {
     ["a writer", writer, "rwlock"],
     ["a permit", permit(3), "semaphore"],
   ] as const)("is that of %s", (_, mode, expected) => {
-    expect(kindOfQueue(entries(queueOf([{ mode }]).kvs))).toBe(expected);
+    expect(kindOf(queueOf([{ mode }]).kvs)).toBe(expected);
   });
 
   test.each([
@@ -146,18 +146,11 @@ describe("the kind of a queue", () => {
     expect(kind(key, value, 0n)).toBe("unknown");
   });
 
-  test("is known when etcd leaves the lease out of a read of keys only", () => {
-    const kv = keyValue({ key: "jobs/6a1f", value: "", leaseId: 0x6a1fn });
-    const key = keyOf(NAME, { ...kv, leaseId: 0n });
-
-    expect(kindOfQueue([withValue(NAME, key, kv)])).toBe("mutex");
-    expect(withValue(NAME, key, kv).facts.leaseId).toBe(0x6a1fn);
-  });
-
   test("is that of the oldest entry that shows it, and unknown without values", () => {
     const { kvs } = queueOf([{ key: "jobs/config", value: "" }, { mode: permit(2) }, { mode: exclusive }]);
 
-    expect(kindOfQueue(entries(kvs))).toBe("semaphore");
-    expect(kindOfQueue(kvs.map((kv) => keyOf(NAME, kv)))).toBe("unknown");
+    expect(kindOf(kvs)).toBe("semaphore");
+    const keysOnly = kvs.map((kv) => new SeenEntry({ ...kv, value: "" }, "", false));
+    expect(kindOfQueue(NAME, keysOnly)).toBe("unknown");
   });
 });

@@ -1,20 +1,19 @@
 import { inspect } from "node:util";
 import { describe, expect, test } from "vitest";
 import { cursorOf, nameOf, positionOf } from "../../../src/view/list.js";
-import { entryOf, exactKey, splitQueue, stateOf } from "../../../src/view/entry.js";
+import { exactKey, SeenEntry, splitQueue } from "../../../src/queue/seen-entry.js";
+import { stateOf } from "../../../src/view/inspect.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
 
 const SINCE = "2026-01-02T03:04:05.678Z";
 const value = (owner: string) => JSON.stringify({ owner, since: SINCE, id: "x" });
 const state = (values: readonly string[], limit = 100, prefix = "") => {
-  const entries = values.map((each, n) =>
-    entryOf(
-      "jobs",
-      keyValue({ key: `jobs/${n}`, value: each, createRevision: BigInt(n + 1), leaseId: 0x6an }),
-    ),
-  );
+  const entries = values.map((each, n) => {
+    const kv = keyValue({ key: `jobs/${n}`, value: each, createRevision: BigInt(n + 1), leaseId: 0x6an });
+    return new SeenEntry(kv, prefix);
+  });
   const ttls = new Map([[0x6an, 9000]]);
-  return stateOf({ name: "jobs", prefix, revision: 2n ** 60n, split: splitQueue(entries), limit, ttls });
+  return stateOf({ name: "jobs", revision: 2n ** 60n, split: splitQueue("jobs", entries), limit, ttls });
 };
 
 describe("a state", () => {
@@ -63,9 +62,9 @@ describe("a state", () => {
 
   test("knows the bytes of a key that is no text", () => {
     const key = Buffer.from([0x6a, 0x2f, 0xff]);
-    const entry = entryOf("j", { ...keyValue({}), key });
-    const split = splitQueue([entry]);
-    const { holders } = stateOf({ name: "j", prefix: "é/", revision: 1n, split, limit: 1 });
+    const entry = new SeenEntry({ ...keyValue({}), key }, "é/");
+    const split = splitQueue("j", [entry]);
+    const { holders } = stateOf({ name: "j", revision: 1n, split, limit: 1 });
 
     expect(holders[0]?.key).toBe("é/j/\ufffd");
     expect(exactKey(holders[0]!, "é/")).toEqual(key);

@@ -1,7 +1,8 @@
 // What `leasehold top` makes of a board: rows, lines of the screen, keys, and the output that changes the screen.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { BoardEntry, BoardQueue } from "../../../../src/view/board.js";
+import { SeenEntry } from "../../../../src/queue/seen-entry.js";
+import type { BoardQueue } from "../../../../src/view/board.js";
 import { width } from "../../../../src/cli/io.js";
 import {
   cut,
@@ -21,17 +22,19 @@ import {
   tableOf,
   type View,
 } from "../../../../src/cli/top/rows.js";
+import { keyValue } from "../../../support/fakes/fake-member.js";
 import { Screen } from "../../../support/programs/screen.js";
 
 const NOW = { monotonic: 100_000, date: new Date("2031-05-05T12:00:00Z") };
 
-const entry = (owner: string, grantedAt?: number): BoardEntry => ({
-  ...{ key: "jobs/1f", createRevision: 5n, leaseId: 0x1fn, owner, grantedAt },
-  since: new Date("2031-05-05T11:00:00Z"),
-});
+const entry = (owner: string): SeenEntry => {
+  const value = JSON.stringify({ owner, since: "2031-05-05T11:00:00Z", id: "x" });
+  return new SeenEntry(keyValue({ key: "jobs/1f", createRevision: 5n, leaseId: 0x1fn, value }), "");
+};
 
-const queue = (name: string, waiting = 0, holders: readonly BoardEntry[] = [entry("web-1")]): BoardQueue => ({
-  ...{ name, kind: "mutex", holders, waiterCount: waiting, grants: 0, lastGrantAt: undefined, changedAt: 1n },
+const queue = (name: string, waiting = 0, owner = "web-1", grantedAt?: number): BoardQueue => ({
+  ...{ name, kind: "mutex", holders: [entry(owner)], waiterCount: waiting, grants: 0 },
+  grantedAt: () => grantedAt,
   waiters: Array.from({ length: waiting }, (_, n) => entry(`waiter-${n}`)),
 });
 
@@ -55,7 +58,7 @@ const textOf = (picture: Picture, size = { columns: 80, rows: 24 }) =>
 
 describe("the screen", () => {
   test("has a title, the state, the columns, the rows by waiters, and the keys", () => {
-    const lines = textOf(pictureOf([queue("jobs/a"), queue("jobs/b", 7, [entry("web-2", 95_000)])]));
+    const lines = textOf(pictureOf([queue("jobs/a"), queue("jobs/b", 7, "web-2", 95_000)]));
 
     expect(lines).toHaveLength(24);
     expect(lines.slice(0, 5)).toEqual([
@@ -80,7 +83,7 @@ describe("the screen", () => {
         size,
         fc.boolean(),
         (pairs, size, opens) => {
-          const queues = pairs.map(([name, owner]) => queue(name, 3, [entry(owner)]));
+          const queues = pairs.map(([name, owner]) => queue(name, 3, owner));
           const shown = queues[0] && {
             ...{ name: queues[0].name, queue: queues[0], scroll: 0 },
             history: [

@@ -364,7 +364,7 @@ const kindText: Record<FoundKind, string> = {
   unknown: "a client that does not tell its kind, such as Go's Mutex",
 };
 
-const cureOf = (asked: string, found: string): string =>
+const hintOf = (asked: string, found: string): string =>
   found === asked
     ? ": use another name for one of them"
     : `, named "${printable(found)}": use names that are not nested`;
@@ -398,8 +398,8 @@ export class KindMismatchError extends LeaseholdError {
   ) {
     const what = `"${asked.name}" is asked for by ${kindText[asked.kind]}`;
     const entry = found.isMark ? markText(key) : `${printable(key)} of ${kindText[found.kind]}`;
-    const cure = found.isMark ? "" : cureOf(asked.name, found.name);
-    super(`${what}, but its queue contains ${entry}${cure}`);
+    const hint = found.isMark ? "" : hintOf(asked.name, found.name);
+    super(`${what}, but its queue contains ${entry}${hint}`);
     this.lockName = asked.name;
     this.kind = asked.kind;
     this.found = found.kind;

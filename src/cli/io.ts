@@ -85,7 +85,7 @@ export class CliError extends Error {
     readonly exitCode: number,
     message: string,
     /** What to do, without a capital and a period. */
-    readonly cure?: string,
+    readonly hint?: string,
   ) {
     super(message);
   }
@@ -94,7 +94,7 @@ export class CliError extends Error {
 export const usageError = (message: string, command?: string): CliError =>
   new CliError(EXIT.usage, message, `see leasehold ${command === undefined ? "" : `${command} `}--help`);
 
-const CURES: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, cure?: string]>> = {
+const HINTS: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, hint?: string]>> = {
   ETCD_UNAVAILABLE: [EXIT.unavailable, "check --endpoints; leasehold doctor looks at each of them"],
   LOCK_TIMEOUT: [EXIT.timedOut],
   KIND_MISMATCH: [EXIT.usage, "leasehold show NAME shows the queue"],
@@ -110,8 +110,8 @@ export function cliErrorOf(error: unknown): CliError {
   if (error instanceof CliError) return error;
   if (error instanceof EtcdRefusedError) return refused(error);
   if (error instanceof LeaseholdError) {
-    const [exitCode, cure] = CURES[error.code] ?? [EXIT.internal];
-    return new CliError(exitCode, error.message, cure);
+    const [exitCode, hint] = HINTS[error.code] ?? [EXIT.internal];
+    return new CliError(exitCode, error.message, hint);
   }
   // The library checks names and options, and says which rule one breaks.
   const misuse = error instanceof TypeError || error instanceof RangeError;
@@ -121,14 +121,14 @@ export function cliErrorOf(error: unknown): CliError {
 }
 
 function refused(error: EtcdRefusedError): CliError {
-  const cures: Partial<Record<EtcdRefusedError["why"], string>> = {
+  const hints: Partial<Record<EtcdRefusedError["why"], string>> = {
     permission: "grant the user this right, or give another --user",
     unauthenticated: "check --user and --password",
     quota: "free space in etcd, then etcdctl alarm disarm",
     tls: "check --cacert, --cert, --key and --server-name; leasehold doctor looks at each endpoint",
     member: "check --endpoints; leasehold doctor looks at each of them",
   };
-  return new CliError(EXIT.refused, error.message, cures[error.why]);
+  return new CliError(EXIT.refused, error.message, hints[error.why]);
 }
 
 /** That the reader of standard output has gone, or that it cannot be written. */

@@ -208,7 +208,7 @@ export interface FindingJson {
   readonly mark: "ok" | "warn" | "fail" | "skip";
   readonly message: string;
   /** What to do. */
-  readonly cure?: string;
+  readonly hint?: string;
   /** Each check has its own. */
   readonly measured?: {
     readonly connectMs?: number;
@@ -247,5 +247,5 @@ export interface CompletionJson {
 
 /** The last line on standard error of any command of leasehold that fails. */
 export interface ErrorJson {
-  readonly error: { readonly message: string; readonly cure?: string; readonly exitCode: number };
+  readonly error: { readonly message: string; readonly hint?: string; readonly exitCode: number };
 }

@@ -111,11 +111,11 @@ async function settled(
 }
 
 /** One line on standard error: what failed, and what to do. */
-function tell({ stderr }: Io, { message, cure, exitCode }: CliError, wantsJson: boolean): void {
-  const error = { message, ...(cure !== undefined && { cure }), exitCode };
+function tell({ stderr }: Io, { message, hint, exitCode }: CliError, wantsJson: boolean): void {
+  const error = { message, ...(hint !== undefined && { hint }), exitCode };
   if (wantsJson) return void stderr.write(json({ error } satisfies ErrorJson));
   const text = exitCode === EXIT.internal ? message : printable(message, Infinity);
-  stderr.write(`leasehold: ${text}${cure === undefined ? "" : `; ${cure}`}\n`);
+  stderr.write(`leasehold: ${text}${hint === undefined ? "" : `; ${hint}`}\n`);
 }
 
 process.exitCode = await main(process.argv.slice(2), process);

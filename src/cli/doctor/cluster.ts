@@ -146,11 +146,11 @@ function alarmFindings(told: readonly Told[]): Finding[] {
   const members = told.flatMap((report) => report.members ?? []);
   return [...all].map((text) => {
     const [, id, alarm = ""] = /^memberID:(\d{1,20}) alarm:(\w+)/.exec(text) ?? [];
-    const cure = ALARMS[alarm] ?? "see etcd's log, and etcdctl alarm list";
+    const hint = ALARMS[alarm] ?? "see etcd's log, and etcdctl alarm list";
     return fail(
       "alarms",
       id === undefined ? excerpt(text) : `${alarm} of member ${nameOf(id, members)}`,
-      cure,
+      hint,
     );
   });
 }

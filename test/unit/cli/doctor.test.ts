@@ -24,10 +24,10 @@ describe("the version of a member", () => {
     ["3.8.0", "ok"],
     ["4.0.0", "ok"],
   ])("%s: %s", (version, mark) => {
-    const { cure, ...found } = versionFinding(version);
+    const { hint, ...found } = versionFinding(version);
 
     expect(found.mark).toBe(mark);
-    expect(cure).toEqual(
+    expect(hint).toEqual(
       mark === "ok" ? undefined : expect.stringContaining("run etcd 3.5.33, 3.6.14, 3.7.1"),
     );
   });

@@ -171,7 +171,7 @@ export class EtcdRefusedError extends LeaseholdError {
 }
 
 /** A deadline passed, a lease was revoked, a client deleted the key, the session was closed, or `maxHoldMs` passed. */
-export type Loss = "expired" | "revoked" | "deleted" | "closed" | "max hold";
+export type Loss = "expired" | "revoked" | "deleted" | "closed" | "max_hold";
 
 const hex = (leaseId: bigint): string => leaseId.toString(16);
 const lossText: Record<Loss, string> = {
@@ -179,7 +179,7 @@ const lossText: Record<Loss, string> = {
   revoked: "its lease is gone",
   deleted: "another client deleted its key",
   closed: "its session was closed while it was held",
-  "max hold": "it was held longer than its maxHoldMs",
+  max_hold: "it was held longer than its maxHoldMs",
 };
 
 /**

@@ -102,7 +102,7 @@ export interface EndingJson {
   readonly event: "ending";
   readonly name: string;
   /** "unanswered": etcd has not renewed the lease. */
-  readonly reason: "unanswered" | "max hold" | "left behind";
+  readonly reason: "unanswered" | "max_hold" | "left_behind";
   readonly message: string;
 }
 
@@ -120,9 +120,9 @@ export interface ControlJson {
 export interface LostJson {
   readonly event: "lost";
   readonly name: string;
-  readonly reason: "lost" | "unanswered" | "max hold";
+  readonly reason: "lost" | "unanswered" | "max_hold";
   /** As in `LockLostError`; missing if the lock was released. */
-  readonly loss?: "expired" | "revoked" | "deleted" | "closed" | "max hold";
+  readonly loss?: "expired" | "revoked" | "deleted" | "closed" | "max_hold";
   readonly message: string;
   /** The command may have run for so long beside the next holder. */
   readonly ranOnMs: number;

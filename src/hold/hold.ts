@@ -139,7 +139,7 @@ export interface Hold extends AsyncDisposable {
    * Ends the hold: `held` is false and `signal` is aborted before this returns. Resolves when etcd has confirmed the
    * deletion of the key, or when the lease is over, and after one TTL in any case: a key that is not deleted by then is
    * deleted in the background. Idempotent. The promise may be left un-awaited.
-   * @throws {LockLostError} when the hold was lost before, and nothing else; after the loss "max hold" it deletes the key
+   * @throws {LockLostError} when the hold was lost before, and nothing else; after the loss "max_hold" it deletes the key
    * first. If a proxy has been seen to send requests twice, a missing key proves no loss: the first of two releases may have
    * deleted it. A hold that lasts less than a second is not watched yet, and is lost then only if its lease is gone, too.
    */
@@ -222,7 +222,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 
   /** It was held longer than its `maxHoldMs`. Its limits release it after the grace. */
   exceeded(maxHoldMs: number): void {
-    this.#endWith(new LockLostError(this.name, this.key, "max hold", undefined, maxHoldMs));
+    this.#endWith(new LockLostError(this.name, this.key, "max_hold", undefined, maxHoldMs));
   }
 
   toJSON(): HoldJson {

@@ -85,9 +85,9 @@ class MultiLockHandle extends HoldBase implements MultiLock {
 
   /** All names were held longer than `maxHoldMs`. The limits release them after the grace. */
   exceeded(maxHoldMs: number): void {
-    const loss = new LockLostError(this.label, this.facts.key, "max hold", undefined, maxHoldMs);
+    const loss = new LockLostError(this.label, this.facts.key, "max_hold", undefined, maxHoldMs);
     tellOutside(() => this.#controller.abort(loss));
-    this.ended("max hold", loss);
+    this.ended("max_hold", loss);
   }
 
   override started(about: LockAbout): void {

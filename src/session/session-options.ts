@@ -53,7 +53,7 @@ export interface LockOptions {
   readonly label?: string | undefined;
   /**
    * Milliseconds from the grant, 1..2147483647, on the monotonic clock. A hold that lasts longer is lost: `held` is false,
-   * `assertHeld` throws, and `signal` aborts with a LockLostError whose `loss` is "max hold". The key stays for
+   * `assertHeld` throws, and `signal` aborts with a LockLostError whose `loss` is "max_hold". The key stays for
    * `maxHoldGraceMs` more, so that work that stops when the signal aborts has stopped before the next holder starts. Then
    * the key is deleted, whether or not the work has stopped. The session and its other holds go on.
    *

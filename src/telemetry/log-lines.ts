@@ -209,7 +209,7 @@ export class LockLines {
     const { why, heldMs } = message;
     const held = `after ${duration(heldMs)}`;
     if (why === "released") return this.context.write("debug", `released ${lock(message)} ${held}`);
-    if (why === "max hold")
+    if (why === "max_hold")
       return this.context.write("warn", `${lock(message)} ended ${held}, the limit of its maxHoldMs`);
     const cause = message.reason ? `: ${reason(message.reason)}` : "";
     this.context.write("error", `${lock(message)} lost ${held}${cause}`);

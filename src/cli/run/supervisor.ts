@@ -21,9 +21,9 @@ const sinceRenewal = ({ hold, pace }: Supervised): string =>
 const ENDING_TEXTS: Readonly<Record<EndingReason, (it: Supervised) => string>> = {
   unanswered: (it) =>
     `etcd has not renewed the lease for ${sinceRenewal(it)} (TTL ${it.pace.ttlSeconds} s): sent SIGTERM to the command`,
-  "max hold": ({ maxHoldMs = 0 }) =>
+  max_hold: ({ maxHoldMs = 0 }) =>
     `the command has run for ${seconds(maxHoldMs)}, its --max-hold: sent SIGTERM`,
-  "left behind": () => "the command has left processes behind in its process group: sent SIGTERM to them",
+  left_behind: () => "the command has left processes behind in its process group: sent SIGTERM to them",
 };
 
 /** A command that this program has ended. */
@@ -35,7 +35,7 @@ export function endingText(name: string, outcome: Ended, why: unknown): [string,
   const loss = why instanceof LockLostError ? why.loss : undefined;
   const because = why instanceof Error ? why.message : `the hold of ${name} was at risk`;
   const message =
-    ending === "max hold"
+    ending === "max_hold"
       ? `${name} is released: the command was ended at its --max-hold`
       : ending === "unanswered" && loss === undefined
         ? `the command was ended before ${name} could be lost`
@@ -229,7 +229,7 @@ export class Supervisor {
   get #reason(): Outcome["ending"] {
     if (this.#lost) return "lost";
     const reason = this.#ending?.reason;
-    return reason === "left behind" ? undefined : reason;
+    return reason === "left_behind" ? undefined : reason;
   }
 
   #look(): void {
@@ -258,7 +258,7 @@ export class Supervisor {
     const { pace, maxHoldMs = Infinity } = this.it;
     if (this.#ending) return undefined;
     if (left <= pace.graceMs + pace.marginMs) return "unanswered";
-    return now - this.#begun >= maxHoldMs ? "max hold" : undefined;
+    return now - this.#begun >= maxHoldMs ? "max_hold" : undefined;
   }
 
   #lookAgain(now: number, left: number): void {
@@ -320,7 +320,7 @@ export class Supervisor {
       const now = systemClock.monotonic();
       if (this.#killedAt !== undefined && now > this.#killedAt + KILLED_MS) return;
       if (!this.#ending && !this.#lost && now > begin + REST_MS) {
-        this.#end("left behind", now);
+        this.#end("left_behind", now);
         this.#look();
       }
       await pause(systemClock, POLL_MS);

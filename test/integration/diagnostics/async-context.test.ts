@@ -141,7 +141,7 @@ describe.each(["http2", "etcd3"] as const)("with the transport %s", (transport) 
         ...Object.keys(holds).map((kind) => `signal of ${kind}`),
         ...["signal of session", "statechange lost", "log warn", "log error"],
         ...[`${CHANNELS.session} live`, `${CHANNELS.session} lost`, `${CHANNELS.holdEnd} revoked`],
-        ...[`${CHANNELS.holdEnd} max hold`, `${CHANNELS.holdLong}`, `${CHANNELS.renewed}`],
+        ...[`${CHANNELS.holdEnd} max_hold`, `${CHANNELS.holdLong}`, `${CHANNELS.renewed}`],
         ...[`${CHANNELS.member} up`, `${CHANNELS.member} down`],
       ]),
     );

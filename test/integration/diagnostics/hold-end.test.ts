@@ -143,7 +143,7 @@ test("a hold that outlasts its maxHoldMs, once, although it is released later", 
   await reasonOf(lock.release());
 
   const about = { name: "max-hold", label: "ends/:id", fence: lock.fence };
-  expect(ends.messages).toMatchObject([{ ...about, why: "max hold", reason: lock.signal.reason as Error }]);
+  expect(ends.messages).toMatchObject([{ ...about, why: "max_hold", reason: lock.signal.reason as Error }]);
   expect(ends.messages[0]?.heldMs).toBeGreaterThanOrEqual(50);
 });
 

@@ -137,7 +137,7 @@ test("a lock whose work ran longer than maxHoldMs is free when the work has ende
     new Promise<void>((resolve) => lock.signal.addEventListener("abort", () => resolve()));
   const options = { maxHoldMs: 50, maxHoldGraceMs: 3_600_000 };
 
-  await expect(once(other, "too-long", SLOT, work, options)).rejects.toMatchObject({ loss: "max hold" });
+  await expect(once(other, "too-long", SLOT, work, options)).rejects.toMatchObject({ loss: "max_hold" });
   await expect.poll(() => placesOf(etcd.member, "too-long")).toEqual([]);
 });
 

@@ -276,7 +276,7 @@ describe("a run that is lost in the middle", () => {
     await expect.poll(() => lock.signal.aborted).toBe(true);
     end("too late");
 
-    expect(await running).toMatchObject({ code: "LOCK_LOST", loss: "max hold" });
+    expect(await running).toMatchObject({ code: "LOCK_LOST", loss: "max_hold" });
     await queued("max-hold", 0);
     expect(await once(two.session, "max-hold", 1, never)).toMatchObject({ why: "lost" });
   });

@@ -42,9 +42,9 @@ interface Held {
   readonly lock: Lock;
 }
 
-const NONE = { "max hold": 0, expired: 0, revoked: 0, deleted: 0, closed: 0 };
+const NONE = { max_hold: 0, expired: 0, revoked: 0, deleted: 0, closed: 0 };
 const LOSSES: Readonly<Record<keyof typeof NONE, (held: Held) => Promise<unknown>>> = {
-  "max hold": ({ lock }) => once(lock.signal, "abort"),
+  max_hold: ({ lock }) => once(lock.signal, "abort"),
   expired: ({ proxy }) => proxy.mode("blackhole"),
   revoked: async ({ cluster }) => revoke(etcd.member, (await cluster.session()).leaseId),
   deleted: async ({ lock }) => {
@@ -58,7 +58,7 @@ describe.each(Object.entries(LOSSES))("a hold that is lost: %s", (why, lose) => 
   test("is counted under its reason only, and its span has the reason", { timeout: 40_000 }, async () => {
     await using proxy = await startTcpProxy({ port: etcd.member.clientPort });
     const cluster = connect({ hosts: proxy.endpoint, session: { ttlSeconds: TTL_SECONDS } });
-    const limits = why === "max hold" ? { maxHoldMs: LIMIT_MS } : {};
+    const limits = why === "max_hold" ? { maxHoldMs: LIMIT_MS } : {};
     const lock = await new Mutex(cluster, `faults/${why}`, limits).lock();
     expect(await lost()).toEqual(NONE);
 

@@ -80,9 +80,9 @@ describe("the end of a hold", () => {
     const { lock } = holding();
     lock.started(ABOUT);
 
-    lock.ended("max hold", undefined, 7);
+    lock.ended("max_hold", undefined, 7);
     void lock.release();
 
-    expect(ends.messages).toMatchObject([{ why: "max hold", heldMs: 7 }]);
+    expect(ends.messages).toMatchObject([{ why: "max_hold", heldMs: 7 }]);
   });
 });

@@ -91,7 +91,7 @@ describe("the line about a session", () => {
   test("is not the place for a lock that was lost alone", () => {
     const reason = new Error('Lock "jobs" lost: another client deleted its key');
     holdEndChannel.publish({ ...hold("jobs", "deleted"), reason });
-    holdEndChannel.publish(hold("jobs", "max hold"));
+    holdEndChannel.publish(hold("jobs", "max_hold"));
     holdEndChannel.publish(hold("jobs", "released"));
 
     expect(world.lines.all).toEqual([

@@ -100,12 +100,12 @@ describe("leasehold.holds.lost", () => {
     for (const revision of [41n, 42n, 43n]) acquire(revision);
     release(41n);
     release(42n, "expired");
-    release(43n, "max hold");
+    release(43n, "max_hold");
 
     const points = await sdk.points("leasehold.holds.lost");
     expect(points.map(({ attributes, value }) => [attributes["leasehold.why"], value])).toEqual([
       ...[
-        ["max hold", 1],
+        ["max_hold", 1],
         ["expired", 1],
       ],
       ...[

@@ -138,13 +138,13 @@ export class EtcdRefusedError extends LeaseholdError {
 
   // eslint-disable-next-line max-params -- public: its parameters must not change
   constructor(
-    readonly why: RefusalReason,
+    readonly reason: RefusalReason,
     readonly host: string,
     details: string,
     { what, inDoubt = false }: { readonly what?: string; readonly inDoubt?: boolean } = {},
   ) {
     super(
-      `etcd at ${host} refused${what === undefined ? "" : ` to ${what}`} (${why}): ${printable(details, MAX_REASON)}`,
+      `etcd at ${host} refused${what === undefined ? "" : ` to ${what}`} (${reason}): ${printable(details, MAX_REASON)}`,
     );
     this.#details = details;
     this.#inDoubt = inDoubt;
@@ -166,7 +166,7 @@ export class EtcdRefusedError extends LeaseholdError {
 
   /** @internal The same error, naming the operation that was refused. */
   during(what: string): EtcdRefusedError {
-    return new EtcdRefusedError(this.why, this.host, this.#details, { what, inDoubt: this.#inDoubt });
+    return new EtcdRefusedError(this.reason, this.host, this.#details, { what, inDoubt: this.#inDoubt });
   }
 }
 
@@ -199,7 +199,7 @@ export class SessionLostError extends LeaseholdError {
   constructor(
     readonly leaseId: bigint,
     readonly loss: "expired" | "revoked",
-    why: string,
+    reason: string,
     report: RenewalReport & {
       readonly unanswered?: boolean;
       readonly refusal?: EtcdRefusedError | undefined;
@@ -207,7 +207,7 @@ export class SessionLostError extends LeaseholdError {
   ) {
     const silence = report.unanswered === true && report.members.size > 0;
     const cause = report.refusal ?? (silence ? causeOf(report.members) : undefined);
-    super(`Session ${hex(leaseId)} lost: ${why}`, cause && { cause });
+    super(`Session ${hex(leaseId)} lost: ${reason}`, cause && { cause });
     this.remainingMs = report.remainingMs;
     this.sinceLastRenewalMs = report.sinceLastRenewalMs;
     this.stalledMs = report.stalledMs;

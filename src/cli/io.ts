@@ -121,14 +121,14 @@ export function cliErrorOf(error: unknown): CliError {
 }
 
 function refused(error: EtcdRefusedError): CliError {
-  const hints: Partial<Record<EtcdRefusedError["why"], string>> = {
+  const hints: Partial<Record<EtcdRefusedError["reason"], string>> = {
     permission: "grant the user this right, or give another --user",
     unauthenticated: "check --user and --password",
     quota: "free space in etcd, then etcdctl alarm disarm",
     tls: "check --cacert, --cert, --key and --server-name; leasehold doctor looks at each endpoint",
     member: "check --endpoints; leasehold doctor looks at each of them",
   };
-  return new CliError(EXIT.refused, error.message, hints[error.why]);
+  return new CliError(EXIT.refused, error.message, hints[error.reason]);
 }
 
 /** That the reader of standard output has gone, or that it cannot be written. */

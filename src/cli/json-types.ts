@@ -159,7 +159,7 @@ export interface OnceJson {
   readonly name: string;
   readonly slot: number;
   /** As in `OnceResult`. */
-  readonly why: "done" | "running" | "lost" | "expired" | "held";
+  readonly reason: "done" | "running" | "lost" | "expired" | "held";
   /** Of the other run; missing if it is not known, as are the two below. */
   readonly owner?: string;
   /** ISO 8601: when that run began, by its own clock. */

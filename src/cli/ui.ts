@@ -108,8 +108,8 @@ async function listen(server: Server, port: number): Promise<number> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code !== "EADDRINUSE" && code !== "EACCES") throw error;
-    const why = code === "EACCES" ? "may not be used" : "is in use";
-    throw new CliError(EXIT.usage, `--port ${port} ${why}`, "give another one, or none");
+    const problem = code === "EACCES" ? "may not be used" : "is in use";
+    throw new CliError(EXIT.usage, `--port ${port} ${problem}`, "give another one, or none");
   }
   return (server.address() as AddressInfo).port;
 }

@@ -235,7 +235,7 @@ export class Keepalive {
 
   /** etcd 3.6 checks the token of this stream, too; older versions check only those of calls and new watches. */
   #ended(open: OpenStream, error: Error): void {
-    const refusal = error instanceof EtcdRefusedError && error.why === "permission" ? error : undefined;
+    const refusal = error instanceof EtcdRefusedError && error.reason === "permission" ? error : undefined;
     const [refusedId] = open.order;
     if (refusal && refusedId !== undefined) return this.#reopenWithout(refusedId, refusal);
     if (!(error instanceof TokenExpiredError)) return this.client.fail(open.member, error);

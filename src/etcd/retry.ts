@@ -256,8 +256,8 @@ const mayPass = (why: Error): boolean =>
 function together(refusals: readonly EtcdRefusedError[], what: string): EtcdRefusedError {
   const [first, ...others] = refusals as readonly [EtcdRefusedError, ...EtcdRefusedError[]];
   if (others.length === 0) return first.during(what);
-  const why = others.every((other) => other.why === first.why) ? first.why : "member";
+  const reason = others.every((other) => other.reason === first.reason) ? first.reason : "member";
   const hosts = refusals.map(({ host }) => host).join(", ");
   const details = refusals.map((refusal) => `${refusal.host}: ${refusal.details}`).join("; ");
-  return new EtcdRefusedError(why, hosts, details, { what });
+  return new EtcdRefusedError(reason, hosts, details, { what });
 }

@@ -109,8 +109,8 @@ function assertNoDeadlock({ services }: LeaseSource, names: readonly string[]): 
     const advice = enclosingHold(services, name)
       ? "; a Mutex can be entered again with { reentrant: true }"
       : "";
-    const why = `would wait for "${blocking}", which this async context already holds${advice}`;
-    throw new DeadlockError(name, `Lock "${name}" ${why}`);
+    const conflict = `would wait for "${blocking}", which this async context already holds${advice}`;
+    throw new DeadlockError(name, `Lock "${name}" ${conflict}`);
   }
 }
 

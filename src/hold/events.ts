@@ -31,7 +31,7 @@ export const holdMessage = (
   { kind, name, names = [name], options: { label } }: LockAbout,
   { services, owner, leaseId }: Lease,
   { key, revision, fence }: HoldFacts,
-): Omit<HoldEndMessage, "heldMs" | "why" | "reason"> => ({
+): Omit<HoldEndMessage, "heldMs" | "reason" | "error"> => ({
   hosts: services.options.hosts,
   kind,
   name,
@@ -56,11 +56,11 @@ interface RejoinFacts {
 export function publishRejoin(
   { options: { hosts } }: EtcdServices,
   { kind, name, names = [name], options: { label } }: LockAbout,
-  { lease, ...why }: RejoinFacts,
+  { lease, ...rejoin }: RejoinFacts,
 ): void {
   if (!rejoinChannel.hasSubscribers) return;
   const { owner, leaseId } = lease ?? { owner: undefined, leaseId: undefined };
-  rejoinChannel.publish(withJson({ hosts, kind, name, names, label, owner, leaseId, ...why }));
+  rejoinChannel.publish(withJson({ hosts, kind, name, names, label, owner, leaseId, ...rejoin }));
 }
 
 /** What a call acquires, and with which leases. */

@@ -298,15 +298,15 @@ function mayRun({ space, oldSpace, slot }: SlotPlan, seen: Seen): readonly Compa
 
 const lowest = ({ space }: SlotPlan): Operation => ({ kind: "range", ...space.lowest() });
 
-/** What tells a call whose transaction has changed nothing why that is so. */
-const whyNot = (plan: SlotPlan, entry: QueueEntry): readonly Operation[] => [own(entry), ...evidence(plan)];
+/** Tells a call whose transaction has changed nothing the reason. */
+const reasons = (plan: SlotPlan, entry: QueueEntry): readonly Operation[] => [own(entry), ...evidence(plan)];
 
 /** Takes the lock and puts the mark, if the queue is empty. */
 export const tryTxn = (plan: SlotPlan, entry: QueueEntry, { mark, seen }: Begun): Txn => ({
   queues: [plan.name],
   compare: [{ kind: "nothing in", ...queueRange(plan.name) }, ...mayRun(plan, seen)],
   success: [put(entry), putMark(plan.at, mark), lowest(plan)],
-  failure: whyNot(plan, entry),
+  failure: reasons(plan, entry),
 });
 
 /** Puts the mark under the hold of `entry`. */
@@ -314,7 +314,7 @@ export const beginTxn = (plan: SlotPlan, entry: JoinedEntry, { mark, seen }: Beg
   queues: [plan.name],
   compare: [holds(entry), ...mayRun(plan, seen)],
   success: [putMark(plan.at, mark), lowest(plan)],
-  failure: whyNot(plan, entry),
+  failure: reasons(plan, entry),
 });
 
 /** Marks the slot as run, and deletes the marks that are too many. `revision`: of the entry in the mark. */

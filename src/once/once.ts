@@ -204,7 +204,7 @@ export type OnceResult<T> =
        * "done": the slot has been run. "running": another call runs it now. "lost": its run was lost in the middle. "expired":
        * the slot is older than those whose marks are kept. "held": `ifHeld` is "skip", and another holder has the lock.
        */
-      readonly why: "done" | "running" | "lost" | "expired" | "held";
+      readonly reason: "done" | "running" | "lost" | "expired" | "held";
       /** The other run of the slot; undefined if the slot has expired, and for "held". */
       readonly run: OnceRun | undefined;
     };
@@ -301,7 +301,7 @@ class SlotCall extends TurnCall<Outcome, SlotRun | NotRun> {
   result(outcome: Outcome): SlotRun | NotRun {
     if ("refusal" in outcome) {
       const { refusal } = outcome;
-      return { why: refusal.state, run: "run" in refusal ? refusal.run : undefined };
+      return { reason: refusal.state, run: "run" in refusal ? refusal.run : undefined };
     }
     outcome.claim.hold.started(this.target);
     return new SlotRun(this.#lease as Lease, this.plan, outcome.claim);

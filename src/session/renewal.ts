@@ -171,8 +171,8 @@ export function lossOf(
     ...(refusal ? [refusal.message] : []),
     ...(unanswered ? [`etcd did not answer${members.size > 0 ? `: ${failuresText(members)}` : ""}`] : []),
   ];
-  const why = reasons.length > 0 ? `${what}; ${reasons.join(", and ")}` : what;
-  return new SessionLostError(leaseId, loss, why, { ...report, remainingMs: 0, unanswered, refusal });
+  const reason = reasons.length > 0 ? `${what}; ${reasons.join(", and ")}` : what;
+  return new SessionLostError(leaseId, loss, reason, { ...report, remainingMs: 0, unanswered, refusal });
 }
 
 /** How long a renewal is awaited before it is sent to the next member. */

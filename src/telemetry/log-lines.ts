@@ -201,17 +201,18 @@ export class LockLines {
     const fence = call.fence === undefined ? "" : `, fence ${call.fence}`;
     const { outcome = "error" } = call;
     if (outcome === "granted") return this.context.write("debug", `acquired ${lock(call)}${waited}${fence}`);
-    const why = call.error === undefined ? "" : `: ${reason(call.error)}`;
-    this.context.write("debug", `${lock(call)} not acquired${waited} (${outcome})${why}`);
+    const because = call.error === undefined ? "" : `: ${reason(call.error)}`;
+    this.context.write("debug", `${lock(call)} not acquired${waited} (${outcome})${because}`);
   }
 
   holdEnded(message: HoldEndMessage): void {
-    const { why, heldMs } = message;
+    const { heldMs } = message;
     const held = `after ${duration(heldMs)}`;
-    if (why === "released") return this.context.write("debug", `released ${lock(message)} ${held}`);
-    if (why === "max_hold")
+    if (message.reason === "released")
+      return this.context.write("debug", `released ${lock(message)} ${held}`);
+    if (message.reason === "max_hold")
       return this.context.write("warn", `${lock(message)} ended ${held}, the limit of its maxHoldMs`);
-    const cause = message.reason ? `: ${reason(message.reason)}` : "";
+    const cause = message.error ? `: ${reason(message.error)}` : "";
     this.context.write("error", `${lock(message)} lost ${held}${cause}`);
   }
 
@@ -240,9 +241,9 @@ export class ElectionLines {
     if (state === "retrying") return this.#retrying(message);
     if (state === "elected" || state === "stopped") this.#failures.delete(name);
     const fence = message.fence === undefined ? "" : ` (fence ${message.fence})`;
-    const why = message.error ? `: ${reason(message.error)}` : "";
+    const because = message.error ? `: ${reason(message.error)}` : "";
     const level = state === "lost" ? "warn" : state === "elected" || state === "resigned" ? "info" : "debug";
-    this.context.write(level, `election ${quoted(name)}: ${state}${fence}${why}`);
+    this.context.write(level, `election ${quoted(name)}: ${state}${fence}${because}`);
   }
 
   #retrying({ name, error, delayMs = 0 }: ElectionMessage): void {

@@ -87,9 +87,9 @@ export interface HoldEndMessage extends LockMessage {
   readonly fence: bigint | undefined;
   /** Milliseconds from the grant to the loss, or to the call of `release`. */
   readonly heldMs: number;
-  readonly why: HoldEndReason;
+  readonly reason: HoldEndReason;
   /** Of a loss: the reason of the hold's signal, or what `release` rejected with. Undefined after a release. */
-  readonly reason: Error | undefined;
+  readonly error: Error | undefined;
 }
 
 /** Of the channel `leasehold.hold.long`: a hold is older than the `warnHoldMs` of its lock. Published once for each hold. */

@@ -94,8 +94,8 @@ export function checkArguments({ name, mode, ifAvailable, steal, signal }: LockR
   signal?.throwIfAborted();
 }
 
-const notSupported = (why: string): DOMException =>
-  new DOMException(`Lock request not supported: ${why}`, "NotSupportedError");
+const notSupported = (reason: string): DOMException =>
+  new DOMException(`Lock request not supported: ${reason}`, "NotSupportedError");
 
 /** The error of a closed manager or cluster. */
 export const closedError = (cause?: Error): DOMException =>

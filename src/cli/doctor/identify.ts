@@ -217,7 +217,7 @@ async function speaksGrpc({ host, credentials, timeoutMs, signal, prefix }: Exam
     return true;
   } catch (error) {
     signal.throwIfAborted();
-    return error instanceof EtcdRefusedError && error.why !== "member" && error.why !== "tls";
+    return error instanceof EtcdRefusedError && error.reason !== "member" && error.reason !== "tls";
   } finally {
     await cluster.close({ drainMs: 0 });
   }

@@ -49,7 +49,7 @@ const FULL =
 
 function refused(exam: Exam, error: EtcdRefusedError): Refusal {
   const text = excerpt(error.message, 400);
-  switch (error.why) {
+  switch (error.reason) {
     case "permission":
       return { finding: fail("rights", text, grant(exam)), works: true, goesOn: true };
     case "unauthenticated":

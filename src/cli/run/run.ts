@@ -252,8 +252,8 @@ function ended({ teller }: CommandTask, { name, slot }: Wanted & Slot, settled: 
   const code = codeOf(settled);
   if (state === "done") return code;
   const commandCode = settled.exitCode;
-  const why = state === "lost" ? "was ended early" : "has failed";
-  const message = `slot ${slot} of ${name} counts as ${state}: the command ${why}, with the code ${commandCode}`;
+  const how = state === "lost" ? "was ended early" : "has failed";
+  const message = `slot ${slot} of ${name} counts as ${state}: the command ${how}, with the code ${commandCode}`;
   teller.line(message, { event: "slot", name, slot, state, commandCode, message });
   return state === "lost" && code === 0 ? EXIT.lost : code;
 }
@@ -270,13 +270,13 @@ const TEXTS = {
 function notRun(
   { teller }: CommandTask,
   { name, slot }: Wanted & Slot,
-  { why, run }: Extract<OnceResult<void>, { readonly ran: false }>,
+  { reason, run }: Extract<OnceResult<void>, { readonly ran: false }>,
 ): number {
   const by = run?.owner === undefined ? "" : `, by ${run.owner}`;
   const hasFailed = run?.failed === true;
-  const message = `slot ${slot} of ${name} ${TEXTS[hasFailed ? "failed" : why]}${by}: the command is not run`;
+  const message = `slot ${slot} of ${name} ${TEXTS[hasFailed ? "failed" : reason]}${by}: the command is not run`;
   const event: OnceJson = {
-    ...{ event: "once", name, slot, why },
+    ...{ event: "once", name, slot, reason },
     ...(run?.owner !== undefined && { owner: run.owner }),
     ...(run?.since !== undefined && { since: run.since.toISOString() }),
     ...(run && { failed: run.failed }),
@@ -284,7 +284,7 @@ function notRun(
   };
   teller.line(message, event);
   if (hasFailed) return EXIT.failedBefore;
-  return why === "lost" ? EXIT.lost : EXIT.ok;
+  return reason === "lost" ? EXIT.lost : EXIT.ok;
 }
 
 const FLAGS = {

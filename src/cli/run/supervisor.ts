@@ -30,10 +30,10 @@ const ENDING_TEXTS: Readonly<Record<EndingReason, (it: Supervised) => string>> =
 type Ended = Settled & { readonly ending: LostJson["reason"] };
 
 /** The last line about a command that this program has ended. */
-export function endingText(name: string, outcome: Ended, why: unknown): [string, LostJson] {
+export function endingText(name: string, outcome: Ended, end: unknown): [string, LostJson] {
   const { ending, ranOnMs, exitCode, byGuardian } = outcome;
-  const loss = why instanceof LockLostError ? why.loss : undefined;
-  const because = why instanceof Error ? why.message : `the hold of ${name} was at risk`;
+  const loss = end instanceof LockLostError ? end.loss : undefined;
+  const because = end instanceof Error ? end.message : `the hold of ${name} was at risk`;
   const message =
     ending === "max_hold"
       ? `${name} is released: the command was ended at its --max-hold`
@@ -139,8 +139,8 @@ function startError(file: string, { code, message }: NodeJS.ErrnoException): Cli
   // Node.js refuses an empty name before the system could say that there is no such file.
   if (code === "ENOENT" || file === "")
     return new CliError(EXIT.notFound, `${file === "" ? "''" : file}: command not found`);
-  const why = code === "EACCES" ? "permission denied, or not a program" : message;
-  return new CliError(EXIT.notExecutable, `${file}: ${why}`);
+  const reason = code === "EACCES" ? "permission denied, or not a program" : message;
+  return new CliError(EXIT.notExecutable, `${file}: ${reason}`);
 }
 
 function send(group: number, signal: NodeJS.Signals | 0): "sent" | "denied" | "gone" {

@@ -70,8 +70,13 @@ interface Subscribable {
 
 function subscribe(cluster: Cluster, seen: Seen, channels: readonly unknown[]): void {
   for (const channel of channels as readonly Subscribable[]) {
-    const listener = (message: { hosts: readonly string[]; why?: string; state?: string; to?: string }) => {
-      const what = message.why ?? message.state ?? message.to;
+    const listener = (message: {
+      hosts: readonly string[];
+      reason?: string;
+      state?: string;
+      to?: string;
+    }) => {
+      const what = message.reason ?? message.state ?? message.to;
       if (message.hosts === cluster.hosts)
         seen.note(`${String(channel.name)}${what === undefined ? "" : ` ${what}`}`);
     };

@@ -82,20 +82,20 @@ describe("the line about a session", () => {
     ]);
   });
 
-  function hold(name: string, why: HoldEndMessage["why"]): HoldEndMessage {
+  function hold(name: string, reason: HoldEndMessage["reason"]): HoldEndMessage {
     const about = { hosts: world.hosts, kind: "mutex", name, names: [name], label: undefined } as const;
     const key = { key: `${name}/6a1f`, revision: 41n, fence: 41n, owner: "web-1", leaseId: LEASE_ID };
-    return { ...about, ...key, heldMs: 3000, why, reason: undefined };
+    return { ...about, ...key, heldMs: 3000, reason, error: undefined };
   }
 
   test("is not the place for a lock that was lost alone", () => {
-    const reason = new Error('Lock "jobs" lost: another client deleted its key');
-    holdEndChannel.publish({ ...hold("jobs", "deleted"), reason });
+    const error = new Error('Lock "jobs" lost: another client deleted its key');
+    holdEndChannel.publish({ ...hold("jobs", "deleted"), error });
     holdEndChannel.publish(hold("jobs", "max_hold"));
     holdEndChannel.publish(hold("jobs", "released"));
 
     expect(world.lines.all).toEqual([
-      `error leasehold: mutex "jobs" lost after 3 s: ${reason.message}`,
+      `error leasehold: mutex "jobs" lost after 3 s: ${error.message}`,
       'warn leasehold: mutex "jobs" ended after 3 s, the limit of its maxHoldMs',
       'debug leasehold: released mutex "jobs" after 3 s',
     ]);

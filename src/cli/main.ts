@@ -36,7 +36,7 @@ export async function main(words: readonly string[], io: Io): Promise<number> {
   try {
     return await dispatch(words, io, output);
   } catch (error) {
-    tell(io, cliErrorOf(error), wantsJson);
+    report(io, cliErrorOf(error), wantsJson);
     return cliErrorOf(error).exitCode;
   }
 }
@@ -111,7 +111,7 @@ async function settled(
 }
 
 /** One line on standard error: what failed, and what to do. */
-function tell({ stderr }: Io, { message, hint, exitCode }: CliError, wantsJson: boolean): void {
+function report({ stderr }: Io, { message, hint, exitCode }: CliError, wantsJson: boolean): void {
   const error = { message, ...(hint !== undefined && { hint }), exitCode };
   if (wantsJson) return void stderr.write(json({ error } satisfies ErrorJson));
   const text = exitCode === EXIT.internal ? message : printable(message, Infinity);

@@ -11,7 +11,7 @@ import {
 } from "../../index.js";
 import { pause, systemClock } from "../../util/clock.js";
 import type { StartedJson } from "../json-types.js";
-import type { CommandSignals, Pace, Teller } from "./settings.js";
+import type { CommandSignals, Pace, Reporter } from "./settings.js";
 import { endingText, type Outcome, ProcessGroup, Supervisor } from "./supervisor.js";
 
 /** The largest number of contenders that a state reports. */
@@ -179,7 +179,7 @@ export interface CommandTask {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly pace: Pace;
   readonly maxHoldMs: number | undefined;
-  readonly teller: Teller;
+  readonly reporter: Reporter;
   readonly signals: CommandSignals;
   /** The caller releases the hold of a command that has ended by itself. */
   readonly keepsHold?: boolean;
@@ -193,7 +193,7 @@ const ANSWER_MS = 50;
  * ends before the command could be started.
  */
 export async function runCommand(task: CommandTask, hold: Hold): Promise<Settled> {
-  const { cluster, signals, teller } = task;
+  const { cluster, signals, reporter } = task;
   const watch = await HoldWatch.begin(cluster, hold, signals.signal);
   try {
     signals.signal.throwIfAborted();
@@ -212,7 +212,7 @@ export async function runCommand(task: CommandTask, hold: Hold): Promise<Settled
     const checked = await settle(outcome, ended);
     const { ending } = checked;
     if (ending !== undefined)
-      teller.line(...endingText(hold.name, { ...checked, ending }, await reasonOf(ended, checked)));
+      reporter.line(...endingText(hold.name, { ...checked, ending }, await reasonOf(ended, checked)));
     return checked;
   } finally {
     signals.receiver = undefined;
@@ -225,15 +225,15 @@ const UNGUARDED =
 const unguarded = (name: string) => ({ event: "unguarded", name, message: UNGUARDED }) as const;
 
 function start(task: CommandTask, hold: Hold): { guardian: Guardian; group: ProcessGroup } {
-  const { words, teller } = task;
+  const { words, reporter } = task;
   const own = ownOf(task, hold);
-  const guardian = new Guardian(task.env["PATH"], () => teller.line(UNGUARDED, unguarded(hold.name)));
+  const guardian = new Guardian(task.env["PATH"], () => reporter.line(UNGUARDED, unguarded(hold.name)));
   const leftMs = hold.remainingMs();
   if (own) guardian.expect(hexLease(own.leaseId));
   const group = new ProcessGroup(words, { ...task.env, ...factsOf(hold, own) }, (pid) =>
     guardian.watch(pid, leftMs),
   );
-  if (group.pid !== undefined && own) teller.event(startedJson(own, group.pid));
+  if (group.pid !== undefined && own) reporter.event(startedJson(own, group.pid));
   return { guardian, group };
 }
 

@@ -78,7 +78,7 @@ export function positiveDuration(flag: string, text: string | undefined): number
 }
 
 /** Lines of `run` and `lead` on standard error: standard output belongs to the command. */
-export class Teller {
+export class Reporter {
   readonly #terminal: boolean;
   #shown = false;
 

@@ -7,7 +7,7 @@ import { pause, systemClock, type Timer } from "../../util/clock.js";
 import { CliError, EXIT } from "../io.js";
 import type { ControlJson, EndingJson, LostJson } from "../json-types.js";
 import type { Guardian, HoldWatch, Settled } from "./run-command.js";
-import type { Pace, Teller } from "./settings.js";
+import type { Pace, Reporter } from "./settings.js";
 
 /** Why a command gets SIGTERM from this program. */
 type EndingReason = EndingJson["reason"];
@@ -172,7 +172,7 @@ interface Supervised {
   readonly guardian: Guardian;
   readonly pace: Pace;
   readonly maxHoldMs: number | undefined;
-  readonly teller: Teller;
+  readonly reporter: Reporter;
 }
 
 /** Long enough for a pipeline to end after its first process, too short to hold up the next holder. */
@@ -251,7 +251,7 @@ export class Supervisor {
     this.#leaseOverAt = systemClock.now().suspend + left + this.#unusedMs;
     if (this.it.group.pid !== undefined) this.it.guardian.watch(this.it.group.pid, left);
     if (this.#ending?.reason === "unanswered")
-      this.#tell("renewed", "etcd has renewed the lease; the command is ended nevertheless");
+      this.#report("renewed", "etcd has renewed the lease; the command is ended nevertheless");
   }
 
   #due(now: number, left: number): EndingReason | undefined {
@@ -275,18 +275,18 @@ export class Supervisor {
     this.#ending = { reason, at: now };
     this.signal("SIGTERM");
     const message = ENDING_TEXTS[reason](this.it);
-    this.it.teller.line(message, { event: "ending", name: this.it.hold.name, reason, message });
+    this.it.reporter.line(message, { event: "ending", name: this.it.hold.name, reason, message });
   }
 
   #kill(): void {
     if (this.#killedAt !== undefined) return;
     this.#killedAt = systemClock.monotonic();
     if (!this.signal("SIGKILL") || this.#lost) return;
-    this.#tell("killed", "the command did not end in the grace: sent SIGKILL to its process group");
+    this.#report("killed", "the command did not end in the grace: sent SIGKILL to its process group");
   }
 
-  #tell(event: ControlJson["event"], message: string): void {
-    this.it.teller.line(message, { event, name: this.it.hold.name, message });
+  #report(event: ControlJson["event"], message: string): void {
+    this.it.reporter.line(message, { event, name: this.it.hold.name, message });
   }
 
   /** Another client may hold already. */
@@ -308,7 +308,7 @@ export class Supervisor {
       this.#denied = true;
       const message =
         "the command belongs to another user, so leasehold cannot end it: run leasehold as that user";
-      this.it.teller.line(message, { event: "denied", name: this.it.hold.name, message });
+      this.it.reporter.line(message, { event: "denied", name: this.it.hold.name, message });
     }
     return sent;
   }

@@ -77,7 +77,7 @@ export interface Call<F extends Flags = Flags> {
   /** Whether all output is JSON, one object on a line. */
   readonly json: boolean;
   /**
-   * Aborts with the signal's name as reason when the program is told to end: SIGINT, SIGTERM or SIGHUP; with "SIGPIPE" if it
+   * Aborts with the signal's name as reason when the program is asked to stop: SIGINT, SIGTERM or SIGHUP; with "SIGPIPE" if it
    * `endsWithOutput`.
    */
   readonly signal: AbortSignal;

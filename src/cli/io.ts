@@ -169,7 +169,7 @@ export const write = ({ stdout }: Io, text: string): Promise<void> =>
 
 const ENDING: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP"];
 
-/** That this program was told to end. */
+/** The signals that ask this program to stop. */
 export interface EndSignal {
   /** Aborts with the name of the first signal. */
   readonly signal: AbortSignal;

@@ -96,7 +96,7 @@ async function close(clusters: readonly Cluster[], end: EndSignal): Promise<void
   void end.again().then(() => process.exit());
 }
 
-/** What a command rejects with after it was told to end is no error. */
+/** What a command rejects with after it was asked to stop is no error. */
 async function settled(
   running: Promise<number>,
   endings: readonly { readonly exitCode: number | undefined }[],

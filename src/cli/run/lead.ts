@@ -57,7 +57,7 @@ export const lead = command({
   },
 });
 
-/** Resolves when the command has ended by itself, or the program was told to end. */
+/** Resolves when the command has ended by itself, or the program was asked to stop. */
 async function leadUntilEnd(task: CommandTask, name: string, value: string | undefined): Promise<number> {
   const { cluster, pace, reporter, signals } = task;
   const stop = new AbortController();

@@ -204,11 +204,11 @@ export async function runCommand(task: CommandTask, hold: Hold): Promise<Settled
     const supervisor = new Supervisor(supervised);
     signals.receiver = (name) => void supervisor.signal(name);
     const outcome = await supervisor.run();
-    const toldToEnd = signals.signal.aborted;
+    const askedToStop = signals.signal.aborted;
     // The number of the group may soon be that of another one.
     const gaveUp = new AbortController();
     signals.receiver = () => gaveUp.abort();
-    const ended = { ...supervised, toldToEnd, release: () => released(hold, gaveUp.signal) };
+    const ended = { ...supervised, askedToStop, release: () => released(hold, gaveUp.signal) };
     const checked = await settle(outcome, ended);
     const { ending } = checked;
     if (ending !== undefined)
@@ -261,13 +261,13 @@ export interface Settled extends Outcome {
   /** The guardian has killed the group. */
   readonly byGuardian: boolean;
   /** While it ran, this process got a signal that ends it, and passed it on. */
-  readonly toldToEnd: boolean;
+  readonly askedToStop: boolean;
 }
 
 /** A hold whose command has ended. */
 interface Ended {
   readonly hold: Hold;
-  readonly toldToEnd: boolean;
+  readonly askedToStop: boolean;
   /** Resolves with the loss, if it was lost before. Repeated calls have the same result. */
   readonly release: () => Promise<LockLostError | undefined>;
   readonly keepsHold?: boolean;
@@ -276,14 +276,14 @@ interface Ended {
 /** If the guardian has ended it, that is when it ended; a hold that was lost before its release counts as lost. */
 async function settle(
   outcome: Outcome,
-  { guardian, hold, release, keepsHold, toldToEnd }: Ended & { readonly guardian: Guardian },
+  { guardian, hold, release, keepsHold, askedToStop }: Ended & { readonly guardian: Guardian },
 ): Promise<Settled> {
   if (outcome.ranOnMs > 0 && guardian.firedAt === undefined) await pause(systemClock, ANSWER_MS);
   if (guardian.firedAt !== undefined) {
     const ranOnMs = Math.max(0, guardian.firedAt - outcome.leaseOverAt);
-    return { ...outcome, ending: "lost", ranOnMs, byGuardian: true, toldToEnd };
+    return { ...outcome, ending: "lost", ranOnMs, byGuardian: true, askedToStop };
   }
-  const settled = { ...outcome, byGuardian: false, toldToEnd };
+  const settled = { ...outcome, byGuardian: false, askedToStop };
   if (outcome.ending !== undefined) return settled;
   const lost = keepsHold ? hold.signal.aborted : await release();
   return lost ? { ...settled, ending: "lost" } : settled;

@@ -246,8 +246,8 @@ const SIGNALS: ReadonlySet<number> = new Set(Object.values(os.constants.signals)
  * A shell exits with 128 plus the number of the signal that ended its command. A command that was asked to stop may have
  * ended in order, in the middle of its work, whatever its exit code is.
  */
-function stateOf({ ending, toldToEnd, exitCode }: Settled): "done" | SlotJson["state"] {
-  if (ending !== undefined || toldToEnd || SIGNALS.has(exitCode - EXIT.signal)) return "lost";
+function stateOf({ ending, askedToStop, exitCode }: Settled): "done" | SlotJson["state"] {
+  if (ending !== undefined || askedToStop || SIGNALS.has(exitCode - EXIT.signal)) return "lost";
   return exitCode === 0 ? "done" : "failed";
 }
 

@@ -61,7 +61,7 @@ export interface FeedSettings {
   readonly io: Io;
   /** Shortest time between two writes that changes lead to. */
   readonly intervalMs: number;
-  /** Aborts when the program is told to end. */
+  /** Aborts when the program is asked to stop. */
   readonly signal: AbortSignal;
 }
 

@@ -119,9 +119,9 @@ export class SessionLines {
   }
 }
 
-/** Why renewals are missing. A process that stood still for most of the time could not have received an answer. */
+/** Why renewals are missing. A process that was paused for most of the time could not have received an answer. */
 function causeOf({ stalledMs, sinceLastRenewalMs, members }: SessionMessage): string {
-  if (stalledMs * 2 > sinceLastRenewalMs) return `; this process stood still for ${duration(stalledMs)}`;
+  if (stalledMs * 2 > sinceLastRenewalMs) return `; this process was paused for ${duration(stalledMs)}`;
   if (members.size > 0) return `; etcd did not answer (${failures(members)})`;
   return "; etcd did not answer";
 }

@@ -35,12 +35,12 @@ describe("the line about a session", () => {
     ]);
   });
 
-  test("blames this process where it stood still for most of the time", () => {
+  test("blames this process where it was paused for most of the time", () => {
     const members = new Map([[A, new Error("no answer")]]);
 
     sessionChannel.publish(world.session("live", "jeopardy", { ...late, stalledMs: 7000, members }));
 
-    expect(world.lines.all.join()).toContain("; this process stood still for 7 s");
+    expect(world.lines.all.join()).toContain("; this process was paused for 7 s");
     expect(world.lines.all.join()).not.toContain("did not answer");
   });
 

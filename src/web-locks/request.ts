@@ -103,10 +103,10 @@ export class RequestQueue {
     private readonly name: string,
   ) {}
 
-  /** `realm` keeps the names of different clusters apart. */
-  static of(realm: object, name: string): RequestQueue {
-    const byName = lines.get(realm) ?? new Map<string, RequestQueue>();
-    lines.set(realm, byName);
+  /** The same name in two clusters has two queues. */
+  static of(cluster: object, name: string): RequestQueue {
+    const byName = lines.get(cluster) ?? new Map<string, RequestQueue>();
+    lines.set(cluster, byName);
     const line = byName.get(name) ?? new RequestQueue(byName, name);
     byName.set(name, line);
     return line;

@@ -63,7 +63,7 @@ interface Command<F extends Flags = Flags> {
   /** The paragraphs of its help, after the usage line. */
   readonly help: readonly string[];
   readonly flags: F;
-  /** Resolves with the exit code. What it rejects with is told in one line: see `cliErrorOf`. */
+  /** Resolves with the exit code. What it rejects with is reported on one line: see `cliErrorOf`. */
   run(call: Call<F>): Promise<number>;
 }
 

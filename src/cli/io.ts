@@ -79,7 +79,7 @@ export const EXIT = {
   signal: 128,
 } as const;
 
-/** An error that is told in one line: what failed, and what to do. */
+/** An error reported on one line: what failed, and what to do. */
 export class CliError extends Error {
   constructor(
     readonly exitCode: number,
@@ -187,13 +187,13 @@ export function endSignal(): EndSignal {
   let exitCode: number | undefined;
   const ends = new Set(ENDING);
   let again: (() => void) | undefined;
-  const heard = (name: NodeJS.Signals): void => {
+  const onSignal = (name: NodeJS.Signals): void => {
     if (!ends.has(name)) return;
     again?.();
     exitCode ??= EXIT.signal + os.constants.signals[name];
     controller.abort(name);
   };
-  for (const name of ENDING) process.on(name, heard);
+  for (const name of ENDING) process.on(name, onSignal);
   return {
     signal: controller.signal,
     ends,

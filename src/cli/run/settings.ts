@@ -153,9 +153,9 @@ export class CommandSignals {
   ) {
     this.signal = AbortSignal.any([ended, this.#quit.signal]);
     for (const name of FORWARDED) {
-      const heard = (): void => this.#heard(name);
-      process.on(name, heard);
-      this.#stops.push(() => process.off(name, heard));
+      const received = (): void => this.#received(name);
+      process.on(name, received);
+      this.#stops.push(() => process.off(name, received));
     }
   }
 
@@ -176,7 +176,7 @@ export class CommandSignals {
     for (const stop of this.#stops) stop();
   }
 
-  #heard(name: NodeJS.Signals): void {
+  #received(name: NodeJS.Signals): void {
     this.#receiver?.(name);
     if (name === "SIGQUIT") this.#quit.abort(name);
   }

@@ -132,7 +132,7 @@ describe("the members of a cluster", () => {
 
     expect(bad(dead(1))).toEqual([
       "fail endpoints: 0 of 1 endpoint works",
-      "skip cluster: no endpoint has told its status",
+      "skip cluster: no endpoint has reported its status",
     ]);
     expect(bad(reported(1), reported(2), dead(3))).toEqual([
       "warn endpoints: 2 of 3 endpoints work",

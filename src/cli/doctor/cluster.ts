@@ -140,7 +140,9 @@ const ALARMS: Readonly<Record<string, string>> = {
 
 /** As members tell them: `memberID:123 alarm:NOSPACE`. Go's text form of protobuf has one space or two, as it likes. */
 function alarmFindings(answered: readonly Answered[]): Finding[] {
-  const errors = answered.flatMap(({ status }) => status.errors).map((text) => text.trim().replace(/\s+/g, " "));
+  const errors = answered
+    .flatMap(({ status }) => status.errors)
+    .map((text) => text.trim().replace(/\s+/g, " "));
   const all = new Set(errors.filter((text) => !text.includes("no leader")));
   if (all.size === 0) return [ok("alarms", "none")];
   const members = answered.flatMap((report) => report.members ?? []);

@@ -85,7 +85,7 @@ interface Wanted {
   readonly waitMs: number | undefined;
 }
 
-interface Ways {
+interface Modes {
   readonly wait: (options: QueueWaitOptions) => Promise<Hold>;
   readonly attempt: (options: WaitOptions) => Promise<Hold | undefined>;
 }
@@ -96,7 +96,7 @@ async function acquire(
   wanted: Wanted,
   { reporter, signal }: { readonly reporter: Reporter; readonly signal: AbortSignal },
 ): Promise<Hold | undefined> {
-  const { wait, attempt } = waysOf(cluster, wanted);
+  const { wait, attempt } = modesOf(cluster, wanted);
   if (wanted.waitMs === 0) return attempt({ signal });
   // An outage that costs the waiter its lease costs it its place, not the wait.
   const limits = { signal, timeoutMs: wanted.waitMs, rejoin: true };
@@ -126,7 +126,7 @@ async function whileReporting<T>(
   }
 }
 
-function waysOf(cluster: Cluster, { name, shared, permits }: Wanted): Ways {
+function modesOf(cluster: Cluster, { name, shared, permits }: Wanted): Modes {
   if (permits !== undefined) {
     const semaphore = new Semaphore(cluster, name, permits);
     return { wait: (o) => semaphore.acquire(o), attempt: (o) => semaphore.tryAcquire(o) };

@@ -11,7 +11,7 @@ class FakeRequest implements QueuedRequest {
   lined = 0;
   entered: () => void = () => {};
 
-  constructor(readonly way: AcquireMode = "wait") {}
+  constructor(readonly mode: AcquireMode = "wait") {}
 
   join(): Promise<void> {
     this.entering = true;

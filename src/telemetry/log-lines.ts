@@ -327,11 +327,11 @@ export class IdleLine {
   }
 
   #wait(ms: number): void {
-    this.#timer = this.context.clock.after(ms, () => this.#look());
+    this.#timer = this.context.clock.after(ms, () => this.#check());
     this.#timer.unref?.();
   }
 
-  #look(): void {
+  #check(): void {
     this.#timer = undefined;
     const leftMs = this.#usedAt + IDLE_MS - this.context.clock.monotonic();
     if (leftMs > 0) return this.#wait(leftMs);

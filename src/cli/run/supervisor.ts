@@ -193,7 +193,7 @@ export class Supervisor {
   #ranOnMs = 0;
   #over = false;
   #denied = false;
-  /** On the monotonic clock, as of the last look. */
+  /** On the monotonic clock, as of the last check. */
   #deadline = -Infinity;
   #leaseOverAt = Infinity;
   readonly #begun = systemClock.monotonic();
@@ -203,11 +203,11 @@ export class Supervisor {
 
   async run(): Promise<Outcome> {
     const { hold, watch, group, guardian } = this.it;
-    const look = (): void => this.#look();
-    hold.signal.addEventListener("abort", look);
+    const check = (): void => this.#check();
+    hold.signal.addEventListener("abort", check);
     watch.onGone = () => this.#lose();
     try {
-      look();
+      check();
       if (watch.gone) this.#lose();
       const exitCode = await group.ended;
       await this.#endRest();
@@ -216,7 +216,7 @@ export class Supervisor {
     } finally {
       this.#over = true;
       this.#timer?.cancel();
-      hold.signal.removeEventListener("abort", look);
+      hold.signal.removeEventListener("abort", check);
       guardian.dismiss();
     }
   }
@@ -232,7 +232,7 @@ export class Supervisor {
     return reason === "left_behind" ? undefined : reason;
   }
 
-  #look(): void {
+  #check(): void {
     if (this.#over) return;
     const now = systemClock.monotonic();
     const left = this.it.hold.remainingMs();
@@ -242,7 +242,7 @@ export class Supervisor {
     if (due !== undefined) this.#end(due, now);
     const { graceMs, marginMs } = this.it.pace;
     if (this.#ending && (left <= marginMs || now >= this.#ending.at + graceMs)) this.#kill();
-    this.#lookAgain(now, left);
+    this.#checkAgain(now, left);
   }
 
   #renewed(deadline: number, left: number): void {
@@ -261,14 +261,14 @@ export class Supervisor {
     return now - this.#begun >= maxHoldMs ? "max_hold" : undefined;
   }
 
-  #lookAgain(now: number, left: number): void {
+  #checkAgain(now: number, left: number): void {
     const { pace, maxHoldMs = Infinity } = this.it;
     const boundaries = this.#ending
       ? [left - pace.marginMs, this.#ending.at + pace.graceMs - now]
       : [left - pace.graceMs - pace.marginMs, this.#begun + maxHoldMs - now];
-    const next = Math.min(pace.lookMs, ...(this.#killedAt === undefined ? boundaries : []));
+    const next = Math.min(pace.checkMs, ...(this.#killedAt === undefined ? boundaries : []));
     this.#timer?.cancel();
-    this.#timer = systemClock.after(Math.max(1, next), () => this.#look());
+    this.#timer = systemClock.after(Math.max(1, next), () => this.#check());
   }
 
   #end(reason: EndingReason, now: number): void {
@@ -321,7 +321,7 @@ export class Supervisor {
       if (this.#killedAt !== undefined && now > this.#killedAt + KILLED_MS) return;
       if (!this.#ending && !this.#lost && now > begin + REST_MS) {
         this.#end("left_behind", now);
-        this.#look();
+        this.#check();
       }
       await pause(systemClock, POLL_MS);
     }

@@ -78,7 +78,7 @@ async function allowedWithoutLease(lease: Lease, txn: Txn): Promise<boolean> {
       operation.kind === "put" ? { ...operation, leaseId: 0n } : operation,
     ),
   };
-  const policy = { ...lease.policy("look why a join was refused"), giveUpMs: lease.ttlMs / 4 };
+  const policy = { ...lease.policy("check why a join was refused"), giveUpMs: lease.ttlMs / 4 };
   return lease.services.client.txn(probe, policy).then(
     () => true,
     () => false,

@@ -45,7 +45,7 @@ export class RenewalWaits {
 /** Any program with other work runs its timers this late. */
 const TOLERANCE_MS = 50;
 
-type TimerName = "look" | "renewal";
+type TimerName = "check" | "renewal";
 
 /** A time, on the monotonic clock, in which a timer was due and did not run. */
 interface Stall {
@@ -59,7 +59,7 @@ interface Stall {
  * of a stall before that is not seen, so the sum is a lower bound.
  */
 export class Stalls {
-  readonly #due: Record<TimerName, number> = { look: Infinity, renewal: Infinity };
+  readonly #due: Record<TimerName, number> = { check: Infinity, renewal: Infinity };
   /** In order, without overlaps. */
   readonly #stalls: Stall[] = [];
 
@@ -70,7 +70,7 @@ export class Stalls {
 
   /** Called when a timer runs, and before the sum is read, even if no timer has run since a stall. */
   observe(now: number): void {
-    let from = Math.min(this.#due.look, this.#due.renewal);
+    let from = Math.min(this.#due.check, this.#due.renewal);
     if (now - from <= TOLERANCE_MS) return;
     // The same stall delays several timers, and may be seen several times before they run.
     for (let last = this.#stalls.at(-1); last !== undefined && last.to >= from; last = this.#stalls.at(-1)) {

@@ -108,7 +108,7 @@ class KeyWatch implements LongHold, WatchListener {
 export interface Hold extends AsyncDisposable {
   readonly name: string;
   readonly key: string;
-  /** Create revision of `key`: identifies this hold. */
+  /** Create revision of `key`: identifies this hold. Of an exclusive hold, the same number is its `fence`. */
   readonly revision: bigint;
   /**
    * Aborts when the hold ends, *also on an ordinary release*. The reason is a LockReleasedError after `release()`, else a
@@ -155,7 +155,10 @@ export interface Hold extends AsyncDisposable {
  * be rejected after a newer one wrote.
  */
 export interface Lock extends Hold {
-  /** Fencing token, equal to `revision`. It strictly increases per name. JSON has no bigints: send `String(fence)`. */
+  /**
+   * Fencing token, equal to `revision`: docs/fencing.md says why there are two names. It strictly increases per name. JSON has
+   * no bigints: send `String(fence)`.
+   */
   readonly fence: bigint;
   toJSON(): HoldJson & { readonly fence: string };
 }

@@ -69,7 +69,7 @@ export const EXIT = {
   lost: 76,
   /** etcd rejected a request, for example for lack of a right. */
   refused: 77,
-  /** Of `run --once`: an earlier run of the slot has failed. sysexits.h ends at 78. */
+  /** `run --once`: an earlier run of the slot has failed. sysexits.h ends at 78. */
   failedBefore: 79,
   /** The command exists and cannot be started. */
   notExecutable: 126,

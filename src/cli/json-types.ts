@@ -20,7 +20,7 @@ export interface ContenderJson {
   readonly owner?: string;
   /** ISO 8601: when it joined the queue, by its own clock. */
   readonly since?: string;
-  /** Of its lease; missing in `ls` and `top`, and if the key has no lease. */
+  /** What is left of its lease; missing in `ls` and `top`, and if the key has no lease. */
   readonly ttlRemainingMs?: number;
 }
 
@@ -93,7 +93,7 @@ export interface StartedJson {
   /** As in `ContenderJson`. */
   readonly leaseId: string;
   readonly lease: string;
-  /** Of the command, and of its process group. */
+  /** The ID of the command, and of its process group. */
   readonly pid: number;
 }
 
@@ -160,7 +160,7 @@ export interface OnceJson {
   readonly slot: number;
   /** As in `OnceResult`. */
   readonly reason: "done" | "running" | "lost" | "expired" | "held";
-  /** Of the other run; missing if it is not known, as are the two below. */
+  /** The owner of the other run; missing if it is not known, as are the two below. */
   readonly owner?: string;
   /** ISO 8601: when that run began, by its own clock. */
   readonly since?: string;

@@ -82,7 +82,7 @@ class GrowingTable {
   }
 }
 
-/** Of one request to the library: enough for few requests, and few enough for the first lines to come at once. */
+/** The names in one request to the library: enough for few requests, and few enough for the first lines to come at once. */
 const PAGE = 200;
 
 export const ls = command({

@@ -8,7 +8,7 @@ import type { LeaseSource } from "../session/cluster.js";
 import type { Lease } from "../session/lease.js";
 import type { CheckedOnce } from "./once.js";
 
-/** Of Number.MAX_SAFE_INTEGER. */
+/** As many as Number.MAX_SAFE_INTEGER has. */
 const DIGITS = 16;
 /** How many marks one run deletes at most: more would not fit into a shared request. */
 const MAX_DELETED = 16;
@@ -89,11 +89,11 @@ const digits = (slot: number): string => String(slot).padStart(DIGITS, "0");
 /** The value of a mark. */
 export interface Mark {
   readonly state: "started" | "done" | "failed";
-  /** Of the session that ran it. */
+  /** The owner of the session that ran it. */
   readonly owner: string;
   /** ISO 8601, by its clock: for people, never for a decision. */
   readonly since: string;
-  /** Of the call. */
+  /** Identifies the call. */
   readonly id: string;
   /** The queue entry of the run: its complete key, so that clusters with and without the prefix understand it. */
   readonly key: string;

@@ -47,7 +47,7 @@ type Rerun = "never" | "if lost" | "if failed";
 const DEFAULT_KEEP = 1000;
 /** Each release of etcd has room for so many small keys, and lists the oldest of them in a moment. */
 const MAX_KEEP = 100_000;
-/** Of a call that does not wait in the queue, as of `tryLock`. */
+/** The time limit of a call that does not wait in the queue, as of `tryLock`. */
 const SKIP_TIMEOUT_MS = 5000;
 const ONCE_OPTIONS = ["rerun", "ifHeld", "keep"] as const;
 

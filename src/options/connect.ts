@@ -232,7 +232,7 @@ function checkGrpc(value: unknown): Options {
 /** The checked options of `connect`. */
 export interface CheckedConnect extends CheckedTransport {
   readonly hosts: readonly string[];
-  /** Of all keys; "" for none. */
+  /** The prefix of all keys; "" for none. */
   readonly prefix: string;
   readonly credentials:
     | {

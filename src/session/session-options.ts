@@ -19,7 +19,7 @@ export interface WaitOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Of a call that waits in a queue. */
+/** The limits of a call that waits in a queue. */
 export interface QueueWaitOptions extends WaitOptions {
   /**
    * For a Cluster as the source. If the session is lost or closed while the call waits, the call joins the queue again with

@@ -118,7 +118,7 @@ export function queueNameOf(prefix: string, name: string): string {
 const encoded = (name: string): string =>
   name === "" ? EMPTY : Buffer.from(name, "utf16le").toString("base64url");
 
-/** Of a name of `MAX_NAME` code units. */
+/** What a name of `MAX_NAME` code units becomes. */
 const MAX_ENCODED = Math.ceil((MAX_NAME * 2 * 4) / 3);
 /** In bytes: the folder, the lease and the number of an entry. */
 const MAX_BELOW = 64;

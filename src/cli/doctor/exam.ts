@@ -59,7 +59,7 @@ export interface Exam {
   readonly auth: ConnectOptions["auth"];
   readonly prefix: string;
   readonly ttlSeconds: number;
-  /** Of each step: one connection, one request. */
+  /** Limits each step: one connection, one request. */
   readonly timeoutMs: number;
   readonly clock: Clock;
   readonly signal: AbortSignal;

@@ -73,7 +73,7 @@ async function leadUntilEnd(task: CommandTask, name: string, value: string | und
   return code ?? signals.exitCode ?? EXIT.ok;
 }
 
-/** Of a leadership that was lost, or in doubt, before its command could be started: the next term starts it. */
+/** Ignores that a leadership was lost, or in doubt, before its command could be started: the next term starts it. */
 function lostBefore(error: unknown): undefined {
   if (error instanceof LockLostError || error instanceof LockExpiringError) return;
   throw error;

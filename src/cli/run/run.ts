@@ -217,7 +217,7 @@ class CommandWork {
 
   constructor(private readonly task: CommandTask) {}
 
-  /** Of the slot. "done", too, if the command was not started: the reason for that is what the user has to know. */
+  /** The state of the slot: "done", too, if the command was not started: the reason for that is what the user has to know. */
   get state(): "done" | SlotJson["state"] {
     return this.settled ? stateOf(this.settled) : "done";
   }

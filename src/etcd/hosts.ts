@@ -108,7 +108,7 @@ interface Failure {
 export class MemberStates {
   readonly #states = new Map<string, MemberMessage["state"]>();
   readonly #failures = new Map<string, Failure>();
-  /** Of hosts that have not answered since. */
+  /** The failures of hosts that have not answered since. */
   readonly #unanswered = new Map<string, Failure>();
 
   constructor(

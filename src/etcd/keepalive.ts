@@ -142,7 +142,7 @@ interface UnansweredRenewals {
 interface OpenStream {
   readonly member: Member;
   readonly stream: KeepaliveStream;
-  /** Of this stream only: an answer must not be matched to a renewal that was sent on another stream. */
+  /** The sends on this stream only: an answer must not be matched to a renewal that was sent on another stream. */
   readonly sends: Map<bigint, UnansweredRenewals>;
   /** The leases of all unanswered renewals, in the order of their sends, which is the order of the answers; also of detached ones. */
   readonly order: bigint[];

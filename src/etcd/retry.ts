@@ -64,7 +64,7 @@ export interface CallPolicy {
   readonly signal?: AbortSignal | undefined;
   /** Called before each further attempt; if it returns false, the call rejects with EtcdUnavailableError instead. */
   readonly again?: () => boolean;
-  /** Of a call that is no transaction: the verdicts that etcd can give to it, with which it rejects. Default: none. */
+  /** The verdicts of etcd with which a call that is no transaction rejects. Default: none. */
   readonly answers?: readonly AnswerKind[];
   /** etcd has no lease of the call: ends the session, whose end is the error for the caller. */
   readonly onLeaseGone?: () => void;

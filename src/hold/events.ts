@@ -22,7 +22,7 @@ export interface LockAbout {
 export interface HoldFacts {
   readonly key: string;
   readonly revision: bigint;
-  /** Of an exclusive hold. */
+  /** Only an exclusive hold has one. */
   readonly fence: bigint | undefined;
 }
 
@@ -73,7 +73,7 @@ export interface AcquireTarget extends LockAbout {
 interface TracedCall {
   /** The call does not wait for its turn. */
   readonly tries: boolean;
-  /** Of the caller. */
+  /** The signal of the caller. */
   readonly signal: AbortSignal | undefined;
 }
 

@@ -18,7 +18,7 @@ interface RepeatedCall {
   overdue(error: unknown): unknown;
 }
 
-/** Of a call that may begin again with the next session, after a failure. Only a call that has failed has one. */
+/** Decides whether and when a failed call restarts on the next session. Created on the first failure. */
 class Repetition {
   /** Failures in a row. */
   #failures = 0;

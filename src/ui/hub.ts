@@ -118,7 +118,7 @@ const personOf = ({ key, owner, revision, since, ttlRemainingMs }: Contender): P
   ttlMs: ttlRemainingMs ?? null,
 });
 
-/** Of one page object. Each open tab has one stream, or two while it shows a queue. */
+/** The most that one page object has. Each open tab has one stream, or two while it shows a queue. */
 const MAX_STREAMS = 64;
 const CHECK_MS = 5000;
 

@@ -188,7 +188,7 @@ export interface QueueState {
 /** What a state is made of. */
 interface StateParts {
   readonly name: string;
-  /** Of the cluster. */
+  /** The prefix of the cluster. */
   readonly prefix: string;
   readonly revision: bigint;
   /** All of them. */
@@ -233,7 +233,7 @@ export const exactKey = (contender: Contender, prefix: string): string | Buffer 
 
 /** What a contender has besides its key. */
 interface Circumstances extends Pick<Contender, "state" | "ttlRemainingMs"> {
-  /** Of the cluster. */
+  /** The prefix of the cluster. */
   readonly prefix: string;
 }
 

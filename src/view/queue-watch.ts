@@ -24,7 +24,7 @@ export interface QueueSnapshot<K extends QueueKey> {
 /** Which keys are watched, and what is kept of them. */
 interface QueueWatchTarget<K extends QueueKey> {
   readonly services: EtcdServices;
-  /** Of one queue, or of all queues whose names have a prefix. */
+  /** The keys of one queue, or of all queues whose names have a prefix. */
   readonly range: { readonly key: string | Buffer; readonly end: string | Buffer };
   /** What the reads are for, as an EtcdUnavailableError names it. */
   readonly what: string;
@@ -231,7 +231,7 @@ interface FeedSource<T> {
   readonly signal: AbortSignal | undefined;
   /** A consumer that has stopped reading must not fill the memory: of more unread items, the oldest are dropped. */
   readonly maxUnread: number;
-  /** Of two items in a row that are the same, the second is not delivered. */
+  /** Whether `b`, the item after `a`, is the same and is not delivered. */
   same(a: T, b: T): boolean;
   /** Called by the first `next()`. */
   start(sink: FeedSink<T>): { stop(): void };

@@ -267,7 +267,7 @@ export class LockReleasedError extends LeaseholdError {
 }
 
 /**
- * `timeoutMs` passed before the caller's turn came: etcd has said that somebody is ahead. If it has not, or has fallen silent
+ * `timeoutMs` passed before the caller's turn came: etcd has said that an entry is ahead. If it has not, or has fallen silent
  * since, the error is EtcdUnavailableError. `holder` and `ahead` are etcd's answer from the last part of that time, half a second
  * at most. They are undefined if that answer was under way.
  */
@@ -361,7 +361,7 @@ const kindText: Record<FoundKind, string> = {
   all: "lockAll",
   leadership: "an Election",
   "web lock": "a web lock",
-  unknown: "a client that does not tell its kind, such as Go's Mutex",
+  unknown: "a client that does not say its kind, such as Go's Mutex",
 };
 
 const hintOf = (asked: string, found: string): string =>

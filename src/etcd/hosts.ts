@@ -230,7 +230,7 @@ export class MemberPool {
   readonly failures = new Map<string, Error>();
   /** The last contact with a member failed. */
   contactFailed = false;
-  /** Some host has answered, with whatever. */
+  /** At least one host has responded. */
   reached = false;
   /** How long the last answered attempt took. */
   roundTripMs = 0;

@@ -210,7 +210,7 @@ const TRY_TIMEOUT_MS = 5000;
 /** The hold takes the watch over in the same turn of the event loop, so no event can arrive before. */
 const NO_LISTENER: WatchListener = { created() {}, events() {}, interrupted() {}, refused() {} };
 
-/** A queue to join, and with which leases and entry. */
+/** Which queue to join, and the lease and entry to use. */
 export interface JoinTarget extends Omit<JoinOptions, keyof LockAbout>, AcquireTarget {}
 
 /** The class of the handle for the caller: only that of an exclusive hold has a fence. */

@@ -108,12 +108,12 @@ class KeyWatch implements LongHold, WatchListener {
 export interface Hold extends AsyncDisposable {
   readonly name: string;
   readonly key: string;
-  /** Create revision of `key`: identifies this hold. Of an exclusive hold, the same number is its `fence`. */
+  /** Create revision of `key`: identifies this hold. The `fence` of an exclusive hold is the same number. */
   readonly revision: bigint;
   /**
    * Aborts when the hold ends, *also on an ordinary release*. The reason is a LockReleasedError after `release()`, else a
    * LockLostError: distinguish them by `reason.code`. Reading it compares the clocks, as `held` does: in the first line after a pause
-   * that outlasted the deadline, it's aborted. An aborted signal calls no new listener: look at `aborted`, too.
+   * that outlasted the deadline, it's aborted. An aborted signal calls no new listener: check `aborted`, too.
    */
   readonly signal: AbortSignal;
   /**

@@ -63,7 +63,7 @@ export const ui = command({
   positionals: [0, 1],
   summary: "serve a live page of locks and elections on this machine",
   help: [
-    "Serves a page with the locks and elections whose names start with PREFIX, on 127.0.0.1, and prints its address. The address has a random token: do not share it. The page is live: who holds, who waits, what happened.",
+    "Serves a page with the locks and elections whose names start with PREFIX, on 127.0.0.1, and prints its address. The address has a random token: do not share it. The page is live: it shows holders, waiters and what happened.",
     "It runs until it gets SIGINT, SIGTERM or SIGHUP.",
   ],
   flags: {

@@ -90,7 +90,7 @@ function endpointsFinding(working: number, all: number): Finding {
   const detail = `${working} of ${all} ${all === 1 ? "endpoint works" : "endpoints work"}`;
   if (working === 0) return fail("endpoints", detail, "see above");
   if (working === all) return ok("endpoints", detail);
-  return warn("endpoints", detail, "clients go on with the others; mend or remove those that fail");
+  return warn("endpoints", detail, "clients continue with the others; repair or remove those that fail");
 }
 
 const hex = (id: string): string => BigInt(id).toString(16);

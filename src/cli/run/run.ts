@@ -34,7 +34,7 @@ import { codeOf } from "./supervisor.js";
 /** A person reads a status that changes in place; a log is not to be filled. */
 const [UPDATE_PAUSE_MS, LINE_PAUSE_MS] = [100, 2000];
 
-/** Reports who holds and how many are ahead, whenever that changes, until `signal` aborts. */
+/** Reports the holder and how many are ahead, whenever that changes, until `signal` aborts. */
 async function reportWaiting(
   cluster: Cluster,
   name: string,
@@ -103,7 +103,7 @@ async function acquire(
   return whileReporting(cluster, wanted.name, { reporter, call: () => wait(limits) });
 }
 
-/** Reports who holds until `call` settles, or calls `over`. */
+/** Reports the holder until `call` settles, or calls `over`. */
 async function whileReporting<T>(
   cluster: Cluster,
   name: string,

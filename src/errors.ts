@@ -4,7 +4,7 @@ import type { FoundKind, LockKind } from "./kinds.js";
 import { rangeError } from "./options/check.js";
 import { printable } from "./util/printable.js";
 
-/** What a session knew about the time since the last renewal that etcd accepted. */
+/** The time since the last renewal that etcd accepted, as far as the session knew it. */
 export interface RenewalReport {
   /** Milliseconds until the deadline; 0 after it. */
   readonly remainingMs: number;

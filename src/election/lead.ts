@@ -76,7 +76,7 @@ async function retry<T>(attempt: () => Promise<T>, policy: RetryPolicy): Promise
 }
 
 export interface LeadOptions extends SessionOptions, Pick<LockOptions, "label"> {
-  /** What others read about this candidate in `leader()` and `observe()`, at most 65536 bytes. @default `owner` */
+  /** What other clients read about this candidate in `leader()` and `observe()`, at most 65536 bytes. @default `owner` */
   readonly value?: string | undefined;
   /**
    * The stop signal. Campaigning ends at once. Running `work` is not interrupted: it leads until it returns, so have it

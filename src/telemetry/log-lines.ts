@@ -229,7 +229,7 @@ export class LockLines {
   }
 }
 
-/** What happens to candidates. Of the failures in a row, the first, second, fourth, eighth and so on have a line. */
+/** Lines about candidates. Only the first, second, fourth, eighth failure in a row, and so on, has a line. */
 export class ElectionLines {
   /** Failures in a row, by election. */
   readonly #failures = new Map<string, number>();

@@ -28,7 +28,7 @@ import type {
 } from "./messages.js";
 import { WaitLines } from "./wait-lines.js";
 
-/** Who is before a call that waits. */
+/** The entry before a call that waits. */
 export interface QueueReport {
   /** The name that it waits for: of `lockAll`, one of several. */
   readonly name: string;

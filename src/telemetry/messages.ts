@@ -10,7 +10,7 @@ export interface ClusterMessage {
   readonly hosts: readonly string[];
 }
 
-/** What was locked. */
+/** The lock that a message is about. */
 export interface LockMessage extends ClusterMessage {
   readonly kind: LockKind;
   /** The name, which may contain data of users. For `lockAll`: the first of the names. */

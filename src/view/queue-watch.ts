@@ -118,9 +118,9 @@ export class QueueWatch<K extends QueueKey> implements WatchListener {
     if (kind === "PUT") this.#keys.set(key, this.target.keep(kv));
   }
 
-  interrupted(why: Interruption): void {
+  interrupted(reason: Interruption): void {
     this.#endWatch();
-    if (why === "compacted") this.#readFirst();
+    if (reason === "compacted") this.#readFirst();
     else this.#follow();
   }
 

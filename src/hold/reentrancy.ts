@@ -74,6 +74,7 @@ export function enclosingHold(cluster: object, name: string): HeldScope<Exclusiv
 /** The held name that a `lock()` here would wait for in vain: `name` itself, or one under it, whose keys are in its range. */
 export function enclosingConflict(cluster: object, name: string): string | undefined {
   const blocks = (held: string): boolean => held === name || held.startsWith(`${name}/`);
-  return storage.getStore()?.find((scope) => scope.cluster === cluster && scope.held && blocks(scope.lock.name))
-    ?.lock.name;
+  return storage
+    .getStore()
+    ?.find((scope) => scope.cluster === cluster && scope.held && blocks(scope.lock.name))?.lock.name;
 }

@@ -34,7 +34,7 @@ async function tick(job, slot) {
   const name = `${job}:${new Date(slot).toISOString()}`;
   // A tick that comes while the one before still runs, in any replica, is skipped: late ticks would pile up.
   const result = await once(cluster, `cron/${job}`, slot, () => work(name), { ifHeld: "skip" });
-  if (!result.ran) console.log(`${name} not run here: ${result.why}`);
+  if (!result.ran) console.log(`${name} not run here: ${result.reason}`);
 }
 
 /** @param {string} tick */

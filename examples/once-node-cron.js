@@ -26,7 +26,7 @@ const coordinator = {
       // A tick that comes while the one before still runs, in any replica, is skipped: late ticks would pile up.
       const ended = once(cluster, `cron/${job}`, Date.parse(time), begin, { ifHeld: "skip" });
       const settled = ended.then((result) => {
-        if (!result.ran) console.log(`${key} not run here: ${result.why}`);
+        if (!result.ran) console.log(`${key} not run here: ${result.reason}`);
         resolve(result.ran);
       });
       // After the work has begun, this is a lost lock: `onComplete` rejects, and node-cron logs it.

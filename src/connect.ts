@@ -59,7 +59,7 @@ function isUnused(services: EtcdServices | undefined): boolean {
   return leases.length > 0 && leases.every(({ holds, waits }) => holds.size === 0 && waits.size === 0);
 }
 
-/** Who is before a call of this process; undefined if it is in no queue. */
+/** The entry before a call of this process; undefined if it is in no queue. */
 async function readWaitOf(
   services: EtcdServices | undefined,
   { kind, names }: AcquireMessage,

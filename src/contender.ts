@@ -3,7 +3,7 @@ export interface Contender {
   readonly name: string;
   readonly key: string;
   readonly state: "holding" | "waiting";
-  /** Create revision of the key: the fence of its holder. */
+  /** Create revision of the key: the fence, if it holds an exclusive lock. */
   readonly revision: bigint;
   readonly leaseId: bigint;
   /** `undefined` for entries made by other clients (Go, etcdctl). */

@@ -4,7 +4,7 @@ import type { FoundKind, LockKind } from "./kinds.js";
 import { rangeError } from "./options/check.js";
 import { printable } from "./util/printable.js";
 
-/** What a session knew about the time since the last renewal that etcd accepted. */
+/** The time since the last renewal that etcd accepted, as far as the session knew it. */
 export interface RenewalReport {
   /** Milliseconds until the deadline; 0 after it. */
   readonly remainingMs: number;
@@ -138,13 +138,13 @@ export class EtcdRefusedError extends LeaseholdError {
 
   // eslint-disable-next-line max-params -- public: its parameters must not change
   constructor(
-    readonly why: RefusalReason,
+    readonly reason: RefusalReason,
     readonly host: string,
     details: string,
     { what, inDoubt = false }: { readonly what?: string; readonly inDoubt?: boolean } = {},
   ) {
     super(
-      `etcd at ${host} refused${what === undefined ? "" : ` to ${what}`} (${why}): ${printable(details, MAX_REASON)}`,
+      `etcd at ${host} refused${what === undefined ? "" : ` to ${what}`} (${reason}): ${printable(details, MAX_REASON)}`,
     );
     this.#details = details;
     this.#inDoubt = inDoubt;
@@ -166,12 +166,12 @@ export class EtcdRefusedError extends LeaseholdError {
 
   /** @internal The same error, naming the operation that was refused. */
   during(what: string): EtcdRefusedError {
-    return new EtcdRefusedError(this.why, this.host, this.#details, { what, inDoubt: this.#inDoubt });
+    return new EtcdRefusedError(this.reason, this.host, this.#details, { what, inDoubt: this.#inDoubt });
   }
 }
 
 /** A deadline passed, a lease was revoked, a client deleted the key, the session was closed, or `maxHoldMs` passed. */
-export type Loss = "expired" | "revoked" | "deleted" | "closed" | "max hold";
+export type Loss = "expired" | "revoked" | "deleted" | "closed" | "max_hold";
 
 const hex = (leaseId: bigint): string => leaseId.toString(16);
 const lossText: Record<Loss, string> = {
@@ -179,7 +179,7 @@ const lossText: Record<Loss, string> = {
   revoked: "its lease is gone",
   deleted: "another client deleted its key",
   closed: "its session was closed while it was held",
-  "max hold": "it was held longer than its maxHoldMs",
+  max_hold: "it was held longer than its maxHoldMs",
 };
 
 /**
@@ -199,7 +199,7 @@ export class SessionLostError extends LeaseholdError {
   constructor(
     readonly leaseId: bigint,
     readonly loss: "expired" | "revoked",
-    why: string,
+    reason: string,
     report: RenewalReport & {
       readonly unanswered?: boolean;
       readonly refusal?: EtcdRefusedError | undefined;
@@ -207,7 +207,7 @@ export class SessionLostError extends LeaseholdError {
   ) {
     const silence = report.unanswered === true && report.members.size > 0;
     const cause = report.refusal ?? (silence ? causeOf(report.members) : undefined);
-    super(`Session ${hex(leaseId)} lost: ${why}`, cause && { cause });
+    super(`Session ${hex(leaseId)} lost: ${reason}`, cause && { cause });
     this.remainingMs = report.remainingMs;
     this.sinceLastRenewalMs = report.sinceLastRenewalMs;
     this.stalledMs = report.stalledMs;
@@ -267,7 +267,7 @@ export class LockReleasedError extends LeaseholdError {
 }
 
 /**
- * `timeoutMs` passed before the caller's turn came: etcd has said that somebody is ahead. If it has not, or has fallen silent
+ * `timeoutMs` passed before the caller's turn came: etcd has said that an entry is ahead. If it has not, or has fallen silent
  * since, the error is EtcdUnavailableError. `holder` and `ahead` are etcd's answer from the last part of that time, half a second
  * at most. They are undefined if that answer was under way.
  */
@@ -361,10 +361,10 @@ const kindText: Record<FoundKind, string> = {
   all: "lockAll",
   leadership: "an Election",
   "web lock": "a web lock",
-  unknown: "a client that does not tell its kind, such as Go's Mutex",
+  unknown: "a client that does not say its kind, such as Go's Mutex",
 };
 
-const cureOf = (asked: string, found: string): string =>
+const hintOf = (asked: string, found: string): string =>
   found === asked
     ? ": use another name for one of them"
     : `, named "${printable(found)}": use names that are not nested`;
@@ -398,8 +398,8 @@ export class KindMismatchError extends LeaseholdError {
   ) {
     const what = `"${asked.name}" is asked for by ${kindText[asked.kind]}`;
     const entry = found.isMark ? markText(key) : `${printable(key)} of ${kindText[found.kind]}`;
-    const cure = found.isMark ? "" : cureOf(asked.name, found.name);
-    super(`${what}, but its queue contains ${entry}${cure}`);
+    const hint = found.isMark ? "" : hintOf(asked.name, found.name);
+    super(`${what}, but its queue contains ${entry}${hint}`);
     this.lockName = asked.name;
     this.kind = asked.kind;
     this.found = found.kind;

@@ -63,7 +63,7 @@ interface Command<F extends Flags = Flags> {
   /** The paragraphs of its help, after the usage line. */
   readonly help: readonly string[];
   readonly flags: F;
-  /** Resolves with the exit code. What it rejects with is told in one line: see `cliErrorOf`. */
+  /** Resolves with the exit code. What it rejects with is reported on one line: see `cliErrorOf`. */
   run(call: Call<F>): Promise<number>;
 }
 
@@ -77,7 +77,7 @@ export interface Call<F extends Flags = Flags> {
   /** Whether all output is JSON, one object on a line. */
   readonly json: boolean;
   /**
-   * Aborts with the signal's name as reason when the program is told to end: SIGINT, SIGTERM or SIGHUP; with "SIGPIPE" if it
+   * Aborts with the signal's name as reason when the program is asked to stop: SIGINT, SIGTERM or SIGHUP; with "SIGPIPE" if it
    * `endsWithOutput`.
    */
   readonly signal: AbortSignal;

@@ -69,7 +69,7 @@ export const EXIT = {
   lost: 76,
   /** etcd rejected a request, for example for lack of a right. */
   refused: 77,
-  /** Of `run --once`: an earlier run of the slot has failed. sysexits.h ends at 78. */
+  /** `run --once`: an earlier run of the slot has failed. sysexits.h ends at 78. */
   failedBefore: 79,
   /** The command exists and cannot be started. */
   notExecutable: 126,
@@ -79,13 +79,13 @@ export const EXIT = {
   signal: 128,
 } as const;
 
-/** An error that is told in one line: what failed, and what to do. */
+/** An error reported on one line: what failed, and what to do. */
 export class CliError extends Error {
   constructor(
     readonly exitCode: number,
     message: string,
     /** What to do, without a capital and a period. */
-    readonly cure?: string,
+    readonly hint?: string,
   ) {
     super(message);
   }
@@ -94,7 +94,7 @@ export class CliError extends Error {
 export const usageError = (message: string, command?: string): CliError =>
   new CliError(EXIT.usage, message, `see leasehold ${command === undefined ? "" : `${command} `}--help`);
 
-const CURES: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, cure?: string]>> = {
+const HINTS: Partial<Record<LeaseholdError["code"], readonly [exitCode: number, hint?: string]>> = {
   ETCD_UNAVAILABLE: [EXIT.unavailable, "check --endpoints; leasehold doctor looks at each of them"],
   LOCK_TIMEOUT: [EXIT.timedOut],
   KIND_MISMATCH: [EXIT.usage, "leasehold show NAME shows the queue"],
@@ -110,8 +110,8 @@ export function cliErrorOf(error: unknown): CliError {
   if (error instanceof CliError) return error;
   if (error instanceof EtcdRefusedError) return refused(error);
   if (error instanceof LeaseholdError) {
-    const [exitCode, cure] = CURES[error.code] ?? [EXIT.internal];
-    return new CliError(exitCode, error.message, cure);
+    const [exitCode, hint] = HINTS[error.code] ?? [EXIT.internal];
+    return new CliError(exitCode, error.message, hint);
   }
   // The library checks names and options, and says which rule one breaks.
   const misuse = error instanceof TypeError || error instanceof RangeError;
@@ -121,14 +121,14 @@ export function cliErrorOf(error: unknown): CliError {
 }
 
 function refused(error: EtcdRefusedError): CliError {
-  const cures: Partial<Record<EtcdRefusedError["why"], string>> = {
+  const hints: Partial<Record<EtcdRefusedError["reason"], string>> = {
     permission: "grant the user this right, or give another --user",
     unauthenticated: "check --user and --password",
     quota: "free space in etcd, then etcdctl alarm disarm",
     tls: "check --cacert, --cert, --key and --server-name; leasehold doctor looks at each endpoint",
     member: "check --endpoints; leasehold doctor looks at each of them",
   };
-  return new CliError(EXIT.refused, error.message, cures[error.why]);
+  return new CliError(EXIT.refused, error.message, hints[error.reason]);
 }
 
 /** That the reader of standard output has gone, or that it cannot be written. */
@@ -169,7 +169,7 @@ export const write = ({ stdout }: Io, text: string): Promise<void> =>
 
 const ENDING: readonly NodeJS.Signals[] = ["SIGINT", "SIGTERM", "SIGHUP"];
 
-/** That this program was told to end. */
+/** The signals that ask this program to stop. */
 export interface EndSignal {
   /** Aborts with the name of the first signal. */
   readonly signal: AbortSignal;
@@ -187,13 +187,13 @@ export function endSignal(): EndSignal {
   let exitCode: number | undefined;
   const ends = new Set(ENDING);
   let again: (() => void) | undefined;
-  const heard = (name: NodeJS.Signals): void => {
+  const onSignal = (name: NodeJS.Signals): void => {
     if (!ends.has(name)) return;
     again?.();
     exitCode ??= EXIT.signal + os.constants.signals[name];
     controller.abort(name);
   };
-  for (const name of ENDING) process.on(name, heard);
+  for (const name of ENDING) process.on(name, onSignal);
   return {
     signal: controller.signal,
     ends,

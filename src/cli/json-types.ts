@@ -20,7 +20,7 @@ export interface ContenderJson {
   readonly owner?: string;
   /** ISO 8601: when it joined the queue, by its own clock. */
   readonly since?: string;
-  /** Of its lease; missing in `ls` and `top`, and if the key has no lease. */
+  /** What is left of its lease; missing in `ls` and `top`, and if the key has no lease. */
   readonly ttlRemainingMs?: number;
 }
 
@@ -93,7 +93,7 @@ export interface StartedJson {
   /** As in `ContenderJson`. */
   readonly leaseId: string;
   readonly lease: string;
-  /** Of the command, and of its process group. */
+  /** The ID of the command, and of its process group. */
   readonly pid: number;
 }
 
@@ -102,7 +102,7 @@ export interface EndingJson {
   readonly event: "ending";
   readonly name: string;
   /** "unanswered": etcd has not renewed the lease. */
-  readonly reason: "unanswered" | "max hold" | "left behind";
+  readonly reason: "unanswered" | "max_hold" | "left_behind";
   readonly message: string;
 }
 
@@ -120,9 +120,9 @@ export interface ControlJson {
 export interface LostJson {
   readonly event: "lost";
   readonly name: string;
-  readonly reason: "lost" | "unanswered" | "max hold";
+  readonly reason: "lost" | "unanswered" | "max_hold";
   /** As in `LockLostError`; missing if the lock was released. */
-  readonly loss?: "expired" | "revoked" | "deleted" | "closed" | "max hold";
+  readonly loss?: "expired" | "revoked" | "deleted" | "closed" | "max_hold";
   readonly message: string;
   /** The command may have run for so long beside the next holder. */
   readonly ranOnMs: number;
@@ -159,8 +159,8 @@ export interface OnceJson {
   readonly name: string;
   readonly slot: number;
   /** As in `OnceResult`. */
-  readonly why: "done" | "running" | "lost" | "expired" | "held";
-  /** Of the other run; missing if it is not known, as are the two below. */
+  readonly reason: "done" | "running" | "lost" | "expired" | "held";
+  /** The owner of the other run; missing if it is not known, as are the two below. */
   readonly owner?: string;
   /** ISO 8601: when that run began, by its own clock. */
   readonly since?: string;
@@ -208,7 +208,7 @@ export interface FindingJson {
   readonly mark: "ok" | "warn" | "fail" | "skip";
   readonly message: string;
   /** What to do. */
-  readonly cure?: string;
+  readonly hint?: string;
   /** Each check has its own. */
   readonly measured?: {
     readonly connectMs?: number;
@@ -247,5 +247,5 @@ export interface CompletionJson {
 
 /** The last line on standard error of any command of leasehold that fails. */
 export interface ErrorJson {
-  readonly error: { readonly message: string; readonly cure?: string; readonly exitCode: number };
+  readonly error: { readonly message: string; readonly hint?: string; readonly exitCode: number };
 }

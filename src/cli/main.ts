@@ -36,7 +36,7 @@ export async function main(words: readonly string[], io: Io): Promise<number> {
   try {
     return await dispatch(words, io, output);
   } catch (error) {
-    tell(io, cliErrorOf(error), wantsJson);
+    report(io, cliErrorOf(error), wantsJson);
     return cliErrorOf(error).exitCode;
   }
 }
@@ -96,7 +96,7 @@ async function close(clusters: readonly Cluster[], end: EndSignal): Promise<void
   void end.again().then(() => process.exit());
 }
 
-/** What a command rejects with after it was told to end is no error. */
+/** What a command rejects with after it was asked to stop is no error. */
 async function settled(
   running: Promise<number>,
   endings: readonly { readonly exitCode: number | undefined }[],
@@ -111,11 +111,11 @@ async function settled(
 }
 
 /** One line on standard error: what failed, and what to do. */
-function tell({ stderr }: Io, { message, cure, exitCode }: CliError, wantsJson: boolean): void {
-  const error = { message, ...(cure !== undefined && { cure }), exitCode };
+function report({ stderr }: Io, { message, hint, exitCode }: CliError, wantsJson: boolean): void {
+  const error = { message, ...(hint !== undefined && { hint }), exitCode };
   if (wantsJson) return void stderr.write(json({ error } satisfies ErrorJson));
   const text = exitCode === EXIT.internal ? message : printable(message, Infinity);
-  stderr.write(`leasehold: ${text}${cure === undefined ? "" : `; ${cure}`}\n`);
+  stderr.write(`leasehold: ${text}${hint === undefined ? "" : `; ${hint}`}\n`);
 }
 
 process.exitCode = await main(process.argv.slice(2), process);

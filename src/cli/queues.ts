@@ -88,7 +88,7 @@ class GrowingTable {
   }
 }
 
-/** Of one request to the library: enough for few requests, and few enough for the first lines to come at once. */
+/** The names in one request to the library: enough for few requests, and few enough for the first lines to come at once. */
 const PAGE = 200;
 
 export const ls = command({
@@ -143,13 +143,13 @@ export const show = command({
   args: "NAME",
   positionals: [1, 1],
   endsWithOutput: true,
-  summary: "show who holds a lock, or leads, and who waits",
+  summary: "show the holders and waiters of a lock, or the leader and candidates",
   help: [
     "Shows the holders and the waiters of a lock or an election in the order of the queue, of all clients: leasehold, Go, etcdctl,\n" +
       "jetcd.",
     "AGE is how long ago an entry joined the queue, by its own clock; FENCE is the create revision of its key, which is the\n" +
       "fence of an exclusive holder; LEASE is the ID that etcdctl lease takes.",
-    "Exit code 1: nobody holds or waits.",
+    "Exit code 1: no client holds or waits.",
   ],
   flags: {
     limit: { value: "N", text: "at most so many holders and so many waiters, up to 1000; default 100" },

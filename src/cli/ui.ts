@@ -68,7 +68,7 @@ export const ui = command({
   positionals: [0, 1],
   summary: "serve a live page of locks and elections on this machine",
   help: [
-    "Serves a page with the locks and elections whose names start with PREFIX, on 127.0.0.1, and prints its address. The address has a random token: do not share it. The page is live: who holds, who waits, what happened.",
+    "Serves a page with the locks and elections whose names start with PREFIX, on 127.0.0.1, and prints its address. The address has a random token: do not share it. The page is live: it shows holders, waiters and what happened.",
     "It runs until it gets SIGINT, SIGTERM or SIGHUP.",
   ],
   flags: {
@@ -113,8 +113,8 @@ async function listen(server: Server, port: number): Promise<number> {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code !== "EADDRINUSE" && code !== "EACCES") throw error;
-    const why = code === "EACCES" ? "may not be used" : "is in use";
-    throw new CliError(EXIT.usage, `--port ${port} ${why}`, "give another one, or none");
+    const problem = code === "EACCES" ? "may not be used" : "is in use";
+    throw new CliError(EXIT.usage, `--port ${port} ${problem}`, "give another one, or none");
   }
   return (server.address() as AddressInfo).port;
 }

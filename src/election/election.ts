@@ -33,7 +33,7 @@ export interface Leader {
   readonly key: string;
   /** The value that it campaigned with or last proclaimed. */
   readonly value: string;
-  /** Create revision of `key`: strictly increases from leader to leader. */
+  /** Create revision of `key`, which strictly increases from leader to leader: the `revision` and `fence` of its Leadership. */
   readonly fence: bigint;
   /** Modification revision of `key`: increases with each `proclaim`. */
   readonly revision: bigint;
@@ -122,7 +122,7 @@ function publishTerm(candidate: Candidate, { fence, signal }: Leadership): void 
   else signal.addEventListener("abort", ended, { once: true });
 }
 
-/** A leadership term: an exclusive hold of the election's name, with a value that others read. */
+/** A leadership term: an exclusive hold of the election's name, with a value that other clients read. */
 export interface Leadership extends Lock {
   /**
    * Publishes another value to all observers, under the same key and fence. Calls are sent one at a time, in order.
@@ -132,7 +132,7 @@ export interface Leadership extends Lock {
    * @throws {TypeError | RangeError} if `value` is not a well-formed string of at most 65536 bytes.
    */
   proclaim(value: string): Promise<void>;
-  /** Same as `release()`. */
+  /** The same as `release()`, under the name that elections use: a leadership ends as every hold does. */
   resign(): Promise<void>;
 }
 
@@ -248,16 +248,11 @@ export class Election {
   }
 
   /**
-   * Waits for its turn, then leads until it resigns or the session ends. `value`, at most 65536 bytes, is what others read
-   * about this candidate. With an adopted session, it takes over that session's queue entry with the same key and fence.
-   * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
+   * Waits for its turn, then leads until it resigns or the session ends. `value`, at most 65536 bytes, is what other
+   * clients read about this candidate. With an adopted session, it takes over that session's queue entry with the same key and fence.
+   *
+   * On abort and throws: as `Mutex.lock`, with another reason for a DeadlockError.
    * @throws {DeadlockError} if this object is already waiting or leading; to publish another value, call `proclaim`.
-   * @throws {LockTimeoutError} after `timeoutMs`.
-   * @throws {SessionLostError | SessionClosedError} if the session ends while waiting without `rejoin`.
-   * @throws {KindMismatchError} if it would wait for an entry of a lock or of a nested name: see docs/kinds.md.
-   * @throws {EtcdUnavailableError} if no session could be opened, or etcd had fallen silent when `timeoutMs` passed.
-   * @throws {EtcdRefusedError} if etcd rejects the request.
-   * @throws {TypeError | RangeError} on bad arguments.
    */
   async campaign(value: string, options?: QueueWaitOptions): Promise<Leadership> {
     checkValue("value", value);
@@ -287,8 +282,10 @@ export class Election {
   }
 
   /**
-   * The current leader; undefined if there is none, or if the first entry is one of a lock. A linearizable read that needs no session. `timeoutMs` defaults to
-   * 5000. On abort: rejects at once with the signal's own reason.
+   * Returns the current leader; undefined if there is none, or if the first entry is that of a lock. The read is linearizable and
+   * needs no session. `timeoutMs` defaults to 5000.
+   *
+   * On abort: rejects at once with the signal's own reason.
    * @throws {EtcdUnavailableError} if etcd does not answer in time.
    * @throws {EtcdRefusedError} if etcd rejects the request.
    * @throws {SessionClosedError} if the cluster is closed.
@@ -315,7 +312,7 @@ export class Election {
    * Yields the current leader, then every change of leader or value, in order; undefined means that there is no leader.
    * It starts with the first `next()`, needs no session, and continues through outages of etcd: changes during an outage
    * follow after it, one by one. Changes that etcd has compacted, or lost in a restore from a backup, are collapsed into
-   * the latest state. Of unread items, the last 1000 are kept. Leave the loop to stop.
+   * the latest state. The last 1000 unread items are kept. Leave the loop to stop.
    * On abort, or when the cluster is closed, the loop throws the reason.
    * @throws {EtcdRefusedError} from the loop, if etcd rejects the request.
    * @throws {TypeError | RangeError} at once, on bad options.

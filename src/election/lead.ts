@@ -76,7 +76,7 @@ async function retry<T>(attempt: () => Promise<T>, policy: RetryPolicy): Promise
 }
 
 export interface LeadOptions extends SessionOptions, Pick<LockOptions, "label"> {
-  /** What others read about this candidate in `leader()` and `observe()`, at most 65536 bytes. @default `owner` */
+  /** What other clients read about this candidate in `leader()` and `observe()`, at most 65536 bytes. @default `owner` */
   readonly value?: string | undefined;
   /**
    * The stop signal. Campaigning ends at once. Running `work` is not interrupted: it leads until it returns, so have it
@@ -113,7 +113,7 @@ interface Candidacy {
  * a loss `leadership.signal` aborts, and `work` is awaited before the next campaign. When `work` resolves, `lead` resigns and
  * campaigns again after a pause (1 s, doubling to 30 s).
  *
- * A campaign that fails because etcd does not answer, because the session is lost, or with an EtcdRefusedError whose `why`
+ * A campaign that fails because etcd does not answer, because the session is lost, or with an EtcdRefusedError whose `reason`
  * is "quota", "tls" or "member", is retried after a pause (1 s, doubling to 30 s while it fails quickly): see `onRetry`.
  * Observing for `onLeader` is retried after any rejection, and leading continues meanwhile.
  *
@@ -173,7 +173,7 @@ function checkCandidate({ value, label, onLeader, onRetry }: LeadOptions = {}): 
 const mayPass = (error: unknown): boolean =>
   error instanceof SessionLostError ||
   error instanceof EtcdUnavailableError ||
-  (error instanceof EtcdRefusedError && PASSING.has(error.why));
+  (error instanceof EtcdRefusedError && PASSING.has(error.reason));
 
 /** Calls the listener in a microtask, so that what it throws does not end the retries. */
 const reporting =

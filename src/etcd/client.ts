@@ -222,7 +222,7 @@ export class EtcdClient {
     return this.#pool.roundTripMs;
   }
 
-  /** What is known of the members. */
+  /** The health of the members, as last seen. */
   get contact(): Pick<MemberPool, "hostInUse" | "contactFailed" | "failureOf"> {
     return this.#pool;
   }

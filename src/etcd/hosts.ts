@@ -110,7 +110,7 @@ interface Failure {
 export class MemberStates {
   readonly #states = new Map<string, MemberMessage["state"]>();
   readonly #failures = new Map<string, Failure>();
-  /** Of hosts that have not answered since. */
+  /** The failures of hosts that have not answered since. */
   readonly #unanswered = new Map<string, Failure>();
 
   constructor(
@@ -232,7 +232,7 @@ export class MemberPool {
   readonly failures = new Map<string, Error>();
   /** The last contact with a member failed. */
   contactFailed = false;
-  /** Some host has answered, with whatever. */
+  /** At least one host has responded. */
   reached = false;
   /** How long the last answered attempt took. */
   roundTripMs = 0;

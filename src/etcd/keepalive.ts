@@ -142,7 +142,7 @@ interface UnansweredRenewals {
 interface OpenStream {
   readonly member: Member;
   readonly stream: KeepaliveStream;
-  /** Of this stream only: an answer must not be matched to a renewal that was sent on another stream. */
+  /** The sends on this stream only: an answer must not be matched to a renewal that was sent on another stream. */
   readonly sends: Map<bigint, UnansweredRenewals>;
   /** The leases of all unanswered renewals, in the order of their sends, which is the order of the answers; also of detached ones. */
   readonly order: bigint[];
@@ -235,7 +235,7 @@ export class Keepalive {
 
   /** etcd 3.6 checks the token of this stream, too; older versions check only those of calls and new watches. */
   #ended(open: OpenStream, error: Error): void {
-    const refusal = error instanceof EtcdRefusedError && error.why === "permission" ? error : undefined;
+    const refusal = error instanceof EtcdRefusedError && error.reason === "permission" ? error : undefined;
     const [refusedId] = open.order;
     if (refusal && refusedId !== undefined) return this.#reopenWithout(refusedId, refusal);
     if (!(error instanceof TokenExpiredError)) return this.client.fail(open.member, error);

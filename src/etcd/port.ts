@@ -301,7 +301,7 @@ function answerKindOf(error: unknown): AnswerKind | "never" | undefined {
   if (error instanceof LeaseNotFoundError) return "lease";
   if (error instanceof LeaseExistsError) return "lease exists";
   if (error instanceof AuthDisabledError) return "never";
-  return error instanceof EtcdRefusedError && error.why === "quota" ? "quota" : undefined;
+  return error instanceof EtcdRefusedError && error.reason === "quota" ? "quota" : undefined;
 }
 
 /** Whether etcd rejected the request of this attempt. */

@@ -27,6 +27,6 @@ export async function readRanges(
   const success = ranges.map((range) => ({ kind: "range", ...range }) as const);
   const [answer] = await member.txns([{ queues: [], compare: [], success, failure: [] }], options);
   const read = answer?.ranges.filter((range) => range !== undefined);
-  if (!answer || read?.length !== ranges.length) throw new UnansweredError("the answer makes no sense");
+  if (!answer || read?.length !== ranges.length) throw new UnansweredError("malformed response");
   return { header: answer.header, ranges: read };
 }

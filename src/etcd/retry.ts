@@ -64,7 +64,7 @@ export interface CallPolicy {
   readonly signal?: AbortSignal | undefined;
   /** Called before each further attempt; if it returns false, the call rejects with EtcdUnavailableError instead. */
   readonly again?: () => boolean;
-  /** Of a call that is no transaction: the verdicts that etcd can give to it, with which it rejects. Default: none. */
+  /** The verdicts of etcd with which a call that is no transaction rejects. Default: none. */
   readonly answers?: readonly AnswerKind[];
   /** etcd has no lease of the call: ends the session, whose end is the error for the caller. */
   readonly onLeaseGone?: () => void;
@@ -256,8 +256,8 @@ const mayPass = (why: Error): boolean =>
 function together(refusals: readonly EtcdRefusedError[], what: string): EtcdRefusedError {
   const [first, ...others] = refusals as readonly [EtcdRefusedError, ...EtcdRefusedError[]];
   if (others.length === 0) return first.during(what);
-  const why = others.every((other) => other.why === first.why) ? first.why : "member";
+  const reason = others.every((other) => other.reason === first.reason) ? first.reason : "member";
   const hosts = refusals.map(({ host }) => host).join(", ");
   const details = refusals.map((refusal) => `${refusal.host}: ${refusal.details}`).join("; ");
-  return new EtcdRefusedError(why, hosts, details, { what });
+  return new EtcdRefusedError(reason, hosts, details, { what });
 }

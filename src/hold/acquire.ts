@@ -130,7 +130,7 @@ function waitFor<Target, T>(
   return settled.finally(() => probe.cancel());
 }
 
-/** Whether, and when, a failed call begins again with the next session. Created on the first failure. */
+/** Decides whether and when a failed call restarts on the next session. Created on the first failure. */
 class Repetition {
   /** Failures in a row. */
   #failures = 0;
@@ -234,8 +234,8 @@ export function assertNoDeadlock({
     const advice = enclosingHold(services, name)
       ? "; a Mutex can be entered again with { reentrant: true }"
       : "";
-    const why = `would wait for "${blocking}", which this async context already holds${advice}`;
-    throw new DeadlockError(name, `Lock "${name}" ${why}`);
+    const conflict = `would wait for "${blocking}", which this async context already holds${advice}`;
+    throw new DeadlockError(name, `Lock "${name}" ${conflict}`);
   }
 }
 
@@ -332,7 +332,7 @@ class HolderProbe {
 /** The hold takes the watch over in the same turn of the event loop, so no event can arrive before. */
 const NO_LISTENER: WatchListener = { created() {}, events() {}, interrupted() {}, refused() {} };
 
-/** A queue to join, and with which leases and entry. */
+/** Which queue to join, and the lease and entry to use. */
 export interface JoinTarget extends Omit<JoinOptions, keyof LockAbout>, AcquireTarget {}
 
 /** The class of the handle for the caller: only that of an exclusive hold has a fence. */

@@ -22,7 +22,7 @@ export interface LockAbout {
 export interface HoldFacts {
   readonly key: string;
   readonly revision: bigint;
-  /** Of an exclusive hold. */
+  /** Only an exclusive hold has one. */
   readonly fence: bigint | undefined;
 }
 
@@ -31,7 +31,7 @@ export const holdMessage = (
   { kind, name, names = [name], options: { label } }: LockAbout,
   { services, owner, leaseId }: Lease,
   { key, revision, fence }: HoldFacts,
-): Omit<HoldEndMessage, "heldMs" | "why" | "reason"> => ({
+): Omit<HoldEndMessage, "heldMs" | "reason" | "error"> => ({
   hosts: services.options.hosts,
   kind,
   name,
@@ -56,11 +56,11 @@ interface RejoinFacts {
 export function publishRejoin(
   { options: { hosts } }: EtcdServices,
   { kind, name, names = [name], options: { label } }: LockAbout,
-  { lease, ...why }: RejoinFacts,
+  { lease, ...rejoin }: RejoinFacts,
 ): void {
   if (!rejoinChannel.hasSubscribers) return;
   const { owner, leaseId } = lease ?? { owner: undefined, leaseId: undefined };
-  rejoinChannel.publish(withJson({ hosts, kind, name, names, label, owner, leaseId, ...why }));
+  rejoinChannel.publish(withJson({ hosts, kind, name, names, label, owner, leaseId, ...rejoin }));
 }
 
 /** What a call acquires, and with which leases. */
@@ -73,7 +73,7 @@ export interface AcquireTarget extends LockAbout {
 interface TracedCall {
   /** The call does not wait for its turn. */
   readonly tries: boolean;
-  /** Of the caller. */
+  /** The signal of the caller. */
   readonly signal: AbortSignal | undefined;
 }
 

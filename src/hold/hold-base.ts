@@ -225,14 +225,14 @@ export abstract class HoldBase implements LimitedHold {
   abstract exceeded(maxHoldMs: number): void;
 
   /** The hold has ended. Publishes that, unless it has been published before or there is no subscriber. */
-  ended(why: HoldEndReason, reason: Error | undefined, heldMs = this.#heldMs): void {
+  ended(reason: HoldEndReason, error: Error | undefined, heldMs = this.#heldMs): void {
     const described = holdEndChannel.hasSubscribers ? this.message() : undefined;
     this.#about = undefined;
     if (!described) return;
     // In Node.js 20, a spread that is followed by further properties takes 30 times as long.
-    const message = withJson(Object.assign(described, { heldMs, why, reason }));
+    const message = withJson(Object.assign(described, { heldMs, reason, error }));
     // Any call may find a loss; a release is that of its caller.
-    if (why === "released") holdEndChannel.publish(message);
+    if (reason === "released") holdEndChannel.publish(message);
     else tellOutside(() => holdEndChannel.publish(message));
   }
 

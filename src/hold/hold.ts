@@ -109,12 +109,12 @@ export class KeyWatch implements WatchListener {
 export interface Hold extends AsyncDisposable {
   readonly name: string;
   readonly key: string;
-  /** Create revision of `key`: identifies this hold. */
+  /** Create revision of `key`: identifies this hold. The `fence` of an exclusive hold is the same number. */
   readonly revision: bigint;
   /**
    * Aborts when the hold ends, *also on an ordinary release*. The reason is a LockReleasedError after `release()`, else a
    * LockLostError: distinguish them by `reason.code`. Reading it compares the clocks, as `held` does: in the first line after a pause
-   * that outlasted the deadline, it's aborted. An aborted signal calls no new listener: look at `aborted`, too.
+   * that outlasted the deadline, it's aborted. An aborted signal calls no new listener: check `aborted`, too.
    */
   readonly signal: AbortSignal;
   /**
@@ -140,7 +140,7 @@ export interface Hold extends AsyncDisposable {
    * Ends the hold: `held` is false and `signal` is aborted before this returns. Resolves when etcd has confirmed the
    * deletion of the key, or when the lease is over, and after one TTL in any case: a key that is not deleted by then is
    * deleted in the background. Idempotent. The promise may be left un-awaited.
-   * @throws {LockLostError} when the hold was lost before, and nothing else; after the loss "max hold" it deletes the key
+   * @throws {LockLostError} when the hold was lost before, and nothing else; after the loss "max_hold" it deletes the key
    * first. If a proxy has been seen to send requests twice, a missing key proves no loss: the first of two releases may have
    * deleted it. A hold that lasts less than a second is not watched yet, and is lost then only if its lease is gone, too.
    */
@@ -156,7 +156,10 @@ export interface Hold extends AsyncDisposable {
  * be rejected after a newer one wrote.
  */
 export interface Lock extends Hold {
-  /** Fencing token, equal to `revision`. It strictly increases per name. JSON has no bigints: send `String(fence)`. */
+  /**
+   * Fencing token, equal to `revision`: docs/fencing.md says why there are two names. It strictly increases per name. JSON has
+   * no bigints: send `String(fence)`.
+   */
   readonly fence: bigint;
   toJSON(): HoldJson & { readonly fence: string };
 }
@@ -223,7 +226,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 
   /** It was held longer than its `maxHoldMs`. Its limits release it after the grace. */
   exceeded(maxHoldMs: number): void {
-    this.#endWith(new LockLostError(this.name, this.key, "max hold", undefined, maxHoldMs));
+    this.#endWith(new LockLostError(this.name, this.key, "max_hold", undefined, maxHoldMs));
   }
 
   toJSON(): HoldJson {

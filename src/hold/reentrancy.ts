@@ -10,7 +10,7 @@ export class HeldScope<H extends HoldHandle = HoldHandle> {
 
   constructor(
     /** The same name on two clusters means two different locks. */
-    readonly realm: object,
+    readonly cluster: object,
     readonly lock: H,
   ) {}
 
@@ -64,16 +64,17 @@ const isExclusive = (scope: HeldScope): scope is HeldScope<ExclusiveHoldHandle> 
   scope.lock instanceof ExclusiveHoldHandle;
 
 /** This context's exclusive hold of exactly this name. A shared hold cannot be entered again. */
-export function enclosingHold(realm: object, name: string): HeldScope<ExclusiveHoldHandle> | undefined {
+export function enclosingHold(cluster: object, name: string): HeldScope<ExclusiveHoldHandle> | undefined {
   return storage
     .getStore()
     ?.filter(isExclusive)
-    .find((scope) => scope.realm === realm && scope.lock.name === name && scope.held);
+    .find((scope) => scope.cluster === cluster && scope.lock.name === name && scope.held);
 }
 
 /** The held name that a `lock()` here would wait for in vain: `name` itself, or one under it, whose keys are in its range. */
-export function enclosingConflict(realm: object, name: string): string | undefined {
+export function enclosingConflict(cluster: object, name: string): string | undefined {
   const blocks = (held: string): boolean => held === name || held.startsWith(`${name}/`);
-  return storage.getStore()?.find((scope) => scope.realm === realm && scope.held && blocks(scope.lock.name))
-    ?.lock.name;
+  return storage
+    .getStore()
+    ?.find((scope) => scope.cluster === cluster && scope.held && blocks(scope.lock.name))?.lock.name;
 }

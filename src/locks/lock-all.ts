@@ -35,7 +35,7 @@ interface MultiLockJson {
 class MultiLockHandle extends HoldBase implements MultiLock {
   readonly names: readonly string[];
   readonly keys: readonly string[];
-  /** The create revision of all keys: one transaction put them. */
+  /** The create revision of all keys, which one transaction put. */
   readonly revision: bigint;
   readonly #holds: readonly HoldHandle[];
   readonly #controller = new AbortController();
@@ -78,9 +78,9 @@ class MultiLockHandle extends HoldBase implements MultiLock {
 
   /** All names were held longer than `maxHoldMs`. The limits release them after the grace. */
   exceeded(maxHoldMs: number): void {
-    const loss = new LockLostError(this.label, this.facts.key, "max hold", undefined, maxHoldMs);
+    const loss = new LockLostError(this.label, this.facts.key, "max_hold", undefined, maxHoldMs);
     tellOutside(() => this.#controller.abort(loss));
-    this.ended("max hold", loss);
+    this.ended("max_hold", loss);
   }
 
   override started(about: LockAbout): void {
@@ -143,16 +143,12 @@ class MultiLockHandle extends HoldBase implements MultiLock {
  * joined anew, behind those that joined in the meantime; if one is lost while held, all are lost.
  * `maxHoldMs` and `warnHoldMs` apply to the whole, from the moment when all names are held.
  * To take several locks, call this once; never take one lock after the other.
- * On abort: rejects at once with the signal's own reason; the queue entries are removed in the background.
+ *
+ * On abort and throws: as `Mutex.lock`, for each of the names.
  * @param names 1 to 30, each valid for a Mutex; no duplicates, none under another one, such as "a/b" under "a".
  * @param options limits of the wait, and the options that a Mutex takes, such as `label`.
  * @throws {LockTimeoutError} after `timeoutMs`; it names the first lock that was not acquired yet.
  * @throws {DeadlockError} in an async context that already holds one of the names, or a name under one of them.
- * @throws {SessionLostError | SessionClosedError} when the session ends while waiting without `rejoin`.
- * @throws {KindMismatchError} when one entry would wait for one of another kind, or of a nested name: see docs/kinds.md.
- * @throws {EtcdUnavailableError} when no session could be opened, or etcd had fallen silent when `timeoutMs` passed.
- * @throws {EtcdRefusedError} when etcd rejects the request.
- * @throws {TypeError | RangeError} on bad arguments.
  */
 export async function lockAll(
   source: SessionSource,

@@ -41,6 +41,7 @@ export class Mutex {
 
   /**
    * Waits for its turn and returns the lock. Release it, or use `await using`; prefer `withLock`.
+   *
    * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
    * @throws {LockTimeoutError} after `timeoutMs`, with the holder and the number of entries ahead.
    * The time to open the first session counts; if a member failed in that time, EtcdUnavailableError names it.
@@ -57,11 +58,12 @@ export class Mutex {
   }
 
   /**
-   * The lock if the queue is empty, else undefined: one request, which writes nothing if the queue is not empty.
+   * Returns the lock if the queue is empty, else undefined: one request, which writes nothing if the queue is not empty.
    * `timeoutMs` (default 5000) bounds the wait for etcd.
-   * On abort: rejects at once with the signal's own reason; a lock acquired in the meantime is released in the background.
-   * @throws {EtcdUnavailableError} when etcd did not answer in time. @throws {EtcdRefusedError} when etcd rejects the request.
-   * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.
+   *
+   * On abort and throws: as `Mutex.lock`, but it never waits for its turn, so there is no LockTimeoutError, KindMismatchError or
+   * DeadlockError. A lock acquired after the abort is released in the background.
+   * @throws {EtcdUnavailableError} when etcd did not answer within `timeoutMs`.
    */
   async tryLock(options?: WaitOptions): Promise<Lock | undefined> {
     return tryAcquire(this.#target, checkWait("tryLock", options));
@@ -70,7 +72,9 @@ export class Mutex {
   /**
    * Runs `work` while holding the lock, releases it, and returns what `work` returned. `work` should stop when
    * `lock.signal` aborts. If `work` throws, that very error is thrown, whatever the outcome of the release.
-   * @throws {LockLostError} when `work` succeeded but the lock was lost before it ended. Otherwise as `lock()`.
+   *
+   * On abort and throws: as `Mutex.lock`.
+   * @throws {LockLostError} when `work` succeeded but the lock was lost before it ended.
    */
   async withLock<T>(work: (lock: Lock) => T, options?: WorkOptions): Promise<Awaited<T>> {
     checkFunction("work", work);

@@ -34,14 +34,10 @@ export class RwLock {
   /**
    * Waits until no writer is ahead in the queue and returns the hold. It has no fence: of several readers, an older one
    * would be rejected after a newer one. Release it, or use `await using`; prefer `withReadLock`.
-   * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
+   *
+   * On abort and throws: as `Mutex.lock`.
    * @throws {LockTimeoutError} after `timeoutMs`, with the first in the queue and the number of entries ahead, including readers.
-   * @throws {SessionLostError | SessionClosedError} when the session ends while waiting without `rejoin`.
-   * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
    * @throws {DeadlockError} inside a `with…Lock` of the same name, or of a name under it: see `withReadLock`.
-   * @throws {EtcdUnavailableError} when no session could be opened, or etcd had fallen silent when `timeoutMs` passed.
-   * @throws {EtcdRefusedError} when etcd rejects the request.
-   * @throws {TypeError | RangeError} on bad options.
    */
   readLock(options?: QueueWaitOptions): Promise<Hold> {
     return acquireHold(this.#reading, () => this.#checked("readLock", options));
@@ -53,17 +49,14 @@ export class RwLock {
   }
 
   /**
-   * The hold if no writer holds or waits, else undefined: one request, which writes nothing if one does. `timeoutMs`
-   * (default 5000) bounds the wait for etcd.
-   * On abort: rejects at once with the signal's own reason; a hold acquired in the meantime is released in the background.
-   * @throws {EtcdUnavailableError} when etcd did not answer in time. @throws {EtcdRefusedError} when etcd rejects the request.
-   * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.
+   * Returns the hold if no writer holds or waits, else undefined: one request, which writes nothing if a writer does.
+   * Otherwise as `Mutex.tryLock`.
    */
   async tryReadLock(options?: WaitOptions): Promise<Hold | undefined> {
     return tryAcquire(this.#reading, checkWait("tryReadLock", options));
   }
 
-  /** The lock if the queue is empty, else undefined. Otherwise as `tryReadLock`. */
+  /** Returns the lock if the queue is empty, else undefined. Otherwise as `Mutex.tryLock`. */
   async tryWriteLock(options?: WaitOptions): Promise<Lock | undefined> {
     return tryAcquire(this.#writing, checkWait("tryWriteLock", options));
   }
@@ -73,8 +66,9 @@ export class RwLock {
    * `hold.signal` aborts. If `work` throws, that very error is thrown, whatever the outcome of the release.
    * `work` cannot wait for the same name again, not even to read: a writer that joined in between would wait for the outer
    * hold, and the inner one would wait for that writer, forever.
+   *
+   * On abort and throws: as `readLock`.
    * @throws {LockLostError} when `work` succeeded but the hold was lost before it ended.
-   * @throws {DeadlockError} inside a `with…Lock` of the same name. Otherwise as `readLock()`.
    */
   async withReadLock<T>(work: (hold: Hold) => T, options?: QueueWaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);

@@ -39,14 +39,10 @@ export class Semaphore {
   /**
    * Waits for its turn and returns the hold. It has no fence: an older permit is as good as a newer one. Release it, or
    * use `await using`; prefer `withPermit`.
-   * On abort: rejects at once with the signal's own reason; the queue entry is removed in the background.
+   *
+   * On abort and throws: as `Mutex.lock`.
    * @throws {LockTimeoutError} after `timeoutMs`, with the oldest holder and the number of entries ahead, including holders.
-   * @throws {SessionLostError | SessionClosedError} when the session ends while waiting without `rejoin`.
-   * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
    * @throws {DeadlockError} inside a `withPermit` of the same name, or of a name under it: see `withPermit`.
-   * @throws {EtcdUnavailableError} when no session could be opened, or etcd had fallen silent when `timeoutMs` passed.
-   * @throws {EtcdRefusedError} when etcd rejects the request.
-   * @throws {TypeError | RangeError} on bad options.
    */
   acquire(options?: QueueWaitOptions): Promise<Hold> {
     const { source } = this.#target;
@@ -54,13 +50,10 @@ export class Semaphore {
   }
 
   /**
-   * The hold if a permit is free and no caller waits, else undefined, after one read and no write. If several callers see
-   * the last free permit at once, the one whose entry comes first gets it; the others leave the queue. `timeoutMs`
-   * (default 5000) bounds the wait for etcd.
+   * Returns the hold if a permit is free and no caller waits, else undefined, after one read and no write. If several callers
+   * see the last free permit at once, the caller whose entry comes first gets it; the others leave the queue. Otherwise as
+   * `Mutex.tryLock`.
    * @throws {KindMismatchError} when the read shows an entry of another kind, or of a nested name: see docs/kinds.md.
-   * On abort: rejects at once with the signal's own reason; a permit acquired in the meantime is released in the background.
-   * @throws {EtcdUnavailableError} when etcd did not answer in time. @throws {EtcdRefusedError} when etcd rejects the request.
-   * @throws {SessionLostError | SessionClosedError} when the session is over. @throws {TypeError | RangeError} on bad options.
    */
   async tryAcquire(options?: WaitOptions): Promise<Hold | undefined> {
     return tryAcquire(this.#target, checkWait("tryAcquire", options));
@@ -71,8 +64,9 @@ export class Semaphore {
    * `hold.signal` aborts. If `work` throws, that very error is thrown, whatever the outcome of the release.
    * `work` cannot wait for another permit of the same name: as many such callbacks as there are permits would wait for one
    * another forever.
+   *
+   * On abort and throws: as `acquire`.
    * @throws {LockLostError} when `work` succeeded but the hold was lost before it ended.
-   * @throws {DeadlockError} inside a `withPermit` of the same name. Otherwise as `acquire()`.
    */
   async withPermit<T>(work: (hold: Hold) => T, options?: QueueWaitOptions): Promise<Awaited<T>> {
     checkFunction("work", work);

@@ -155,7 +155,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     void undo(this.lease, this.plan, unchanged(this.plan.at, seen.mark));
   }
 
-  /** Puts the mark under the hold. `seen`: as of the last look. Only the holder changes a mark, so this ends. */
+  /** Puts the mark under the hold. `seen`: as of the last check. Only the holder changes a mark, so this ends. */
   async #begin(hold: ExclusiveHoldHandle, entry: JoinedEntry, last: Seen): Promise<Outcome> {
     const mark = this.plan.mark(this.lease, entry.key, entry.revision);
     try {

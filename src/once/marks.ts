@@ -8,7 +8,7 @@ import type { LeaseSource } from "../session/cluster.js";
 import type { Lease } from "../session/lease.js";
 import type { CheckedOnce } from "./once.js";
 
-/** Of Number.MAX_SAFE_INTEGER. */
+/** As many as Number.MAX_SAFE_INTEGER has. */
 const DIGITS = 16;
 /** How many marks one run deletes at most: more would not fit into a shared request. */
 const MAX_DELETED = 16;
@@ -89,11 +89,11 @@ const digits = (slot: number): string => String(slot).padStart(DIGITS, "0");
 /** The value of a mark. */
 export interface Mark {
   readonly state: "started" | "done" | "failed";
-  /** Of the session that ran it. */
+  /** The owner of the session that ran it. */
   readonly owner: string;
   /** ISO 8601, by its clock: for people, never for a decision. */
   readonly since: string;
-  /** Of the call. */
+  /** Identifies the call. */
   readonly id: string;
   /** The queue entry of the run: its complete key, so that clusters with and without the prefix understand it. */
   readonly key: string;
@@ -298,15 +298,15 @@ function mayRun({ space, oldSpace, slot }: SlotPlan, seen: Seen): readonly Compa
 
 const lowest = ({ space }: SlotPlan): Operation => ({ kind: "range", ...space.lowest() });
 
-/** What tells a call whose transaction has changed nothing why that is so. */
-const whyNot = (plan: SlotPlan, entry: QueueEntry): readonly Operation[] => [own(entry), ...evidence(plan)];
+/** Tells a call whose transaction has changed nothing the reason. */
+const reasons = (plan: SlotPlan, entry: QueueEntry): readonly Operation[] => [own(entry), ...evidence(plan)];
 
 /** Takes the lock and puts the mark, if the queue is empty. */
 export const tryTxn = (plan: SlotPlan, entry: QueueEntry, { mark, seen }: Begun): Txn => ({
   queues: [plan.name],
   compare: [{ kind: "nothing in", ...queueRange(plan.name) }, ...mayRun(plan, seen)],
   success: [put(entry), putMark(plan.at, mark), lowest(plan)],
-  failure: whyNot(plan, entry),
+  failure: reasons(plan, entry),
 });
 
 /** Puts the mark under the hold of `entry`. */
@@ -314,7 +314,7 @@ export const beginTxn = (plan: SlotPlan, entry: JoinedEntry, { mark, seen }: Beg
   queues: [plan.name],
   compare: [holds(entry), ...mayRun(plan, seen)],
   success: [putMark(plan.at, mark), lowest(plan)],
-  failure: whyNot(plan, entry),
+  failure: reasons(plan, entry),
 });
 
 /** Marks the slot as run, and deletes the marks that are too many. `revision`: of the entry in the mark. */

@@ -38,7 +38,7 @@ type Rerun = "never" | "if lost" | "if failed";
 const DEFAULT_KEEP = 1000;
 /** Each release of etcd has room for so many small keys, and lists the oldest of them in a moment. */
 const MAX_KEEP = 100_000;
-/** Of a call that does not wait in the queue, as of `tryLock`. */
+/** The time limit of a call that does not wait in the queue, as of `tryLock`. */
 const SKIP_TIMEOUT_MS = 5000;
 const ONCE_OPTIONS = ["rerun", "ifHeld", "keep"] as const;
 
@@ -195,7 +195,7 @@ export type OnceResult<T> =
        * "done": the slot has been run. "running": another call runs it now. "lost": its run was lost in the middle. "expired":
        * the slot is older than those whose marks are kept. "held": `ifHeld` is "skip", and another holder has the lock.
        */
-      readonly why: "done" | "running" | "lost" | "expired" | "held";
+      readonly reason: "done" | "running" | "lost" | "expired" | "held";
       /** The other run of the slot; undefined if the slot has expired, and for "held". */
       readonly run: OnceRun | undefined;
     };
@@ -211,19 +211,13 @@ export type OnceResult<T> =
  * released by `work`, before `work` ends: the call rejects. `rerun` decides what the next call does after either. Marks have no
  * lease; up to `keep` of them stay in etcd.
  *
- * On abort: rejects at once with the signal's own reason; what has begun is undone in the background. Ignored while `work` runs.
+ * On abort and throws: as `Mutex.lock`, and an abort is ignored while `work` runs.
  * @param slot a whole number from 0 to Number.MAX_SAFE_INTEGER.
  * @param work gets the lock. It should stop when `lock.signal` aborts.
  * @throws {LockLostError} when the lock was lost before `work` ended, or before the mark of the run was put.
  * @throws {LockReleasedError} when `work` has released the lock itself.
- * @throws {LockTimeoutError} after `timeoutMs`, which limits the wait, not `work`. With `ifHeld: "skip"` etcd has not answered until
- * then, which is an EtcdUnavailableError.
- * @throws {DeadlockError} in an async context that already holds the name, or a name under it.
- * @throws {KindMismatchError} when it would wait for an entry of another kind, or of a nested name: see docs/kinds.md.
- * @throws {SessionLostError | SessionClosedError} when the session ends before `work` begins: while it waits, without `rejoin`.
- * @throws {EtcdUnavailableError} when no session could be opened, or etcd had fallen silent when `timeoutMs` passed.
- * @throws {EtcdRefusedError} when etcd rejects a request.
- * @throws {TypeError | RangeError} on bad arguments.
+ * @throws {LockTimeoutError} after `timeoutMs`, which limits the wait, not `work`. With `ifHeld: "skip"` it limits the wait for etcd,
+ * and the error is an EtcdUnavailableError.
  */
 // eslint-disable-next-line max-params -- public: the options come last, as everywhere
 export async function once<T>(
@@ -274,7 +268,7 @@ const claiming = (plan: SlotPlan): Acquirer<AcquireTarget, Outcome, SlotRun | No
   made(outcome, target, lease) {
     if ("refusal" in outcome) {
       const { refusal } = outcome;
-      return { why: refusal.state, run: "run" in refusal ? refusal.run : undefined };
+      return { reason: refusal.state, run: "run" in refusal ? refusal.run : undefined };
     }
     outcome.claim.hold.started(target);
     return new SlotRun(lease, plan, outcome.claim);

@@ -236,7 +236,7 @@ function checkGrpc(value: unknown): Options {
 /** The checked options of `connect`. */
 export interface CheckedConnect extends CheckedTransport {
   readonly hosts: readonly string[];
-  /** Of all keys; "" for none. */
+  /** The prefix of all keys; "" for none. */
   readonly prefix: string;
   readonly credentials:
     | {
@@ -274,8 +274,8 @@ const REFUSED: Readonly<Record<string, string>> = {
 export function checkConnect(options: unknown): CheckedConnect {
   if (typeof options !== "object" || options === null || Array.isArray(options))
     throw typeError("the options of connect", "an object", options);
-  for (const [option, why] of Object.entries(REFUSED)) {
-    if (option in options) throw new TypeError(`Option ${option} of connect is refused: ${why}`);
+  for (const [option, reason] of Object.entries(REFUSED)) {
+    if (option in options) throw new TypeError(`Option ${option} of connect is refused: ${reason}`);
   }
   const given = checkOptions("connect", options, CONNECT_OPTIONS);
   const hosts = checkHosts(given.hosts, { option: "hosts", secure: given.credentials !== undefined });

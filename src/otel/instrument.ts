@@ -17,7 +17,7 @@ import { Backlog, Clusters, type Telemetry } from "./telemetry.js";
 
 export type { InstrumentOptions } from "./options.js";
 
-/** What `instrument` returns. `using` ends it at the end of a block. */
+/** Returned by `instrument`. `using` ends it at the end of a block. */
 export interface Instrumentation {
   /**
    * Makes the spans and metrics of what has happened until now. Otherwise they are made at most 50 ms later, and before

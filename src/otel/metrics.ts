@@ -23,7 +23,7 @@ export const ATTRIBUTES = {
   waitedMs: "leasehold.waited_ms",
   fence: "leasehold.fence",
   owner: "leasehold.owner",
-  why: "leasehold.why",
+  reason: "leasehold.reason",
   heldMs: "leasehold.held_ms",
   warnHoldMs: "leasehold.warn_hold_ms",
   memberState: "leasehold.member.state",
@@ -135,9 +135,9 @@ export class Series {
   }
 
   /** The attributes of a hold that ended so. */
-  ended(why: HoldEndReason): Attributes {
-    const attributes = () => Object.freeze({ ...this.#attributes, [ATTRIBUTES.why]: why });
-    return remembered(this.#ends, why, attributes);
+  ended(reason: HoldEndReason): Attributes {
+    const attributes = () => Object.freeze({ ...this.#attributes, [ATTRIBUTES.reason]: reason });
+    return remembered(this.#ends, reason, attributes);
   }
 }
 

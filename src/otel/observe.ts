@@ -116,7 +116,7 @@ const MAX_OPEN = 100_000;
 /** A hold can end before the call that was granted it returns, which happens at once or never. */
 const MAX_EARLY = 1000;
 /** The ends of a hold that its holder did not ask for. */
-const LOSSES: readonly HoldEndReason[] = ["max hold", "expired", "revoked", "deleted", "closed"];
+const LOSSES: readonly HoldEndReason[] = ["max_hold", "expired", "revoked", "deleted", "closed"];
 
 interface OpenHold {
   readonly span: Span;
@@ -137,7 +137,7 @@ export class Holds {
   ) {
     this.#open = new BoundedMap(most);
     // A counter that appears with its first loss has not increased, as monitoring systems see it.
-    for (const why of LOSSES) telemetry.instruments.holdsLost.add(0, { [ATTRIBUTES.why]: why });
+    for (const reason of LOSSES) telemetry.instruments.holdsLost.add(0, { [ATTRIBUTES.reason]: reason });
   }
 
   /** A call was granted a lock. */
@@ -165,21 +165,21 @@ export class Holds {
   /** `at`: when the message was published, in milliseconds since 1970. */
   ended(message: HoldEndMessage, at: number): void {
     const { instruments, series } = this.telemetry;
-    const { why, heldMs } = message;
+    const { reason, heldMs } = message;
     const id = this.#idOf(message);
     const hold = this.#open.take(id);
     const parent = hold?.origin.parent;
-    instruments.holdDuration.record(heldMs / 1000, series.of(message).ended(why), parent);
-    if (why !== "released") instruments.holdsLost.add(1, { [ATTRIBUTES.why]: why }, parent);
+    instruments.holdDuration.record(heldMs / 1000, series.of(message).ended(reason), parent);
+    if (reason !== "released") instruments.holdsLost.add(1, { [ATTRIBUTES.reason]: reason }, parent);
     // The clock of `heldMs` is the more exact one.
     if (hold) this.#end(hold, message, Math.max(at, hold.origin.at + heldMs));
     else this.#early.set(id, true);
   }
 
-  #end(hold: OpenHold, { why, heldMs, reason }: HoldEndMessage, at: number): void {
-    hold.span.setAttributes({ [ATTRIBUTES.why]: why, [ATTRIBUTES.heldMs]: heldMs });
+  #end(hold: OpenHold, { reason, heldMs, error }: HoldEndMessage, at: number): void {
+    hold.span.setAttributes({ [ATTRIBUTES.reason]: reason, [ATTRIBUTES.heldMs]: heldMs });
     const { names } = this.telemetry;
-    if (why !== "released" && why !== "closed") fail(hold.span, reason, { names, at });
+    if (reason !== "released" && reason !== "closed") fail(hold.span, error, { names, at });
     this.#close(hold, at);
   }
 

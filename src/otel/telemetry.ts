@@ -168,7 +168,7 @@ export class Clusters {
 
 /** Where and when a span begins. */
 export interface Origin {
-  /** Of the caller: both spans of a lock are children of the span that is active there. */
+  /** The context of the caller: both spans of a lock are children of the span that is active there. */
   readonly parent: Context;
   /** Milliseconds since 1970. */
   readonly at: number;

@@ -75,8 +75,8 @@ export class Joiner {
   /** An entry that holds at once, or undefined if it would have to wait. */
   async tryJoin(wanted: JoinWanted, limits: Limits): Promise<Joined<Granted> | undefined> {
     const { trying } = wanted.mode;
-    if ("look" in trying) {
-      const [found] = await this.#read([trying.look(this.queue.name)], limits);
+    if ("check" in trying) {
+      const [found] = await this.#read([trying.check(this.queue.name)], limits);
       for (const kv of found?.kvs ?? []) this.#assertMeets(wanted, kv);
       return found && trying.hasRoom(found) ? this.#joinIfHeld(wanted, limits) : undefined;
     }

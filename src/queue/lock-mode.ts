@@ -79,7 +79,7 @@ export const UNKNOWN: Unknown = { state: "unknown" };
 /** How to join only if the entry holds at once: by compares in one transaction, or by a read before the join. */
 type Trying =
   | { readonly when: (entry: NewEntry) => readonly Compare[] }
-  | { readonly look: (name: string) => Range; readonly hasRoom: (oldest: RangeResult) => boolean };
+  | { readonly check: (name: string) => Range; readonly hasRoom: (oldest: RangeResult) => boolean };
 
 /** What differs between the entries of a mutex, a reader, a writer and a permit. `Queue` does everything else. */
 export interface LockMode {
@@ -342,7 +342,7 @@ function positionIn(entry: EntryView, last: RangeResult | undefined, permits: nu
 const COUNTED = 64;
 
 const trying: Trying = {
-  look: oldestOf,
+  check: oldestOf,
   hasRoom: ({ kvs: [oldest], count }) => oldest === undefined || count < permitsOf(oldest),
 };
 

@@ -155,7 +155,7 @@ export class PredecessorWait implements TurnListener {
     return modRevision > this.entry.revision && key.toString() === this.entry.key;
   }
 
-  /** Of all that the old stream reported, only the entries themselves are carried over. */
+  /** Only the entries themselves are carried over from what the old stream reported. */
   interrupted(): void {
     if (this.#over) return;
     this.#watches.cancel();

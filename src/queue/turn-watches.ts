@@ -60,7 +60,7 @@ export class TurnWatches {
     return predecessor > own ? predecessor : own;
   }
 
-  /** Of those two, as far as they are created: an answer older than one of them does not count. */
+  /** Where those two begin, as far as they are created: an answer older than one of them does not count. */
   get createdSoFar(): readonly bigint[] {
     return [this.#predecessor?.watch.createdAt ?? 0n, this.#own?.watch.createdAt ?? 0n];
   }

@@ -60,7 +60,7 @@ export function leaveTxn(entry: QueueEntry, ranges: readonly Range[]): Txn {
 
 /** etcd rejected a join: marks the lease if a key on it is the reason. */
 export async function joinRefused(lease: Lease, txn: Txn, error: unknown): Promise<void> {
-  const forbidden = error instanceof EtcdRefusedError && error.why === "permission";
+  const forbidden = error instanceof EtcdRefusedError && error.reason === "permission";
   if (forbidden && (await allowedWithoutLease(lease, txn))) lease.unfit = true;
 }
 
@@ -78,7 +78,7 @@ async function allowedWithoutLease(lease: Lease, txn: Txn): Promise<boolean> {
       operation.kind === "put" ? { ...operation, leaseId: 0n } : operation,
     ),
   };
-  const policy = { ...lease.policy("look why a join was refused"), giveUpMs: lease.ttlMs / 4 };
+  const policy = { ...lease.policy("check why a join was refused"), giveUpMs: lease.ttlMs / 4 };
   return lease.services.client.txn(probe, policy).then(
     () => true,
     () => false,

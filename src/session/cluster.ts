@@ -76,7 +76,7 @@ function newLeaseSource(source: SessionSource): LeaseSource {
   };
 }
 
-/** What `statechange` dispatches, with what the session knew about its renewals at that moment. */
+/** The event `statechange`, with what the session knew about its renewals at that moment. */
 export interface SessionStateEvent extends Event, RenewalReport {
   readonly type: "statechange";
   readonly state: SessionState;

@@ -72,7 +72,7 @@ export function inJeopardy(renewal: Renewal, now: Moment): boolean {
 }
 
 /** Milliseconds, on the monotonic clock, until the standing or the jeopardy can next change by time alone. */
-export function nextLookMs(renewal: Renewal, now: Moment): number {
+export function nextCheckMs(renewal: Renewal, now: Moment): number {
   const passed = elapsed(renewal.sent.monotonic, now.monotonic);
   const boundary = passed <= renewal.ttlMs * JEOPARDY_PART ? JEOPARDY_PART : USED_PART;
   // Past the boundary, not on it: a timer may fire a fraction of a millisecond early.
@@ -224,7 +224,7 @@ export class Lease implements LeaseListener {
     this.#closing = new Closing(this, cluster.leases);
     cluster.leases.add(this);
     this.#scheduleRenewal(sent);
-    this.#scheduleLook();
+    this.#scheduleCheck();
     publishState(this, { from: undefined, to: "live" }, () => this.#report());
   }
 
@@ -388,7 +388,7 @@ export class Lease implements LeaseListener {
     for (const wait of [...this.waits]) wait.sessionEnded(reason);
   }
 
-  /** Whoever finds the end, by a look at any lock of the session: its listeners belong to other calls. */
+  /** Whoever finds the end, by a check of any lock of the session: its listeners belong to other calls. */
   #end(state: "lost" | "closed", reason: SessionEnd, report: RenewalReport): void {
     tellOutside(() => this.#endOutside(state, reason, report));
   }
@@ -420,11 +420,11 @@ export class Lease implements LeaseListener {
     return { ...this.#report(now), refusal: this.#refusal };
   }
 
-  #scheduleLook(now = this.services.clock.now()): void {
+  #scheduleCheck(now = this.services.clock.now()): void {
     // One clock reading for both: between two readings the boundary could pass unnoticed.
-    this.#timers.set("look", now, nextLookMs(this.#renewal, now), (then) => {
+    this.#timers.set("check", now, nextCheckMs(this.#renewal, now), (then) => {
       this.refresh(then);
-      if (!this.#over.signal.aborted) this.#scheduleLook(then);
+      if (!this.#over.signal.aborted) this.#scheduleCheck(then);
     });
   }
 

@@ -52,7 +52,7 @@ export class RenewalWaits {
 /** Any program with other work runs its timers this late. */
 const TOLERANCE_MS = 50;
 
-type TimerName = "look" | "renewal";
+type TimerName = "check" | "renewal";
 
 /** A time, on the monotonic clock, in which a timer was due and did not run. */
 interface Stall {
@@ -66,7 +66,7 @@ interface Stall {
  * of a stall before that is not seen, so the sum is a lower bound.
  */
 export class Stalls {
-  readonly #due: Record<TimerName, number> = { look: Infinity, renewal: Infinity };
+  readonly #due: Record<TimerName, number> = { check: Infinity, renewal: Infinity };
   /** In order, without overlaps. */
   readonly #stalls: Stall[] = [];
 
@@ -77,7 +77,7 @@ export class Stalls {
 
   /** Called when a timer runs, and before the sum is read, even if no timer has run since a stall. */
   observe(now: number): void {
-    let from = Math.min(this.#due.look, this.#due.renewal);
+    let from = Math.min(this.#due.check, this.#due.renewal);
     if (now - from <= TOLERANCE_MS) return;
     // The same stall delays several timers, and may be seen several times before they run.
     for (let last = this.#stalls.at(-1); last !== undefined && last.to >= from; last = this.#stalls.at(-1)) {
@@ -170,8 +170,8 @@ export function lossOf(
     ...(refusal ? [refusal.message] : []),
     ...(unanswered ? [`etcd did not answer${members.size > 0 ? `: ${failuresText(members)}` : ""}`] : []),
   ];
-  const why = reasons.length > 0 ? `${what}; ${reasons.join(", and ")}` : what;
-  return new SessionLostError(leaseId, loss, why, { ...report, remainingMs: 0, unanswered, refusal });
+  const reason = reasons.length > 0 ? `${what}; ${reasons.join(", and ")}` : what;
+  return new SessionLostError(leaseId, loss, reason, { ...report, remainingMs: 0, unanswered, refusal });
 }
 
 /** How long a renewal is awaited before it is sent to the next member. */

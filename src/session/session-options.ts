@@ -5,7 +5,7 @@ export interface SessionOptions {
    * @default 15
    */
   readonly ttlSeconds?: number | undefined;
-  /** `inspect` shows it to others. At most 256 bytes. @default "host:pid" */
+  /** Shown to other clients, as by `inspect`. At most 256 bytes. @default "host:pid" */
   readonly owner?: string | undefined;
 }
 
@@ -19,10 +19,10 @@ export interface WaitOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Of a call that waits in a queue. */
+/** The limits of a call that waits in a queue. */
 export interface QueueWaitOptions extends WaitOptions {
   /**
-   * For a Cluster as the source. If the session is lost or closed while the call waits, the call joins the queue again with
+   * Only with a Cluster as the source. If the session is lost or closed while the call waits, the call joins the queue again with
    * the cluster's next session, **at its end**, instead of rejecting. While etcd does not answer, it tries again after a pause
    * of up to 1 s, without a limit unless you set one: `timeoutMs` and `signal` apply to all attempts together. Before any
    * member has answered this cluster, it rejects with EtcdUnavailableError all the same: the hosts may be wrong.
@@ -44,16 +44,16 @@ export interface CloseOptions {
   readonly drainMs?: number | undefined;
 }
 
-/** What applies to all holds of a lock object. */
+/** Options for all holds of a lock object. */
 export interface LockOptions {
   /**
-   * What stands for the name in metrics, where each name would be one more time series: `"orders/:user"` for locks named
+   * Replaces the name in metrics, where each name would be one more time series: `"orders/:user"` for locks named
    * `orders/17`, `orders/18` and so on. 1 to 100 printable ASCII characters. @default none
    */
   readonly label?: string | undefined;
   /**
    * Milliseconds from the grant, 1..2147483647, on the monotonic clock. A hold that lasts longer is lost: `held` is false,
-   * `assertHeld` throws, and `signal` aborts with a LockLostError whose `loss` is "max hold". The key stays for
+   * `assertHeld` throws, and `signal` aborts with a LockLostError whose `loss` is "max_hold". The key stays for
    * `maxHoldGraceMs` more, so that work that stops when the signal aborts has stopped before the next holder starts. Then
    * the key is deleted, whether or not the work has stopped. The session and its other holds go on.
    *

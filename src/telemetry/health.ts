@@ -10,12 +10,12 @@ export function plain<T extends object>(data: T): Readonly<T> {
 const jsonOf = (value: unknown): unknown => (typeof value === "bigint" ? value.toString() : value);
 
 /**
- * What this process knows of one host. `in use`: calls go to it. `failed`: calls have left it, and that was within the last
- * minute or no other host has answered since. `unused`: calls go elsewhere, so nobody knows how it is now.
+ * The state of one host, as far as this process knows it. `in use`: calls go to it. `failed`: calls have left it, and that was within the last
+ * minute or no other host has answered since. `unused`: calls go elsewhere, so its present state is unknown.
  */
 export type MemberState = "in use" | "failed" | "unused";
 
-/** What this process knows of one host. */
+/** One host, as far as this process knows it. */
 export interface MemberHealth {
   readonly host: string;
   readonly state: MemberState;
@@ -29,7 +29,7 @@ export interface MemberHealth {
   readonly failedMs: number | undefined;
 }
 
-/** What this process knows of its connection to etcd, without asking. */
+/** The connection to etcd, as far as this process knows it without asking. */
 export interface ClusterHealth {
   /** No session is in jeopardy or lost, and the last contact with etcd did not fail. */
   readonly ok: boolean;

@@ -18,7 +18,7 @@ export interface HoldSnapshot {
   readonly kind: LockKind;
   readonly name: string;
   readonly label: string | undefined;
-  /** That of its session. */
+  /** The lease of its session. */
   readonly leaseId: bigint;
   readonly key: string;
   /** Create revision of the key. */
@@ -47,7 +47,7 @@ export interface WaitSnapshot {
   readonly ahead: number | undefined;
 }
 
-/** What one cluster object has in this process. Bigints become decimal strings in JSON. */
+/** The sessions, holds and waits of one cluster object in this process. Bigints become decimal strings in JSON. */
 export interface ClusterSnapshot {
   readonly sessions: readonly SessionSnapshot[];
   readonly holds: readonly HoldSnapshot[];

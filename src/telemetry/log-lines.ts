@@ -119,9 +119,9 @@ export class SessionLines {
   }
 }
 
-/** Why renewals are missing. A process that stood still for most of the time could not have received an answer. */
+/** Why renewals are missing. A process that was paused for most of the time could not have received an answer. */
 function causeOf({ stalledMs, sinceLastRenewalMs, members }: SessionMessage): string {
-  if (stalledMs * 2 > sinceLastRenewalMs) return `; this process stood still for ${duration(stalledMs)}`;
+  if (stalledMs * 2 > sinceLastRenewalMs) return `; this process was paused for ${duration(stalledMs)}`;
   if (members.size > 0) return `; etcd did not answer (${failures(members)})`;
   return "; etcd did not answer";
 }
@@ -201,17 +201,18 @@ export class LockLines {
     const fence = call.fence === undefined ? "" : `, fence ${call.fence}`;
     const { outcome = "error" } = call;
     if (outcome === "granted") return this.context.write("debug", `acquired ${lock(call)}${waited}${fence}`);
-    const why = call.error === undefined ? "" : `: ${reason(call.error)}`;
-    this.context.write("debug", `${lock(call)} not acquired${waited} (${outcome})${why}`);
+    const because = call.error === undefined ? "" : `: ${reason(call.error)}`;
+    this.context.write("debug", `${lock(call)} not acquired${waited} (${outcome})${because}`);
   }
 
   holdEnded(message: HoldEndMessage): void {
-    const { why, heldMs } = message;
+    const { heldMs } = message;
     const held = `after ${duration(heldMs)}`;
-    if (why === "released") return this.context.write("debug", `released ${lock(message)} ${held}`);
-    if (why === "max hold")
+    if (message.reason === "released")
+      return this.context.write("debug", `released ${lock(message)} ${held}`);
+    if (message.reason === "max_hold")
       return this.context.write("warn", `${lock(message)} ended ${held}, the limit of its maxHoldMs`);
-    const cause = message.reason ? `: ${reason(message.reason)}` : "";
+    const cause = message.error ? `: ${reason(message.error)}` : "";
     this.context.write("error", `${lock(message)} lost ${held}${cause}`);
   }
 
@@ -228,7 +229,7 @@ export class LockLines {
   }
 }
 
-/** What happens to candidates. Of the failures in a row, the first, second, fourth, eighth and so on have a line. */
+/** Lines about candidates. Only the first, second, fourth, eighth failure in a row, and so on, has a line. */
 export class ElectionLines {
   /** Failures in a row, by election. */
   readonly #failures = new Map<string, number>();
@@ -240,9 +241,9 @@ export class ElectionLines {
     if (state === "retrying") return this.#retrying(message);
     if (state === "elected" || state === "stopped") this.#failures.delete(name);
     const fence = message.fence === undefined ? "" : ` (fence ${message.fence})`;
-    const why = message.error ? `: ${reason(message.error)}` : "";
+    const because = message.error ? `: ${reason(message.error)}` : "";
     const level = state === "lost" ? "warn" : state === "elected" || state === "resigned" ? "info" : "debug";
-    this.context.write(level, `election ${quoted(name)}: ${state}${fence}${why}`);
+    this.context.write(level, `election ${quoted(name)}: ${state}${fence}${because}`);
   }
 
   #retrying({ name, error, delayMs = 0 }: ElectionMessage): void {
@@ -326,11 +327,11 @@ export class IdleLine {
   }
 
   #wait(ms: number): void {
-    this.#timer = this.context.clock.after(ms, () => this.#look());
+    this.#timer = this.context.clock.after(ms, () => this.#check());
     this.#timer.unref?.();
   }
 
-  #look(): void {
+  #check(): void {
     this.#timer = undefined;
     const leftMs = this.#usedAt + IDLE_MS - this.context.clock.monotonic();
     if (leftMs > 0) return this.#wait(leftMs);

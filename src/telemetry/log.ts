@@ -28,7 +28,7 @@ import type {
 } from "./messages.js";
 import { WaitLines } from "./wait-lines.js";
 
-/** Who is before a call that waits. */
+/** The entry before a call that waits. */
 export interface QueueReport {
   /** The name that it waits for: of `lockAll`, one of several. */
   readonly name: string;
@@ -126,8 +126,8 @@ function subscribeSessions(log: Subscriptions, context: LineContext): void {
   log.to(renewedChannel, (message: RenewedMessage) => sessions.renewed(message));
   log.to(holdLongChannel, (message: HoldLongMessage) => locks.heldLong(message));
   log.to(holdEndChannel, (message: HoldEndMessage) => {
-    const { why } = message;
-    const withSession = why === "expired" || why === "revoked" || why === "closed";
+    const { reason } = message;
+    const withSession = reason === "expired" || reason === "revoked" || reason === "closed";
     if (withSession) sessions.holdLost(message);
     else locks.holdEnded(message);
   });

@@ -10,7 +10,7 @@ export interface ClusterMessage {
   readonly hosts: readonly string[];
 }
 
-/** What was locked. */
+/** The lock that a message is about. */
 export interface LockMessage extends ClusterMessage {
   readonly kind: LockKind;
   /** The name, which may contain data of users. For `lockAll`: the first of the names. */
@@ -29,7 +29,7 @@ export type AcquireOutcome =
   "granted" | "busy" | "timeout" | "aborted" | "session_lost" | "session_closed" | "error";
 
 /**
- * Of the tracing channel `leasehold.acquire`: one call that takes a lock. The same object goes to every event of the call.
+ * A message of the tracing channel `leasehold.acquire`: one call that takes a lock. The same object goes to every event of the call.
  * The fields below `label` are undefined until they are known: read them in `asyncEnd`.
  */
 export interface AcquireMessage extends LockMessage {
@@ -58,7 +58,8 @@ export interface AcquireMessage extends LockMessage {
 }
 
 /**
- * Of the tracing channel `leasehold.call`: one call to etcd, with all of its attempts. Undefined until known: see `asyncEnd`.
+ * A message of the tracing channel `leasehold.call`: one call to etcd, with all of its attempts. Fields are undefined until they
+ * are known: see `asyncEnd`.
  */
 export interface CallMessage extends ClusterMessage {
   /** What the call is for, in words. It may contain names of locks. */
@@ -75,8 +76,8 @@ export interface CallMessage extends ClusterMessage {
 export type HoldEndReason = "released" | Loss;
 
 /**
- * Of the channel `leasehold.hold.end`: a hold has ended. Published once for each hold that a caller got, for a `lockAll` once; not
- * for one that was granted after its caller gave up. A loss is published when it is noticed. A release is published when etcd
+ * A message of the channel `leasehold.hold.end`: a hold has ended. Published once for each hold that a caller got, for a `lockAll`
+ * once; not for a hold that was granted after its caller gave up. A loss is published when it is noticed. A release is published when etcd
  * has answered it, because the answer may show a loss.
  */
 export interface HoldEndMessage extends LockMessage {
@@ -87,12 +88,12 @@ export interface HoldEndMessage extends LockMessage {
   readonly fence: bigint | undefined;
   /** Milliseconds from the grant to the loss, or to the call of `release`. */
   readonly heldMs: number;
-  readonly why: HoldEndReason;
-  /** Of a loss: the reason of the hold's signal, or what `release` rejected with. Undefined after a release. */
-  readonly reason: Error | undefined;
+  readonly reason: HoldEndReason;
+  /** After a loss, the reason of the hold's signal, or what `release` rejected with. Undefined after a release. */
+  readonly error: Error | undefined;
 }
 
-/** Of the channel `leasehold.hold.long`: a hold is older than the `warnHoldMs` of its lock. Published once for each hold. */
+/** A message of the channel `leasehold.hold.long`: a hold is older than the `warnHoldMs` of its lock. Published once for each hold. */
 export interface HoldLongMessage extends LockMessage {
   readonly owner: string;
   readonly leaseId: bigint;
@@ -105,11 +106,11 @@ export interface HoldLongMessage extends LockMessage {
 }
 
 /**
- * Of the channel `leasehold.rejoin`: a call with `rejoin`, or a request of a ClusterLockManager, begins again and joins the
+ * A message of the channel `leasehold.rejoin`: a call with `rejoin`, or a request of a ClusterLockManager, begins again and joins the
  * queue at its end, because its session has ended or no session could be opened.
  */
 export interface RejoinMessage extends LockMessage {
-  /** Of the last session that it had, if any. */
+  /** Owner and lease of the last session that it had, if any. */
   readonly owner: string | undefined;
   readonly leaseId: bigint | undefined;
   /** SessionLostError, SessionClosedError or EtcdUnavailableError. */
@@ -124,7 +125,7 @@ export type { RenewalReport } from "../errors.js";
 
 export type SessionStateName = "live" | "jeopardy" | "lost" | "closed";
 
-/** Of the channel `leasehold.session`: the state of a session has changed; `from` is undefined when it was opened. */
+/** A message of the channel `leasehold.session`: the state of a session has changed; `from` is undefined when it was opened. */
 export interface SessionMessage extends ClusterMessage, RenewalReport {
   readonly leaseId: bigint;
   readonly owner: string;
@@ -135,7 +136,7 @@ export interface SessionMessage extends ClusterMessage, RenewalReport {
   readonly error: Error | undefined;
 }
 
-/** Of the channel `leasehold.session.renewed`: etcd has accepted a renewal. */
+/** A message of the channel `leasehold.session.renewed`: etcd has accepted a renewal. */
 export interface RenewedMessage extends ClusterMessage {
   readonly leaseId: bigint;
   readonly ttlSeconds: number;
@@ -144,8 +145,8 @@ export interface RenewedMessage extends ClusterMessage {
 }
 
 /**
- * Of the channel `leasehold.member`. `up`: a member is in use and has answered for the first time. `down`: it is left because
- * it failed. `refused`: it was left because it is no member that can be used (another cluster, a proxy, no rights, no etcd).
+ * A message of the channel `leasehold.member`. `up`: a member is in use and has answered for the first time. `down`: it is left
+ * because it failed. `refused`: it was left because it is no member that can be used (another cluster, a proxy, no rights, no etcd).
  */
 export interface MemberMessage extends ClusterMessage {
   readonly host: string;
@@ -154,8 +155,8 @@ export interface MemberMessage extends ClusterMessage {
 }
 
 /**
- * Of the channel `leasehold.election`: what happened to a candidate. `retrying` and `stopped`: of `lead`, whose campaign, or
- * observing for `onLeader`, has failed and is repeated, and which has ended.
+ * A message of the channel `leasehold.election`: what happened to a candidate. Only `lead` has `retrying`, when its campaign, or
+ * observing for `onLeader`, has failed and is repeated, and `stopped`, when it has ended.
  */
 export interface ElectionMessage extends ClusterMessage {
   readonly name: string;

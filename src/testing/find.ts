@@ -10,7 +10,7 @@ const run = promisify(execFile);
 export interface Programs {
   readonly etcd: string;
   readonly etcdctl: string | undefined;
-  /** Of the server, such as "3.4.23". */
+  /** The version of the server, such as "3.4.23". */
   readonly version: string;
 }
 
@@ -128,7 +128,7 @@ export function etcdEnv(env: NodeJS.ProcessEnv = process.env): NodeJS.ProcessEnv
   return process.arch === "x64" ? clean : { ...clean, ETCD_UNSUPPORTED_ARCH: process.arch };
 }
 
-/** Of this machine, as in /etc/os-release. */
+/** The distribution of this machine, as in /etc/os-release. */
 export function osRelease(): { readonly id: string; readonly like: string } {
   const text = existsSync("/etc/os-release") ? readFileSync("/etc/os-release", "utf8") : "";
   const field = (key: string) => new RegExp(`^${key}="?([^"\n]*)"?$`, "m").exec(text)?.[1] ?? "";

@@ -32,7 +32,7 @@ export interface Fleet {
   remove(): Promise<void>;
 }
 
-/** What etcd still has, and whom it still serves. */
+/** The keys, leases and watches that etcd still has. */
 export interface Leftovers {
   /** Sorted. */
   readonly keys: readonly string[];
@@ -106,7 +106,7 @@ export interface TestEtcd extends AsyncDisposable {
 
   /** The keys in etcd that start with `prefix`, sorted. @throws an `Error` if no member answers within 10 s. */
   keys(prefix?: string): Promise<string[]>;
-  /** What is left in etcd now. Of members that are paused or killed, the watches are not counted. */
+  /** Resolves with what is left in etcd now. The watches of members that are paused or killed are not counted. */
   leftovers(): Promise<Leftovers>;
   /**
    * Whether etcd has no key, no lease and no watch: true as soon as that is so, false after `timeoutMs`, which is 2000 unless

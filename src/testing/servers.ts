@@ -228,11 +228,11 @@ export class ServerProcess {
   }
 
   /**
-   * Resolves when it has said what `heard`, a global expression, matches once more. A program that is still starting may ignore a
+   * Resolves when it has said what `printed`, a global expression, matches once more. A program that is still starting may ignore a
    * signal, so it is sent again.
    */
-  async signal(name: NodeJS.Signals, heard: RegExp): Promise<void> {
-    const times = () => this.log.match(heard)?.length ?? 0;
+  async signal(name: NodeJS.Signals, printed: RegExp): Promise<void> {
+    const times = () => this.log.match(printed)?.length ?? 0;
     const before = times();
     const until = Date.now() + READY_MS;
     for (let tries = 0; times() === before; tries++) {
@@ -261,8 +261,8 @@ export class ServerProcess {
     const over = signal === undefined ? late : AbortSignal.any([signal, late]);
     const listening = new AbortController();
     try {
-      const heard = this.#heard(child, listening.signal);
-      await Promise.race([heard.then(() => this.#answers(child, over)), abortOf(over, listening.signal)]);
+      const ready = this.#printsReady(child, listening.signal);
+      await Promise.race([ready.then(() => this.#answers(child, over)), abortOf(over, listening.signal)]);
     } catch (error) {
       if (signal?.aborted) throw signal.reason;
       throw late.aborted ? this.#failure(`not ready within ${timeoutMs} ms`) : error;
@@ -271,7 +271,7 @@ export class ServerProcess {
     }
   }
 
-  #heard(child: Child, over: AbortSignal): Promise<void> {
+  #printsReady(child: Child, over: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const ended = (code: number | null, signal: string | null) =>
         // What it printed last may arrive after its exit.
@@ -281,12 +281,12 @@ export class ServerProcess {
         );
       child.once("exit", ended);
       over.addEventListener("abort", () => child.off("exit", ended), { once: true });
-      const heard = (line: string): void => {
+      const onLine = (line: string): void => {
         if (this.#lines.push(line) > KEPT_LINES) this.#lines.shift();
         if (this.#plan.ready.test(line)) resolve();
       };
-      readLines(child.stdout, heard);
-      readLines(child.stderr, heard);
+      readLines(child.stdout, onLine);
+      readLines(child.stderr, onLine);
     });
   }
 

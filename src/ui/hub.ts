@@ -7,7 +7,7 @@ import { Overview, Rows } from "./overview.js";
 import type { DetailMessage, Person } from "./protocol.js";
 import { type BoardSetting, BoardSource, shortKey } from "./source.js";
 
-/** Of one page object. Each open tab has one stream, or two while it shows a queue. */
+/** The most that one page object has. Each open tab has one stream, or two while it shows a queue. */
 const MAX_STREAMS = 64;
 const CHECK_MS = 5000;
 

@@ -3,7 +3,7 @@ import type { EventStream } from "./event-stream.js";
 import type { HoldEnd, Past, Row } from "./protocol.js";
 import type { Ending, QueueView } from "./source.js";
 
-/** Of one queue: the page draws as many. */
+/** The holds of one queue that are kept: the page draws as many. */
 const MAX_HOLDS = 60;
 
 type Hold = { -readonly [K in keyof Past]: Past[K] };
@@ -191,7 +191,7 @@ interface Change {
  * the last change that it has got, however many rows it still lacks.
  */
 class ChangeLog {
-  /** Of the last change. */
+  /** The number of the last change. */
   version = 0;
   /** A reader that has not got all changes up to this one may show rows that are gone. */
   forgotten = 0;

@@ -29,8 +29,8 @@ export interface Ending {
   readonly end: "released" | "lease ended";
 }
 
-/** How often to look whether etcd answers. */
-const LOOK_MS = 2000;
+/** How often to check whether etcd answers. */
+const CHECK_MS = 2000;
 /** A board that has failed is opened again after 2 s, and then after pauses that double: to fail may take 200 reads. */
 const MAX_REOPEN_MS = 300_000;
 /** Questions about leases under way. In a storm of hand-overs, the other holds just end. */
@@ -49,12 +49,12 @@ export class BoardSource {
   #board: Board | undefined;
   #timer: Timer | undefined;
   #failure: string | undefined;
-  #reopenMs = LOOK_MS;
+  #reopenMs = CHECK_MS;
   #reopenAt = 0;
   #closed = false;
   #questions = 0;
-  /** Events of earlier revisions are told. */
-  #toldRevision = 0n;
+  /** Events of earlier revisions are reported. */
+  #reportedRevision = 0n;
   /** Names that had a queue when the last board failed. */
   #known = new Set<string>();
 
@@ -63,7 +63,7 @@ export class BoardSource {
     private readonly rows: Rows,
   ) {
     this.#open();
-    this.#look();
+    this.#check();
   }
 
   close(): void {
@@ -91,10 +91,10 @@ export class BoardSource {
     this.rows.problem(message);
   }
 
-  /** Tells an outage and its end. */
-  #look(): void {
-    this.#timer = this.setting.clock.after(LOOK_MS, () => {
-      this.#look();
+  /** Reports an outage and its end. */
+  #check(): void {
+    this.#timer = this.setting.clock.after(CHECK_MS, () => {
+      this.#check();
       if (this.#board === undefined) {
         if (this.setting.clock.monotonic() >= this.#reopenAt) this.#open();
         return;
@@ -110,17 +110,17 @@ export class BoardSource {
     const board = this.#board;
     if (board === undefined || this.#closed) return;
     this.#failure = undefined;
-    this.#reopenMs = LOOK_MS;
+    this.#reopenMs = CHECK_MS;
     this.rows.problem(undefined);
     const missed = [...this.#known].filter((name) => board.queue(name) === undefined);
     this.#known = new Set();
     this.rows.changed([...names, ...missed].map((name) => viewOf(board, name)));
-    for (const name of names) for (const event of board.history(name)) this.#tell(name, event);
-    this.#toldRevision = revision;
+    for (const name of names) for (const event of board.history(name)) this.#report(name, event);
+    this.#reportedRevision = revision;
   }
 
-  #tell(name: string, { kind, entry, revision: at }: BoardEvent): void {
-    if (at <= this.#toldRevision || kind === "granted") return;
+  #report(name: string, { kind, entry, revision: at }: BoardEvent): void {
+    if (at <= this.#reportedRevision || kind === "granted") return;
     const { createRevision: revision, leaseId } = entry;
     if (kind === "released") this.rows.ended({ name, revision, end: "released" });
     else if (leaseId !== 0n && this.#questions < MAX_QUESTIONS) void this.#ask(name, revision, leaseId);

@@ -36,7 +36,7 @@ interface Listening {
 
 const listening = new WeakMap<AbortSignal, Listening>();
 
-/** Of all fan-outs together, which most programs have one of for each cluster. Returns a function that stops listening. */
+/** Listens for all fan-outs together: most programs have one for each cluster. Returns a function that stops listening. */
 function listen(signal: AbortSignal, listener: () => void): () => void {
   const { listeners, run } = listening.get(signal) ?? begin(signal);
   listeners.add(listener);

@@ -55,7 +55,7 @@ class SortedList<T> {
   }
 }
 
-/** Of a name, in bytes. A foreign key may have more than a million, all slashes. */
+/** The longest name, in bytes. A foreign key may have more than a million, all slashes. */
 const MAX_NAME = 1024;
 
 /** The names of all queues that a key may count in: its directories, the nearest last. */

@@ -84,7 +84,7 @@ export class Board {
     return this.#queues.live.get(name);
   }
 
-  /** Of the queues that have entries, in no particular order. */
+  /** The names of the queues that have entries, in no particular order. */
   names(): Iterable<string> {
     return this.#queues.live.keys();
   }

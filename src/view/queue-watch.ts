@@ -12,7 +12,7 @@ const LATEST_EVENT_MS = 10_000;
 /** Which keys are watched, and what is kept of them. */
 interface QueueWatchTarget<K> extends Keeping<K> {
   readonly services: EtcdServices;
-  /** Of one queue, or of all queues whose names have a prefix. */
+  /** The keys of one queue, or of all queues whose names have a prefix. */
   readonly range: { readonly key: string | Buffer; readonly end: string | Buffer };
   /** What the reads are for, as an EtcdUnavailableError names it. */
   readonly what: string;
@@ -102,9 +102,9 @@ export class QueueWatch<K extends Revisions> implements WatchListener {
     if (kind === "PUT") this.#keys.set(key, this.target.keep(kv));
   }
 
-  interrupted(why: Interruption): void {
+  interrupted(reason: Interruption): void {
     this.#endWatch();
-    if (why === "compacted") this.#readFirst();
+    if (reason === "compacted") this.#readFirst();
     else this.#follow();
   }
 
@@ -227,7 +227,7 @@ interface FeedSource<T> {
   readonly signal: AbortSignal | undefined;
   /** A consumer that has stopped reading must not fill the memory: of more unread items, the oldest are dropped. */
   readonly maxUnread: number;
-  /** Of two items in a row that are the same, the second is not delivered. */
+  /** Whether `b`, the item after `a`, is the same and is not delivered. */
   same(a: T, b: T): boolean;
   /** Called by the first `next()`. */
   start(sink: FeedSink<T>): { stop(): void };

@@ -94,8 +94,8 @@ export function checkArguments({ name, mode, ifAvailable, steal, signal }: LockR
   signal?.throwIfAborted();
 }
 
-const notSupported = (why: string): DOMException =>
-  new DOMException(`Lock request not supported: ${why}`, "NotSupportedError");
+const notSupported = (reason: string): DOMException =>
+  new DOMException(`Lock request not supported: ${reason}`, "NotSupportedError");
 
 /** The error of a closed manager or cluster. */
 export const closedError = (cause?: Error): DOMException =>
@@ -118,7 +118,7 @@ export function queueNameOf(prefix: string, name: string): string {
 const encoded = (name: string): string =>
   name === "" ? EMPTY : Buffer.from(name, "utf16le").toString("base64url");
 
-/** Of a name of `MAX_NAME` code units. */
+/** What a name of `MAX_NAME` code units becomes. */
 const MAX_ENCODED = Math.ceil((MAX_NAME * 2 * 4) / 3);
 /** In bytes: the folder, the lease and the number of an entry. */
 const MAX_BELOW = 64;

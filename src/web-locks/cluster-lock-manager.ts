@@ -343,7 +343,7 @@ export class ClusterLockManager implements AsyncDisposable {
   #acquire(request: LockRequest): Promise<HoldHandle | undefined> {
     const { source } = this.#client;
     if (!acquireChannel.hasSubscribers) return this.#acquired(request, { source });
-    const call = { tries: request.way === "try", signal: request.args.signal };
+    const call = { tries: request.mode === "try", signal: request.args.signal };
     return traceAcquire({ ...request.about, source }, call, (traced) => this.#acquired(request, traced));
   }
 

@@ -75,7 +75,7 @@ export type AcquireMode = "wait" | "try" | "steal";
 export interface QueuedRequest {
   /** Position of its call among all calls. */
   readonly order: number;
-  readonly way: AcquireMode;
+  readonly mode: AcquireMode;
   /** Resolves when its entry is in the queue, or the request has ended. Never rejects. */
   join(): Promise<void>;
   /** Called when it would have to wait behind an earlier request that is in the queue, which is known without asking etcd. */
@@ -102,10 +102,10 @@ export class RequestQueue {
     private readonly name: string,
   ) {}
 
-  /** `realm` keeps the names of different clusters apart. */
-  static of(realm: object, name: string): RequestQueue {
-    const byName = lines.get(realm) ?? new Map<string, RequestQueue>();
-    lines.set(realm, byName);
+  /** The same name in two clusters has two queues. */
+  static of(cluster: object, name: string): RequestQueue {
+    const byName = lines.get(cluster) ?? new Map<string, RequestQueue>();
+    lines.set(cluster, byName);
     const line = byName.get(name) ?? new RequestQueue(byName, name);
     byName.set(name, line);
     return line;
@@ -144,8 +144,8 @@ export class RequestQueue {
 
   #next(): QueuedRequest | undefined {
     // Until a steal holds, a second one would delete it as a waiter, and it would join again behind the second.
-    if ([...this.#queued].some(({ way }) => way === "steal")) return undefined;
-    return this.#queued.size < MAX_QUEUED ? this.#line[0] : this.#line.find(({ way }) => way === "steal");
+    if ([...this.#queued].some(({ mode }) => mode === "steal")) return undefined;
+    return this.#queued.size < MAX_QUEUED ? this.#line[0] : this.#line.find(({ mode }) => mode === "steal");
   }
 }
 
@@ -207,7 +207,7 @@ let calls = 0;
 /** A call of `request` until its lock is granted, across any number of sessions. */
 export class LockRequest implements QueuedRequest, RegisteredRequest {
   readonly order = calls++;
-  readonly way: AcquireMode;
+  readonly mode: AcquireMode;
   /** Distinguishes its entry from those of other requests. */
   readonly id: string;
   /** undefined if it would have to wait but must not. Grants follow the order of the calls, unless etcd is late with one. */
@@ -233,7 +233,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   ) {
     this.#queueName = queueNameOf(client.prefix, args.name);
     this.id = client.services.clock.randomId().toString(36);
-    this.way = args.steal ? "steal" : args.ifAvailable ? "try" : "wait";
+    this.mode = args.steal ? "steal" : args.ifAvailable ? "try" : "wait";
     this.answered = new Promise((resolve) => (this.answer = resolve));
     this.acquired = new Promise((resolve, reject) => {
       this.#resolve = resolve;
@@ -259,7 +259,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   }
 
   get pending(): boolean {
-    return !this.#over && this.way !== "try";
+    return !this.#over && this.mode !== "try";
   }
 
   async join(): Promise<void> {
@@ -267,7 +267,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
       const lease = await (this.#lease ??= this.#openSession());
       this.#used = lease;
       if (this.#over) return;
-      if (this.way === "try") this.#acquire(await this.#try(lease));
+      if (this.mode === "try") this.#acquire(await this.#try(lease));
       else await this.#joinWith(LockTable.of(lease).queue(this.#queueName));
     } catch (error) {
       this.#fail(error);
@@ -275,7 +275,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   }
 
   mustWait(): void {
-    if (this.way === "try") this.#acquire(undefined);
+    if (this.mode === "try") this.#acquire(undefined);
     else this.answer();
   }
 
@@ -308,7 +308,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
     if (this.#over || waiter.stage.at === "end") return;
     this.answer();
     const { revision } = waiter;
-    if (this.way === "steal" && revision !== undefined) await this.#steal(queue, waiter, revision);
+    if (this.mode === "steal" && revision !== undefined) await this.#steal(queue, waiter, revision);
   }
 
   /** Resolves when its entry is in the queue, or never will be. */

@@ -35,7 +35,7 @@ const startSpan = (name, { attributes = {} }) => ({
 const instrumentation = instrument({ tracerProvider: { getTracer: () => ({ startSpan }) } });
 const events = [];
 acquireChannel.asyncEnd.subscribe(({ outcome }) => events.push(outcome));
-holdEndChannel.subscribe(({ why }) => events.push(why));
+holdEndChannel.subscribe(({ reason }) => events.push(reason));
 const cluster = connect({ hosts: "", session: { owner: "bundled" } });
 lockPage(cluster).close();
 let fence;
@@ -154,7 +154,7 @@ describe.each(Object.entries(BUNDLERS))("a program bundled by %s", (_, bundle) =
     expect(seen).toMatchObject({
       spans: [
         ["leasehold.acquire", { ...attributes, "leasehold.outcome": "granted" }],
-        ["leasehold.hold", { ...attributes, "leasehold.why": "released" }],
+        ["leasehold.hold", { ...attributes, "leasehold.reason": "released" }],
       ],
       events: ["granted", "released"],
       isOne: true,

@@ -91,7 +91,7 @@ const ALL: readonly (readonly [string, AnyLeaseholdError, Record<string, unknown
     new EtcdRefusedError("quota", "a:1", "etcdserver: mvcc: database space exceeded", {
       what: "grant a lease",
     }),
-    { why: "quota", host: "a:1" },
+    { reason: "quota", host: "a:1" },
     /a:1 refused to grant a lease \(quota\): .*space exceeded/,
   ],
 ];

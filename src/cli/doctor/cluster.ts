@@ -12,15 +12,15 @@ import {
 
 interface Known {
   readonly reports: readonly EndpointReport[];
-  readonly told: readonly { readonly status: MemberStatus }[];
+  readonly answered: readonly { readonly status: MemberStatus }[];
   /** As one of them lists all. */
   readonly members: readonly ListedMember[];
 }
 
 /** Whether enough members vote, and whether --endpoints lists them all. */
-function quorum({ reports, told, members }: Known): Finding[] {
+function quorum({ reports, answered, members }: Known): Finding[] {
   if (members.length === 0) return [];
-  const seen = new Set(told.map(({ status }) => status.memberId));
+  const seen = new Set(answered.map(({ status }) => status.memberId));
   const voters = members.filter(({ isLearner }) => !isLearner).sort((a, b) => (a.name < b.name ? -1 : 1));
   const up = voters.filter(({ id }) => seen.has(id));
   const down = voters.filter(
@@ -67,22 +67,22 @@ function unlistedFinding(unlisted: readonly ListedMember[]): Finding[] {
 /** etcd rejects requests at 5000 entries that are not applied. */
 const LAG = 1000;
 
-type Told = EndpointReport & { readonly status: MemberStatus };
+type Answered = EndpointReport & { readonly status: MemberStatus };
 
 /** What the reports of all endpoints say together. */
 export function clusterFindings(reports: readonly EndpointReport[]): Finding[] {
-  const told = reports.filter((report): report is Told => report.status !== undefined);
+  const answered = reports.filter((report): report is Answered => report.status !== undefined);
   const working = reports.filter(({ works }) => works).length;
   const findings = [endpointsFinding(working, reports.length)];
-  if (told.length === 0) return [...findings, skip("cluster", "no endpoint has told its status")];
-  const mixed = mixedFinding(told);
-  const alarms = alarmFindings(told);
+  if (answered.length === 0) return [...findings, skip("cluster", "no endpoint has reported its status")];
+  const mixed = mixedFinding(answered);
+  const alarms = alarmFindings(answered);
   if (mixed) return [...findings, mixed, ...alarms];
-  const members = told.find(({ members }) => members && members.length > 0)?.members ?? [];
+  const members = answered.find(({ members }) => members && members.length > 0)?.members ?? [];
   return [
     ...findings,
-    ...[leaderFinding(told, members), ...quorum({ reports, told, members })],
-    ...[...alarms, ...versionsFinding(told), ...lagFindings(told)],
+    ...[leaderFinding(answered, members), ...quorum({ reports, answered, members })],
+    ...[...alarms, ...versionsFinding(answered), ...lagFindings(answered)],
   ];
 }
 
@@ -90,16 +90,16 @@ function endpointsFinding(working: number, all: number): Finding {
   const detail = `${working} of ${all} ${all === 1 ? "endpoint works" : "endpoints work"}`;
   if (working === 0) return fail("endpoints", detail, "see above");
   if (working === all) return ok("endpoints", detail);
-  return warn("endpoints", detail, "clients go on with the others; mend or remove those that fail");
+  return warn("endpoints", detail, "clients continue with the others; repair or remove those that fail");
 }
 
 const hex = (id: string): string => BigInt(id).toString(16);
 
-function mixedFinding(told: readonly Told[]): Finding | undefined {
-  const ids = [...new Set(told.map(({ status }) => status.clusterId))];
+function mixedFinding(answered: readonly Answered[]): Finding | undefined {
+  const ids = [...new Set(answered.map(({ status }) => status.clusterId))];
   if (ids.length < 2) return undefined;
   const hostsOf = (id: string): string =>
-    told
+    answered
       .filter(({ status }) => status.clusterId === id)
       .map(({ exam }) => exam.host)
       .join(", ");
@@ -113,17 +113,17 @@ function mixedFinding(told: readonly Told[]): Finding | undefined {
 const nameOf = (id: string, members: readonly ListedMember[]): string =>
   members.find((member) => member.id === id)?.name || hex(id);
 
-function leaderFinding(told: readonly Told[], members: readonly ListedMember[]): Finding {
-  const without = told.filter(({ status }) => status.leader === "0");
+function leaderFinding(answered: readonly Answered[], members: readonly ListedMember[]): Finding {
+  const without = answered.filter(({ status }) => status.leader === "0");
   if (without.length > 0)
     return fail(
       "leader",
       `no leader known at ${without.map(({ exam }) => exam.host).join(", ")}`,
       "start the members that are down: a majority must reach each other on their peer ports",
     );
-  const leaders = [...new Set(told.map(({ status }) => status.leader))];
+  const leaders = [...new Set(answered.map(({ status }) => status.leader))];
   const [leader = "0"] = leaders;
-  const term = told[0]?.status.raftTerm ?? "";
+  const term = answered[0]?.status.raftTerm ?? "";
   if (leaders.length === 1) return ok("leader", `${nameOf(leader, members)} leads in term ${term}`);
   return warn(
     "leader",
@@ -139,33 +139,35 @@ const ALARMS: Readonly<Record<string, string>> = {
 };
 
 /** As members tell them: `memberID:123 alarm:NOSPACE`. Go's text form of protobuf has one space or two, as it likes. */
-function alarmFindings(told: readonly Told[]): Finding[] {
-  const errors = told.flatMap(({ status }) => status.errors).map((text) => text.trim().replace(/\s+/g, " "));
+function alarmFindings(answered: readonly Answered[]): Finding[] {
+  const errors = answered
+    .flatMap(({ status }) => status.errors)
+    .map((text) => text.trim().replace(/\s+/g, " "));
   const all = new Set(errors.filter((text) => !text.includes("no leader")));
   if (all.size === 0) return [ok("alarms", "none")];
-  const members = told.flatMap((report) => report.members ?? []);
+  const members = answered.flatMap((report) => report.members ?? []);
   return [...all].map((text) => {
     const [, id, alarm = ""] = /^memberID:(\d{1,20}) alarm:(\w+)/.exec(text) ?? [];
-    const cure = ALARMS[alarm] ?? "see etcd's log, and etcdctl alarm list";
+    const hint = ALARMS[alarm] ?? "see etcd's log, and etcdctl alarm list";
     return fail(
       "alarms",
       id === undefined ? excerpt(text) : `${alarm} of member ${nameOf(id, members)}`,
-      cure,
+      hint,
     );
   });
 }
 
-function versionsFinding(told: readonly Told[]): Finding[] {
-  const versions = [...new Set(told.map(({ status }) => status.version))].sort();
+function versionsFinding(answered: readonly Answered[]): Finding[] {
+  const versions = [...new Set(answered.map(({ status }) => status.version))].sort();
   if (versions.length < 2) return [];
   const detail = `members run different releases: ${versions.join(", ")}`;
   return [warn("versions", detail, "end the upgrade: they should differ during one only")];
 }
 
 /** The members were asked at about the same time: a busy cluster writes a few entries in between. */
-function lagFindings(told: readonly Told[]): Finding[] {
-  const latest = Math.max(...told.map(({ status }) => status.appliedIndex));
-  const behind = told.filter(({ status }) => latest - status.appliedIndex > LAG);
+function lagFindings(answered: readonly Answered[]): Finding[] {
+  const latest = Math.max(...answered.map(({ status }) => status.appliedIndex));
+  const behind = answered.filter(({ status }) => latest - status.appliedIndex > LAG);
   if (behind.length === 0) return [ok("lag", "every member has applied what the others have, or nearly so")];
   return behind.map(({ exam, status }) =>
     warn(

@@ -37,9 +37,9 @@ const countOf = (sections: readonly Section[], mark: Mark): number =>
 function writeText(stdout: Output, sections: readonly Section[], redact: Redact): void {
   for (const { endpoint, findings } of sections) {
     stdout.write(`${endpoint ?? "the cluster"}\n`);
-    for (const { mark, check, detail, cure } of findings) {
+    for (const { mark, check, detail, hint } of findings) {
       stdout.write(`  ${mark.padEnd(4)}  ${check}: ${redact(detail)}\n`);
-      if (cure !== undefined) stdout.write(`        to do: ${redact(cure)}\n`);
+      if (hint !== undefined) stdout.write(`        to do: ${redact(hint)}\n`);
     }
   }
   stdout.write(`${counts(sections)}\n`);
@@ -55,11 +55,11 @@ const counts = (sections: readonly Section[]): string => {
 /** One object for each finding, and one for all. */
 function writeJson(stdout: Output, sections: readonly Section[], redact: Redact): void {
   for (const { endpoint, findings } of sections)
-    for (const { check, mark, detail, cure, measured } of findings)
+    for (const { check, mark, detail, hint, measured } of findings)
       stdout.write(
         json({
           ...{ endpoint: endpoint ?? null, check, mark, message: redact(detail) },
-          ...(cure !== undefined && { cure: redact(cure) }),
+          ...(hint !== undefined && { hint: redact(hint) }),
           ...(measured && { measured }),
         } satisfies FindingJson),
       );

@@ -17,7 +17,7 @@ export interface Finding {
   /** One line that is safe to print: texts of servers are excerpts. */
   readonly detail: string;
   /** What to do, one line. */
-  readonly cure?: string;
+  readonly hint?: string;
   readonly measured?: Measured;
 }
 
@@ -35,12 +35,12 @@ export const rounded = (measured: Measured): Measured =>
     ]),
   );
 
-export const warn = (check: string, detail: string, cure: string): Finding => ({
-  ...{ check, mark: "warn", detail, cure },
+export const warn = (check: string, detail: string, hint: string): Finding => ({
+  ...{ check, mark: "warn", detail, hint },
 });
 
-export const fail = (check: string, detail: string, cure: string): Finding => ({
-  ...{ check, mark: "fail", detail, cure },
+export const fail = (check: string, detail: string, hint: string): Finding => ({
+  ...{ check, mark: "fail", detail, hint },
 });
 
 export const skip = (check: string, detail: string): Finding => ({ check, mark: "skip", detail });
@@ -59,7 +59,7 @@ export interface Exam {
   readonly auth: ConnectOptions["auth"];
   readonly prefix: string;
   readonly ttlSeconds: number;
-  /** Of each step: one connection, one request. */
+  /** Limits each step: one connection, one request. */
   readonly timeoutMs: number;
   readonly clock: Clock;
   readonly signal: AbortSignal;

@@ -75,7 +75,7 @@ const MAX_BYTES = 256 * 1024;
 export interface HttpAnswer {
   readonly status: number;
   readonly type: string;
-  /** Of the server's clock, in milliseconds; NaN without one. */
+  /** The time of the server's clock, in milliseconds; NaN without one. */
   readonly date: number;
   /** This machine's wall clock in the middle of the request. */
   readonly askedAt: number;

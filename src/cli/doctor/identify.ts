@@ -59,7 +59,7 @@ async function noTls(exam: Exam, error: unknown): Promise<Finding> {
     "tls",
     `no TLS handshake: ${excerpt((error as Error).message || (codeOf(error) ?? ""), 120)}`,
     CLIENT_CERTIFICATE.test(`${String(error)} ${codeOf(error)}`)
-      ? CERTIFICATE_CURE
+      ? CERTIFICATE_HINT
       : "correct the port in --endpoints, or see the log of that server",
   );
 }
@@ -67,7 +67,7 @@ async function noTls(exam: Exam, error: unknown): Promise<Finding> {
 /** The alerts of a server that wants another certificate of its client. */
 const CLIENT_CERTIFICATE =
   /alert[ _](bad[ _]certificate|certificate[ _]required|unknown[ _]ca|handshake[ _]failure|certificate[ _]expired)/i;
-const CERTIFICATE_CURE =
+const CERTIFICATE_HINT =
   "give --cert and --key of an authority that etcd trusts (its --trusted-ca-file), and see that they have not expired";
 
 function certificateFindings(exam: Exam, { certificate, problem, protocol }: Handshake): Finding[] {
@@ -168,7 +168,7 @@ export function clockFinding({ date, askedAt }: Pick<HttpAnswer, "date" | "asked
 /** `answer`: of HTTP, or the error in place of one. */
 async function otherServer(exam: Exam, answer: unknown): Promise<Finding> {
   if (CLIENT_CERTIFICATE.test(`${String(answer)} ${codeOf(answer)}`))
-    return fail("tls", "the server wants a client certificate that it trusts", CERTIFICATE_CURE);
+    return fail("tls", "the server wants a client certificate that it trusts", CERTIFICATE_HINT);
   if (!exam.secure && (await speaksTls(exam)))
     return fail(
       "tls",
@@ -188,7 +188,7 @@ async function otherServer(exam: Exam, answer: unknown): Promise<Finding> {
 const webServer = ({ status, type, text }: HttpAnswer): Finding =>
   fail(
     "server",
-    `a web server that is no etcd: HTTP ${status}, ${excerpt(type, 40) || "no type"}, "${excerpt(text)}"`,
+    `a web server, not etcd: HTTP ${status}, ${excerpt(type, 40) || "no type"}, "${excerpt(text)}"`,
     "correct the host and the port in --endpoints: etcd's clients use port 2379 by default",
   );
 
@@ -217,7 +217,7 @@ async function speaksGrpc({ host, credentials, timeoutMs, signal, prefix }: Exam
     return true;
   } catch (error) {
     signal.throwIfAborted();
-    return error instanceof EtcdRefusedError && error.why !== "member" && error.why !== "tls";
+    return error instanceof EtcdRefusedError && error.reason !== "member" && error.reason !== "tls";
   } finally {
     await cluster.close({ drainMs: 0 });
   }

@@ -61,7 +61,7 @@ function unreachable({ hostname, port }: Exam, error: unknown): Finding {
       "reach",
       error instanceof NoAnswerError
         ? `no TCP connection within ${error.afterMs} ms`
-        : `no way there (${code})`,
+        : `not reachable (${code})`,
       "see whether the machine is up, and which firewall drops packets to this port",
     );
   return fail("reach", `no TCP connection: ${excerpt(code)}`, "correct the host and the port in --endpoints");
@@ -173,10 +173,10 @@ const memberOf = (fields: Fields): ListedMember => ({
   clientUrls: listOf(fields["clientURLs"]).map((url) => excerpt(textOf(url), 200)),
 });
 
-/** etcd tells its quota from 3.6 on. */
+/** etcd reports its quota from 3.6 on. */
 export function spaceFinding(fields: Fields): Finding[] {
   const [size, quota] = [Number(idOf(fields["dbSize"])), Number(idOf(fields["dbSizeQuota"]))];
-  const shown = `${mib(size)}${quota > 0 ? ` of ${mib(quota)}` : ", of a quota that this release does not tell"}`;
+  const shown = `${mib(size)}${quota > 0 ? ` of ${mib(quota)}` : ", of a quota that this release does not report"}`;
   if (quota > 0 && size > FULL * quota)
     return [
       warn("space", shown, "compact, defragment, or raise --quota-backend-bytes: a full etcd rejects writes"),

@@ -49,7 +49,7 @@ const FULL =
 
 function refused(exam: Exam, error: EtcdRefusedError): Refusal {
   const text = excerpt(error.message, 400);
-  switch (error.why) {
+  switch (error.reason) {
     case "permission":
       return { finding: fail("rights", text, grant(exam)), works: true, goesOn: true };
     case "unauthenticated":
@@ -63,7 +63,7 @@ function refused(exam: Exam, error: EtcdRefusedError): Refusal {
         goesOn: false,
       };
     case "member":
-      return { finding: fail("server", text, memberCure(text)), works: false, goesOn: false };
+      return { finding: fail("server", text, memberHint(text)), works: false, goesOn: false };
     case "other":
       return { finding: fail("lock", text, "see the log of this member"), works: true, goesOn: false };
   }
@@ -79,7 +79,7 @@ const login = ({ auth }: Exam): string =>
     ? "check --user, --password and ETCDCTL_PASSWORD"
     : "etcd wants a user: give --user, and ETCDCTL_PASSWORD";
 
-function memberCure(text: string): string {
+function memberHint(text: string): string {
   if (text.includes("grpc-proxy")) return "list the members of etcd in --endpoints, not the proxy";
   if (text.includes("learner")) return "promote it (etcdctl member promote), or take it out of --endpoints";
   if (text.includes("corrupt")) return "stop this member, remove its data, and add it to the cluster again";
@@ -155,10 +155,10 @@ async function reads({ exam, cluster, mutex, findings }: Trial): Promise<void> {
   }
   const medianMs = took.sort((a, b) => a - b)[(READS - 1) / 2] ?? 0;
   const detail = `a linearizable read takes ${shown(medianMs)} (median of ${READS})`;
-  const cure =
+  const hint =
     "see etcd's disk (etcd_disk_wal_fsync_duration_seconds) and the network; use a TTL of ten round trips at least";
   const found =
-    medianMs < SLOW_MS ? ok("read", detail) : warn("read", `${detail}; a lock takes longer`, cure);
+    medianMs < SLOW_MS ? ok("read", detail) : warn("read", `${detail}; a lock takes longer`, hint);
   findings.push({ ...found, measured: rounded({ medianMs }) });
 }
 
@@ -210,14 +210,14 @@ function countRenewals(exam: Exam, session: Session): Promise<RenewedMessage> {
 }
 
 async function renewalFinding(renewals: Promise<RenewedMessage>, session: Session): Promise<Finding[]> {
-  const cure = "see the network and the load of this member; a longer --ttl shows whether it is just slow";
+  const hint = "see the network and the load of this member; a longer --ttl shows whether it is just slow";
   try {
     const { durationMs } = await renewals;
     const detail = `${RENEWALS} renewals of a session with a TTL of ${session.ttlSeconds} s, the last in ${shown(durationMs)}`;
     return [ok("renewal", detail, { durationMs })];
   } catch (error) {
     if (!(error instanceof NoAnswerError)) throw error;
-    return [fail("renewal", `fewer than ${RENEWALS} renewals in ${error.afterMs} ms`, cure)];
+    return [fail("renewal", `fewer than ${RENEWALS} renewals in ${error.afterMs} ms`, hint)];
   }
 }
 

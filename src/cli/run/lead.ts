@@ -14,7 +14,7 @@ import {
   type Pace,
   PACE_FLAGS,
   paceOf,
-  Teller,
+  Reporter,
   withoutPassword,
 } from "./settings.js";
 
@@ -42,7 +42,7 @@ export const lead = command({
     const pace = paceOf(call.flags);
     const signals = new CommandSignals(call.signal, call.endingSignals);
     const { io, command: words, flags } = call;
-    const common = { cluster: call.connect(), pace, teller: new Teller(io, call.json), signals };
+    const common = { cluster: call.connect(), pace, reporter: new Reporter(io, call.json), signals };
     const task = {
       ...common,
       words,
@@ -57,9 +57,9 @@ export const lead = command({
   },
 });
 
-/** Resolves when the command has ended by itself, or the program was told to end. */
+/** Resolves when the command has ended by itself, or the program was asked to stop. */
 async function leadUntilEnd(task: CommandTask, name: string, value: string | undefined): Promise<number> {
-  const { cluster, pace, teller, signals } = task;
+  const { cluster, pace, reporter, signals } = task;
   const stop = new AbortController();
   let code: number | undefined;
   const term = async (leadership: Leadership): Promise<void> => {
@@ -69,11 +69,11 @@ async function leadUntilEnd(task: CommandTask, name: string, value: string | und
     stop.abort();
   };
   const signal = AbortSignal.any([stop.signal, signals.signal]);
-  await leadElection(cluster, name, term, optionsOf({ name, pace, teller, signal, value }));
+  await leadElection(cluster, name, term, optionsOf({ name, pace, reporter, signal, value }));
   return code ?? signals.exitCode ?? EXIT.ok;
 }
 
-/** Of a leadership that was lost, or in doubt, before its command could be started: the next term starts it. */
+/** Ignores that a leadership was lost, or in doubt, before its command could be started: the next term starts it. */
 function lostBefore(error: unknown): undefined {
   if (error instanceof LockLostError || error instanceof LockExpiringError) return;
   throw error;
@@ -82,15 +82,15 @@ function lostBefore(error: unknown): undefined {
 interface Settings {
   readonly name: string;
   readonly pace: Pace;
-  readonly teller: Teller;
+  readonly reporter: Reporter;
   readonly signal: AbortSignal;
   readonly value: string | undefined;
 }
 
-const optionsOf = ({ name, pace, teller, signal, value }: Settings): LeadOptions => ({
+const optionsOf = ({ name, pace, reporter, signal, value }: Settings): LeadOptions => ({
   ...{ signal, value, ttlSeconds: pace.ttlSeconds },
   onRetry: ({ message }, delayMs) =>
-    teller.line(`${message}; next attempt in ${Math.round(delayMs / 1000)} s`, {
+    reporter.line(`${message}; next attempt in ${Math.round(delayMs / 1000)} s`, {
       ...{ event: "retrying", name, message },
       delayMs: Math.round(delayMs),
     }),

@@ -17,7 +17,7 @@ import {
 } from "../../index.js";
 import { pause, systemClock } from "../../util/clock.js";
 import type { StartedJson } from "../json-types.js";
-import type { CommandSignals, Pace, Teller } from "./settings.js";
+import type { CommandSignals, Pace, Reporter } from "./settings.js";
 import { endingText, type Outcome, ProcessGroup, Supervisor } from "./supervisor.js";
 
 /** The largest number of contenders that a state reports. */
@@ -185,7 +185,7 @@ export interface CommandTask {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly pace: Pace;
   readonly maxHoldMs: number | undefined;
-  readonly teller: Teller;
+  readonly reporter: Reporter;
   readonly signals: CommandSignals;
   /** The caller releases the hold of a command that has ended by itself. */
   readonly keepsHold?: boolean;
@@ -199,7 +199,7 @@ const ANSWER_MS = 50;
  * ends before the command could be started.
  */
 export async function runCommand(task: CommandTask, hold: Hold): Promise<Settled> {
-  const { cluster, signals, teller } = task;
+  const { cluster, signals, reporter } = task;
   const watch = await HoldWatch.begin(cluster, hold, signals.signal);
   try {
     signals.signal.throwIfAborted();
@@ -210,15 +210,15 @@ export async function runCommand(task: CommandTask, hold: Hold): Promise<Settled
     const supervisor = new Supervisor(supervised);
     signals.receiver = (name) => void supervisor.signal(name);
     const outcome = await supervisor.run();
-    const toldToEnd = signals.signal.aborted;
+    const askedToStop = signals.signal.aborted;
     // The number of the group may soon be that of another one.
     const gaveUp = new AbortController();
     signals.receiver = () => gaveUp.abort();
-    const ended = { ...supervised, toldToEnd, release: () => released(hold, gaveUp.signal) };
+    const ended = { ...supervised, askedToStop, release: () => released(hold, gaveUp.signal) };
     const checked = await settle(outcome, ended);
     const { ending } = checked;
     if (ending !== undefined)
-      teller.line(...endingText(hold.name, { ...checked, ending }, await reasonOf(ended, checked)));
+      reporter.line(...endingText(hold.name, { ...checked, ending }, await reasonOf(ended, checked)));
     return checked;
   } finally {
     signals.receiver = undefined;
@@ -231,15 +231,15 @@ const UNGUARDED =
 const unguarded = (name: string) => ({ event: "unguarded", name, message: UNGUARDED }) as const;
 
 function start(task: CommandTask, hold: Hold): { guardian: Guardian; group: ProcessGroup } {
-  const { words, teller } = task;
+  const { words, reporter } = task;
   const own = ownOf(task, hold);
-  const guardian = new Guardian(task.env["PATH"], () => teller.line(UNGUARDED, unguarded(hold.name)));
+  const guardian = new Guardian(task.env["PATH"], () => reporter.line(UNGUARDED, unguarded(hold.name)));
   const leftMs = hold.remainingMs();
   if (own) guardian.expect(hexLease(own.leaseId));
   const group = new ProcessGroup(words, { ...task.env, ...factsOf(hold, own) }, (pid) =>
     guardian.watch(pid, leftMs),
   );
-  if (group.pid !== undefined && own) teller.event(startedJson(own, group.pid));
+  if (group.pid !== undefined && own) reporter.event(startedJson(own, group.pid));
   return { guardian, group };
 }
 
@@ -267,13 +267,13 @@ export interface Settled extends Outcome {
   /** The guardian has killed the group. */
   readonly byGuardian: boolean;
   /** While it ran, this process got a signal that ends it, and passed it on. */
-  readonly toldToEnd: boolean;
+  readonly askedToStop: boolean;
 }
 
 /** A hold whose command has ended. */
 interface Ended {
   readonly hold: Hold;
-  readonly toldToEnd: boolean;
+  readonly askedToStop: boolean;
   /** Resolves with the loss, if it was lost before. Repeated calls have the same result. */
   readonly release: () => Promise<LockLostError | undefined>;
   readonly keepsHold?: boolean;
@@ -282,14 +282,14 @@ interface Ended {
 /** If the guardian has ended it, that is when it ended; a hold that was lost before its release counts as lost. */
 async function settle(
   outcome: Outcome,
-  { guardian, hold, release, keepsHold, toldToEnd }: Ended & { readonly guardian: Guardian },
+  { guardian, hold, release, keepsHold, askedToStop }: Ended & { readonly guardian: Guardian },
 ): Promise<Settled> {
   if (outcome.ranOnMs > 0 && guardian.firedAt === undefined) await pause(systemClock, ANSWER_MS);
   if (guardian.firedAt !== undefined) {
     const ranOnMs = Math.max(0, guardian.firedAt - outcome.leaseOverAt);
-    return { ...outcome, ending: "lost", ranOnMs, byGuardian: true, toldToEnd };
+    return { ...outcome, ending: "lost", ranOnMs, byGuardian: true, askedToStop };
   }
-  const settled = { ...outcome, byGuardian: false, toldToEnd };
+  const settled = { ...outcome, byGuardian: false, askedToStop };
   if (outcome.ending !== undefined) return settled;
   const lost = keepsHold ? hold.signal.aborted : await release();
   return lost ? { ...settled, ending: "lost" } : settled;

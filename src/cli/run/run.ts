@@ -26,7 +26,7 @@ import {
   PACE_FLAGS,
   paceOf,
   positiveDuration,
-  Teller,
+  Reporter,
   withoutPassword,
 } from "./settings.js";
 import { codeOf } from "./supervisor.js";
@@ -34,20 +34,20 @@ import { codeOf } from "./supervisor.js";
 /** A person reads a status that changes in place; a log is not to be filled. */
 const [UPDATE_PAUSE_MS, LINE_PAUSE_MS] = [100, 2000];
 
-/** Tells who holds and how many are ahead, whenever that changes, until `signal` aborts. */
-async function tellWaiting(
+/** Reports the holder and how many are ahead, whenever that changes, until `signal` aborts. */
+async function reportWaiting(
   cluster: Cluster,
   name: string,
-  { teller, signal }: { readonly teller: Teller; readonly signal: AbortSignal },
+  { reporter, signal }: { readonly reporter: Reporter; readonly signal: AbortSignal },
 ): Promise<void> {
   let last = "";
   try {
     for await (const state of watchQueue(cluster, name, { limit: 1000, signal })) {
-      const told = described(name, state, ownLeases(cluster));
-      if (told && told.text !== last) teller.status(told.text, told.json);
-      last = told?.text ?? last;
+      const status = described(name, state, ownLeases(cluster));
+      if (status && status.text !== last) reporter.status(status.text, status.json);
+      last = status?.text ?? last;
       // Of the states in the meantime, the loop gets the latest one only.
-      if (told) await pause(systemClock, teller.updates ? UPDATE_PAUSE_MS : LINE_PAUSE_MS, signal);
+      if (status) await pause(systemClock, reporter.updates ? UPDATE_PAUSE_MS : LINE_PAUSE_MS, signal);
     }
   } catch {
     // The acquisition reports what is wrong with etcd, and the abort ends this loop.
@@ -85,7 +85,7 @@ interface Wanted {
   readonly waitMs: number | undefined;
 }
 
-interface Ways {
+interface Modes {
   readonly wait: (options: QueueWaitOptions) => Promise<Hold>;
   readonly attempt: (options: WaitOptions) => Promise<Hold | undefined>;
 }
@@ -94,27 +94,30 @@ interface Ways {
 async function acquire(
   cluster: Cluster,
   wanted: Wanted,
-  { teller, signal }: { readonly teller: Teller; readonly signal: AbortSignal },
+  { reporter, signal }: { readonly reporter: Reporter; readonly signal: AbortSignal },
 ): Promise<Hold | undefined> {
-  const { wait, attempt } = waysOf(cluster, wanted);
+  const { wait, attempt } = modesOf(cluster, wanted);
   if (wanted.waitMs === 0) return attempt({ signal });
   // An outage that costs the waiter its lease costs it its place, not the wait.
   const limits = { signal, timeoutMs: wanted.waitMs, rejoin: true };
-  return whileTelling(cluster, wanted.name, { teller, call: () => wait(limits) });
+  return whileReporting(cluster, wanted.name, { reporter, call: () => wait(limits) });
 }
 
-/** Tells who holds until `call` settles, or calls `over`. */
-async function whileTelling<T>(
+/** Reports the holder until `call` settles, or calls `over`. */
+async function whileReporting<T>(
   cluster: Cluster,
   name: string,
-  { teller, call }: { readonly teller: Teller; readonly call: (over: () => Promise<void>) => Promise<T> },
+  {
+    reporter,
+    call,
+  }: { readonly reporter: Reporter; readonly call: (over: () => Promise<void>) => Promise<T> },
 ): Promise<T> {
   const over = new AbortController();
-  const told = tellWaiting(cluster, name, { teller, signal: over.signal });
+  const reported = reportWaiting(cluster, name, { reporter, signal: over.signal });
   const end = async (): Promise<void> => {
     over.abort();
-    await told;
-    teller.clear();
+    await reported;
+    reporter.clear();
   };
   try {
     return await call(end);
@@ -123,7 +126,7 @@ async function whileTelling<T>(
   }
 }
 
-function waysOf(cluster: Cluster, { name, shared, permits }: Wanted): Ways {
+function modesOf(cluster: Cluster, { name, shared, permits }: Wanted): Modes {
   if (permits !== undefined) {
     const semaphore = new Semaphore(cluster, name, permits);
     return { wait: (o) => semaphore.acquire(o), attempt: (o) => semaphore.tryAcquire(o) };
@@ -190,14 +193,16 @@ function numberOf(text: string): number {
 
 /** Runs the command, unless its slot has been claimed. Resolves with the exit code. */
 async function runOnce(task: CommandTask, wanted: Wanted & Slot): Promise<number> {
-  const { cluster, teller, signals } = task;
+  const { cluster, reporter, signals } = task;
   const { name, slot, rerun, ifHeld, waitMs } = wanted;
   const work = new CommandWork(task);
   const options = { signal: signals.signal, timeoutMs: waitMs, rejoin: true, rerun, ifHeld };
   const call = (started: () => Promise<void>): Promise<OnceResult<void>> =>
     once(cluster, name, slot, (lock) => work.run(lock, started), options);
   try {
-    const result = await (ifHeld === "skip" ? call(nothing) : whileTelling(cluster, name, { teller, call }));
+    const result = await (ifHeld === "skip"
+      ? call(nothing)
+      : whileReporting(cluster, name, { reporter, call }));
     if (!result.ran) return notRun(task, wanted, result);
   } catch (error) {
     if (work.state === "done") throw error;
@@ -212,7 +217,7 @@ class CommandWork {
 
   constructor(private readonly task: CommandTask) {}
 
-  /** Of the slot. "done", too, if the command was not started: the reason for that is what the user has to know. */
+  /** The state of the slot: "done", too, if the command was not started: the reason for that is what the user has to know. */
   get state(): "done" | SlotJson["state"] {
     return this.settled ? stateOf(this.settled) : "done";
   }
@@ -241,20 +246,20 @@ const SIGNALS: ReadonlySet<number> = new Set(Object.values(os.constants.signals)
  * A shell exits with 128 plus the number of the signal that ended its command. A command that was asked to stop may have
  * ended in order, in the middle of its work, whatever its exit code is.
  */
-function stateOf({ ending, toldToEnd, exitCode }: Settled): "done" | SlotJson["state"] {
-  if (ending !== undefined || toldToEnd || SIGNALS.has(exitCode - EXIT.signal)) return "lost";
+function stateOf({ ending, askedToStop, exitCode }: Settled): "done" | SlotJson["state"] {
+  if (ending !== undefined || askedToStop || SIGNALS.has(exitCode - EXIT.signal)) return "lost";
   return exitCode === 0 ? "done" : "failed";
 }
 
 /** Says what has become of the slot. */
-function ended({ teller }: CommandTask, { name, slot }: Wanted & Slot, settled: Settled): number {
+function ended({ reporter }: CommandTask, { name, slot }: Wanted & Slot, settled: Settled): number {
   const state = stateOf(settled);
   const code = codeOf(settled);
   if (state === "done") return code;
   const commandCode = settled.exitCode;
-  const why = state === "lost" ? "was ended early" : "has failed";
-  const message = `slot ${slot} of ${name} counts as ${state}: the command ${why}, with the code ${commandCode}`;
-  teller.line(message, { event: "slot", name, slot, state, commandCode, message });
+  const how = state === "lost" ? "was ended early" : "has failed";
+  const message = `slot ${slot} of ${name} counts as ${state}: the command ${how}, with the code ${commandCode}`;
+  reporter.line(message, { event: "slot", name, slot, state, commandCode, message });
   return state === "lost" && code === 0 ? EXIT.lost : code;
 }
 
@@ -268,23 +273,23 @@ const TEXTS = {
 } as const;
 
 function notRun(
-  { teller }: CommandTask,
+  { reporter }: CommandTask,
   { name, slot }: Wanted & Slot,
-  { why, run }: Extract<OnceResult<void>, { readonly ran: false }>,
+  { reason, run }: Extract<OnceResult<void>, { readonly ran: false }>,
 ): number {
   const by = run?.owner === undefined ? "" : `, by ${run.owner}`;
   const hasFailed = run?.failed === true;
-  const message = `slot ${slot} of ${name} ${TEXTS[hasFailed ? "failed" : why]}${by}: the command is not run`;
+  const message = `slot ${slot} of ${name} ${TEXTS[hasFailed ? "failed" : reason]}${by}: the command is not run`;
   const event: OnceJson = {
-    ...{ event: "once", name, slot, why },
+    ...{ event: "once", name, slot, reason },
     ...(run?.owner !== undefined && { owner: run.owner }),
     ...(run?.since !== undefined && { since: run.since.toISOString() }),
     ...(run && { failed: run.failed }),
     message,
   };
-  teller.line(message, event);
+  reporter.line(message, event);
   if (hasFailed) return EXIT.failedBefore;
-  return why === "lost" ? EXIT.lost : EXIT.ok;
+  return reason === "lost" ? EXIT.lost : EXIT.ok;
 }
 
 const FLAGS = {
@@ -332,12 +337,12 @@ export const run = command({
     const maxHoldMs = positiveDuration("max-hold", call.flags["max-hold"]);
     const cluster = call.connect({ session: { ttlSeconds: pace.ttlSeconds } });
     const signals = new CommandSignals(call.signal, call.endingSignals);
-    const teller = new Teller(call.io, call.json);
+    const reporter = new Reporter(call.io, call.json);
     const env = call.flags["keep-env"] ? call.io.env : withoutPassword(call.io.env);
-    const task = { cluster, words: call.command, env, pace, maxHoldMs, teller, signals };
+    const task = { cluster, words: call.command, env, pace, maxHoldMs, reporter, signals };
     try {
       if (slot) return await runOnce(task, { ...wanted, ...slot });
-      const hold = await acquire(cluster, wanted, { teller, signal: signals.signal });
+      const hold = await acquire(cluster, wanted, { reporter, signal: signals.signal });
       if (!hold) throw await taken(call, cluster, name);
       return codeOf(await runCommand(task, hold));
     } catch (error) {

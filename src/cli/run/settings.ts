@@ -11,8 +11,8 @@ export interface Pace {
   readonly graceMs: number;
   /** From SIGKILL to the deadline of the session, which is at 0.9 of the TTL. */
   readonly marginMs: number;
-  /** The longest time between two looks at the lease. */
-  readonly lookMs: number;
+  /** The longest time between two checks of the lease. */
+  readonly checkMs: number;
 }
 
 export const PACE_FLAGS = {
@@ -39,8 +39,8 @@ const GRACE_PART = 0.2;
  * before that attempt.
  */
 const MAX_GRACE_PART = 0.9 - MARGIN_PART - 0.5;
-const LOOK_PART = 0.05;
-const MAX_LOOK_MS = 500;
+const CHECK_PART = 0.05;
+const MAX_CHECK_MS = 500;
 
 /** @throws {CliError} if the grace does not fit into the TTL. */
 export function paceOf(flags: {
@@ -56,8 +56,8 @@ export function paceOf(flags: {
       `--grace must be at most ${longest}ms with a TTL of ${ttlSeconds}s, got ${JSON.stringify(flags.grace)}; ` +
         `a longer one needs a longer --ttl`,
     );
-  const lookMs = Math.min(MAX_LOOK_MS, ttlMs * LOOK_PART);
-  return { ttlSeconds, graceMs, marginMs: ttlMs * MARGIN_PART, lookMs };
+  const checkMs = Math.min(MAX_CHECK_MS, ttlMs * CHECK_PART);
+  return { ttlSeconds, graceMs, marginMs: ttlMs * MARGIN_PART, checkMs };
 }
 
 function ttlOf(text: string): number {
@@ -78,7 +78,7 @@ export function positiveDuration(flag: string, text: string | undefined): number
 }
 
 /** Lines of `run` and `lead` on standard error: standard output belongs to the command. */
-export class Teller {
+export class Reporter {
   readonly #terminal: boolean;
   #shown = false;
 
@@ -153,9 +153,9 @@ export class CommandSignals {
   ) {
     this.signal = AbortSignal.any([ended, this.#quit.signal]);
     for (const name of FORWARDED) {
-      const heard = (): void => this.#heard(name);
-      process.on(name, heard);
-      this.#stops.push(() => process.off(name, heard));
+      const received = (): void => this.#received(name);
+      process.on(name, received);
+      this.#stops.push(() => process.off(name, received));
     }
   }
 
@@ -176,7 +176,7 @@ export class CommandSignals {
     for (const stop of this.#stops) stop();
   }
 
-  #heard(name: NodeJS.Signals): void {
+  #received(name: NodeJS.Signals): void {
     this.#receiver?.(name);
     if (name === "SIGQUIT") this.#quit.abort(name);
   }

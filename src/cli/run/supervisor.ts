@@ -9,7 +9,7 @@ import { pause, systemClock, type Timer } from "../../util/clock.js";
 import { CliError, EXIT } from "../io.js";
 import type { ControlJson, EndingJson, LostJson } from "../json-types.js";
 import type { Guardian, HoldWatch, Settled } from "./run-command.js";
-import type { Pace, Teller } from "./settings.js";
+import type { Pace, Reporter } from "./settings.js";
 
 /** Why a command gets SIGTERM from this program. */
 type EndingReason = EndingJson["reason"];
@@ -23,21 +23,21 @@ const sinceRenewal = ({ hold, pace }: Supervised): string =>
 const ENDING_TEXTS: Readonly<Record<EndingReason, (it: Supervised) => string>> = {
   unanswered: (it) =>
     `etcd has not renewed the lease for ${sinceRenewal(it)} (TTL ${it.pace.ttlSeconds} s): sent SIGTERM to the command`,
-  "max hold": ({ maxHoldMs = 0 }) =>
+  max_hold: ({ maxHoldMs = 0 }) =>
     `the command has run for ${seconds(maxHoldMs)}, its --max-hold: sent SIGTERM`,
-  "left behind": () => "the command has left processes behind in its process group: sent SIGTERM to them",
+  left_behind: () => "the command has left processes behind in its process group: sent SIGTERM to them",
 };
 
 /** A command that this program has ended. */
 type Ended = Settled & { readonly ending: LostJson["reason"] };
 
 /** The last line about a command that this program has ended. */
-export function endingText(name: string, outcome: Ended, why: unknown): [string, LostJson] {
+export function endingText(name: string, outcome: Ended, end: unknown): [string, LostJson] {
   const { ending, ranOnMs, exitCode, byGuardian } = outcome;
-  const loss = why instanceof LockLostError ? why.loss : undefined;
-  const because = why instanceof Error ? why.message : `the hold of ${name} was at risk`;
+  const loss = end instanceof LockLostError ? end.loss : undefined;
+  const because = end instanceof Error ? end.message : `the hold of ${name} was at risk`;
   const message =
-    ending === "max hold"
+    ending === "max_hold"
       ? `${name} is released: the command was ended at its --max-hold`
       : ending === "unanswered" && loss === undefined
         ? `the command was ended before ${name} could be lost`
@@ -141,8 +141,8 @@ function startError(file: string, { code, message }: NodeJS.ErrnoException): Cli
   // Node.js refuses an empty name before the system could say that there is no such file.
   if (code === "ENOENT" || file === "")
     return new CliError(EXIT.notFound, `${file === "" ? "''" : file}: command not found`);
-  const why = code === "EACCES" ? "permission denied, or not a program" : message;
-  return new CliError(EXIT.notExecutable, `${file}: ${why}`);
+  const reason = code === "EACCES" ? "permission denied, or not a program" : message;
+  return new CliError(EXIT.notExecutable, `${file}: ${reason}`);
 }
 
 function send(group: number, signal: NodeJS.Signals | 0): "sent" | "denied" | "gone" {
@@ -174,7 +174,7 @@ interface Supervised {
   readonly guardian: Guardian;
   readonly pace: Pace;
   readonly maxHoldMs: number | undefined;
-  readonly teller: Teller;
+  readonly reporter: Reporter;
 }
 
 /** Long enough for a pipeline to end after its first process, too short to hold up the next holder. */
@@ -195,7 +195,7 @@ export class Supervisor {
   #ranOnMs = 0;
   #over = false;
   #denied = false;
-  /** On the monotonic clock, as of the last look. */
+  /** On the monotonic clock, as of the last check. */
   #deadline = -Infinity;
   #leaseOverAt = Infinity;
   readonly #begun = systemClock.monotonic();
@@ -205,11 +205,11 @@ export class Supervisor {
 
   async run(): Promise<Outcome> {
     const { hold, watch, group, guardian } = this.it;
-    const look = (): void => this.#look();
-    hold.signal.addEventListener("abort", look);
+    const check = (): void => this.#check();
+    hold.signal.addEventListener("abort", check);
     watch.onGone = () => this.#lose();
     try {
-      look();
+      check();
       if (watch.gone) this.#lose();
       const exitCode = await group.ended;
       await this.#endRest();
@@ -218,7 +218,7 @@ export class Supervisor {
     } finally {
       this.#over = true;
       this.#timer?.cancel();
-      hold.signal.removeEventListener("abort", look);
+      hold.signal.removeEventListener("abort", check);
       guardian.dismiss();
     }
   }
@@ -231,10 +231,10 @@ export class Supervisor {
   get #reason(): Outcome["ending"] {
     if (this.#lost) return "lost";
     const reason = this.#ending?.reason;
-    return reason === "left behind" ? undefined : reason;
+    return reason === "left_behind" ? undefined : reason;
   }
 
-  #look(): void {
+  #check(): void {
     if (this.#over) return;
     const now = systemClock.monotonic();
     const left = this.it.hold.remainingMs();
@@ -244,7 +244,7 @@ export class Supervisor {
     if (due !== undefined) this.#end(due, now);
     const { graceMs, marginMs } = this.it.pace;
     if (this.#ending && (left <= marginMs || now >= this.#ending.at + graceMs)) this.#kill();
-    this.#lookAgain(now, left);
+    this.#checkAgain(now, left);
   }
 
   #renewed(deadline: number, left: number): void {
@@ -253,42 +253,42 @@ export class Supervisor {
     this.#leaseOverAt = systemClock.now().suspend + left + this.#unusedMs;
     if (this.it.group.pid !== undefined) this.it.guardian.watch(this.it.group.pid, left);
     if (this.#ending?.reason === "unanswered")
-      this.#tell("renewed", "etcd has renewed the lease; the command is ended nevertheless");
+      this.#report("renewed", "etcd has renewed the lease; the command is ended nevertheless");
   }
 
   #due(now: number, left: number): EndingReason | undefined {
     const { pace, maxHoldMs = Infinity } = this.it;
     if (this.#ending) return undefined;
     if (left <= pace.graceMs + pace.marginMs) return "unanswered";
-    return now - this.#begun >= maxHoldMs ? "max hold" : undefined;
+    return now - this.#begun >= maxHoldMs ? "max_hold" : undefined;
   }
 
-  #lookAgain(now: number, left: number): void {
+  #checkAgain(now: number, left: number): void {
     const { pace, maxHoldMs = Infinity } = this.it;
     const boundaries = this.#ending
       ? [left - pace.marginMs, this.#ending.at + pace.graceMs - now]
       : [left - pace.graceMs - pace.marginMs, this.#begun + maxHoldMs - now];
-    const next = Math.min(pace.lookMs, ...(this.#killedAt === undefined ? boundaries : []));
+    const next = Math.min(pace.checkMs, ...(this.#killedAt === undefined ? boundaries : []));
     this.#timer?.cancel();
-    this.#timer = systemClock.after(Math.max(1, next), () => this.#look());
+    this.#timer = systemClock.after(Math.max(1, next), () => this.#check());
   }
 
   #end(reason: EndingReason, now: number): void {
     this.#ending = { reason, at: now };
     this.signal("SIGTERM");
     const message = ENDING_TEXTS[reason](this.it);
-    this.it.teller.line(message, { event: "ending", name: this.it.hold.name, reason, message });
+    this.it.reporter.line(message, { event: "ending", name: this.it.hold.name, reason, message });
   }
 
   #kill(): void {
     if (this.#killedAt !== undefined) return;
     this.#killedAt = systemClock.monotonic();
     if (!this.signal("SIGKILL") || this.#lost) return;
-    this.#tell("killed", "the command did not end in the grace: sent SIGKILL to its process group");
+    this.#report("killed", "the command did not end in the grace: sent SIGKILL to its process group");
   }
 
-  #tell(event: ControlJson["event"], message: string): void {
-    this.it.teller.line(message, { event, name: this.it.hold.name, message });
+  #report(event: ControlJson["event"], message: string): void {
+    this.it.reporter.line(message, { event, name: this.it.hold.name, message });
   }
 
   /** Another client may hold already. */
@@ -310,7 +310,7 @@ export class Supervisor {
       this.#denied = true;
       const message =
         "the command belongs to another user, so leasehold cannot end it: run leasehold as that user";
-      this.it.teller.line(message, { event: "denied", name: this.it.hold.name, message });
+      this.it.reporter.line(message, { event: "denied", name: this.it.hold.name, message });
     }
     return sent;
   }
@@ -322,8 +322,8 @@ export class Supervisor {
       const now = systemClock.monotonic();
       if (this.#killedAt !== undefined && now > this.#killedAt + KILLED_MS) return;
       if (!this.#ending && !this.#lost && now > begin + REST_MS) {
-        this.#end("left behind", now);
-        this.#look();
+        this.#end("left_behind", now);
+        this.#check();
       }
       await pause(systemClock, POLL_MS);
     }

@@ -37,14 +37,14 @@ class ContactCheck {
     const { cluster, prefix } = this.asked;
     const options = { limit: 1, timeoutMs: TIMEOUT_MS, signal: this.#stopped.signal };
     void list(cluster, prefix, options).then(
-      () => this.#told("answers"),
+      () => this.#answered("answers"),
       // What etcd rejects fails the board too.
       (error: unknown) =>
-        error instanceof EtcdUnavailableError ? this.#told("silent", error) : this.#told("answers"),
+        error instanceof EtcdUnavailableError ? this.#answered("silent", error) : this.#answered("answers"),
     );
   }
 
-  #told(state: Contact["state"], error?: Error): void {
+  #answered(state: Contact["state"], error?: Error): void {
     if (this.#stopped.signal.aborted) return;
     const { clock } = this.asked;
     this.#timer = clock.after(INTERVAL_MS, () => this.#ask());
@@ -61,7 +61,7 @@ export interface FeedSettings {
   readonly io: Io;
   /** Shortest time between two writes that changes lead to. */
   readonly intervalMs: number;
-  /** Aborts when the program is told to end. */
+  /** Aborts when the program is asked to stop. */
   readonly signal: AbortSignal;
 }
 

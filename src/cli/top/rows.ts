@@ -159,7 +159,7 @@ interface Held {
 export interface Table {
   /** Those that match the filter, in order. */
   readonly rows: readonly Row[];
-  /** Of all, whatever the filter. */
+  /** All of them, whatever the filter. */
   readonly locks: number;
   readonly holding: number;
   readonly waiting: number;

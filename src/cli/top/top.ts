@@ -44,7 +44,7 @@ const TICK_MS = 1000;
 const SIGINT = 2;
 /** The key of `Rates` for all names together: no name is empty. */
 const ALL = "";
-/** What a terminal has that does not tell its size. */
+/** The size of a terminal that does not report it. */
 const USUAL: Size = { columns: 80, rows: 24 };
 
 /** The table on a terminal, until a key or a signal ends it. The terminal is restored in any case. */
@@ -220,7 +220,7 @@ const contactLine = ({ state, error }: Contact): string =>
     ...(error && { message: error.message }),
   } satisfies ContactJson);
 
-/** The locks of these names as they are now; `gone`: those that nobody holds or waits for any more. */
+/** The locks of these names as they are now; `gone`: those that no client holds or waits for any more. */
 function changeLine(board: Board, names: Iterable<string>): string {
   const all = [...names];
   const locks = all.flatMap((name) => board.queue(name) ?? []).map(lockOf);

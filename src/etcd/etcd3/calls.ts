@@ -284,7 +284,7 @@ export class DuplexStream<Request, Raw, Answer> {
       answer = this.handlers.read(raw);
     } catch (error) {
       if (this.#stream) closeStream(this.#stream, () => undefined);
-      return this.#fail(new UnansweredError("the answer makes no sense", { cause: error }));
+      return this.#fail(new UnansweredError("malformed response", { cause: error }));
     }
     guarded(() => this.handlers.answer(answer));
   }

@@ -109,7 +109,7 @@ function decode<Raw, Answer>(read: (raw: Raw) => Answer, raw: Raw): Answer {
   try {
     return read(raw);
   } catch (error) {
-    throw new UnansweredError("the answer makes no sense", { cause: error });
+    throw new UnansweredError("malformed response", { cause: error });
   }
 }
 

@@ -91,7 +91,7 @@ export class UnaryCall<T> implements CallListener {
     try {
       answer = this.request.decode(this.#answer);
     } catch (error) {
-      return this.#reject(new UnansweredError("the answer makes no sense", { cause: error }));
+      return this.#reject(new UnansweredError("malformed response", { cause: error }));
     }
     this.#resolve(answer);
   }
@@ -182,7 +182,7 @@ export class DuplexCall<Answer> implements CallListener {
       answer = this.request.decode(message);
     } catch (error) {
       this.#call.cancel();
-      return this.#end(new UnansweredError("the answer makes no sense", { cause: error }));
+      return this.#end(new UnansweredError("malformed response", { cause: error }));
     }
     this.request.answer(answer);
   }

@@ -170,7 +170,7 @@ export class Connection {
   readonly #firstBytes = new FirstBytes();
   #state: "connecting" | "greeting" | "open" | "over" = "connecting";
   #writer: SocketWriter | undefined;
-  /** The peer wants no new streams, or they have no use for the connection. */
+  /** No new streams may be opened on this connection. */
   #draining = false;
   /** Ends as soon as no stream uses it. */
   #retired = false;

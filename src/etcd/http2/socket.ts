@@ -25,7 +25,7 @@ export interface Target {
   readonly port: number;
   /** `undefined`: plain TCP. */
   readonly tls: TlsOptions | undefined;
-  /** Of a name with several addresses, connection number n begins with address n. */
+  /** Connection number n begins with address n of a name that has several. */
   readonly turn: number;
 }
 

@@ -9,17 +9,17 @@ export class Connection {
     private readonly handlers: Readonly<Record<string, (data: unknown) => void>>,
     private readonly onState: (state: "live" | "lost") => void,
   ) {
-    document.addEventListener("visibilitychange", this.#look);
-    this.#look();
+    document.addEventListener("visibilitychange", this.#check);
+    this.#check();
   }
 
   close(): void {
     this.#closed = true;
-    document.removeEventListener("visibilitychange", this.#look);
+    document.removeEventListener("visibilitychange", this.#check);
     this.#end();
   }
 
-  readonly #look = (): void => {
+  readonly #check = (): void => {
     if (document.hidden) this.#end();
     else if (this.#events === undefined) this.#open();
   };

@@ -45,7 +45,11 @@ describe("a user with a password", () => {
 
     for (const reason of reasons) {
       expect(reason).toBeInstanceOf(EtcdRefusedError);
-      expect(reason).toMatchObject({ code: "ETCD_REFUSED", why: "unauthenticated", host: etcd.endpoints[0] });
+      expect(reason).toMatchObject({
+        code: "ETCD_REFUSED",
+        reason: "unauthenticated",
+        host: etcd.endpoints[0],
+      });
       expect(inspect(reason, { depth: 5 })).not.toMatch(/secret/);
     }
     expect(performance.now() - start).toBeLessThan(LIMIT.timeoutMs);
@@ -68,7 +72,7 @@ describe("a user with a password", () => {
 
     for (const reason of reasons) {
       expect(reason).toBeInstanceOf(EtcdRefusedError);
-      expect(reason).toMatchObject({ why: "permission" });
+      expect(reason).toMatchObject({ reason: "permission" });
       expect((reason as Error).message).toMatch(/refused to join the queue of "other" \(permission\)/);
     }
     expect([worked, held.held, session.state]).toEqual([false, true, "live"]);
@@ -164,7 +168,7 @@ describe("a permission that is withdrawn", () => {
     const reason = await waiting;
 
     expect(reason).toBeInstanceOf(EtcdRefusedError);
-    expect(reason).toMatchObject({ why: "permission" });
+    expect(reason).toMatchObject({ reason: "permission" });
     expect(lock.held).toBe(true);
     await cluster.close({ drainMs: 0 });
     await lock.release();

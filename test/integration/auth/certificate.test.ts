@@ -49,7 +49,7 @@ describe("a certificate whose common name is a user of etcd", () => {
     const reason = await reasonOf(new Mutex(cluster, "other").lock());
 
     expect(reason).toBeInstanceOf(EtcdRefusedError);
-    expect(reason).toMatchObject({ why: "permission" });
+    expect(reason).toMatchObject({ reason: "permission" });
     expect(lock.held).toBe(true);
     await lock.release();
   });

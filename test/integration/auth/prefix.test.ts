@@ -109,7 +109,7 @@ describe("a name that the role does not cover", () => {
 
     for (const { name, reason } of await Promise.all(calls)) {
       expect(reason).toBeInstanceOf(EtcdRefusedError);
-      expect(reason).toMatchObject({ why: "permission", host: etcd.endpoints[0] });
+      expect(reason).toMatchObject({ reason: "permission", host: etcd.endpoints[0] });
       expect((reason as Error).message).toContain(`join the queue of "${printable(name)}"`);
     }
     expect(await etcd.keysUnder("")).toEqual(before);
@@ -157,7 +157,8 @@ describe("half a permission", () => {
 
     const reasons = await Promise.all([mutex.lock(), mutex.tryLock()].map(reasonOf));
 
-    for (const reason of reasons) expect(reason).toMatchObject({ code: "ETCD_REFUSED", why: "permission" });
+    for (const reason of reasons)
+      expect(reason).toMatchObject({ code: "ETCD_REFUSED", reason: "permission" });
     expect(await etcd.keysIn(name)).toEqual([]);
   });
 

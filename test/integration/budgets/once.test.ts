@@ -56,7 +56,7 @@ describe("what once costs etcd", () => {
     const meterOf = await meter(at.etcd.member);
     for (let n = 0; n < ROUNDS; n++)
       expect(await once(session, "budget/skip", n, nothing, { ifHeld: "skip" })).toMatchObject({
-        why: "held",
+        reason: "held",
       });
 
     expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 1 }));

@@ -60,7 +60,7 @@ describe("leasehold doctor at a healthy cluster of three", () => {
     expect(lines.at(-2)).toMatch(/^0 failed, \d warnings?, 0 not checked$/);
   });
 
-  test("leaves no key and no lease when it is told to end while it holds its lock", async () => {
+  test("leaves no key and no lease when it is asked to stop while it holds its lock", async () => {
     const doctor = startCli(["doctor", "--ttl", "60s"], { endpoints: etcd.endpoints.join(",") });
     await expect.poll(async () => (await leftovers(etcd)).keys).toBe(3);
     doctor.child.kill("SIGINT");

@@ -41,7 +41,7 @@ describe("leasehold", () => {
     expect(JSON.parse(json.stderr)).toEqual({
       error: {
         message: expect.stringContaining("127.0.0.1:1") as string,
-        cure: expect.any(String) as string,
+        hint: expect.any(String) as string,
         exitCode: 69,
       },
     });

@@ -7,7 +7,7 @@ import { PassThrough } from "node:stream";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { connect, Mutex, type Cluster } from "../../../src/index.js";
 import { runCommand } from "../../../src/cli/run/run-command.js";
-import { CommandSignals, paceOf, Teller } from "../../../src/cli/run/settings.js";
+import { CommandSignals, paceOf, Reporter } from "../../../src/cli/run/settings.js";
 import { leasesOf } from "../../support/clients/server-view.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
 import { startCli } from "../../support/programs/cli.js";
@@ -36,7 +36,13 @@ test("a command does not start if its key was deleted since the grant, which the
     stdout: new PassThrough(),
     stderr: new PassThrough(),
   };
-  const common = { cluster, signals, teller: new Teller(io, false), pace: paceOf({}), maxHoldMs: undefined };
+  const common = {
+    cluster,
+    signals,
+    reporter: new Reporter(io, false),
+    pace: paceOf({}),
+    maxHoldMs: undefined,
+  };
   const lock = await new Mutex(cluster, "edges/deleted").lock();
   await etcd.member.gateway("/v3/kv/deleterange", { key: Buffer.from(lock.key).toString("base64") });
 

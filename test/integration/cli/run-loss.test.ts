@@ -118,7 +118,7 @@ describe("child and grandchild are gone", () => {
     const { code } = await cli.ended;
 
     expect([code, areGone(pids), await keysOf("lost/max-hold")]).toEqual([76, true, []]);
-    expect(lastOf(cli)).toMatchObject({ event: "lost", reason: "max hold", commandCode: 137 });
+    expect(lastOf(cli)).toMatchObject({ event: "lost", reason: "max_hold", commandCode: 137 });
   });
 
   test("before the release, when the command leaves a process behind in its group", async () => {

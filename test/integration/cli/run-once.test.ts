@@ -41,7 +41,7 @@ describe("leasehold run --once", () => {
     const { code, stderr } = await run(["cli/shared", "--json", "--once", "5", ...script("echo ran")]);
     expect(code).toBe(0);
     expect(JSON.parse(stderr)).toMatchObject({
-      ...{ event: "once", name: "cli/shared", slot: 5, why: "done", failed: false },
+      ...{ event: "once", name: "cli/shared", slot: 5, reason: "done", failed: false },
       ...{ owner: expect.any(String) as string, since: expect.any(String) as string },
       message: expect.any(String) as string,
     });
@@ -92,12 +92,12 @@ describe("leasehold run --once", () => {
       stderr: "leasehold: slot 1 of cli/failed counts as failed: the command has failed, with the code 7\n",
     });
 
-    expect(await told("cli/failed")).toMatchObject({ code: 79, why: "done", failed: true });
+    expect(await told("cli/failed")).toMatchObject({ code: 79, reason: "done", failed: true });
     expect((await run(failing)).stderr).toContain("slot 1 of cli/failed was run before, and has failed, by");
-    expect(await again("cli/failed", "if lost")).toMatchObject({ why: "done", run: { failed: true } });
+    expect(await again("cli/failed", "if lost")).toMatchObject({ reason: "done", run: { failed: true } });
     const words = ["cli/failed", "--once", "1", "--rerun", "if-failed", ...script("echo again")];
     expect(await run(words)).toMatchObject({ code: 0, stdout: "again\n", stderr: "" });
-    expect(await again("cli/failed", "if failed")).toMatchObject({ why: "done", run: { failed: false } });
+    expect(await again("cli/failed", "if failed")).toMatchObject({ reason: "done", run: { failed: false } });
   });
 
   test.each([
@@ -114,7 +114,7 @@ describe("leasehold run --once", () => {
       .split("\n")
       .map((line) => JSON.parse(line) as object);
     expect(lines.at(-1)).toMatchObject({ event: "slot", name, slot: 1, state: "lost", commandCode: code });
-    expect(await told(name)).toMatchObject({ code: 76, why: "lost", failed: false });
+    expect(await told(name)).toMatchObject({ code: 76, reason: "lost", failed: false });
     expect(await again(name, "if lost")).toEqual({ ran: true, value: "again" });
   });
 
@@ -129,7 +129,7 @@ describe("leasehold run --once", () => {
 
     expect(await stopped.ended).toMatchObject({ code });
     expect(stopped.stderr()).toContain(`slot 1 of ${name} counts as lost: the command was ended early`);
-    expect(await told(name)).toMatchObject({ code: 76, why: "lost" });
+    expect(await told(name)).toMatchObject({ code: 76, reason: "lost" });
     expect(await again(name, "if failed")).toEqual({ ran: true, value: "again" });
   });
 
@@ -145,7 +145,10 @@ describe("leasehold run --once", () => {
     running.child.kill("SIGHUP");
 
     expect(await running.ended).toMatchObject({ code: 0 });
-    expect(await again("cli/reloaded", "if failed")).toMatchObject({ why: "done", run: { failed: false } });
+    expect(await again("cli/reloaded", "if failed")).toMatchObject({
+      reason: "done",
+      run: { failed: false },
+    });
   });
 
   test("skips the slot with --if-held skip while another one runs: exit code 0, and no place in the queue", async () => {
@@ -159,7 +162,7 @@ describe("leasehold run --once", () => {
       "leasehold: slot 2 of cli/skips is skipped, because another holder has the lock: the command is not run\n",
     );
     const { stderr } = await run([...words, "--json", ...script("echo ran")]);
-    expect(JSON.parse(stderr)).toMatchObject({ event: "once", slot: 2, why: "held" });
+    expect(JSON.parse(stderr)).toMatchObject({ event: "once", slot: 2, reason: "held" });
     expect(await placesOf(etcd.member, "cli/skips")).toHaveLength(1);
     long.child.kill("SIGTERM");
     await long.ended;

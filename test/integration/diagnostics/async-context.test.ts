@@ -70,8 +70,13 @@ interface Subscribable {
 
 function subscribe(cluster: Cluster, seen: Seen, channels: readonly unknown[]): void {
   for (const channel of channels as readonly Subscribable[]) {
-    const listener = (message: { hosts: readonly string[]; why?: string; state?: string; to?: string }) => {
-      const what = message.why ?? message.state ?? message.to;
+    const listener = (message: {
+      hosts: readonly string[];
+      reason?: string;
+      state?: string;
+      to?: string;
+    }) => {
+      const what = message.reason ?? message.state ?? message.to;
       if (message.hosts === cluster.hosts)
         seen.note(`${String(channel.name)}${what === undefined ? "" : ` ${what}`}`);
     };
@@ -141,7 +146,7 @@ describe.each(["http2", "etcd3"] as const)("with the transport %s", (transport) 
         ...Object.keys(holds).map((kind) => `signal of ${kind}`),
         ...["signal of session", "statechange lost", "log warn", "log error"],
         ...[`${CHANNELS.session} live`, `${CHANNELS.session} lost`, `${CHANNELS.holdEnd} revoked`],
-        ...[`${CHANNELS.holdEnd} max hold`, `${CHANNELS.holdLong}`, `${CHANNELS.renewed}`],
+        ...[`${CHANNELS.holdEnd} max_hold`, `${CHANNELS.holdLong}`, `${CHANNELS.renewed}`],
         ...[`${CHANNELS.member} up`, `${CHANNELS.member} down`],
       ]),
     );

@@ -83,7 +83,7 @@ test("a call that etcd rejects publishes which member did", async () => {
 
   const error = await reasonOf(new Election(cluster, "forbidden/name").leader());
 
-  expect(error).toMatchObject({ code: "ETCD_REFUSED", why: "permission" });
+  expect(error).toMatchObject({ code: "ETCD_REFUSED", reason: "permission" });
   expect(inspect(trace.events, { depth: 9 })).not.toContain(WORKER.password);
   await cluster.close();
   await users.stop();

@@ -44,7 +44,7 @@ test("a release, with what was held, by whom, and how long", async () => {
   expect(message).toMatchObject({ kind: "mutex", name: "released", names: ["released"], label: "ends/:id" });
   expect(message).toMatchObject({ key: lock.key, revision: lock.revision, fence: lock.fence });
   expect(message).toMatchObject({ owner: two.session.owner, leaseId: two.session.leaseId });
-  expect(message).toMatchObject({ why: "released", reason: undefined });
+  expect(message).toMatchObject({ reason: "released", error: undefined });
   expect(message?.hosts).toBe(two.cluster.hosts);
   expect(message?.heldMs).toBeGreaterThanOrEqual(released - granted);
   expect(message?.heldMs).toBeLessThan(performance.now() - before);
@@ -57,7 +57,7 @@ test("the end of a shared hold has no fence", async () => {
   await new Semaphore(two.session, "permit", 2).withPermit(() => undefined);
 
   expect(ends.messages).toMatchObject([
-    { kind: "permit", name: "permit", fence: undefined, why: "released" },
+    { kind: "permit", name: "permit", fence: undefined, reason: "released" },
   ]);
 });
 
@@ -69,7 +69,7 @@ test("a key that somebody deletes while the hold lasts", async () => {
   await ended(lock);
   await reasonOf(lock.release());
 
-  expect(ends.messages).toMatchObject([{ name: "deleted", why: "deleted", reason: { code: "LOCK_LOST" } }]);
+  expect(ends.messages).toMatchObject([{ name: "deleted", reason: "deleted", error: { code: "LOCK_LOST" } }]);
 });
 
 test("a key that was deleted before a release, which alone shows it", async () => {
@@ -86,7 +86,7 @@ test("a key that was deleted before a release, which alone shows it", async () =
 
   expect(reasons).toMatchObject([{ loss: "deleted" }, { loss: "deleted" }]);
   await ended(held);
-  const names = (message: HoldEndMessage) => [message.name, message.why];
+  const names = (message: HoldEndMessage) => [message.name, message.reason];
   expect(ends.messages.map(names).sort()).toEqual([
     ["deleted-early", "deleted"],
     ["deleted-early-2", "deleted"],
@@ -103,7 +103,7 @@ test("a lease that another client revokes", async () => {
   await ended(lock);
 
   expect(ends.messages).toMatchObject([
-    { name: "revoked", owner: "the loser", why: "revoked", reason: { cause: { code: "SESSION_LOST" } } },
+    { name: "revoked", owner: "the loser", reason: "revoked", error: { cause: { code: "SESSION_LOST" } } },
   ]);
 });
 
@@ -119,7 +119,7 @@ test("a deadline that passes while the network swallows everything", async () =>
   await proxy.mode("pass");
 
   expect(ends.messages).toMatchObject([
-    { name: "expired", why: "expired", reason: lock.signal.reason as Error },
+    { name: "expired", reason: "expired", error: lock.signal.reason as Error },
   ]);
   expect(ends.messages[0]?.hosts).toBe(cluster.hosts);
   expect(ends.messages[0]?.heldMs).toBeLessThan(3000);
@@ -132,7 +132,7 @@ test("a session that is closed", async () => {
 
   await session.close({ drainMs: 0 });
 
-  expect(ends.messages).toMatchObject([{ name: "closed", why: "closed" }]);
+  expect(ends.messages).toMatchObject([{ name: "closed", reason: "closed" }]);
 });
 
 test("a hold that outlasts its maxHoldMs, once, although it is released later", async () => {
@@ -143,7 +143,7 @@ test("a hold that outlasts its maxHoldMs, once, although it is released later", 
   await reasonOf(lock.release());
 
   const about = { name: "max-hold", label: "ends/:id", fence: lock.fence };
-  expect(ends.messages).toMatchObject([{ ...about, why: "max hold", reason: lock.signal.reason as Error }]);
+  expect(ends.messages).toMatchObject([{ ...about, reason: "max_hold", error: lock.signal.reason as Error }]);
   expect(ends.messages[0]?.heldMs).toBeGreaterThanOrEqual(50);
 });
 
@@ -159,8 +159,14 @@ test("lockAll has one end, however many names it has", async () => {
 
   const common = { kind: "all", name: "all/1", names, label: "ends/:id" };
   expect(ends.messages).toMatchObject([
-    { ...common, why: "released", key: released.keys[0], revision: released.revision, fence: released.fence },
-    { ...common, why: "deleted", fence: lost.fence, reason: lost.signal.reason as Error },
+    {
+      ...common,
+      reason: "released",
+      key: released.keys[0],
+      revision: released.revision,
+      fence: released.fence,
+    },
+    { ...common, reason: "deleted", fence: lost.fence, error: lost.signal.reason as Error },
   ]);
 });
 
@@ -171,7 +177,7 @@ test("a leadership that is resigned", async () => {
   await leadership.resign();
 
   expect(ends.messages).toMatchObject([
-    { kind: "leadership", name: "election", label: "ends/:id", fence: leadership.fence, why: "released" },
+    { kind: "leadership", name: "election", label: "ends/:id", fence: leadership.fence, reason: "released" },
   ]);
 });
 
@@ -190,7 +196,8 @@ test("a Web Lock that ends with its callback, is stolen, or is left by its manag
   await holding(left, "left");
   await left.close({ drainMs: 0 });
 
-  const of = (wanted: string) => ends.messages.filter(({ name }) => name === wanted).map(({ why }) => why);
+  const of = (wanted: string) =>
+    ends.messages.filter(({ name }) => name === wanted).map(({ reason }) => reason);
   expect(ends.messages.every(({ kind }) => kind === "web lock")).toBe(true);
   expect(of("a callback")).toEqual(["released"]);
   expect(of("a victim").sort()).toEqual(["deleted", "released"]);

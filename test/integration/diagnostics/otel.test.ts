@@ -45,7 +45,7 @@ afterEach(async () => {
 
 const by = (attribute: string, name: string) => sdk.by(attribute, name);
 const outcomes = () => by("leasehold.outcome", "leasehold.acquire.duration");
-const ends = () => by("leasehold.why", "leasehold.hold.duration");
+const ends = () => by("leasehold.reason", "leasehold.hold.duration");
 /** The sum over all series. */
 const total = async (name: string) =>
   (await sdk.points(name)).reduce((sum, { value, count }) => sum + (count ?? value), 0);
@@ -165,7 +165,7 @@ describe("a loss", () => {
     await lock.release().catch(() => undefined);
 
     await expect.poll(ends).toEqual({ deleted: 1 });
-    expect(await by("leasehold.why", "leasehold.holds.lost")).toMatchObject({ deleted: 1, expired: 0 });
+    expect(await by("leasehold.reason", "leasehold.holds.lost")).toMatchObject({ deleted: 1, expired: 0 });
     expect(sdk.spans("leasehold.hold")).toMatchObject([
       { status: { code: SpanStatusCode.ERROR }, attributes: { "leasehold.fence": String(lock.fence) } },
     ]);
@@ -177,7 +177,7 @@ describe("a loss", () => {
     await etcd.etcdctl(["lease", "revoke", leaseId.toString(16)]);
 
     await expect.poll(ends, { timeout: 20_000 }).toEqual({ revoked: 3 });
-    expect(await by("leasehold.why", "leasehold.holds.lost")).toMatchObject({ revoked: 3 });
+    expect(await by("leasehold.reason", "leasehold.holds.lost")).toMatchObject({ revoked: 3 });
     expect(await total("leasehold.holds.active")).toBe(0);
     // The holds of a session end before it does.
     await expect.poll(() => total("leasehold.session.remaining")).toBe(0);

@@ -15,7 +15,7 @@ import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { placesOf } from "../../support/clients/server-view.js";
 
 const QUOTA = 2 << 20;
-const REFUSED = { code: "ETCD_REFUSED", why: "quota" };
+const REFUSED = { code: "ETCD_REFUSED", reason: "quota" };
 const LABEL = "jobs/:id";
 const log = new Lines();
 

@@ -61,7 +61,7 @@ describe("on an etcd that is full", () => {
       await expect.poll(() => it.terms.length, PATIENCE).toBe(before + 1);
 
       for (const [error, delayMs] of it.retries) {
-        expect(error).toMatchObject({ code: "ETCD_REFUSED", why: "quota" });
+        expect(error).toMatchObject({ code: "ETCD_REFUSED", reason: "quota" });
         expect(delayMs).toBeGreaterThan(0);
       }
       const delays = it.retries.map(([, delayMs]) => delayMs);
@@ -98,7 +98,7 @@ describe("with a role that is edited", () => {
     await edit("revoke", "observed/");
     proxy.reset();
     await expect.poll(() => it.retries.length, PATIENCE).toBeGreaterThan(1);
-    expect(it.retries[0]).toMatchObject([{ code: "ETCD_REFUSED", why: "permission" }, expect.any(Number)]);
+    expect(it.retries[0]).toMatchObject([{ code: "ETCD_REFUSED", reason: "permission" }, expect.any(Number)]);
     expect(it.terms[0]!.held).toBe(true);
     await edit("grant", "observed/");
     await it.terms[0]!.proclaim("it, seen again");
@@ -116,7 +116,7 @@ describe("with a role that is edited", () => {
 
     const reason = await reasonOf(lead(cluster, "forbidden", it.work, it.options));
 
-    expect(reason).toMatchObject({ code: "ETCD_REFUSED", why: "permission" });
+    expect(reason).toMatchObject({ code: "ETCD_REFUSED", reason: "permission" });
     expect(it.retries).toEqual([]);
   });
 });

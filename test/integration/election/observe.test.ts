@@ -47,7 +47,7 @@ describe("an observer", () => {
     expect(revisions).toEqual([...new Set(revisions)].sort((a, b) => (a < b ? -1 : 1)));
   });
 
-  test("is told the leader that is there, and his successor without a vacancy between them", async () => {
+  test("yields the current leader, then its successor with no vacancy in between", async () => {
     const name = "observe/succession";
     const first = await new Election(two.holder, name).campaign("first");
     await using observer = reading(name);

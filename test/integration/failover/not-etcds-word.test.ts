@@ -109,12 +109,12 @@ describe("an etcd whose quota is used up", () => {
     // Before 3.6, etcd does not count puts of nested transactions: a join that shares a request succeeds.
     for (let rejected = 0, n = 0; rejected < 200; n++) {
       const taking = new Mutex(long, `full/${n}`).lock();
-      const why = await taking.then(
+      const reason = await taking.then(
         (lock) => lock.release(),
-        (error: EtcdRefusedError) => error.why,
+        (error: EtcdRefusedError) => error.reason,
       );
-      if (why === "quota") rejected++;
-      else expect(why).toBeUndefined();
+      if (reason === "quota") rejected++;
+      else expect(reason).toBeUndefined();
     }
 
     // The waiter still has the same watch.
@@ -140,7 +140,7 @@ test.each(Object.entries(CALLS))(
 
     const taking = take(await Session.open(cluster, { ttlSeconds: 60 }), name);
 
-    await expect(taking).rejects.toMatchObject({ code: "ETCD_REFUSED", why: "quota" });
+    await expect(taking).rejects.toMatchObject({ code: "ETCD_REFUSED", reason: "quota" });
     await expect.poll(() => placesOf(etcd.member, name)).toEqual([]);
     await cluster.close();
     await proxy.stop();

@@ -90,10 +90,10 @@ async function call(client: EtcdClient, giveUpMs = 10_000) {
 const ANSWERED = { header: { revision: 5n } };
 const ENDS: Readonly<Record<string, unknown>> = {
   lease: expect.any(LeaseNotFoundError) as unknown,
-  credentials: expect.objectContaining({ code: "ETCD_REFUSED", why: "unauthenticated" }),
-  permission: expect.objectContaining({ code: "ETCD_REFUSED", why: "permission" }),
-  quota: expect.objectContaining({ code: "ETCD_REFUSED", why: "quota" }),
-  request: expect.objectContaining({ code: "ETCD_REFUSED", why: "other" }),
+  credentials: expect.objectContaining({ code: "ETCD_REFUSED", reason: "unauthenticated" }),
+  permission: expect.objectContaining({ code: "ETCD_REFUSED", reason: "permission" }),
+  quota: expect.objectContaining({ code: "ETCD_REFUSED", reason: "quota" }),
+  request: expect.objectContaining({ code: "ETCD_REFUSED", reason: "other" }),
 };
 
 test("the page lists what the code knows", () => {
@@ -210,7 +210,7 @@ describe("a call that etcd answers with", () => {
 /** A web server's answer, without gRPC's trailers. */
 const web = (status: number): Answer => ({ headers: { ":status": status }, how: "no trailers" });
 
-const NOT_ETCDS: readonly (readonly [what: string, answer: Answer, why: string | undefined])[] = [
+const NOT_ETCDS: readonly (readonly [what: string, answer: Answer, reason: string | undefined])[] = [
   ["HTTP 401", web(401), "unauthenticated"],
   ["HTTP 403", web(403), "permission"],
   ["HTTP 404", web(404), "member"],
@@ -239,14 +239,14 @@ describe("a host that answers with", () => {
     expect([bad.calls(), good.calls()]).toEqual([1, 1]);
   });
 
-  test.each(NOT_ETCDS.filter(([, , why]) => why))(
+  test.each(NOT_ETCDS.filter(([, , reason]) => reason))(
     "%s makes the call reject only when every host does",
-    async (_, answer, why) => {
+    async (_, answer, reason) => {
       const hosts = [await host(() => answer), await host(() => answer)];
 
       const { outcome, doubts } = await call(membersOf(hosts));
 
-      expect(outcome).toMatchObject({ code: "ETCD_REFUSED", why });
+      expect(outcome).toMatchObject({ code: "ETCD_REFUSED", reason });
       for (const { server, calls } of hosts) {
         expect((outcome as EtcdRefusedError).message).toContain(server.endpoint);
         expect(calls()).toBeGreaterThan(0);

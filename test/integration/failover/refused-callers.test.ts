@@ -51,17 +51,23 @@ async function stage() {
 }
 
 describe.concurrent("lock() that joins", () => {
-  test.for([...REJECTIONS, [QUOTA, "quota"] as const])("rejects on %j", async ([status, why], { expect }) => {
-    await using it = await stage();
-    const rule = it.proxy.rule({ path: TXN, act: "refuse", when: takesPlace, status });
+  test.for([...REJECTIONS, [QUOTA, "quota"] as const])(
+    "rejects on %j",
+    async ([status, reason], { expect }) => {
+      await using it = await stage();
+      const rule = it.proxy.rule({ path: TXN, act: "refuse", when: takesPlace, status });
 
-    await expect(new Mutex(it.session, it.name).lock()).rejects.toMatchObject({ code: "ETCD_REFUSED", why });
-    it.proxy.remove(rule);
+      await expect(new Mutex(it.session, it.name).lock()).rejects.toMatchObject({
+        code: "ETCD_REFUSED",
+        reason,
+      });
+      it.proxy.remove(rule);
 
-    const lock = await new Mutex(it.session, it.name).lock();
-    expect(await it.places()).toHaveLength(1);
-    await lock.release();
-  });
+      const lock = await new Mutex(it.session, it.name).lock();
+      expect(await it.places()).toHaveLength(1);
+      await lock.release();
+    },
+  );
 
   test("ends with its session where etcd has no such lease", async ({ expect }) => {
     await using it = await stage();
@@ -95,12 +101,12 @@ describe.concurrent("a waiter that reads its queue", () => {
     return { held, late };
   }
 
-  test.for(REJECTIONS)("rejects on %j, and leaves no key", async ([status, why], { expect }) => {
+  test.for(REJECTIONS)("rejects on %j, and leaves no key", async ([status, reason], { expect }) => {
     await using it = await stage();
     // The first read is serializable, which a member answers alone: a linearizable one follows.
     const { held, late } = await waiting(it, status, 2);
 
-    await expect(late).rejects.toMatchObject({ code: "ETCD_REFUSED", why });
+    await expect(late).rejects.toMatchObject({ code: "ETCD_REFUSED", reason });
     await expect.poll(it.places).toHaveLength(1);
     await held.release();
   });
@@ -146,13 +152,13 @@ describe.concurrent("release()", () => {
 });
 
 describe.concurrent("observe()", () => {
-  test.for(REJECTIONS)("throws on %j", async ([status, why], { expect }) => {
+  test.for(REJECTIONS)("throws on %j", async ([status, reason], { expect }) => {
     await using it = await stage();
     it.proxy.rule({ path: RANGE, act: "refuse", times: 1, status });
 
     const next = new Election(it.cluster, it.name).observe().next();
 
-    await expect(next).rejects.toMatchObject({ code: "ETCD_REFUSED", why });
+    await expect(next).rejects.toMatchObject({ code: "ETCD_REFUSED", reason });
   });
 
   test.for(OTHERS)("goes on after %j", async (status, { expect }) => {
@@ -169,12 +175,12 @@ describe.concurrent("observe()", () => {
 describe("Session.open()", () => {
   test.each([...REJECTIONS, [QUOTA, "quota"] as const])(
     "rejects on %j, and revokes what etcd has granted all the same",
-    async (status, why) => {
+    async (status, reason) => {
       await using it = await stage();
       const before = await leasesOf(etcd.member);
       it.proxy.rule({ path: GRANT, act: "overrule", times: 1, status });
 
-      await expect(Session.open(it.cluster)).rejects.toMatchObject({ code: "ETCD_REFUSED", why });
+      await expect(Session.open(it.cluster)).rejects.toMatchObject({ code: "ETCD_REFUSED", reason });
 
       const added = async () => [...(await leasesOf(etcd.member))].filter((id) => !before.has(id));
       await expect.poll(added).toEqual([]);

@@ -213,8 +213,8 @@ describe("a user who may only read", () => {
 
     expect(holders).toMatchObject([{ owner: "root" }]);
     expect(holders[0]?.ttlRemainingMs).toBeGreaterThan(0);
-    expect(refused).toMatchObject({ code: "ETCD_REFUSED", why: "permission" });
-    expect(unwritten).toMatchObject({ code: "ETCD_REFUSED", why: "permission" });
+    expect(refused).toMatchObject({ code: "ETCD_REFUSED", reason: "permission" });
+    expect(unwritten).toMatchObject({ code: "ETCD_REFUSED", reason: "permission" });
     expect(state.holders).toMatchObject([{ owner: "root", revision: holders[0]?.revision }]);
   });
 });

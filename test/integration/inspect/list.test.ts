@@ -148,7 +148,7 @@ describe("a listing", () => {
       expect(namesIn(await pagesOf("jobs/", { cluster }))).toEqual(["jobs/a"]);
       expect(await reasonOf(list(cluster, "jobs"))).toMatchObject({
         code: "ETCD_REFUSED",
-        why: "permission",
+        reason: "permission",
       });
     } finally {
       await users.stop();

@@ -38,7 +38,7 @@ afterAll(async () => {
 
 const PROGRAM = fileURLToPath(new URL("../../support/programs/max-hold-program.js", import.meta.url));
 const MAX_MS = 100;
-const LOSS = { code: "LOCK_LOST", loss: "max hold" };
+const LOSS = { code: "LOCK_LOST", loss: "max_hold" };
 const keysOf = async (name: string) => (await placesOf(etcd.member, name)).length;
 
 /** Resolves with the time when the hold was lost. Unless it was lost before the call, its grace has not begun then. */
@@ -191,7 +191,7 @@ test("a process that was stopped sees the loss in its first line after that, bef
     await lost(await new Mutex(session, "clock", { maxHoldMs }).lock());
     program.kill("SIGCONT");
 
-    const seen = { before: true, aborted: false, after: false, ms: 0, loss: "max hold" };
+    const seen = { before: true, aborted: false, after: false, ms: 0, loss: "max_hold" };
     expect(JSON.parse(await printed)).toEqual(seen);
     expect(await keysOf("stopped")).toBe(0);
   } finally {

@@ -203,7 +203,7 @@ describe.concurrent("a waiter with rejoin", { timeout: 40_000 }, () => {
     const reason = reasonOf(call);
     await revoke(session);
 
-    expect(await reason).toMatchObject({ code: "ETCD_REFUSED", why: "permission" });
+    expect(await reason).toMatchObject({ code: "ETCD_REFUSED", reason: "permission" });
     await holder.release();
   });
 });

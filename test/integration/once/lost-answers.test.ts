@@ -53,7 +53,7 @@ describe.concurrent.for(STEPS)("the transaction %s", ([step, state]) => {
 
       expect(await once(caller, name, SLOT, () => ++runs)).toEqual({ ran: true, value: 1 });
       expect(rule.hits).toBe(1);
-      expect(await once(other, name, SLOT, () => ++runs)).toMatchObject({ ran: false, why: "done" });
+      expect(await once(other, name, SLOT, () => ++runs)).toMatchObject({ ran: false, reason: "done" });
       expect(runs).toBe(1);
       await expect.poll(() => placesOf(etcd.member, name)).toEqual([]);
       proxy.remove(rule);
@@ -67,7 +67,7 @@ describe.concurrent.for(STEPS)("the transaction %s", ([step, state]) => {
 
     expect(await once(prefixed[0], name, SLOT, () => ++runs)).toEqual({ ran: true, value: 1 });
     expect(rule.hits).toBe(1);
-    expect(await once(prefixed[1], name, SLOT, () => ++runs)).toMatchObject({ ran: false, why: "done" });
+    expect(await once(prefixed[1], name, SLOT, () => ++runs)).toMatchObject({ ran: false, reason: "done" });
     await expect.poll(() => placesOf(etcd.member, `prod/${name}`)).toEqual([]);
     proxy.remove(rule);
   });
@@ -110,9 +110,9 @@ describe.concurrent("a session that ends", () => {
       runs: 0,
       error: LOST,
     });
-    expect(await call("ends/claimed")).toMatchObject({ ran: false, why: "lost" });
+    expect(await call("ends/claimed")).toMatchObject({ ran: false, reason: "lost" });
     expect(await call("ends/claimed", { rerun: "if lost" })).toEqual({ ran: true, value: "ran" });
-    expect(await call("ends/claimed", { rerun: "if lost" })).toMatchObject({ why: "done" });
+    expect(await call("ends/claimed", { rerun: "if lost" })).toMatchObject({ reason: "done" });
   });
 
   test("between its work and the mark has lost the slot, which others are told", async ({ expect }) => {
@@ -120,7 +120,7 @@ describe.concurrent("a session that ends", () => {
       runs: 1,
       error: LOST,
     });
-    expect(await call("ends/unmarked")).toMatchObject({ ran: false, why: "lost" });
+    expect(await call("ends/unmarked")).toMatchObject({ ran: false, reason: "lost" });
     expect(await call("ends/unmarked", { rerun: "if lost" })).toEqual({ ran: true, value: "ran" });
   });
 
@@ -128,7 +128,7 @@ describe.concurrent("a session that ends", () => {
     expect,
   }) => {
     expect(await endedAt('"state":"done"', "drop-answer", "ends/marked")).toMatchObject({ runs: 1 });
-    expect(await call("ends/marked", { rerun: "if lost" })).toMatchObject({ ran: false, why: "done" });
+    expect(await call("ends/marked", { rerun: "if lost" })).toMatchObject({ ran: false, reason: "done" });
   });
 });
 
@@ -137,7 +137,7 @@ test("a lock whose work ran longer than maxHoldMs is free when the work has ende
     new Promise<void>((resolve) => lock.signal.addEventListener("abort", () => resolve()));
   const options = { maxHoldMs: 50, maxHoldGraceMs: 3_600_000 };
 
-  await expect(once(other, "too-long", SLOT, work, options)).rejects.toMatchObject({ loss: "max hold" });
+  await expect(once(other, "too-long", SLOT, work, options)).rejects.toMatchObject({ loss: "max_hold" });
   await expect.poll(() => placesOf(etcd.member, "too-long")).toEqual([]);
 });
 
@@ -145,10 +145,10 @@ test("a mark that etcd rejects for a TTL ends the call with its reason, and free
   await using cluster = connect({ hosts: etcd.member.endpoint, session: { ttlSeconds: 2 } });
   const called = once(cluster, "no-space", SLOT, () => spaceAlarm(etcd.member, "ACTIVATE"));
 
-  await expect(called).rejects.toMatchObject({ code: "ETCD_REFUSED", why: "quota" });
+  await expect(called).rejects.toMatchObject({ code: "ETCD_REFUSED", reason: "quota" });
   await expect.poll(() => placesOf(etcd.member, "no-space")).toEqual([]);
   await spaceAlarm(etcd.member, "DEACTIVATE");
-  expect(await once(other, "no-space", SLOT, () => 1)).toMatchObject({ ran: false, why: "lost" });
+  expect(await once(other, "no-space", SLOT, () => 1)).toMatchObject({ ran: false, reason: "lost" });
 });
 
 test("a waiting call with rejoin outlives its session, and runs the slot", async () => {

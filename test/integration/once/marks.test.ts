@@ -55,14 +55,14 @@ describe("marks of a cluster with a prefix", () => {
     let end = (): void => {};
     const running = once(prod, "shared", SLOT, () => new Promise<void>((resolve) => (end = resolve)));
     await expect.poll(() => placesOf(etcd.member, "prod/shared")).toHaveLength(1);
-    expect(await once(plain, "prod/shared", SLOT, never)).toMatchObject({ why: "running" });
-    expect(await once(prod, "shared", SLOT, never)).toMatchObject({ why: "running" });
+    expect(await once(plain, "prod/shared", SLOT, never)).toMatchObject({ reason: "running" });
+    expect(await once(prod, "shared", SLOT, never)).toMatchObject({ reason: "running" });
     end();
     await running;
 
-    expect(await once(plain, "prod/shared", SLOT, never)).toMatchObject({ why: "done" });
+    expect(await once(plain, "prod/shared", SLOT, never)).toMatchObject({ reason: "done" });
     expect(await once(plain, "prod/shared", 2, () => "plain")).toMatchObject({ ran: true });
-    expect(await once(prod, "shared", 2, never)).toMatchObject({ why: "done" });
+    expect(await once(prod, "shared", 2, never)).toMatchObject({ reason: "done" });
     // Without the prefix it is another name.
     expect(await once(plain, "shared", SLOT, () => "other")).toMatchObject({ ran: true });
   });
@@ -70,7 +70,7 @@ describe("marks of a cluster with a prefix", () => {
   test("expire as those of a cluster without one", async () => {
     for (const slot of [1, 2, 3]) await once(prod, "expire", slot, () => slot, { keep: 1 });
 
-    expect(await once(prod, "expire", 2, never)).toMatchObject({ why: "expired" });
+    expect(await once(prod, "expire", 2, never)).toMatchObject({ reason: "expired" });
     expect(await keysUnder("/leasehold/once/prod/expire//")).toEqual([
       "/leasehold/once/prod/expire//-0000000000000002",
       "/leasehold/once/prod/expire//0000000000000003",
@@ -96,11 +96,11 @@ describe("marks that an older version put under the prefix", () => {
     await put(old("floor", "-0000000000000005"), "");
 
     expect(await once(prod, "done", SLOT, never)).toMatchObject({
-      why: "done",
+      reason: "done",
       run: { owner: "old", failed: false },
     });
-    expect(await once(prod, "failed", SLOT, never)).toMatchObject({ why: "done", run: { failed: true } });
-    expect(await once(prod, "floor", 5, never)).toMatchObject({ why: "expired" });
+    expect(await once(prod, "failed", SLOT, never)).toMatchObject({ reason: "done", run: { failed: true } });
+    expect(await once(prod, "floor", 5, never)).toMatchObject({ reason: "expired" });
     expect(await once(prod, "floor", 6, () => 6)).toMatchObject({ ran: true });
   });
 
@@ -111,16 +111,16 @@ describe("marks that an older version put under the prefix", () => {
     await put(old("waits"), value("done"));
     await held.release();
 
-    expect(await waiting).toMatchObject({ why: "done", run: { owner: "old" } });
+    expect(await waiting).toMatchObject({ reason: "done", run: { owner: "old" } });
   });
 
   test("of a lost run let the slot run again once, and only for those who ask for it", async () => {
     await put(old("lost"), value("started"));
 
-    expect(await once(prod, "lost", SLOT, never)).toMatchObject({ why: "lost", run: { owner: "old" } });
+    expect(await once(prod, "lost", SLOT, never)).toMatchObject({ reason: "lost", run: { owner: "old" } });
     expect(await once(prod, "lost", SLOT, () => "again", { rerun: "if lost" })).toMatchObject({ ran: true });
     const after = await once(prod, "lost", SLOT, never, { rerun: "if lost" });
-    expect(after).toMatchObject({ why: "done", run: { owner: "prod" } });
+    expect(after).toMatchObject({ reason: "done", run: { owner: "prod" } });
   });
 
   test("of a run that still holds say that it is running", async () => {
@@ -128,9 +128,9 @@ describe("marks that an older version put under the prefix", () => {
     const key = lock.key.slice("prod/".length);
     await put(old("holds"), JSON.stringify({ state: "started", id: "1", key, fence: String(lock.fence) }));
 
-    expect(await once(prod, "holds", SLOT, never)).toMatchObject({ why: "running" });
+    expect(await once(prod, "holds", SLOT, never)).toMatchObject({ reason: "running" });
     await lock.release();
-    expect(await once(prod, "holds", SLOT, never)).toMatchObject({ why: "lost" });
+    expect(await once(prod, "holds", SLOT, never)).toMatchObject({ reason: "lost" });
   });
 
   test("end the wait of a lock of the prefix's own name with an error that says what to do", async () => {
@@ -153,7 +153,7 @@ test("a role needs the prefix and that of its marks, and nothing else; an error 
     await using cluster = connect({ hosts: users.endpoints, auth, prefix: "prod/" });
 
     const refused = await reasonOf(once(cluster, "jobs", SLOT, never));
-    expect(refused).toMatchObject({ code: "ETCD_REFUSED", why: "permission" });
+    expect(refused).toMatchObject({ code: "ETCD_REFUSED", reason: "permission" });
     expect((refused as Error).message).toContain(`with the mark /leasehold/once/prod/jobs//${MARK}`);
     await users.root(
       "role",
@@ -165,9 +165,9 @@ test("a role needs the prefix and that of its marks, and nothing else; an error 
     );
 
     expect(await once(cluster, "jobs", SLOT, () => "ran")).toMatchObject({ ran: true });
-    expect(await once(cluster, "jobs", SLOT, never)).toMatchObject({ why: "done" });
+    expect(await once(cluster, "jobs", SLOT, never)).toMatchObject({ reason: "done" });
     await using test = connect({ hosts: users.endpoints, auth, prefix: "test/" });
-    expect(await reasonOf(once(test, "jobs", SLOT, never))).toMatchObject({ why: "permission" });
+    expect(await reasonOf(once(test, "jobs", SLOT, never))).toMatchObject({ reason: "permission" });
   } finally {
     await users.stop();
   }

@@ -27,7 +27,7 @@ function job() {
 const never = (): never => {
   throw new Error("this work must not run");
 };
-const DONE = { ran: false, why: "done", run: { owner: "the holder", failed: false } };
+const DONE = { ran: false, reason: "done", run: { owner: "the holder", failed: false } };
 
 describe("once", () => {
   test("runs the work of a slot, and says to all later callers that it is done", async () => {
@@ -50,13 +50,13 @@ describe("once", () => {
 
     expect(runs).toBe(5);
     expect(results.filter(({ ran }) => ran)).toHaveLength(5);
-    expect(results.filter((result) => !result.ran && result.why === "done")).toHaveLength(35);
+    expect(results.filter((result) => !result.ran && result.reason === "done")).toHaveLength(35);
   });
 
   test("takes slots from 0 to the highest safe integer, in any order", async () => {
     for (const slot of [Number.MAX_SAFE_INTEGER, 0, 1_772_000_000_000, 10, 9])
       expect(await once(two.session, "slots", slot, () => slot)).toEqual({ ran: true, value: slot });
-    expect(await once(two.session, "slots", 9, never)).toMatchObject({ why: "done" });
+    expect(await once(two.session, "slots", 9, never)).toMatchObject({ reason: "done" });
   });
 
   test("gives the work the lock, with a fence, and excludes every other holder of the name", async () => {
@@ -77,7 +77,7 @@ describe("once", () => {
     const running = once(two.holder, "running", 1, work);
     await begun;
 
-    expect(await once(two.session, "running", 1, never)).toMatchObject({ ran: false, why: "running" });
+    expect(await once(two.session, "running", 1, never)).toMatchObject({ ran: false, reason: "running" });
     const standby = once(two.session, "running", 1, never, { rerun: "if lost" });
     await queued("running", 2);
     end("over");
@@ -110,7 +110,7 @@ describe("once", () => {
 
     expect(await reasonOf(once(two.holder, "throws", 1, () => Promise.reject(error)))).toBe(error);
     const again = await once(two.session, "throws", 1, never, { rerun: "if lost" });
-    expect(again).toMatchObject({ ran: false, why: "done", run: { failed: true } });
+    expect(again).toMatchObject({ ran: false, reason: "done", run: { failed: true } });
   });
 
   test('runs a slot again whose work has thrown, and one that was lost, with rerun: "if failed", until it succeeds', async () => {
@@ -120,10 +120,10 @@ describe("once", () => {
 
     expect([await fails(), await fails()]).toEqual([error, error]);
     await reasonOf(once(two.holder, "retried", 1, (lock) => lock.release(), options));
-    expect(await once(two.session, "retried", 1, never)).toMatchObject({ why: "lost" });
+    expect(await once(two.session, "retried", 1, never)).toMatchObject({ reason: "lost" });
     expect(await once(two.session, "retried", 1, () => "ran", options)).toEqual({ ran: true, value: "ran" });
     expect(await once(two.holder, "retried", 1, never, options)).toMatchObject({
-      why: "done",
+      reason: "done",
       run: { failed: false },
     });
   });
@@ -156,7 +156,7 @@ describe('once with ifHeld: "skip"', () => {
       once(n % 2 ? two.holder : two.session, "skips", 2 + n, never, skip),
     );
     const results = await Promise.all(ticks);
-    expect(results).toEqual(results.map(() => ({ ran: false, why: "held", run: undefined })));
+    expect(results).toEqual(results.map(() => ({ ran: false, reason: "held", run: undefined })));
     expect(await two.places("skips")).toHaveLength(1);
     end("over");
     expect(await running).toEqual({ ran: true, value: "over" });
@@ -166,10 +166,10 @@ describe('once with ifHeld: "skip"', () => {
 
   test("skips a slot while a Mutex of the name is held, and while its queue has entries of another kind", async () => {
     const lock = await new Mutex(two.holder, "skips-mutex").lock();
-    expect(await once(two.session, "skips-mutex", 1, never, skip)).toMatchObject({ why: "held" });
+    expect(await once(two.session, "skips-mutex", 1, never, skip)).toMatchObject({ reason: "held" });
     await lock.release();
     const permit = await new Semaphore(two.holder, "skips-permit", 2).acquire();
-    expect(await once(two.session, "skips-permit", 1, never, skip)).toMatchObject({ why: "held" });
+    expect(await once(two.session, "skips-permit", 1, never, skip)).toMatchObject({ reason: "held" });
     await permit.release();
   });
 
@@ -179,14 +179,14 @@ describe('once with ifHeld: "skip"', () => {
     await begun;
     const told = (rerun: "never" | "if lost") => once(two.session, "tells", 1, never, { ...skip, rerun });
 
-    expect(await told("never")).toMatchObject({ why: "running", run: { owner: "the holder" } });
-    expect(await told("if lost")).toMatchObject({ why: "running", run: { owner: "the holder" } });
+    expect(await told("never")).toMatchObject({ reason: "running", run: { owner: "the holder" } });
+    expect(await told("if lost")).toMatchObject({ reason: "running", run: { owner: "the holder" } });
     end("over");
     await running;
     await queued("tells", 0);
     expect(await told("if lost")).toMatchObject(DONE);
     await reasonOf(once(two.holder, "tells", 2, (lock) => lock.release()));
-    expect(await once(two.session, "tells", 2, never, skip)).toMatchObject({ why: "lost" });
+    expect(await once(two.session, "tells", 2, never, skip)).toMatchObject({ reason: "lost" });
   });
 
   test("runs a lost slot again if the lock is free, and skips it if not", async () => {
@@ -194,10 +194,10 @@ describe('once with ifHeld: "skip"', () => {
     const lock = await new Mutex(two.holder, "skips-lost").lock();
     const again = () => once(two.session, "skips-lost", 1, () => "again", { ...skip, rerun: "if lost" });
 
-    expect(await again()).toEqual({ ran: false, why: "held", run: undefined });
+    expect(await again()).toEqual({ ran: false, reason: "held", run: undefined });
     await lock.release();
     expect(await again()).toEqual({ ran: true, value: "again" });
-    expect(await again()).toMatchObject({ why: "done" });
+    expect(await again()).toMatchObject({ reason: "done" });
   });
 
   test("ends after timeoutMs while etcd does not answer, with an error that is none of a lock", async () => {
@@ -229,13 +229,13 @@ describe("a run that is lost in the middle", () => {
     expect(await reasonOf(lostRun("lost"))).toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
 
     const told = await once(two.session, "lost", 1, never);
-    expect(told).toMatchObject({ ran: false, why: "lost", run: { owner: "the holder", failed: false } });
+    expect(told).toMatchObject({ ran: false, reason: "lost", run: { owner: "the holder", failed: false } });
     expect(await two.places("lost")).toEqual([]);
   });
 
   test("is run again by one caller that asks for it, after which it is done for all", async () => {
     expect(await reasonOf(lostRun("rerun"))).toMatchObject({ code: "LOCK_LOST" });
-    expect(await once(two.session, "rerun", 1, never)).toMatchObject({ why: "lost" });
+    expect(await once(two.session, "rerun", 1, never)).toMatchObject({ reason: "lost" });
 
     let runs = 0;
     const again = await Promise.all(
@@ -244,7 +244,7 @@ describe("a run that is lost in the middle", () => {
 
     expect(runs).toBe(1);
     expect(again.filter(({ ran }) => ran)).toHaveLength(1);
-    expect(await once(two.holder, "rerun", 1, never)).toMatchObject({ why: "done" });
+    expect(await once(two.holder, "rerun", 1, never)).toMatchObject({ reason: "done" });
   });
 
   test("is run again by the standby that has waited for it", async () => {
@@ -259,14 +259,14 @@ describe("a run that is lost in the middle", () => {
     expect(await standby).toEqual({ ran: true, value: "again" });
     end("too late");
     expect(await running).toMatchObject({ code: "LOCK_LOST" });
-    expect(await once(two.holder, "standby", 1, never)).toMatchObject({ why: "done" });
+    expect(await once(two.holder, "standby", 1, never)).toMatchObject({ reason: "done" });
   });
 
   test("is what work makes of it that releases the lock itself", async () => {
     const released = once(two.holder, "released", 1, (lock) => lock.release());
 
     expect(await reasonOf(released)).toMatchObject({ code: "LOCK_RELEASED" });
-    expect(await once(two.session, "released", 1, never)).toMatchObject({ why: "lost" });
+    expect(await once(two.session, "released", 1, never)).toMatchObject({ reason: "lost" });
   });
 
   test("is what a run of more than maxHoldMs is", async () => {
@@ -276,9 +276,9 @@ describe("a run that is lost in the middle", () => {
     await expect.poll(() => lock.signal.aborted).toBe(true);
     end("too late");
 
-    expect(await running).toMatchObject({ code: "LOCK_LOST", loss: "max hold" });
+    expect(await running).toMatchObject({ code: "LOCK_LOST", loss: "max_hold" });
     await queued("max-hold", 0);
-    expect(await once(two.session, "max-hold", 1, never)).toMatchObject({ why: "lost" });
+    expect(await once(two.session, "max-hold", 1, never)).toMatchObject({ reason: "lost" });
   });
 });
 
@@ -315,7 +315,7 @@ describe("old slots", () => {
     (await once(two.session, name, slot, () => slot, { keep })).ran;
   const whyNot = async (name: string, slot: number, keep = 1000) => {
     const result = await once(two.holder, name, slot, never, { keep });
-    return result.ran ? "ran" : result.why;
+    return result.ran ? "ran" : result.reason;
   };
 
   test("expire when more than `keep` higher ones are marked, and are never run again", async () => {
@@ -365,14 +365,14 @@ describe("marks", () => {
     }
     // Longer than the session takes to list its keys.
     await delay(1000);
-    expect(await once(two.holder, "marks/a", 5, never)).toMatchObject({ why: "done" });
+    expect(await once(two.holder, "marks/a", 5, never)).toMatchObject({ reason: "done" });
   });
 
   test("of a name and of one below it are different ones", async () => {
     expect(await once(two.session, "nested", 5, () => 5)).toMatchObject({ ran: true });
     expect(await once(two.session, "nested/a", 5, () => 5, { keep: 1 })).toMatchObject({ ran: true });
     expect(await once(two.session, "nested/a", 6, () => 5, { keep: 1 })).toMatchObject({ ran: true });
-    expect(await once(two.session, "nested", 5, never)).toMatchObject({ why: "done" });
+    expect(await once(two.session, "nested", 5, never)).toMatchObject({ reason: "done" });
     expect(await once(two.session, "nested", 4, () => 4)).toMatchObject({ ran: true });
   });
 
@@ -383,7 +383,7 @@ describe("marks", () => {
   ])("of an unknown form count as done: %s", async (value, run) => {
     await two.etcd.etcdctl(["put", "/leasehold/once/foreign//0000000000000001", value]);
 
-    expect(await once(two.session, "foreign", 1, never)).toEqual({ ran: false, why: "done", run });
+    expect(await once(two.session, "foreign", 1, never)).toEqual({ ran: false, reason: "done", run });
   });
 });
 

@@ -109,7 +109,7 @@ describe.each(REFUSED)("a client %s", (_, credentials, words) => {
     expect(performance.now() - start).toBeLessThan(LIMIT.timeoutMs / 2);
     for (const reason of reasons) {
       expect(reason).toBeInstanceOf(EtcdRefusedError);
-      expect(reason).toMatchObject({ code: "ETCD_REFUSED", why: "tls", host: etcd.endpoints[0] });
+      expect(reason).toMatchObject({ code: "ETCD_REFUSED", reason: "tls", host: etcd.endpoints[0] });
       expect((reason as Error).message).toMatch(words);
       for (const line of lines) expect(exposure(reason)).not.toContain(line);
     }

@@ -104,7 +104,7 @@ describe("a member that is named by its IP address", () => {
     const held = new Mutex(cluster, "tls/address").withLock((lock) => lock.held);
 
     if (Number(major) < 26) return expect(await held).toBe(true);
-    await expect(held).rejects.toMatchObject({ why: "tls" });
+    await expect(held).rejects.toMatchObject({ reason: "tls" });
     await expect(held).rejects.toThrow("TLS needs a host name");
   });
 });
@@ -119,7 +119,7 @@ describe.each(["http2", "etcd3"] as const)("credentials.serverName, with transpo
 
   test("is the name that the member's certificate must have, instead of the host's", async ({ expect }) => {
     expect(await held("etcd.example", elsewhere.endpoints)).toBe(true);
-    await expect(held("etcd.example", secure.endpoints)).rejects.toMatchObject({ why: "tls" });
+    await expect(held("etcd.example", secure.endpoints)).rejects.toMatchObject({ reason: "tls" });
   });
 
   test("is used for a host that is an IP address", async ({ expect }) => {
@@ -203,7 +203,7 @@ describe.concurrent("TLS rejects at once, not at the limit, over", () => {
 
     for (const reason of reasons) {
       expect(reason).toBeInstanceOf(EtcdRefusedError);
-      expect(reason).toMatchObject({ why: "tls", host: hosts });
+      expect(reason).toMatchObject({ reason: "tls", host: hosts });
       expect(reason.message).toMatch(message);
     }
   });
@@ -216,7 +216,7 @@ describe.concurrent("TLS refuses", () => {
 
     for (const reason of reasons) {
       expect(reason).toBeInstanceOf(EtcdRefusedError);
-      expect(reason).toMatchObject({ why: "tls", host: options().hosts[0] });
+      expect(reason).toMatchObject({ reason: "tls", host: options().hosts[0] });
       expect(reason.message).toMatch(message);
     }
   });

@@ -13,7 +13,7 @@ import {
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
-const REFUSED = { code: "ETCD_REFUSED", why: "permission" };
+const REFUSED = { code: "ETCD_REFUSED", reason: "permission" };
 
 let etcd: UserEtcd;
 beforeAll(async () => void (etcd = await startWithUsers()), 60_000);

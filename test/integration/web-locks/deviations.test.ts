@@ -177,7 +177,7 @@ describe.concurrent("an etcd that does not answer", () => {
 
     for (const reason of [request, attempt, query]) {
       expect(reason).toBeInstanceOf(EtcdRefusedError);
-      expect(reason).toMatchObject({ why: "permission" });
+      expect(reason).toMatchObject({ reason: "permission" });
     }
     expect(await reasonOf(held.settled)).toMatchObject({ name: "AbortError" });
   });

@@ -160,8 +160,8 @@ export const OTHERS: readonly Mutant[] = [
     patches: [
       {
         file: "view/queue-watch.js",
-        from: 'if (why === "compacted")',
-        to: "if (why)",
+        from: 'if (reason === "compacted")',
+        to: "if (reason)",
       },
     ],
     hunt: leaders(["link-reset"]),

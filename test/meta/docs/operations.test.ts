@@ -29,7 +29,7 @@ test("the commands under Users and roles make a user that may lock below the pre
   expect(await new Mutex(cluster, "jobs/nightly").withLock(() => "locked")).toBe("locked");
   const reason = await reasonOf(new Mutex(cluster, "orders/17").lock());
   expect(reason).toBeInstanceOf(EtcdRefusedError);
-  expect((reason as EtcdRefusedError).why).toBe("permission");
+  expect((reason as EtcdRefusedError).reason).toBe("permission");
 }, 120_000);
 
 test("the commands under Alarms let locks work again after etcd was full, and held locks have stayed", async () => {
@@ -40,7 +40,7 @@ test("the commands under Alarms let locks work again after etcd was full, and he
   const put = { key: btoa("one key"), value: btoa("x".repeat(400_000)) };
   for (let n = 0; n < 10; n++) await etcd.member.gateway("/v3/kv/put", put).catch(() => undefined);
   const full = await reasonOf(new Mutex(cluster, "jobs/new").lock());
-  expect((full as EtcdRefusedError).why).toBe("quota");
+  expect((full as EtcdRefusedError).reason).toBe("quota");
 
   await follow("Alarms", etcd.endpoints);
 

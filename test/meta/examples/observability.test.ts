@@ -19,7 +19,7 @@ import { connect, Mutex } from "leasehold";
 import * as diagnostics from "leasehold/diagnostics";
 const cluster = connect({ hosts: "" });
 const seen: unknown[] = [];
-subscribe(diagnostics.CHANNELS.holdEnd, (message) => seen.push((message as diagnostics.HoldEndMessage).why));
+subscribe(diagnostics.CHANNELS.holdEnd, (message) => seen.push((message as diagnostics.HoldEndMessage).reason));
 await new Mutex(cluster, "by name").withLock(() => undefined);
 await cluster.close();
 console.log(JSON.stringify([seen, Object.keys(diagnostics).sort()]));

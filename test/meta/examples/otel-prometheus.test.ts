@@ -37,11 +37,11 @@ describe("examples/otel-prometheus.js", { timeout: 60_000 }, () => {
     expect(value("leasehold_acquire_duration_bucket", { ...granted, le: "+Inf" })).toBe(5);
     expect(value("leasehold_acquire_duration_count", { ...LABELS, leasehold_outcome: "timeout" })).toBe(1);
     expect(value("leasehold_acquire_duration_sum", { leasehold_outcome: "timeout" })).toBeGreaterThan(0.9);
-    expect(value("leasehold_hold_duration_count", { ...LABELS, leasehold_why: "released" })).toBe(5);
+    expect(value("leasehold_hold_duration_count", { ...LABELS, leasehold_reason: "released" })).toBe(5);
     expect(value("leasehold_holds_active", LABELS)).toBe(0);
     expect(value("leasehold_waiters", LABELS)).toBe(0);
-    for (const why of ["max hold", "expired", "revoked", "deleted", "closed"])
-      expect(value("leasehold_holds_lost_total", { leasehold_why: why })).toBe(0);
+    for (const reason of ["max_hold", "expired", "revoked", "deleted", "closed"])
+      expect(value("leasehold_holds_lost_total", { leasehold_reason: reason })).toBe(0);
     for (const state of ["down", "refused"])
       expect(value("leasehold_failovers_total", { leasehold_member_state: state })).toBe(0);
     expect(value("leasehold_session_ttl")).toBe(2);

@@ -68,9 +68,12 @@ describe.each(["3.4", "3.5", "3.6", "3.7"] as const)("on etcd %s, a client with 
         (error: unknown) => error,
       );
 
-    expect(await reasonOf("other/a")).toMatchObject({ code: "ETCD_REFUSED", why: "permission" });
-    expect(await reasonOf("jobs/a", "wrong")).toMatchObject({ code: "ETCD_REFUSED", why: "unauthenticated" });
+    expect(await reasonOf("other/a")).toMatchObject({ code: "ETCD_REFUSED", reason: "permission" });
+    expect(await reasonOf("jobs/a", "wrong")).toMatchObject({
+      code: "ETCD_REFUSED",
+      reason: "unauthenticated",
+    });
     etcd.quota.fill();
-    expect(await reasonOf("jobs/a")).toMatchObject({ code: "ETCD_REFUSED", why: "quota" });
+    expect(await reasonOf("jobs/a")).toMatchObject({ code: "ETCD_REFUSED", reason: "quota" });
   });
 });

@@ -82,7 +82,7 @@ export const SESSIONS: readonly Bug[] = [
     name: "observers-miss-leaders",
     mended: { commit: "cc726a6", title: "Tell observers what happened while their watch was broken" },
     lost: "An observer did not receive the leaders that came and went while its watch was broken.",
-    patches: [{ file: "view/queue-watch.js", from: 'if (why === "compacted")', to: "if (why)" }],
+    patches: [{ file: "view/queue-watch.js", from: 'if (reason === "compacted")', to: "if (reason)" }],
     ground: { workload: "observers" },
   },
 ];

@@ -82,7 +82,7 @@ test("a password that is changed is wrong from the next login on, and right agai
   await etcd.dropTokens();
   await expect(new Mutex(session, "jobs/a").lock()).rejects.toMatchObject({
     code: "ETCD_REFUSED",
-    why: "unauthenticated",
+    reason: "unauthenticated",
   });
   await recreate();
 

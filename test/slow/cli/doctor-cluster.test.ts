@@ -49,7 +49,7 @@ describe("leasehold doctor", () => {
     expect(findings).toContainEqual({
       ...{ endpoint: null, check: "members", mark: "warn" },
       message: "2 of 3 voting members answered, 2 must; m3 did not, and no further member may fail",
-      cure: "start m3: etcd serves nothing without a majority",
+      hint: "start m3: etcd serves nothing without a majority",
     });
     expect(findingsOf(findings, etcd.endpoints[0] ?? "")).toMatchObject({ lock: "ok" });
     expect(await leftovers(etcd)).toEqual({ keys: 0, leases: 0 });

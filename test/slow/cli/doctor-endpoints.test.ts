@@ -79,9 +79,7 @@ describe("leasehold doctor says what to do about", () => {
     ]);
     expect(failures(findings, null)[0]).toContain(`(${etcd.endpoints[0]})`);
     const [found = ""] = failures(findings, web.endpoint);
-    expect(found).toMatch(
-      /^server: a web server that is no etcd: HTTP 200, .*\| correct the host and the port/,
-    );
+    expect(found).toMatch(/^server: a web server, not etcd: HTTP 200, .*\| correct the host and the port/);
     expect(found).toContain("\\u001b[31m\\u202ex");
     expect(found.length).toBeLessThan(400);
     expect(failures(findings, etcd.endpoints[0] ?? "")).toEqual([]);
@@ -91,7 +89,7 @@ describe("leasehold doctor says what to do about", () => {
     await using web = await serving(http.createServer((_, response) => response.end(PAGE)));
     const { stdout } = await runCli(["doctor"], { endpoints: web.endpoint });
 
-    expect(stdout).toContain("a web server that is no etcd");
+    expect(stdout).toContain("a web server, not etcd");
     expect(stdout).not.toMatch(/[\u001b\u202e]/);
   });
 });

@@ -145,7 +145,7 @@ describe("leasehold doctor", () => {
       expect.objectContaining({
         check: "certificate",
         message: expect.stringMatching(/^expires in 4 days, on /) as string,
-        cure: "renew it",
+        hint: "renew it",
       }),
     );
   });

@@ -181,7 +181,7 @@ describe("leasehold top without a terminal", () => {
     expect([none.code, none.stdout]).toEqual([0, "NAME  KIND  HOLDER  HOLDING  WAITING  HELD\n"]);
   });
 
-  test("with --json writes what changes, at most once in an interval, until it is told to end", async () => {
+  test("with --json writes what changes, at most once in an interval, until it is asked to stop", async () => {
     await putKeys(etcd.member, ["json/a/1f", "json/b/1f"]);
     const began = Date.now();
     const program = startCli(["top", "json/", "--json", "--interval", "300ms"], { endpoints: endpoints() });

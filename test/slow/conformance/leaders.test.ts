@@ -169,7 +169,7 @@ describe("with a password", () => {
 
     expect([(await nextLeader(observer))?.value, (await nextLeader(observer))?.value]).toEqual(["a", "b"]);
     const other = new Election(cluster, "others/leader");
-    const refused = { code: "ETCD_REFUSED", why: "permission" };
+    const refused = { code: "ETCD_REFUSED", reason: "permission" };
     await expect(other.campaign("a")).rejects.toMatchObject(refused);
     await expect(other.leader()).rejects.toMatchObject(refused);
     await expect(other.observe().next()).rejects.toMatchObject(refused);

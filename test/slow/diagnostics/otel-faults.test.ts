@@ -27,7 +27,7 @@ afterEach(async () => {
   await sdk.shutdown();
 });
 
-const lost = () => sdk.by("leasehold.why", "leasehold.holds.lost");
+const lost = () => sdk.by("leasehold.reason", "leasehold.holds.lost");
 const active = async () =>
   (await sdk.points("leasehold.holds.active")).reduce((sum, { value }) => sum + value, 0);
 const onlyHold = () => {
@@ -42,9 +42,9 @@ interface Held {
   readonly lock: Lock;
 }
 
-const NONE = { "max hold": 0, expired: 0, revoked: 0, deleted: 0, closed: 0 };
+const NONE = { max_hold: 0, expired: 0, revoked: 0, deleted: 0, closed: 0 };
 const LOSSES: Readonly<Record<keyof typeof NONE, (held: Held) => Promise<unknown>>> = {
-  "max hold": ({ lock }) => once(lock.signal, "abort"),
+  max_hold: ({ lock }) => once(lock.signal, "abort"),
   expired: ({ proxy }) => proxy.mode("blackhole"),
   revoked: async ({ cluster }) => revoke(etcd.member, (await cluster.session()).leaseId),
   deleted: async ({ lock }) => {
@@ -54,24 +54,24 @@ const LOSSES: Readonly<Record<keyof typeof NONE, (held: Held) => Promise<unknown
   closed: ({ cluster }) => cluster.close({ drainMs: 0 }),
 };
 
-describe.each(Object.entries(LOSSES))("a hold that is lost: %s", (why, lose) => {
+describe.each(Object.entries(LOSSES))("a hold that is lost: %s", (reason, lose) => {
   test("is counted under its reason only, and its span has the reason", { timeout: 40_000 }, async () => {
     await using proxy = await startTcpProxy({ port: etcd.member.clientPort });
     const cluster = connect({ hosts: proxy.endpoint, session: { ttlSeconds: TTL_SECONDS } });
-    const limits = why === "max hold" ? { maxHoldMs: LIMIT_MS } : {};
-    const lock = await new Mutex(cluster, `faults/${why}`, limits).lock();
+    const limits = reason === "max_hold" ? { maxHoldMs: LIMIT_MS } : {};
+    const lock = await new Mutex(cluster, `faults/${reason}`, limits).lock();
     expect(await lost()).toEqual(NONE);
 
     await lose({ cluster, proxy, lock });
     if (!lock.signal.aborted) await once(lock.signal, "abort");
 
-    await expect.poll(lost).toEqual({ ...NONE, [why]: 1 });
-    expect(await sdk.by("leasehold.why", "leasehold.hold.duration")).toEqual({ [why]: 1 });
+    await expect.poll(lost).toEqual({ ...NONE, [reason]: 1 });
+    expect(await sdk.by("leasehold.reason", "leasehold.hold.duration")).toEqual({ [reason]: 1 });
     expect(await active()).toBe(0);
     const { attributes, status, events } = onlyHold();
-    expect(attributes).toMatchObject({ "leasehold.why": why, "leasehold.fence": String(lock.fence) });
+    expect(attributes).toMatchObject({ "leasehold.reason": reason, "leasehold.fence": String(lock.fence) });
     // A program that closes its session gives the hold up itself.
-    const failed = why !== "closed";
+    const failed = reason !== "closed";
     expect(status.code).toBe(failed ? SpanStatusCode.ERROR : SpanStatusCode.UNSET);
     expect(events.map(({ attributes: of }) => of?.["exception.type"])).toEqual(failed ? ["LOCK_LOST"] : []);
     await proxy.mode("pass");

@@ -65,7 +65,7 @@ test("has the signal of every hold aborted where the pause outlasted its maxHold
   const aborted = taken.map(({ kind, hold }) => [kind, hold.signal.aborted]);
 
   expect(aborted).toEqual(Object.keys(LOCKS).map((kind) => [kind, true]));
-  for (const { hold } of taken) expect(hold.signal.reason).toMatchObject({ loss: "max hold" });
+  for (const { hold } of taken) expect(hold.signal.reason).toMatchObject({ loss: "max_hold" });
   await Promise.allSettled(taken.map(({ hold }) => hold.release()));
   await Promise.all(taken.map(({ session }) => session.close()));
 });

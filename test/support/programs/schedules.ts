@@ -129,7 +129,7 @@ async function lastWord(cluster: ReturnType<typeof connect>, name: string, slot:
   for (;;) {
     const result = await once(cluster, name, slot, () => undefined);
     if (result.ran) return "free";
-    if (result.why !== "running") return result.why;
+    if (result.reason !== "running") return result.reason;
     await delay(100);
   }
 }

@@ -24,10 +24,10 @@ describe("the version of a member", () => {
     ["3.8.0", "ok"],
     ["4.0.0", "ok"],
   ])("%s: %s", (version, mark) => {
-    const { cure, ...found } = versionFinding(version);
+    const { hint, ...found } = versionFinding(version);
 
     expect(found.mark).toBe(mark);
-    expect(cure).toEqual(
+    expect(hint).toEqual(
       mark === "ok" ? undefined : expect.stringContaining("run etcd 3.5.33, 3.6.14, 3.7.1"),
     );
   });
@@ -132,7 +132,7 @@ describe("the members of a cluster", () => {
 
     expect(bad(dead(1))).toEqual([
       "fail endpoints: 0 of 1 endpoint works",
-      "skip cluster: no endpoint has told its status",
+      "skip cluster: no endpoint has reported its status",
     ]);
     expect(bad(reported(1), reported(2), dead(3))).toEqual([
       "warn endpoints: 2 of 3 endpoints work",

@@ -3,13 +3,13 @@ import { paceOf } from "../../../src/cli/run/settings.js";
 
 describe("the pace of a command under a lease", () => {
   test.each([
-    [{}, { ttlSeconds: 15, graceMs: 3000, marginMs: 750, lookMs: 500 }],
-    [{ ttl: "2s" }, { ttlSeconds: 2, graceMs: 400, marginMs: 100, lookMs: 100 }],
+    [{}, { ttlSeconds: 15, graceMs: 3000, marginMs: 750, checkMs: 500 }],
+    [{ ttl: "2s" }, { ttlSeconds: 2, graceMs: 400, marginMs: 100, checkMs: 100 }],
     [
       { ttl: "1m", grace: "21s" },
-      { ttlSeconds: 60, graceMs: 21_000, marginMs: 3000, lookMs: 500 },
+      { ttlSeconds: 60, graceMs: 21_000, marginMs: 3000, checkMs: 500 },
     ],
-    [{ grace: "0" }, { ttlSeconds: 15, graceMs: 0, marginMs: 750, lookMs: 500 }],
+    [{ grace: "0" }, { ttlSeconds: 15, graceMs: 0, marginMs: 750, checkMs: 500 }],
   ])("of %j is %j", (flags, pace) => {
     expect(paceOf(flags)).toEqual(pace);
   });

@@ -73,7 +73,7 @@ test("after a term that ends by itself the next one begins 1 s later, then 2, 4 
 });
 
 type Retried = Parameters<NonNullable<LeadOptions["onRetry"]>>;
-type Why = EtcdRefusedError["why"];
+type Reason = EtcdRefusedError["reason"];
 
 /** A candidate of a lonely etcd that rejects what `refuses` says. `terms` counts how often the candidate has led. */
 function candidate(refuses: (call: FakeCall) => Error | undefined, options: LeadOptions = {}) {
@@ -109,7 +109,7 @@ function candidate(refuses: (call: FakeCall) => Error | undefined, options: Lead
   return { fake, done, retries, counted, end, pass: (ms: number) => fake.clock.pass(ms) };
 }
 
-const refusal = (why: string) => new EtcdRefusedError(why as Why, "a:1", `because of ${why}`);
+const refusal = (reason: string) => new EtcdRefusedError(reason as Reason, "a:1", `because of ${reason}`);
 const delays = (retries: readonly Retried[]) => retries.map(([, delayMs]) => delayMs);
 /** At random 0 a pause is three quarters of what it is on average. */
 const GROWING = [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000].map((ms) => 0.75 * ms);
@@ -118,13 +118,13 @@ const SUM = GROWING.reduce((sum, ms) => sum + ms, 0);
 describe("when etcd refuses a candidate", () => {
   test.each(["quota", "tls", "member"])(
     "for %s, it waits longer each time, says so, and leads",
-    async (why) => {
+    async (reason) => {
       let refusing = true;
-      const it = candidate(({ method }) => (refusing && method === "grant" ? refusal(why) : undefined));
+      const it = candidate(({ method }) => (refusing && method === "grant" ? refusal(reason) : undefined));
 
       await it.pass(SUM - 1);
       expect(delays(it.retries)).toEqual(GROWING);
-      expect(it.retries[0]![0]).toMatchObject({ code: "ETCD_REFUSED", why });
+      expect(it.retries[0]![0]).toMatchObject({ code: "ETCD_REFUSED", reason });
       refusing = false;
       await it.pass(1);
 
@@ -133,11 +133,11 @@ describe("when etcd refuses a candidate", () => {
     },
   );
 
-  test.each(["permission", "unauthenticated", "other"])("for %s, it ends", async (why) => {
-    const it = candidate(({ method }) => (method === "txn" ? refusal(why) : undefined));
+  test.each(["permission", "unauthenticated", "other"])("for %s, it ends", async (reason) => {
+    const it = candidate(({ method }) => (method === "txn" ? refusal(reason) : undefined));
     await it.pass(0);
 
-    await expect(it.done).rejects.toMatchObject({ code: "ETCD_REFUSED", why });
+    await expect(it.done).rejects.toMatchObject({ code: "ETCD_REFUSED", reason });
     expect(it.retries).toEqual([]);
   });
 
@@ -181,20 +181,20 @@ test("a candidate waits 1 s again after an attempt that took long", async () => 
 });
 
 describe("when etcd refuses to be observed", () => {
-  test.each(["permission", "member"])("for %s, it leads on, says so, and observes again", async (why) => {
+  test.each(["permission", "member"])("for %s, it leads on, says so, and observes again", async (reason) => {
     let refusing = true;
     const heard: (string | undefined)[] = [];
     const it = candidate(
       ({ method, request }) => {
         const observes = method === "range" && (request as { end?: string }).end !== undefined;
-        return refusing && observes ? refusal(why) : undefined;
+        return refusing && observes ? refusal(reason) : undefined;
       },
       { onLeader: (leader) => heard.push(leader?.value) },
     );
 
     await it.pass(5000);
     expect(delays(it.retries)).toEqual(GROWING.slice(0, 3));
-    expect(it.retries[0]![0]).toMatchObject({ code: "ETCD_REFUSED", why });
+    expect(it.retries[0]![0]).toMatchObject({ code: "ETCD_REFUSED", reason });
     expect(it.counted.terms).toBe(1);
     expect(heard).toEqual([]);
     refusing = false;

@@ -53,7 +53,7 @@ describe("an observer", () => {
     ]);
   });
 
-  test("takes all events of one revision together: no vacancy where a leader and his successor change in one", async () => {
+  test("takes all events of one revision together: no vacancy where a leader and its successor change in one", async () => {
     const { first, answered, told, value } = observing();
     await answered([put(1, 50n)]);
     await first;

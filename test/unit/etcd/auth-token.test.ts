@@ -66,7 +66,7 @@ describe("the token for user and password", () => {
 
     await expect(outcome).rejects.toMatchObject({
       code: "ETCD_REFUSED",
-      why: "unauthenticated",
+      reason: "unauthenticated",
       host: "a:1",
     });
     expect(cluster.member.of("txn").length).toBeLessThan(10);
@@ -100,7 +100,7 @@ describe("the token for user and password", () => {
     const wrong = new EtcdRefusedError("unauthenticated", "a:1", "authentication failed");
     cluster.onCall = (call) => call.fail(wrong);
 
-    await expect(cluster.client.range(RANGE, POLICY)).rejects.toMatchObject({ why: "unauthenticated" });
+    await expect(cluster.client.range(RANGE, POLICY)).rejects.toMatchObject({ reason: "unauthenticated" });
     expect(cluster.member.calls).toHaveLength(1);
   });
 

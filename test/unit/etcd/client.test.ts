@@ -132,7 +132,7 @@ describe("a call to the cluster", () => {
 
     await expect(outcome).rejects.toMatchObject({
       code: "ETCD_REFUSED",
-      why: "permission",
+      reason: "permission",
       host: "a:1",
       message: "etcd at a:1 refused to join the queue (permission): permission denied",
     });

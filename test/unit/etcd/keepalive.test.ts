@@ -103,7 +103,7 @@ describe("the keepalive stream", () => {
     streamOf(cluster).end(new EtcdRefusedError("permission", "a:1", "permission denied"));
 
     expect(refused.map(([leaseId]) => leaseId)).toEqual([0x99n]);
-    expect(refused[0]![1]).toMatchObject({ why: "permission", host: "a:1" });
+    expect(refused[0]![1]).toMatchObject({ reason: "permission", host: "a:1" });
     expect(streamOf(cluster).renewals).toEqual([LEASE_ID, 0xaan]);
     for (const each of [self, last]) keepalive.detach(each);
   });

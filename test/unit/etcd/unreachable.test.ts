@@ -180,7 +180,7 @@ describe("hosts that ask for a client certificate and close the connection", () 
     await cluster.clock.pass(SOON_MS / 4);
 
     expect(call.error).toBeInstanceOf(EtcdRefusedError);
-    expect(call.error).toMatchObject({ why: "tls", host: "a:1, b:1, c:1" });
+    expect(call.error).toMatchObject({ reason: "tls", host: "a:1, b:1, c:1" });
   });
 
   test("are asked again once one has answered: a balancer may have lost its members", async () => {

@@ -38,7 +38,7 @@ describe("the end of a hold", () => {
     cluster.member.of("txn").at(-1)!.answer(DELETED);
     await released;
 
-    expect(ends.messages).toMatchObject([{ why: "released", heldMs: 300, reason: undefined }]);
+    expect(ends.messages).toMatchObject([{ reason: "released", heldMs: 300, error: undefined }]);
   });
 
   test("by a release that finds no key is a loss", async () => {
@@ -53,7 +53,7 @@ describe("the end of a hold", () => {
     const loss: unknown = await released.catch((error: unknown) => error);
 
     expect(loss).toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
-    expect(ends.messages).toMatchObject([{ why: "deleted", reason: loss }]);
+    expect(ends.messages).toMatchObject([{ reason: "deleted", error: loss }]);
   });
 
   test("that comes before its caller gets it is published when the caller does", () => {
@@ -63,7 +63,7 @@ describe("the end of a hold", () => {
 
     lock.started(ABOUT);
 
-    expect(ends.messages).toMatchObject([{ why: "revoked", heldMs: 0 }]);
+    expect(ends.messages).toMatchObject([{ reason: "revoked", heldMs: 0 }]);
   });
 
   test("has no event if no caller got it, and no second one", () => {
@@ -80,9 +80,9 @@ describe("the end of a hold", () => {
     const { lock } = holding();
     lock.started(ABOUT);
 
-    lock.ended("max hold", undefined, 7);
+    lock.ended("max_hold", undefined, 7);
     void lock.release();
 
-    expect(ends.messages).toMatchObject([{ why: "max hold", heldMs: 7 }]);
+    expect(ends.messages).toMatchObject([{ reason: "max_hold", heldMs: 7 }]);
   });
 });

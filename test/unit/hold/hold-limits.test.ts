@@ -15,7 +15,7 @@ const GRACE_MS = 300;
 const FENCE = 50n;
 const DELETED = { header: HEADER, succeeded: true, ranges: [undefined] };
 const GONE = { header: HEADER, succeeded: false, ranges: [] };
-const LOSS = { code: "LOCK_LOST", loss: "max hold" };
+const LOSS = { code: "LOCK_LOST", loss: "max_hold" };
 
 /** A lock that has just been granted. Its watch on the key is the business of other tests. */
 function holding(options: object, Handle: typeof HoldHandle = HoldHandle) {

@@ -71,7 +71,7 @@ describe("leasehold.holds.active and leasehold.hold.duration", () => {
 
     expect(await nonzero("leasehold.holds.active")).toEqual([{ attributes: NIGHTLY, value: 1 }]);
     expect(await sdk.points("leasehold.hold.duration")).toEqual([
-      { attributes: { ...NIGHTLY, "leasehold.why": "released" }, value: 1.5, count: 1 },
+      { attributes: { ...NIGHTLY, "leasehold.reason": "released" }, value: 1.5, count: 1 },
     ]);
   });
 
@@ -100,12 +100,12 @@ describe("leasehold.holds.lost", () => {
     for (const revision of [41n, 42n, 43n]) acquire(revision);
     release(41n);
     release(42n, "expired");
-    release(43n, "max hold");
+    release(43n, "max_hold");
 
     const points = await sdk.points("leasehold.holds.lost");
-    expect(points.map(({ attributes, value }) => [attributes["leasehold.why"], value])).toEqual([
+    expect(points.map(({ attributes, value }) => [attributes["leasehold.reason"], value])).toEqual([
       ...[
-        ["max hold", 1],
+        ["max_hold", 1],
         ["expired", 1],
       ],
       ...[

@@ -64,7 +64,7 @@ describe("a granted call", () => {
     const finish = startAcquire(acquireMessage());
     vi.setSystemTime(1_700_000_000_021);
     finish(granted(41n, { waitedMs: 20.5 }));
-    release(41n, "deleted", { heldMs: 1500, reason: new LockLostError("jobs/nightly", "key", "deleted") });
+    release(41n, "deleted", { heldMs: 1500, error: new LockLostError("jobs/nightly", "key", "deleted") });
     vi.useRealTimers();
 
     const at = (ms: number) => [1_700_000_000 + Math.trunc(ms / 1000), (ms % 1000) * 1e6];
@@ -85,7 +85,7 @@ describe("a granted call", () => {
       ...{ "leasehold.ahead": 3, "leasehold.waited_ms": 20.5 },
     });
     expect(only("leasehold.hold").attributes).toEqual({
-      ...{ ...lock, ...holder, "leasehold.why": "released", "leasehold.held_ms": 1500 },
+      ...{ ...lock, ...holder, "leasehold.reason": "released", "leasehold.held_ms": 1500 },
     });
     expect(sdk.spans().map(({ status }) => status.code)).toEqual([
       SpanStatusCode.UNSET,
@@ -106,7 +106,7 @@ describe("a granted call", () => {
     release(41n, "revoked", { hosts: other });
     release(41n, "deleted", { key: "jobs/nightly/x" });
     release(42n, "closed");
-    expect(sdk.spans("leasehold.hold").map(({ attributes }) => attributes["leasehold.why"])).toEqual([
+    expect(sdk.spans("leasehold.hold").map(({ attributes }) => attributes["leasehold.reason"])).toEqual([
       ...["expired", "revoked", "deleted", "closed"],
     ]);
   });
@@ -172,9 +172,9 @@ describe("a call that is not granted", () => {
 
 describe("a lost hold", () => {
   test("fails its span with the code of the error", () => {
-    const reason = new LockLostError("jobs/nightly", "jobs/nightly/41", "expired");
+    const error = new LockLostError("jobs/nightly", "jobs/nightly/41", "expired");
     acquire(41n);
-    release(41n, "expired", { reason });
+    release(41n, "expired", { error });
 
     const span = only("leasehold.hold");
     expect(span.status).toEqual({ code: SpanStatusCode.ERROR, message: "LockLostError" });
@@ -184,7 +184,7 @@ describe("a lost hold", () => {
 
   test("that the program ended itself, by closing its session, fails nothing", () => {
     acquire(41n);
-    release(41n, "closed", { reason: new Error("closed") });
+    release(41n, "closed", { error: new Error("closed") });
 
     expect(only("leasehold.hold").status.code).toBe(SpanStatusCode.UNSET);
   });
@@ -212,7 +212,7 @@ describe("with names: true", () => {
   test("names, owners and messages of errors are bounded, and of one line without escapes", () => {
     const message = { name: HOSTILE, names: [HOSTILE, HOSTILE], owner: HOSTILE };
     acquire(41n, message);
-    release(41n, "expired", { reason: new Error(HOSTILE) });
+    release(41n, "expired", { error: new Error(HOSTILE) });
     startAcquire(acquireMessage(message))({ ...ended("error"), error: new Error(HOSTILE) });
 
     const texts = sdk.spans().flatMap((span) => [span.attributes, ...span.events.map((it) => it.attributes)]);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { inJeopardy, nextLookMs, remainingMs, standingOf } from "../../../src/session/lease.js";
+import { inJeopardy, nextCheckMs, remainingMs, standingOf } from "../../../src/session/lease.js";
 
 const TTL_MS = 10_000;
 const SENT = { monotonic: 50_000, suspend: 900_000 };
@@ -55,7 +55,7 @@ describe("the deadline of a lease", () => {
     ["the deadline", 5001],
     ["the deadline", 8999],
   ])("is looked at just after %s, seen at %i ms", (boundary, passed) => {
-    const at = passed + nextLookMs(renewal, later(passed));
+    const at = passed + nextCheckMs(renewal, later(passed));
 
     const due = boundary === "the deadline" ? 9000 : 5000;
     expect(at).toBeGreaterThan(due);

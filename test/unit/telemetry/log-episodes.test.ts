@@ -35,12 +35,12 @@ describe("the line about a session", () => {
     ]);
   });
 
-  test("blames this process where it stood still for most of the time", () => {
+  test("blames this process where it was paused for most of the time", () => {
     const members = new Map([[A, new Error("no answer")]]);
 
     sessionChannel.publish(world.session("live", "jeopardy", { ...late, stalledMs: 7000, members }));
 
-    expect(world.lines.all.join()).toContain("; this process stood still for 7 s");
+    expect(world.lines.all.join()).toContain("; this process was paused for 7 s");
     expect(world.lines.all.join()).not.toContain("did not answer");
   });
 
@@ -82,20 +82,20 @@ describe("the line about a session", () => {
     ]);
   });
 
-  function hold(name: string, why: HoldEndMessage["why"]): HoldEndMessage {
+  function hold(name: string, reason: HoldEndMessage["reason"]): HoldEndMessage {
     const about = { hosts: world.hosts, kind: "mutex", name, names: [name], label: undefined } as const;
     const key = { key: `${name}/6a1f`, revision: 41n, fence: 41n, owner: "web-1", leaseId: LEASE_ID };
-    return { ...about, ...key, heldMs: 3000, why, reason: undefined };
+    return { ...about, ...key, heldMs: 3000, reason, error: undefined };
   }
 
   test("is not the place for a lock that was lost alone", () => {
-    const reason = new Error('Lock "jobs" lost: another client deleted its key');
-    holdEndChannel.publish({ ...hold("jobs", "deleted"), reason });
-    holdEndChannel.publish(hold("jobs", "max hold"));
+    const error = new Error('Lock "jobs" lost: another client deleted its key');
+    holdEndChannel.publish({ ...hold("jobs", "deleted"), error });
+    holdEndChannel.publish(hold("jobs", "max_hold"));
     holdEndChannel.publish(hold("jobs", "released"));
 
     expect(world.lines.all).toEqual([
-      `error leasehold: mutex "jobs" lost after 3 s: ${reason.message}`,
+      `error leasehold: mutex "jobs" lost after 3 s: ${error.message}`,
       'warn leasehold: mutex "jobs" ended after 3 s, the limit of its maxHoldMs',
       'debug leasehold: released mutex "jobs" after 3 s',
     ]);

@@ -12,7 +12,7 @@ const hints = () => world.lines.all.filter((line) => line.includes("cluster.clos
 const open = () => sessionChannel.publish(world.session(undefined, "live"));
 const release = () => {
   const { hosts } = world;
-  const about = { hosts, kind: "mutex", names: ["a"], heldMs: 1, why: "released" };
+  const about = { hosts, kind: "mutex", names: ["a"], heldMs: 1, reason: "released" };
   holdEndChannel.publish(about as unknown as HoldEndMessage);
 };
 

@@ -11,7 +11,7 @@ class FakeRequest implements QueuedRequest {
   lined = 0;
   entered: () => void = () => {};
 
-  constructor(readonly way: AcquireMode = "wait") {}
+  constructor(readonly mode: AcquireMode = "wait") {}
 
   join(): Promise<void> {
     this.entering = true;
@@ -23,9 +23,9 @@ class FakeRequest implements QueuedRequest {
   }
 }
 
-const realm = {};
+const cluster = {};
 const lineOf = (...requests: FakeRequest[]) => {
-  const line = RequestQueue.of(realm, `name ${calls}`);
+  const line = RequestQueue.of(cluster, `name ${calls}`);
   for (const request of requests) line.add(request);
   return line;
 };
@@ -131,19 +131,19 @@ describe("while a request steals", () => {
 describe("a line", () => {
   test("is the same for one name and cluster, as long as anybody is in it, and another for another cluster", async () => {
     const request = new FakeRequest();
-    const line = RequestQueue.of(realm, "kept");
+    const line = RequestQueue.of(cluster, "kept");
     line.add(request);
 
-    expect(RequestQueue.of(realm, "kept")).toBe(line);
+    expect(RequestQueue.of(cluster, "kept")).toBe(line);
     expect(RequestQueue.of({}, "kept")).not.toBe(line);
 
     await letIn(request);
     line.remove(request);
     await tick();
-    const next = RequestQueue.of(realm, "kept");
+    const next = RequestQueue.of(cluster, "kept");
     expect(next).not.toBe(line);
 
     line.remove(request);
-    expect(RequestQueue.of(realm, "kept")).toBe(next);
+    expect(RequestQueue.of(cluster, "kept")).toBe(next);
   });
 });

@@ -44,7 +44,7 @@ describe("a batch that etcd refuses", () => {
     await Promise.all(sent);
 
     expect(airport.ends).toEqual(["z", "a failed", "b failed", "c", "d"]);
-    expect(airport.errors.get("a")).toMatchObject({ code: "ETCD_REFUSED", why: "quota" });
+    expect(airport.errors.get("a")).toMatchObject({ code: "ETCD_REFUSED", reason: "quota" });
   });
 
   test("is not asked again for a join whose caller has left, but for a delete it is", async () => {

@@ -45,7 +45,7 @@ describe("a connection that could not be opened", () => {
     expect(failure).toBeInstanceOf(MemberRefusedError);
     expect(failure).toMatchObject({
       inDoubt: false,
-      refusal: { code: "ETCD_REFUSED", why: "tls", host: "a:1" },
+      refusal: { code: "ETCD_REFUSED", reason: "tls", host: "a:1" },
     });
   });
 });

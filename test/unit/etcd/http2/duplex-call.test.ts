@@ -67,7 +67,7 @@ describe("a bidirectional stream", () => {
   });
 
   test.each<[string, (id: number) => readonly Buffer[], string]>([
-    ["an answer that cannot be decoded", (id) => [messages(id, "bad", "b")], "makes no sense"],
+    ["an answer that cannot be decoded", (id) => [messages(id, "bad", "b")], "malformed response"],
     ["a status of success", (id) => [responseFrame(id), trailersFrame(id)], "ended the stream"],
     [
       "a status of failure",

@@ -88,7 +88,7 @@ describe("a unary call", () => {
       "more than one answer",
     ],
     ["without a message", (id) => [responseFrame(id), trailersFrame(id)], "without a message"],
-    ["that cannot be decoded", (id) => [answerFrames(id, "bad")], "makes no sense"],
+    ["that cannot be decoded", (id) => [answerFrames(id, "bad")], "malformed response"],
     [
       "without a status",
       (id) => [responseFrame(id), dataFrame(id, grpcMessage("a"), { endStream: true })],

@@ -47,7 +47,7 @@ describe("a status that a server has sent", () => {
     const passing = statusFailure({ code: UNAVAILABLE, details }, "a:1");
 
     expect(lasting).toBeInstanceOf(EtcdRefusedError);
-    expect(lasting).toMatchObject({ why: "other", inDoubt: true, details });
+    expect(lasting).toMatchObject({ reason: "other", inDoubt: true, details });
     expect(passing).toBeInstanceOf(UnansweredError);
   });
 
@@ -57,14 +57,14 @@ describe("a status that a server has sent", () => {
     const failure = statusFailure({ code: RESOURCE_EXHAUSTED, details }, "a:1");
 
     expect(failure).toBeInstanceOf(EtcdRefusedError);
-    expect(failure).toMatchObject({ why: "other", inDoubt: true });
+    expect(failure).toMatchObject({ reason: "other", inDoubt: true });
   });
 
   test.each([true, false])("of another server concerns that member only, in doubt if sent: %s", (sent) => {
     const failure = statusFailure({ code: UNIMPLEMENTED, details: "unknown service" }, "a:1", sent);
 
     expect(failure).toBeInstanceOf(MemberRefusedError);
-    expect(failure).toMatchObject({ inDoubt: sent, refusal: { why: "member", host: "a:1" } });
+    expect(failure).toMatchObject({ inDoubt: sent, refusal: { reason: "member", host: "a:1" } });
   });
 
   test.each([true, false])("with a passing code is no answer, in doubt if sent: %s", (sent) => {
@@ -89,7 +89,7 @@ describe("a connection that TLS does not open", () => {
     const failure = certificateFailure(reason, "a:1");
 
     expect(failure).toBeInstanceOf(MemberRefusedError);
-    expect(failure).toMatchObject({ inDoubt: false, refusal: { why: "tls", host: "a:1", details } });
+    expect(failure).toMatchObject({ inDoubt: false, refusal: { reason: "tls", host: "a:1", details } });
   });
 
   test("is not what a refused connection is", () => {

@@ -239,7 +239,15 @@ export class SocketWriter {
   }
 
   write(bytes: Buffer): void {
-    this.#append(bytes);
+    if (this.blocked) this.#backlog += bytes.length;
+    if (bytes.length > COPIED_BYTES) {
+      this.#cut();
+      this.#parts.push(bytes);
+    } else {
+      if (this.#end + bytes.length > CHUNK_BYTES) this.#nextChunk();
+      bytes.copy(this.#chunk, this.#end);
+      this.#end += bytes.length;
+    }
     if (this.#scheduled) return;
     this.#scheduled = true;
     process.nextTick(() => this.flush());
@@ -265,18 +273,6 @@ export class SocketWriter {
     this.#late = [];
     if (this.socket.writableEnded) return;
     for (const bytes of late) this.write(bytes);
-  }
-
-  #append(bytes: Buffer): void {
-    if (this.blocked) this.#backlog += bytes.length;
-    if (bytes.length > COPIED_BYTES) {
-      this.#cut();
-      this.#parts.push(bytes);
-    } else {
-      if (this.#end + bytes.length > CHUNK_BYTES) this.#nextChunk();
-      bytes.copy(this.#chunk, this.#end);
-      this.#end += bytes.length;
-    }
   }
 
   #cut(): void {

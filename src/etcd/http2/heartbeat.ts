@@ -7,15 +7,6 @@ export interface HeartbeatSetting {
   readonly pingTimeoutMs: number;
 }
 
-interface Pinged {
-  /** No stream uses the connection, or waits for it. */
-  idle(): boolean;
-  /** Streams are open: etcd ends connections that ping without one. */
-  inUse(): boolean;
-  ping(): void;
-  dead(silentMs: number): void;
-}
-
 /** Detects a peer that no longer answers. It sends no ping while bytes arrive, or while no stream uses the connection. */
 export class Heartbeat {
   #next: Deadline | undefined;
@@ -25,7 +16,14 @@ export class Heartbeat {
   constructor(
     private readonly setting: HeartbeatSetting,
     private readonly deadlines: Deadlines,
-    private readonly peer: Pinged,
+    private readonly peer: {
+      /** No stream uses the connection, or waits for it. */
+      idle(): boolean;
+      /** Streams are open: etcd ends connections that ping without one. */
+      inUse(): boolean;
+      ping(): void;
+      dead(silentMs: number): void;
+    },
   ) {
     this.#lastReceived = deadlines.now();
   }

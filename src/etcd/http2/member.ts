@@ -71,25 +71,13 @@ export class RequestHeaders {
 
   constructor(private readonly target: Omit<Target, "turn">) {}
 
-  /** For a unary call of `path`. */
-  of(path: string, token: string | undefined): Buffer {
-    this.#use(token);
-    return this.#blocks.get(path) ?? this.#encode(path, []);
-  }
-
-  /** For a stream: a member that is cut off from its peers ends it after some seconds instead of staying silent. */
-  ofStream(path: string, token: string | undefined): Buffer {
-    this.#use(token);
-    return this.#blocks.get(path) ?? this.#encode(path, [["hasleader", "true"]]);
-  }
-
-  #use(token: string | undefined): void {
-    if (token === this.#token) return;
-    this.#token = token;
-    this.#blocks.clear();
-  }
-
-  #encode(path: string, added: readonly Header[]): Buffer {
+  of(path: string, token: string | undefined, added: readonly Header[] = []): Buffer {
+    if (token !== this.#token) {
+      this.#token = token;
+      this.#blocks.clear();
+    }
+    const known = this.#blocks.get(path);
+    if (known !== undefined) return known;
     const { hostname, port, tls } = this.target;
     const name = tls?.serverName ?? (hostname.includes(":") ? `[${hostname}]` : hostname);
     const block = encodeHeaders([
@@ -101,10 +89,15 @@ export class RequestHeaders {
       ["user-agent", "leasehold"],
       ["te", "trailers"],
       ...added,
-      ...(this.#token === undefined ? [] : ([["token", this.#token]] as const)),
+      ...(token === undefined ? [] : ([["token", token]] as const)),
     ]);
     this.#blocks.set(path, block);
     return block;
+  }
+
+  /** For a stream: a member that is cut off from its peers ends it after some seconds instead of staying silent. */
+  ofStream(path: string, token: string | undefined): Buffer {
+    return this.of(path, token, [["hasleader", "true"]]);
   }
 }
 

@@ -64,8 +64,8 @@ const MAX_MOVES = 16;
  *   - GOAWAY with a lower ID, or while waiting: not executed (RFC 6.8). A peer without a complaint gets the call again on
  *     another connection, if nothing of it was sent, or its request is unary and so still known.
  *   - The end of the connection: in doubt if the stream was open.
- *   - `cancel`, at the deadline of a unary call, by its caller's abort or by `close`: RST_STREAM with CANCEL. What was sent
- *     cannot be called back. No hook is called after it.
+ *   - `cancel`, at the deadline of a unary call (which the peer is not told: no `grpc-timeout`), by its caller's abort or by
+ *     `close`: RST_STREAM with CANCEL. What was sent cannot be called back. No hook is called after it.
  */
 export abstract class Http2Stream<Answer = unknown> {
   state: "waiting" | "open" | "answering" | "over" = "waiting";

@@ -294,14 +294,10 @@ export class SocketWriter {
     this.#parts = [];
     if (this.socket.destroyed || parts.length === 0) return;
     // The end of a write, which may be that of the connection, is reported in the context of the write.
-    this.blocked = !inOwnContext(() => this.#send(parts));
-  }
-
-  #send(parts: readonly Buffer[]): boolean {
-    let accepted = true;
-    if (parts.length > 1) this.socket.cork();
-    for (const part of parts) accepted = this.socket.write(part);
-    if (parts.length > 1) this.socket.uncork();
-    return accepted;
+    inOwnContext(() => {
+      if (parts.length > 1) this.socket.cork();
+      for (const part of parts) this.blocked = !this.socket.write(part);
+      if (parts.length > 1) this.socket.uncork();
+    });
   }
 }

@@ -13,12 +13,19 @@
 //   the memory of all messages that are not complete.
 // - The socket keeps the process alive only while a stream uses the connection.
 import type { Deadline, Deadlines } from "../../util/deadlines.js";
+import { Endpoint, type Headers, MAX_HEADER_LIST_BYTES } from "./endpoint.js";
+import { closedText, goawayFailure, messageOf, resetFailure, StreamFailure, turnedAway } from "./failure.js";
 import {
   CONNECTION_PREFACE,
   type ErrorName,
-  FrameReader,
+  FLAG,
+  type Frame,
+  FRAME,
+  FRAME_HEADER_BYTES,
   goawayFrame,
+  headersFrames,
   Http2Error,
+  MAX_WINDOW,
   PeerSettings,
   pingAckFrame,
   pingFrame,
@@ -27,9 +34,9 @@ import {
   settingsAckFrame,
   settingsFrame,
   windowUpdateFrame,
+  writeFrameHeader,
 } from "./frames.js";
-import { Incoming, MAX_HEADER_LIST_BYTES, ReceiveWindows } from "./incoming.js";
-import { Outgoing } from "./outgoing.js";
+import { Heartbeat, type HeartbeatSetting } from "./heartbeat.js";
 import {
   type ClientSocket,
   FirstBytes,
@@ -38,91 +45,17 @@ import {
   SocketWriter,
   type Target,
 } from "./socket.js";
-import {
-  closedText,
-  goawayFailure,
-  type Http2Stream,
-  messageOf,
-  resetFailure,
-  StreamFailure,
-  turnedAway,
-} from "./stream.js";
+import type { Http2Stream } from "./stream.js";
 
-interface HeartbeatSetting {
-  /** A connection in use that is silent for this long is pinged. */
-  readonly pingIntervalMs: number;
-  /** A ping that stays unanswered, with nothing else received, for this long ends the connection. */
-  readonly pingTimeoutMs: number;
-}
-
-interface Pinged {
-  /** No stream uses the connection, or waits for it. */
-  idle(): boolean;
-  /** Streams are open: etcd ends connections that ping without one. */
-  inUse(): boolean;
-  ping(): void;
-  dead(silentMs: number): void;
-}
-
-/** Detects a peer that no longer answers. It sends no ping while bytes arrive, or while no stream uses the connection. */
-class Heartbeat {
-  #next: Deadline | undefined;
-  #pinged = false;
-  #lastReceived: number;
-
-  constructor(
-    private readonly setting: HeartbeatSetting,
-    private readonly deadlines: Deadlines,
-    private readonly peer: Pinged,
-  ) {
-    this.#lastReceived = deadlines.now();
-  }
-
-  /** A stream was opened. */
-  used(): void {
-    if (this.#next !== undefined) return;
-    // The silence of an idle connection says nothing.
-    this.#lastReceived = this.deadlines.now();
-    this.#pinged = false;
-    this.#next = this.deadlines.add(this.setting.pingIntervalMs, () => this.#check());
-  }
-
-  /** Something has arrived. */
-  received(): void {
-    this.#lastReceived = this.deadlines.now();
-    this.#pinged = false;
-  }
-
-  /** The connection is over. */
-  stop(): void {
-    this.#next?.cancel();
-  }
-
-  #check(): void {
-    this.#next = undefined;
-    if (this.peer.idle()) return;
-    if (this.#pinged) return this.#suspect();
-    const { pingIntervalMs, pingTimeoutMs } = this.setting;
-    const silentMs = this.#silentMs();
-    const due = silentMs >= pingIntervalMs;
-    this.#pinged = due && this.peer.inUse();
-    if (this.#pinged) this.peer.ping();
-    const restMs = due ? pingIntervalMs : pingIntervalMs - silentMs;
-    this.#next = this.deadlines.add(this.#pinged ? pingTimeoutMs : restMs, () => this.#check());
-  }
-
-  /** After a pause of the process its timers run before it reads what has arrived meanwhile. */
-  #suspect(): void {
-    setImmediate(() => {
-      if (this.#pinged) this.peer.dead(this.#silentMs());
-      else if (this.#next === undefined) this.#check();
-    });
-  }
-
-  #silentMs(): number {
-    return this.deadlines.now() - this.#lastReceived;
-  }
-}
+/**
+ * How much the peer may send: RFC 9113, section 6.9. Data is consumed as it arrives, so a window is opened again once half
+ * of it is used; answers that are shorter than that need no update of their stream's window. A peer that ignores its windows
+ * gains nothing: what bounds the memory are the limits of a message and of all messages of a connection.
+ */
+const STREAM_WINDOW = 4 * 1024 * 1024;
+const CONNECTION_WINDOW = 16 * 1024 * 1024;
+/** Of every connection, and of every stream that no setting widens. */
+const INITIAL_WINDOW = 65_535;
 
 /**
  * The first bytes of a connection: RFC 9113, section 3.4. Without a dynamic table each header block of the peer stands
@@ -133,13 +66,18 @@ const GREETING = Buffer.concat([
   settingsFrame([
     [SETTING.HEADER_TABLE_SIZE, 0],
     [SETTING.ENABLE_PUSH, 0],
-    [SETTING.INITIAL_WINDOW_SIZE, ReceiveWindows.STREAM_BYTES],
+    [SETTING.INITIAL_WINDOW_SIZE, STREAM_WINDOW],
     [SETTING.MAX_HEADER_LIST_SIZE, MAX_HEADER_LIST_BYTES],
   ]),
-  windowUpdateFrame(0, ReceiveWindows.CONNECTION_BYTES - ReceiveWindows.INITIAL_BYTES),
+  windowUpdateFrame(0, CONNECTION_WINDOW - INITIAL_WINDOW),
 ]);
 
-const MAX_FRAME_BYTES = 16_384;
+/** The last odd number below 2^31: RFC 9113, section 5.1.1. */
+const LAST_ID = 0x7fff_ffff;
+/** For each DATA frame a peer may widen two windows, in steps; of a stream that was reset, an answer may be on its way. */
+const REACTIONS = 4;
+/** What a peer has saved up: ten thousand waiters may join at once. */
+const MAX_REACTIONS = 40_000;
 /** As long as the longest message. */
 const MAX_KEPT_BYTES = 256 * 1024 * 1024;
 const PING_DATA = Buffer.from("leasehld");
@@ -157,19 +95,11 @@ export interface ConnectionSetting extends HeartbeatSetting {
 
 /**
  * One HTTP/2 connection of a client to one peer (RFC 9113). Begins to connect at once; streams that are sent before it is
- * open wait. It never connects again: `usable` tells when new streams need another one.
+ * open wait. It sends their requests as far as the socket, the peer's windows and its limit of streams permit, those of urgent
+ * streams first. It never connects again: `usable` tells when new streams need another one.
  */
-export class Connection {
-  readonly #connectDeadline: Deadline;
-  readonly #socket: ClientSocket;
-  readonly #settings = new PeerSettings();
-  readonly #outgoing: Outgoing;
-  readonly #windows = new ReceiveWindows((id, bytes) => this.#write(windowUpdateFrame(id, bytes)));
-  readonly #reader: FrameReader;
-  readonly #heartbeat: Heartbeat;
-  readonly #firstBytes = new FirstBytes();
+export class Connection extends Endpoint {
   #state: "connecting" | "greeting" | "open" | "over" = "connecting";
-  #writer: SocketWriter | undefined;
   /** No new streams may be opened on this connection. */
   #draining = false;
   /** Ends as soon as no stream uses it. */
@@ -177,17 +107,36 @@ export class Connection {
   /** Why the peer wants no new streams. */
   #goaway: StreamFailure | undefined;
   #failure: StreamFailure | undefined;
+  readonly #connectDeadline: Deadline;
+  readonly #heartbeat: Heartbeat;
+  readonly #socket: ClientSocket;
+  readonly #firstBytes = new FirstBytes();
+  #writer: SocketWriter | undefined;
+
+  /** Open streams by ID: the peer has not ended them. */
+  readonly #streams = new Map<number, Http2Stream>();
+  /** Streams that have something to send: the urgent ones, and the others. */
+  readonly #queues = [new Set<Http2Stream>(), new Set<Http2Stream>()] as const;
+  #nextId: number;
+  readonly #settings = new PeerSettings();
+  /** Bytes of DATA that the peer accepts on the connection. */
+  #sendWindow = INITIAL_WINDOW;
+  /** Bytes received since the last WINDOW_UPDATE for the connection. */
+  #received = 0;
+  /** How many frames that carry nothing may be reactions of the peer to what was sent. */
+  #reactions = 0;
+  readonly #frameHeader = Buffer.alloc(FRAME_HEADER_BYTES);
 
   constructor(
     private readonly target: Target,
     private readonly setting: ConnectionSetting,
     private readonly deadlines: Deadlines,
   ) {
-    this.#outgoing = new Outgoing(this.#settings, setting.firstStreamId ?? 1);
-    this.#reader = new FrameReader(new Incoming(this.#events(), () => deadlines.now()), MAX_FRAME_BYTES);
+    super(() => deadlines.now());
+    this.#nextId = setting.firstStreamId ?? 1;
     this.#heartbeat = new Heartbeat(setting, deadlines, {
-      idle: () => this.#outgoing.idle,
-      inUse: () => this.#outgoing.streams.size > 0,
+      idle: () => this.#idle,
+      inUse: () => this.#streams.size > 0,
       ping: () => this.#write(pingFrame(PING_DATA)),
       dead: (silentMs) => this.#fail("lost", `no answer to a ping: silent for ${Math.round(silentMs)} ms`),
     });
@@ -202,27 +151,31 @@ export class Connection {
 
   /** Whether new streams can be opened, now or once the connection is open. A failed connection reports its failure to them. */
   get usable(): boolean {
-    return !this.#draining && !this.#outgoing.exhausted;
+    return !this.#draining && this.#nextId <= LAST_ID;
   }
 
   /** What a stream waits for that was sent, and is not opened yet. `undefined`: for the connection to open. */
   get holdUp(): string | undefined {
-    return this.#state === "open" ? this.#outgoing.holdUp : undefined;
+    if (this.#state !== "open") return undefined;
+    const { maxConcurrentStreams } = this.#settings;
+    return this.#streams.size < maxConcurrentStreams
+      ? "the member does not read what is sent"
+      : `the member allows no more streams on a connection (MAX_CONCURRENT_STREAMS: ${maxConcurrentStreams})`;
   }
 
   /** Whether all open streams together have too much memory for messages that are not complete. */
   get keepsTooMuch(): boolean {
     let bytes = 0;
-    for (const stream of this.#outgoing.streams.values()) bytes += stream.kept;
+    for (const stream of this.#streams.values()) bytes += stream.kept;
     return bytes > (this.setting.maxKeptBytes ?? MAX_KEPT_BYTES);
   }
 
   /** `stream` is new, or has something to send. It does not fail before this call returns. */
   send(stream: Http2Stream): void {
     const failure = this.#failure;
-    if (failure !== undefined) return process.nextTick(() => stream.failed(failure, false));
+    if (failure !== undefined) return process.nextTick(() => stream.lost(failure, false));
     this.#writer?.keepAlive(true);
-    this.#outgoing.add(stream);
+    this.#enqueue(stream);
     this.#heartbeat.used();
   }
 
@@ -230,27 +183,33 @@ export class Connection {
   cancel(stream: Http2Stream): void {
     if (stream.id !== 0 && this.#state === "open") {
       this.#write(rstStreamFrame(stream.id, "CANCEL"));
-      this.#outgoing.expectReaction();
+      this.#expectReaction();
     }
     this.finished(stream);
   }
 
   /** The stream uses the connection no longer. */
   finished(stream: Http2Stream): void {
-    this.#outgoing.remove(stream);
+    this.#remove(stream);
     // The peer may allow only so many streams at a time.
-    this.#outgoing.pump();
-    if (this.#outgoing.idle) this.#idle();
+    this.#pump();
+    this.#rest();
   }
 
   /** Closes the connection as soon as no stream uses it. Until then it takes new ones: the watches of a member read on it. */
   retire(): void {
     this.#retired = true;
-    if (this.#outgoing.idle) this.#idle();
+    this.#rest();
   }
 
-  #idle(): void {
-    if (this.#state === "over") return;
+  /** No stream uses the connection, or waits for it. */
+  get #idle(): boolean {
+    const [urgent, others] = this.#queues;
+    return this.#streams.size === 0 && urgent.size === 0 && others.size === 0;
+  }
+
+  #rest(): void {
+    if (!this.#idle || this.#state === "over") return;
     if (!this.#draining && !this.#retired) return this.#writer?.keepAlive(false);
     if (this.#state === "open") this.#write(goawayFrame(0, "NO_ERROR", ""));
     this.#end(new StreamFailure("retired", "the connection was closed"));
@@ -261,9 +220,13 @@ export class Connection {
     this.deadlines.add(this.setting.pingTimeoutMs, () => this.#socket.destroy());
   }
 
+  #write(frame: Buffer): void {
+    this.#writer?.write(frame);
+  }
+
   #greet(): void {
     this.#state = "greeting";
-    this.#writer = new SocketWriter(this.#socket, this.deadlines, () => this.#outgoing.pump());
+    this.#writer = new SocketWriter(this.#socket, this.deadlines, () => this.#pump());
     this.#write(GREETING);
   }
 
@@ -272,7 +235,7 @@ export class Connection {
     this.#heartbeat.received();
     if (this.#state === "greeting") this.#firstBytes.add(chunk);
     try {
-      this.#reader.read(chunk);
+      this.reader.read(chunk);
       if (this.#writer?.overfull)
         throw new Http2Error("ENHANCE_YOUR_CALM", "the peer sends, but does not read");
     } catch (error) {
@@ -281,72 +244,182 @@ export class Connection {
     }
   }
 
-  #events(): ConstructorParameters<typeof Incoming>[0] {
-    return {
-      settings: (payload) => this.#peerSettings(payload),
-      ping: (payload) => this.#writer?.writeLate(pingAckFrame(payload)),
-      pong: () => {},
-      goaway: (lastId, code, debug) => this.#peerLeaves(lastId, code, debug),
-      windowUpdate: (id, bytes) => this.#widen(id, bytes),
-      headers: (id, headers, endStream) => {
-        const stream = this.#outgoing.known(id);
-        stream?.headers(headers, endStream);
-        return stream !== undefined || this.#outgoing.takeReaction();
-      },
-      data: (id, { content, bytes, endStream }) => {
-        const stream = this.#outgoing.known(id);
-        this.#windows.received(stream, bytes, endStream);
-        if (content.length > 0 || endStream) stream?.data(content, endStream);
-      },
-      reset: (id, code) => this.#reset(this.#outgoing.known(id), code),
-    };
-  }
-
-  #peerSettings(payload: Buffer): void {
+  protected settings(payload: Buffer): void {
     const before = this.#settings.initialWindow;
     this.#settings.apply(payload);
     this.#write(settingsAckFrame());
-    this.#outgoing.shiftWindows(this.#settings.initialWindow - before);
-    if (this.#state === "greeting") this.#open();
-    else this.#outgoing.pump();
-  }
-
-  #open(): void {
+    // That applies to open streams, too: RFC 9113, section 6.9.2.
+    for (const stream of this.#streams.values()) this.#widen(stream, this.#settings.initialWindow - before);
+    if (this.#state !== "greeting") return this.#pump();
     this.#state = "open";
     this.#connectDeadline.cancel();
-    if (this.#writer) this.#outgoing.begin(this.#writer);
+    this.#pump();
     // Each attempt to connect to one of several addresses makes a new handle, which keeps the process alive.
-    if (this.#outgoing.idle) this.#idle();
+    this.#rest();
   }
 
-  #widen(id: number, bytes: number): boolean {
-    const stream = id === 0 ? undefined : this.#outgoing.known(id);
-    if (id === 0) this.#outgoing.widen(bytes);
-    else if (stream !== undefined) this.#outgoing.widenStream(stream, bytes);
-    return this.#outgoing.takeReaction();
+  protected ping(payload: Buffer): void {
+    this.#writer?.writeLate(pingAckFrame(payload));
   }
 
-  /** Returns whether the stream was open. */
-  #reset(stream: Http2Stream | undefined, code: ErrorName): boolean {
+  protected headers(id: number, headers: Headers, endStream: boolean): boolean {
+    const stream = this.#known(id);
+    stream?.headers(headers, endStream);
+    return stream !== undefined || this.#takeReaction();
+  }
+
+  protected data({ streamId, payload }: Frame, content: Buffer, endStream: boolean): void {
+    const stream = this.#known(streamId);
+    this.#consumed(stream, payload.length, endStream);
+    if (content.length > 0 || endStream) stream?.data(content, endStream);
+  }
+
+  protected reset(id: number, code: ErrorName): boolean {
+    const stream = this.#known(id);
     if (stream === undefined) return false;
-    this.#outgoing.remove(stream);
-    stream.failed(resetFailure(code), code !== "REFUSED_STREAM");
+    this.#remove(stream);
+    stream.lost(resetFailure(code), code !== "REFUSED_STREAM");
     this.finished(stream);
     return true;
   }
 
-  #peerLeaves(lastId: number, code: ErrorName, debug: string): void {
+  protected windowUpdate(id: number, bytes: number): boolean {
+    if (id === 0) {
+      this.#sendWindow = widened(this.#sendWindow, bytes);
+      this.#pump();
+    } else {
+      const stream = this.#known(id);
+      if (stream !== undefined) this.#widen(stream, bytes);
+    }
+    return this.#takeReaction();
+  }
+
+  protected goaway(lastId: number, code: ErrorName, debug: string): void {
     // A polite goodbye often follows the complaint.
     if (this.#goaway === undefined || code !== "NO_ERROR") this.#goaway = goawayFailure(code, debug);
     this.#draining = true;
-    const { streams } = this.#outgoing;
     // Streams above the last ID were not processed, nor those that wait here: RFC 9113, section 6.8.
-    const unprocessed = [...streams.values()].filter(({ id }) => id > lastId);
-    for (const stream of [...unprocessed, ...this.#outgoing.unopened()]) {
-      this.#outgoing.remove(stream);
-      stream.failed(this.#goaway, false);
+    for (const stream of this.#users().filter(({ id }) => id === 0 || id > lastId)) {
+      this.#remove(stream);
+      stream.lost(this.#goaway, false);
     }
-    if (this.#outgoing.idle) this.#idle();
+    this.#rest();
+  }
+
+  /** `undefined` for a stream that is over. @throws {Http2Error} for a stream that was never opened. */
+  #known(id: number): Http2Stream | undefined {
+    if (id % 2 === 1 && id < this.#nextId) return this.#streams.get(id);
+    throw new Http2Error("PROTOCOL_ERROR", `the peer answers on stream ${id}, which was not opened`);
+  }
+
+  /** `bytes` of DATA have arrived, for a stream that may be over. */
+  #consumed(stream: Http2Stream | undefined, bytes: number, endStream: boolean): void {
+    this.#received += bytes;
+    if (this.#received > CONNECTION_WINDOW / 2) {
+      this.#write(windowUpdateFrame(0, this.#received));
+      this.#received = 0;
+    }
+    if (stream === undefined || endStream) return;
+    stream.received += bytes;
+    if (stream.received <= STREAM_WINDOW / 2) return;
+    this.#write(windowUpdateFrame(stream.id, stream.received));
+    stream.received = 0;
+  }
+
+  /** Open streams, and those that wait. */
+  #users(): Http2Stream[] {
+    const queued = this.#queues.flatMap((queue) => [...queue]);
+    return [...this.#streams.values(), ...queued.filter(({ id }) => id === 0)];
+  }
+
+  #remove(stream: Http2Stream): void {
+    if (stream.id !== 0) this.#streams.delete(stream.id);
+    this.#queueOf(stream).delete(stream);
+  }
+
+  #queueOf(stream: Http2Stream): Set<Http2Stream> {
+    return this.#queues[stream.request.method.urgent ? 0 : 1];
+  }
+
+  /** The peer accepts `bytes` more on `stream`, or fewer. */
+  #widen(stream: Http2Stream, bytes: number): void {
+    stream.sendWindow = widened(stream.sendWindow, bytes);
+    if (stream.outbox.length > 0) this.#enqueue(stream);
+  }
+
+  /** `stream` has something to send. */
+  #enqueue(stream: Http2Stream): void {
+    const queue = this.#queueOf(stream);
+    const isBlocked = stream.id !== 0 && stream.sendWindow <= 0;
+    if (isBlocked || queue.has(stream)) return;
+    queue.add(stream);
+    this.#pump();
+  }
+
+  /** Sends what can be sent now. Nothing is sent before the connection is open, or after it has begun to end. */
+  #pump(): void {
+    for (const queue of this.#queues)
+      for (const stream of queue) {
+        if (this.#state !== "open" || this.#writer === undefined || this.#writer.blocked) return;
+        if (this.#send(stream, this.#writer)) queue.delete(stream);
+      }
+  }
+
+  /** Returns whether `stream` has to wait for nothing but its own window. */
+  #send(stream: Http2Stream, writer: SocketWriter): boolean {
+    if (stream.id === 0) {
+      if (this.#nextId > LAST_ID) return this.#refuse(stream);
+      if (this.#streams.size >= this.#settings.maxConcurrentStreams) return false;
+      stream.id = this.#nextId;
+      this.#nextId += 2;
+      stream.sendWindow = this.#settings.initialWindow;
+      this.#streams.set(stream.id, stream);
+      const { maxFrameSize } = this.#settings;
+      writer.write(headersFrames(stream.id, stream.request.headers, { endStream: false, maxFrameSize }));
+      stream.opened();
+    }
+    // The caller may have cancelled the stream when it was opened.
+    while (!stream.over && stream.outbox.length > 0 && stream.sendWindow > 0) {
+      if (this.#sendWindow <= 0) return false;
+      this.#sendData(stream, writer);
+    }
+    return true;
+  }
+
+  /** The stream waited here while others used the last IDs. */
+  #refuse(stream: Http2Stream): true {
+    this.#remove(stream);
+    stream.lost(new StreamFailure("retired", "all stream IDs of the connection are used"), false);
+    return true;
+  }
+
+  /** One DATA frame, as long as permitted. */
+  #sendData(stream: Http2Stream, writer: SocketWriter): void {
+    const message = stream.outbox[0]!;
+    const start = stream.sentOfFirst;
+    const most = Math.min(this.#sendWindow, stream.sendWindow, this.#settings.maxFrameSize);
+    const end = Math.min(message.length, start + most);
+    const length = end - start;
+    const whole = end === message.length;
+    const flags = whole && message === stream.request.message ? FLAG.END_STREAM : 0;
+    writeFrameHeader(this.#frameHeader, 0, { type: FRAME.DATA, flags, streamId: stream.id, length });
+    writer.write(this.#frameHeader);
+    writer.write(start === 0 && whole ? message : message.subarray(start, end));
+    this.#expectReaction();
+    this.#sendWindow -= length;
+    stream.sendWindow -= length;
+    stream.sentOfFirst = whole ? 0 : end;
+    if (whole) stream.outbox.shift();
+  }
+
+  /** The peer may react to what was sent just now, by frames that carry nothing else. */
+  #expectReaction(): void {
+    this.#reactions = Math.min(this.#reactions + REACTIONS, MAX_REACTIONS);
+  }
+
+  /** Whether a frame that carries nothing may be such a reaction. */
+  #takeReaction(): boolean {
+    return this.#reactions > 0 && this.#reactions-- > 0;
   }
 
   #connectTimedOut(): void {
@@ -378,17 +451,19 @@ export class Connection {
   /** Every stream ends with `failure`; the peer may have processed those that were opened. */
   #end(failure: StreamFailure): void {
     if (this.#state === "over") return;
-    const wasOpen = this.#state === "open";
+    // The loss of an idle connection is no failure of the member: the next stream gets a new connection.
+    if (this.#retired || (this.#state === "open" && this.#idle)) this.#draining = true;
     this.#state = "over";
     this.#failure = failure;
     this.#connectDeadline.cancel();
     this.#heartbeat.stop();
-    // The loss of an idle connection is no failure of the member: the next stream gets a new connection.
-    if (this.#retired || (wasOpen && this.#outgoing.idle)) this.#draining = true;
-    for (const stream of this.#outgoing.close()) stream.failed(failure, stream.id !== 0);
+    const streams = this.#users();
+    for (const stream of streams) this.#remove(stream);
+    for (const stream of streams) stream.lost(failure, stream.id !== 0);
   }
+}
 
-  #write(frame: Buffer): void {
-    this.#writer?.write(frame);
-  }
+function widened(window: number, bytes: number): number {
+  if (window + bytes <= MAX_WINDOW) return window + bytes;
+  throw new Http2Error("FLOW_CONTROL_ERROR", "the peer's window exceeds 2^31-1 bytes");
 }

@@ -228,7 +228,7 @@ export class FrameReader {
     while (chunk.length - at >= FRAME_HEADER_BYTES) {
       const end = at + FRAME_HEADER_BYTES + this.#lengthAt(chunk, at);
       if (end > chunk.length) break;
-      this.#deliver(chunk, at, end);
+      this.handler.frame(this.#frameIn(chunk, at, end));
       at = end;
     }
     if (at < chunk.length) this.#keep(chunk, at);
@@ -247,7 +247,7 @@ export class FrameReader {
     const whole = this.#kept;
     this.#kept = this.#keptHeader;
     this.#keptBytes = 0;
-    this.#deliver(whole, 0, whole.length);
+    this.handler.frame(this.#frameIn(whole, 0, whole.length));
     return at;
   }
 
@@ -275,14 +275,14 @@ export class FrameReader {
     );
   }
 
-  #deliver(bytes: Buffer, start: number, end: number): void {
+  #frameIn(bytes: Buffer, start: number, end: number): Frame {
     const frame = this.#frame;
     frame.type = bytes[start + 3]!;
     frame.flags = bytes[start + 4]!;
     // The first bit is reserved and ignored.
     frame.streamId = bytes.readUInt32BE(start + 5) & 0x7fffffff;
     frame.payload = bytes.subarray(start + FRAME_HEADER_BYTES, end);
-    this.handler.frame(frame);
+    return frame;
   }
 }
 

@@ -21,8 +21,6 @@ import type {
   WatchStream,
 } from "../port.js";
 import { reasonFailure } from "../refusals.js";
-import type { Call } from "./call.js";
-import { DuplexCall, type DuplexRequest, UnaryCall, type UnaryRequest, type UnaryServices } from "./calls.js";
 import {
   decodeLease,
   decodeRange,
@@ -46,6 +44,7 @@ import {
 import { Connection, type ConnectionSetting } from "./connection.js";
 import { encodeHeaders } from "./hpack.js";
 import type { OpenSocket, Target } from "./socket.js";
+import { DuplexStream, type Http2Stream, type Method, type Peer, UnaryStream } from "./stream.js";
 
 /** Where the connections to `host` go: `http(s)://name:port`, or without a scheme; TLS with `https://` or credentials. */
 export function targetOf(host: string, credentials: CheckedConnect["credentials"]): Omit<Target, "turn"> {
@@ -74,25 +73,13 @@ export class RequestHeaders {
 
   constructor(private readonly target: Omit<Target, "turn">) {}
 
-  /** For a unary call of `path`. */
-  of(path: string, token: string | undefined): Buffer {
-    this.#use(token);
-    return this.#blocks.get(path) ?? this.#encode(path, []);
-  }
-
-  /** For a stream: a member that is cut off from its peers ends it after some seconds instead of staying silent. */
-  ofStream(path: string, token: string | undefined): Buffer {
-    this.#use(token);
-    return this.#blocks.get(path) ?? this.#encode(path, [["hasleader", "true"]]);
-  }
-
-  #use(token: string | undefined): void {
-    if (token === this.#token) return;
-    this.#token = token;
-    this.#blocks.clear();
-  }
-
-  #encode(path: string, added: readonly Header[]): Buffer {
+  of(path: string, token: string | undefined, added: readonly Header[] = []): Buffer {
+    if (token !== this.#token) {
+      this.#token = token;
+      this.#blocks.clear();
+    }
+    const known = this.#blocks.get(path);
+    if (known !== undefined) return known;
     const { hostname, port, tls } = this.target;
     const name = tls?.serverName ?? (hostname.includes(":") ? `[${hostname}]` : hostname);
     const block = encodeHeaders([
@@ -104,10 +91,15 @@ export class RequestHeaders {
       ["user-agent", "leasehold"],
       ["te", "trailers"],
       ...added,
-      ...(this.#token === undefined ? [] : ([["token", this.#token]] as const)),
+      ...(token === undefined ? [] : ([["token", token]] as const)),
     ]);
     this.#blocks.set(path, block);
     return block;
+  }
+
+  /** For a stream: a member that is cut off from its peers ends it after some seconds instead of staying silent. */
+  ofStream(path: string, token: string | undefined): Buffer {
+    return this.of(path, token, [["hasleader", "true"]]);
   }
 }
 
@@ -115,8 +107,8 @@ export class RequestHeaders {
 let turns = 0;
 
 /**
- * The connection to one peer. It opens with the first call. A connection that takes no new calls, but has not failed,
- * is replaced: the peer has asked for that (GOAWAY), all stream IDs are used, or it was lost while no call used it.
+ * The connection to one peer. It opens with the first stream. A connection that takes no new streams, but has not failed,
+ * is replaced: the peer has asked for that (GOAWAY), all stream IDs are used, or it was lost while no stream used it.
  */
 export class Channel {
   #connection: Connection | undefined;
@@ -128,13 +120,14 @@ export class Channel {
     private readonly deadlines: Deadlines,
   ) {}
 
-  start(call: Call): void {
+  start(stream: Http2Stream): void {
     const connection = this.#usable();
-    call.startOn(connection, this);
+    stream.connection = connection;
+    connection.send(stream);
     if (this.#retired) connection.retire();
   }
 
-  /** Closes the connection as soon as no call uses it. */
+  /** Closes the connection as soon as no stream uses it. */
   retire(): void {
     this.#retired = true;
     this.#connection?.retire();
@@ -148,30 +141,35 @@ export class Channel {
   }
 }
 
-const METHODS = {
-  txn: "/etcdserverpb.KV/Txn",
-  range: "/etcdserverpb.KV/Range",
-  grant: "/etcdserverpb.Lease/LeaseGrant",
-  revoke: "/etcdserverpb.Lease/LeaseRevoke",
-  timeToLive: "/etcdserverpb.Lease/LeaseTimeToLive",
-  keepalive: "/etcdserverpb.Lease/LeaseKeepAlive",
-  watch: "/etcdserverpb.Watch/Watch",
-  authenticate: "/etcdserverpb.Auth/Authenticate",
-} as const;
-
-type Method = keyof typeof METHODS;
-
 /** Answers that have a header and some numbers: about a hundred bytes. Those to other methods are as long as the keys in them. */
 const SHORT_BYTES = 4096;
 /** A JSON Web Token may have this length, as headers may. */
 const TOKEN_BYTES = 64 * 1024;
 
-const MAX_MESSAGE_BYTES: Partial<Record<Method, number>> = {
-  grant: SHORT_BYTES,
-  revoke: SHORT_BYTES,
-  keepalive: SHORT_BYTES,
-  authenticate: TOKEN_BYTES,
+const LEASE = "/etcdserverpb.Lease/";
+
+/** Several transactions share one request. */
+const txnMethod = (count: number): Method<readonly TxnAnswer[]> => ({
+  path: "/etcdserverpb.KV/Txn",
+  decode: (message) => decodeTxns(message, count),
+});
+
+const RANGE = { path: "/etcdserverpb.KV/Range", decode: decodeRange };
+const GRANT = { path: `${LEASE}LeaseGrant`, maxMessageBytes: SHORT_BYTES, decode: decodeLease };
+const REVOKE = { path: `${LEASE}LeaseRevoke`, maxMessageBytes: SHORT_BYTES, decode: () => undefined };
+const TIME_TO_LIVE = { path: `${LEASE}LeaseTimeToLive`, decode: decodeTimeToLive };
+const AUTHENTICATE = {
+  path: "/etcdserverpb.Auth/Authenticate",
+  maxMessageBytes: TOKEN_BYTES,
+  decode: decodeToken,
 };
+const KEEPALIVE = {
+  path: `${LEASE}LeaseKeepAlive`,
+  maxMessageBytes: SHORT_BYTES,
+  urgent: true,
+  decode: decodeLease,
+};
+const WATCH = { path: "/etcdserverpb.Watch/Watch", decode: decodeWatch };
 
 interface GrpcContext {
   readonly options: CheckedConnect;
@@ -182,8 +180,7 @@ interface GrpcContext {
 
 /** One etcd member, reached by this library's own HTTP/2 and gRPC. */
 export class GrpcMember implements Member {
-  readonly #services: UnaryServices;
-  readonly #channel: Channel;
+  readonly #peer: Peer;
   readonly #headers: RequestHeaders;
   readonly #token: () => string | undefined;
   readonly #authenticates: boolean;
@@ -202,57 +199,49 @@ export class GrpcMember implements Member {
     this.#token = connection.token;
     this.#authenticates = options.auth !== undefined;
     this.#headers = new RequestHeaders(target);
-    this.#channel = new Channel(target, setting, deadlines);
-    this.#services = { host, deadlines, channel: this.#channel, aborts: new AbortFanOut("last") };
+    const channel = new Channel(target, setting, deadlines);
+    this.#peer = { host, channel, deadlines, aborts: new AbortFanOut("last") };
   }
 
   txns(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]> {
-    const decode = (message: Buffer): readonly TxnAnswer[] => decodeTxns(message, txns.length);
-    return this.#unary("txn", { message: encodeTxns(txns), decode }, options);
+    return this.#unary(txnMethod(txns.length), encodeTxns(txns), options);
   }
 
   range(range: Range, options: CallOptions): Promise<RangeAnswer> {
-    return this.#unary("range", { message: encodeRange(range), decode: decodeRange }, options);
+    return this.#unary(RANGE, encodeRange(range), options);
   }
 
   grant(leaseId: bigint, ttlSeconds: number, options: CallOptions): Promise<LeaseAnswer> {
-    return this.#unary("grant", { message: encodeGrant(leaseId, ttlSeconds), decode: decodeLease }, options);
+    return this.#unary(GRANT, encodeGrant(leaseId, ttlSeconds), options);
   }
 
   revoke(leaseId: bigint, options: CallOptions): Promise<void> {
-    return this.#unary("revoke", { message: encodeRevoke(leaseId), decode: () => undefined }, options);
+    return this.#unary(REVOKE, encodeRevoke(leaseId), options);
   }
 
   timeToLive(
     leaseId: bigint,
     options: TimeToLiveOptions,
   ): Promise<LeaseAnswer & { readonly keys: readonly Buffer[] }> {
-    return this.#unary(
-      "timeToLive",
-      { message: encodeTimeToLive(leaseId, options), decode: decodeTimeToLive },
-      options,
-    );
+    return this.#unary(TIME_TO_LIVE, encodeTimeToLive(leaseId, options), options);
   }
 
   authenticate(username: string, password: string, options: CallOptions): Promise<string> {
-    const request = { message: encodeAuthenticate(username, password), decode: decodeToken };
-    const headerBlock = this.#headers.of(METHODS.authenticate, undefined);
-    const maxMessageBytes = MAX_MESSAGE_BYTES.authenticate;
-    return new UnaryCall(this.#services, { ...request, headerBlock, maxMessageBytes }, options).run();
+    return this.#unary(AUTHENTICATE, encodeAuthenticate(username, password), options);
   }
 
   keepalive(handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
-    const call = this.#duplex("keepalive", handlers, { decode: decodeLease, urgent: true });
-    return { renew: (leaseId) => call.write(encodeKeepalive(leaseId)), close: () => call.close() };
+    const stream = this.#duplex(KEEPALIVE, handlers);
+    return { renew: (leaseId) => stream.write(encodeKeepalive(leaseId)), close: () => stream.close() };
   }
 
   watch(handlers: StreamHandlers<WatchAnswer>): WatchStream {
-    const call = this.#duplex("watch", handlers, { decode: decodeWatch, urgent: false });
+    const stream = this.#duplex(WATCH, handlers);
     return {
-      create: (request: WatchRequest) => call.write(encodeWatchCreate(request)),
-      cancel: (watchId) => call.write(encodeWatchCancel(watchId)),
-      probe: () => call.write(encodeWatchProgress()),
-      close: () => call.close(),
+      create: (request: WatchRequest) => stream.write(encodeWatchCreate(request)),
+      cancel: (watchId) => stream.write(encodeWatchCancel(watchId)),
+      probe: () => stream.write(encodeWatchProgress()),
+      close: () => stream.close(),
     };
   }
 
@@ -261,31 +250,18 @@ export class GrpcMember implements Member {
   }
 
   retire(): void {
-    this.#services.aborts.release();
-    this.#channel.retire();
+    this.#peer.aborts.release();
+    this.#peer.channel.retire();
   }
 
-  #unary<T>(method: Method, request: Omit<UnaryRequest<T>, "headerBlock">, options: CallOptions): Promise<T> {
-    const headerBlock = this.#headers.of(METHODS[method], this.#token());
-    const { message, decode } = request;
-    const maxMessageBytes = MAX_MESSAGE_BYTES[method];
-    return new UnaryCall(this.#services, { headerBlock, message, maxMessageBytes, decode }, options).run();
+  #unary<T>(method: Method<T>, message: Buffer, options: CallOptions): Promise<T> {
+    const headers = this.#headers.of(method.path, method === AUTHENTICATE ? undefined : this.#token());
+    return new UnaryStream(this.#peer, { method, headers, message }, options).run();
   }
 
-  #duplex<Answer>(
-    method: Method,
-    handlers: StreamHandlers<Answer>,
-    how: Pick<DuplexRequest<Answer>, "decode" | "urgent">,
-  ): DuplexCall<Answer> {
+  #duplex<T>(method: Method<T>, handlers: StreamHandlers<T>): DuplexStream<T> {
     const token = (this.#streamToken = this.#token());
-    const { host } = this;
-    return new DuplexCall(this.#channel, {
-      ...how,
-      host,
-      headerBlock: this.#headers.ofStream(METHODS[method], token),
-      maxMessageBytes: MAX_MESSAGE_BYTES[method],
-      answer: (answer) => handlers.answer(answer),
-      ended: (error) => handlers.ended(error),
-    });
+    const headers = this.#headers.ofStream(method.path, token);
+    return new DuplexStream(this.#peer, { method, headers }, handlers);
   }
 }

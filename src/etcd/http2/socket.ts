@@ -239,7 +239,15 @@ export class SocketWriter {
   }
 
   write(bytes: Buffer): void {
-    this.#append(bytes);
+    if (this.blocked) this.#backlog += bytes.length;
+    if (bytes.length > COPIED_BYTES) {
+      this.#cut();
+      this.#parts.push(bytes);
+    } else {
+      if (this.#end + bytes.length > CHUNK_BYTES) this.#nextChunk();
+      bytes.copy(this.#chunk, this.#end);
+      this.#end += bytes.length;
+    }
     if (this.#scheduled) return;
     this.#scheduled = true;
     process.nextTick(() => this.flush());
@@ -267,18 +275,6 @@ export class SocketWriter {
     for (const bytes of late) this.write(bytes);
   }
 
-  #append(bytes: Buffer): void {
-    if (this.blocked) this.#backlog += bytes.length;
-    if (bytes.length > COPIED_BYTES) {
-      this.#cut();
-      this.#parts.push(bytes);
-    } else {
-      if (this.#end + bytes.length > CHUNK_BYTES) this.#nextChunk();
-      bytes.copy(this.#chunk, this.#end);
-      this.#end += bytes.length;
-    }
-  }
-
   #cut(): void {
     if (this.#end > this.#start) this.#parts.push(this.#chunk.subarray(this.#start, this.#end));
     this.#start = this.#end;
@@ -298,14 +294,10 @@ export class SocketWriter {
     this.#parts = [];
     if (this.socket.destroyed || parts.length === 0) return;
     // The end of a write, which may be that of the connection, is reported in the context of the write.
-    this.blocked = !inOwnContext(() => this.#send(parts));
-  }
-
-  #send(parts: readonly Buffer[]): boolean {
-    let accepted = true;
-    if (parts.length > 1) this.socket.cork();
-    for (const part of parts) accepted = this.socket.write(part);
-    if (parts.length > 1) this.socket.uncork();
-    return accepted;
+    inOwnContext(() => {
+      if (parts.length > 1) this.socket.cork();
+      for (const part of parts) this.blocked = !this.socket.write(part);
+      if (parts.length > 1) this.socket.uncork();
+    });
   }
 }

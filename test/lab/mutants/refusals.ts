@@ -39,12 +39,12 @@ export const REFUSALS: readonly Mutant[] = [
       "takes HTTP/2's ENHANCE_YOUR_CALM, which comes after etcd has executed the request, for a rejection",
     patches: [
       {
-        file: "etcd/http2/calls.js",
+        file: "etcd/http2/failure.js",
         from: "return new TooManyPingsError(readable(message), { inDoubt });",
         to: 'return rejection({ code: 8, details: "etcdserver: request is too large" }, host);',
       },
       {
-        file: "etcd/http2/calls.js",
+        file: "etcd/http2/failure.js",
         from: "import { certificateFailure,",
         to: "import { certificateFailure, rejection,",
       },

@@ -11,7 +11,7 @@ export const TRANSPORT: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/http2/connection.js",
-        from: "this.#outgoing.widen(bytes);",
+        from: "this.#sendWindow = widened(this.#sendWindow, bytes);",
         to: "void bytes;",
       },
     ],
@@ -31,8 +31,8 @@ export const TRANSPORT: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/http2/connection.js",
-        from: "const stream = this.#outgoing.known(id);\n                this.#windows",
-        to: "const stream = this.#outgoing.streams.get(id - 2) ?? this.#outgoing.known(id);\n                this.#windows",
+        from: "const stream = this.#known(streamId);",
+        to: "const stream = this.#streams.get(streamId - 2) ?? this.#known(streamId);",
       },
     ],
     hunt: t1(["reorder"]),
@@ -43,7 +43,7 @@ export const TRANSPORT: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/http2/connection.js",
-        from: ".filter(({ id }) => id > lastId)",
+        from: ".filter(({ id }) => id === 0 || id > lastId)",
         to: ".filter(() => true)",
       },
     ],
@@ -56,9 +56,9 @@ export const TRANSPORT: readonly Mutant[] = [
     wrong: "takes GOAWAY and the end of the connection for the answer that a call was not executed",
     patches: [
       {
-        file: "etcd/http2/call.js",
-        from: "this.#failed(failure, processed && this.id !== 0);",
-        to: 'this.#failed(failure, processed && this.id !== 0 && failure.kind !== "left");',
+        file: "etcd/http2/stream.js",
+        from: "this.#end(failure, processed);",
+        to: 'this.#end(failure, processed && failure.kind !== "left");',
       },
     ],
     hunt: t1(["goaway-releases"], { ttlSeconds: 9 }),
@@ -68,14 +68,14 @@ export const TRANSPORT: readonly Mutant[] = [
     wrong: "takes the late answer to a cancelled call for the answer to the next call of the same kind",
     patches: [
       {
-        file: "etcd/http2/outgoing.js",
-        from: "this.streams.delete(stream.id);",
-        to: "if (this.streams.delete(stream.id)) (this.gone ??= new Map()).set(stream.id, stream.headerBlock);",
+        file: "etcd/http2/connection.js",
+        from: "this.#streams.delete(stream.id);",
+        to: "if (this.#streams.delete(stream.id)) (this.gone ??= new Map()).set(stream.id, stream.request.headers);",
       },
       {
-        file: "etcd/http2/outgoing.js",
-        from: "return this.streams.get(id);",
-        to: "return this.streams.get(id) ?? [...this.streams.values()].find((next) => next.headerBlock === this.gone?.get(id));",
+        file: "etcd/http2/connection.js",
+        from: "return this.#streams.get(id);",
+        to: "return this.#streams.get(id) ?? [...this.#streams.values()].find(({ request }) => request.headers === this.gone?.get(id));",
       },
     ],
     // Another call's answer often has another shape, and then counts as none.
@@ -86,9 +86,9 @@ export const TRANSPORT: readonly Mutant[] = [
     wrong: "does not reset a stream that was closed, and goes on to take its answers",
     patches: [
       {
-        file: "etcd/http2/calls.js",
-        from: "this.#over = true;\n        this.#call.cancel();",
-        to: "this.#over = true;",
+        file: "etcd/http2/stream.js",
+        from: "close() {\n        this.cancel();",
+        to: "close() {",
       },
     ],
     hunt: t1(["lose-join-answers", "kill-waiter"]),

@@ -1,5 +1,5 @@
-import { MessageReader } from "../../../src/etcd/http2/call.js";
-import type { Headers } from "../../../src/etcd/http2/stream.js";
+import type { Headers } from "../../../src/etcd/http2/endpoint.js";
+import { MessageReader } from "../../../src/etcd/http2/stream.js";
 import type { LeaseAnswer, RangeAnswer, Txn, TxnAnswer, WatchAnswer } from "../../../src/etcd/port.js";
 import { isRefusal } from "../etcd/refusals.js";
 import type { Refusal, ServerStream, SimServer, StreamMetadata, UnaryRequest } from "../etcd/types.js";
@@ -118,5 +118,5 @@ const streaming = <Command>(stream: ServerStream<Command>, decode: (body: Buffer
 /** Splits the data of a call into its messages. A member executes a unary call although its client has gone. */
 function framed(message: (body: Buffer) => void, cancelled: () => void = () => {}): ServerCall {
   const reader = new MessageReader();
-  return { isRelease: () => false, message: (data) => reader.read(data, message), cancelled };
+  return { isRelease: () => false, message: (data) => reader.read(data, { message }), cancelled };
 }

@@ -1,8 +1,8 @@
 import {
   CONNECTION_PREFACE,
+  type Frame,
   FRAME,
   FRAME_HEADER_BYTES,
-  FrameReader,
   goawayFrame,
   headersFrames,
   pingAckFrame,
@@ -12,9 +12,8 @@ import {
   windowUpdateFrame,
   writeFrameHeader,
 } from "../../../src/etcd/http2/frames.js";
+import { Endpoint, type Headers } from "../../../src/etcd/http2/endpoint.js";
 import { encodeHeaders } from "../../../src/etcd/http2/hpack.js";
-import { Incoming } from "../../../src/etcd/http2/incoming.js";
-import type { Headers } from "../../../src/etcd/http2/stream.js";
 import type { SimServer } from "../etcd/types.js";
 import type { Scheduler } from "../kernel/kernel.js";
 import type { Random } from "../kernel/random.js";
@@ -45,8 +44,7 @@ interface Open {
  * A member's end of one HTTP/2 connection, with gRPC: the answers of a `SimServer` as bytes. It never uses up the client's windows,
  * which are larger than a run, and gives back what it has received of its own at once.
  */
-export class ServerConnection implements ServerEnd {
-  readonly #reader: FrameReader;
+export class ServerConnection extends Endpoint implements ServerEnd {
   readonly #streams = new Map<number, Open>();
   /** What is missing of the preface. */
   #preface = CONNECTION_PREFACE.length;
@@ -57,8 +55,7 @@ export class ServerConnection implements ServerEnd {
     private readonly client: ToClient,
     private readonly options: ServerConnectionOptions,
   ) {
-    const incoming = new Incoming(this.#events(), () => options.scheduler.now);
-    this.#reader = new FrameReader(incoming, MAX_FRAME_BYTES);
+    super(() => options.scheduler.now);
     this.#write(settingsFrame([]));
   }
 
@@ -67,7 +64,7 @@ export class ServerConnection implements ServerEnd {
     const skipped = Math.min(this.#preface, bytes.length);
     this.#preface -= skipped;
     try {
-      if (skipped < bytes.length) this.#reader.read(bytes.subarray(skipped));
+      if (skipped < bytes.length) this.reader.read(bytes.subarray(skipped));
     } catch (error) {
       this.#violated(error as Error);
     }
@@ -87,31 +84,23 @@ export class ServerConnection implements ServerEnd {
     this.#streams.clear();
   }
 
-  #events(): ConstructorParameters<typeof Incoming>[0] {
-    return {
-      settings: () => this.#write(settingsAckFrame()),
-      ping: (payload) => this.#write(pingAckFrame(payload)),
-      pong: () => {},
-      goaway: () => {},
-      windowUpdate: () => true,
-      headers: (id, headers) => {
-        this.#opened(id, headers);
-        return true;
-      },
-      data: (id, { content, bytes }) => {
-        if (bytes > 0) this.#write(windowUpdateFrame(0, bytes));
-        const open = this.#streams.get(id);
-        if (open === undefined) return;
-        if (bytes > 0) this.#write(windowUpdateFrame(id, bytes));
-        open.call.message(content);
-      },
-      reset: (id) => this.#cancelled(id),
-    };
+  protected settings(): void {
+    this.#write(settingsAckFrame());
   }
 
-  #opened(id: number, headers: Headers): void {
+  protected ping(payload: Buffer): void {
+    this.#write(pingAckFrame(payload));
+  }
+
+  protected goaway(): void {}
+
+  protected windowUpdate(): boolean {
+    return true;
+  }
+
+  protected headers(id: number, headers: Headers): boolean {
     // The rest of what was read when the connection ended: its streams are above the last ID.
-    if (this.#over) return;
+    if (this.#over) return true;
     this.#lastId = id;
     const isUnary = !headers.has("hasleader");
     const out: Responder = {
@@ -120,9 +109,18 @@ export class ServerConnection implements ServerEnd {
     };
     const call = callOf(this.options.server, headers, out);
     this.#streams.set(id, { call, isUnary, hasHeaders: false, messages: [] });
+    return true;
   }
 
-  #cancelled(id: number): boolean {
+  protected data({ streamId, payload }: Frame, content: Buffer): void {
+    if (payload.length > 0) this.#write(windowUpdateFrame(0, payload.length));
+    const open = this.#streams.get(streamId);
+    if (open === undefined) return;
+    if (payload.length > 0) this.#write(windowUpdateFrame(streamId, payload.length));
+    open.call.message(content);
+  }
+
+  protected reset(id: number): boolean {
     const open = this.#streams.get(id);
     this.#streams.delete(id);
     open?.call.cancelled();

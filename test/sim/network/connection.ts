@@ -1,5 +1,5 @@
 import type { Timer } from "../../../src/util/clock.js";
-import { StreamFailure, type FailureKind } from "../../../src/etcd/http2/stream.js";
+import { StreamFailure, type FailureKind } from "../../../src/etcd/http2/failure.js";
 import type { NodeClock } from "../node/node-clock.js";
 import { Heartbeat, type HeartbeatSetting } from "./heartbeat.js";
 import type { Link, Resettable } from "./link.js";

@@ -1,4 +1,4 @@
-import type { StreamFailure } from "../../../src/etcd/http2/stream.js";
+import type { StreamFailure } from "../../../src/etcd/http2/failure.js";
 import type { Refusal, ServerStream, SimServer, UnaryReply, UnaryRequest } from "../etcd/types.js";
 import type { Exchange, SimConnection } from "./connection.js";
 import { OrderedPath } from "./link.js";

@@ -1,5 +1,5 @@
 import type { Clock } from "../../../src/util/clock.js";
-import { streamFailure } from "../../../src/etcd/http2/calls.js";
+import { streamFailure } from "../../../src/etcd/http2/failure.js";
 import type {
   CallOptions,
   KeepaliveStream,

@@ -1,7 +1,7 @@
 import { AbortFanOut } from "../../../src/util/abort.js";
 import type { Clock } from "../../../src/util/clock.js";
 import { Deadlines } from "../../../src/util/deadlines.js";
-import { streamFailure } from "../../../src/etcd/http2/calls.js";
+import { streamFailure } from "../../../src/etcd/http2/failure.js";
 import { type CallOptions, CancelledError, UnansweredError } from "../../../src/etcd/port.js";
 import { statusFailure } from "../../../src/etcd/refusals.js";
 import type { Refusal, UnaryReply, UnaryRequest } from "../etcd/types.js";
@@ -24,11 +24,11 @@ export class UnaryServices {
 export const isRefusal = (reply: object): reply is Refusal =>
   (reply as Partial<Refusal>).refused !== undefined;
 
-/** As `src/etcd/grpc` reads the status of a rejected call. */
+/** As `src/etcd/http2` reads the status of a rejected call. */
 export const refusalOf = ({ refused, code }: Refusal, host: string): Error =>
   statusFailure({ code, details: refused }, host);
 
-/** One unary call: settles as `UnaryCall` of `src/etcd/grpc` does, with the same errors and in the same order. */
+/** One unary call: settles as `UnaryStream` of `src/etcd/http2` does, with the same errors and in the same order. */
 export function unary<T>(services: UnaryServices, request: UnaryRequest, options: CallOptions): Promise<T> {
   if (options.signal?.aborted)
     return Promise.reject(new CancelledError("the caller gave up", { inDoubt: false }));

@@ -1,4 +1,4 @@
-import type { StreamFailure } from "../../../src/etcd/http2/stream.js";
+import type { StreamFailure } from "../../../src/etcd/http2/failure.js";
 import type { LeaseAnswer, WatchAnswer } from "../../../src/etcd/port.js";
 import type { Refusal, ServerStream, UnaryReply, UnaryRequest, WatchCommand } from "../etcd/types.js";
 

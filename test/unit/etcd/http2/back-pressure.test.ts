@@ -49,8 +49,8 @@ describe("a peer that does not read", () => {
     const calls = await stuffed(pair);
     const waiting = pair.client.calls(3);
     const urgent = pair.client.stream({ urgent: true });
-    open.call.write(grpcMessage("keepalive"));
-    urgent.call.write(grpcMessage("keepalive"));
+    open.write(grpcMessage("keepalive"));
+    urgent.write(grpcMessage("keepalive"));
     pair.connection.resume();
     for (let n = 1; n < calls.length; n++) await pair.connection.request();
     // The last of the calls waited with the others.
@@ -65,7 +65,7 @@ describe("a peer that does not read", () => {
     await using pair = await startPair();
     const calls = await stuffed(pair);
     const cancelled = pair.client.calls(10);
-    for (const { call } of [...cancelled, calls.at(-1)!]) call.cancel();
+    for (const call of [...cancelled, calls.at(-1)!]) call.cancel();
     const last = pair.client.call("the last");
     pair.connection.resume();
     for (let n = 1; n < calls.length; n++) await pair.connection.request();

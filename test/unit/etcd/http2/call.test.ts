@@ -248,16 +248,16 @@ describe("a stream", () => {
     await using pair = await startPair();
     const stream = pair.client.stream();
     const id = await pair.connection.request();
-    stream.call.write(grpcMessage("one"));
+    stream.write(grpcMessage("one"));
     expect((await pair.connection.body(id, 8)).toString("latin1", 5)).toBe("one");
     pair.connection.send(responseFrame(id), message(id, "two"));
-    stream.call.write(grpcMessage("three"));
+    stream.write(grpcMessage("three"));
     expect((await pair.connection.body(id, 18)).toString("latin1", 13)).toBe("three");
     pair.connection.send(trailersFrame(id, "1"));
     expect([await stream.end, stream.texts]).toEqual([{ status: 1, details: "" }, ["two"]]);
     // This side of the stream is open.
     expect((await pair.connection.next("RST_STREAM")).streamId).toBe(id);
-    stream.call.write(grpcMessage("nothing"));
+    stream.write(grpcMessage("nothing"));
     await pair.connection.barrier();
     expect(pair.connection.bodySoFar(id)).toHaveLength(18);
     const data = pair.connection.all("DATA").filter(({ streamId }) => streamId === id);
@@ -265,7 +265,7 @@ describe("a stream", () => {
   });
 });
 
-describe("a listener that throws", () => {
+describe("a hook that throws", () => {
   /** The errors that `run` leaves uncaught. */
   async function uncaught(run: () => Promise<void>): Promise<unknown[]> {
     const errors: unknown[] = [];
@@ -281,7 +281,7 @@ describe("a listener that throws", () => {
     return errors;
   }
 
-  test.each(["sent", "message", "ended"])("in %s() harms no other call of its connection", async (name) => {
+  test.each(["sent", "answered", "ended"])("in %s() harms no other call of its connection", async (name) => {
     await using pair = await startPair();
     const calls = [pair.client.newCall(), pair.client.newCall()] as const;
     const mistake = new Error("a mistake");
@@ -289,7 +289,7 @@ describe("a listener that throws", () => {
       if (told === name) throw mistake;
     };
     const errors = await uncaught(async () => {
-      for (const { call } of calls) pair.client.channel.start(call);
+      for (const call of calls) pair.client.channel.start(call);
       const ids = [pair.id, await pair.connection.request(), await pair.connection.request()];
       const bytes = Buffer.concat(ids.map((id) => answerFrames(id, "answer")));
       await pair.connection.sendSplit(bytes, [bytes.length - 4]);

@@ -48,7 +48,7 @@ describe("a retired connection", () => {
     pair.client.channel.retire();
     const id = await pair.connection.request();
     expect((await pair.connection.body(id, 13)).toString("latin1", 5)).toBe("the last");
-    last.call.cancel();
+    last.cancel();
     await pair.connection.next("RST_STREAM");
     expect(await pair.connection.goaway()).toBe(CODES.NO_ERROR);
     expect(await pair.connection.closed).toBe(true);
@@ -84,7 +84,7 @@ describe("a retired connection", () => {
       const client = new PeerClient({ port: peer.port, tls });
       const call = client.call();
       while (closed.length === n) await settle();
-      call.call.cancel();
+      call.cancel();
       client.channel.retire();
       await closed[n];
     }
@@ -141,8 +141,8 @@ describe("a retired connection", () => {
     const large = client.call(Buffer.alloc(32 * 1024 * 1024));
     while (!large.told.includes("sent")) await settle();
     await settle();
-    pair.first.call.cancel();
-    large.call.cancel();
+    pair.first.cancel();
+    large.cancel();
     client.channel.retire();
     await settle();
     client.clock.advance(3001);
@@ -178,7 +178,7 @@ describe("a lost connection", () => {
     expect(later.told).toEqual([]);
     expect(await later.end).toMatchObject({ failed: "lost", inDoubt: false });
     const cancelled = pair.client.call();
-    cancelled.call.cancel();
+    cancelled.cancel();
     await settle();
     expect(cancelled.told).toEqual([]);
     expect(pair.peer.connections).toHaveLength(1);

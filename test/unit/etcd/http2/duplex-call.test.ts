@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { DuplexCall } from "../../../../src/etcd/http2/calls.js";
+import { DuplexStream } from "../../../../src/etcd/http2/stream.js";
 import {
   CODES,
   dataFrame,
@@ -15,18 +15,17 @@ import { PeerClient, startPair } from "../../../support/fixtures/peer-calls.js";
 class RecordedStream {
   readonly answers: string[] = [];
   readonly errors: Error[] = [];
-  readonly stream: DuplexCall<string>;
+  readonly stream: DuplexStream<string>;
   onAnswer: () => void = () => {};
 
   constructor(client: PeerClient) {
-    this.stream = new DuplexCall(client.channel, {
-      host: "http://etcd:2379",
-      headerBlock: client.headerBlock,
-      urgent: false,
-      decode: (message) => {
-        if (message.toString() === "bad") throw new RangeError("bad");
-        return message.toString();
-      },
+    const decode = (message: Buffer): string => {
+      if (message.toString() === "bad") throw new RangeError("bad");
+      return message.toString();
+    };
+    const method = { path: "/test.Service/Method", decode };
+    const request = { method, headers: client.headers };
+    this.stream = new DuplexStream(client.peer, request, {
       answer: (answer) => {
         this.answers.push(answer);
         this.onAnswer();

@@ -156,7 +156,7 @@ describe("the limit of concurrent streams", () => {
   test("a call cancelled while it waits is never sent, nor reset", async () => {
     await using pair = await startPair({ settings });
     const [cancelled, next] = pair.client.calls(2);
-    cancelled!.call.cancel();
+    cancelled!.cancel();
     pair.connection.send(answerFrames(pair.id, "answer"));
     const id = await pair.connection.request();
     await pair.connection.barrier();
@@ -169,7 +169,7 @@ describe("the limit of concurrent streams", () => {
   test("a call cancelled on the peer's side of the limit makes room for the next", async () => {
     await using pair = await startPair({ settings });
     pair.client.call("next");
-    pair.first.call.cancel();
+    pair.first.cancel();
     expect((await pair.connection.next("RST_STREAM")).streamId).toBe(pair.id);
     expect(await pair.connection.request()).toBe(3);
   });
@@ -178,7 +178,7 @@ describe("the limit of concurrent streams", () => {
     await using pair = await startPair({ settings });
     pair.client.call("ordinary");
     const urgent = pair.client.stream({ urgent: true });
-    urgent.call.write(grpcMessage("urgent"));
+    urgent.write(grpcMessage("urgent"));
     pair.connection.send(answerFrames(pair.id, "answer"));
     const id = await pair.connection.request();
     expect((await pair.connection.body(id, 11)).toString("latin1", PREFIX)).toBe("urgent");
@@ -241,7 +241,7 @@ describe("receiving", () => {
 
   test("data of cancelled calls opens the connection's window again", async () => {
     await using pair = await startPair();
-    pair.first.call.cancel();
+    pair.first.cancel();
     await pair.connection.next("RST_STREAM");
     const opened = pair.connection.all("WINDOW_UPDATE").length;
     for (let bytes = 0; bytes <= 8 * 1024 * 1024; bytes += 16_384)

@@ -116,11 +116,11 @@ describe("random frames of a peer, split anywhere", () => {
             if (isRead(pair)) tally.add({ frames: framesIn(sent), splittings: cuts.length > 0 ? 1 : 0 });
             if (pair.connection.socket.writable) await pair.connection.sendSplit(sent, cuts);
             if (action === "call") calls.push(pair.client.call());
-            if (action === "write") stream.call.write(grpcMessage("more"));
+            if (action === "write") stream.write(grpcMessage("more"));
             if (action === "advance") pair.client.clock.advance(3000);
             const victim = calls[n % calls.length]!;
             if (action !== "cancel" || victim.isOver) continue;
-            victim.call.cancel();
+            victim.cancel();
             cancelled.add(victim);
           }
           tally.add({ calls: calls.length, over: cancelled.size });

@@ -126,7 +126,7 @@ describe("the heartbeat of a connection", () => {
     await using pair = await startPair();
     pair.client.clock.advance(INTERVAL + 1);
     await pair.connection.next("PING");
-    pair.first.call.cancel();
+    pair.first.cancel();
     pair.client.clock.advance(TIMEOUT + 1);
     const next = pair.client.call();
     await pair.connection.request();

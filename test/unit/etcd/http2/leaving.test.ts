@@ -167,14 +167,14 @@ describe("RST_STREAM", () => {
     pair.connection.send(answerFrames(pair.id, "answer"), rstFrame(pair.id, CODES.NO_ERROR));
     expect(await pair.first.end).toEqual(OK);
     await pair.connection.barrier();
-    expect(pair.first.told).toEqual(["sent", "message", "ended"]);
+    expect(pair.first.told).toEqual(["sent", "answered", "ended"]);
   });
 });
 
 describe("a cancelled call", () => {
   test("is reset with CANCEL; what the peer still sends for it is ignored, and nobody is told", async () => {
     await using pair = await startPair();
-    pair.first.call.cancel();
+    pair.first.cancel();
     expect((await pair.connection.next("RST_STREAM")).payload.readUInt32BE(0)).toBe(CODES.CANCEL);
     pair.connection.send(answerFrames(pair.id, "too late"), rstFrame(pair.id, 2));
     await pair.connection.barrier();
@@ -184,12 +184,12 @@ describe("a cancelled call", () => {
     expect(await next.end).toEqual(OK);
   });
 
-  test("may be cancelled within each call of its listener: nothing follows", async () => {
-    for (const during of ["sent", "message"]) {
+  test("may be cancelled within each of its hooks: nothing follows", async () => {
+    for (const during of ["sent", "answered"]) {
       await using pair = await startPair();
       const call = pair.client.newCall();
-      call.on = (name) => name === during && call.call.cancel();
-      pair.client.channel.start(call.call);
+      call.on = (name) => name === during && call.cancel();
+      pair.client.channel.start(call);
       const id = await pair.connection.request();
       pair.connection.send(
         responseFrame(id),
@@ -208,7 +208,7 @@ describe("a cancelled call", () => {
   test("that another call's listener cancels is not told of the connection's end", async () => {
     await using pair = await startPair();
     const second = pair.client.call();
-    pair.first.on = () => second.call.cancel();
+    pair.first.on = () => second.cancel();
     await pair.connection.request();
     pair.connection.reset();
     await pair.first.end;
@@ -219,7 +219,7 @@ describe("a cancelled call", () => {
     await using peer = await startPeer();
     const client = new PeerClient({ port: peer.port });
     const [cancelled, other] = client.calls(2);
-    cancelled!.call.cancel();
+    cancelled!.cancel();
     const connection = await peer.connection();
     connection.greet();
     const id = await connection.request();

@@ -80,7 +80,7 @@ describe("limits against a hostile peer", () => {
     await using pair = await startPair();
     const calls = pair.client.calls(3000);
     const ids = await pair.connection.requests(3000);
-    for (const { call } of calls) call.cancel();
+    for (const call of calls) call.cancel();
     pair.connection.send(...ids.map((id) => Buffer.concat([responseFrame(id), trailersFrame(id)])));
     await pair.connection.barrier();
     expect(pair.first.isOver).toBe(false);
@@ -205,7 +205,7 @@ describe("limits against a hostile peer", () => {
 
   test("headers and trailers of streams that are over are read, and forgotten", async () => {
     await using pair = await startPair();
-    pair.first.call.cancel();
+    pair.first.cancel();
     await pair.connection.next("RST_STREAM");
     pair.connection.send(headersFrame(1, [["a", "b"]]), dataFrame(1, grpcMessage("x")), trailersFrame(1));
     await pair.connection.barrier();

@@ -1,8 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { AbortFanOut } from "../../../../src/util/abort.js";
-import { Deadlines } from "../../../../src/util/deadlines.js";
 import { EtcdRefusedError } from "../../../../src/errors.js";
-import { UnaryCall } from "../../../../src/etcd/http2/calls.js";
+import { UnaryStream } from "../../../../src/etcd/http2/stream.js";
 import {
   type CallOptions,
   CancelledError,
@@ -28,19 +26,13 @@ import { PeerClient, startPair, type Pair } from "../../../support/fixtures/peer
 
 /** Starts a unary call whose answer is text; "bad" cannot be decoded. */
 function start({ client }: Pick<Pair, "client">, options: Partial<CallOptions> = {}): Promise<string> {
-  const deadlines = new Deadlines(client.clock);
-  const services = {
-    host: "http://etcd:2379",
-    channel: client.channel,
-    deadlines,
-    aborts: new AbortFanOut(),
-  };
   const decode = (message: Buffer): string => {
     if (message.toString() === "bad") throw new RangeError("bad");
     return message.toString();
   };
-  const request = { headerBlock: client.headerBlock, message: grpcMessage("request"), decode };
-  return new UnaryCall(services, request, { timeoutMs: 1000, ...options }).run();
+  const method = { path: "/test.Service/Method", decode };
+  const request = { method, headers: client.headers, message: grpcMessage("request") };
+  return new UnaryStream(client.peer, request, { timeoutMs: 1000, ...options }).run();
 }
 
 const unanswered = (text: string, inDoubt: boolean): unknown =>
@@ -146,6 +138,16 @@ describe("a unary call", () => {
     const why =
       "not sent within 1000 ms: the member allows no more streams on a connection (MAX_CONCURRENT_STREAMS: 1)";
     await expect(answer).rejects.toEqual(unanswered(why, false));
+  });
+
+  test("that a leaving peer turned away is not in doubt while it waits for another connection", async () => {
+    await using pair = await startPair();
+    const answer = start(pair);
+    await pair.connection.request();
+    pair.connection.send(goawayFrame(pair.id, CODES.NO_ERROR));
+    await pair.peer.connection(1);
+    pair.client.clock.advance(1002);
+    await expect(answer).rejects.toEqual(unanswered("no connection within 1000 ms", false));
   });
 
   test("that found no connection says so when its time is over", async () => {

@@ -6,41 +6,18 @@ import {
   type Frame,
   FRAME,
   type FrameHandler,
+  FrameReader,
   headerBlockOf,
   Http2Error,
   MAX_WINDOW,
 } from "./frames.js";
 import { HeaderDecoder } from "./hpack.js";
-import type { Headers, Http2Stream } from "./stream.js";
 
-/**
- * How much the peer may send: RFC 9113, section 6.9. Data is consumed as it arrives, so a window is opened again once half
- * of it is used; answers that are shorter than that need no update of their stream's window. A peer that ignores its windows
- * gains nothing: what bounds the memory are the limits of a message and of all messages of a connection.
- */
-export class ReceiveWindows {
-  static readonly INITIAL_BYTES = 65_535;
-  static readonly STREAM_BYTES = 4 * 1024 * 1024;
-  static readonly CONNECTION_BYTES = 16 * 1024 * 1024;
-  #used = 0;
+/** The headers of a request or a response, or trailers. */
+export type Headers = ReadonlyMap<string, string>;
 
-  constructor(private readonly update: (streamId: number, bytes: number) => void) {}
-
-  /** `stream` is `undefined` if it is over. */
-  received(stream: Http2Stream | undefined, bytes: number, endStream: boolean): void {
-    this.#used += bytes;
-    if (this.#used > ReceiveWindows.CONNECTION_BYTES / 2) {
-      this.update(0, this.#used);
-      this.#used = 0;
-    }
-    if (stream === undefined || endStream) return;
-    stream.received += bytes;
-    if (stream.received <= ReceiveWindows.STREAM_BYTES / 2) return;
-    this.update(stream.id, stream.received);
-    stream.received = 0;
-  }
-}
-
+/** The longest frame that a peer may send without our leave: RFC 9113, section 4.2. */
+const MAX_FRAME_BYTES = 16_384;
 /** Response headers and trailers of etcd have some hundred bytes. */
 export const MAX_HEADER_LIST_BYTES = 64 * 1024;
 /** A header block may be cut into any number of frames, also empty ones (CVE-2024-27316). */
@@ -51,28 +28,13 @@ const MAX_HEADER_FRAMES = 64;
  */
 const MAX_IDLE_FRAMES = 1000;
 
-/** What the frames of a peer mean. */
-interface PeerEvents {
-  /** Returns whether the stream was open, or was until this side ended it. */
-  headers(streamId: number, headers: Headers, endStream: boolean): boolean;
-  /** `bytes`: with padding, which counts for flow control. */
-  data(
-    streamId: number,
-    data: { readonly content: Buffer; readonly bytes: number; readonly endStream: boolean },
-  ): void;
-  /** Returns whether the stream was open. */
-  reset(streamId: number, code: ErrorName): boolean;
-  settings(payload: Buffer): void;
-  ping(payload: Buffer): void;
-  /** The peer has answered a PING of ours. */
-  pong(): void;
-  goaway(lastId: number, code: ErrorName, debug: string): void;
-  /** Returns whether the peer had something to make room for. */
-  windowUpdate(streamId: number, bytes: number): boolean;
-}
-
-/** Checks the frames of a peer against RFC 9113, section 6, joins header blocks, and limits what a hostile peer can cost. */
-export class Incoming implements FrameHandler {
+/**
+ * One end of an HTTP/2 connection, as it reads: checks the peer's frames against RFC 9113, section 6, joins header blocks, and
+ * limits what a hostile peer can cost. A subclass does what the frames say.
+ */
+export abstract class Endpoint implements FrameHandler {
+  /** Its `read` throws an `Http2Error` if the peer violates the protocol. */
+  protected readonly reader = new FrameReader(this, MAX_FRAME_BYTES);
   readonly #decoder = new HeaderDecoder(MAX_HEADER_LIST_BYTES);
   /** A header block whose end has not arrived. */
   #block:
@@ -82,12 +44,21 @@ export class Incoming implements FrameHandler {
   #idleFrames = 0;
   #idleSince = 0;
 
-  constructor(
-    private readonly peer: PeerEvents,
-    private readonly now: () => number,
-  ) {}
+  constructor(private readonly now: () => number) {}
 
-  /** @throws {Http2Error} if the peer violates the protocol. */
+  /** Returns whether the stream was open, or was until this side ended it. */
+  protected abstract headers(streamId: number, headers: Headers, endStream: boolean): boolean;
+  /** `content`: the payload without its padding, which counts for flow control. */
+  protected abstract data(frame: Frame, content: Buffer, endStream: boolean): void;
+  /** Returns whether the stream was open. */
+  protected abstract reset(streamId: number, code: ErrorName): boolean;
+  protected abstract settings(payload: Buffer): void;
+  protected abstract ping(payload: Buffer): void;
+  protected abstract goaway(lastId: number, code: ErrorName, debug: string): void;
+  /** Returns whether the peer had something to make room for. */
+  protected abstract windowUpdate(streamId: number, bytes: number): boolean;
+
+  /** `FrameReader` alone calls it. */
   frame(frame: Frame): void {
     if (!this.#begun) this.#begin(frame);
     if (
@@ -126,7 +97,7 @@ export class Incoming implements FrameHandler {
     const endStream = (frame.flags & FLAG.END_STREAM) !== 0;
     if (content.length === 0 && !endStream) this.#countIdle();
     else this.#idleFrames = 0;
-    this.peer.data(frame.streamId, { content, bytes: frame.payload.length, endStream });
+    this.data(frame, content, endStream);
   }
 
   #headers(frame: Frame): void {
@@ -152,21 +123,21 @@ export class Incoming implements FrameHandler {
     const headers = this.#decoder.decode(block);
     // An interim response (RFC 9113, section 8.1) tells nothing.
     const isInterim = headers.get(":status")?.startsWith("1") === true;
-    if (!this.peer.headers(streamId, headers, endStream) || isInterim) this.#countIdle();
+    if (!this.headers(streamId, headers, endStream) || isInterim) this.#countIdle();
   }
 
   #reset({ streamId, payload }: Frame): void {
     if (payload.length !== 4) throw wrongSize("RST_STREAM");
     if (streamId === 0) throw new Http2Error("PROTOCOL_ERROR", "the peer resets stream 0");
     // The end of an open stream is news, however many end at once.
-    if (!this.peer.reset(streamId, errorNameOf(payload.readUInt32BE(0)))) this.#countIdle();
+    if (!this.reset(streamId, errorNameOf(payload.readUInt32BE(0)))) this.#countIdle();
   }
 
   #windowUpdate({ streamId, payload }: Frame): void {
     if (payload.length !== 4) throw wrongSize("WINDOW_UPDATE");
     const bytes = payload.readUInt32BE(0) & MAX_WINDOW;
     if (bytes === 0) throw new Http2Error("PROTOCOL_ERROR", "the peer widens a window by nothing");
-    if (!this.peer.windowUpdate(streamId, bytes)) this.#countIdle();
+    if (!this.windowUpdate(streamId, bytes)) this.#countIdle();
   }
 
   /** Frames of the connection. PRIORITY, and types that are not known, are ignored: RFC 9113, sections 5.3 and 4.1. */
@@ -178,16 +149,18 @@ export class Incoming implements FrameHandler {
     const ack = (flags & FLAG.ACK) !== 0;
     if (type === FRAME.GOAWAY) return this.#goaway(payload);
     if (type === FRAME.PING && payload.length !== 8) throw wrongSize("PING");
-    if (type === FRAME.PING) return ack ? this.peer.pong() : this.peer.ping(payload);
-    if (ack && payload.length > 0) throw wrongSize("an acknowledgment of SETTINGS");
-    if (!ack) this.peer.settings(payload);
+    if (type === FRAME.SETTINGS && ack && payload.length > 0)
+      throw wrongSize("an acknowledgment of SETTINGS");
+    if (ack) return;
+    if (type === FRAME.PING) this.ping(payload);
+    else this.settings(payload);
   }
 
   #goaway(payload: Buffer): void {
     if (payload.length < 8) throw wrongSize("GOAWAY");
     const lastId = payload.readUInt32BE(0) & MAX_WINDOW;
     const debug = payload.toString("latin1", 8, Math.min(payload.length, 8 + 200));
-    this.peer.goaway(lastId, errorNameOf(payload.readUInt32BE(4)), debug);
+    this.goaway(lastId, errorNameOf(payload.readUInt32BE(4)), debug);
   }
 
   #countIdle(): void {

@@ -1,0 +1,70 @@
+import { EtcdRefusedError } from "../../errors.js";
+import { TooManyPingsError, TurnedAwayError, UnansweredError, UnreachableError } from "../port.js";
+import { certificateFailure, isUnreachable, readable } from "../refusals.js";
+import type { ErrorName } from "./frames.js";
+
+/**
+ * `connecting`: there was no connection yet. `turned away`: the peer asked for a certificate of the client, and closed the
+ * connection. `lost`: it broke, or did not answer a ping. `protocol`: the peer violated
+ * the protocol. `calm`: the peer asks for fewer pings or calls (ENHANCE_YOUR_CALM). `reset`: the peer reset this one
+ * stream. `left`: the peer ends the connection without a complaint, such as before a restart. `retired`: this side closed it.
+ */
+export type FailureKind =
+  "connecting" | "turned away" | "lost" | "protocol" | "calm" | "reset" | "left" | "retired";
+
+/** Why a stream ended before its answer was complete. Whether the peer processed the request is a separate matter. */
+export class StreamFailure extends Error {
+  override readonly name = "StreamFailure";
+
+  constructor(
+    readonly kind: FailureKind,
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+}
+
+/** The peer has reset one stream. */
+export const resetFailure = (code: ErrorName): StreamFailure =>
+  new StreamFailure(code === "ENHANCE_YOUR_CALM" ? "calm" : "reset", `the member reset the call: ${code}`);
+
+/** The peer ends the connection, with a text for our log. */
+export function goawayFailure(code: ErrorName, debug: string): StreamFailure {
+  const text = debug === "" ? code : `${code}, ${debug}`;
+  const kind = code === "NO_ERROR" ? "left" : code === "ENHANCE_YOUR_CALM" ? "calm" : "lost";
+  return new StreamFailure(kind, `the member ends the connection: ${text}`);
+}
+
+export const turnedAway = (cause: Error | undefined): StreamFailure =>
+  new StreamFailure("turned away", "the member asked for a client certificate, and closed the connection", {
+    cause,
+  });
+
+/** For a connection that the peer closed without an error, in that state. */
+export function closedText(state: string, secure: boolean): string {
+  if (state !== "greeting") return "the member closed the connection";
+  return secure
+    ? "the member closed the connection right after the TLS handshake"
+    : "the member closed the connection at once: does it want TLS (https://, credentials)?";
+}
+
+/** The reasons of several addresses, one after the other: the message of the error that collects them is empty. */
+export function messageOf(error: Error): string {
+  if (!(error instanceof AggregateError)) return error.message;
+  return error.errors.map((each: Error) => each.message).join("; ");
+}
+
+/** The error for a call that ended without a status; `inDoubt`: the peer may have executed it. */
+export function streamFailure(failure: StreamFailure, host: string, inDoubt: boolean): Error {
+  const { kind, message, cause } = failure;
+  if (kind === "calm") return new TooManyPingsError(readable(message), { inDoubt });
+  if (kind === "connecting" && isUnreachable(message))
+    return new UnreachableError(readable(message), failure);
+  if (kind === "turned away")
+    return new TurnedAwayError(new EtcdRefusedError("tls", host, readable(message)));
+  // The message may quote the peer.
+  const isOwn = kind === "connecting" && cause instanceof Error;
+  const refusal = isOwn ? certificateFailure(messageOf(cause), host) : undefined;
+  return refusal ?? new UnansweredError(readable(message), { cause: failure, inDoubt });
+}

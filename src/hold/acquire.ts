@@ -360,8 +360,7 @@ function started<H extends HoldHandle>(grant: Grant, target: HoldTarget<H>): H {
 
 const AS_HOLD = { ...inQueue, made: started };
 /** The handle is that of the target. */
-const asHold = <H extends HoldHandle>(): Acquirer<HoldTarget<H>, Grant, H> =>
-  AS_HOLD as Acquirer<HoldTarget<H>, Grant, H>;
+const asHold = <H extends HoldHandle>(): Acquirer<HoldTarget<H>, Grant, H> => AS_HOLD;
 
 /**
  * Resolves with a hold when its turn has come. `check` throws on bad options. It is not an async function: that would keep one more

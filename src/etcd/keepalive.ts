@@ -166,7 +166,7 @@ export class Keepalive {
   ) {
     this.#retry = new Backoff(clock);
     this.#hosts = new DirectHosts(clock);
-    client.listen({
+    client.pool.listen({
       failed: (member) => this.#failed(member),
       suspected: (member) => this.#open?.member === member && this.#renewAll(),
     });
@@ -222,7 +222,7 @@ export class Keepalive {
       this.#reopenWithToken();
       return false;
     }
-    const { current: member } = this.client;
+    const { current: member } = this.client.pool;
     const stream = this.#hosts.keepalive(member, {
       answer: (answer) => open === this.#open && this.#answered(open, answer),
       ended: (error) => open === this.#open && this.#ended(open, error),
@@ -238,7 +238,7 @@ export class Keepalive {
     const refusal = error instanceof EtcdRefusedError && error.why === "permission" ? error : undefined;
     const [refusedId] = open.order;
     if (refusal && refusedId !== undefined) return this.#reopenWithout(refusedId, refusal);
-    if (!(error instanceof TokenExpiredError)) return this.client.fail(open.member, error);
+    if (!(error instanceof TokenExpiredError)) return this.client.pool.fail(open.member, error);
     this.#closeStream();
     if (this.#listeners.size > 0) this.#reopenWithToken();
   }
@@ -311,7 +311,7 @@ export class Keepalive {
         if (open !== this.#open || !oldest) return;
         const left = oldest.monotonic + sends.patienceMs - this.clock.monotonic();
         if (left > 0) sends.timer = this.#patience(open, sends, left);
-        else this.client.fail(open.member, new UnansweredError("no answer to the renewal of a lease"));
+        else this.client.pool.fail(open.member, new UnansweredError("no answer to the renewal of a lease"));
       });
     });
   }
@@ -324,7 +324,7 @@ export class Keepalive {
     const listener = this.#listeners.get(leaseId);
     if (!sends || !sent || !listener) return;
     this.#retry.reset();
-    if (!this.client.accepts(open.member, header)) return;
+    if (!this.client.pool.accepts(open.member, header)) return;
     // The timer ends when nothing is unanswered; otherwise it checks again when it is due.
     if (sends.unanswered.length === 0) {
       sends.timer?.cancel();
@@ -342,7 +342,7 @@ export class Keepalive {
   #deposed(open: OpenStream): void {
     if (this.#checkingTerm) return;
     this.#checkingTerm = true;
-    this.client.fail(open.member, new UnansweredError("renewals were answered in an older raft term"));
+    this.client.pool.fail(open.member, new UnansweredError("renewals were answered in an older raft term"));
     void this.client
       .renewRaftTermFloor(this.#over.signal)
       // If the read is rejected, the floor stays and the leases reach their deadlines, which is the safe outcome.

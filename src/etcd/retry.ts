@@ -1,5 +1,6 @@
 import { EtcdRefusedError, EtcdUnavailableError } from "../errors.js";
 import { type Clock, pause } from "../util/clock.js";
+import type { Hosts } from "./hosts.js";
 import {
   type AnswerKind,
   AttemptError,
@@ -11,7 +12,6 @@ import {
   TokenExpiredError,
   TurnedAwayError,
   UnansweredError,
-  UnreachableError,
 } from "./port.js";
 
 const FIRST_MS = 20;
@@ -91,18 +91,10 @@ export interface AttemptLimits {
 export interface RetryContext {
   readonly clock: Clock;
   readonly requestTimeoutMs: number;
-  readonly hosts: readonly string[];
+  readonly hosts: Hosts;
   /** Calls carry a token. */
   readonly authenticates: boolean;
-  /** The last failure of each member, until any member answers. */
-  readonly failures: Map<string, Error>;
-  /** Whether some host has ever answered. */
-  readonly reached: () => boolean;
 }
-
-/** No host has ever answered, and each is unreachable. */
-export const allUnreachable = ({ reached, hosts, failures }: RetryContext): boolean =>
-  !reached() && hosts.every((host) => failures.get(host) instanceof UnreachableError);
 
 /** Repeats `attempt`, with growing pauses, until one is answered or the policy ends the call. */
 export async function retry<T>(
@@ -115,14 +107,12 @@ export async function retry<T>(
   for (;;) {
     policy.signal?.throwIfAborted();
     try {
-      const answer = await attempt(limits);
-      context.failures.clear();
-      return answer;
+      return await attempt(limits);
     } catch (error) {
       if (error instanceof AttemptError && inDoubt(error)) limits.doubted();
       failures ??= new Failures(policy, context);
       const { host, why } = failures.add(error);
-      context.failures.set(host, why);
+      context.hosts.unanswered(host, why);
     }
     const pauseMs = failures.nextPauseMs();
     failures.assertTimeLeft(limits, pauseMs);
@@ -159,7 +149,7 @@ class CallLimits implements AttemptLimits {
   hopeless(): boolean {
     if (this.policy.limitIsGiven) return false;
     const isOld = this.context.clock.monotonic() - this.#start >= UNREACHABLE_MS;
-    return isOld && this.leftMs() < Infinity && allUnreachable(this.context);
+    return isOld && this.leftMs() < Infinity && this.context.hosts.unreachable;
   }
 
   timeoutMs(): number {
@@ -236,10 +226,10 @@ class Failures {
   /** Another member may accept what one member rejects: the call fails only after every host has rejected it. */
   #assertNotAllRefused(): void {
     const { hosts } = this.context;
-    if (this.#count < MIN_REFUSALS || hosts.some((host) => !this.#byHost.has(host))) return;
+    if (this.#count < MIN_REFUSALS || hosts.names.some((host) => !this.#byHost.has(host))) return;
     const refusals: EtcdRefusedError[] = [];
     for (const failure of this.#byHost.values()) {
-      const isTurnedAway = failure instanceof TurnedAwayError && !this.context.reached();
+      const isTurnedAway = failure instanceof TurnedAwayError && !hosts.reached;
       if (!(failure instanceof MemberRefusedError) && !isTurnedAway) return;
       refusals.push(failure.refusal);
     }

@@ -90,7 +90,7 @@ export abstract class TurnCall<T, R> implements LeasedCall<T, R> {
   overdue(error: unknown): unknown {
     if (error instanceof EtcdUnavailableError) return error;
     const { timeoutMs = 0 } = this.wait;
-    const { failing, lastFailures } = this.#client;
+    const { failing, lastFailures } = this.#client.hosts;
     if (failing || !this.#hadPlace)
       return new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, lastFailures);
     return new LockTimeoutError(this.about.name, timeoutMs, undefined, undefined, REJOINING);
@@ -170,7 +170,8 @@ class HolderProbe {
     if (this.#ahead !== undefined || this.#sentAt === undefined) return false;
     if (this.#failure !== undefined) return this.#failure instanceof EtcdUnavailableError;
     const waitedMs = clock.monotonic() - this.#sentAt;
-    return client.failing || waitedMs >= Math.max(UNANSWERED_MS, ROUND_TRIPS * client.roundTripMs);
+    const { failing, roundTripMs } = client.hosts;
+    return failing || waitedMs >= Math.max(UNANSWERED_MS, ROUND_TRIPS * roundTripMs);
   }
 
   #lockTimeout(timeoutMs: number): LockTimeoutError {
@@ -179,7 +180,7 @@ class HolderProbe {
   }
 
   #unavailable(timeoutMs: number): EtcdUnavailableError {
-    const { lastFailures } = this.lease.services.client;
+    const { lastFailures } = this.lease.services.client.hosts;
     const read = this.#failure instanceof EtcdUnavailableError ? this.#failure.members : lastFailures;
     const members = read.size > 0 ? read : lastFailures;
     return new EtcdUnavailableError(`lock "${this.waiter.waitingFor.name}" within ${timeoutMs} ms`, members);
@@ -356,7 +357,8 @@ class TryCall<R> implements LeasedCall<JoinedEntry | undefined, R | undefined> {
     let gaveUp = false;
     const limits = { giveUpMs: left.timeoutMs ?? TRY_TIMEOUT_MS, again: () => !gaveUp };
     return settleWithin(queue.tryJoin(limits, this.target), left, services, {
-      onTimeout: () => new EtcdUnavailableError(`try lock "${queue.name}"`, services.client.lastFailures),
+      onTimeout: () =>
+        new EtcdUnavailableError(`try lock "${queue.name}"`, services.client.hosts.lastFailures),
       onGiveUp: () => (gaveUp = true),
       onUnwanted: (unwanted) => void (unwanted && queue.leave(unwanted).catch(() => undefined)),
     });

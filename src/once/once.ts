@@ -314,7 +314,8 @@ class SlotTry extends SlotCall {
     const { services } = lease;
     const waiter = this.join(lease);
     return settleWithin(waiter.granted, left, services, {
-      onTimeout: () => new EtcdUnavailableError(`claim ${this.plan.text}`, services.client.lastFailures),
+      onTimeout: () =>
+        new EtcdUnavailableError(`claim ${this.plan.text}`, services.client.hosts.lastFailures),
       onGiveUp: () => waiter.giveUp(),
       onUnwanted: (outcome) => this.releaseUnwanted(outcome),
     });

@@ -147,7 +147,7 @@ export function reportOf(lease: ReportedLease, stalls: Stalls, progress: Progres
     remainingMs: leftMs,
     sinceLastRenewalMs: elapsedMs + suspendedMs,
     stalledMs: stalls.sumSince(sent.monotonic) + suspendedMs,
-    members: lease.services.client.failuresSince(sent.monotonic),
+    members: lease.services.client.hosts.failuresSince(sent.monotonic),
   };
 }
 

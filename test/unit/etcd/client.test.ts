@@ -228,7 +228,7 @@ describe("a member that failed twice in a row", () => {
       const outcome = txn(cluster);
       await cluster.clock.pass(500);
       await outcome;
-      cluster.client.fail(cluster.member);
+      cluster.client.pool.fail(cluster.member);
     }
     return cluster;
   }
@@ -239,7 +239,7 @@ describe("a member that failed twice in a row", () => {
     await txn(cluster);
     expect(hostsOf(cluster)).toEqual(["a:1", "b:1", "a:1", "b:1", "b:1"]);
 
-    cluster.client.fail(cluster.member);
+    cluster.client.pool.fail(cluster.member);
     await cluster.clock.pass(2000);
     await txn(cluster);
     expect(hostsOf(cluster).at(-1)).toBe("a:1");

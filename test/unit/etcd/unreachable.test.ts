@@ -121,7 +121,7 @@ describe("a call of a cluster that was answered before", () => {
 
   test("on a stream is one, too", async () => {
     const { cluster } = world(() => REFUSED);
-    cluster.client.accepts(cluster.client.current, HEADER);
+    cluster.client.pool.accepts(cluster.client.pool.current, HEADER);
 
     const call = read(cluster, LIMIT_MS);
     await cluster.clock.pass(SOON_MS);

@@ -8,26 +8,25 @@ import { inOwnContext, tellOutside } from "../util/own-context.js";
 import { AuthToken } from "./auth-token.js";
 import {
   type AnswerKind,
-  AttemptError,
   type CallOptions,
-  CancelledError,
   type Header,
   LeaseNotFoundError,
   type Member,
+  MemberError,
   MemberRefusedError,
   type MemberSetting,
   notEtcds,
   OverloadedError,
   TokenExpiredError,
-  TooManyPingsError,
   UnansweredError,
-  UnreachableError,
 } from "./port.js";
 
 /** Whether `error` is a reason to use another member. */
 const isMembersFault = (error: unknown): boolean =>
-  error instanceof MemberRefusedError ||
-  (error instanceof UnansweredError && !(error instanceof CancelledError));
+  error instanceof MemberRefusedError || (error instanceof UnansweredError && error.kind !== "cancelled");
+
+const isUnreachable = (error: unknown): boolean =>
+  error instanceof UnansweredError && error.kind === "unreachable";
 
 /** Times are on the monotonic clock. */
 interface Failure {
@@ -121,9 +120,7 @@ export class Hosts {
 
   /** No host has ever answered, and each rejects connections or has no address. */
   get unreachable(): boolean {
-    const are = this.#all.every(
-      ({ unanswered: last }) => this.#isLast(last) && last.error instanceof UnreachableError,
-    );
+    const are = this.#all.every(({ unanswered: last }) => this.#isLast(last) && isUnreachable(last.error));
     return are && !this.reached;
   }
 
@@ -187,7 +184,7 @@ export class Hosts {
     const details =
       `it belongs to the etcd cluster ${hex(clusterId)}, but ${ours} to ${hex(this.#clusterId)}: ` +
       `the hosts must be members of one cluster`;
-    throw new MemberRefusedError(new EtcdRefusedError("member", name, details), true);
+    throw new MemberRefusedError("member", details, { host: name, inDoubt: true });
   }
 
   /** The host has answered an attempt, `roundTripMs` after it was sent. */
@@ -385,7 +382,7 @@ export class MemberPool {
     this.#current = this.hosts.hostInUse = undefined;
   }
 
-  /** One attempt on the member in use. Rejects with AttemptError. `answers`: see `CallPolicy`. */
+  /** One attempt on the member in use. What it rejects with has its host. `answers`: see `CallPolicy`. */
   async attempt<T>(
     ask: (member: Member, options: CallOptions) => Promise<T>,
     options: CallOptions,
@@ -440,7 +437,8 @@ export class MemberPool {
       this.#suspect(member, error as Error);
     }
     if (error instanceof TokenExpiredError) this.tokens?.drop(token);
-    return error instanceof Error ? new AttemptError(member.host, error) : error;
+    if (error instanceof MemberError) error.host = member.host;
+    return error;
   }
 
   /** Calls continue on the next member, on a new connection; streams stay until they find `member` dead. */
@@ -461,7 +459,7 @@ export class MemberPool {
   /** A member that was left before says nothing about the one in use: its streams may find later what a call has found. */
   #leave(member: Member, why: Error | undefined): void {
     if (member !== this.#current) return;
-    if (why instanceof TooManyPingsError) this.hosts.pingedTooOften(member.host);
+    if (why instanceof UnansweredError && why.kind === "calm") this.hosts.pingedTooOften(member.host);
     this.hosts.left(member.host);
     member.retire();
     this.#current = this.hosts.hostInUse = undefined;
@@ -469,7 +467,7 @@ export class MemberPool {
   }
 
   #connectNext(): Member {
-    if (this.#closed) throw new UnansweredError("the cluster is closed");
+    if (this.#closed) throw new UnansweredError("the cluster is closed", { inDoubt: false });
     const { hosts } = this;
     const index = hosts.firstUsable(this.#next);
     this.#next = index + 1;

@@ -5,16 +5,14 @@ import { inOwnContext } from "../util/own-context.js";
 import type { EtcdClient } from "./client.js";
 import {
   type CallOptions,
-  CancelledError,
+  gaveUp,
   type KeepaliveStream,
   type LeaseAnswer,
   type Member,
   MemberRefusedError,
   type StreamHandlers,
   TokenExpiredError,
-  TurnedAwayError,
   UnansweredError,
-  UnreachableError,
 } from "./port.js";
 import { Backoff } from "./retry.js";
 
@@ -29,11 +27,9 @@ const PROXY =
 const isKnown = (error: Error): boolean =>
   error instanceof MemberRefusedError ||
   error instanceof TokenExpiredError ||
-  error instanceof TurnedAwayError ||
-  error instanceof UnreachableError;
+  (error instanceof UnansweredError && (error.kind === "turned away" || error.kind === "unreachable"));
 
-const refusal = (host: string): MemberRefusedError =>
-  new MemberRefusedError(new EtcdRefusedError("member", host, PROXY), false);
+const refusal = (host: string): MemberRefusedError => new MemberRefusedError("member", PROXY, { host });
 
 /**
  * Distinguishes etcd from an `etcd grpc-proxy`. The proxy renews leases on its own schedule and repeats etcd's latest answer
@@ -67,7 +63,7 @@ class DirectHosts {
     const probe = this.#probes.get(member) ?? inOwnContext(() => this.#probe(member, timeoutMs));
     // Other calls wait for the same answer: a caller that gives up does not end the probe.
     await new Promise<void>((resolve, reject) => {
-      const onAbort = (): void => reject(new CancelledError("the caller gave up", { inDoubt: false }));
+      const onAbort = (): void => reject(gaveUp(false));
       const stop = this.#aborts.add(signal, onAbort);
       if (signal?.aborted) onAbort();
       void probe.finally(stop).then(resolve, reject);

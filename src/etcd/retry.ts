@@ -1,16 +1,14 @@
-import { EtcdRefusedError, EtcdUnavailableError } from "../errors.js";
+import { EtcdRefusedError, EtcdUnavailableError, type RefusalReason } from "../errors.js";
 import { type Clock, pause } from "../util/clock.js";
 import type { Hosts } from "./hosts.js";
 import {
   type AnswerKind,
-  AttemptError,
   inDoubt,
   LeaseNotFoundError,
+  MemberError,
   MemberRefusedError,
   NotSentError,
-  OverloadedError,
   TokenExpiredError,
-  TurnedAwayError,
   UnansweredError,
 } from "./port.js";
 
@@ -109,10 +107,10 @@ export async function retry<T>(
     try {
       return await attempt(limits);
     } catch (error) {
-      if (error instanceof AttemptError && inDoubt(error)) limits.doubted();
+      if (inDoubt(error)) limits.doubted();
       failures ??= new Failures(policy, context);
-      const { host, why } = failures.add(error);
-      context.hosts.unanswered(host, why);
+      const failure = failures.add(error);
+      context.hosts.unanswered(failure.host, failure);
     }
     const pauseMs = failures.nextPauseMs();
     failures.assertTimeLeft(limits, pauseMs);
@@ -169,7 +167,7 @@ class CallLimits implements AttemptLimits {
 
 /** The failed attempts of one call, and the growing pauses between them. */
 class Failures {
-  readonly #byHost = new Map<string, Error>();
+  readonly #byHost = new Map<string, MemberError>();
   readonly #backoff: Backoff;
   #count = 0;
   /** Number of tokens rejected in a row. */
@@ -197,15 +195,13 @@ class Failures {
   }
 
   /** Returns a failure that another attempt may fix, and throws any other. */
-  add(error: unknown): AttemptError {
+  add(error: unknown): OfAttempt {
     this.policy.signal?.throwIfAborted();
     if (error instanceof NotSentError) throw this.unavailable();
-    if (!(error instanceof AttemptError)) throw error;
-    const { host, why } = error;
-    if (why instanceof EtcdRefusedError) throw why.during(this.policy.what);
-    if (why instanceof LeaseNotFoundError) this.#leaseGone();
-    if (!mayPass(why)) throw why;
-    this.#byHost.set(host, why);
+    if (error instanceof EtcdRefusedError) throw error.during(this.policy.what);
+    if (error instanceof LeaseNotFoundError) this.#leaseGone();
+    if (!mayPass(error)) throw error;
+    this.#byHost.set(error.host, error);
     this.#count++;
     this.#addToken(error);
     this.#assertNotAllRefused();
@@ -217,35 +213,48 @@ class Failures {
     this.policy.signal?.throwIfAborted();
   }
 
-  #addToken({ host, why }: AttemptError): void {
-    this.#stale = why instanceof TokenExpiredError ? this.#stale + 1 : 0;
+  #addToken(error: OfAttempt): void {
+    this.#stale = error instanceof TokenExpiredError ? this.#stale + 1 : 0;
     if (this.#stale <= (this.context.authenticates ? MAX_STALE : 0)) return;
-    throw new EtcdRefusedError("unauthenticated", host, why.message, { what: this.policy.what });
+    throw new EtcdRefusedError("unauthenticated", error.host, error.message, { what: this.policy.what });
   }
 
   /** Another member may accept what one member rejects: the call fails only after every host has rejected it. */
   #assertNotAllRefused(): void {
     const { hosts } = this.context;
     if (this.#count < MIN_REFUSALS || hosts.names.some((host) => !this.#byHost.has(host))) return;
-    const refusals: EtcdRefusedError[] = [];
-    for (const failure of this.#byHost.values()) {
-      const isTurnedAway = failure instanceof TurnedAwayError && !hosts.reached;
-      if (!(failure instanceof MemberRefusedError) && !isTurnedAway) return;
-      refusals.push(failure.refusal);
+    const refusals: Refusal[] = [];
+    for (const [host, failure] of this.#byHost) {
+      const why = reasonOf(failure, hosts.reached);
+      if (why === undefined) return;
+      refusals.push({ host, why, details: failure.message });
     }
     throw together(refusals, this.policy.what);
   }
 }
 
-const mayPass = (why: Error): boolean =>
-  why instanceof UnansweredError ||
-  why instanceof MemberRefusedError ||
-  why instanceof OverloadedError ||
-  why instanceof TokenExpiredError;
+type OfAttempt = MemberError & { readonly host: string };
 
-function together(refusals: readonly EtcdRefusedError[], what: string): EtcdRefusedError {
-  const [first, ...others] = refusals as readonly [EtcdRefusedError, ...EtcdRefusedError[]];
-  if (others.length === 0) return first.during(what);
+const mayPass = (error: unknown): error is OfAttempt =>
+  error instanceof MemberError && error.host !== undefined;
+
+/** Why the member rejects this client; undefined if it does not. */
+function reasonOf(failure: MemberError, reached: boolean): RefusalReason | undefined {
+  if (failure instanceof MemberRefusedError) return failure.why;
+  const turnedAway = failure instanceof UnansweredError && failure.kind === "turned away";
+  return turnedAway && !reached ? "tls" : undefined;
+}
+
+interface Refusal {
+  readonly host: string;
+  readonly why: RefusalReason;
+  readonly details: string;
+}
+
+/** One error for the refusals of all hosts. */
+function together(refusals: readonly Refusal[], what: string): EtcdRefusedError {
+  const [first, ...others] = refusals as readonly [Refusal, ...Refusal[]];
+  if (others.length === 0) return new EtcdRefusedError(first.why, first.host, first.details, { what });
   const why = others.every((other) => other.why === first.why) ? first.why : "member";
   const hosts = refusals.map(({ host }) => host).join(", ");
   const details = refusals.map((refusal) => `${refusal.host}: ${refusal.details}`).join("; ");

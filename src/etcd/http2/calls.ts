@@ -1,15 +1,6 @@
-import { EtcdRefusedError } from "../../errors.js";
 import type { AbortFanOut } from "../../util/abort.js";
 import type { Deadline, Deadlines } from "../../util/deadlines.js";
-import {
-  type CallOptions,
-  CancelledError,
-  type StreamHandlers,
-  TooManyPingsError,
-  TurnedAwayError,
-  UnansweredError,
-  UnreachableError,
-} from "../port.js";
+import { type CallOptions, gaveUp, type StreamHandlers, UnansweredError } from "../port.js";
 import { certificateFailure, isUnreachable, readable, statusFailure } from "../refusals.js";
 import { Call, type CallListener, type Status } from "./call.js";
 import type { Channel } from "./member.js";
@@ -18,11 +9,10 @@ import { messageOf, type StreamFailure } from "./stream.js";
 /** The error for a call that ended without a status; `inDoubt`: the peer may have executed it. */
 export function streamFailure(failure: StreamFailure, host: string, inDoubt: boolean): Error {
   const { kind, message, cause } = failure;
-  if (kind === "calm") return new TooManyPingsError(readable(message), { inDoubt });
+  if (kind === "calm") return new UnansweredError(readable(message), { kind: "calm", inDoubt });
   if (kind === "connecting" && isUnreachable(message))
-    return new UnreachableError(readable(message), failure);
-  if (kind === "turned away")
-    return new TurnedAwayError(new EtcdRefusedError("tls", host, readable(message)));
+    return new UnansweredError(readable(message), { kind: "unreachable", cause: failure });
+  if (kind === "turned away") return new UnansweredError(readable(message), { kind });
   // The message may quote the peer.
   const isOwn = kind === "connecting" && cause instanceof Error;
   const refusal = isOwn ? certificateFailure(messageOf(cause), host) : undefined;
@@ -65,7 +55,7 @@ export class UnaryCall<T> implements CallListener {
 
   run(): Promise<T> {
     const { signal } = this.options;
-    if (signal?.aborted) return Promise.reject(new CancelledError("the caller gave up", { inDoubt: false }));
+    if (signal?.aborted) return Promise.reject(gaveUp(false));
     return new Promise<T>((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -106,9 +96,7 @@ export class UnaryCall<T> implements CallListener {
     const { headerBlock, message, maxMessageBytes } = this.request;
     this.#deadline = deadlines.add(timeoutMs, () => this.#timedOut());
     if (signal !== undefined)
-      this.#stopListening = aborts.add(signal, () =>
-        this.#cancel(new CancelledError("the caller gave up", { inDoubt: this.#sent })),
-      );
+      this.#stopListening = aborts.add(signal, () => this.#cancel(gaveUp(this.#sent)));
     this.#call = new Call({ headerBlock, urgent: false, unary: true, maxMessageBytes }, this);
     this.#call.write(message);
     channel.start(this.#call);

@@ -255,3 +255,13 @@ describe("a member that failed twice in a row", () => {
     await expect(outcome).resolves.toBe(ANSWER);
   });
 });
+
+test("a call of a closed cluster ends at once, and is not in doubt", async () => {
+  const cluster = new FakeCluster();
+  const onUnanswered = vi.fn();
+  cluster.client.close();
+
+  await expect(txn(cluster, { onUnanswered })).rejects.toThrow("the cluster is closed");
+  await expect(range(cluster, { onUnanswered })).rejects.toThrow("the cluster is closed");
+  expect(onUnanswered).not.toHaveBeenCalled();
+});

@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { EtcdRefusedError } from "../../../src/errors.js";
 import { Hosts } from "../../../src/etcd/hosts.js";
-import { MemberRefusedError, UnansweredError, UnreachableError } from "../../../src/etcd/port.js";
+import { MemberRefusedError, UnansweredError } from "../../../src/etcd/port.js";
 import { CHANNELS } from "../../../src/telemetry/channels.js";
 import type { MemberMessage } from "../../../src/telemetry/messages.js";
 import { FakeClock } from "../../support/fakes/fake-clock.js";
@@ -11,8 +10,8 @@ import { Messages } from "../../support/fixtures/messages.js";
 const HOSTS = ["a:1", "b:1", "c:1"];
 const OPEN_MS = 1000;
 const PING_MS = 10_000;
-const DOWN = new UnreachableError("connect ECONNREFUSED");
-const REFUSED = new MemberRefusedError(new EtcdRefusedError("tls", "a:1", "self-signed certificate"), false);
+const DOWN = new UnansweredError("connect ECONNREFUSED", { kind: "unreachable" });
+const REFUSED = new MemberRefusedError("tls", "self-signed certificate", { host: "a:1" });
 
 let clock: FakeClock;
 let hosts: Hosts;

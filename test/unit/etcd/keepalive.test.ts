@@ -368,7 +368,7 @@ describe("a connection that has not been used before", () => {
     const stayed = keepalive.assertDirect(cluster.member, options);
 
     caller.abort();
-    await expect(left).rejects.toMatchObject({ name: "CancelledError", inDoubt: false });
+    await expect(left).rejects.toMatchObject({ kind: "cancelled", inDoubt: false });
     keepalive.close();
 
     await expect(stayed).rejects.toThrow("closed");

@@ -20,7 +20,7 @@ import {
   type TxnAnswer,
 } from "./port.js";
 import { type RangesAnswer, readRanges } from "./ranges.js";
-import { type AttemptLimits, type CallPolicy, retry, type RetryContext } from "./retry.js";
+import { type AttemptLimits, type CallPolicy, retryCall, type RetryContext } from "./retry.js";
 
 /**
  * The highest raft term in an answer that needed a quorum. A keepalive answer with a lower one comes from a deposed leader.
@@ -55,7 +55,7 @@ class RaftTermFloor {
 
 type Attempt<T> = (limits: AttemptLimits) => Promise<T>;
 
-/** Like `retry()`, for subscribers of the channel `leasehold.call`. */
+/** Like `retryCall()`, for subscribers of the channel `leasehold.call`. */
 function retryTraced<T>(attempt: Attempt<T>, policy: CallPolicy, context: RetryContext): Promise<T> {
   const { clock, hosts } = context;
   const start = clock.monotonic();
@@ -75,7 +75,7 @@ function retryTraced<T>(attempt: Attempt<T>, policy: CallPolicy, context: RetryC
   };
   return tracePromise(callChannel, message, async () => {
     try {
-      return await retry(counted, policy, context);
+      return await retryCall(counted, policy, context);
     } catch (error) {
       if (error instanceof EtcdRefusedError) message.host = error.host;
       throw error;
@@ -257,7 +257,7 @@ export class EtcdClient {
   }
 
   #retry<T>(attempt: (limits: AttemptLimits) => Promise<T>, policy: CallPolicy): Promise<T> {
-    return (callChannel.hasSubscribers ? retryTraced : retry)(attempt, policy, this.#retryContext);
+    return (callChannel.hasSubscribers ? retryTraced : retryCall)(attempt, policy, this.#retryContext);
   }
 
   /** Closes all connections. Streams and calls must have ended before. */

@@ -1,3 +1,4 @@
+import { ConsecutiveBreaker } from "cockatiel/dist/breaker/ConsecutiveBreaker.js";
 import { EtcdRefusedError } from "../errors.js";
 import type { CheckedConnect } from "../options/connect.js";
 import { memberChannel } from "../telemetry/channels.js";
@@ -52,9 +53,9 @@ interface Host {
   unanswered: Failure | undefined;
   /** It has answered once, with whatever. */
   reached: boolean;
-  /** Failed attempts in a row, and the time of the last one that has counted. */
-  failures: number;
-  failedAt: number;
+  /** Opened by failed attempts in a row, until this time. */
+  readonly circuit: ConsecutiveBreaker;
+  openUntil: number;
   /** How often a connection to it is pinged while a stream is open. */
   pingMs: number;
   /** The etcd cluster of its last answer. */
@@ -191,7 +192,9 @@ export class Hosts {
   answered(name: string, roundTripMs: number): void {
     this.#answers++;
     this.roundTripMs = roundTripMs;
-    this.#host(name).failures = 0;
+    const host = this.#host(name);
+    host.circuit.success();
+    host.openUntil = 0;
     this.contacted(name);
   }
 
@@ -211,9 +214,7 @@ export class Hosts {
   attemptFailed(name: string, error: Error): void {
     const host = this.#failed(name, error);
     // An attempt that began before the circuit opened is no new failure.
-    if (this.#isOpen(host)) return;
-    host.failures++;
-    host.failedAt = this.clock.monotonic();
+    if (!this.#isOpen(host) && host.circuit.failure()) host.openUntil = this.clock.monotonic() + OPEN_MS;
   }
 
   /** A stream to the host has failed. */
@@ -259,8 +260,8 @@ export class Hosts {
     tellOutside(() => memberChannel.publish(withJson({ hosts: this.names, host: name, state, error })));
   }
 
-  #isOpen({ failures, failedAt }: Host): boolean {
-    return failures >= FAILURES && this.clock.monotonic() - failedAt < OPEN_MS;
+  #isOpen({ openUntil }: Host): boolean {
+    return this.clock.monotonic() < openUntil;
   }
 
   #failure(error: Error | undefined, before: Failure | undefined): Failure {
@@ -285,8 +286,8 @@ const newHost = (name: string, pingMs: number): Host => ({
   silent: false,
   unanswered: undefined,
   reached: false,
-  failures: 0,
-  failedAt: 0,
+  circuit: new ConsecutiveBreaker(FAILURES),
+  openUntil: 0,
   pingMs,
   clusterId: undefined,
   clusterIdAt: 0,

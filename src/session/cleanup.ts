@@ -1,8 +1,7 @@
 import { EtcdRefusedError } from "../errors.js";
 import type { KeyValue, Txn, TxnAnswer } from "../etcd/port.js";
-import { Backoff, type CallPolicy } from "../etcd/retry.js";
+import { type CallPolicy, retry } from "../etcd/retry.js";
 import { parseEntryKey } from "../keys.js";
-import { pause } from "../util/clock.js";
 import type { EtcdServices } from "./connection.js";
 
 /** The longest wait for a call after the end of a session: the lease also expires by itself. */
@@ -32,16 +31,17 @@ export async function txnUntilConfirmed(
   txn: Txn,
   policy: CallPolicy,
 ): Promise<TxnAnswer> {
-  let backoff: Backoff | undefined;
-  for (;;) {
-    try {
-      return await services.client.txn(txn, policy);
-    } catch (error) {
-      if (!(error instanceof EtcdRefusedError)) throw error;
-      backoff ??= new Backoff(services.clock);
-      await pause(services.clock, backoff.nextMs(), signal);
-    }
+  const { client, clock } = services;
+  try {
+    return await client.txn(txn, policy);
+  } catch (error) {
+    return retry(() => client.txn(txn, policy), { clock, signal, failed: assertRefused }, { error });
   }
+}
+
+/** @throws what is no rejection by etcd, which may pass. */
+function assertRefused(error: unknown): void {
+  if (!(error instanceof EtcdRefusedError)) throw error;
 }
 
 const deletion = ({ name, key, revision }: CreatedKey): Txn => ({

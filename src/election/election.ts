@@ -302,7 +302,7 @@ export class Election {
     const policy = { what, giveUpMs: timeoutMs, limitIsGiven: given !== undefined, signal: closed };
     const reading = client.range(range, policy);
     const settled = settleWithin(reading, { signal, timeoutMs }, services, {
-      onTimeout: () => new EtcdUnavailableError(what, client.lastFailures),
+      onTimeout: () => new EtcdUnavailableError(what, client.hosts.lastFailures),
     });
     const { kvs } = await atCaller(settled);
     return leaderOf(this.name, kvs[0], cluster.prefix);
@@ -360,7 +360,7 @@ export class Election {
   ): Promise<void> {
     const { services } = this.#source;
     const what = `proclaim a value as leader of "${this.name}" within ${timeoutMs} ms`;
-    const onTimeout = (): Error => new EtcdUnavailableError(what, services.client.lastFailures);
+    const onTimeout = (): Error => new EtcdUnavailableError(what, services.client.hosts.lastFailures);
     return settleWithin(call, { signal, timeoutMs: leftMs }, services, { onTimeout });
   }
 }

@@ -6,6 +6,7 @@ import {
   SessionClosedError,
   SessionLostError,
 } from "../errors.js";
+import { Backoff, type Pauses, retry } from "../etcd/retry.js";
 import { checkFunction, checkName, checkSession, checkSignal, checkValue } from "../options/check.js";
 import { checkLock } from "../options/lock.js";
 import { type Cluster, leaseOf, Session } from "../session/cluster.js";
@@ -22,27 +23,10 @@ import {
   sameLeader,
 } from "./election.js";
 
-const FIRST_PAUSE_MS = 1000;
-const MAX_PAUSE_MS = 30_000;
+/** Candidates that were rejected at the same moment do not all retry at the same moment. */
+const PAUSES: Pauses = { firstMs: 1000, maxMs: 30_000, factors: [0.75, 1.25] };
 /** An attempt that takes longer has failed for lack of an answer, so it has already waited. */
 const LONG_ATTEMPT_MS = 2500;
-
-/** Pauses that double from 1 s to 30 s, and restart at 1 s after a run that lasted longer than `longMs`. */
-class Pauses {
-  #nextMs = FIRST_PAUSE_MS;
-
-  constructor(private readonly longMs: number) {}
-
-  lasted(ms: number): void {
-    if (ms > this.longMs) this.#nextMs = FIRST_PAUSE_MS;
-  }
-
-  next(): number {
-    const ms = this.#nextMs;
-    this.#nextMs = Math.min(MAX_PAUSE_MS, 2 * ms);
-    return ms;
-  }
-}
 
 interface RetryPolicy {
   readonly clock: Clock;
@@ -54,25 +38,26 @@ interface RetryPolicy {
   onRetry(error: unknown, delayMs: number): void;
 }
 
-/** Repeats `attempt` until it succeeds, with pauses that grow while it fails quickly. */
-async function retry<T>(attempt: () => Promise<T>, policy: RetryPolicy): Promise<T | undefined> {
+/** Repeats `attempt` until it succeeds, with pauses that grow while it fails quickly. `undefined`: it was stopped. */
+async function untilStopped<T>(attempt: () => Promise<T>, policy: RetryPolicy): Promise<T | undefined> {
   const { clock, stop } = policy;
-  const pauses = new Pauses(LONG_ATTEMPT_MS);
-  while (!stop.aborted) {
-    const begin = clock.monotonic();
-    try {
-      return await attempt();
-    } catch (error) {
-      if (stop.aborted) return undefined;
-      if (!policy.mayPass(error)) throw error;
-      pauses.lasted(clock.monotonic() - begin);
-      // Candidates that were rejected at the same moment do not all retry at the same moment.
-      const delayMs = pauses.next() * (0.75 + clock.random() / 2);
-      policy.onRetry(error, delayMs);
-      await pause(clock, delayMs, stop);
-    }
+  const backoff = new Backoff(clock, PAUSES);
+  let began = 0;
+  const begin = (): Promise<T> => {
+    began = clock.monotonic();
+    return attempt();
+  };
+  const failed = (error: unknown): void => {
+    if (stop.aborted || !policy.mayPass(error)) throw error;
+    if (clock.monotonic() - began > LONG_ATTEMPT_MS) backoff.reset();
+  };
+  const pausing = (error: unknown, pauseMs: number): void => policy.onRetry(error, pauseMs);
+  try {
+    return await retry(begin, { clock, signal: stop, backoff, failed, pausing });
+  } catch (error) {
+    if (stop.aborted) return undefined;
+    throw error;
   }
-  return undefined;
 }
 
 export interface LeadOptions extends SessionOptions, Pick<LockOptions, "label"> {
@@ -200,23 +185,26 @@ async function follow(
   };
   const mayPass = (error: unknown): boolean => !(error instanceof SessionClosedError);
   // The campaign reports that the cluster is closed.
-  await retry(observe, { ...policy, mayPass }).catch(() => undefined);
+  await untilStopped(observe, { ...policy, mayPass }).catch(() => undefined);
 }
 
 class LeadLoop {
   #session: Session | undefined;
-  readonly #pauses = new Pauses(LONG_TERM_MS);
+  /** Between terms. */
+  readonly #backoff: Backoff;
 
   constructor(
     private readonly candidacy: Candidacy,
     private readonly policy: RetryPolicy,
-  ) {}
+  ) {
+    this.#backoff = new Backoff(policy.clock, { ...PAUSES, factors: [1, 1] });
+  }
 
   async run(): Promise<void> {
     try {
       const policy = { ...this.policy, mayPass: (error: unknown) => this.#mayPass(error) };
       while (!policy.stop.aborted) {
-        const leadership = await retry(() => this.#campaign(), policy);
+        const leadership = await untilStopped(() => this.#campaign(), policy);
         if (leadership) await this.#term(leadership);
       }
     } finally {
@@ -253,9 +241,9 @@ class LeadLoop {
     const { clock, stop } = this.policy;
     const begin = clock.monotonic();
     const lost = await this.#work(leadership);
-    this.#pauses.lasted(clock.monotonic() - begin);
+    if (clock.monotonic() - begin > LONG_TERM_MS) this.#backoff.reset();
     // Work that ends soon after its start must not restart in a tight loop: another candidate may do better.
-    if (!lost) await pause(clock, this.#pauses.next(), stop);
+    if (!lost) await pause(clock, this.#backoff.nextMs(), stop);
   }
 
   /** Resolves to whether the leadership was lost before `work` ended. Rejects with what `work` threw while it led. */

@@ -1,10 +1,9 @@
-import { EtcdRefusedError } from "../errors.js";
 import type { Clock } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
 import {
   AuthDisabledError,
   type CallOptions,
-  CancelledError,
+  gaveUp,
   type Member,
   MemberRefusedError,
   notEtcds,
@@ -72,7 +71,7 @@ export class AuthToken {
         signal?.removeEventListener("abort", onAbort);
         settle();
       };
-      const onAbort = (): void => end(() => reject(new CancelledError("the caller gave up", UNSENT)));
+      const onAbort = (): void => end(() => reject(gaveUp(false)));
       const onTimeout = (): void =>
         end(() => reject(new UnansweredError(`no token within ${Math.round(timeoutMs)} ms`, UNSENT)));
       const timer = this.clock.after(timeoutMs, onTimeout);
@@ -101,7 +100,7 @@ export class AuthToken {
 /** Who asks for a token has none that could have expired. */
 const ofNoToken = (error: unknown, host: string): unknown =>
   error instanceof TokenExpiredError
-    ? new MemberRefusedError(new EtcdRefusedError("unauthenticated", host, error.message), false)
+    ? new MemberRefusedError("unauthenticated", error.message, { host })
     : notEtcds(error, [], host);
 
 /** While the token is requested, the call itself is not yet sent. */

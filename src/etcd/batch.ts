@@ -6,9 +6,8 @@
 import { AbortFanOut } from "../util/abort.js";
 import type { Clock, Timer } from "../util/clock.js";
 import {
-  AttemptError,
   type CallOptions,
-  CancelledError,
+  gaveUp,
   inDoubt,
   NotSentError,
   refused,
@@ -153,8 +152,8 @@ class BatchRequest {
   }
 
   /** The error of a transaction whose caller gave up. */
-  givenUp(): AttemptError {
-    return new AttemptError(this.#host, new CancelledError("the caller gave up", { inDoubt: this.#sent }));
+  givenUp(): UnansweredError {
+    return gaveUp(this.#sent, this.#host);
   }
 
   succeed(answers: readonly TxnAnswer[]): void {
@@ -197,7 +196,7 @@ class BatchRequest {
   /** Fails as if `pending` had been alone: it is repeated and does not wait for the answers of the others. */
   #tooLate(pending: PendingTxn, limitMs: number): void {
     const why = `no ${this.#sent ? "answer" : "connection"} within ${Math.round(limitMs)} ms`;
-    pending.fail(new AttemptError(this.#host, new UnansweredError(why, { inDoubt: this.#sent })));
+    pending.fail(new UnansweredError(why, { inDoubt: this.#sent, host: this.#host }));
   }
 }
 
@@ -235,7 +234,7 @@ export class Batcher {
     private readonly clock: Clock,
   ) {}
 
-  /** One attempt. Rejects with AttemptError, with NotSentError, or, before it is sent, with the signal's reason. */
+  /** One attempt. Rejects with its failure, with NotSentError, or, before it is sent, with the signal's reason. */
   send(txn: Txn, limits: AttemptLimits): Promise<TxnAnswer> {
     return new Promise((resolve, reject) => {
       const pending = new PendingTxn(txn, limits, { resolve, reject });

@@ -6,7 +6,7 @@ import { tracePromise, withJson } from "../telemetry/publish.js";
 import { AbortFanOut } from "../util/abort.js";
 import type { Clock } from "../util/clock.js";
 import { Batcher, type BatchTransport } from "./batch.js";
-import { type Connect, type MemberListener, MemberPool } from "./hosts.js";
+import { type Connect, Hosts, MemberPool } from "./hosts.js";
 import {
   type AnswerKind,
   type CallOptions,
@@ -20,7 +20,7 @@ import {
   type TxnAnswer,
 } from "./port.js";
 import { type RangesAnswer, readRanges } from "./ranges.js";
-import { allUnreachable, type AttemptLimits, type CallPolicy, retry, type RetryContext } from "./retry.js";
+import { type AttemptLimits, type CallPolicy, retryCall, type RetryContext } from "./retry.js";
 
 /**
  * The highest raft term in an answer that needed a quorum. A keepalive answer with a lower one comes from a deposed leader.
@@ -55,12 +55,18 @@ class RaftTermFloor {
 
 type Attempt<T> = (limits: AttemptLimits) => Promise<T>;
 
-/** Like `retry()`, for subscribers of the channel `leasehold.call`. */
+/** Like `retryCall()`, for subscribers of the channel `leasehold.call`. */
 function retryTraced<T>(attempt: Attempt<T>, policy: CallPolicy, context: RetryContext): Promise<T> {
   const { clock, hosts } = context;
   const start = clock.monotonic();
   const { what } = policy;
-  const begun: CallMessage = { hosts, what, host: undefined, attempts: 0, durationMs: undefined };
+  const begun: CallMessage = {
+    hosts: hosts.names,
+    what,
+    host: undefined,
+    attempts: 0,
+    durationMs: undefined,
+  };
   const message = withJson(begun);
   const counted: Attempt<T> = (limits) => {
     message.attempts++;
@@ -69,7 +75,7 @@ function retryTraced<T>(attempt: Attempt<T>, policy: CallPolicy, context: RetryC
   };
   return tracePromise(callChannel, message, async () => {
     try {
-      return await retry(counted, policy, context);
+      return await retryCall(counted, policy, context);
     } catch (error) {
       if (error instanceof EtcdRefusedError) message.host = error.host;
       throw error;
@@ -137,7 +143,10 @@ const BACKGROUND_MS = 10_000;
  * changes something must be idempotent by its own guard.
  */
 export class EtcdClient {
-  readonly #pool: MemberPool;
+  /** What is known of the hosts. */
+  readonly hosts: Hosts;
+  /** The member in use: all streams and calls start there. */
+  readonly pool: MemberPool;
   readonly #limit = new ConcurrencyLimit();
   readonly #batcher: Batcher;
   readonly #retryContext: RetryContext;
@@ -148,83 +157,29 @@ export class EtcdClient {
     clock: Clock,
     connect: Connect,
   ) {
-    this.#pool = new MemberPool(options, clock, connect);
-    const { hosts, requestTimeoutMs } = options;
-    const authenticates = options.auth !== undefined;
-    const { failures } = this.#pool;
-    const reached = (): boolean => this.#pool.reached;
-    this.#retryContext = { clock, requestTimeoutMs, hosts, authenticates, failures, reached };
+    const { requestTimeoutMs, auth, pingIntervalMs } = options;
+    this.hosts = new Hosts(options.hosts, clock, pingIntervalMs);
+    const pool = (this.pool = new MemberPool(options, clock, connect, this.hosts));
+    const authenticates = auth !== undefined;
+    this.#retryContext = { clock, requestTimeoutMs, hosts: this.hosts, authenticates };
     const transport: BatchTransport = {
       sharesRequests: !authenticates,
-      host: () => this.current.host,
+      host: () => pool.current.host,
       send: (txns, limits) =>
-        this.#pool.attempt((member, options) => member.txns(txns, options), limits, answersTo(txns)),
+        pool.attempt((member, options) => member.txns(txns, options), limits, answersTo(txns)),
     };
     this.#batcher = new Batcher(transport, clock);
-    // V8 allocates a function that is assigned directly to a property in old space, where it keeps all that it captures until the
-    // next major collection. The variable avoids that.
-    const onLeft = (): void => this.#batcher.memberLeft();
-    this.#pool.onLeft = onLeft;
-  }
-
-  /** The member in use. All streams and calls start here; the first use connects. */
-  get current(): Member {
-    return this.#pool.current;
-  }
-
-  /** Why no member has answered yet, by host. */
-  get lastFailures(): ReadonlyMap<string, Error> {
-    return this.#pool.lastFailures;
-  }
-
-  /** See MemberPool. */
-  failuresSince(at: number): ReadonlyMap<string, Error> {
-    return this.#pool.failuresSince(at);
-  }
-
-  /** See MemberPool. */
-  fail(member: Member, why?: Error): void {
-    this.#pool.fail(member, why);
-  }
-
-  /** See MemberPool. */
-  accepts(member: Member, header: Header): boolean {
-    return this.#pool.accepts(member, header);
-  }
-
-  /** See MemberPool. */
-  listen(listener: MemberListener): void {
-    this.#pool.listen(listener);
+    pool.listen({ left: () => this.#batcher.memberLeft() });
   }
 
   /** Resolves when a stream can be opened without further loading. Calls wait for that themselves. */
   async loaded(): Promise<void> {
-    await this.#pool.current.loading;
+    await this.pool.current.loading;
   }
 
   /** A keepalive answer with a lower raft term does not count. */
   get raftTermFloor(): bigint {
     return this.#floor.term;
-  }
-
-  /** A member has failed, and none has answered since. */
-  get failing(): boolean {
-    return this.#pool.failures.size > 0;
-  }
-
-  /** No host has ever answered, and each rejects connections or has no address. */
-  get unreachable(): boolean {
-    return allUnreachable(this.#retryContext);
-  }
-
-  /** How long the last answered attempt of a call took. */
-  get roundTripMs(): number {
-    return this.#pool.roundTripMs;
-  }
-
-  /** The health of the members, as last seen. */
-  get contact(): Pick<MemberPool, "hostInUse" | "contactFailed" | "failureOf"> {
-    return this.#pool;
   }
 
   get requestTimeoutMs(): number {
@@ -273,12 +228,12 @@ export class EtcdClient {
 
   /** Whether a stream that is opened now would lack a token. False without a password. */
   get tokenMissing(): boolean {
-    return this.#pool.tokens?.missing ?? false;
+    return this.pool.tokens?.missing ?? false;
   }
 
   /** Replaces the token with a fresh one. Does nothing without a password. */
   async freshToken(signal?: AbortSignal): Promise<void> {
-    const { tokens } = this.#pool;
+    const { tokens } = this.pool;
     if (tokens === undefined) return;
     tokens.drop(tokens.current);
     await this.call(() => Promise.resolve(), { what: "authenticate", giveUpMs: BACKGROUND_MS, signal });
@@ -293,7 +248,7 @@ export class EtcdClient {
         throw new NotSentError("no caller waits for it any longer");
       try {
         const options = { timeoutMs: limits.timeoutMs(), signal };
-        return await this.#pool.attempt(heard(ask, limits), options, policy.answers);
+        return await this.pool.attempt(heard(ask, limits), options, policy.answers);
       } finally {
         this.#limit.release();
       }
@@ -302,12 +257,12 @@ export class EtcdClient {
   }
 
   #retry<T>(attempt: (limits: AttemptLimits) => Promise<T>, policy: CallPolicy): Promise<T> {
-    return (callChannel.hasSubscribers ? retryTraced : retry)(attempt, policy, this.#retryContext);
+    return (callChannel.hasSubscribers ? retryTraced : retryCall)(attempt, policy, this.#retryContext);
   }
 
   /** Closes all connections. Streams and calls must have ended before. */
   close(): void {
-    this.#pool.close();
+    this.pool.close();
   }
 }
 

@@ -1,5 +1,6 @@
 // What is known of each host, and the one member that is in use. A host that asks for fewer pings gets fewer, on each later
 // connection, whatever the transport. A change of a host's state is published once, however many calls notice it.
+import { ConsecutiveBreaker } from "cockatiel/dist/breaker/ConsecutiveBreaker.js";
 import { EtcdRefusedError } from "../errors.js";
 import type { CheckedConnect } from "../options/connect.js";
 import { memberChannel } from "../telemetry/channels.js";
@@ -10,216 +11,315 @@ import { inOwnContext, tellOutside } from "../util/own-context.js";
 import { AuthToken } from "./auth-token.js";
 import {
   type AnswerKind,
-  AttemptError,
   type CallOptions,
-  CancelledError,
   type Header,
   LeaseNotFoundError,
   type Member,
+  MemberError,
   MemberRefusedError,
   type MemberSetting,
   notEtcds,
   OverloadedError,
   TokenExpiredError,
-  TooManyPingsError,
   UnansweredError,
 } from "./port.js";
+
+/** Whether `error` is a reason to use another member. */
+const isMembersFault = (error: unknown): boolean =>
+  error instanceof MemberRefusedError || (error instanceof UnansweredError && error.kind !== "cancelled");
+
+const isUnreachable = (error: unknown): boolean =>
+  error instanceof UnansweredError && error.kind === "unreachable";
+
+/** Times are on the monotonic clock. */
+interface Failure {
+  /** Undefined: what was sent on a stream got no answer. */
+  readonly error: Error | undefined;
+  readonly at: number;
+  /** Number of attempts that the cluster had answered until then. */
+  readonly answers: number;
+  /** Errors list the hosts in the order in which they began to fail. */
+  readonly order: number;
+}
+
+/** What is known of one host. */
+interface Host {
+  readonly name: string;
+  /** As published last. */
+  state: MemberMessage["state"] | undefined;
+  /** Its last failure, of a call or a stream. */
+  failure: Failure | undefined;
+  /** It has not answered since that failure. */
+  silent: boolean;
+  /** The last failure of an attempt on it, also if that was not its fault. */
+  unanswered: Failure | undefined;
+  /** It has responded at least once. */
+  reached: boolean;
+  /** Opened by failed attempts in a row, until this time. */
+  readonly circuit: ConsecutiveBreaker;
+  openUntil: number;
+  /** How often a connection to it is pinged while a stream is open. */
+  pingMs: number;
+  /** The etcd cluster of its last answer. */
+  clusterId: string | undefined;
+  clusterIdAt: number;
+}
 
 /** For this long after the failures, a member is used only if no other is left. */
 const OPEN_MS = 1000;
 /** One failed call says little about a member. */
 const FAILURES = 2;
-
-interface Breaker {
-  /** Failures in a row. */
-  failures: number;
-  failedAt: number;
-}
-
-/** Whether `error` is a reason to use another member. */
-const isMembersFault = (error: unknown): boolean =>
-  error instanceof MemberRefusedError ||
-  (error instanceof UnansweredError && !(error instanceof CancelledError));
-
-/** A circuit breaker for each member. An open one does not exclude its member but makes it the last choice. */
-export class CircuitBreakers {
-  readonly #breakers: ReadonlyMap<string, Breaker>;
-
-  constructor(
-    private readonly hosts: readonly string[],
-    private readonly clock: Clock,
-  ) {
-    this.#breakers = new Map(hosts.map((host) => [host, { failures: 0, failedAt: 0 }]));
-  }
-
-  /** A call to the member was answered. */
-  succeeded(host: string): void {
-    const breaker = this.#breakers.get(host);
-    if (breaker !== undefined) breaker.failures = 0;
-  }
-
-  /** A call to the member has failed, and that is the member's fault. */
-  failed(host: string): void {
-    const breaker = this.#breakers.get(host);
-    // A call that began before the breaker opened is no new failure.
-    if (breaker === undefined || this.#isOpen(breaker)) return;
-    breaker.failures++;
-    breaker.failedAt = this.clock.monotonic();
-  }
-
-  /** Index of the first member, from `start` on with wraparound, that has not just failed; `start` if all have. */
-  firstUsable(start: number): number {
-    const { length } = this.hosts;
-    for (let i = 0; i < length; i++)
-      if (!this.#isOpen(this.#breakers.get(this.hosts[(start + i) % length]!)!)) return (start + i) % length;
-    return start % length;
-  }
-
-  #isOpen({ failures, failedAt }: Breaker): boolean {
-    return failures >= FAILURES && this.clock.monotonic() - failedAt < OPEN_MS;
-  }
-}
-
 /** Go's gRPC servers allow one ping in five minutes by default. */
-const LONGEST_MS = 320_000;
+const LONGEST_PING_MS = 320_000;
+/** A host that has not answered for this long does not represent its cluster: it may have been restored, or be gone. */
+const STANDS_MS = 30_000;
 
-/** How often connections are pinged while a stream is open. A host that asks for fewer pings gets fewer. */
-class PingIntervals {
-  readonly #byHost = new Map<string, number>();
-
-  /** `firstMs`: the interval that the user configured. */
-  constructor(private readonly firstMs: number) {}
-
-  of(host: string): number {
-    return this.#byHost.get(host) ?? this.firstMs;
-  }
-
-  /** `host` asked for fewer pings on a connection that pinged every `pingMs`. */
-  tooShort(host: string, pingMs: number): void {
-    this.#byHost.set(host, Math.max(this.of(host), Math.min(LONGEST_MS, 2 * pingMs)));
-  }
-}
-
-interface Failure {
-  readonly error: Error;
-  /** On the monotonic clock. */
-  readonly at: number;
-}
-
-/** What is known of each host: whether it answers, and why it failed last. Publishes each change of that once. */
-export class MemberStates {
-  readonly #states = new Map<string, MemberMessage["state"]>();
-  readonly #failures = new Map<string, Failure>();
-  /** The failures of hosts that have not answered since. */
-  readonly #unanswered = new Map<string, Failure>();
+/**
+ * What is known of each host of a cluster: the only place that has it. Each change of a host's state is published once.
+ *
+ * With hosts of two etcd clusters in one list, a fail-over would lose the leases, so a host of another cluster is rejected
+ * while a host of the first one has answered recently. A restore from a snapshot gives every member a new cluster ID: the
+ * new ID is adopted when no host has answered with the old one for 30 s, or when all hosts have changed. Two processes that
+ * start at hosts of different clusters do not detect each other.
+ */
+export class Hosts {
+  /** The host of the member in use. */
+  hostInUse: string | undefined;
+  /** How long the last answered attempt took. */
+  roundTripMs = 0;
+  readonly #all: readonly Host[];
+  readonly #byName: ReadonlyMap<string, Host>;
+  /** The host of the last contact. */
+  #last: Host | undefined;
+  /** Number of answered attempts. */
+  #answers = 0;
+  #failures = 0;
+  #clusterId: string | undefined;
 
   constructor(
-    private readonly hosts: readonly string[],
+    readonly names: readonly string[],
     private readonly clock: Clock,
-  ) {}
-
-  /** A connection to the host has its first answer. */
-  answered(host: string): void {
-    this.#become(host, "up");
+    /** The ping interval that the user configured: a host that asks for fewer pings gets fewer. */
+    pingMs: number,
+  ) {
+    this.#all = names.map((name) => newHost(name, pingMs));
+    this.#byName = new Map(this.#all.map((host) => [host.name, host]));
   }
 
-  /** A call to the host, or a stream, has failed. */
-  failed(host: string, error: Error = new UnansweredError("no answer in time")): void {
-    this.#failures.set(host, { error, at: this.clock.monotonic() });
+  /** The last contact with a host failed. */
+  get contactFailed(): boolean {
+    return this.#last?.silent ?? false;
   }
 
-  /** The last contact with the host has failed. */
-  contactFailed(host: string, error: Error): void {
-    this.#unanswered.set(host, { error, at: this.clock.monotonic() });
+  /** At least one host has responded. */
+  get reached(): boolean {
+    return this.#all.some(({ reached }) => reached);
   }
 
-  /** The host has answered a call, or on a stream. */
-  contacted(host: string): void {
-    if (this.#unanswered.size > 0) this.#unanswered.delete(host);
+  /** An attempt has failed, and none was answered since. */
+  get failing(): boolean {
+    return this.#all.some(({ unanswered }) => this.#isLast(unanswered));
+  }
+
+  /** No host has ever answered, and each rejects connections or has no address. */
+  get unreachable(): boolean {
+    const are = this.#all.every(({ unanswered: last }) => this.#isLast(last) && isUnreachable(last.error));
+    return are && !this.reached;
+  }
+
+  /** Why no host has answered yet, by host. During the first attempt, only the host in use is listed. */
+  get lastFailures(): ReadonlyMap<string, Error> {
+    const failures = errorsOf(this.#all, ({ unanswered }) => this.#isLast(unanswered) && unanswered);
+    if (failures.size > 0 || this.hostInUse === undefined) return failures;
+    return new Map([[this.hostInUse, new UnansweredError("no answer yet")]]);
   }
 
   /** The last failure of each host that has not answered since, and how long ago it was. */
-  unanswered(): ReadonlyMap<string, { readonly error: Error; readonly ms: number }> {
+  get failureOf(): ReadonlyMap<string, { readonly error: Error; readonly ms: number }> {
     const now = this.clock.monotonic();
-    return new Map([...this.#unanswered].map(([host, { error, at }]) => [host, { error, ms: now - at }]));
-  }
-
-  /** The host is no longer in use, because of its last failure. */
-  left(host: string): void {
-    const error = this.#failures.get(host)?.error;
-    const refused = error instanceof MemberRefusedError || error instanceof EtcdRefusedError;
-    const state = this.#states.get(host);
-    // An attempt to use it again that fails in another way belongs to the same episode.
-    if (state === "refused" || (state === "down" && !refused)) return;
-    this.#become(host, refused ? "refused" : "down", error);
+    const failed = this.#all.flatMap(({ name, silent, failure }) => {
+      if (!silent || !failure) return [];
+      const { error = new UnansweredError("no answer to a renewal or a probe"), at } = failure;
+      return [[name, { error, ms: now - at }] as const];
+    });
+    return new Map(failed);
   }
 
   /** The last failure of each host since `at`, on the monotonic clock. */
   failuresSince(at: number): ReadonlyMap<string, Error> {
-    const recent = [...this.#failures].filter(([, failure]) => failure.at >= at);
-    return new Map(recent.map(([host, { error }]) => [host, error]));
+    return errorsOf(this.#all, ({ failure }) => failure && failure.at >= at && failure);
   }
 
-  #become(host: string, state: MemberMessage["state"], error?: Error): void {
-    if (this.#states.get(host) === state) return;
-    this.#states.set(host, state);
-    if (!memberChannel.hasSubscribers) return;
-    tellOutside(() => memberChannel.publish(withJson({ hosts: this.hosts, host, state, error })));
-  }
-}
-
-/** A host that has not answered for this long does not represent its cluster: it may have been restored, or be gone. */
-const STANDS_MS = 30_000;
-
-interface Answered {
-  readonly id: string;
-  readonly at: number;
-}
-
-/**
- * The etcd cluster that this process uses. With hosts of two clusters in one list, a fail-over would lose the leases, so a
- * host of another cluster is rejected while a host of the first one has answered recently. A restore from a snapshot gives
- * every member a new cluster ID: the new ID is adopted when no host has answered with the old one for 30 s, or when all
- * hosts have changed. Two processes that start at hosts of different clusters do not detect each other.
- */
-export class ClusterIdentity {
-  #id: string | undefined;
-  /** The latest answer of each host. */
-  readonly #byHost = new Map<string, Answered>();
-
-  constructor(private readonly clock: Clock) {}
-
-  /** Whether `host` has answered before and so is known to belong to this cluster. */
-  knows(host: string): boolean {
-    return this.#byHost.get(host)?.id === this.#id && this.#id !== undefined;
+  /** Index of the first host, from `start` on with wraparound, that has not just failed; `start` if all have. */
+  firstUsable(start: number): number {
+    const { length } = this.#all;
+    for (let i = start; i < start + length; i++) if (!this.#isOpen(this.#all[i % length]!)) return i % length;
+    return start % length;
   }
 
-  /** @throws {MemberRefusedError} if `host` belongs to another cluster than the other hosts. */
-  check(host: string, { clusterId }: Header): void {
+  pingMsOf(name: string): number {
+    return this.#host(name).pingMs;
+  }
+
+  /** The host asked for fewer pings. */
+  pingedTooOften(name: string): void {
+    const host = this.#host(name);
+    host.pingMs = Math.max(host.pingMs, Math.min(LONGEST_PING_MS, 2 * host.pingMs));
+  }
+
+  /** Whether the host has answered before and so is known to belong to this cluster. */
+  knows(name: string): boolean {
+    return this.#clusterId !== undefined && this.#host(name).clusterId === this.#clusterId;
+  }
+
+  /** @throws {MemberRefusedError} if the host belongs to another cluster than the other hosts. */
+  check(name: string, { clusterId }: Header): void {
     const now = this.clock.monotonic();
-    this.#byHost.set(host, { id: clusterId, at: now });
-    if (clusterId === this.#id) return;
-    const represents = ({ id, at }: Answered): boolean => id === this.#id && now - at < STANDS_MS;
-    const ours = [...this.#byHost].find(([, answered]) => represents(answered))?.[0];
+    const host = this.#host(name);
+    host.clusterId = clusterId;
+    host.clusterIdAt = now;
+    if (clusterId === this.#clusterId) return;
+    const ours = this.#all.find((each) => this.knows(each.name) && now - each.clusterIdAt < STANDS_MS)?.name;
     if (ours === undefined) {
-      this.#id = clusterId;
+      this.#clusterId = clusterId;
       return;
     }
     const details =
-      `it belongs to the etcd cluster ${hex(clusterId)}, but ${ours} to ${hex(this.#id)}: ` +
+      `it belongs to the etcd cluster ${hex(clusterId)}, but ${ours} to ${hex(this.#clusterId)}: ` +
       `the hosts must be members of one cluster`;
-    throw new MemberRefusedError(new EtcdRefusedError("member", host, details), true);
+    throw new MemberRefusedError("member", details, { host: name, inDoubt: true });
   }
+
+  /** The host has answered an attempt, `roundTripMs` after it was sent. */
+  answered(name: string, roundTripMs: number): void {
+    this.#answers++;
+    this.roundTripMs = roundTripMs;
+    const host = this.#host(name);
+    host.circuit.success();
+    host.openUntil = 0;
+    this.contacted(name);
+  }
+
+  /** The host has answered an attempt, or on a stream. */
+  contacted(name: string): void {
+    const host = (this.#last = this.#host(name));
+    host.reached = true;
+    host.silent = false;
+  }
+
+  /** The host has answered an attempt, but not with success. */
+  rejected(name: string): void {
+    this.#host(name).reached = true;
+  }
+
+  /** An attempt on the host has failed, by its fault. */
+  attemptFailed(name: string, error: Error): void {
+    const host = this.#failed(name, error);
+    // An attempt that began before the circuit opened is no new failure.
+    if (!this.#isOpen(host) && host.circuit.failure()) host.openUntil = this.clock.monotonic() + OPEN_MS;
+  }
+
+  /** A stream to the host has failed. */
+  streamFailed(name: string, error: Error | undefined): void {
+    this.#failed(name, error);
+    if (error) this.unanswered(name, error);
+  }
+
+  /** Another attempt has to follow one on the host. */
+  unanswered(name: string, error: Error): void {
+    const host = this.#host(name);
+    const { unanswered } = host;
+    host.unanswered = this.#failure(error, this.#isLast(unanswered) ? unanswered : undefined);
+  }
+
+  /** The connection in use to the host has answered. */
+  up(name: string): void {
+    this.#become(name, "up");
+  }
+
+  /** The host is no longer in use, because of its last failure. */
+  left(name: string): void {
+    const { state, failure } = this.#host(name);
+    const error = failure && errorOf(failure);
+    const refused = error instanceof MemberRefusedError || error instanceof EtcdRefusedError;
+    // An attempt to use it again that fails in another way belongs to the same episode.
+    if (state === "refused" || (state === "down" && !refused)) return;
+    this.#become(name, refused ? "refused" : "down", error);
+  }
+
+  #failed(name: string, error: Error | undefined): Host {
+    const host = (this.#last = this.#host(name));
+    host.failure = this.#failure(error, host.failure);
+    host.silent = true;
+    return host;
+  }
+
+  #become(name: string, state: Host["state"] & string, error?: Error): void {
+    const host = this.#host(name);
+    if (host.state === state) return;
+    host.state = state;
+    if (!memberChannel.hasSubscribers) return;
+    tellOutside(() => memberChannel.publish(withJson({ hosts: this.names, host: name, state, error })));
+  }
+
+  #isOpen({ openUntil }: Host): boolean {
+    return this.clock.monotonic() < openUntil;
+  }
+
+  #failure(error: Error | undefined, before: Failure | undefined): Failure {
+    const order = before?.order ?? this.#failures++;
+    return { error, at: this.clock.monotonic(), answers: this.#answers, order };
+  }
+
+  /** Whether no host has answered since. */
+  #isLast(failure: Failure | undefined): failure is Failure {
+    return failure?.answers === this.#answers;
+  }
+
+  #host(name: string): Host {
+    return this.#byName.get(name)!;
+  }
+}
+
+const newHost = (name: string, pingMs: number): Host => ({
+  name,
+  state: undefined,
+  failure: undefined,
+  silent: false,
+  unanswered: undefined,
+  reached: false,
+  circuit: new ConsecutiveBreaker(FAILURES),
+  openUntil: 0,
+  pingMs,
+  clusterId: undefined,
+  clusterIdAt: 0,
+});
+
+const errorOf = ({ error = new UnansweredError("no answer in time") }: Failure): Error => error;
+
+/** The errors that `failureOf` finds, by host. */
+function errorsOf(
+  hosts: readonly Host[],
+  failureOf: (host: Host) => Failure | false | undefined,
+): Map<string, Error> {
+  const failed = hosts.flatMap((host) => {
+    const failure = failureOf(host);
+    return failure ? [{ host, failure }] : [];
+  });
+  failed.sort((a, b) => a.failure.order - b.failure.order);
+  return new Map(failed.map(({ host, failure }) => [host.name, errorOf(failure)]));
 }
 
 /** As `etcdctl` prints it. */
 const hex = (id: string | undefined): string => BigInt(id ?? 0).toString(16);
 
 export interface MemberListener {
+  /** The member in use is left: requests need not wait for it any longer. */
+  left?(): void;
   /** `member` has failed: move to another one. */
-  failed(member: Member): void;
+  failed?(member: Member): void;
   /** A call got no answer from `member`, which may be the leader's fault: check whether the member is alive. */
-  suspected(member: Member): void;
+  suspected?(member: Member): void;
 }
 
 export type Connect = (host: string, setting: MemberSetting) => Member;
@@ -228,38 +328,18 @@ export type Connect = (host: string, setting: MemberSetting) => Member;
 export class MemberPool {
   /** Set only with a password. */
   readonly tokens: AuthToken | undefined;
-  /** The last failure of each member, until any member answers. */
-  readonly failures = new Map<string, Error>();
-  /** The last contact with a member failed. */
-  contactFailed = false;
-  /** At least one host has responded. */
-  reached = false;
-  /** How long the last answered attempt took. */
-  roundTripMs = 0;
-  /** Called when the member in use is left: requests need not wait for it any longer. */
-  onLeft: () => void = () => {};
-  readonly #breakers: CircuitBreakers;
-  readonly #cluster: ClusterIdentity;
-  readonly #pings: PingIntervals;
-  readonly #states: MemberStates;
-  /** The last connection that has answered. */
-  #answered: Member | undefined;
   readonly #listeners = new Set<MemberListener>();
-  /** Open connections, with the ping interval of each. */
-  readonly #open = new Map<Member, number>();
   #current: Member | undefined;
   #next: number;
   #closed = false;
 
+  // eslint-disable-next-line max-params -- made in one place
   constructor(
     private readonly options: CheckedConnect,
     private readonly clock: Clock,
     private readonly connect: Connect,
+    private readonly hosts: Hosts,
   ) {
-    this.#breakers = new CircuitBreakers(options.hosts, clock);
-    this.#cluster = new ClusterIdentity(clock);
-    this.#pings = new PingIntervals(options.pingIntervalMs);
-    this.#states = new MemberStates(options.hosts, clock);
     this.tokens = options.auth && new AuthToken(options.auth, options.requestTimeoutMs, clock);
     // Clients with the same configuration spread over the members.
     this.#next = Math.floor(clock.random() * options.hosts.length);
@@ -271,49 +351,26 @@ export class MemberPool {
     return this.#current;
   }
 
-  /** The host of the member in use; unlike `current`, it does not connect. */
-  get hostInUse(): string | undefined {
-    return this.#current?.host;
-  }
-
-  /** Why no member has answered yet, by host. During the first attempt, only the member in use is listed. */
-  get lastFailures(): ReadonlyMap<string, Error> {
-    if (this.failures.size > 0 || !this.#current) return new Map(this.failures);
-    return new Map([[this.#current.host, new UnansweredError("no answer yet")]]);
-  }
-
-  /** The last failure of each member that has not answered since, and how long ago it was, by host. */
-  get failureOf(): ReadonlyMap<string, { readonly error: Error; readonly ms: number }> {
-    return this.#states.unanswered();
-  }
-
-  /** The last failure of each member since `at`, on the monotonic clock, by host. */
-  failuresSince(at: number): ReadonlyMap<string, Error> {
-    return this.#states.failuresSince(at);
-  }
-
   /** A stream found `member` dead: the next use connects to the next member, and every stream on `member` moves. */
-  fail(member: Member, why?: Error): void {
-    if (why) this.failures.set(member.host, why);
-    this.#states.failed(member.host, why);
-    this.#contactFailed(member, why ?? new UnansweredError("no answer to a renewal or a probe"));
-    this.#adjustPings(member, why);
+  fail(member: Member, reason?: Error): void {
+    this.hosts.streamFailed(member.host, reason);
     inOwnContext(() => {
-      this.#leave(member);
-      for (const listener of this.#listeners) listener.failed(member);
+      this.#leave(member, reason);
+      for (const listener of this.#listeners) listener.failed?.(member);
     });
   }
 
   /** Whether `member` belongs to this cluster, by the header of an answer on a stream. If not, the member has failed. */
   accepts(member: Member, header: Header): boolean {
     try {
-      this.#cluster.check(member.host, header);
-      this.#contacted(member);
-      return true;
+      this.hosts.check(member.host, header);
     } catch (error) {
       this.fail(member, error as Error);
       return false;
     }
+    this.hosts.contacted(member.host);
+    this.#isUp(member);
+    return true;
   }
 
   /** Notifies streams when another stream or a call finds that their member is dead or may be. */
@@ -324,12 +381,11 @@ export class MemberPool {
   /** Ends all connections. Streams and calls must have ended before. */
   close(): void {
     this.#closed = true;
-    this.#current = undefined;
-    for (const member of this.#open.keys()) member.retire();
-    this.#open.clear();
+    this.#current?.retire();
+    this.#current = this.hosts.hostInUse = undefined;
   }
 
-  /** One attempt on the member in use. Rejects with AttemptError. `answers`: see `CallPolicy`. */
+  /** One attempt on the member in use. What it rejects with has its host. `answers`: see `CallPolicy`. */
   async attempt<T>(
     ask: (member: Member, options: CallOptions) => Promise<T>,
     options: CallOptions,
@@ -344,14 +400,14 @@ export class MemberPool {
       token = this.tokens?.current;
       const sentAt = this.clock.monotonic();
       const answer = await ask(member, options);
-      this.roundTripMs = this.clock.monotonic() - sentAt;
+      const roundTripMs = this.clock.monotonic() - sentAt;
       this.#checkCluster(member, answer);
-      this.#breakers.succeeded(member.host);
-      this.#contacted(member);
+      this.hosts.answered(member.host, roundTripMs);
+      this.#isUp(member);
       return answer;
     } catch (failure) {
       const error = notEtcds(failure, answers, member.host);
-      const isUnproven = error instanceof LeaseNotFoundError && !this.#cluster.knows(member.host);
+      const isUnproven = error instanceof LeaseNotFoundError && !this.hosts.knows(member.host);
       throw this.#failed(member, isUnproven ? await this.#proven(member, error, options) : error, token);
     }
   }
@@ -359,7 +415,7 @@ export class MemberPool {
   /** @throws {Error} if the answer comes from a member of another cluster. */
   #checkCluster(member: Member, answer: unknown): void {
     const header = headerOf(answer);
-    if (header) this.#cluster.check(member.host, header);
+    if (header) this.hosts.check(member.host, header);
   }
 
   /**
@@ -378,73 +434,49 @@ export class MemberPool {
 
   /** Returns what the attempt rejects with. */
   #failed(member: Member, error: unknown, token: string | undefined): unknown {
-    if (!(error instanceof UnansweredError)) this.reached = true;
+    if (!(error instanceof UnansweredError)) this.hosts.rejected(member.host);
     if (isMembersFault(error) || (error instanceof OverloadedError && this.options.hosts.length > 1)) {
-      this.#breakers.failed(member.host);
-      this.#contactFailed(member, error as Error);
+      this.hosts.attemptFailed(member.host, error as Error);
       this.#suspect(member, error as Error);
     }
     if (error instanceof TokenExpiredError) this.tokens?.drop(token);
-    return error instanceof Error ? new AttemptError(member.host, error) : error;
+    if (error instanceof MemberError) error.host = member.host;
+    return error;
   }
 
   /** Calls continue on the next member, on a new connection; streams stay until they find `member` dead. */
-  #suspect(member: Member, why: Error): void {
-    this.#states.failed(member.host, why);
+  #suspect(member: Member, reason: Error): void {
     // Of hundreds of calls that fail with one member, only the first notifies: each notification renews all leases.
-    if (!this.#open.has(member)) return;
-    this.#adjustPings(member, why);
+    if (member !== this.#current) return;
     inOwnContext(() => {
-      this.#leave(member);
-      for (const listener of this.#listeners) listener.suspected(member);
+      this.#leave(member, reason);
+      for (const listener of this.#listeners) listener.suspected?.(member);
     });
   }
 
-  #contacted(member: Member): void {
-    this.contactFailed = false;
-    this.reached = true;
-    this.#states.contacted(member.host);
-    if (member !== this.#answered) this.#firstAnswer(member);
+  /** `member` has answered; a late answer of one that was left says nothing about the state of its host. */
+  #isUp(member: Member): void {
+    if (member === this.#current) this.hosts.up(member.host);
   }
 
-  #contactFailed({ host }: Member, why: Error): void {
-    this.contactFailed = true;
-    this.#states.contactFailed(host, why);
-  }
-
-  #firstAnswer(member: Member): void {
-    // A late answer of a member that was left.
-    if (!this.#open.has(member)) return;
-    this.#answered = member;
-    this.#states.answered(member.host);
-  }
-
-  #adjustPings(member: Member, why: Error | undefined): void {
-    const pingMs = this.#open.get(member);
-    if (why instanceof TooManyPingsError && pingMs !== undefined) this.#pings.tooShort(member.host, pingMs);
-  }
-
-  #leave(member: Member): void {
-    // Its streams may find later what a call has found.
-    if (this.#open.delete(member)) this.#states.left(member.host);
+  /** A member that was left before says nothing about the one in use: its streams may find later what a call has found. */
+  #leave(member: Member, reason: Error | undefined): void {
+    if (member !== this.#current) return;
+    if (reason instanceof UnansweredError && reason.kind === "calm") this.hosts.pingedTooOften(member.host);
+    this.hosts.left(member.host);
     member.retire();
-    // A member that was left before says nothing about the one in use.
-    if (this.#current !== member) return;
-    this.#current = undefined;
-    this.onLeft();
+    this.#current = this.hosts.hostInUse = undefined;
+    for (const listener of this.#listeners) listener.left?.();
   }
 
   #connectNext(): Member {
-    if (this.#closed) throw new UnansweredError("the cluster is closed");
-    const { hosts } = this.options;
-    const index = this.#breakers.firstUsable(this.#next);
+    if (this.#closed) throw new UnansweredError("the cluster is closed", { inDoubt: false });
+    const { hosts } = this;
+    const index = hosts.firstUsable(this.#next);
     this.#next = index + 1;
-    const host = hosts[index] ?? "";
-    const pingMs = this.#pings.of(host);
-    const setting = { token: () => this.tokens?.current, pingMs };
-    const member = inOwnContext(() => this.connect(host, setting));
-    this.#open.set(member, pingMs);
-    return member;
+    const host = (hosts.hostInUse = hosts.names[index]!);
+    const setting = { token: () => this.tokens?.current, pingMs: hosts.pingMsOf(host) };
+    return inOwnContext(() => this.connect(host, setting));
   }
 }
 

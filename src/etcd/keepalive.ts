@@ -5,16 +5,14 @@ import { inOwnContext } from "../util/own-context.js";
 import type { EtcdClient } from "./client.js";
 import {
   type CallOptions,
-  CancelledError,
+  gaveUp,
   type KeepaliveStream,
   type LeaseAnswer,
   type Member,
   MemberRefusedError,
   type StreamHandlers,
   TokenExpiredError,
-  TurnedAwayError,
   UnansweredError,
-  UnreachableError,
 } from "./port.js";
 import { Backoff } from "./retry.js";
 
@@ -29,11 +27,9 @@ const PROXY =
 const isKnown = (error: Error): boolean =>
   error instanceof MemberRefusedError ||
   error instanceof TokenExpiredError ||
-  error instanceof TurnedAwayError ||
-  error instanceof UnreachableError;
+  (error instanceof UnansweredError && (error.kind === "turned away" || error.kind === "unreachable"));
 
-const refusal = (host: string): MemberRefusedError =>
-  new MemberRefusedError(new EtcdRefusedError("member", host, PROXY), false);
+const refusal = (host: string): MemberRefusedError => new MemberRefusedError("member", PROXY, { host });
 
 /**
  * Distinguishes etcd from an `etcd grpc-proxy`. The proxy renews leases on its own schedule and repeats etcd's latest answer
@@ -67,7 +63,7 @@ class DirectHosts {
     const probe = this.#probes.get(member) ?? inOwnContext(() => this.#probe(member, timeoutMs));
     // Other calls wait for the same answer: a caller that gives up does not end the probe.
     await new Promise<void>((resolve, reject) => {
-      const onAbort = (): void => reject(new CancelledError("the caller gave up", { inDoubt: false }));
+      const onAbort = (): void => reject(gaveUp(false));
       const stop = this.#aborts.add(signal, onAbort);
       if (signal?.aborted) onAbort();
       void probe.finally(stop).then(resolve, reject);
@@ -166,7 +162,7 @@ export class Keepalive {
   ) {
     this.#retry = new Backoff(clock);
     this.#hosts = new DirectHosts(clock);
-    client.listen({
+    client.pool.listen({
       failed: (member) => this.#failed(member),
       suspected: (member) => this.#open?.member === member && this.#renewAll(),
     });
@@ -222,7 +218,7 @@ export class Keepalive {
       this.#reopenWithToken();
       return false;
     }
-    const { current: member } = this.client;
+    const { current: member } = this.client.pool;
     const stream = this.#hosts.keepalive(member, {
       answer: (answer) => open === this.#open && this.#answered(open, answer),
       ended: (error) => open === this.#open && this.#ended(open, error),
@@ -238,7 +234,7 @@ export class Keepalive {
     const refusal = error instanceof EtcdRefusedError && error.reason === "permission" ? error : undefined;
     const [refusedId] = open.order;
     if (refusal && refusedId !== undefined) return this.#reopenWithout(refusedId, refusal);
-    if (!(error instanceof TokenExpiredError)) return this.client.fail(open.member, error);
+    if (!(error instanceof TokenExpiredError)) return this.client.pool.fail(open.member, error);
     this.#closeStream();
     if (this.#listeners.size > 0) this.#reopenWithToken();
   }
@@ -311,7 +307,7 @@ export class Keepalive {
         if (open !== this.#open || !oldest) return;
         const left = oldest.monotonic + sends.patienceMs - this.clock.monotonic();
         if (left > 0) sends.timer = this.#patience(open, sends, left);
-        else this.client.fail(open.member, new UnansweredError("no answer to the renewal of a lease"));
+        else this.client.pool.fail(open.member, new UnansweredError("no answer to the renewal of a lease"));
       });
     });
   }
@@ -324,7 +320,7 @@ export class Keepalive {
     const listener = this.#listeners.get(leaseId);
     if (!sends || !sent || !listener) return;
     this.#retry.reset();
-    if (!this.client.accepts(open.member, header)) return;
+    if (!this.client.pool.accepts(open.member, header)) return;
     // The timer ends when nothing is unanswered; otherwise it checks again when it is due.
     if (sends.unanswered.length === 0) {
       sends.timer?.cancel();
@@ -342,7 +338,7 @@ export class Keepalive {
   #deposed(open: OpenStream): void {
     if (this.#checkingTerm) return;
     this.#checkingTerm = true;
-    this.client.fail(open.member, new UnansweredError("renewals were answered in an older raft term"));
+    this.client.pool.fail(open.member, new UnansweredError("renewals were answered in an older raft term"));
     void this.client
       .renewRaftTermFloor(this.#over.signal)
       // If the read is rejected, the floor stays and the leases reach their deadlines, which is the safe outcome.

@@ -1,4 +1,4 @@
-import { EtcdRefusedError } from "../errors.js";
+import { EtcdRefusedError, type RefusalReason } from "../errors.js";
 
 /** The port: what the rest of the library needs from one etcd member. Everything specific to a transport stays behind it. */
 
@@ -178,79 +178,81 @@ export interface Member {
 
 /** The errors with which an attempt on one member ends. `retry` decides which of them another attempt may fix. */
 
-/**
- * No usable answer, or a transient rejection: another member may answer. If `inDoubt`, the request may have been executed,
- * or may yet be; otherwise it certainly was not (it never left this process, or etcd says so).
- */
-export class UnansweredError extends Error {
-  override readonly name: string = "UnansweredError";
+interface MemberErrorOptions {
+  readonly host?: string | undefined;
+  readonly cause?: unknown;
+  readonly inDoubt?: boolean | undefined;
+}
+
+/** Another attempt may have another outcome: on another member, or later. */
+export abstract class MemberError extends Error {
+  /** The host of the attempt; undefined as long as this is not the outcome of one. */
+  host: string | undefined;
+  /** The request may have been executed, or may yet be; otherwise it never left this process, or etcd says that it was not. */
   readonly inDoubt: boolean;
 
-  constructor(message: string, options: { readonly cause?: unknown; readonly inDoubt?: boolean } = {}) {
+  constructor(message: string, options: MemberErrorOptions = {}) {
     super(message, "cause" in options ? { cause: options.cause } : undefined);
-    this.inDoubt = options.inDoubt ?? true;
+    this.host = options.host;
+    this.inDoubt = options.inDoubt ?? false;
   }
 }
 
 /**
- * The host rejects connections, or its name has no address: an answer of its operating system or of the name service, not
- * silence. The request was not sent.
+ * What is known of a missing answer:
+ * - "unreachable": the host rejects connections, or its name has no address: an answer of its operating system or of the name
+ *   service, not silence. The request was not sent.
+ * - "turned away": the host has asked for a certificate of the client, and closed the connection. Where no host has ever
+ *   answered, the certificate is the reason; later, a balancer may have lost its members. The request was not sent.
+ * - "cancelled": the caller stopped waiting for the answer: this says nothing about the member.
+ * - "calm": the member, or a proxy in front of it, demands fewer pings and drops calls that etcd may have executed.
  */
-export class UnreachableError extends UnansweredError {
-  override readonly name = "UnreachableError";
+type UnansweredKind = "unreachable" | "turned away" | "cancelled" | "calm";
 
-  constructor(message: string, cause?: unknown) {
-    super(message, { cause, inDoubt: false });
+/** Users see them in the JSON form of their errors. */
+const NAMES: Readonly<Record<UnansweredKind, string>> = {
+  unreachable: "UnreachableError",
+  "turned away": "TurnedAwayError",
+  cancelled: "CancelledError",
+  calm: "TooManyPingsError",
+};
+
+/** No usable answer, or a transient rejection: another member may answer. By default in doubt, unless the request was not sent. */
+export class UnansweredError extends MemberError {
+  override readonly name: string;
+  readonly kind: UnansweredKind | undefined;
+
+  constructor(message: string, options: MemberErrorOptions & { readonly kind?: UnansweredKind } = {}) {
+    const { kind } = options;
+    super(message, {
+      ...options,
+      inDoubt: options.inDoubt ?? !(kind === "unreachable" || kind === "turned away"),
+    });
+    this.kind = kind;
+    this.name = kind === undefined ? "UnansweredError" : NAMES[kind];
   }
 }
 
-/**
- * The host has asked for a certificate of the client, and closed the connection. Where no host has ever answered, the
- * certificate is the reason; later, a balancer may have lost its members. The request was not sent.
- */
-export class TurnedAwayError extends UnansweredError {
-  override readonly name = "TurnedAwayError";
-
-  constructor(readonly refusal: EtcdRefusedError) {
-    super(refusal.details, { inDoubt: false });
-  }
-}
-
-/** The caller stopped waiting for the answer: this says nothing about the member. */
-export class CancelledError extends UnansweredError {
-  override readonly name = "CancelledError";
-}
-
-/** The member, or a proxy in front of it, demands fewer pings and drops calls that etcd may have executed. */
-export class TooManyPingsError extends UnansweredError {
-  override readonly name = "TooManyPingsError";
-}
-
-/** Carries the host of a failed attempt to `retry`, which classifies all failures. */
-export class AttemptError extends Error {
-  constructor(
-    readonly host: string,
-    readonly why: Error,
-  ) {
-    super(why.message);
-  }
-}
+/** The caller gave up. `inDoubt`: after the request was sent. */
+export const gaveUp = (inDoubt: boolean, host?: string): UnansweredError =>
+  new UnansweredError("the caller gave up", { kind: "cancelled", inDoubt, host });
 
 /** The caller gave up before the request was sent: nothing was executed. */
 export class NotSentError extends Error {
   override readonly name = "NotSentError";
 }
 
-/** Only this member, or a server in its place, rejects the request: another member may accept it. */
-export class MemberRefusedError extends Error {
+/** Only this member, or a server in its place, rejects the request, for `reason`: another member may accept it. */
+export class MemberRefusedError extends MemberError {
   override readonly name = "MemberRefusedError";
 
+  /** `inDoubt`: the rejection is not etcd's own, so the request may have been executed behind a proxy. */
   constructor(
-    readonly refusal: EtcdRefusedError,
-    /** The rejection is not etcd's own: the request may have been executed behind a proxy. */
-    readonly inDoubt: boolean,
+    readonly reason: RefusalReason,
+    details: string,
+    options: MemberErrorOptions,
   ) {
-    super(refusal.details);
+    super(details, options);
   }
 }
 
@@ -258,8 +260,13 @@ export class MemberRefusedError extends Error {
  * This member has applied far less than is committed (etcd compares its own two indexes) and did not start the request: repeat
  * it on another member. If there is no other, repeat it later on the same connection, as a new one would add to the load.
  */
-export class OverloadedError extends Error {
+export class OverloadedError extends MemberError {
   override readonly name = "OverloadedError";
+}
+
+/** etcd does not accept the token, or requires one: get a new one and repeat the request. Nothing was executed. */
+export class TokenExpiredError extends MemberError {
+  override readonly name = "TokenExpiredError";
 }
 
 /** etcd has no such lease: an answer, not a failure. */
@@ -270,11 +277,6 @@ export class LeaseNotFoundError extends Error {
 /** The lease ID is taken: an earlier grant of this client was executed. */
 export class LeaseExistsError extends Error {
   override readonly name = "LeaseExistsError";
-}
-
-/** etcd does not accept the token, or requires one: get a new one and repeat the request. Nothing was executed. */
-export class TokenExpiredError extends Error {
-  override readonly name = "TokenExpiredError";
 }
 
 /** Authentication is off: calls need no token. */
@@ -291,10 +293,10 @@ export function notEtcds(error: unknown, answers: readonly AnswerKind[], host: s
   if (kind === undefined || answers.some((each) => each === kind)) return error;
   const { message } = error as Error;
   const details = error instanceof EtcdRefusedError ? error.details : message;
-  return new MemberRefusedError(
-    new EtcdRefusedError("member", host, `an answer to another request: ${details}`),
-    true,
-  );
+  return new MemberRefusedError("member", `an answer to another request: ${details}`, {
+    host,
+    inDoubt: true,
+  });
 }
 
 function answerKindOf(error: unknown): AnswerKind | "never" | undefined {
@@ -305,13 +307,11 @@ function answerKindOf(error: unknown): AnswerKind | "never" | undefined {
 }
 
 /** Whether etcd rejected the request of this attempt. */
-export const refused = (error: unknown): error is AttemptError =>
-  error instanceof AttemptError &&
-  (error.why instanceof EtcdRefusedError ||
-    error.why instanceof LeaseNotFoundError ||
-    error.why instanceof LeaseExistsError);
+export const refused = (error: unknown): boolean =>
+  error instanceof EtcdRefusedError ||
+  error instanceof LeaseNotFoundError ||
+  error instanceof LeaseExistsError;
 
 /** Whether the request of this attempt may have been executed. */
-export const inDoubt = ({ why }: AttemptError): boolean =>
-  (why instanceof UnansweredError || why instanceof MemberRefusedError || why instanceof EtcdRefusedError) &&
-  why.inDoubt;
+export const inDoubt = (error: unknown): boolean =>
+  (error instanceof MemberError || error instanceof EtcdRefusedError) && error.inDoubt;

@@ -154,8 +154,7 @@ const FAILURES: Readonly<Record<Verdict, (details: string, host: string) => Erro
   quota: (details, host) => new EtcdRefusedError("quota", host, readable(details), { inDoubt: true }),
   overload: (details) => new OverloadedError(printable(details)),
   request: (details, host) => new EtcdRefusedError("other", host, readable(details)),
-  member: (details, host) =>
-    new MemberRefusedError(new EtcdRefusedError("member", host, readable(details)), false),
+  member: (details, host) => new MemberRefusedError("member", readable(details), { host }),
   passing: (details) => new UnansweredError(readable(details), { inDoubt: false }),
   "passing, unknown": (details) => new UnansweredError(readable(details)),
 };
@@ -206,7 +205,7 @@ export function rejection({ code, details }: Status, host: string): Error | unde
 export function foreignFailure({ code, details }: Status, host: string, sent: boolean): Error {
   const text = readable(details);
   if (!LASTING.has(code)) return new UnansweredError(text, { inDoubt: sent });
-  return new MemberRefusedError(new EtcdRefusedError(reasonOf(code), host, text), sent);
+  return new MemberRefusedError(reasonOf(code), text, { host, inDoubt: sent });
 }
 
 function reasonOf(code: number): RefusalReason {
@@ -227,5 +226,5 @@ const TLS = new RegExp(
 /** The failure for a connection that was not opened, if TLS is the reason: another attempt would end in the same way. */
 export function certificateFailure(reason: string, host: string): Error | undefined {
   if (!TLS.test(reason)) return undefined;
-  return new MemberRefusedError(new EtcdRefusedError("tls", host, readable(reason)), false);
+  return new MemberRefusedError("tls", readable(reason), { host });
 }

@@ -1,42 +1,98 @@
-import { EtcdRefusedError, EtcdUnavailableError } from "../errors.js";
+import { ExponentialBackoff } from "cockatiel/dist/backoff/ExponentialBackoff.js";
+import { type GeneratorFn, noJitterGenerator } from "cockatiel/dist/backoff/ExponentialBackoffGenerators.js";
+import { EtcdRefusedError, EtcdUnavailableError, type RefusalReason } from "../errors.js";
 import { type Clock, pause } from "../util/clock.js";
+import type { Hosts } from "./hosts.js";
 import {
   type AnswerKind,
-  AttemptError,
   inDoubt,
   LeaseNotFoundError,
+  MemberError,
   MemberRefusedError,
   NotSentError,
-  OverloadedError,
   TokenExpiredError,
-  TurnedAwayError,
   UnansweredError,
-  UnreachableError,
 } from "./port.js";
 
-const FIRST_MS = 20;
-const MAX_MS = 1000;
+/** Pauses double from `firstMs` to `maxMs`. Each is multiplied by a random factor of this range. */
+export interface Pauses {
+  readonly firstMs: number;
+  readonly maxMs: number;
+  readonly factors: readonly [least: number, most: number];
+}
 
 /**
- * The pauses between the attempts of one call or stream: each is twice as long as the one before, up to 1 s, and the random
- * half of it spreads clients that failed together
+ * The random half spreads clients that failed together
  * (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/, "equal jitter").
  */
-export class Backoff {
-  #longest = FIRST_MS;
+const PAUSES: Pauses = { firstMs: 20, maxMs: 1000, factors: [0.5, 1] };
 
-  constructor(private readonly clock: Clock) {}
+/** The pauses between the attempts of one call or stream; by default up to 1 s. */
+export class Backoff {
+  readonly #pauses: ExponentialBackoff<number>;
+  #last: ReturnType<ExponentialBackoff<number>["next"]> | undefined;
+
+  constructor(clock: Clock, { firstMs, maxMs, factors: [least, most] }: Pauses = PAUSES) {
+    const generator: GeneratorFn<number> = (attempts, options) => {
+      const [ms, next] = noJitterGenerator(attempts, options);
+      return [ms * least + clock.random() * ms * (most - least), next];
+    };
+    this.#pauses = new ExponentialBackoff({ generator, initialDelay: firstMs, maxDelay: maxMs });
+  }
 
   /** Milliseconds until the next attempt. */
   nextMs(): number {
-    const half = this.#longest / 2;
-    this.#longest = Math.min(2 * this.#longest, MAX_MS);
-    return half + this.clock.random() * half;
+    this.#last = this.#last?.next(undefined) ?? this.#pauses.next();
+    return this.#last.duration;
   }
 
   /** An attempt was successful: the next pause is short again. */
   reset(): void {
-    this.#longest = FIRST_MS;
+    this.#last = undefined;
+  }
+}
+
+/** What decides about further attempts. */
+export interface Retries {
+  readonly clock: Clock;
+  /** Ends the attempts: `retry` rejects with its reason. */
+  readonly signal?: AbortSignal | undefined;
+  /** Default: pauses of up to 1 s. */
+  readonly backoff?: Backoff;
+  /** Called after each failure. @throws what the caller gets, if no other attempt may succeed. */
+  failed(error: unknown): void;
+  /** Called before each pause. @throws what the caller gets, if there is no time for it. */
+  pausing?(error: unknown, pauseMs: number): void;
+  /** Called after each pause. @throws what the caller gets, if the next attempt is not needed any more. */
+  resuming?(): void;
+}
+
+/**
+ * Calls `attempt` until it is successful, with growing pauses. An attempt that succeeds at once costs nothing else. A caller
+ * can make the first attempt itself, and hand over its `failure`.
+ */
+export async function retry<T, R extends Retries>(
+  attempt: (retries: R) => Promise<T>,
+  retries: R,
+  failure?: { readonly error: unknown },
+): Promise<T> {
+  const { clock, signal } = retries;
+  let backoff: Backoff | undefined;
+  for (let last = failure; ;) {
+    if (last) {
+      retries.failed(last.error);
+      backoff ??= retries.backoff ?? new Backoff(clock);
+      const pauseMs = backoff.nextMs();
+      retries.pausing?.(last.error, pauseMs);
+      await pause(clock, pauseMs, signal);
+      retries.resuming?.();
+    }
+    signal?.throwIfAborted();
+    try {
+      return await attempt(retries);
+    } catch (error) {
+      last = { error };
+    }
   }
 }
 
@@ -91,96 +147,25 @@ export interface AttemptLimits {
 export interface RetryContext {
   readonly clock: Clock;
   readonly requestTimeoutMs: number;
-  readonly hosts: readonly string[];
+  readonly hosts: Hosts;
   /** Calls carry a token. */
   readonly authenticates: boolean;
-  /** The last failure of each member, until any member answers. */
-  readonly failures: Map<string, Error>;
-  /** Whether some host has ever answered. */
-  readonly reached: () => boolean;
 }
 
-/** No host has ever answered, and each is unreachable. */
-export const allUnreachable = ({ reached, hosts, failures }: RetryContext): boolean =>
-  !reached() && hosts.every((host) => failures.get(host) instanceof UnreachableError);
-
-/** Repeats `attempt`, with growing pauses, until one is answered or the policy ends the call. */
-export async function retry<T>(
+/** Repeats `attempt` until one is answered or the policy ends the call. */
+export const retryCall = <T>(
   attempt: (limits: AttemptLimits) => Promise<T>,
   policy: CallPolicy,
   context: RetryContext,
-): Promise<T> {
-  const limits = new CallLimits(policy, context);
-  let failures: Failures | undefined;
-  for (;;) {
-    policy.signal?.throwIfAborted();
-    try {
-      const answer = await attempt(limits);
-      context.failures.clear();
-      return answer;
-    } catch (error) {
-      if (error instanceof AttemptError && inDoubt(error)) limits.doubted();
-      failures ??= new Failures(policy, context);
-      const { host, why } = failures.add(error);
-      context.failures.set(host, why);
-    }
-    const pauseMs = failures.nextPauseMs();
-    failures.assertTimeLeft(limits, pauseMs);
-    await pause(context.clock, pauseMs, policy.signal);
-    // Checked after the pause: the caller may have given up meanwhile.
-    if (policy.again?.() === false) throw failures.unavailable();
-  }
-}
+): Promise<T> => retry(attempt, new Call(policy, context));
 
-/** The limits of one call, which all of its attempts share. */
-class CallLimits implements AttemptLimits {
+/** The limits of one call, which all of its attempts share, and their failures. */
+class Call implements AttemptLimits, Retries {
   repeated = false;
   answered?: (host: string) => void;
   readonly #start: number;
-
-  constructor(
-    private readonly policy: CallPolicy,
-    private readonly context: RetryContext,
-  ) {
-    this.#start = context.clock.monotonic();
-  }
-
-  get signal(): AbortSignal | undefined {
-    return this.policy.signal;
-  }
-
-  /** The time that is left for all further attempts together. */
-  leftMs(): number {
-    const { giveUpMs = Infinity } = this.policy;
-    return giveUpMs === Infinity ? Infinity : giveUpMs - (this.context.clock.monotonic() - this.#start);
-  }
-
-  /** A call without a limit continues, as it has to survive an outage of any length; so does one with a limit of the user's. */
-  hopeless(): boolean {
-    if (this.policy.limitIsGiven) return false;
-    const isOld = this.context.clock.monotonic() - this.#start >= UNREACHABLE_MS;
-    return isOld && this.leftMs() < Infinity && allUnreachable(this.context);
-  }
-
-  timeoutMs(): number {
-    const { attemptMs = Infinity } = this.policy;
-    return Math.max(1, Math.min(attemptMs, this.context.requestTimeoutMs, this.leftMs()));
-  }
-
-  wanted(): boolean {
-    return this.leftMs() > 0 && this.policy.again?.() !== false;
-  }
-
-  doubted(): void {
-    this.repeated = true;
-    this.policy.onUnanswered?.();
-  }
-}
-
-/** The failed attempts of one call, and the growing pauses between them. */
-class Failures {
-  readonly #byHost = new Map<string, Error>();
-  readonly #backoff: Backoff;
+  /** The last failure of each host. */
+  #byHost: Map<string, MemberError> | undefined;
   #count = 0;
   /** Number of tokens rejected in a row. */
   #stale = 0;
@@ -189,37 +174,68 @@ class Failures {
     private readonly policy: CallPolicy,
     private readonly context: RetryContext,
   ) {
-    this.#backoff = new Backoff(context.clock);
+    this.#start = context.clock.monotonic();
   }
 
-  nextPauseMs(): number {
-    return this.#backoff.nextMs();
+  get clock(): Clock {
+    return this.context.clock;
   }
 
-  /** @throws EtcdUnavailableError when there is no time for a pause and another attempt. */
-  assertTimeLeft(limits: CallLimits, pauseMs: number): void {
-    if (limits.hopeless()) throw this.unavailable(NEVER_REACHED);
-    if (limits.leftMs() <= pauseMs) throw this.unavailable();
+  get signal(): AbortSignal | undefined {
+    return this.policy.signal;
   }
 
-  unavailable(why = ""): EtcdUnavailableError {
-    return new EtcdUnavailableError(`${this.policy.what}${why}`, this.#byHost);
+  timeoutMs(): number {
+    const { attemptMs = Infinity } = this.policy;
+    return Math.max(1, Math.min(attemptMs, this.context.requestTimeoutMs, this.#leftMs()));
   }
 
-  /** Returns a failure that another attempt may fix, and throws any other. */
-  add(error: unknown): AttemptError {
-    this.policy.signal?.throwIfAborted();
-    if (error instanceof NotSentError) throw this.unavailable();
-    if (!(error instanceof AttemptError)) throw error;
-    const { host, why } = error;
-    if (why instanceof EtcdRefusedError) throw why.during(this.policy.what);
-    if (why instanceof LeaseNotFoundError) this.#leaseGone();
-    if (!mayPass(why)) throw why;
-    this.#byHost.set(host, why);
-    this.#count++;
-    this.#addToken(error);
-    this.#assertNotAllRefused();
-    return error;
+  wanted(): boolean {
+    return this.#leftMs() > 0 && this.policy.again?.() !== false;
+  }
+
+  doubted(): void {
+    this.repeated = true;
+    this.policy.onUnanswered?.();
+  }
+
+  failed(error: unknown): void {
+    const { what, signal } = this.policy;
+    if (inDoubt(error)) this.doubted();
+    signal?.throwIfAborted();
+    if (error instanceof NotSentError) throw this.#unavailable();
+    if (error instanceof EtcdRefusedError) throw error.during(what);
+    if (error instanceof LeaseNotFoundError) this.#leaseGone();
+    if (!mayPass(error)) throw error;
+    this.#add(error);
+    this.context.hosts.unanswered(error.host, error);
+  }
+
+  pausing(_error: unknown, pauseMs: number): void {
+    if (this.#hopeless()) throw this.#unavailable(NEVER_REACHED);
+    if (this.#leftMs() <= pauseMs) throw this.#unavailable();
+  }
+
+  /** The caller may have given up during the pause. */
+  resuming(): void {
+    if (this.policy.again?.() === false) throw this.#unavailable();
+  }
+
+  /** The time that is left for all further attempts together. */
+  #leftMs(): number {
+    const { giveUpMs = Infinity } = this.policy;
+    return giveUpMs === Infinity ? Infinity : giveUpMs - (this.clock.monotonic() - this.#start);
+  }
+
+  /** A call without a limit continues, as it has to survive an outage of any length; so does one with a limit of the user's. */
+  #hopeless(): boolean {
+    if (this.policy.limitIsGiven) return false;
+    const isOld = this.clock.monotonic() - this.#start >= UNREACHABLE_MS;
+    return isOld && this.#leftMs() < Infinity && this.context.hosts.unreachable;
+  }
+
+  #unavailable(within = ""): EtcdUnavailableError {
+    return new EtcdUnavailableError(`${this.policy.what}${within}`, this.#byHost ?? new Map<string, Error>());
   }
 
   #leaseGone(): void {
@@ -227,35 +243,52 @@ class Failures {
     this.policy.signal?.throwIfAborted();
   }
 
-  #addToken({ host, why }: AttemptError): void {
-    this.#stale = why instanceof TokenExpiredError ? this.#stale + 1 : 0;
-    if (this.#stale <= (this.context.authenticates ? MAX_STALE : 0)) return;
-    throw new EtcdRefusedError("unauthenticated", host, why.message, { what: this.policy.what });
+  #add(error: OfAttempt): void {
+    const { what } = this.policy;
+    this.#byHost = (this.#byHost ?? new Map<string, MemberError>()).set(error.host, error);
+    this.#count++;
+    this.#stale = error instanceof TokenExpiredError ? this.#stale + 1 : 0;
+    if (this.#stale > (this.context.authenticates ? MAX_STALE : 0))
+      throw new EtcdRefusedError("unauthenticated", error.host, error.message, { what });
+    this.#assertNotAllRefused(this.#byHost);
   }
 
   /** Another member may accept what one member rejects: the call fails only after every host has rejected it. */
-  #assertNotAllRefused(): void {
+  #assertNotAllRefused(byHost: ReadonlyMap<string, MemberError>): void {
     const { hosts } = this.context;
-    if (this.#count < MIN_REFUSALS || hosts.some((host) => !this.#byHost.has(host))) return;
-    const refusals: EtcdRefusedError[] = [];
-    for (const failure of this.#byHost.values()) {
-      const isTurnedAway = failure instanceof TurnedAwayError && !this.context.reached();
-      if (!(failure instanceof MemberRefusedError) && !isTurnedAway) return;
-      refusals.push(failure.refusal);
+    if (this.#count < MIN_REFUSALS || hosts.names.some((host) => !byHost.has(host))) return;
+    const refusals: Refusal[] = [];
+    for (const [host, failure] of byHost) {
+      const reason = reasonOf(failure, hosts.reached);
+      if (reason === undefined) return;
+      refusals.push({ host, reason, details: failure.message });
     }
     throw together(refusals, this.policy.what);
   }
 }
 
-const mayPass = (why: Error): boolean =>
-  why instanceof UnansweredError ||
-  why instanceof MemberRefusedError ||
-  why instanceof OverloadedError ||
-  why instanceof TokenExpiredError;
+type OfAttempt = MemberError & { readonly host: string };
 
-function together(refusals: readonly EtcdRefusedError[], what: string): EtcdRefusedError {
-  const [first, ...others] = refusals as readonly [EtcdRefusedError, ...EtcdRefusedError[]];
-  if (others.length === 0) return first.during(what);
+const mayPass = (error: unknown): error is OfAttempt =>
+  error instanceof MemberError && error.host !== undefined;
+
+/** Why the member rejects this client; undefined if it does not. */
+function reasonOf(failure: MemberError, reached: boolean): RefusalReason | undefined {
+  if (failure instanceof MemberRefusedError) return failure.reason;
+  const turnedAway = failure instanceof UnansweredError && failure.kind === "turned away";
+  return turnedAway && !reached ? "tls" : undefined;
+}
+
+interface Refusal {
+  readonly host: string;
+  readonly reason: RefusalReason;
+  readonly details: string;
+}
+
+/** One error for the refusals of all hosts. */
+function together(refusals: readonly Refusal[], what: string): EtcdRefusedError {
+  const [first, ...others] = refusals as readonly [Refusal, ...Refusal[]];
+  if (others.length === 0) return new EtcdRefusedError(first.reason, first.host, first.details, { what });
   const reason = others.every((other) => other.reason === first.reason) ? first.reason : "member";
   const hosts = refusals.map(({ host }) => host).join(", ");
   const details = refusals.map((refusal) => `${refusal.host}: ${refusal.details}`).join("; ");

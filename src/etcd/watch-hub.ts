@@ -143,7 +143,7 @@ export class WatchHub {
   ) {
     this.#retry = new Backoff(clock);
     this.#idleWatches = new IdleWatches(clock);
-    client.listen({
+    client.pool.listen({
       failed: (member) => this.#open?.member === member && this.#move(this.#open),
       suspected: (member) => this.#open?.member === member && this.#probe(this.#open),
     });
@@ -234,7 +234,7 @@ export class WatchHub {
     this.#reopening = undefined;
     if (this.#closed || this.#unsent.size === 0) return;
     if (this.client.tokenMissing) return this.#reopenWithToken();
-    const open = (this.#open = this.#openOn(this.client.current));
+    const open = (this.#open = this.#openOn(this.client.pool.current));
     for (const [watch, beside] of this.#takeUnsent()) this.#create(open, watch, beside);
   }
 
@@ -248,10 +248,10 @@ export class WatchHub {
       created: (header) => {
         this.#retry.reset();
         memberIds.add(header.memberId);
-        return this.client.accepts(member, header);
+        return this.client.pool.accepts(member, header);
       },
       tokenExpired: () => this.#renewToken(open),
-      failed: (why) => this.client.fail(member, why),
+      failed: (why) => this.client.pool.fail(member, why),
       keepForReuse: (watch) => this.#idleWatches.add(watch),
     };
     return open;

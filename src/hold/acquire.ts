@@ -121,7 +121,7 @@ function waitFor<Target, T>(
   const onUnwanted = (granted: T): void => by.unwanted(granted, target, lease);
   if (by.tried || limitMs === undefined) {
     const onTimeout = (): Error =>
-      new EtcdUnavailableError(by.tried?.(target) ?? "", services.client.lastFailures);
+      new EtcdUnavailableError(by.tried?.(target) ?? "", services.client.hosts.lastFailures);
     return settleWithin(waiter.granted, limits, services, { onTimeout, onGiveUp, onUnwanted });
   }
   const probe = new HolderProbe(lease, waiter, limitMs);
@@ -194,7 +194,7 @@ class Repetition {
   #overdue(error: unknown): unknown {
     if (this.tries || error instanceof EtcdUnavailableError) return error;
     const { timeoutMs = 0 } = this.wait;
-    const { failing, lastFailures } = this.target.source.services.client;
+    const { failing, lastFailures } = this.target.source.services.client.hosts;
     if (failing || !this.#hadPlace)
       return new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, lastFailures);
     return new LockTimeoutError(this.target.name, timeoutMs, undefined, undefined, REJOINING);
@@ -294,7 +294,8 @@ class HolderProbe {
     if (this.#ahead !== undefined || this.#sentAt === undefined) return false;
     if (this.#failure !== undefined) return this.#failure instanceof EtcdUnavailableError;
     const waitedMs = clock.monotonic() - this.#sentAt;
-    return client.failing || waitedMs >= Math.max(UNANSWERED_MS, ROUND_TRIPS * client.roundTripMs);
+    const { failing, roundTripMs } = client.hosts;
+    return failing || waitedMs >= Math.max(UNANSWERED_MS, ROUND_TRIPS * roundTripMs);
   }
 
   #lockTimeout(timeoutMs: number): LockTimeoutError {
@@ -303,7 +304,7 @@ class HolderProbe {
   }
 
   #unavailable(timeoutMs: number): EtcdUnavailableError {
-    const { lastFailures } = this.lease.services.client;
+    const { lastFailures } = this.lease.services.client.hosts;
     const read = this.#failure instanceof EtcdUnavailableError ? this.#failure.members : lastFailures;
     const members = read.size > 0 ? read : lastFailures;
     return new EtcdUnavailableError(`lock "${this.waiter.waitingFor.name}" within ${timeoutMs} ms`, members);

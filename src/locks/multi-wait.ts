@@ -1,9 +1,10 @@
 import type { KeyValue, Txn, TxnAnswer } from "../etcd/port.js";
-import { Backoff, type CallPolicy } from "../etcd/retry.js";
+import { type CallPolicy, retry } from "../etcd/retry.js";
 import { watched } from "../hold/acquire.js";
 import { HoldHandle } from "../hold/hold.js";
 import { NO_LOCK_OPTIONS } from "../options/lock.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
+import { assertKeyTaken, KEY_TAKEN } from "../queue/join.js";
 import { lastEntries, positionOf, queueRange } from "../queue/lock-mode.js";
 import { LockTable } from "../queue/lock-table.js";
 import { PredecessorWait } from "../queue/predecessor-wait.js";
@@ -12,7 +13,12 @@ import { joinRefused, own, put } from "../queue/txns.js";
 import { type Grant, unwatched } from "../queue/waiter.js";
 import type { Dependent, Lease, SessionEnd } from "../session/lease.js";
 import type { WaitSnapshot } from "../telemetry/inspect.js";
-import { pause } from "../util/clock.js";
+
+interface JoinedAll {
+  readonly entries: readonly JoinedEntry[];
+  /** All queues were empty, so all entries are granted after one request. */
+  readonly alone: boolean;
+}
 
 /** Puts an entry into each of several queues in one transaction: all of them, with one create revision, or none. */
 class MultiJoin {
@@ -21,25 +27,21 @@ class MultiJoin {
     private readonly names: readonly string[],
   ) {}
 
-  /** `alone`: all queues were empty, so all entries are granted after one request. */
-  async join(
-    again: () => boolean,
-  ): Promise<{ readonly entries: readonly JoinedEntry[]; readonly alone: boolean }> {
-    const { clock } = this.lease.services;
-    const backoff = new Backoff(clock);
-    for (;;) {
-      const entries = this.names.map((name) =>
-        LockTable.of(this.lease).queue(name).own.make({ kind: "all" }),
-      );
-      const tried = await this.#put(entries, tryTxn(entries), again);
-      const first = this.#confirm(entries, tried);
-      if (first) return { entries: first, alone: tried.succeeded };
-      const joined = await this.#put(entries, joinTxn(entries), again);
-      const second = this.#confirm(entries, joined);
-      if (second) return { entries: second, alone: false };
-      this.#undo(entries, joined);
-      await pause(clock, backoff.nextMs(), this.lease.signal);
-    }
+  join(again: () => boolean): Promise<JoinedAll> {
+    const { services, signal } = this.lease;
+    return retry(() => this.#once(again), { clock: services.clock, signal, failed: assertKeyTaken });
+  }
+
+  async #once(again: () => boolean): Promise<JoinedAll> {
+    const entries = this.names.map((name) => LockTable.of(this.lease).queue(name).own.make({ kind: "all" }));
+    const tried = await this.#put(entries, tryTxn(entries), again);
+    const first = this.#confirm(entries, tried);
+    if (first) return { entries: first, alone: tried.succeeded };
+    const joined = await this.#put(entries, joinTxn(entries), again);
+    const second = this.#confirm(entries, joined);
+    if (second) return { entries: second, alone: false };
+    this.#undo(entries, joined);
+    throw KEY_TAKEN.error;
   }
 
   async #put(entries: readonly QueueEntry[], txn: Txn, again: () => boolean): Promise<TxnAnswer> {

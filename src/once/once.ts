@@ -1,6 +1,6 @@
 import { EtcdRefusedError, LockLostError } from "../errors.js";
 import type { Txn, TxnAnswer } from "../etcd/port.js";
-import { Backoff, type CallPolicy } from "../etcd/retry.js";
+import { type CallPolicy, retry } from "../etcd/retry.js";
 import { acquire, assertNoDeadlock, type Acquirer } from "../hold/acquire.js";
 import { type AcquireTarget, traceAcquire } from "../hold/events.js";
 import type { Lock } from "../hold/hold.js";
@@ -18,7 +18,6 @@ import { leaseSourceOf, type SessionSource } from "../session/cluster.js";
 import type { Lease } from "../session/lease.js";
 import type { LockOptions, QueueWaitOptions } from "../session/session-options.js";
 import { acquireChannel } from "../telemetry/channels.js";
-import { pause } from "../util/clock.js";
 import { abandon, type Claim, type Outcome, SlotWaiter } from "./claim.js";
 import { endTxn, NOTHING, type OnceRun, parseMark, SlotPlan } from "./marks.js";
 
@@ -140,18 +139,14 @@ class SlotRun {
   }
 
   /** etcd may reject a put for as long as its database is full. The lock is not held longer than one TTL for that. */
-  async #putEnd(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
+  #putEnd(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
     const { services, signal, ttlMs } = this.lease;
     const { clock, client } = services;
-    const backoff = new Backoff(clock);
-    for (const until = clock.monotonic() + ttlMs; ;) {
-      try {
-        return await client.txn(txn, policy);
-      } catch (error) {
-        if (!(error instanceof EtcdRefusedError) || clock.monotonic() >= until) throw error;
-        await pause(clock, backoff.nextMs(), signal);
-      }
-    }
+    const until = clock.monotonic() + ttlMs;
+    const failed = (error: unknown): void => {
+      if (!(error instanceof EtcdRefusedError) || clock.monotonic() >= until) throw error;
+    };
+    return retry(() => client.txn(txn, policy), { clock, signal, failed });
   }
 }
 

@@ -1,8 +1,7 @@
 import { KindMismatchError } from "../errors.js";
 import type { KeyValue, Range, Txn, TxnAnswer } from "../etcd/port.js";
-import { Backoff, type CallPolicy } from "../etcd/retry.js";
+import { type CallPolicy, retry } from "../etcd/retry.js";
 import { entryFound, type LockKind, mayMeet } from "../kinds.js";
-import { pause } from "../util/clock.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
 import {
   GRANTED,
@@ -33,6 +32,13 @@ export interface Joined<Result extends JoinResult = JoinResult> {
   readonly mismatch?: KindMismatchError | undefined;
 }
 
+/** The key of an entry is there already, of another client: the next number is tried. Nobody outside sees this error. */
+export const KEY_TAKEN = { error: new Error("the key is taken") };
+
+export function assertKeyTaken(error: unknown): void {
+  if (error !== KEY_TAKEN.error) throw error;
+}
+
 /** Puts entries into the queue of one name. A lost answer neither loses an entry nor leaves one behind. */
 export class Joiner {
   constructor(private readonly queue: Queue) {}
@@ -55,21 +61,19 @@ export class Joiner {
   }
 
   /** If the key exists with a value that is not ours, the next number is tried. */
-  async #joinAnew(wanted: JoinWanted, limits: Limits): Promise<Joined> {
+  async #joinAnew(wanted: JoinWanted, limits: Limits, repeated = false): Promise<Joined> {
     const { mode } = wanted;
-    const { clock } = this.queue.lease.services;
-    let backoff: Backoff | undefined;
-    for (;;) {
-      const entry = this.queue.own.make(wanted);
-      const behindOurs = mode.surelyFollows(this.queue.own.joined);
-      const txn = behindOurs ? joinBehindTxn(entry) : joinTxn(entry);
-      const answer = await this.#put(entry, txn, limits);
-      const joined = this.#confirm(entry, answer);
-      if (joined) return behindOurs ? { entry: joined, result: UNKNOWN } : joinedBy(joined, answer);
-      this.queue.own.takenByAnother(entry);
-      backoff ??= new Backoff(clock);
-      await pause(clock, backoff.nextMs(), this.queue.lease.signal);
-    }
+    const entry = this.queue.own.make(wanted);
+    const behindOurs = mode.surelyFollows(this.queue.own.joined);
+    const txn = behindOurs ? joinBehindTxn(entry) : joinTxn(entry);
+    const answer = await this.#put(entry, txn, limits);
+    const joined = this.#confirm(entry, answer);
+    if (joined) return behindOurs ? { entry: joined, result: UNKNOWN } : joinedBy(joined, answer);
+    this.queue.own.takenByAnother(entry);
+    if (repeated) throw KEY_TAKEN.error;
+    const { services, signal } = this.queue.lease;
+    const retries = { clock: services.clock, signal, failed: assertKeyTaken };
+    return retry(() => this.#joinAnew(wanted, limits, true), retries, KEY_TAKEN);
   }
 
   /** An entry that holds at once, or undefined if it would have to wait. */

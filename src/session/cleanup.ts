@@ -1,8 +1,7 @@
 import { EtcdRefusedError } from "../errors.js";
 import type { KeyValue, Txn, TxnAnswer } from "../etcd/port.js";
-import { Backoff, type CallPolicy } from "../etcd/retry.js";
+import { type CallPolicy, retry } from "../etcd/retry.js";
 import { parseEntryKey } from "../keys.js";
-import { pause } from "../util/clock.js";
 import type { EtcdServices } from "./connection.js";
 import type { Lease } from "./lease.js";
 
@@ -27,18 +26,14 @@ export function txnUntilConfirmed(
   policy: CallPolicy,
 ): Promise<TxnAnswer> {
   const { client, clock } = services;
-  return client.txn(txn, policy).catch(async (first: unknown) => {
-    const backoff = new Backoff(clock);
-    for (let refusal = first; ;) {
-      if (!(refusal instanceof EtcdRefusedError)) throw refusal;
-      await pause(clock, backoff.nextMs(), signal);
-      try {
-        return await client.txn(txn, policy);
-      } catch (error) {
-        refusal = error;
-      }
-    }
+  return client.txn(txn, policy).catch((error: unknown) => {
+    return retry(() => client.txn(txn, policy), { clock, signal, failed: assertRefused }, { error });
   });
+}
+
+/** @throws what is no rejection by etcd, which may pass. */
+function assertRefused(error: unknown): void {
+  if (!(error instanceof EtcdRefusedError)) throw error;
 }
 
 const deletion = ({ name, key, revision }: CreatedKey): Txn => ({

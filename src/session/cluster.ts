@@ -167,7 +167,7 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
   #inside(): ClusterInside {
     const { services, leases } = stateOf(this);
     const { client, closed } = services;
-    return { contact: client.contact, closed: closed.aborted, standing: this.#standing, leases };
+    return { contact: client.hosts, closed: closed.aborted, standing: this.#standing, leases };
   }
 
   /** The lease of the standing session, if it accepts calls. */
@@ -185,7 +185,7 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
     const timeoutMs = given ?? OPEN_TIMEOUT_MS;
     const start = clock.monotonic();
     const onTimeout = (): Error =>
-      new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, client.lastFailures);
+      new EtcdUnavailableError(`open a session within ${timeoutMs} ms`, client.hosts.lastFailures);
     for (;;) {
       if (this.#openLease(signal)) return this.#standing as Session;
       this.#opening ??= inOwnContext(() => this.#open(options.session));
@@ -194,7 +194,8 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
         return await settleWithin(this.#opening, { signal, timeoutMs: leftMs }, services, { onTimeout });
       } catch (error) {
         // All callers share one opening: a caller that joined a failed one late has time left for the next.
-        const over = clock.monotonic() - start >= timeoutMs || (given === undefined && client.unreachable);
+        const over =
+          clock.monotonic() - start >= timeoutMs || (given === undefined && client.hosts.unreachable);
         if (!(error instanceof EtcdUnavailableError) || over) throw withCallersStack(error);
       }
     }

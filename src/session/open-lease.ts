@@ -77,7 +77,7 @@ function within<T>(
   promise: Promise<T>,
   wait: Limits & { readonly what: string },
 ): Promise<T> {
-  const onTimeout = (): Error => new EtcdUnavailableError(wait.what, services.client.lastFailures);
+  const onTimeout = (): Error => new EtcdUnavailableError(wait.what, services.client.hosts.lastFailures);
   return settleWithin(promise, wait, services, { onTimeout });
 }
 
@@ -145,7 +145,7 @@ function renewOnce(services: EtcdServices, leaseId: bigint, limits: Limits): Pro
         end(() => reject(new SessionLostError(leaseId, "revoked", "etcd has no such lease"))),
     };
     const giveUp = (): void =>
-      end(() => reject(new EtcdUnavailableError("renew a lease", client.lastFailures)));
+      end(() => reject(new EtcdUnavailableError("renew a lease", client.hosts.lastFailures)));
     const timer = clock.after(limits.timeoutMs, giveUp);
     const stop = aborts.add(limits.signal, () => end(() => reject(limits.signal.reason as Error)));
     const end = (settle: () => void): void => {

@@ -146,7 +146,7 @@ export function reportOf(lease: Lease, stalls: Stalls, progress: Progress): Rene
     remainingMs: leftMs,
     sinceLastRenewalMs: elapsedMs + suspendedMs,
     stalledMs: stalls.sumSince(sent.monotonic) + suspendedMs,
-    members: lease.services.client.failuresSince(sent.monotonic),
+    members: lease.services.client.hosts.failuresSince(sent.monotonic),
   };
 }
 

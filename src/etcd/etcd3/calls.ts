@@ -6,14 +6,7 @@
 import type { Etcd3 } from "etcd3";
 import type { Clock } from "../../util/clock.js";
 import { printable } from "../../util/printable.js";
-import {
-  type CallOptions,
-  CancelledError,
-  type StreamHandlers,
-  TooManyPingsError,
-  UnansweredError,
-  UnreachableError,
-} from "../port.js";
+import { type CallOptions, gaveUp, type StreamHandlers, UnansweredError } from "../port.js";
 import { certificateFailure, foreignFailure, isUnreachable, readable, rejection } from "../refusals.js";
 
 /** How grpc-js wraps the reason for a failed connection: sometimes with a time, and with a note that is mostly empty. */
@@ -53,9 +46,10 @@ export function failureOf({ code, details = "" }: GrpcStatus, host: string, sent
 
 /** The failure for a text that grpc-js itself has made up; `undefined` for any other text. */
 function madeUp(details: string, host: string, sent: boolean): Error | undefined {
-  if (ENHANCE_YOUR_CALM.test(details)) return new TooManyPingsError(readable(details), { inDoubt: sent });
+  if (ENHANCE_YOUR_CALM.test(details))
+    return new UnansweredError(readable(details), { kind: "calm", inDoubt: sent });
   if (TRANSPORT.test(details)) return new UnansweredError(readable(details), { inDoubt: sent });
-  if (!sent && isUnreachable(details)) return new UnreachableError(readable(details));
+  if (!sent && isUnreachable(details)) return new UnansweredError(readable(details), { kind: "unreachable" });
   return sent ? undefined : certificateFailure(details, host);
 }
 
@@ -105,10 +99,9 @@ export class UnaryCall {
     send: (options: GrpcOptions) => Promise<T>,
   ): Promise<T> {
     // Aborted between the turn of a queued call and its sending, or while a token was requested.
-    if (signal?.aborted) throw new CancelledError("the caller gave up", { inDoubt: false });
+    if (signal?.aborted) throw gaveUp(false);
     const timer = clock.after(timeoutMs, () => this.#timeOut(timeoutMs));
-    const onAbort = (): void =>
-      this.#cancel(new CancelledError("the caller gave up", { inDoubt: this.#sent }));
+    const onAbort = (): void => this.#cancel(gaveUp(this.#sent));
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
       const credentials = reportingCredentials(() => {
@@ -136,10 +129,10 @@ export class UnaryCall {
     this.#cancel(new UnansweredError(`${what} within ${Math.round(timeoutMs)} ms`, { inDoubt: this.#sent }));
   }
 
-  #cancel(why: UnansweredError): void {
-    this.#cancelled ??= why;
+  #cancel(reason: UnansweredError): void {
+    this.#cancelled ??= reason;
     // Deferred, as with streams: this may run within the callback in which the connection is read.
-    setImmediate(() => this.#call?.cancelWithStatus(FAILED_PRECONDITION, why.message));
+    setImmediate(() => this.#call?.cancelWithStatus(FAILED_PRECONDITION, reason.message));
   }
 
   readonly #intercept: Interceptor = (options, nextCall) => {

@@ -1,5 +1,4 @@
-import { EtcdRefusedError } from "../../errors.js";
-import { TooManyPingsError, TurnedAwayError, UnansweredError, UnreachableError } from "../port.js";
+import { UnansweredError } from "../port.js";
 import { certificateFailure, isUnreachable, readable } from "../refusals.js";
 import type { ErrorName } from "./frames.js";
 
@@ -58,11 +57,10 @@ export function messageOf(error: Error): string {
 /** The error for a call that ended without a status; `inDoubt`: the peer may have executed it. */
 export function streamFailure(failure: StreamFailure, host: string, inDoubt: boolean): Error {
   const { kind, message, cause } = failure;
-  if (kind === "calm") return new TooManyPingsError(readable(message), { inDoubt });
+  if (kind === "calm") return new UnansweredError(readable(message), { kind: "calm", inDoubt });
   if (kind === "connecting" && isUnreachable(message))
-    return new UnreachableError(readable(message), failure);
-  if (kind === "turned away")
-    return new TurnedAwayError(new EtcdRefusedError("tls", host, readable(message)));
+    return new UnansweredError(readable(message), { kind: "unreachable", cause: failure });
+  if (kind === "turned away") return new UnansweredError(readable(message), { kind: "turned away" });
   // The message may quote the peer.
   const isOwn = kind === "connecting" && cause instanceof Error;
   const refusal = isOwn ? certificateFailure(messageOf(cause), host) : undefined;

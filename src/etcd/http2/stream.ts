@@ -1,6 +1,6 @@
 import type { AbortFanOut } from "../../util/abort.js";
 import type { Deadline, Deadlines } from "../../util/deadlines.js";
-import { type CallOptions, CancelledError, type StreamHandlers, UnansweredError } from "../port.js";
+import { type CallOptions, gaveUp, type StreamHandlers, UnansweredError } from "../port.js";
 import { type Status, statusFailure } from "../refusals.js";
 import type { Connection } from "./connection.js";
 import type { Headers } from "./endpoint.js";
@@ -247,16 +247,14 @@ export class UnaryStream<Answer> extends Http2Stream<Answer> {
   run(): Promise<Answer> {
     const { channel, deadlines, aborts } = this.peer;
     const { timeoutMs, signal } = this.options;
-    if (signal?.aborted) return Promise.reject(new CancelledError("the caller gave up", { inDoubt: false }));
+    if (signal?.aborted) return Promise.reject(gaveUp(false));
     const answer = new Promise<Answer>((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
     this.#deadline = deadlines.add(timeoutMs, () => this.#giveUp(this.#timeout()));
     if (signal !== undefined)
-      this.#stopListening = aborts.add(signal, () =>
-        this.#giveUp(new CancelledError("the caller gave up", { inDoubt: this.state !== "waiting" })),
-      );
+      this.#stopListening = aborts.add(signal, () => this.#giveUp(gaveUp(this.state !== "waiting")));
     channel.start(this);
     return answer;
   }

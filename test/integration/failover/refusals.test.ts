@@ -310,10 +310,10 @@ describe("hosts of two etcd clusters in one list", () => {
     const client = membersOf([ours, theirs]);
     await call(client);
 
-    client.fail(client.current);
+    client.pool.fail(client.pool.current);
     expect(await call(client)).toMatchObject({ outcome: ANSWERED, doubts: 1 });
     await ours.server.stop();
-    client.fail(client.current);
+    client.pool.fail(client.pool.current);
 
     const { outcome } = await call(client, 500);
     expect(outcome).toMatchObject({ code: "ETCD_UNAVAILABLE" });
@@ -330,7 +330,7 @@ describe("hosts of two etcd clusters in one list", () => {
     const client = membersOf([ours, theirs]);
     await call(client);
 
-    client.fail(client.current);
+    client.pool.fail(client.pool.current);
 
     expect(await call(client)).toMatchObject({ outcome: ANSWERED });
     expect(theirs.calls()).toBe(1);
@@ -341,7 +341,7 @@ describe("hosts of two etcd clusters in one list", () => {
     const hosts = [await host(() => header(clusterId)), await host(() => header(clusterId))];
     const client = membersOf(hosts);
     await call(client);
-    client.fail(client.current);
+    client.pool.fail(client.pool.current);
     await call(client);
 
     clusterId = 8;

@@ -8,8 +8,11 @@ export const REFUSALS: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/retry.js",
-        from: "if (!mayPass(why))\n            throw why;",
-        to: "if (!mayPass(why) || why.refusal)\n            throw why.refusal ?? why;",
+        from: "if (!mayPass(error))\n            throw error;",
+        to: `if (error instanceof MemberRefusedError)
+            throw new EtcdRefusedError(error.why, error.host, error.message);
+        if (!mayPass(error))
+            throw error;`,
       },
     ],
     // A worker that starts while the fault lasts may connect to this member first.
@@ -40,7 +43,7 @@ export const REFUSALS: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/http2/failure.js",
-        from: "return new TooManyPingsError(readable(message), { inDoubt });",
+        from: 'return new UnansweredError(readable(message), { kind: "calm", inDoubt });',
         to: 'return rejection({ code: 8, details: "etcdserver: request is too large" }, host);',
       },
       {

@@ -37,10 +37,24 @@ describe("the layers of src/", () => {
   });
 
   it("import nothing but one another, Node's own modules and the one dependency", () => {
-    const foreign = imports.filter(({ to }) => !files.includes(to) && !/^(node:.*|etcd3)$/.test(to));
+    const foreign = imports.filter(
+      ({ to }) => !files.includes(to) && !/^(node:.*|etcd3|cockatiel\/.*)$/.test(to),
+    );
 
     expect(foreign.filter(({ from }) => !["otel", "testing"].includes(folderOf(from))).map(arrow)).toEqual(
       [],
+    );
+  });
+
+  it("import single files of cockatiel, which the bundle has, in etcd/ only", () => {
+    const packages = imports.filter(({ to }) => to.startsWith("cockatiel"));
+
+    expect(new Set(packages.map(arrow))).toEqual(
+      new Set([
+        "etcd/hosts imports cockatiel/dist/breaker/ConsecutiveBreaker.js",
+        "etcd/retry imports cockatiel/dist/backoff/ExponentialBackoff.js",
+        "etcd/retry imports cockatiel/dist/backoff/ExponentialBackoffGenerators.js",
+      ]),
     );
   });
 

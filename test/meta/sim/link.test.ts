@@ -23,7 +23,7 @@ function setUp(seed = "node") {
   };
   const node = new SimNode({ name: "n", scheduler: kernel, random: kernel.random, servers: [server] });
   const options = { timeoutMs: 1000 };
-  const call = () => servicesOf(node.cluster).client.current.timeToLive(7n, options);
+  const call = () => servicesOf(node.cluster).client.pool.current.timeToLive(7n, options);
   return { kernel, node, link: node.links[0]!, executed, call };
 }
 

@@ -29,7 +29,7 @@ describe("a holder whose machine is suspended", { timeout: 60_000 }, () => {
       name: "suspend-not-counted",
       patches: [
         {
-          file: "session/deadline.js",
+          file: "session/lease.js",
           from: '>= ttlMs * USED_PART ? "doubtful" : "held";',
           to: '>= Infinity ? "doubtful" : "held";',
         },

@@ -2,7 +2,7 @@ import { AbortFanOut } from "../../../src/util/abort.js";
 import type { Clock } from "../../../src/util/clock.js";
 import { Deadlines } from "../../../src/util/deadlines.js";
 import { streamFailure } from "../../../src/etcd/http2/failure.js";
-import { type CallOptions, CancelledError, UnansweredError } from "../../../src/etcd/port.js";
+import { type CallOptions, gaveUp, UnansweredError } from "../../../src/etcd/port.js";
 import { statusFailure } from "../../../src/etcd/refusals.js";
 import type { Refusal, UnaryReply, UnaryRequest } from "../etcd/types.js";
 import type { Wire } from "./wire.js";
@@ -30,8 +30,7 @@ export const refusalOf = ({ refused, code }: Refusal, host: string): Error =>
 
 /** One unary call: settles as `UnaryStream` of `src/etcd/http2` does, with the same errors and in the same order. */
 export function unary<T>(services: UnaryServices, request: UnaryRequest, options: CallOptions): Promise<T> {
-  if (options.signal?.aborted)
-    return Promise.reject(new CancelledError("the caller gave up", { inDoubt: false }));
+  if (options.signal?.aborted) return Promise.reject(gaveUp(false));
   return new Promise<unknown>((resolve, reject) => {
     new Unary(services, options, { resolve, reject }).start(request);
   }) as Promise<T>;
@@ -57,7 +56,7 @@ class Unary {
     };
     const deadline = deadlines?.add(timeoutMs, () => giveUp(this.#timeout()));
     this.#stops.push(() => deadline?.cancel());
-    const onAbort = (): void => giveUp(new CancelledError("the caller gave up", { inDoubt: this.#sent }));
+    const onAbort = (): void => giveUp(gaveUp(this.#sent));
     if (signal !== undefined) this.#stops.push(aborts.add(signal, onAbort));
     cancelCall = wire.call(request, {
       sent: () => {

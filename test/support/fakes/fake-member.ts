@@ -1,7 +1,6 @@
 import { EtcdRefusedError } from "../../../src/errors.js";
 import {
   type CallOptions,
-  CancelledError,
   type Header,
   type KeepaliveStream,
   type KeyValue,
@@ -209,7 +208,11 @@ export class FakeMember implements Member {
         reject(error);
       };
       const timer = this.clock.after(options.timeoutMs, () => fail(new UnansweredError("no answer in time")));
-      options.signal?.addEventListener("abort", () => fail(new CancelledError("cancelled")), { once: true });
+      options.signal?.addEventListener(
+        "abort",
+        () => fail(new UnansweredError("cancelled", { kind: "cancelled" })),
+        { once: true },
+      );
       const answer = (value: unknown): void => {
         timer.cancel();
         resolve(value as T);

@@ -228,7 +228,7 @@ describe("a member that failed twice in a row", () => {
       const outcome = txn(cluster);
       await cluster.clock.pass(500);
       await outcome;
-      cluster.client.fail(cluster.member);
+      cluster.client.pool.fail(cluster.member);
     }
     return cluster;
   }
@@ -239,7 +239,7 @@ describe("a member that failed twice in a row", () => {
     await txn(cluster);
     expect(hostsOf(cluster)).toEqual(["a:1", "b:1", "a:1", "b:1", "b:1"]);
 
-    cluster.client.fail(cluster.member);
+    cluster.client.pool.fail(cluster.member);
     await cluster.clock.pass(2000);
     await txn(cluster);
     expect(hostsOf(cluster).at(-1)).toBe("a:1");
@@ -254,4 +254,14 @@ describe("a member that failed twice in a row", () => {
 
     await expect(outcome).resolves.toBe(ANSWER);
   });
+});
+
+test("a call of a closed cluster ends at once, and is not in doubt", async () => {
+  const cluster = new FakeCluster();
+  const onUnanswered = vi.fn();
+  cluster.client.close();
+
+  await expect(txn(cluster, { onUnanswered })).rejects.toThrow("the cluster is closed");
+  await expect(range(cluster, { onUnanswered })).rejects.toThrow("the cluster is closed");
+  expect(onUnanswered).not.toHaveBeenCalled();
 });

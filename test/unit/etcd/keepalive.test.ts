@@ -129,7 +129,7 @@ describe("the keepalive stream", () => {
   test("counts as another one for a lease that is renewed first after a member has failed", () => {
     const cluster = new FakeCluster();
     let told = 0;
-    cluster.services.client.fail(cluster.services.client.current, new UnansweredError("gone"));
+    cluster.services.client.pool.fail(cluster.services.client.pool.current, new UnansweredError("gone"));
 
     cluster.services.keepalive.renew({ ...renewer().self, reconnected: () => void told++ });
 
@@ -287,7 +287,7 @@ describe("a connection that has not been used before", () => {
     expect(accepted).toEqual([]);
     expect(stream.closed).toBe(true);
     expect(cluster.member.host).toBe("b:1");
-    expect(cluster.client.lastFailures.get("a:1")?.message).toContain("etcd grpc-proxy");
+    expect(cluster.client.hosts.lastFailures.get("a:1")?.message).toContain("etcd grpc-proxy");
   });
 
   test("is asked again on each new stream, which may reach another server: until then its answers do not count", () => {
@@ -306,18 +306,18 @@ describe("a connection that has not been used before", () => {
 
     expect(accepted).toEqual([]);
     expect(stream.closed).toBe(true);
-    expect(cluster.client.lastFailures.get("a:1")?.message).toContain("etcd grpc-proxy");
+    expect(cluster.client.hosts.lastFailures.get("a:1")?.message).toContain("etcd grpc-proxy");
   });
 
   test("is asked before a lease is granted on a new connection, once for each", async () => {
     const cluster = new FakeCluster({ hosts: "a:1" });
     const { keepalive } = cluster.services;
-    const ask = () => keepalive.assertDirect(cluster.client.current, { timeoutMs: PATIENCE_MS });
+    const ask = () => keepalive.assertDirect(cluster.client.pool.current, { timeoutMs: PATIENCE_MS });
     await ask();
     await ask();
     expect(cluster.member.keepalives).toHaveLength(1);
 
-    cluster.client.fail(cluster.member);
+    cluster.client.pool.fail(cluster.member);
     cluster.unknown = ["a:1"];
     const asked = ask();
     streamOf(cluster).answer(0n, -1);
@@ -368,7 +368,7 @@ describe("a connection that has not been used before", () => {
     const stayed = keepalive.assertDirect(cluster.member, options);
 
     caller.abort();
-    await expect(left).rejects.toMatchObject({ name: "CancelledError", inDoubt: false });
+    await expect(left).rejects.toMatchObject({ kind: "cancelled", inDoubt: false });
     keepalive.close();
 
     await expect(stayed).rejects.toThrow("closed");

@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError, EtcdUnavailableError } from "../../../src/errors.js";
-import { TurnedAwayError, UnansweredError, UnreachableError } from "../../../src/etcd/port.js";
+import { UnansweredError } from "../../../src/etcd/port.js";
 import { isUnreachable } from "../../../src/etcd/refusals.js";
 import { disconnect } from "../../../src/session/connection.js";
 import { openLease } from "../../../src/session/open-lease.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 
-const REFUSED = new UnreachableError("connect ECONNREFUSED 127.0.0.1:1");
+const REFUSED = new UnansweredError("connect ECONNREFUSED 127.0.0.1:1", { kind: "unreachable" });
 const SILENT = new UnansweredError("no answer within 2000 ms");
 const ANSWER = { header: HEADER, kvs: [], more: false };
 const LIMIT_MS = 10_000;
@@ -121,7 +121,7 @@ describe("a call of a cluster that was answered before", () => {
 
   test("on a stream is one, too", async () => {
     const { cluster } = world(() => REFUSED);
-    cluster.client.accepts(cluster.client.current, HEADER);
+    cluster.client.pool.accepts(cluster.client.pool.current, HEADER);
 
     const call = read(cluster, LIMIT_MS);
     await cluster.clock.pass(SOON_MS);
@@ -171,7 +171,7 @@ test.each([
 });
 
 describe("hosts that ask for a client certificate and close the connection", () => {
-  const turnedAway = (host: string) => new TurnedAwayError(new EtcdRefusedError("tls", host, "closed"));
+  const turnedAway = () => new UnansweredError("closed", { kind: "turned away" });
 
   test("reject the call at once while none has ever answered", async () => {
     const { cluster } = world(turnedAway);

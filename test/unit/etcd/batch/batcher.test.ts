@@ -165,7 +165,7 @@ describe("a member that is left", () => {
     await airport.turn();
     expect(airport.out).toHaveLength(MAX_FLIGHTS);
 
-    airport.cluster.client.fail(airport.cluster.member);
+    airport.cluster.client.pool.fail(airport.cluster.member);
     await airport.turn();
 
     const onB = airport.cluster.connected[1]!;
@@ -181,12 +181,12 @@ describe("a member that is left", () => {
     const airport = new Airport({ hosts: ["a:1", "b:1"] });
     void airport.send(["z"]);
     const old = airport.cluster.member;
-    airport.cluster.client.fail(old);
+    airport.cluster.client.pool.fail(old);
     const sent = airport.send(numbered(1000));
     await airport.turn();
     expect(airport.cluster.member.calls).toHaveLength(MAX_FLIGHTS);
 
-    airport.cluster.client.fail(old);
+    airport.cluster.client.pool.fail(old);
     await airport.turn();
 
     expect(airport.cluster.member.calls).toHaveLength(MAX_FLIGHTS);

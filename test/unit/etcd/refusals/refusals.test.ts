@@ -64,7 +64,7 @@ describe("a status that a server has sent", () => {
     const failure = statusFailure({ code: UNIMPLEMENTED, details: "unknown service" }, "a:1", sent);
 
     expect(failure).toBeInstanceOf(MemberRefusedError);
-    expect(failure).toMatchObject({ inDoubt: sent, refusal: { reason: "member", host: "a:1" } });
+    expect(failure).toMatchObject({ inDoubt: sent, reason: "member", host: "a:1" });
   });
 
   test.each([true, false])("with a passing code is no answer, in doubt if sent: %s", (sent) => {
@@ -89,7 +89,7 @@ describe("a connection that TLS does not open", () => {
     const failure = certificateFailure(reason, "a:1");
 
     expect(failure).toBeInstanceOf(MemberRefusedError);
-    expect(failure).toMatchObject({ inDoubt: false, refusal: { reason: "tls", host: "a:1", details } });
+    expect(failure).toMatchObject({ inDoubt: false, reason: "tls", host: "a:1", message: details });
   });
 
   test("is not what a refused connection is", () => {

@@ -149,7 +149,7 @@ describe("a session is lost because etcd did not answer", () => {
 
   test("not with failures from before the last accepted renewal", () => {
     const { cluster, clock, renew, lost } = granted();
-    cluster.client.fail(cluster.client.current, new Error("an old failure"));
+    cluster.client.pool.fail(cluster.client.pool.current, new Error("an old failure"));
     clock.advance(1);
     renew();
     clock.advance(TTL_MS);

@@ -202,7 +202,7 @@ describe("the built package", () => {
       names.filter((name) => !name.startsWith(".")).map((name) => `${path.relative(DIST, file)}: ${name}`),
     );
 
-    expect(foreign).toEqual(["diagnostics/channels.d.ts: node:diagnostics_channel"]);
+    expect(foreign).toEqual(["telemetry/channels.d.ts: node:diagnostics_channel"]);
   });
 
   it("has declarations of ./otel that import nothing but each other and the peer dependency", () => {

@@ -373,10 +373,10 @@ const permitOf = (permits: number): LockMode => ({
 });
 
 /** One mode for each number: a program may create a semaphore for each call. */
-const kinds = new Map<number, LockMode>();
+const modes = new Map<number, LockMode>();
 
 export function permit(permits: number): LockMode {
-  const mode = kinds.get(permits) ?? permitOf(permits);
-  kinds.set(permits, mode);
+  const mode = modes.get(permits) ?? permitOf(permits);
+  modes.set(permits, mode);
   return mode;
 }

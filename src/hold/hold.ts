@@ -247,8 +247,9 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     if (this.#ended) return;
     // First: a listener of the signal may release the hold, which must not count as its maximum then.
     this.limits?.stop();
-    this.#endWith(loss);
+    this.#stop(loss);
     this.#queue.lost(this.#grant.entry);
+    this.#report(loss);
     this.#queue.lease.holdEnded(this);
   }
 
@@ -290,10 +291,19 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     return this.#ended;
   }
 
-  #endWith(end: "released" | HoldEnd): void {
+  #endWith(end: HoldEnd): void {
     if (this.#ended) return;
+    this.#stop(end);
+    this.#report(end);
+  }
+
+  #stop(end: "released" | HoldEnd): void {
     this.#ended = end;
     this.#heldKey.stop();
+  }
+
+  /** After the entry has left the queue, or is leaving: a listener may lock again at once. */
+  #report(end: "released" | HoldEnd): void {
     const controller = this.#controller;
     if (controller) tellOutside(() => controller.abort(this.#reason));
     if (end instanceof LockLostError) this.ended(end.loss, end);
@@ -311,8 +321,10 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
       lease.holdEnded(this);
     }
     if (this.#reason) throw this.#reason;
-    this.#endWith("released");
-    const deleted = await this.#leave();
+    this.#stop("released");
+    const leaving = this.#leave();
+    this.#report("released");
+    const deleted = await leaving;
     if (!deleted) await this.#renewLease();
     lease.holdEnded(this);
     const reason: unknown = lease.signal.reason;

@@ -39,6 +39,7 @@ class MultiLockHandle extends HoldBase implements MultiLock {
   readonly revision: bigint;
   readonly #holds: readonly HoldHandle[];
   readonly #controller = new AbortController();
+  #over = false;
 
   constructor(holds: readonly HoldHandle[]) {
     super(HoldBase.leaseOf(holds[0] as HoldHandle));
@@ -117,10 +118,12 @@ class MultiLockHandle extends HoldBase implements MultiLock {
 
   /** Ends all holds: after one is lost, the others are useless and are released. */
   #end(reason: HoldEnd): void {
-    if (this.#controller.signal.aborted) return;
+    if (this.#over) return;
+    this.#over = true;
     this.limits?.stop();
-    tellOutside(() => this.#controller.abort(reason));
     for (const hold of this.#holds) void hold.release();
+    // After that: a listener may lock again at once.
+    tellOutside(() => this.#controller.abort(reason));
     if (reason instanceof LockLostError) this.ended(reason.loss, reason);
   }
 

@@ -244,6 +244,7 @@ async function claimed(
 ): Promise<SlotRun | NotRun> {
   const by = claiming(plan);
   const claim = (each: AcquireTarget): Promise<SlotRun | NotRun> => {
+    wait.signal?.throwIfAborted();
     if (plan.options.skips) assertNoDeadlock(each);
     return acquire(each, wait, by);
   };

@@ -217,9 +217,12 @@ export class Queue {
       this.lease.waits.delete(waiter);
       waiter.fail(error as Error);
     }
-    if (joined) this.#arrived(waiter, joined);
-    this.lease.inFlight.end();
-    this.#joining = false;
+    try {
+      if (joined) this.#arrived(waiter, joined);
+    } finally {
+      this.lease.inFlight.end();
+      this.#joining = false;
+    }
     waiter.options.onJoined?.();
     this.#joinNext();
   }

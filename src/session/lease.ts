@@ -134,7 +134,10 @@ class Closing {
     const { inFlight, services, ttlMs } = this.lease;
     const limit = { signal: undefined, timeoutMs: ttlMs };
     const onTimeout = (): Error => new Error("not settled within one TTL");
-    await settleWithin(inFlight.settled(), limit, services, { onTimeout }).catch(() => undefined);
+    // A call that gave up leaves the queue a moment after its join was answered.
+    const turn = (): Promise<void> =>
+      new Promise((resolve) => void services.clock.afterPendingEvents(() => resolve()));
+    await settleWithin(inFlight.settled(turn), limit, services, { onTimeout }).catch(() => undefined);
   }
 
   /** Refuses new calls and rejects waiting ones; the lease is still renewed while anything is held. */

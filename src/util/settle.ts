@@ -28,9 +28,13 @@ export class TaskTracker {
     return work;
   }
 
-  /** Resolves when all work has ended, including work that began meanwhile. */
-  async settled(): Promise<void> {
-    while (this.#running > 0) await (this.#idle ??= new Promise((resolve) => (this.#onIdle = resolve)));
+  /** Resolves when all work has ended, including work that began meanwhile, or after `turn`: what follows from it is under way then. */
+  async settled(turn: () => Promise<void>): Promise<void> {
+    for (;;) {
+      while (this.#running > 0) await (this.#idle ??= new Promise((resolve) => (this.#onIdle = resolve)));
+      await turn();
+      if (this.#running === 0) return;
+    }
   }
 }
 

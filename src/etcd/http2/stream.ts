@@ -160,6 +160,8 @@ export abstract class Http2Stream<Answer = unknown> {
       this.#messages.read(payload, this);
     } catch (error) {
       if (!(error instanceof StreamFailure)) throw error;
+      // A message before it in the same frame has ended the stream.
+      if (this.over) return;
       this.#leave(false);
       return this.#end(error, true);
     }

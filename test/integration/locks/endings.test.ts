@@ -1,7 +1,7 @@
 // The suite of releases and losses, for everything that can be held.
 import { setImmediate as tick } from "node:timers/promises";
 import { describe, onTestFinished, test } from "vitest";
-import { LockLostError, Session } from "../../../src/index.js";
+import { lockAll, LockLostError, Mutex, Session } from "../../../src/index.js";
 import { abortOf, openClient } from "../../support/clients/session-client.js";
 import {
   etcdOf,
@@ -258,4 +258,44 @@ describe.each(titled(SUBJECTS))("the release of %s", (_, subject) => {
 
     expect(unhandled).toEqual([]);
   });
+});
+
+describe.concurrent.each(titled(SUBJECTS.filter(({ tryTake }) => tryTake)))(
+  "a listener of the signal of %s",
+  (_, { what, take, tryTake, release }) => {
+    test.for(["released", "lost"])(
+      "that tries again when it is %s finds it free",
+      async (how, { expect }) => {
+        const name = `again/${how}/${slug(what)}`;
+        const hold = await take(two.session, name);
+        const tried = new Promise((resolve) => {
+          hold.signal.addEventListener("abort", () => resolve(tryTake?.(two.session, name)));
+        });
+
+        if (how === "released") await release(hold);
+        else await deleteKey(keyOf(hold));
+
+        const again = (await tried) as Held | undefined;
+        expect(again?.held).toBe(true);
+        await again?.release();
+      },
+    );
+  },
+);
+
+test("a listener of the signal of lockAll that tries again when it is released finds both names free", async ({
+  expect,
+}) => {
+  const names = ["again/all/a", "again/all/b"];
+  const locks = await lockAll(two.session, names);
+  const tried = new Promise((resolve) => {
+    const again = () => Promise.all(names.map((name) => new Mutex(two.session, name).tryLock()));
+    locks.signal.addEventListener("abort", () => resolve(again()));
+  });
+
+  await locks.release();
+
+  const again = (await tried) as (Held | undefined)[];
+  expect(again.map((hold) => hold?.held)).toEqual([true, true]);
+  for (const hold of again) await hold?.release();
 });

@@ -12,6 +12,7 @@ export const SESSIONS: readonly Bug[] = [
         from: "while (this.#running > 0)",
         to: "if (this.#running > 0)",
       },
+      { file: "util/settle.js", from: "if (this.#running === 0)\n                return;", to: "return;" },
       {
         file: "util/settle.js",
         from: "if (this.#running > 0)\n            return;",

@@ -72,7 +72,7 @@ describe("a permit's mark that etcd rejects", () => {
     const permitted = new MarkedPermit();
     await permitted.enter();
 
-    await permitted.queue.lease.inFlight.settled();
+    await permitted.queue.lease.inFlight.settled(() => Promise.resolve());
 
     expect(permitted.marks).toHaveLength(1);
   });

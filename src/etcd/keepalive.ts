@@ -144,6 +144,11 @@ interface OpenStream {
   readonly order: bigint[];
 }
 
+const unanswered = ({ holdUp }: KeepaliveStream): UnansweredError =>
+  holdUp === undefined
+    ? new UnansweredError("no answer to the renewal of a lease")
+    : new UnansweredError(`the renewal of a lease was not sent: ${holdUp}`, { inDoubt: false });
+
 /** One keepalive stream for all leases of a cluster. */
 export class Keepalive {
   readonly #listeners = new Map<bigint, LeaseListener>();
@@ -307,7 +312,7 @@ export class Keepalive {
         if (open !== this.#open || !oldest) return;
         const left = oldest.monotonic + sends.patienceMs - this.clock.monotonic();
         if (left > 0) sends.timer = this.#patience(open, sends, left);
-        else this.client.pool.fail(open.member, new UnansweredError("no answer to the renewal of a lease"));
+        else this.client.pool.fail(open.member, unanswered(open.stream));
       });
     });
   }

@@ -132,6 +132,8 @@ export interface StreamHandlers<Answer> {
 }
 
 export interface KeepaliveStream {
+  /** What keeps the stream from being opened, although there is a connection. Undefined: nothing that is known. */
+  readonly holdUp?: string | undefined;
   renew(leaseId: bigint): void;
   close(): void;
 }

@@ -232,7 +232,13 @@ export class GrpcMember implements Member {
 
   keepalive(handlers: StreamHandlers<LeaseAnswer>): KeepaliveStream {
     const stream = this.#duplex(KEEPALIVE, handlers);
-    return { renew: (leaseId) => stream.write(encodeKeepalive(leaseId)), close: () => stream.close() };
+    return {
+      get holdUp() {
+        return stream.holdUp;
+      },
+      renew: (leaseId) => stream.write(encodeKeepalive(leaseId)),
+      close: () => stream.close(),
+    };
   }
 
   watch(handlers: StreamHandlers<WatchAnswer>): WatchStream {

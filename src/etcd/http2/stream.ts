@@ -121,6 +121,11 @@ export abstract class Http2Stream<Answer = unknown> {
     return this.#messages.keptBytes;
   }
 
+  /** What it waits for on an open connection. */
+  get holdUp(): string | undefined {
+    return this.state === "waiting" ? this.connection?.holdUp : undefined;
+  }
+
   /** The headers were handed to the open connection. */
   opened(): void {
     this.state = "open";
@@ -290,7 +295,7 @@ export class UnaryStream<Answer> extends Http2Stream<Answer> {
   #timeout(): UnansweredError {
     const limit = `within ${Math.round(this.options.timeoutMs)} ms`;
     if (this.state !== "waiting") return new UnansweredError(`no answer ${limit}`);
-    const holdUp = this.connection?.holdUp;
+    const { holdUp } = this;
     const reason = holdUp === undefined ? `no connection ${limit}` : `not sent ${limit}: ${holdUp}`;
     return new UnansweredError(reason, { inDoubt: false });
   }

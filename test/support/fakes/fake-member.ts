@@ -32,6 +32,7 @@ export interface FakeCall {
 }
 
 export class FakeKeepalive implements KeepaliveStream {
+  holdUp: string | undefined;
   /** Lease IDs in the order of the renewals sent. */
   readonly renewals: bigint[] = [];
   closed = false;

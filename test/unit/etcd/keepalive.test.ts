@@ -198,6 +198,18 @@ describe("the keepalive stream", () => {
     expect(accepted).toEqual([]);
   });
 
+  test("says that a renewal was not sent if the member allows no more streams", () => {
+    const { cluster, clock } = renewing();
+    streamOf(cluster).holdUp = "the member allows no more streams";
+    const { member } = cluster;
+
+    clock.advance(PATIENCE_MS + 1);
+
+    expect(cluster.client.hosts.failureOf.get(member.host)?.error.message).toBe(
+      "the renewal of a lease was not sent: the member allows no more streams",
+    );
+  });
+
   test("has the patience of the least patient lease", () => {
     const { cluster, clock, keepalive } = renewing();
 

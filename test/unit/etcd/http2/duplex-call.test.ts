@@ -6,6 +6,8 @@ import {
   grpcMessage,
   responseFrame,
   rstFrame,
+  SETTINGS,
+  settingsFrame,
   startPeer,
   trailersFrame,
 } from "../../../support/servers/http2-peer.js";
@@ -39,6 +41,18 @@ const messages = (id: number, ...texts: string[]): Buffer =>
   Buffer.concat([responseFrame(id), dataFrame(id, Buffer.concat(texts.map(grpcMessage)))]);
 
 describe("a bidirectional stream", () => {
+  test("says what it waits for if the member allows no more streams, until it is open", async () => {
+    await using pair = await startPair({ settings: [[SETTINGS.MAX_CONCURRENT_STREAMS, 1]] });
+    const { stream } = new RecordedStream(pair.client);
+
+    expect(stream.holdUp).toBe(
+      "the member allows no more streams on a connection (MAX_CONCURRENT_STREAMS: 1)",
+    );
+    pair.connection.send(settingsFrame([[SETTINGS.MAX_CONCURRENT_STREAMS, 2]]));
+    await pair.connection.request();
+    expect(stream.holdUp).toBeUndefined();
+  });
+
   test("keeps what is written before the connection is open", async () => {
     await using peer = await startPeer();
     const { stream } = new RecordedStream(new PeerClient({ port: peer.port }));

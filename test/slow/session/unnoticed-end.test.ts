@@ -1,6 +1,8 @@
 // A standing session that was opened for an earlier call and has ended without any notification: the next call uses another.
 import { afterAll, beforeAll, describe, test } from "vitest";
-import { type Cluster, connect, Mutex, type Session } from "../../../src/index.js";
+import { type Cluster, connect, Mutex } from "../../../src/index.js";
+import { type LeaseSource, leaseSourceOf } from "../../../src/session/cluster.js";
+import type { Lease } from "../../../src/session/lease.js";
 import { askGateway } from "../../support/clients/etcd-http.js";
 import { isBatch, takesPlace } from "../../support/clients/request-shape.js";
 import { leasesOf, placesOf } from "../../support/clients/server-view.js";
@@ -23,23 +25,24 @@ const open = (hosts: string | readonly string[] = etcd.endpoints, ttlSeconds = T
   connect({ hosts, session: { ttlSeconds } });
 
 /** The lease may be gone already. */
-async function revoke({ leaseId }: Session): Promise<void> {
+async function revoke({ leaseId }: { readonly leaseId: bigint }): Promise<void> {
   await askGateway(etcd.member, "/v3/lease/revoke", { ID: `${leaseId}` }).catch((error: unknown) => {
     if (!`${error as Error}`.includes("not found")) throw error;
   });
 }
 
-/** Runs `each` with every session that the calls of `cluster` get, before they use it. */
-function intercept(cluster: Cluster, each: (session: Session, n: number) => Promise<void>): bigint[] {
-  const ask = cluster.session.bind(cluster);
+/** Runs `each` with every lease that the calls of `cluster` get, before they use it. */
+function intercept(cluster: Cluster, each: (lease: Lease, n: number) => Promise<void>): bigint[] {
+  const source = leaseSourceOf(cluster) as { lease: LeaseSource["lease"] };
+  const ask = source.lease;
   const leases: bigint[] = [];
-  cluster.session = async (options) => {
-    const session = await ask(options);
-    if (!leases.includes(session.leaseId)) {
-      leases.push(session.leaseId);
-      await each(session, leases.length);
+  source.lease = async (wait) => {
+    const lease = await ask(wait);
+    if (!leases.includes(lease.leaseId)) {
+      leases.push(lease.leaseId);
+      await each(lease, leases.length);
     }
-    return session;
+    return lease;
   };
   return leases;
 }
@@ -61,8 +64,8 @@ describe.concurrent.each(TAKING_CALLS)(
 
     test("was revoked, and so were the next two, each before it was used", async ({ expect }) => {
       await using cluster = open();
-      const leases = intercept(cluster, async (session, n) => {
-        if (n <= 3) await revoke(session);
+      const leases = intercept(cluster, async (lease, n) => {
+        if (n <= 3) await revoke(lease);
       });
 
       expect(await call(cluster, `thrice/${slug(what)}`)).toBe(true);

@@ -5,11 +5,15 @@
 //   each of its transactions is in doubt.
 import { AbortFanOut } from "../util/abort.js";
 import type { Clock, Timer } from "../util/clock.js";
+import type { MemberPool } from "./hosts.js";
 import {
+  type AnswerKind,
   type CallOptions,
   gaveUp,
+  type Header,
   inDoubt,
   NotSentError,
+  type Operation,
   refused,
   type Txn,
   type TxnAnswer,
@@ -69,59 +73,64 @@ function conflicts({ own, above }: NameSets, name: string): boolean {
 
 /** A transaction between its call and its answer. It ends once. */
 class PendingTxn {
+  readonly answer: Promise<TxnAnswer>;
   /** Transactions of one line conflict with one another. */
   readonly line: string;
-  /** It must not share a request. */
-  alone: boolean;
-  onEnd: () => void = () => {};
-  #request: BatchRequest | undefined;
+  /** The request that it is in. */
+  request: BatchRequest | undefined;
+  #resolve!: (answer: TxnAnswer) => void;
+  #reject!: (reason: unknown) => void;
+  #stopListening: (() => void) | undefined;
   #ended = false;
 
   constructor(
     readonly txn: Txn,
     readonly limits: AttemptLimits,
-    private readonly caller: {
-      readonly resolve: (answer: TxnAnswer) => void;
-      readonly reject: (reason: unknown) => void;
-    },
+    /** It must not share a request. */
+    public alone: boolean,
   ) {
     this.line = txn.queues.join("\n");
-    this.alone = limits.repeated;
+    this.answer = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
   }
 
   get ended(): boolean {
     return this.#ended;
   }
 
-  joinBatch(request: BatchRequest | undefined): void {
-    this.#request = request;
+  /** Its caller may stop waiting: `onAbort` then, unless it has ended before. */
+  listen(aborts: AbortFanOut, onAbort: () => void): void {
+    this.#stopListening = aborts.add(this.limits.signal, onAbort);
   }
 
   succeed(answer: TxnAnswer): void {
-    this.#end(() => this.caller.resolve(answer));
+    if (this.#end()) this.#resolve(answer);
   }
 
   fail(error: unknown): void {
-    this.#end(() => this.caller.reject(error));
+    if (this.#end()) this.#reject(error);
   }
 
   /** Its caller has stopped waiting. A request in flight may still be executed. */
   abandon(): void {
-    const { signal } = this.limits;
-    this.fail(this.#request?.givenUp() ?? signal?.reason);
+    this.fail(this.request?.givenUp() ?? this.limits.signal?.reason);
   }
 
-  #end(settle: () => void): void {
-    if (this.#ended) return;
+  /** False: it has ended before. */
+  #end(): boolean {
+    if (this.#ended) return false;
     this.#ended = true;
-    this.onEnd();
-    settle();
-    this.#request?.abandon();
+    this.#stopListening?.();
+    this.request?.left();
+    return true;
   }
 }
 
 /** One request with several transactions. A caller that gives up does not affect the others; the last one cancels it. */
 class BatchRequest {
+  readonly options: CallOptions;
   #cancel: AbortController | undefined;
   readonly #timers: Timer[] = [];
   /** How many transactions still wait for its answer. */
@@ -130,25 +139,31 @@ class BatchRequest {
   #host = "";
   #sent = false;
 
-  constructor(private readonly batch: readonly PendingTxn[]) {
-    this.#waiting = batch.length;
-  }
-
-  get txns(): readonly Txn[] {
-    return this.batch.map(({ txn }) => txn);
-  }
-
   /** The request gets the longest time limit; transactions with a shorter one have their own timers. */
-  start(host: string, clock: Clock): CallOptions {
-    this.#host = host;
-    const limits = this.batch.map((pending) => pending.limits.timeoutMs());
+  constructor(
+    private readonly batch: readonly PendingTxn[],
+    clock: Clock,
+  ) {
+    this.#waiting = batch.length;
+    const limits = batch.map(({ limits }) => limits.timeoutMs());
     const timeoutMs = Math.max(...limits);
-    for (const [n, pending] of this.batch.entries()) {
+    for (const [n, pending] of batch.entries()) {
       const limitMs = limits[n]!;
-      pending.joinBatch(this);
+      pending.request = this;
       if (limitMs < timeoutMs) this.#timers.push(clock.after(limitMs, () => this.#tooLate(pending, limitMs)));
     }
-    return { timeoutMs, signal: this.#signal(), onSent: () => void (this.#sent = true) };
+    this.options = { timeoutMs, signal: this.#signal(), onSent: () => void (this.#sent = true) };
+  }
+
+  /** One attempt on the member in use. All transactions are applied, or none. */
+  send(pool: MemberPool): Promise<readonly TxnAnswer[]> {
+    const txns = this.batch.map(({ txn }) => txn);
+    try {
+      this.#host = pool.current.host;
+    } catch (error) {
+      return Promise.reject(error);
+    }
+    return pool.attempt((member, options) => member.txns(txns, options), this.options, answersTo(txns));
   }
 
   /** The error of a transaction whose caller gave up. */
@@ -157,7 +172,7 @@ class BatchRequest {
   }
 
   succeed(answers: readonly TxnAnswer[]): void {
-    this.#ended = true;
+    this.#finish();
     this.batch.forEach((pending, i) => {
       const answer = answers[i];
       if (answer === undefined) return;
@@ -167,22 +182,24 @@ class BatchRequest {
   }
 
   failed(error: Error): void {
-    this.#ended = true;
     for (const pending of this.remaining()) pending.fail(error);
   }
 
-  /** The transactions that still wait for an answer. */
+  /** The transactions that still wait for an answer, which will not come: the request has failed. */
   remaining(): PendingTxn[] {
+    this.#finish();
     return this.batch.filter((pending) => !pending.ended);
   }
 
-  abandon(): void {
+  /** One of its transactions has ended. */
+  left(): void {
     if (--this.#waiting === 0 && !this.#ended) this.#cancel?.abort();
   }
 
-  finish(): void {
+  #finish(): void {
+    this.#ended = true;
     for (const timer of this.#timers) timer.cancel();
-    for (const pending of this.batch) pending.joinBatch(undefined);
+    for (const pending of this.batch) pending.request = undefined;
   }
 
   /** A transaction that is alone in its request is cancelled by its own signal. */
@@ -205,13 +222,21 @@ const MAX_BATCH = 96;
 /** Enough to keep a member busy. Transactions that come meanwhile share a request, which costs etcd less than more requests. */
 const MAX_REQUESTS = 4;
 
-/** Sends transactions to the member in use, as one request. */
-export interface BatchTransport {
+const PUTS: readonly AnswerKind[] = ["quota"];
+const LEASED_PUTS: readonly AnswerKind[] = ["quota", "lease"];
+
+/** The verdicts that etcd can give to transactions: only a put can need its lease. */
+function answersTo(txns: readonly Txn[]): readonly AnswerKind[] {
+  const needsLease = (each: Operation): boolean => each.kind === "put" && each.leaseId !== 0n;
+  return txns.some(({ success }) => success.some(needsLease)) ? LEASED_PUTS : PUTS;
+}
+
+interface BatchSetting {
+  readonly clock: Clock;
   /** False: each transaction needs a request of its own. */
   readonly sharesRequests: boolean;
-  host(): string;
-  /** All of them are applied, or none. */
-  send(txns: readonly Txn[], options: CallOptions): Promise<readonly TxnAnswer[]>;
+  /** Called with the header of each answer. */
+  observed(header: Header): void;
 }
 
 /**
@@ -230,23 +255,26 @@ export class Batcher {
   readonly #aborts = new AbortFanOut("all");
 
   constructor(
-    private readonly transport: BatchTransport,
-    private readonly clock: Clock,
+    private readonly pool: MemberPool,
+    private readonly setting: BatchSetting,
   ) {}
 
   /** One attempt. Rejects with its failure, with NotSentError, or, before it is sent, with the signal's reason. */
   send(txn: Txn, limits: AttemptLimits): Promise<TxnAnswer> {
-    return new Promise((resolve, reject) => {
-      const pending = new PendingTxn(txn, limits, { resolve, reject });
-      if (!this.transport.sharesRequests) pending.alone = true;
-      pending.onEnd = this.#aborts.add(limits.signal, () => {
-        this.#remove(pending);
-        pending.abandon();
-      });
-      this.#add(pending);
-      if (this.#inFlight.count === 0) this.#flush();
-      else this.#flushSoon();
+    const pending = new PendingTxn(txn, limits, limits.repeated || !this.setting.sharesRequests);
+    pending.listen(this.#aborts, () => {
+      this.#remove(pending);
+      pending.abandon();
     });
+    const first = this.#inFlight.count === 0;
+    if (first && this.#waiting.size === 0 && limits.wanted()) {
+      this.#sendBatch([pending], this.#inFlight);
+      return pending.answer;
+    }
+    this.#add(pending);
+    if (first) this.#flush();
+    else this.#flushSoon();
+    return pending.answer;
   }
 
   /** Requests in flight to the last member do not delay those to the next one. */
@@ -291,7 +319,8 @@ export class Batcher {
 
   /** Waits for the transactions that the answers just read will cause: they leave in the same request. */
   #flushSoon(): void {
-    if (this.#waiting.size > 0) this.#flushTimer ??= this.clock.afterPendingEvents(() => this.#flush());
+    if (this.#waiting.size > 0)
+      this.#flushTimer ??= this.setting.clock.afterPendingEvents(() => this.#flush());
   }
 
   #flush(): void {
@@ -299,7 +328,7 @@ export class Batcher {
     while (this.#inFlight.count < MAX_REQUESTS) {
       const batch = this.#nextBatch();
       if (batch.length === 0) return;
-      void this.#sendBatch(batch, this.#inFlight);
+      this.#sendBatch(batch, this.#inFlight);
     }
   }
 
@@ -329,21 +358,26 @@ export class Batcher {
     return batch;
   }
 
-  async #sendBatch(batch: readonly PendingTxn[], inFlight: { count: number }): Promise<void> {
-    const request = new BatchRequest(batch);
+  #sendBatch(batch: readonly PendingTxn[], inFlight: { count: number }): void {
+    const request = new BatchRequest(batch, this.setting.clock);
     inFlight.count++;
-    try {
-      const options = request.start(this.transport.host(), this.clock);
-      request.succeed(await this.transport.send(request.txns, options));
-    } catch (error) {
-      // One transaction may have caused the rejection of all: each is sent again alone.
-      if (batch.length > 1 && refused(error)) this.#oneByOne(request.remaining(), inDoubt(error));
-      else request.failed(error as Error);
-    } finally {
-      request.finish();
+    const ended = (): void => {
       inFlight.count--;
       this.#flushSoon();
-    }
+    };
+    request.send(this.pool).then(
+      (answers) => {
+        if (answers[0]) this.setting.observed(answers[0].header);
+        request.succeed(answers);
+        ended();
+      },
+      (error: unknown) => {
+        // One transaction may have caused the rejection of all: each is sent again alone.
+        if (batch.length > 1 && refused(error)) this.#oneByOne(request.remaining(), inDoubt(error));
+        else request.failed(error as Error);
+        ended();
+      },
+    );
   }
 
   #oneByOne(batch: readonly PendingTxn[], doubted: boolean): void {

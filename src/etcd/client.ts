@@ -5,22 +5,20 @@ import type { CallMessage } from "../telemetry/messages.js";
 import { tracePromise, withJson } from "../telemetry/publish.js";
 import { AbortFanOut } from "../util/abort.js";
 import type { Clock } from "../util/clock.js";
-import { Batcher, type BatchTransport } from "./batch.js";
+import { Batcher } from "./batch.js";
 import { type Connect, Hosts, MemberPool } from "./hosts.js";
 import {
-  type AnswerKind,
   type CallOptions,
   type Header,
   type Member,
   NotSentError,
-  type Operation,
   type Range,
   type RangeAnswer,
   type Txn,
   type TxnAnswer,
 } from "./port.js";
 import { type RangesAnswer, readRanges } from "./ranges.js";
-import { type AttemptLimits, type CallPolicy, retryCall, type RetryContext } from "./retry.js";
+import { type AttemptLimits, Call, type CallPolicy, retry, type RetryContext } from "./retry.js";
 
 /**
  * The highest raft term in an answer that needed a quorum. A keepalive answer with a lower one comes from a deposed leader.
@@ -55,7 +53,7 @@ class RaftTermFloor {
 
 type Attempt<T> = (limits: AttemptLimits) => Promise<T>;
 
-/** Like `retryCall()`, for subscribers of the channel `leasehold.call`. */
+/** Like `EtcdClient.#retry()`, for subscribers of the channel `leasehold.call`. */
 function retryTraced<T>(attempt: Attempt<T>, policy: CallPolicy, context: RetryContext): Promise<T> {
   const { clock, hosts } = context;
   const start = clock.monotonic();
@@ -75,7 +73,7 @@ function retryTraced<T>(attempt: Attempt<T>, policy: CallPolicy, context: RetryC
   };
   return tracePromise(callChannel, message, async () => {
     try {
-      return await retryCall(counted, policy, context);
+      return await retry(counted, new Call(policy, context));
     } catch (error) {
       if (error instanceof EtcdRefusedError) message.host = error.host;
       throw error;
@@ -162,13 +160,12 @@ export class EtcdClient {
     const pool = (this.pool = new MemberPool(options, clock, connect, this.hosts));
     const authenticates = auth !== undefined;
     this.#retryContext = { clock, requestTimeoutMs, hosts: this.hosts, authenticates };
-    const transport: BatchTransport = {
+    const setting = {
+      clock,
       sharesRequests: !authenticates,
-      host: () => pool.current.host,
-      send: (txns, limits) =>
-        pool.attempt((member, options) => member.txns(txns, options), limits, answersTo(txns)),
+      observed: (header: Header) => this.#floor.observed(header),
     };
-    this.#batcher = new Batcher(transport, clock);
+    this.#batcher = new Batcher(pool, setting);
     pool.listen({ left: () => this.#batcher.memberLeft() });
   }
 
@@ -191,11 +188,9 @@ export class EtcdClient {
    * password: before 3.4.42, 3.5.28 and 3.6.9, etcd checks no role inside a shared request (CVE-2026-33343), so a forbidden
    * name would be locked or rejected by chance.
    */
-  async txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
+  txn(txn: Txn, policy: CallPolicy): Promise<TxnAnswer> {
     this.#floor.sent(txn.compare[0]?.key);
-    const answer = await this.#retry((limits) => this.#batcher.send(txn, limits), policy);
-    this.#floor.observed(answer.header);
-    return answer;
+    return this.#retry((limits) => this.#batcher.send(txn, limits), policy);
   }
 
   /** A linearizable read. */
@@ -257,22 +252,14 @@ export class EtcdClient {
   }
 
   #retry<T>(attempt: (limits: AttemptLimits) => Promise<T>, policy: CallPolicy): Promise<T> {
-    return (callChannel.hasSubscribers ? retryTraced : retryCall)(attempt, policy, this.#retryContext);
+    if (callChannel.hasSubscribers) return retryTraced(attempt, policy, this.#retryContext);
+    return retry(attempt, new Call(policy, this.#retryContext));
   }
 
   /** Closes all connections. Streams and calls must have ended before. */
   close(): void {
     this.pool.close();
   }
-}
-
-const PUTS: readonly AnswerKind[] = ["quota"];
-const LEASED_PUTS: readonly AnswerKind[] = ["quota", "lease"];
-
-/** The verdicts that etcd can give to transactions: only a put can need its lease. */
-function answersTo(txns: readonly Txn[]): readonly AnswerKind[] {
-  const needsLease = (each: Operation): boolean => each.kind === "put" && each.leaseId !== 0n;
-  return txns.some(({ success }) => success.some(needsLease)) ? LEASED_PUTS : PUTS;
 }
 
 /** Reports which member has answered, if somebody traces the call. */

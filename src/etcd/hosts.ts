@@ -391,9 +391,11 @@ export class MemberPool {
     options: CallOptions,
     answers: readonly AnswerKind[] = [],
   ): Promise<T> {
-    const { loading } = this.current;
-    if (loading !== undefined) await loading;
-    const member = this.current;
+    let member = this.current;
+    if (member.loading !== undefined) {
+      await member.loading;
+      member = this.current;
+    }
     let token: string | undefined;
     try {
       if (this.tokens) await this.tokens.ready(member, options);

@@ -68,30 +68,35 @@ export interface Retries {
 }
 
 /**
- * Calls `attempt` until it is successful, with growing pauses. An attempt that succeeds at once costs nothing else. A caller
- * can make the first attempt itself, and hand over its `failure`.
+ * Calls `attempt` until it is successful, with growing pauses. An attempt that succeeds at once costs one promise more. `attempt` never
+ * throws: it rejects.
  */
-export async function retry<T, R extends Retries>(
+export function retry<T, R extends Retries>(attempt: (retries: R) => Promise<T>, retries: R): Promise<T> {
+  const { signal } = retries;
+  if (signal?.aborted) return Promise.reject(signal.reason as Error);
+  return attempt(retries).catch((error: unknown) => retryAfter(error, attempt, retries));
+}
+
+/** Like `retry()`, when the first attempt has been made, and has failed with `error`. */
+export async function retryAfter<T, R extends Retries>(
+  error: unknown,
   attempt: (retries: R) => Promise<T>,
   retries: R,
-  failure?: { readonly error: unknown },
 ): Promise<T> {
   const { clock, signal } = retries;
   let backoff: Backoff | undefined;
-  for (let last = failure; ;) {
-    if (last) {
-      retries.failed(last.error);
-      backoff ??= retries.backoff ?? new Backoff(clock);
-      const pauseMs = backoff.nextMs();
-      retries.pausing?.(last.error, pauseMs);
-      await pause(clock, pauseMs, signal);
-      retries.resuming?.();
-    }
+  for (let last = error; ;) {
+    retries.failed(last);
+    backoff ??= retries.backoff ?? new Backoff(clock);
+    const pauseMs = backoff.nextMs();
+    retries.pausing?.(last, pauseMs);
+    await pause(clock, pauseMs, signal);
+    retries.resuming?.();
     signal?.throwIfAborted();
     try {
       return await attempt(retries);
-    } catch (error) {
-      last = { error };
+    } catch (failure) {
+      last = failure;
     }
   }
 }
@@ -126,6 +131,8 @@ export interface CallPolicy {
   readonly onLeaseGone?: () => void;
   /** An attempt may have been executed, or may yet be: it was sent, and etcd has not said that it was not executed. */
   readonly onUnanswered?: () => void;
+  /** Repeats the call after a rejection by etcd, too: what it removes must not stay. */
+  readonly untilConfirmed?: boolean;
 }
 
 /** The limits of one attempt, which may have to wait before it is sent. */
@@ -152,17 +159,12 @@ export interface RetryContext {
   readonly authenticates: boolean;
 }
 
-/** Repeats `attempt` until one is answered or the policy ends the call. */
-export const retryCall = <T>(
-  attempt: (limits: AttemptLimits) => Promise<T>,
-  policy: CallPolicy,
-  context: RetryContext,
-): Promise<T> => retry(attempt, new Call(policy, context));
-
-/** The limits of one call, which all of its attempts share, and their failures. */
-class Call implements AttemptLimits, Retries {
+/** The limits of one call, which all of its attempts share, and their failures: it is repeated until an attempt is answered. */
+export class Call implements AttemptLimits, Retries {
   repeated = false;
   answered?: (host: string) => void;
+  readonly clock: Clock;
+  readonly signal: AbortSignal | undefined;
   readonly #start: number;
   /** The last failure of each host. */
   #byHost: Map<string, MemberError> | undefined;
@@ -174,15 +176,9 @@ class Call implements AttemptLimits, Retries {
     private readonly policy: CallPolicy,
     private readonly context: RetryContext,
   ) {
-    this.#start = context.clock.monotonic();
-  }
-
-  get clock(): Clock {
-    return this.context.clock;
-  }
-
-  get signal(): AbortSignal | undefined {
-    return this.policy.signal;
+    this.clock = context.clock;
+    this.signal = policy.signal;
+    this.#start = this.clock.monotonic();
   }
 
   timeoutMs(): number {
@@ -200,9 +196,19 @@ class Call implements AttemptLimits, Retries {
   }
 
   failed(error: unknown): void {
-    const { what, signal } = this.policy;
     if (inDoubt(error)) this.doubted();
-    signal?.throwIfAborted();
+    this.signal?.throwIfAborted();
+    try {
+      this.#assertMayPass(error);
+    } catch (failure) {
+      if (!this.policy.untilConfirmed || !(failure instanceof EtcdRefusedError)) throw failure;
+      this.#byHost = undefined;
+      this.#count = this.#stale = 0;
+    }
+  }
+
+  #assertMayPass(error: unknown): void {
+    const { what } = this.policy;
     if (error instanceof NotSentError) throw this.#unavailable();
     if (error instanceof EtcdRefusedError) throw error.during(what);
     if (error instanceof LeaseNotFoundError) this.#leaseGone();

@@ -317,14 +317,19 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     this.limits?.refresh();
     this.limits?.stop();
     if (this.limits?.exceeded) {
-      await this.#leave();
+      await this.#leave().catch(() => undefined);
       lease.holdEnded(this);
     }
     if (this.#reason) throw this.#reason;
     this.#stop("released");
     const leaving = this.#leave();
     this.#report("released");
-    const deleted = await leaving;
+    let deleted = true;
+    try {
+      deleted = await leaving;
+    } catch {
+      // Either the session is over, and the key is gone with it, or the deletion is not confirmed yet and continues.
+    }
     if (!deleted) await this.#renewLease();
     lease.holdEnded(this);
     const reason: unknown = lease.signal.reason;
@@ -332,15 +337,13 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     if (!deleted && !lease.services.path.requestsAreRepeated) throw this.#keyLoss();
   }
 
-  /** Deletes the key. False if it was missing. */
+  /** Deletes the key. False if it was missing. Rejects with the end of the session, or after one TTL. */
   #leave(): Promise<boolean> {
     const { lease } = this.#queue;
     // Renewals may get through while deletes do not: the deletion continues, but the caller waits no longer than this.
     const limit = { signal: undefined, timeoutMs: lease.ttlMs };
     const onTimeout = (): Error => new Error("not confirmed within one TTL");
-    const leaving = settleWithin(this.#queue.leave(this.#grant.entry), limit, lease.services, { onTimeout });
-    // Either the session is over, and the key is gone with it, or the deletion is not confirmed yet and continues.
-    return leaving.catch(() => true);
+    return settleWithin(this.#queue.leave(this.#grant.entry), limit, lease.services, { onTimeout });
   }
 
   /** Renews the lease; the answer updates the session. Resolves after that, or after `patienceMs`. */

@@ -3,7 +3,6 @@ import { MARKS } from "../keys.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
 import { queueRange, type RangeResult } from "../queue/lock-mode.js";
 import { own, put } from "../queue/txns.js";
-import { txnUntilConfirmed } from "../session/cleanup.js";
 import type { LeaseSource } from "../session/cluster.js";
 import type { Lease } from "../session/lease.js";
 import type { CheckedOnce } from "./once.js";
@@ -356,6 +355,6 @@ export async function undo(lease: Lease, plan: SlotPlan, when: Compare): Promise
     success: [{ kind: "delete", ...at }],
     failure: [],
   };
-  const undone = txnUntilConfirmed(lease, txn, lease.policy(`give back ${plan.text}`));
-  await lease.inFlight.track(undone).catch(() => undefined);
+  const policy = { ...lease.policy(`give back ${plan.text}`), untilConfirmed: true };
+  await lease.inFlight.track(lease.services.client.txn(txn, policy)).catch(() => undefined);
 }

@@ -1,6 +1,6 @@
 import { KindMismatchError } from "../errors.js";
 import type { KeyValue, Range, Txn, TxnAnswer } from "../etcd/port.js";
-import { type CallPolicy, retry } from "../etcd/retry.js";
+import { type CallPolicy, retryAfter } from "../etcd/retry.js";
 import { entryFound, type LockKind, mayMeet } from "../kinds.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
 import {
@@ -73,7 +73,7 @@ export class Joiner {
     if (repeated) throw KEY_TAKEN.error;
     const { services, signal } = this.queue.lease;
     const retries = { clock: services.clock, signal, failed: assertKeyTaken };
-    return retry(() => this.#joinAnew(wanted, limits, true), retries, KEY_TAKEN);
+    return retryAfter(KEY_TAKEN.error, () => this.#joinAnew(wanted, limits, true), retries);
   }
 
   /** An entry that holds at once, or undefined if it would have to wait. */

@@ -15,7 +15,7 @@ import { KindMismatchError } from "../errors.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import { sessionRange } from "../keys.js";
 import { type LockKind, mayMeet } from "../kinds.js";
-import { type AdoptedEntry, txnUntilConfirmed } from "../session/cleanup.js";
+import type { AdoptedEntry } from "../session/cleanup.js";
 import type { Lease } from "../session/lease.js";
 import { inOwnContext } from "../util/own-context.js";
 import { type EntryParts, type JoinedEntry, kindOf, QueueEntry } from "./entry.js";
@@ -310,10 +310,11 @@ export class Queue {
 
   /** Waiters behind an entry that waited itself cannot see that it holds now, so a put of the same key notifies them. */
   #announceGrant(entry: JoinedEntry): void {
-    const policy = { again: () => !entry.leaving, ...this.lease.policy("announce a grant") };
+    const { lease } = this;
+    const again = (): boolean => !entry.leaving;
+    const policy = { again, untilConfirmed: true, ...lease.policy("announce a grant") };
     // Rejects only when the entry leaves or the session ends. `orphan()` does not wait: etcd may reject the put for long.
-    const announce = (): Promise<unknown> => txnUntilConfirmed(this.lease, announceGrantTxn(entry), policy);
-    inOwnContext(announce).catch(() => undefined);
+    inOwnContext(() => lease.services.client.txn(announceGrantTxn(entry), policy)).catch(() => undefined);
   }
 
   /** The caller of `waiter` no longer waits. */
@@ -344,9 +345,11 @@ export class Queue {
     const ranges = follower?.mode.readsForFirst(follower) ?? [];
     let doubted = false;
     const onUnanswered = (): void => void (doubted = true);
-    const policy = { onUnanswered, ...this.lease.policy(`leave the queue of "${this.name}"`) };
+    const { services } = this.lease;
+    const what = `leave the queue of "${this.name}"`;
+    const policy = { onUnanswered, untilConfirmed: true, ...this.lease.policy(what) };
     try {
-      const answer = await txnUntilConfirmed(this.lease, leaveTxn(entry, ranges), policy);
+      const answer = await services.client.txn(leaveTxn(entry, ranges), policy);
       const found = answer.ranges.slice(-ranges.length).filter((range) => range !== undefined);
       this.#removed(entry, (next) => next.mode === follower?.mode && next.mode.isFirst(next, found));
       return answer.succeeded || doubted;

@@ -1,6 +1,5 @@
-import { EtcdRefusedError } from "../errors.js";
-import type { KeyValue, Txn, TxnAnswer } from "../etcd/port.js";
-import { type CallPolicy, retry } from "../etcd/retry.js";
+import type { KeyValue, Txn } from "../etcd/port.js";
+import type { CallPolicy } from "../etcd/retry.js";
 import { parseEntryKey } from "../keys.js";
 import type { EtcdServices } from "./connection.js";
 import type { Lease } from "./lease.js";
@@ -14,26 +13,6 @@ export interface CreatedKey {
   readonly name: string;
   readonly key: string | Buffer;
   readonly revision: bigint;
-}
-
-/**
- * Sends a transaction until etcd has executed it. After each rejection by etcd it pauses; the pauses grow to 1 s. Rejects
- * when the session ends, and when `policy.again` ends the attempts.
- */
-export function txnUntilConfirmed(
-  { services, signal }: Lease,
-  txn: Txn,
-  policy: CallPolicy,
-): Promise<TxnAnswer> {
-  const { client, clock } = services;
-  return client.txn(txn, policy).catch((error: unknown) => {
-    return retry(() => client.txn(txn, policy), { clock, signal, failed: assertRefused }, { error });
-  });
-}
-
-/** @throws what is no rejection by etcd, which may pass. */
-function assertRefused(error: unknown): void {
-  if (!(error instanceof EtcdRefusedError)) throw error;
 }
 
 const deletion = ({ name, key, revision }: CreatedKey): Txn => ({

@@ -134,8 +134,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/queue.js",
-        from: "onUnanswered, ...this.lease.policy(`leave the queue of",
-        to: "onUnanswered, again: () => false, ...this.lease.policy(`leave the queue of",
+        from: "onUnanswered, untilConfirmed: true, ...this",
+        to: "onUnanswered, again: () => false, ...this",
       },
       NO_SWEEP,
     ],

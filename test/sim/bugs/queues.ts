@@ -54,8 +54,8 @@ export const QUEUES: readonly Bug[] = [
     patches: [
       {
         file: "queue/queue.js",
-        from: "txnUntilConfirmed(this.lease, announceGrantTxn(entry), policy)",
-        to: "this.lease.services.client.txn(announceGrantTxn(entry), policy)",
+        from: "const policy = { again, untilConfirmed: true, ...lease",
+        to: "const policy = { again, ...lease",
       },
     ],
     ground: { workload: "rejected-mark" },

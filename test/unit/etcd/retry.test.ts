@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
-import { Backoff, retry } from "../../../src/etcd/retry.js";
+import { Backoff, retry, retryAfter } from "../../../src/etcd/retry.js";
 import { FakeClock } from "../../support/fakes/fake-clock.js";
 
 const pauses = (backoff: Backoff, count: number) => Array.from({ length: count }, () => backoff.nextMs());
@@ -64,12 +64,12 @@ describe("retry", () => {
     const clock = new FakeClock();
     const attempt = vi.fn(() => Promise.resolve(7));
 
-    const outcome = retry(attempt, { clock, failed }, { error: PASSING });
+    const outcome = retryAfter(PASSING, attempt, { clock, failed });
     expect(attempt).not.toHaveBeenCalled();
     await clock.pass(10);
 
     expect(await outcome).toBe(7);
-    await expect(retry(attempt, { clock, failed }, { error: LASTING })).rejects.toBe(LASTING);
+    await expect(retryAfter(LASTING, attempt, { clock, failed })).rejects.toBe(LASTING);
   });
 
   test("ends in the middle of a pause with the reason of its signal", async () => {

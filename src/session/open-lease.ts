@@ -111,15 +111,20 @@ async function grantOnce(
 ): Promise<GrantedLease | undefined> {
   const { leaseId, ttlSeconds } = wanted;
   let sent = clock.now();
+  // The probe travels with the grant, in one round trip. No lease of a proxy is used: it is granted again by another member.
   const attempt = async (member: Member, options: CallOptions): Promise<LeaseAnswer> => {
-    await keepalive.assertDirect(member, { ...options, timeoutMs: client.requestTimeoutMs });
+    const probe = keepalive.assertDirect(member, { ...options, timeoutMs: client.requestTimeoutMs });
     sent = clock.now();
     // Also if it is rejected: an intermediary may have replaced the answer to an executed grant.
     const onSent = (): void => {
       wanted.mayExist = true;
       options.onSent?.();
     };
-    return member.grant(leaseId, ttlSeconds, { ...options, onSent });
+    const granting = member.grant(leaseId, ttlSeconds, { ...options, onSent });
+    // Of two failures, that of the probe says more. A grant that was answered can be revoked: both are awaited.
+    const [probed] = await Promise.allSettled([probe, granting]);
+    if (probed.status === "rejected") throw probed.reason;
+    return granting;
   };
   try {
     // Attempts are not as short as those of a session's other calls: this one may have to connect and to get a token.

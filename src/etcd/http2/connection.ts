@@ -7,14 +7,15 @@
 //
 // - A stream that the connection has not opened was not processed; one that was opened may have been, unless the peer says
 //   that it was not (REFUSED_STREAM, or GOAWAY with a lower ID).
-// - Nothing is sent before the peer's SETTINGS have arrived: a server that does not speak HTTP/2 gets no request.
+// - Requests follow the preface at once, by the settings that hold until the peer's arrive (RFC 9113, section 3.4): a first
+//   call takes one round trip. A peer whose first bytes are not HTTP/2 has certainly processed none of them.
 // - A connection that was lost while no stream used it is not `usable`, and is no failure.
 // - What a hostile peer can cost is bounded: frames, header blocks, frames that carry nothing, data beyond the windows, and
 //   the memory of all messages that are not complete.
 // - The socket keeps the process alive only while a stream uses the connection.
 import type { Deadline, Deadlines } from "../../util/deadlines.js";
 import { Endpoint, type Headers, MAX_HEADER_LIST_BYTES } from "./endpoint.js";
-import { closedText, goawayFailure, messageOf, resetFailure, StreamFailure, turnedAway } from "./failure.js";
+import { closedText, goawayFailure, isTlsFailure, messageOf, resetFailure, StreamFailure, turnedAway } from "./failure.js";
 import {
   CONNECTION_PREFACE,
   type ErrorName,
@@ -78,6 +79,8 @@ const LAST_ID = 0x7fff_ffff;
 const REACTIONS = 4;
 /** What a peer has saved up: ten thousand waiters may join at once. */
 const MAX_REACTIONS = 40_000;
+/** Before the peer has said how many streams it allows: RFC 9113, section 6.5.2, recommends that it be no fewer. */
+const EARLY_STREAMS = 100;
 /** As long as the longest message. */
 const MAX_KEPT_BYTES = 256 * 1024 * 1024;
 const PING_DATA = Buffer.from("leasehld");
@@ -94,8 +97,8 @@ export interface ConnectionSetting extends HeartbeatSetting {
 }
 
 /**
- * One HTTP/2 connection of a client to one peer (RFC 9113). Begins to connect at once; streams that are sent before it is
- * open wait. It sends their requests as far as the socket, the peer's windows and its limit of streams permit, those of urgent
+ * One HTTP/2 connection of a client to one peer (RFC 9113). Begins to connect at once; streams that are sent before it has
+ * connected wait. It sends their requests as far as the socket, the peer's windows and its limit of streams permit, those of urgent
  * streams first. It never connects again: `usable` tells when new streams need another one.
  */
 export class Connection extends Endpoint {
@@ -136,7 +139,7 @@ export class Connection extends Endpoint {
     this.#nextId = setting.firstStreamId ?? 1;
     this.#heartbeat = new Heartbeat(setting, deadlines, {
       idle: () => this.#idle,
-      inUse: () => this.#streams.size > 0,
+      inUse: () => this.#state === "open" && this.#streams.size > 0,
       ping: () => this.#write(pingFrame(PING_DATA)),
       dead: (silentMs) => this.#fail("lost", `no answer to a ping: silent for ${Math.round(silentMs)} ms`),
     });
@@ -170,6 +173,10 @@ export class Connection extends Endpoint {
     return bytes > (this.setting.maxKeptBytes ?? MAX_KEPT_BYTES);
   }
 
+  get #maxStreams(): number {
+    return this.#state === "greeting" ? EARLY_STREAMS : this.#settings.maxConcurrentStreams;
+  }
+
   /** `stream` is new, or has something to send. It does not fail before this call returns. */
   send(stream: Http2Stream): void {
     const failure = this.#failure;
@@ -181,7 +188,7 @@ export class Connection extends Endpoint {
 
   /** The stream is reset: what has been sent of it cannot be called back. */
   cancel(stream: Http2Stream): void {
-    if (stream.id !== 0 && this.#state === "open") {
+    if (stream.id !== 0 && this.#state !== "over") {
       this.#write(rstStreamFrame(stream.id, "CANCEL"));
       this.#expectReaction();
     }
@@ -228,6 +235,7 @@ export class Connection extends Endpoint {
     this.#state = "greeting";
     this.#writer = new SocketWriter(this.#socket, this.deadlines, () => this.#pump());
     this.#write(GREETING);
+    this.#pump();
   }
 
   #read(chunk: Buffer): void {
@@ -356,11 +364,11 @@ export class Connection extends Endpoint {
     this.#pump();
   }
 
-  /** Sends what can be sent now. Nothing is sent before the connection is open, or after it has begun to end. */
+  /** Sends what can be sent now. Nothing is sent before the connection is there, or after it has begun to end. */
   #pump(): void {
     for (const queue of this.#queues)
       for (const stream of queue) {
-        if (this.#state !== "open" || this.#writer === undefined || this.#writer.blocked) return;
+        if (this.#state === "over" || this.#writer === undefined || this.#writer.blocked) return;
         if (this.#send(stream, this.#writer)) queue.delete(stream);
       }
   }
@@ -369,7 +377,7 @@ export class Connection extends Endpoint {
   #send(stream: Http2Stream, writer: SocketWriter): boolean {
     if (stream.id === 0) {
       if (this.#nextId > LAST_ID) return this.#refuse(stream);
-      if (this.#streams.size >= this.#settings.maxConcurrentStreams) return false;
+      if (this.#streams.size >= this.#maxStreams) return false;
       stream.id = this.#nextId;
       this.#nextId += 2;
       stream.sendWindow = this.#settings.initialWindow;
@@ -424,32 +432,41 @@ export class Connection extends Endpoint {
 
   #connectTimedOut(): void {
     const what = this.#state === "greeting" ? "no HTTP/2 from the member" : "no connection";
-    this.#fail("connecting", this.#firstBytes.hint ?? `${what} within ${this.setting.connectTimeoutMs} ms`);
+    const { hint } = this.#firstBytes;
+    const text = hint ?? `${what} within ${this.setting.connectTimeoutMs} ms`;
+    this.#fail("connecting", text, { processed: hint === undefined });
   }
 
   #violated(error: Http2Error): void {
     this.#write(goawayFrame(0, error.code, ""));
     this.#writer?.flush();
-    const kind = this.#state === "greeting" ? "connecting" : "protocol";
-    this.#fail(kind, this.#firstBytes.hint ?? error.message, error);
+    const foreign = this.#state === "greeting";
+    const kind = foreign ? "connecting" : "protocol";
+    this.#fail(kind, this.#firstBytes.hint ?? error.message, { cause: error, processed: !foreign });
   }
 
   #closed(error: Error | undefined, asked: boolean): void {
     const connecting = this.#state === "connecting" || this.#state === "greeting";
     if (this.#goaway !== undefined) return this.#end(this.#goaway);
-    if (connecting && asked) return this.#end(turnedAway(error));
+    if (connecting && asked) return this.#end(turnedAway(error), false);
+    const { hint } = this.#firstBytes;
     const closed = closedText(this.#state, this.target.tls !== undefined);
-    const text = this.#firstBytes.hint ?? (error === undefined ? closed : messageOf(error));
-    this.#end(new StreamFailure(connecting ? "connecting" : "lost", text, { cause: error }));
+    const text = hint ?? (error === undefined ? closed : messageOf(error));
+    const isForeign = hint !== undefined || (connecting && isTlsFailure(error));
+    this.#end(new StreamFailure(connecting ? "connecting" : "lost", text, { cause: error }), !isForeign);
   }
 
-  #fail(kind: StreamFailure["kind"], message: string, cause?: Error): void {
-    this.#end(new StreamFailure(kind, message, { cause }));
+  #fail(
+    kind: StreamFailure["kind"],
+    message: string,
+    { cause, processed }: { readonly cause?: Error; readonly processed?: boolean } = {},
+  ): void {
+    this.#end(new StreamFailure(kind, message, { cause }), processed);
     this.#socket.destroy();
   }
 
-  /** Every stream ends with `failure`; the peer may have processed those that were opened. */
-  #end(failure: StreamFailure): void {
+  /** Every stream ends with `failure`. `processed`: the peer may have processed those that were opened. */
+  #end(failure: StreamFailure, processed = true): void {
     if (this.#state === "over") return;
     // The loss of an idle connection is no failure of the member: the next stream gets a new connection.
     if (this.#retired || (this.#state === "open" && this.#idle)) this.#draining = true;
@@ -459,7 +476,7 @@ export class Connection extends Endpoint {
     this.#heartbeat.stop();
     const streams = this.#users();
     for (const stream of streams) this.#remove(stream);
-    for (const stream of streams) stream.lost(failure, stream.id !== 0);
+    for (const stream of streams) stream.lost(failure, processed && stream.id !== 0);
   }
 }
 

@@ -48,6 +48,10 @@ export function closedText(state: string, secure: boolean): string {
     : "the member closed the connection at once: does it want TLS (https://, credentials)?";
 }
 
+/** TLS itself has failed. In TLS 1.3, the server's verdict on the client comes after the first request. */
+export const isTlsFailure = (error: Error | undefined): boolean =>
+  (error as NodeJS.ErrnoException | undefined)?.code?.startsWith("ERR_SSL_") === true;
+
 /** The reasons of several addresses, one after the other: the message of the error that collects them is empty. */
 export function messageOf(error: Error): string {
   if (!(error instanceof AggregateError)) return error.message;

@@ -50,7 +50,7 @@ const MAX_MOVES = 16;
  *      '---------------------------------------> over
  * ```
  *
- * - **waiting** ("idle", RFC 5.1): the connection is not open yet, or the peer allows no more streams (5.1.2). The peer has
+ * - **waiting** ("idle", RFC 5.1): there is no connection yet, or the peer allows no more streams (5.1.2). The peer has
  *   certainly not executed the call.
  * - **open**: the peer may execute the call. DATA is sent as far as the windows permit (5.2, 6.9). The last message of a unary
  *   call has END_STREAM: "half-closed (local)".

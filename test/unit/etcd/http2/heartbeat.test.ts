@@ -109,9 +109,13 @@ describe("the heartbeat of a connection", () => {
   test("a stream that waited for the peer's permission is guarded, too", async () => {
     await using peer = await startPeer();
     const client = new PeerClient({ port: peer.port });
-    const stream = client.stream();
+    const first = client.stream();
     const connection = await peer.connection();
+    await connection.request();
     connection.greet([[SETTINGS.MAX_CONCURRENT_STREAMS, 0]]);
+    await connection.barrier();
+    const stream = client.stream();
+    first.cancel();
     await connection.barrier();
     client.clock.advance(3 * INTERVAL);
     expect(connection.all("PING").filter(({ flags }) => flags !== FLAGS.ACK)).toEqual([]);

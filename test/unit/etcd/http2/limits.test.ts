@@ -12,15 +12,55 @@ import {
   rstFrame,
   SETTINGS,
   settingsFrame,
+  startPeer,
   trailersFrame,
   uint32,
   windowFrame,
 } from "../../../support/servers/http2-peer.js";
-import { OK, startPair, says } from "../../../support/fixtures/peer-calls.js";
+import { settle } from "../../../support/fakes/fake-clock.js";
+import { OK, PeerClient, startPair, says } from "../../../support/fixtures/peer-calls.js";
 
 const many = (count: number, bytes: Buffer): Buffer =>
   Buffer.concat(Array.from({ length: count }, () => bytes));
 const EMPTY = Buffer.alloc(0);
+
+describe("before the peer's SETTINGS", () => {
+  test("requests follow the preface, as many as any peer is expected to allow", async () => {
+    await using peer = await startPeer();
+    const client = new PeerClient({ port: peer.port });
+    const calls = Array.from({ length: 120 }, () => client.call());
+    const connection = await peer.connection();
+
+    const early = await connection.requests(100);
+    await settle();
+    expect(connection.all("HEADERS")).toHaveLength(100);
+
+    connection.greet([[SETTINGS.MAX_CONCURRENT_STREAMS, 110]]);
+    const later = await connection.requests(10);
+    await connection.barrier();
+    expect(connection.all("HEADERS")).toHaveLength(110);
+    for (const id of [...early, ...later]) connection.send(answerFrames(id, "answer"));
+    for (const id of await connection.requests(10)) connection.send(answerFrames(id, "answer"));
+    for (const call of calls) expect(await call.end).toEqual(OK);
+  });
+
+  test("a long message is sent as far as the window that every stream has at first", async () => {
+    await using peer = await startPeer();
+    const client = new PeerClient({ port: peer.port });
+    const call = client.call(Buffer.alloc(100_000));
+    const connection = await peer.connection();
+    const id = await connection.request();
+
+    await connection.body(id, 65_535);
+    await settle();
+    expect(connection.bodySoFar(id)).toHaveLength(65_535);
+
+    connection.greet([[SETTINGS.INITIAL_WINDOW_SIZE, 70_000]]);
+    await connection.barrier();
+    expect(connection.bodySoFar(id)).toHaveLength(65_535);
+    call.cancel();
+  });
+});
 
 describe("limits against a hostile peer", () => {
   test.each([

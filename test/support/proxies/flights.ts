@@ -1,0 +1,86 @@
+import { once } from "node:events";
+import net from "node:net";
+
+const PREFACE_BYTES = 24;
+const FRAME_HEADER_BYTES = 9;
+/** DATA and HEADERS: requests, and messages on streams. Settings, pings and windows travel for themselves. */
+const REQUESTS: readonly number[] = [0, 1];
+/** What a side sends within so many milliseconds of silence on both sides belongs to one flight. */
+const QUIET_MS = 30;
+
+/** Whether frames that a client has sent contain a request. `first`: they begin with the preface. */
+function hasRequest(bytes: Buffer, first: boolean): boolean {
+  for (let at = first ? PREFACE_BYTES : 0; at + FRAME_HEADER_BYTES <= bytes.length;) {
+    if (REQUESTS.includes(bytes.readUInt8(at + 3))) return true;
+    at += FRAME_HEADER_BYTES + bytes.readUIntBE(at, 3);
+  }
+  return false;
+}
+
+/**
+ * A TCP proxy that passes on what one side has said only when both have fallen silent, as a long way between them does. The flights
+ * of a client that has sent nothing in vain are its round trips.
+ */
+export class FlightMeter implements AsyncDisposable {
+  /** The flights of all clients that contained a request. */
+  flights = 0;
+  readonly #sockets = new Set<net.Socket>();
+  readonly #server: net.Server;
+
+  private constructor(target: number) {
+    this.#server = net.createServer((client) => this.#accept(client, target));
+  }
+
+  /** In front of that port of this machine. */
+  static async start(target: number): Promise<FlightMeter> {
+    const meter = new FlightMeter(target);
+    meter.#server.listen(0, "127.0.0.1");
+    await once(meter.#server, "listening");
+    return meter;
+  }
+
+  get endpoint(): string {
+    return `http://127.0.0.1:${(this.#server.address() as net.AddressInfo).port}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    this.#server.close();
+    await once(this.#server, "close");
+  }
+
+  #accept(client: net.Socket, target: number): void {
+    const upstream = net.connect(target, "127.0.0.1");
+    const requests: Buffer[] = [];
+    const answers: Buffer[] = [];
+    let first = true;
+    let timer: NodeJS.Timeout | undefined;
+    const pass = (): void => {
+      const sent = Buffer.concat(requests.splice(0));
+      if (sent.length > 0 && hasRequest(sent, first)) this.flights++;
+      if (sent.length > 0) first = false;
+      if (!upstream.destroyed) upstream.write(sent);
+      if (!client.destroyed) client.write(Buffer.concat(answers.splice(0)));
+    };
+    const wait = (bytes: Buffer, to: Buffer[]): void => {
+      to.push(bytes);
+      clearTimeout(timer);
+      timer = setTimeout(pass, QUIET_MS);
+    };
+    client.on("data", (bytes: Buffer) => wait(bytes, requests));
+    upstream.on("data", (bytes: Buffer) => wait(bytes, answers));
+    for (const [socket, other] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const) {
+      this.#sockets.add(socket);
+      socket.on("error", () => undefined);
+      socket.on("close", () => {
+        this.#sockets.delete(socket);
+        clearTimeout(timer);
+        pass();
+        other.end();
+      });
+    }
+  }
+}

@@ -4,6 +4,7 @@ import type { KeyValue, Range, RangeAnswer } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import type { Waited } from "../hold/acquire.js";
 import type { EtcdServices } from "../session/connection.js";
+import { pathOf } from "../keys.js";
 import { queueRange } from "./lock-mode.js";
 import { byAge, SeenEntry } from "./seen-entry.js";
 
@@ -148,17 +149,18 @@ export async function readContendersAhead(
 
 async function readQueue(services: EtcdServices, name: string, policy: CallPolicy): Promise<Reading> {
   const keep = ({ createRevision }: KeyValue): bigint => createRevision;
+  const range = queueRange(pathOf(services, name));
   const { first, revisions } = await atOneRevision(async () => {
-    const oldest = { order: "oldest first", limit: VALUES, ...queueRange(name) } as const;
+    const oldest = { order: "oldest first", limit: VALUES, ...range } as const;
     const { header, kvs, more } = await services.client.range(oldest, policy);
     if (!more) return { first: kvs[0], revisions: kvs.map(keep) };
     // Without the values of all others: the call that waits for this has half a second left.
-    const all = { revision: header.revision, keysOnly: true, ...queueRange(name) };
+    const all = { revision: header.revision, keysOnly: true, ...range };
     const { keys } = await readKeys({ services, policy }, all, { keep });
     return { first: kvs[0], revisions: [...keys.values()] };
   });
   if (!first) return { revisions, holder: undefined };
   const ttls = await remainingTtls(services, [first.leaseId], policy);
-  const entry = new SeenEntry(first, services.options.prefix);
+  const entry = new SeenEntry(first);
   return { revisions, holder: entry.contenderIn(name, "holding", ttls.get(first.leaseId)) };
 }

@@ -123,14 +123,11 @@ export interface Ahead {
   readonly ahead: number;
 }
 
-interface Reading {
+export interface Reading {
   /** The create revisions of all entries. */
   readonly revisions: readonly bigint[];
   readonly holder: Contender | undefined;
 }
-
-/** Reads under way, by name: hundreds of calls that time out together share one read. */
-const readings = new WeakMap<EtcdServices, Map<string, Promise<Reading>>>();
 
 /** Holder and number of contenders before `revision`; before the end of the queue if the revision is not known. */
 export async function readContendersAhead(
@@ -138,10 +135,10 @@ export async function readContendersAhead(
   { name, revision }: Waited,
   policy: CallPolicy,
 ): Promise<Ahead> {
-  const byName = readings.get(services) ?? new Map<string, Promise<Reading>>();
-  readings.set(services, byName);
-  const reading = byName.get(name) ?? readQueue(services, name, policy).finally(() => byName.delete(name));
-  byName.set(name, reading);
+  const { readings } = services;
+  const reading =
+    readings.get(name) ?? readQueue(services, name, policy).finally(() => readings.delete(name));
+  readings.set(name, reading);
   const { revisions, holder } = await reading;
   const ahead = revisions.filter((other) => revision === undefined || other < revision).length;
   return { holder: ahead > 0 ? holder : undefined, ahead };

@@ -69,12 +69,11 @@ export function directoriesOf(key: string | Buffer): readonly string[] {
   ) {
     const directory = bytes.slice(0, slash);
     if (typeof key === "string") directories.push(directory);
-    else if (isUtf8(Buffer.from(directory, "latin1"))) directories.push(textOf(directory));
+    else if (isUtf8(Buffer.from(directory, "latin1")))
+      directories.push(Buffer.from(directory, "latin1").toString());
   }
   return directories;
 }
-
-const textOf = (latin1: string): string => Buffer.from(latin1, "latin1").toString();
 
 /**
  * `granted`: the entry became a holder. `released`: a holder's key was deleted while other keys of its lease stayed, so the

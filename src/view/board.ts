@@ -86,6 +86,11 @@ export class Board {
     return this.#queues.live.get(pathOf(this.services, name));
   }
 
+  /** All queues that have entries, in no particular order. */
+  queues(): Iterable<BoardQueue> {
+    return this.#queues.live.values();
+  }
+
   /** The names of the queues that have entries, in no particular order. */
   names(): Iterable<string> {
     return [...this.#queues.live.values()].map(({ name }) => name);

@@ -241,19 +241,16 @@ export async function forceRelease(
   return ask(cluster, { what: `release "${name}" by force`, wait }, async ({ services, policy }) => {
     let doubted = false;
     const onUnanswered = (): void => void (doubted = true);
-    const { succeeded } = await services.client.txn(deletion(path, contender), { ...policy, onUnanswered });
+    const key = exactKey(contender);
+    const deletion: Txn = {
+      queues: [path],
+      compare: [{ kind: "created at", key, revision: contender.revision }],
+      success: [{ kind: "delete", key }],
+      failure: [],
+    };
+    const { succeeded } = await services.client.txn(deletion, { ...policy, onUnanswered });
     return succeeded || doubted ? contender : undefined;
   });
-}
-
-function deletion(path: string, contender: Contender): Txn {
-  const key = exactKey(contender);
-  return {
-    queues: [path],
-    compare: [{ kind: "created at", key, revision: contender.revision }],
-    success: [{ kind: "delete", key }],
-    failure: [],
-  };
 }
 
 /** Returns the path of its queue. */

@@ -107,7 +107,8 @@ async function findNames(asking: Asking, { prefix, limit, from }: Search): Promi
     ({ revision, more } = page);
     for (const kv of page.kvs) {
       const path = pathIn(kv.key, asking.services.options.prefix);
-      const upper = path === undefined ? above : above.filter((other) => isAtOrBelow(path, other));
+      const upper =
+        path === undefined ? above : above.filter((other) => prefixOf(path).startsWith(prefixOf(other)));
       if (path?.startsWith(prefix) && upper.at(-1) !== path) {
         // This name begins the next page.
         if (paths.length === limit) return { paths, revision, next: { revision, key, above } };
@@ -120,9 +121,6 @@ async function findNames(asking: Asking, { prefix, limit, from }: Search): Promi
   }
   return { paths, revision, next: more ? { revision, key, above } : undefined };
 }
-
-const isAtOrBelow = (path: string, other: string): boolean =>
-  path === other || path.startsWith(prefixOf(other));
 
 const SLASH = 0x2f;
 const FOLDER = /\/(read|write)$/;

@@ -1,26 +1,32 @@
 /**
- * The key layout that leasehold shares with Go's `concurrency` package, `etcdctl lock`, v3lock and jetcd. Keys here do not contain
- * the prefix of the cluster.
+ * The key layout that leasehold shares with Go's `concurrency` package, `etcdctl lock`, v3lock and jetcd. Keys are always those in
+ * etcd. A `name` is the one that users see, and a `path` the same with the prefix of the cluster.
  */
+
+/** Every key of a request begins with the path of a name, or, for the marks of `once`, with `MARKS` and a path. */
+export const pathOf = (
+  { options }: { readonly options: { readonly prefix: string } },
+  name: string,
+): string => `${options.prefix}${name}`;
 
 /** The marks of `once`: no name begins with a slash, so no queue of a cluster contains them. */
 export const MARKS = "/leasehold/once/";
 
 /** Every key in a queue has this prefix. */
-export const prefixOf = (name: string): string => `${name}/`;
+export const prefixOf = (path: string): string => `${path}/`;
 
 /** etcd's `range_end` for all keys with `prefix`. `prefix` ends with "/", so incrementing the last byte is enough. */
 export const prefixEnd = (prefix: string): string => `${prefix.slice(0, -1)}0`;
 
 /** Go's `fmt.Sprintf("%s/%x", name, lease)`, followed by `-n` for the second and later entries of one session. */
-export function entryKey(name: string, leaseId: bigint, n: number): string {
-  const key = `${name}/${leaseId.toString(16)}`;
+export function entryKey(path: string, leaseId: bigint, n: number): string {
+  const key = `${path}/${leaseId.toString(16)}`;
   return n === 1 ? key : `${key}-${n}`;
 }
 
 /** The range of all keys that one session can have under one name: "." follows "-" in ASCII. */
-export function sessionRange(name: string, leaseId: bigint): { readonly key: string; readonly end: string } {
-  const key = entryKey(name, leaseId, 1);
+export function sessionRange(path: string, leaseId: bigint): { readonly key: string; readonly end: string } {
+  const key = entryKey(path, leaseId, 1);
   return { key, end: `${key}.` };
 }
 

@@ -50,11 +50,16 @@ const MARK_END_LENGTH = "//-".length + 16;
 
 /**
  * What a key under `name` shows. Undefined if it is no entry of a lease: such a key has the name and the kind of no lock.
- * A mutex `a/read` has the keys that the readers of `a` have.
+ * A mutex `a/read` has the keys that the readers of `a` have. `prefix`: of the cluster.
  */
-export function entryFound(name: string, { key, value, leaseId }: RangeKey): FoundEntry | undefined {
-  if (leaseId === 0n) return markFound(key.toString());
-  const directory = parseEntryKey(key.toString(), leaseId)?.name;
+export function entryFound(
+  name: string,
+  { key, value, leaseId }: RangeKey,
+  prefix: string,
+): FoundEntry | undefined {
+  const relative = key.toString().slice(prefix.length);
+  if (leaseId === 0n) return markFound(relative);
+  const directory = parseEntryKey(relative, leaseId)?.name;
   if (directory === undefined) return undefined;
   if (directory === name) return { name, kind: kindOfValue(value) };
   const [, above, folder] = FOLDER.exec(directory) ?? [];

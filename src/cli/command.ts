@@ -14,6 +14,28 @@ export function parseDuration(flag: string, text: string): number {
   return ms;
 }
 
+/** A whole number of decimal digits. `max`: Infinity for none. */
+export function parseInteger(
+  flag: string,
+  text: string,
+  { min, max, command }: { readonly min: number; readonly max: number; readonly command?: string },
+): number {
+  const number = /^\d{1,16}$/.test(text) ? Number(text) : NaN;
+  if (number >= min && number <= max) return number;
+  const rule = `a whole number from ${min}${max === Infinity ? "" : ` to ${max}`}`;
+  throw usageError(`--${flag} must be ${rule}, got ${JSON.stringify(text)}`, command);
+}
+
+const [MIN_TTL_SECONDS, MAX_TTL_SECONDS] = [2, 86_400];
+
+/** The value of `--ttl`, in seconds. */
+export function parseTtl(text: string, command?: string): number {
+  const seconds = parseDuration("ttl", text) / 1000;
+  if (Number.isInteger(seconds) && seconds >= MIN_TTL_SECONDS && seconds <= MAX_TTL_SECONDS) return seconds;
+  const rule = `whole seconds from ${MIN_TTL_SECONDS}s to ${MAX_TTL_SECONDS}s`;
+  throw usageError(`--ttl must be ${rule}, got ${JSON.stringify(text)}`, command);
+}
+
 /** `41 s`, `3 min`, `2.5 h`: two digits at most say enough. */
 export function formatDuration(ms: number): string {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;

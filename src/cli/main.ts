@@ -2,8 +2,8 @@
 import { readFileSync } from "node:fs";
 import { type Cluster, connect } from "../index.js";
 import { printable } from "../util/printable.js";
-import { connectionOf, helpOf, overview, parse, type Parsed } from "./arguments.js";
-import type { AnyCall, AnyCommand } from "./command.js";
+import { connectionOf, helpOf, overview, parse } from "./arguments.js";
+import type { AnyCall } from "./command.js";
 import { COMMANDS } from "./commands.js";
 import {
   CliError,
@@ -53,17 +53,10 @@ async function dispatch([name, ...words]: readonly string[], io: Io, output: Out
   const command = COMMANDS.find((known) => known.name === name);
   if (!command) throw usageError(`there is no command ${JSON.stringify(name)}`);
   const parsed = parse(command, words);
-  if (parsed.flags["help"] === undefined) return call({ command, parsed }, io, output);
-  io.stdout.write(helpOf(command));
-  return EXIT.ok;
-}
-
-interface Chosen {
-  readonly command: AnyCommand;
-  readonly parsed: Parsed;
-}
-
-async function call({ command, parsed }: Chosen, io: Io, output: OutputEnd): Promise<number> {
+  if (parsed.flags["help"] !== undefined) {
+    io.stdout.write(helpOf(command));
+    return EXIT.ok;
+  }
   const connection = connectionOf(parsed.flags, io.env);
   const clusters: Cluster[] = [];
   const end = endSignal();

@@ -15,14 +15,15 @@ import {
   type QueueState,
 } from "../index.js";
 import { printable } from "../util/printable.js";
-import { command, formatDuration } from "./command.js";
+import { command, formatDuration, parseInteger } from "./command.js";
 import { CliError, EXIT, type Io, json, usageError, width, write, contenderJson, hexLease } from "./io.js";
 import type { LockJson, QueueJson, ReleaseJson } from "./json-types.js";
 
+/** As many as the library reports. */
+const MAX_LIMIT = 1000;
+
 /** What a table shows for a value that an entry does not have. */
 const NONE = "-";
-
-const leaseText = ({ leaseId }: Contender): string => (leaseId === 0n ? NONE : hexLease(leaseId));
 
 /** How long ago it joined the queue. */
 const ageText = ({ since }: Contender, now: number): string =>
@@ -37,26 +38,10 @@ const rowOf = (contender: Contender, now: number): string[] => [
   ageText(contender, now),
   contender.since?.toISOString() ?? NONE,
   contender.ttlRemainingMs === undefined ? NONE : formatDuration(contender.ttlRemainingMs),
-  leaseText(contender),
+  contender.leaseId === 0n ? NONE : hexLease(contender.leaseId),
   contender.revision.toString(),
   contender.key,
 ];
-
-/** What `--limit` of a command may be. */
-interface Limits {
-  readonly command: string;
-  readonly fallback: number;
-  readonly max: number;
-}
-
-/** The value of `--limit`. */
-function parseLimit(text: string | undefined, { command, fallback, max }: Limits): number {
-  if (text === undefined) return fallback;
-  const limit = /^\d{1,15}$/.test(text) ? Number(text) : NaN;
-  if (limit >= 1 && limit <= max) return limit;
-  const rule = max === Infinity ? "a whole number from 1" : `a whole number from 1 to ${max}`;
-  throw usageError(`--limit must be ${rule}, got ${JSON.stringify(text)}`, command);
-}
 
 /**
  * A table that is written page by page, under one line of titles: a column is as wide as its widest cell so far. A name is
@@ -77,14 +62,9 @@ class GrowingTable {
     this.#begun ||= lines.length > 0;
     for (const line of lines)
       for (const [n, cell] of line.entries()) this.#widths[n] = Math.max(this.#widths[n] ?? 0, width(cell));
-    return lines.map((line) => `${this.#line(line)}\n`).join("");
-  }
-
-  #line(cells: readonly string[]): string {
-    return cells
-      .map((cell, n) => cell + " ".repeat((this.#widths[n] ?? 0) - width(cell)))
-      .join("  ")
-      .trimEnd();
+    const padded = (cell: string, n: number): string =>
+      cell + " ".repeat((this.#widths[n] ?? 0) - width(cell));
+    return lines.map((line) => `${line.map(padded).join("  ").trimEnd()}\n`).join("");
   }
 }
 
@@ -104,7 +84,8 @@ export const ls = command({
   ],
   flags: { limit: { value: "N", text: "at most so many locks; default all" } },
   async run({ positionals: [prefix = ""], flags, io, connect, signal, now, json: wantsJson }) {
-    let left = parseLimit(flags.limit, { command: "ls", fallback: Infinity, max: Infinity });
+    const most = { min: 1, max: Infinity, command: "ls" };
+    let left = flags.limit === undefined ? Infinity : parseInteger("limit", flags.limit, most);
     const cluster = connect();
     const table = new GrowingTable(["NAME", "KIND", "HOLDER", "AGE", "WAITERS"]);
     let cursor: string | undefined;
@@ -135,9 +116,6 @@ const lockJson = ({ name, kind, holder, waiters }: LockSummary): LockJson => ({
   holder: holder === undefined ? null : contenderJson(holder),
 });
 
-/** As the library has it. */
-const LIMITS = { command: "show", fallback: 100, max: 1000 };
-
 export const show = command({
   name: "show",
   args: "NAME",
@@ -155,7 +133,7 @@ export const show = command({
     limit: { value: "N", text: "at most so many holders and so many waiters, up to 1000; default 100" },
   },
   async run({ positionals: [name = ""], flags, io, connect, signal, now, json: wantsJson }) {
-    const limit = parseLimit(flags.limit, LIMITS);
+    const limit = parseInteger("limit", flags.limit ?? "100", { min: 1, max: MAX_LIMIT, command: "show" });
     const queue = await inspect(connect(), name, { limit, signal });
     await write(io, wantsJson ? json(queueJson(queue)) : textOf(queue, now()));
     return queue.total.holders + queue.total.waiters > 0 ? EXIT.ok : EXIT.nothing;
@@ -207,9 +185,6 @@ async function confirm({ stdin, stderr }: Io, question: string, signal: AbortSig
   }
 }
 
-/** As many as the library reports. */
-const LIMIT = 1000;
-
 /** What the user's word means: the holder of a name, or the entry of a key. */
 interface Found {
   readonly queue: QueueState;
@@ -225,7 +200,7 @@ async function findEntry(
   word: string,
   { reading, signal }: { readonly reading: Reading; readonly signal: AbortSignal },
 ): Promise<Found | undefined> {
-  const options = { limit: LIMIT, signal };
+  const options = { limit: MAX_LIMIT, signal };
   const queueName = reading === "name" ? undefined : nameOfKey(word);
   // A word that can be neither is inspected as a name: the library says which rule it breaks.
   const mayBeName = reading !== "key" && (queueName === undefined || isName(word));
@@ -240,17 +215,10 @@ async function findEntry(
       `${JSON.stringify(word)} is the name of a lock and the key of an entry: give --as name or --as key`,
       "release",
     );
-  if (named && byName) return { queue: named, entry: onlyHolder(named, byName) };
-  return around && byKey ? { queue: around, entry: byKey } : undefined;
-}
-
-function onlyHolder({ name, total }: QueueState, holder: Contender): Contender {
-  if (total.holders === 1) return holder;
-  throw new CliError(
-    EXIT.usage,
-    `${total.holders} hold ${JSON.stringify(name)}: give the key of one of them`,
-    "leasehold show has the keys",
-  );
+  if (!named || !byName) return around && byKey ? { queue: around, entry: byKey } : undefined;
+  if (named.total.holders === 1) return { queue: named, entry: byName };
+  const count = `${named.total.holders} hold ${JSON.stringify(word)}`;
+  throw new CliError(EXIT.usage, `${count}: give the key of one of them`, "leasehold show has the keys");
 }
 
 /** By its key: the same text may stand for two keys that are no text. */
@@ -291,46 +259,37 @@ export const release = command({
     as: { value: "name|key", text: "how to read a word that is both" },
   },
   async run({ positionals: [word = ""], flags, io, connect, signal, now, json: wantsJson }) {
-    const reading = readingOf(flags.as);
-    const asks = mustAsk(flags.yes === true, io);
+    const reading = flags.as;
+    if (reading !== undefined && reading !== "name" && reading !== "key")
+      throw usageError(`--as must be name or key, got ${JSON.stringify(reading)}`, "release");
+    const asks = flags.yes !== true;
+    if (asks && !(io.stdin.isTTY && io.stderr.isTTY))
+      throw new CliError(
+        EXIT.usage,
+        "release asks for a confirmation, and there is no terminal",
+        "give --yes",
+      );
     const cluster = connect();
     const found = await findEntry(cluster, word, { reading, signal });
     if (!found) return noEntry(io, word, wantsJson);
-    if (asks && !(await confirm(io, questionOf(found, now()), signal))) return declined(io, found, wantsJson);
+    if (asks && !(await confirm(io, questionOf(found, now()), signal))) {
+      if (wantsJson) await write(io, json({ name: found.queue.name, released: null } satisfies ReleaseJson));
+      else io.stderr.write("leasehold: nothing was released\n");
+      return EXIT.nothing;
+    }
     const released = await forceRelease(cluster, found.entry, { signal });
     if (!released) return noEntry(io, word, wantsJson);
-    await write(io, wantsJson ? json(jsonOf(found, true)) : `${doneText(found)}\n`);
+    const result: ReleaseJson = { name: found.queue.name, released: contenderJson(found.entry) };
+    await write(io, wantsJson ? json(result) : `${doneText(found)}\n`);
     return EXIT.ok;
   },
 });
-
-function readingOf(as: string | undefined): Reading {
-  if (as === undefined || as === "name" || as === "key") return as;
-  throw usageError(`--as must be name or key, got ${JSON.stringify(as)}`, "release");
-}
-
-function mustAsk(yes: boolean, { stdin, stderr }: Io): boolean {
-  if (yes) return false;
-  if (stdin.isTTY && stderr.isTTY) return true;
-  throw new CliError(EXIT.usage, "release asks for a confirmation, and there is no terminal", "give --yes");
-}
 
 async function noEntry(io: Io, word: string, wantsJson: boolean): Promise<number> {
   if (wantsJson) await write(io, json({ name: word, released: null } satisfies ReleaseJson));
   else io.stderr.write(`leasehold: no entry to release: ${printable(word, Infinity)}\n`);
   return EXIT.nothing;
 }
-
-async function declined(io: Io, found: Found, wantsJson: boolean): Promise<number> {
-  if (wantsJson) await write(io, json(jsonOf(found, false)));
-  else io.stderr.write("leasehold: nothing was released\n");
-  return EXIT.nothing;
-}
-
-const jsonOf = ({ queue, entry }: Found, done: boolean): ReleaseJson => ({
-  name: queue.name,
-  released: done ? contenderJson(entry) : null,
-});
 
 function questionOf({ queue, entry }: Found, now: number): string {
   const lines = new GrowingTable(TITLES).add([rowOf(entry, now)]);

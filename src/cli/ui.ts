@@ -9,14 +9,11 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from "node:net";
 import { list } from "../index.js";
 import { lockPage } from "../ui/lock-page.js";
-import { command } from "./command.js";
-import { CliError, EXIT, json, usageError } from "./io.js";
+import { command, parseInteger } from "./command.js";
+import { CliError, EXIT, json } from "./io.js";
 import type { PageJson } from "./json-types.js";
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void;
-
-/** 256 bits that nobody can guess. */
-const newToken = (): string => randomBytes(32).toString("base64url");
 
 /**
  * Passes on the requests that know the token: in the address once, in a cookie from then on. The page removes it from the
@@ -28,15 +25,14 @@ function withToken(handler: Handler, token: string): Handler {
     const given = new URLSearchParams(query).get("token") ?? undefined;
     const known = given ?? cookieOf(request);
     if (known === undefined) return refuse(response, 401, "open the address that leasehold ui has printed");
-    if (!isSame(known, token)) return refuse(response, 403, "this address is no longer valid");
+    // In constant time: of any two texts, the hashes have the same length.
+    if (!timingSafeEqual(hash(known), hash(token)))
+      return refuse(response, 403, "this address is no longer valid");
     if (given !== undefined)
       response.setHeader("Set-Cookie", `${cookieName(request)}=${token}; HttpOnly; SameSite=Strict; Path=/`);
     handler(request, response);
   };
 }
-
-/** In constant time: of any two texts, the hashes have the same length. */
-const isSame = (one: string, other: string): boolean => timingSafeEqual(hash(one), hash(other));
 
 const hash = (text: string): Buffer => createHash("sha256").update(text).digest();
 
@@ -76,12 +72,13 @@ export const ui = command({
     release: { text: "let the page release holders and waiters by force, after a confirmation" },
   },
   async run({ positionals: [prefix = ""], flags, io, connect, signal, json: wantsJson }) {
-    const port = portOf(flags.port);
+    const port = parseInteger("port", flags.port ?? "0", { min: 0, max: 65_535, command: "ui" });
     const cluster = connect();
     // A prefix, an address or a password that is wrong ends the command here, in one line.
     await list(cluster, prefix, { limit: 1, signal });
     const page = lockPage(cluster, { prefix, ...(flags.release && { authorize: () => true }) });
-    const token = newToken();
+    // 256 bits that nobody can guess.
+    const token = randomBytes(32).toString("base64url");
     const server = createServer(withToken(page, token));
     try {
       const url = `http://${HOST}:${await listen(server, port)}/?token=${token}`;
@@ -98,12 +95,6 @@ export const ui = command({
     return EXIT.ok;
   },
 });
-
-function portOf(text: string | undefined): number {
-  if (text === undefined) return 0;
-  if (/^\d{1,5}$/.test(text) && Number(text) <= 65_535) return Number(text);
-  throw usageError(`expected --port to be a whole number from 0 to 65535, got ${JSON.stringify(text)}`, "ui");
-}
 
 /** Resolves with the port. */
 async function listen(server: Server, port: number): Promise<number> {

@@ -3,7 +3,7 @@ import type { KeyValue, Range, Txn, TxnAnswer } from "../etcd/port.js";
 import { acquire, holdOf, inQueue, type JoinTarget, timeBudget, watched } from "../hold/acquire.js";
 import { traceAcquire } from "../hold/events.js";
 import { ExclusiveHoldHandle, type Lock } from "../hold/hold.js";
-import { prefixOf } from "../keys.js";
+import { pathOf, prefixOf } from "../keys.js";
 import { isLockValue } from "../kinds.js";
 import {
   type CheckedWait,
@@ -43,15 +43,14 @@ export interface Leader {
 }
 
 /** All candidates, leading or waiting, in the order of their turns. */
-const candidates = (name: string): Range => ({ ...queueRange(name), order: "oldest first" });
+const candidates = (path: string): Range => ({ ...queueRange(path), order: "oldest first" });
 
-/** The leader, given the oldest key under the name. `prefix`: of the cluster. */
-function leaderOf(name: string, oldest: KeyValue | undefined, prefix: string): Leader | undefined {
+/** The leader, given the oldest key under the name. */
+function leaderOf(path: string, oldest: KeyValue | undefined): Leader | undefined {
   if (oldest === undefined) return undefined;
-  const relative = oldest.key.toString();
+  const key = oldest.key.toString();
   // An entry in the queue of a name below this one: while it is first, there is no leader.
-  if (relative.includes("/", prefixOf(name).length)) return undefined;
-  const key = `${prefix}${relative}`;
+  if (key.includes("/", prefixOf(path).length)) return undefined;
   const { value, createRevision, modRevision, leaseId } = oldest;
   // The entry of a lock under the name of the election: its value is no candidate's.
   if (isLockValue(value)) return undefined;
@@ -78,6 +77,7 @@ const MAX_UNREAD = 1000;
 export class Observation extends Feed<Leader | undefined> {
   constructor(services: EtcdServices, name: string, signal: AbortSignal | undefined) {
     const what = `observe the election "${name}"`;
+    const path = pathOf(services, name);
     super({
       services,
       signal,
@@ -85,11 +85,11 @@ export class Observation extends Feed<Leader | undefined> {
       same: sameLeader,
       start: ({ item, failed }) =>
         new QueueWatch<KeyValue>(
-          { services, range: queueRange(name), what, keep: (kv) => kv },
+          { services, range: queueRange(path), what, keep: (kv) => kv },
           {
             changed: ({ keys }) => {
               const [oldest] = keys.values();
-              item(leaderOf(name, oldest, services.options.prefix));
+              item(leaderOf(path, oldest));
             },
             failed,
           },
@@ -138,7 +138,6 @@ export interface Leadership extends Lock {
 
 class LeadershipHandle extends ExclusiveHoldHandle implements Leadership {
   readonly #lease: Lease;
-  readonly #entryKey: string;
   /** Modification revision of the key, as last seen by this process. */
   #modified: bigint;
   #proclaiming: Promise<unknown> = Promise.resolve();
@@ -146,7 +145,6 @@ class LeadershipHandle extends ExclusiveHoldHandle implements Leadership {
   constructor(queue: Queue, grant: Grant) {
     super(queue, grant);
     this.#lease = queue.lease;
-    this.#entryKey = grant.entry.key;
     this.#modified = this.revision;
   }
 
@@ -194,10 +192,9 @@ class LeadershipHandle extends ExclusiveHoldHandle implements Leadership {
    * modification revision protects values that were proclaimed since.
    */
   #putTxn(value: string): Txn {
-    const { name, revision } = this;
-    const key = this.#entryKey;
+    const { key, revision } = this;
     return {
-      queues: [name],
+      queues: [pathOf(this.#lease.services, this.name)],
       compare: [
         { kind: "created at", key, revision },
         { kind: "modified at", key, revision: this.#modified },
@@ -295,17 +292,18 @@ export class Election {
     const { signal, timeoutMs: given } = checkWait("leader", options);
     const timeoutMs = given ?? READ_TIMEOUT_MS;
     const { services } = this.#source;
-    const { client, closed, options: cluster } = services;
+    const { client, closed } = services;
     closed.throwIfAborted();
     const what = `ask for the leader of "${this.name}"`;
-    const range = { ...candidates(this.name), limit: 1 };
+    const path = pathOf(services, this.name);
+    const range = { ...candidates(path), limit: 1 };
     const policy = { what, giveUpMs: timeoutMs, limitIsGiven: given !== undefined, signal: closed };
     const reading = client.range(range, policy);
     const settled = settleWithin(reading, { signal, timeoutMs }, services, {
       onTimeout: () => new EtcdUnavailableError(what, client.hosts.lastFailures),
     });
     const { kvs } = await atCaller(settled);
-    return leaderOf(this.name, kvs[0], cluster.prefix);
+    return leaderOf(path, kvs[0]);
   }
 
   /**

@@ -19,13 +19,7 @@ export interface KeyValue {
   readonly leaseId: bigint;
 }
 
-/** Where a key is. */
-interface Place {
-  /** The key, and the end of a range, are those in etcd: they do not get the prefix of the cluster, and the answer keeps it. */
-  readonly complete?: boolean;
-}
-
-export interface Range extends Place {
+export interface Range {
   readonly key: string | Buffer;
   readonly end?: string | Buffer;
   /** Sorted by create revision. Default: by key. */
@@ -48,23 +42,19 @@ export interface RangeAnswer {
   readonly count: number;
 }
 
-export type Compare = Place &
-  (
-    | { readonly kind: "created at"; readonly key: string | Buffer; readonly revision: bigint }
-    | { readonly kind: "modified at"; readonly key: string; readonly revision: bigint }
-    | { readonly kind: "nothing in"; readonly key: string; readonly end: string }
-    | { readonly kind: "value is"; readonly key: string; readonly value: string }
-  );
+export type Compare =
+  | { readonly kind: "created at"; readonly key: string | Buffer; readonly revision: bigint }
+  | { readonly kind: "modified at"; readonly key: string; readonly revision: bigint }
+  | { readonly kind: "nothing in"; readonly key: string; readonly end: string }
+  | { readonly kind: "value is"; readonly key: string; readonly value: string };
 
-export type Operation = Place &
-  (
-    | { readonly kind: "put"; readonly key: string; readonly value: string; readonly leaseId: bigint }
-    | { readonly kind: "delete"; readonly key: string | Buffer }
-    | ({ readonly kind: "range" } & Range)
-  );
+export type Operation =
+  | { readonly kind: "put"; readonly key: string; readonly value: string; readonly leaseId: bigint }
+  | { readonly kind: "delete"; readonly key: string | Buffer }
+  | ({ readonly kind: "range" } & Range);
 
 export interface Txn {
-  /** The names of the queues whose keys the transaction reads or writes. */
+  /** The paths of the queues whose keys the transaction reads or writes. */
   readonly queues: readonly string[];
   readonly compare: readonly Compare[];
   readonly success: readonly Operation[];

@@ -182,7 +182,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     super(queue.lease);
     const { entry } = grant;
     this.name = entry.name;
-    this.key = entry.completeKey;
+    this.key = entry.key;
     this.revision = entry.revision;
     this.#queue = queue;
     this.#grant = grant;

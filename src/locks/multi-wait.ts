@@ -108,7 +108,7 @@ class MultiJoin {
 }
 
 const common = (entries: readonly QueueEntry[]) => ({
-  queues: entries.map(({ name }) => name),
+  queues: entries.map(({ path }) => path),
   success: entries.map(put),
   failure: entries.map(own),
 });
@@ -116,7 +116,7 @@ const common = (entries: readonly QueueEntry[]) => ({
 /** Puts the keys only if all queues are empty. */
 const tryTxn = (entries: readonly QueueEntry[]): Txn => ({
   ...common(entries),
-  compare: entries.map(({ name }) => ({ kind: "nothing in", ...queueRange(name) })),
+  compare: entries.map(({ path }) => ({ kind: "nothing in", ...queueRange(path) })),
 });
 
 const joinTxn = (entries: readonly QueueEntry[]): Txn => ({
@@ -242,7 +242,7 @@ class AllTurns {
   /** The key under a name, and how many entries are before it, as far as that is known. */
   waiting(name: string): { readonly key: string | undefined; readonly ahead: number | undefined } {
     const entry = this.entries.find((each) => each.name === name);
-    return { key: entry?.completeKey, ahead: entry && this.#turns.get(entry)?.ahead };
+    return { key: entry?.key, ahead: entry && this.#turns.get(entry)?.ahead };
   }
 
   /** Releases what is held and leaves the other queues. */
@@ -253,7 +253,7 @@ class AllTurns {
   /** Reads the entries before each of ours, in one request. */
   async #read(): Promise<void> {
     const txn: Txn = {
-      queues: this.entries.map(({ name }) => name),
+      queues: this.entries.map(({ path }) => path),
       compare: [],
       success: this.entries.map((entry) => ({ kind: "range", ...lastEntries(entry) })),
       failure: [],

@@ -1,5 +1,5 @@
 import type { Compare, KeyValue, Operation, Range, Txn } from "../etcd/port.js";
-import { MARKS } from "../keys.js";
+import { MARKS, pathOf } from "../keys.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
 import { queueRange, type RangeResult } from "../queue/lock-mode.js";
 import { own, put } from "../queue/txns.js";
@@ -19,12 +19,8 @@ const MAX_DELETED = 16;
 class MarkSpace {
   readonly #base: string;
 
-  /** `complete`: the name has the prefix of the cluster, under which the keys are not. Otherwise they are under it, too. */
-  constructor(
-    name: string,
-    private readonly complete: boolean,
-  ) {
-    this.#base = `${MARKS}${name}//`;
+  constructor(start: string) {
+    this.#base = `${start}//`;
   }
 
   mark(slot: number): MarkKey {
@@ -46,7 +42,7 @@ class MarkSpace {
   }
 
   #at(end: string): MarkKey {
-    return { key: `${this.#base}${end}`, complete: this.complete };
+    return { key: `${this.#base}${end}` };
   }
 
   /** Operations that leave the `keep` highest marks, by an answer to `lowest`. */
@@ -58,11 +54,10 @@ class MarkSpace {
     const last = marks.at(-1);
     if (last === undefined) return NOTHING;
     const floor = this.floor(Number(last.slice(this.#base.length)));
-    const { complete } = this;
     return {
       expires: new Set(marks),
       operations: [
-        ...[...floors, ...marks].map((key): Operation => ({ kind: "delete", key, complete })),
+        ...[...floors, ...marks].map((key): Operation => ({ kind: "delete", key })),
         { kind: "put", ...floor, value: "", leaseId: 0n },
       ],
     };
@@ -72,7 +67,6 @@ class MarkSpace {
 /** Where a mark or a floor is. */
 interface MarkKey {
   readonly key: string;
-  readonly complete: boolean;
 }
 
 /** What the run of a slot does with the marks of lower ones. */
@@ -94,7 +88,7 @@ export interface Mark {
   readonly since: string;
   /** Identifies the call. */
   readonly id: string;
-  /** The queue entry of the run: its complete key, so that clusters with and without the prefix understand it. */
+  /** The queue entry of the run. */
   readonly key: string;
   /** Create revision of that entry. Missing if one transaction put both: then it is the modification revision of the mark. */
   readonly fence?: string;
@@ -149,30 +143,23 @@ export class SlotPlan {
   readonly oldSpace: MarkSpace | undefined;
   /** Identifies the marks of this call. */
   readonly id: string;
-  readonly #prefix: string;
+  readonly path: string;
 
   constructor(
     readonly name: string,
     readonly slot: number,
     { services, options }: PlanParts,
   ) {
-    const { clock } = services;
-    const { prefix } = services.options;
     this.options = options;
-    this.#prefix = prefix;
-    this.space = new MarkSpace(this.complete(name), true);
-    this.oldSpace = prefix === "" ? undefined : new MarkSpace(name, false);
-    this.id = clock.randomId().toString(36);
+    this.path = pathOf(services, name);
+    this.space = new MarkSpace(`${MARKS}${this.path}`);
+    this.oldSpace = this.path === name ? undefined : new MarkSpace(pathOf(services, `${MARKS}${name}`));
+    this.id = services.clock.randomId().toString(36);
   }
 
   /** The mark. */
   get at(): MarkKey {
     return this.space.mark(this.slot);
-  }
-
-  /** A name or a key with the prefix of the cluster. */
-  complete(text: string): string {
-    return `${this.#prefix}${text}`;
   }
 
   /** For errors: a role may lack the right on the mark only. */
@@ -183,7 +170,7 @@ export class SlotPlan {
   /** The mark of a run that begins, under the entry `key`. `fence`: its create revision, if it is known by now. */
   mark({ owner, services }: Lease, key: string, fence?: bigint): Mark {
     const since = services.clock.date().toISOString();
-    const started = { state: "started", owner, since, id: this.id, key: this.complete(key) } as const;
+    const started = { state: "started", owner, since, id: this.id, key } as const;
     return fence === undefined ? started : { ...started, fence: fence.toString() };
   }
 }
@@ -214,14 +201,14 @@ export type Verdict = { readonly seen: Seen; readonly isEmpty: boolean } & (
 );
 
 /** What a verdict is made of, in this order: the floors from the slot on, its mark, the oldest entry of the queue; old ones. */
-function evidence({ space, oldSpace, name, slot }: SlotPlan): readonly Operation[] {
+function evidence({ space, oldSpace, path, slot }: SlotPlan): readonly Operation[] {
   const marksIn = (marks: MarkSpace): readonly Operation[] => [
     { kind: "range", ...marks.floorsFrom(slot), limit: 1, keysOnly: true },
     { kind: "range", ...marks.mark(slot) },
   ];
   const oldest = {
     kind: "range",
-    ...queueRange(name),
+    ...queueRange(path),
     order: "oldest first",
     limit: 1,
     keysOnly: true,
@@ -245,8 +232,10 @@ export function verdictOf(
   const last = kv ?? oldKv;
   const mark = last && parseMark(last);
   if (!last || (ownId !== undefined && mark?.id === ownId)) return { state: "free", ...common };
+  // An old mark has the key without the prefix of the cluster.
+  const start = kv ? 0 : plan.path.length - plan.name.length;
   const entry = oldest && {
-    key: kv ? plan.complete(oldest.key.toString()) : oldest.key.toString(),
+    key: oldest.key.toString().slice(start),
     fence: String(oldest.createRevision),
   };
   return { state: stateOf(last, mark, entry), ...common, run: runOf(mark) };
@@ -302,15 +291,15 @@ const reasons = (plan: SlotPlan, entry: QueueEntry): readonly Operation[] => [ow
 
 /** Takes the lock and puts the mark, if the queue is empty. */
 export const tryTxn = (plan: SlotPlan, entry: QueueEntry, { mark, seen }: Begun): Txn => ({
-  queues: [plan.name],
-  compare: [{ kind: "nothing in", ...queueRange(plan.name) }, ...mayRun(plan, seen)],
+  queues: [plan.path],
+  compare: [{ kind: "nothing in", ...queueRange(plan.path) }, ...mayRun(plan, seen)],
   success: [put(entry), putMark(plan.at, mark), lowest(plan)],
   failure: reasons(plan, entry),
 });
 
 /** Puts the mark under the hold of `entry`. */
 export const beginTxn = (plan: SlotPlan, entry: JoinedEntry, { mark, seen }: Begun): Txn => ({
-  queues: [plan.name],
+  queues: [plan.path],
   compare: [holds(entry), ...mayRun(plan, seen)],
   success: [putMark(plan.at, mark), lowest(plan)],
   failure: reasons(plan, entry),
@@ -326,8 +315,8 @@ export function endTxn(
   // A request may not put and delete the same key.
   const ended = expiry.expires.has(at.key) ? [] : [putMark(at, mark)];
   return {
-    queues: [plan.name],
-    compare: [{ ...holds({ key: mark.key, revision }), complete: true }],
+    queues: [plan.path],
+    compare: [holds({ key: mark.key, revision })],
     success: [...ended, ...expiry.operations],
     failure: [{ kind: "range", ...at }],
   };
@@ -348,9 +337,9 @@ export const markIs = (plan: SlotPlan, mark: Mark): Compare => ({
 
 /** Deletes the mark of a run that has not begun. Never rejects: with the session, the slot counts as lost. */
 export async function undo(lease: Lease, plan: SlotPlan, when: Compare): Promise<void> {
-  const { at, name } = plan;
+  const { at, path } = plan;
   const txn: Txn = {
-    queues: [name],
+    queues: [path],
     compare: [when],
     success: [{ kind: "delete", ...at }],
     failure: [],

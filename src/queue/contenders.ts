@@ -4,6 +4,7 @@ import type { KeyValue, Range, RangeAnswer } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import type { Waited } from "../hold/acquire.js";
 import type { EtcdServices } from "../session/connection.js";
+import { pathOf } from "../keys.js";
 import { queueRange } from "./lock-mode.js";
 import { byAge, SeenEntry } from "./seen-entry.js";
 
@@ -122,14 +123,11 @@ export interface Ahead {
   readonly ahead: number;
 }
 
-interface Reading {
+export interface Reading {
   /** The create revisions of all entries. */
   readonly revisions: readonly bigint[];
   readonly holder: Contender | undefined;
 }
-
-/** Reads under way, by name: hundreds of calls that time out together share one read. */
-const readings = new WeakMap<EtcdServices, Map<string, Promise<Reading>>>();
 
 /** Holder and number of contenders before `revision`; before the end of the queue if the revision is not known. */
 export async function readContendersAhead(
@@ -137,10 +135,10 @@ export async function readContendersAhead(
   { name, revision }: Waited,
   policy: CallPolicy,
 ): Promise<Ahead> {
-  const byName = readings.get(services) ?? new Map<string, Promise<Reading>>();
-  readings.set(services, byName);
-  const reading = byName.get(name) ?? readQueue(services, name, policy).finally(() => byName.delete(name));
-  byName.set(name, reading);
+  const { readings } = services;
+  const reading =
+    readings.get(name) ?? readQueue(services, name, policy).finally(() => readings.delete(name));
+  readings.set(name, reading);
   const { revisions, holder } = await reading;
   const ahead = revisions.filter((other) => revision === undefined || other < revision).length;
   return { holder: ahead > 0 ? holder : undefined, ahead };
@@ -148,17 +146,18 @@ export async function readContendersAhead(
 
 async function readQueue(services: EtcdServices, name: string, policy: CallPolicy): Promise<Reading> {
   const keep = ({ createRevision }: KeyValue): bigint => createRevision;
+  const range = queueRange(pathOf(services, name));
   const { first, revisions } = await atOneRevision(async () => {
-    const oldest = { order: "oldest first", limit: VALUES, ...queueRange(name) } as const;
+    const oldest = { order: "oldest first", limit: VALUES, ...range } as const;
     const { header, kvs, more } = await services.client.range(oldest, policy);
     if (!more) return { first: kvs[0], revisions: kvs.map(keep) };
     // Without the values of all others: the call that waits for this has half a second left.
-    const all = { revision: header.revision, keysOnly: true, ...queueRange(name) };
+    const all = { revision: header.revision, keysOnly: true, ...range };
     const { keys } = await readKeys({ services, policy }, all, { keep });
     return { first: kvs[0], revisions: [...keys.values()] };
   });
   if (!first) return { revisions, holder: undefined };
   const ttls = await remainingTtls(services, [first.leaseId], policy);
-  const entry = new SeenEntry(first, services.options.prefix);
+  const entry = new SeenEntry(first);
   return { revisions, holder: entry.contenderIn(name, "holding", ttls.get(first.leaseId)) };
 }

@@ -1,6 +1,6 @@
 import { KindMismatchError } from "../errors.js";
 import type { KeyValue } from "../etcd/port.js";
-import { entryKey, type EntryValue, parseEntryValue } from "../keys.js";
+import { entryKey, type EntryValue, parseEntryValue, pathOf } from "../keys.js";
 import { entryFound, type FoundEntry, isSameGroup, type LockKind, mayMeet } from "../kinds.js";
 import type { Lease } from "../session/lease.js";
 import type { EntryView, LockMode, RangeResult } from "./lock-mode.js";
@@ -60,12 +60,11 @@ export class QueueEntry {
 
   /** Its key is `directory/<lease>`. */
   get directory(): string {
-    return `${this.name}${this.mode.folder}`;
+    return `${this.path}${this.mode.folder}`;
   }
 
-  /** As etcd has it, and as users see it: with the prefix of the cluster. */
-  get completeKey(): string {
-    return this.#complete(this.key);
+  get path(): string {
+    return pathOf(this.lease.services, this.name);
   }
 
   /** Create revision; undefined until etcd has reported it. */
@@ -139,7 +138,7 @@ export class QueueEntry {
       const found = this.#foreign(kv);
       if (!found) continue;
       const isLate = !every && found.name === this.name && before.some((other) => this.#isOfOurKind(other));
-      if (!isLate) return new KindMismatchError(this, found, this.#complete(kv.key.toString()));
+      if (!isLate) return new KindMismatchError(this, found, kv.key.toString());
     }
     return undefined;
   }
@@ -155,14 +154,14 @@ export class QueueEntry {
 
   /** What the entry is, if it cannot be met. Our own entries that leave, and late puts on our lease, end by themselves. */
   #foreign(kv: KeyValue): FoundEntry | undefined {
-    const found = entryFound(this.name, kv);
+    const found = this.#found(kv);
     if (!found || (found.name === this.name && mayMeet(this.kind, found.kind))) return undefined;
     if (kv.leaseId !== this.lease.leaseId || this.#stays(kv)) return found;
     return this.lease.sweeper.isForeign(kv) ? found : undefined;
   }
 
-  #complete(key: string): string {
-    return `${this.lease.services.options.prefix}${key}`;
+  #found(kv: KeyValue): FoundEntry | undefined {
+    return entryFound(this.name, kv, this.lease.services.options.prefix);
   }
 
   #stays(kv: KeyValue): boolean {
@@ -172,7 +171,7 @@ export class QueueEntry {
   }
 
   #isOfOurKind(kv: KeyValue): boolean {
-    const found = entryFound(this.name, kv);
+    const found = this.#found(kv);
     return found?.name === this.name && isSameGroup(this.kind, found.kind);
   }
 

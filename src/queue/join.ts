@@ -55,7 +55,7 @@ export class Joiner {
   }
 
   #adopted(wanted: JoinWanted): Joined | undefined {
-    const directory = `${this.queue.name}${wanted.mode.folder}`;
+    const directory = `${this.queue.path}${wanted.mode.folder}`;
     const adopted = this.queue.lease.adopted?.claim(directory, (entry) => this.#assertMeets(wanted, entry));
     return adopted && { entry: this.queue.own.adopt(adopted, wanted), result: UNKNOWN };
   }
@@ -80,7 +80,7 @@ export class Joiner {
   async tryJoin(wanted: JoinWanted, limits: Limits): Promise<Joined<Granted> | undefined> {
     const { trying } = wanted.mode;
     if ("check" in trying) {
-      const [found] = await this.#read([trying.check(this.queue.name)], limits);
+      const [found] = await this.#read([trying.check(this.queue.path)], limits);
       for (const kv of found?.kvs ?? []) this.#assertMeets(wanted, kv);
       return found && trying.hasRoom(found) ? this.#joinIfHeld(wanted, limits) : undefined;
     }
@@ -123,9 +123,9 @@ export class Joiner {
   ): void {
     const { name } = this.queue;
     const { leaseId, services } = this.queue.lease;
-    const found = entryFound(name, { leaseId, ...kv });
+    const found = entryFound(name, { leaseId, ...kv }, services.options.prefix);
     if (found && !(found.name === name && mayMeet(kind, found.kind)))
-      throw new KindMismatchError({ name, kind }, found, `${services.options.prefix}${kv.key.toString()}`);
+      throw new KindMismatchError({ name, kind }, found, kv.key.toString());
   }
 
   async #read(ranges: readonly Range[], limits: Limits): Promise<readonly RangeResult[]> {

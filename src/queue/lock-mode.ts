@@ -9,7 +9,7 @@ export type RangeResult = Omit<RangeAnswer, "header">;
 
 /** What a lock mode reads of an entry before its join. */
 interface NewEntry {
-  readonly name: string;
+  readonly path: string;
   readonly key: string;
 }
 
@@ -79,11 +79,11 @@ export const UNKNOWN: Unknown = { state: "unknown" };
 /** How to join only if the entry holds at once: by compares in one transaction, or by a read before the join. */
 type Trying =
   | { readonly when: (entry: NewEntry) => readonly Compare[] }
-  | { readonly check: (name: string) => Range; readonly hasRoom: (oldest: RangeResult) => boolean };
+  | { readonly check: (path: string) => Range; readonly hasRoom: (oldest: RangeResult) => boolean };
 
 /** What differs between the entries of a mutex, a reader, a writer and a permit. `Queue` does everything else. */
 export interface LockMode {
-  /** Keys are in `name`, `name/read` or `name/write`. */
+  /** Keys are in `path`, `path/read` or `path/write`. */
   readonly folder: "" | "/read" | "/write";
   /** Several may hold at a time, so a hold has no fence. */
   readonly shared: boolean;
@@ -110,8 +110,8 @@ export interface LockMode {
 }
 
 /** Spread it last: Node.js 20 adds further fields slowly after a spread. */
-export const queueRange = (name: string): { readonly key: string; readonly end: string } => {
-  const prefix = prefixOf(name);
+export const queueRange = (path: string): { readonly key: string; readonly end: string } => {
+  const prefix = prefixOf(path);
   return { key: prefix, end: prefixEnd(prefix) };
 };
 
@@ -123,7 +123,7 @@ export const lastEntries = (entry: EntryView): Range => ({
   order: "newest first",
   limit: LAST,
   maxCreateRevision: entry.revision,
-  ...queueRange(entry.name),
+  ...queueRange(entry.path),
 });
 
 /** One entry, which ends when its key is deleted. Keeps nothing else of the answer that contained it. */
@@ -164,11 +164,11 @@ const alone = (folder: LockMode["folder"]): LockMode => ({
   folder,
   shared: false,
   announcesGrant: false,
-  trying: { when: ({ name }) => [{ kind: "nothing in", ...queueRange(name) }] },
+  trying: { when: ({ path }) => [{ kind: "nothing in", ...queueRange(path) }] },
   follows: (_, earlier) => earlier.at(-1),
   grantedTogether: false,
   surelyFollows: (ours) => ours.length > 0,
-  readsToJoin: ({ name }) => [{ order: "newest first", limit: LAST, ...queueRange(name) }],
+  readsToJoin: ({ path }) => [{ order: "newest first", limit: LAST, ...queueRange(path) }],
   joined: (entry, [last]) => {
     if (!last) return UNKNOWN;
     const position = positionOf(entry, { kvs: last.kvs, more: last.count > last.kvs.length });
@@ -177,7 +177,7 @@ const alone = (folder: LockMode["folder"]): LockMode => ({
   },
   reads: (entry) => [lastEntries(entry)],
   positionOf: (entry, [last]) => (last ? positionOf(entry, last) : "gone"),
-  readsForFirst: ({ name }) => [{ order: "oldest first", limit: 1, ...queueRange(name) }],
+  readsForFirst: ({ path }) => [{ order: "oldest first", limit: 1, ...queueRange(path) }],
   isFirst: (entry, [oldest]) => oldest?.kvs[0] !== undefined && entry.is(oldest.kvs[0]),
 });
 
@@ -186,9 +186,9 @@ export const exclusive = alone("");
 export const writer = alone("/write");
 
 /** All entries of the queue but the readers': the keys before the readers' folder, and the keys behind it. */
-function otherRanges(name: string): readonly { readonly key: string; readonly end: string }[] {
-  const { key, end } = queueRange(name);
-  const readers = prefixOf(`${name}/read`);
+function otherRanges(path: string): readonly { readonly key: string; readonly end: string }[] {
+  const { key, end } = queueRange(path);
+  const readers = prefixOf(`${path}/read`);
   return [
     { key, end: readers },
     { key: prefixEnd(readers), end },
@@ -196,7 +196,7 @@ function otherRanges(name: string): readonly { readonly key: string; readonly en
 }
 
 const nearest = (entry: NewEntry): readonly Range[] =>
-  otherRanges(entry.name).map((range) => ({ ...range, order: "newest first", limit: 1 }));
+  otherRanges(entry.path).map((range) => ({ ...range, order: "newest first", limit: 1 }));
 
 /** The later of the two entries, if there is any. `others` is the number of all of them. */
 function behind(results: readonly RangeResult[], others: number): Behind | undefined {
@@ -219,9 +219,9 @@ export const reader: LockMode = {
   announcesGrant: false,
   trying: {
     // None of the ranges contains its own key: an attempt whose answer was lost may have put it.
-    when: ({ name, key }) => [
+    when: ({ path, key }) => [
       { kind: "created at", key, revision: 0n },
-      ...otherRanges(name).map((range) => ({ kind: "nothing in", ...range }) as const),
+      ...otherRanges(path).map((range) => ({ kind: "nothing in", ...range }) as const),
     ],
   },
   // Two readers whose joins found the same entry before them have no other entry between them: they are granted together.
@@ -250,20 +250,20 @@ export const reader: LockMode = {
     return behind(others, seen) ?? "first";
   },
   // Reads our own readers, too: an entry that holds by this answer must be in it.
-  readsForFirst: ({ name, directory, lease }) => [
+  readsForFirst: ({ path, directory, lease }) => [
     sessionRange(directory, lease.leaseId),
-    ...otherRanges(name).map((range) => ({ ...range, order: "oldest first", limit: 1 }) as const),
+    ...otherRanges(path).map((range) => ({ ...range, order: "oldest first", limit: 1 }) as const),
   ],
   isFirst: (entry, [ours, ...others]) =>
     (ours?.kvs.some((kv) => entry.is(kv)) ?? false) &&
     others.every(({ kvs: [oldest] }) => oldest === undefined || oldest.createRevision > entry.revision),
 };
 
-const oldestOf = (name: string): Range => ({ ...queueRange(name), order: "oldest first", limit: 1 });
+const oldestOf = (path: string): Range => ({ ...queueRange(path), order: "oldest first", limit: 1 });
 
 /** All entries up to and including ours. */
-const upTo = ({ name, revision }: EntryView): Range => ({
-  ...queueRange(name),
+const upTo = ({ path, revision }: EntryView): Range => ({
+  ...queueRange(path),
   order: "newest first",
   maxCreateRevision: revision,
 });
@@ -279,15 +279,15 @@ const willAnnounce = (kv: KeyValue, rank: number): boolean =>
   kv.modRevision === kv.createRevision && rank >= (parseEntryValue(kv.value).permits ?? Infinity);
 
 /** Waits for the put or the end of the entry below, which is still waiting. */
-function behindWaiter(name: string, below: KeyValue): Predecessor {
-  return new EntryBelow(below, false, { afterPut: behindHolders(name, undefined, false) });
+function behindWaiter(path: string, below: KeyValue): Predecessor {
+  return new EntryBelow(below, false, { afterPut: behindHolders(path, undefined, false) });
 }
 
 /** Waits for the end of any holder. `holders` undefined: a read must still find the holders. */
-function behindHolders(name: string, holders: readonly KeyValue[] | undefined, sure: boolean): Predecessor {
+function behindHolders(path: string, holders: readonly KeyValue[] | undefined, sure: boolean): Predecessor {
   const revisions = holders && new Map(holders.map((kv) => [kv.key.toString("latin1"), kv.createRevision]));
   return {
-    target: { ...queueRange(name), events: "DELETE" },
+    target: { ...queueRange(path), events: "DELETE" },
     revision: undefined,
     holder: sure,
     endedBy: ({ key, modRevision }) => {
@@ -307,10 +307,10 @@ function standing(entry: EntryView, below: readonly KeyValue[]): "first" | Behin
   if (rank < permits || !last) return "first";
   const ahead = rank - permits + 1;
   if (willAnnounce(last, rank - 1))
-    return { state: "waiting", predecessor: behindWaiter(entry.name, last), ahead };
+    return { state: "waiting", predecessor: behindWaiter(entry.path, last), ahead };
   // While the numbers differ, a deletion may change which one rules, so a read decides.
   const sure = ahead === 1 && [...below, entry].every((each) => permitsOf(each) === permits);
-  return { state: "waiting", predecessor: behindHolders(entry.name, below, sure), ahead: 1 };
+  return { state: "waiting", predecessor: behindHolders(entry.path, below, sure), ahead: 1 };
 }
 
 function joined(entry: EntryView, [oldest, last]: readonly RangeResult[]): JoinResult {
@@ -323,8 +323,8 @@ function joined(entry: EntryView, [oldest, last]: readonly RangeResult[]): JoinR
   if (!below) return UNKNOWN;
   const ahead = rank - permits + 1;
   if (willAnnounce(below, rank - 1))
-    return { state: "waiting", predecessor: behindWaiter(entry.name, below), ahead };
-  return { state: "waiting", predecessor: behindHolders(entry.name, undefined, false), ahead: 1 };
+    return { state: "waiting", predecessor: behindWaiter(entry.path, below), ahead };
+  return { state: "waiting", predecessor: behindHolders(entry.path, undefined, false), ahead: 1 };
 }
 
 /** The position of `entry`, by an answer to `reads`. */
@@ -335,7 +335,7 @@ function positionIn(entry: EntryView, last: RangeResult | undefined, permits: nu
   const [next] = below;
   // More entries than our own number are before us. Which number rules matters only to an entry that may be next.
   if (!next || !willAnnounce(next, below.length)) return "unclear";
-  return { state: "waiting", predecessor: behindWaiter(entry.name, next), ahead: below.length + 1 - permits };
+  return { state: "waiting", predecessor: behindWaiter(entry.path, next), ahead: below.length + 1 - permits };
 }
 
 /** With more than so many waiters before it, a waiter reads as seldom as any other: it need not know how many there are. */
@@ -363,7 +363,7 @@ const permitOf = (permits: number): LockMode => ({
   // Its join need not have read the queue: only a read shows whether a permit is free.
   grantedTogether: false,
   surelyFollows: (ours) => ours.some(isWaiting),
-  readsToJoin: ({ name }) => [oldestOf(name), { ...queueRange(name), order: "newest first", limit: 2 }],
+  readsToJoin: ({ path }) => [oldestOf(path), { ...queueRange(path), order: "newest first", limit: 2 }],
   joined,
   // Ours, all that may hold, and those that wait before us as long as their number matters.
   reads: (entry, all) => [all ? upTo(entry) : { ...upTo(entry), limit: permits + COUNTED }],

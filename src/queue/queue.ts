@@ -13,7 +13,7 @@
 // Whatever entry is not wanted then is deleted by `leave`, which etcd must confirm, and whose answer wakes the next of ours.
 import { KindMismatchError } from "../errors.js";
 import type { CallPolicy } from "../etcd/retry.js";
-import { sessionRange } from "../keys.js";
+import { pathOf, sessionRange } from "../keys.js";
 import { type LockKind, mayMeet } from "../kinds.js";
 import type { AdoptedEntry } from "../session/cleanup.js";
 import type { Lease } from "../session/lease.js";
@@ -58,7 +58,7 @@ export class SessionEntries {
 
   make({ mode = exclusive, value, kind }: Wanted = {}): QueueEntry {
     const { lease, name } = this;
-    const n = this.keyNumbers.next(`${name}${mode.folder}`);
+    const n = this.keyNumbers.next(`${pathOf(lease.services, name)}${mode.folder}`);
     const entry = new QueueEntry({ lease, name, n, mode, value, kind });
     this.keyNumbers.take(entry);
     return entry;
@@ -89,7 +89,7 @@ export class SessionEntries {
   mismatch(kind: LockKind, entries: readonly JoinedEntry[]): KindMismatchError | undefined {
     const { name } = this;
     const found = entries.find((entry) => !entry.leaving && !mayMeet(kind, entry.kind));
-    return found && new KindMismatchError({ name, kind }, found, found.completeKey);
+    return found && new KindMismatchError({ name, kind }, found, found.key);
   }
 
   /** No request is needed to see an entry of ours. @throws KindMismatchError */
@@ -146,6 +146,10 @@ export class Queue {
 
   get lease(): Lease {
     return this.owner.lease;
+  }
+
+  get path(): string {
+    return pathOf(this.lease.services, this.name);
   }
 
   /** Adds a caller at the end of the local line; it waits for its turn. */

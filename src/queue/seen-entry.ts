@@ -13,19 +13,21 @@ const MAX_OWNER_BYTES = 256;
 /** The last part of the keys of this library, of Go's client, etcdctl and jetcd. */
 const LEASE_AND_NUMBER = /^[1-9a-f][0-9a-f]{0,15}(-[1-9][0-9]*)?$/;
 
-/** Complete keys that are no text, without the prefix of the cluster, by the contender that shows them. */
+/** Keys that are no text, by the contender that shows them. */
 const binaryKeys = new WeakMap<Contender, Buffer>();
 
-/** The exact key of a contender that this process has read, without the prefix of the cluster. */
-export const exactKey = (contender: Contender, prefix: string): string | Buffer =>
-  binaryKeys.get(contender) ?? contender.key.slice(prefix.length);
+/** The exact key of a contender that this process has read, whose caller has checked `contender.key`. */
+export function exactKey(contender: Contender): string | Buffer {
+  const bytes = binaryKeys.get(contender);
+  return bytes?.toString() === contender.key ? bytes : contender.key;
+}
 
 /**
  * What is kept of a key below a name, whoever has put it. All that is kept of its value is bounded, whatever the value is.
  * A key counts in the queue of its own name and in those of the names above it, so an entry belongs to no queue.
  */
 export class SeenEntry {
-  /** The key as etcd has it, without the prefix of the cluster. */
+  /** The key as etcd has it. */
   readonly bytes: string | Buffer;
   readonly createRevision: bigint;
   readonly modRevision: bigint;
@@ -39,10 +41,9 @@ export class SeenEntry {
   /** The kind of a queue in which the key is directly under the name. */
   readonly #kind: QueueKind = "unknown";
 
-  /** `prefix`: of the cluster. `isRead`: with its value. */
+  /** `isRead`: with its value. */
   constructor(
     kv: KeyValue,
-    private readonly prefix: string,
     readonly isRead = true,
   ) {
     this.bytes = compactKey(kv.key);
@@ -62,26 +63,26 @@ export class SeenEntry {
     this.#kind = permits === undefined ? other : "semaphore";
   }
 
-  /** The complete key, with U+FFFD in the place of bytes that are no text. */
+  /** With U+FFFD in the place of bytes that are no text. */
   get key(): string {
-    return `${this.prefix}${this.bytes.toString()}`;
+    return this.bytes.toString();
   }
 
-  /** What it makes of the queue of this name. */
-  kindIn(name: string): QueueKind {
+  /** What it makes of this queue. */
+  kindIn(path: string): QueueKind {
     if (this.#kind === "unknown") return "unknown";
-    const place = this.placeIn(name);
+    const place = this.placeIn(path);
     if (place === "reader" || place === "writer") return "rwlock";
     return place === "direct" ? this.#kind : "unknown";
   }
 
   /**
-   * Where it is in the queue of this name: in the folder of the readers or of the writers, directly under the name, or deeper,
+   * Where it is in this queue: in the folder of the readers or of the writers, directly under the name, or deeper,
    * in the queue of a nested name. "below readers": deeper, in the folder of the readers.
    */
-  placeIn(name: string): "reader" | "writer" | "direct" | "below readers" | "below" {
+  placeIn(path: string): "reader" | "writer" | "direct" | "below readers" | "below" {
     const { bytes } = this;
-    const start = (typeof bytes === "string" ? name.length : Buffer.byteLength(name)) + 1;
+    const start = (typeof bytes === "string" ? path.length : Buffer.byteLength(path)) + 1;
     const slash = bytes.indexOf("/", start);
     if (slash === -1) return "direct";
     const isDeep = bytes.includes("/", slash + 1);
@@ -134,14 +135,14 @@ type Aged = Pick<SeenEntry, "createRevision" | "bytes">;
  * while only readers are before it; a permit, while fewer keys are before it than the oldest one has in its value (1 if it
  * has none); any other key, while it is the oldest. `entries`: in the order of the queue.
  */
-export function holdersIn(name: string, entries: readonly SeenEntry[]): readonly SeenEntry[] {
+export function holdersIn(path: string, entries: readonly SeenEntry[]): readonly SeenEntry[] {
   const permits = entries[0]?.permits ?? 1;
   const holders: SeenEntry[] = [];
   let onlyReaders = true;
   for (const [rank, entry] of entries.entries()) {
     // There may be thousands behind them.
     if (rank >= permits && !onlyReaders) break;
-    const place = entry.placeIn(name);
+    const place = entry.placeIn(path);
     const limit = place === "direct" && entry.permits !== undefined ? permits : 1;
     if (place === "reader" ? onlyReaders : rank < limit) holders.push(entry);
     onlyReaders &&= place === "reader" || place === "below readers";
@@ -155,16 +156,16 @@ export interface Split {
   readonly waiters: readonly SeenEntry[];
 }
 
-export function splitQueue(name: string, entries: readonly SeenEntry[]): Split {
-  const holders = holdersIn(name, entries);
+export function splitQueue(path: string, entries: readonly SeenEntry[]): Split {
+  const holders = holdersIn(path, entries);
   const held = new Set(holders);
   return { holders, waiters: entries.filter((entry) => !held.has(entry)) };
 }
 
 /** By the oldest entry that shows it. */
-export function kindOfQueue(name: string, entries: readonly SeenEntry[]): QueueKind {
+export function kindOfQueue(path: string, entries: readonly SeenEntry[]): QueueKind {
   for (const entry of entries) {
-    const kind = entry.kindIn(name);
+    const kind = entry.kindIn(path);
     if (kind !== "unknown") return kind;
   }
   return "unknown";

@@ -21,7 +21,7 @@ export const joinTxn = (entry: QueueEntry): Txn => ({
 
 /** The same for a session that already has an entry under the name, which this one waits for. */
 export const joinBehindTxn = (entry: QueueEntry): Txn => ({
-  queues: [entry.name],
+  queues: [entry.path],
   compare: [{ kind: "created at", key: entry.key, revision: 0n }],
   success: [put(entry)],
   failure: [own(entry)],
@@ -29,7 +29,7 @@ export const joinBehindTxn = (entry: QueueEntry): Txn => ({
 
 /** Puts the key if the compares hold. Otherwise it writes nothing and no watcher is notified. */
 export const tryTxn = (entry: QueueEntry, when: readonly Compare[]): Txn => ({
-  queues: [entry.name],
+  queues: [entry.path],
   compare: when,
   success: [put(entry)],
   failure: [own(entry)],
@@ -37,7 +37,7 @@ export const tryTxn = (entry: QueueEntry, when: readonly Compare[]): Txn => ({
 
 /** Writes the key again, unchanged, so that its watchers are notified of the grant. */
 export const announceGrantTxn = (entry: JoinedEntry): Txn => ({
-  queues: [entry.name],
+  queues: [entry.path],
   compare: [{ kind: "created at", key: entry.key, revision: entry.revision }],
   success: [put(entry)],
   failure: [],
@@ -45,10 +45,10 @@ export const announceGrantTxn = (entry: JoinedEntry): Txn => ({
 
 /** Deletes exactly this entry, and reads `ranges`, which show the entry that is first after it. */
 export function leaveTxn(entry: QueueEntry, ranges: readonly Range[]): Txn {
-  const { name, key, value, revision } = entry;
+  const { path, key, value, revision } = entry;
   const reads = rangeOperations(ranges);
   return {
-    queues: [name],
+    queues: [path],
     // Before its create revision is known, its value shows that it is ours.
     compare: [
       revision === undefined ? { kind: "value is", key, value } : { kind: "created at", key, revision },

@@ -92,7 +92,7 @@ export class Waiter implements Dependent, WaitOutcome {
     const { stage, revision, queue, kind } = this;
     const { options, names = [queue.name] } = this.options;
     const { leaseId, services } = queue.lease;
-    const key = "entry" in stage ? stage.entry.completeKey : undefined;
+    const key = "entry" in stage ? stage.entry.key : undefined;
     const ahead = stage.at === "turn" ? stage.wait.ahead : undefined;
     const waitedMs = services.clock.monotonic() - this.#since;
     return { kind, names, name: queue.name, label: options?.label, leaseId, key, revision, waitedMs, ahead };

@@ -8,15 +8,15 @@ import type { Lease } from "./lease.js";
 const LAST_CALL_MS = 10_000;
 const REVOCATION = ["lease"] as const;
 
-/** A key in the queue of `name`, from its creation at `revision` on. A later key of the same bytes is another one. */
+/** A key in the queue of `path`, from its creation at `revision` on. A later key of the same bytes is another one. */
 export interface CreatedKey {
-  readonly name: string;
+  readonly path: string;
   readonly key: string | Buffer;
   readonly revision: bigint;
 }
 
-const deletion = ({ name, key, revision }: CreatedKey): Txn => ({
-  queues: [name],
+const deletion = ({ path, key, revision }: CreatedKey): Txn => ({
+  queues: [path],
   compare: [{ kind: "created at", key, revision }],
   success: [{ kind: "delete", key }],
   failure: [],
@@ -62,7 +62,7 @@ const lastPolicy = (what: string, withinMs: number): CallPolicy => ({
   giveUpMs: Math.min(withinMs, LAST_CALL_MS),
 });
 
-/** An entry that an adopted lease already has; `name` is the directory of its key. */
+/** An entry that an adopted lease already has; `path` is the directory of its key. */
 export interface AdoptedEntry extends CreatedKey {
   readonly n: number;
   readonly key: Buffer;
@@ -71,7 +71,7 @@ export interface AdoptedEntry extends CreatedKey {
 
 /** The entries of an orphaned lease: on each name, the first call that waits for such an entry takes over the oldest one. */
 export class AdoptedEntries {
-  /** By the directory of their keys: `name`, or `name/read` and `name/write`. */
+  /** By the directory of their keys: `path`, or `path/read` and `path/write`. */
   readonly #unclaimed = new Map<string, AdoptedEntry>();
 
   /** Deletes all but the oldest entry of a name at once, and the entries that no call has claimed within one TTL. */
@@ -81,8 +81,8 @@ export class AdoptedEntries {
     ttlMs: number,
   ) {
     for (const entry of entries) {
-      if (this.#unclaimed.has(entry.name)) this.#delete(entry);
-      else this.#unclaimed.set(entry.name, entry);
+      if (this.#unclaimed.has(entry.path)) this.#delete(entry);
+      else this.#unclaimed.set(entry.path, entry);
     }
     const timer = lease.services.clock.after(ttlMs, () => {
       for (const entry of this.#unclaimed.values()) this.#delete(entry);
@@ -110,19 +110,31 @@ export class AdoptedEntries {
   }
 }
 
+/** The keys of a lease under the prefix of the cluster: the others are of no concern to it. */
+export async function keysOfLease(
+  { client, options: { prefix } }: EtcdServices,
+  leaseId: bigint,
+  policy: CallPolicy,
+): Promise<readonly Buffer[]> {
+  const { keys } = await client.call((member, options) => member.timeToLive(leaseId, options), policy);
+  const start = Buffer.from(prefix);
+  return keys.filter((key) => key.subarray(0, start.length).equals(start));
+}
+
 /** Oldest first. */
 export async function readAdopted(
-  { client }: EtcdServices,
+  services: EtcdServices,
   leaseId: bigint,
   policy: CallPolicy,
 ): Promise<AdoptedEntry[]> {
-  const { keys } = await client.call((member, options) => member.timeToLive(leaseId, options), policy);
+  const { client } = services;
+  const keys = await keysOfLease(services, leaseId, policy);
   const entries = await Promise.all(
     keys.map(async (key) => {
       const parsed = parseEntryKey(key.toString(), leaseId);
       const [kv] = parsed ? (await client.range({ key }, policy)).kvs : [];
       if (!parsed || kv?.leaseId !== leaseId) return undefined;
-      return { ...parsed, key, value: kv.value, revision: kv.createRevision };
+      return { path: parsed.name, n: parsed.n, key, value: kv.value, revision: kv.createRevision };
     }),
   );
   return entries.filter((entry) => entry !== undefined).sort((a, b) => (a.revision < b.revision ? -1 : 1));

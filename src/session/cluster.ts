@@ -20,15 +20,7 @@ import {
 } from "../telemetry/inspect.js";
 import { atCaller, inOwnContext, withCallersStack } from "../util/own-context.js";
 import { settleWithin } from "../util/settle.js";
-import {
-  type ClusterState,
-  disconnect,
-  type EtcdServices,
-  isCluster,
-  register,
-  servicesOf,
-  stateOf,
-} from "./connection.js";
+import { type ClusterState, disconnect, type EtcdServices, register, stateOf } from "./connection.js";
 import type { Lease, SessionState } from "./lease.js";
 import { adoptLease, openLease } from "./open-lease.js";
 import type { CloseOptions, SessionOptions, WaitOptions } from "./session-options.js";
@@ -51,29 +43,13 @@ export interface LeaseSource {
   lease(wait: CheckedWait): Lease | Promise<Lease>;
 }
 
-const known = new WeakMap<object, LeaseSource>();
+let sourceOf: (cluster: Cluster) => LeaseSource;
 
-/** The same object for all locks of one session or cluster: a program may create a lock for each call. */
+/** The same object for all locks of one session or cluster: a program may create a lock for each call. @throws TypeError */
 export function leaseSourceOf(source: unknown): LeaseSource {
-  const checked = source as SessionSource;
-  const leases = known.get(checked) ?? newLeaseSource(checked);
-  known.set(checked, leases);
-  return leases;
-}
-
-/** @throws TypeError */
-function newLeaseSource(source: SessionSource): LeaseSource {
-  if (source instanceof Session) {
-    const lease = leaseOf(source);
-    return { services: lease.services, reopens: false, lease: () => lease };
-  }
-  if (!isCluster(source)) throw typeError("source", "a Cluster or a Session", source);
-  const cluster = source;
-  return {
-    services: servicesOf(cluster),
-    reopens: true,
-    lease: (wait) => leaseOfCluster(cluster, wait),
-  };
+  if (source instanceof Session) return leaseOf(source).source;
+  if (!(source instanceof Cluster)) throw typeError("source", "a Cluster or a Session", source);
+  return sourceOf(source);
 }
 
 /** The event `statechange`, with what the session knew about its renewals at that moment. */
@@ -109,24 +85,28 @@ const OPEN_TIMEOUT_MS = 10_000;
 
 /** For `connect`. */
 export let newCluster: (state: ClusterState) => Cluster;
-let leaseOfCluster: (cluster: Cluster, wait: CheckedWait) => Lease | Promise<Lease>;
 
 /** The members of one etcd cluster, and the session that all objects created with it share. Created by `connect`. */
 export class Cluster extends ReportingCluster implements AsyncDisposable {
   readonly hosts: readonly string[];
+  readonly #source: LeaseSource;
   #standing: Session | undefined;
   #opening: Promise<Session> | undefined;
 
   static {
     newCluster = (state) => new Cluster(state);
-    leaseOfCluster = (cluster, wait) =>
-      cluster.#openLease(wait.signal) ?? cluster.#session(wait).then(leaseOf);
+    sourceOf = (cluster) => cluster.#source;
   }
 
   private constructor(state: ClusterState) {
     super(() => this.#inside());
     this.hosts = state.services.options.hosts;
     register(this, state);
+    this.#source = {
+      services: state.services,
+      reopens: true,
+      lease: (wait) => this.#openLease(wait.signal) ?? this.#session(wait).then(leaseOf),
+    };
   }
 
   /**
@@ -213,14 +193,8 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
   }
 }
 
-const leases = new WeakMap<Session, Lease>();
-
 /** The lease inside a session. */
-export function leaseOf(session: Session): Lease {
-  const lease = leases.get(session);
-  if (lease === undefined) throw new TypeError("Expected session to be a Session, made by Session.open()");
-  return lease;
-}
+export let leaseOf: (session: Session) => Lease;
 
 /**
  * A lease that is kept alive: when it is lost, everything locked with it is lost. One session per process is enough for
@@ -229,12 +203,15 @@ export function leaseOf(session: Session): Lease {
 export class Session extends EventTarget implements AsyncDisposable {
   readonly #lease: Lease;
 
+  static {
+    leaseOf = (session) => session.#lease;
+  }
+
   private constructor(lease: Lease) {
     super();
     // Any number of listeners is legitimate.
     setMaxListeners(0, this);
     this.#lease = lease;
-    leases.set(this, lease);
     // An error thrown by a listener is an uncaughtException after all listeners ran: the rule of Node's EventTarget.
     const onState: Lease["onState"] = (...change) => void this.dispatchEvent(new StateEvent(...change));
     // The variable keeps the function out of V8's old space: see `EtcdClient`.

@@ -79,7 +79,6 @@ export interface ConnectOptions {
 /** What a simulation replaces. */
 export interface Surroundings {
   readonly clock?: Clock;
-  /** As `memberOf`, it also applies the prefix of the options. */
   readonly newMember?: typeof memberOf;
 }
 

@@ -4,6 +4,7 @@ import { Keepalive } from "../etcd/keepalive.js";
 import { WatchHub } from "../etcd/watch-hub.js";
 import { typeError } from "../options/check.js";
 import type { CheckedConnect } from "../options/connect.js";
+import type { Reading } from "../queue/contenders.js";
 import { AbortFanOut } from "../util/abort.js";
 import { type Clock, pause } from "../util/clock.js";
 import type { Lease } from "./lease.js";
@@ -18,6 +19,8 @@ export interface EtcdServices {
   readonly aborts: AbortFanOut;
   /** An intermediary between here and etcd sends requests twice: a join that was sent once has found its own key. */
   readonly path: { requestsAreRepeated: boolean };
+  /** Reads of queues under way, by name: hundreds of calls that time out together share one read. */
+  readonly readings: Map<string, Promise<Reading>>;
   /** Those of this process, until the session has ended or, after a close, until it is revoked. */
   readonly leases: ReadonlySet<Lease>;
   /** Aborts with SessionClosedError when the cluster is closed. */
@@ -49,6 +52,7 @@ export function newClusterState(options: CheckedConnect, client: EtcdClient, clo
     clock,
     aborts: new AbortFanOut(),
     path: { requestsAreRepeated: false },
+    readings: new Map(),
     leases,
     closed: closing.signal,
   };
@@ -84,9 +88,6 @@ export const servicesOf = (cluster: object): EtcdServices => stateOf(cluster).se
 export function onDisconnected(cluster: object, run: () => void): void {
   stateOf(cluster).onDisconnected = run;
 }
-
-export const isCluster = (value: unknown): boolean =>
-  typeof value === "object" && value !== null && states.has(value);
 
 export function register(cluster: object, state: ClusterState): void {
   states.set(cluster, state);

@@ -3,7 +3,7 @@ import { parseEntryKey, parseEntryValue } from "../keys.js";
 import type { KeyWatch } from "../hold/hold.js";
 import type { QueueEntry } from "../queue/entry.js";
 import type { Timer } from "../util/clock.js";
-import { deleteStrayKey } from "./cleanup.js";
+import { deleteStrayKey, keysOfLease } from "./cleanup.js";
 import type { Lease } from "./lease.js";
 
 /** An idle session lists its keys this often. */
@@ -66,11 +66,7 @@ class KeyAudit {
     const { leaseId, services } = this.lease;
     const policy = this.lease.policy("list the keys of the lease");
     try {
-      const { keys } = await services.client.call(
-        (member, options) => member.timeToLive(leaseId, options),
-        policy,
-      );
-      return keys;
+      return await keysOfLease(services, leaseId, policy);
     } catch {
       // The session is over, or etcd refuses: this user may not read all keys of the lease, or they exceed one answer.
       return undefined;
@@ -276,11 +272,11 @@ export class LatePutSweeper implements AuditListener {
     // etcd refuses, or the session is over: the next list shows the key again.
     const answer = await client.range({ key }, this.lease.policy("read a late key")).catch(() => undefined);
     const [kv] = answer?.kvs ?? [];
-    const name = kv && this.#strayIn(kv);
-    if (!kv || name === undefined || this.lease.signal.aborted) return;
+    const path = kv && this.#strayIn(kv);
+    if (!kv || path === undefined || this.lease.signal.aborted) return;
     // A new entry must not take the key, or find it and claim it, while its deletion is on its way.
     this.#doubted.set(kv.key.toString(), this.lease.services.clock.monotonic() + DOUBT_MS);
-    deleteStrayKey(this.lease, { name, key: kv.key, revision: kv.createRevision }, "delete a late key");
+    deleteStrayKey(this.lease, { path, key: kv.key, revision: kv.createRevision }, "delete a late key");
   }
 
   /** The directory of a key that this library put with this lease and that is not an entry now. */

@@ -13,6 +13,7 @@ import type { Moment } from "../util/clock.js";
 import { inOwnContext, tellOutside } from "../util/own-context.js";
 import { settleWithin, TaskTracker } from "../util/settle.js";
 import { type AdoptedEntries, type CreatedKey, deleteEntries, revokeLease } from "./cleanup.js";
+import type { LeaseSource } from "./cluster.js";
 import { closeIdleWatches, type ClusterState, type EtcdServices } from "./connection.js";
 import { LatePutSweeper } from "./key-audit.js";
 import {
@@ -181,6 +182,7 @@ export interface Dependent {
 /** A lease that is kept alive, with its deadline. `Session` is its public interface. */
 export class Lease implements LeaseListener {
   readonly services: EtcdServices;
+  readonly source: LeaseSource;
   readonly leaseId: bigint;
   /** The TTL that etcd granted. */
   readonly ttlSeconds: number;
@@ -216,6 +218,7 @@ export class Lease implements LeaseListener {
     readonly owner: string,
   ) {
     this.services = cluster.services;
+    this.source = { services: cluster.services, reopens: false, lease: () => this };
     this.leaseId = leaseId;
     this.ttlSeconds = ttlSeconds;
     this.ttlMs = ttlSeconds * 1000;

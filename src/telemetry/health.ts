@@ -73,7 +73,7 @@ export interface HealthSource {
 
 export function healthOf({ hosts, contact, closed, standing, sessions }: HealthSource): ClusterHealth {
   const all = [...sessions];
-  const session = standing ?? nearestEnd(all);
+  const session = standing ?? all.toSorted((a, b) => a.remainingMs() - b.remainingMs())[0];
   const state = closed ? "closed" : (session?.state ?? "none");
   const endangered = all.some((each) => each.state === "jeopardy");
   const ok = !contact.contactFailed && !endangered && state !== "lost" && state !== "jeopardy" && !closed;
@@ -89,6 +89,3 @@ function memberOf(host: string, { hostInUse, contactFailed, failureOf }: Contact
   const state = inUse ? "in use" : hasFailed ? "failed" : "unused";
   return plain({ host, state, inUse, ok: !hasFailed, error: error?.message, failedMs });
 }
-
-const nearestEnd = (sessions: readonly HealthOfSession[]): HealthOfSession | undefined =>
-  sessions.toSorted((a, b) => a.remainingMs() - b.remainingMs())[0];

@@ -172,7 +172,8 @@ export class MemberLines {
       const passed = duration(this.context.clock.monotonic() - this.#allFailedAt);
       this.context.write("info", `${using}: etcd answers again after ${passed}`);
     } else if (this.#news.size > 0) {
-      this.context.write("warn", `${this.#failed()}; ${using}`);
+      const failed = [...this.#news].map(([each, error]) => `${printable(each)} failed (${reason(error)})`);
+      this.context.write("warn", `${failed.join(", ")}; ${using}`);
     } else {
       this.context.write("debug", using);
     }
@@ -181,11 +182,6 @@ export class MemberLines {
     this.#outageWritten = false;
     this.#news.clear();
     this.#failures.delete(host);
-  }
-
-  #failed(): string {
-    const each = [...this.#news].map(([host, error]) => `${printable(host)} failed (${reason(error)})`);
-    return each.join(", ");
   }
 }
 

@@ -106,20 +106,6 @@ export function writeLog(target: LogTarget): () => void {
   log.to(memberChannel, (message: MemberMessage) => members.member(message));
   log.to(electionChannel, (message: ElectionMessage) => elections.election(message));
   log.to(rejoinChannel, (message: RejoinMessage) => rejoins.rejoin(message));
-  subscribeSessions(log, context);
-  subscribeLocks(log, { context, waits, debugs: writer.debugs });
-  const idle = new IdleLine(context, target.isIdle);
-  if (writer.debugs) subscribeUse(log, idle);
-  return () => {
-    log.end();
-    idle.close();
-    members.close();
-    rejoins.close();
-    waits.close();
-  };
-}
-
-function subscribeSessions(log: Subscriptions, context: LineContext): void {
   const sessions = new SessionLines(context);
   const locks = new LockLines(context);
   log.to(sessionChannel, (message: SessionMessage) => sessions.session(message));
@@ -131,27 +117,27 @@ function subscribeSessions(log: Subscriptions, context: LineContext): void {
     if (withSession) sessions.holdLost(message);
     else locks.holdEnded(message);
   });
-}
-
-function subscribeLocks(
-  log: Subscriptions,
-  { context, waits, debugs }: { context: LineContext; waits: WaitLines; debugs: boolean },
-): void {
-  const locks = new LockLines(context);
+  const { debugs } = writer;
   // Candidates of an election stand by for days.
   const waitsForTurn = ({ tries, kind }: AcquireMessage): boolean =>
     !tries && (debugs || kind !== "leadership");
   log.to(acquireChannel.start, (call: AcquireMessage) => waitsForTurn(call) && waits.began(call));
   log.to(acquireChannel.asyncEnd, (call: AcquireMessage) => waits.ended(call));
-  if (!debugs) return;
-  log.to(acquireChannel.asyncEnd, (message: AcquireMessage) => locks.acquired(message));
-  log.to(callChannel.asyncEnd, (message: CallMessage) => locks.called(message));
-}
-
-function subscribeUse(log: Subscriptions, idle: IdleLine): void {
-  log.to(sessionChannel, ({ to }: SessionMessage) => to === "live" && idle.used());
-  log.to(acquireChannel.asyncEnd, () => idle.used());
-  log.to(holdEndChannel, () => idle.used());
+  const idle = new IdleLine(context, target.isIdle);
+  if (debugs) {
+    log.to(acquireChannel.asyncEnd, (message: AcquireMessage) => locks.acquired(message));
+    log.to(callChannel.asyncEnd, (message: CallMessage) => locks.called(message));
+    log.to(sessionChannel, ({ to }: SessionMessage) => to === "live" && idle.used());
+    log.to(acquireChannel.asyncEnd, () => idle.used());
+    log.to(holdEndChannel, () => idle.used());
+  }
+  return () => {
+    log.end();
+    idle.close();
+    members.close();
+    rejoins.close();
+    waits.close();
+  };
 }
 
 /** Subscriptions to the messages of one cluster. */

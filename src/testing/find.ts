@@ -33,7 +33,13 @@ export class EtcdMissingError extends Error {
   readonly reason: string;
 
   constructor(tried: readonly string[], version?: string) {
-    super(missingText(tried, version));
+    super(
+      [
+        `No etcd${version ? ` ${version}` : ""} was found on this machine. Tried, in this order:`,
+        ...tried.map((line) => `  - ${line}`),
+        `What to do: ${advice(version)}`,
+      ].join("\n"),
+    );
     this.reason = tried.at(-1) ?? "nothing was tried";
   }
 }
@@ -68,7 +74,9 @@ export async function fromPath(search: Search): Promise<Programs | undefined> {
 
 /** What the commands of this repository have left in the user's cache. */
 async function fromCache(search: Search): Promise<Programs | undefined> {
-  const cache = cacheFolder(search.env);
+  const { env } = search;
+  const caches = env["XDG_CACHE_HOME"] || path.join(env["HOME"] || os.homedir(), ".cache");
+  const cache = path.join(caches, "leasehold");
   const all = existsSync(cache) ? readdirSync(cache).sort() : [];
   const names = all.filter((name) => name.startsWith("etcd-") && name.endsWith(`-${process.arch}`));
   if (names.length === 0) search.tried.push(`cache ${cache}: no etcd`);
@@ -77,11 +85,6 @@ async function fromCache(search: Search): Promise<Programs | undefined> {
     if (found) return found;
   }
   return undefined;
-}
-
-function cacheFolder(env: NodeJS.ProcessEnv): string {
-  const base = env["XDG_CACHE_HOME"] || path.join(env["HOME"] || os.homedir(), ".cache");
-  return path.join(base, "leasehold");
 }
 
 /** The etcd in the first of these folders that has one, if its version fits. */
@@ -136,14 +139,6 @@ export function osRelease(): { readonly id: string; readonly like: string } {
     id: `${field("ID") || "linux"}${field("VERSION_ID")}`,
     like: `${field("ID")} ${field("ID_LIKE")}`,
   };
-}
-
-function missingText(tried: readonly string[], version: string | undefined): string {
-  return [
-    `No etcd${version ? ` ${version}` : ""} was found on this machine. Tried, in this order:`,
-    ...tried.map((line) => `  - ${line}`),
-    `What to do: ${advice(version)}`,
-  ].join("\n");
 }
 
 function advice(version: string | undefined): string {

@@ -214,7 +214,9 @@ export class ServerProcess {
       await this.kill();
       throw error;
     }
-    idle(child);
+    // A server that was not stopped must not keep its starter alive: the guardian cleans up.
+    child.unref();
+    for (const pipe of [child.stdout, child.stderr]) (pipe as Socket).unref();
   }
 
   /** SIGKILL, also to its workers; resolves when the process has exited. */
@@ -249,7 +251,8 @@ export class ServerProcess {
   pause(): void {
     if (!this.running) return;
     this.#child?.kill("SIGSTOP");
-    for (let tries = 0; tries < 1_000 && !isStopped(this.pid); tries++) blockMs(1);
+    const blocked = new Int32Array(new SharedArrayBuffer(4));
+    for (let tries = 0; tries < 1_000 && !isStopped(this.pid); tries++) Atomics.wait(blocked, 0, 0, 1);
   }
 
   resume(): void {
@@ -320,16 +323,6 @@ function abortOf(signal: AbortSignal, over: AbortSignal): Promise<never> {
 function isStopped(pid: number): boolean {
   const file = `/proc/${pid}/stat`;
   return !existsSync(file) || /\) T /.test(readFileSync(file, "utf8"));
-}
-
-function blockMs(ms: number): void {
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
-}
-
-// A server that was not stopped must not keep its starter alive: the guardian cleans up.
-function idle(child: Child): void {
-  child.unref();
-  for (const pipe of [child.stdout, child.stderr]) (pipe as Socket).unref();
 }
 
 function readLines(stream: Readable, onLine: (line: string) => void): void {

@@ -45,7 +45,10 @@ export class Answers {
     const { base, hosts } = this.options;
     if (!isOurHost(request.headers, hosts)) return end(response, 421, "this page has another host name");
     const url = target.startsWith("/") ? new URL(`http://page${target.replace(/^\/+/, "/")}`) : undefined;
-    if (url && `${url.pathname}/` === base) return redirect(response, base);
+    if (url && `${url.pathname}/` === base) {
+      response.setHeader("Location", base);
+      return end(response, 308, base);
+    }
     if (!url?.pathname.startsWith(base)) return end(response, 404, "there is no such page");
     await this.#route(url.pathname.slice(base.length), { request, response, url });
   }
@@ -118,11 +121,6 @@ function end(response: ServerResponse, status: number, text: string): void {
   response.statusCode = status;
   response.setHeader("Content-Type", "text/plain; charset=utf-8");
   response.end(`${text}\n`);
-}
-
-function redirect(response: ServerResponse, to: string): void {
-  response.setHeader("Location", to);
-  end(response, 308, to);
 }
 
 /** For every response. The page needs its own files and its own events, and nothing else. */

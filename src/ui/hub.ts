@@ -22,7 +22,10 @@ export class Hub {
   #closed = false;
 
   constructor(private readonly setting: BoardSetting) {
-    this.#rows = new Rows(setting.clock, (name) => this.#changed(name));
+    this.#rows = new Rows(setting.clock, (name) => {
+      this.#overview.changed(name);
+      if (name !== undefined) this.#details.get(name)?.changed();
+    });
     this.#overview = new Overview(this.#rows, setting);
     // It is opened for the first reader, and read by all.
     this.#source = inOwnContext(() => new BoardSource(setting, this.#rows));
@@ -51,11 +54,6 @@ export class Hub {
     this.#overview.close();
     this.#timer?.cancel();
     for (const stream of this.#streams) stream.close();
-  }
-
-  #changed(name: string | undefined): void {
-    this.#overview.changed(name);
-    if (name !== undefined) this.#details.get(name)?.changed();
   }
 
   #stream(response: ServerResponse): EventStream {

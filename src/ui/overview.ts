@@ -213,7 +213,8 @@ class ChangeLog {
 
   /** The latest changes of all rows from after `version` up to `last`. */
   *between(version: number, last: number): Iterable<Change> {
-    for (let n = this.#after(version); n < this.#changes.length; n++) {
+    const first = this.#changes.findLastIndex((change) => change.version <= version) + 1;
+    for (let n = first; n < this.#changes.length; n++) {
       const change = this.#changes[n];
       if (change === undefined || change.version > last) return;
       if (this.#isLatest(change)) yield change;
@@ -230,17 +231,6 @@ class ChangeLog {
     this.forgotten = Math.max(this.forgotten, this.#latest.get(oldest) ?? 0);
     this.#latest.delete(oldest);
     this.#gone.delete(oldest);
-  }
-
-  /** The position of the first change after `version`. */
-  #after(version: number): number {
-    let [from, to] = [0, this.#changes.length];
-    while (from < to) {
-      const middle = (from + to) >> 1;
-      if ((this.#changes[middle]?.version ?? Infinity) > version) to = middle;
-      else from = middle + 1;
-    }
-    return from;
   }
 }
 

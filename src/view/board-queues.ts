@@ -9,7 +9,7 @@ import {
   type SeenEntry,
   splitQueue,
 } from "../queue/seen-entry.js";
-import { nameOf } from "./list.js";
+import { pathIn } from "./list.js";
 import type { QueueChange } from "./queue-watch.js";
 
 /** Items in order. To insert or remove one moves those behind it, which takes microseconds for tens of thousands. */
@@ -55,26 +55,25 @@ class SortedList<T> {
   }
 }
 
-/** The longest name, in bytes. A foreign key may have more than a million, all slashes. */
-const MAX_NAME = 1024;
+/** The longest path, in bytes: a name of 1024 behind a prefix of 256. A foreign key may have more than a million, all slashes. */
+const MAX_PATH = 1280;
 
-/** The names of all queues that a key may count in: its directories, the nearest last. */
+/** The paths of all queues that a key may count in: its directories, the nearest last. */
 export function directoriesOf(key: string | Buffer): readonly string[] {
-  const bytes = typeof key === "string" ? key : key.toString("latin1", 0, MAX_NAME + 1);
+  const bytes = typeof key === "string" ? key : key.toString("latin1", 0, MAX_PATH + 1);
   const directories: string[] = [];
   for (
     let slash = bytes.indexOf("/");
-    slash !== -1 && slash <= MAX_NAME;
+    slash !== -1 && slash <= MAX_PATH;
     slash = bytes.indexOf("/", slash + 1)
   ) {
     const directory = bytes.slice(0, slash);
     if (typeof key === "string") directories.push(directory);
-    else if (isUtf8(Buffer.from(directory, "latin1"))) directories.push(textOf(directory));
+    else if (isUtf8(Buffer.from(directory, "latin1")))
+      directories.push(Buffer.from(directory, "latin1").toString());
   }
   return directories;
 }
-
-const textOf = (latin1: string): string => Buffer.from(latin1, "latin1").toString();
 
 /**
  * `granted`: the entry became a holder. `released`: a holder's key was deleted while other keys of its lease stayed, so the
@@ -137,24 +136,28 @@ class LiveQueue {
   holders: readonly SeenEntry[] = [];
   /** Keys that belong to the name itself. Those of nested names alone make no queue of it. */
   direct = 0;
+  readonly name: string;
+  readonly path: string;
   #entries: SortedList<SeenEntry>;
   #holding = new Map<string, Holding>();
 
   constructor(
-    readonly name: string,
+    { name, path }: Pick<LiveQueue, "name" | "path">,
     readonly history: NameHistory,
     entries: Iterable<SeenEntry>,
   ) {
+    this.name = name;
+    this.path = path;
     this.#entries = new SortedList(byAge, entries);
   }
 
   get kind(): QueueKind {
-    return kindOfQueue(this.name, this.#entries.items);
+    return kindOfQueue(this.path, this.#entries.items);
   }
 
   /** The next one first. Made when it is read, from all entries of the queue: see `waiterCount`. */
   get waiters(): readonly SeenEntry[] {
-    return splitQueue(this.name, this.#entries.items).waiters;
+    return splitQueue(this.path, this.#entries.items).waiters;
   }
 
   get waiterCount(): number {
@@ -191,7 +194,7 @@ class LiveQueue {
     readonly ended: readonly SeenEntry[];
   } {
     const before = this.#holding;
-    this.holders = holdersIn(this.name, this.#entries.items);
+    this.holders = holdersIn(this.path, this.#entries.items);
     this.#holding = new Map();
     const began: SeenEntry[] = [];
     for (const entry of this.holders) {
@@ -220,6 +223,7 @@ const MANY = 500;
 
 /** The queues of all names that start with `prefix`. A change costs what it changes, however many other queues there are. */
 export class Queues {
+  /** By their paths, as everything here. */
   readonly live = new Map<string, LiveQueue>();
   grants = 0;
   /** The histories of the names that have no entries now, the oldest first. */
@@ -228,10 +232,14 @@ export class Queues {
   #sorted = new SortedList<string>(byBytes);
   readonly #leases = new LeaseKeys();
 
-  constructor(private readonly prefix: string) {}
+  /** `clusterPrefix`: that of the cluster, with which `prefix` begins. */
+  constructor(
+    private readonly prefix: string,
+    private readonly clusterPrefix: string,
+  ) {}
 
-  historyOf(name: string): readonly BoardEvent[] {
-    return (this.live.get(name)?.history ?? this.#past.get(name))?.events ?? [];
+  historyOf(path: string): readonly BoardEvent[] {
+    return (this.live.get(path)?.history ?? this.#past.get(path))?.events ?? [];
   }
 
   /**
@@ -262,13 +270,13 @@ export class Queues {
     const deleted = new LeaseKeys();
     for (const entry of gone) {
       deleted.add(entry.leaseId, 1);
-      const own = this.live.get(this.#nameOf(entry) ?? "");
+      const own = this.live.get(this.#pathOf(entry) ?? "");
       if (own) own.direct--;
       for (const queue of this.#queuesOf(entry)) touched.add(queue.remove(entry));
     }
     for (const entry of added) {
-      const name = this.#nameOf(entry);
-      if (name !== undefined) (this.live.get(name) ?? this.#begin(name, keys)).direct++;
+      const path = this.#pathOf(entry);
+      if (path !== undefined) (this.live.get(path) ?? this.#begin(path, keys)).direct++;
     }
     for (const entry of [...added, ...updated])
       for (const queue of this.#queuesOf(entry)) touched.add(queue.set(entry));
@@ -288,32 +296,33 @@ export class Queues {
     return new Set([...touched].map(({ name }) => name));
   }
 
-  /** The name that a key belongs to directly, if that starts with the prefix. */
-  #nameOf({ bytes }: SeenEntry): string | undefined {
-    const name = nameOf(Buffer.from(bytes));
-    return name?.startsWith(this.prefix) ? name : undefined;
+  /** The queue that a key belongs to directly, if its path starts with the prefix. */
+  #pathOf({ bytes }: SeenEntry): string | undefined {
+    const path = pathIn(Buffer.from(bytes), this.clusterPrefix);
+    return path?.startsWith(this.prefix) ? path : undefined;
   }
 
   #queuesOf({ bytes }: SeenEntry): readonly LiveQueue[] {
-    return directoriesOf(bytes).flatMap((name) => this.live.get(name) ?? []);
+    return directoriesOf(bytes).flatMap((path) => this.live.get(path) ?? []);
   }
 
   /** A new queue, with the keys of the names nested in it. */
-  #begin(name: string, keys: ReadonlyMap<string, SeenEntry>): LiveQueue {
-    const start = Buffer.from(prefixOf(name)).toString("latin1");
+  #begin(path: string, keys: ReadonlyMap<string, SeenEntry>): LiveQueue {
+    const start = Buffer.from(prefixOf(path)).toString("latin1");
     const [from, end] = [this.#sorted.position(start), this.#sorted.position(prefixEnd(start))];
+    const name = path.slice(this.clusterPrefix.length);
     const entries = this.#sorted.items.slice(from, end).flatMap((key) => keys.get(key) ?? []);
-    const queue = new LiveQueue(name, this.#past.get(name) ?? new NameHistory(), entries);
-    this.#past.delete(name);
-    this.live.set(name, queue);
+    const queue = new LiveQueue({ name, path }, this.#past.get(path) ?? new NameHistory(), entries);
+    this.#past.delete(path);
+    this.live.set(path, queue);
     return queue;
   }
 
   /** The name itself has no more keys. */
   #end(queue: LiveQueue): void {
-    this.live.delete(queue.name);
+    this.live.delete(queue.path);
     queue.clear();
-    this.#past.set(queue.name, queue.history);
+    this.#past.set(queue.path, queue.history);
     const [oldest] = this.#past.keys();
     if (this.#past.size > MAX_PAST && oldest !== undefined) this.#past.delete(oldest);
   }

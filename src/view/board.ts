@@ -1,3 +1,4 @@
+import { pathOf } from "../keys.js";
 import { checkPrefix } from "../options/check.js";
 import { remainingTtls } from "../queue/contenders.js";
 import { SeenEntry } from "../queue/seen-entry.js";
@@ -60,13 +61,14 @@ export class Board {
     private readonly listener: BoardListener,
   ) {
     const { aborts, closed, options } = services;
-    this.#queues = new Queues(prefix);
+    const path = pathOf(services, prefix);
+    this.#queues = new Queues(path, options.prefix);
     this.#watch = new QueueWatch(
       {
         services,
-        range: prefixRange(prefix),
+        range: prefixRange(path),
         what: `watch the locks under "${prefix}"`,
-        keep: (kv) => new SeenEntry(kv, options.prefix),
+        keep: (kv) => new SeenEntry(kv),
         check: (count) => {
           if (count > MAX_KEYS) throw new TooManyKeysError(prefix);
         },
@@ -81,17 +83,22 @@ export class Board {
 
   /** The queue of a name; undefined if it has no entries. */
   queue(name: string): BoardQueue | undefined {
-    return this.#queues.live.get(name);
+    return this.#queues.live.get(pathOf(this.services, name));
+  }
+
+  /** All queues that have entries, in no particular order. */
+  queues(): Iterable<BoardQueue> {
+    return this.#queues.live.values();
   }
 
   /** The names of the queues that have entries, in no particular order. */
   names(): Iterable<string> {
-    return this.#queues.live.keys();
+    return [...this.#queues.live.values()].map(({ name }) => name);
   }
 
   /** What the board saw of a name lately, the latest last: a few events, also if the queue is empty now. */
   history(name: string): readonly BoardEvent[] {
-    return this.#queues.historyOf(name);
+    return this.#queues.historyOf(pathOf(this.services, name));
   }
 
   /** How many queues have entries. */

@@ -2,7 +2,7 @@ import { inspect as inspectSymbols } from "node:util";
 import type { Contender } from "../contender.js";
 import { EtcdUnavailableError } from "../errors.js";
 import type { KeyValue, Txn } from "../etcd/port.js";
-import { prefixOf } from "../keys.js";
+import { pathOf, prefixOf } from "../keys.js";
 import {
   type CheckedWait,
   checkInteger,
@@ -24,7 +24,7 @@ import {
   splitQueue,
 } from "../queue/seen-entry.js";
 import type { Cluster } from "../session/cluster.js";
-import { servicesOf } from "../session/connection.js";
+import { type EtcdServices, servicesOf } from "../session/connection.js";
 import type { WaitOptions } from "../session/session-options.js";
 import { printable } from "../util/printable.js";
 import { settleWithin } from "../util/settle.js";
@@ -63,6 +63,7 @@ export interface QueueState {
 /** What a state is made of. */
 interface StateParts {
   readonly name: string;
+  readonly path: string;
   readonly revision: bigint;
   /** All of them. */
   readonly split: Split;
@@ -77,11 +78,11 @@ const reported = ({ holders, waiters }: Split, limit: number): Split => ({
   waiters: waiters.slice(0, limit),
 });
 
-export function stateOf({ name, revision, split, limit, ttls }: StateParts): QueueState {
+export function stateOf({ name, path, revision, split, limit, ttls }: StateParts): QueueState {
   const { holders, waiters } = reported(split, limit);
   const data: StateData = {
     name,
-    kind: kindOfQueue(name, [...holders, ...waiters]),
+    kind: kindOfQueue(path, [...holders, ...waiters]),
     holders: holders.map((entry) => entry.contenderIn(name, "holding", ttls?.get(entry.leaseId))),
     waiters: waiters.map((entry) => entry.contenderIn(name, "waiting", ttls?.get(entry.leaseId))),
     total: { holders: split.holders.length, waiters: split.waiters.length },
@@ -177,22 +178,23 @@ export async function inspect(
 /** All keys at one revision, and the values of those that decide who holds and of those that are reported. */
 async function stateNow(asking: Asking, name: string, limit: number): Promise<QueueState> {
   const { services, policy } = asking;
-  const keep = (kv: KeyValue): SeenEntry => new SeenEntry(kv, services.options.prefix, false);
-  const range = { keysOnly: true, ...queueRange(name) };
+  const keep = (kv: KeyValue): SeenEntry => new SeenEntry(kv, false);
+  const path = pathOf(services, name);
+  const range = { keysOnly: true, ...queueRange(path) };
   const { revision, split } = await atOneRevision(async () => {
     const queue = await readKeys(asking, range, { keep });
     const [first] = await readValues(asking, queue, [...queue.keys.values()].slice(0, limit));
     const entries = await readValues(asking, queue, [...queue.keys.values()].slice(0, first?.permits ?? 1));
-    const { holders, waiters } = reported(splitQueue(name, entries), limit);
+    const { holders, waiters } = reported(splitQueue(path, entries), limit);
     return {
       revision: queue.revision,
-      split: splitQueue(name, await readValues(asking, queue, [...holders, ...waiters])),
+      split: splitQueue(path, await readValues(asking, queue, [...holders, ...waiters])),
     };
   });
   const { holders, waiters } = reported(split, limit);
   const leaseIds = [...holders, ...waiters].map(({ leaseId }) => leaseId);
   const ttls = await remainingTtls(services, leaseIds, policy);
-  return stateOf({ name, revision, split, limit, ttls });
+  return stateOf({ name, path, revision, split, limit, ttls });
 }
 
 /** In one request: other clients may have written values of 1.5 MiB, and an answer has at most 256 MiB. */
@@ -209,7 +211,7 @@ async function readValues(
     const ranges = missing.slice(n, n + MAX_VALUES).map(({ bytes: key }) => ({ key, revision }));
     const answer = await services.client.ranges(ranges, policy);
     for (const { kvs } of answer.ranges)
-      for (const kv of kvs) keys.set(kv.key.toString("latin1"), new SeenEntry(kv, services.options.prefix));
+      for (const kv of kvs) keys.set(kv.key.toString("latin1"), new SeenEntry(kv));
   }
   return [...keys.values()];
 }
@@ -233,36 +235,35 @@ export async function forceRelease(
   contender: Contender,
   options?: WaitOptions,
 ): Promise<Contender | undefined> {
-  const { prefix } = servicesOf(cluster).options;
-  checkContender(contender, prefix);
+  const path = checkContender(servicesOf(cluster), contender);
   const wait = checkWait("forceRelease", options);
   const { name } = contender;
   return ask(cluster, { what: `release "${name}" by force`, wait }, async ({ services, policy }) => {
     let doubted = false;
     const onUnanswered = (): void => void (doubted = true);
-    const { succeeded } = await services.client.txn(deletion(contender, prefix), { ...policy, onUnanswered });
+    const key = exactKey(contender);
+    const deletion: Txn = {
+      queues: [path],
+      compare: [{ kind: "created at", key, revision: contender.revision }],
+      success: [{ kind: "delete", key }],
+      failure: [],
+    };
+    const { succeeded } = await services.client.txn(deletion, { ...policy, onUnanswered });
     return succeeded || doubted ? contender : undefined;
   });
 }
 
-function deletion(contender: Contender, prefix: string): Txn {
-  const key = exactKey(contender, prefix);
-  return {
-    queues: [contender.name],
-    compare: [{ kind: "created at", key, revision: contender.revision }],
-    success: [{ kind: "delete", key }],
-    failure: [],
-  };
-}
-
-function checkContender(value: unknown, prefix: string): asserts value is Contender {
+/** Returns the path of its queue. */
+function checkContender(services: EtcdServices, value: unknown): string {
   if (typeof value !== "object" || value === null) throw typeError("contender", "a Contender", value);
   const { name, key, revision } = value as Partial<Contender>;
-  const directory = `${prefix}${prefixOf(checkName(name, "contender.name"))}`;
+  const path = pathOf(services, checkName(name, "contender.name"));
+  const directory = prefixOf(path);
   if (typeof key !== "string") throw typeError("contender.key", "a string", key);
   if (!key.startsWith(directory)) throw rangeError("contender.key", `a key under ${directory}`, key);
   if (typeof revision !== "bigint") throw typeError("contender.revision", "a bigint", revision);
   if (revision < 1n) throw rangeError("contender.revision", "1 or more", revision);
+  return path;
 }
 
 /** The options of `watchQueue()`. */
@@ -291,6 +292,7 @@ export function watchQueue(
   const { signal } = checkOptions("watchQueue", options, ["signal", "limit"]);
   const limit = checkLimit("watchQueue", options, ["signal"]);
   const services = servicesOf(cluster);
+  const path = pathOf(services, name);
   return new Feed<QueueState>({
     services,
     signal: checkSignal(signal),
@@ -299,12 +301,12 @@ export function watchQueue(
     start: ({ item, failed }) =>
       new QueueWatch(
         {
-          ...{ services, range: queueRange(name), what: `watch the queue of "${name}"` },
-          keep: (kv) => new SeenEntry(kv, services.options.prefix),
+          ...{ services, range: queueRange(path), what: `watch the queue of "${name}"` },
+          keep: (kv) => new SeenEntry(kv),
         },
         {
           changed: ({ revision, keys }) =>
-            item(stateOf({ name, revision, split: splitQueue(name, [...keys.values()]), limit })),
+            item(stateOf({ name, path, revision, split: splitQueue(path, [...keys.values()]), limit })),
           failed,
         },
       ),

@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import type { Contender } from "../contender.js";
 import type { KeyValue, Range } from "../etcd/port.js";
-import { prefixOf } from "../keys.js";
+import { pathOf, prefixOf } from "../keys.js";
 import { checkName, checkOptions, checkPrefix, checkWait, rangeError, typeError } from "../options/check.js";
 import {
   after,
@@ -14,6 +14,7 @@ import {
 import { queueRange, type RangeResult } from "../queue/lock-mode.js";
 import { holdersIn, type QueueKind, SeenEntry } from "../queue/seen-entry.js";
 import type { Cluster } from "../session/cluster.js";
+import { servicesOf } from "../session/connection.js";
 import type { WaitOptions } from "../session/session-options.js";
 import { ask, checkLimit } from "./inspect.js";
 
@@ -22,7 +23,7 @@ interface Position {
   /** Each page reads the state at this revision. */
   readonly revision: bigint;
   readonly key: Buffer;
-  /** The names above this position that are listed already: each is a prefix of the next one, and of the key. */
+  /** The paths of the names above this position that are listed already: each is a prefix of the next one, and of the key. */
   readonly above: readonly string[];
 }
 
@@ -70,7 +71,7 @@ function decoded([, , revision, key, above]: readonly unknown[]): Position | und
 
 /** A part of the names under a prefix. */
 interface NamesPage {
-  readonly names: readonly string[];
+  readonly paths: readonly string[];
   /** Where the next page begins; undefined after the last name. */
   readonly next: Position | undefined;
   readonly revision: bigint;
@@ -78,6 +79,7 @@ interface NamesPage {
 
 /** Which names to find. */
 interface Search {
+  /** The path of the prefix. */
   readonly prefix: string;
   readonly limit: number;
   /** Default: the first name, at the present revision. */
@@ -96,7 +98,7 @@ const MAX_REQUESTS = 20;
  */
 async function findNames(asking: Asking, { prefix, limit, from }: Search): Promise<NamesPage> {
   const { key: first, end } = prefixRange(prefix);
-  const names: string[] = [];
+  const paths: string[] = [];
   let { key, above } = from ?? { key: first, above: [] };
   let [revision, more, requests] = [0n, true, 0];
   const range = { revision: from?.revision, keysOnly: true, key, end };
@@ -104,35 +106,33 @@ async function findNames(asking: Asking, { prefix, limit, from }: Search): Promi
   for await (const page of readPages(asking, range, size)) {
     ({ revision, more } = page);
     for (const kv of page.kvs) {
-      const name = nameOf(kv.key);
-      const upper = name === undefined ? above : above.filter((other) => isAtOrBelow(name, other));
-      if (name?.startsWith(prefix) && upper.at(-1) !== name) {
+      const path = pathIn(kv.key, asking.services.options.prefix);
+      const upper =
+        path === undefined ? above : above.filter((other) => prefixOf(path).startsWith(prefixOf(other)));
+      if (path?.startsWith(prefix) && upper.at(-1) !== path) {
         // This name begins the next page.
-        if (names.length === limit) return { names, revision, next: { revision, key, above } };
-        names.push(name);
-        above = [...upper, name];
+        if (paths.length === limit) return { paths, revision, next: { revision, key, above } };
+        paths.push(path);
+        above = [...upper, path];
       } else above = upper;
       key = after(kv.key);
     }
     if (++requests === MAX_REQUESTS) break;
   }
-  return { names, revision, next: more ? { revision, key, above } : undefined };
+  return { paths, revision, next: more ? { revision, key, above } : undefined };
 }
-
-const isAtOrBelow = (name: string, other: string): boolean =>
-  name === other || name.startsWith(prefixOf(other));
 
 const SLASH = 0x2f;
 const FOLDER = /\/(read|write)$/;
 
-/** The name of the queue that a key belongs to directly; undefined if no queue can have it. */
-export function nameOf(key: Buffer): string | undefined {
+/** The path of the queue that a key belongs to directly; undefined if no queue can have it. `prefix`: of the cluster. */
+export function pathIn(key: Buffer, prefix: string): string | undefined {
   const directory = key.subarray(0, Math.max(0, key.lastIndexOf(SLASH)));
   if (!isUtf8(directory)) return undefined;
   // The readers of `a` have their keys where a mutex `a/read` would have them.
-  const name = directory.toString().replace(FOLDER, "");
+  const name = directory.toString().slice(prefix.length).replace(FOLDER, "");
   try {
-    return checkName(name);
+    return `${prefix}${checkName(name)}`;
   } catch {
     return undefined;
   }
@@ -197,9 +197,10 @@ export async function list(cluster: Cluster, prefix: string, options?: ListOptio
   const wait = checkWait("list", options, ["limit", "cursor"]);
   const limit = checkLimit("list", options, ["cursor", "signal", "timeoutMs"]);
   const { cursor } = checkOptions("list", options, ["cursor", "limit", "signal", "timeoutMs"]);
-  const from = positionOf(prefix, cursor);
+  const path = pathOf(servicesOf(cluster), prefix);
+  const from = positionOf(path, cursor);
   const what = `list the locks under "${prefix}"`;
-  return ask(cluster, { what, wait }, (asking) => pageOf(asking, { prefix, limit, from }));
+  return ask(cluster, { what, wait }, (asking) => pageOf(asking, { prefix: path, limit, from }));
 }
 
 async function pageOf(asking: Asking, { from, ...search }: Search): Promise<LockPage> {
@@ -227,16 +228,16 @@ const MAX_NAMES = 32;
 /** The oldest entry of each queue, and etcd's count of all its keys. */
 async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
   const page = await findNames(asking, search);
-  const { names, revision } = page;
+  const { paths, revision } = page;
   const locks: LockSummary[] = [];
-  for (let n = 0; n < names.length; n += MAX_NAMES) {
-    const batch = names.slice(n, n + MAX_NAMES);
-    const oldest = batch.map((name): Range => ({
+  for (let n = 0; n < paths.length; n += MAX_NAMES) {
+    const batch = paths.slice(n, n + MAX_NAMES);
+    const oldest = batch.map((path): Range => ({
       ...{ order: "oldest first", limit: 1, revision },
-      ...queueRange(name),
+      ...queueRange(path),
     }));
     const { ranges } = await asking.services.client.ranges(oldest, asking.policy);
-    const summaries = batch.map((name, i) => summaryOf(asking, { name, revision, ...ranges[i] }));
+    const summaries = batch.map((path, i) => summaryOf(asking, { path, revision, ...ranges[i] }));
     locks.push(...(await Promise.all(summaries)));
   }
   return { page, locks };
@@ -244,24 +245,25 @@ async function readPage(asking: Asking, search: Search): Promise<ReadPage> {
 
 /** Its oldest entry, and how many it has; without them, it has none. */
 interface ListedQueue extends Partial<Pick<RangeResult, "kvs" | "count">> {
-  readonly name: string;
+  readonly path: string;
   readonly revision: bigint;
 }
 
 async function summaryOf(asking: Asking, queue: ListedQueue): Promise<LockSummary> {
-  const { name, kvs: [kv] = [], count = 0 } = queue;
+  const { path, kvs: [kv] = [], count = 0 } = queue;
+  const name = path.slice(asking.services.options.prefix.length);
   if (!kv) return { name, kind: "unknown", holder: undefined, waiters: count };
-  const first = new SeenEntry(kv, asking.services.options.prefix);
+  const first = new SeenEntry(kv);
   // Only behind readers do the other keys decide who holds.
-  const areReaders = count > 1 && first.placeIn(name) === "reader";
+  const areReaders = count > 1 && first.placeIn(path) === "reader";
   const holders = areReaders ? await holdersOf(asking, queue) : Math.min(count, first.permits ?? 1);
   const holder = first.contenderIn(name, "holding");
-  return { name, kind: first.kindIn(name), holder, waiters: count - holders };
+  return { name, kind: first.kindIn(path), holder, waiters: count - holders };
 }
 
-async function holdersOf(asking: Asking, { name, revision }: ListedQueue): Promise<number> {
-  const keep = (kv: KeyValue): SeenEntry => new SeenEntry(kv, asking.services.options.prefix, false);
-  const range = { revision, keysOnly: true, ...queueRange(name) };
+async function holdersOf(asking: Asking, { path, revision }: ListedQueue): Promise<number> {
+  const keep = (kv: KeyValue): SeenEntry => new SeenEntry(kv, false);
+  const range = { revision, keysOnly: true, ...queueRange(path) };
   const { keys } = await readKeys(asking, range, { keep });
-  return holdersIn(name, [...keys.values()]).length;
+  return holdersIn(path, [...keys.values()]).length;
 }

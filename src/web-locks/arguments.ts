@@ -139,8 +139,8 @@ export interface WebLockEntry {
   readonly foreign: boolean;
 }
 
-export const webLockEntryIn = (queueName: string, kv: KeyValue): WebLockEntry =>
-  webLockEntryOf(kv, pathBelow(queueName, kv));
+export const webLockEntryIn = (path: string, kv: KeyValue): WebLockEntry =>
+  webLockEntryOf(kv, pathBelow(path, kv));
 
 /** The same with the lock's name; undefined if the key is not in the queue of a lock. */
 export function namedEntryOf(

@@ -3,7 +3,7 @@ import { EtcdUnavailableError, LockLostError, SessionClosedError } from "../erro
 import type { KeyValue, RangeAnswer } from "../etcd/port.js";
 import { traceAcquire } from "../hold/events.js";
 import type { HoldHandle } from "../hold/hold.js";
-import { parseEntryValue } from "../keys.js";
+import { parseEntryValue, pathOf } from "../keys.js";
 import { checkDrain, checkName, checkOptions } from "../options/check.js";
 import { queueRange } from "../queue/lock-mode.js";
 import { type Cluster, leaseSourceOf } from "../session/cluster.js";
@@ -184,9 +184,10 @@ function snapshotOf(
   kvs: readonly KeyValue[],
   { live }: RequestRegistry,
 ): WebLockSnapshot {
+  const path = pathOf(client.services, client.prefix);
   const leaseIds = new Set([...client.services.leases].map(({ leaseId }) => leaseId));
   const listed = kvs
-    .map((kv) => listedOf(client.prefix, kv, leaseIds))
+    .map((kv) => listedOf(path, kv, leaseIds))
     .filter((entry) => entry !== undefined)
     // An entry that this process has given up or released is already being deleted.
     .filter(({ id }) => id === undefined || live.has(id));
@@ -205,8 +206,8 @@ function snapshotOf(
   };
 }
 
-function listedOf(prefix: string, kv: KeyValue, leaseIds: ReadonlySet<bigint>): Listed | undefined {
-  const entry = namedEntryOf(prefix, kv);
+function listedOf(path: string, kv: KeyValue, leaseIds: ReadonlySet<bigint>): Listed | undefined {
+  const entry = namedEntryOf(path, kv);
   if (entry === undefined) return undefined;
   const { name, mode, foreign } = entry;
   const { client, id } = parseEntryValue(kv.value);
@@ -396,7 +397,10 @@ export class ClusterLockManager implements AsyncDisposable {
     await this.#registry.answered;
     try {
       closed.throwIfAborted();
-      const range = { ...queueRange(this.#client.prefix), order: "oldest first" } as const;
+      const range = {
+        ...queueRange(pathOf(this.#client.services, this.#client.prefix)),
+        order: "oldest first",
+      } as const;
       return await client.range(range, { what, giveUpMs: QUERY_TIMEOUT_MS, signal: closed });
     } catch (error) {
       throw error instanceof SessionClosedError ? closedError(error) : error;

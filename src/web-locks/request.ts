@@ -155,17 +155,17 @@ export class RequestQueue {
  * queue decides whose turn it is, as always.
  */
 async function stealFromEarlier(queue: Queue, revision: bigint): Promise<void> {
-  const { lease, name } = queue;
-  const earlier = { ...queueRange(name), order: "oldest first", maxCreateRevision: revision - 1n } as const;
+  const { lease, name, path } = queue;
+  const earlier = { ...queueRange(path), order: "oldest first", maxCreateRevision: revision - 1n } as const;
   const { kvs } = await lease.services.client.range(earlier, lease.policy(`steal "${name}"`));
-  const { held, pending } = heldAndPending(kvs.map((kv) => webLockEntryIn(name, kv)));
+  const { held, pending } = heldAndPending(kvs.map((kv) => webLockEntryIn(path, kv)));
   // From the back, so that no deletion wakes a waiter that is deleted next.
   await remove(queue, pending.toReversed());
   await remove(queue, held);
 }
 
 async function remove({ lease, name }: Queue, entries: readonly WebLockEntry[]): Promise<void> {
-  const { client, options } = lease.services;
+  const { client } = lease.services;
   const stolen = entries.filter(({ foreign }) => !foreign);
   await Promise.all(
     stolen.map(({ kv: { key, createRevision } }) => {
@@ -179,7 +179,7 @@ async function remove({ lease, name }: Queue, entries: readonly WebLockEntry[]):
       return client.txn(txn, lease.policy(`steal "${name}"`));
     }),
   );
-  const gone = new Map(stolen.map(({ kv }) => [`${options.prefix}${kv.key.toString()}`, kv.createRevision]));
+  const gone = new Map(stolen.map(({ kv }) => [kv.key.toString(), kv.createRevision]));
   // A short hold has no watch, so the holds of this session are notified here.
   for (const hold of lease.holds) {
     if (hold instanceof HoldHandle && gone.get(hold.key) === hold.revision) void hold.keyDeleted();

@@ -7,8 +7,8 @@ const OURS = '{"owner":"host:1","since":"2026-01-02T03:04:05.678Z","id":"1q2w3e"
 const PERMIT = OURS.replace("}", ',"permits":3}');
 const WEB = OURS.replace("}", ',"client":"c"}');
 
-const found = (key: string, value = "", leaseId = LEASE) =>
-  entryFound("a", { key: Buffer.from(key), value, leaseId });
+const found = (key: string, value = "", leaseId = LEASE, prefix = "") =>
+  entryFound("a", { key: Buffer.from(`${prefix}${key}`), value, leaseId }, prefix);
 
 describe("what a key under a name shows", () => {
   test.each([

@@ -5,9 +5,8 @@
 //   output contains the password or a token.
 // - Texts of servers are short excerpts without control characters, in JSON too.
 // - The lock has a random name below the prefix. It is released, and its lease revoked, however the command ends.
-import type { ConnectOptions } from "../../index.js";
 import { systemClock } from "../../util/clock.js";
-import { type Call, command, parseDuration } from "../command.js";
+import { type Call, command, parseDuration, parseTtl } from "../command.js";
 import { EXIT, json, type Output, usageError } from "../io.js";
 import type { FindingJson, SummaryJson } from "../json-types.js";
 import { clusterFindings } from "./cluster.js";
@@ -42,15 +41,10 @@ function writeText(stdout: Output, sections: readonly Section[], redact: Redact)
       if (hint !== undefined) stdout.write(`        to do: ${redact(hint)}\n`);
     }
   }
-  stdout.write(`${counts(sections)}\n`);
+  const warned = countOf(sections, "warn");
+  stdout.write(`${countOf(sections, "fail")} failed, ${warned} ${warned === 1 ? "warning" : "warnings"}, `);
+  stdout.write(`${countOf(sections, "skip")} not checked\n`);
 }
-
-const counts = (sections: readonly Section[]): string => {
-  const [failed, warned, skipped] = (["fail", "warn", "skip"] as const).map((mark) =>
-    countOf(sections, mark),
-  );
-  return `${failed} failed, ${warned} ${warned === 1 ? "warning" : "warnings"}, ${skipped} not checked`;
-};
 
 /** One object for each finding, and one for all. */
 function writeJson(stdout: Output, sections: readonly Section[], redact: Redact): void {
@@ -122,21 +116,19 @@ function examsOf({
   const timeoutMs = parseDuration("timeout", flags.timeout ?? "2s");
   if (timeoutMs < 100 || timeoutMs > 60_000)
     throw usageError(`--timeout must be 100ms to 60s, got ${flags.timeout}`, "doctor");
-  const shared = { prefix, ttlSeconds: ttlOf(flags.ttl ?? "3s"), timeoutMs, clock: systemClock, signal };
-  const secrets = new Set(secretsOf(connection.auth));
+  const shared = {
+    prefix,
+    ttlSeconds: parseTtl(flags.ttl ?? "3s", "doctor"),
+    timeoutMs,
+    clock: systemClock,
+    signal,
+  };
   const { credentials, auth } = connection;
+  const secrets = new Set(auth ? [auth.password] : []);
   const odd = hosts.find((host) => !URL.canParse(host));
   if (odd !== undefined) throw usageError(`--endpoints must list HOST:PORT, got ${odd}`, "doctor");
   return [...new Set(hosts)].map((host) => examOf(host, { ...shared, credentials, auth, secrets }));
 }
-
-function ttlOf(text: string): number {
-  const seconds = parseDuration("ttl", text) / 1000;
-  if (Number.isInteger(seconds) && seconds >= 2 && seconds <= 86_400) return seconds;
-  throw usageError(`--ttl must be whole seconds, 2s to 24h, got ${text}`, "doctor");
-}
-
-const secretsOf = (auth: ConnectOptions["auth"]): readonly string[] => (auth ? [auth.password] : []);
 
 async function endpoint(exam: Exam, trial: Step): Promise<EndpointReport> {
   const report: EndpointReport = { exam, findings: [], works: false };

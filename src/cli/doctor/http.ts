@@ -2,7 +2,7 @@ import type { X509Certificate } from "node:crypto";
 import http from "node:http";
 import https from "node:https";
 import { connect as connectTcp, isIP } from "node:net";
-import { type ConnectionOptions, connect as connectTls, type TLSSocket } from "node:tls";
+import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import { type EndpointReport, type Exam, limited } from "./exam.js";
 
 const bytes = (pem: string | Uint8Array | undefined): Buffer | undefined =>
@@ -43,17 +43,17 @@ export function shakeHands(exam: Exam): Promise<Handshake> {
     const socket = connectTls({ ...options, ALPNProtocols: ["h2", "http/1.1"] });
     socket.on("error", reject);
     socket.on("end", () => reject(new Error("the connection was closed")));
-    socket.on("secureConnect", () => resolve(shaken(socket)));
+    socket.on("secureConnect", () =>
+      resolve({
+        protocol: socket.getProtocol() ?? "TLS",
+        certificate: socket.getPeerX509Certificate(),
+        // Node.js gives an Error with a code here; its types know an older form.
+        problem: codeOf(socket.authorizationError),
+      }),
+    );
     return () => socket.destroy();
   });
 }
-
-/** Node.js gives an Error with a code here; its types know an older form. */
-const shaken = (socket: TLSSocket): Handshake => ({
-  protocol: socket.getProtocol() ?? "TLS",
-  certificate: socket.getPeerX509Certificate(),
-  problem: codeOf(socket.authorizationError),
-});
 
 /** The code of an error, and otherwise its text. */
 export function codeOf(error: unknown): string | undefined {
@@ -107,32 +107,25 @@ export function ask(
     sent.on("error", reject);
     sent.on("response", (response) => {
       const askedAt = (start + exam.clock.date().getTime()) / 2;
-      readAll(response, (text) => resolve({ ...headOf(response), askedAt, text }), reject);
+      const { statusCode: status = 0, headers } = response;
+      const head = {
+        status,
+        type: headers["content-type"] ?? "",
+        date: Date.parse(headers.date ?? ""),
+        askedAt,
+      };
+      let text = "";
+      response.setEncoding("utf8");
+      response.on("data", (chunk: string) => {
+        text += chunk;
+        if (text.length > MAX_BYTES) resolve({ ...head, text: text.slice(0, MAX_BYTES) });
+      });
+      response.on("error", reject);
+      response.on("end", () => resolve({ ...head, text }));
     });
     sent.end(body === undefined ? undefined : JSON.stringify(body));
     return () => sent.destroy();
   });
-}
-
-const headOf = ({ statusCode = 0, headers }: http.IncomingMessage) => ({
-  status: statusCode,
-  type: headers["content-type"] ?? "",
-  date: Date.parse(headers.date ?? ""),
-});
-
-function readAll(
-  response: http.IncomingMessage,
-  done: (text: string) => void,
-  failed: (error: unknown) => void,
-): void {
-  let text = "";
-  response.setEncoding("utf8");
-  response.on("data", (chunk: string) => {
-    text += chunk;
-    if (text.length > MAX_BYTES) done(text.slice(0, MAX_BYTES));
-  });
-  response.on("error", failed);
-  response.on("end", () => done(text));
 }
 
 /** A JSON object of unknown fields; undefined for anything else. */

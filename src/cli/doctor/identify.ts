@@ -182,22 +182,12 @@ async function otherServer(exam: Exam, answer: unknown): Promise<Finding> {
       `accepts connections and answers nothing within ${answer.afterMs} ms`,
       "see whether the process there is stopped, overloaded, or etcd at all",
     );
-  return isAnswer(answer) ? webServer(answer) : noHttp(answer);
+  const what = isAnswer(answer)
+    ? `a web server, not etcd: HTTP ${answer.status}, ${excerpt(answer.type, 40) || "no type"}, "${excerpt(answer.text)}"`
+    : `no etcd: it answers neither HTTP nor gRPC (${excerpt(codeOf(answer) ?? "", 120)})`;
+  const hint = "correct the host and the port in --endpoints: etcd's clients use port 2379 by default";
+  return fail("server", what, hint);
 }
-
-const webServer = ({ status, type, text }: HttpAnswer): Finding =>
-  fail(
-    "server",
-    `a web server, not etcd: HTTP ${status}, ${excerpt(type, 40) || "no type"}, "${excerpt(text)}"`,
-    "correct the host and the port in --endpoints: etcd's clients use port 2379 by default",
-  );
-
-const noHttp = (error: unknown): Finding =>
-  fail(
-    "server",
-    `no etcd: it answers neither HTTP nor gRPC (${excerpt(codeOf(error) ?? "", 120)})`,
-    "correct the host and the port in --endpoints: etcd's clients use port 2379 by default",
-  );
 
 /** A server that ends the handshake with an alert speaks TLS, too. */
 const speaksTls = (exam: Exam): Promise<boolean> =>

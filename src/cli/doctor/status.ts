@@ -119,7 +119,9 @@ async function isPeerPort({ exam, findings }: EndpointReport): Promise<boolean> 
   const { status, text } = await ask(exam, { path: "/members" });
   if (status !== 200 || !text.startsWith("[")) return false;
   const listed = listOf(fieldsOf(`{"members":${text}}`)?.["members"]).filter(isFields);
-  const own = listed.find((member) => listOf(member["peerURLs"]).some((url) => hasPort(url, exam.port)));
+  const own = listed.find((member) =>
+    listOf(member["peerURLs"]).some((url) => textOf(url).endsWith(`:${exam.port}`)),
+  );
   const urls = excerpt(listOf(own?.["clientURLs"]).map(textOf).join(", "), 160);
   findings.push(
     fail(
@@ -131,8 +133,6 @@ async function isPeerPort({ exam, findings }: EndpointReport): Promise<boolean> 
   return true;
 }
 
-const hasPort = (url: unknown, port: number): boolean => textOf(url).endsWith(`:${port}`);
-
 async function statusFindings(report: EndpointReport, answer: HttpAnswer): Promise<Finding[]> {
   const fields = fieldsOf(answer.text);
   const own = answer.status === 200 && fields ? statusOf(fields) : undefined;
@@ -140,7 +140,10 @@ async function statusFindings(report: EndpointReport, answer: HttpAnswer): Promi
   report.status = own;
   const list = await askGateway(report, "/v3/cluster/member/list", {});
   report.members = listOf(fieldsOf(list.text)?.["members"]).filter(isFields).map(memberOf);
-  return [...spaceFinding(fields), ...learnerFinding(own)];
+  if (!own.isLearner) return spaceFinding(fields);
+  const what = "this member is a learner: it serves neither reads nor writes of clients";
+  const hint = "promote it (etcdctl member promote), or take it out of --endpoints";
+  return [...spaceFinding(fields), fail("learner", what, hint)];
 }
 
 const whyNot = ({ status }: HttpAnswer, fields: Fields | undefined): string =>
@@ -185,14 +188,3 @@ export function spaceFinding(fields: Fields): Finding[] {
 }
 
 const mib = (bytes: number): string => `${(bytes / 1_048_576).toFixed(1)} MiB`;
-
-const learnerFinding = ({ isLearner }: MemberStatus): Finding[] =>
-  isLearner
-    ? [
-        fail(
-          "learner",
-          "this member is a learner: it serves neither reads nor writes of clients",
-          "promote it (etcdctl member promote), or take it out of --endpoints",
-        ),
-      ]
-    : [];

@@ -116,32 +116,21 @@ export function trialOf(exam: Exam): { readonly step: Step; readonly close: () =
     step: async (report) => {
       const trial = { exam, cluster, mutex, findings: report.findings };
       for (const part of [reads, locks]) {
-        const outcome = await attempt(trial, part);
-        report.works = outcome.works;
-        if (!outcome.goesOn) break;
+        try {
+          await part(trial);
+          report.works = true;
+        } catch (error) {
+          exam.signal.throwIfAborted();
+          const { finding, works, goesOn } = refusal(exam, error);
+          report.findings.push(finding);
+          report.works = works;
+          if (!goesOn) break;
+        }
       }
       return true;
     },
     close: () => cluster.close({ drainMs: 0 }),
   };
-}
-
-interface Outcome {
-  /** etcd answers here, though it may reject what this user asks for. */
-  readonly works: boolean;
-  readonly goesOn: boolean;
-}
-
-async function attempt(trial: Trial, part: (trial: Trial) => Promise<void>): Promise<Outcome> {
-  try {
-    await part(trial);
-    return { works: true, goesOn: true };
-  } catch (error) {
-    trial.exam.signal.throwIfAborted();
-    const { finding, works, goesOn } = refusal(trial.exam, error);
-    trial.findings.push(finding);
-    return { works, goesOn };
-  }
 }
 
 /** The first read opens the connection. */

@@ -1,22 +1,8 @@
-import {
-  lead as leadElection,
-  type Leadership,
-  type LeadOptions,
-  LockExpiringError,
-  LockLostError,
-} from "../../index.js";
+import { lead as leadElection, type Leadership, LockExpiringError, LockLostError } from "../../index.js";
 import { command } from "../command.js";
 import { EXIT } from "../io.js";
 import { type CommandTask, runCommand } from "./run-command.js";
-import {
-  CommandSignals,
-  ENV_FLAG,
-  type Pace,
-  PACE_FLAGS,
-  paceOf,
-  Reporter,
-  withoutPassword,
-} from "./settings.js";
+import { CommandSignals, ENV_FLAG, PACE_FLAGS, paceOf, Reporter, withoutPassword } from "./settings.js";
 
 export const lead = command({
   name: "lead",
@@ -69,7 +55,14 @@ async function leadUntilEnd(task: CommandTask, name: string, value: string | und
     stop.abort();
   };
   const signal = AbortSignal.any([stop.signal, signals.signal]);
-  await leadElection(cluster, name, term, optionsOf({ name, pace, reporter, signal, value }));
+  await leadElection(cluster, name, term, {
+    ...{ signal, value, ttlSeconds: pace.ttlSeconds },
+    onRetry: ({ message }, delayMs) =>
+      reporter.line(`${message}; next attempt in ${Math.round(delayMs / 1000)} s`, {
+        ...{ event: "retrying", name, message },
+        delayMs: Math.round(delayMs),
+      }),
+  });
   return code ?? signals.exitCode ?? EXIT.ok;
 }
 
@@ -78,20 +71,3 @@ function lostBefore(error: unknown): undefined {
   if (error instanceof LockLostError || error instanceof LockExpiringError) return;
   throw error;
 }
-
-interface Settings {
-  readonly name: string;
-  readonly pace: Pace;
-  readonly reporter: Reporter;
-  readonly signal: AbortSignal;
-  readonly value: string | undefined;
-}
-
-const optionsOf = ({ name, pace, reporter, signal, value }: Settings): LeadOptions => ({
-  ...{ signal, value, ttlSeconds: pace.ttlSeconds },
-  onRetry: ({ message }, delayMs) =>
-    reporter.line(`${message}; next attempt in ${Math.round(delayMs / 1000)} s`, {
-      ...{ event: "retrying", name, message },
-      delayMs: Math.round(delayMs),
-    }),
-});

@@ -232,7 +232,10 @@ const unguarded = (name: string) => ({ event: "unguarded", name, message: UNGUAR
 
 function start(task: CommandTask, hold: Hold): { guardian: Guardian; group: ProcessGroup } {
   const { words, reporter } = task;
-  const own = ownOf(task, hold);
+  // Undefined if the hold was lost just now.
+  const own = task.cluster
+    .snapshot()
+    .holds.find(({ key, revision }) => key === hold.key && revision === hold.revision);
   const guardian = new Guardian(task.env["PATH"], () => reporter.line(UNGUARDED, unguarded(hold.name)));
   const leftMs = hold.remainingMs();
   if (own) guardian.expect(hexLease(own.leaseId));
@@ -242,10 +245,6 @@ function start(task: CommandTask, hold: Hold): { guardian: Guardian; group: Proc
   if (group.pid !== undefined && own) reporter.event(startedJson(own, group.pid));
   return { guardian, group };
 }
-
-/** Undefined if the hold was lost just now. */
-const ownOf = ({ cluster }: CommandTask, hold: Hold): HoldSnapshot | undefined =>
-  cluster.snapshot().holds.find(({ key, revision }) => key === hold.key && revision === hold.revision);
 
 const startedJson = ({ name, key, fence, leaseId }: HoldSnapshot, pid: number): StartedJson => ({
   ...{ event: "started", name, key, pid },

@@ -16,7 +16,7 @@ import {
   watchQueue,
 } from "../../index.js";
 import { pause, systemClock } from "../../util/clock.js";
-import { type Call, command, type Given } from "../command.js";
+import { type Call, command, type Given, parseInteger } from "../command.js";
 import { CliError, EXIT, usageError, contenderJson } from "../io.js";
 import type { OnceJson, SlotJson, WaitingJson } from "../json-types.js";
 import { type CommandTask, runCommand, type Settled } from "./run-command.js";
@@ -43,7 +43,9 @@ async function reportWaiting(
   let last = "";
   try {
     for await (const state of watchQueue(cluster, name, { limit: 1000, signal })) {
-      const status = described(name, state, ownLeases(cluster));
+      // The session is open before the entry is in the queue; the answer to the join may come after the state that shows it.
+      const own = cluster.snapshot().sessions.map(({ leaseId }) => leaseId);
+      const status = described(name, state, own);
       if (status && status.text !== last) reporter.status(status.text, status.json);
       last = status?.text ?? last;
       // Of the states in the meantime, the loop gets the latest one only.
@@ -54,10 +56,6 @@ async function reportWaiting(
     return;
   }
 }
-
-/** The session is open before the entry is in the queue; the answer to the join may come after the state that shows it. */
-const ownLeases = (cluster: Cluster): readonly bigint[] =>
-  cluster.snapshot().sessions.map(({ leaseId }) => leaseId);
 
 function described(
   name: string,
@@ -139,16 +137,6 @@ function modesOf(cluster: Cluster, { name, shared, permits }: Wanted): Modes {
   return { wait: (o) => mutex.lock(o), attempt: (o) => mutex.tryLock(o) };
 }
 
-interface SlotFlags {
-  readonly once?: string | undefined;
-  readonly rerun?: string | undefined;
-  readonly "if-held"?: string | undefined;
-  readonly wait?: string | undefined;
-  readonly try?: true | undefined;
-  readonly shared?: true | undefined;
-  readonly permits?: string | undefined;
-}
-
 /** The slot of `--once`. */
 interface Slot {
   readonly slot: number;
@@ -160,7 +148,7 @@ const RERUN = { never: "never", "if-lost": "if lost", "if-failed": "if failed" }
 const IF_HELD = { wait: "wait", skip: "skip" } as const;
 
 /** Undefined without `--once`. @throws {CliError} */
-function slotOf(flags: SlotFlags): Slot | undefined {
+function slotOf(flags: Given<typeof FLAGS>): Slot | undefined {
   if (flags.once === undefined) {
     for (const flag of ["rerun", "if-held"] as const)
       if (flags[flag] !== undefined) throw usageError(`--${flag} needs --once`, "run");
@@ -172,7 +160,7 @@ function slotOf(flags: SlotFlags): Slot | undefined {
   const ifHeld = chosen("if-held", flags["if-held"] ?? "wait", IF_HELD);
   if (ifHeld === "skip" && flags.wait !== undefined)
     throw usageError("--if-held skip and --wait exclude each other", "run");
-  return { slot: numberOf(flags.once), rerun, ifHeld };
+  return { slot: parseInteger("once", flags.once, { min: 0, max: Number.MAX_SAFE_INTEGER }), rerun, ifHeld };
 }
 
 function chosen<T>(flag: string, text: string, choices: Readonly<Record<string, T>>): T {
@@ -181,14 +169,6 @@ function chosen<T>(flag: string, text: string, choices: Readonly<Record<string, 
   const words = Object.keys(choices);
   const either = `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
   throw usageError(`--${flag} must be ${either}, got ${JSON.stringify(text)}`);
-}
-
-function numberOf(text: string): number {
-  const slot = /^\d{1,16}$/.test(text) ? Number(text) : NaN;
-  if (Number.isSafeInteger(slot)) return slot;
-  throw usageError(
-    `--once must be a whole number from 0 to ${Number.MAX_SAFE_INTEGER}, got ${JSON.stringify(text)}`,
-  );
 }
 
 /** Runs the command, unless its slot has been claimed. Resolves with the exit code. */
@@ -201,7 +181,7 @@ async function runOnce(task: CommandTask, wanted: Wanted & Slot): Promise<number
     once(cluster, name, slot, (lock) => work.run(lock, started), options);
   try {
     const result = await (ifHeld === "skip"
-      ? call(nothing)
+      ? call(() => Promise.resolve())
       : whileReporting(cluster, name, { reporter, call }));
     if (!result.ran) return notRun(task, wanted, result);
   } catch (error) {
@@ -209,8 +189,6 @@ async function runOnce(task: CommandTask, wanted: Wanted & Slot): Promise<number
   }
   return work.settled ? ended(task, wanted, work.settled) : EXIT.internal;
 }
-
-const nothing = (): Promise<void> => Promise.resolve();
 
 class CommandWork {
   settled: Settled | undefined;
@@ -359,15 +337,9 @@ function wantedOf(name: string, flags: Given<typeof FLAGS>): Wanted {
   if (flags.shared && flags.permits !== undefined)
     throw usageError("--shared and --permits exclude each other", "run");
   const waitMs = flags.try ? 0 : positiveDuration("wait", flags.wait);
-  return { name, shared: flags.shared === true, permits: permitsOf(flags.permits), waitMs };
-}
-
-function permitsOf(text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const permits = /^\d+$/.test(text) ? Number(text) : NaN;
-  if (!(permits >= 1 && permits <= 1000))
-    throw usageError(`--permits must be a number from 1 to 1000, got ${JSON.stringify(text)}`);
-  return permits;
+  const permits =
+    flags.permits === undefined ? undefined : parseInteger("permits", flags.permits, { min: 1, max: 1000 });
+  return { name, shared: flags.shared === true, permits, waitMs };
 }
 
 /** Names the holder if etcd tells it: the lock may have been released since. */

@@ -1,6 +1,6 @@
 import os from "node:os";
 import { printable } from "../../util/printable.js";
-import { parseDuration } from "../command.js";
+import { parseDuration, parseTtl } from "../command.js";
 import { EXIT, type Io, json, usageError, width } from "../io.js";
 import type { RunJson } from "../json-types.js";
 
@@ -31,7 +31,6 @@ export function withoutPassword(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
 }
 
 const DEFAULT_TTL_SECONDS = 15;
-const [MIN_TTL_SECONDS, MAX_TTL_SECONDS] = [2, 86_400];
 const MARGIN_PART = 0.05;
 const GRACE_PART = 0.2;
 /**
@@ -47,7 +46,7 @@ export function paceOf(flags: {
   readonly ttl?: string | undefined;
   readonly grace?: string | undefined;
 }): Pace {
-  const ttlSeconds = flags.ttl === undefined ? DEFAULT_TTL_SECONDS : ttlOf(flags.ttl);
+  const ttlSeconds = flags.ttl === undefined ? DEFAULT_TTL_SECONDS : parseTtl(flags.ttl);
   const ttlMs = ttlSeconds * 1000;
   const longest = Math.floor(ttlMs * MAX_GRACE_PART + 1e-6);
   const graceMs = flags.grace === undefined ? ttlMs * GRACE_PART : parseDuration("grace", flags.grace);
@@ -58,15 +57,6 @@ export function paceOf(flags: {
     );
   const checkMs = Math.min(MAX_CHECK_MS, ttlMs * CHECK_PART);
   return { ttlSeconds, graceMs, marginMs: ttlMs * MARGIN_PART, checkMs };
-}
-
-function ttlOf(text: string): number {
-  const seconds = parseDuration("ttl", text) / 1000;
-  if (!Number.isInteger(seconds) || seconds < MIN_TTL_SECONDS || seconds > MAX_TTL_SECONDS)
-    throw usageError(
-      `--ttl must be whole seconds from ${MIN_TTL_SECONDS}s to ${MAX_TTL_SECONDS}s, got ${JSON.stringify(text)}`,
-    );
-  return seconds;
 }
 
 /** A duration that must not be 0. */
@@ -153,7 +143,10 @@ export class CommandSignals {
   ) {
     this.signal = AbortSignal.any([ended, this.#quit.signal]);
     for (const name of FORWARDED) {
-      const received = (): void => this.#received(name);
+      const received = (): void => {
+        this.#receiver?.(name);
+        if (name === "SIGQUIT") this.#quit.abort(name);
+      };
       process.on(name, received);
       this.#stops.push(() => process.off(name, received));
     }
@@ -174,10 +167,5 @@ export class CommandSignals {
 
   stop(): void {
     for (const stop of this.#stops) stop();
-  }
-
-  #received(name: NodeJS.Signals): void {
-    this.#receiver?.(name);
-    if (name === "SIGQUIT") this.#quit.abort(name);
   }
 }

@@ -14,15 +14,16 @@ import type { Pace, Reporter } from "./settings.js";
 /** Why a command gets SIGTERM from this program. */
 type EndingReason = EndingJson["reason"];
 
+/** The session's deadline is at 0.9 of the TTL. */
+const DEADLINE_PART = 0.9;
+
 const seconds = (ms: number): string => `${Number((ms / 1000).toFixed(1))} s`;
 
-/** The session's deadline is at 0.9 of the TTL. */
-const sinceRenewal = ({ hold, pace }: Supervised): string =>
-  seconds(pace.ttlSeconds * 900 - hold.remainingMs());
-
 const ENDING_TEXTS: Readonly<Record<EndingReason, (it: Supervised) => string>> = {
-  unanswered: (it) =>
-    `etcd has not renewed the lease for ${sinceRenewal(it)} (TTL ${it.pace.ttlSeconds} s): sent SIGTERM to the command`,
+  unanswered: ({ hold, pace: { ttlSeconds } }) => {
+    const passed = seconds(ttlSeconds * 1000 * DEADLINE_PART - hold.remainingMs());
+    return `etcd has not renewed the lease for ${passed} (TTL ${ttlSeconds} s): sent SIGTERM to the command`;
+  },
   max_hold: ({ maxHoldMs = 0 }) =>
     `the command has run for ${seconds(maxHoldMs)}, its --max-hold: sent SIGTERM`,
   left_behind: () => "the command has left processes behind in its process group: sent SIGTERM to them",
@@ -182,8 +183,6 @@ const REST_MS = 100;
 /** A process that was killed and is still there waits in the kernel, or is a zombie that its parent does not reap. */
 const KILLED_MS = 1000;
 const POLL_MS = 10;
-/** The session's deadline is at 0.9 of the TTL. */
-const DEADLINE_PART = 0.9;
 /** Two readings of the remaining time differ by less than this if no renewal came between them. */
 const READING_MS = 10;
 
@@ -330,5 +329,5 @@ export class Supervisor {
   }
 }
 
-const isLost = ({ ending }: Outcome): boolean => ending !== undefined;
-export const codeOf = (outcome: Outcome): number => (isLost(outcome) ? EXIT.lost : outcome.exitCode);
+export const codeOf = ({ ending, exitCode }: Outcome): number =>
+  ending === undefined ? exitCode : EXIT.lost;

@@ -118,9 +118,8 @@ class Live implements FeedView {
     const { board, contact } = this.feed;
     const { clock, prefix } = this.settings;
     const now: Now = { monotonic: clock.monotonic(), date: clock.date() };
-    const queues = [...board.names()].flatMap((name) => board.queue(name) ?? []);
     const { sort, filter } = this.#view;
-    const table = tableOf(queues, { sort, filter, rates: this.#rates, now });
+    const table = tableOf(board.queues(), { sort, filter, rates: this.#rates, now });
     this.#names = table.rows.map(({ queue }) => queue.name);
     return {
       ...{ prefix, view: this.#view, table, contact, now, revision: board.revision },
@@ -256,9 +255,8 @@ function writeSnapshot(settings: FeedSettings, wantsJson: boolean): Promise<numb
 }
 
 function textOf(board: Board, { clock }: FeedSettings): string {
-  const queues = [...board.names()].flatMap((name) => board.queue(name) ?? []);
   const now = { monotonic: clock.monotonic(), date: clock.date() };
-  const { rows } = tableOf(queues, { sort: "waiters", filter: "", rates: new Rates(), now });
+  const { rows } = tableOf(board.queues(), { sort: "waiters", filter: "", rates: new Rates(), now });
   const cells = rows.map(({ queue, held }) => [
     ...[queue.name, queue.kind, holderText(queue)],
     ...[String(queue.holders.length), String(queue.waiterCount), heldText(held)],

@@ -70,7 +70,11 @@ export class Detail {
     byId("overview").parentElement?.classList.toggle("split", name !== undefined);
     if (name === undefined) return;
     setText(this.#title, shown(name));
-    this.#empty();
+    // What the table knows, until the first message.
+    const row = this.store.rows.get(name);
+    const blank = { now: this.store.now(), name, kind: row?.kind ?? "unknown", problem: null, value: null };
+    const total = row ?? { holders: 0, waiters: 0 };
+    this.#show({ ...blank, holders: [], waiters: [], total, history: [] });
     this.#title.focus();
     this.#connection = new Connection(
       `events?queue=${encodeURIComponent(name)}`,
@@ -87,29 +91,14 @@ export class Detail {
   #take(message: DetailMessage): void {
     const before = this.#message?.holders[0];
     const [first] = message.holders;
-    if (this.#message && first?.revision !== before?.revision) this.#announce(first);
+    if (this.#message && first?.revision !== before?.revision) {
+      const name = shown(this.#name ?? "");
+      announce(first ? `${name} is now held by ${shown(first.owner ?? first.key)}` : `${name} is free`);
+    }
     // While etcd does not answer, the last state stays.
     this.#message =
       message.problem !== null && this.#message ? { ...this.#message, problem: message.problem } : message;
     this.#show(this.#message);
-  }
-
-  #announce(first: Person | undefined): void {
-    const name = shown(this.#name ?? "");
-    announce(first ? `${name} is now held by ${shown(first.owner ?? first.key)}` : `${name} is free`);
-  }
-
-  #empty(): void {
-    const none = { holders: 0, waiters: 0 };
-    const row = this.store.rows.get(this.#name ?? "");
-    const blank = {
-      now: this.store.now(),
-      name: this.#name ?? "",
-      kind: row?.kind ?? "unknown",
-      problem: null,
-      value: null,
-    };
-    this.#show({ ...blank, holders: [], waiters: [], total: row ?? none, history: [] });
   }
 
   #show(message: DetailMessage): void {
@@ -266,7 +255,8 @@ interface View {
 
 /** Draws the holds of a queue: a lane for each holder, time from left to right, a cross where a lease ended. */
 function drawTimeline(svg: SVGSVGElement, history: readonly Past[], now: number): void {
-  const lanes = lanesOf(history);
+  // The latest holders, by name: a lane stays where it is.
+  const lanes = [...new Set(history.map(({ holder }) => holder).reverse())].slice(0, MAX_LANES).sort();
   const shownHolds = history.filter(({ holder }) => lanes.includes(holder));
   const width = Math.max(240, svg.clientWidth || 360);
   const label = Math.min(150, Math.round(width * 0.3));
@@ -283,10 +273,6 @@ function drawTimeline(svg: SVGSVGElement, history: readonly Past[], now: number)
     ]),
   );
 }
-
-/** The latest holders, by name: a lane stays where it is. */
-const lanesOf = (history: readonly Past[]): string[] =>
-  [...new Set(history.map(({ holder }) => holder).reverse())].slice(0, MAX_LANES).sort();
 
 function spanOf(history: readonly Past[], now: number): number {
   const oldest = Math.min(now, ...history.map(({ from }) => from));
@@ -352,7 +338,11 @@ function showPast(body: HTMLElement, history: readonly Past[], now: number): voi
   const latest = history.slice(-MAX_PAST).reverse();
   while (body.children.length > latest.length) body.lastElementChild?.remove();
   for (const [n, { holder, from, fromIsJoin, to, end }] of latest.entries()) {
-    const row = body.children[n] ?? body.appendChild(rowOf());
+    const row =
+      body.children[n] ??
+      body.appendChild(
+        make("tr", {}, make("th", { scope: "row" }, make("bdi")), make("td"), make("td"), make("td")),
+      );
     const texts = [
       ...[shown(holder), `${fromIsJoin ? "joined " : ""}${timeOfDay(from)}`, duration((to ?? now) - from)],
       to === null ? "holds" : end === "unknown" || end === null ? "ended" : end,
@@ -364,9 +354,6 @@ function showPast(body: HTMLElement, history: readonly Past[], now: number): voi
     row.lastElementChild?.classList.toggle("lost", end === "lease ended");
   }
 }
-
-const rowOf = (): HTMLElement =>
-  make("tr", {}, make("th", { scope: "row" }, make("bdi")), make("td"), make("td"), make("td"));
 
 let wanted: ReleaseRequest | undefined;
 
@@ -386,22 +373,15 @@ function askRelease(name: string, { key, owner, revision }: Person, state: "hold
 
 async function send(request: ReleaseRequest): Promise<string | undefined> {
   try {
-    const { ok, status, text } = await post(request);
-    return ok ? undefined : `${text.trim()} (${status})`;
+    const answer = await fetch("release", {
+      method: "POST",
+      headers: { "content-type": "application/json", [RELEASE_HEADER]: "1" },
+      body: JSON.stringify(request),
+    });
+    return answer.ok ? undefined : `${(await answer.text()).trim()} (${answer.status})`;
   } catch {
     return "The server does not answer.";
   }
-}
-
-async function post(
-  request: ReleaseRequest,
-): Promise<{ readonly ok: boolean; readonly status: number; readonly text: string }> {
-  const answer = await fetch("release", {
-    method: "POST",
-    headers: { "content-type": "application/json", [RELEASE_HEADER]: "1" },
-    body: JSON.stringify(request),
-  });
-  return { ok: answer.ok, status: answer.status, text: await answer.text() };
 }
 
 async function force(): Promise<void> {

@@ -26,6 +26,7 @@ import {
 import { lockPage } from "../../../src/ui/lock-page.js";
 import { Messages } from "../../support/fixtures/messages.js";
 import { MemorySdk } from "../../support/fixtures/otel.js";
+import { keyOf, slug, SUBJECTS, titled } from "../../support/fixtures/subjects.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
 import { ROOT, startWithUsers, type UserEtcd } from "../../support/fixtures/users.js";
 import { ask, Listener } from "../../support/ui/client.js";
@@ -149,6 +150,62 @@ describe("with connect({ prefix }) and a role for the prefix", () => {
     expect(error.message).toContain(`(key ${lock.key})`);
     expect(other.held).toBe(true);
     await release();
+  });
+
+  test.each(titled(SUBJECTS))("%s waits, gives up, and is granted", async (_, subject) => {
+    const { take, tryTake, block, release } = subject;
+    const name = `jobs/${slug(subject.what)}`;
+    const sessions = [await Session.open(prod), await Session.open(prod)] as const;
+    const blocker = await block(sessions[0], name);
+
+    expect(await tryTake?.(sessions[1], name)).toBeUndefined();
+    expect(await reasonOf(take(sessions[1], name, { timeoutMs: 300 }))).toMatchObject({
+      code: "LOCK_TIMEOUT",
+      holder: { name, key: keyOf(blocker) },
+    });
+    const waiting = take(sessions[1], name, LIMIT);
+    await expect.poll(() => etcd.keysIn(`${PREFIX}${name}`)).not.toHaveLength(1);
+    await blocker.release();
+
+    await release(await waiting);
+    await Promise.all(sessions.map((session) => session.close()));
+  });
+
+  test("an orphaned session is adopted, and an exclusive web lock is stolen", async () => {
+    const session = await Session.open(prod, { ttlSeconds: 10 });
+    const lock = await new RwLock(session, "jobs/adopted").writeLock();
+    const heir = await Session.adopt(prod, await session.orphan());
+    const again = await new RwLock(heir, "jobs/adopted").writeLock(LIMIT);
+    expect(again).toMatchObject({ key: lock.key, fence: lock.fence });
+    await again.release();
+    await heir.close();
+
+    const manager = new ClusterLockManager(prod);
+    const robbed = await new Promise<{ readonly ended: Promise<unknown> }>((granted) => {
+      const ended = manager.request("stolen", () => {
+        granted({ ended });
+        return new Promise(() => {});
+      });
+      ended.catch(() => undefined);
+    });
+    await new ClusterLockManager(prod).request("stolen", { steal: true }, () => undefined);
+    expect(await reasonOf(robbed.ended)).toMatchObject({ name: "AbortError" });
+    await manager.close();
+  });
+
+  test("a lock of another kind is named without the prefix, and its key with it", async () => {
+    const lock = await new RwLock(prod, "jobs/kinds").writeLock();
+
+    const error = await reasonOf(new Semaphore(prod, "jobs/kinds", 2).acquire(LIMIT));
+    const late = await Session.open(prod);
+    const other = await reasonOf(new Semaphore(late, "jobs/kinds", 2).acquire(LIMIT));
+
+    for (const each of [error, other]) {
+      expect(each).toMatchObject({ code: "KIND_MISMATCH", lockName: "jobs/kinds", foundName: "jobs/kinds" });
+      expect(String(each)).toContain(lock.key);
+    }
+    await late.close();
+    await lock.release();
   });
 
   test("leads, and holds web locks", async () => {

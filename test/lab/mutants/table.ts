@@ -240,8 +240,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/txns.js",
-        from: "queues: [entry.name],\n    compare: when,",
-        to: 'queues: [entry.name],\n    compare: [{ kind: "created at", key: entry.key, revision: 0n }],',
+        from: "queues: [entry.path],\n    compare: when,",
+        to: 'queues: [entry.path],\n    compare: [{ kind: "created at", key: entry.key, revision: 0n }],',
       },
     ],
     hunt: t1(["link-reset"]),

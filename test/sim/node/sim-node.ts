@@ -1,7 +1,6 @@
 import { createCluster as fromSources, type ConnectOptions } from "../../../src/session/connect.js";
 import type { Cluster } from "../../../src/session/cluster.js";
 import type { GrpcMember } from "../../../src/etcd/http2/member.js";
-import { PrefixedMember } from "../../../src/etcd/transport.js";
 import type { MemberSetting, Member } from "../../../src/etcd/port.js";
 import type { SocketHandlers } from "../../../src/etcd/http2/socket.js";
 import type { SimServer } from "../etcd/types.js";
@@ -134,12 +133,12 @@ export class SimNode {
       {
         clock: this.#clock,
         newMember: (host, { pingMs, token }, { options }) => {
-          const { prefix, pingTimeoutMs, connectTimeoutMs, auth } = options;
+          const { pingTimeoutMs, connectTimeoutMs, auth } = options;
           const setting = { pingIntervalMs: pingMs, pingTimeoutMs, connectTimeoutMs };
-          const member =
+          return (
             this.#overTransport(host, { pingMs, token }, options) ??
-            this.#newMember(host, setting, auth && token);
-          return prefix === "" ? member : new PrefixedMember(member, prefix);
+            this.#newMember(host, setting, auth && token)
+          );
         },
       },
     );

@@ -20,8 +20,8 @@ async function run(name: string, words: readonly string[]): Promise<unknown> {
 const RUN: readonly [flags: string, message: string][] = [
   ["--try --wait 1s", "--try and --wait exclude each other"],
   ["--shared --permits 2", "--shared and --permits exclude each other"],
-  ["--permits 0", '--permits must be a number from 1 to 1000, got "0"'],
-  ["--permits 2x", '--permits must be a number from 1 to 1000, got "2x"'],
+  ["--permits 0", '--permits must be a whole number from 1 to 1000, got "0"'],
+  ["--permits 2x", '--permits must be a whole number from 1 to 1000, got "2x"'],
   ["--ttl 2500ms", '--ttl must be whole seconds from 2s to 86400s, got "2500ms"'],
   ["--ttl 1s", '--ttl must be whole seconds from 2s to 86400s, got "1s"'],
   ["--ttl 10s --grace 4s", '--grace must be at most 3500ms with a TTL of 10s, got "4s"'],
@@ -48,13 +48,13 @@ test.each<readonly [line: string, message: string]>([
   ["show a --limit 1001", '--limit must be a whole number from 1 to 1000, got "1001"'],
   ["release a", "release asks for a confirmation, and there is no terminal"],
   ["release a -y --as lock", '--as must be name or key, got "lock"'],
-  ["doctor --ttl 1s", "--ttl must be whole seconds, 2s to 24h, got 1s"],
-  ["doctor --ttl 2500ms", "--ttl must be whole seconds, 2s to 24h, got 2500ms"],
+  ["doctor --ttl 1s", '--ttl must be whole seconds from 2s to 86400s, got "1s"'],
+  ["doctor --ttl 2500ms", '--ttl must be whole seconds from 2s to 86400s, got "2500ms"'],
   ["doctor --timeout 10ms", "--timeout must be 100ms to 60s, got 10ms"],
   ["doctor a//", "Expected name to be"],
   ["doctor --endpoints ab:c", 'Expected --endpoints to be "host:port"'],
   ["doctor --endpoints a:0", "Expected --endpoints to be with a port from 1 to 65535"],
-  ["ui --port x1", 'expected --port to be a whole number from 0 to 65535, got "x1"'],
+  ["ui --port x1", '--port must be a whole number from 0 to 65535, got "x1"'],
 ])("leasehold %s is wrong: %s", async (line, message) => {
   const [name = "", ...words] = line.split(" ");
   const error = await run(name, words).then(() => undefined, cliErrorOf);

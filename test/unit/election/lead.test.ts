@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { Cluster } from "../../../src/session/cluster.js";
-import { register } from "../../../src/session/connection.js";
+import { newCluster } from "../../../src/session/cluster.js";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import { LeaseNotFoundError, type Txn } from "../../../src/etcd/port.js";
 import { lead, type LeadOptions } from "../../../src/election/lead.js";
@@ -41,8 +40,7 @@ function lonelyEtcd(fake: FakeCluster): void {
 test("after a term that ends by itself the next one begins 1 s later, then 2, 4 … 30 s, and 1 s after a long one", async () => {
   const fake = new FakeCluster();
   lonelyEtcd(fake);
-  const cluster = {};
-  register(cluster, fake.state);
+  const cluster = newCluster(fake.state);
   const { clock } = fake;
   const stop = new AbortController();
   let termMs = 0;
@@ -54,7 +52,7 @@ test("after a term that ends by itself the next one begins 1 s later, then 2, 4 
     ended = clock.monotonic();
   };
 
-  const done = lead(cluster as Cluster, "jobs", work, { ttlSeconds: 86_400, signal: stop.signal });
+  const done = lead(cluster, "jobs", work, { ttlSeconds: 86_400, signal: stop.signal });
   const pass = async (count: number) => {
     for (let steps = 0; pauses.length < count && steps < 1000; steps++) await clock.pass(250);
   };
@@ -85,8 +83,7 @@ function candidate(refuses: (call: FakeCall) => Error | undefined, options: Lead
     if (error) call.fail(error);
     else onCall(call, host);
   };
-  const cluster = {};
-  register(cluster, fake.state);
+  const cluster = newCluster(fake.state);
   const stop = new AbortController();
   const retries: Retried[] = [];
   const counted = { terms: 0, calls: () => fake.connected.flatMap(({ calls }) => calls).length };
@@ -95,7 +92,7 @@ function candidate(refuses: (call: FakeCall) => Error | undefined, options: Lead
     return new Promise((resolve) => stop.signal.addEventListener("abort", resolve));
   };
   const onRetry = (...retried: Retried) => void retries.push(retried);
-  const done = lead(cluster as Cluster, "jobs", work, {
+  const done = lead(cluster, "jobs", work, {
     ...{ ttlSeconds: 86_400, signal: stop.signal, onRetry },
     ...options,
   });

@@ -37,7 +37,7 @@ describe("the keys of a session's places under one name", () => {
     const doubtful = places.make();
     doubtful.attemptUnanswered();
     places.release(doubtful);
-    places.adopt({ name: "jobs", n: 3, key: Buffer.from("jobs/77-3"), value: "", revision: 9n });
+    places.adopt({ path: "jobs", n: 3, key: Buffer.from("jobs/77-3"), value: "", revision: 9n });
 
     const numbers = Array.from({ length: 3 }, () => places.make().n);
 

@@ -86,7 +86,7 @@ function queueOf(items: readonly Item[]) {
   return { ours, kvs };
 }
 
-const entries = (kvs: readonly KeyValue[]) => kvs.map((kv) => new SeenEntry(kv, "")).sort(byAge);
+const entries = (kvs: readonly KeyValue[]) => kvs.map((kv) => new SeenEntry(kv)).sort(byAge);
 const kindOf = (kvs: readonly KeyValue[]) => kindOfQueue(NAME, entries(kvs));
 const split = (kvs: readonly KeyValue[]) => {
   const { holders, waiters } = splitQueue(NAME, entries(kvs));
@@ -150,7 +150,7 @@ describe("the kind of a queue", () => {
     const { kvs } = queueOf([{ key: "jobs/config", value: "" }, { mode: permit(2) }, { mode: exclusive }]);
 
     expect(kindOf(kvs)).toBe("semaphore");
-    const keysOnly = kvs.map((kv) => new SeenEntry({ ...kv, value: "" }, "", false));
+    const keysOnly = kvs.map((kv) => new SeenEntry({ ...kv, value: "" }, false));
     expect(kindOfQueue(NAME, keysOnly)).toBe("unknown");
   });
 });

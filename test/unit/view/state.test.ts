@@ -1,6 +1,6 @@
 import { inspect } from "node:util";
 import { describe, expect, test } from "vitest";
-import { cursorOf, nameOf, positionOf } from "../../../src/view/list.js";
+import { cursorOf, pathIn, positionOf } from "../../../src/view/list.js";
 import { exactKey, SeenEntry, splitQueue } from "../../../src/queue/seen-entry.js";
 import { stateOf } from "../../../src/view/inspect.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
@@ -8,12 +8,13 @@ import { keyValue } from "../../support/fakes/fake-member.js";
 const SINCE = "2026-01-02T03:04:05.678Z";
 const value = (owner: string) => JSON.stringify({ owner, since: SINCE, id: "x" });
 const state = (values: readonly string[], limit = 100, prefix = "") => {
+  const path = `${prefix}jobs`;
   const entries = values.map((each, n) => {
-    const kv = keyValue({ key: `jobs/${n}`, value: each, createRevision: BigInt(n + 1), leaseId: 0x6an });
-    return new SeenEntry(kv, prefix);
+    const kv = keyValue({ key: `${path}/${n}`, value: each, createRevision: BigInt(n + 1), leaseId: 0x6an });
+    return new SeenEntry(kv);
   });
   const ttls = new Map([[0x6an, 9000]]);
-  return stateOf({ name: "jobs", revision: 2n ** 60n, split: splitQueue("jobs", entries), limit, ttls });
+  return stateOf({ name: "jobs", path, revision: 2n ** 60n, split: splitQueue(path, entries), limit, ttls });
 };
 
 describe("a state", () => {
@@ -61,13 +62,13 @@ describe("a state", () => {
   });
 
   test("knows the bytes of a key that is no text", () => {
-    const key = Buffer.from([0x6a, 0x2f, 0xff]);
-    const entry = new SeenEntry({ ...keyValue({}), key }, "é/");
-    const split = splitQueue("j", [entry]);
-    const { holders } = stateOf({ name: "j", revision: 1n, split, limit: 1 });
+    const key = Buffer.from("é/j/?");
+    key[key.length - 1] = 0xff;
+    const split = splitQueue("é/j", [new SeenEntry({ ...keyValue({}), key })]);
+    const { holders } = stateOf({ name: "j", path: "é/j", revision: 1n, split, limit: 1 });
 
     expect(holders[0]?.key).toBe("é/j/\ufffd");
-    expect(exactKey(holders[0]!, "é/")).toEqual(key);
+    expect(exactKey(holders[0]!)).toEqual(key);
   });
 
   test("has the names without the prefix of the cluster, and the keys with it", () => {
@@ -75,7 +76,7 @@ describe("a state", () => {
 
     expect(name).toBe("jobs");
     expect(holders).toMatchObject([{ name: "jobs", key: "prod/jobs/0" }]);
-    expect(exactKey(holders[0]!, "prod/")).toBe("jobs/0");
+    expect(exactKey(holders[0]!)).toBe("prod/jobs/0");
   });
 });
 
@@ -120,6 +121,8 @@ test.each([
   ["config", undefined],
   ["/registry/pods/x", undefined],
   ["jobs//x", undefined],
-])("the key %s belongs to the name %s", (key, name) => {
-  expect(nameOf(Buffer.from(key))).toBe(name);
+])("the key %s belongs to the name %s, with any prefix of the cluster", (key, name) => {
+  expect(pathIn(Buffer.from(key), "")).toBe(name);
+  for (const prefix of ["prod/", "/", "read/", "a/read/"])
+    expect(pathIn(Buffer.from(`${prefix}${key}`), prefix)).toBe(name && `${prefix}${name}`);
 });

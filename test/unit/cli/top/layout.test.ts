@@ -29,7 +29,7 @@ const NOW = { monotonic: 100_000, date: new Date("2031-05-05T12:00:00Z") };
 
 const entry = (owner: string): SeenEntry => {
   const value = JSON.stringify({ owner, since: "2031-05-05T11:00:00Z", id: "x" });
-  return new SeenEntry(keyValue({ key: "jobs/1f", createRevision: 5n, leaseId: 0x1fn, value }), "");
+  return new SeenEntry(keyValue({ key: "jobs/1f", createRevision: 5n, leaseId: 0x1fn, value }));
 };
 
 const queue = (name: string, waiting = 0, owner = "web-1", grantedAt?: number): BoardQueue => ({

@@ -6,6 +6,7 @@ import { typeError } from "../options/check.js";
 import type { CheckedConnect } from "../options/connect.js";
 import { AbortFanOut } from "../util/abort.js";
 import { type Clock, pause } from "../util/clock.js";
+import { Timers } from "../util/timers.js";
 import type { Lease } from "./lease.js";
 
 /** What a cluster offers to the layers above this folder. */
@@ -15,6 +16,8 @@ export interface EtcdServices {
   readonly keepalive: Keepalive;
   readonly watches: WatchHub;
   readonly clock: Clock;
+  /** For what thousands of waits and holds have: one timer of the clock. It keeps the process alive. */
+  readonly timers: Timers;
   readonly aborts: AbortFanOut;
   /** An intermediary between here and etcd sends requests twice: a join that was sent once has found its own key. */
   readonly path: { requestsAreRepeated: boolean };
@@ -41,12 +44,14 @@ export function newClusterState(options: CheckedConnect, client: EtcdClient, clo
   const closing = new AbortController();
   // Each opening under way adds a listener.
   setMaxListeners(0, closing.signal);
+  const timers = new Timers(clock, true);
   const services: EtcdServices = {
     options,
     client,
     keepalive: new Keepalive(client, clock),
-    watches: new WatchHub(client, clock),
+    watches: new WatchHub(client, clock, timers),
     clock,
+    timers,
     aborts: new AbortFanOut(),
     path: { requestsAreRepeated: false },
     leases,

@@ -1,5 +1,6 @@
 import type { Contender } from "../contender.js";
-import { type Deadline, Deadlines } from "../util/deadlines.js";
+import type { Timer } from "../util/clock.js";
+import { Timers } from "../util/timers.js";
 import { duration, listed, quoted } from "./log-lines.js";
 import type { LineContext, QueueReport } from "./log.js";
 import type { AcquireMessage } from "./messages.js";
@@ -16,7 +17,7 @@ interface Waiting {
   readonly calls: Map<AcquireMessage, number>;
   /** From the next line to the one after it. */
   spacingMs: number;
-  deadline: Deadline | undefined;
+  timer: Timer | undefined;
 }
 
 const keyOf = ({ name, names }: AcquireMessage): string =>
@@ -25,15 +26,12 @@ const keyOf = ({ name, names }: AcquireMessage): string =>
 /** One line for each lock that a call waits for too long, however many calls wait for it. */
 export class WaitLines {
   readonly #waiting = new Map<string, Waiting>();
-  /** Limits of one length, which are added at the end of the list: each call of the cluster adds one. */
-  readonly #first: Deadlines;
-  readonly #next: Deadlines;
+  readonly #timers: Timers;
   #windowStart = -Infinity;
   #lines = 0;
 
   constructor(private readonly context: LineContext) {
-    this.#first = new Deadlines(context.clock);
-    this.#next = new Deadlines(context.clock);
+    this.#timers = new Timers(context.clock);
   }
 
   began(call: AcquireMessage): void {
@@ -47,19 +45,18 @@ export class WaitLines {
     waiting?.calls.delete(call);
     if (waiting === undefined || waiting.calls.size > 0) return;
     this.#waiting.delete(waiting.key);
-    waiting.deadline?.cancel();
+    waiting.timer?.cancel();
   }
 
   close(): void {
     this.#waiting.clear();
-    this.#first.close();
-    this.#next.close();
+    this.#timers.close();
   }
 
   #add(key: string): Waiting {
-    const waiting: Waiting = { key, calls: new Map(), spacingMs: FIRST_MS, deadline: undefined };
+    const waiting: Waiting = { key, calls: new Map(), spacingMs: FIRST_MS, timer: undefined };
     this.#waiting.set(key, waiting);
-    waiting.deadline = this.#first.add(FIRST_MS, () => this.#due(waiting));
+    waiting.timer = this.#timers.add(FIRST_MS, () => this.#due(waiting));
     return waiting;
   }
 
@@ -72,7 +69,7 @@ export class WaitLines {
     // The call that waited before has got its lock.
     if (!isLong) waiting.spacingMs = FIRST_MS;
     const nextMs = isLong ? waiting.spacingMs : FIRST_MS - waitedMs;
-    waiting.deadline = this.#next.add(nextMs, () => this.#due(waiting));
+    waiting.timer = this.#timers.add(nextMs, () => this.#due(waiting));
     if (!isLong) return;
     waiting.spacingMs *= 2;
     if (this.#mayWrite()) void this.#report(waiting, call, waitedMs);

@@ -1,7 +1,7 @@
 import type { KeyValue, WatchEvent } from "../etcd/port.js";
 import type { RangesAnswer } from "../etcd/ranges.js";
 import type { Watch } from "../etcd/watch-hub.js";
-import { Timed, type Timers } from "../util/timers.js";
+import type { Timed, Timers } from "../util/timers.js";
 import type { JoinedEntry } from "./entry.js";
 import { type Behind, isSame, type Predecessor } from "./lock-mode.js";
 import { type Following, type TurnListener, TurnWatches } from "./turn-watches.js";
@@ -46,7 +46,8 @@ const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b)
  * nothing: the predecessor may have been a waiter that gave up, and the same revision may have deleted our key. It does if the
  * predecessor was known to be the holder, and one watch follows both keys.
  */
-export class PredecessorWait extends Timed implements TurnListener {
+export class PredecessorWait implements TurnListener, Timed {
+  dueAt = 0;
   #predecessor: Predecessor | undefined;
   readonly #watches: TurnWatches;
   /** How many must end before our turn, by the last read. */
@@ -78,7 +79,6 @@ export class PredecessorWait extends Timed implements TurnListener {
     private readonly outcome: WaitOutcome,
     from: Behind | undefined,
   ) {
-    super();
     this.#watches = new TurnWatches(entry, this);
     this.#atLeast = this.#seenAt = entry.revision;
     this.ahead = from?.ahead ?? 0;
@@ -200,7 +200,7 @@ export class PredecessorWait extends Timed implements TurnListener {
     report();
   }
 
-  override due(): void {
+  due(): void {
     this.read();
   }
 

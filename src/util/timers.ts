@@ -3,43 +3,33 @@ import type { Clock, Timer } from "./clock.js";
 /** What a turn of the event loop runs at most: a grain may have thousands. */
 const MAX_AT_ONCE = 250;
 
-/** Something that `Timers` calls, in one of them at a time. It has its own place there, so that thousands cost no memory. */
-export abstract class Timed {
-  dueAt = 0;
-  /** Decides between those that are due at the same time. */
-  order = 0;
-  place = -1;
-
-  abstract due(): void;
+/** Something that `Timers` calls, in one of them at a time. It keeps its own time, for there may be thousands. */
+export interface Timed {
+  /** Set by `Timers`. */
+  dueAt: number;
+  due(): void;
 }
 
-class Call extends Timed implements Timer {
-  constructor(
-    private readonly run: () => void,
-    private readonly timers: Timers,
-  ) {
-    super();
-  }
+class Call implements Timed, Timer {
+  dueAt = 0;
 
-  due(): void {
-    this.run();
-  }
+  constructor(
+    readonly due: () => void,
+    private readonly timers: Timers,
+  ) {}
 
   cancel(): void {
     this.timers.delete(this);
   }
 }
 
-const isBefore = (a: Timed, b: Timed): boolean =>
-  a.dueAt === b.dueAt ? a.order < b.order : a.dueAt < b.dueAt;
-
 /**
- * Many times under one timer of the clock: a heap, in which adding costs nothing for those of equal length, and at most its
- * logarithm for others. The timer isn't reset when its first time is cancelled: it finds nothing due then.
+ * Many times under one timer of the clock. They run in the order of their times, and in that in which they were set. The timer
+ * is not reset when its first time is cancelled: it finds nothing due then.
  */
 export class Timers {
-  readonly #heap: Timed[] = [];
-  #added = 0;
+  /** By the time at which they are due. */
+  readonly #due = new Map<number, Set<Timed>>();
   #timer: Timer | undefined;
   #timerAt = Infinity;
 
@@ -55,93 +45,63 @@ export class Timers {
   }
 
   /** Calls `run` after `delayMs`, and up to `grainMs` later: those in the same grain share one run of the timer. */
-  add(delayMs: number, run: () => void, grainMs = 0): Timer {
+  add(delayMs: number, run: () => void, grainMs = 1): Timer {
     const call = new Call(run, this);
     this.set(call, delayMs, grainMs);
     return call;
   }
 
-  /** Like `add`, for an object that has a place of its own. Replaces its time if it has one. */
-  set(timed: Timed, delayMs: number, grainMs = 0): void {
+  /** Like `add`. Replaces the time that it may have. */
+  set(timed: Timed, delayMs: number, grainMs = 1): void {
     this.delete(timed);
-    const dueAt = this.clock.monotonic() + delayMs;
-    timed.dueAt = grainMs === 0 ? dueAt : Math.ceil(dueAt / grainMs) * grainMs;
-    timed.order = this.#added++;
-    this.#put(timed, this.#heap.length);
-    if (timed.dueAt < this.#timerAt) this.#setTimer(timed.dueAt);
+    const at = Math.ceil((this.clock.monotonic() + delayMs) / grainMs) * grainMs;
+    const due = this.#due.get(at);
+    timed.dueAt = at;
+    if (due) due.add(timed);
+    else this.#due.set(at, new Set([timed]));
+    if (at < this.#timerAt) this.#setTimer(at);
   }
 
   /** Does nothing for one that has run or was deleted before. */
   delete(timed: Timed): void {
-    const { place } = timed;
-    if (place < 0) return;
-    timed.place = -1;
-    const last = this.#heap.pop() as Timed;
-    if (last !== timed) this.#put(last, place);
-    if (this.keepsAlive && this.#heap.length === 0) this.#cancelTimer();
+    const due = this.#due.get(timed.dueAt);
+    if (!due?.delete(timed) || due.size > 0) return;
+    this.#due.delete(timed.dueAt);
+    if (this.keepsAlive && this.#due.size === 0) this.close();
   }
 
   /** Drops all of them. */
   close(): void {
-    for (const timed of this.#heap) timed.place = -1;
-    this.#heap.length = 0;
-    this.#cancelTimer();
-  }
-
-  /** Moves `timed` from a free place up or down to its own. */
-  #put(timed: Timed, free: number): void {
-    const heap = this.#heap;
-    let place = free;
-    const swap = (other: Timed): void => {
-      const from = other.place;
-      heap[place] = other;
-      other.place = place;
-      place = from;
-    };
-    while (place > 0) {
-      const above = heap[(place - 1) >> 1] as Timed;
-      if (isBefore(above, timed)) break;
-      swap(above);
-    }
-    for (;;) {
-      const left = heap[2 * place + 1];
-      const right = heap[2 * place + 2];
-      const below = left && right && isBefore(right, left) ? right : left;
-      if (below === undefined || isBefore(timed, below)) break;
-      swap(below);
-    }
-    heap[place] = timed;
-    timed.place = place;
-  }
-
-  #cancelTimer(): void {
+    this.#due.clear();
     this.#timer?.cancel();
-    this.#timer = undefined;
     this.#timerAt = Infinity;
   }
 
   #setTimer(at: number): void {
     this.#timer?.cancel();
     this.#timerAt = at;
-    // Node.js rounds down to whole milliseconds: without this a timer would find its time not yet due.
+    // Node.js rounds down to whole milliseconds: without this the timer would find its time not yet due.
     const delayMs = Math.ceil(Math.max(0, at - this.clock.monotonic()));
-    this.#timer = this.clock.after(delayMs, () => this.#due());
+    this.#timer = this.clock.after(delayMs, () => this.#run());
     if (!this.keepsAlive) this.#timer.unref?.();
   }
 
-  #due(): void {
+  #run(): void {
     this.#timerAt = Infinity;
     const now = this.clock.monotonic();
+    const times = [...this.#due.keys()].filter((at) => at <= now).sort((a, b) => a - b);
+    let left = MAX_AT_ONCE;
     try {
-      for (let n = 0; n < MAX_AT_ONCE; n++) {
-        const first = this.#heap[0];
-        if (first === undefined || first.dueAt > now) break;
-        this.delete(first);
-        first.due();
-      }
+      for (const at of times)
+        for (const timed of this.#due.get(at) ?? []) {
+          if (left-- === 0) return;
+          this.delete(timed);
+          timed.due();
+        }
     } finally {
-      const next = this.#heap[0];
-      if (next !== undefined && next.dueAt < this.#timerAt) this.#setTimer(next.dueAt);
+      let next = Infinity;
+      for (const at of this.#due.keys()) next = Math.min(next, at);
+      if (next < this.#timerAt) this.#setTimer(next);
     }
   }
 }

@@ -1,17 +1,17 @@
 import { describe, expect, test } from "vitest";
-import { Timed, Timers } from "../../../src/util/timers.js";
+import { type Timed, Timers } from "../../../src/util/timers.js";
 import { FakeClock } from "../../support/fakes/fake-clock.js";
 import { seeded } from "../../lab/runner/random.js";
 
-class Note extends Timed {
+class Note implements Timed {
+  dueAt = 0;
+
   constructor(
     readonly name: number,
     private readonly log: number[],
-  ) {
-    super();
-  }
+  ) {}
 
-  override due(): void {
+  due(): void {
     this.log.push(this.name);
   }
 }

@@ -179,11 +179,8 @@ interface Listed {
 }
 
 /** `kvs`: all keys below the client's prefix, oldest first. */
-function snapshotOf(
-  client: WebLockClient,
-  kvs: readonly KeyValue[],
-  { live }: RequestRegistry,
-): WebLockSnapshot {
+function snapshotOf(client: WebLockClient, kvs: readonly KeyValue[]): WebLockSnapshot {
+  const { live } = client.requests;
   const leaseIds = new Set([...client.services.leases].map(({ leaseId }) => leaseId));
   const listed = kvs
     .map((kv) => listedOf(client.prefix, kv, leaseIds))
@@ -239,7 +236,6 @@ const QUERY_TIMEOUT_MS = 10_000;
  */
 export class ClusterLockManager implements AsyncDisposable {
   readonly #client: WebLockClient;
-  readonly #registry: RequestRegistry;
   readonly #held = new Set<HeldWebLock>();
   /** Aborts with InvalidStateError. */
   readonly #closing = new AbortController();
@@ -254,8 +250,13 @@ export class ClusterLockManager implements AsyncDisposable {
     const services = servicesOf(cluster);
     const { prefix: given = PREFIX } = checkOptions("ClusterLockManager", options, ["prefix"]);
     const prefix = checkName(given, "prefix");
-    this.#client = { services, source: leaseSourceOf(cluster), clientId: uuid(services.clock), prefix };
-    this.#registry = RequestRegistry.of(services);
+    this.#client = {
+      services,
+      source: leaseSourceOf(cluster),
+      clientId: uuid(services.clock),
+      prefix,
+      requests: RequestRegistry.of(services),
+    };
   }
 
   /**
@@ -300,7 +301,7 @@ export class ClusterLockManager implements AsyncDisposable {
       onTimeout: () => new EtcdUnavailableError(what, services.client.hosts.lastFailures),
     });
     const { kvs } = await atCaller(settled);
-    return snapshotOf(this.#client, kvs, this.#registry);
+    return snapshotOf(this.#client, kvs);
   }
 
   /**
@@ -336,7 +337,7 @@ export class ClusterLockManager implements AsyncDisposable {
       throw error;
     } finally {
       request.answer();
-      this.#registry.live.delete(request.id);
+      this.#client.requests.live.delete(request.id);
     }
   }
 
@@ -377,7 +378,7 @@ export class ClusterLockManager implements AsyncDisposable {
       publishMiss(args);
       return invoke(args.callback, null);
     }
-    const held = new HeldWebLock(args, hold, () => this.#registry.live.delete(id));
+    const held = new HeldWebLock(args, hold, () => this.#client.requests.live.delete(id));
     this.#held.add(held);
     try {
       return await held.run();
@@ -393,7 +394,7 @@ export class ClusterLockManager implements AsyncDisposable {
 
   async #read(what: string): Promise<RangeAnswer> {
     const { client, closed } = this.#client.services;
-    await this.#registry.answered;
+    await this.#client.requests.answered;
     try {
       closed.throwIfAborted();
       const range = { ...queueRange(this.#client.prefix), order: "oldest first" } as const;

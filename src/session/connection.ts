@@ -35,11 +35,18 @@ export interface ClusterState {
   readonly revoking: Set<Promise<void>>;
   /** Aborts `services.closed`. */
   readonly closing: AbortController;
-  /** Called when all connections are closed. */
-  onDisconnected: () => void;
+  /** Called when the cluster is closed: after its sessions and connections. */
+  readonly onDisconnected: () => void;
 }
 
-export function newClusterState(options: CheckedConnect, client: EtcdClient, clock: Clock): ClusterState {
+/** Observes a cluster from its beginning. Returns what is called when it is closed, after its sessions and connections. */
+export type Observe = (services: EtcdServices) => () => void;
+
+export function newClusterState(
+  options: CheckedConnect,
+  client: EtcdClient,
+  { clock, observe = () => () => {} }: { readonly clock: Clock; readonly observe?: Observe | undefined },
+): ClusterState {
   const leases = new Set<Lease>();
   const closing = new AbortController();
   // Each opening under way adds a listener.
@@ -57,7 +64,7 @@ export function newClusterState(options: CheckedConnect, client: EtcdClient, clo
     leases,
     closed: closing.signal,
   };
-  return { services, leases, revoking: new Set(), closing, onDisconnected: () => {} };
+  return { services, leases, revoking: new Set(), closing, onDisconnected: observe(services) };
 }
 
 /** Closes all connections. First waits for the revocations, for the time of one attempt at most: the leases also expire. */
@@ -84,11 +91,6 @@ export function stateOf(cluster: object): ClusterState {
 
 /** The services of a cluster, for the rest of the library. */
 export const servicesOf = (cluster: object): EtcdServices => stateOf(cluster).services;
-
-/** Calls `run` when the cluster is closed: after its sessions and connections. */
-export function onDisconnected(cluster: object, run: () => void): void {
-  stateOf(cluster).onDisconnected = run;
-}
 
 export const isCluster = (value: unknown): boolean =>
   typeof value === "object" && value !== null && states.has(value);

@@ -90,8 +90,8 @@ const AUDIT_MS_PER_HOLD = 30;
 const MAX_AUDIT_MS = 300_000;
 
 /**
- * Schedules the watches and reads of the keys that one session holds. All holds with a watch
- * share one list of the session's keys: every 30 s, and with more than 1,000 holds less often, up to every 5 minutes.
+ * Schedules the watches and reads of the keys that one session holds. All holds with a watch share one list of the session's
+ * keys: every 30 s, and with more than 1,000 holds less often, up to every 5 minutes.
  */
 export class KeyWatchSchedule implements AuditListener {
   /** Holds without a watch: most are released before they are long. */

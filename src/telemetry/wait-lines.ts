@@ -7,6 +7,7 @@ import type { AcquireMessage } from "./messages.js";
 
 /** A wait that takes longer has a line; the next ones follow after twice that time, four times that time, and so on. */
 const FIRST_MS = 30_000;
+const GRAIN_MS = 500;
 /** At most so many lines in `FIRST_MS`, each with a read of a queue: thousands of names may wait behind one outage. */
 const MAX_LINES = 16;
 
@@ -56,7 +57,7 @@ export class WaitLines {
   #add(key: string): Waiting {
     const waiting: Waiting = { key, calls: new Map(), spacingMs: FIRST_MS, timer: undefined };
     this.#waiting.set(key, waiting);
-    waiting.timer = this.#timers.add(FIRST_MS, () => this.#due(waiting));
+    waiting.timer = this.#timers.add(FIRST_MS, () => this.#due(waiting), GRAIN_MS);
     return waiting;
   }
 
@@ -69,7 +70,7 @@ export class WaitLines {
     // The call that waited before has got its lock.
     if (!isLong) waiting.spacingMs = FIRST_MS;
     const nextMs = isLong ? waiting.spacingMs : FIRST_MS - waitedMs;
-    waiting.timer = this.#timers.add(nextMs, () => this.#due(waiting));
+    waiting.timer = this.#timers.add(nextMs, () => this.#due(waiting), GRAIN_MS);
     if (!isLong) return;
     waiting.spacingMs *= 2;
     if (this.#mayWrite()) void this.#report(waiting, call, waitedMs);

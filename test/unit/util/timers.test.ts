@@ -36,6 +36,18 @@ describe("timers", () => {
     expect(ran).toEqual(["a", "b", "c", "d", "e"]);
   });
 
+  test("run in that order also after the process was stopped for longer than all of them", () => {
+    const clock = new FakeClock();
+    const timers = new Timers(clock);
+    const ran: number[] = [];
+    for (const delayMs of [30, 10, 40, 20]) timers.add(delayMs, () => ran.push(delayMs));
+
+    clock.freeze(1000);
+    clock.advance(0);
+
+    expect(ran).toEqual([10, 20, 30, 40]);
+  });
+
   test("run as a sorted list would, whatever is set, moved and deleted between", () => {
     const clock = new FakeClock();
     const random = seeded("timers").next;

@@ -3,7 +3,7 @@ import { envConnection } from "./options/etcdctl.js";
 import { readContendersAhead } from "./queue/contenders.js";
 import type { Cluster } from "./session/cluster.js";
 import { type ConnectOptions, createCluster } from "./session/connect.js";
-import { type EtcdServices, onDisconnected, servicesOf } from "./session/connection.js";
+import type { EtcdServices } from "./session/connection.js";
 import { type QueueReport, stderrLogger, writeLog } from "./telemetry/log.js";
 import type { AcquireMessage } from "./telemetry/messages.js";
 import { inOwnContext } from "./util/own-context.js";
@@ -20,21 +20,24 @@ const dropped = new FinalizationRegistry((stop: () => void) => inOwnContext(stop
  * @throws {TypeError | RangeError} on invalid options; the message names the option, the rule and the value.
  */
 export function connect(options: ConnectOptions): Cluster {
-  const cluster = createCluster(options);
+  const cluster = createCluster(options, { observe: log });
   addBoardDoor(cluster);
-  const services = servicesOf(cluster);
-  const loggers = [services.options.log, debugLogger()].filter((logger) => logger !== undefined);
-  if (loggers.length === 0) return cluster;
-  const { clock } = services;
+  return cluster;
+}
+
+/** Returns what ends the log. */
+function log(services: EtcdServices): () => void {
+  const { clock, options } = services;
+  const loggers = [options.log, debugLogger()].filter((logger) => logger !== undefined);
+  if (loggers.length === 0) return () => {};
   // The channels live as long as the process: what they refer to must not refer to the cluster.
   const inside = new WeakRef(services);
   const readWait = (call: AcquireMessage): Promise<QueueReport | undefined> =>
     readWaitOf(inside.deref(), call);
   const isIdle = (): boolean => isUnused(inside.deref());
-  const stop = writeLog({ hosts: cluster.hosts, loggers, clock, readWait, isIdle });
-  onDisconnected(cluster, stop);
+  const stop = writeLog({ hosts: options.hosts, loggers, clock, readWait, isIdle });
   dropped.register(services, stop);
-  return cluster;
+  return stop;
 }
 
 /**

@@ -8,6 +8,7 @@
 // - Streams on which nothing is watched are closed when a session or an observer ends: they would keep the process alive.
 import { EtcdRefusedError } from "../errors.js";
 import type { Clock, Timer } from "../util/clock.js";
+import type { Timers } from "../util/timers.js";
 import type { EtcdClient } from "./client.js";
 import { type Member, type Range, UnansweredError } from "./port.js";
 import { type RangesAnswer, readRanges } from "./ranges.js";
@@ -24,6 +25,7 @@ import {
 
 /** Contenders that take turns watch the same key again within this time. */
 const KEPT_MS = 5000;
+const KEPT_GRAIN_MS = 500;
 /** More than the contenders that take turns in one process. */
 const MAX_KEPT = 256;
 /**
@@ -34,7 +36,7 @@ const maxEvents = ({ end }: Watch): number => (end === undefined ? 2 : 3);
 
 interface IdleWatch {
   readonly watch: Watch;
-  readonly since: number;
+  readonly timer: Timer;
   events: number;
 }
 
@@ -50,20 +52,19 @@ function rangeText({ key, end = "" }: Pick<WatchTarget, "key" | "end">): string 
  */
 class IdleWatches {
   readonly #byKey = new Map<string, IdleWatch>();
-  #timer: Timer | undefined;
 
-  constructor(private readonly clock: Clock) {}
+  constructor(private readonly timers: Timers) {}
 
   /** Takes over the watch from its listener. */
   add(watch: Watch): void {
     const key = rangeText(watch);
     this.#remove(key);
-    const idle = { watch, since: this.clock.monotonic(), events: 0 };
+    const timer = this.timers.add(KEPT_MS, () => this.#remove(key), KEPT_GRAIN_MS);
+    const idle = { watch, timer, events: 0 };
     watch.listener = this.#listener(idle, key);
     this.#byKey.set(key, idle);
     const [oldest] = this.#byKey.keys();
     if (this.#byKey.size > MAX_KEPT && oldest !== undefined) this.#remove(oldest);
-    this.#timer ??= this.clock.after(KEPT_MS, () => this.#expire());
   }
 
   /** A watch that has reported, or will report, every deletion in the range from revision `from` on. */
@@ -72,38 +73,28 @@ class IdleWatches {
     const watch = this.#byKey.get(key)?.watch;
     // Its stream may be gone before its listener is notified.
     if (watch?.createdAt === undefined || watch.createdAt >= from || watch.over) return undefined;
-    this.#byKey.delete(key);
+    this.#drop(key);
     return watch;
   }
 
   /** Cancels all idle watches. */
   clear(): void {
     for (const key of [...this.#byKey.keys()]) this.#remove(key);
-    this.#timer?.cancel();
-    this.#timer = undefined;
   }
 
   #remove(key: string): void {
     this.#byKey.get(key)?.watch.cancel();
-    this.#byKey.delete(key);
+    this.#drop(key);
   }
 
-  /** Removes expired watches, oldest first. */
-  #expire(): void {
-    this.#timer = undefined;
-    for (const [key, { since }] of this.#byKey) {
-      const leftMs = since + KEPT_MS - this.clock.monotonic();
-      if (leftMs > 0) {
-        this.#timer = this.clock.after(leftMs, () => this.#expire());
-        return;
-      }
-      this.#remove(key);
-    }
+  #drop(key: string): void {
+    this.#byKey.get(key)?.timer.cancel();
+    this.#byKey.delete(key);
   }
 
   #listener(idle: IdleWatch, key: string): WatchListener {
     const ended = (): void => {
-      if (this.#byKey.get(key) === idle) this.#byKey.delete(key);
+      if (this.#byKey.get(key) === idle) this.#drop(key);
     };
     const events = (all: readonly unknown[]): void => {
       idle.events += all.length;
@@ -140,9 +131,10 @@ export class WatchHub {
   constructor(
     private readonly client: EtcdClient,
     private readonly clock: Clock,
+    timers: Timers,
   ) {
     this.#retry = new Backoff(clock);
-    this.#idleWatches = new IdleWatches(clock);
+    this.#idleWatches = new IdleWatches(timers);
     client.pool.listen({
       failed: (member) => this.#open?.member === member && this.#move(this.#open),
       suspected: (member) => this.#open?.member === member && this.#probe(this.#open),

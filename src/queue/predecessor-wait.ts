@@ -1,66 +1,14 @@
 import type { KeyValue, WatchEvent } from "../etcd/port.js";
 import type { RangesAnswer } from "../etcd/ranges.js";
 import type { Watch } from "../etcd/watch-hub.js";
-import type { Clock, Timer } from "../util/clock.js";
+import type { Timed, Timers } from "../util/timers.js";
 import type { JoinedEntry } from "./entry.js";
 import { type Behind, isSame, type Predecessor } from "./lock-mode.js";
 import { type Following, type TurnListener, TurnWatches } from "./turn-watches.js";
 
 /** The average time after which a wait reads without a reason. */
 const SLOW_READ_MS = 30_000;
-/** Reads due in the same grain share one run of the timer. */
-const GRAIN_MS = 500;
-
-const ofClock = new WeakMap<Clock, SlowReads>();
-
-/** One timer for the slow reads of all waits: a process may have thousands. */
-class SlowReads {
-  /** The grain in which each reader is due. */
-  readonly #due = new Map<PredecessorWait, number>();
-  #timer: Timer | undefined;
-  /** The grain for which the timer is set. */
-  #next = Infinity;
-
-  private constructor(private readonly clock: Clock) {}
-
-  static of(clock: Clock): SlowReads {
-    const reads = ofClock.get(clock) ?? new SlowReads(clock);
-    ofClock.set(clock, reads);
-    return reads;
-  }
-
-  /** Schedules one read, after 22.5 to 37.5 s: waits that began together do not read together. */
-  add(reader: PredecessorWait): void {
-    const delayMs = SLOW_READ_MS * (0.75 + this.clock.random() / 2);
-    const grain = Math.floor((this.clock.monotonic() + delayMs) / GRAIN_MS);
-    this.#due.set(reader, grain);
-    if (grain < this.#next) this.#schedule(grain);
-  }
-
-  delete(reader: PredecessorWait): void {
-    if (this.#due.delete(reader) && this.#due.size === 0) this.#schedule(Infinity);
-  }
-
-  #schedule(grain: number): void {
-    this.#timer?.cancel();
-    this.#next = grain;
-    const delayMs = grain * GRAIN_MS - this.clock.monotonic();
-    this.#timer = grain === Infinity ? undefined : this.clock.after(Math.max(0, delayMs), () => this.#run());
-  }
-
-  #run(): void {
-    const now = this.#next;
-    const due: PredecessorWait[] = [];
-    let next = Infinity;
-    for (const [reader, grain] of this.#due) {
-      if (grain <= now) due.push(reader);
-      else next = Math.min(next, grain);
-    }
-    for (const reader of due) this.#due.delete(reader);
-    this.#schedule(next);
-    for (const reader of due) reader.read();
-  }
-}
+const SLOW_GRAIN_MS = 500;
 
 /** How a wait ends, unless its owner stops it. */
 export interface WaitOutcome {
@@ -98,7 +46,8 @@ const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b)
  * nothing: the predecessor may have been a waiter that gave up, and the same revision may have deleted our key. It does if the
  * predecessor was known to be the holder, and one watch follows both keys.
  */
-export class PredecessorWait implements TurnListener {
+export class PredecessorWait implements TurnListener, Timed {
+  dueAt = 0;
   #predecessor: Predecessor | undefined;
   readonly #watches: TurnWatches;
   /** How many must end before our turn, by the last read. */
@@ -123,7 +72,6 @@ export class PredecessorWait implements TurnListener {
   #read = 0;
   /** That read was sent because the entry before the predecessor had ended: it may show that the predecessor holds. */
   #readsEarly = false;
-  #timer: Timer | undefined;
   #over = false;
 
   constructor(
@@ -171,7 +119,7 @@ export class PredecessorWait implements TurnListener {
   /** Stops waiting; the outcome is no longer reported. */
   stop(): void {
     this.#over = true;
-    this.#cancelTimer();
+    this.#timers.delete(this);
     this.#watches.cancel();
   }
 
@@ -179,7 +127,7 @@ export class PredecessorWait implements TurnListener {
     this.#read++;
     this.#readsEarly = false;
     this.#verified = false;
-    this.#cancelTimer();
+    this.#timers.delete(this);
     this.#predecessor = predecessor;
     this.#holds = predecessor.holder;
     this.#holdsSince = 0n;
@@ -216,14 +164,14 @@ export class PredecessorWait implements TurnListener {
   created(): void {
     const { createdAt, sinceJoin } = this.#watches;
     if (this.#over || createdAt === undefined) return;
-    if (!sinceJoin) this.#createdMs = this.entry.lease.services.clock.monotonic();
+    if (!sinceJoin) this.#createdMs = this.#timers.now();
     if (this.#readsEarly) return;
     if (this.#ended) return this.read();
     if (this.#seenAt > this.entry.revision && this.#seenAt >= createdAt) return this.#verify(createdAt);
     if (sinceJoin) return this.#trustWatches();
     if (this.ahead <= NEAR) return this.read();
     // In a crowd, the event usually comes before the read is needed.
-    this.#timer = this.entry.lease.services.clock.after(100, () => this.read());
+    this.#timers.set(this, 100);
   }
 
   #predecessorEnded({ kv, kind }: WatchEvent): void {
@@ -252,8 +200,12 @@ export class PredecessorWait implements TurnListener {
     report();
   }
 
+  due(): void {
+    this.read();
+  }
+
   read(): void {
-    this.#cancelTimer();
+    this.#timers.delete(this);
     this.#ended = this.#readsEarly = false;
     const read = ++this.#read;
     void this.#readQueue().then(
@@ -324,27 +276,23 @@ export class PredecessorWait implements TurnListener {
 
   /** A write at the moment of the watch's creation may have put it among the watches that etcd serves late. */
   #rereadSoon(): void {
-    const { clock } = this.entry.lease.services;
-    const age = clock.monotonic() - this.#createdMs;
-    const dueAt = REREADS_AT_MS.find((ms) => ms > age);
-    if (dueAt === undefined) return this.#trustWatches();
-    this.#timer = clock.after(dueAt - age, () => this.read());
+    const age = this.#timers.now() - this.#createdMs;
+    const rereadAt = REREADS_AT_MS.find((ms) => ms > age);
+    if (rereadAt === undefined) return this.#trustWatches();
+    this.#timers.set(this, rereadAt - age);
   }
 
   /** From here on, the watches report the end; a slow read bounds the damage of an event that never comes. */
   #trustWatches(): void {
     this.#verified = true;
-    this.#cancelTimer();
-    const { clock } = this.entry.lease.services;
-    const unannouncedMs = UNANNOUNCED_MS * this.ahead;
-    if (!this.#predecessor?.afterPut || unannouncedMs >= SLOW_READ_MS) return SlowReads.of(clock).add(this);
-    this.#timer = clock.after(unannouncedMs * (0.75 + clock.random() / 2), () => this.read());
+    const unannouncedMs = this.#predecessor?.afterPut ? UNANNOUNCED_MS * this.ahead : Infinity;
+    // Waits that began together do not read together.
+    const spread = 0.75 + this.entry.lease.services.clock.random() / 2;
+    if (unannouncedMs < SLOW_READ_MS) this.#timers.set(this, unannouncedMs * spread);
+    else this.#timers.set(this, SLOW_READ_MS * spread, SLOW_GRAIN_MS);
   }
 
-  /** Also drops a timer that has already run. */
-  #cancelTimer(): void {
-    this.#timer?.cancel();
-    this.#timer = undefined;
-    SlowReads.of(this.entry.lease.services.clock).delete(this);
+  get #timers(): Timers {
+    return this.entry.lease.services.timers;
   }
 }

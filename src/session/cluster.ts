@@ -213,9 +213,7 @@ export class Session extends EventTarget implements AsyncDisposable {
     setMaxListeners(0, this);
     this.#lease = lease;
     // An error thrown by a listener is an uncaughtException after all listeners ran: the rule of Node's EventTarget.
-    const onState: Lease["onState"] = (...change) => void this.dispatchEvent(new StateEvent(...change));
-    // The variable keeps the function out of V8's old space: see `EtcdClient`.
-    lease.onState = onState;
+    lease.onState = (...change) => void this.dispatchEvent(new StateEvent(...change));
   }
 
   /**

@@ -3,7 +3,7 @@ import { memberOf } from "../etcd/transport.js";
 import { checkConnect, type Logger } from "../options/connect.js";
 import { type Clock, systemClock } from "../util/clock.js";
 import { type Cluster, newCluster } from "./cluster.js";
-import { newClusterState } from "./connection.js";
+import { newClusterState, type Observe } from "./connection.js";
 import type { SessionOptions } from "./session-options.js";
 
 export interface Credentials {
@@ -76,8 +76,9 @@ export interface ConnectOptions {
   readonly log?: Logger | undefined;
 }
 
-/** What a simulation replaces. */
+/** What `connect` adds, and what a simulation replaces. */
 export interface Surroundings {
+  readonly observe?: Observe;
   readonly clock?: Clock;
   readonly newMember?: typeof memberOf;
 }
@@ -88,10 +89,10 @@ export interface Surroundings {
  */
 export function createCluster(
   options: ConnectOptions,
-  { clock = systemClock, newMember = memberOf }: Surroundings = {},
+  { clock = systemClock, newMember = memberOf, observe }: Surroundings = {},
 ): Cluster {
   const checked = checkConnect(options);
   const context = { options: checked, clock };
   const client = new EtcdClient(checked, clock, (host, setting) => newMember(host, setting, context));
-  return newCluster(newClusterState(checked, client, clock));
+  return newCluster(newClusterState(checked, client, { clock, observe }));
 }

@@ -7,6 +7,7 @@ import type { CheckedConnect } from "../options/connect.js";
 import type { Reading } from "../queue/contenders.js";
 import { AbortFanOut } from "../util/abort.js";
 import { type Clock, pause } from "../util/clock.js";
+import { Timers } from "../util/timers.js";
 import type { Lease } from "./lease.js";
 
 /** What a cluster offers to the layers above this folder. */
@@ -16,6 +17,8 @@ export interface EtcdServices {
   readonly keepalive: Keepalive;
   readonly watches: WatchHub;
   readonly clock: Clock;
+  /** For what thousands of waits and holds have: one timer of the clock. It keeps the process alive. */
+  readonly timers: Timers;
   readonly aborts: AbortFanOut;
   /** An intermediary between here and etcd sends requests twice: a join that was sent once has found its own key. */
   readonly path: { requestsAreRepeated: boolean };
@@ -35,28 +38,37 @@ export interface ClusterState {
   readonly revoking: Set<Promise<void>>;
   /** Aborts `services.closed`. */
   readonly closing: AbortController;
-  /** Called when all connections are closed. */
-  onDisconnected: () => void;
+  /** Called when the cluster is closed: after its sessions and connections. */
+  readonly onDisconnected: () => void;
 }
 
-export function newClusterState(options: CheckedConnect, client: EtcdClient, clock: Clock): ClusterState {
+/** Observes a cluster from its beginning. Returns what is called when it is closed, after its sessions and connections. */
+export type Observe = (services: EtcdServices) => () => void;
+
+export function newClusterState(
+  options: CheckedConnect,
+  client: EtcdClient,
+  { clock, observe = () => () => {} }: { readonly clock: Clock; readonly observe?: Observe | undefined },
+): ClusterState {
   const leases = new Set<Lease>();
   const closing = new AbortController();
   // Each opening under way adds a listener.
   setMaxListeners(0, closing.signal);
+  const timers = new Timers(clock, true);
   const services: EtcdServices = {
     options,
     client,
     keepalive: new Keepalive(client, clock),
-    watches: new WatchHub(client, clock),
+    watches: new WatchHub(client, clock, timers),
     clock,
+    timers,
     aborts: new AbortFanOut(),
     path: { requestsAreRepeated: false },
     readings: new Map(),
     leases,
     closed: closing.signal,
   };
-  return { services, leases, revoking: new Set(), closing, onDisconnected: () => {} };
+  return { services, leases, revoking: new Set(), closing, onDisconnected: observe(services) };
 }
 
 /** Closes all connections. First waits for the revocations, for the time of one attempt at most: the leases also expire. */
@@ -83,11 +95,6 @@ export function stateOf(cluster: object): ClusterState {
 
 /** The services of a cluster, for the rest of the library. */
 export const servicesOf = (cluster: object): EtcdServices => stateOf(cluster).services;
-
-/** Calls `run` when the cluster is closed: after its sessions and connections. */
-export function onDisconnected(cluster: object, run: () => void): void {
-  stateOf(cluster).onDisconnected = run;
-}
 
 export function register(cluster: object, state: ClusterState): void {
   states.set(cluster, state);

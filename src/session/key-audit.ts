@@ -45,11 +45,11 @@ class KeyAudit {
   }
 
   #arm(delayMs: number): void {
-    const { clock } = this.lease.services;
+    const { clock, timers } = this.lease.services;
     this.#timer?.cancel();
     this.#pauseMs = Math.min(2 * delayMs, MAX_PAUSE_MS);
     this.#dueAt = clock.monotonic() + delayMs;
-    this.#timer = clock.after(delayMs * (0.75 + clock.random() / 2), () => void this.#list());
+    this.#timer = timers.add(delayMs * (0.75 + clock.random() / 2), () => void this.#list());
   }
 
   async #list(): Promise<void> {
@@ -78,8 +78,6 @@ class KeyAudit {
 const LONG_HOLD_MS = 1000;
 /** Holds that reach that age within this time of each other begin their watches together. */
 const GRAIN_MS = 100;
-/** The number of watches that begin in one turn of the event loop when thousands of holds were granted at once. */
-const BEGIN_AT_ONCE = 250;
 /** The number of keys that are read at a time when thousands of watches moved to another member at once. */
 const READ_AT_ONCE = 32;
 const AUDIT_MS = 30_000;
@@ -88,16 +86,15 @@ const AUDIT_MS_PER_HOLD = 30;
 const MAX_AUDIT_MS = 300_000;
 
 /**
- * Schedules the watches and reads of the keys that one session holds. All holds without a watch share one timer, and all others
- * share one list of the session's keys: every 30 s, and with more than 1,000 holds less often, up to every 5 minutes.
+ * Schedules the watches and reads of the keys that one session holds. All holds with a watch share one list of the session's
+ * keys: every 30 s, and with more than 1,000 holds less often, up to every 5 minutes.
  */
 export class KeyWatchSchedule implements AuditListener {
-  /** Holds without a watch, with the time of their grant, oldest first: most are released before they are long. */
-  readonly #unwatched = new Map<KeyWatch, number>();
+  /** Holds without a watch: most are released before they are long. */
+  readonly #unwatched = new Map<KeyWatch, Timer>();
   readonly #watched = new Set<KeyWatch>();
   readonly #unread = new Set<KeyWatch>();
   #reading = 0;
-  #agingTimer: Timer | undefined;
 
   constructor(
     private readonly lease: Lease,
@@ -108,9 +105,12 @@ export class KeyWatchSchedule implements AuditListener {
 
   /** Adds a hold that has just been granted. Its watch begins after `LONG_HOLD_MS`. */
   addUnwatched(hold: KeyWatch): void {
-    const { clock } = this.lease.services;
-    this.#unwatched.set(hold, clock.monotonic());
-    this.#agingTimer ??= clock.after(LONG_HOLD_MS, () => this.#age());
+    const begin = (): void => {
+      this.#unwatched.delete(hold);
+      this.addWatched(hold);
+      hold.watch();
+    };
+    this.#unwatched.set(hold, this.lease.services.timers.add(LONG_HOLD_MS, begin, GRAIN_MS));
   }
 
   addWatched(hold: KeyWatch): void {
@@ -119,36 +119,16 @@ export class KeyWatchSchedule implements AuditListener {
   }
 
   delete(hold: KeyWatch): void {
+    this.#unwatched.get(hold)?.cancel();
     this.#unwatched.delete(hold);
     this.#watched.delete(hold);
     this.#unread.delete(hold);
-    if (this.#unwatched.size === 0) {
-      this.#agingTimer?.cancel();
-      this.#agingTimer = undefined;
-    }
   }
 
   /** Reads the key of `hold`, after those that are waiting to be read. */
   read(hold: KeyWatch): void {
     this.#unread.add(hold);
     this.#readNext();
-  }
-
-  #age(): void {
-    this.#agingTimer = undefined;
-    const { clock } = this.lease.services;
-    const now = clock.monotonic();
-    let begun = 0;
-    for (const [hold, grantedAt] of this.#unwatched) {
-      const leftMs = grantedAt + LONG_HOLD_MS - now;
-      if (leftMs > GRAIN_MS || begun++ === BEGIN_AT_ONCE) {
-        this.#agingTimer = clock.after(Math.max(0, leftMs), () => this.#age());
-        return;
-      }
-      this.#unwatched.delete(hold);
-      this.addWatched(hold);
-      hold.watch();
-    }
   }
 
   #readNext(): void {

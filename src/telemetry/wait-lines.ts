@@ -1,11 +1,13 @@
 import type { Contender } from "../contender.js";
-import { type Deadline, Deadlines } from "../util/deadlines.js";
+import type { Timer } from "../util/clock.js";
+import { Timers } from "../util/timers.js";
 import { duration, listed, quoted } from "./log-lines.js";
 import type { LineContext, QueueReport } from "./log.js";
 import type { AcquireMessage } from "./messages.js";
 
 /** A wait that takes longer has a line; the next ones follow after twice that time, four times that time, and so on. */
 const FIRST_MS = 30_000;
+const GRAIN_MS = 500;
 /** At most so many lines in `FIRST_MS`, each with a read of a queue: thousands of names may wait behind one outage. */
 const MAX_LINES = 16;
 
@@ -16,7 +18,7 @@ interface Waiting {
   readonly calls: Map<AcquireMessage, number>;
   /** From the next line to the one after it. */
   spacingMs: number;
-  deadline: Deadline | undefined;
+  timer: Timer | undefined;
 }
 
 const keyOf = ({ name, names }: AcquireMessage): string =>
@@ -25,15 +27,12 @@ const keyOf = ({ name, names }: AcquireMessage): string =>
 /** One line for each lock that a call waits for too long, however many calls wait for it. */
 export class WaitLines {
   readonly #waiting = new Map<string, Waiting>();
-  /** Limits of one length, which are added at the end of the list: each call of the cluster adds one. */
-  readonly #first: Deadlines;
-  readonly #next: Deadlines;
+  readonly #timers: Timers;
   #windowStart = -Infinity;
   #lines = 0;
 
   constructor(private readonly context: LineContext) {
-    this.#first = new Deadlines(context.clock);
-    this.#next = new Deadlines(context.clock);
+    this.#timers = new Timers(context.clock);
   }
 
   began(call: AcquireMessage): void {
@@ -47,19 +46,18 @@ export class WaitLines {
     waiting?.calls.delete(call);
     if (waiting === undefined || waiting.calls.size > 0) return;
     this.#waiting.delete(waiting.key);
-    waiting.deadline?.cancel();
+    waiting.timer?.cancel();
   }
 
   close(): void {
     this.#waiting.clear();
-    this.#first.close();
-    this.#next.close();
+    this.#timers.close();
   }
 
   #add(key: string): Waiting {
-    const waiting: Waiting = { key, calls: new Map(), spacingMs: FIRST_MS, deadline: undefined };
+    const waiting: Waiting = { key, calls: new Map(), spacingMs: FIRST_MS, timer: undefined };
     this.#waiting.set(key, waiting);
-    waiting.deadline = this.#first.add(FIRST_MS, () => this.#due(waiting));
+    waiting.timer = this.#timers.add(FIRST_MS, () => this.#due(waiting), GRAIN_MS);
     return waiting;
   }
 
@@ -72,7 +70,7 @@ export class WaitLines {
     // The call that waited before has got its lock.
     if (!isLong) waiting.spacingMs = FIRST_MS;
     const nextMs = isLong ? waiting.spacingMs : FIRST_MS - waitedMs;
-    waiting.deadline = this.#next.add(nextMs, () => this.#due(waiting));
+    waiting.timer = this.#timers.add(nextMs, () => this.#due(waiting), GRAIN_MS);
     if (!isLong) return;
     waiting.spacingMs *= 2;
     if (this.#mayWrite()) void this.#report(waiting, call, waitedMs);

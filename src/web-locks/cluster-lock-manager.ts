@@ -179,11 +179,8 @@ interface Listed {
 }
 
 /** `kvs`: all keys below the client's prefix, oldest first. */
-function snapshotOf(
-  client: WebLockClient,
-  kvs: readonly KeyValue[],
-  { live }: RequestRegistry,
-): WebLockSnapshot {
+function snapshotOf(client: WebLockClient, kvs: readonly KeyValue[]): WebLockSnapshot {
+  const { live } = client.requests;
   const path = pathOf(client.services, client.prefix);
   const leaseIds = new Set([...client.services.leases].map(({ leaseId }) => leaseId));
   const listed = kvs
@@ -240,7 +237,6 @@ const QUERY_TIMEOUT_MS = 10_000;
  */
 export class ClusterLockManager implements AsyncDisposable {
   readonly #client: WebLockClient;
-  readonly #registry: RequestRegistry;
   readonly #held = new Set<HeldWebLock>();
   /** Aborts with InvalidStateError. */
   readonly #closing = new AbortController();
@@ -255,8 +251,13 @@ export class ClusterLockManager implements AsyncDisposable {
     const services = servicesOf(cluster);
     const { prefix: given = PREFIX } = checkOptions("ClusterLockManager", options, ["prefix"]);
     const prefix = checkName(given, "prefix");
-    this.#client = { services, source: leaseSourceOf(cluster), clientId: uuid(services.clock), prefix };
-    this.#registry = RequestRegistry.of(services);
+    this.#client = {
+      services,
+      source: leaseSourceOf(cluster),
+      clientId: uuid(services.clock),
+      prefix,
+      requests: RequestRegistry.of(services),
+    };
   }
 
   /**
@@ -301,7 +302,7 @@ export class ClusterLockManager implements AsyncDisposable {
       onTimeout: () => new EtcdUnavailableError(what, services.client.hosts.lastFailures),
     });
     const { kvs } = await atCaller(settled);
-    return snapshotOf(this.#client, kvs, this.#registry);
+    return snapshotOf(this.#client, kvs);
   }
 
   /**
@@ -337,7 +338,7 @@ export class ClusterLockManager implements AsyncDisposable {
       throw error;
     } finally {
       request.answer();
-      this.#registry.live.delete(request.id);
+      this.#client.requests.live.delete(request.id);
     }
   }
 
@@ -378,7 +379,7 @@ export class ClusterLockManager implements AsyncDisposable {
       publishMiss(args);
       return invoke(args.callback, null);
     }
-    const held = new HeldWebLock(args, hold, () => this.#registry.live.delete(id));
+    const held = new HeldWebLock(args, hold, () => this.#client.requests.live.delete(id));
     this.#held.add(held);
     try {
       return await held.run();
@@ -394,7 +395,7 @@ export class ClusterLockManager implements AsyncDisposable {
 
   async #read(what: string): Promise<RangeAnswer> {
     const { client, closed } = this.#client.services;
-    await this.#registry.answered;
+    await this.#client.requests.answered;
     try {
       closed.throwIfAborted();
       const range = {

@@ -42,6 +42,7 @@ const registries = new WeakMap<EtcdServices, RequestRegistry>();
 export class RequestRegistry {
   /** Requests, by ID, whose callbacks have not settled and whose locks are not lost. */
   readonly live = new Map<string, RegisteredRequest>();
+  readonly #lines = new Map<string, RequestQueue>();
   #answered: Promise<void> = Promise.resolve();
 
   static of(services: EtcdServices): RequestRegistry {
@@ -53,6 +54,16 @@ export class RequestRegistry {
   /** Resolves when each request so far has been granted and called back, is known to wait, or has ended. */
   get answered(): Promise<void> {
     return this.#answered;
+  }
+
+  /** The requests for one name. Names come and go (one per user, for example), so unused lines are not kept. */
+  line(name: string): RequestQueue {
+    const onIdle = (): void => {
+      if (this.#lines.get(name) === line) this.#lines.delete(name);
+    };
+    const line = this.#lines.get(name) ?? new RequestQueue(onIdle);
+    this.#lines.set(name, line);
+    return line;
   }
 
   add(request: RegisteredRequest): void {
@@ -85,8 +96,6 @@ export interface QueuedRequest {
 /** Half of the entries that one session's queue has at a time: leaves room for a steal, and for locks of other classes. */
 const MAX_QUEUED = 50;
 
-const lines = new WeakMap<object, Map<string, RequestQueue>>();
-
 /**
  * The requests of one process for one name. They join the queue in the order of their calls: the next one joins when the
  * one before it is in the queue, or has ended.
@@ -97,19 +106,7 @@ export class RequestQueue {
   readonly #queued = new Set<QueuedRequest>();
   #joining = false;
 
-  private constructor(
-    private readonly byName: Map<string, RequestQueue>,
-    private readonly name: string,
-  ) {}
-
-  /** The same name in two clusters has two queues. */
-  static of(cluster: object, name: string): RequestQueue {
-    const byName = lines.get(cluster) ?? new Map<string, RequestQueue>();
-    lines.set(cluster, byName);
-    const line = byName.get(name) ?? new RequestQueue(byName, name);
-    byName.set(name, line);
-    return line;
-  }
+  constructor(private readonly onIdle: () => void) {}
 
   /** A request that has lost its entry with its session comes before later calls. */
   add(request: QueuedRequest): void {
@@ -137,9 +134,7 @@ export class RequestQueue {
     }
     this.#joining = false;
     for (const request of this.#line) request.mustWait();
-    // Names come and go (one per user, for example), so unused ones are not kept.
-    const empty = this.#line.length === 0 && this.#queued.size === 0;
-    if (empty && this.byName.get(this.name) === this) this.byName.delete(this.name);
+    if (this.#line.length === 0 && this.#queued.size === 0) this.onIdle();
   }
 
   #next(): QueuedRequest | undefined {
@@ -193,6 +188,7 @@ export interface WebLockClient {
   readonly clientId: string;
   /** Prefix of the keys of all its locks. */
   readonly prefix: string;
+  readonly requests: RequestRegistry;
 }
 
 /** Where a request takes its leases from, and what it reports. */
@@ -240,16 +236,16 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
       this.#reject = reject;
     });
     this.#hooks = client;
-    this.#line = RequestQueue.of(client.services, this.#queueName);
+    this.#line = client.requests.line(this.#queueName);
   }
 
   /** Lines up behind the earlier requests. */
   begin(hooks: RequestHooks): void {
     this.#hooks = hooks;
     this.#lease = this.#openSession();
-    const registry = RequestRegistry.of(this.client.services);
-    this.#earlier = registry.answered;
-    registry.add(this);
+    const { requests } = this.client;
+    this.#earlier = requests.answered;
+    requests.add(this);
     this.#line.add(this);
   }
 
@@ -358,12 +354,12 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   #acquire(hold: HoldHandle | undefined): void {
     // Other requests may join meanwhile.
     this.#line.remove(this);
-    const { services } = this.client;
+    const { services, requests } = this.client;
     const limit = { signal: undefined, timeoutMs: ORDER_MS };
     const onTimeout = (): Error => new Error("an earlier request is still undecided");
     const inOrder = settleWithin(this.#earlier, limit, services, { onTimeout });
     void inOrder
-      .catch(() => RequestRegistry.of(services).pass(this))
+      .catch(() => requests.pass(this))
       .then(() => {
         if (this.#over) void hold?.release();
         this.#end(() => this.#resolve(hold));

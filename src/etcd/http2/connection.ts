@@ -13,7 +13,8 @@
 // - What a hostile peer can cost is bounded: frames, header blocks, frames that carry nothing, data beyond the windows, and
 //   the memory of all messages that are not complete.
 // - The socket keeps the process alive only while a stream uses the connection.
-import type { Deadline, Deadlines } from "../../util/deadlines.js";
+import type { Timer } from "../../util/clock.js";
+import type { Timers } from "../../util/timers.js";
 import { Endpoint, type Headers, MAX_HEADER_LIST_BYTES } from "./endpoint.js";
 import { closedText, goawayFailure, isTlsFailure, messageOf, resetFailure, StreamFailure, turnedAway } from "./failure.js";
 import {
@@ -110,7 +111,7 @@ export class Connection extends Endpoint {
   /** Why the peer wants no new streams. */
   #goaway: StreamFailure | undefined;
   #failure: StreamFailure | undefined;
-  readonly #connectDeadline: Deadline;
+  readonly #connectDeadline: Timer;
   readonly #heartbeat: Heartbeat;
   readonly #socket: ClientSocket;
   readonly #firstBytes = new FirstBytes();
@@ -133,7 +134,7 @@ export class Connection extends Endpoint {
   constructor(
     private readonly target: Target,
     private readonly setting: ConnectionSetting,
-    private readonly deadlines: Deadlines,
+    private readonly deadlines: Timers,
   ) {
     super(() => deadlines.now());
     this.#nextId = setting.firstStreamId ?? 1;

@@ -1,4 +1,5 @@
-import type { Deadline, Deadlines } from "../../util/deadlines.js";
+import type { Timer } from "../../util/clock.js";
+import type { Timers } from "../../util/timers.js";
 
 export interface HeartbeatSetting {
   /** A connection in use that is silent for this long is pinged. */
@@ -9,13 +10,13 @@ export interface HeartbeatSetting {
 
 /** Detects a peer that no longer answers. It sends no ping while bytes arrive, or while no stream uses the connection. */
 export class Heartbeat {
-  #next: Deadline | undefined;
+  #next: Timer | undefined;
   #pinged = false;
   #lastReceived: number;
 
   constructor(
     private readonly setting: HeartbeatSetting,
-    private readonly deadlines: Deadlines,
+    private readonly deadlines: Timers,
     private readonly peer: {
       /** No stream uses the connection, or waits for it. */
       idle(): boolean;

@@ -3,7 +3,7 @@
 import type { CheckedConnect } from "../../options/connect.js";
 import { AbortFanOut } from "../../util/abort.js";
 import type { Clock } from "../../util/clock.js";
-import { Deadlines } from "../../util/deadlines.js";
+import { Timers } from "../../util/timers.js";
 import type {
   CallOptions,
   KeepaliveStream,
@@ -117,7 +117,7 @@ export class Channel {
   constructor(
     private readonly target: Omit<Target, "turn">,
     private readonly setting: ConnectionSetting,
-    private readonly deadlines: Deadlines,
+    private readonly deadlines: Timers,
   ) {}
 
   start(stream: Http2Stream): void {
@@ -195,7 +195,7 @@ export class GrpcMember implements Member {
     const { pingTimeoutMs, connectTimeoutMs } = options;
     const setting = { pingIntervalMs: connection.pingMs, pingTimeoutMs, connectTimeoutMs, open };
     const target = targetOf(host, options.credentials);
-    const deadlines = new Deadlines(clock);
+    const deadlines = new Timers(clock);
     this.#token = connection.token;
     this.#authenticates = options.auth !== undefined;
     this.#headers = new RequestHeaders(target);

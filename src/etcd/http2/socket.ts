@@ -1,7 +1,7 @@
 import { lookup, type LookupAddress } from "node:dns";
 import { connect as connectPlain, type LookupFunction, type OnReadOpts, Socket } from "node:net";
 import { type ConnectionOptions, connect as connectSecure, type TLSSocket } from "node:tls";
-import type { Deadlines } from "../../util/deadlines.js";
+import type { Timers } from "../../util/timers.js";
 import { inOwnContext } from "../../util/own-context.js";
 import { printable } from "../../util/printable.js";
 
@@ -223,7 +223,7 @@ export class SocketWriter {
 
   constructor(
     private readonly socket: ClientSocket,
-    private readonly deadlines: Deadlines,
+    private readonly deadlines: Timers,
     onDrain: () => void,
   ) {
     socket.on("drain", () => {

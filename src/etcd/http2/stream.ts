@@ -1,5 +1,6 @@
 import type { AbortFanOut } from "../../util/abort.js";
-import type { Deadline, Deadlines } from "../../util/deadlines.js";
+import type { Timer } from "../../util/clock.js";
+import type { Timers } from "../../util/timers.js";
 import { type CallOptions, gaveUp, type StreamHandlers, UnansweredError } from "../port.js";
 import { type Status, statusFailure } from "../refusals.js";
 import type { Connection } from "./connection.js";
@@ -29,7 +30,7 @@ export interface Request<Answer = unknown> {
 export interface Peer {
   readonly host: string;
   readonly channel: Channel;
-  readonly deadlines: Deadlines;
+  readonly deadlines: Timers;
   readonly aborts: AbortFanOut;
 }
 
@@ -238,7 +239,7 @@ function throwLater(error: unknown): void {
 /** One attempt of one unary call: settles with the decoded answer, a failure, the end of its time, or the caller's abort. */
 export class UnaryStream<Answer> extends Http2Stream<Answer> {
   #message: Buffer | undefined;
-  #deadline: Deadline | undefined;
+  #deadline: Timer | undefined;
   #stopListening: (() => void) | undefined;
   #resolve!: (answer: Answer) => void;
   #reject!: (error: Error) => void;

@@ -1,6 +1,6 @@
 import { AbortFanOut } from "../../../src/util/abort.js";
 import type { Clock } from "../../../src/util/clock.js";
-import { Deadlines } from "../../../src/util/deadlines.js";
+import { Timers } from "../../../src/util/timers.js";
 import { streamFailure } from "../../../src/etcd/http2/failure.js";
 import { type CallOptions, gaveUp, UnansweredError } from "../../../src/etcd/port.js";
 import { statusFailure } from "../../../src/etcd/refusals.js";
@@ -9,7 +9,7 @@ import type { Wire } from "./wire.js";
 
 /** What the unary calls of one `SimMember` share. */
 export class UnaryServices {
-  readonly deadlines: Deadlines | undefined;
+  readonly deadlines: Timers | undefined;
   readonly aborts = new AbortFanOut("last");
 
   constructor(
@@ -17,7 +17,7 @@ export class UnaryServices {
     readonly wire: Wire,
     clock: Clock | undefined,
   ) {
-    this.deadlines = clock && new Deadlines(clock);
+    this.deadlines = clock && new Timers(clock);
   }
 }
 

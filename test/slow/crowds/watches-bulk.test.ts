@@ -4,6 +4,7 @@ import { memberOf } from "../../../src/etcd/transport.js";
 import { EtcdClient } from "../../../src/etcd/client.js";
 import { WatchHub } from "../../../src/etcd/watch-hub.js";
 import { systemClock as clock } from "../../../src/util/clock.js";
+import { Timers } from "../../../src/util/timers.js";
 import { type EtcdCluster, type EtcdMember, startEtcd } from "../../support/etcd/etcd.js";
 import { meter } from "../../support/fixtures/spent.js";
 import { startTcpProxy, type TcpProxy } from "../../support/proxies/tcp-proxy.js";
@@ -68,7 +69,7 @@ function hubOver(endpoint: string) {
   const setting = { token: () => undefined, pingMs: 6000 };
   const connect = (host: string) => memberOf(host, setting, { options: checked, clock });
   const client = new EtcdClient(checked, clock, connect);
-  return { members: client, hub: new WatchHub(client, clock) };
+  return { members: client, hub: new WatchHub(client, clock, new Timers(clock, true)) };
 }
 
 const base64 = (text: string) => Buffer.from(text).toString("base64");

@@ -40,7 +40,7 @@ export class FakeCluster {
       this.connected.push(member);
       return member;
     });
-    this.state = newClusterState(checked, this.client, this.clock);
+    this.state = newClusterState(checked, this.client, { clock: this.clock });
     this.services = this.state.services;
   }
 

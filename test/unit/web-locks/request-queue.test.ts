@@ -1,6 +1,6 @@
 import { setImmediate as tick } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { type QueuedRequest, RequestQueue, type AcquireMode } from "../../../src/web-locks/request.js";
+import { type QueuedRequest, RequestRegistry, type AcquireMode } from "../../../src/web-locks/request.js";
 
 let calls = 0;
 
@@ -23,9 +23,9 @@ class FakeRequest implements QueuedRequest {
   }
 }
 
-const cluster = {};
+const registry = new RequestRegistry();
 const lineOf = (...requests: FakeRequest[]) => {
-  const line = RequestQueue.of(cluster, `name ${calls}`);
+  const line = registry.line(`name ${calls}`);
   for (const request of requests) line.add(request);
   return line;
 };
@@ -131,19 +131,19 @@ describe("while a request steals", () => {
 describe("a line", () => {
   test("is the same for one name and cluster, as long as anybody is in it, and another for another cluster", async () => {
     const request = new FakeRequest();
-    const line = RequestQueue.of(cluster, "kept");
+    const line = registry.line("kept");
     line.add(request);
 
-    expect(RequestQueue.of(cluster, "kept")).toBe(line);
-    expect(RequestQueue.of({}, "kept")).not.toBe(line);
+    expect(registry.line("kept")).toBe(line);
+    expect(RequestRegistry.of({} as never).line("kept")).not.toBe(line);
 
     await letIn(request);
     line.remove(request);
     await tick();
-    const next = RequestQueue.of(cluster, "kept");
+    const next = registry.line("kept");
     expect(next).not.toBe(line);
 
     line.remove(request);
-    expect(RequestQueue.of(cluster, "kept")).toBe(next);
+    expect(registry.line("kept")).toBe(next);
   });
 });

@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import { beforeEach, describe, expect, test } from "vitest";
-import { Deadlines } from "../../../../src/util/deadlines.js";
+import { Timers } from "../../../../src/util/timers.js";
 import { SocketWriter } from "../../../../src/etcd/http2/socket.js";
 import { FakeClock, settle } from "../../../support/fakes/fake-clock.js";
 
@@ -16,7 +16,7 @@ describe("what is written late", () => {
     written = [];
     const write = (bytes: Buffer) => (written.push(bytes.toString()), true);
     socket = Object.assign({ writableEnded: false, destroyed: false }, { write, on: () => {} });
-    writer = new SocketWriter(socket as unknown as Socket, new Deadlines(clock), () => {});
+    writer = new SocketWriter(socket as unknown as Socket, new Timers(clock), () => {});
   });
 
   test("leaves by itself, and not with what is written before", async () => {

@@ -57,6 +57,7 @@ export {
   LockLostError,
   LockReleasedError,
   LockTimeoutError,
+  PackageMissingError,
   SessionClosedError,
   SessionLostError,
   StaleFenceError,

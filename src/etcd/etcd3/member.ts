@@ -1,6 +1,7 @@
 // The port, implemented with the etcd3 package: one client for one member. No other folder loads etcd3 or sees a gRPC type.
 // The retries of etcd3 and of gRPC are off: either would repeat requests that only `etcd/retry.ts` may repeat.
 import type { Etcd3, IOptions } from "etcd3";
+import { PackageMissingError } from "../../errors.js";
 import type { CheckedConnect } from "../../options/connect.js";
 import type { Clock } from "../../util/clock.js";
 import { inOwnContext } from "../../util/own-context.js";
@@ -74,7 +75,7 @@ let connections = 0;
  */
 async function newClient(host: string, options: CheckedConnect, pingMs: number): Promise<Etcd3> {
   const etcd3 = await import("etcd3").catch((cause: unknown) => {
-    throw new Error('The transport "etcd3" needs the package etcd3: npm install etcd3', { cause });
+    throw new PackageMissingError("etcd3", 'The transport "etcd3"', cause);
   });
   return new etcd3.Etcd3(clientOptions(host, options, pingMs));
 }

@@ -310,9 +310,9 @@ function checkClient(given: Options): Reach {
   checkNothingBeside(given);
   const { hosts, secure, auth } = checkEtcd3Client(given.etcd3);
   const context = { option: "the hosts of etcd3", secure };
-  const byName = new Map(
-    hosts.flatMap((host) => checkHosts(host.host, context).map((name) => [name, host] as const)),
-  );
+  // grpc-js has another port for hosts without one.
+  const namesOf = ({ host }: Etcd3Host) => checkHosts(/:\d+$/.test(host) ? host : `${host}:443`, context);
+  const byName = new Map(hosts.flatMap((host) => namesOf(host).map((name) => [name, host] as const)));
   return {
     ...{
       hosts: Object.freeze([...byName.keys()]),

@@ -68,7 +68,7 @@ describe("connect", () => {
     const etcd3 = clientOf({ hosts: ["https://a", "https://b:2380"], auth });
 
     expect(checkConnect({ etcd3, transport: "etcd3" })).toMatchObject({
-      ...{ transport: "etcd3", hosts: ["https://a:2379", "https://b:2380"], credentials: undefined },
+      ...{ transport: "etcd3", hosts: ["https://a:443", "https://b:2380"], credentials: undefined },
       auth: { username: "root", password: "secret" },
     });
     expect(checkConnect({ etcd3: client }).hosts).toEqual([`http://${HOST}`]);

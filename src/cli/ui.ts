@@ -8,7 +8,6 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { list } from "../index.js";
-import { lockPage } from "../ui/lock-page.js";
 import { command } from "./command.js";
 import { CliError, EXIT, json, usageError } from "./io.js";
 import type { PageJson } from "./json-types.js";
@@ -80,6 +79,8 @@ export const ui = command({
     const cluster = connect();
     // A prefix, an address or a password that is wrong ends the command here, in one line.
     await list(cluster, prefix, { limit: 1, signal });
+    // Another file of the package, which no other command needs.
+    const { lockPage } = await import("../ui/lock-page.js");
     const page = lockPage(cluster, { prefix, ...(flags.release && { authorize: () => true }) });
     const token = newToken();
     const server = createServer(withToken(page, token));

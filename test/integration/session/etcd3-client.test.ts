@@ -73,7 +73,7 @@ describe("a cluster over a client of etcd3", () => {
   test("keeps its session when the client's connection is dead, and locks on one that has its settings", async () => {
     await using proxy = await startTcpProxy({ port: etcd.member.clientPort });
     using client = clientOf(proxy.endpoint);
-    await using cluster = connect({ etcd3: client, session: { ttlSeconds: 10 } });
+    await using cluster = connect({ etcd3: client, requestTimeoutMs: 300, session: { ttlSeconds: 10 } });
     const session = await cluster.session();
     const lock = await new Mutex(cluster, "broken").lock();
     for (const connection of proxy.connections) connection.mode("blackhole");

@@ -31,11 +31,7 @@ const ENTRIES = {
 };
 
 const PROGRAM = "cli/main.js";
-/**
- * Node.js, Bun, Deno and the bundlers load the ES module also for require(), so that a process has one copy. The second file is for
- * loaders that cannot, such as that of Jest.
- */
-const FORMATS = /** @type {const} */ (["esm", "cjs"]);
+const PAGE_ENTRY = "ui/lock-page.js";
 
 /** What runs in the browser: its files become strings in a module. */
 const PAGE = path.join(ROOT, "src", "ui", "page");
@@ -99,66 +95,81 @@ async function writeAssets(outDir) {
   }
 }
 
-/** More than half of what the bundle has of cockatiel. */
-const WITHOUT_COMMENTS = {
-  name: "without-comments",
-  /** @param {string} code @param {string} id */
-  transform: (code, id) => (id.includes("/cockatiel/") ? code.replace(/^ *\/\*\*.*?\*\/$/gms, "") : null),
-};
-
 /**
- * A cluster works only with the copy of the library that has made it: the page imports the one that its user imports.
+ * A cluster works only with the copy of the library that has made it: the page imports the one that its user imports. The
+ * program imports the page.
  * @param {string} outDir
  */
-const libraryOutside = (outDir) => ({
-  name: "library-outside",
+const outside = (outDir) => ({
+  name: "outside",
   /** @param {string} source @param {string | undefined} importer */
   resolveId(source, importer) {
     if (importer === undefined || !source.startsWith(".")) return null;
-    const file = path.resolve(path.dirname(importer), source);
-    return file === path.join(outDir, "index.js") ? { id: "leasehold", external: true } : null;
+    const from = path.relative(outDir, importer);
+    const to = path.relative(outDir, path.resolve(path.dirname(importer), source));
+    if (to === "index.js" && from.startsWith("ui")) return { id: "leasehold", external: true };
+    if (to === PAGE_ENTRY) return { id: `./${ENTRIES[PAGE_ENTRY]}`, external: true };
+    return null;
   },
 });
 
 /**
  * Each entry of the package is one file: Node.js loads that several times faster than a hundred modules. Those stay beside it
  * for the tests and the bench. Entries share no file, so a module that two of them import is loaded twice: it must work then,
- * as the channels do, which Node.js finds by name.
+ * as the channels do, which Node.js finds by name. Only the program, which nothing imports, shares most of its code with the
+ * library, in leasehold-core.js: the package would have it twice otherwise.
  * @param {string} outDir
  */
 async function bundle(outDir) {
-  for (const [input, output] of Object.entries(ENTRIES)) await bundleEntry(outDir, input, output);
+  await bundleEntries(outDir, ["index.js", PROGRAM], "esm");
+  const entries = /** @type {(keyof typeof ENTRIES)[]} */ (Object.keys(ENTRIES));
+  for (const entry of entries.filter((each) => each !== PROGRAM)) {
+    if (entry !== "index.js") await bundleEntries(outDir, [entry], "esm");
+    // Node.js, Bun, Deno and the bundlers load the ES module also for require(), so that a process has one copy. This file is
+    // for loaders that cannot, such as that of Jest.
+    await bundleEntries(outDir, [entry], "cjs");
+  }
 }
 
 /**
  * @param {string} outDir
- * @param {string} entry
- * @param {string} file
+ * @param {readonly (keyof typeof ENTRIES)[]} entries
+ * @param {"esm" | "cjs"} format
  */
-async function bundleEntry(outDir, entry, file) {
+async function bundleEntries(outDir, entries, format) {
   // Imported here: this file is loaded before the packages are installed.
   const { rolldown } = await import("rolldown");
+  const extension = format === "cjs" ? ".cjs" : ".js";
   const modules = await rolldown({
-    input: path.join(outDir, entry),
+    input: Object.fromEntries(
+      entries.map((entry) => [path.basename(ENTRIES[entry], ".js"), path.join(outDir, entry)]),
+    ),
     cwd: outDir,
     platform: "node",
     // Node.js loads the CommonJS of cockatiel only, from the modules beside the bundle; the bundle has its ES modules.
     resolve: { alias: { "cockatiel/dist": "cockatiel/dist/esm" } },
     external: ["etcd3", "@opentelemetry/api", "testcontainers"],
-    plugins: entry === "ui/lock-page.js" ? [libraryOutside(outDir)] : [WITHOUT_COMMENTS],
+    plugins: [outside(outDir)],
     // LEASEHOLD_TRANSPORT replaces a constant: see test/support/transport.js.
     optimization: { inlineConst: false },
+    // No comment with the path of each module.
+    experimental: { attachDebugInfo: "none" },
     onLog: (level, { message }) => {
       if (level === "warn") throw new Error(message);
     },
   });
   try {
-    for (const format of entry === PROGRAM ? [/** @type {const} */ ("esm")] : FORMATS) {
+    const { output } = await modules.generate({
+      format,
+      entryFileNames: `[name]${extension}`,
+      chunkFileNames: "leasehold-core.js",
+      // Names and lines stay as they are: stack traces show them.
+      comments: { legal: true, annotation: false, jsdoc: false },
       // import() of an external package works in Jest's CommonJS only as require().
-      const { output } = await modules.generate({ format, dynamicImportInCjs: false });
-      const name = format === "cjs" ? file.replace(/\.js$/, ".cjs") : file;
-      writeFileSync(path.join(outDir, name), latin1(output[0].code));
-    }
+      dynamicImportInCjs: false,
+    });
+    for (const { fileName, ...chunk } of output)
+      if ("code" in chunk) writeFileSync(path.join(outDir, fileName), latin1(chunk.code));
   } finally {
     await modules.close();
   }

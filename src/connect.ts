@@ -2,7 +2,7 @@ import type { Logger } from "./options/connect.js";
 import { envConnection } from "./options/etcdctl.js";
 import { readContendersAhead } from "./queue/contenders.js";
 import type { Cluster } from "./session/cluster.js";
-import { type ConnectOptions, createCluster } from "./session/connect.js";
+import { type ConnectOptions, createCluster, type Etcd3ConnectOptions } from "./session/connect.js";
 import type { EtcdServices } from "./session/connection.js";
 import { type QueueReport, stderrLogger, writeLog } from "./telemetry/log.js";
 import type { AcquireMessage } from "./telemetry/messages.js";
@@ -15,11 +15,11 @@ const READ_MS = 5000;
 const dropped = new FinalizationRegistry((stop: () => void) => inOwnContext(stop));
 
 /**
- * The cluster behind `hosts`. Opens no connection; the first call does. With `LEASEHOLD_DEBUG=1` in the environment, it writes
+ * The cluster behind `hosts`, or behind a client of npm's etcd3. Opens no connection; the first call does. With `LEASEHOLD_DEBUG=1` in the environment, it writes
  * to stderr what `log` would get, of all levels.
  * @throws {TypeError | RangeError} on invalid options; the message names the option, the rule and the value.
  */
-export function connect(options: ConnectOptions): Cluster {
+export function connect(options: ConnectOptions | Etcd3ConnectOptions): Cluster {
   const cluster = createCluster(options, { observe: log });
   addBoardDoor(cluster);
   return cluster;

@@ -38,7 +38,8 @@ export type LeaseholdErrorCode =
   | "DEADLOCK"
   | "KIND_MISMATCH"
   | "ETCD_UNAVAILABLE"
-  | "ETCD_REFUSED";
+  | "ETCD_REFUSED"
+  | "PACKAGE_MISSING";
 
 /** Every copy of leasehold in a process finds the same symbol. JSON and structured clones have no symbols. */
 const BRAND = Symbol.for("leasehold.error");
@@ -340,6 +341,23 @@ export class DeadlockError extends LeaseholdError {
   }
 }
 
+/** What `connect` was asked for needs an optional package that cannot be loaded. `cause` is the error of its import. */
+export class PackageMissingError extends LeaseholdError {
+  readonly code = "PACKAGE_MISSING";
+
+  constructor(
+    readonly packageName: string,
+    what: string,
+    cause?: unknown,
+  ) {
+    super(`${what} needs the package ${packageName}: npm install ${packageName}`, { cause });
+  }
+
+  override get name() {
+    return "PackageMissingError" as const;
+  }
+}
+
 export type AnyLeaseholdError =
   | SessionLostError
   | SessionClosedError
@@ -351,7 +369,8 @@ export type AnyLeaseholdError =
   | DeadlockError
   | KindMismatchError
   | EtcdUnavailableError
-  | EtcdRefusedError;
+  | EtcdRefusedError
+  | PackageMissingError;
 
 const kindText: Record<FoundKind, string> = {
   mutex: "a Mutex",
@@ -419,6 +438,7 @@ const CODES: Readonly<Record<LeaseholdErrorCode, true>> = {
   KIND_MISMATCH: true,
   ETCD_UNAVAILABLE: true,
   ETCD_REFUSED: true,
+  PACKAGE_MISSING: true,
 };
 
 /**

@@ -1,7 +1,8 @@
 // Everyday use
 export { Cluster } from "./session/cluster.js";
 export { connect, fromEnv } from "./connect.js";
-export type { ConnectOptions, Credentials } from "./session/connect.js";
+export type { ConnectOptions, Credentials, Etcd3ConnectOptions } from "./session/connect.js";
+export type { Etcd3Client } from "./options/etcd3-client.js";
 export { Mutex, type WorkOptions } from "./locks/mutex.js";
 export { RwLock } from "./locks/rwlock.js";
 export { Semaphore } from "./locks/semaphore.js";
@@ -57,6 +58,7 @@ export {
   LockLostError,
   LockReleasedError,
   LockTimeoutError,
+  PackageMissingError,
   SessionClosedError,
   SessionLostError,
   StaleFenceError,

@@ -66,7 +66,7 @@ async function inGo(): Promise<Program> {
   return { command: [path], version: client };
 }
 
-function version(name: string): string {
+export function version(name: string): string {
   const file = new URL(`../../node_modules/${name}/package.json`, import.meta.url);
   return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version.replace(/^v/, "");
 }

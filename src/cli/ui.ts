@@ -8,7 +8,6 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { list } from "../index.js";
-import { lockPage } from "../ui/lock-page.js";
 import { command, parseInteger } from "./command.js";
 import { CliError, EXIT, json } from "./io.js";
 import type { PageJson } from "./json-types.js";
@@ -76,6 +75,8 @@ export const ui = command({
     const cluster = connect();
     // A prefix, an address or a password that is wrong ends the command here, in one line.
     await list(cluster, prefix, { limit: 1, signal });
+    // Another file of the package, which no other command needs.
+    const { lockPage } = await import("../ui/lock-page.js");
     const page = lockPage(cluster, { prefix, ...(flags.release && { authorize: () => true }) });
     // 256 bits that nobody can guess.
     const token = randomBytes(32).toString("base64url");

@@ -18,6 +18,7 @@ import {
   typeError,
 } from "./check.js";
 import { DEFAULT_TRANSPORT } from "./default-transport.js";
+import { checkEtcd3Client, checkNothingBeside, type Etcd3Host } from "./etcd3-client.js";
 
 const PATH = /^(?:\/|~|\.{1,2}[/\\]|[a-z]:[/\\]|file:)|\.(?:pem|crt|cer|cert|key)$/i;
 
@@ -247,6 +248,8 @@ export interface CheckedConnect extends CheckedTransport {
       }
     | undefined;
   readonly auth: { readonly username: string; readonly password: string } | undefined;
+  /** The hosts of the user's own client of etcd3, by their names in `hosts`. */
+  readonly etcd3: ReadonlyMap<string, Etcd3Host> | undefined;
   readonly requestTimeoutMs: number;
   readonly session: CheckedSession;
   readonly log: Logger | undefined;
@@ -257,6 +260,7 @@ const CONNECT_OPTIONS = [
   "prefix",
   "credentials",
   "auth",
+  "etcd3",
   "requestTimeoutMs",
   "session",
   "log",
@@ -278,14 +282,9 @@ export function checkConnect(options: unknown): CheckedConnect {
     if (option in options) throw new TypeError(`Option ${option} of connect is refused: ${reason}`);
   }
   const given = checkOptions("connect", options, CONNECT_OPTIONS);
-  const hosts = checkHosts(given.hosts, { option: "hosts", secure: given.credentials !== undefined });
-  checkOneScheme("hosts", hosts);
   return {
-    hosts,
+    ...(given.etcd3 === undefined ? checkReach(given) : checkClient(given)),
     prefix: checkKeyPrefix(given.prefix),
-    credentials: checkCredentials(given.credentials, hosts),
-    auth: checkAuth(given.auth),
-    ...checkTransport(given),
     requestTimeoutMs: checkInteger("requestTimeoutMs", given.requestTimeoutMs, {
       min: 100,
       max: 60_000,
@@ -293,6 +292,35 @@ export function checkConnect(options: unknown): CheckedConnect {
     }),
     session: checkSession("connect's session", given.session),
     log: checkLog(given.log),
+  };
+}
+
+type Reach = CheckedTransport & Pick<CheckedConnect, "hosts" | "credentials" | "auth" | "etcd3">;
+
+function checkReach(given: Options): Reach {
+  const hosts = checkHosts(given.hosts, { option: "hosts", secure: given.credentials !== undefined });
+  checkOneScheme("hosts", hosts);
+  return {
+    ...{ hosts, credentials: checkCredentials(given.credentials, hosts), auth: checkAuth(given.auth) },
+    ...{ etcd3: undefined, ...checkTransport(given) },
+  };
+}
+
+function checkClient(given: Options): Reach {
+  checkNothingBeside(given);
+  const { hosts, secure, auth } = checkEtcd3Client(given.etcd3);
+  const context = { option: "the hosts of etcd3", secure };
+  // grpc-js has another port for hosts without one.
+  const namesOf = ({ host }: Etcd3Host) => checkHosts(/:\d+$/.test(host) ? host : `${host}:443`, context);
+  const byName = new Map(hosts.flatMap((host) => namesOf(host).map((name) => [name, host] as const)));
+  return {
+    ...{
+      hosts: Object.freeze([...byName.keys()]),
+      credentials: undefined,
+      auth: checkAuth(auth),
+      etcd3: byName,
+    },
+    ...checkTransport({ transport: "etcd3" }),
   };
 }
 

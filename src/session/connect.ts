@@ -1,6 +1,7 @@
 import { EtcdClient } from "../etcd/client.js";
 import { memberOf } from "../etcd/transport.js";
 import { checkConnect, type Logger } from "../options/connect.js";
+import type { Etcd3Client } from "../options/etcd3-client.js";
 import { type Clock, systemClock } from "../util/clock.js";
 import { type Cluster, newCluster } from "./cluster.js";
 import { newClusterState, type Observe } from "./connection.js";
@@ -74,7 +75,31 @@ export interface ConnectOptions {
    * pino or winston. What it throws is dropped. @default none: nothing is written
    */
   readonly log?: Logger | undefined;
+  /** See Etcd3ConnectOptions. */
+  readonly etcd3?: undefined;
 }
+
+/**
+ * `connect` over a client that the program has already. Its hosts, connections, TLS, user and password are used, so every other
+ * option that says how members are reached is refused.
+ */
+export interface Etcd3ConnectOptions
+  extends
+    Pick<ConnectOptions, "prefix" | "requestTimeoutMs" | "session" | "log">,
+    Readonly<Partial<Record<ClientsOwn, undefined>>> {
+  /**
+   * An instance of npm's `Etcd3`. leasehold uses one of its hosts at a time, fetches a token of its own for its user and
+   * password, and repeats by itself: the client's `faultHandling` and `defaultCallOptions` do not apply. `cluster.close()` leaves
+   * it open; close it after the cluster.
+   */
+  readonly etcd3: Etcd3Client;
+  readonly transport?: "etcd3" | undefined;
+}
+
+/** What a client of etcd3 decides. */
+type ClientsOwn =
+  | ("hosts" | "credentials" | "auth" | "grpcOptions")
+  | ("pingIntervalMs" | "pingTimeoutMs" | "connectTimeoutMs");
 
 /** What `connect` adds, and what a simulation replaces. */
 export interface Surroundings {
@@ -88,7 +113,7 @@ export interface Surroundings {
  * @throws {TypeError | RangeError} on invalid options; the message names the option, the rule and the value.
  */
 export function createCluster(
-  options: ConnectOptions,
+  options: ConnectOptions | Etcd3ConnectOptions,
   { clock = systemClock, newMember = memberOf, observe }: Surroundings = {},
 ): Cluster {
   const checked = checkConnect(options);

@@ -29,7 +29,7 @@ const loaded = () => [
   ...opened.filter((file) => file.endsWith(".proto")),
 ];
 const tell = (value) => console.log(JSON.stringify(value));
-const failed = (promise) => promise.then(() => "nothing", (error) => error.message);
+const failed = (promise) => promise.then(() => "nothing", ({ code, message }) => code + ": " + message);
 `;
 const MEMBER = `
 import { systemClock as clock } from "leasehold/dist/util/clock.js";
@@ -39,7 +39,7 @@ const options = checkConnect({ hosts: "127.0.0.1:1" });
 const setting = { token: () => undefined, pingMs: 6000 };
 const member = new Etcd3Member("127.0.0.1:1", setting, { options, clock });
 `;
-const NEEDED = 'The transport "etcd3" needs the package etcd3: npm install etcd3';
+const NEEDED = 'PACKAGE_MISSING: The transport "etcd3" needs the package etcd3: npm install etcd3';
 
 /** A project with the built package, with or without etcd3. */
 class Project {
@@ -126,8 +126,9 @@ describe("etcd3", () => {
       tell(await failed(member.range({ key: "a" }, limits)));
       tell(await failed(member.authenticate("root", "secret", limits)));
       const ended = (open) => new Promise((resolve) => open({ answer: resolve, ended: resolve }));
-      tell((await ended((handlers) => member.watch(handlers))).message);
-      tell((await ended((handlers) => member.keepalive(handlers))).message);
+      const told = async (open) => tell(await failed(ended(open).then((error) => Promise.reject(error))));
+      await told((handlers) => member.watch(handlers));
+      await told((handlers) => member.keepalive(handlers));
       member.retire();
     `);
 

@@ -20,6 +20,9 @@ const { exports, bin: PROGRAMS } = JSON.parse(readFileSync(path.join(ROOT, "pack
 };
 const ENTRIES = Object.values(exports).filter((entry) => typeof entry !== "string");
 
+/** What the library and the program have in common. */
+const CORE = "leasehold-core.js";
+
 const importsOf = (file: string): string[] =>
   ts.preProcessFile(readFileSync(file, "utf8"), true, true).importedFiles.map(({ fileName }) => fileName);
 
@@ -81,6 +84,20 @@ function exportsOf(files: readonly string[]): string[][] {
   });
 }
 
+/** The comments in a file of dist/. */
+function commentsOf(file: string): string[] {
+  const code = readFileSync(path.join(DIST, file), "utf8");
+  const comments = new Set<string>();
+  const visit = (node: ts.Node): void => {
+    const before = ts.getLeadingCommentRanges(code, node.pos) ?? [];
+    const after = ts.getTrailingCommentRanges(code, node.end) ?? [];
+    for (const { pos, end } of [...before, ...after]) comments.add(code.slice(pos, end));
+    node.getChildren().forEach(visit);
+  };
+  visit(ts.createSourceFile(file, code, ts.ScriptTarget.Latest, true, ts.ScriptKind.JS));
+  return [...comments];
+}
+
 /** Every .d.ts that a user's compiler reads for these entries of the package, with the module names in it. */
 function declarations(entries = ["index.d.ts", "telemetry/index.d.ts"]): Map<string, string[]> {
   const found = new Map<string, string[]>();
@@ -126,13 +143,34 @@ describe("the built package", () => {
     const packed = readdirSync(DIST).filter((file) => file.startsWith("leasehold"));
 
     const libraries = ENTRIES.flatMap(({ default: file, require }) => [file, require["default"]!]);
-    const entries = [...libraries, ...Object.values(PROGRAMS)];
-    expect(entries.map((file) => path.basename(file)).sort()).toEqual(packed.sort());
+    const entries = [...libraries, ...Object.values(PROGRAMS)].map((file) => path.basename(file));
+    expect([...entries, CORE].sort()).toEqual(packed.sort());
     const declared = ENTRIES.flatMap(({ types, require }) => [types, require["types"]!]);
     expect(declared.filter((file) => !existsSync(path.join(ROOT, file)))).toEqual([]);
-    for (const file of packed)
-      expect(importsOf(path.join(DIST, file)).filter((name) => name.startsWith("."))).toEqual([]);
+    const relative = packed.map(
+      (file) => [file, importsOf(path.join(DIST, file)).filter((name) => name.startsWith("."))] as const,
+    );
+    expect(Object.fromEntries(relative.filter(([, names]) => names.length > 0))).toEqual({
+      "leasehold.js": [`./${CORE}`],
+      // leasehold-ui.js only for its command.
+      "leasehold-cli.js": [`./${CORE}`],
+    });
   });
+
+  it("has no comment in the code that runs but licenses, and keeps those of the declarations, and the names in stack traces", () => {
+    const packed = readdirSync(DIST).filter((file) => file.startsWith("leasehold"));
+    const others = packed.flatMap((file) =>
+      commentsOf(file)
+        .filter((text) => !/^\/\*!|@license|^#!/.test(text))
+        .map((text) => `${file}: ${text}`),
+    );
+    expect(others).toEqual([]);
+    expect(readFileSync(path.join(DIST, "locks/mutex.d.ts"), "utf8")).toMatch(/\/\*\*[^]*@throws/);
+    const program = `import { connect } from "./leasehold.js"; try { connect({}) } catch (error) { console.log(error.stack) }`;
+    const args = ["--input-type=module", "--eval", program];
+    const stack = execFileSync(process.execPath, args, { cwd: DIST, encoding: "utf8" });
+    expect(stack).toMatch(/at checkConnect \(.*leasehold-core\.js:\d{3,}:\d{1,2}\)/);
+  }, 60_000);
 
   it("gives require() the ES module wherever it can be loaded, so that a process has one copy", () => {
     for (const { require, types, default: file } of ENTRIES) {

@@ -4,8 +4,8 @@
 import { readFileSync } from "node:fs";
 
 const DEFAULT = /\/options\/default-transport\.[jt]s(\?.*)?$/;
-/** The module of the built package, and that constant in it. */
-const PACKAGE = /\/dist\/leasehold\.js$/;
+/** The module of the built package that has the library, and that constant in it. */
+const PACKAGE = /\/dist\/leasehold-core\.js$/;
 const IN_PACKAGE = /^const DEFAULT_TRANSPORT = "\w+";$/m;
 
 /** @returns {"http2" | "etcd3" | undefined} undefined: the library's own default */

@@ -30,6 +30,15 @@ connect({ hosts: "127.0.0.1:2379", timeout: 5 });
 // @ts-expect-error -- needs hosts
 connect({});
 
+declare const client: { kv: object; leaseClient: object; watchClient: object; auth: object; close(): void };
+connect({ etcd3: client, prefix: "prod/", session: { ttlSeconds: 5 } });
+// @ts-expect-error -- the client has the hosts
+connect({ etcd3: client, hosts: "127.0.0.1:2379" });
+// @ts-expect-error -- and the password
+connect({ etcd3: client, auth: { username: "root", password: "secret" } });
+// @ts-expect-error -- a namespace has no `auth`
+connect({ etcd3: { kv: client.kv, leaseClient: client.leaseClient, watchClient: client.watchClient } });
+
 export async function locks(): Promise<bigint> {
   await using session = await Session.open(cluster, { timeoutMs: 1_000 });
   await using lock = await new Mutex(session, "jobs").lock({ signal: AbortSignal.timeout(1_000) });

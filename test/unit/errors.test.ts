@@ -10,6 +10,7 @@ import {
   LockLostError,
   LockReleasedError,
   LockTimeoutError,
+  PackageMissingError,
   SessionClosedError,
   SessionLostError,
   StaleFenceError,
@@ -93,6 +94,12 @@ const ALL: readonly (readonly [string, AnyLeaseholdError, Record<string, unknown
     }),
     { reason: "quota", host: "a:1" },
     /a:1 refused to grant a lease \(quota\): .*space exceeded/,
+  ],
+  [
+    "PACKAGE_MISSING",
+    new PackageMissingError("etcd3", 'The transport "etcd3"'),
+    { packageName: "etcd3" },
+    /^The transport "etcd3" needs the package etcd3: npm install etcd3$/,
   ],
 ];
 

@@ -48,6 +48,6 @@ test.each([
 test.each([["LOCK_TIMEUOT"], ["toString"], [7], [null]])("the unknown code %o is a RangeError", (code) => {
   expect(() => isLeaseholdError(timeout, code as "LOCK_TIMEOUT")).toThrow(RangeError);
   expect(() => isLeaseholdError(undefined, code as "LOCK_TIMEOUT")).toThrow(
-    /^Expected code to be one of SESSION_LOST, .*ETCD_REFUSED, got /,
+    /^Expected code to be one of SESSION_LOST, .*PACKAGE_MISSING, got /,
   );
 });

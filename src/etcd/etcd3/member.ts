@@ -1,7 +1,10 @@
-// The port, implemented with the etcd3 package: one client for one member. No other folder loads etcd3 or sees a gRPC type.
+// The port, implemented with the etcd3 package: one client for one member, or one host of a user's own client, whose channels
+// stay as they are. No other folder loads etcd3 or sees a gRPC type.
 // The retries of etcd3 and of gRPC are off: either would repeat requests that only `etcd/retry.ts` may repeat.
 import type { Etcd3, IOptions } from "etcd3";
+import { PackageMissingError } from "../../errors.js";
 import type { CheckedConnect } from "../../options/connect.js";
+import type { Etcd3Host } from "../../options/etcd3-client.js";
 import type { Clock } from "../../util/clock.js";
 import { inOwnContext } from "../../util/own-context.js";
 import {
@@ -69,12 +72,18 @@ const ONCE: Policy = {
 let connections = 0;
 
 /**
+ * grpc-js shares a connection between channels with equal options. A unique number makes this one new, so that the next member
+ * reaches another backend behind the same address, while its services still share one connection.
+ */
+const unshared = (): object => ({ "leasehold.connection": ++connections });
+
+/**
  * A client of etcd3 for one member. Loads etcd3 when the first one is made: that takes longer than loading the rest of this
  * library, and other transports do not need it.
  */
-async function newClient(host: string, options: CheckedConnect, pingMs: number): Promise<Etcd3> {
+async function newClient(host: string, options: CheckedConnect, pingMs: number): Promise<Services> {
   const etcd3 = await import("etcd3").catch((cause: unknown) => {
-    throw new Error('The transport "etcd3" needs the package etcd3: npm install etcd3', { cause });
+    throw new PackageMissingError("etcd3", 'The transport "etcd3"', cause);
   });
   return new etcd3.Etcd3(clientOptions(host, options, pingMs));
 }
@@ -96,11 +105,91 @@ function clientOptions(host: string, options: CheckedConnect, pingMs: number): I
       ...options.grpcOptions,
       "grpc.keepalive_time_ms": pingMs,
       ...NO_RETRIES,
-      // grpc-js shares a connection between channels with equal options. A unique number makes this one new, so that the
-      // next member reaches another backend behind the same address, while its services still share one connection.
-      "leasehold.connection": ++connections,
+      ...unshared(),
     },
     faultHandling: { global: ONCE, host: () => ONCE },
+  };
+}
+
+/** What a member needs of a client. */
+interface Services {
+  readonly kv: Pick<Etcd3["kv"], "txn" | "range">;
+  readonly leaseClient: Pick<
+    Etcd3["leaseClient"],
+    "leaseGrant" | "leaseRevoke" | "leaseTimeToLive" | "leaseKeepAlive"
+  >;
+  readonly watchClient: Pick<Etcd3["watchClient"], "watch">;
+  readonly auth: Pick<Etcd3["auth"], "authenticate">;
+  close(): void;
+}
+
+type Answered = (error: Error | null, answer: unknown) => void;
+type GrpcService = Readonly<
+  Record<string, (request: object, options?: GrpcOptions, done?: Answered) => unknown>
+>;
+
+/** The hosts of a cluster's `etcd3` that had a member before. */
+const used = new WeakMap<CheckedConnect, Set<string>>();
+
+interface Connecting {
+  readonly options: CheckedConnect;
+  readonly pingMs: number;
+}
+
+/**
+ * The first member of a host uses the channels of the user's client. It is left when its connection has failed, or what is behind
+ * it: each later one connects anew, with what the client has for that.
+ */
+function ownServices(own: Etcd3Host, name: string, { options, pingMs }: Connecting): Services {
+  const before = used.get(options) ?? new Set();
+  used.set(options, before);
+  if (!before.has(name)) {
+    before.add(name);
+    return servicesOf(own); // Its user closes it.
+  }
+  const Host = own.constructor as new (...args: unknown[]) => Etcd3Host & { close(): void };
+  const settings = { ...GRPC_OPTIONS, "grpc.keepalive_time_ms": pingMs, ...own.channelOptions };
+  const fresh = new Host(own.host, own.channelCredentials, { ...settings, ...NO_RETRIES, ...unshared() });
+  return servicesOf(own, fresh, () => fresh.close());
+}
+
+/**
+ * The services of one host of a user's own client. The client's own methods would choose the host, add a token of their own, and
+ * repeat requests.
+ */
+function servicesOf(own: Etcd3Host, host = own, close = (): void => undefined): Services {
+  const service = (name: string): GrpcService => {
+    if (own.closed) throw new UnansweredError("the client given as etcd3 is closed", { inDoubt: false });
+    return host.getServiceClient(name) as GrpcService;
+  };
+  const unary =
+    (name: string, method: string) =>
+    (request: object, options?: GrpcOptions): Promise<never> =>
+      new Promise((resolve, reject) => {
+        service(name)[method]?.(request, options, (error, answer) =>
+          error ? reject(error) : resolve(answer as never),
+        );
+      });
+  const stream =
+    (name: string, method: string) =>
+    (options: GrpcOptions = {}): Promise<never> =>
+      new Promise((resolve) => {
+        const opened = service(name)[method]?.(options) as GrpcStream<unknown, unknown>;
+        // It may fail before the stream's user listens.
+        opened.on("error", () => undefined);
+        resolve(opened as never);
+      });
+  return {
+    kv: { txn: unary("KV", "txn"), range: unary("KV", "range") },
+    leaseClient: {
+      leaseGrant: unary("Lease", "leaseGrant"),
+      leaseRevoke: unary("Lease", "leaseRevoke"),
+      leaseTimeToLive: unary("Lease", "leaseTimeToLive"),
+      leaseKeepAlive: stream("Lease", "leaseKeepAlive"),
+    },
+    watchClient: { watch: stream("Watch", "watch") },
+    auth: { authenticate: unary("Auth", "authenticate") },
+    close,
   };
 }
 
@@ -116,9 +205,9 @@ function decode<Raw, Answer>(read: (raw: Raw) => Answer, raw: Raw): Answer {
 /** One etcd3 client for one member. */
 export class Etcd3Member implements Member {
   /** Set until etcd3 is loaded. */
-  loading: Promise<Etcd3> | undefined;
-  readonly #opening: Promise<Etcd3>;
-  #client: Etcd3 | undefined;
+  loading: Promise<Services> | undefined;
+  readonly #opening: Promise<Services>;
+  #client: Services | undefined;
   readonly #clock: Clock;
   readonly #authenticates: boolean;
   #users = 0;
@@ -134,6 +223,12 @@ export class Etcd3Member implements Member {
   ) {
     this.#clock = clock;
     this.#authenticates = options.auth !== undefined;
+    const own = options.etcd3?.get(host);
+    if (own !== undefined) {
+      this.#client = ownServices(own, host, { options, pingMs: connection.pingMs });
+      this.#opening = Promise.resolve(this.#client);
+      return;
+    }
     this.loading = this.#opening = newClient(host, options, connection.pingMs);
     this.#opening.then(
       (client) => {
@@ -222,7 +317,7 @@ export class Etcd3Member implements Member {
     this.#closeIfUnused();
   }
 
-  #unary<T>(options: CallOptions, send: (client: Etcd3, grpc: GrpcOptions) => Promise<T>): Promise<T> {
+  #unary<T>(options: CallOptions, send: (client: Services, grpc: GrpcOptions) => Promise<T>): Promise<T> {
     return this.#use((client) =>
       new UnaryCall(this.host, this.connection.token()).send(this.#clock, options, (grpc) =>
         send(client, grpc),
@@ -231,7 +326,7 @@ export class Etcd3Member implements Member {
   }
 
   /** A call's time limit starts when etcd3 is loaded. */
-  async #use<T>(run: (client: Etcd3) => Promise<T>): Promise<T> {
+  async #use<T>(run: (client: Services) => Promise<T>): Promise<T> {
     this.#users++;
     try {
       const client = this.#client ?? (await this.#opening);
@@ -260,7 +355,7 @@ export class Etcd3Member implements Member {
   }
 
   #stream<Request, Raw, Answer>(
-    open: (client: Etcd3, grpc: GrpcOptions) => Promise<GrpcStream<Request, Raw>>,
+    open: (client: Services, grpc: GrpcOptions) => Promise<GrpcStream<Request, Raw>>,
     handlers: StreamHandlers<Answer> & { read(raw: Raw): Answer },
   ): DuplexStream<Request, Raw, Answer> {
     const token = (this.#streamToken = this.connection.token());

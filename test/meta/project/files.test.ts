@@ -1,8 +1,11 @@
 // The files that every public repository has, and the link targets of this one's pages.
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
+import { refusalOf, stage } from "../../../scripts/release.js";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const NOT_OURS = /^(\.git|node_modules|dist.*|docs-out|coverage)$/;
@@ -13,7 +16,7 @@ const FILES = [
 
 interface Package {
   readonly license: string;
-  readonly files: readonly string[];
+  readonly version: string;
   readonly engines: { readonly node: string };
   readonly scripts: Readonly<Record<string, string>>;
 }
@@ -21,19 +24,22 @@ interface Package {
 const read = (file: string) => readFileSync(path.join(ROOT, file), "utf8");
 const own = JSON.parse(read("package.json")) as Package;
 
-const pagesIn = (folder: string) =>
-  readdirSync(path.join(ROOT, folder), { recursive: true, encoding: "utf8" })
+const pagesOf = (folder: string) =>
+  readdirSync(folder, { recursive: true, encoding: "utf8" })
     .filter((file) => file.endsWith(".md"))
-    .map((file) => path.posix.join(folder, file.replaceAll(path.sep, "/")));
+    .map((file) => file.replaceAll(path.sep, "/"));
+const pagesIn = (folder: string) =>
+  pagesOf(path.join(ROOT, folder)).map((file) => path.posix.join(folder, file));
 const pages = readdirSync(ROOT, { withFileTypes: true })
   .filter(({ name }) => !NOT_OURS.test(name))
   .flatMap((entry) => (entry.isDirectory() ? pagesIn(entry.name) : entry.name))
   .filter((file) => file.endsWith(".md"));
 
+const targetsIn = (text: string) => [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = ""]) => target);
+
 /** The links of a page within the repository, relative to its root, without the part after "#". */
 const linksOf = (page: string) =>
-  [...read(page).matchAll(/\]\(([^)\s]+)\)/g)]
-    .map(([, target = ""]) => target)
+  targetsIn(read(page))
     .filter((target) => !/^([a-z]+:|#)/.test(target))
     .map((target) => path.posix.join(path.posix.dirname(page), target.replace(/#.*/, "")));
 
@@ -75,10 +81,8 @@ const pathsIn = (page: string) =>
 
 const isMissing = (file: string) => !existsSync(path.join(ROOT, file));
 
-/** npm packs these regardless of package.json. */
-const PACKED = ["package.json", "README.md", "LICENSE"];
-const isPublished = (file: string) =>
-  [...PACKED, ...own.files].some((entry) => file === entry || file.startsWith(`${entry}/`));
+/** Any. */
+const REPOSITORY = "https://github.com/owner/leasehold";
 
 describe("the repository", () => {
   it("has the files that users and contributors look for", () => {
@@ -132,7 +136,40 @@ describe("the pages of the repository", () => {
     expect(guides.filter((page) => !listed.includes(page))).toEqual([]);
   });
 
-  it.each(pages.filter(isPublished))("publish no link in %s to a file that is not in the package", (page) => {
-    expect(linksOf(page).filter((file) => !isPublished(file))).toEqual([]);
-  });
+  it("are published with links to the repository, to files and headings that exist there", () => {
+    const folder = mkdtempSync(path.join(os.tmpdir(), "leasehold-staged-"));
+    try {
+      const staged = stage(folder, REPOSITORY, ["--ignore-scripts"]);
+      const published = pagesOf(staged);
+      const links = published.flatMap((page) =>
+        targetsIn(readFileSync(path.join(staged, page), "utf8")).map((target) => ({ page, target })),
+      );
+      const relative = links.filter(({ target }) => !/^(https?:\/\/|#)/.test(target));
+      const begin = new RegExp(`^${REPOSITORY}/(blob|raw)/v${own.version}/`);
+      const files = links.filter(({ target }) => begin.test(target));
+      const lost = files.filter(({ target }) => isMissing(target.replace(begin, "").replace(/#.*/, "")));
+
+      expect(published).toEqual(expect.arrayContaining(["README.md", "docs/api.md", "SECURITY.md"]));
+      expect({ relative, lost }).toEqual({ relative: [], lost: [] });
+      expect(files.length).toBeGreaterThan(100);
+      const manifest = JSON.parse(readFileSync(path.join(staged, "package.json"), "utf8")) as unknown;
+      expect(manifest).toMatchObject({ repository: { type: "git", url: `git+${REPOSITORY}.git` } });
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  }, 60_000);
+
+  it("are not published by npm publish, nor while it is unknown where the repository is", () => {
+    const publish = ["publish", "--dry-run", "--no-update-notifier"];
+    const { status, stderr } = spawnSync("npm", publish, { cwd: ROOT, encoding: "utf8" });
+
+    expect(status).not.toBe(0);
+    expect(stderr).toMatch(/Expected REPOSITORY in scripts\/release\.js|npm run release/);
+    expect(["", "http://a/b/c", "https://a/b", `${REPOSITORY}.git`, `${REPOSITORY}/`].map(refusalOf)).toEqual(
+      Array(5).fill(
+        expect.stringContaining("Expected REPOSITORY in scripts/release.js to be the https:// URL"),
+      ),
+    );
+    expect(refusalOf(REPOSITORY)).toBeUndefined();
+  }, 60_000);
 });

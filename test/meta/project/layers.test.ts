@@ -36,7 +36,7 @@ describe("the layers of src/", () => {
     expect(users("etcd3")).toMatchObject([{ from: "etcd/etcd3/member", isLazy: true }]);
   });
 
-  it("import nothing but one another, Node's own modules and the one dependency", () => {
+  it("import nothing but one another, Node's own modules, the optional etcd3 and what is bundled", () => {
     const foreign = imports.filter(
       ({ to }) => !files.includes(to) && !/^(node:.*|etcd3|cockatiel\/.*)$/.test(to),
     );

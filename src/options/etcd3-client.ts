@@ -1,0 +1,92 @@
+// The option `etcd3` of `connect`: a user's own client of the package etcd3. Its public methods choose a host at random, repeat
+// requests, and hide which host has answered, so its hosts are taken from its pool, each with the channels that it has.
+import { checkPlainObject, type Options, rangeError, secretTypeError, typeError } from "./check.js";
+
+/** A client of npm's etcd3: an instance of its class `Etcd3`. */
+export interface Etcd3Client {
+  readonly kv: object;
+  readonly leaseClient: object;
+  readonly watchClient: object;
+  readonly auth: object;
+  close(): void;
+}
+
+/** One host of such a client. */
+export interface Etcd3Host {
+  /** As its user has written it, without the scheme. */
+  readonly host: string;
+  /** The user has closed the client. */
+  readonly closed: boolean;
+  /** A service of etcd over the client's channel. */
+  getServiceClient(service: string): unknown;
+  readonly channelCredentials: object;
+  readonly channelOptions?: Options | undefined;
+}
+
+export interface CheckedClient {
+  readonly hosts: readonly Etcd3Host[];
+  /** It uses TLS. */
+  readonly secure: boolean;
+  readonly auth: { readonly username: unknown; readonly password: unknown } | undefined;
+}
+
+const RULE = "a client of the package etcd3: new Etcd3(…)";
+const RETRIES = /"(retryPolicy|hedgingPolicy)"/;
+const SERVICE_CONFIG = "grpc.service_config";
+
+/** What the client decides. */
+const ITS_OWN = [
+  ...["hosts", "credentials", "auth", "transport"],
+  ...["grpcOptions", "pingIntervalMs", "pingTimeoutMs", "connectTimeoutMs"],
+];
+const NO_SECRET = ["hosts", "transport"];
+
+/** @throws {TypeError} when an option contradicts the client. */
+export function checkNothingBeside(given: Options): void {
+  for (const option of ITS_OWN) {
+    const value = given[option];
+    if (value === undefined || (option === "transport" && value === "etcd3")) continue;
+    const error = NO_SECRET.includes(option) ? typeError : secretTypeError;
+    throw error(option, "left out beside etcd3 (the client decides that)", value);
+  }
+}
+
+/** @throws {TypeError | RangeError} */
+export function checkEtcd3Client(value: unknown): CheckedClient {
+  const { pool, auth: service } = checkPlainObject("etcd3", value) as Partial<RawClient>;
+  const { hosts, options } = pool ?? {};
+  // Not a namespace of a client, whose keys would have another prefix than it seems.
+  if (service === undefined || !isHosts(hosts) || typeof options !== "object")
+    throw secretTypeError("etcd3", RULE, value);
+  const { credentials, auth, grpcOptions } = options;
+  const config = grpcOptions?.[SERVICE_CONFIG];
+  if (typeof config === "string" && RETRIES.test(config)) {
+    const rule = `a client whose grpcOptions["${SERVICE_CONFIG}"] has no retries (leasehold repeats only what may be repeated)`;
+    throw rangeError("etcd3", rule, config);
+  }
+  const secure =
+    credentials !== undefined || [options.hosts].flat().some((host) => /^https:/.test(host ?? ""));
+  return { hosts, secure, auth: auth && { username: auth.username, password: auth.password } };
+}
+
+/** What is read of an `Etcd3`. TypeScript calls some of it private. */
+interface RawClient {
+  readonly pool: {
+    readonly hosts: unknown;
+    readonly options: {
+      readonly hosts?: string | readonly string[];
+      readonly credentials?: object;
+      readonly auth?: { readonly username: unknown; readonly password: unknown };
+      readonly grpcOptions?: Options;
+    };
+  };
+  readonly auth: object;
+}
+
+const isHosts = (value: unknown): value is readonly Etcd3Host[] =>
+  Array.isArray(value) && value.length > 0 && value.every(isHost);
+
+const isHost = (value: Partial<Etcd3Host> | null): boolean =>
+  typeof value?.host === "string" &&
+  typeof value.getServiceClient === "function" &&
+  typeof value.channelCredentials === "object";

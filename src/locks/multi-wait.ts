@@ -1,133 +1,19 @@
-import type { KeyValue, Txn, TxnAnswer } from "../etcd/port.js";
-import { type CallPolicy, retry } from "../etcd/retry.js";
+import type { Txn } from "../etcd/port.js";
 import { watched } from "../hold/acquire.js";
 import { HoldHandle } from "../hold/hold.js";
 import { NO_LOCK_OPTIONS } from "../options/lock.js";
-import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
-import { assertKeyTaken, KEY_TAKEN } from "../queue/join.js";
-import { lastEntries, positionOf, queueRange } from "../queue/lock-mode.js";
+import type { JoinedEntry } from "../queue/entry.js";
+import type { Joined } from "../queue/join.js";
+import { exclusive, lastEntries, positionOf } from "../queue/lock-mode.js";
 import { LockTable } from "../queue/lock-table.js";
 import { PredecessorWait } from "../queue/predecessor-wait.js";
-import type { Queue } from "../queue/queue.js";
-import { joinRefused, own, put } from "../queue/txns.js";
 import { type Grant, unwatched } from "../queue/waiter.js";
 import type { Dependent, Lease, SessionEnd } from "../session/lease.js";
 import type { WaitSnapshot } from "../telemetry/inspect.js";
 
-interface JoinedAll {
-  readonly entries: readonly JoinedEntry[];
-  /** All queues were empty, so all entries are granted after one request. */
-  readonly alone: boolean;
-}
-
-/** Puts an entry into each of several queues in one transaction: all of them, with one create revision, or none. */
-class MultiJoin {
-  constructor(
-    private readonly lease: Lease,
-    private readonly names: readonly string[],
-  ) {}
-
-  join(again: () => boolean): Promise<JoinedAll> {
-    const { services, signal } = this.lease;
-    return retry(() => this.#once(again), { clock: services.clock, signal, failed: assertKeyTaken });
-  }
-
-  async #once(again: () => boolean): Promise<JoinedAll> {
-    const entries = this.names.map((name) => LockTable.of(this.lease).queue(name).own.make({ kind: "all" }));
-    const tried = await this.#put(entries, tryTxn(entries), again);
-    const first = this.#confirm(entries, tried);
-    if (first) return { entries: first, alone: tried.succeeded };
-    const joined = await this.#put(entries, joinTxn(entries), again);
-    const second = this.#confirm(entries, joined);
-    if (second) return { entries: second, alone: false };
-    this.#undo(entries, joined);
-    throw KEY_TAKEN.error;
-  }
-
-  async #put(entries: readonly QueueEntry[], txn: Txn, again: () => boolean): Promise<TxnAnswer> {
-    const policy: CallPolicy = {
-      ...this.lease.policy(`join the queues of ${this.names.map((name) => `"${name}"`).join(", ")}`),
-      again,
-      onUnanswered: () => entries.forEach((entry) => entry.attemptUnanswered()),
-    };
-    try {
-      return await this.lease.services.client.txn(txn, policy);
-    } catch (error) {
-      await joinRefused(this.lease, txn, error);
-      for (const entry of entries) {
-        // The put may have been applied, or may be applied later.
-        if (entry.inDoubt) this.#queueOf(entry).leaveInBackground(entry);
-        else this.#discard(entry);
-      }
-      this.lease.signal.throwIfAborted();
-      throw error;
-    }
-  }
-
-  /** The entries with the revision of the transaction of ours that put all of them, or undefined if none did. */
-  #confirm(
-    entries: readonly QueueEntry[],
-    { succeeded, header, ranges }: TxnAnswer,
-  ): readonly JoinedEntry[] | undefined {
-    const there = ranges.map((range) => range?.kvs[0]);
-    const revision = succeeded ? header.revision : there[0]?.createRevision;
-    const isOurs = (entry: QueueEntry, n: number): boolean =>
-      this.#isOurs(entry, there[n]) && there[n]?.createRevision === revision;
-    if (revision === undefined || (!succeeded && !entries.every(isOurs))) return undefined;
-    return entries.map((entry) => {
-      if (!succeeded) entry.foundExecuted();
-      const joined = entry.confirmed(revision);
-      this.#queueOf(entry).own.add(joined);
-      return joined;
-    });
-  }
-
-  /** Some keys belong to another client or were deleted by hand: removes ours, so that a join with other numbers can follow. */
-  #undo(entries: readonly QueueEntry[], { ranges }: TxnAnswer): void {
-    entries.forEach((entry, n) => {
-      const there = ranges[n]?.kvs[0];
-      if (there === undefined) return this.#discard(entry);
-      if (!this.#isOurs(entry, there)) return this.#queueOf(entry).own.takenByAnother(entry);
-      this.#queueOf(entry).leaveInBackground(entry.confirmed(there.createRevision));
-    });
-  }
-
-  #discard(entry: QueueEntry): void {
-    const queue = this.#queueOf(entry);
-    queue.own.release(entry);
-    queue.forgetIfIdle();
-  }
-
-  #queueOf({ name }: QueueEntry): Queue {
-    return LockTable.of(this.lease).queue(name);
-  }
-
-  #isOurs(entry: QueueEntry, there: KeyValue | undefined): boolean {
-    return there?.value === entry.value && there.leaseId === this.lease.leaseId;
-  }
-}
-
-const common = (entries: readonly QueueEntry[]) => ({
-  queues: entries.map(({ name }) => name),
-  success: entries.map(put),
-  failure: entries.map(own),
-});
-
-/** Puts the keys only if all queues are empty. */
-const tryTxn = (entries: readonly QueueEntry[]): Txn => ({
-  ...common(entries),
-  compare: entries.map(({ name }) => ({ kind: "nothing in", ...queueRange(name) })),
-});
-
-const joinTxn = (entries: readonly QueueEntry[]): Txn => ({
-  ...common(entries),
-  compare: entries.map(({ key }) => ({ kind: "created at", key, revision: 0n })),
-});
-
 /** One call of `lockAll`, until it holds every name or its caller gives up. */
 export class MultiWaiter implements Dependent {
   readonly granted: Promise<readonly HoldHandle[]>;
-  readonly #join: MultiJoin;
   #turns: AllTurns | undefined;
   readonly #since: number;
   #gaveUp = false;
@@ -139,7 +25,6 @@ export class MultiWaiter implements Dependent {
     /** Called with 0 if the join found all queues empty. */
     private readonly onAhead?: (ahead: number) => void,
   ) {
-    this.#join = new MultiJoin(lease, names);
     this.#since = lease.services.clock.monotonic();
     this.granted = new Promise((resolve, reject) => {
       this.#reject = reject;
@@ -194,16 +79,28 @@ export class MultiWaiter implements Dependent {
   /** If one entry is lost, all are joined anew, together. `undefined`: the caller gave up. */
   async #gather(): Promise<readonly HoldHandle[] | undefined> {
     while (!this.#gaveUp) {
-      const { entries, alone } = await this.lease.inFlight.track(this.#join.join(() => !this.#gaveUp));
+      const joined = await this.lease.inFlight.track(this.#join());
+      const entries = joined.map(({ entry }) => entry);
       // The answer of a join is always awaited: a delete sent before that answer could be executed first.
       // `over` reads the clock and ends the wait: the process may have been suspended before this answer was read.
       if (this.#gaveUp || this.lease.over) return this.#leave(entries);
+      const alone = joined.every(({ result }) => result.state === "granted");
       if (alone) this.onAhead?.(0);
       this.#turns = new AllTurns(this.lease, entries, alone);
       const holds = await this.#turns.held;
       if (holds) return holds;
     }
     return undefined;
+  }
+
+  #join(): Promise<readonly Joined[]> {
+    const limits = { again: () => !this.#gaveUp };
+    return LockTable.of(this.lease).joiner.joinAll({
+      names: this.names,
+      mode: exclusive,
+      kind: "all",
+      limits,
+    });
   }
 
   #leave(entries: readonly JoinedEntry[]): undefined {

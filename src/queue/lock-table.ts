@@ -2,6 +2,7 @@ import { entryKey } from "../keys.js";
 import { KeyWatchSchedule } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
+import { Joiner } from "./join.js";
 import { Queue } from "./queue.js";
 
 /** The numbers of the keys in one directory. */
@@ -65,6 +66,7 @@ export class KeyNumbers {
 export class LockTable {
   readonly keyNumbers: KeyNumbers;
   readonly keyWatches: KeyWatchSchedule;
+  readonly joiner = new Joiner(this);
   readonly #queues = new Map<string, Queue>();
 
   private constructor(readonly lease: Lease) {
@@ -82,7 +84,9 @@ export class LockTable {
   }
 
   queue(name: string): Queue {
-    const queue = this.#queues.get(name) ?? new Queue(this, name);
+    const known = this.#queues.get(name);
+    if (known) return known;
+    const queue = new Queue(this, name);
     this.#queues.set(name, queue);
     return queue;
   }

@@ -97,9 +97,9 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "joins the queues of several names one after the other",
     patches: [
       {
-        file: "locks/multi-wait.js",
-        from: "const joined = await this.#put(entries, joinTxn(entries), again);",
-        to: "let joined;\n            for (const entry of entries)\n                joined = await this.#put([entry], joinTxn([entry]), again);",
+        file: "queue/join.js",
+        from: "answer = await lease.services.client.txn(txn, policy);",
+        to: 'for (const entry of step === "join" ? entries.slice(1) : [])\n                    await lease.services.client.txn(this.#joinTxn([entry]), policy);\n                answer = await lease.services.client.txn(step === "join" ? this.#joinTxn(entries.slice(0, 1)) : txn, policy);',
       },
     ],
     hunt: several(["reorder"]),

@@ -85,7 +85,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "holds all names when it holds the first of them",
     patches: [
       {
-        file: "locks/multi-wait.js",
+        file: "locks/lock-all.js",
         from: "if (this.#holds.size < this.entries.length)\n            return;",
         to: "        for (const other of this.entries) {\n            if (this.#holds.has(other))\n                continue;\n            this.#turns.get(other)?.stop();\n            const grant = { entry: other, ownWatch: undefined };\n            this.#holds.set(other, new HoldHandle(LockTable.of(this.lease).queue(other.name), grant));\n        }\n        if (this.#over)\n            return;\n",
       },

@@ -42,8 +42,6 @@ const JOIN_ALL: readonly Step[] = [whenEmpty, "join"];
 
 const NONE: readonly Joined[] = [];
 
-type FoundKey = Pick<KeyValue, "key" | "value"> & { readonly leaseId?: bigint };
-
 /** The key of an entry is there already, of another client: the next number is tried. Nobody outside sees this error. */
 const KEY_TAKEN = { error: new Error("the key is taken") };
 
@@ -61,9 +59,15 @@ export class Joiner {
   /** An entry that the lease had when it was adopted, or a new one. Rejects if the call would wait for one of another kind. */
   join(queue: Queue, wanted: JoinWanted): Promise<readonly Joined[]> {
     try {
-      queue.own.assertMeets(wanted.kind);
-      const adopted = this.#adopted(queue, wanted);
-      return adopted ? Promise.resolve([adopted]) : this.#put(wanted, JOIN);
+      const { own, name } = queue;
+      const mismatch = own.mismatch(wanted.kind, own.joined);
+      if (mismatch) throw mismatch;
+      const directory = `${name}${wanted.mode.folder}`;
+      const adopted = this.table.lease.adopted?.claim(directory, (entry) =>
+        this.#assertMeets(name, wanted.kind, entry),
+      );
+      if (!adopted) return this.#put(wanted, JOIN);
+      return Promise.resolve([{ entry: own.adopt(adopted, wanted), result: UNKNOWN }]);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -84,12 +88,6 @@ export class Joiner {
     }
     const [joined] = await this.#put(wanted, [trying.when]);
     return joined && { entry: joined.entry, result: GRANTED };
-  }
-
-  #adopted(queue: Queue, wanted: JoinWanted): Joined | undefined {
-    const check = (entry: FoundKey): void => this.#assertMeets(queue.name, wanted.kind, entry);
-    const adopted = this.table.lease.adopted?.claim(`${queue.name}${wanted.mode.folder}`, check);
-    return adopted && { entry: queue.own.adopt(adopted, wanted), result: UNKNOWN };
   }
 
   /** Another client may have joined first: the entry is then removed again. */
@@ -117,7 +115,11 @@ export class Joiner {
   }
 
   /** @throws KindMismatchError if an entry of the name, on any lease, is of another kind. */
-  #assertMeets(name: string, kind: LockKind, kv: FoundKey): void {
+  #assertMeets(
+    name: string,
+    kind: LockKind,
+    kv: Pick<KeyValue, "key" | "value"> & { readonly leaseId?: bigint },
+  ): void {
     const { leaseId, services } = this.table.lease;
     const found = entryFound(name, { leaseId, ...kv });
     if (found && !(found.name === name && mayMeet(kind, found.kind)))
@@ -128,9 +130,11 @@ export class Joiner {
     return (await this.table.lease.services.client.ranges(ranges, this.#policy(wanted))).ranges;
   }
 
-  #policy({ names, limits }: JoinWanted): CallPolicy {
+  /** `entries`: those that the call puts. */
+  #policy({ names, limits }: JoinWanted, entries: readonly QueueEntry[] = []): CallPolicy {
     const what = `join the queue${names.length > 1 ? "s" : ""} of "${names.join('", "')}"`;
-    return { ...this.table.lease.policy(what), ...limits };
+    const onUnanswered = (): void => entries.forEach((entry) => entry.attemptUnanswered());
+    return { onUnanswered, ...this.table.lease.policy(what), ...limits };
   }
 
   /**
@@ -140,8 +144,7 @@ export class Joiner {
   async #put(wanted: JoinWanted, steps: readonly Step[], repeated = false): Promise<readonly Joined[]> {
     const { lease } = this.table;
     const entries = wanted.names.map((name) => this.table.queue(name).own.make(wanted));
-    const onUnanswered = (): void => entries.forEach((entry) => entry.attemptUnanswered());
-    const policy = { onUnanswered, ...this.#policy(wanted) };
+    const policy = this.#policy(wanted, entries);
     let found: TxnAnswer["ranges"] = [];
     for (const step of steps) {
       const txn = step === "join" ? this.#joinTxn(entries) : tryTxn(entries, step);

@@ -56,7 +56,9 @@ export class KeyNumbers {
   }
 
   #in(directory: string): Numbers {
-    const numbers = this.#byDirectory.get(directory) ?? { free: [], highest: 0, used: 0 };
+    const known = this.#byDirectory.get(directory);
+    if (known) return known;
+    const numbers = { free: [], highest: 0, used: 0 };
     this.#byDirectory.set(directory, numbers);
     return numbers;
   }

@@ -68,16 +68,15 @@ export class SessionEntries {
   adopt({ n, value, revision }: AdoptedEntry, { mode = exclusive, kind }: Wanted = {}): JoinedEntry {
     const { lease, name } = this;
     const entry = new QueueEntry({ lease, name, n, mode, value, kind }).confirmed(revision);
+    this.keyNumbers.take(entry);
     this.add(entry);
     return entry;
   }
 
   /** The entry is in the queue. */
   add(entry: JoinedEntry): void {
-    this.keyNumbers.take(entry);
-    const later = this.#joined.findIndex(({ revision }) => revision > entry.revision);
-    const i = later === -1 ? this.#joined.length : later;
-    this.#joined = [...this.#joined.slice(0, i), entry, ...this.#joined.slice(i)];
+    const earlier = this.#joined.findLastIndex(({ revision }) => revision < entry.revision);
+    this.#joined = this.#joined.toSpliced(earlier + 1, 0, entry);
   }
 
   /** The entry of ours that `entry` waits for: found by revision, not by the order of calls. */
@@ -90,12 +89,6 @@ export class SessionEntries {
     const { name } = this;
     const found = entries.find((entry) => !entry.leaving && !mayMeet(kind, entry.kind));
     return found && new KindMismatchError({ name, kind }, found, found.completeKey);
-  }
-
-  /** No request is needed to see an entry of ours. @throws KindMismatchError */
-  assertMeets(kind: LockKind): void {
-    const mismatch = this.mismatch(kind, this.#joined);
-    if (mismatch) throw mismatch;
   }
 
   remove(entry: QueueEntry): void {

@@ -35,9 +35,12 @@ export interface Joined<Result extends JoinResult = JoinResult> {
   readonly mismatch?: KindMismatchError | undefined;
 }
 
-/** A transaction that puts entries: all in any case, or only if all of them hold at once. */
-type Step = "join" | When;
-const JOIN: readonly Step[] = ["join"];
+/**
+ * A transaction that puts entries: in any case, with or without a read of the queue, or only if all of them hold at once. `lockAll`
+ * has up to 30 names, and etcd allows 128 operations in a request: there is no room for reads.
+ */
+type Step = "join and read" | "join" | When;
+const JOIN: readonly Step[] = ["join and read"];
 const JOIN_ALL: readonly Step[] = [whenEmpty, "join"];
 
 const NONE: readonly Joined[] = [];
@@ -147,7 +150,7 @@ export class Joiner {
     const policy = this.#policy(wanted, entries);
     let found: TxnAnswer["ranges"] = [];
     for (const step of steps) {
-      const txn = step === "join" ? this.#joinTxn(entries) : tryTxn(entries, step);
+      const txn = this.#txn(entries, step);
       let answer: TxnAnswer;
       try {
         answer = await lease.services.client.txn(txn, policy);
@@ -158,22 +161,26 @@ export class Joiner {
       if (revision !== undefined)
         return entries.map((entry) => {
           const joined = this.#confirm(entry, revision, answer);
-          return step === "join" ? joinedBy(joined, answer) : { entry: joined, result: GRANTED };
+          return typeof step === "string" ? joinedBy(joined, answer) : { entry: joined, result: GRANTED };
         });
       found = answer.ranges;
     }
     this.#undo(entries, found);
-    if (steps.at(-1) !== "join") return NONE;
+    if (typeof steps.at(-1) !== "string") return NONE;
     if (repeated) throw KEY_TAKEN.error;
     const retries = { clock: lease.services.clock, signal: lease.signal, failed: assertKeyTaken };
     return retry(() => this.#put(wanted, steps, true), retries, KEY_TAKEN);
   }
 
-  /** A join of several entries reads nothing beside: `lockAll` has 30, and etcd allows 128 operations in a shared request. */
-  #joinTxn(entries: readonly QueueEntry[]): Txn {
-    const [entry] = entries as readonly [QueueEntry];
-    const reads = entries.length === 1 && !entry.mode.surelyFollows(this.#queueOf(entry).own.joined);
-    return joinTxn(entries, reads ? entry.mode.readsToJoin(entry) : []);
+  #txn(entries: readonly QueueEntry[], step: Step): Txn {
+    if (step === "join") return joinTxn(entries, []);
+    if (step !== "join and read") return tryTxn(entries, step);
+    const behindOurs = (entry: QueueEntry): boolean =>
+      entry.mode.surelyFollows(this.#queueOf(entry).own.joined);
+    return joinTxn(
+      entries,
+      entries.flatMap((entry) => (behindOurs(entry) ? [] : entry.mode.readsToJoin(entry))),
+    );
   }
 
   /** What the caller gets. The put may have been applied, or may still be: an entry in doubt is deleted. */

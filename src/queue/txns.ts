@@ -15,7 +15,7 @@ const rangeOperations = (ranges: readonly Range[]): Operation[] =>
   ranges.map((range) => ({ kind: "range", ...range }));
 
 /** Puts the keys, all of them or none, unless one of them exists. Reads `ranges` beside. */
-export const joinTxn = (entries: readonly QueueEntry[], ranges: readonly Range[] = []): Txn => ({
+export const joinTxn = (entries: readonly QueueEntry[], ranges: readonly Range[]): Txn => ({
   queues: entries.map(({ name }) => name),
   compare: entries.map(({ key }) => ({ kind: "created at", key, revision: 0n })),
   success: [...entries.map(put), ...rangeOperations(ranges)],
@@ -24,7 +24,7 @@ export const joinTxn = (entries: readonly QueueEntry[], ranges: readonly Range[]
 
 /** Puts the keys only if all of them hold at once. Otherwise it writes nothing and no watcher is notified. */
 export const tryTxn = (entries: readonly QueueEntry[], when: When): Txn => ({
-  ...joinTxn(entries),
+  ...joinTxn(entries, []),
   compare: entries.flatMap(when),
 });
 

@@ -99,7 +99,7 @@ export const OTHERS: readonly Mutant[] = [
       {
         file: "queue/join.js",
         from: "answer = await lease.services.client.txn(txn, policy);",
-        to: 'for (const entry of step === "join" ? entries.slice(1) : [])\n                    await lease.services.client.txn(this.#joinTxn([entry]), policy);\n                answer = await lease.services.client.txn(step === "join" ? this.#joinTxn(entries.slice(0, 1)) : txn, policy);',
+        to: 'for (const entry of step === "join" ? entries.slice(1) : [])\n                    await lease.services.client.txn(this.#txn([entry], step), policy);\n                answer = await lease.services.client.txn(step === "join" ? this.#txn(entries.slice(0, 1), step) : txn, policy);',
       },
     ],
     hunt: several(["reorder"]),

@@ -175,12 +175,11 @@ export class Joiner {
   #txn(entries: readonly QueueEntry[], step: Step): Txn {
     if (step === "join") return joinTxn(entries, []);
     if (step !== "join and read") return tryTxn(entries, step);
-    const behindOurs = (entry: QueueEntry): boolean =>
-      entry.mode.surelyFollows(this.#queueOf(entry).own.joined);
-    return joinTxn(
-      entries,
-      entries.flatMap((entry) => (behindOurs(entry) ? [] : entry.mode.readsToJoin(entry))),
-    );
+    const reads: Range[] = [];
+    for (const entry of entries)
+      if (!entry.mode.surelyFollows(this.#queueOf(entry).own.joined))
+        reads.push(...entry.mode.readsToJoin(entry));
+    return joinTxn(entries, reads);
   }
 
   /** What the caller gets. The put may have been applied, or may still be: an entry in doubt is deleted. */

@@ -75,8 +75,8 @@ export class SessionEntries {
 
   /** The entry is in the queue. */
   add(entry: JoinedEntry): void {
-    const earlier = this.#joined.findLastIndex(({ revision }) => revision < entry.revision);
-    this.#joined = this.#joined.toSpliced(earlier + 1, 0, entry);
+    const i = this.#joined.findLastIndex(({ revision }) => revision < entry.revision) + 1;
+    this.#joined = [...this.#joined.slice(0, i), entry, ...this.#joined.slice(i)];
   }
 
   /** The entry of ours that `entry` waits for: found by revision, not by the order of calls. */

@@ -92,6 +92,7 @@ export function checkQueueWait(
   options: unknown,
   { where, also = [], source }: QueueWaitCall,
 ): CheckedQueueWait {
+  if (options === undefined) return NO_LIMITS;
   const { signal, timeoutMs } = checkWait(where, options, ["rejoin", ...also]);
   const rejoin = checkBoolean("rejoin", (options as Options | undefined)?.rejoin);
   if (rejoin && !source.reopens)

@@ -76,9 +76,12 @@ export const GRANTED: Granted = { state: "granted", visible: true };
 export const GRANTED_UNSEEN: Granted = { state: "granted", visible: false };
 export const UNKNOWN: Unknown = { state: "unknown" };
 
+/** The compares that hold only if a new entry holds at once. */
+export type When = (entry: NewEntry) => readonly Compare[];
+
 /** How to join only if the entry holds at once: by compares in one transaction, or by a read before the join. */
 type Trying =
-  | { readonly when: (entry: NewEntry) => readonly Compare[] }
+  | { readonly when: When }
   | { readonly check: (path: string) => Range; readonly hasRoom: (oldest: RangeResult) => boolean };
 
 /** What differs between the entries of a mutex, a reader, a writer and a permit. `Queue` does everything else. */
@@ -159,12 +162,14 @@ export function positionOf(entry: EntryView, { kvs, more }: Omit<RangeResult, "c
   return { state: "waiting", predecessor: new EntryBelow(below, ahead === 1, { before }), ahead };
 }
 
+export const whenEmpty: When = ({ path }) => [{ kind: "nothing in", ...queueRange(path) }];
+
 /** Holds alone: waits for every earlier entry, of any mode. */
 const alone = (folder: LockMode["folder"]): LockMode => ({
   folder,
   shared: false,
   announcesGrant: false,
-  trying: { when: ({ path }) => [{ kind: "nothing in", ...queueRange(path) }] },
+  trying: { when: whenEmpty },
   follows: (_, earlier) => earlier.at(-1),
   grantedTogether: false,
   surelyFollows: (ours) => ours.length > 0,

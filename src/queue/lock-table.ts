@@ -2,6 +2,7 @@ import { entryKey } from "../keys.js";
 import { KeyWatchSchedule } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
+import { Joiner } from "./join.js";
 import { Queue } from "./queue.js";
 
 /** The numbers of the keys in one directory. */
@@ -55,7 +56,9 @@ export class KeyNumbers {
   }
 
   #in(directory: string): Numbers {
-    const numbers = this.#byDirectory.get(directory) ?? { free: [], highest: 0, used: 0 };
+    const known = this.#byDirectory.get(directory);
+    if (known) return known;
+    const numbers = { free: [], highest: 0, used: 0 };
     this.#byDirectory.set(directory, numbers);
     return numbers;
   }
@@ -65,6 +68,7 @@ export class KeyNumbers {
 export class LockTable {
   readonly keyNumbers: KeyNumbers;
   readonly keyWatches: KeyWatchSchedule;
+  readonly joiner = new Joiner(this);
   readonly #queues = new Map<string, Queue>();
 
   private constructor(readonly lease: Lease) {
@@ -82,7 +86,9 @@ export class LockTable {
   }
 
   queue(name: string): Queue {
-    const queue = this.#queues.get(name) ?? new Queue(this, name);
+    const known = this.#queues.get(name);
+    if (known) return known;
+    const queue = new Queue(this, name);
     this.#queues.set(name, queue);
     return queue;
   }

@@ -19,7 +19,7 @@ import type { AdoptedEntry } from "../session/cleanup.js";
 import type { Lease } from "../session/lease.js";
 import { inOwnContext } from "../util/own-context.js";
 import { type EntryParts, type JoinedEntry, kindOf, QueueEntry } from "./entry.js";
-import { type Joined, Joiner } from "./join.js";
+import type { Joined } from "./join.js";
 import {
   type Behind,
   exclusive,
@@ -68,15 +68,14 @@ export class SessionEntries {
   adopt({ n, value, revision }: AdoptedEntry, { mode = exclusive, kind }: Wanted = {}): JoinedEntry {
     const { lease, name } = this;
     const entry = new QueueEntry({ lease, name, n, mode, value, kind }).confirmed(revision);
+    this.keyNumbers.take(entry);
     this.add(entry);
     return entry;
   }
 
   /** The entry is in the queue. */
   add(entry: JoinedEntry): void {
-    this.keyNumbers.take(entry);
-    const later = this.#joined.findIndex(({ revision }) => revision > entry.revision);
-    const i = later === -1 ? this.#joined.length : later;
+    const i = this.#joined.findLastIndex(({ revision }) => revision < entry.revision) + 1;
     this.#joined = [...this.#joined.slice(0, i), entry, ...this.#joined.slice(i)];
   }
 
@@ -90,12 +89,6 @@ export class SessionEntries {
     const { name } = this;
     const found = entries.find((entry) => !entry.leaving && !mayMeet(kind, entry.kind));
     return found && new KindMismatchError({ name, kind }, found, found.key);
-  }
-
-  /** No request is needed to see an entry of ours. @throws KindMismatchError */
-  assertMeets(kind: LockKind): void {
-    const mismatch = this.mismatch(kind, this.#joined);
-    if (mismatch) throw mismatch;
   }
 
   remove(entry: QueueEntry): void {
@@ -130,6 +123,7 @@ export interface JoinOptions extends WaiterOptions {
 /** One session's side of the queue of one name: joins it, waits for its turn and leaves it. */
 export class Queue {
   readonly own: SessionEntries;
+  readonly lease: Lease;
   readonly #line = new LocalLine();
   readonly #followers = new LocalSuccessors();
   #leaving: Map<QueueEntry, Promise<unknown>> | undefined;
@@ -141,11 +135,8 @@ export class Queue {
     private readonly owner: LockTable,
     readonly name: string,
   ) {
+    this.lease = owner.lease;
     this.own = new SessionEntries(owner.lease, name, owner.keyNumbers);
-  }
-
-  get lease(): Lease {
-    return this.owner.lease;
   }
 
   get path(): string {
@@ -171,7 +162,8 @@ export class Queue {
       // Entries of ours whose deletion is under way would make the try fail.
       if (this.#leaving) await Promise.allSettled(this.#leaving.values());
       this.lease.assertOpen();
-      const joined = await this.lease.inFlight.track(new Joiner(this).tryJoin({ mode, kind, value }, policy));
+      const wanted = { names: [this.name], mode, kind, value, limits: policy };
+      const joined = await this.lease.inFlight.track(this.owner.joiner.tryJoin(this, wanted));
       if (joined && this.lease.over) throw this.lease.signal.reason as Error;
       if (joined) this.#onGranted(joined.entry, joined.result);
       return joined?.entry;
@@ -211,18 +203,21 @@ export class Queue {
     void (waiter === own ? this.#join(waiter) : inOwnContext(() => this.#join(waiter)));
   }
 
-  /** Each promise costs the path to the lock: this one ends the join itself. */
-  async #join(waiter: Waiter): Promise<void> {
-    let joined: Joined | undefined;
-    try {
-      joined = await new Joiner(this).join(waiter, { again: () => !waiter.gaveUp });
-    } catch (error) {
-      this.#waiting--;
-      this.lease.waits.delete(waiter);
-      waiter.fail(error as Error);
-    }
+  /** Each promise costs the path to the lock: `then` is one, an async function would be two. */
+  #join(waiter: Waiter): Promise<void> {
+    const { mode, kind, value } = waiter;
+    const limits = { again: () => !waiter.gaveUp };
+    const joining = this.owner.joiner.join(this, { names: [this.name], mode, kind, value, limits });
+    return joining.then(
+      ([joined]) => this.#joinEnded(waiter, joined),
+      (error: unknown) => this.#joinEnded(waiter, undefined, error as Error),
+    );
+  }
+
+  #joinEnded(waiter: Waiter, joined: Joined | undefined, error?: Error): void {
     try {
       if (joined) this.#arrived(waiter, joined);
+      else this.failed(waiter, undefined, error as Error);
     } finally {
       this.lease.inFlight.end();
       this.#joining = false;
@@ -264,11 +259,12 @@ export class Queue {
     this.#removed(entry, () => false);
   }
 
-  failed(waiter: Waiter, entry: JoinedEntry, error: Error): void {
+  /** `entry`: it has joined, and must leave. */
+  failed(waiter: Waiter, entry: JoinedEntry | undefined, error: Error): void {
     this.#waiting--;
     this.lease.waits.delete(waiter);
     waiter.fail(error);
-    this.leaveInBackground(entry);
+    if (entry) this.leaveInBackground(entry);
   }
 
   grant(waiter: Waiter, grant: Grant, result = GRANTED_UNSEEN): void {

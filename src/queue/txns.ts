@@ -1,7 +1,8 @@
 import { EtcdRefusedError } from "../errors.js";
-import type { Compare, Operation, Range, Txn } from "../etcd/port.js";
+import type { Operation, Range, Txn } from "../etcd/port.js";
 import type { Lease } from "../session/lease.js";
 import type { JoinedEntry, QueueEntry } from "./entry.js";
+import type { When } from "./lock-mode.js";
 
 export const put = ({ key, value, lease }: QueueEntry): Operation => ({
   kind: "put",
@@ -13,26 +14,18 @@ export const own = ({ key }: QueueEntry): Operation => ({ kind: "range", key });
 const rangeOperations = (ranges: readonly Range[]): Operation[] =>
   ranges.map((range) => ({ kind: "range", ...range }));
 
-/** Puts the key unless it exists, and reads the ranges that the lock mode names. */
-export const joinTxn = (entry: QueueEntry): Txn => ({
-  ...joinBehindTxn(entry),
-  success: [put(entry), ...rangeOperations(entry.mode.readsToJoin(entry))],
+/** Puts the keys, all of them or none, unless one of them exists. Reads `ranges` beside. */
+export const joinTxn = (entries: readonly QueueEntry[], ranges: readonly Range[]): Txn => ({
+  queues: entries.map(({ path }) => path),
+  compare: entries.map(({ key }) => ({ kind: "created at", key, revision: 0n })),
+  success: [...entries.map(put), ...rangeOperations(ranges)],
+  failure: entries.map(own),
 });
 
-/** The same for a session that already has an entry under the name, which this one waits for. */
-export const joinBehindTxn = (entry: QueueEntry): Txn => ({
-  queues: [entry.path],
-  compare: [{ kind: "created at", key: entry.key, revision: 0n }],
-  success: [put(entry)],
-  failure: [own(entry)],
-});
-
-/** Puts the key if the compares hold. Otherwise it writes nothing and no watcher is notified. */
-export const tryTxn = (entry: QueueEntry, when: readonly Compare[]): Txn => ({
-  queues: [entry.path],
-  compare: when,
-  success: [put(entry)],
-  failure: [own(entry)],
+/** Puts the keys only if all of them hold at once. Otherwise it writes nothing and no watcher is notified. */
+export const tryTxn = (entries: readonly QueueEntry[], when: When): Txn => ({
+  ...joinTxn(entries, []),
+  compare: entries.flatMap(when),
 });
 
 /** Writes the key again, unchanged, so that its watchers are notified of the grant. */

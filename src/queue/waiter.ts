@@ -189,9 +189,9 @@ export class LocalLine {
   }
 
   next(): Waiter | undefined {
-    const [again, ...rest] = this.#again;
+    const [again] = this.#again;
     if (again) {
-      this.#again = rest;
+      this.#again = this.#again.slice(1);
       return again;
     }
     for (const waiter of this.#new ?? NOBODY) {

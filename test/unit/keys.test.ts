@@ -127,8 +127,8 @@ describe("a request for a place", () => {
   const entry = entryOf(new FakeCluster().lease());
 
   test("to join writes nothing when its key is there", () => {
-    expect(joinTxn(entry).compare).toEqual([{ kind: "created at", key: entry.key, revision: 0n }]);
-    expect(joinTxn(entry).failure.map(({ kind }) => kind)).toEqual(["range"]);
+    expect(joinTxn([entry], []).compare).toEqual([{ kind: "created at", key: entry.key, revision: 0n }]);
+    expect(joinTxn([entry], []).failure.map(({ kind }) => kind)).toEqual(["range"]);
   });
 
   test("to leave deletes this very place only: by its value first, by its create revision once that is known", () => {

@@ -68,14 +68,14 @@ export function joinAnswered(world: World, caller: Caller, answer: Answer): void
   if (!confirm(world, caller, answer)) return refused(world, caller);
   if (caller.gaveUp) return leave(world, caller, { releases: false });
   const { position } = answer;
-  const alone = triedAlone(caller, answer) || (position?.mine === true && !position.predecessor);
+  const alone = triedAlone(caller) || (position?.mine === true && !position.predecessor);
   if (alone) hold(world, caller, { ownWatch: undefined, asOf: answer.revision });
   else wait(world, caller, position?.predecessor);
 }
 
-/** `lockAll()` reads who is before it, unless this very try has found nobody. */
-const triedAlone = ({ setup, state }: Caller, { done }: Answer): boolean =>
-  setup.tries === true || (done && state.at === "joining" && state.call.txn.is === "try");
+/** Whether the transaction puts the place into an empty queue only. `lockAll()` joins with another one if that is not empty. */
+const triedAlone = ({ setup, state }: Caller): boolean =>
+  setup.tries === true || (state.at === "joining" && state.call.txn.is === "try");
 
 /** If the place is in the queue, this is its create revision. */
 function confirm(world: World, caller: Caller, answer: Answer): boolean {

@@ -85,7 +85,7 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "holds all names when it holds the first of them",
     patches: [
       {
-        file: "locks/multi-wait.js",
+        file: "locks/lock-all.js",
         from: "if (this.#holds.size < this.entries.length)\n            return;",
         to: "        for (const other of this.entries) {\n            if (this.#holds.has(other))\n                continue;\n            this.#turns.get(other)?.stop();\n            const grant = { entry: other, ownWatch: undefined };\n            this.#holds.set(other, new HoldHandle(LockTable.of(this.lease).queue(other.name), grant));\n        }\n        if (this.#over)\n            return;\n",
       },
@@ -97,9 +97,9 @@ export const OTHERS: readonly Mutant[] = [
     wrong: "joins the queues of several names one after the other",
     patches: [
       {
-        file: "locks/multi-wait.js",
-        from: "const joined = await this.#put(entries, joinTxn(entries), again);",
-        to: "let joined;\n            for (const entry of entries)\n                joined = await this.#put([entry], joinTxn([entry]), again);",
+        file: "queue/join.js",
+        from: "answer = await lease.services.client.txn(txn, policy);",
+        to: 'for (const entry of step === "join" ? entries.slice(1) : [])\n                    await lease.services.client.txn(this.#txn([entry], step), policy);\n                answer = await lease.services.client.txn(step === "join" ? this.#txn(entries.slice(0, 1), step) : txn, policy);',
       },
     ],
     hunt: several(["reorder"]),

@@ -147,8 +147,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/join.js",
-        from: "return isOurs ? own.createRevision : undefined;",
-        to: "return isOurs ? answer.header.revision : undefined;",
+        from: "answer.header.revision : executedAt(entries, answer);",
+        to: "answer.header.revision : executedAt(entries, answer) && answer.header.revision;",
       },
       NO_SWEEP,
     ],
@@ -222,8 +222,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/join.js",
-        from: "const answer = await this.#put(entry, txn, limits);",
-        to: "const again = limits.again ?? (() => true);\n            if (!again())\n                this.queue.leaveInBackground(entry);\n            else\n                this.queue.lease.services.clock.after(4, () => again() || this.queue.leaveInBackground(entry));\n            const answer = await this.#put(entry, txn, limits);",
+        from: "answer = await lease.services.client.txn(txn, policy);",
+        to: "const again = wanted.limits.again ?? (() => true);\n                const leave = () => entries.forEach((entry) => this.#queueOf(entry).leaveInBackground(entry));\n                if (!again())\n                    leave();\n                else\n                    lease.services.clock.after(4, () => again() || leave());\n                answer = await lease.services.client.txn(txn, policy);",
       },
       {
         file: "queue/queue.js",
@@ -240,8 +240,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/txns.js",
-        from: "queues: [entry.path],\n    compare: when,",
-        to: 'queues: [entry.path],\n    compare: [{ kind: "created at", key: entry.key, revision: 0n }],',
+        from: "    compare: entries.flatMap(when),\n",
+        to: "",
       },
     ],
     hunt: t1(["link-reset"]),
@@ -265,8 +265,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/join.js",
-        from: "const isOurs = own?.value === entry.value",
-        to: "const isOurs = entry.inDoubt && own?.value === entry.value",
+        from: "return kv !== undefined && isOurs(entry, kv)",
+        to: "return entry.inDoubt && kv !== undefined && isOurs(entry, kv)",
       },
       NO_SWEEP,
     ],

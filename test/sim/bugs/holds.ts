@@ -76,12 +76,12 @@ export const HOLDS: readonly Bug[] = [
     lost: "The close() of a session waited for holds of lockAll() that no caller had.",
     patches: [
       {
-        file: "locks/multi-wait.js",
+        file: "locks/lock-all.js",
         from: "if (lease.over || this.#gaveUp)\n                    for (const hold of holds ?? [])\n                        void hold.release();\n                else if (holds)",
         to: "if (holds)",
       },
       {
-        file: "locks/multi-wait.js",
+        file: "locks/lock-all.js",
         from: "            if (this.#gaveUp || this.lease.over)\n                return this.#leave(entries);\n",
         to: "",
       },

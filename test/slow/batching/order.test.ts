@@ -4,9 +4,9 @@ import { servicesOf } from "../../../src/session/connection.js";
 import type { Txn } from "../../../src/etcd/port.js";
 import { type Cluster, connect, Session } from "../../../src/index.js";
 import type { Lease } from "../../../src/session/lease.js";
-import { exclusive, lastEntries, queueRange } from "../../../src/queue/lock-mode.js";
+import { exclusive, lastEntries, whenEmpty } from "../../../src/queue/lock-mode.js";
 import { type JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
-import { joinBehindTxn, joinTxn, leaveTxn, tryTxn } from "../../../src/queue/txns.js";
+import { joinTxn, leaveTxn, tryTxn } from "../../../src/queue/txns.js";
 import { leaseSourceOf } from "../../../src/session/cluster.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { type Done, hasOrder, type Keys } from "../../support/clients/queue-history.js";
@@ -93,7 +93,7 @@ class Play {
     const asked = known && which % 2 === 0 ? exclusive.readsForFirst(known) : [];
     if (is === "leave by value" && old) return leaveTxn(old, asked);
     if (is === "leave" && old) return leaveTxn(revision > 0n ? known! : old, asked);
-    if (is === "again" && old) return joinTxn(old);
+    if (is === "again" && old) return joinTxn([old], exclusive.readsToJoin(old));
     // Without a revision, etcd would read all of them.
     if (is === "read" && known && revision > 0n) return readTxn(known);
     const entry = new QueueEntry({
@@ -101,8 +101,8 @@ class Play {
       ...{ name: `${this.#root}/${name}`, n: this.#entries.length + 1 },
     });
     this.#entries.push(entry);
-    if (is === "try") return tryTxn(entry, [{ kind: "nothing in", ...queueRange(entry.name) }]);
-    return is === "behind" ? joinBehindTxn(entry) : joinTxn(entry);
+    if (is === "try") return tryTxn([entry], whenEmpty);
+    return joinTxn([entry], is === "behind" ? [] : exclusive.readsToJoin(entry));
   }
 
   async #stored(): Promise<Keys> {

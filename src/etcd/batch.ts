@@ -13,7 +13,6 @@ import {
   type Header,
   inDoubt,
   NotSentError,
-  type Operation,
   refused,
   type Txn,
   type TxnAnswer,
@@ -227,16 +226,18 @@ const LEASED_PUTS: readonly AnswerKind[] = ["quota", "lease"];
 
 /** The verdicts that etcd can give to transactions: only a put can need its lease. */
 function answersTo(txns: readonly Txn[]): readonly AnswerKind[] {
-  const needsLease = (each: Operation): boolean => each.kind === "put" && each.leaseId !== 0n;
-  return txns.some(({ success }) => success.some(needsLease)) ? LEASED_PUTS : PUTS;
+  const needLease = txns.some(({ success }) =>
+    success.some((each) => each.kind === "put" && each.leaseId !== 0n),
+  );
+  return needLease ? LEASED_PUTS : PUTS;
 }
 
 interface BatchSetting {
   readonly clock: Clock;
   /** False: each transaction needs a request of its own. */
   readonly sharesRequests: boolean;
-  /** Called with the header of each answer. */
-  observed(header: Header): void;
+  /** Learns the raft term of each answer. */
+  readonly floor: { observed(header: Header): void };
 }
 
 /**
@@ -367,7 +368,7 @@ export class Batcher {
     };
     request.send(this.pool).then(
       (answers) => {
-        if (answers[0]) this.setting.observed(answers[0].header);
+        if (answers[0]) this.setting.floor.observed(answers[0].header);
         request.succeed(answers);
         ended();
       },

@@ -160,12 +160,7 @@ export class EtcdClient {
     const pool = (this.pool = new MemberPool(options, clock, connect, this.hosts));
     const authenticates = auth !== undefined;
     this.#retryContext = { clock, requestTimeoutMs, hosts: this.hosts, authenticates };
-    const setting = {
-      clock,
-      sharesRequests: !authenticates,
-      observed: (header: Header) => this.#floor.observed(header),
-    };
-    this.#batcher = new Batcher(pool, setting);
+    this.#batcher = new Batcher(pool, { clock, sharesRequests: !authenticates, floor: this.#floor });
     pool.listen({ left: () => this.#batcher.memberLeft() });
   }
 

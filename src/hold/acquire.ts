@@ -13,7 +13,7 @@ import type { CheckedWait } from "../options/check.js";
 import type { CheckedQueueWait } from "../options/lock.js";
 import { type Ahead, readContendersAhead } from "../queue/contenders.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
-import { LockTable } from "../queue/lock-table.js";
+import { LockTable } from "../queue/queue.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
 import { type Grant, unwatched } from "../queue/waiter.js";
 import type { Lease } from "../session/lease.js";
@@ -360,8 +360,6 @@ function started<H extends HoldHandle>(grant: Grant, target: HoldTarget<H>): H {
 }
 
 const AS_HOLD = { ...inQueue, made: started };
-/** The handle is that of the target. */
-const asHold = <H extends HoldHandle>(): Acquirer<HoldTarget<H>, Grant, H> => AS_HOLD;
 
 /**
  * Resolves with a hold when its turn has come. `check` throws on bad options. It is not an async function: that would keep one more
@@ -373,9 +371,11 @@ export function acquireHold<H extends HoldHandle>(
 ): Promise<H> {
   try {
     const wait = check();
-    if (!acquireChannel.hasSubscribers) return acquire(target, wait, asHold<H>());
+    // The handle is that of the target.
+    const by: Acquirer<HoldTarget<H>, Grant, H> = AS_HOLD;
+    if (!acquireChannel.hasSubscribers) return acquire(target, wait, by);
     const call = { tries: false, signal: wait.signal };
-    return traceAcquire(target, call, (traced) => acquire(traced, wait, asHold<H>()));
+    return traceAcquire(target, call, (traced) => acquire(traced, wait, by));
   } catch (error) {
     return Promise.reject(error);
   }

@@ -3,7 +3,7 @@ import { LockLostError, LockReleasedError, type Loss, SessionLostError } from ".
 import type { WatchEvent } from "../etcd/port.js";
 import type { Watch, WatchListener } from "../etcd/watch-hub.js";
 import type { JoinedEntry } from "../queue/entry.js";
-import { LockTable } from "../queue/lock-table.js";
+import { LockTable } from "../queue/queue.js";
 import type { Queue } from "../queue/queue.js";
 import type { Grant } from "../queue/waiter.js";
 import type { KeyWatchSchedule } from "../session/key-audit.js";

@@ -16,7 +16,7 @@ import {
 import type { JoinedEntry } from "../queue/entry.js";
 import type { Joined } from "../queue/join.js";
 import { exclusive, lastEntries, positionOf } from "../queue/lock-mode.js";
-import { LockTable } from "../queue/lock-table.js";
+import { LockTable } from "../queue/queue.js";
 import { PredecessorWait } from "../queue/predecessor-wait.js";
 import { type Grant, unwatched } from "../queue/waiter.js";
 import { leaseSourceOf, type SessionSource } from "../session/cluster.js";

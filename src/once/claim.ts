@@ -4,7 +4,7 @@ import { holdOf, type TurnWaiter, type Waited } from "../hold/acquire.js";
 import { ExclusiveHoldHandle } from "../hold/hold.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
 import type { RangeResult } from "../queue/lock-mode.js";
-import { LockTable } from "../queue/lock-table.js";
+import { LockTable } from "../queue/queue.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
 import { joinRefused } from "../queue/txns.js";
 import { type Grant, unwatched, type Waiter } from "../queue/waiter.js";

@@ -34,6 +34,10 @@ export function kindOf({ folder, permits }: LockMode): LockKind {
 export class QueueEntry {
   readonly lease: Lease;
   readonly name: string;
+  /** The name as its keys begin. */
+  readonly path: string;
+  /** Its key is `directory/<lease>`. */
+  readonly directory: string;
   readonly n: number;
   readonly mode: LockMode;
   readonly kind: LockKind;
@@ -50,21 +54,14 @@ export class QueueEntry {
   constructor({ lease, name, n, mode, value, kind = kindOf(mode) }: EntryParts) {
     this.lease = lease;
     this.name = name;
+    this.path = pathOf(lease.services, name);
+    this.directory = `${this.path}${mode.folder}`;
     this.n = n;
     this.mode = mode;
     this.kind = kind;
     this.key = entryKey(this.directory, lease.leaseId, n);
     this.value = value ?? JSON.stringify(this.#newValue());
     this.hasId = value === undefined || parseEntryValue(value).id !== undefined;
-  }
-
-  /** Its key is `directory/<lease>`. */
-  get directory(): string {
-    return `${this.path}${this.mode.folder}`;
-  }
-
-  get path(): string {
-    return pathOf(this.lease.services, this.name);
   }
 
   /** Create revision; undefined until etcd has reported it. */

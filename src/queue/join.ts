@@ -14,7 +14,7 @@ import {
   type When,
   whenEmpty,
 } from "./lock-mode.js";
-import type { LockTable } from "./lock-table.js";
+import type { LockTable } from "./queue.js";
 import type { Queue } from "./queue.js";
 import { joinRefused, joinTxn, tryTxn } from "./txns.js";
 

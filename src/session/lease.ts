@@ -7,7 +7,7 @@ import {
 } from "../errors.js";
 import type { LeaseListener } from "../etcd/keepalive.js";
 import type { CallPolicy } from "../etcd/retry.js";
-import type { LockTable } from "../queue/lock-table.js";
+import type { LockTable } from "../queue/queue.js";
 import type { ReportingHold, ReportingWait } from "../telemetry/inspect.js";
 import type { Moment } from "../util/clock.js";
 import { inOwnContext, tellOutside } from "../util/own-context.js";

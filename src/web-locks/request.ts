@@ -4,7 +4,7 @@ import { ExclusiveHoldHandle, HoldHandle } from "../hold/hold.js";
 import type { EntryValue } from "../keys.js";
 import { NO_LOCK_OPTIONS } from "../options/lock.js";
 import { queueRange, reader, writer } from "../queue/lock-mode.js";
-import { LockTable } from "../queue/lock-table.js";
+import { LockTable } from "../queue/queue.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
 import type { Grant, Waiter } from "../queue/waiter.js";
 import type { LeaseSource } from "../session/cluster.js";

@@ -16,7 +16,15 @@
 import type { Timer } from "../../util/clock.js";
 import type { Timers } from "../../util/timers.js";
 import { Endpoint, type Headers, MAX_HEADER_LIST_BYTES } from "./endpoint.js";
-import { closedText, goawayFailure, isTlsFailure, messageOf, resetFailure, StreamFailure, turnedAway } from "./failure.js";
+import {
+  closedText,
+  goawayFailure,
+  isTlsFailure,
+  messageOf,
+  resetFailure,
+  StreamFailure,
+  turnedAway,
+} from "./failure.js";
 import {
   CONNECTION_PREFACE,
   type ErrorName,
@@ -172,10 +180,6 @@ export class Connection extends Endpoint {
     let bytes = 0;
     for (const stream of this.#streams.values()) bytes += stream.kept;
     return bytes > (this.setting.maxKeptBytes ?? MAX_KEPT_BYTES);
-  }
-
-  get #maxStreams(): number {
-    return this.#state === "greeting" ? EARLY_STREAMS : this.#settings.maxConcurrentStreams;
   }
 
   /** `stream` is new, or has something to send. It does not fail before this call returns. */
@@ -378,7 +382,8 @@ export class Connection extends Endpoint {
   #send(stream: Http2Stream, writer: SocketWriter): boolean {
     if (stream.id === 0) {
       if (this.#nextId > LAST_ID) return this.#refuse(stream);
-      if (this.#streams.size >= this.#maxStreams) return false;
+      const most = this.#state === "greeting" ? EARLY_STREAMS : this.#settings.maxConcurrentStreams;
+      if (this.#streams.size >= most) return false;
       stream.id = this.#nextId;
       this.#nextId += 2;
       stream.sendWindow = this.#settings.initialWindow;

@@ -3,7 +3,7 @@ import { holdEndChannel } from "../../../src/telemetry/channels.js";
 import type { HoldEndMessage } from "../../../src/telemetry/messages.js";
 import { HoldHandle } from "../../../src/hold/hold.js";
 import { NO_LOCK_OPTIONS } from "../../../src/options/lock.js";
-import { LockTable } from "../../../src/queue/lock-table.js";
+import { LockTable } from "../../../src/queue/queue.js";
 import { unwatched } from "../../../src/queue/waiter.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";

@@ -4,7 +4,7 @@ import { CHANNELS } from "../../../src/telemetry/channels.js";
 import { LockLostError } from "../../../src/errors.js";
 import { ExclusiveHoldHandle, HoldHandle } from "../../../src/hold/hold.js";
 import { checkLock } from "../../../src/options/lock.js";
-import { LockTable } from "../../../src/queue/lock-table.js";
+import { LockTable } from "../../../src/queue/queue.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
 

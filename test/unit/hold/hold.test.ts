@@ -4,7 +4,7 @@ import { LockExpiringError, LockLostError, LockReleasedError } from "../../../sr
 import { UnansweredError } from "../../../src/etcd/port.js";
 import { HoldHandle } from "../../../src/hold/hold.js";
 import { Session } from "../../../src/session/cluster.js";
-import { LockTable } from "../../../src/queue/lock-table.js";
+import { LockTable } from "../../../src/queue/queue.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
 import { type FakeKeepalive, keyValue } from "../../support/fakes/fake-member.js";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { HoldHandle } from "../../../src/hold/hold.js";
-import { LockTable } from "../../../src/queue/lock-table.js";
+import { LockTable } from "../../../src/queue/queue.js";
 import { unwatched } from "../../../src/queue/waiter.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import type { Range, Txn } from "../../../src/etcd/port.js";
 import { HoldHandle } from "../../../src/hold/hold.js";
-import { LockTable } from "../../../src/queue/lock-table.js";
+import { LockTable } from "../../../src/queue/queue.js";
 import { permit } from "../../../src/queue/lock-mode.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";

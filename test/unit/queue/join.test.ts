@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import type { Txn } from "../../../src/etcd/port.js";
 import { MultiWaiter } from "../../../src/locks/lock-all.js";
-import { LockTable } from "../../../src/queue/lock-table.js";
+import { LockTable } from "../../../src/queue/queue.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
 import { type FakeCall, keyValue } from "../../support/fakes/fake-member.js";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { LockKind } from "../../../src/kinds.js";
 import { exclusive, permit, reader } from "../../../src/queue/lock-mode.js";
-import { LockTable } from "../../../src/queue/lock-table.js";
+import { LockTable } from "../../../src/queue/queue.js";
 import { QueueEntry } from "../../../src/queue/entry.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import { keyValue } from "../../support/fakes/fake-member.js";

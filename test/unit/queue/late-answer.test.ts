@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { MultiWaiter } from "../../../src/locks/lock-all.js";
-import { LockTable } from "../../../src/queue/lock-table.js";
+import { LockTable } from "../../../src/queue/queue.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";
 

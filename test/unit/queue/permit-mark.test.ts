@@ -3,7 +3,7 @@ import { EtcdRefusedError } from "../../../src/errors.js";
 import type { Txn } from "../../../src/etcd/port.js";
 import { permit } from "../../../src/queue/lock-mode.js";
 import type { QueueEntry } from "../../../src/queue/entry.js";
-import { LockTable } from "../../../src/queue/lock-table.js";
+import { LockTable } from "../../../src/queue/queue.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import { type FakeCall, keyValue } from "../../support/fakes/fake-member.js";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { LockTable } from "../../../src/queue/lock-table.js";
+import { LockTable } from "../../../src/queue/queue.js";
 import type { SessionEntries } from "../../../src/queue/queue.js";
 import type { QueueEntry } from "../../../src/queue/entry.js";
 import { FakeCluster } from "../../support/fakes/fake-connection.js";

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import { UnansweredError } from "../../../src/etcd/port.js";
 import { HoldHandle } from "../../../src/hold/hold.js";
-import { LockTable } from "../../../src/queue/lock-table.js";
+import { LockTable } from "../../../src/queue/queue.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
 import { type FakeCall, type FakeMember, keyValue } from "../../support/fakes/fake-member.js";

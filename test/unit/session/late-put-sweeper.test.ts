@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
 import type { Range, Txn } from "../../../src/etcd/port.js";
-import { LockTable } from "../../../src/queue/lock-table.js";
+import { LockTable } from "../../../src/queue/queue.js";
 import type { SessionEntries } from "../../../src/queue/queue.js";
 import type { JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
 import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";

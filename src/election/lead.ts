@@ -9,8 +9,8 @@ import {
 import { Backoff, type Pauses, retry } from "../etcd/retry.js";
 import { checkFunction, checkName, checkSession, checkSignal, checkValue } from "../options/check.js";
 import { checkLock } from "../options/lock.js";
-import { type Cluster, leaseOf, Session } from "../session/cluster.js";
-import { type EtcdServices, servicesOf } from "../session/connection.js";
+import { type Cluster, leaseOf, Session, servicesOf } from "../session/cluster.js";
+import { type EtcdServices } from "../session/connection.js";
 import type { LockOptions, SessionOptions } from "../session/session-options.js";
 import { electionChannel } from "../telemetry/channels.js";
 import { type Clock, pause } from "../util/clock.js";

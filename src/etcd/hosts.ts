@@ -55,8 +55,9 @@ interface Host {
   unanswered: Failure | undefined;
   /** It has responded at least once. */
   reached: boolean;
-  /** Opened by failed attempts in a row, until this time. */
-  readonly circuit: ConsecutiveBreaker;
+  /** Counts failed attempts in a row, from the first of them on. */
+  circuit: ConsecutiveBreaker | undefined;
+  /** They have opened the circuit, until this time. */
   openUntil: number;
   /** How often a connection to it is pinged while a stream is open. */
   pingMs: number;
@@ -195,7 +196,7 @@ export class Hosts {
     this.#answers++;
     this.roundTripMs = roundTripMs;
     const host = this.#host(name);
-    host.circuit.success();
+    host.circuit = undefined;
     host.openUntil = 0;
     this.contacted(name);
   }
@@ -216,7 +217,9 @@ export class Hosts {
   attemptFailed(name: string, error: Error): void {
     const host = this.#failed(name, error);
     // An attempt that began before the circuit opened is no new failure.
-    if (!this.#isOpen(host) && host.circuit.failure()) host.openUntil = this.clock.monotonic() + OPEN_MS;
+    if (this.#isOpen(host)) return;
+    host.circuit ??= new ConsecutiveBreaker(FAILURES);
+    if (host.circuit.failure()) host.openUntil = this.clock.monotonic() + OPEN_MS;
   }
 
   /** A stream to the host has failed. */
@@ -288,7 +291,7 @@ const newHost = (name: string, pingMs: number): Host => ({
   silent: false,
   unanswered: undefined,
   reached: false,
-  circuit: new ConsecutiveBreaker(FAILURES),
+  circuit: undefined,
   openUntil: 0,
   pingMs,
   clusterId: undefined,

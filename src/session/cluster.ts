@@ -20,7 +20,7 @@ import {
 } from "../telemetry/inspect.js";
 import { atCaller, inOwnContext, withCallersStack } from "../util/own-context.js";
 import { settleWithin } from "../util/settle.js";
-import { type ClusterState, disconnect, type EtcdServices, register, stateOf } from "./connection.js";
+import { type ClusterState, disconnect, type EtcdServices } from "./connection.js";
 import type { Lease, SessionState } from "./lease.js";
 import { adoptLease, openLease } from "./open-lease.js";
 import type { CloseOptions, SessionOptions, WaitOptions } from "./session-options.js";
@@ -85,23 +85,33 @@ const OPEN_TIMEOUT_MS = 10_000;
 
 /** For `connect`. */
 export let newCluster: (state: ClusterState) => Cluster;
+let stateOf: (cluster: object) => ClusterState;
+
+/** The services of a cluster, for the rest of the library: a cluster is opaque to its users. */
+export const servicesOf = (cluster: object): EtcdServices => stateOf(cluster).services;
 
 /** The members of one etcd cluster, and the session that all objects created with it share. Created by `connect`. */
 export class Cluster extends ReportingCluster implements AsyncDisposable {
   readonly hosts: readonly string[];
+  readonly #state: ClusterState;
   readonly #source: LeaseSource;
   #standing: Session | undefined;
   #opening: Promise<Session> | undefined;
 
   static {
     newCluster = (state) => new Cluster(state);
+    stateOf = (cluster) => {
+      const isObject = typeof cluster === "object" && (cluster as object | null) !== null;
+      if (isObject && #state in cluster) return cluster.#state;
+      throw typeError("cluster", "a Cluster, made by connect()", cluster);
+    };
     sourceOf = (cluster) => cluster.#source;
   }
 
   private constructor(state: ClusterState) {
     super(() => this.#inside());
     this.hosts = state.services.options.hosts;
-    register(this, state);
+    this.#state = state;
     this.#source = {
       services: state.services,
       reopens: true,
@@ -128,7 +138,7 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
    */
   async close(options?: CloseOptions): Promise<void> {
     const drainMs = checkDrain("close", options);
-    const state = stateOf(this);
+    const state = this.#state;
     state.closing.abort(new SessionClosedError(0n));
     const close = (): Promise<unknown> => Promise.all([...state.leases].map((lease) => lease.close(drainMs)));
     // Before anything is awaited: a call made right after this one is refused.
@@ -145,14 +155,14 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
   }
 
   #inside(): ClusterInside {
-    const { services, leases } = stateOf(this);
+    const { services, leases } = this.#state;
     const { client, closed } = services;
     return { contact: client.hosts, closed: closed.aborted, standing: this.#standing, leases };
   }
 
   /** The lease of the standing session, if it accepts calls. */
   #openLease(signal: AbortSignal | undefined): Lease | undefined {
-    stateOf(this).services.closed.throwIfAborted();
+    this.#state.services.closed.throwIfAborted();
     signal?.throwIfAborted();
     const lease = this.#standing && leaseOf(this.#standing);
     // `open` reads the clocks: after the process was suspended, the session may be over without being marked yet.
@@ -160,7 +170,7 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
   }
 
   async #session({ signal, timeoutMs: given }: CheckedWait): Promise<Session> {
-    const { services } = stateOf(this);
+    const { services } = this.#state;
     const { clock, client, options } = services;
     const timeoutMs = given ?? OPEN_TIMEOUT_MS;
     const start = clock.monotonic();

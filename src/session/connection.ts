@@ -2,7 +2,6 @@ import { setMaxListeners } from "node:events";
 import type { EtcdClient } from "../etcd/client.js";
 import { Keepalive } from "../etcd/keepalive.js";
 import { WatchHub } from "../etcd/watch-hub.js";
-import { typeError } from "../options/check.js";
 import type { CheckedConnect } from "../options/connect.js";
 import type { Reading } from "../queue/contenders.js";
 import { AbortFanOut } from "../util/abort.js";
@@ -82,22 +81,6 @@ export async function disconnect(state: ClusterState): Promise<void> {
   watches.close();
   client.close();
   state.onDisconnected();
-}
-
-const states = new WeakMap<object, ClusterState>();
-
-/** The inside of a cluster, for this folder; a cluster is opaque to its users. */
-export function stateOf(cluster: object): ClusterState {
-  const state = states.get(cluster);
-  if (state === undefined) throw typeError("cluster", "a Cluster, made by connect()", cluster);
-  return state;
-}
-
-/** The services of a cluster, for the rest of the library. */
-export const servicesOf = (cluster: object): EtcdServices => stateOf(cluster).services;
-
-export function register(cluster: object, state: ClusterState): void {
-  states.set(cluster, state);
 }
 
 /**

@@ -23,8 +23,8 @@ import {
   type Split,
   splitQueue,
 } from "../queue/seen-entry.js";
-import type { Cluster } from "../session/cluster.js";
-import { type EtcdServices, servicesOf } from "../session/connection.js";
+import { type Cluster, servicesOf } from "../session/cluster.js";
+import { type EtcdServices } from "../session/connection.js";
 import type { WaitOptions } from "../session/session-options.js";
 import { printable } from "../util/printable.js";
 import { settleWithin } from "../util/settle.js";

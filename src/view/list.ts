@@ -13,8 +13,7 @@ import {
 } from "../queue/contenders.js";
 import { queueRange, type RangeResult } from "../queue/lock-mode.js";
 import { holdersIn, type QueueKind, SeenEntry } from "../queue/seen-entry.js";
-import type { Cluster } from "../session/cluster.js";
-import { servicesOf } from "../session/connection.js";
+import { type Cluster, servicesOf } from "../session/cluster.js";
 import type { WaitOptions } from "../session/session-options.js";
 import { ask, checkLimit } from "./inspect.js";
 

@@ -3,7 +3,7 @@ import type { ServerStream, SimServer } from "../../sim/etcd/types.js";
 import { Kernel } from "../../sim/kernel/kernel.js";
 import { CALM } from "../../sim/network/link.js";
 import { SimNode } from "../../sim/node/sim-node.js";
-import { servicesOf } from "../../../src/session/connection.js";
+import { servicesOf } from "../../../src/session/cluster.js";
 
 const stream = { send: () => {}, close: () => {} } satisfies ServerStream<unknown>;
 

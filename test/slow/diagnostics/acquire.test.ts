@@ -12,7 +12,7 @@ import {
 } from "../../../src/index.js";
 import { acquireChannel, holdEndChannel } from "../../../src/telemetry/channels.js";
 import type { AcquireMessage } from "../../../src/telemetry/messages.js";
-import { servicesOf } from "../../../src/session/connection.js";
+import { servicesOf } from "../../../src/session/cluster.js";
 import { isShared, LABEL, TRYING, WAITING, holdFor } from "../../support/fixtures/acquiring.js";
 import { Published, Traced } from "../../support/fixtures/published.js";
 import { reasonOf, twoSessions } from "../../support/fixtures/two-sessions.js";

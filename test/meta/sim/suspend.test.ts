@@ -9,7 +9,7 @@ const SETTING: Omit<SimOptions, "build" | "seed"> = {
   ...{ version: "3.6", of: "mutex", ttlSeconds: 2, processes: 3, lanes: 2, names: 1, camp: 1, members: 1 },
   ...{ calls: 200, seconds: 40, gapMs: [200, 2000], faults: ["suspend-holder", "link-blackhole"] },
 };
-const runOf = (build: Build): Promise<SimResult> => runSim({ ...SETTING, seed: "1", build });
+const runOf = (build: Build): Promise<SimResult> => runSim({ ...SETTING, seed: "2", build });
 
 describe("a holder whose machine is suspended", { timeout: 60_000 }, () => {
   it("claims nothing after its lease has expired, and learns why", async () => {

@@ -47,7 +47,7 @@ describe("the trace of a simulated run", { timeout: 120_000 }, () => {
   it.each([
     ["unguarded-release", 12, MUTEX, /sends the unknown of .*: no such transaction/],
     ["read-before-watch", 9, MUTEX, /is granted its hold/],
-    ["header-revision", 40, MUTEX, /is read for a place created at \d+, which never was/],
+    ["header-revision", 2, MUTEX, /is read for a place created at \d+, which never was/],
     ["one-name-in-one-batch", 12, MUTEX, /has two transactions of the queue/],
     ["joined-one-by-one", 6, LOCKALL, /sends the join of .*: it belongs to a joint transaction of \d names/],
     ["read-before-watch", 1, RWLOCK, /etcd admits it from revision \d+ on, which its client cannot know/],

@@ -195,7 +195,7 @@ export abstract class MemberError extends Error {
  * - "unreachable": the host rejects connections, or its name has no address: an answer of its operating system or of the name
  *   service, not silence. The request was not sent.
  * - "turned away": the host has asked for a certificate of the client, and closed the connection. Where no host has ever
- *   answered, the certificate is the reason; later, a balancer may have lost its members. The request was not sent.
+ *   answered, the certificate is the reason; later, a balancer may have lost its members. By default the request was not sent.
  * - "cancelled": the caller stopped waiting for the answer: this says nothing about the member.
  * - "calm": the member, or a proxy in front of it, demands fewer pings and drops calls that etcd may have executed.
  */

@@ -223,8 +223,11 @@ const TLS = new RegExp(
   "i",
 );
 
-/** The failure for a connection that was not opened, if TLS is the reason: another attempt would end in the same way. */
-export function certificateFailure(reason: string, host: string): Error | undefined {
+/**
+ * The failure for a connection that was not opened, if TLS is the reason: another attempt would end in the same way. `sent`: the
+ * request may have been read.
+ */
+export function certificateFailure(reason: string, host: string, sent = false): Error | undefined {
   if (!TLS.test(reason)) return undefined;
-  return new MemberRefusedError("tls", readable(reason), { host });
+  return new MemberRefusedError("tls", readable(reason), { host, inDoubt: sent });
 }

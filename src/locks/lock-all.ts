@@ -169,14 +169,20 @@ export class MultiWaiter implements Dependent {
   ) {
     this.#since = lease.services.clock.monotonic();
     lease.waits.add(this);
-    const gathered = this.#gather().finally(() => lease.waits.delete(this));
     this.granted = new Promise((resolve, reject) => {
       this.#reject = reject;
-      gathered.then((holds) => {
-        // Rejected by the end of the session, perhaps unnoticed while the process was suspended: release them here.
-        if (lease.over || this.#gaveUp) for (const hold of holds ?? []) void hold.release();
-        else if (holds) resolve(holds);
-      }, reject);
+      this.#gather().then(
+        (holds) => {
+          // Rejected by the end of the session, perhaps unnoticed until this line reads the clock: release them here.
+          if (lease.over || this.#gaveUp) for (const hold of holds ?? []) void hold.release();
+          else if (holds) resolve(holds);
+          lease.waits.delete(this);
+        },
+        (error: Error) => {
+          lease.waits.delete(this);
+          reject(error);
+        },
+      );
     });
     // The caller may have given up already: then nothing else handles a rejection.
     this.granted.catch(() => undefined);

@@ -110,7 +110,10 @@ export class AdoptedEntries {
   }
 }
 
-/** The keys of a lease under the prefix of the cluster: the others are of no concern to it. */
+/**
+ * The keys of a lease under the names of the cluster: the others are of no concern to it. A key with no name between the prefix
+ * `prod/` and the ID belongs to the name `prod` of a cluster without the prefix.
+ */
 export async function keysOfLease(
   { client, options: { prefix } }: EtcdServices,
   leaseId: bigint,
@@ -118,7 +121,9 @@ export async function keysOfLease(
 ): Promise<readonly Buffer[]> {
   const { keys } = await client.call((member, options) => member.timeToLive(leaseId, options), policy);
   const start = Buffer.from(prefix);
-  return keys.filter((key) => key.subarray(0, start.length).equals(start));
+  return keys.filter(
+    (key) => key.subarray(0, start.length).equals(start) && key.lastIndexOf("/") > start.length,
+  );
 }
 
 /** Oldest first. */

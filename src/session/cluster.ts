@@ -43,13 +43,14 @@ export interface LeaseSource {
   lease(wait: CheckedWait): Lease | Promise<Lease>;
 }
 
-let sourceOf: (cluster: Cluster) => LeaseSource;
+let sourceOf: (cluster: Cluster) => LeaseSource | undefined;
 
 /** The same object for all locks of one session or cluster: a program may create a lock for each call. @throws TypeError */
 export function leaseSourceOf(source: unknown): LeaseSource {
   if (source instanceof Session) return leaseOf(source).source;
-  if (!(source instanceof Cluster)) throw typeError("source", "a Cluster or a Session", source);
-  return sourceOf(source);
+  const leases = source instanceof Cluster ? sourceOf(source) : undefined;
+  if (leases === undefined) throw typeError("source", "a Cluster or a Session", source);
+  return leases;
 }
 
 /** The event `statechange`, with what the session knew about its renewals at that moment. */
@@ -105,7 +106,8 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
       if (isObject && #state in cluster) return cluster.#state;
       throw typeError("cluster", "a Cluster, made by connect()", cluster);
     };
-    sourceOf = (cluster) => cluster.#source;
+    // A Proxy of a cluster is an instance, too, but has no fields of its own.
+    sourceOf = (cluster) => (#source in cluster ? cluster.#source : undefined);
   }
 
   private constructor(state: ClusterState) {
@@ -203,7 +205,7 @@ export class Cluster extends ReportingCluster implements AsyncDisposable {
   }
 }
 
-/** The lease inside a session. */
+/** The lease inside a session. @throws TypeError */
 export let leaseOf: (session: Session) => Lease;
 
 /**
@@ -214,7 +216,10 @@ export class Session extends EventTarget implements AsyncDisposable {
   readonly #lease: Lease;
 
   static {
-    leaseOf = (session) => session.#lease;
+    leaseOf = (session) => {
+      if (#lease in session) return session.#lease;
+      throw typeError("session", "a Session, made by Session.open()", session);
+    };
   }
 
   private constructor(lease: Lease) {

@@ -72,6 +72,8 @@ export class Timers {
 
   /** Drops all of them. */
   close(): void {
+    // One of them may be running.
+    for (const due of this.#due.values()) due.clear();
     this.#due.clear();
     this.#timer?.cancel();
     this.#timerAt = Infinity;

@@ -8,7 +8,8 @@
 // - A stream that the connection has not opened was not processed; one that was opened may have been, unless the peer says
 //   that it was not (REFUSED_STREAM, or GOAWAY with a lower ID).
 // - Requests follow the preface at once, by the settings that hold until the peer's arrive (RFC 9113, section 3.4): a first
-//   call takes one round trip. A peer whose first bytes are not HTTP/2 has certainly processed none of them.
+//   call takes one round trip. A peer whose first bytes are not HTTP/2 has certainly processed none of them; those that it
+//   refuses, as it allows fewer, wait again.
 // - A connection that was lost while no stream used it is not `usable`, and is no failure.
 // - What a hostile peer can cost is bounded: frames, header blocks, frames that carry nothing, data beyond the windows, and
 //   the memory of all messages that are not complete.
@@ -19,7 +20,7 @@ import { Endpoint, type Headers, MAX_HEADER_LIST_BYTES } from "./endpoint.js";
 import {
   closedText,
   goawayFailure,
-  isTlsFailure,
+  isTlsVerdict,
   messageOf,
   resetFailure,
   StreamFailure,
@@ -130,6 +131,8 @@ export class Connection extends Endpoint {
   /** Streams that have something to send: the urgent ones, and the others. */
   readonly #queues = [new Set<Http2Stream>(), new Set<Http2Stream>()] as const;
   #nextId: number;
+  /** Streams below this ID were opened before the peer's SETTINGS arrived. */
+  #earlyEnd = 0;
   readonly #settings = new PeerSettings();
   /** Bytes of DATA that the peer accepts on the connection. */
   #sendWindow = INITIAL_WINDOW;
@@ -265,6 +268,7 @@ export class Connection extends Endpoint {
     for (const stream of this.#streams.values()) this.#widen(stream, this.#settings.initialWindow - before);
     if (this.#state !== "greeting") return this.#pump();
     this.#state = "open";
+    this.#earlyEnd = this.#nextId;
     this.#connectDeadline.cancel();
     this.#pump();
     // Each attempt to connect to one of several addresses makes a new handle, which keeps the process alive.
@@ -291,8 +295,11 @@ export class Connection extends Endpoint {
     const stream = this.#known(id);
     if (stream === undefined) return false;
     this.#remove(stream);
-    stream.lost(resetFailure(code), code !== "REFUSED_STREAM");
-    this.finished(stream);
+    const refused = code === "REFUSED_STREAM";
+    // One that the peer's limit was not known for waits here again.
+    stream.lost(resetFailure(code), !refused, refused && id < this.#earlyEnd);
+    this.#pump();
+    this.#rest();
     return true;
   }
 
@@ -438,42 +445,35 @@ export class Connection extends Endpoint {
 
   #connectTimedOut(): void {
     const what = this.#state === "greeting" ? "no HTTP/2 from the member" : "no connection";
-    const { hint } = this.#firstBytes;
-    const text = hint ?? `${what} within ${this.setting.connectTimeoutMs} ms`;
-    this.#fail("connecting", text, { processed: hint === undefined });
+    this.#fail("connecting", this.#firstBytes.hint ?? `${what} within ${this.setting.connectTimeoutMs} ms`);
   }
 
   #violated(error: Http2Error): void {
     this.#write(goawayFrame(0, error.code, ""));
     this.#writer?.flush();
-    const foreign = this.#state === "greeting";
-    const kind = foreign ? "connecting" : "protocol";
-    this.#fail(kind, this.#firstBytes.hint ?? error.message, { cause: error, processed: !foreign });
+    const kind = this.#state === "greeting" ? "connecting" : "protocol";
+    this.#fail(kind, this.#firstBytes.hint ?? error.message, error);
   }
 
   #closed(error: Error | undefined, asked: boolean): void {
     const connecting = this.#state === "connecting" || this.#state === "greeting";
     if (this.#goaway !== undefined) return this.#end(this.#goaway);
-    if (connecting && asked) return this.#end(turnedAway(error), false);
-    const { hint } = this.#firstBytes;
+    if (connecting && asked) return this.#end(turnedAway(error));
     const closed = closedText(this.#state, this.target.tls !== undefined);
-    const text = hint ?? (error === undefined ? closed : messageOf(error));
-    const isForeign = hint !== undefined || (connecting && isTlsFailure(error));
-    this.#end(new StreamFailure(connecting ? "connecting" : "lost", text, { cause: error }), !isForeign);
+    const text = this.#firstBytes.hint ?? (error === undefined ? closed : messageOf(error));
+    this.#end(new StreamFailure(connecting ? "connecting" : "lost", text, { cause: error }));
   }
 
-  #fail(
-    kind: StreamFailure["kind"],
-    message: string,
-    { cause, processed }: { readonly cause?: Error; readonly processed?: boolean } = {},
-  ): void {
-    this.#end(new StreamFailure(kind, message, { cause }), processed);
+  #fail(kind: StreamFailure["kind"], message: string, cause?: Error): void {
+    this.#end(new StreamFailure(kind, message, { cause }));
     this.#socket.destroy();
   }
 
-  /** Every stream ends with `failure`. `processed`: the peer may have processed those that were opened. */
-  #end(failure: StreamFailure, processed = true): void {
+  /** Every stream ends with `failure`; the peer may have processed those that were opened, unless it has not read them. */
+  #end(failure: StreamFailure): void {
     if (this.#state === "over") return;
+    const isUnread =
+      this.#firstBytes.hint !== undefined || (this.#state === "greeting" && isTlsVerdict(failure.cause));
     // The loss of an idle connection is no failure of the member: the next stream gets a new connection.
     if (this.#retired || (this.#state === "open" && this.#idle)) this.#draining = true;
     this.#state = "over";
@@ -482,7 +482,7 @@ export class Connection extends Endpoint {
     this.#heartbeat.stop();
     const streams = this.#users();
     for (const stream of streams) this.#remove(stream);
-    for (const stream of streams) stream.lost(failure, processed && stream.id !== 0);
+    for (const stream of streams) stream.lost(failure, stream.id !== 0 && !isUnread);
   }
 }
 

@@ -48,9 +48,15 @@ export function closedText(state: string, secure: boolean): string {
     : "the member closed the connection at once: does it want TLS (https://, credentials)?";
 }
 
-/** TLS itself has failed. In TLS 1.3, the server's verdict on the client comes after the first request. */
-export const isTlsFailure = (error: Error | undefined): boolean =>
-  (error as NodeJS.ErrnoException | undefined)?.code?.startsWith("ERR_SSL_") === true;
+const TURNED_AWAY =
+  /^ERR_SSL_.*ALERT.*(CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE_FAILURE|DECRYPT_ERROR)/;
+
+/**
+ * The server's TLS has rejected the client, and read no request: in TLS 1.3, this verdict comes after the first one. Other
+ * failures of TLS, as by a damaged record, say nothing about requests.
+ */
+export const isTlsVerdict = (error: unknown): boolean =>
+  TURNED_AWAY.test((error as NodeJS.ErrnoException | undefined)?.code ?? "");
 
 /** The reasons of several addresses, one after the other: the message of the error that collects them is empty. */
 export function messageOf(error: Error): string {
@@ -64,9 +70,9 @@ export function streamFailure(failure: StreamFailure, host: string, inDoubt: boo
   if (kind === "calm") return new UnansweredError(readable(message), { kind: "calm", inDoubt });
   if (kind === "connecting" && isUnreachable(message))
     return new UnansweredError(readable(message), { kind: "unreachable", cause: failure });
-  if (kind === "turned away") return new UnansweredError(readable(message), { kind: "turned away" });
+  if (kind === "turned away") return new UnansweredError(readable(message), { kind: "turned away", inDoubt });
   // The message may quote the peer.
   const isOwn = kind === "connecting" && cause instanceof Error;
-  const refusal = isOwn ? certificateFailure(messageOf(cause), host) : undefined;
+  const refusal = isOwn ? certificateFailure(messageOf(cause), host, inDoubt) : undefined;
   return refusal ?? new UnansweredError(readable(message), { cause: failure, inDoubt });
 }

@@ -67,10 +67,11 @@ export function openSocket(target: Target, handlers: SocketHandlers): Socket {
   let reason: NodeJS.ErrnoException | undefined;
   let asked = false;
   socket.setNoDelay(true);
-  socket.on(
-    "error",
-    (error: NodeJS.ErrnoException) => (reason ??= error.code === NO_ALPN ? noHttp2() : error),
-  );
+  socket.on("error", (error: NodeJS.ErrnoException) => {
+    reason ??= error.code === NO_ALPN ? noHttp2() : error;
+    // After the handshake Node.js only reports a failure of TLS.
+    socket.destroy();
+  });
   socket.on("end", () => socket.destroy());
   // Before Node.js itself ends a handshake that is not complete.
   socket.prependListener("end", () => (asked ||= asksForCertificate(socket)));

@@ -61,7 +61,8 @@ const MAX_MOVES = 16;
  *     read the whole request (RFC 8.1): then the stream is reset, as it is half-closed at the peer only.
  *   - Headers of another server than gRPC's: the status derives from HTTP's.
  *   - The peer breaks a rule of gRPC: the stream is reset, the connection goes on. In doubt.
- *   - RST_STREAM (RFC 5.4.2): in doubt, except REFUSED_STREAM, which says that nothing was executed (8.7).
+ *   - RST_STREAM (RFC 5.4.2): in doubt, except REFUSED_STREAM, which says that nothing was executed (8.7). A unary call that
+ *     was opened before the peer's limit of streams was known, and so is beyond it, waits again.
  *   - GOAWAY with a lower ID, or while waiting: not executed (RFC 6.8). A peer without a complaint gets the call again on
  *     another connection, if nothing of it was sent, or its request is unary and so still known.
  *   - The end of the connection: in doubt if the stream was open.
@@ -96,7 +97,7 @@ export abstract class Http2Stream<Answer = unknown> {
     return this.state === "over";
   }
 
-  /** From now on the peer may execute the call. Called again if the call goes to another connection. */
+  /** From now on the peer may execute the call. Called again if the call is sent again. */
   protected sent(): void {}
   protected abstract answered(message: Buffer): void;
   /** The peer's answer to the call. Called once, as the last hook. */
@@ -187,10 +188,13 @@ export abstract class Http2Stream<Answer = unknown> {
     }
   }
 
-  /** The connection uses the stream no longer. `processed` false: the peer has certainly not executed the call. */
-  lost(failure: StreamFailure, processed: boolean): void {
+  /**
+   * The connection uses the stream no longer. `processed` false: the peer has certainly not executed the call. `again`: it may
+   * be sent again then.
+   */
+  lost(failure: StreamFailure, processed: boolean, again = failure.kind === "left"): void {
     if (this.over) return;
-    if (failure.kind === "left" && !processed && this.#rewind()) return this.peer.channel.start(this);
+    if (again && !processed && this.#rewind()) return this.peer.channel.start(this);
     this.#end(failure, processed);
   }
 

@@ -178,6 +178,19 @@ describe("with connect({ prefix })", () => {
     await session.close();
   });
 
+  test("an adopted lease keeps its entry of the name that is the prefix without the slash", async () => {
+    const session = await Session.open(plain, { ttlSeconds: 2 });
+    const { key } = await new Mutex(session, "prod").lock();
+    const unclaimed = await new Mutex(session, "prod/unclaimed").lock();
+
+    await using adopted = await Session.adopt(prod, await session.orphan());
+
+    // What no call has claimed within a TTL is deleted, the oldest entry first.
+    await expect.poll(() => keys(unclaimed.key), { timeout: 10_000 }).toEqual([]);
+    expect(await keys("")).toEqual([key]);
+    expect(adopted.state).toBe("live");
+  });
+
   test("forceRelease() deletes a key that is no text, with the prefix and without", async () => {
     for (const cluster of [prod, plain]) {
       const prefix = cluster === prod ? PREFIX : "";

@@ -182,6 +182,16 @@ describe.each([
     );
   });
 
+  test.each([
+    ["a Cluster", new Proxy(cluster, {}), /^Expected source to be a Cluster or a Session, got /],
+    ["a Session", new Proxy(session, {}), /^Expected session to be a Session, made by Session\.open\(\)/],
+  ])("says what it needs if it gets a Proxy of %s", (__, proxy, text) => {
+    const error = thrown(() => make(proxy, "jobs"));
+
+    expect(error).toBeInstanceOf(TypeError);
+    expect((error as Error).message).toMatch(text);
+  });
+
   test.each(
     titled([
       wrongType("name", "a string", undefined),

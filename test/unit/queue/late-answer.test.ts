@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import { MultiWaiter } from "../../../src/locks/lock-all.js";
 import { LockTable } from "../../../src/queue/queue.js";
 import { settle } from "../../support/fakes/fake-clock.js";
-import { FakeCluster } from "../../support/fakes/fake-connection.js";
+import { FakeCluster, HEADER, LEASE_ID } from "../../support/fakes/fake-connection.js";
+import { keyValue } from "../../support/fakes/fake-member.js";
 
 const TTL_SECONDS = 10;
 
@@ -41,3 +42,38 @@ test("a try that is answered after the deadline rejects with the end of its sess
 
   await expect(tried).rejects.toMatchObject({ code: "SESSION_LOST", loss: "expired" });
 });
+
+test.each(["before its turn comes", "after its turn has come and before its caller runs"])(
+  "a wait for several names rejects with the end of its session if the deadline passes %s",
+  async (when) => {
+    const cluster = new FakeCluster();
+    const lease = cluster.lease(TTL_SECONDS);
+    const waiter = new MultiWaiter(lease, ["a"]);
+    let outcome: unknown = "none";
+    waiter.granted.then(
+      () => (outcome = "granted"),
+      (error: unknown) => (outcome = error),
+    );
+    // No timer has run: the process was suspended, or another callback took so long.
+    const stall = (turns = when === "before its turn comes" ? 0 : 100): void => {
+      if (turns === 0 || lease.holds.size > 0) cluster.clock.freeze(TTL_SECONDS * 1000);
+      else queueMicrotask(() => stall(turns - 1));
+    };
+    const answer = async (succeeded: boolean, ranges: readonly object[] = []): Promise<void> => {
+      await settle();
+      const txn = cluster.member.of("txn").at(-1);
+      if (ranges.length > 0) stall();
+      txn?.answer({ succeeded, header: HEADER, ranges });
+      await settle();
+    };
+    await answer(false);
+    await answer(true);
+    const own = { key: `a/${LEASE_ID.toString(16)}`, createRevision: HEADER.revision };
+
+    await answer(true, [{ header: HEADER, kvs: [keyValue(own)], count: 1, more: false }]);
+
+    expect(waiter.joined).toBe(true);
+    expect(outcome).toMatchObject({ code: "SESSION_LOST", loss: "expired" });
+    expect(lease.waits.size).toBe(0);
+  },
+);

@@ -36,6 +36,20 @@ describe("timers", () => {
     expect(ran).toEqual(["a", "b", "c", "d", "e"]);
   });
 
+  test("do not run any more once all are dropped, not even those that are due at the same time", () => {
+    const clock = new FakeClock();
+    const timers = new Timers(clock);
+    const ran: string[] = [];
+    timers.add(10, () => {
+      ran.push("first");
+      timers.close();
+    });
+    timers.add(10, () => ran.push("second"));
+
+    clock.advance(20);
+    expect(ran).toEqual(["first"]);
+  });
+
   test("run in that order also after the process was stopped for longer than all of them", () => {
     const clock = new FakeClock();
     const timers = new Timers(clock);

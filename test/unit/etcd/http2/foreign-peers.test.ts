@@ -3,7 +3,15 @@ import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import { rotated } from "../../../../src/etcd/http2/socket.js";
-import { answerFrames, startPeer, type Http2Peer } from "../../../support/servers/http2-peer.js";
+import {
+  answerFrames,
+  CODES,
+  goawayFrame,
+  SETTINGS,
+  settingsFrame,
+  startPeer,
+  type Http2Peer,
+} from "../../../support/servers/http2-peer.js";
 import { settle } from "../../../support/fakes/fake-clock.js";
 import { PeerClient, type End, says } from "../../../support/fixtures/peer-calls.js";
 
@@ -108,13 +116,21 @@ describe("a server that does not speak HTTP/2", () => {
     });
   });
 
-  test("but begins with another frame than SETTINGS", async () => {
+  test("but begins with another frame than SETTINGS: it may have processed the call before", async () => {
     const end = await endAt((socket) => socket.write(answerFrames(1, "answer")));
     expect(end).toMatchObject({
       failed: "connecting",
       text: says(/does not begin with SETTINGS/),
-      inDoubt: false,
+      inDoubt: true,
     });
+  });
+
+  test.each([
+    ["a GOAWAY", goawayFrame(1, CODES.INTERNAL)],
+    ["SETTINGS that make no sense", settingsFrame([[SETTINGS.INITIAL_WINDOW_SIZE, 2 ** 32 - 1]])],
+  ])("but begins with %s: it may have processed the call before", async (_, bytes) => {
+    const end = await endAt((socket) => void socket.once("data", () => socket.write(bytes)));
+    expect(end).toMatchObject({ failed: "connecting", inDoubt: true });
   });
 });
 

@@ -146,11 +146,13 @@ describe("RST_STREAM", () => {
     ["ENHANCE_YOUR_CALM: calm", CODES.ENHANCE_YOUR_CALM, { failed: "calm", inDoubt: true }],
   ])("%s", async (_, code, end) => {
     await using pair = await startPair();
-    const other = pair.client.call();
-    const otherId = await pair.connection.request();
-    pair.connection.send(rstFrame(pair.id, code), answerFrames(otherId, "answer"));
-    expect(await pair.first.end).toMatchObject(end);
-    expect(await other.end).toEqual(OK);
+    // A call that was sent before the client had the peer's SETTINGS could go again.
+    await pair.connection.barrier();
+    const reset = pair.client.call();
+    const id = await pair.connection.request();
+    pair.connection.send(rstFrame(id, code), answerFrames(pair.id, "answer"));
+    expect(await reset.end).toMatchObject(end);
+    expect(await pair.first.end).toEqual(OK);
     await pair.connection.barrier();
     expect(pair.connection.all("RST_STREAM")).toEqual([]);
   });

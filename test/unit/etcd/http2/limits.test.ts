@@ -44,6 +44,27 @@ describe("before the peer's SETTINGS", () => {
     for (const call of calls) expect(await call.end).toEqual(OK);
   });
 
+  test("requests that the peer refuses, as it allows fewer, are sent again under its limit", async () => {
+    await using peer = await startPeer();
+    const client = new PeerClient({ port: peer.port });
+    const calls = client.calls(30);
+    const connection = await peer.connection();
+    const early = await connection.requests(30);
+    connection.greet([[SETTINGS.MAX_CONCURRENT_STREAMS, 10]]);
+    connection.send(...early.slice(10).map((id) => rstFrame(id, CODES.REFUSED_STREAM)));
+    await connection.barrier();
+    expect(connection.all("HEADERS")).toHaveLength(30);
+
+    for (const id of early.slice(0, 10)) connection.send(answerFrames(id, "answer"));
+    for (let n = 0; n < 20; n++) {
+      const id = await connection.request();
+      expect((await connection.body(id, 15)).toString("latin1", 5)).toMatch(/^request [12]\d$/);
+      connection.send(answerFrames(id, "answer"));
+    }
+    for (const call of calls) expect(await call.end).toEqual(OK);
+    expect(peer.connections).toHaveLength(1);
+  });
+
   test("a long message is sent as far as the window that every stream has at first", async () => {
     await using peer = await startPeer();
     const client = new PeerClient({ port: peer.port });

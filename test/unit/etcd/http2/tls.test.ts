@@ -1,4 +1,5 @@
-import type { Socket } from "node:net";
+import { EventEmitter, once } from "node:events";
+import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import type { TlsOptions as ServerOptions } from "node:tls";
 import { describe, expect, test, vi } from "vitest";
 import type { TlsOptions } from "../../../../src/etcd/http2/socket.js";
@@ -63,17 +64,46 @@ describe("TLS", () => {
   );
 
   test.each(["TLSv1.2", "TLSv1.3"] as const)(
-    "to a server that asks for a client certificate and closes without a word says so (%s)",
+    "to a server that asks for a client certificate and closes without a word says so, in doubt about the call (%s)",
     async (version) => {
       const server = { ...SERVER, requestCert: true, rejectUnauthorized: false, maxVersion: version };
-      const end = await endAt(server, CLIENT, "localhost", (socket) => socket.destroy());
+      const end = await endAt(server, CLIENT, "localhost", (socket) => {
+        socket.once("data", () => socket.destroy());
+      });
       expect(end).toEqual({
         failed: "turned away",
         text: says(/asked for a client certificate, and closed/),
-        inDoubt: false,
+        inDoubt: true,
       });
     },
   );
+
+  test("whose records are damaged after the request was read leaves the call in doubt", async () => {
+    const requests = new EventEmitter();
+    const raw = (socket: Socket): void => {
+      socket.on("error", () => {});
+      socket.once("data", () => requests.emit("read"));
+    };
+    await using peer = await startPeer({ tls: SERVER, raw });
+    const proxy = createServer((client) => {
+      const server = connect(peer.port, "127.0.0.1");
+      for (const each of [client, server]) each.on("error", () => {});
+      client.pipe(server).pipe(client);
+      // A record of application data with a wrong authentication tag.
+      requests.once("read", () => {
+        client.write(Buffer.concat([Buffer.from("1703030020", "hex"), Buffer.alloc(32)]));
+      });
+    });
+    proxy.listen(0, "127.0.0.1");
+    await once(proxy, "listening");
+    try {
+      const { port } = proxy.address() as AddressInfo;
+      const end = await new PeerClient({ port, hostname: "127.0.0.1", tls: CLIENT }).call().end;
+      expect(end).toMatchObject({ failed: "connecting", text: says(/bad record mac/i), inDoubt: true });
+    } finally {
+      proxy.close();
+    }
+  });
 
   test("to a server that closes after the handshake does not advise TLS", async () => {
     const end = await endAt(SERVER, CLIENT, "localhost", (socket) => socket.end());

@@ -1,16 +1,15 @@
 import { once } from "node:events";
 import net from "node:net";
 
-const PREFACE_BYTES = 24;
 const FRAME_HEADER_BYTES = 9;
 /** DATA and HEADERS: requests, and messages on streams. Settings, pings and windows travel for themselves. */
 const REQUESTS: readonly number[] = [0, 1];
 /** What a side sends within so many milliseconds of silence on both sides belongs to one flight. */
 const QUIET_MS = 30;
 
-/** Whether frames that a client has sent contain a request. `first`: they begin with the preface. */
-function hasRequest(bytes: Buffer, first: boolean): boolean {
-  for (let at = first ? PREFACE_BYTES : 0; at + FRAME_HEADER_BYTES <= bytes.length;) {
+/** Whether frames that a client has sent contain a request. */
+function hasRequest(bytes: Buffer): boolean {
+  for (let at = 0; at + FRAME_HEADER_BYTES <= bytes.length;) {
     if (REQUESTS.includes(bytes.readUInt8(at + 3))) return true;
     at += FRAME_HEADER_BYTES + bytes.readUIntBE(at, 3);
   }
@@ -22,7 +21,7 @@ function hasRequest(bytes: Buffer, first: boolean): boolean {
  * of a client that has sent nothing in vain are its round trips.
  */
 export class FlightMeter implements AsyncDisposable {
-  /** The flights of all clients that contained a request. */
+  /** The flights of all clients that contained a request, and the first of each connection: a request may wait for its answer. */
   flights = 0;
   readonly #sockets = new Set<net.Socket>();
   readonly #server: net.Server;
@@ -57,7 +56,7 @@ export class FlightMeter implements AsyncDisposable {
     let timer: NodeJS.Timeout | undefined;
     const pass = (): void => {
       const sent = Buffer.concat(requests.splice(0));
-      if (sent.length > 0 && hasRequest(sent, first)) this.flights++;
+      if (sent.length > 0 && (first || hasRequest(sent))) this.flights++;
       if (sent.length > 0) first = false;
       if (!upstream.destroyed) upstream.write(sent);
       if (!client.destroyed) client.write(Buffer.concat(answers.splice(0)));

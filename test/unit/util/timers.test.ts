@@ -36,7 +36,7 @@ describe("timers", () => {
     expect(ran).toEqual(["a", "b", "c", "d", "e"]);
   });
 
-  test("do not run any more once all are dropped, not even those that are due at the same time", () => {
+  test("do not run after all are dropped, even if they are due at the same time", () => {
     const clock = new FakeClock();
     const timers = new Timers(clock);
     const ran: string[] = [];

@@ -177,7 +177,7 @@ export class Joiner {
     if (step !== "join and read") return tryTxn(entries, step);
     const reads: Range[] = [];
     for (const entry of entries)
-      if (!entry.mode.surelyFollows(this.#queueOf(entry).own.joined))
+      if (!entry.mode.surelyFollows(this.#queueOf(entry).own.staying))
         reads.push(...entry.mode.readsToJoin(entry));
     return joinTxn(entries, reads);
   }

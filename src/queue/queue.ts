@@ -13,11 +13,12 @@
 // Whatever entry is not wanted then is deleted by `leave`, which etcd must confirm, and whose answer wakes the next of ours.
 import { KindMismatchError } from "../errors.js";
 import type { CallPolicy } from "../etcd/retry.js";
-import { entryKey, pathOf, sessionRange } from "../keys.js";
+import { entryKey, parseEntryKey, pathOf, sessionRange } from "../keys.js";
 import { type LockKind, mayMeet } from "../kinds.js";
 import type { AdoptedEntry } from "../session/cleanup.js";
 import { KeyWatchSchedule } from "../session/key-audit.js";
 import type { Lease } from "../session/lease.js";
+import { pause } from "../util/clock.js";
 import { inOwnContext } from "../util/own-context.js";
 import { type EntryParts, type JoinedEntry, kindOf, QueueEntry } from "./entry.js";
 import { type Joined, Joiner } from "./join.js";
@@ -28,6 +29,7 @@ import {
   type Granted,
   GRANTED_UNSEEN,
   type LockMode,
+  type Predecessor,
   UNKNOWN,
   type Unknown,
 } from "./lock-mode.js";
@@ -138,6 +140,11 @@ export class SessionEntries {
     this.#joined = [...this.#joined.slice(0, i), entry, ...this.#joined.slice(i)];
   }
 
+  /** Those that no release is deleting: a new entry cannot count on waiting for the others. */
+  get staying(): readonly JoinedEntry[] {
+    return this.#joined.filter(({ leaving }) => !leaving);
+  }
+
   /** The entry of ours that `entry` waits for: found by revision, not by the order of calls. */
   followedBy(entry: JoinedEntry): JoinedEntry | undefined {
     return entry.mode.follows(entry, this.#joined.slice(0, this.#joined.indexOf(entry)));
@@ -173,6 +180,12 @@ export class SessionEntries {
 
 /** More waiting entries of one session under one name only slow down etcd's sorted ranges: the other callers wait here. */
 const MAX_WAITING = 100;
+
+/** Requests that leave so long apart are executed in their order, most often. */
+const ORDERED_MS = 1;
+
+const isOurs = ({ target }: Predecessor, { leaseId }: Lease): boolean =>
+  parseEntryKey(target.key.toString(), leaseId) !== undefined;
 
 /** The entry to put; by default that of a mutex. */
 export interface JoinOptions extends WaiterOptions {
@@ -265,11 +278,23 @@ export class Queue {
   #join(waiter: Waiter): Promise<void> {
     const { mode, kind, value } = waiter;
     const limits = { again: () => !waiter.gaveUp };
-    const joining = this.owner.joiner.join(this, { names: [this.name], mode, kind, value, limits });
+    const wanted = { names: [this.name], mode, kind, value, limits };
+    const join = (): Promise<readonly Joined[]> => this.owner.joiner.join(this, wanted);
+    const joining = this.#leaving ? this.#afterLeaves().then(join) : join();
     return joining.then(
       ([joined]) => this.#joinEnded(waiter, joined),
       (error: unknown) => this.#joinEnded(waiter, undefined, error as Error),
     );
+  }
+
+  /**
+   * The join that follows a release finds the queue free only if etcd deletes the key first, and of two requests that arrive
+   * together it executes the later one first, 85 times in 100; of two that arrive a millisecond apart, 5 times (3.4).
+   */
+  async #afterLeaves(): Promise<void> {
+    const { clock } = this.lease.services;
+    const left = Promise.allSettled(this.#leaving?.values() ?? []);
+    await Promise.race([left, pause(clock, ORDERED_MS)]);
   }
 
   #joinEnded(waiter: Waiter, joined: Joined | undefined, error?: Error): void {
@@ -305,7 +330,8 @@ export class Queue {
       this.#followers.add(waiter, entry, below);
       return;
     }
-    const from = result.state === "waiting" ? result : undefined;
+    // Behind an entry of ours that is gone by now, a read shows what is before this one; its watch would tell nothing new.
+    const from = result.state === "waiting" && !isOurs(result.predecessor, this.lease) ? result : undefined;
     const wait = inOwnContext(() => new PredecessorWait(entry, waiter, from));
     waiter.stage = { at: "turn", entry, wait };
   }

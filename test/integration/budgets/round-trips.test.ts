@@ -75,6 +75,20 @@ describe("round trips", () => {
     const held = await Promise.all([1, 2, 3, 4, 5].map((n) => new Mutex(cluster, `held-${n}`).lock()));
     const release = await roundTrips((n) => held[n]!.release());
 
-    expect({ lock, several, campaign, release }).toEqual({ lock: 1, several: 1, campaign: 1, release: 1 });
+    const again = await roundTrips(async (n) => {
+      const mutex = new Mutex(cluster, `again-${n}`);
+      void (await mutex.lock()).release();
+      const held = await mutex.lock();
+      return () => held.release();
+    });
+
+    expect({ lock, several, campaign, release, again }).toEqual({
+      lock: 1,
+      several: 1,
+      campaign: 1,
+      release: 1,
+      // The lock before, and the next one together with the release, for which the caller doesn't wait.
+      again: 2,
+    });
   });
 });

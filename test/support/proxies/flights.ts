@@ -7,6 +7,11 @@ const REQUESTS: readonly number[] = [0, 1];
 /** What a side sends within so many milliseconds of silence on both sides belongs to one flight. */
 const QUIET_MS = 30;
 
+interface Sent {
+  readonly bytes: Buffer;
+  readonly at: number;
+}
+
 /** Whether frames that a client has sent contain a request. */
 function hasRequest(bytes: Buffer): boolean {
   for (let at = 0; at + FRAME_HEADER_BYTES <= bytes.length;) {
@@ -17,8 +22,8 @@ function hasRequest(bytes: Buffer): boolean {
 }
 
 /**
- * A TCP proxy that passes on what one side has said only when both have fallen silent, as a long way between them does. The flights
- * of a client that has sent nothing in vain are its round trips.
+ * A TCP proxy that passes on what one side has said only when both have fallen silent, as a long way between them does: requests
+ * arrive as far apart as they were sent. The flights of a client that has sent nothing in vain are its round trips.
  */
 export class FlightMeter implements AsyncDisposable {
   /** The flights of all clients that contained a request, and the first of each connection: a request may wait for its answer. */
@@ -50,19 +55,20 @@ export class FlightMeter implements AsyncDisposable {
 
   #accept(client: net.Socket, target: number): void {
     const upstream = net.connect(target, "127.0.0.1");
-    const requests: Buffer[] = [];
-    const answers: Buffer[] = [];
+    const requests: Sent[] = [];
+    const answers: Sent[] = [];
     let first = true;
     let timer: NodeJS.Timeout | undefined;
     const pass = (): void => {
-      const sent = Buffer.concat(requests.splice(0));
-      if (sent.length > 0 && (first || hasRequest(sent))) this.flights++;
+      const sent = requests.splice(0);
+      if (sent.length > 0 && (first || hasRequest(Buffer.concat(sent.map(({ bytes }) => bytes)))))
+        this.flights++;
       if (sent.length > 0) first = false;
-      if (!upstream.destroyed) upstream.write(sent);
-      if (!client.destroyed) client.write(Buffer.concat(answers.splice(0)));
+      for (const { bytes, at } of sent) setTimeout(() => upstream.write(bytes), at - sent[0]!.at);
+      for (const { bytes } of answers.splice(0)) client.write(bytes);
     };
-    const wait = (bytes: Buffer, to: Buffer[]): void => {
-      to.push(bytes);
+    const wait = (bytes: Buffer, to: Sent[]): void => {
+      to.push({ bytes, at: performance.now() });
       clearTimeout(timer);
       timer = setTimeout(pass, QUIET_MS);
     };

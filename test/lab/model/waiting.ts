@@ -40,16 +40,9 @@ export function wait(world: World, caller: Caller, predecessor: Predecessor | un
     seenAt: placeOf(caller).revision,
     read: undefined,
   };
-  const follows = predecessor && (caller.setup.all || !isOwn(caller, predecessor));
-  if (follows && keeps(world, "watch-before-read")) follow(world, caller, turn, predecessor);
+  if (predecessor && keeps(world, "watch-before-read")) follow(world, caller, turn, predecessor);
   else look(world, caller, turn);
 }
-
-const withoutNumber = (key: string): string => key.replace(/-\d+$/, "");
-
-/** A place of the same session that no caller has any more: it was deleted since the join, and a watch would report nothing. */
-const isOwn = (caller: Caller, { key }: Predecessor): boolean =>
-  withoutNumber(key) === withoutNumber(placeOf(caller).key);
 
 /**
  * The session's last place before this one: by revision, as etcd orders them, or, without that rule, by the order of

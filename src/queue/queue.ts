@@ -290,7 +290,7 @@ export class Queue {
    */
   async #afterLeaves(): Promise<void> {
     const { clock } = this.lease.services;
-    const left = Promise.allSettled(this.#leaving?.values() ?? []);
+    const left = Promise.allSettled([...(this.#leaving?.values() ?? [])]);
     await Promise.race([left, pause(clock, ORDERED_MS)]);
     this.lease.assertOpen();
   }

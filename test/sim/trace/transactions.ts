@@ -129,8 +129,10 @@ export class TransactionCheck {
   }
 
   failed({ call, why }: EventOf<"failed">): void {
-    for (const { requests } of this.#sent.get(call) ?? [])
-      for (const request of requests) this.#requestFailed(request, why);
+    const sent = this.#sent.get(call) ?? [];
+    // One transaction may be the reason for the refusal of a shared request: each is sent again alone.
+    const known = sent.length > 1 ? { ...why, leaseGone: false } : why;
+    for (const { requests } of sent) for (const request of requests) this.#requestFailed(request, known);
     this.#sent.delete(call);
   }
 

@@ -128,20 +128,27 @@ export interface LeaseListener {
   reconnected?(): void;
 }
 
-/** The unanswered renewals of a lease, oldest first, and the timer for the oldest. */
-interface UnansweredRenewals {
-  readonly patienceMs: number;
-  readonly unanswered: Moment[];
-  timer: Timer | undefined;
+/** Leases that are due within this part of a TTL are renewed together. */
+const ROUND_PART = 1 / 30;
+
+/** A renewal that was sent, and has no answer. */
+interface Unanswered {
+  readonly leaseId: bigint;
+  readonly sent: Moment;
+  readonly awaitedUntil: number;
 }
 
 interface OpenStream {
   readonly member: Member;
   readonly stream: KeepaliveStream;
-  /** The sends on this stream only: an answer must not be matched to a renewal that was sent on another stream. */
-  readonly sends: Map<bigint, UnansweredRenewals>;
-  /** The leases of all unanswered renewals, in the order of their sends, which is the order of the answers; also of detached ones. */
-  readonly order: bigint[];
+  /**
+   * In the order of their sends, which is the order of the answers; also those of detached leases. An answer must not be matched
+   * to a renewal that was sent on another stream.
+   */
+  readonly unanswered: Unanswered[];
+  /** Checks at `checkedAt` whether one of them has been awaited for too long. */
+  timer: Timer | undefined;
+  checkedAt: number;
 }
 
 const unanswered = ({ holdUp }: KeepaliveStream): UnansweredError =>
@@ -158,6 +165,8 @@ export class Keepalive {
   readonly #retry: Backoff;
   #reopening: Timer | undefined;
   #checkingTerm = false;
+  /** The first renewal that was due. */
+  #firstRound: number | undefined;
   /** Since then, a restored etcd may answer, also before the first stream of a lease. */
   #memberFailed = false;
 
@@ -178,11 +187,22 @@ export class Keepalive {
     return this.#hosts.assertDirect(member, options);
   }
 
+  /**
+   * When to renew a lease that is due at `at`: then, or up to a thirtieth of its TTL earlier, in one write with others. The first
+   * lease sets the phase, so processes that start one after the other do not renew at the same time.
+   */
+  roundBefore(at: number, ttlMs: number): number {
+    const first = (this.#firstRound ??= at);
+    // Whole milliseconds: ten of them are no more than a third of the TTL, however that is rounded.
+    const roundMs = Math.floor(ttlMs * ROUND_PART);
+    return first + Math.floor((at - first) / roundMs) * roundMs;
+  }
+
   /** Sends a renewal now; the answer, if one arrives, goes to `listener`. */
-  renew(listener: LeaseListener): void {
+  renew(listener: LeaseListener, now = this.clock.now()): void {
     this.#listeners.set(listener.leaseId, listener);
     // Opening a stream renews every attached lease.
-    if (this.#open) this.#send(this.#open, listener);
+    if (this.#open) this.#send(this.#open, listener, now);
     else if (this.#reopening) return;
     else if (this.#memberFailed) this.#reopen();
     else this.#openStream();
@@ -190,8 +210,6 @@ export class Keepalive {
 
   detach(listener: LeaseListener): void {
     this.#listeners.delete(listener.leaseId);
-    this.#open?.sends.get(listener.leaseId)?.timer?.cancel();
-    this.#open?.sends.delete(listener.leaseId);
     if (this.#listeners.size === 0) this.#closeStream();
   }
 
@@ -208,7 +226,7 @@ export class Keepalive {
     const open = this.#open;
     this.#open = undefined;
     open?.stream.close();
-    for (const { timer } of open?.sends.values() ?? []) timer?.cancel();
+    open?.timer?.cancel();
   }
 
   #reopen(): void {
@@ -228,7 +246,7 @@ export class Keepalive {
       answer: (answer) => open === this.#open && this.#answered(open, answer),
       ended: (error) => open === this.#open && this.#ended(open, error),
     });
-    const open: OpenStream = { member, stream, sends: new Map(), order: [] };
+    const open: OpenStream = { member, stream, unanswered: [], timer: undefined, checkedAt: Infinity };
     this.#open = open;
     this.#renewAll();
     return true;
@@ -237,8 +255,8 @@ export class Keepalive {
   /** etcd 3.6 checks the token of this stream, too; older versions check only those of calls and new watches. */
   #ended(open: OpenStream, error: Error): void {
     const refusal = error instanceof EtcdRefusedError && error.reason === "permission" ? error : undefined;
-    const [refusedId] = open.order;
-    if (refusal && refusedId !== undefined) return this.#reopenWithout(refusedId, refusal);
+    const [refused] = open.unanswered;
+    if (refusal && refused) return this.#reopenWithout(refused.leaseId, refusal);
     if (!(error instanceof TokenExpiredError)) return this.client.pool.fail(open.member, error);
     this.#closeStream();
     if (this.#listeners.size > 0) this.#reopenWithToken();
@@ -285,55 +303,51 @@ export class Keepalive {
   }
 
   #renewAll(): void {
-    for (const listener of this.#listeners.values()) if (this.#open) this.#send(this.#open, listener);
+    const now = this.clock.now();
+    for (const listener of this.#listeners.values()) if (this.#open) this.#send(this.#open, listener, now);
   }
 
-  #send(open: OpenStream, listener: LeaseListener): void {
-    const { leaseId, patienceMs } = listener;
-    const sends: UnansweredRenewals = open.sends.get(leaseId) ?? {
-      patienceMs,
-      unanswered: [],
-      timer: undefined,
-    };
-    open.sends.set(leaseId, sends);
-    // Noted before the write: etcd's TTL starts when it receives the renewal, so the client's deadline comes first.
-    sends.unanswered.push(this.clock.now());
-    open.order.push(leaseId);
+  /** `sent` is before the write: etcd's TTL starts when it receives the renewal, so the client's deadline comes first. */
+  #send(open: OpenStream, { leaseId, patienceMs }: LeaseListener, sent: Moment): void {
+    const awaitedUntil = sent.monotonic + patienceMs;
+    open.unanswered.push({ leaseId, sent, awaitedUntil });
     open.stream.renew(leaseId);
-    sends.timer ??= this.#patience(open, sends, patienceMs);
+    if (awaitedUntil < open.checkedAt) this.#checkAt(open, awaitedUntil);
   }
 
-  #patience(open: OpenStream, sends: UnansweredRenewals, delayMs: number): Timer {
-    return this.clock.after(delayMs, () => {
+  #checkAt(open: OpenStream, at: number): void {
+    open.timer?.cancel();
+    open.checkedAt = at;
+    open.timer = this.clock.after(Math.max(0, at - this.clock.monotonic()), () => {
       // After this process was paused, the answer may still be in the socket: timers run before it is read.
-      sends.timer = this.clock.afterPendingEvents(() => {
-        const [oldest] = sends.unanswered;
-        sends.timer = undefined;
-        if (open !== this.#open || !oldest) return;
-        const left = oldest.monotonic + sends.patienceMs - this.clock.monotonic();
-        if (left > 0) sends.timer = this.#patience(open, sends, left);
-        else this.client.pool.fail(open.member, unanswered(open.stream));
+      open.timer = this.clock.afterPendingEvents(() => {
+        if (open === this.#open) this.#check(open);
       });
     });
   }
 
+  #check(open: OpenStream): void {
+    const awaited = open.unanswered.filter(({ leaseId }) => this.#listeners.has(leaseId));
+    const next = awaited.reduce((first, { awaitedUntil }) => Math.min(first, awaitedUntil), Infinity);
+    open.checkedAt = Infinity;
+    if (next <= this.clock.monotonic()) this.client.pool.fail(open.member, unanswered(open.stream));
+    else if (next < Infinity) this.#checkAt(open, next);
+  }
+
   #answered(open: OpenStream, { header, leaseId, ttlSeconds }: LeaseAnswer): void {
-    const at = open.order.indexOf(leaseId);
-    if (at >= 0) open.order.splice(at, 1);
-    const sends = open.sends.get(leaseId);
-    const sent = sends?.unanswered.shift();
+    const at = open.unanswered.findIndex((each) => each.leaseId === leaseId);
+    const [renewal] = at < 0 ? [] : open.unanswered.splice(at, 1);
+    if (open.unanswered.length === 0) {
+      open.timer?.cancel();
+      open.checkedAt = Infinity;
+    }
     const listener = this.#listeners.get(leaseId);
-    if (!sends || !sent || !listener) return;
+    if (!renewal || !listener) return;
     this.#retry.reset();
     if (!this.client.pool.accepts(open.member, header)) return;
-    // The timer ends when nothing is unanswered; otherwise it checks again when it is due.
-    if (sends.unanswered.length === 0) {
-      sends.timer?.cancel();
-      sends.timer = undefined;
-    }
     if (header.raftTerm < this.client.raftTermFloor) return this.#deposed(open);
     if (ttlSeconds <= 0) return listener.leaseNotFound();
-    listener.renewed(sent, ttlSeconds);
+    listener.renewed(renewal.sent, ttlSeconds);
   }
 
   /**

@@ -68,6 +68,7 @@ export class PredecessorWait implements TurnListener, Timed {
   #createdMs = -Infinity;
   /** The last read returned too little to decide. */
   #readAll = false;
+  readonly #crowded: boolean;
   /** The number of the latest read; only that read may decide. */
   #read = 0;
   /** That read was sent because the entry before the predecessor had ended: it may show that the predecessor holds. */
@@ -82,6 +83,7 @@ export class PredecessorWait implements TurnListener, Timed {
     this.#watches = new TurnWatches(entry, this);
     this.#atLeast = this.#seenAt = entry.revision;
     this.ahead = from?.ahead ?? 0;
+    this.#crowded = this.ahead > NEAR;
     if (!from) {
       this.read();
       return;
@@ -190,7 +192,7 @@ export class PredecessorWait implements TurnListener, Timed {
   }
 
   #grant(): void {
-    const ownWatch = this.#watches.handOver();
+    const ownWatch = this.#watches.handOver(this.#crowded);
     this.#end(() => this.outcome.turnGranted(ownWatch));
   }
 

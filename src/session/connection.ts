@@ -18,6 +18,8 @@ export interface EtcdServices {
   readonly clock: Clock;
   /** For what thousands of waits and holds have: one timer of the clock. It keeps the process alive. */
   readonly timers: Timers;
+  /** The same for leases, which no crowd of waits delays. */
+  readonly leaseTimers: Timers;
   readonly aborts: AbortFanOut;
   /** An intermediary between here and etcd sends requests twice: a join that was sent once has found its own key. */
   readonly path: { requestsAreRepeated: boolean };
@@ -61,6 +63,7 @@ export function newClusterState(
     watches: new WatchHub(client, clock, timers),
     clock,
     timers,
+    leaseTimers: new Timers(clock, true),
     aborts: new AbortFanOut(),
     path: { requestsAreRepeated: false },
     readings: new Map(),

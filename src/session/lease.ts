@@ -224,7 +224,7 @@ export class Lease implements LeaseListener {
     this.ttlMs = ttlSeconds * 1000;
     this.patienceMs = patienceMs(this.ttlMs);
     this.#renewal = { sent, ttlMs: this.ttlMs };
-    this.#timers = new LeaseTimers(this.services.clock);
+    this.#timers = new LeaseTimers(this.services.leaseTimers);
     // Each call in flight adds a listener.
     setMaxListeners(0, this.#over.signal);
     this.#closing = new Closing(this, cluster.leases);
@@ -333,15 +333,15 @@ export class Lease implements LeaseListener {
   }
 
   renewed(sent: Moment, ttlSeconds: number): void {
-    this.refresh();
     // Of all accepted renewals, the one that was sent last counts.
-    if (this.#over.signal.aborted || sent.monotonic < this.#renewal.sent.monotonic) return;
+    if (this.over || sent.monotonic < this.#renewal.sent.monotonic) return;
     this.#renewal = { sent, ttlMs: Math.min(ttlSeconds * 1000, this.ttlMs) };
     this.#refusal = undefined;
     this.#timers.stalls.forgetUntil(sent.monotonic);
     this.#renewalWaits.answered(sent.monotonic);
     publishRenewal(this, sent, this.services.clock.monotonic());
-    this.refresh();
+    // Otherwise it would change nothing, and read the second clock for each answer.
+    if (this.#state !== "live" || this.#doubtAsked) this.refresh();
   }
 
   refused(error: EtcdRefusedError): void {
@@ -428,17 +428,19 @@ export class Lease implements LeaseListener {
 
   #scheduleCheck(now = this.services.clock.now()): void {
     // One clock reading for both: between two readings the boundary could pass unnoticed.
-    this.#timers.set("check", now, nextCheckMs(this.#renewal, now), (then) => {
+    this.#timers.set("check", now.monotonic + nextCheckMs(this.#renewal, now), (then) => {
       this.refresh(then);
       if (!this.#over.signal.aborted) this.#scheduleCheck(then);
     });
   }
 
   /** Counted from the last send: after a grant that was answered late, the first renewal is due sooner. */
-  #scheduleRenewal(sent: Moment, now = this.services.clock.now()): void {
-    this.#timers.set("renewal", now, sent.monotonic + this.ttlMs / 3 - now.monotonic, () => {
-      this.services.keepalive.renew(this);
-      this.#scheduleRenewal(this.services.clock.now());
+  #scheduleRenewal(sent: Moment): void {
+    const { keepalive } = this.services;
+    const at = keepalive.roundBefore(sent.monotonic + this.ttlMs / 3, this.ttlMs);
+    this.#timers.set("renewal", at, (now) => {
+      keepalive.renew(this, now);
+      this.#scheduleRenewal(now);
     });
   }
 }

@@ -15,8 +15,9 @@ import {
 import { renewedChannel, sessionChannel } from "../telemetry/channels.js";
 import type { SessionStateName } from "../telemetry/messages.js";
 import { withJson } from "../telemetry/publish.js";
-import type { Clock, Moment, Timer } from "../util/clock.js";
+import type { Moment, Timer } from "../util/clock.js";
 import { tellOutside } from "../util/own-context.js";
+import type { Timers } from "../util/timers.js";
 import type { Lease } from "./lease.js";
 
 interface Wait {
@@ -103,17 +104,14 @@ export class LeaseTimers {
   readonly stalls = new Stalls();
   readonly #timers: Partial<Record<TimerName, Timer>> = {};
 
-  constructor(private readonly clock: Clock) {}
+  constructor(private readonly timers: Timers) {}
 
-  /** Calls `run`, with the time then, `delayMs` after `now`. The timer of that name must have run. */
-  // eslint-disable-next-line max-params -- as a clock's `after`, with a name and the present
-  set(name: TimerName, now: Moment, delayMs: number, run: (now: Moment) => void): void {
-    const afterMs = Math.max(0, delayMs);
-    this.stalls.scheduled(name, now.monotonic + afterMs);
-    this.#timers[name] = this.clock.after(afterMs, () => {
-      const then = this.clock.now();
-      this.stalls.observe(then.monotonic);
-      run(then);
+  /** Calls `run`, with the time then, at `at`, or now if that has passed. The timer of that name must have run. */
+  set(name: TimerName, at: number, run: (now: Moment) => void): void {
+    this.stalls.scheduled(name, Math.max(at, this.timers.now()));
+    this.#timers[name] = this.timers.at(at, () => {
+      this.stalls.observe(this.timers.now());
+      run(this.timers.moment());
     });
   }
 

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "./clock.js";
+import type { Clock, Moment, Timer } from "./clock.js";
 
 /** What a turn of the event loop runs at most: a grain may have thousands. */
 const MAX_AT_ONCE = 250;
@@ -32,6 +32,8 @@ export class Timers {
   readonly #due = new Map<number, Set<Timed>>();
   #timer: Timer | undefined;
   #timerAt = Infinity;
+  /** See `moment`. */
+  #moment: Moment | undefined;
 
   /** `keepsAlive`: the process does not end while any is there. */
   constructor(
@@ -44,6 +46,22 @@ export class Timers {
     return this.clock.monotonic();
   }
 
+  /**
+   * The time on both clocks, less than a millisecond ago. Those that run together share a reading: that of the second clock takes
+   * longer than all else that they do.
+   */
+  moment(): Moment {
+    const isFresh = this.#moment && this.clock.monotonic() - this.#moment.monotonic < 1;
+    return isFresh ? this.#moment! : (this.#moment = this.clock.now());
+  }
+
+  /** Calls `run` at `at`, of the time that `now` returns, together with all others of that time. */
+  at(at: number, run: () => void): Timer {
+    const call = new Call(run, this);
+    this.#setAt(call, at);
+    return call;
+  }
+
   /** Calls `run` after `delayMs`, and up to `grainMs` later: those in the same grain share one run of the timer. */
   add(delayMs: number, run: () => void, grainMs = 1): Timer {
     const call = new Call(run, this);
@@ -54,12 +72,7 @@ export class Timers {
   /** Like `add`. Replaces the time that it may have. */
   set(timed: Timed, delayMs: number, grainMs = 1): void {
     this.delete(timed);
-    const at = Math.ceil((this.clock.monotonic() + delayMs) / grainMs) * grainMs;
-    const due = this.#due.get(at);
-    timed.dueAt = at;
-    if (due) due.add(timed);
-    else this.#due.set(at, new Set([timed]));
-    if (at < this.#timerAt) this.#setTimer(at);
+    this.#setAt(timed, Math.ceil((this.clock.monotonic() + delayMs) / grainMs) * grainMs);
   }
 
   /** Does nothing for one that has run or was deleted before. */
@@ -77,6 +90,14 @@ export class Timers {
     this.#due.clear();
     this.#timer?.cancel();
     this.#timerAt = Infinity;
+  }
+
+  #setAt(timed: Timed, at: number): void {
+    const due = this.#due.get(at);
+    timed.dueAt = at;
+    if (due) due.add(timed);
+    else this.#due.set(at, new Set([timed]));
+    if (at < this.#timerAt) this.#setTimer(at);
   }
 
   #setTimer(at: number): void {

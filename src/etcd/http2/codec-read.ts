@@ -250,17 +250,18 @@ export function decodeLease(body: Buffer): LeaseAnswer {
 }
 
 export function decodeTimeToLive(body: Buffer): LeaseAnswer & { readonly keys: readonly Buffer[] } {
-  const header = headerOf(body);
+  let header: Header | undefined;
   const keys: Buffer[] = [];
   let leaseId = 0n;
   let ttlSeconds = 0;
   const reader = new Reader(body);
   while (reader.next())
-    if (reader.field === LEASE_RESPONSE.ID) leaseId = reader.int64();
+    if (reader.field === RESPONSE_HEADER) header = readHeader(reader);
+    else if (reader.field === LEASE_RESPONSE.ID) leaseId = reader.int64();
     else if (reader.field === LEASE_RESPONSE.TTL) ttlSeconds = reader.number();
     else if (reader.field === LEASE_RESPONSE.keys) keys.push(reader.bytes());
     else reader.skip(LEASE_RESPONSE);
-  return { header, leaseId, ttlSeconds, keys };
+  return { header: given(header), leaseId, ttlSeconds, keys };
 }
 
 export function decodeToken(body: Buffer): string {
@@ -273,7 +274,7 @@ export function decodeToken(body: Buffer): string {
 }
 
 export function decodeWatch(body: Buffer): WatchAnswer {
-  const header = headerOf(body);
+  let header: Header | undefined;
   const events: WatchEvent[] = [];
   let watchId = 0;
   let created = false;
@@ -282,7 +283,8 @@ export function decodeWatch(body: Buffer): WatchAnswer {
   let compacted = false;
   const reader = new Reader(body);
   while (reader.next())
-    if (reader.field === WATCH_RESPONSE.events) events.push(readEvent(reader));
+    if (reader.field === RESPONSE_HEADER) header = readHeader(reader);
+    else if (reader.field === WATCH_RESPONSE.events) events.push(readEvent(reader));
     else if (reader.field === WATCH_RESPONSE.watch_id) watchId = reader.number();
     else if (reader.field === WATCH_RESPONSE.created) created = reader.bool();
     else if (reader.field === WATCH_RESPONSE.canceled) cancelled = reader.bool();
@@ -290,8 +292,13 @@ export function decodeWatch(body: Buffer): WatchAnswer {
     // Of the compact revision, the port needs only whether there is one.
     else if (reader.field === WATCH_RESPONSE.compact_revision) compacted = reader.bool();
     else reader.skip(WATCH_RESPONSE);
-  return { header, watchId, created, cancelled, cancelReason, compacted, events };
+  return { header: given(header), watchId, created, cancelled, cancelReason, compacted, events };
 }
+
+const given = (header: Header | undefined): Header => {
+  if (!header) throw new Error("an answer without a header");
+  return header;
+};
 
 /** Read before the other fields, which skip it then: what a transaction contains needs the header too. */
 function headerOf(body: Buffer): Header {
@@ -300,8 +307,7 @@ function headerOf(body: Buffer): Header {
   while (reader.next())
     if (reader.field === RESPONSE_HEADER) header = readHeader(reader);
     else reader.skip({});
-  if (!header) throw new Error("an answer without a header");
-  return header;
+  return given(header);
 }
 
 function readHeader(reader: Reader): Header {

@@ -17,7 +17,7 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "etcd/keepalive.js",
-        from: "listener.renewed(sent, ttlSeconds);",
+        from: "listener.renewed(renewal.sent, ttlSeconds);",
         to: "listener.renewed(this.clock.now(), ttlSeconds);",
       },
     ],

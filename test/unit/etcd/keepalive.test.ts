@@ -49,6 +49,40 @@ describe("the keepalive stream", () => {
     expect(other.accepted).toEqual([first + 100]);
   });
 
+  test("counts an answer from the renewal that it answers, also after its lease was detached and attached again", () => {
+    const { cluster, clock, keepalive, self, accepted } = renewing();
+    const first = clock.now().monotonic;
+    // Another lease keeps the stream open.
+    keepalive.renew(renewer(0x88n).self);
+    keepalive.detach(self);
+    clock.advance(100);
+    keepalive.renew(self);
+
+    streamOf(cluster).answer(LEASE_ID, 10);
+    streamOf(cluster).answer(LEASE_ID, 10);
+
+    expect(accepted).toEqual([first, first + 100]);
+  });
+
+  test("has one timer for the answers to all renewals, and is left for the one that has waited longest", () => {
+    const { cluster, clock, keepalive } = renewing();
+    for (let n = 1n; n <= 50n; n++) keepalive.renew(renewer(n).self);
+    expect(clock.timers).toBe(1);
+    clock.advance(PATIENCE_MS / 2);
+    const impatient = renewer(0x99n, PATIENCE_MS / 4);
+    keepalive.renew(impatient.self);
+    streamOf(cluster).answer(LEASE_ID, 10);
+    for (let n = 2n; n <= 50n; n++) streamOf(cluster).answer(n, 10);
+
+    clock.advance(PATIENCE_MS / 4 - 1);
+    expect(cluster.connected).toHaveLength(1);
+    streamOf(cluster).answer(0x99n, 10);
+    clock.advance(PATIENCE_MS / 4);
+    expect(cluster.connected).toHaveLength(1);
+    clock.advance(1);
+    expect(streamOf(cluster).closed || cluster.connected.length > 1).toBe(true);
+  });
+
   test("is one for all leases", () => {
     const { cluster, keepalive } = renewing();
 

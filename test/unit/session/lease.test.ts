@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { describe, expect, test } from "vitest";
-import type { Lease, SessionEnd } from "../../../src/session/lease.js";
+import { Lease, type SessionEnd } from "../../../src/session/lease.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, LEASE_ID } from "../../support/fakes/fake-connection.js";
 
@@ -46,6 +46,37 @@ describe("a session's lease", () => {
     stream.answer(LEASE_ID, TTL_SECONDS);
 
     expect(lease.remainingMs()).toBe(0.9 * TTL_MS - 1000);
+  });
+
+  test("is renewed together with others of its cluster: up to a thirtieth of its TTL early, and never late", () => {
+    const cluster = new FakeCluster();
+    const { clock } = cluster;
+    const sent = new Map<bigint, number>();
+    const moments = new Set<number>();
+    for (let n = 1; n <= 200; n++) {
+      const leaseId = BigInt(n);
+      const renewal = clock.now();
+      new Lease(cluster.state, { leaseId, ttlSeconds: TTL_SECONDS, sent: renewal }, "owner");
+      sent.set(leaseId, renewal.monotonic);
+      clock.advance(TTL_MS / 3 / 201);
+    }
+    for (let at = 0; at < TTL_MS; at++) {
+      clock.advance(1);
+      const stream = cluster.connected[0]?.keepalives[0];
+      for (const leaseId of stream?.renewals.splice(0) ?? []) {
+        const now = clock.monotonic();
+        const early = TTL_MS / 3 - (now - sent.get(leaseId)!);
+        expect(early).toBeGreaterThan(-1);
+        expect(early).toBeLessThan(TTL_MS / 30 + 1);
+        sent.set(leaseId, now);
+        moments.add(now);
+        stream?.answer(leaseId, TTL_SECONDS);
+      }
+    }
+
+    // Of 600 renewals.
+    expect(moments.size).toBeLessThanOrEqual(3 * 11);
+    expect(cluster.state.leases.size).toBe(200);
   });
 
   test("tells the end in order: state, then the session's signal, then holds and waits, then the event", () => {

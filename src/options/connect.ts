@@ -4,7 +4,6 @@
 //   undo the guarantees, such as `faultHandling`, are rejected with the reason.
 import { X509Certificate } from "node:crypto";
 import { isIPv6 } from "node:net";
-import { createSecureContext } from "node:tls";
 import {
   type CheckedSession,
   checkInteger,
@@ -364,7 +363,7 @@ function checkPair(credentials: NonNullable<CheckedConnect["credentials"]>): Che
   try {
     // OpenSSL skips what it cannot parse in a list of authorities, and then trusts no certificate.
     new X509Certificate(rootCertificate);
-    createSecureContext({ ca: bytes(rootCertificate), key: bytes(privateKey), cert: bytes(certChain) });
+    process.getBuiltinModule("node:tls").createSecureContext({ ca: bytes(rootCertificate), key: bytes(privateKey), cert: bytes(certChain) });
   } catch (error) {
     throw new RangeError(
       `Expected credentials to be PEM text, the key being that of the certificate: ${(error as Error).message}`,

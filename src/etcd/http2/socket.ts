@@ -1,4 +1,4 @@
-import { lookup, type LookupAddress } from "node:dns";
+import type { lookup, LookupAddress } from "node:dns";
 import { connect as connectPlain, type LookupFunction, type OnReadOpts, Socket } from "node:net";
 import type { ConnectionOptions, TLSSocket } from "node:tls";
 import type { Timers } from "../../util/timers.js";
@@ -146,9 +146,10 @@ function openSecure({ hostname, port, turn }: Target, tls: TlsOptions, onread: O
 }
 
 /** A lookup whose addresses begin with another one for each `turn`. Node.js tries them in this order, without waiting long. */
-export function rotated(turn: number, resolve: typeof lookup = lookup): LookupFunction {
+export function rotated(turn: number, resolve?: typeof lookup): LookupFunction {
   return (hostname, options, callback) => {
-    resolve(hostname, { ...options, all: true }, (error, found) => {
+    const find = resolve ?? process.getBuiltinModule("node:dns").lookup;
+    find(hostname, { ...options, all: true }, (error, found) => {
       const addresses = rotate(found ?? [], turn);
       const [first] = addresses;
       if (error || first === undefined) callback(error ?? new Error(`no address for ${hostname}`), "", 4);

@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type EtcdCluster, startEtcd } from "../support/etcd/etcd.js";
 import { buildPackage } from "../support/fixtures/examples.js";
+import { meter } from "../support/fixtures/spent.js";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const RUN_MS = 20_000;
@@ -86,6 +87,19 @@ describe("leasehold", () => {
     expect(kbIn(dist, RUN)).toBeLessThan(MOST_KB.run);
     rmSync(path.join(dist, "leasehold-cli-run.js"));
     expect(printed(cli, ["--version"])).toMatch(/^leasehold \d/);
+  });
+
+  test("run sends five requests and opens one watch for a lock that is free", async () => {
+    const spent = async (): Promise<Record<string, number>> => {
+      const meterOf = await meter(etcd.member);
+      printed(path.join(ROOT, "dist/leasehold-cli.js"), ["run", "start", "--", "true"]);
+      return meterOf.read();
+    };
+
+    // On a busy machine a lock may take so long that its queue is watched.
+    await expect
+      .poll(spent, { timeout: RUN_MS })
+      .toMatchObject({ LeaseGrant: 1, Txn: 2, Range: 1, LeaseRevoke: 1, Watch: 2 });
   });
 
   test("keeps compiled code in the user's cache, if Node.js can, and changes nothing for the command that it runs", () => {

@@ -27,10 +27,17 @@ const ENTRIES = {
   "otel/instrument.js": "leasehold-otel.js",
   "testing/start.js": "leasehold-testing.js",
   "ui/lock-page.js": "leasehold-ui.js",
-  "cli/main.js": "leasehold-cli.js",
+  "cli/program.js": "leasehold-cli.js",
 };
 
-const PROGRAM = "cli/main.js";
+const PROGRAM = "cli/program.js";
+/** What the program shares with the library. */
+const CORE = "leasehold-core";
+/** The modules that share a file of the program, by its name. Each command has another one, or shares it with its like. */
+const GROUPS = [
+  { name: CORE, priority: 1, test: /^(?!.*\/cli\/)/ },
+  { name: "io", test: /\/cli\/(arguments|command|io)\.js$/ },
+];
 const PAGE_ENTRY = "ui/lock-page.js";
 
 /** What runs in the browser: its files become strings in a module. */
@@ -162,7 +169,9 @@ async function bundleEntries(outDir, entries, format) {
     const { output } = await modules.generate({
       format,
       entryFileNames: `[name]${extension}`,
-      chunkFileNames: "leasehold-core.js",
+      chunkFileNames: ({ name }) => (name === CORE ? `${CORE}.js` : `leasehold-cli-${name}.js`),
+      // Otherwise what several commands share is a file for each set of them.
+      codeSplitting: { groups: format === "esm" && entries.length > 1 ? GROUPS : [] },
       // Names and lines stay as they are: stack traces show them.
       comments: { legal: true, annotation: false, jsdoc: false },
       // import() of an external package works in Jest's CommonJS only as require().

@@ -1,24 +1,23 @@
 import type { AnyCommand } from "./command.js";
-import { completion } from "./completion.js";
-import { doctor } from "./doctor/doctor.js";
-import { leader, observe } from "./leader.js";
-import { ls, release, show } from "./queues.js";
-import { lead } from "./run/lead.js";
-import { run } from "./run/run.js";
-import { top } from "./top/top.js";
-import { ui } from "./ui.js";
 
-/** In the order of the help. */
-export const COMMANDS: readonly AnyCommand[] = [
-  run,
-  lead,
-  ls,
-  show,
-  release,
-  leader,
-  observe,
-  top,
-  doctor,
-  ui,
-  completion(() => COMMANDS),
-];
+/** In the order of the help. Only what is asked for is loaded: `run` needs no server, and `show` none that ends processes. */
+const COMMANDS: Readonly<Record<string, () => Promise<AnyCommand>>> = {
+  run: async () => (await import("./run/run.js")).run,
+  lead: async () => (await import("./run/lead.js")).lead,
+  ls: async () => (await import("./queues.js")).ls,
+  show: async () => (await import("./queues.js")).show,
+  release: async () => (await import("./queues.js")).release,
+  leader: async () => (await import("./leader.js")).leader,
+  observe: async () => (await import("./leader.js")).observe,
+  top: async () => (await import("./top/top.js")).top,
+  doctor: async () => (await import("./doctor/doctor.js")).doctor,
+  ui: async () => (await import("./ui.js")).ui,
+  completion: async () => (await import("./completion.js")).completion(allCommands),
+};
+
+/** The command of this name; undefined if there is none. */
+export const commandOf = async (name: string): Promise<AnyCommand | undefined> =>
+  Object.hasOwn(COMMANDS, name) ? COMMANDS[name]?.() : undefined;
+
+export const allCommands = (): Promise<readonly AnyCommand[]> =>
+  Promise.all(Object.values(COMMANDS).map((load) => load()));

@@ -256,7 +256,7 @@ const fishQuote = (text: string): string => `'${text.replace(/['\\]/g, "\\$&")}'
 const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript };
 
 /** `commands`: all of the program. This command is one of them, so they are known only when it runs. */
-export const completion = (commands: () => readonly AnyCommand[]): AnyCommand =>
+export const completion = (commands: () => Promise<readonly AnyCommand[]>): AnyCommand =>
   command({
     name: "completion",
     args: Object.keys(SCRIPTS).join("|"),
@@ -273,7 +273,7 @@ export const completion = (commands: () => readonly AnyCommand[]): AnyCommand =>
     async run({ positionals: [shell = ""], io, json: wantsJson }) {
       if (!isShell(shell))
         throw usageError(`a shell must be bash, zsh or fish, got ${JSON.stringify(shell)}`, "completion");
-      const script = SCRIPTS[shell](wordsOf(commands()));
+      const script = SCRIPTS[shell](wordsOf(await commands()));
       await write(io, wantsJson ? json({ shell, script } satisfies CompletionJson) : script);
       return EXIT.ok;
     },

@@ -1,10 +1,8 @@
-#!/usr/bin/env node
-import { readFileSync } from "node:fs";
 import { type Cluster, connect } from "../index.js";
 import { printable } from "../util/printable.js";
 import { connectionOf, helpOf, overview, parse } from "./arguments.js";
 import type { AnyCall } from "./command.js";
-import { COMMANDS } from "./commands.js";
+import { allCommands, commandOf } from "./commands.js";
 import {
   CliError,
   cliErrorOf,
@@ -20,17 +18,17 @@ import {
 import type { ErrorJson } from "./json-types.js";
 
 /** From the package that this file is in. */
-export const VERSION = (
-  JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as {
-    readonly version: string;
-  }
-).version;
+function version(): string {
+  const { readFileSync } = process.getBuiltinModule("node:fs");
+  const text = readFileSync(new URL("../package.json", import.meta.url), "utf8");
+  return (JSON.parse(text) as { readonly version: string }).version;
+}
 
 /** An unfinished close would keep the process alive. */
 let exitsAtOnce = false;
 
 /** Runs one command line and resolves with the exit code of the program. */
-export async function main(words: readonly string[], io: Io): Promise<number> {
+async function main(words: readonly string[], io: Io): Promise<number> {
   const wantsJson = words.slice(0, words.includes("--") ? words.indexOf("--") : undefined).includes("--json");
   const output = outputEnd(io);
   try {
@@ -43,14 +41,14 @@ export async function main(words: readonly string[], io: Io): Promise<number> {
 
 async function dispatch([name, ...words]: readonly string[], io: Io, output: OutputEnd): Promise<number> {
   if (name === undefined || name === "help" || name === "--help" || name === "-h") {
-    (name === undefined ? io.stderr : io.stdout).write(overview(COMMANDS));
+    (name === undefined ? io.stderr : io.stdout).write(overview(await allCommands()));
     return name === undefined ? EXIT.usage : EXIT.ok;
   }
   if (name === "--version" || name === "version") {
-    io.stdout.write(`leasehold ${VERSION}\n`);
+    io.stdout.write(`leasehold ${version()}\n`);
     return EXIT.ok;
   }
-  const command = COMMANDS.find((known) => known.name === name);
+  const command = await commandOf(name);
   if (!command) throw usageError(`there is no command ${JSON.stringify(name)}`);
   const parsed = parse(command, words);
   if (parsed.flags["help"] !== undefined) {
@@ -111,5 +109,8 @@ function report({ stderr }: Io, { message, hint, exitCode }: CliError, wantsJson
   stderr.write(`leasehold: ${text}${hint === undefined ? "" : `; ${hint}`}\n`);
 }
 
-process.exitCode = await main(process.argv.slice(2), process);
-if (exitsAtOnce) process.exit();
+/** Runs the command line of this process. */
+export async function start(): Promise<void> {
+  process.exitCode = await main(process.argv.slice(2), process);
+  if (exitsAtOnce) process.exit();
+}

@@ -2,9 +2,7 @@
 // - Hosts have one normal form inside, `http(s)://host:port`, each one once.
 // - An option of one transport is rejected beside the other transport, with what to give instead. Options of etcd3 that would
 //   undo the guarantees, such as `faultHandling`, are rejected with the reason.
-import { X509Certificate } from "node:crypto";
 import { isIPv6 } from "node:net";
-import { createSecureContext } from "node:tls";
 import {
   type CheckedSession,
   checkInteger,
@@ -361,6 +359,8 @@ function checkServerName(value: unknown): string {
 function checkPair(credentials: NonNullable<CheckedConnect["credentials"]>): CheckedConnect["credentials"] {
   const { rootCertificate, privateKey, certChain } = credentials;
   const bytes = (pem: Uint8Array | undefined): Buffer | undefined => pem && Buffer.from(pem);
+  const { X509Certificate } = process.getBuiltinModule("node:crypto");
+  const { createSecureContext } = process.getBuiltinModule("node:tls");
   try {
     // OpenSSL skips what it cannot parse in a list of authorities, and then trusts no certificate.
     new X509Certificate(rootCertificate);

@@ -1,5 +1,3 @@
-import { readFileSync } from "node:fs";
-import { rootCertificates } from "node:tls";
 import { checkPlainObject, rangeError } from "./check.js";
 import { checkHosts, checkOneScheme, checkPem } from "./connect.js";
 
@@ -99,17 +97,21 @@ function credentialsOf({
   const certChain = pemOf(cert);
   const privateKey = pemOf(key);
   return {
-    rootCertificate: pemOf(cacert) ?? Buffer.from(rootCertificates.join("\n")),
+    rootCertificate: pemOf(cacert) ?? trusted(),
     ...(certChain !== undefined && privateKey !== undefined && { certChain, privateKey }),
     ...(serverName !== undefined && { serverName }),
   };
 }
 
+/** The authorities that Node.js trusts. */
+const trusted = (): Uint8Array =>
+  Buffer.from(process.getBuiltinModule("node:tls").rootCertificates.join("\n"));
+
 function pemOf({ name, text: file }: Source): Uint8Array | undefined {
   if (file === undefined) return undefined;
   let bytes: Buffer;
   try {
-    bytes = readFileSync(file);
+    bytes = process.getBuiltinModule("node:fs").readFileSync(file);
   } catch (cause) {
     const { message } = rangeError(name, "a file that can be read", file);
     throw new RangeError(`${message}: ${(cause as Error).message}`, { cause });

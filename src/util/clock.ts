@@ -1,6 +1,5 @@
 // Time and randomness come in from outside, as a `Clock`. Beside this file, only `testing/`, which runs in tests, and the
 // page in the browser set timers of their own. A timer runs in the library's own async context.
-import { randomFillSync } from "node:crypto";
 import { uptime } from "node:os";
 import { AbortFanOut } from "./abort.js";
 import { inOwnContext } from "./own-context.js";
@@ -44,7 +43,7 @@ let used = randomness.length;
 
 function randomId(): bigint {
   if (used === randomness.length) {
-    randomFillSync(randomness);
+    process.getBuiltinModule("node:crypto").randomFillSync(randomness);
     used = 0;
   }
   const id = randomness.readBigUInt64BE(used) & 0x7fff_ffff_ffff_ffffn;

@@ -1,4 +1,3 @@
-import { inspect as inspectSymbols } from "node:util";
 import type { Contender } from "../contender.js";
 import { EtcdUnavailableError } from "../errors.js";
 import type { KeyValue, Txn } from "../etcd/port.js";
@@ -90,7 +89,7 @@ export function stateOf({ name, path, revision, split, limit, ttls }: StateParts
   };
   // Not enumerable, so that logs and comparisons show only the data.
   const toJSON = (): Record<string, unknown> => ({ ...data, revision: revision.toString() });
-  Object.defineProperty(data, inspectSymbols.custom, { value: () => textOf(data) });
+  Object.defineProperty(data, Symbol.for("nodejs.util.inspect.custom"), { value: () => textOf(data) });
   return Object.defineProperty(data, "toJSON", { value: toJSON }) as QueueState;
 }
 

@@ -139,21 +139,22 @@ describe("the built package", () => {
     expect(others).toBeNull();
   });
 
-  it("has one file for each entry, and its declarations", () => {
+  it("has one file for each entry, its declarations, and files of the program that no entry imports", () => {
     const packed = readdirSync(DIST).filter((file) => file.startsWith("leasehold"));
 
     const libraries = ENTRIES.flatMap(({ default: file, require }) => [file, require["default"]!]);
     const entries = [...libraries, ...Object.values(PROGRAMS)].map((file) => path.basename(file));
-    expect([...entries, CORE].sort()).toEqual(packed.sort());
+    const ofProgram = packed.filter((file) => file.startsWith("leasehold-cli-"));
+    expect([...entries, CORE, ...ofProgram].sort()).toEqual(packed.sort());
     const declared = ENTRIES.flatMap(({ types, require }) => [types, require["types"]!]);
     expect(declared.filter((file) => !existsSync(path.join(ROOT, file)))).toEqual([]);
     const relative = packed.map(
       (file) => [file, importsOf(path.join(DIST, file)).filter((name) => name.startsWith("."))] as const,
     );
-    expect(Object.fromEntries(relative.filter(([, names]) => names.length > 0))).toEqual({
+    const importing = relative.filter(([file, names]) => !ofProgram.includes(file) && names.length > 0);
+    expect(Object.fromEntries(importing)).toEqual({
       "leasehold.js": [`./${CORE}`],
-      // leasehold-ui.js only for its command.
-      "leasehold-cli.js": [`./${CORE}`],
+      "leasehold-cli.js": ["./leasehold-cli-main.js"],
     });
   });
 

@@ -34,6 +34,9 @@ import { codeOf } from "./supervisor.js";
 /** A person reads a status that changes in place; a log is not to be filled. */
 const [UPDATE_PAUSE_MS, LINE_PAUSE_MS] = [100, 2000];
 
+/** A lock that nobody holds is granted before, and its queue need not be watched. */
+const FIRST_PAUSE_MS = 300;
+
 /** Reports the holder and how many are ahead, whenever that changes, until `signal` aborts. */
 async function reportWaiting(
   cluster: Cluster,
@@ -42,6 +45,7 @@ async function reportWaiting(
 ): Promise<void> {
   let last = "";
   try {
+    await pause(systemClock, FIRST_PAUSE_MS, signal);
     for await (const state of watchQueue(cluster, name, { limit: 1000, signal })) {
       // The session is open before the entry is in the queue; the answer to the join may come after the state that shows it.
       const own = cluster.snapshot().sessions.map(({ leaseId }) => leaseId);

@@ -1,6 +1,6 @@
-import { lookup, type LookupAddress } from "node:dns";
+import type { lookup, LookupAddress } from "node:dns";
 import { connect as connectPlain, type LookupFunction, type OnReadOpts, Socket } from "node:net";
-import { type ConnectionOptions, connect as connectSecure, type TLSSocket } from "node:tls";
+import type { ConnectionOptions, TLSSocket } from "node:tls";
 import type { Timers } from "../../util/timers.js";
 import { inOwnContext } from "../../util/own-context.js";
 import { printable } from "../../util/printable.js";
@@ -141,13 +141,15 @@ function openSecure({ hostname, port, turn }: Target, tls: TlsOptions, onread: O
     ...(tls.key && { key: bytes(tls.key) }),
     ...(tls.cert && { cert: bytes(tls.cert) }),
   };
-  return connectSecure(options);
+  // An import would load it, and with it the certificates of all authorities, in programs that need no TLS.
+  return process.getBuiltinModule("node:tls").connect(options);
 }
 
 /** A lookup whose addresses begin with another one for each `turn`. Node.js tries them in this order, without waiting long. */
-export function rotated(turn: number, resolve: typeof lookup = lookup): LookupFunction {
+export function rotated(turn: number, resolve?: typeof lookup): LookupFunction {
   return (hostname, options, callback) => {
-    resolve(hostname, { ...options, all: true }, (error, found) => {
+    const find = resolve ?? process.getBuiltinModule("node:dns").lookup;
+    find(hostname, { ...options, all: true }, (error, found) => {
       const addresses = rotate(found ?? [], turn);
       const [first] = addresses;
       if (error || first === undefined) callback(error ?? new Error(`no address for ${hostname}`), "", 4);

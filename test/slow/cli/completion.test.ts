@@ -6,9 +6,11 @@ import path from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { COMMON_FLAGS } from "../../../src/cli/arguments.js";
 import { command } from "../../../src/cli/command.js";
-import { COMMANDS } from "../../../src/cli/commands.js";
+import { allCommands } from "../../../src/cli/commands.js";
 import { bashScript, fishScript, wordsOf, zshScript } from "../../../src/cli/completion.js";
 import { CLI, runCli } from "../../support/programs/cli.js";
+
+const COMMANDS = await allCommands();
 
 const folder = mkdtempSync(path.join(tmpdir(), "leasehold-completion-"));
 afterAll(() => rmSync(folder, { recursive: true }));

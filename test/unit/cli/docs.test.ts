@@ -3,9 +3,10 @@ import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { CONNECTION_FLAGS } from "../../../src/cli/arguments.js";
 import { EXIT } from "../../../src/cli/io.js";
-import { COMMANDS } from "../../../src/cli/commands.js";
+import { allCommands } from "../../../src/cli/commands.js";
 import { blocksIn, readPage } from "../../support/fixtures/pages.js";
 
+const COMMANDS = await allCommands();
 const page = readPage("docs/cli.md");
 const section = (title: string) =>
   page

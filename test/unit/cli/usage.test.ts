@@ -3,11 +3,11 @@ import { PassThrough } from "node:stream";
 import { expect, test } from "vitest";
 import { connectionOf, parse } from "../../../src/cli/arguments.js";
 import { cliErrorOf, EXIT } from "../../../src/cli/io.js";
-import { COMMANDS } from "../../../src/cli/commands.js";
+import { commandOf } from "../../../src/cli/commands.js";
 
 /** Runs the command in this process, with standard input and output that are no terminal. */
 async function run(name: string, words: readonly string[]): Promise<unknown> {
-  const command = COMMANDS.find((known) => known.name === name)!;
+  const command = (await commandOf(name))!;
   const io = { env: {}, stdin: new PassThrough(), stdout: new PassThrough(), stderr: new PassThrough() };
   const parsed = parse(command, words);
   return command.run({

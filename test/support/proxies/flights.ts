@@ -2,6 +2,8 @@ import { once } from "node:events";
 import net from "node:net";
 
 const FRAME_HEADER_BYTES = 9;
+/** The type of a client's first TLS record. */
+const TLS_HANDSHAKE = 22;
 /** DATA and HEADERS: requests, and messages on streams. Settings, pings and windows travel for themselves. */
 const REQUESTS: readonly number[] = [0, 1];
 /** What a side sends within so many milliseconds of silence on both sides belongs to one flight. */
@@ -21,7 +23,10 @@ function hasRequest(bytes: Buffer): boolean {
  * of a client that has sent nothing in vain are its round trips.
  */
 export class FlightMeter implements AsyncDisposable {
-  /** The flights of all clients that contained a request, and the first of each connection: a request may wait for its answer. */
+  /**
+   * The flights of all clients that contained a request, and the first of each connection: a request may wait for its answer. Over TLS,
+   * all flights: nobody can see what is in them.
+   */
   flights = 0;
   readonly #sockets = new Set<net.Socket>();
   readonly #server: net.Server;
@@ -53,10 +58,12 @@ export class FlightMeter implements AsyncDisposable {
     const requests: Buffer[] = [];
     const answers: Buffer[] = [];
     let first = true;
+    let sealed = false;
     let timer: NodeJS.Timeout | undefined;
     const pass = (): void => {
       const sent = Buffer.concat(requests.splice(0));
-      if (sent.length > 0 && (first || hasRequest(sent))) this.flights++;
+      if (first) sealed = sent[0] === TLS_HANDSHAKE;
+      if (sent.length > 0 && (first || sealed || hasRequest(sent))) this.flights++;
       if (sent.length > 0) first = false;
       if (!upstream.destroyed) upstream.write(sent);
       if (!client.destroyed) client.write(Buffer.concat(answers.splice(0)));

@@ -52,6 +52,8 @@ describe("the death of the member in use", () => {
 
   test("between the grant of the lease and the first join costs a fresh cluster no lock, and leaves nothing", async () => {
     const { members } = three.etcd;
+    const before = await leasesOf(members[0]!);
+    const added = async () => [...(await leasesOf(living))].filter((id) => !before.has(id));
     const proxies = await Promise.all(members.map(({ clientPort }) => startGrpcProxy({ port: clientPort })));
     const joins = proxies.map((proxy) =>
       proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "hold", when: takesPlace, times: 1 }),
@@ -59,18 +61,19 @@ describe("the death of the member in use", () => {
     const cluster = connect({ hosts: proxies.map(({ endpoint }) => endpoint) });
     const locking = new Mutex(cluster, "first").lock();
     const first = await Promise.race(joins.map((rule, n) => rule.hit().then(() => n)));
-    const [living] = members.filter((_, n) => n !== first);
-    expect(await placesOf(living!, "first")).toEqual([]);
-    const [leaseId] = await leasesOf(living!);
+    const living = members.find((_, n) => n !== first)!;
+    expect(await placesOf(living, "first")).toEqual([]);
 
     await members[first]!.kill();
     for (const rule of joins) rule.release();
     const lock = await locking;
 
-    expect(await placesOf(living!, "first")).toEqual([{ key: lock.key, revision: lock.fence, leaseId }]);
+    const { leaseId } = await cluster.session();
+    expect(await placesOf(living, "first")).toEqual([{ key: lock.key, revision: lock.fence, leaseId }]);
+    expect(await added()).toEqual([leaseId]);
     await cluster.close({ drainMs: 0 });
-    expect(await placesOf(living!, "first")).toEqual([]);
-    expect(await leasesOf(living!)).toEqual(new Set());
+    expect(await placesOf(living, "first")).toEqual([]);
+    expect(await added()).toEqual([]);
     await Promise.all(proxies.map((proxy) => proxy.stop()));
   });
 });

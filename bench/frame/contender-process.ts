@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
 import type { Guardian } from "../../test/support/servers/guarded.js";
-import type { Answer, Command, Connection, Look, Stopped, Task } from "../worker/protocol.js";
+import type { Answer, At, Command, Connection, Look, StepName, Stopped, Task } from "../worker/protocol.js";
 
 /** No order takes longer, even with the largest crowd: a process that is silent for this long hangs. */
 const PATIENCE_MS = 60_000;
@@ -46,6 +46,11 @@ export class ContenderProcess {
 
   async look(options: { readonly collect?: boolean } = {}): Promise<Look> {
     return (await this.#order({ do: "look", ...options })) as Look;
+  }
+
+  /** Resolves with the milliseconds that the step took; `NaN`: the client has no such call. */
+  async step(step: StepName, at: At): Promise<number> {
+    return ((await this.#order({ do: "step", step, at })) as number | null) ?? NaN;
   }
 
   /** Resolves with what it recorded. */

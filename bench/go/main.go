@@ -17,8 +17,10 @@ type command struct {
 		TTLSeconds int      `json:"ttlSeconds"`
 		Sessions   int      `json:"sessions"`
 	} `json:"connection"`
-	Task    task `json:"task"`
-	Collect bool `json:"collect"`
+	Task    task   `json:"task"`
+	Collect bool   `json:"collect"`
+	Step    string `json:"step"`
+	At      at     `json:"at"`
 }
 
 type task struct {
@@ -67,6 +69,8 @@ func (w *worker) obey(c command) (interface{}, error) {
 	case "start":
 		w.start(c.Task)
 		return true, nil
+	case "step":
+		return step(c.Step, c.At)
 	case "look":
 		return w.look(c.Collect), nil
 	default:

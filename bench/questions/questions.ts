@@ -9,11 +9,12 @@ import { handOvers } from "./hand-over.js";
 import { idleness } from "./idle.js";
 import { latency } from "./latency.js";
 import type { Question } from "./question.js";
+import { roundTrips } from "./round-trips.js";
 import { takeOver } from "./take-over.js";
 import { transport } from "./transport.js";
 import { tryLock } from "./try-lock.js";
 
 export const QUESTIONS: readonly Question[] = [
   ...[transport, alone, handOvers, follower, busyEtcd, latency, distinct, tryLock],
-  ...[idleness, crowd, takeOver, fairness, footprint],
+  ...[idleness, crowd, takeOver, fairness, footprint, roundTrips],
 ];

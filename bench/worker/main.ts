@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { adapters, type AdapterName } from "../peers/adapters.js";
 import type { BareKey, Client, Session } from "../peers/client.js";
 import { Cycles } from "./cycles.js";
-import type { Answer, Command, Connection, Look, Start, Stopped, Task } from "./protocol.js";
+import type { Answer, At, Command, Connection, Look, Start, StepName, Stopped, Task } from "./protocol.js";
 import { Requests } from "./requests.js";
 
 /** The resolution of the histogram of event-loop delays, which includes it. */
@@ -66,8 +66,17 @@ async function stop(): Promise<Stopped> {
   return { journal };
 }
 
+/** Loaded on demand, for the same reason. */
+async function timeStep(step: StepName, at: At): Promise<number | null> {
+  const { etcd3Steps, leaseholdSteps } = await import("./steps.js");
+  const steps = adapter === "etcd3" ? etcd3Steps() : await leaseholdSteps(build);
+  return (await steps[step]?.(at)) ?? null;
+}
+
 function obey(command: Command): Promise<unknown> | Look {
   switch (command.do) {
+    case "step":
+      return timeStep(command.step, command.at);
     case "open":
       return open(command.connection);
     case "start":

@@ -13,8 +13,37 @@ export type Command =
   | { readonly do: "start"; readonly task: Task }
   /** Answered by a `Look`; with `collect`, after a garbage collection. */
   | { readonly do: "look"; readonly collect?: boolean }
+  /** Answered by the milliseconds that it took, after everything it has opened is closed; null: the client has no such call. */
+  | { readonly do: "step"; readonly step: StepName; readonly at: At }
   /** Ends the task and closes what was opened. Answered by `Stopped`. */
   | { readonly do: "stop" };
+
+/** A single call that is timed, each time on a client of its own. */
+export type StepName =
+  | "first lock"
+  | "first tryLock, taken"
+  | "lock"
+  | "tryLock"
+  | "release"
+  | "lock and release"
+  | "lock, release not awaited, lock"
+  | "20 locks of 20 names"
+  | "lockAll of 5"
+  | "hand-over"
+  | "campaign"
+  | "proclaim"
+  | "once, new slot"
+  | "close";
+
+/** Where a step is taken. */
+export interface At {
+  readonly address: string;
+  /** A name that nothing else uses. */
+  readonly name: string;
+  /** The certificate of the authority, as PEM: over TLS. */
+  readonly ca?: string;
+  readonly user?: { readonly username: string; readonly password: string };
+}
 
 export interface Connection {
   readonly addresses: readonly string[];

@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Cluster, connect, Election, lockAll, Mutex } from "../../../src/index.js";
+import { type Cluster, connect, type ConnectOptions, Election, lockAll, Mutex } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
+import { meter as countsOf } from "../../support/fixtures/spent.js";
+import { startWithUsers, WORKER } from "../../support/fixtures/users.js";
 import { FlightMeter } from "../../support/proxies/flights.js";
 import { chosenTransport } from "../../support/transport.js";
 
@@ -20,13 +23,19 @@ afterAll(async () => {
   await etcd.stop();
 });
 
-/** The round trips of a call. `call` gets the number of the attempt, for names, and undoes what it has done by what it returns. */
-async function roundTrips(call: (n: number) => Promise<(() => Promise<unknown>) | void>): Promise<number> {
+/**
+ * A call to count. It gets the number of the attempt, for names, and undoes what it has done by what it returns. What it does before
+ * `begin` does not count.
+ */
+type Call = (n: number, begin: () => void) => Promise<(() => Promise<unknown>) | void>;
+
+/** The round trips of a call, which is repeated while they are more than `expected`. */
+async function roundTrips(expected: number, call: Call, counter: FlightMeter = meter): Promise<number> {
   let fewest = Infinity;
-  for (let n = 0; n < ATTEMPTS; n++) {
-    const before = meter.flights;
-    const undo = await call(n);
-    fewest = Math.min(fewest, meter.flights - before);
+  for (let n = 0; n < ATTEMPTS && fewest > expected; n++) {
+    let before = counter.flights;
+    const undo = await call(n, () => (before = counter.flights));
+    fewest = Math.min(fewest, counter.flights - before);
     await undo?.();
   }
   return fewest;
@@ -34,20 +43,60 @@ async function roundTrips(call: (n: number) => Promise<(() => Promise<unknown>) 
 
 const cold = (): Cluster => connect({ hosts: meter.endpoint });
 
+function toFirstLock(expected: number, options: ConnectOptions, counter?: FlightMeter): Promise<number> {
+  const lock: Call = async (n) => {
+    const cluster = connect(options);
+    await new Mutex(cluster, `jobs/first-${n}`).lock();
+    return () => cluster.close({ drainMs: 0 });
+  };
+  return roundTrips(expected, lock, counter);
+}
+
+/** Of a cluster that is connected. */
+const CALLS: Readonly<Record<string, (cluster: Cluster, ...counted: Parameters<Call>) => ReturnType<Call>>> =
+  {
+    lock: async (cluster, n) => {
+      const held = await new Mutex(cluster, `lock-${n}`).lock();
+      return () => held.release();
+    },
+    "lock together with a release that isn't awaited": async (cluster, n, begin) => {
+      const mutex = new Mutex(cluster, `again-${n}`);
+      const held = await mutex.lock();
+      begin();
+      void held.release();
+      const next = await mutex.lock();
+      return () => next.release();
+    },
+    tryLock: async (cluster, n) => {
+      const held = await new Mutex(cluster, `try-${n}`).tryLock();
+      return () => held!.release();
+    },
+    lockAll: async (cluster, n) => {
+      const held = await lockAll(
+        cluster,
+        ["a", "b", "c", "d", "e"].map((name) => `${name}-${n}`),
+      );
+      return () => held.release();
+    },
+    "20 locks of 20 names at once": async (cluster, n) => {
+      const locks = Array.from({ length: 20 }, (_, i) => new Mutex(cluster, `at-once-${n}-${i}`).lock());
+      const held = await Promise.all(locks);
+      return () => Promise.all(held.map((each) => each.release()));
+    },
+    campaign: async (cluster, n) => {
+      const leadership = await new Election(cluster, `election-${n}`).campaign("me");
+      return () => leadership.resign();
+    },
+  };
+
 describe("round trips", () => {
   test(`${COLD}, from connect() to the first lock, and to a try that finds it taken`, async () => {
-    expect(
-      await roundTrips(async (n) => {
-        const cluster = cold();
-        await new Mutex(cluster, `first-${n}`).lock();
-        return () => cluster.close({ drainMs: 0 });
-      }),
-    ).toBe(COLD);
+    expect(await toFirstLock(COLD, { hosts: meter.endpoint })).toBe(COLD);
 
     await using holder = connect({ hosts: etcd.endpoints });
     await using taken = await new Mutex(holder, "taken").lock();
     expect(
-      await roundTrips(async () => {
+      await roundTrips(COLD, async () => {
         const cluster = cold();
         expect(await new Mutex(cluster, taken.name).tryLock()).toBeUndefined();
         return () => cluster.close({ drainMs: 0 });
@@ -55,40 +104,68 @@ describe("round trips", () => {
     ).toBe(COLD);
   });
 
-  test("one, for each call after that", async () => {
+  test("one more, with user and password", async () => {
+    const server = await startWithUsers();
+    try {
+      await using counter = await FlightMeter.start(server.etcd.member.clientPort);
+      const options = { hosts: counter.endpoint, auth: WORKER };
+      expect(await toFirstLock(COLD + 1, options, counter)).toBe(COLD + 1);
+    } finally {
+      await server.stop();
+    }
+  });
+
+  test("one more, over TLS 1.3", async () => {
+    const authority = makeAuthority("the authority");
+    const files = await writeServerFiles(authority, authority.issue("etcd"));
+    const server = await startEtcd({ clientTls: { ...files, clientCertAuth: false } });
+    try {
+      await using counter = await FlightMeter.start(server.member.clientPort);
+      const hosts = counter.endpoint.replace("http://127.0.0.1", "https://localhost");
+      const options = { hosts, credentials: { rootCertificate: authority.certificate } };
+      expect(await toFirstLock(COLD + 1, options, counter)).toBe(COLD + 1);
+    } finally {
+      await server.stop();
+      await files.remove();
+    }
+  });
+
+  test.each(Object.keys(CALLS))("one, for %s after that", async (call) => {
     await using cluster = cold();
     await (await new Mutex(cluster, "warm").lock()).release();
-    const names = (n: number): string[] => ["a", "b", "c", "d", "e"].map((name) => `${name}-${n}`);
 
-    const lock = await roundTrips(async (n) => {
-      const held = await new Mutex(cluster, `lock-${n}`).lock();
-      return () => held.release();
-    });
-    const several = await roundTrips(async (n) => {
-      const held = await lockAll(cluster, names(n));
-      return () => held.release();
-    });
-    const campaign = await roundTrips(async (n) => {
-      const leadership = await new Election(cluster, `election-${n}`).campaign("me");
-      return () => leadership.resign();
-    });
-    const held = await Promise.all([1, 2, 3, 4, 5].map((n) => new Mutex(cluster, `held-${n}`).lock()));
-    const release = await roundTrips((n) => held[n]!.release());
+    expect(await roundTrips(1, (n, begin) => CALLS[call]!(cluster, n, begin))).toBe(1);
+  });
 
-    const again = await roundTrips(async (n) => {
-      const mutex = new Mutex(cluster, `again-${n}`);
-      void (await mutex.lock()).release();
-      const held = await mutex.lock();
-      return () => held.release();
-    });
+  test("one, to proclaim, to release, and to close", async () => {
+    const clusters = Array.from({ length: ATTEMPTS }, cold);
+    const held = await Promise.all(clusters.map((cluster, n) => new Mutex(cluster, `held-${n}`).lock()));
+    const leader = await new Election(clusters[0]!, "proclaimed").campaign("me");
 
-    expect({ lock, several, campaign, release, again }).toEqual({
-      lock: 1,
-      several: 1,
-      campaign: 1,
-      release: 1,
-      // The lock before, and the next one together with the release, for which the caller doesn't wait.
-      again: 2,
-    });
+    expect(await roundTrips(1, (n) => leader.proclaim(`${n}`))).toBe(1);
+    expect(await roundTrips(1, (n) => held[n]!.release())).toBe(1);
+    expect(await roundTrips(1, (n) => clusters[n]!.close({ drainMs: 0 }))).toBe(1);
+    await Promise.all(clusters.map((cluster) => cluster.close({ drainMs: 0 })));
+  });
+
+  test("one, from a release to the grant elsewhere", async () => {
+    await using holder = cold();
+    await using waiter = cold();
+    await Promise.all([holder.session(), waiter.session()]);
+    const counted = await countsOf(etcd.member);
+
+    expect(
+      await roundTrips(1, async (n, begin) => {
+        const held = await new Mutex(holder, `handed-over-${n}`).lock();
+        await counted.lap({ Txn: 1 });
+        const next = new Mutex(waiter, held.name).lock();
+        // It has watched the holder's key and its own, and has read the queue after that.
+        await counted.lap({ Range: 1, Watch: 2 });
+        begin();
+        await held.release();
+        const lock = await next;
+        return () => lock.release();
+      }),
+    ).toBe(1);
   });
 });

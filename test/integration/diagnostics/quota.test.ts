@@ -12,7 +12,7 @@ import { MemorySdk } from "../../support/fixtures/otel.js";
 import { Traced } from "../../support/fixtures/published.js";
 import { fillQuota } from "../../support/fixtures/space-alarm.js";
 import { reasonOf } from "../../support/fixtures/two-sessions.js";
-import { placesOf } from "../../support/clients/server-view.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 
 const QUOTA = 2 << 20;
 const REFUSED = { code: "ETCD_REFUSED", reason: "quota" };
@@ -84,7 +84,8 @@ test("a lock that etcd rejects for its quota is an error in the events, the metr
   await expect.poll(() => placesOf(etcd.member, name)).toEqual([]);
 });
 
-test("a lock whose session etcd rejects is an error without an owner", async () => {
+test("a lock whose session etcd rejects is an error without an owner, and leaves neither key nor lease", async () => {
+  const before = await leasesOf(etcd.member);
   await using late = connect({ hosts: etcd.endpoints });
   using acquisitions = new Traced<AcquireMessage>(acquireChannel);
   using calls = new Traced<CallMessage>(callChannel);
@@ -96,6 +97,9 @@ test("a lock whose session etcd rejects is an error without an owner", async () 
   expect(acquisitions.ended[0]?.error).toBe(error);
   expect(calls.of("error")).toMatchObject([{ what: "grant a lease", error: REFUSED }]);
   expect(await outcomes()).toEqual({ error: 1 });
+  await late.close();
+  expect(await placesOf(etcd.member, "quota/late")).toEqual([]);
+  expect(await leasesOf(etcd.member)).toEqual(before);
 });
 
 test("a campaign of lead is repeated, and says why with each event and with one line", async () => {

@@ -8,10 +8,13 @@ import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 import { startRawServer } from "../../support/fakes/raw-server.js";
 import { takesPlace } from "../../support/clients/request-shape.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 
 const TXN = "/etcdserverpb.KV/Txn";
 const PROPOSALS = [TXN, "/etcdserverpb.Lease/LeaseGrant", "/etcdserverpb.Lease/LeaseRevoke"];
 const TTL_SECONDS = 5;
+/** Of a session that cannot be revoked. */
+const SHORT_TTL_SECONDS = 2;
 /** One of two hosts is chosen at random first: this many clusters cover each case. */
 const CLUSTERS = 8;
 
@@ -134,3 +137,34 @@ describe.concurrent.each(KINDS)("%s in the list of hosts", (kind) => {
     if (kind !== "a web server of HTTP/1.1") expect(error).toBeInstanceOf(EtcdRefusedError);
   });
 });
+
+test("a member of another cluster gets neither lease nor key of a first lock whose own member dies before the join", async ({
+  expect,
+}) => {
+  const clusters = await Promise.all([startEtcd(), startEtcd()]);
+  const members = clusters.map(({ member }) => member);
+  const proxies = await Promise.all(members.map(({ clientPort }) => startGrpcProxy({ port: clientPort })));
+  const joins = proxies.map((proxy) => proxy.rule({ path: TXN, act: "drop-request", when: takesPlace }));
+  const hosts = proxies.map(({ endpoint }) => endpoint);
+  const session = { ttlSeconds: SHORT_TTL_SECONDS };
+  const cluster = connect({ hosts, requestTimeoutMs: 500, session });
+  const locking = new Mutex(cluster, "two/clusters").lock({ timeoutMs: 1500 });
+  locking.catch(() => undefined);
+  const first = await Promise.race(joins.map((rule, n) => rule.hit().then(() => n)));
+
+  await proxies[first]!.stop();
+
+  await expect(locking).rejects.toMatchObject({
+    ...{ code: "ETCD_UNAVAILABLE", message: expect.stringMatching(/belongs to the etcd cluster/) as string },
+  });
+  await cluster.close({ drainMs: 0 });
+  // It could not be told at its own member: it ends with its TTL.
+  await expect
+    .poll(() => leasesOf(members[first]!), { timeout: 3 * SHORT_TTL_SECONDS * 1000 })
+    .toEqual(new Set());
+  for (const member of members) {
+    expect(await placesOf(member, "two/clusters")).toEqual([]);
+    expect(await leasesOf(member)).toEqual(new Set());
+  }
+  await Promise.all([...proxies.filter((_, n) => n !== first), ...clusters].map((each) => each.stop()));
+}, 60_000);

@@ -2,6 +2,7 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { connect, EtcdRefusedError, Mutex, Session } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
+import { placesOf } from "../../support/clients/server-view.js";
 import { startEtcdGrpcProxy } from "../../support/etcd/etcd-grpc-proxy.js";
 import { startTcpProxy } from "../../support/proxies/tcp-proxy.js";
 
@@ -76,6 +77,24 @@ describe("behind `etcd grpc-proxy`, which answers renewals by itself,", () => {
       expect((reason as Error).message).toContain("connect to the members of etcd instead");
     }
     await cluster.close();
+    expect(await leases()).toBe(0);
+  });
+
+  test("a first lock that meets it before etcd itself is granted by etcd, on one lease that close() revokes", async () => {
+    const servers = [{ port: Number(new URL(proxy.endpoint).port) }, { port: etcd.member.clientPort }];
+    await using forwarder = await startTcpProxy(servers);
+    const cluster = connect({ hosts: forwarder.endpoint });
+    using events = eventsAt(forwarder.endpoint);
+
+    const lock = await new Mutex(cluster, "behind/both").lock();
+
+    expect(events.seen).toContain("refused");
+    expect(await placesOf(etcd.member, "behind/both")).toMatchObject([
+      { key: lock.key, revision: lock.fence },
+    ]);
+    expect(await leases()).toBe(1);
+    await cluster.close({ drainMs: 0 });
+    expect(await placesOf(etcd.member, "behind/both")).toEqual([]);
     expect(await leases()).toBe(0);
   });
 

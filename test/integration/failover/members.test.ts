@@ -1,6 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
+import { takesPlace } from "../../support/clients/request-shape.js";
+import { leasesOf, placesOf } from "../../support/clients/server-view.js";
 import { threeMembers } from "../../support/fixtures/three-members.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 import { linkTo } from "../../support/proxies/member-links.js";
 
 const TTL_SECONDS = 5;
@@ -45,5 +48,32 @@ describe("the death of the member in use", () => {
     expect(session.state).not.toBe("lost");
     expect(await cluster.session()).toBe(session);
     await again.release();
+  });
+
+  test("between the grant of the lease and the first join costs a fresh cluster no lock, and leaves nothing", async () => {
+    const { members } = three.etcd;
+    const before = await leasesOf(members[0]!);
+    const added = async () => [...(await leasesOf(living))].filter((id) => !before.has(id));
+    const proxies = await Promise.all(members.map(({ clientPort }) => startGrpcProxy({ port: clientPort })));
+    const joins = proxies.map((proxy) =>
+      proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "hold", when: takesPlace, times: 1 }),
+    );
+    const cluster = connect({ hosts: proxies.map(({ endpoint }) => endpoint) });
+    const locking = new Mutex(cluster, "first").lock();
+    const first = await Promise.race(joins.map((rule, n) => rule.hit().then(() => n)));
+    const living = members.find((_, n) => n !== first)!;
+    expect(await placesOf(living, "first")).toEqual([]);
+
+    await members[first]!.kill();
+    for (const rule of joins) rule.release();
+    const lock = await locking;
+
+    const { leaseId } = await cluster.session();
+    expect(await placesOf(living, "first")).toEqual([{ key: lock.key, revision: lock.fence, leaseId }]);
+    expect(await added()).toEqual([leaseId]);
+    await cluster.close({ drainMs: 0 });
+    expect(await placesOf(living, "first")).toEqual([]);
+    expect(await added()).toEqual([]);
+    await Promise.all(proxies.map((proxy) => proxy.stop()));
   });
 });

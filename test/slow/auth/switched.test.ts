@@ -1,6 +1,9 @@
 // Authentication is switched on and off, and users change, while clients keep running.
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { connect, Mutex, Session } from "../../../src/index.js";
+import { takesPlace } from "../../support/clients/request-shape.js";
+import { leasesOf } from "../../support/clients/server-view.js";
+import { startGrpcProxy } from "../../support/proxies/grpc-proxy.js";
 import { untilLeaseExpires } from "../../support/clients/lease-yardstick.js";
 import { ROOT, startWithUsers, type UserEtcd, WORKER } from "../../support/fixtures/users.js";
 
@@ -55,6 +58,41 @@ describe("authentication that is enabled after the process has started", () => {
 
     await (await late).release();
     expect(await etcd.keysUnder("jobs/")).toEqual([]);
+  });
+});
+
+describe("authentication that is enabled between the grant of a lease and the first join", () => {
+  async function joinAfterIt(auth: typeof WORKER | undefined) {
+    await etcd.root("auth", "disable");
+    const proxy = await startGrpcProxy({ port: etcd.etcd.member.clientPort });
+    const join = proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "hold", when: takesPlace, times: 1 });
+    const cluster = connect({ hosts: proxy.endpoint, auth, session: { ttlSeconds: TTL_SECONDS } });
+    const locking = new Mutex(cluster, "jobs/first").lock();
+    locking.catch(() => undefined);
+    await join.hit();
+    await etcd.root("auth", "enable");
+    join.release();
+    const stop = async () => {
+      await cluster.close({ drainMs: 0 });
+      await proxy.stop();
+    };
+    return { locking, [Symbol.asyncDispose]: stop };
+  }
+
+  test("costs a user with a password no lock", async () => {
+    await using it = await joinAfterIt(WORKER);
+    const lock = await it.locking;
+    expect(await etcd.keysUnder("jobs/")).toEqual([lock.key]);
+  });
+
+  test("is a refusal without a password, and leaves no key, and its lease for one TTL at most", async () => {
+    {
+      await using it = await joinAfterIt(undefined);
+      await expect(it.locking).rejects.toMatchObject({ code: "ETCD_REFUSED", reason: "unauthenticated" });
+    }
+    expect(await etcd.keysUnder("jobs/")).toEqual([]);
+    await untilLeaseExpires(etcd.etcd, TTL_SECONDS, AS_ROOT);
+    expect(await leasesOf(etcd.etcd.member)).toEqual(new Set());
   });
 });
 

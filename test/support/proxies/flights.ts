@@ -2,6 +2,8 @@ import { once } from "node:events";
 import net from "node:net";
 
 const FRAME_HEADER_BYTES = 9;
+/** The type of a client's first TLS record. */
+const TLS_HANDSHAKE = 22;
 /** DATA and HEADERS: requests, and messages on streams. Settings, pings and windows travel for themselves. */
 const REQUESTS: readonly number[] = [0, 1];
 /** What a side sends within so many milliseconds of silence on both sides belongs to one flight. */
@@ -26,7 +28,10 @@ function hasRequest(bytes: Buffer): boolean {
  * arrive as far apart as they were sent. The flights of a client that has sent nothing in vain are its round trips.
  */
 export class FlightMeter implements AsyncDisposable {
-  /** The flights of all clients that contained a request, and the first of each connection: a request may wait for its answer. */
+  /**
+   * The flights of all clients that contained a request, and the first of each connection: a request may wait for its answer. Over TLS,
+   * all flights: nobody can see what is in them.
+   */
   flights = 0;
   readonly #sockets = new Set<net.Socket>();
   readonly #server: net.Server;
@@ -58,11 +63,13 @@ export class FlightMeter implements AsyncDisposable {
     const requests: Sent[] = [];
     const answers: Sent[] = [];
     let first = true;
+    let sealed = false;
     let timer: NodeJS.Timeout | undefined;
     const pass = (): void => {
       const sent = requests.splice(0);
-      if (sent.length > 0 && (first || hasRequest(Buffer.concat(sent.map(({ bytes }) => bytes)))))
-        this.flights++;
+      const all = Buffer.concat(sent.map(({ bytes }) => bytes));
+      if (first) sealed = all[0] === TLS_HANDSHAKE;
+      if (all.length > 0 && (first || sealed || hasRequest(all))) this.flights++;
       if (sent.length > 0) first = false;
       for (const { bytes, at } of sent) setTimeout(() => upstream.write(bytes), at - sent[0]!.at);
       for (const { bytes } of answers.splice(0)) client.write(bytes);

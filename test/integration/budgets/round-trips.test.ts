@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Cluster, connect, Election, lockAll, Mutex } from "../../../src/index.js";
+import { type Cluster, connect, Election, lockAll, Mutex, once } from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { FlightMeter } from "../../support/proxies/flights.js";
 import { chosenTransport } from "../../support/transport.js";
@@ -75,6 +75,9 @@ describe("round trips", () => {
     const held = await Promise.all([1, 2, 3, 4, 5].map((n) => new Mutex(cluster, `held-${n}`).lock()));
     const release = await roundTrips((n) => held[n]!.release());
 
+    // The lock and the mark; the mark of the run and the release.
+    const slot = await roundTrips(async (n) => void (await once(cluster, "slots", n, () => n)));
+    expect(slot).toBe(2);
     expect({ lock, several, campaign, release }).toEqual({ lock: 1, several: 1, campaign: 1, release: 1 });
   });
 });

@@ -4,7 +4,7 @@ import type { WatchEvent } from "../etcd/port.js";
 import type { Watch, WatchListener } from "../etcd/watch-hub.js";
 import type { JoinedEntry } from "../queue/entry.js";
 import { LockTable } from "../queue/queue.js";
-import type { Queue } from "../queue/queue.js";
+import type { LeaveBy, Queue } from "../queue/queue.js";
 import type { Grant } from "../queue/waiter.js";
 import type { KeyWatchSchedule } from "../session/key-audit.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
@@ -172,6 +172,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   readonly #queue: Queue;
   readonly #grant: Grant;
   readonly #heldKey: KeyWatch;
+  #leaveBy: LeaveBy | undefined;
   #ended: "released" | HoldEnd | undefined;
   /** The key is gone, and a renewal is to show why. */
   #gone = false;
@@ -229,6 +230,15 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     this.#endWith(new LockLostError(this.name, this.key, "max_hold", undefined, maxHoldMs));
   }
 
+  /**
+   * Releases a hold that has not ended, by a transaction that does more than to delete the key. It must be answered: rejects with
+   * a LockLostError if the session ends before, and is not limited to one TTL.
+   */
+  releaseBy(by: LeaveBy): Promise<void> {
+    this.#leaveBy = by;
+    return this.release();
+  }
+
   toJSON(): HoldJson {
     const { name, key, revision } = this;
     return { name, key, revision: revision.toString(), ...this.standing };
@@ -255,8 +265,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 
   sessionEnded(reason: SessionEnd): void {
     this.limits?.stop();
-    if (!this.#ended)
-      this.#endWith(this.#loss(reason.code === "SESSION_LOST" ? reason.loss : "closed", reason));
+    if (!this.#ended) this.#endWith(this.#lossWith(reason));
     this.#queue.lease.holds.delete(this);
   }
 
@@ -268,6 +277,10 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
 
   #loss(loss: Loss, cause?: Error): LockLostError {
     return new LockLostError(this.name, this.key, loss, cause);
+  }
+
+  #lossWith(reason: SessionEnd): LockLostError {
+    return this.#loss(reason.code === "SESSION_LOST" ? reason.loss : "closed", reason);
   }
 
   /** The key is gone. After a suspend, it went with its lease unless an answered renewal says otherwise. */
@@ -329,17 +342,20 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
       deleted = await leaving;
     } catch {
       // Either the session is over, and the key is gone with it, or the deletion is not confirmed yet and continues.
+      deleted = this.#leaveBy === undefined;
     }
     if (!deleted) await this.#renewLease();
     lease.holdEnded(this);
-    const reason: unknown = lease.signal.reason;
-    if (!deleted && reason instanceof SessionLostError) throw this.#loss(reason.loss, reason);
-    if (!deleted && !lease.services.path.requestsAreRepeated) throw this.#keyLoss();
+    if (deleted) return;
+    const reason = lease.signal.reason as SessionEnd | undefined;
+    if (reason instanceof SessionLostError || (reason && this.#leaveBy)) throw this.#lossWith(reason);
+    if (this.#leaveBy || !lease.services.path.requestsAreRepeated) throw this.#keyLoss();
   }
 
   /** Deletes the key. False if it was missing. Rejects with the end of the session, or after one TTL. */
   #leave(): Promise<boolean> {
     const { lease } = this.#queue;
+    if (this.#leaveBy) return this.#queue.leave(this.#grant.entry, this.#leaveBy);
     // Renewals may get through while deletes do not: the deletion continues, but the caller waits no longer than this.
     const limit = { signal: undefined, timeoutMs: lease.ttlMs };
     const onTimeout = (): Error => new Error("not confirmed within one TTL");

@@ -300,33 +300,25 @@ export const tryTxn = (plan: SlotPlan, entry: QueueEntry, { mark, seen }: Begun)
 /** Puts the mark under the hold of `entry`. */
 export const beginTxn = (plan: SlotPlan, entry: JoinedEntry, { mark, seen }: Begun): Txn => ({
   queues: [plan.path],
-  compare: [holds(entry), ...mayRun(plan, seen)],
+  compare: [{ kind: "created at", key: entry.key, revision: entry.revision }, ...mayRun(plan, seen)],
   success: [putMark(plan.at, mark), lowest(plan)],
   failure: reasons(plan, entry),
 });
 
-/** Marks the slot as run, and deletes the marks that are too many. `revision`: of the entry in the mark. */
+/** What leaves the queue marks the slot as run, too, and deletes the marks that are too many. Otherwise it reads the mark first. */
 export function endTxn(
-  plan: SlotPlan,
-  revision: bigint,
+  { at }: SlotPlan,
+  leave: Txn,
   { mark, expiry }: { readonly mark: Mark; readonly expiry: Expiry },
 ): Txn {
-  const { at } = plan;
   // A request may not put and delete the same key.
   const ended = expiry.expires.has(at.key) ? [] : [putMark(at, mark)];
   return {
-    queues: [plan.path],
-    compare: [holds({ key: mark.key, revision })],
-    success: [...ended, ...expiry.operations],
-    failure: [{ kind: "range", ...at }],
+    ...leave,
+    success: [...ended, ...expiry.operations, ...leave.success],
+    failure: [{ kind: "range", ...at }, ...leave.failure],
   };
 }
-
-const holds = ({ key, revision }: Pick<JoinedEntry, "key" | "revision">): Compare => ({
-  kind: "created at",
-  key,
-  revision,
-});
 
 /** The condition that the mark is this one. */
 export const markIs = (plan: SlotPlan, mark: Mark): Compare => ({

@@ -1,5 +1,5 @@
-import { EtcdRefusedError, LockLostError } from "../errors.js";
-import type { Txn, TxnAnswer } from "../etcd/port.js";
+import { EtcdRefusedError } from "../errors.js";
+import type { KeyValue, Txn, TxnAnswer } from "../etcd/port.js";
 import { type CallPolicy, retry } from "../etcd/retry.js";
 import { acquire, assertNoDeadlock, type Acquirer } from "../hold/acquire.js";
 import { type AcquireTarget, traceAcquire } from "../hold/events.js";
@@ -19,7 +19,7 @@ import type { Lease } from "../session/lease.js";
 import type { LockOptions, QueueWaitOptions } from "../session/session-options.js";
 import { acquireChannel } from "../telemetry/channels.js";
 import { abandon, type Claim, type Outcome, SlotWaiter } from "./claim.js";
-import { endTxn, NOTHING, type OnceRun, parseMark, SlotPlan } from "./marks.js";
+import { endTxn, type Mark, NOTHING, type OnceRun, parseMark, SlotPlan } from "./marks.js";
 
 /** The checked options of `once`. */
 export interface CheckedOnce {
@@ -77,9 +77,11 @@ function checkChoice<T extends string>(option: string, value: unknown, choices: 
   throw error(option, eitherOf(choices.map((choice) => JSON.stringify(choice))), value);
 }
 
-/** A claimed slot, from the grant until its mark says that it was run and the lock is released. */
+/** A claimed slot, from the grant until one transaction marks it as run and releases the lock. */
 class SlotRun {
   #failed = true;
+  /** Why etcd has rejected the mark. */
+  #rejected: Error | undefined;
 
   constructor(
     private readonly lease: Lease,
@@ -104,38 +106,37 @@ class SlotRun {
 
   async #leave(): Promise<void> {
     const { hold } = this.claim;
-    try {
-      await this.#end();
-    } catch (error) {
-      // Nothing else releases a lock that was held for too long, or whose mark etcd rejects.
+    hold.refresh();
+    if (hold.signal.aborted) {
+      // Nothing else releases a lock that was held for too long.
       void hold.release().catch(() => undefined);
-      throw error;
+      throw hold.signal.reason;
     }
-    // The mark was put while the lock was held: a later loss changes nothing.
-    await hold.release().catch(() => undefined);
+    await hold.releaseBy((leave, policy) => this.#end(leave, policy));
+    if (this.#rejected) throw this.#rejected;
   }
 
-  async #end(): Promise<void> {
-    const { hold, mark } = this.claim;
-    hold.refresh();
-    hold.signal.throwIfAborted();
-    const ended = {
-      ...mark,
-      state: this.#failed ? "failed" : "done",
-      fence: hold.revision.toString(),
-    } as const;
-    const { lowest } = this.claim;
-    const expiry = lowest ? this.plan.space.expire(lowest, this.plan.options.keep) : NOTHING;
-    const txn = endTxn(this.plan, hold.revision, { mark: ended, expiry });
-    const policy = this.lease.policy(`mark as run ${this.plan.text}`);
-    const ending = this.lease.inFlight.track(this.#putEnd(txn, policy));
-    const { succeeded, ranges } = await ending.catch((error: unknown) => {
-      throw hold.signal.aborted ? hold.signal.reason : error;
-    });
-    if (succeeded || isEnded(ranges[0]?.kvs[0], mark.id)) return;
-    // It says why the key is gone.
-    await hold.release();
-    throw new LockLostError(hold.name, hold.key, "deleted");
+  /** One transaction deletes the entry and puts the mark. If etcd rejects the mark, the entry leaves without it. */
+  async #end(leave: Txn, policy: CallPolicy): Promise<TxnAnswer> {
+    const { lease, plan, claim } = this;
+    const { hold, lowest } = claim;
+    const state = this.#failed ? "failed" : "done";
+    const mark: Mark = { ...claim.mark, state, fence: hold.revision.toString() };
+    const expiry = lowest ? plan.space.expire(lowest, plan.options.keep) : NOTHING;
+    let doubted = false;
+    const onUnanswered = (): void => void (doubted = true);
+    const what = `mark as run ${plan.text}`;
+    try {
+      const txn = endTxn(plan, leave, { mark, expiry });
+      const answer = await this.#putEnd(txn, { ...lease.policy(what), onUnanswered });
+      if (answer.succeeded) return answer;
+      return { ...answer, succeeded: isEnded(answer.ranges[0]?.kvs[0], mark.id, doubted) };
+    } catch (error) {
+      lease.signal.throwIfAborted();
+      this.#rejected = error as Error;
+      const answer = await lease.services.client.txn(leave, { ...policy, onUnanswered });
+      return { ...answer, succeeded: answer.succeeded || doubted };
+    }
   }
 
   /** etcd may reject a put for as long as its database is full. The lock is not held longer than one TTL for that. */
@@ -150,9 +151,13 @@ class SlotRun {
   }
 }
 
-/** An unanswered attempt of ours has put the mark, and the lock was lost after that. */
-const isEnded = (kv: Parameters<typeof parseMark>[0] | undefined, id: string): boolean => {
-  const mark = kv && parseMark(kv);
+/**
+ * The entry is gone, and not by this attempt: whether an unanswered one has deleted it and put the mark. Then a run of a higher slot
+ * may have deleted the mark since, so a missing one proves no loss.
+ */
+const isEnded = (kv: KeyValue | undefined, id: string, doubted: boolean): boolean => {
+  if (!kv) return doubted;
+  const mark = parseMark(kv);
   return mark?.id === id && mark.state !== "started";
 };
 
@@ -198,8 +203,8 @@ export type OnceResult<T> =
 /**
  * Runs `work` at most once for each slot, whatever the clocks of the callers say: a slot is a number that all of them derive
  * from the same schedule, such as the epoch milliseconds of a cron tick. The call takes the lock `name`, as a `Mutex` does, and
- * the transaction that takes it compares the mark of the slot and puts it. When `work` has ended, a transaction that is guarded
- * by the hold marks the slot as run, and the lock is released. If the slot has run, the call sends one request.
+ * the transaction that takes it compares the mark of the slot and puts it. When `work` has ended, one
+ * transaction marks the slot as run and releases the lock, if it is still held. If the slot has run, the call sends one request.
  *
  * If another holder has the lock, `ifHeld` decides whether the call waits in the queue, so slots of one name never overlap. If
  * `work` throws, that very error is thrown, and the slot counts as run and failed. The slot counts as lost if the lock is lost, or

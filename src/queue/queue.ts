@@ -12,6 +12,7 @@
 // (`joinAnew`); etcd rejects something (`failed`); it gives up (`abandoned`); the session ends (`Waiter.sessionEnded`).
 // Whatever entry is not wanted then is deleted by `leave`, which etcd must confirm, and whose answer wakes the next of ours.
 import { KindMismatchError } from "../errors.js";
+import type { Txn, TxnAnswer } from "../etcd/port.js";
 import type { CallPolicy } from "../etcd/retry.js";
 import { entryKey, pathOf, sessionRange } from "../keys.js";
 import { type LockKind, mayMeet } from "../kinds.js";
@@ -188,6 +189,9 @@ export interface JoinOptions extends WaiterOptions {
   readonly mode?: LockMode;
 }
 
+/** Sends the transaction that deletes an entry, extended. "succeeded" in what it returns: this call has deleted the entry. */
+export type LeaveBy = (leave: Txn, policy: CallPolicy) => Promise<TxnAnswer>;
+
 /** One session's side of the queue of one name: joins it, waits for its turn and leaves it. */
 export class Queue {
   readonly own: SessionEntries;
@@ -244,11 +248,12 @@ export class Queue {
    * Deletes an entry; repeated until etcd has confirmed it. Rejects only with the session's end. false: the key no longer
    * existed, or was not this entry's. That alone proves no loss: the same request may have deleted the key before, if a
    * proxy sent it twice. After an unanswered attempt, which may have deleted it too, the result is true.
+   * `by`: decides that itself.
    */
-  leave(entry: QueueEntry): Promise<boolean> {
+  leave(entry: QueueEntry, by?: LeaveBy): Promise<boolean> {
     entry.leaves();
     this.lease.inFlight.begin();
-    const leaving = this.#leave(entry);
+    const leaving = this.#leave(entry, by);
     (this.#leaving ??= new Map()).set(entry, leaving);
     return leaving;
   }
@@ -419,7 +424,7 @@ export class Queue {
     this.#joinNext();
   }
 
-  async #leave(entry: QueueEntry): Promise<boolean> {
+  async #leave(entry: QueueEntry, by: LeaveBy | undefined): Promise<boolean> {
     // Before the delete: a late put may arrive right after it.
     if (entry.inDoubt) this.own.doubt(entry);
     const follower = this.#followers.of(entry)[0]?.[1];
@@ -430,10 +435,11 @@ export class Queue {
     const what = `leave the queue of "${this.name}"`;
     const policy = { onUnanswered, untilConfirmed: true, ...this.lease.policy(what) };
     try {
-      const answer = await services.client.txn(leaveTxn(entry, ranges), policy);
+      const txn = leaveTxn(entry, ranges);
+      const answer = await (by ? by(txn, policy) : services.client.txn(txn, policy));
       const found = answer.ranges.slice(-ranges.length).filter((range) => range !== undefined);
       this.#removed(entry, (next) => next.mode === follower?.mode && next.mode.isFirst(next, found));
-      return answer.succeeded || doubted;
+      return answer.succeeded || (doubted && !by);
     } finally {
       this.lease.inFlight.end();
       this.#leaving?.delete(entry);

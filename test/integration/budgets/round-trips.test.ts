@@ -1,5 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Cluster, connect, type ConnectOptions, Election, lockAll, Mutex } from "../../../src/index.js";
+import {
+  type Cluster,
+  connect,
+  type ConnectOptions,
+  Election,
+  lockAll,
+  Mutex,
+  once,
+} from "../../../src/index.js";
 import { type EtcdCluster, startEtcd } from "../../support/etcd/etcd.js";
 import { makeAuthority, writeServerFiles } from "../../support/fixtures/certificates.js";
 import { meter as countsOf } from "../../support/fixtures/spent.js";
@@ -135,6 +143,13 @@ describe("round trips", () => {
     await (await new Mutex(cluster, "warm").lock()).release();
 
     expect(await roundTrips(1, (n, begin) => CALLS[call]!(cluster, n, begin))).toBe(1);
+  });
+
+  test("two, for a new slot of once: the lock and the mark, and the mark of the run with the release", async () => {
+    await using cluster = cold();
+    await cluster.session();
+
+    expect(await roundTrips(2, async (n) => void (await once(cluster, "slots", n, () => n)))).toBe(2);
   });
 
   test("one, to proclaim, to release, and to close", async () => {

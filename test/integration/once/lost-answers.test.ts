@@ -132,6 +132,83 @@ describe.concurrent("a session that ends", () => {
   });
 });
 
+describe("the transaction after the work", () => {
+  test.for(["drop-answer", "drop-request"] as const)(
+    "of work that throws may be disturbed by %s: the slot has failed, and runs again for those who ask for it",
+    async (act, { expect }) => {
+      const name = `throws/${act}`;
+      const rule = ruleFor(act, name, '"state":"failed"');
+      const failure = new Error("no paper");
+
+      await expect(once(caller, name, SLOT, () => Promise.reject(failure))).rejects.toBe(failure);
+      expect(rule.hits).toBe(1);
+      expect(await once(other, name, SLOT, () => 1)).toMatchObject({ reason: "done", run: { failed: true } });
+      expect(await once(other, name, SLOT, () => 2, { rerun: "if failed" })).toEqual({ ran: true, value: 2 });
+      proxy.remove(rule);
+    },
+  );
+
+  test.for(["drop-answer", "drop-request"] as const)(
+    "of the slot that is the lowest one kept may be disturbed by %s, too, although it deletes its mark",
+    async (act, { expect }) => {
+      const name = `expires/${act}`;
+      await once(other, name, 5, () => 5);
+      // The claim compares the same floor, and puts a mark.
+      const rule = proxy.rule({
+        ...{ path: TXN, act, times: 1 },
+        when: (request) => request.includes(`${name}//-`) && !request.includes('"state":'),
+      });
+
+      expect(await once(caller, name, 4, () => 4, { keep: 1 })).toEqual({ ran: true, value: 4 });
+      expect(rule.hits).toBe(1);
+      expect(await once(other, name, 4, () => 4)).toMatchObject({ ran: false, reason: "expired" });
+      expect(await placesOf(etcd.member, name)).toEqual([]);
+      proxy.remove(rule);
+    },
+  );
+
+  test("is no loss if its answer is lost and a later slot deletes its mark before it is sent again", async ({
+    expect,
+  }) => {
+    const rule = ruleFor("drop-answer", "overtaken", '"state":"done"');
+    const running = once(caller, "overtaken", 1, () => 1);
+    await rule.answered();
+
+    expect(await once(other, "overtaken", 2, () => 2, { keep: 1 })).toEqual({ ran: true, value: 2 });
+    expect(await running).toEqual({ ran: true, value: 1 });
+    proxy.remove(rule);
+  });
+
+  test("puts no mark if another client has deleted the key before it, not even one in doubt", async ({
+    expect,
+  }) => {
+    const deleteKey = (lock: Lock) => etcd.etcdctl(["del", lock.key]);
+    await expect(once(other, "deleted", SLOT, deleteKey)).rejects.toMatchObject({ loss: "deleted" });
+    expect(await once(other, "deleted", SLOT, () => 1)).toMatchObject({ ran: false, reason: "lost" });
+
+    const rule = ruleFor("drop-request", "doubted", '"state":"done"');
+    const called = reasonOf(once(caller, "doubted", SLOT, deleteKey));
+    expect(await called).toMatchObject({ code: "LOCK_LOST", loss: "deleted" });
+    expect(rule.hits).toBe(1);
+    expect(await once(other, "doubted", SLOT, () => 1)).toMatchObject({ ran: false, reason: "lost" });
+    proxy.remove(rule);
+  });
+
+  test("that etcd does not get before the session is closed: the lock is lost, and so is the slot", async ({
+    expect,
+  }) => {
+    const cluster = connect({ hosts: proxy.endpoint, requestTimeoutMs: 60_000 });
+    const rule = ruleFor("drop-request", "closed", '"state":"done"');
+    const called = reasonOf(once(cluster, "closed", SLOT, () => 1));
+    await rule.hit();
+    await cluster.close({ drainMs: 0 });
+
+    expect(await called).toMatchObject({ code: "LOCK_LOST", loss: "closed" });
+    expect(await once(other, "closed", SLOT, () => 1)).toMatchObject({ ran: false, reason: "lost" });
+    proxy.remove(rule);
+  });
+});
+
 test("a lock whose work ran longer than maxHoldMs is free when the work has ended, not only after the grace", async () => {
   const work = (lock: Lock) =>
     new Promise<void>((resolve) => lock.signal.addEventListener("abort", () => resolve()));

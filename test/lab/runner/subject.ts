@@ -1,9 +1,18 @@
-import type { Cluster, Hold, Leadership, Lock, MultiLock, Session, WaitOptions } from "../../../src/index.js";
+import type {
+  Cluster,
+  Hold,
+  Leadership,
+  Lock,
+  MultiLock,
+  OnceResult,
+  Session,
+  WaitOptions,
+} from "../../../src/index.js";
 import type { load } from "./leasehold.js";
 import type { Random } from "./random.js";
 
 /** What the lanes of a run can acquire. */
-export const SUBJECTS = ["mutex", "rwlock", "semaphore", "lockall", "election"] as const;
+export const SUBJECTS = ["mutex", "rwlock", "semaphore", "lockall", "election", "once"] as const;
 export type Of = (typeof SUBJECTS)[number];
 
 /** Users of a semaphore with different limits, as during the rollout of a new limit. */
@@ -95,10 +104,26 @@ const CHOOSE: Record<Of, (choice: Choice) => Subject> = {
     };
     return { names: [name], lock: lead };
   },
+  once: (choice) => {
+    const { leasehold, source, locks, random } = choice;
+    const name = random.pick(locks);
+    const slot = random.between(0, Number.MAX_SAFE_INTEGER);
+    const during = async (work: (grip: Grip) => Promise<void>): Promise<void> => {
+      const { ran } = await leasehold.once(source, name, slot, (lock) => work(single(lock)));
+      if (ran) await assertDone(leasehold.once(source, name, slot, () => undefined, { ifHeld: "skip" }));
+    };
+    return { ...mutex(choice, name), during };
+  },
 };
 
-function mutex({ leasehold, source, locks, random }: Choice): Subject {
-  const name = random.pick(locks);
+/** A slot that was run without a mark, or that would run again, ends the process. */
+async function assertDone(again: Promise<OnceResult<undefined>>): Promise<void> {
+  const found = await again.catch(() => undefined);
+  if (!found || (!found.ran && found.reason === "done")) return;
+  void Promise.reject(new Error(`a slot that was run is ${found.ran ? "run again" : found.reason}`));
+}
+
+function mutex({ leasehold, source, locks, random }: Choice, name = random.pick(locks)): Subject {
   const lock = new leasehold.Mutex(source, name);
   return {
     names: [name],

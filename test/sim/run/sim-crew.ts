@@ -46,7 +46,7 @@ export interface CrewOptions {
 const USER = { username: "worker", password: "secret" };
 const AUTH: AuthOptions = {
   users: { [USER.username]: { password: USER.password, roles: ["sim"] } },
-  roles: { sim: { readwrite: ["sim/"] } },
+  roles: { sim: { readwrite: ["sim/", "/leasehold/once/sim/"] } },
 };
 
 /** The simulated etcd, and the processes that work with it. */

@@ -1,10 +1,12 @@
-import { SUBJECTS } from "../../lab/runner/subject.js";
+import { type Of, SUBJECTS } from "../../lab/runner/subject.js";
 import type { SimVersion } from "../etcd/types.js";
 import { Random } from "../kernel/random.js";
 import { ACCESS_FAULTS, CLIENT_FAULTS, SUSPEND_FAULTS, type SimFault } from "./faults.js";
 import { MEMBER_FAULTS } from "./member-faults.js";
 import type { SimOptions } from "./sim-run.js";
 import { TRANSPORT_FAULTS } from "./transport-faults.js";
+
+const FIRST = SUBJECTS.filter((of) => of !== "once");
 
 const VERSIONS: readonly SimVersion[] = ["3.4", "3.5", "3.6", "3.7"];
 
@@ -19,6 +21,8 @@ export function swarmOf(seed: string): Omit<SimOptions, "build"> {
   const members = more.pick([1, 3]);
   const access = new Random(seed).fork("access");
   const suspends = new Random(seed).fork("suspend").chance(0.25) ? SUSPEND_FAULTS : [];
+  const isOnce = new Random(seed).fork("once").chance(1 / 6);
+  const withOnce = (of: Of): Of => (isOnce ? "once" : of);
   const from = (least: number, most: number): number => least + random.int(most - least + 1);
   const gapMs = random.pick([
     [20, 200],
@@ -28,7 +32,7 @@ export function swarmOf(seed: string): Omit<SimOptions, "build"> {
   const setting = {
     seed,
     version: random.pick(VERSIONS),
-    of: random.pick(SUBJECTS),
+    of: withOnce(random.pick(FIRST)),
     ttlSeconds: random.pick([2, 3, 5, 10]),
     ...{ processes: from(1, 4), lanes: from(1, 4), names: from(1, 4) },
     camp: random.pick([0, 0, 0.2, 1]),

@@ -1,4 +1,5 @@
 import type { Operation, Range, Txn } from "../../../src/etcd/port.js";
+import { MARKS } from "../../../src/keys.js";
 
 /** A transaction of the protocol, as the model knows it. */
 export type Request =
@@ -12,6 +13,8 @@ export type Request =
       readonly asks: boolean;
       /** How many names the transaction has. */
       readonly among: number;
+      /** It also compares the mark of a slot of `once`, which may be the reason of a refusal. */
+      readonly marks?: boolean;
     }
   | {
       readonly is: "leave";
@@ -57,7 +60,34 @@ const isWrite = (operation: Operation): operation is Exclude<Operation, { kind: 
   operation.kind !== "range";
 
 /** What a client asks with a transaction, for each name. Any that the model does not know is "unknown". */
-export function requestsOf(txn: Txn, locks: string): Request[] {
+export function requestsOf(asked: Txn, locks: string): Request[] {
+  const txn = withoutMarks(asked);
+  const requests = requestsOfQueues(txn, locks);
+  const [request] = requests;
+  const [end] = asked.success.flatMap((each) => endOf(each));
+  if (end && !(request?.is === "leave" && request.key === end.key && request.created === end.created))
+    return [{ is: "unknown", key: end.key, ...partsOf(end.key) }];
+  const marks = txn.compare.length < asked.compare.length;
+  return requests.map((each) => (isJoin(each) ? { ...each, marks } : each));
+}
+
+const isMark = ({ key }: { readonly key: string | Buffer }): boolean => String(key).startsWith(MARKS);
+
+/** Marks are in no queue. */
+const withoutMarks = (txn: Txn): Txn => ({
+  ...txn,
+  compare: txn.compare.filter((compare) => !isMark(compare)),
+  success: txn.success.filter((operation) => !isMark(operation)),
+});
+
+/** The place whose run a put of a mark ends: only the deletion of that place may put it. */
+function endOf(operation: Operation): { readonly key: string; readonly created: number }[] {
+  if (operation.kind !== "put" || !isMark(operation)) return [];
+  const { state, key, fence } = JSON.parse(operation.value) as Record<string, string>;
+  return state === "started" ? [] : [{ key: key!, created: Number(fence) }];
+}
+
+function requestsOfQueues(txn: Txn, locks: string): Request[] {
   const writes = txn.success.filter(isWrite);
   const [first] = writes;
   if (first === undefined || writes.length === 1 || !String(first.key).startsWith(locks))

@@ -92,6 +92,8 @@ export class TransactionCheck {
     const session = this.queues.sessionOf(request);
     if (!session || request.is === "other" || request.is === "unknown") return;
     if (isRewrite(request)) return this.#rewriteAnswered(request, answer);
+    if (isRefusedByMark(request, answer))
+      return session.joinFailed(answerTo(request, "refused"), this.#joinId(request), "not executed");
     const shown = this.#shownBy(answer, request);
     const what = answerTo(request, shown.done ? `done at revision ${shown.revision}` : "refused");
     if (request.is === "leave") session.leaveAnswered(what, this.#valued(request), shown);
@@ -179,6 +181,12 @@ function assertApart(sent: readonly Sent[]): void {
   if (clash !== undefined)
     throw new Rejected(`one request has two transactions of the queue ${clash}: they share no batch`, []);
 }
+
+/** It found no key of its own, and an empty queue: the slot of `once` must not be run, or has been tried before. */
+const isRefusedByMark = (request: Request, { succeeded, ranges }: TxnAnswer): request is JoinRequest => {
+  const [own, , , oldest] = ranges;
+  return isJoin(request) && request.marks === true && !succeeded && !own?.count && !oldest?.count;
+};
 
 const answerTo = ({ lease, is, key }: JoinRequest | LeaveRequest, result: string): string =>
   `session ${lease} gets the answer to the ${is} of ${key}: ${result}`;

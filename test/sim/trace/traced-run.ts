@@ -27,7 +27,7 @@ export function tracedSetting(
 ): Omit<SimOptions, "build"> {
   const swarm = swarmOf(seed);
   const known = CLIENT_FAULTS.map(({ name }) => name).filter((name) => swarm.faults.includes(name));
-  // One step of `--of once --seed 11` is not explained yet.
+  // The check does not know yet that the answer to a put of a mark may show that the key of its hold is gone.
   const own = swarm.of === "once" ? "mutex" : swarm.of;
   const setting = { ...swarm, of: of ?? own, members: 1, auth: false, faults: faults ?? known };
   return transport ? overTransport(setting) : setting;

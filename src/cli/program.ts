@@ -8,14 +8,23 @@ interface CompileCache {
 }
 
 /**
- * Where no other user can write, since V8 runs what it finds there: not in the system's temporary folder, which is the default. If it
- * cannot be written, Node.js goes on without. The environment stays as it is, so a command that `run` starts has no cache by this.
+ * V8 runs what it finds there, so it is no folder in which another user can write: neither the system's temporary one, which is the
+ * default, nor the home of the user that `sudo` was called by. If it cannot be written, Node.js goes on without. The environment stays
+ * as it is, so a command that `run` starts has no cache by this.
  */
-function enableCompileCache({ XDG_CACHE_HOME, HOME }: NodeJS.ProcessEnv): void {
-  const folder = XDG_CACHE_HOME || (HOME && path.join(HOME, ".cache"));
-  if (folder === undefined || !path.isAbsolute(folder)) return;
+function enableCompileCache({ XDG_CACHE_HOME, HOME = "" }: NodeJS.ProcessEnv): void {
   const { enableCompileCache: enable } = process.getBuiltinModule("node:module") as CompileCache;
-  enable?.(path.join(folder, "leasehold", "v8"));
+  const home = XDG_CACHE_HOME || HOME;
+  if (!path.isAbsolute(home) || !isOwn(home)) return;
+  enable?.(path.join(home, XDG_CACHE_HOME ? "" : ".cache", "leasehold", "v8"));
+}
+
+function isOwn(folder: string): boolean {
+  try {
+    return process.getBuiltinModule("node:fs").statSync(folder).uid === process.getuid?.();
+  } catch {
+    return false;
+  }
 }
 
 enableCompileCache(process.env);

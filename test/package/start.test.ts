@@ -1,6 +1,15 @@
 // What a program loads before it has done anything, in counts: the time of a start is that of the machine.
 import { execFileSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  chownSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import module from "node:module";
 import os from "node:os";
 import path from "node:path";
@@ -103,7 +112,11 @@ describe("leasehold", () => {
 
   test("keeps compiled code in the user's cache, if Node.js can, and changes nothing for the command that it runs", () => {
     const cli = path.join(ROOT, "dist/leasehold-cli.js");
-    const cache = path.join(folder, "cache");
+    const [cache, foreign] = [path.join(folder, "cache"), path.join(folder, "foreign")];
+    for (const each of [cache, foreign]) mkdirSync(each);
+    // Only root can give a folder away.
+    if (process.getuid?.() === 0) chownSync(foreign, 65_534, 65_534);
+    else rmSync(foreign, { recursive: true });
     const names = (text: string) => text.match(/^NODE_\w+/gm) ?? [];
     const given = names(
       printed("-e", ["require('child_process').execFileSync('env', { stdio: 'inherit' })"]),
@@ -112,9 +125,9 @@ describe("leasehold", () => {
 
     expect(names(run({ XDG_CACHE_HOME: cache }))).toEqual(given);
     expect(existsSync(path.join(cache, "leasehold/v8"))).toBe("enableCompileCache" in module);
-    // A folder that cannot be made, a path that is relative, and no home.
-    for (const XDG_CACHE_HOME of ["/dev/null/cache", "cache", ""])
+    // Another user's folder, one that cannot be made, a path that is relative, and no home.
+    for (const XDG_CACHE_HOME of [foreign, "/dev/null/cache", "cache", ""])
       expect(names(run({ XDG_CACHE_HOME, HOME: "" }))).toEqual(given);
-    expect(existsSync("cache")).toBe(false);
+    expect([path.join(foreign, "leasehold"), "cache"].filter((each) => existsSync(each))).toEqual([]);
   });
 });

@@ -37,7 +37,7 @@ const SERVICE_CONFIG = "grpc.service_config";
 /** What the client decides. */
 const ITS_OWN = [
   ...["hosts", "credentials", "auth", "transport"],
-  ...["grpcOptions", "pingIntervalMs", "pingTimeoutMs", "connectTimeoutMs"],
+  ...["pingIntervalMs", "pingTimeoutMs", "connectTimeoutMs"],
 ];
 const NO_SECRET = ["hosts", "transport"];
 

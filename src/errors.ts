@@ -379,7 +379,7 @@ const kindText: Record<FoundKind, string> = {
   permit: "a Semaphore",
   all: "lockAll",
   leadership: "an Election",
-  "web lock": "a web lock",
+  web_lock: "a web lock",
   unknown: "a client that does not say its kind, such as Go's Mutex",
 };
 

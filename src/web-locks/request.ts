@@ -251,7 +251,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
 
   /** What events say of it: the name as its caller gave it. */
   get about(): LockAbout {
-    return { kind: "web lock", name: this.args.name, options: NO_LOCK_OPTIONS };
+    return { kind: "web_lock", name: this.args.name, options: NO_LOCK_OPTIONS };
   }
 
   get pending(): boolean {

@@ -19,7 +19,7 @@ export interface RenewalReport {
   readonly members: ReadonlyMap<string, Error>;
 }
 
-export const NO_REPORT: RenewalReport = {
+const NO_REPORT: RenewalReport = {
   remainingMs: 0,
   sinceLastRenewalMs: 0,
   stalledMs: 0,
@@ -45,7 +45,7 @@ export type LeaseholdErrorCode =
 const BRAND = Symbol.for("leasehold.error");
 
 /** An error that any copy of leasehold created. */
-export const isBranded = (value: unknown): value is LeaseholdError =>
+const isBranded = (value: unknown): value is LeaseholdError =>
   typeof value === "object" && value !== null && BRAND in value;
 
 const hasJson = (value: unknown): value is { toJSON(): unknown } =>

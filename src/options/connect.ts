@@ -51,7 +51,7 @@ const CLIENT_PORT = "2379";
 const RULE = '"host:port" or "http(s)://host:port", or several: with commas between them, or in an array';
 
 /** What hosts are named in errors, and what a host without a scheme means. */
-export interface HostsContext {
+interface HostsContext {
   readonly option: string;
   /** A host without a scheme is reached by TLS. */
   readonly secure: boolean;
@@ -105,7 +105,7 @@ function normalHost(host: string, { option, secure }: HostsContext): string {
 const MAX_BYTES = 256;
 
 /** The `prefix` of `connect`; "" if it is not set. */
-export function checkKeyPrefix(value: unknown): string {
+function checkKeyPrefix(value: unknown): string {
   const rule = 'a string that ends with "/"';
   if (value === undefined) return "";
   if (typeof value !== "string") throw typeError("prefix", rule, value);
@@ -132,7 +132,7 @@ export type LogLevel = keyof Logger;
 const LOG_RULE = "a logger: an object with the methods warn and error, and perhaps info and debug";
 
 /** Loggers have other properties as well, so unknown ones are allowed. */
-export function checkLog(value: unknown): Logger | undefined {
+function checkLog(value: unknown): Logger | undefined {
   if (value === undefined) return undefined;
   if (typeof value !== "object" || value === null) throw typeError("log", LOG_RULE, value);
   const logger = value as Readonly<Record<LogLevel, unknown>>;
@@ -148,7 +148,7 @@ function checkMethod(level: LogLevel, method: unknown): void {
 }
 
 /** The checked options of `connect` that say how members are reached. */
-export interface CheckedTransport {
+interface CheckedTransport {
   readonly transport: "http2" | "etcd3";
   /** How often a connection is pinged at first, with either transport. */
   readonly pingIntervalMs: number;
@@ -169,7 +169,7 @@ const HTTP2_OPTIONS = {
   connectTimeoutMs: "give requestTimeoutMs, which includes the connecting",
 } as const;
 
-export function checkTransport(given: Options): CheckedTransport {
+function checkTransport(given: Options): CheckedTransport {
   const transport = checkName(given.transport);
   if (transport === "etcd3") checkNoneOfHttp2(given);
   // etcd answers pings at intervals under 5 s with ENHANCE_YOUR_CALM, indefinitely.

@@ -23,7 +23,7 @@ export interface Etcd3Host {
   readonly channelOptions?: Options | undefined;
 }
 
-export interface CheckedClient {
+interface CheckedClient {
   readonly hosts: readonly Etcd3Host[];
   /** It uses TLS. */
   readonly secure: boolean;

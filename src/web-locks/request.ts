@@ -100,7 +100,7 @@ const MAX_QUEUED = 50;
  * The requests of one process for one name. They join the queue in the order of their calls: the next one joins when the
  * one before it is in the queue, or has ended.
  */
-export class RequestQueue {
+class RequestQueue {
   #line: QueuedRequest[] = [];
   /** Requests that have joined, and are neither granted nor ended. */
   readonly #queued = new Set<QueuedRequest>();

@@ -19,7 +19,7 @@ export interface RenewalReport {
   readonly members: ReadonlyMap<string, Error>;
 }
 
-export const NO_REPORT: RenewalReport = {
+const NO_REPORT: RenewalReport = {
   remainingMs: 0,
   sinceLastRenewalMs: 0,
   stalledMs: 0,
@@ -45,7 +45,7 @@ export type LeaseholdErrorCode =
 const BRAND = Symbol.for("leasehold.error");
 
 /** An error that any copy of leasehold created. */
-export const isBranded = (value: unknown): value is LeaseholdError =>
+const isBranded = (value: unknown): value is LeaseholdError =>
   typeof value === "object" && value !== null && BRAND in value;
 
 const hasJson = (value: unknown): value is { toJSON(): unknown } =>
@@ -379,7 +379,7 @@ const kindText: Record<FoundKind, string> = {
   permit: "a Semaphore",
   all: "lockAll",
   leadership: "an Election",
-  "web lock": "a web lock",
+  web_lock: "a web lock",
   unknown: "a client that does not say its kind, such as Go's Mutex",
 };
 

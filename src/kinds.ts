@@ -1,7 +1,7 @@
 import { type EntryValue, MARKS, parseEntryKey, parseEntryValue } from "./keys.js";
 
 /** What is acquired: by which class, or in which mode. */
-export type LockKind = "mutex" | "reader" | "writer" | "permit" | "all" | "leadership" | "web lock";
+export type LockKind = "mutex" | "reader" | "writer" | "permit" | "all" | "leadership" | "web_lock";
 
 /** "unknown": the entry does not show its kind, as the entries of Go's `Mutex`, `etcdctl lock` and jetcd do not. */
 export type FoundKind = LockKind | "unknown";
@@ -24,7 +24,7 @@ const GROUPS: Readonly<Record<LockKind, "locks" | "permits" | "candidates">> = {
   all: "locks",
   reader: "locks",
   writer: "locks",
-  "web lock": "locks",
+  web_lock: "locks",
   permit: "permits",
   leadership: "candidates",
 };
@@ -65,7 +65,7 @@ export function entryFound(
   const [, above, folder] = FOLDER.exec(directory) ?? [];
   if (above === undefined) return { name: directory, kind: kindOfValue(value) };
   const isWebLock = startsAsOurs(value) && parseEntryValue(value).client !== undefined;
-  if (isWebLock) return { name: above, kind: "web lock" };
+  if (isWebLock) return { name: above, kind: "web_lock" };
   return { name: above, kind: folder === "read" ? "reader" : "writer" };
 }
 

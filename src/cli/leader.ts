@@ -10,8 +10,8 @@ import type { LeaderJson } from "./json-types.js";
 
 const leaderJson = (name: string, leader: Leader | undefined): LeaderJson => {
   if (!leader) return { name, leader: null };
-  const { key, value, fence, revision, leaseId } = leader;
-  const revisions = { fence: fence.toString(), modRevision: revision.toString() };
+  const { key, value, fence, modRevision, leaseId } = leader;
+  const revisions = { fence: fence.toString(), modRevision: modRevision.toString() };
   return { name, leader: { key, value, ...revisions, ...leaseJson(leaseId) } };
 };
 

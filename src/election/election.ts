@@ -36,10 +36,10 @@ export interface Leader {
   /** Create revision of `key`, which strictly increases from leader to leader: the `revision` and `fence` of its Leadership. */
   readonly fence: bigint;
   /** Modification revision of `key`: increases with each `proclaim`. */
-  readonly revision: bigint;
+  readonly modRevision: bigint;
   readonly leaseId: bigint;
   /** bigints as decimal strings. */
-  toJSON(): Readonly<Record<"key" | "value" | "fence" | "revision" | "leaseId", string>>;
+  toJSON(): Readonly<Record<"key" | "value" | "fence" | "modRevision" | "leaseId", string>>;
 }
 
 /** All candidates, leading or waiting, in the order of their turns. */
@@ -54,12 +54,12 @@ function leaderOf(path: string, oldest: KeyValue | undefined): Leader | undefine
   const { value, createRevision, modRevision, leaseId } = oldest;
   // The entry of a lock under the name of the election: its value is no candidate's.
   if (isLockValue(value)) return undefined;
-  const leader = { key, value, fence: createRevision, revision: modRevision, leaseId };
+  const leader = { key, value, fence: createRevision, modRevision, leaseId };
   const toJSON = (): ReturnType<Leader["toJSON"]> => ({
     key,
     value,
     fence: createRevision.toString(),
-    revision: modRevision.toString(),
+    modRevision: modRevision.toString(),
     leaseId: leaseId.toString(),
   });
   // Not enumerable, so that logs and comparisons see only the data.
@@ -68,7 +68,7 @@ function leaderOf(path: string, oldest: KeyValue | undefined): Leader | undefine
 
 /** Whether both are the same leader with the same proclamation, or both are vacancies. */
 export const sameLeader = (a: Leader | undefined, b: Leader | undefined): boolean =>
-  a?.key === b?.key && a?.revision === b?.revision;
+  a?.key === b?.key && a?.modRevision === b?.modRevision;
 
 /** A consumer that has stopped reading must not fill the memory: of more unread items, the oldest are dropped. */
 const MAX_UNREAD = 1000;

@@ -316,7 +316,7 @@ function errorsOf(
 /** As `etcdctl` prints it. */
 const hex = (id: string | undefined): string => BigInt(id ?? 0).toString(16);
 
-export interface MemberListener {
+interface MemberListener {
   /** The member in use is left: requests need not wait for it any longer. */
   left?(): void;
   /** `member` has failed: move to another one. */

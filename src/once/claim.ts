@@ -145,7 +145,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
   #mayRun(found: Verdict): boolean {
     const { rerun } = this.plan.options;
     if (found.state === "free" || found.state === "expired") return found.state === "free";
-    if (found.state === "done") return rerun === "if failed" && found.run.failed;
+    if (found.state === "done") return rerun === "if_failed" && found.run.failed;
     return rerun !== "never";
   }
 

@@ -31,7 +31,7 @@ export interface CheckedOnce {
   readonly skips: boolean;
 }
 
-type Rerun = "never" | "if lost" | "if failed";
+type Rerun = "never" | "if_lost" | "if_failed";
 
 /** Some minutes of a job that runs each second, and some years of one that runs each day. */
 const DEFAULT_KEEP = 1000;
@@ -66,7 +66,7 @@ function checkOnce(options: unknown, source: { readonly reopens: boolean }): Che
 }
 
 /** The first one is the default. */
-const RERUN: readonly [Rerun, ...Rerun[]] = ["never", "if lost", "if failed"];
+const RERUN: readonly [Rerun, ...Rerun[]] = ["never", "if_lost", "if_failed"];
 const IF_HELD: readonly ["wait", "skip"] = ["wait", "skip"];
 
 function checkChoice<T extends string>(option: string, value: unknown, choices: readonly [T, ...T[]]): T {
@@ -165,12 +165,12 @@ export type { OnceRun } from "./marks.js";
 
 export interface OnceOptions extends QueueWaitOptions, LockOptions {
   /**
-   * What happens with a slot that was run without success. "never": it is not run again, and the result says why. "if lost": the
-   * call runs it again if its run was lost in the middle, because the process crashed, or lost the lock. "if failed": also if
+   * What happens with a slot that was run without success. "never": it is not run again, and the result says why. "if_lost": the
+   * call runs it again if its run was lost in the middle, because the process crashed, or lost the lock. "if_failed": also if
    * its work threw. With the last two, while another call runs the slot, this one waits in the queue, to take over.
    * @default "never"
    */
-  readonly rerun?: "never" | "if lost" | "if failed" | undefined;
+  readonly rerun?: "never" | "if_lost" | "if_failed" | undefined;
   /**
    * What happens while another holder has the lock: another slot of the name is running, or a `Mutex` is held. "wait": the call
    * waits in the queue, and runs the slot late. "skip": it never waits, and the result says "held", or "running" if that holder

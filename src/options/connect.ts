@@ -49,7 +49,7 @@ const CLIENT_PORT = "2379";
 const RULE = '"host:port" or "http(s)://host:port", or several: with commas between them, or in an array';
 
 /** What hosts are named in errors, and what a host without a scheme means. */
-export interface HostsContext {
+interface HostsContext {
   readonly option: string;
   /** A host without a scheme is reached by TLS. */
   readonly secure: boolean;
@@ -103,7 +103,7 @@ function normalHost(host: string, { option, secure }: HostsContext): string {
 const MAX_BYTES = 256;
 
 /** The `prefix` of `connect`; "" if it is not set. */
-export function checkKeyPrefix(value: unknown): string {
+function checkKeyPrefix(value: unknown): string {
   const rule = 'a string that ends with "/"';
   if (value === undefined) return "";
   if (typeof value !== "string") throw typeError("prefix", rule, value);
@@ -130,7 +130,7 @@ export type LogLevel = keyof Logger;
 const LOG_RULE = "a logger: an object with the methods warn and error, and perhaps info and debug";
 
 /** Loggers have other properties as well, so unknown ones are allowed. */
-export function checkLog(value: unknown): Logger | undefined {
+function checkLog(value: unknown): Logger | undefined {
   if (value === undefined) return undefined;
   if (typeof value !== "object" || value === null) throw typeError("log", LOG_RULE, value);
   const logger = value as Readonly<Record<LogLevel, unknown>>;
@@ -146,7 +146,7 @@ function checkMethod(level: LogLevel, method: unknown): void {
 }
 
 /** The checked options of `connect` that say how members are reached. */
-export interface CheckedTransport {
+interface CheckedTransport {
   readonly transport: "http2" | "etcd3";
   /** How often a connection is pinged at first, with either transport. */
   readonly pingIntervalMs: number;
@@ -154,17 +154,7 @@ export interface CheckedTransport {
   readonly pingTimeoutMs: number;
   /** For "http2" only. */
   readonly connectTimeoutMs: number;
-  /** For "etcd3" only. */
-  readonly grpcOptions: Options;
 }
-
-export const TRANSPORT_OPTIONS = [
-  "transport",
-  "pingIntervalMs",
-  "pingTimeoutMs",
-  "connectTimeoutMs",
-  "grpcOptions",
-] as const;
 
 /** A dead link is noticed within 8 s: this and the ping's own time limit. */
 const PING_MS = 6000;
@@ -172,26 +162,21 @@ const WAIT = { min: 100, max: 60_000, fallback: 2000 };
 
 /** The options of the transport "http2", with what etcd3 has instead. */
 const HTTP2_OPTIONS = {
-  pingIntervalMs: 'give grpcOptions["grpc.keepalive_time_ms"] instead',
-  pingTimeoutMs: 'give grpcOptions["grpc.keepalive_timeout_ms"] instead',
-  connectTimeoutMs: "grpcOptions have no such limit: give requestTimeoutMs, which includes the connecting",
+  pingIntervalMs: 'give the option etcd3 a client with grpcOptions["grpc.keepalive_time_ms"] instead',
+  pingTimeoutMs: 'give the option etcd3 a client with grpcOptions["grpc.keepalive_timeout_ms"] instead',
+  connectTimeoutMs: "give requestTimeoutMs, which includes the connecting",
 } as const;
 
-export function checkTransport(given: Options): CheckedTransport {
+function checkTransport(given: Options): CheckedTransport {
   const transport = checkName(given.transport);
   if (transport === "etcd3") checkNoneOfHttp2(given);
-  else checkNoneOfEtcd3(given.grpcOptions);
-  const grpcOptions = checkGrpc(given.grpcOptions);
   // etcd answers pings at intervals under 5 s with ENHANCE_YOUR_CALM, indefinitely.
   const interval = { min: 5000, max: 3_600_000, fallback: PING_MS };
   return {
     transport,
-    pingIntervalMs:
-      (grpcOptions["grpc.keepalive_time_ms"] as number | undefined) ??
-      checkInteger("pingIntervalMs", given.pingIntervalMs, interval),
+    pingIntervalMs: checkInteger("pingIntervalMs", given.pingIntervalMs, interval),
     pingTimeoutMs: checkInteger("pingTimeoutMs", given.pingTimeoutMs, WAIT),
     connectTimeoutMs: checkInteger("connectTimeoutMs", given.connectTimeoutMs, WAIT),
-    grpcOptions,
   };
 }
 
@@ -208,28 +193,6 @@ function checkNoneOfHttp2(given: Options): void {
     if (given[option] === undefined) continue;
     throw typeError(option, `left out with transport "etcd3" (${instead})`, given[option]);
   }
-}
-
-function checkNoneOfEtcd3(value: unknown): void {
-  if (value === undefined) return;
-  const instead =
-    'they belong to transport "etcd3"; "http2" has pingIntervalMs, pingTimeoutMs and connectTimeoutMs';
-  throw secretTypeError("grpcOptions", `left out with transport "http2" (${instead})`, value);
-}
-
-const GRPC_TEXT =
-  /^grpc\.(ssl_target_name_override|\w+_user_agent|default_authority|service_config|http_connect_\w+)$/;
-
-/** grpc-js reads its options when it connects, in its own callbacks: a wrong one would crash the process. */
-function checkGrpc(value: unknown): Options {
-  const options = checkPlainObject("grpcOptions", value === undefined ? {} : value);
-  for (const [name, setting] of Object.entries(options)) {
-    if (!/^grpc(-node)?\./.test(name))
-      throw rangeError("grpcOptions", 'made of names that start with "grpc."', name);
-    const rule = GRPC_TEXT.test(name) ? "a string" : "a number";
-    if (typeof setting !== rule.slice(2)) throw secretTypeError(`grpcOptions["${name}"]`, rule, setting);
-  }
-  return options;
 }
 
 /** The checked options of `connect`. */
@@ -262,15 +225,19 @@ const CONNECT_OPTIONS = [
   "requestTimeoutMs",
   "session",
   "log",
-  ...TRANSPORT_OPTIONS,
+  "transport",
+  "pingIntervalMs",
+  "pingTimeoutMs",
+  "connectTimeoutMs",
 ] as const;
 
-/** Options of etcd3 that would undo this library's guarantees. */
+/** Options of etcd3 that would undo this library's guarantees, or that a client of etcd3 has. */
 const REFUSED: Readonly<Record<string, string>> = {
   faultHandling:
     "leasehold retries by itself: etcd3's retries and breaker repeat grants and block healthy leases",
   defaultCallOptions: "leasehold sets a fresh time limit per attempt: use requestTimeoutMs",
   dialTimeout: "etcd3 does not implement it: use requestTimeoutMs",
+  grpcOptions: "give the option etcd3 a client that has them: new Etcd3({ hosts, grpcOptions })",
 };
 
 export function checkConnect(options: unknown): CheckedConnect {

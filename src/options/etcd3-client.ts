@@ -23,7 +23,7 @@ export interface Etcd3Host {
   readonly channelOptions?: Options | undefined;
 }
 
-export interface CheckedClient {
+interface CheckedClient {
   readonly hosts: readonly Etcd3Host[];
   /** It uses TLS. */
   readonly secure: boolean;
@@ -37,7 +37,7 @@ const SERVICE_CONFIG = "grpc.service_config";
 /** What the client decides. */
 const ITS_OWN = [
   ...["hosts", "credentials", "auth", "transport"],
-  ...["grpcOptions", "pingIntervalMs", "pingTimeoutMs", "connectTimeoutMs"],
+  ...["pingIntervalMs", "pingTimeoutMs", "connectTimeoutMs"],
 ];
 const NO_SECRET = ["hosts", "transport"];
 

@@ -51,7 +51,7 @@ interface Numbers {
  * The numbers of one session's keys, by the directory of the keys, whichever queue uses them: the readers of `a` have their
  * keys in the directory of a mutex `a/read`.
  */
-export class KeyNumbers {
+class KeyNumbers {
   readonly #byDirectory = new Map<string, Numbers>();
 
   constructor(private readonly lease: Lease) {}

@@ -58,11 +58,6 @@ export interface ConnectOptions {
    */
   readonly connectTimeoutMs?: number | undefined;
   /**
-   * For the transport "etcd3": gRPC channel options, merged over ours. With a `grpc.keepalive_time_ms` below 5000, etcd
-   * closes the connection.
-   */
-  readonly grpcOptions?: Readonly<Record<string, unknown>> | undefined;
-  /**
    * Milliseconds for one attempt on one member, 100..60000; after that, the next member is tried. An attempt for a
    * session takes at most a quarter of its TTL, except for the call that opens the session.
    * @default 2000
@@ -98,8 +93,7 @@ export interface Etcd3ConnectOptions
 
 /** What a client of etcd3 decides. */
 type ClientsOwn =
-  | ("hosts" | "credentials" | "auth" | "grpcOptions")
-  | ("pingIntervalMs" | "pingTimeoutMs" | "connectTimeoutMs");
+  ("hosts" | "credentials" | "auth") | ("pingIntervalMs" | "pingTimeoutMs" | "connectTimeoutMs");
 
 /** What `connect` adds, and what a simulation replaces. */
 export interface Surroundings {

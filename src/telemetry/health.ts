@@ -10,10 +10,10 @@ export function plain<T extends object>(data: T): Readonly<T> {
 const jsonOf = (value: unknown): unknown => (typeof value === "bigint" ? value.toString() : value);
 
 /**
- * The state of one host, as far as this process knows it. `in use`: calls go to it. `failed`: calls have left it, and that was within the last
+ * The state of one host, as far as this process knows it. `in_use`: calls go to it. `failed`: calls have left it, and that was within the last
  * minute or no other host has answered since. `unused`: calls go elsewhere, so its present state is unknown.
  */
-export type MemberState = "in use" | "failed" | "unused";
+export type MemberState = "in_use" | "failed" | "unused";
 
 /** One host, as far as this process knows it. */
 export interface MemberHealth {
@@ -86,6 +86,6 @@ function memberOf(host: string, { hostInUse, contactFailed, failureOf }: Contact
   const { error, ms: failedMs } = failureOf.get(host) ?? {};
   const inUse = host === hostInUse;
   const hasFailed = failedMs !== undefined && (inUse || contactFailed || failedMs < RECENT_MS);
-  const state = inUse ? "in use" : hasFailed ? "failed" : "unused";
+  const state = inUse ? "in_use" : hasFailed ? "failed" : "unused";
   return plain({ host, state, inUse, ok: !hasFailed, error: error?.message, failedMs });
 }

@@ -186,7 +186,7 @@ export class MemberLines {
 }
 
 const lock = ({ kind, names }: LockMessage): string =>
-  `${kind} ${listed(names.slice(0, MAX_NAMES), names.length)}`;
+  `${kind === "web_lock" ? "web lock" : kind} ${listed(names.slice(0, MAX_NAMES), names.length)}`;
 
 /** Holds that end in an unusual way or last too long; and, for debugging, every acquisition, release and repeated call. */
 export class LockLines {

@@ -100,7 +100,7 @@ const MAX_QUEUED = 50;
  * The requests of one process for one name. They join the queue in the order of their calls: the next one joins when the
  * one before it is in the queue, or has ended.
  */
-export class RequestQueue {
+class RequestQueue {
   #line: QueuedRequest[] = [];
   /** Requests that have joined, and are neither granted nor ended. */
   readonly #queued = new Set<QueuedRequest>();
@@ -251,7 +251,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
 
   /** What events say of it: the name as its caller gave it. */
   get about(): LockAbout {
-    return { kind: "web lock", name: this.args.name, options: NO_LOCK_OPTIONS };
+    return { kind: "web_lock", name: this.args.name, options: NO_LOCK_OPTIONS };
   }
 
   get pending(): boolean {

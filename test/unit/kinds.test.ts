@@ -22,7 +22,7 @@ describe("what a key under a name shows", () => {
     ["a/read/6a1f", OURS, "a", "reader"],
     ["a/read/6a1f-7", "", "a", "reader"],
     ["a/write/6a1f", OURS, "a", "writer"],
-    ["a/write/6a1f", WEB, "a", "web lock"],
+    ["a/write/6a1f", WEB, "a", "web_lock"],
     ["a/17/6a1f", OURS, "a/17", "mutex"],
     ["a/17/6a1f", "", "a/17", "unknown"],
     ["a/17/read/6a1f", OURS, "a/17", "reader"],
@@ -61,7 +61,7 @@ describe("what a key under a name shows", () => {
 
 describe("kinds", () => {
   const groups: readonly (readonly LockKind[])[] = [
-    ["mutex", "all", "reader", "writer", "web lock"],
+    ["mutex", "all", "reader", "writer", "web_lock"],
     ["permit"],
     ["leadership"],
   ];

@@ -28,9 +28,7 @@ const MAX_LIMIT = 1000;
  * holds; a command must not start before its loss would be noticed.
  */
 export class HoldWatch {
-  /** Called when the key is gone. */
-  onGone: () => void = () => {};
-  gone = false;
+  readonly #gone = new AbortController();
   readonly #stop = new AbortController();
   readonly #exclusive: boolean;
 
@@ -52,6 +50,11 @@ export class HoldWatch {
 
   private constructor(private readonly hold: Hold) {
     this.#exclusive = "fence" in hold;
+  }
+
+  /** Aborts when the key is gone. */
+  get gone(): AbortSignal {
+    return this.#gone.signal;
   }
 
   stop(): void {
@@ -80,9 +83,7 @@ export class HoldWatch {
     const found = [...holders, ...waiters].some((each) => each.key === key && each.revision === revision);
     // A holder of an exclusive lock is the oldest. Others may not be among those that are reported.
     const complete = this.#exclusive || total.holders + total.waiters === holders.length + waiters.length;
-    if (found || !complete || this.gone) return;
-    this.gone = true;
-    this.onGone();
+    if (!found && complete) this.#gone.abort();
   }
 }
 
@@ -205,7 +206,7 @@ export async function runCommand(task: CommandTask, hold: Hold): Promise<Settled
     signals.signal.throwIfAborted();
     hold.assertHeld();
     // The library watches the key only after a second.
-    if (watch.gone) throw new LockLostError(hold.name, hold.key, "deleted");
+    if (watch.gone.aborted) throw new LockLostError(hold.name, hold.key, "deleted");
     const supervised = { ...task, hold, watch, ...start(task, hold) };
     const supervisor = new Supervisor(supervised);
     signals.receiver = (name) => void supervisor.signal(name);

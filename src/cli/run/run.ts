@@ -148,7 +148,7 @@ interface Slot {
   readonly ifHeld: OnceOptions["ifHeld"];
 }
 
-const RERUN = { never: "never", "if-lost": "if lost", "if-failed": "if failed" } as const;
+const RERUN = { never: "never", "if-lost": "if_lost", "if-failed": "if_failed" } as const;
 const IF_HELD = { wait: "wait", skip: "skip" } as const;
 
 /** Undefined without `--once`. @throws {CliError} */

@@ -206,10 +206,10 @@ export class Supervisor {
     const { hold, watch, group, guardian } = this.it;
     const check = (): void => this.#check();
     hold.signal.addEventListener("abort", check);
-    watch.onGone = () => this.#lose();
+    watch.gone.addEventListener("abort", () => this.#lose());
     try {
       check();
-      if (watch.gone) this.#lose();
+      if (watch.gone.aborted) this.#lose();
       const exitCode = await group.ended;
       await this.#endRest();
       if (this.#denied && this.#lost) this.#ranOnMs = this.#sinceLeaseOver();

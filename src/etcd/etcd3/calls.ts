@@ -22,7 +22,7 @@ const HINTS: readonly (readonly [RegExp, string])[] = [
   // https://nodejs.org/api/deprecations.html#DEP0123
   [
     /TLS ServerName to an IP address/,
-    "from Node.js 26 on TLS needs a host name, or the certificate's name in grpcOptions['grpc.ssl_target_name_override']",
+    "from Node.js 26 on TLS needs a host name, or the certificate's name in credentials.serverName; in a client of your own: in grpcOptions['grpc.ssl_target_name_override']",
   ],
 ];
 

@@ -102,7 +102,6 @@ function clientOptions(host: string, options: CheckedConnect, pingMs: number): I
     grpcOptions: {
       ...GRPC_OPTIONS,
       ...(credentials?.serverName && { "grpc.ssl_target_name_override": credentials.serverName }),
-      ...options.grpcOptions,
       "grpc.keepalive_time_ms": pingMs,
       ...NO_RETRIES,
       ...unshared(),

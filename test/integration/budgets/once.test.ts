@@ -69,7 +69,7 @@ describe("what once costs etcd", () => {
 
     const meterOf = await meter(at.etcd.member);
     for (let n = 0; n < ROUNDS; n++)
-      await once(session, "budget/again", n, nothing, { rerun: "if lost", ifHeld: n % 2 ? "skip" : "wait" });
+      await once(session, "budget/again", n, nothing, { rerun: "if_lost", ifHeld: n % 2 ? "skip" : "wait" });
 
     expect(await meterOf.read()).toEqual(times(ROUNDS, { Txn: 3, revisions: 2 }));
   });

@@ -82,7 +82,7 @@ describe("leasehold run --once", () => {
     const { code, stderr } = await run([name, "--json", "--once", "1", ...script("echo again")]);
     return { code, ...(JSON.parse(stderr) as object) };
   }
-  const again = (name: string, rerun: "if lost" | "if failed") =>
+  const again = (name: string, rerun: "if_lost" | "if_failed") =>
     once(cluster, name, 1, () => "again", { rerun });
 
   test("counts a command that ends with another code than 0 as failed: in its line, and to callers by 79", async () => {
@@ -94,10 +94,10 @@ describe("leasehold run --once", () => {
 
     expect(await told("cli/failed")).toMatchObject({ code: 79, reason: "done", failed: true });
     expect((await run(failing)).stderr).toContain("slot 1 of cli/failed was run before, and has failed, by");
-    expect(await again("cli/failed", "if lost")).toMatchObject({ reason: "done", run: { failed: true } });
+    expect(await again("cli/failed", "if_lost")).toMatchObject({ reason: "done", run: { failed: true } });
     const words = ["cli/failed", "--once", "1", "--rerun", "if-failed", ...script("echo again")];
     expect(await run(words)).toMatchObject({ code: 0, stdout: "again\n", stderr: "" });
-    expect(await again("cli/failed", "if failed")).toMatchObject({ reason: "done", run: { failed: false } });
+    expect(await again("cli/failed", "if_failed")).toMatchObject({ reason: "done", run: { failed: false } });
   });
 
   test.each([
@@ -115,7 +115,7 @@ describe("leasehold run --once", () => {
       .map((line) => JSON.parse(line) as object);
     expect(lines.at(-1)).toMatchObject({ event: "slot", name, slot: 1, state: "lost", commandCode: code });
     expect(await told(name)).toMatchObject({ code: 76, reason: "lost", failed: false });
-    expect(await again(name, "if lost")).toEqual({ ran: true, value: "again" });
+    expect(await again(name, "if_lost")).toEqual({ ran: true, value: "again" });
   });
 
   test.each([
@@ -130,7 +130,7 @@ describe("leasehold run --once", () => {
     expect(await stopped.ended).toMatchObject({ code });
     expect(stopped.stderr()).toContain(`slot 1 of ${name} counts as lost: the command was ended early`);
     expect(await told(name)).toMatchObject({ code: 76, reason: "lost" });
-    expect(await again(name, "if failed")).toEqual({ ran: true, value: "again" });
+    expect(await again(name, "if_failed")).toEqual({ ran: true, value: "again" });
   });
 
   test("counts a command that has done its work after SIGHUP as done: it is no order to end", async () => {
@@ -145,7 +145,7 @@ describe("leasehold run --once", () => {
     running.child.kill("SIGHUP");
 
     expect(await running.ended).toMatchObject({ code: 0 });
-    expect(await again("cli/reloaded", "if failed")).toMatchObject({
+    expect(await again("cli/reloaded", "if_failed")).toMatchObject({
       reason: "done",
       run: { failed: false },
     });

@@ -57,7 +57,7 @@ describe.concurrent("cluster.health()", { timeout: 60_000 }, () => {
     expect(ok).toBe(true);
     const left = members.find(({ host }) => host === used.host)!;
     expect(left).toMatchObject({ state: "failed", inUse: false, ok: false });
-    expect(members.find(({ host }) => host !== used.host)).toMatchObject({ state: "in use", ok: true });
+    expect(members.find(({ host }) => host !== used.host)).toMatchObject({ state: "in_use", ok: true });
     expect(left.failedMs).toBeGreaterThanOrEqual(0);
     expect(cluster.health().members.find(({ host }) => host === used.host)?.failedMs).toBeGreaterThan(
       left.failedMs!,

@@ -198,7 +198,7 @@ test("a Web Lock that ends with its callback, is stolen, or is left by its manag
 
   const of = (wanted: string) =>
     ends.messages.filter(({ name }) => name === wanted).map(({ reason }) => reason);
-  expect(ends.messages.every(({ kind }) => kind === "web lock")).toBe(true);
+  expect(ends.messages.every(({ kind }) => kind === "web_lock")).toBe(true);
   expect(of("a callback")).toEqual(["released"]);
   expect(of("a victim").sort()).toEqual(["deleted", "released"]);
   expect(of("left")).toEqual(["closed"]);

@@ -32,14 +32,14 @@ describe("a candidate", () => {
       key: leadership.key,
       value: "first",
       fence: leadership.fence,
-      revision: leadership.fence,
+      modRevision: leadership.fence,
       leaseId: two.holder.leaseId,
     });
     expect(JSON.parse(JSON.stringify(leader))).toEqual({
       key: leadership.key,
       value: "first",
       fence: String(leadership.fence),
-      revision: String(leadership.fence),
+      modRevision: String(leadership.fence),
       leaseId: String(two.holder.leaseId),
     });
     await leadership.resign();
@@ -152,7 +152,10 @@ describe("a leader", () => {
     expect(new Set([first, second, last].map((leader) => leader?.fence))).toEqual(
       new Set([leadership.fence]),
     );
-    expect([second!.revision > first!.revision, last!.revision - second!.revision]).toEqual([true, 3n]);
+    expect([second!.modRevision > first!.modRevision, last!.modRevision - second!.modRevision]).toEqual([
+      true,
+      3n,
+    ]);
     await leadership.resign();
     expect(await reasonOf(leadership.proclaim("5"))).toMatchObject({ code: "LOCK_RELEASED" });
   });

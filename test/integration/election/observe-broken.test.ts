@@ -10,7 +10,7 @@ import { twoSessions } from "../../support/fixtures/two-sessions.js";
 const two = twoSessions(20);
 const PATIENCE = { timeout: 20_000 };
 
-const textOf = (leader: Leader | undefined) => (leader ? `${leader.key}@${leader.revision}` : "nobody");
+const textOf = (leader: Leader | undefined) => (leader ? `${leader.key}@${leader.modRevision}` : "nobody");
 
 /** The leader after each revision that changed it, starting with none. */
 function leadersIn({ seen }: Observer): string[] {

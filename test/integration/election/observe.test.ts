@@ -43,7 +43,7 @@ describe("an observer", () => {
     for (let n = 0; n < 6; n++) told.push(await observer.next());
     expect(told.map((leader) => leader?.value)).toEqual(["a", "b", "b", undefined, "c", undefined]);
     expect(told.slice(0, 3).map((leader) => leader?.fence)).toEqual(Array(3).fill(first.fence));
-    const revisions = told.flatMap((leader) => leader?.revision ?? []);
+    const revisions = told.flatMap((leader) => leader?.modRevision ?? []);
     expect(revisions).toEqual([...new Set(revisions)].sort((a, b) => (a < b ? -1 : 1)));
   });
 

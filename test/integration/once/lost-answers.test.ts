@@ -111,8 +111,8 @@ describe.concurrent("a session that ends", () => {
       error: LOST,
     });
     expect(await call("ends/claimed")).toMatchObject({ ran: false, reason: "lost" });
-    expect(await call("ends/claimed", { rerun: "if lost" })).toEqual({ ran: true, value: "ran" });
-    expect(await call("ends/claimed", { rerun: "if lost" })).toMatchObject({ reason: "done" });
+    expect(await call("ends/claimed", { rerun: "if_lost" })).toEqual({ ran: true, value: "ran" });
+    expect(await call("ends/claimed", { rerun: "if_lost" })).toMatchObject({ reason: "done" });
   });
 
   test("between its work and the mark has lost the slot, which others are told", async ({ expect }) => {
@@ -121,14 +121,14 @@ describe.concurrent("a session that ends", () => {
       error: LOST,
     });
     expect(await call("ends/unmarked")).toMatchObject({ ran: false, reason: "lost" });
-    expect(await call("ends/unmarked", { rerun: "if lost" })).toEqual({ ran: true, value: "ran" });
+    expect(await call("ends/unmarked", { rerun: "if_lost" })).toEqual({ ran: true, value: "ran" });
   });
 
   test("after the mark of its run was put has run the slot, whatever its caller hears", async ({
     expect,
   }) => {
     expect(await endedAt('"state":"done"', "drop-answer", "ends/marked")).toMatchObject({ runs: 1 });
-    expect(await call("ends/marked", { rerun: "if lost" })).toMatchObject({ ran: false, reason: "done" });
+    expect(await call("ends/marked", { rerun: "if_lost" })).toMatchObject({ ran: false, reason: "done" });
   });
 });
 

@@ -118,8 +118,8 @@ describe("marks that an older version put under the prefix", () => {
     await put(old("lost"), value("started"));
 
     expect(await once(prod, "lost", SLOT, never)).toMatchObject({ reason: "lost", run: { owner: "old" } });
-    expect(await once(prod, "lost", SLOT, () => "again", { rerun: "if lost" })).toMatchObject({ ran: true });
-    const after = await once(prod, "lost", SLOT, never, { rerun: "if lost" });
+    expect(await once(prod, "lost", SLOT, () => "again", { rerun: "if_lost" })).toMatchObject({ ran: true });
+    const after = await once(prod, "lost", SLOT, never, { rerun: "if_lost" });
     expect(after).toMatchObject({ reason: "done", run: { owner: "prod" } });
   });
 

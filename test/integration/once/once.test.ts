@@ -44,7 +44,7 @@ describe("once", () => {
   test("runs a slot for one of many callers, in one process and in several", async () => {
     let runs = 0;
     const callers = Array.from({ length: 40 }, (_, n) =>
-      once(n % 2 ? two.holder : two.session, "many", Math.floor(n / 8), () => ++runs, { rerun: "if lost" }),
+      once(n % 2 ? two.holder : two.session, "many", Math.floor(n / 8), () => ++runs, { rerun: "if_lost" }),
     );
     const results = await Promise.all(callers);
 
@@ -78,7 +78,7 @@ describe("once", () => {
     await begun;
 
     expect(await once(two.session, "running", 1, never)).toMatchObject({ ran: false, reason: "running" });
-    const standby = once(two.session, "running", 1, never, { rerun: "if lost" });
+    const standby = once(two.session, "running", 1, never, { rerun: "if_lost" });
     await queued("running", 2);
     end("over");
 
@@ -109,12 +109,12 @@ describe("once", () => {
     const error = new Error("work failed");
 
     expect(await reasonOf(once(two.holder, "throws", 1, () => Promise.reject(error)))).toBe(error);
-    const again = await once(two.session, "throws", 1, never, { rerun: "if lost" });
+    const again = await once(two.session, "throws", 1, never, { rerun: "if_lost" });
     expect(again).toMatchObject({ ran: false, reason: "done", run: { failed: true } });
   });
 
-  test('runs a slot again whose work has thrown, and one that was lost, with rerun: "if failed", until it succeeds', async () => {
-    const options = { rerun: "if failed" } as const;
+  test('runs a slot again whose work has thrown, and one that was lost, with rerun: "if_failed", until it succeeds', async () => {
+    const options = { rerun: "if_failed" } as const;
     const error = new Error("work failed");
     const fails = () => reasonOf(once(two.holder, "retried", 1, () => Promise.reject(error), options));
 
@@ -128,14 +128,14 @@ describe("once", () => {
     });
   });
 
-  test('runs a slot again that failed while the call with rerun: "if failed" waited behind it', async () => {
+  test('runs a slot again that failed while the call with rerun: "if_failed" waited behind it', async () => {
     const { begun, end, work } = job();
     const failing = once(two.holder, "takes-over", 1, (lock) =>
       work(lock).then(() => Promise.reject(new Error("failed"))),
     );
     const failed = reasonOf(failing);
     await begun;
-    const standby = once(two.session, "takes-over", 1, () => "again", { rerun: "if failed" });
+    const standby = once(two.session, "takes-over", 1, () => "again", { rerun: "if_failed" });
     await queued("takes-over", 2);
     end("over");
 
@@ -177,14 +177,14 @@ describe('once with ifHeld: "skip"', () => {
     const { begun, end, work } = job();
     const running = once(two.holder, "tells", 1, work);
     await begun;
-    const told = (rerun: "never" | "if lost") => once(two.session, "tells", 1, never, { ...skip, rerun });
+    const told = (rerun: "never" | "if_lost") => once(two.session, "tells", 1, never, { ...skip, rerun });
 
     expect(await told("never")).toMatchObject({ reason: "running", run: { owner: "the holder" } });
-    expect(await told("if lost")).toMatchObject({ reason: "running", run: { owner: "the holder" } });
+    expect(await told("if_lost")).toMatchObject({ reason: "running", run: { owner: "the holder" } });
     end("over");
     await running;
     await queued("tells", 0);
-    expect(await told("if lost")).toMatchObject(DONE);
+    expect(await told("if_lost")).toMatchObject(DONE);
     await reasonOf(once(two.holder, "tells", 2, (lock) => lock.release()));
     expect(await once(two.session, "tells", 2, never, skip)).toMatchObject({ reason: "lost" });
   });
@@ -192,7 +192,7 @@ describe('once with ifHeld: "skip"', () => {
   test("runs a lost slot again if the lock is free, and skips it if not", async () => {
     await reasonOf(once(two.holder, "skips-lost", 1, (lock) => lock.release()));
     const lock = await new Mutex(two.holder, "skips-lost").lock();
-    const again = () => once(two.session, "skips-lost", 1, () => "again", { ...skip, rerun: "if lost" });
+    const again = () => once(two.session, "skips-lost", 1, () => "again", { ...skip, rerun: "if_lost" });
 
     expect(await again()).toEqual({ ran: false, reason: "held", run: undefined });
     await lock.release();
@@ -239,7 +239,7 @@ describe("a run that is lost in the middle", () => {
 
     let runs = 0;
     const again = await Promise.all(
-      [1, 2, 3, 4].map(() => once(two.session, "rerun", 1, () => ++runs, { rerun: "if lost" })),
+      [1, 2, 3, 4].map(() => once(two.session, "rerun", 1, () => ++runs, { rerun: "if_lost" })),
     );
 
     expect(runs).toBe(1);
@@ -251,7 +251,7 @@ describe("a run that is lost in the middle", () => {
     const { begun, end, work } = job();
     const running = reasonOf(once(two.holder, "standby", 1, work));
     await begun;
-    const standby = once(two.session, "standby", 1, () => "again", { rerun: "if lost" });
+    const standby = once(two.session, "standby", 1, () => "again", { rerun: "if_lost" });
     await queued("standby", 2);
     const { holders } = await inspect(two.cluster, "standby");
     await forceRelease(two.cluster, holders[0]!);

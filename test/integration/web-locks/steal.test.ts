@@ -67,7 +67,7 @@ describe("a steal", () => {
       const held = await holding(two.locks, how, options);
       const told: string[] = [];
       const lossOf = (who: string, signal: AbortSignal) => abortOf(signal).then(() => told.push(who));
-      const losses = [lossOf("mutex", mutex.signal), lossOf("web lock", held.lock.signal)];
+      const losses = [lossOf("mutex", mutex.signal), lossOf("web_lock", held.lock.signal)];
 
       await Promise.all([
         two.other.request(how, steal, () => undefined),
@@ -75,7 +75,7 @@ describe("a steal", () => {
         ...losses,
       ]);
 
-      expect(told).toEqual(["web lock", "mutex"]);
+      expect(told).toEqual(["web_lock", "mutex"]);
       await expectRobbed(held);
     },
   );

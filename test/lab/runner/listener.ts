@@ -40,7 +40,7 @@ async function observeOnce(
   let refused = false;
   try {
     for await (const leader of new leasehold.Election(cluster, of.lock).observe({ signal })) {
-      const told = leader && { token: leader.fence, rev: leader.revision, value: leader.value };
+      const told = leader && { token: leader.fence, rev: leader.modRevision, value: leader.value };
       note({ k: "observed", ...of, ...told });
     }
   } catch (error) {

@@ -171,8 +171,8 @@ describe("a request of a Web Lock", () => {
     await locks.request("a name", { mode: "shared" }, () => undefined);
 
     expect(trace.ended).toMatchObject([
-      { kind: "web lock", name: "a name", names: ["a name"], outcome: "granted", fence: revision, ahead: 0 },
-      { kind: "web lock", name: "a name", outcome: "granted", fence: undefined },
+      { kind: "web_lock", name: "a name", names: ["a name"], outcome: "granted", fence: revision, ahead: 0 },
+      { kind: "web_lock", name: "a name", outcome: "granted", fence: undefined },
     ]);
   });
 

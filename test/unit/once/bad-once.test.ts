@@ -19,7 +19,7 @@ const BAD_SLOTS = [
   outOfRange("slot", SLOT, NaN),
   outOfRange("slot", SLOT, 2 ** 53),
 ];
-const RERUN = '"never", "if lost" or "if failed"';
+const RERUN = '"never", "if_lost" or "if_failed"';
 const IF_HELD = '"wait" or "skip"';
 const KEEP = "a whole number from 1 to 100000";
 const BAD_OPTIONS = [

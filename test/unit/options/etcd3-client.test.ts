@@ -24,7 +24,6 @@ describe("connect", () => {
       wrongType("transport", "left out beside etcd3", "http2", '"http2"'),
       wrongType("credentials", "left out beside etcd3", {}, "an object (Object)"),
       wrongType("auth", "left out beside etcd3", { username: "a", password: "b" }, "an object (Object)"),
-      wrongType("grpcOptions", "left out beside etcd3", {}, "an object (Object)"),
       wrongType("pingIntervalMs", "left out beside etcd3", 6000, "a number"),
       wrongType("pingTimeoutMs", "left out beside etcd3", 2000, "a number"),
       wrongType("connectTimeoutMs", "left out beside etcd3", 2000, "a number"),

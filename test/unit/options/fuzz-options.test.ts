@@ -44,10 +44,7 @@ const http2 = {
   pingTimeoutMs: fc.integer({ min: 100, max: 60_000 }),
   connectTimeoutMs: fc.integer({ min: 100, max: 60_000 }),
 };
-const etcd3 = {
-  transport: fc.constant("etcd3"),
-  grpcOptions: fc.dictionary(fc.string(), junk, { maxKeys: 2 }),
-};
+const etcd3 = { transport: fc.constant("etcd3") };
 const connectOptions = fc.oneof(
   junkOptions({ ...common, ...http2 }),
   junkOptions({ ...common, ...etcd3 }),

@@ -30,8 +30,7 @@ describe("a password", () => {
         { auth: { username: "u", password: text, more: text } },
         { credentials: text },
         { credentials: [text] },
-        { transport: "etcd3", grpcOptions: text },
-        { transport: "http2", grpcOptions: text },
+        { grpcOptions: text },
         ...["http://", "https://", ""].flatMap((scheme) => [
           { hosts: `${scheme}u:${text}@localhost:2379` },
           { hosts: ["a:1", `${scheme}u:${text}@localhost`] },

@@ -5,7 +5,7 @@ import { thrown } from "../../support/fixtures/misuse.js";
 
 const CONNECT = [
   ...["hosts", "credentials", "auth", "requestTimeoutMs", "session", "log"],
-  ...["transport", "pingIntervalMs", "pingTimeoutMs", "connectTimeoutMs", "grpcOptions"],
+  ...["transport", "pingIntervalMs", "pingTimeoutMs", "connectTimeoutMs"],
 ];
 const CREDENTIALS = ["rootCertificate", "privateKey", "certChain", "serverName"];
 const WAIT = ["signal", "timeoutMs", "reentrant"];

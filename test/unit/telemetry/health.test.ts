@@ -47,7 +47,7 @@ describe("the health of a cluster", () => {
       ok: false,
       members: [
         { host: "a:1", state: "failed", inUse: false, ok: false, error: "connect ECONNREFUSED", failedMs: 5 },
-        { host: "b:1", state: "in use", inUse: true, ok: true, error: undefined },
+        { host: "b:1", state: "in_use", inUse: true, ok: true, error: undefined },
       ],
     });
     expect(health({ standing, contact: { ...contact, contactFailed: false } }).ok).toBe(true);
@@ -73,7 +73,7 @@ describe("the health of a cluster", () => {
     expect(failedHost(59_000)).toMatchObject({ state: "failed", ok: false, error, failedMs: 59_000 });
     expect(failedHost(780_000)).toMatchObject({ state: "unused", ok: true, error, failedMs: 780_000 });
     // Asked again, or nothing else answers.
-    expect(failedHost(780_000, { hostInUse: "a:1" })).toMatchObject({ state: "in use", ok: false });
+    expect(failedHost(780_000, { hostInUse: "a:1" })).toMatchObject({ state: "in_use", ok: false });
     expect(failedHost(780_000, { contactFailed: true })).toMatchObject({ state: "failed", ok: false });
   });
 });

@@ -122,6 +122,13 @@ describe("the line about a wait", () => {
     expect(world.clock.timers).toBe(0);
   });
 
+  test("names a web lock in words", () => {
+    const call = world.begin(world.call("a name", { kind: "web_lock" }));
+    world.finish(call, { outcome: "error", error: new Error("bad") });
+
+    expect(world.lines.all).toEqual(['debug leasehold: web lock "a name" not acquired (error): bad']);
+  });
+
   test("is for debugging where a candidate of an election stands by", async () => {
     world.begin(world.call("reports", { kind: "leadership" }));
     await world.clock.pass(31_000);

@@ -95,7 +95,7 @@ interface Observing {
 async function observe({ leasehold }: World, { node, note, signal }: Observing): Promise<void> {
   try {
     for await (const leader of new leasehold.Election(node.cluster, NAME).observe({ signal })) {
-      const observed = leader && { token: leader.fence, rev: leader.revision, value: leader.value };
+      const observed = leader && { token: leader.fence, rev: leader.modRevision, value: leader.value };
       note({ k: "observed", lock: NAME, n: 0, ...observed });
     }
   } catch (error) {

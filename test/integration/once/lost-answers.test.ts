@@ -143,7 +143,7 @@ describe("the transaction after the work", () => {
       await expect(once(caller, name, SLOT, () => Promise.reject(failure))).rejects.toBe(failure);
       expect(rule.hits).toBe(1);
       expect(await once(other, name, SLOT, () => 1)).toMatchObject({ reason: "done", run: { failed: true } });
-      expect(await once(other, name, SLOT, () => 2, { rerun: "if failed" })).toEqual({ ran: true, value: 2 });
+      expect(await once(other, name, SLOT, () => 2, { rerun: "if_failed" })).toEqual({ ran: true, value: 2 });
       proxy.remove(rule);
     },
   );

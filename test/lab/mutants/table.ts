@@ -252,7 +252,7 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "queue/queue.js",
-        from: "return answer.succeeded || doubted;",
+        from: "return answer.succeeded || (doubted && !by);",
         to: "return answer.succeeded;",
       },
     ],

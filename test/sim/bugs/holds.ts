@@ -12,7 +12,7 @@ export const HOLDS: readonly Bug[] = [
     patches: [
       {
         file: "hold/hold.js",
-        from: "        if (!deleted && !lease.services.path.requestsAreRepeated)\n            throw this.#keyLoss();\n",
+        from: "        if (this.#leaveBy || !lease.services.path.requestsAreRepeated)\n            throw this.#keyLoss();\n",
         to: "",
       },
     ],

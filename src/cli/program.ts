@@ -7,6 +7,17 @@ interface CompileCache {
   readonly enableCompileCache?: (folder: string) => unknown;
 }
 
+/** Only this user can write there, or where it is to be made: under sudo, HOME may be that of another user. */
+function isOwn(folder: string): boolean {
+  try {
+    const found = process.getBuiltinModule("node:fs").statSync(folder, { throwIfNoEntry: false });
+    if (!found) return isOwn(path.dirname(folder));
+    return found.uid === process.getuid?.() && (found.mode & 0o002) === 0;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * Where no other user can write, since V8 runs what it finds there: not in the system's temporary folder, which is the default. If it
  * cannot be written, Node.js goes on without. The environment stays as it is, so a command that `run` starts has no cache by this.
@@ -15,7 +26,8 @@ function enableCompileCache({ XDG_CACHE_HOME, HOME }: NodeJS.ProcessEnv): void {
   const folder = XDG_CACHE_HOME || (HOME && path.join(HOME, ".cache"));
   if (folder === undefined || !path.isAbsolute(folder)) return;
   const { enableCompileCache: enable } = process.getBuiltinModule("node:module") as CompileCache;
-  enable?.(path.join(folder, "leasehold", "v8"));
+  const cache = path.join(folder, "leasehold", "v8");
+  if (isOwn(cache)) enable?.(cache);
 }
 
 enableCompileCache(process.env);

@@ -1,6 +1,6 @@
 // What a program loads before it has done anything, in counts: the time of a start is that of the machine.
 import { execFileSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import module from "node:module";
 import os from "node:os";
 import path from "node:path";
@@ -116,5 +116,11 @@ describe("leasehold", () => {
     for (const XDG_CACHE_HOME of ["/dev/null/cache", "cache", ""])
       expect(names(run({ XDG_CACHE_HOME, HOME: "" }))).toEqual(given);
     expect(existsSync("cache")).toBe(false);
+    // V8 runs what it finds there.
+    const open = path.join(folder, "open");
+    mkdirSync(open);
+    chmodSync(open, 0o777);
+    expect(names(run({ XDG_CACHE_HOME: open }))).toEqual(given);
+    expect(existsSync(path.join(open, "leasehold"))).toBe(false);
   });
 });

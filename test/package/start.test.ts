@@ -1,6 +1,15 @@
 // What a program loads before it has done anything, in counts: the time of a start is that of the machine.
 import { execFileSync } from "node:child_process";
-import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import module from "node:module";
 import os from "node:os";
 import path from "node:path";

@@ -7,6 +7,17 @@ interface CompileCache {
   readonly enableCompileCache?: (folder: string) => unknown;
 }
 
+/** Only this user can write there, or where it is to be made: under sudo, HOME may be that of another user. */
+function isOwn(folder: string): boolean {
+  try {
+    const found = process.getBuiltinModule("node:fs").statSync(folder, { throwIfNoEntry: false });
+    if (!found) return isOwn(path.dirname(folder));
+    return found.uid === process.getuid?.() && (found.mode & 0o002) === 0;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * V8 runs what it finds there, so it is no folder in which another user can write: neither the system's temporary one, which is the
  * default, nor the home of the user that `sudo` was called by. If it cannot be written, Node.js goes on without. The environment stays
@@ -14,17 +25,10 @@ interface CompileCache {
  */
 function enableCompileCache({ XDG_CACHE_HOME, HOME = "" }: NodeJS.ProcessEnv): void {
   const { enableCompileCache: enable } = process.getBuiltinModule("node:module") as CompileCache;
-  const home = XDG_CACHE_HOME || HOME;
-  if (!path.isAbsolute(home) || !isOwn(home)) return;
-  enable?.(path.join(home, XDG_CACHE_HOME ? "" : ".cache", "leasehold", "v8"));
-}
-
-function isOwn(folder: string): boolean {
-  try {
-    return process.getBuiltinModule("node:fs").statSync(folder).uid === process.getuid?.();
-  } catch {
-    return false;
-  }
+  const folder = XDG_CACHE_HOME || path.join(HOME, ".cache");
+  if (!path.isAbsolute(folder)) return;
+  const cache = path.join(folder, "leasehold", "v8");
+  if (isOwn(cache)) enable?.(cache);
 }
 
 enableCompileCache(process.env);

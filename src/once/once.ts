@@ -125,17 +125,18 @@ class SlotRun {
     const expiry = lowest ? plan.space.expire(lowest, plan.options.keep) : NOTHING;
     let doubted = false;
     const onUnanswered = (): void => void (doubted = true);
+    const isRepeated = (): boolean => lease.services.path.requestsAreRepeated;
     const what = `mark as run ${plan.text}`;
     try {
       const txn = endTxn(plan, leave, { mark, expiry });
       const answer = await this.#putEnd(txn, { ...lease.policy(what), onUnanswered });
       if (answer.succeeded) return answer;
-      return { ...answer, succeeded: isEnded(answer.ranges[0]?.kvs[0], mark.id, doubted) };
+      return { ...answer, succeeded: isEnded(answer.ranges[0]?.kvs[0], mark.id, doubted || isRepeated()) };
     } catch (error) {
       lease.signal.throwIfAborted();
       this.#rejected = error as Error;
       const answer = await lease.services.client.txn(leave, { ...policy, onUnanswered });
-      return { ...answer, succeeded: answer.succeeded || doubted };
+      return { ...answer, succeeded: answer.succeeded || doubted || isRepeated() };
     }
   }
 

@@ -1,6 +1,7 @@
 // What a program loads before it has done anything, in counts: the time of a start is that of the machine.
 import { execFileSync } from "node:child_process";
 import {
+  chmodSync,
   chownSync,
   cpSync,
   existsSync,
@@ -129,5 +130,11 @@ describe("leasehold", () => {
     for (const XDG_CACHE_HOME of [foreign, "/dev/null/cache", "cache", ""])
       expect(names(run({ XDG_CACHE_HOME, HOME: "" }))).toEqual(given);
     expect([path.join(foreign, "leasehold"), "cache"].filter((each) => existsSync(each))).toEqual([]);
+    // V8 runs what it finds there.
+    const open = path.join(folder, "open");
+    mkdirSync(open);
+    chmodSync(open, 0o777);
+    expect(names(run({ XDG_CACHE_HOME: open }))).toEqual(given);
+    expect(existsSync(path.join(open, "leasehold"))).toBe(false);
   });
 });

@@ -19,7 +19,7 @@ import type { Queue } from "./queue.js";
 import { joinRefused, joinTxn, tryTxn } from "./txns.js";
 
 /** The entry that a caller wants to put into each of its queues. */
-interface JoinWanted {
+export interface JoinWanted {
   readonly names: readonly string[];
   readonly mode: LockMode;
   readonly kind: LockKind;

@@ -1,6 +1,5 @@
 // An etcd that listens on [::1] only, by its address and by a name that also has an IPv4 address.
-import type * as dns from "node:dns";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, type MockInstance, test, vi } from "vitest";
 import { connect, type ConnectOptions, Mutex } from "../../src/index.js";
 import { leasesOf, placesOf } from "../support/clients/server-view.js";
 import { type EtcdCluster, startEtcd } from "../support/etcd/etcd.js";
@@ -13,9 +12,8 @@ const ORDERS = [
   { first: "IPv6", addresses: [FAMILIES.ipv6, FAMILIES.ipv4] },
 ];
 
-const resolver = vi.hoisted(() => ({ lookup: vi.fn() }));
 // Whether a machine's localhost has one family or both depends on its hosts file.
-vi.mock("node:dns", async (original) => ({ ...(await original<typeof dns>()), ...resolver }));
+const lookup = vi.spyOn(process.getBuiltinModule("node:dns"), "lookup") as MockInstance;
 
 const authority = makeAuthority("our authority");
 let files: Awaited<ReturnType<typeof writeServerFiles>>;
@@ -32,7 +30,7 @@ afterAll(async () => {
   await Promise.all([etcd?.stop(), secure?.stop()]);
   await files?.remove();
 });
-beforeEach(() => void resolver.lookup.mockReset());
+beforeEach(() => void lookup.mockReset());
 
 /** A holder and a waiter: calls and streams. */
 async function expectLocks(options: ConnectOptions, member: EtcdCluster["member"]) {
@@ -69,14 +67,14 @@ describe("an etcd on [::1]", () => {
 
   describe.each(ORDERS)("by a name whose first address is of $first", ({ addresses }) => {
     test("serves them, although nothing listens on the IPv4 address", async () => {
-      resolver.lookup.mockImplementation((_name, _options, callback: (...found: unknown[]) => void) =>
+      lookup.mockImplementation((_name, _options, callback: (...found: unknown[]) => void) =>
         callback(null, addresses),
       );
       const hosts = `http://${NAME}:${etcd.member.clientPort}`;
 
       await expectLocks({ hosts, transport: "http2" }, etcd.member);
 
-      expect(resolver.lookup).toHaveBeenCalledWith(NAME, expect.anything(), expect.anything());
+      expect(lookup).toHaveBeenCalledWith(NAME, expect.anything(), expect.anything());
     });
   });
 });

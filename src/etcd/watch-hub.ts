@@ -27,7 +27,7 @@ import {
 const KEPT_MS = 5000;
 const KEPT_GRAIN_MS = 500;
 /** More than the contenders that take turns in one process. */
-const MAX_KEPT = 512;
+const MAX_KEPT = 256;
 /**
  * The release of this client's own key is one event, and so is that of another key in a range. From the next one on, only
  * others use the keys, and their events cost.

@@ -68,7 +68,6 @@ export class PredecessorWait implements TurnListener, Timed {
   #createdMs = -Infinity;
   /** The last read returned too little to decide. */
   #readAll = false;
-  readonly #crowded: boolean;
   /** The number of the latest read; only that read may decide. */
   #read = 0;
   /** That read was sent because the entry before the predecessor had ended: it may show that the predecessor holds. */
@@ -83,7 +82,6 @@ export class PredecessorWait implements TurnListener, Timed {
     this.#watches = new TurnWatches(entry, this);
     this.#atLeast = this.#seenAt = entry.revision;
     this.ahead = from?.ahead ?? 0;
-    this.#crowded = this.ahead > NEAR;
     if (!from) {
       this.read();
       return;
@@ -192,7 +190,7 @@ export class PredecessorWait implements TurnListener, Timed {
   }
 
   #grant(): void {
-    const ownWatch = this.#watches.handOver(this.#crowded);
+    const ownWatch = this.#watches.handOver();
     this.#end(() => this.outcome.turnGranted(ownWatch));
   }
 

@@ -79,8 +79,7 @@ export class TurnWatches {
   }
 
   follow({ target }: Predecessor, { decides, before, startRevision = 0n }: Following): void {
-    // In a crowd that takes turns, it is the predecessor the next time, too.
-    this.#predecessor?.watch.keepForReuse();
+    this.#predecessor?.watch.cancel();
     // A range of several predecessors contains our own key.
     this.#decides = decides || target.end !== undefined;
     this.#predecessor = this.#watched(decides ? spanning(target, this.entry.key) : target, startRevision);
@@ -102,12 +101,11 @@ export class TurnWatches {
     this.#before = new EntryBefore(before, watch, (endedAt) => this.#beforeEnded(endedAt));
   }
 
-  /** The watch on our key goes to the hold; the others stay for the next wait. `crowded`: many others end before that. */
-  handOver(crowded: boolean): Watch | undefined {
+  /** The watch on our key goes to the hold; the others stay for the next wait. */
+  handOver(): Watch | undefined {
     const own = this.#own?.watch;
-    // Clients that take turns with us will be before us again. In a crowd, a range would report the ends of others.
-    if (crowded && this.#decides) this.#predecessor?.watch.cancel();
-    else this.#predecessor?.watch.keepForReuse();
+    // Clients that take turns with us will be before us again.
+    this.#predecessor?.watch.keepForReuse();
     this.#before?.keepForReuse();
     this.#predecessor = this.#own = this.#before = undefined;
     return own;

@@ -138,35 +138,6 @@ describe("a waiter", () => {
     expect(watches.watch(target, listener).id).toBe(below!.watchId);
   });
 
-  test.each([
-    ["few", "its predecessor's key, and that on both keys", 2, true],
-    [
-      "many",
-      "its predecessor's key, not that on the range, which would report the ends of others",
-      10,
-      false,
-    ],
-  ])("parks for its next wait, among %s, the watch on %s", async (_, __, ahead, parksRange) => {
-    const waiter = new WaitingTurn({ ahead });
-    await waiter.watched();
-    await waiter.clock.pass(100);
-    await waiter.answerRead([MINE, BELOW], { revision: WATCHED + 1n });
-    waiter.stream.created(placeKey(BELOW), WATCHED + 1n);
-    await waiter.deleted(BELOW, WATCHED + 2n);
-    expect(waiter.told).toEqual(["granted"]);
-
-    const [below, own, both] = waiter.stream.creates;
-    const { watches } = waiter.cluster.services;
-    const listener = waiter.granted!.ownWatch!.listener;
-    const again = (target: typeof below) =>
-      watches.watch({ ...target!, events: "DELETE", reuseFrom: WATCHED + 9n }, listener).id;
-
-    expect(waiter.stream.cancels).toEqual(parksRange ? [] : [both!.watchId]);
-    expect(again(below)).toBe(below!.watchId);
-    expect(again(both) === both!.watchId).toBe(parksRange);
-    expect(waiter.granted?.ownWatch?.id).toBe(own!.watchId);
-  });
-
   test("reads when a predecessor that may itself have waited is deleted, and follows who is next before it", async () => {
     const waiter = new WaitingTurn({ ahead: 3 });
     await waiter.watched();

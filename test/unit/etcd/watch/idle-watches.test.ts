@@ -125,9 +125,9 @@ describe("a watch that nobody needs at the moment", () => {
     expect(watching.stream.cancels).toEqual([parked.id]);
   });
 
-  test("gives way to newer ones when there are 512", () => {
+  test("gives way to newer ones when there are 256", () => {
     const watching = new Watching();
-    const [oldest] = Array.from({ length: 513 }, (_, n) => watching.parked(`k${n}`));
+    const [oldest] = Array.from({ length: 257 }, (_, n) => watching.parked(`k${n}`));
 
     expect(watching.stream.cancels).toEqual([oldest?.id]);
   });

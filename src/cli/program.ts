@@ -7,7 +7,7 @@ interface CompileCache {
   readonly enableCompileCache?: (folder: string) => unknown;
 }
 
-/** Only this user can write there, or where it is to be made: under sudo, HOME may be that of another user. */
+/** Whether only this user can write there, or where it is to be made. Under sudo, HOME may be that of another user. */
 function isOwn(folder: string): boolean {
   try {
     const found = process.getBuiltinModule("node:fs").statSync(folder, { throwIfNoEntry: false });
@@ -19,9 +19,9 @@ function isOwn(folder: string): boolean {
 }
 
 /**
- * V8 runs what it finds there, so it is no folder in which another user can write: neither the system's temporary one, which is the
- * default, nor the home of the user that `sudo` was called by. If it cannot be written, Node.js goes on without. The environment stays
- * as it is, so a command that `run` starts has no cache by this.
+ * V8 runs what it finds in the cache, so no other user may write there: it is neither the system's temporary folder, which is the
+ * default, nor the home of the user that called `sudo`. Node.js goes on without a cache where it cannot write one. The environment
+ * stays as it is, so a command that `run` starts gets no cache by this.
  */
 function enableCompileCache({ XDG_CACHE_HOME, HOME = "" }: NodeJS.ProcessEnv): void {
   const { enableCompileCache: enable } = process.getBuiltinModule("node:module") as CompileCache;

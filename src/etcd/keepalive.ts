@@ -131,7 +131,7 @@ export interface LeaseListener {
 /** Leases that are due within this part of a TTL are renewed together. */
 const ROUND_PART = 1 / 30;
 
-/** A renewal that was sent, and has no answer. */
+/** A renewal that was sent and has no answer yet. */
 interface Unanswered {
   readonly leaseId: bigint;
   readonly sent: Moment;
@@ -165,7 +165,7 @@ export class Keepalive {
   readonly #retry: Backoff;
   #reopening: Timer | undefined;
   #checkingTerm = false;
-  /** The first renewal that was due. */
+  /** When the first renewal of the cluster was due. */
   #firstRound: number | undefined;
   /** Since then, a restored etcd may answer, also before the first stream of a lease. */
   #memberFailed = false;
@@ -193,8 +193,8 @@ export class Keepalive {
    */
   roundBefore(at: number, ttlMs: number): number {
     const first = (this.#firstRound ??= at);
-    // Whole milliseconds: ten of them are no more than a third of the TTL, however that is rounded.
-    const roundMs = Math.floor(ttlMs * ROUND_PART);
+    // Whole milliseconds: ten rounds are no more than a third of the TTL, however that is rounded.
+    const roundMs = Math.max(1, Math.floor(ttlMs * ROUND_PART));
     return first + Math.floor((at - first) / roundMs) * roundMs;
   }
 

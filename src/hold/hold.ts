@@ -231,8 +231,8 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   }
 
   /**
-   * Releases a hold that has not ended, by a transaction that does more than to delete the key. It must be answered: rejects with
-   * a LockLostError if the session ends before, and is not limited to one TTL.
+   * Releases a hold that has not ended by a transaction that does more than delete the key. The call waits for the answer, longer
+   * than one TTL if it must, and rejects with a LockLostError if the session ends first.
    */
   releaseBy(by: LeaveBy): Promise<void> {
     this.#leaveBy = by;

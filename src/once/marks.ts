@@ -305,7 +305,7 @@ export const beginTxn = (plan: SlotPlan, entry: JoinedEntry, { mark, seen }: Beg
   failure: reasons(plan, entry),
 });
 
-/** What leaves the queue marks the slot as run, too, and deletes the marks that are too many. Otherwise it reads the mark first. */
+/** Extends `leave`: it also marks the slot as run, and deletes the marks that are too many. If its compare fails, it reads the mark. */
 export function endTxn(
   { at }: SlotPlan,
   leave: Txn,

@@ -153,8 +153,8 @@ class SlotRun {
 }
 
 /**
- * The entry is gone, and not by this attempt: whether an unanswered one has deleted it and put the mark. Then a run of a higher slot
- * may have deleted the mark since, so a missing one proves no loss.
+ * Whether another attempt of this call has deleted the entry and put the mark: one that stayed unanswered, or one that a proxy has
+ * repeated. A run of a higher slot may have deleted that mark since, so a missing mark proves no loss.
  */
 const isEnded = (kv: KeyValue | undefined, id: string, doubted: boolean): boolean => {
   if (!kv) return doubted;
@@ -204,8 +204,8 @@ export type OnceResult<T> =
 /**
  * Runs `work` at most once for each slot, whatever the clocks of the callers say: a slot is a number that all of them derive
  * from the same schedule, such as the epoch milliseconds of a cron tick. The call takes the lock `name`, as a `Mutex` does, and
- * the transaction that takes it compares the mark of the slot and puts it. When `work` has ended, one
- * transaction marks the slot as run and releases the lock, if it is still held. If the slot has run, the call sends one request.
+ * the transaction that takes it compares the mark of the slot and puts it. When `work` has ended, one transaction marks the slot as run
+ * and releases the lock, if it is still held. If the slot has run, the call sends one request.
  *
  * If another holder has the lock, `ifHeld` decides whether the call waits in the queue, so slots of one name never overlap. If
  * `work` throws, that very error is thrown, and the slot counts as run and failed. The slot counts as lost if the lock is lost, or

@@ -140,7 +140,7 @@ export class SessionEntries {
     this.#joined = [...this.#joined.slice(0, i), entry, ...this.#joined.slice(i)];
   }
 
-  /** Those that no release is deleting: a new entry cannot count on waiting for the others. */
+  /** The entries that no release is deleting. A new entry cannot count on waiting for any other. */
   get staying(): readonly JoinedEntry[] {
     return this.#joined.filter(({ leaving }) => !leaving);
   }
@@ -189,7 +189,7 @@ export interface JoinOptions extends WaiterOptions {
   readonly mode?: LockMode;
 }
 
-/** Sends the transaction that deletes an entry, extended. "succeeded" in what it returns: this call has deleted the entry. */
+/** Extends and sends the transaction that deletes an entry. `succeeded` of its answer says whether this call has deleted the entry. */
 export type LeaveBy = (leave: Txn, policy: CallPolicy) => Promise<TxnAnswer>;
 
 /** One session's side of the queue of one name: joins it, waits for its turn and leaves it. */
@@ -248,7 +248,7 @@ export class Queue {
    * Deletes an entry; repeated until etcd has confirmed it. Rejects only with the session's end. false: the key no longer
    * existed, or was not this entry's. That alone proves no loss: the same request may have deleted the key before, if a
    * proxy sent it twice. After an unanswered attempt, which may have deleted it too, the result is true.
-   * `by`: decides that itself.
+   * `by` decides that itself.
    */
   leave(entry: QueueEntry, by?: LeaveBy): Promise<boolean> {
     entry.leaves();
@@ -289,8 +289,8 @@ export class Queue {
   }
 
   /**
-   * A join finds what a release of ours leaves free only if etcd executes it later. Of two requests that arrive together, it executes
-   * the later one first in 85 of 100 cases, as each has a goroutine of its own; of two that arrive 2 ms apart, in one (measured, 3.4).
+   * A join finds the lock free only if etcd executes the release before it. If the two arrive together, etcd executes the later one
+   * first in 85 of 100 cases, as each has a goroutine of its own; if they arrive 2 ms apart, in one of 100 (measured, etcd 3.4).
    */
   async #joinAfterLeaves(wanted: JoinWanted): Promise<readonly Joined[]> {
     const left = Promise.allSettled([...(this.#leaving?.values() ?? [])]);

@@ -47,8 +47,8 @@ export class Timers {
   }
 
   /**
-   * The time on both clocks, less than a millisecond ago. Those that run together share a reading: that of the second clock takes
-   * longer than all else that they do.
+   * The time on both clocks, read less than a millisecond ago by the monotonic clock, which stops in a suspend. Calls that run together
+   * share one reading: reading the second clock takes longer than all else that they do.
    */
   moment(): Moment {
     const isFresh = this.#moment && this.clock.monotonic() - this.#moment.monotonic < 1;

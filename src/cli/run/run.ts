@@ -34,7 +34,7 @@ import { codeOf } from "./supervisor.js";
 /** A person reads a status that changes in place; a log is not to be filled. */
 const [UPDATE_PAUSE_MS, LINE_PAUSE_MS] = [100, 2000];
 
-/** A lock that nobody holds is granted before, and its queue need not be watched. */
+/** A free lock is granted before this, so its queue is not watched. */
 const FIRST_PAUSE_MS = 300;
 
 /** Reports the holder and how many are ahead, whenever that changes, until `signal` aborts. */

@@ -1,6 +1,6 @@
 // The transactions of `once` on a real etcd whose answers are lost, and the end of the session at each of them.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { connect, once, type Cluster, type Lock, type OnceOptions } from "../../../src/index.js";
+import { connect, Mutex, once, type Cluster, type Lock, type OnceOptions } from "../../../src/index.js";
 import { placesOf } from "../../support/clients/server-view.js";
 import { startEtcd, type EtcdCluster } from "../../support/etcd/etcd.js";
 import { spaceAlarm } from "../../support/fixtures/space-alarm.js";
@@ -166,6 +166,22 @@ describe("the transaction after the work", () => {
       proxy.remove(rule);
     },
   );
+
+  test("is no loss behind a proxy that sends it twice, although it deletes its mark", async ({ expect }) => {
+    await using cluster = connect({ hosts: proxy.endpoint });
+    const repeat = (when: (request: Buffer) => boolean) =>
+      proxy.rule({ path: TXN, act: "repeat", times: 1, when });
+    // The second join of this lock finds the key of the first: the cluster knows such a proxy from then on.
+    const learned = repeat((request) => request.includes("known/repeats"));
+    await (await new Mutex(cluster, "known/repeats").lock()).release();
+    await once(other, "repeated", 5, () => 5);
+    const rule = repeat((request) => request.includes("repeated//-") && !request.includes('"state":'));
+
+    expect(await once(cluster, "repeated", 4, () => 4, { keep: 1 })).toEqual({ ran: true, value: 4 });
+    expect([learned.hits, rule.hits]).toEqual([1, 1]);
+    proxy.remove(learned);
+    proxy.remove(rule);
+  });
 
   test("is no loss if its answer is lost and a later slot deletes its mark before it is sent again", async ({
     expect,

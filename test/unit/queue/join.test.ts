@@ -111,3 +111,53 @@ describe("a try", () => {
     expect((await puts()).map(({ key }) => key)).toEqual(["a/77-2"]);
   });
 });
+
+describe("a join that follows a release", () => {
+  /** A name whose only entry is being released, and the next caller. */
+  async function following() {
+    const { clock, lease, sent, puts } = world();
+    const queue = LockTable.of(lease).queue("jobs");
+    const holder = queue.join();
+    const [put] = await puts();
+    const { kvs, count } = found(put, HEADER.revision);
+    const range = { kvs, count, more: false };
+    (await sent()).at(-1)!.answer({ succeeded: true, header: HEADER, ranges: [undefined, range] });
+    const { entry } = await holder.granted;
+    void queue.leave(entry).catch(() => undefined);
+    const next = queue.join();
+    next.granted.catch(() => undefined);
+    const requests = async () =>
+      (await sent()).map(({ request }) => (request as Txn).success.map(({ kind }) => kind));
+    return { clock, lease, sent, requests, next };
+  }
+  const BEFORE = [["put", "range"], ["delete"]];
+
+  test("is sent 2 ms later, and reads the queue", async () => {
+    const { clock, requests } = await following();
+    expect(await requests()).toEqual(BEFORE);
+
+    // Transactions that follow another one leave together, after the events that are pending: the next timer comes after those.
+    clock.after(3, () => undefined);
+    await clock.pass(3);
+
+    expect(await requests()).toEqual([...BEFORE, ["put", "range"]]);
+  });
+
+  test("is sent when the release is answered, if that is sooner", async () => {
+    const { sent, requests } = await following();
+
+    (await sent()).at(-1)!.answer({ succeeded: true, header: HEADER, ranges: [] });
+
+    expect(await requests()).toEqual([...BEFORE, ["put", "range"]]);
+  });
+
+  test("is not sent if the session has ended meanwhile, unnoticed since the process was suspended", async () => {
+    const { clock, lease, requests, next } = await following();
+
+    clock.freeze(lease.ttlMs);
+    await clock.pass(2);
+
+    expect(await requests()).toEqual(BEFORE);
+    await expect(next.granted).rejects.toMatchObject({ code: "SESSION_LOST" });
+  });
+});

@@ -3,8 +3,8 @@ import type { RangesAnswer } from "../etcd/ranges.js";
 import type { Watch } from "../etcd/watch-hub.js";
 import type { Timed, Timers } from "../util/timers.js";
 import type { JoinedEntry } from "./entry.js";
-import { type Behind, isSame, type Predecessor } from "./lock-mode.js";
-import { type Following, type TurnListener, TurnWatches } from "./turn-watches.js";
+import { type Behind, type Predecessor } from "./lock-mode.js";
+import { type Following, max, type TurnListener, TurnWatches } from "./turn-watches.js";
 
 /** The average time after which a wait reads without a reason. */
 const SLOW_READ_MS = 30_000;
@@ -38,8 +38,6 @@ const UNANNOUNCED_MS = 400;
 /** Its end, or its end after that of the entry before it, gives us our turn. */
 const mayDecide = ({ holder, before }: Predecessor): boolean => holder || before?.holder === true;
 
-const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b) => (a > b ? a : b));
-
 /**
  * Waits until no earlier entry is left: first watches the predecessor and its own key, *then* reads the queue. The order
  * matters: after a read that came first, a deletion between the two would go unnoticed. A single deletion alone proves
@@ -52,6 +50,8 @@ export class PredecessorWait implements TurnListener, Timed {
   readonly #watches: TurnWatches;
   /** How many must end before our turn, by the last read. */
   ahead: number;
+  /** A crowd was ahead of our join. */
+  readonly #fromFar: boolean;
   /** Both watches are created, and a later read has found the predecessor alive. */
   #verified = false;
   /** Answers from older states do not count. */
@@ -82,12 +82,13 @@ export class PredecessorWait implements TurnListener, Timed {
     this.#watches = new TurnWatches(entry, this);
     this.#atLeast = this.#seenAt = entry.revision;
     this.ahead = from?.ahead ?? 0;
+    this.#fromFar = this.ahead >= FAR;
     if (!from) {
       this.read();
       return;
     }
     // A replay from the join on misses no event, so it needs no read.
-    this.#follow(from.predecessor, { startRevision: from.ahead >= FAR ? entry.revision + 1n : 0n });
+    this.#follow(from.predecessor, { startRevision: this.#fromFar ? entry.revision + 1n : 0n });
     this.created();
   }
 
@@ -103,12 +104,15 @@ export class PredecessorWait implements TurnListener, Timed {
     return modRevision > this.entry.revision && key.toString() === this.entry.key;
   }
 
-  /** Only the entries themselves are carried over from what the old stream reported. */
+  /** Only what is watched is carried over from what the old stream reported. */
   interrupted(): void {
     if (this.#over) return;
+    const { decides, watchesBefore } = this.#watches;
     this.#watches.cancel();
-    if (!this.#predecessor) return;
-    this.#follow(this.#predecessor);
+    const predecessor = this.#predecessor;
+    if (!predecessor) return;
+    const before = watchesBefore ? predecessor.before : undefined;
+    this.#follow(predecessor, { decides: decides || mayDecide(predecessor), before });
     this.created();
   }
 
@@ -141,9 +145,9 @@ export class PredecessorWait implements TurnListener, Timed {
 
   /** A reused watch may have received events while it was idle: then a read decides. */
   #checkReused(): void {
-    const { predecessor, own } = this.#watches.lastEvents;
-    this.#ended = predecessor > this.#seenAt || own > this.entry.revision;
-    if (this.#ended) this.#atLeast = max(this.#atLeast, predecessor, own);
+    const { lastEvent } = this.#watches;
+    this.#ended = lastEvent > this.#seenAt;
+    if (this.#ended) this.#atLeast = max(this.#atLeast, lastEvent);
   }
 
   /** No entry can be added between the two: if `before` was the holder, the predecessor holds next. */
@@ -153,7 +157,7 @@ export class PredecessorWait implements TurnListener, Timed {
     if (before.holder) {
       this.#holds = true;
       this.#holdsSince = endedAt;
-    } else if (this.#watches.createdAt !== undefined) {
+    } else if (!this.#watches.creating) {
       // The answer most often shows a state that is not older than the new watch, and so verifies it.
       this.#follow(predecessor, { decides: true, before: undefined });
       this.read();
@@ -185,12 +189,12 @@ export class PredecessorWait implements TurnListener, Timed {
     this.#ended = true;
     if (this.#verified && this.#holds && kv.modRevision >= this.#holdsSince) return this.#grant();
     this.#atLeast = max(this.#atLeast, this.#holdsSince);
-    // An early read under way may show that the predecessor held. Otherwise a read follows when both watches are created.
-    if (this.#watches.ownIsCreated && !this.#readsEarly) this.read();
+    // An early read under way may show that the predecessor held. Otherwise a read follows when the watches are created.
+    if (!this.#watches.creating && !this.#readsEarly) this.read();
   }
 
   #grant(): void {
-    const ownWatch = this.#watches.handOver();
+    const ownWatch = this.#watches.handOver(this.#fromFar);
     this.#end(() => this.outcome.turnGranted(ownWatch));
   }
 
@@ -245,7 +249,7 @@ export class PredecessorWait implements TurnListener, Timed {
 
   #behind({ predecessor, ahead }: Behind): void {
     this.ahead = ahead;
-    const follows = isSame(this.#predecessor, predecessor) && this.#watches.followsPredecessor;
+    const follows = this.#watches.follows(predecessor, this.#predecessor);
     // Far from its turn, a range would report the ends of many others.
     const decides = mayDecide(predecessor) || (this.#watches.decides && ahead <= NEAR);
     if (!follows || decides !== this.#watches.decides) {

@@ -1,5 +1,5 @@
 import type { WatchEvent } from "../etcd/port.js";
-import type { Watch, WatchListener, WatchTarget } from "../etcd/watch-hub.js";
+import type { Interruption, Watch, WatchListener, WatchTarget } from "../etcd/watch-hub.js";
 import type { JoinedEntry } from "./entry.js";
 import { isSame, type Predecessor } from "./lock-mode.js";
 
@@ -18,7 +18,7 @@ export interface TurnListener extends WatchListener {
 export interface Following {
   /** It is, or may soon be, the holder: its end alone decides, so one watch reports that end and the end of our own key. */
   readonly decides: boolean;
-  /** The entry before it, if its end is of use. */
+  /** The entry before it, if its end is of use: if the predecessor does not decide, that one must end first. */
   readonly before: Predecessor | undefined;
   /** Default 0n: from now on. */
   readonly startRevision?: bigint;
@@ -31,7 +31,13 @@ function spanning(target: WatchTarget, own: string): WatchTarget {
   return { ...target, key: first as Buffer, end: Buffer.concat([last as Buffer, Buffer.of(0)]) };
 }
 
-/** The watches of one waiter: on its predecessor, on its own key, and on the entry before the predecessor. */
+export const max = (...revisions: readonly bigint[]): bigint => revisions.reduce((a, b) => (a > b ? a : b));
+
+/**
+ * The watches of one waiter. Far from its turn it has one, on the entry before its predecessor: while that one is there, nothing
+ * else matters. Near its turn it has one on the predecessor and its own key together, and one on the entry before the predecessor
+ * while that one holds. A waiter behind a waiter that will announce its grant has one on that and one on its own key.
+ */
 export class TurnWatches {
   #predecessor: Watched | undefined;
   #decides = false;
@@ -43,47 +49,66 @@ export class TurnWatches {
     private readonly listener: TurnListener,
   ) {}
 
-  get followsPredecessor(): boolean {
-    return this.#predecessor !== undefined;
-  }
-
   /** The watch on the predecessor reports the end of our own key, too: both or neither, if one revision ends both. */
   get decides(): boolean {
     return this.#decides;
   }
 
-  /** The later of the revisions at which etcd created the watches on the predecessor and on our key, once both are created. */
+  get watchesBefore(): boolean {
+    return this.#before !== undefined;
+  }
+
+  /** Only the entry before the predecessor is watched. */
+  get far(): boolean {
+    return this.#predecessor === undefined && this.#before !== undefined;
+  }
+
+  /** Whether what is watched suits `predecessor` as well as it suited `last`. */
+  follows(predecessor: Predecessor, last: Predecessor | undefined): boolean {
+    if (this.far) return predecessor.before !== undefined && isSame(this.#before?.entry, predecessor.before);
+    return this.#predecessor !== undefined && isSame(last, predecessor);
+  }
+
+  /** etcd has not created all of them yet. */
+  get creating(): boolean {
+    return this.#needed.some(({ watch }) => watch.createdAt === undefined);
+  }
+
+  /** The latest revision at which etcd created one of them, once all are created. */
   get createdAt(): bigint | undefined {
-    const predecessor = this.#predecessor?.watch.createdAt;
-    const own = this.#own?.watch.createdAt;
-    if (predecessor === undefined || own === undefined) return undefined;
-    return predecessor > own ? predecessor : own;
+    return this.creating ? undefined : max(...this.createdSoFar);
   }
 
-  /** Where those two begin, as far as they are created: an answer older than one of them does not count. */
+  /** Where they begin, as far as they are created: an answer older than one of them does not count. */
   get createdSoFar(): readonly bigint[] {
-    return [this.#predecessor?.watch.createdAt ?? 0n, this.#own?.watch.createdAt ?? 0n];
-  }
-
-  get ownIsCreated(): boolean {
-    return this.#own?.watch.createdAt !== undefined;
+    return this.#needed.map(({ watch }) => watch.createdAt ?? 0n);
   }
 
   get sinceJoin(): boolean {
-    return this.#predecessor?.sinceJoin === true && this.#own?.sinceJoin === true;
+    return this.#needed.every(({ sinceJoin }) => sinceJoin);
   }
 
-  /** Revisions of the last events that reused watches reported while they were idle. */
-  get lastEvents(): { readonly predecessor: bigint; readonly own: bigint } {
-    return { predecessor: this.#predecessor?.watch.lastEvent ?? 0n, own: this.#own?.watch.lastEvent ?? 0n };
+  /** Revision of the last event that a reused watch reported while it was idle. */
+  get lastEvent(): bigint {
+    return max(...this.#needed.map(({ watch }) => watch.lastEvent));
+  }
+
+  /** Near the turn, the one on the entry before the predecessor only saves a read. */
+  get #needed(): readonly Watched[] {
+    if (this.far && this.#before) return [this.#before.watched];
+    return [this.#predecessor, this.#own].filter((watched) => watched !== undefined);
   }
 
   follow({ target }: Predecessor, { decides, before, startRevision = 0n }: Following): void {
     this.#predecessor?.watch.cancel();
+    this.#predecessor = undefined;
     // A range of several predecessors contains our own key.
     this.#decides = decides || target.end !== undefined;
-    this.#predecessor = this.#watched(decides ? spanning(target, this.entry.key) : target, startRevision);
-    this.#own ??= this.#watched({ key: this.entry.key, events: "DELETE" }, startRevision);
+    if (this.#decides || !before) {
+      const watched = decides ? spanning(target, this.entry.key) : target;
+      this.#predecessor = this.#watched({ ...watched, startRevision }, this.listener);
+      if (!this.#decides) this.#own ??= this.#watched({ ...this.#ownKey, startRevision }, this.listener);
+    }
     this.followBefore(before, startRevision);
   }
 
@@ -96,16 +121,19 @@ export class TurnWatches {
     this.#before?.cancel();
     this.#before = undefined;
     if (!before) return;
-    const watch = (listener: WatchListener): Watch =>
-      this.#watch({ ...before.target, startRevision }, listener);
-    this.#before = new EntryBefore(before, watch, (endedAt) => this.#beforeEnded(endedAt));
+    this.#before = new EntryBefore(before, {
+      watch: (listener) => this.#watched({ ...before.target, startRevision }, listener),
+      ended: (endedAt) => this.#beforeEnded(endedAt),
+      ifNeeded: () => (this.far ? this.listener : undefined),
+    });
   }
 
-  /** The watch on our key goes to the hold; the others stay for the next wait. */
-  handOver(): Watch | undefined {
+  /** The watch on our key, if there is one, goes to the hold; the others stay for the next wait. */
+  handOver(fromFar: boolean): Watch | undefined {
     const own = this.#own?.watch;
-    // Clients that take turns with us will be before us again.
-    this.#predecessor?.watch.keepForReuse();
+    // Clients that take turns with us will be before us again. In a crowd, the watch on both keys would report many between them.
+    if (fromFar) this.#predecessor?.watch.cancel();
+    else this.#predecessor?.watch.keepForReuse();
     this.#before?.keepForReuse();
     this.#predecessor = this.#own = this.#before = undefined;
     return own;
@@ -126,51 +154,64 @@ export class TurnWatches {
     this.listener.beforeEnded(before.entry, endedAt);
   }
 
-  #watched(target: WatchTarget, startRevision: bigint): Watched {
-    const watch = this.#watch({ ...target, startRevision }, this.listener);
-    return { watch, sinceJoin: startRevision > 0n || watch.createdAt !== undefined };
+  get #ownKey(): WatchTarget {
+    return { key: this.entry.key, events: "DELETE" };
   }
 
-  #watch(target: WatchTarget, listener: WatchListener): Watch {
+  #watched(target: WatchTarget, listener: WatchListener): Watched {
     const { watches } = this.entry.lease.services;
-    const beside = (this.#own ?? this.#predecessor)?.watch;
-    return watches.watch({ ...target, reuseFrom: this.entry.revision + 1n }, listener, beside);
+    const beside = this.#predecessor?.watch;
+    const watch = watches.watch({ ...target, reuseFrom: this.entry.revision + 1n }, listener, beside);
+    return { watch, sinceJoin: (target.startRevision ?? 0n) > 0n || watch.createdAt !== undefined };
   }
+}
+
+interface BeforeOptions {
+  watch(listener: WatchListener): Watched;
+  ended(endedAt: bigint): void;
+  /** Who needs this watch: nobody where another one reports all that decides. */
+  ifNeeded(): WatchListener | undefined;
 }
 
 /**
  * Watches the entry before a predecessor. When it ends, the predecessor is most likely the holder: a read can show that while
- * the predecessor still holds, so that its own end needs none. A missed event costs a read after that end, and nothing else.
+ * the predecessor still holds, so that its own end needs none. Near the turn, a missed event costs a read after that end, and
+ * nothing else.
  */
 class EntryBefore implements WatchListener {
-  readonly #watch: Watch;
+  readonly watched: Watched;
 
   constructor(
     public entry: Predecessor,
-    watch: (listener: WatchListener) => Watch,
-    private readonly onEnd: (endedAt: bigint) => void,
+    private readonly options: BeforeOptions,
   ) {
-    this.#watch = watch(this);
+    this.watched = options.watch(this);
   }
 
   events(events: readonly WatchEvent[]): void {
     const end = events.find(({ kv }) => this.entry.endedBy(kv));
-    if (end) this.onEnd(end.kv.modRevision);
+    if (end) this.options.ended(end.kv.modRevision);
   }
 
   /** A client that takes turns with us will be there again. */
   keepForReuse(): void {
-    this.#watch.keepForReuse();
+    this.watched.watch.keepForReuse();
   }
 
   cancel(): void {
-    this.#watch.cancel();
+    this.watched.watch.cancel();
   }
 
-  created(): void {}
+  created(revision: bigint): void {
+    this.options.ifNeeded()?.created(revision);
+  }
 
   /** The watch on the predecessor shares its stream: the wait watches both anew. */
-  interrupted(): void {}
+  interrupted(why: Interruption): void {
+    this.options.ifNeeded()?.interrupted(why);
+  }
 
-  refused(): void {}
+  refused(error: Error): void {
+    this.options.ifNeeded()?.refused(error);
+  }
 }

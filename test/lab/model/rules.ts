@@ -56,8 +56,8 @@ const RULE_TABLE = {
     breaks: "no lost wake-up",
   },
   "own-key-is-watched": {
-    says: "waiters and holders watch their own key",
-    without: "they watch their predecessor only",
+    says: "a waiter whose turn is near, and a holder, watch their own key",
+    without: "a waiter watches its predecessor only, and a holder nothing",
     where: "hold/hold.ts",
     scenario: "deletions",
     breaks: "true losses",

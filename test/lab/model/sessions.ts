@@ -72,7 +72,9 @@ function startAgain(world: World, caller: Caller): void {
   const { state } = caller;
   if (state.at === "waiting" && state.predecessor) {
     const turn = { ...state, predecessorWatch: undefined, ownWatch: undefined, beforeWatch: undefined };
-    follow(world, caller, turn, state.predecessor);
+    const before = state.beforeWatch && state.predecessor.before;
+    const both = state.predecessorWatch?.with !== undefined;
+    follow(world, caller, turn, { ...state.predecessor, before }, both);
   } else if (state.at === "waiting" || state.at === "holding") {
     const ownWatch = state.ownWatch && { ...state.ownWatch, createdAt: 0, position: 0 };
     const read = state.read && { ...state.read, linearizable: true, answer: undefined };
@@ -88,5 +90,9 @@ function goOnFromNow(world: World, session: Session, caller: Caller): void {
     watch && watch.createdAt > 0 ? { ...watch, createdAt: now, position: now } : watch;
   const ownWatch = move(state.ownWatch);
   if (state.at === "holding") caller.state = { ...state, ownWatch };
-  else caller.state = { ...state, ownWatch, predecessorWatch: move(state.predecessorWatch) };
+  else
+    caller.state = {
+      ...{ ...state, ownWatch, predecessorWatch: move(state.predecessorWatch) },
+      beforeWatch: move(state.beforeWatch),
+    };
 }

@@ -85,7 +85,11 @@ function waiterSteps(world: World, caller: Caller, turn: Turn): Step[] {
       },
     }),
     ...watchSteps(world, caller, beforeWatch, {
-      created: (_, c, watch) => (c.state = { ...turn, beforeWatch: { ...beforeWatch!, ...watch } }),
+      created: (w, c, watch) => {
+        const next = { ...turn, beforeWatch: { ...beforeWatch!, ...watch } };
+        if (predecessorWatch) c.state = next;
+        else watching(w, c, next);
+      },
       deleted: (w, c, watch, at) => {
         c.state = { ...turn, beforeWatch: { ...beforeWatch!, ...watch } };
         beforeDeleted(w, c, c.state, at);

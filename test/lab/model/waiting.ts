@@ -7,8 +7,10 @@ import {
   breaks,
   watchOn,
   keeps,
+  neededWatches,
   placeOf,
   tell,
+  watches,
   type Caller,
   type Position,
   type Predecessor,
@@ -59,9 +61,18 @@ function localPredecessor(world: World, caller: Caller): Caller | undefined {
 /** Its end, or its end after that of the place before it, gives the lock. */
 const mayDecide = ({ holder, before }: Predecessor): boolean => holder || before?.holder === true;
 
-/** Watches the predecessor and the caller's own key from now on; the read is sent when both watches exist. */
-export function follow(world: World, caller: Caller, turn: Turn, predecessor: Predecessor): Turn {
-  return followAs(world, caller, turn, { predecessor, decides: mayDecide(predecessor) });
+/**
+ * Far from the turn, watches the place before the predecessor; near it, the predecessor and the caller's own key. The read is sent
+ * when the watches exist.
+ */
+export function follow(
+  world: World,
+  caller: Caller,
+  turn: Turn,
+  predecessor: Predecessor,
+  decides = mayDecide(predecessor),
+): Turn {
+  return followAs(world, caller, turn, { predecessor, decides: decides || mayDecide(predecessor) });
 }
 
 interface Following {
@@ -71,12 +82,14 @@ interface Following {
 
 function followAs(world: World, caller: Caller, turn: Turn, { predecessor, decides }: Following): Turn {
   const { key } = placeOf(caller);
-  const both = decides && keeps(world, "own-end-in-one-watch");
+  const ruled = keeps(world, "own-key-is-watched");
+  const both = decides && ruled && keeps(world, "own-end-in-one-watch");
+  const far = !decides && predecessor.before !== undefined;
   const next: Turn = {
     ...turn,
     predecessor,
-    predecessorWatch: watchOn(predecessor.key, both ? key : undefined),
-    ownWatch: keeps(world, "own-key-is-watched") ? (turn.ownWatch ?? watchOn(key)) : undefined,
+    predecessorWatch: far ? undefined : watchOn(predecessor.key, both ? key : undefined),
+    ownWatch: turn.ownWatch ?? (ruled && !both && !far ? watchOn(key) : undefined),
     beforeWatch: watchBefore(turn, predecessor.before),
     verified: false,
     deleted: false,
@@ -84,33 +97,27 @@ function followAs(world: World, caller: Caller, turn: Turn, { predecessor, decid
     read: undefined,
   };
   caller.state = next;
-  tell(
-    world,
-    `${caller.label} asks for ${both ? "one watch" : "watches"} on ${predecessor.key} and its own key`,
+  const watched = neededWatches(next).map((watch) =>
+    watch.with ? `${watch.key} with its own key` : watch.key,
   );
+  tell(world, `${caller.label} asks for a watch on ${watched.join(", and one on ")}`);
   return next;
 }
 
 /** Reads the current predecessor. An answer older than what is already known will not count. */
 function look(world: World, caller: Caller, turn: Turn): void {
-  const createdAt = [turn.predecessorWatch?.createdAt ?? 0, turn.ownWatch?.createdAt ?? 0];
-  const atLeast = Math.max(turn.atLeast, ...createdAt);
+  const atLeast = Math.max(turn.atLeast, ...neededWatches(turn).map(({ createdAt }) => createdAt));
   caller.state = { ...turn, read: { linearizable: false, atLeast, answer: undefined } };
   tell(world, `${caller.label} reads who is before it`);
 }
 
-const bothWatch = (world: World, { predecessorWatch, ownWatch }: Turn): boolean =>
-  (predecessorWatch?.createdAt ?? 0) > 0 &&
-  ((ownWatch?.createdAt ?? 0) > 0 || !keeps(world, "own-key-is-watched"));
-
 /** The last answer is not older than the watches: they report whatever has happened since. */
-const sees = ({ seenAt, predecessorWatch, ownWatch }: Turn): boolean =>
-  seenAt >= Math.max(predecessorWatch?.createdAt ?? 0, ownWatch?.createdAt ?? 0);
+const sees = (turn: Turn): boolean => neededWatches(turn).every(({ createdAt }) => turn.seenAt >= createdAt);
 
 /** etcd has created a watch of a waiter. A read under way may verify it. */
 export function watching(world: World, caller: Caller, turn: Turn): void {
   caller.state = turn;
-  if (!bothWatch(world, turn) || turn.read) return;
+  if (!watches(turn) || turn.read) return;
   const seen = !turn.deleted && turn.seenAt > placeOf(caller).revision && sees(turn);
   if (seen) verify(world, caller, turn);
   else if (keeps(world, "watch-before-read")) look(world, caller, turn);
@@ -128,11 +135,11 @@ function decide(world: World, caller: Caller, turn: Turn, { mine, predecessor, r
   if (!mine && keeps(world, "read-includes-own-key")) return placeGone(world, caller);
   if (!predecessor) return hold(world, caller, { ownWatch: turn.ownWatch, asOf: revision });
   const seen = { ...turn, seenAt: revision };
-  const same = turn.predecessor?.revision === predecessor.revision;
   const both = turn.predecessorWatch?.with !== undefined;
   const decides = mayDecide(predecessor) || (both && !predecessor.isFar);
-  const moves = decides !== both && keeps(world, "own-end-in-one-watch");
-  if (!same || !turn.predecessorWatch || moves) {
+  const ruled = keeps(world, "own-end-in-one-watch") && keeps(world, "own-key-is-watched");
+  const moves = decides !== both && ruled;
+  if (!suits(turn, predecessor) || moves) {
     follow(world, caller, seen, predecessor);
     return;
   }
@@ -142,9 +149,18 @@ function decide(world: World, caller: Caller, turn: Turn, { mine, predecessor, r
   const holdsSince = predecessor.holder ? 0 : turn.holdsSince;
   const known = { ...seen, predecessor: { ...predecessor, holder }, holdsSince };
   caller.state = known;
-  if (!bothWatch(world, known)) return;
+  if (!watches(known)) return;
   if (!sees(known)) return look(world, caller, known);
   verify(world, caller, known);
+}
+
+/** Whether what is watched must end before the turn of a place behind `predecessor`. */
+function suits(
+  { beforeWatch, predecessorWatch, predecessor: last }: Turn,
+  predecessor: Predecessor,
+): boolean {
+  if (predecessorWatch) return last?.revision === predecessor.revision;
+  return beforeWatch !== undefined && beforeWatch.of === predecessor.before?.revision;
 }
 
 /** The last answer has shown the predecessor, and the watches report what happened after it. */
@@ -175,8 +191,8 @@ export function predecessorDeleted(world: World, caller: Caller, turn: Turn, del
   if (verified && wasHolder && deletedAt >= holdsSince)
     return hold(world, caller, { ownWatch: turn.ownWatch, asOf: deletedAt });
   caller.state = heard;
-  // A read under way may show that it held. Otherwise the read follows when both watches exist.
-  if (bothWatch(world, heard) && !turn.read) look(world, caller, heard);
+  // A read under way may show that it held. Otherwise the read follows when the watches exist.
+  if (watches(heard) && !turn.read) look(world, caller, heard);
 }
 
 /** No place can come between the two any more: after the holder, the predecessor holds. Otherwise a read shows who does. */
@@ -190,7 +206,7 @@ export function beforeDeleted(world: World, caller: Caller, turn: Turn, deletedA
   const holdsSince = before.holder ? deletedAt : 0;
   const heard = { ...turn, predecessor: alone, beforeWatch: undefined, holdsSince };
   caller.state = heard;
-  if (holder || !bothWatch(world, heard)) return;
+  if (holder || (turn.predecessorWatch && !watches(heard))) return;
   // The answer to a read that is sent together with the watch most often verifies it.
   look(world, caller, followAs(world, caller, heard, { predecessor: alone, decides: true }));
 }

@@ -101,7 +101,7 @@ export interface Turn {
   readonly ownWatch: Watch | undefined;
   /** On the place before the predecessor, which was created at `of`. */
   readonly beforeWatch: (Watch & { readonly of: number }) | undefined;
-  /** The watches on the predecessor and on the own key exist, and a read after that has found the predecessor alive. */
+  /** The watches that are needed exist, and a read after that has found the predecessor alive. */
   readonly verified: boolean;
   /** The watch has reported the predecessor's deletion. */
   readonly deleted: boolean;
@@ -111,6 +111,18 @@ export interface Turn {
   /** The last answer that showed the predecessor and the own key is of this revision. */
   readonly seenAt: number;
   readonly read: Read | undefined;
+}
+
+/** Far from the turn, only the place before the predecessor is watched. Otherwise that watch only saves a read. */
+export function neededWatches({ predecessorWatch, ownWatch, beforeWatch }: Turn): readonly Watch[] {
+  if (!predecessorWatch && beforeWatch) return [beforeWatch];
+  return [predecessorWatch, ownWatch].filter((watch) => watch !== undefined);
+}
+
+/** etcd has created all watches that are needed. */
+export function watches(turn: Turn): boolean {
+  const needed = neededWatches(turn);
+  return needed.length > 0 && needed.every(({ createdAt }) => createdAt > 0);
 }
 
 export interface Holding {

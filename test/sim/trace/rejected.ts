@@ -1,7 +1,7 @@
 import { copy } from "../../lab/model/search.js";
 import type { Step } from "../../lab/model/step.js";
 import { nextSteps } from "../../lab/model/steps.js";
-import type { Caller, World } from "../../lab/model/world.js";
+import { type Caller, watches, type World } from "../../lab/model/world.js";
 import { isActive } from "./session/world-of.js";
 
 /** A step of a run that is possible in none of the states that the trace leaves. */
@@ -40,13 +40,12 @@ function saidBy(world: World, step: Step): string[] {
 function stateOf({ state, place }: Caller): string {
   const at = place && place.revision > 0 ? `, created at ${place.revision}` : "";
   if (state.at !== "waiting") return `is ${state.at}${at}`;
-  const { predecessor, predecessorWatch, ownWatch, verified, deleted } = state;
-  const created = (predecessorWatch?.createdAt ?? 0) > 0 && (ownWatch?.createdAt ?? 0) > 0;
+  const { predecessor, verified, deleted } = state;
   const facts = [
     predecessor
       ? `behind ${predecessor.key}${predecessor.holder ? ", which holds" : ""}`
       : "behind no known place",
-    ...(created ? [] : ["its watches are not created"]),
+    ...(watches(state) ? [] : ["its watches are not created"]),
     verified ? "verified by a read" : "not verified by a read",
     ...(deleted ? ["the deletion was received"] : []),
   ];

@@ -31,12 +31,11 @@ describe("what it costs etcd", () => {
   });
 });
 
-// A place costs its transaction, a watch on its predecessor and itself, one on itself alone for its hold, and one read of the
-// queue.
-const JOIN = { Txn: 1, Range: 1, Watch: 2, revisions: 1 };
-/** The same behind two others: the entry before the predecessor is watched, too. */
-const JOIN_BEHIND_TWO = { ...JOIN, Watch: 3 };
-// Both watches still exist from the last time, and have missed nothing.
+// A place costs its transaction, a watch on its predecessor and itself, and one read of the queue.
+const JOIN = { Txn: 1, Range: 1, Watch: 1, revisions: 1 };
+/** The same behind two others: the entry before the predecessor, which holds, is watched, too. Behind more, only that entry is. */
+const JOIN_BEHIND = [JOIN, { ...JOIN, Watch: 2 }, JOIN, JOIN, JOIN];
+// The watch still exists from the last time, and has missed nothing.
 const JOIN_AGAIN = { Txn: 1, revisions: 1 };
 // The release's transaction: its event shows the next one that it holds.
 const HAND_OVER = { Txn: 1, revisions: 1 };
@@ -121,12 +120,11 @@ describe("what a contended lock costs etcd", () => {
 async function joinedOneByOne(mutexes: readonly Mutex[]) {
   const waiting = [];
   const join = await meter(at.etcd.member);
-  for (const mutex of mutexes) {
+  for (const [n, mutex] of mutexes.entries()) {
     const lock = mutex.lock();
     lock.catch(() => {}); // Calls that are still waiting at the end end with their sessions.
     waiting.push(lock);
-    const budget = waiting.length === 1 ? JOIN : JOIN_BEHIND_TWO;
-    expect(await join.lap(budget)).toEqual(budget);
+    expect(await join.lap(JOIN_BEHIND[n]!)).toEqual(JOIN_BEHIND[n]);
   }
   return waiting;
 }

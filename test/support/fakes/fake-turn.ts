@@ -68,9 +68,12 @@ export class WaitingTurn {
     return this.reads.map(({ request }) => (request as Range).serializable);
   }
 
-  async watched(below = WATCHED, own = below): Promise<void> {
-    this.stream.created(placeKey(BELOW), below);
-    this.stream.created(this.entry.key, own);
+  /** etcd creates the watch on the predecessor, or on the entry before it, and that on the own key where there is one. */
+  async watched(revision = WATCHED, own = revision): Promise<void> {
+    const { creates } = this.stream;
+    const watches = (key: string): boolean => creates.some((create) => String(create.key) === key);
+    this.stream.created(watches(placeKey(BELOW)) ? placeKey(BELOW) : placeKey(FIRST), revision);
+    if (watches(this.entry.key)) this.stream.created(this.entry.key, own);
     await settle();
   }
 

@@ -5,8 +5,7 @@ import { BELOW, FIRST, MINE, placeKey, WaitingTurn, WATCHED } from "../../suppor
 /** Its watches are created, and a read has found everybody alive. */
 async function waitingBehind(before: "holder" | "waiter"): Promise<WaitingTurn> {
   const waiter = new WaitingTurn({ ahead: 2, before });
-  waiter.stream.created(placeKey(BELOW), WATCHED);
-  waiter.stream.created(waiter.entry.key, WATCHED);
+  if (before === "holder") waiter.stream.created(placeKey(BELOW), WATCHED);
   waiter.stream.created(placeKey(FIRST), WATCHED);
   await settle();
   await waiter.answerRead(before === "holder" ? [MINE, BELOW, FIRST] : [MINE, BELOW, FIRST, 20n]);
@@ -22,14 +21,52 @@ async function readingEarly(): Promise<{ waiter: WaitingTurn; reads: number }> {
 }
 
 describe("a waiter that knows the entry before its predecessor", () => {
-  test("watches it, too", async () => {
+  test("watches it, too, while it holds", async () => {
     const waiter = await waitingBehind("holder");
 
-    expect(waiter.followed()).toEqual([
-      `${placeKey(BELOW)} to ${waiter.entry.key}`,
-      waiter.entry.key,
-      placeKey(FIRST),
-    ]);
+    expect(waiter.followed()).toEqual([`${placeKey(BELOW)} to ${waiter.entry.key}`, placeKey(FIRST)]);
+  });
+
+  test("watches nothing else while it waits", async () => {
+    const waiter = await waitingBehind("waiter");
+
+    expect(waiter.followed()).toEqual([placeKey(FIRST)]);
+  });
+
+  test("watches another one when a read shows that it has ended", async () => {
+    const waiter = new WaitingTurn({ ahead: 3, before: "waiter" });
+    waiter.stream.created(placeKey(FIRST), WATCHED);
+    await settle();
+
+    await waiter.answerRead([MINE, BELOW, 20n, 10n]);
+    expect(waiter.followed(1)).toEqual([placeKey(20n)]);
+    waiter.stream.created(placeKey(20n), WATCHED + 1n);
+    await settle();
+
+    // An event of the new watch may have been missed before it was created.
+    expect(waiter.reads).toHaveLength(2);
+  });
+
+  test("starts anew when the stream of that watch breaks, and reads", async () => {
+    const waiter = await waitingBehind("waiter");
+    const reads = waiter.reads.length;
+
+    waiter.stream.end();
+    await waiter.clock.pass(500);
+    expect(waiter.followed()).toEqual([placeKey(FIRST)]);
+    waiter.stream.created(placeKey(FIRST), WATCHED + 1n);
+    await settle();
+
+    expect(waiter.reads).toHaveLength(reads + 1);
+  });
+
+  test("fails when etcd refuses that watch", () => {
+    const waiter = new WaitingTurn({ ahead: 3, before: "waiter" });
+
+    const { watchId } = waiter.stream.creates[0]!;
+    waiter.stream.answer({ watchId, created: true, cancelled: true, cancelReason: "no permission" });
+
+    expect(waiter.told).toEqual([expect.stringContaining("failed")]);
   });
 
   test("needs no read when first that one ends, which held, and then its predecessor", async () => {

@@ -122,18 +122,17 @@ describe("a waiter", () => {
     expect(waiter.reads).toHaveLength(1);
   });
 
-  test("keeps the watch on its own key when it holds, and parks the other one for its next wait", async () => {
+  test("keeps the watch for its next wait when it holds", async () => {
     const waiter = new WaitingTurn({ ahead: 1, holder: true });
     await waiter.watched();
     await waiter.answerRead([MINE, BELOW]);
 
     await waiter.deleted(BELOW, WATCHED + 1n);
 
-    const [below, own] = waiter.stream.creates;
+    const [below] = waiter.stream.creates;
     const { watches } = waiter.cluster.services;
-    const listener = waiter.granted!.ownWatch!.listener;
+    const listener = { created() {}, events() {}, interrupted() {}, refused() {} };
     const target = { key: below!.key, end: below!.end, events: "DELETE", reuseFrom: WATCHED + 2n } as const;
-    expect(waiter.granted?.ownWatch?.id).toBe(own!.watchId);
     expect(waiter.stream.cancels).toEqual([]);
     expect(watches.watch(target, listener).id).toBe(below!.watchId);
   });
@@ -150,7 +149,7 @@ describe("a waiter", () => {
     await waiter.answerRead([MINE, FIRST, 20n, 10n], { revision: WATCHED + 1n });
 
     expect(waiter.told).toEqual([]);
-    expect(waiter.followed(since)).toEqual([placeKey(FIRST), placeKey(20n)]);
+    expect(waiter.followed(since)).toEqual([placeKey(20n)]);
     expect(waiter.stream.creates.at(-1)?.startRevision).toBe(0n);
   });
 
@@ -210,7 +209,7 @@ describe("a waiter", () => {
     await waiter.clock.pass(0);
 
     expect(waiter.told).toEqual([]);
-    expect(waiter.stream.creates).toHaveLength(2);
+    expect(waiter.followed()).toEqual([`${placeKey(BELOW)} to ${waiter.entry.key}`]);
   });
 
   test("starts anew on the next member when the stream breaks, and carries nothing over", async () => {
@@ -221,7 +220,7 @@ describe("a waiter", () => {
 
     old.end();
     await waiter.clock.pass(500);
-    expect(waiter.stream.creates.map(({ startRevision }) => startRevision)).toEqual([0n, 0n]);
+    expect(waiter.stream.creates.map(({ startRevision }) => startRevision)).toEqual([0n]);
     // A deletion alone, not verified on this stream, does not grant the turn.
     await waiter.deleted(BELOW, WATCHED + 1n);
     expect(waiter.told).toEqual([]);
@@ -241,20 +240,17 @@ describe("a waiter", () => {
     waiter.entry.lease.abandon();
 
     expect(waiter.told).toEqual([]);
-    expect(waiter.stream.cancels).toHaveLength(2);
+    expect(waiter.stream.cancels).toHaveLength(1);
     expect(waiter.clock.timers).toBe(0);
   });
 });
 
 describe("a waiter whose predecessor is the holder", () => {
-  test("watches both keys, and all between them, by one watch, and its own key by another one for its hold", () => {
+  test("watches both keys, and all between them, by one watch", () => {
     const waiter = new WaitingTurn({ ahead: 1, holder: true });
 
-    expect(waiter.followed()).toEqual([`${placeKey(BELOW)} to ${waiter.entry.key}`, waiter.entry.key]);
-    expect(waiter.stream.creates.map(({ events, startRevision }) => [events, startRevision])).toEqual([
-      ["DELETE", 0n],
-      ["DELETE", 0n],
-    ]);
+    expect(waiter.followed()).toEqual([`${placeKey(BELOW)} to ${waiter.entry.key}`]);
+    expect(waiter.stream.creates).toMatchObject([{ events: "DELETE", startRevision: 0n }]);
   });
 
   test("watches from its own key to that of its predecessor if its own is the lower one", async () => {
@@ -264,9 +260,9 @@ describe("a waiter whose predecessor is the holder", () => {
     const kvs = [{ key: waiter.entry.key, createRevision: MINE }, above].map((kv) => keyValue(kv));
     waiter.reads[0]!.answer({ header: { ...HEADER, revision: WATCHED }, kvs, more: false, count: 2 });
     await waiter.clock.pass(0);
-    expect(waiter.followed()).toEqual([`${waiter.entry.key} to ${above.key}`, waiter.entry.key]);
+    expect(waiter.followed()).toEqual([`${waiter.entry.key} to ${above.key}`]);
 
-    for (let n = 0; n < 2; n++) waiter.stream.created(waiter.entry.key, WATCHED);
+    waiter.stream.created(waiter.entry.key, WATCHED);
     waiter.stream.deleted(above.key, WATCHED + 1n);
 
     expect(waiter.told).toEqual(["granted"]);

@@ -1,5 +1,5 @@
 import { positionAt } from "../../../lab/model/etcd.js";
-import type { Caller, Read, Turn, World } from "../../../lab/model/world.js";
+import { type Caller, neededWatches, type Read, watches, type World } from "../../../lab/model/world.js";
 import { take, withState } from "./world-of.js";
 
 /** What the answer to a read of the queue shows. */
@@ -39,9 +39,6 @@ export interface QueueRead {
   readonly quorum: boolean;
 }
 
-const bothExist = ({ predecessorWatch, ownWatch }: Turn): boolean =>
-  (predecessorWatch?.createdAt ?? 0) > 0 && (ownWatch?.createdAt ?? 0) > 0;
-
 /**
  * A client may read at any time: an attempt of a read that it has given up may still be repeated. The answer counts only if
  * the watches that it is to verify existed when the read was sent, or are asked for together with it.
@@ -50,9 +47,8 @@ export function queueReadSent(world: World, { place, call, quorum }: QueueRead):
   const caller = placeAt(world, place);
   if (caller?.state.at !== "waiting") return [world];
   const { state, id } = caller;
-  if (state.predecessor && !bothExist(state) && !state.read) return [world];
-  const { atLeast, predecessorWatch, ownWatch } = state;
-  const least = Math.max(atLeast, predecessorWatch?.createdAt ?? 0, ownWatch?.createdAt ?? 0);
+  if (state.predecessor && !watches(state) && !state.read) return [world];
+  const least = Math.max(state.atLeast, ...neededWatches(state).map(({ createdAt }) => createdAt));
   const calls = [...(quorum ? callsOf(state.read) : []), call];
   const read: Sent = { ...SENT, atLeast: least, calls };
   return [withState(world, id, { ...state, read })];

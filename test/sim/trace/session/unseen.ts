@@ -1,4 +1,11 @@
-import type { Caller, Turn, Watch, World } from "../../../lab/model/world.js";
+import {
+  type Caller,
+  neededWatches,
+  type Turn,
+  type Watch,
+  watches,
+  type World,
+} from "../../../lab/model/world.js";
 import type { Known, ProcessWatches } from "../watched.js";
 import { after, print, stepsOf, withState } from "./world-of.js";
 
@@ -13,13 +20,13 @@ interface Unseen {
 }
 
 /** All states that the given ones lead to by steps that a trace does not show. */
-export function closure(states: readonly World[], watches: ProcessWatches): readonly World[] {
+export function closure(states: readonly World[], process: ProcessWatches): readonly World[] {
   // Most steps lead to one stable state. Printing a state takes longer than making it.
-  const isStable = states.length === 1 && next(states[0]!, watches).length === 0;
-  return isStable ? states : closureOf(states, watches);
+  const isStable = states.length === 1 && next(states[0]!, process).length === 0;
+  return isStable ? states : closureOf(states, process);
 }
 
-function closureOf(states: readonly World[], watches: ProcessWatches): World[] {
+function closureOf(states: readonly World[], process: ProcessWatches): World[] {
   const seen = new Map<string, World>();
   const queue = [...states];
   const done = new Set<string>();
@@ -27,7 +34,7 @@ function closureOf(states: readonly World[], watches: ProcessWatches): World[] {
     const key = print(world);
     if (done.has(key)) continue;
     done.add(key);
-    const unseen = next(world, watches);
+    const unseen = next(world, process);
     const sure = unseen.find((each) => each.sure);
     queue.push(...(sure ? sure.worlds : unseen.flatMap(({ worlds }) => worlds)));
     if (!sure) seen.set(key, world);
@@ -36,30 +43,30 @@ function closureOf(states: readonly World[], watches: ProcessWatches): World[] {
   return [...seen.values()];
 }
 
-const next = (world: World, watches: ProcessWatches): Unseen[] =>
+const next = (world: World, process: ProcessWatches): Unseen[] =>
   world.callers.flatMap((caller) => {
     if (caller.state.at !== "holding" && caller.state.at !== "waiting") return [];
-    const found = [...watchSteps(world, caller, watches), ...trusted(world, caller)];
+    const found = [...watchSteps(world, caller, process), ...trusted(world, caller)];
     return found.filter(({ worlds }) => worlds.length > 0);
   });
 
 /** A client processes what its connections have received: that a watch exists, and that a key was deleted. */
-function watchSteps(world: World, caller: Caller, watches: ProcessWatches): Unseen[] {
+function watchSteps(world: World, caller: Caller, process: ProcessWatches): Unseen[] {
   const { state, id } = caller;
   const place = caller.place!;
   if (state.at === "holding" && !state.ownWatch) {
-    const asks = watches.isCreated(place.key) ? stepsOf(world, "watch held key", id) : [];
+    const asks = process.isCreated(place.key) ? stepsOf(world, "watch held key", id) : [];
     return [{ worlds: asks.flatMap((step) => after(world, step)), sure: false }];
   }
   return watchesOf(caller).flatMap((watch) => {
     if (watch.createdAt === 0) {
       // The client may use any of several watches again. Each one leads to its own states.
-      const beginnings = watches.beginningsOf(watch, place.revision);
+      const beginnings = process.beginningsOf(watch, place.revision);
       const begun = ({ revision }: Known): World[] =>
         seenAt(world, revision, { caller, watch, does: "watch created" });
       return [{ worlds: beginnings.flatMap(begun), sure: beginnings.every(({ sure }) => sure) }];
     }
-    const { revision, sure } = watches.deletionOf(watch);
+    const { revision, sure } = process.deletionOf(watch);
     if (revision <= watch.position) return [];
     return [{ worlds: seenAt(world, revision, { caller, watch, does: "deletion heard" }), sure }];
   });
@@ -87,9 +94,8 @@ function seenAt(world: World, revision: number, { caller, watch, does }: WatchSt
 /** Watches that exist since before the join have reported whatever happened after it: no read is needed. */
 function trusted(world: World, { state, place, id }: Caller): Unseen[] {
   if (state.at !== "waiting" || !place || state.verified || state.deleted) return [];
-  const since = (watch: Watch | undefined): boolean =>
-    watch !== undefined && watch.createdAt > 0 && watch.createdAt <= place.revision;
-  if (!since(state.predecessorWatch) || !since(state.ownWatch)) return [];
+  const since = ({ createdAt }: Watch): boolean => createdAt > 0 && createdAt <= place.revision;
+  if (!watches(state) || !neededWatches(state).every(since)) return [];
   const turn: Turn = { ...state, verified: true, read: undefined };
   return [{ worlds: [withState(world, id, turn)], sure: true }];
 }

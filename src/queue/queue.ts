@@ -277,9 +277,9 @@ export class Queue {
 
   /** Each promise costs the path to the lock: `then` is one, an async function would be two. */
   #join(waiter: Waiter): Promise<void> {
-    const { mode, kind, value } = waiter;
+    const { mode, kind, options } = waiter;
     const limits = { again: () => !waiter.gaveUp };
-    const wanted = { names: [this.name], mode, kind, value, limits };
+    const wanted = { names: [this.name], mode, kind, value: options.value, limits };
     const follows = this.#leaving?.size && !mode.shared && this.own.staying.length === 0;
     const joining = follows ? this.#joinAfterLeaves(wanted) : this.owner.joiner.join(this, wanted);
     return joining.then(

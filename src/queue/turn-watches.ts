@@ -160,7 +160,7 @@ export class TurnWatches {
 
   #watched(target: WatchTarget, listener: WatchListener): Watched {
     const { watches } = this.entry.lease.services;
-    const beside = this.#predecessor?.watch;
+    const beside = (this.#own ?? this.#predecessor)?.watch;
     const watch = watches.watch({ ...target, reuseFrom: this.entry.revision + 1n }, listener, beside);
     return { watch, sinceJoin: (target.startRevision ?? 0n) > 0n || watch.createdAt !== undefined };
   }

@@ -75,10 +75,6 @@ export class Waiter implements Dependent, WaitOutcome {
     return this.options.kind ?? kindOf(this.mode);
   }
 
-  get value(): string | undefined {
-    return this.options.value;
-  }
-
   /** Create revision of its entry; undefined when it has none yet. */
   get revision(): bigint | undefined {
     return "entry" in this.stage ? this.stage.entry.revision : this.#lastRevision;

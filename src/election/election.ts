@@ -1,6 +1,6 @@
 import { DeadlockError, EtcdUnavailableError } from "../errors.js";
 import type { KeyValue, Range, Txn, TxnAnswer } from "../etcd/port.js";
-import { acquire, holdOf, inQueue, type JoinTarget, timeBudget, watched } from "../hold/acquire.js";
+import { acquire, holdOf, inQueue, type JoinTarget, timeBudget } from "../hold/acquire.js";
 import { traceAcquire } from "../hold/events.js";
 import { ExclusiveHoldHandle, type Lock } from "../hold/hold.js";
 import { pathOf, prefixOf } from "../keys.js";
@@ -14,9 +14,9 @@ import {
   checkWait,
 } from "../options/check.js";
 import { type CheckedLock, type CheckedQueueWait, checkLock, checkQueueWait } from "../options/lock.js";
+import type { JoinedEntry } from "../queue/entry.js";
 import { queueRange } from "../queue/lock-mode.js";
 import type { Queue } from "../queue/queue.js";
-import type { Grant } from "../queue/waiter.js";
 import { type LeaseSource, leaseSourceOf, type SessionSource } from "../session/cluster.js";
 import type { EtcdServices } from "../session/connection.js";
 import type { Lease } from "../session/lease.js";
@@ -142,8 +142,8 @@ class LeadershipHandle extends ExclusiveHoldHandle implements Leadership {
   #modified: bigint;
   #proclaiming: Promise<unknown> = Promise.resolve();
 
-  constructor(queue: Queue, grant: Grant) {
-    super(queue, grant);
+  constructor(queue: Queue, entry: JoinedEntry, watched: boolean) {
+    super(queue, entry, watched);
     this.#lease = queue.lease;
     this.#modified = this.revision;
   }
@@ -217,7 +217,7 @@ interface CampaignTarget extends JoinTarget {
 
 const AS_LEADER = {
   ...inQueue,
-  made: (grant: Grant) => ({ entry: grant.entry, leadership: holdOf(watched(grant), LeadershipHandle) }),
+  made: (entry: JoinedEntry) => ({ entry, leadership: holdOf(entry, LeadershipHandle, true) }),
 };
 
 /** Default `timeoutMs` of `leader()`. */

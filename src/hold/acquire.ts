@@ -8,14 +8,12 @@ import {
   SessionLostError,
 } from "../errors.js";
 import { Backoff } from "../etcd/retry.js";
-import type { WatchListener } from "../etcd/watch-hub.js";
 import type { CheckedWait } from "../options/check.js";
 import type { CheckedQueueWait } from "../options/lock.js";
 import { type Ahead, readContendersAhead } from "../queue/contenders.js";
 import type { JoinedEntry, QueueEntry } from "../queue/entry.js";
 import { LockTable } from "../queue/queue.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
-import { type Grant, unwatched } from "../queue/waiter.js";
 import type { Lease } from "../session/lease.js";
 import { acquireChannel } from "../telemetry/channels.js";
 import { type Clock, pause, type Timer } from "../util/clock.js";
@@ -331,13 +329,11 @@ class HolderProbe {
 }
 
 /** The hold takes the watch over in the same turn of the event loop, so no event can arrive before. */
-const NO_LISTENER: WatchListener = { created() {}, events() {}, interrupted() {}, refused() {} };
-
 /** Which queue to join, and the lease and entry to use. */
 export interface JoinTarget extends Omit<JoinOptions, keyof LockAbout>, AcquireTarget {}
 
 /** The class of the handle for the caller: only that of an exclusive hold has a fence. */
-type HandleClass<H extends HoldHandle> = new (queue: Queue, grant: Grant) => H;
+type HandleClass<H extends HoldHandle> = new (queue: Queue, entry: JoinedEntry, watched: boolean) => H;
 
 /** A lock makes it once, for all of its calls. */
 export interface HoldTarget<H extends HoldHandle> extends JoinTarget {
@@ -347,14 +343,14 @@ export interface HoldTarget<H extends HoldHandle> extends JoinTarget {
 const queueOf = ({ lease, name }: QueueEntry): Queue => LockTable.of(lease).queue(name);
 
 /** Waits in the queue of one name. */
-export const inQueue: Pick<Acquirer<JoinTarget, Grant, unknown>, "join" | "unwanted"> = {
+export const inQueue: Pick<Acquirer<JoinTarget, JoinedEntry, unknown>, "join" | "unwanted"> = {
   join: (lease, target) => LockTable.of(lease).queue(target.name).join(target),
-  unwanted: (grant) => void new HoldHandle(queueOf(grant.entry), grant).release(),
+  unwanted: (entry) => void new HoldHandle(queueOf(entry), entry).release(),
 };
 
 /** The hold that the caller gets. */
-function started<H extends HoldHandle>(grant: Grant, target: HoldTarget<H>): H {
-  const hold = holdOf(grant, target.handle);
+function started<H extends HoldHandle>(entry: JoinedEntry, target: HoldTarget<H>): H {
+  const hold = holdOf(entry, target.handle);
   hold.started(target);
   return hold;
 }
@@ -372,7 +368,7 @@ export function acquireHold<H extends HoldHandle>(
   try {
     const wait = check();
     // The handle is that of the target.
-    const by: Acquirer<HoldTarget<H>, Grant, H> = AS_HOLD;
+    const by: Acquirer<HoldTarget<H>, JoinedEntry, H> = AS_HOLD;
     if (!acquireChannel.hasSubscribers) return acquire(target, wait, by);
     const call = { tries: false, signal: wait.signal };
     return traceAcquire(target, call, (traced) => acquire(traced, wait, by));
@@ -386,24 +382,24 @@ export function tryAcquire<H extends HoldHandle>(
   target: HoldTarget<H>,
   wait: CheckedWait,
 ): Promise<H | undefined> {
-  const made = (grant: Grant): H => started(grant, target);
+  const made = (entry: JoinedEntry): H => started(entry, target);
   if (!acquireChannel.hasSubscribers) return tryEntry(target, wait, made);
   const call = { tries: true, signal: wait.signal };
-  return traceAcquire(target, call, (traced) => tryEntry(traced, wait, (grant) => started(grant, traced)));
+  return traceAcquire(target, call, (traced) => tryEntry(traced, wait, (entry) => started(entry, traced)));
 }
 
 /** Like `tryAcquire()`, but resolves with what `made` makes of the entry. Leaves the queue again unless that is granted at once. */
 export function tryEntry<R>(
   target: JoinTarget,
   { signal, timeoutMs = TRY_TIMEOUT_MS }: CheckedWait,
-  made: (grant: Grant) => R,
+  made: (entry: JoinedEntry) => R,
 ): Promise<R | undefined> {
   return acquire<JoinTarget, JoinedEntry | undefined, R | undefined>(
     target,
     { signal, timeoutMs, rejoin: false },
     {
       join: tryJoin,
-      made: (entry) => entry && made(unwatched(entry)),
+      made: (entry) => entry && made(entry),
       unwanted: (entry) =>
         void (
           entry &&
@@ -432,20 +428,14 @@ function tryJoin(
   };
 }
 
-/** Watches the key from the grant on: for a hold that lasts, or that another client may steal at any moment. */
-export function watched(grant: Grant): Grant {
-  if (grant.ownWatch) return grant;
-  const { key, lease } = grant.entry;
-  return { ...grant, ownWatch: lease.services.watches.watch({ key, events: "DELETE" }, NO_LISTENER) };
-}
-
 /**
  * Throws if the session has ended since the grant, or before it, unnoticed because the process was suspended. The hold has
- * no events before `started`.
+ * no events before `started`. `watched`: the key is watched from the grant on, for a hold that lasts, or that another client may
+ * steal at any moment.
  */
-export function holdOf<H extends HoldHandle>(grant: Grant, handle: HandleClass<H>): H {
-  const hold = new handle(queueOf(grant.entry), grant);
-  const { lease } = grant.entry;
+export function holdOf<H extends HoldHandle>(entry: JoinedEntry, handle: HandleClass<H>, watched = false): H {
+  const hold = new handle(queueOf(entry), entry, watched);
+  const { lease } = entry;
   if (!lease.over) return hold;
   void hold.release();
   throw lease.signal.reason as Error;

@@ -5,7 +5,6 @@ import type { Watch, WatchListener } from "../etcd/watch-hub.js";
 import type { JoinedEntry } from "../queue/entry.js";
 import { LockTable } from "../queue/queue.js";
 import type { LeaveBy, Queue } from "../queue/queue.js";
-import type { Grant } from "../queue/waiter.js";
 import type { KeyWatchSchedule } from "../session/key-audit.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
 import { tellOutside } from "../util/own-context.js";
@@ -23,15 +22,14 @@ export class KeyWatch implements WatchListener {
   #over = false;
 
   constructor(
-    { entry, ownWatch }: Grant,
+    entry: JoinedEntry,
     private readonly onGone: () => void,
+    atOnce: boolean,
   ) {
     this.#entry = entry;
     this.#holds = LockTable.of(entry.lease).keyWatches;
-    this.#watch = ownWatch;
     this.#atLeast = entry.revision;
-    if (ownWatch) this.#takeOver(ownWatch);
-    else this.#holds.addUnwatched(this);
+    this.#holds.add(this, atOnce);
   }
 
   get key(): string {
@@ -76,17 +74,6 @@ export class KeyWatch implements WatchListener {
 
   /** The audit of the schedule continues, and the deadline applies in any case. */
   refused(): void {}
-
-  #takeOver(watch: Watch): void {
-    this.#holds.addWatched(this);
-    // Its stream broke at the moment of the grant, when the watch had no listener to notify.
-    if (watch.over) this.watch();
-    else watch.listener = this;
-    if (watch.lastEvent <= this.#entry.revision) return;
-    // The deletion of our key arrived in one chunk of the socket with the grant, when the watch had no listener.
-    this.#atLeast = watch.lastEvent;
-    this.#holds.read(this);
-  }
 
   async #isThere(): Promise<boolean> {
     const { lease, key } = this.#entry;
@@ -170,7 +157,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   readonly key: string;
   readonly revision: bigint;
   readonly #queue: Queue;
-  readonly #grant: Grant;
+  readonly #entry: JoinedEntry;
   readonly #heldKey: KeyWatch;
   #leaveBy: LeaveBy | undefined;
   #ended: "released" | HoldEnd | undefined;
@@ -179,15 +166,15 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   /** Created on first use: most holds are short and have no listener. */
   #controller: AbortController | undefined;
 
-  constructor(queue: Queue, grant: Grant) {
+  /** `watched`: its key is watched from now on, and not only once it has held for a while. */
+  constructor(queue: Queue, entry: JoinedEntry, watched = false) {
     super(queue.lease);
-    const { entry } = grant;
     this.name = entry.name;
     this.key = entry.key;
     this.revision = entry.revision;
     this.#queue = queue;
-    this.#grant = grant;
-    this.#heldKey = new KeyWatch(grant, () => void this.keyDeleted());
+    this.#entry = entry;
+    this.#heldKey = new KeyWatch(entry, () => void this.keyDeleted(), watched);
     queue.lease.holds.add(this);
   }
 
@@ -258,7 +245,7 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
     // First: a listener of the signal may release the hold, which must not count as its maximum then.
     this.limits?.stop();
     this.#stop(loss);
-    this.#queue.lost(this.#grant.entry);
+    this.#queue.lost(this.#entry);
     this.#report(loss);
     this.#queue.lease.holdEnded(this);
   }
@@ -355,11 +342,11 @@ export class HoldHandle extends HoldBase implements Hold, Dependent {
   /** Deletes the key. False if it was missing. Rejects with the end of the session, or after one TTL. */
   #leave(): Promise<boolean> {
     const { lease } = this.#queue;
-    if (this.#leaveBy) return this.#queue.leave(this.#grant.entry, this.#leaveBy);
+    if (this.#leaveBy) return this.#queue.leave(this.#entry, this.#leaveBy);
     // Renewals may get through while deletes do not: the deletion continues, but the caller waits no longer than this.
     const limit = { signal: undefined, timeoutMs: lease.ttlMs };
     const onTimeout = (): Error => new Error("not confirmed within one TTL");
-    return settleWithin(this.#queue.leave(this.#grant.entry), limit, lease.services, { onTimeout });
+    return settleWithin(this.#queue.leave(this.#entry), limit, lease.services, { onTimeout });
   }
 
   /** Renews the lease; the answer updates the session. Resolves after that, or after `patienceMs`. */

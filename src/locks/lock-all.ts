@@ -1,7 +1,7 @@
 import { setMaxListeners } from "node:events";
 import { LockLostError, LockReleasedError } from "../errors.js";
 import type { Txn } from "../etcd/port.js";
-import { acquire, type Acquirer, watched } from "../hold/acquire.js";
+import { acquire, type Acquirer } from "../hold/acquire.js";
 import { type AcquireTarget, type HoldFacts, type LockAbout, traceAcquire } from "../hold/events.js";
 import { HoldBase, type HoldEnd } from "../hold/hold-base.js";
 import { HoldHandle, type Lock } from "../hold/hold.js";
@@ -18,7 +18,6 @@ import type { Joined } from "../queue/join.js";
 import { exclusive, lastEntries, positionOf } from "../queue/lock-mode.js";
 import { LockTable } from "../queue/queue.js";
 import { PredecessorWait } from "../queue/predecessor-wait.js";
-import { type Grant, unwatched } from "../queue/waiter.js";
 import { leaseSourceOf, type SessionSource } from "../session/cluster.js";
 import type { Dependent, Lease, SessionEnd } from "../session/lease.js";
 import type { LockOptions, QueueWaitOptions } from "../session/session-options.js";
@@ -272,7 +271,7 @@ class AllTurns {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    if (alone) for (const entry of entries) this.#grant(unwatched(entry), false);
+    if (alone) for (const entry of entries) this.#grant(entry, false);
     else void this.#read().catch((error: unknown) => this.#end(() => this.#reject(error as Error)));
   }
 
@@ -312,9 +311,9 @@ class AllTurns {
 
   #wait(entry: JoinedEntry, position: ReturnType<typeof positionOf>): void {
     if (position === "gone") return this.stop();
-    if (position === "first") return this.#grant(unwatched(entry));
+    if (position === "first") return this.#grant(entry);
     const outcome = {
-      turnGranted: (ownWatch: Grant["ownWatch"]) => this.#grant({ entry, ownWatch }),
+      turnGranted: () => this.#grant(entry),
       keyGone: () => this.stop(),
       waitFailed: (error: Error) => this.#end(() => this.#reject(error)),
     };
@@ -322,11 +321,10 @@ class AllTurns {
   }
 
   /** `others`: some names are not granted yet. Until they are, its key is watched: the call must not resolve with one that is gone. */
-  #grant(grant: Grant, others = this.#holds.size + 1 < this.entries.length): void {
-    const { entry } = grant;
+  #grant(entry: JoinedEntry, others = this.#holds.size + 1 < this.entries.length): void {
     const queue = LockTable.of(this.lease).queue(entry.name);
     this.#turns.delete(entry);
-    const hold = new HoldHandle(queue, others ? watched(grant) : grant);
+    const hold = new HoldHandle(queue, entry, others);
     hold.startedAsPart({ kind: "all", name: entry.name, options: NO_LOCK_OPTIONS });
     this.#holds.set(entry, hold);
     // It may be lost while the other entries still wait.

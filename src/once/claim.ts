@@ -7,7 +7,7 @@ import type { RangeResult } from "../queue/lock-mode.js";
 import { LockTable } from "../queue/queue.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
 import { joinRefused } from "../queue/txns.js";
-import { type Grant, unwatched, type Waiter } from "../queue/waiter.js";
+import type { Waiter } from "../queue/waiter.js";
 import type { Lease } from "../session/lease.js";
 import {
   beginTxn,
@@ -95,7 +95,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     joined.granted();
     this.#queue.own.add(joined);
     this.target.onAhead?.(0);
-    return { hold: this.#holdOf(unwatched(joined)), mark, lowest: lowestOf(answer) };
+    return { hold: this.#holdOf(joined), mark, lowest: lowestOf(answer) };
   }
 
   async #put(entry: QueueEntry, begun: Begun): Promise<TxnAnswer> {
@@ -123,8 +123,8 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     this.#queue.forgetIfIdle();
   }
 
-  #holdOf(grant: Grant): ExclusiveHoldHandle {
-    return holdOf(grant, ExclusiveHoldHandle);
+  #holdOf(entry: JoinedEntry): ExclusiveHoldHandle {
+    return holdOf(entry, ExclusiveHoldHandle);
   }
 
   async #wait(found: Claim | Verdict): Promise<Outcome> {
@@ -135,10 +135,8 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     if (this.#gaveUp) throw new NotSentError("the caller gave up");
     if (this.plan.options.skips) return { refusal: found.state === "running" ? found : HELD };
     this.#waiter = this.#queue.join(this.target);
-    const grant = await this.#waiter.granted;
-    // Before anything is awaited: the hold takes over the watch of the wait.
-    const hold = this.#holdOf(grant);
-    return this.lease.inFlight.track(this.#begin(hold, grant.entry, found.seen));
+    const entry = await this.#waiter.granted;
+    return this.lease.inFlight.track(this.#begin(this.#holdOf(entry), entry, found.seen));
   }
 
   /** Whether the slot is ours to run, or can be when our turn comes. */

@@ -1,6 +1,5 @@
 import type { KeyValue, WatchEvent } from "../etcd/port.js";
 import type { RangesAnswer } from "../etcd/ranges.js";
-import type { Watch } from "../etcd/watch-hub.js";
 import type { Timed, Timers } from "../util/timers.js";
 import type { JoinedEntry } from "./entry.js";
 import { type Behind, type Predecessor } from "./lock-mode.js";
@@ -12,8 +11,8 @@ const SLOW_GRAIN_MS = 500;
 
 /** How a wait ends, unless its owner stops it. */
 export interface WaitOutcome {
-  /** It is our turn, and our key was there when it came. `ownWatch` continues to watch it. */
-  turnGranted(ownWatch: Watch | undefined): void;
+  /** It is our turn, and our key was there when it came. */
+  turnGranted(): void;
   /** Our key is gone. */
   keyGone(): void;
   waitFailed(error: Error): void;
@@ -194,8 +193,8 @@ export class PredecessorWait implements TurnListener, Timed {
   }
 
   #grant(): void {
-    const ownWatch = this.#watches.handOver(this.#fromFar);
-    this.#end(() => this.outcome.turnGranted(ownWatch));
+    this.#watches.keepForReuse(this.#fromFar);
+    this.#end(() => this.outcome.turnGranted());
   }
 
   #end(report: () => void): void {

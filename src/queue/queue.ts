@@ -35,7 +35,7 @@ import {
 } from "./lock-mode.js";
 import { PredecessorWait } from "./predecessor-wait.js";
 import { announceGrantTxn, leaveTxn } from "./txns.js";
-import { type Grant, LocalLine, LocalSuccessors, unwatched, Waiter, type WaiterOptions } from "./waiter.js";
+import { LocalLine, LocalSuccessors, Waiter, type WaiterOptions } from "./waiter.js";
 
 const NONE: readonly JoinedEntry[] = [];
 
@@ -319,7 +319,7 @@ export class Queue {
       return this.leaveInBackground(entry);
     }
     if (mismatch) this.failed(waiter, entry, mismatch);
-    else if (result.state === "granted") this.grant(waiter, unwatched(entry), result);
+    else if (result.state === "granted") this.grant(waiter, entry, result);
     else this.#wait(waiter, entry, result);
   }
 
@@ -352,11 +352,11 @@ export class Queue {
     if (entry) this.leaveInBackground(entry);
   }
 
-  grant(waiter: Waiter, grant: Grant, result = GRANTED_UNSEEN): void {
+  grant(waiter: Waiter, entry: JoinedEntry, result = GRANTED_UNSEEN): void {
     this.#waiting--;
     this.lease.waits.delete(waiter);
-    waiter.grant(grant);
-    this.#onGranted(grant.entry, result);
+    waiter.grant(entry);
+    this.#onGranted(entry, result);
     this.#joinNext();
   }
 
@@ -388,7 +388,7 @@ export class Queue {
     for (const [waiter, next] of this.#followers.of(entry)) {
       if (this.own.followedBy(next) === entry) continue;
       this.#followers.remove(waiter, entry);
-      if (kvs.some((kv) => next.is(kv))) this.grant(waiter, unwatched(next), GRANTED);
+      if (kvs.some((kv) => next.is(kv))) this.grant(waiter, next, GRANTED);
       else this.#wait(waiter, next, UNKNOWN);
     }
   }
@@ -452,7 +452,7 @@ export class Queue {
     this.own.release(entry);
     for (const [waiter, next] of this.#followers.of(entry)) {
       this.#followers.remove(waiter, entry);
-      if (isFirst(next)) this.grant(waiter, unwatched(next));
+      if (isFirst(next)) this.grant(waiter, next);
       else this.#wait(waiter, next, UNKNOWN);
     }
     this.#joinNext();

@@ -128,15 +128,13 @@ export class TurnWatches {
     });
   }
 
-  /** The watch on our key, if there is one, goes to the hold; the others stay for the next wait. */
-  handOver(fromFar: boolean): Watch | undefined {
-    const own = this.#own?.watch;
-    // Clients that take turns with us will be before us again. In a crowd, the watch on both keys would report many between them.
-    if (fromFar) this.#predecessor?.watch.cancel();
-    else this.#predecessor?.watch.keepForReuse();
+  /** Clients that take turns with us will be before us again. In a crowd, others have keys between ours and theirs. */
+  keepForReuse(fromFar: boolean): void {
+    if (!fromFar) this.#predecessor?.watch.keepForReuse();
+    this.#own?.watch.keepForReuse();
     this.#before?.keepForReuse();
-    this.#predecessor = this.#own = this.#before = undefined;
-    return own;
+    if (!fromFar) this.#predecessor = undefined;
+    this.#own = this.#before = undefined;
   }
 
   cancel(): void {

@@ -1,4 +1,3 @@
-import type { Watch } from "../etcd/watch-hub.js";
 import type { LockKind } from "../kinds.js";
 import type { CheckedLock } from "../options/lock.js";
 import type { Dependent, SessionEnd } from "../session/lease.js";
@@ -7,16 +6,6 @@ import { type JoinedEntry, kindOf, type QueueEntry } from "./entry.js";
 import type { LockMode } from "./lock-mode.js";
 import type { PredecessorWait, WaitOutcome } from "./predecessor-wait.js";
 import type { Queue } from "./queue.js";
-
-/** What a caller gets when its turn comes. */
-export interface Grant {
-  readonly entry: JoinedEntry;
-  /** The watch on the key that the wait has left. */
-  readonly ownWatch: Watch | undefined;
-}
-
-/** A grant whose wait has left no watch. */
-export const unwatched = (entry: JoinedEntry): Grant => ({ entry, ownWatch: undefined });
 
 /** The state of a waiter. */
 type Stage =
@@ -50,13 +39,13 @@ export interface WaiterOptions {
 export class Waiter implements Dependent, WaitOutcome {
   /** A waiter that must join again comes before later callers of this process. */
   readonly order = calls++;
-  readonly granted: Promise<Grant>;
+  readonly granted: Promise<JoinedEntry>;
   stage: Stage = IN_LINE;
   readonly #since: number;
   #gaveUp = false;
   #lostPlace = false;
   #lastRevision: bigint | undefined;
-  #resolve: (grant: Grant) => void = () => {};
+  #resolve: (entry: JoinedEntry) => void = () => {};
   #reject: (error: Error) => void = () => {};
 
   constructor(
@@ -109,8 +98,8 @@ export class Waiter implements Dependent, WaitOutcome {
     this.stage = IN_LINE;
   }
 
-  turnGranted(ownWatch: Watch | undefined): void {
-    this.queue.grant(this, { entry: this.#turn, ownWatch });
+  turnGranted(): void {
+    this.queue.grant(this, this.#turn);
   }
 
   keyGone(): void {
@@ -127,10 +116,10 @@ export class Waiter implements Dependent, WaitOutcome {
     return this.stage.entry;
   }
 
-  grant(grant: Grant): void {
-    this.#lastRevision = grant.entry.revision;
+  grant(entry: JoinedEntry): void {
+    this.#lastRevision = entry.revision;
     this.stage = END;
-    this.#resolve(grant);
+    this.#resolve(entry);
   }
 
   fail(error: Error): void {

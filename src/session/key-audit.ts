@@ -103,19 +103,16 @@ export class KeyWatchSchedule implements AuditListener {
     audit.add(this);
   }
 
-  /** Adds a hold that has just been granted. Its watch begins after `LONG_HOLD_MS`. */
-  addUnwatched(hold: KeyWatch): void {
+  /** Adds a hold that has just been granted. Its watch begins `atOnce`, or after `LONG_HOLD_MS`. */
+  add(hold: KeyWatch, atOnce: boolean): void {
     const begin = (): void => {
       this.#unwatched.delete(hold);
-      this.addWatched(hold);
+      this.#watched.add(hold);
+      this.#auditLater();
       hold.watch();
     };
-    this.#unwatched.set(hold, this.lease.services.timers.add(LONG_HOLD_MS, begin, GRAIN_MS));
-  }
-
-  addWatched(hold: KeyWatch): void {
-    this.#watched.add(hold);
-    this.#auditLater();
+    if (atOnce) begin();
+    else this.#unwatched.set(hold, this.lease.services.timers.add(LONG_HOLD_MS, begin, GRAIN_MS));
   }
 
   delete(hold: KeyWatch): void {

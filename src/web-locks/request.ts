@@ -1,12 +1,13 @@
-import { holdOf, isOfSession, tryEntry, watched } from "../hold/acquire.js";
+import { holdOf, isOfSession, tryEntry } from "../hold/acquire.js";
 import { type AcquireTarget, type LockAbout, publishRejoin } from "../hold/events.js";
 import { ExclusiveHoldHandle, HoldHandle } from "../hold/hold.js";
 import type { EntryValue } from "../keys.js";
 import { NO_LOCK_OPTIONS } from "../options/lock.js";
+import type { JoinedEntry } from "../queue/entry.js";
 import { queueRange, reader, writer } from "../queue/lock-mode.js";
 import { LockTable } from "../queue/queue.js";
 import type { JoinOptions, Queue } from "../queue/queue.js";
-import type { Grant, Waiter } from "../queue/waiter.js";
+import type { Waiter } from "../queue/waiter.js";
 import type { LeaseSource } from "../session/cluster.js";
 import type { EtcdServices } from "../session/connection.js";
 import type { Lease } from "../session/lease.js";
@@ -340,12 +341,12 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
   }
 
   /** Another process may steal the lock at any moment, so its key is watched from the grant on. */
-  #holdOf(grant: Grant): HoldHandle {
-    return holdOf(watched(grant), this.args.mode === "shared" ? HoldHandle : ExclusiveHoldHandle);
+  #holdOf(entry: JoinedEntry): HoldHandle {
+    return holdOf(entry, this.args.mode === "shared" ? HoldHandle : ExclusiveHoldHandle, true);
   }
 
-  #grant(grant: Grant): void {
-    const hold = this.#holdOf(grant);
+  #grant(entry: JoinedEntry): void {
+    const hold = this.#holdOf(entry);
     if (this.#over) void hold.release();
     else this.#acquire(hold);
   }

@@ -9,10 +9,7 @@ function heldLock(): Lock {
   const lease = new FakeCluster().lease();
   const queue = LockTable.of(lease).queue("jobs");
   const entry = queue.own.make().confirmed(2n ** 60n + 1n);
-  return new ExclusiveHoldHandle(queue, {
-    entry,
-    ownWatch: undefined,
-  });
+  return new ExclusiveHoldHandle(queue, entry);
 }
 
 describe("a fencing token", () => {

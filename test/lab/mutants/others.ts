@@ -87,7 +87,7 @@ export const OTHERS: readonly Mutant[] = [
       {
         file: "locks/lock-all.js",
         from: "if (this.#holds.size < this.entries.length)\n            return;",
-        to: "        for (const other of this.entries) {\n            if (this.#holds.has(other))\n                continue;\n            this.#turns.get(other)?.stop();\n            const grant = { entry: other, ownWatch: undefined };\n            this.#holds.set(other, new HoldHandle(LockTable.of(this.lease).queue(other.name), grant));\n        }\n        if (this.#over)\n            return;\n",
+        to: "        for (const other of this.entries) {\n            if (this.#holds.has(other))\n                continue;\n            this.#turns.get(other)?.stop();\n            this.#holds.set(other, new HoldHandle(LockTable.of(this.lease).queue(other.name), other));\n        }\n        if (this.#over)\n            return;\n",
       },
     ],
     hunt: several(["link-reset"]),

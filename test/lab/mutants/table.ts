@@ -178,8 +178,8 @@ const MUTEX: readonly Mutant[] = [
     patches: [
       {
         file: "hold/hold.js",
-        from: "        this.#watch = ownWatch;\n",
-        to: "        ownWatch?.cancel();\n        if (this.onGone)\n            return;\n",
+        from: "        this.#holds.add(this, atOnce);\n",
+        to: "",
       },
     ],
     hunt: t1(["delete-key"], { ttlSeconds: 9, camp: 0.5 }),

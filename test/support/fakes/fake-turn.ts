@@ -1,5 +1,4 @@
 import type { Range } from "../../../src/etcd/port.js";
-import type { Watch } from "../../../src/etcd/watch-hub.js";
 import { EntryBelow, exclusive, type LockMode } from "../../../src/queue/lock-mode.js";
 import { type JoinedEntry, QueueEntry } from "../../../src/queue/entry.js";
 import { PredecessorWait } from "../../../src/queue/predecessor-wait.js";
@@ -32,16 +31,12 @@ export class WaitingTurn {
   readonly wait: PredecessorWait;
   /** How the turn ended. */
   readonly told: string[] = [];
-  granted: { readonly ownWatch: Watch | undefined } | undefined;
 
   constructor(from?: From, mode: LockMode = exclusive) {
     const lease = this.cluster.lease();
     this.entry = new QueueEntry({ lease, name: "jobs", n: 1, mode }).confirmed(MINE);
     const outcome = {
-      turnGranted: (ownWatch: Watch | undefined) => {
-        this.granted = { ownWatch };
-        this.told.push("granted");
-      },
+      turnGranted: () => void this.told.push("granted"),
       keyGone: () => void this.told.push("gone"),
       waitFailed: (error: Error) => void this.told.push(`failed ${error.message}`),
     };

@@ -4,7 +4,6 @@ import type { HoldEndMessage } from "../../../src/telemetry/messages.js";
 import { HoldHandle } from "../../../src/hold/hold.js";
 import { NO_LOCK_OPTIONS } from "../../../src/options/lock.js";
 import { LockTable } from "../../../src/queue/queue.js";
-import { unwatched } from "../../../src/queue/waiter.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import { Published } from "../../support/fixtures/published.js";
@@ -17,7 +16,7 @@ function holding() {
   const cluster = new FakeCluster();
   const lease = cluster.lease(12);
   const queue = LockTable.of(lease).queue("jobs");
-  const lock = new HoldHandle(queue, unwatched(queue.own.make().confirmed(50n)));
+  const lock = new HoldHandle(queue, queue.own.make().confirmed(50n));
   return { cluster, clock: cluster.clock, lease, lock };
 }
 

@@ -24,8 +24,7 @@ function holding(options: object, Handle: typeof HoldHandle = HoldHandle) {
   const queue = LockTable.of(lease).queue("jobs");
   const entry = queue.own.make().confirmed(FENCE);
   const timers = cluster.clock.timers;
-  const grant = { entry, ownWatch: undefined };
-  const lock = new Handle(queue, grant);
+  const lock = new Handle(queue, entry);
   lock.started({ kind: "writer", name: "jobs", options: checkLock("RwLock", options) });
   const deletions = () => cluster.connected.flatMap((member) => member.of("txn"));
   return {

@@ -15,18 +15,13 @@ const FENCE = 50n;
 const GONE = { header: HEADER, succeeded: false, ranges: [] };
 const DELETED = { header: HEADER, succeeded: true, ranges: [undefined] };
 
-/** A lock that has just been granted. `waited`: by a wait, which has left the watch on its key. */
-function holding({ waited = false } = {}) {
+/** A lock that has just been granted. `watched`: its key is watched from the start. */
+function holding({ watched = false } = {}) {
   const cluster = new FakeCluster();
   const lease = cluster.lease(TTL_SECONDS);
   const entry = LockTable.of(lease).queue("jobs").own.make().confirmed(FENCE);
-  const unheard = { created: () => {}, events: () => {}, interrupted: () => {}, refused: () => {} };
-  const ownWatch = waited
-    ? cluster.services.watches.watch({ key: entry.key, events: "DELETE" }, unheard)
-    : undefined;
+  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), entry, watched);
   cluster.clock.advance(0);
-  if (ownWatch) cluster.member.watches[0]!.created(entry.key, 90n);
-  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), { entry, ownWatch });
   const answerRead = async (there: boolean) => {
     const kvs = there ? [keyValue({ key: entry.key, createRevision: FENCE, leaseId: LEASE_ID })] : [];
     cluster.member
@@ -318,11 +313,14 @@ describe("the key of a held lock", () => {
     expect(lock.signal.reason).toMatchObject({ loss });
   });
 
-  test("is watched, and not read, after a grant by a wait: that has seen its key", async () => {
-    const { cluster, clock, lock, place: entry, renewed } = holding({ waited: true });
+  test("is watched from the grant on where its user wants that, by one watch", async () => {
+    const { cluster, clock, lock, place: entry, answerRead, renewed } = holding({ watched: true });
+    cluster.member.watches[0]!.created(entry.key, 90n);
+    await settle();
+    await answerRead(true);
     await clock.pass(2000);
     expect(lock.held).toBe(true);
-    expect(cluster.member.of("range")).toHaveLength(0);
+    expect(cluster.member.of("range")).toHaveLength(1);
     expect(cluster.member.watches[0]!.creates).toHaveLength(1);
 
     cluster.member.watches[0]!.deleted(entry.key, 95n);

@@ -1,39 +1,15 @@
 import { expect, test } from "vitest";
 import { HoldHandle } from "../../../src/hold/hold.js";
 import { LockTable } from "../../../src/queue/queue.js";
-import { unwatched } from "../../../src/queue/waiter.js";
 import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import { keyValue } from "../../support/fakes/fake-member.js";
-
-test("a hold whose watch broke in the moment of the grant is watched anew", async () => {
-  const cluster = new FakeCluster();
-  const lease = cluster.lease();
-  const entry = LockTable.of(lease).queue("jobs").own.make().confirmed(50n);
-  // The listener of a wait that is over: it ignores events.
-  const deaf = { created: () => {}, events: () => {}, interrupted: () => {}, refused: () => {} };
-  const ownWatch = cluster.services.watches.watch({ key: entry.key, events: "DELETE" }, deaf);
-  cluster.clock.advance(0);
-  cluster.member.watches[0]!.created(entry.key, 90n);
-
-  cluster.member.watches[0]!.end();
-  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), { entry, ownWatch });
-  await cluster.clock.pass(100);
-  cluster.member.watches[0]!.created(entry.key, 95n);
-  cluster.member.watches[0]!.deleted(entry.key, 96n);
-  await settle();
-
-  expect(lock.held).toBe(false);
-});
 
 test("`release` resolves after one TTL though renewals pass and the delete is never answered", async () => {
   const cluster = new FakeCluster();
   const lease = cluster.lease(12);
   const entry = LockTable.of(lease).queue("jobs").own.make().confirmed(50n);
-  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), {
-    entry,
-    ownWatch: undefined,
-  });
+  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), entry);
   let released = false;
 
   void lock.release().then(() => (released = true));
@@ -53,7 +29,7 @@ test("a hold is not lost by a state in which its key was not there yet", async (
   const cluster = new FakeCluster();
   const lease = cluster.lease();
   const entry = LockTable.of(lease).queue("jobs").own.make().confirmed(50n);
-  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), unwatched(entry));
+  const lock = new HoldHandle(LockTable.of(lease).queue("jobs"), entry);
   await cluster.clock.pass(1001);
 
   // Its member lags behind.

@@ -113,7 +113,7 @@ test("a permit's waiter whose join read nothing reads when its sibling is grante
   await sibling.granted;
   await settle();
 
-  expect((await waiter.granted).entry.revision).toBe(60n);
+  expect((await waiter.granted).revision).toBe(60n);
 });
 
 test("a waiter far back gives the range of both keys back", async () => {

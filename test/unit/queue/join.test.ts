@@ -122,7 +122,7 @@ describe("a join that follows a release", () => {
     const { kvs, count } = found(put, HEADER.revision);
     const range = { kvs, count, more: false };
     (await sent()).at(-1)!.answer({ succeeded: true, header: HEADER, ranges: [undefined, range] });
-    const { entry } = await holder.granted;
+    const entry = await holder.granted;
     void queue.leave(entry).catch(() => undefined);
     const next = queue.join();
     next.granted.catch(() => undefined);

@@ -11,7 +11,6 @@ describe("a waiter that waits for the same place as the last time", () => {
     await earlier.watched();
     await earlier.answerRead([MINE, BELOW]);
     await earlier.deleted(BELOW, WATCHED + 1n);
-    earlier.granted?.ownWatch?.keepForReuse();
     earlier.stream.deleted(earlier.entry.key, WATCHED + 2n);
     for (const revision of deletedMeanwhile) earlier.stream.deleted(placeKey(BELOW), revision);
 

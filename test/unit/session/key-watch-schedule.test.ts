@@ -19,10 +19,7 @@ function holding(count: number) {
   const lease = cluster.lease(TTL_SECONDS);
   const locks = Array.from({ length: count }, (_, n) => {
     const entry = LockTable.of(lease).queue(`jobs/${n}`).own.make().confirmed(FENCE);
-    return new HoldHandle(LockTable.of(lease).queue(`jobs/${n}`), {
-      entry,
-      ownWatch: undefined,
-    });
+    return new HoldHandle(LockTable.of(lease).queue(`jobs/${n}`), entry);
   });
   return { cluster, clock: cluster.clock, lease, locks };
 }

@@ -53,24 +53,6 @@ export const HOLDS: readonly Bug[] = [
     },
   },
   {
-    name: "lost-own-watch",
-    mended: {
-      commit: "ff3a9df",
-      title: "Watch the held key anew when its stream broke in the moment of the grant",
-    },
-    lost: "A deletion by hand was noticed only by the slow list of the keys.",
-    patches: [
-      {
-        file: "hold/hold.js",
-        from: "        if (watch.over)\n            this.watch();\n        else\n            watch.listener = this;",
-        to: "        watch.listener = this;",
-      },
-    ],
-    ground: {
-      hints: { of: "mutex", faults: ["link-cut", "delete-key"], gapMs: [20, 200], camp: 0.5, ttlSeconds: 10 },
-    },
-  },
-  {
     name: "hold-of-lock-all-kept",
     mended: { commit: "5c46b85", title: "Give back what lockAll joins after its session began to end" },
     lost: "The close() of a session waited for holds of lockAll() that no caller had.",
@@ -95,8 +77,8 @@ export const HOLDS: readonly Bug[] = [
     patches: [
       {
         file: "hold/hold.js",
-        from: "settleWithin(this.#queue.leave(this.#grant.entry), limit, lease.services, { onTimeout });",
-        to: "this.#queue.leave(this.#grant.entry);",
+        from: "settleWithin(this.#queue.leave(this.#entry), limit, lease.services, { onTimeout });",
+        to: "this.#queue.leave(this.#entry);",
       },
     ],
     ground: { workload: "unanswered-deletes" },

@@ -28,7 +28,7 @@ async function waits(mutex, session) {
   const own = await mutex.lock();
   const rival = new Mutex(session, mutex.name);
   const waiting = rival.lock();
-  const late = await rival.lock({ timeoutMs: 50 }).catch((/** @type {Error} */ error) => error.name);
+  const late = await rival.lock({ timeoutMs: 300 }).catch((/** @type {Error} */ error) => error.name);
   await own.release();
   const lock = await waiting;
   const aborted = await mutex.lock({ signal: AbortSignal.timeout(50) }).catch((error) => error.name);

@@ -255,7 +255,9 @@ export class OpenStream implements WatchOwner {
     // Another member may create it.
     if (error instanceof MemberRefusedError || error instanceof UnansweredError)
       return this.group.failed(error);
-    if (this.watches.delete(watch.id)) watch.listener.refused(error as Error);
+    if (!this.watches.delete(watch.id)) return;
+    watch.over = true;
+    watch.listener.refused(error as Error);
   }
 
   /** etcd cancelled the watch, not its listener. */

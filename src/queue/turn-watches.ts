@@ -65,7 +65,8 @@ export class TurnWatches {
 
   /** Whether what is watched suits `predecessor` as well as it suited `last`. */
   follows(predecessor: Predecessor, last: Predecessor | undefined): boolean {
-    if (this.far) return predecessor.before !== undefined && isSame(this.#before?.entry, predecessor.before);
+    if (this.far)
+      return predecessor.before !== undefined && this.#before?.watches(predecessor.before) === true;
     return this.#predecessor !== undefined && isSame(last, predecessor);
   }
 
@@ -113,7 +114,7 @@ export class TurnWatches {
   }
 
   followBefore(before: Predecessor | undefined, startRevision = 0n): void {
-    if (before && this.#before && isSame(this.#before.entry, before)) {
+    if (before && this.#before?.watches(before)) {
       // It may be the holder by now.
       this.#before.entry = before;
       return;
@@ -184,6 +185,11 @@ class EntryBefore implements WatchListener {
     private readonly options: BeforeOptions,
   ) {
     this.watched = options.watch(this);
+  }
+
+  /** etcd may have ended the watch while nobody needed it. */
+  watches(entry: Predecessor): boolean {
+    return isSame(this.entry, entry) && !this.watched.watch.over;
   }
 
   events(events: readonly WatchEvent[]): void {

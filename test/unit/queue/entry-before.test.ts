@@ -160,6 +160,27 @@ describe("a waiter that knows the entry before its predecessor", () => {
   });
 });
 
+test("a watch that etcd cancelled while it only saved a read is not the only one later", async () => {
+  const waiter = new WaitingTurn({ ahead: 3, before: "waiter" });
+  waiter.stream.created(placeKey(FIRST), WATCHED);
+  await settle();
+  await waiter.answerRead([MINE, BELOW, FIRST, 20n], {}, true);
+  await waiter.deleted(FIRST, WATCHED + 1n);
+  waiter.stream.created(placeKey(BELOW), WATCHED + 1n);
+  // Another member is ahead of the one that serves the watches.
+  await waiter.answerRead([MINE, BELOW, 20n, 19n], { revision: WATCHED + 4n });
+  waiter.stream.created(placeKey(20n), WATCHED + 2n);
+  const { watchId } = waiter.stream.creates.at(-1)!;
+  waiter.stream.answer({ watchId, cancelled: true, compacted: true });
+
+  // That one still shows an entry that has ended.
+  await waiter.clock.pass(100);
+  const since = waiter.stream.creates.length;
+  await waiter.answerRead([MINE, BELOW, 20n, 19n], { revision: WATCHED + 3n }, true);
+
+  expect(waiter.followed(since)).toEqual([placeKey(20n)]);
+});
+
 describe("a waiter whose predecessor ends while it reads", () => {
   async function reading(): Promise<{ waiter: WaitingTurn; reads: number }> {
     const { waiter } = await readingEarly();

@@ -328,7 +328,6 @@ class HolderProbe {
   }
 }
 
-/** The hold takes the watch over in the same turn of the event loop, so no event can arrive before. */
 /** Which queue to join, and the lease and entry to use. */
 export interface JoinTarget extends Omit<JoinOptions, keyof LockAbout>, AcquireTarget {}
 

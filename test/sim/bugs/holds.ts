@@ -62,8 +62,8 @@ export const HOLDS: readonly Bug[] = [
     patches: [
       {
         file: "hold/hold.js",
-        from: "        if (watch.over)\n            this.watch();\n        else\n            watch.listener = this;",
-        to: "        watch.listener = this;",
+        from: "    interrupted() {\n        this.watch();\n    }",
+        to: "    interrupted() { }",
       },
     ],
     ground: {

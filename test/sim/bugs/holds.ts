@@ -95,8 +95,8 @@ export const HOLDS: readonly Bug[] = [
     patches: [
       {
         file: "hold/hold.js",
-        from: "settleWithin(this.#queue.leave(this.#grant.entry), limit, lease.services, { onTimeout });",
-        to: "this.#queue.leave(this.#grant.entry);",
+        from: "settleWithin(this.#queue.leave(this.#entry), limit, lease.services, { onTimeout });",
+        to: "this.#queue.leave(this.#entry);",
       },
     ],
     ground: { workload: "unanswered-deletes" },

@@ -9,7 +9,7 @@ export const QUEUES: readonly Bug[] = [
     patches: [
       {
         file: "queue/waiter.js",
-        from: "        this.#lastRevision = grant.entry.revision;\n",
+        from: "        this.#lastRevision = entry.revision;\n",
         to: "",
       },
     ],

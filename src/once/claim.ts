@@ -95,7 +95,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     joined.granted();
     this.#queue.own.add(joined);
     this.target.onAhead?.(0);
-    return { hold: this.#holdOf(joined), mark, lowest: lowestOf(answer) };
+    return { hold: holdOf(joined, ExclusiveHoldHandle), mark, lowest: lowestOf(answer) };
   }
 
   async #put(entry: QueueEntry, begun: Begun): Promise<TxnAnswer> {
@@ -123,10 +123,6 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     this.#queue.forgetIfIdle();
   }
 
-  #holdOf(entry: JoinedEntry): ExclusiveHoldHandle {
-    return holdOf(entry, ExclusiveHoldHandle);
-  }
-
   async #wait(found: Claim | Verdict): Promise<Outcome> {
     if ("hold" in found) return { claim: found };
     if (found.state !== "free" && !this.#mayRun(found)) return { refusal: found };
@@ -136,7 +132,7 @@ export class SlotWaiter implements TurnWaiter<Outcome> {
     if (this.plan.options.skips) return { refusal: found.state === "running" ? found : HELD };
     this.#waiter = this.#queue.join(this.target);
     const entry = await this.#waiter.granted;
-    return this.lease.inFlight.track(this.#begin(this.#holdOf(entry), entry, found.seen));
+    return this.lease.inFlight.track(this.#begin(holdOf(entry, ExclusiveHoldHandle), entry, found.seen));
   }
 
   /** Whether the slot is ours to run, or can be when our turn comes. */

@@ -2,7 +2,7 @@ import type { KeyValue, WatchEvent } from "../etcd/port.js";
 import type { RangesAnswer } from "../etcd/ranges.js";
 import type { Timed, Timers } from "../util/timers.js";
 import type { JoinedEntry } from "./entry.js";
-import { type Behind, type Predecessor } from "./lock-mode.js";
+import type { Behind, Predecessor } from "./lock-mode.js";
 import { type Following, max, type TurnListener, TurnWatches } from "./turn-watches.js";
 
 /** The average time after which a wait reads without a reason. */
@@ -38,7 +38,7 @@ const UNANNOUNCED_MS = 400;
 const mayDecide = ({ holder, before }: Predecessor): boolean => holder || before?.holder === true;
 
 /**
- * Waits until no earlier entry is left: first watches the predecessor and its own key, *then* reads the queue. The order
+ * Waits until no earlier entry is left: watches what must end before its turn (`TurnWatches`), and *then* reads the queue. The order
  * matters: after a read that came first, a deletion between the two would go unnoticed. A single deletion alone proves
  * nothing: the predecessor may have been a waiter that gave up, and the same revision may have deleted our key. It does if the
  * predecessor was known to be the holder, and one watch follows both keys.
@@ -51,7 +51,7 @@ export class PredecessorWait implements TurnListener, Timed {
   ahead: number;
   /** A crowd was ahead of our join. */
   readonly #fromFar: boolean;
-  /** Both watches are created, and a later read has found the predecessor alive. */
+  /** The watches are created, and a later read has found the predecessor alive. */
   #verified = false;
   /** Answers from older states do not count. */
   #atLeast: bigint;
@@ -63,7 +63,7 @@ export class PredecessorWait implements TurnListener, Timed {
   #holdsSince = 0n;
   /** The predecessor has ended or announced its grant, and no read was sent since. */
   #ended = false;
-  /** When both watches were created: they are doubted for a while. A reused one is not. */
+  /** When the watches were created: they are doubted for a while. A reused one is not. */
   #createdMs = -Infinity;
   /** The last read returned too little to decide. */
   #readAll = false;
@@ -103,7 +103,7 @@ export class PredecessorWait implements TurnListener, Timed {
     return modRevision > this.entry.revision && key.toString() === this.entry.key;
   }
 
-  /** Only what is watched is carried over from what the old stream reported. */
+  /** Carries over what is watched, and nothing of what the old stream reported. */
   interrupted(): void {
     if (this.#over) return;
     const { decides, watchesBefore } = this.#watches;

@@ -36,7 +36,8 @@ export const max = (...revisions: readonly bigint[]): bigint => revisions.reduce
 /**
  * The watches of one waiter. Far from its turn it has one, on the entry before its predecessor: while that one is there, nothing
  * else matters. Near its turn it has one on the predecessor and its own key together, and one on the entry before the predecessor
- * while that one holds. A waiter behind a waiter that will announce its grant has one on that and one on its own key.
+ * while that one holds. A waiter that does not know the entry before its predecessor (a reader, or a waiter for a permit behind
+ * another one) has one on the predecessor and one on its own key.
  */
 export class TurnWatches {
   #predecessor: Watched | undefined;
@@ -58,16 +59,10 @@ export class TurnWatches {
     return this.#before !== undefined;
   }
 
-  /** Only the entry before the predecessor is watched. */
-  get far(): boolean {
-    return this.#predecessor === undefined && this.#before !== undefined;
-  }
-
   /** Whether what is watched suits `predecessor` as well as it suited `last`. */
   follows(predecessor: Predecessor, last: Predecessor | undefined): boolean {
-    if (this.far)
-      return predecessor.before !== undefined && this.#before?.watches(predecessor.before) === true;
-    return this.#predecessor !== undefined && isSame(last, predecessor);
+    if (this.#predecessor) return isSame(last, predecessor);
+    return predecessor.before !== undefined && this.#before?.watches(predecessor.before) === true;
   }
 
   /** etcd has not created all of them yet. */
@@ -96,8 +91,8 @@ export class TurnWatches {
 
   /** Near the turn, the one on the entry before the predecessor only saves a read. */
   get #needed(): readonly Watched[] {
-    if (this.far && this.#before) return [this.#before.watched];
-    return [this.#predecessor, this.#own].filter((watched) => watched !== undefined);
+    const needed = this.#predecessor ? [this.#predecessor, this.#own] : [this.#before?.watched];
+    return needed.filter((watched) => watched !== undefined);
   }
 
   follow({ target }: Predecessor, { decides, before, startRevision = 0n }: Following): void {
@@ -108,7 +103,8 @@ export class TurnWatches {
     if (this.#decides || !before) {
       const watched = decides ? spanning(target, this.entry.key) : target;
       this.#predecessor = this.#watched({ ...watched, startRevision }, this.listener);
-      if (!this.#decides) this.#own ??= this.#watched({ ...this.#ownKey, startRevision }, this.listener);
+      const own: WatchTarget = { key: this.entry.key, events: "DELETE", startRevision };
+      if (!this.#decides) this.#own ??= this.#watched(own, this.listener);
     }
     this.followBefore(before, startRevision);
   }
@@ -125,17 +121,18 @@ export class TurnWatches {
     this.#before = new EntryBefore(before, {
       watch: (listener) => this.#watched({ ...before.target, startRevision }, listener),
       ended: (endedAt) => this.#beforeEnded(endedAt),
-      ifNeeded: () => (this.far ? this.listener : undefined),
+      ifNeeded: () => (this.#predecessor ? undefined : this.listener),
     });
   }
 
-  /** Clients that take turns with us will be before us again. In a crowd, others have keys between ours and theirs. */
+  /** Clients that take turns with us will be before us again. `fromFar`: by then, others have keys between ours and theirs. */
   keepForReuse(fromFar: boolean): void {
-    if (!fromFar) this.#predecessor?.watch.keepForReuse();
     this.#own?.watch.keepForReuse();
     this.#before?.keepForReuse();
-    if (!fromFar) this.#predecessor = undefined;
     this.#own = this.#before = undefined;
+    if (fromFar) return;
+    this.#predecessor?.watch.keepForReuse();
+    this.#predecessor = undefined;
   }
 
   cancel(): void {
@@ -151,10 +148,6 @@ export class TurnWatches {
     if (!before) return;
     before.keepForReuse();
     this.listener.beforeEnded(before.entry, endedAt);
-  }
-
-  get #ownKey(): WatchTarget {
-    return { key: this.entry.key, events: "DELETE" };
   }
 
   #watched(target: WatchTarget, listener: WatchListener): Watched {
@@ -210,7 +203,7 @@ class EntryBefore implements WatchListener {
     this.options.ifNeeded()?.created(revision);
   }
 
-  /** The watch on the predecessor shares its stream: the wait watches both anew. */
+  /** Near the turn, the watch on the predecessor shares its stream, and is interrupted, too. */
   interrupted(why: Interruption): void {
     this.options.ifNeeded()?.interrupted(why);
   }

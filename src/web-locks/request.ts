@@ -296,7 +296,7 @@ export class LockRequest implements QueuedRequest, RegisteredRequest {
     const { services } = this.client;
     const source = { services, reopens: false, lease: () => lease };
     const target = { source, ...this.#entry(lease), name: this.#queueName };
-    return tryEntry(target, UNLIMITED, (grant) => this.#holdOf(grant));
+    return tryEntry(target, UNLIMITED, (entry) => this.#holdOf(entry));
   }
 
   async #joinWith(queue: Queue): Promise<void> {

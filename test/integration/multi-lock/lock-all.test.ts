@@ -121,4 +121,20 @@ describe("a lost place of lockAll", () => {
     expect(revisions).toEqual([lock.revision, lock.revision]);
     await lock.release();
   });
+
+  test("is noticed at once: the call does not resolve with it when the others are granted right after", async () => {
+    const [a, b] = named("noticed", 2) as [string, string];
+    const held = await new Mutex(two.holder, b).lock();
+    const waiting = lockAll(two.session, [a, b]);
+    await queued(b, 2);
+    const [first] = await places(a);
+
+    await two.etcd.etcdctl(["del", first!.key]);
+    await held.release();
+    const lock = await waiting;
+
+    expect(lock.revision).toBeGreaterThan(first!.revision);
+    expect(await places(a)).toMatchObject([{ revision: lock.revision }]);
+    await lock.release();
+  });
 });

@@ -11,22 +11,13 @@ import {
   type Holding,
   type Position,
   type Read,
-  type Watch,
   type World,
 } from "./world.js";
 
-/** How a caller learned that it is its turn. */
-interface Grant {
-  /** A watch on the caller's own key, left over from the wait. */
-  readonly ownWatch: Watch | undefined;
-  /** The revision of the answer, or of the deletion, that shows the turn. 0: neither does. */
-  readonly asOf: number;
-}
-
-/** The caller has the lock and claims it. */
-export function hold(world: World, caller: Caller, { ownWatch, asOf }: Grant): void {
+/** The caller has the lock and claims it. `asOf`: the revision of the answer, or of the deletion, that shows its turn. 0: neither does. */
+export function hold(world: World, caller: Caller, asOf: number): void {
   const place = placeOf(caller);
-  caller.state = { at: "holding", ownWatch, read: undefined };
+  caller.state = { at: "holding", ownWatch: undefined, read: undefined };
   tell(world, `${caller.label} HOLDS "${caller.setup.name}" with fence ${place.revision}`);
   const deleted = keyOfPlace(world, place)?.deleted ?? 0;
   if (deleted > 0 && deleted <= asOf) {

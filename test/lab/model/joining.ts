@@ -69,7 +69,7 @@ export function joinAnswered(world: World, caller: Caller, answer: Answer): void
   if (caller.gaveUp) return leave(world, caller, { releases: false });
   const { position } = answer;
   const alone = triedAlone(caller) || (position?.mine === true && !position.predecessor);
-  if (alone) hold(world, caller, { ownWatch: undefined, asOf: answer.revision });
+  if (alone) hold(world, caller, answer.revision);
   else wait(world, caller, position?.predecessor);
 }
 

@@ -91,7 +91,7 @@ function wake(world: World, behind: Caller, first: Key | undefined): void {
   const place = placeOf(behind);
   const proven = first?.key === place.key && first.created === place.revision;
   if (proven || !keeps(world, "local-successor-looks")) {
-    hold(world, behind, { ownWatch: undefined, asOf: 0 });
+    hold(world, behind, 0);
   } else if (first || keeps(world, "every-end-wakes")) {
     wait(world, behind, undefined);
   }

@@ -70,7 +70,7 @@ export function follow(
   caller: Caller,
   turn: Turn,
   predecessor: Predecessor,
-  decides = mayDecide(predecessor),
+  decides = false,
 ): Turn {
   return followAs(world, caller, turn, { predecessor, decides: decides || mayDecide(predecessor) });
 }
@@ -133,7 +133,7 @@ export function turnRead(world: World, caller: Caller, turn: Turn, answer: Posit
 
 function decide(world: World, caller: Caller, turn: Turn, { mine, predecessor, revision }: Position): void {
   if (!mine && keeps(world, "read-includes-own-key")) return placeGone(world, caller);
-  if (!predecessor) return hold(world, caller, { ownWatch: turn.ownWatch, asOf: revision });
+  if (!predecessor) return hold(world, caller, revision);
   const seen = { ...turn, seenAt: revision };
   const both = turn.predecessorWatch?.with !== undefined;
   const decides = mayDecide(predecessor) || (both && !predecessor.isFar);
@@ -178,7 +178,7 @@ const watchBefore = ({ beforeWatch }: Turn, before: Predecessor["before"]): Turn
 
 /** The predecessor was deleted after the read was sent. */
 function endedMeanwhile(world: World, caller: Caller, turn: Turn, wasHolder: boolean): void {
-  if (wasHolder) hold(world, caller, { ownWatch: turn.ownWatch, asOf: turn.atLeast });
+  if (wasHolder) hold(world, caller, turn.atLeast);
   else look(world, caller, turn);
 }
 
@@ -188,8 +188,7 @@ export function predecessorDeleted(world: World, caller: Caller, turn: Turn, del
   if (!predecessor || (deletedAt <= predecessor.revision && keeps(world, "older-events-are-ignored"))) return;
   const heard = { ...turn, deleted: true, atLeast: Math.max(turn.atLeast, deletedAt, holdsSince) };
   const wasHolder = predecessor.holder || !keeps(world, "known-holder");
-  if (verified && wasHolder && deletedAt >= holdsSince)
-    return hold(world, caller, { ownWatch: turn.ownWatch, asOf: deletedAt });
+  if (verified && wasHolder && deletedAt >= holdsSince) return hold(world, caller, deletedAt);
   caller.state = heard;
   // A read under way may show that it held. Otherwise the read follows when the watches exist.
   if (watches(heard) && !turn.read) look(world, caller, heard);

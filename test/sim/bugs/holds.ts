@@ -53,6 +53,24 @@ export const HOLDS: readonly Bug[] = [
     },
   },
   {
+    name: "lost-own-watch",
+    mended: {
+      commit: "ff3a9df",
+      title: "Watch the held key anew when its stream broke in the moment of the grant",
+    },
+    lost: "A deletion by hand was noticed only by the slow list of the keys.",
+    patches: [
+      {
+        file: "hold/hold.js",
+        from: "    interrupted() {\n        this.watch();\n    }",
+        to: "    interrupted() { }",
+      },
+    ],
+    ground: {
+      hints: { of: "mutex", faults: ["link-cut", "delete-key"], gapMs: [20, 200], camp: 0.5, ttlSeconds: 10 },
+    },
+  },
+  {
     name: "hold-of-lock-all-kept",
     mended: { commit: "5c46b85", title: "Give back what lockAll joins after its session began to end" },
     lost: "The close() of a session waited for holds of lockAll() that no caller had.",

@@ -47,6 +47,22 @@ describe("a waiter that knows the entry before its predecessor", () => {
     expect(waiter.reads).toHaveLength(2);
   });
 
+  test("reads again when another one has ended, by a watch that was kept, since that read", async () => {
+    const waiter = new WaitingTurn({ ahead: 3, before: "waiter" });
+    const listener = { created() {}, events() {}, interrupted() {}, refused() {} };
+    const kept = waiter.cluster.services.watches.watch({ key: placeKey(20n), events: "DELETE" }, listener);
+    waiter.stream.created(placeKey(FIRST), WATCHED);
+    waiter.stream.created(placeKey(20n), MINE);
+    kept.keepForReuse();
+    await settle();
+    waiter.stream.deleted(placeKey(20n), WATCHED + 1n);
+    await settle();
+
+    await waiter.answerRead([MINE, BELOW, 20n, 10n]);
+
+    expect(waiter.reads).toHaveLength(2);
+  });
+
   test("starts anew when the stream of that watch breaks, and reads", async () => {
     const waiter = await waitingBehind("waiter");
     const reads = waiter.reads.length;
@@ -102,6 +118,15 @@ describe("a waiter that knows the entry before its predecessor", () => {
 
     expect(waiter.followed(before)).toEqual([`${placeKey(BELOW)} to ${waiter.entry.key}`]);
     expect(waiter.reads).toHaveLength(reads + 1);
+  });
+
+  test("watches both together on the next stream, too, when the stream breaks before the answer", async () => {
+    const { waiter } = await readingEarly();
+
+    waiter.stream.end();
+    await waiter.clock.pass(500);
+
+    expect(waiter.followed()).toEqual([`${placeKey(BELOW)} to ${waiter.entry.key}`]);
   });
 
   test.each(["before", "after"])(

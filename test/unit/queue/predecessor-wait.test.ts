@@ -137,6 +137,20 @@ describe("a waiter", () => {
     expect(watches.watch(target, listener).id).toBe(below!.watchId);
   });
 
+  test("gives that watch back when it holds if a crowd was before it: others have keys between the two by then", async () => {
+    const waiter = new WaitingTurn({ ahead: 64, before: "waiter" });
+    waiter.stream.created(placeKey(FIRST), MINE);
+    await waiter.deleted(FIRST, WATCHED);
+    waiter.stream.created(placeKey(BELOW), WATCHED);
+    await waiter.answerRead([MINE, BELOW]);
+
+    await waiter.deleted(BELOW, WATCHED + 1n);
+
+    const [, both] = waiter.stream.creates;
+    expect(waiter.told).toEqual(["granted"]);
+    expect(waiter.stream.cancels).toContain(both!.watchId);
+  });
+
   test("reads when a predecessor that may itself have waited is deleted, and follows who is next before it", async () => {
     const waiter = new WaitingTurn({ ahead: 3 });
     await waiter.watched();

@@ -24,6 +24,9 @@ function recorded(seed: string, setting: Traced): ReturnType<typeof recordedRun>
   return run;
 }
 
+/** The seeds in which a broken rule must show. */
+const SOUGHT = 40;
+
 describe("the trace of a simulated run", { timeout: 120_000 }, () => {
   it("is recorded without a change of the run", async () => {
     const { result } = await recorded("1", LOCKALL);
@@ -45,23 +48,27 @@ describe("the trace of a simulated run", { timeout: 120_000 }, () => {
   });
 
   it.each([
-    ["unguarded-release", 12, MUTEX, /sends the unknown of .*: no such transaction/],
-    ["read-before-watch", 9, MUTEX, /is granted its hold/],
-    ["header-revision", 2, MUTEX, /is read for a place created at \d+, which never was/],
-    ["one-name-in-one-batch", 12, MUTEX, /has two transactions of the queue/],
-    ["joined-one-by-one", 6, LOCKALL, /sends the join of .*: it belongs to a joint transaction of \d names/],
-    ["read-before-watch", 1, RWLOCK, /etcd admits it from revision \d+ on, which its client cannot know/],
+    ["unguarded-release", MUTEX, /sends the unknown of .*: no such transaction/],
+    ["read-before-watch", MUTEX, /is granted its hold/],
+    ["header-revision", MUTEX, /is read for a place created at \d+, which never was/],
+    ["one-name-in-one-batch", MUTEX, /has two transactions of the queue/],
+    ["joined-one-by-one", LOCKALL, /sends the join of .*: it belongs to a joint transaction of \d names/],
+    ["read-before-watch", RWLOCK, /etcd admits it from revision \d+ on, which its client cannot know/],
     [
-      ...(["writer-ignores-readers", 1, RWLOCK] as const),
+      ...(["writer-ignores-readers", RWLOCK] as const),
       /is granted its hold: etcd has admitted it at no time: \S+\/read\/\S+ .* is before it/,
     ],
     [
-      ...(["one-permit-too-many", 1, SEMAPHORE] as const),
+      ...(["one-permit-too-many", SEMAPHORE] as const),
       /the announcement of \S+ is sent: etcd has admitted it at no time/,
     ],
-  ])("is no path of the model with the mutant %s (seed %i, %j)", async (name, seed, setting, said) => {
-    const { rejected } = await tracedRun(String(seed), await mutantOf(name), setting);
-    expect(rejected).toMatch(said);
+  ])("is no path of the model with the mutant %s (%j)", async (name, setting, said) => {
+    const mutant = await mutantOf(name);
+    const found: (string | undefined)[] = [];
+    // Which seed runs into the broken rule changes with the order of events.
+    for (let seed = 1; seed <= SOUGHT && !found.at(-1)?.match(said); seed++)
+      found.push((await tracedRun(String(seed), mutant, setting)).rejected);
+    expect(found.at(-1)).toMatch(said);
   });
 
   it.each([

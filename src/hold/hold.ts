@@ -39,7 +39,7 @@ export class KeyWatch implements WatchListener {
   stop(): void {
     this.#over = true;
     this.#holds.delete(this);
-    // The next entry of this session will most likely have the same key.
+    // A waiter of this process may watch the same key next.
     this.#watch?.keepForReuse();
     this.#watch = undefined;
   }

@@ -6,11 +6,11 @@ import {
   LeaseNotFoundError,
   UnansweredError,
 } from "../../../src/etcd/port.js";
-import { SimEtcd } from "../../sim/etcd/sim-etcd.js";
+import { SimEtcd } from "../../../src/memory/etcd.js";
 import { Kernel } from "../../sim/kernel/kernel.js";
 import { DirectWire } from "../../sim/network/direct-wire.js";
-import { SimMember } from "../../sim/network/sim-member.js";
-import type { CallListener, Wire } from "../../sim/network/wire.js";
+import { SimMember } from "../../../src/memory/network/member.js";
+import type { CallListener, Wire } from "../../../src/memory/network/wire.js";
 import { FakeClock } from "../../support/fakes/fake-clock.js";
 
 const options = { timeoutMs: 1000 };

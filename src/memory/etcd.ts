@@ -22,6 +22,10 @@ export interface SimEtcdOptions {
   readonly auth?: AuthOptions | undefined;
   /** How many there are: 1, 3 or 5. Default: 1. */
   readonly members?: number;
+  /** At most, for one way between two members. Default: up to 1 ms. */
+  readonly peerLatencyMs?: number | undefined;
+  /** How often late watches are served, and full buffers tried again, instead of etcd's 100 and 10 ms. */
+  readonly loopMs?: number | undefined;
 }
 
 /** A simulated etcd cluster. */
@@ -41,6 +45,8 @@ export class SimEtcd {
   /** Of several members. */
   readonly cluster: Cluster | undefined;
   readonly #servers: readonly SimEtcdServer[];
+  /** Of the only member. */
+  readonly #process: MemberProcess;
   readonly #watches: Watches[] = [];
   readonly #clusterId: string;
 
@@ -51,18 +57,24 @@ export class SimEtcd {
     this.quota = new Quota(quirks);
     this.auth = new AuthStore({ scheduler, random: random.fork("tokens"), auth: options.auth });
     this.#clusterId = random.fork("cluster").id().toString();
-    const expired = members === 1 ? {} : { expired: () => {} };
-    this.leases = new Leases({ store, scheduler, random: random.fork("leases"), ...expired });
+    this.#process = new MemberProcess(scheduler);
+    const decides = members === 1 ? { scheduler: this.#process } : { scheduler, expired: () => {} };
+    this.leases = new Leases({ store, random: random.fork("leases"), ...decides });
     const truth = { store, leases: this.leases, quirks };
     this.access = this.#newAccess(truth, scheduler);
     if (members === 1) this.#servers = [this.#only(truth)];
     else {
-      const raft = { scheduler, random: random.fork("raft"), size: members, quirks };
+      const { peerLatencyMs } = options;
+      const raft = { scheduler, random: random.fork("raft"), size: members, quirks, peerLatencyMs };
       this.cluster = new Cluster({ ...raft, truth, access: this.access });
       this.#servers = this.cluster.nodes.map(({ index }) => this.#oneOf(this.cluster!, index, quirks));
       this.cluster.found();
     }
     this.members = [...this.#servers];
+  }
+
+  get version(): SimVersion {
+    return this.options.version;
   }
 
   /** How many unary calls have arrived at its members. */
@@ -93,20 +105,38 @@ export class SimEtcd {
     return apply({ store: this.store, leases: this.leases, quirks: this.quirks }, request);
   }
 
-  /** A member of several: its process ends, and with it its streams and all that waited for an answer. */
+  /** A member stops with its connections open. */
+  pause(index: number): void {
+    if (this.cluster) this.cluster.pause(index);
+    else this.#process.pause();
+  }
+
+  resume(index: number): void {
+    if (this.cluster) this.cluster.resume(index);
+    else this.#process.resume();
+  }
+
+  /** The process of a member ends, and with it its streams and all that waited for an answer. */
   kill(index: number): void {
-    this.cluster?.kill(index);
+    if (this.cluster) this.cluster.kill(index);
+    else {
+      this.#process.kill();
+      this.leases.demote();
+    }
     this.#servers[index]?.killed();
   }
 
   restart(index: number): void {
     this.#watches[index]?.restarted();
     this.#servers[index]?.restarted();
-    this.cluster?.restart(index);
+    if (this.cluster) return this.cluster.restart(index);
+    this.#process.restart();
+    this.#process.ready();
+    this.leases.promote(0);
   }
 
   #only(replica: Replica): SimEtcdServer {
-    const process = new MemberProcess(this.options.scheduler);
+    const process = this.#process;
     const { random } = this.options;
     const { access } = this;
     const consensus = solo(replica.leases, (request, info) => {
@@ -150,7 +180,7 @@ export class SimEtcd {
   }
 
   #newWatches({ store, quirks }: Replica, process: MemberProcess, random: Random): Watches {
-    const watches = new Watches({ store, scheduler: process, quirks, random });
+    const watches = new Watches({ store, scheduler: process, quirks, random, loopMs: this.options.loopMs });
     this.#watches.push(watches);
     return watches;
   }

@@ -16,6 +16,8 @@ export interface WatchesOptions {
   readonly scheduler: Scheduler;
   readonly random: Random;
   readonly quirks: Quirks;
+  /** Instead of both intervals. */
+  readonly loopMs?: number | undefined;
 }
 
 /**
@@ -29,12 +31,14 @@ export class Watches {
   #victims = new Map<Watcher, EventBatch>();
   /** When the loop for late watches runs, modulo its interval. */
   readonly #phase: number;
+  readonly #syncMs: number;
   #syncs = false;
   #retries = false;
 
   constructor(options: WatchesOptions) {
     this.#options = options;
-    this.#phase = options.scheduler.now + options.random.next() * SYNC_MS;
+    this.#syncMs = options.loopMs ?? SYNC_MS;
+    this.#phase = options.scheduler.now + options.random.next() * this.#syncMs;
     options.store.onChange((change) => this.#notify(change));
   }
 
@@ -99,8 +103,8 @@ export class Watches {
     if (this.#syncs) return;
     const { now } = this.#options.scheduler;
     // Rounded, so that the sum of fractions never gives the present run of the loop once more.
-    const runs = Math.floor((now - this.#phase) / SYNC_MS + 1e-6) + 1;
-    this.#syncAfter(this.#phase + runs * SYNC_MS - now);
+    const runs = Math.floor((now - this.#phase) / this.#syncMs + 1e-6) + 1;
+    this.#syncAfter(this.#phase + runs * this.#syncMs - now);
   }
 
   #syncAfter(ms: number): void {
@@ -152,7 +156,7 @@ export class Watches {
       const before = this.#victims.size;
       this.#moveVictims();
       const { size } = this.#victims;
-      if (size > 0) this.#retryAfter(size < before ? 0 : VICTIMS_MS);
+      if (size > 0) this.#retryAfter(size < before ? 0 : (this.#options.loopMs ?? VICTIMS_MS));
     });
   }
 

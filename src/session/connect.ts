@@ -1,5 +1,5 @@
 import { EtcdClient } from "../etcd/client.js";
-import { memberOf } from "../etcd/transport.js";
+import { failures, memberOf, memoryEntryOf, type NewMember } from "../etcd/transport.js";
 import { checkConnect, type Logger } from "../options/connect.js";
 import type { Etcd3Client } from "../options/etcd3-client.js";
 import { type Clock, systemClock } from "../util/clock.js";
@@ -99,7 +99,7 @@ type ClientsOwn =
 export interface Surroundings {
   readonly observe?: Observe;
   readonly clock?: Clock;
-  readonly newMember?: typeof memberOf;
+  readonly newMember?: NewMember;
 }
 
 /**
@@ -108,10 +108,14 @@ export interface Surroundings {
  */
 export function createCluster(
   options: ConnectOptions | Etcd3ConnectOptions,
-  { clock = systemClock, newMember = memberOf, observe }: Surroundings = {},
+  surroundings: Surroundings = {},
 ): Cluster {
   const checked = checkConnect(options);
-  const context = { options: checked, clock };
+  const memory = memoryEntryOf(checked.hosts);
+  const { clock = systemClock, newMember = memberOf, observe } = { ...surroundings, ...memory };
+  const context = { options: checked, clock, failures };
   const client = new EtcdClient(checked, clock, (host, setting) => newMember(host, setting, context));
-  return newCluster(newClusterState(checked, client, { clock, observe }));
+  const state = newClusterState(checked, client, { clock, observe });
+  const leave = memory?.connected(state.services);
+  return newCluster(leave ? { ...state, onDisconnected: () => (state.onDisconnected(), leave()) } : state);
 }

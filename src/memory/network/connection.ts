@@ -275,6 +275,7 @@ export class UnaryExchange implements Exchange {
   #execute(): void {
     const { link } = this.connection;
     this.request.server.call(this.request.request, (reply) => {
+      if (link.losesAnswerTo?.(this.request.request)) return this.connection.reset();
       const what = { request: this.request.request, reply };
       const isLost = link.random.chance(link.profile.loseAnswer);
       if (isLost) link.lose("answer", what);

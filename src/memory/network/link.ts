@@ -58,6 +58,8 @@ export class Link {
   /** Ends the streams on the member's side: it notices a cut by itself. */
   readonly serverEnds = new Set<() => void>();
   observer: LinkObserver | undefined;
+  /** Whether the connection is reset in place of the answer to this request, which was executed. */
+  losesAnswerTo: ((request: unknown) => boolean) | undefined;
   #state: LinkState = "up";
   #held: Message[] = [];
 
@@ -94,6 +96,12 @@ export class Link {
   /** As `send`, not before `time`. */
   sendAt(message: Message, time: number): void {
     this.#transmit(message, time - this.scheduler.now);
+  }
+
+  /** Drops what is held, and resets every connection. */
+  reset(): void {
+    this.#held = [];
+    this.#cut();
   }
 
   /** The message never arrives. */

@@ -1,36 +1,36 @@
-import { streamFailure } from "../../etcd/http2/failure.js";
-import {
-  type CallOptions,
-  type KeepaliveStream,
-  type LeaseAnswer,
-  type Member,
-  type Range,
-  type RangeAnswer,
-  type StreamHandlers,
-  type TimeToLiveOptions,
-  type Txn,
-  type TxnAnswer,
-  UnansweredError,
-  type WatchAnswer,
-  type WatchStream,
-  gaveUp,
+import type {
+  CallOptions,
+  KeepaliveStream,
+  LeaseAnswer,
+  Member,
+  Range,
+  RangeAnswer,
+  StreamHandlers,
+  TimeToLiveOptions,
+  Txn,
+  TxnAnswer,
+  WatchAnswer,
+  WatchStream,
 } from "../../etcd/port.js";
-import { reasonFailure, statusFailure } from "../../etcd/refusals.js";
+import type { Failures } from "../../etcd/transport.js";
 import { AbortFanOut } from "../../util/abort.js";
 import type { Clock } from "../../util/clock.js";
 import { Timers } from "../../util/timers.js";
+import { isRefusal, type Refusal, type UnaryReply, type UnaryRequest } from "../protocol.js";
 import type { StreamListener, Wire } from "./wire.js";
-import type { Refusal, UnaryReply, UnaryRequest } from "../protocol.js";
 
 export interface SimMemberOptions {
+  /** Of the client's copy of the library. */
+  readonly failures: Failures;
   /** Without it, no call has a time limit. */
-  readonly clock?: Clock;
+  readonly clock?: Clock | undefined;
   /** The token of the next call or stream. Default: none, and the client has no password. */
   readonly token?: (() => string | undefined) | undefined;
 }
 
 /** The client's port over a simulated connection: the place of `GrpcMember`. */
 export class SimMember implements Member {
+  readonly #failures: Failures;
   readonly #services: UnaryServices;
   readonly #token: SimMemberOptions["token"];
   /** The token of the last stream. */
@@ -39,9 +39,10 @@ export class SimMember implements Member {
   constructor(
     readonly host: string,
     private readonly wire: Wire,
-    { clock, token }: SimMemberOptions = {},
+    { failures, clock, token }: SimMemberOptions,
   ) {
-    this.#services = new UnaryServices(host, wire, clock);
+    this.#failures = failures;
+    this.#services = new UnaryServices(host, wire, { failures, clock });
     this.#token = token;
   }
 
@@ -96,7 +97,8 @@ export class SimMember implements Member {
   }
 
   failure(reason: string): Error {
-    return reasonFailure(reason, this.host, this.#token !== undefined && this.#streamToken === undefined);
+    const tokenless = this.#token !== undefined && this.#streamToken === undefined;
+    return this.#failures.reasonFailure(reason, this.host, tokenless);
   }
 
   retire(): void {
@@ -116,38 +118,36 @@ export class SimMember implements Member {
 
   #listener<Answer extends object>(handlers: StreamHandlers<Answer>): StreamListener<Answer> {
     const { host } = this;
+    const { statusFailure, streamFailure } = this.#failures;
     return {
       answer: (answer) =>
-        isRefusal(answer) ? handlers.ended(refusalOf(answer, host)) : handlers.answer(answer),
+        isRefusal(answer) ? handlers.ended(statusFailure(statusOf(answer), host)) : handlers.answer(answer),
       failed: (failure, inDoubt) => handlers.ended(streamFailure(failure, host, inDoubt)),
     };
   }
 }
 
 /** What the unary calls of one `SimMember` share. */
-export class UnaryServices {
+class UnaryServices {
+  readonly failures: Failures;
   readonly deadlines: Timers | undefined;
   readonly aborts = new AbortFanOut("last");
 
   constructor(
     readonly host: string,
     readonly wire: Wire,
-    clock: Clock | undefined,
+    { failures, clock }: Pick<SimMemberOptions, "failures" | "clock">,
   ) {
+    this.failures = failures;
     this.deadlines = clock && new Timers(clock);
   }
 }
 
-export const isRefusal = (reply: object): reply is Refusal =>
-  (reply as Partial<Refusal>).refused !== undefined;
-
-/** As `src/etcd/http2` reads the status of a rejected call. */
-export const refusalOf = ({ refused, code }: Refusal, host: string): Error =>
-  statusFailure({ code, details: refused }, host);
+const statusOf = ({ refused, code }: Refusal) => ({ code, details: refused });
 
 /** One unary call: settles as `UnaryStream` of `src/etcd/http2` does, with the same errors and in the same order. */
-export function unary<T>(services: UnaryServices, request: UnaryRequest, options: CallOptions): Promise<T> {
-  if (options.signal?.aborted) return Promise.reject(gaveUp(false));
+function unary<T>(services: UnaryServices, request: UnaryRequest, options: CallOptions): Promise<T> {
+  if (options.signal?.aborted) return Promise.reject(services.failures.gaveUp(false));
   return new Promise<unknown>((resolve, reject) => {
     new Unary(services, options, { resolve, reject }).start(request);
   }) as Promise<T>;
@@ -164,7 +164,7 @@ class Unary {
   ) {}
 
   start(request: UnaryRequest): void {
-    const { deadlines, aborts, wire, host } = this.services;
+    const { deadlines, aborts, wire, host, failures } = this.services;
     const { timeoutMs, signal } = this.options;
     let cancelCall = (): void => {};
     const giveUp = (error: Error): void => {
@@ -173,7 +173,7 @@ class Unary {
     };
     const deadline = deadlines?.add(timeoutMs, () => giveUp(this.#timeout()));
     this.#stops.push(() => deadline?.cancel());
-    const onAbort = (): void => giveUp(gaveUp(this.#sent));
+    const onAbort = (): void => giveUp(failures.gaveUp(this.#sent));
     if (signal !== undefined) this.#stops.push(aborts.add(signal, onAbort));
     cancelCall = wire.call(request, {
       sent: () => {
@@ -181,12 +181,13 @@ class Unary {
         this.options.onSent?.();
       },
       replied: (reply) => this.#replied(reply),
-      failed: (failure, inDoubt) => this.#fail(streamFailure(failure, host, inDoubt)),
+      failed: (failure, inDoubt) => this.#fail(failures.streamFailure(failure, host, inDoubt)),
     });
   }
 
   #replied(reply: UnaryReply): void {
-    if (isRefusal(reply)) return this.#fail(refusalOf(reply, this.services.host));
+    const { failures, host } = this.services;
+    if (isRefusal(reply)) return this.#fail(failures.statusFailure(statusOf(reply), host));
     this.#stop();
     this.settle.resolve(reply.answer);
   }
@@ -194,7 +195,7 @@ class Unary {
   #timeout(): Error {
     const what = this.#sent ? "no answer" : "no connection";
     const ms = Math.round(this.options.timeoutMs);
-    return new UnansweredError(`${what} within ${ms} ms`, { inDoubt: this.#sent });
+    return new this.services.failures.UnansweredError(`${what} within ${ms} ms`, { inDoubt: this.#sent });
   }
 
   #fail(error: Error): void {

@@ -11,6 +11,7 @@ export interface ClusterOptions {
   readonly scheduler: Scheduler;
   readonly random: Random;
   readonly size: number;
+  readonly peerLatencyMs?: number | undefined;
   readonly quirks: Quirks;
   /** The state as of the last committed entry. */
   readonly truth: Replica;
@@ -32,9 +33,9 @@ export class Cluster implements RaftGroup {
   readonly #observers = new Map<Proposal, (result: object) => void>();
   #committed = 0;
 
-  constructor({ scheduler, random, size, quirks, truth, access }: ClusterOptions) {
+  constructor({ scheduler, random, size, quirks, truth, access, peerLatencyMs }: ClusterOptions) {
     this.#access = access;
-    this.peers = new Peers(scheduler, random);
+    this.peers = new Peers(scheduler, random, peerLatencyMs === undefined ? LATENCY_MS : [0, peerLatencyMs]);
     this.preVote = quirks.preVote;
     this.#truth = truth;
     this.nodes = Array.from({ length: size }, (_, index) => new RaftNode(index, this));
@@ -196,7 +197,7 @@ export class Cluster implements RaftGroup {
 }
 
 /** One way between two members, in milliseconds. */
-const LATENCY_MS = [0.1, 1] as const;
+const LATENCY_MS: readonly [number, number] = [0.1, 1];
 
 /** What the network of the peers needs to know of a member. */
 export interface Peer {
@@ -218,10 +219,11 @@ export class Peers {
   constructor(
     readonly scheduler: Scheduler,
     readonly random: Random,
+    private readonly latency: readonly [number, number],
   ) {}
 
   latencyMs(): number {
-    return this.random.between(...LATENCY_MS);
+    return this.random.between(...this.latency);
   }
 
   roundTripMs(): number {

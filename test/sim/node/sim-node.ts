@@ -12,6 +12,7 @@ import type { Random } from "../../../src/memory/random.js";
 import type { ConnectionSetting } from "../../../src/memory/network/connection.js";
 import { Link, type LinkProfile } from "../../../src/memory/network/link.js";
 import { LinkWire } from "../../../src/memory/network/wire.js";
+import { failures } from "../../../src/etcd/transport.js";
 import { SimMember } from "../../../src/memory/network/member.js";
 import { NodeClock, type NodeClockOptions } from "./node-clock.js";
 
@@ -191,6 +192,6 @@ export class SimNode {
     const { server, link } = this.#at(host);
     const wire = new LinkWire(link, server, { clock, setting });
     this.#wires.push(wire);
-    return new SimMember(host, wire, { clock, token });
+    return new SimMember(host, wire, { failures, clock, token });
   }
 }

@@ -1,5 +1,6 @@
 import { Kernel } from "../../kernel/kernel.js";
 import { DirectWire } from "../../network/direct-wire.js";
+import { failures } from "../../../../src/etcd/transport.js";
 import { SimMember } from "../../../../src/memory/network/member.js";
 import { intervalOf } from "../../../../src/memory/store.js";
 import { type Refusal, type SimVersion, isRefusal } from "../../../../src/memory/protocol.js";
@@ -33,7 +34,7 @@ export class Simulated implements AuthSubject {
         const request = { kind: "compact", revision, token: token() } as const;
         server!.call(request, (reply) => resolve(textOf(reply)));
       });
-    return { member: new SimMember(server!.host, new DirectWire(server!), { token }), compact };
+    return { member: new SimMember(server!.host, new DirectWire(server!), { failures, token }), compact };
   }
 
   edit(edit: Edit): Promise<string> {

@@ -4,6 +4,7 @@ import { type SimVersion, type UnaryReply, isRefusal } from "../../../../src/mem
 import { SimEtcd } from "../../../../src/memory/etcd.js";
 import { Kernel } from "../../kernel/kernel.js";
 import { DirectWire } from "../../network/direct-wire.js";
+import { failures } from "../../../../src/etcd/transport.js";
 import { SimMember } from "../../../../src/memory/network/member.js";
 import type { Subject } from "./subject.js";
 
@@ -35,7 +36,7 @@ export class SimSubject implements Subject {
     this.#etcd = new SimEtcd({ scheduler: this.#kernel, random, version, quirks });
     sabotage?.(this.#etcd);
     const [server] = this.#etcd.members;
-    this.#member = new SimMember(server!.host, new DirectWire(server!));
+    this.#member = new SimMember(server!.host, new DirectWire(server!), { failures });
     return Promise.resolve();
   }
 

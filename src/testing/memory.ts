@@ -1,6 +1,6 @@
 // An etcd inside this process, with the verbs of `startEtcd`. The code of the etcd is in `memory/`; here are its links, its entry in
 // the table by which `connect` finds it, and what a test does to it.
-import type { MemoryEntries, MemoryEntry, NewMember } from "../etcd/transport.js";
+import { MEMORY, type MemoryEntries, type MemoryEntry, type NewMember } from "../etcd/transport.js";
 import { SimEtcd } from "../memory/etcd.js";
 import { Link, type LinkProfile } from "../memory/network/link.js";
 import { SimMember } from "../memory/network/member.js";
@@ -138,7 +138,7 @@ class World {
 /** Shared with all copies of the library in this process. */
 function entries(): MemoryEntries {
   const shared = globalThis as unknown as Record<symbol, MemoryEntries | undefined>;
-  return (shared[Symbol.for("leasehold.memoryEtcd")] ??= new Map() as MemoryEntries);
+  return (shared[MEMORY] ??= new Map() as MemoryEntries);
 }
 
 interface Place {

@@ -1,8 +1,8 @@
 // An etcd in the process. What it has in common with a real one is in test/integration/testing; how its answers compare with those
 // of etcd, in test/meta/fidelity.
-import { setTimeout as delay } from "node:timers/promises";
+import { setImmediate as turn } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { type Cluster, connect, fromEnv, lead, Mutex, once } from "../../../src/index.js";
+import { type Cluster, connect, Election, fromEnv, Mutex, once } from "../../../src/index.js";
 import { memoryEtcd, type MemoryEtcd, type MemoryEtcdOptions } from "../../../src/testing/start.js";
 
 const opened: AsyncDisposable[] = [];
@@ -93,22 +93,20 @@ describe.each(["the timers of Node.js", "the fake timers of vitest"])("virtual t
     expect(await etcd.keys("jobs/")).toEqual([]);
   });
 
-  it("another candidate leads when the leader cannot renew its lease", async () => {
+  it("another candidate leads when the leader has lost its session", async () => {
     const etcd = await start({ members: 3 });
-    const led: string[] = [];
-    const stop = new AbortController();
-    const run = (value: string) =>
-      lead(client(etcd), "reports", ({ signal }) => (led.push(value), ended(signal, stop.signal)), stop);
-    const candidates = [run("first"), run("second")];
+    const [first, second] = [client(etcd), client(etcd)];
+    const leader = await new Election(first, "reports").campaign("first");
+    const next = new Election(second, "reports").campaign("second");
 
-    await etcd.advance(60_000);
-    const [{ leases }, [key]] = [await etcd.leftovers(), await etcd.keys("reports/")];
-    await etcd.expire(BigInt(`0x${key!.split("/")[1]!}`));
-    await etcd.advance(20_000);
-    stop.abort();
-    await Promise.all(candidates);
+    await etcd.expire(await first.session());
+    await etcd.advance(10_000);
 
-    expect([led.slice(0, 2), leases.length]).toEqual([["first", "second"], 2]);
+    expect([lossOf(leader), (await new Election(second, "reports").leader())?.value]).toEqual([
+      "revoked",
+      "second",
+    ]);
+    await (await next).resign();
   });
 
   it("a tick of a schedule runs once on two replicas, on each side of midnight", async () => {
@@ -175,20 +173,22 @@ const ended = (...signals: AbortSignal[]): Promise<unknown> =>
   new Promise((end) => AbortSignal.any(signals).addEventListener("abort", end));
 
 describe("memoryEtcd", () => {
-  it("moves the time past what the caller's code does between two events", async () => {
+  it("lets the caller's code go on between two events, also over turns of the event loop", async () => {
     const etcd = await start();
-    const lock = await new Mutex(client(etcd, { session: { ttlSeconds: 10 } }), "a").lock();
-    const seen: string[] = [];
-    lock.signal.addEventListener("abort", () => {
-      void Promise.resolve().then(async () => {
-        await delay(0);
-        seen.push("after the loss");
-      });
-    });
-    await etcd.pause();
-    await etcd.advance(60_000);
-    await delay(5);
-    expect(seen).toEqual(["after the loss"]);
+    const mutex = new Mutex(client(etcd), "a", { maxHoldMs: 10_000, maxHoldGraceMs: 0 });
+    const fences: bigint[] = [];
+    const again = async (): Promise<void> => {
+      const lock = await mutex.lock();
+      fences.push(lock.fence);
+      await ended(lock.signal);
+      await turn();
+      return again();
+    };
+    again().catch(() => {});
+
+    await etcd.advance(59_000);
+
+    expect(fences).toHaveLength(6);
   });
 
   it("gives the same run for the same seed", async () => {

@@ -23,7 +23,8 @@ export interface Credentials {
 export interface ConnectOptions {
   /**
    * `"host:2379"` or `"http://host:2379"`; several with commas between them, or in an array. `https://` uses TLS, as does a host
-   * without a scheme if there are `credentials`. Without a port: 2379. One host name may resolve to several members.
+   * without a scheme if there are `credentials`. Without a port: 2379. One host name may resolve to several members. The hosts of
+   * `memoryEtcd()` of leasehold/testing lead to an etcd inside this process.
    */
   readonly hosts: string | readonly string[];
   /**
@@ -115,7 +116,9 @@ export function createCluster(
   const { clock = systemClock, newMember = memberOf, observe } = { ...surroundings, ...memory };
   const context = { options: checked, clock, failures };
   const client = new EtcdClient(checked, clock, (host, setting) => newMember(host, setting, context));
-  const state = newClusterState(checked, client, { clock, observe });
-  const leave = memory?.connected(state.services);
-  return newCluster(leave ? { ...state, onDisconnected: () => (state.onDisconnected(), leave()) } : state);
+  const observeBoth: Observe = (services) => {
+    const ends = [observe?.(services), memory?.connected(services)];
+    return () => ends.forEach((end) => end?.());
+  };
+  return newCluster(newClusterState(checked, client, { clock, observe: observeBoth }));
 }

@@ -10,6 +10,7 @@ import { Random } from "../memory/random.js";
 import { type EtcdTime, RealTime, VirtualTime } from "../memory/time.js";
 import { type Applied, isReadonly } from "../memory/txn.js";
 import { rangeOfPrefix } from "../memory/users.js";
+import { History } from "./history.js";
 import { checkAdvance, type CheckedMemory, checkMemory, checkRefusal, type CutMode } from "./options.js";
 import type { MemoryEtcdOptions } from "./options.js";
 import {
@@ -42,6 +43,11 @@ export interface MemoryEtcd extends TestEtcd {
    * @throws {TypeError | RangeError} for any other value.
    */
   refuse(what: "quota" | "nothing"): Promise<void>;
+  /**
+   * What has happened so far, for the output of a failed test: one line for each answer, watch event and fault, with the
+   * milliseconds since the start. The last 1,000 lines.
+   */
+  history(): string;
 }
 
 /**
@@ -80,6 +86,7 @@ class World {
   readonly time: EtcdTime;
   readonly etcd: SimEtcd;
   readonly members: readonly InsideMember[];
+  readonly history: History;
   readonly #evenInProduction: boolean;
 
   constructor({ seed, time, version, members, auth, evenInProduction }: CheckedMemory) {
@@ -92,6 +99,8 @@ class World {
       ...{ peerLatencyMs: mostMs, loopMs: virtual ? LOOP_MS : undefined },
       auth: auth && { ...auth, passwordMs: PASSWORD_MS },
     });
+    const { now: start } = this.time;
+    this.history = new History(() => this.time.now - start);
     const name = `${process.pid}-${++started}`;
     this.members = this.etcd.members.map((_, index) => {
       const link = new Link(this.time, random.fork(`link ${index}`), loopback(mostMs));
@@ -159,6 +168,7 @@ class InsideMember implements Member, ClientLink {
     private readonly place: Place,
   ) {
     this.name = `m${place.index}`;
+    link.observer = place.world.history.observer(this.name);
   }
 
   get awake(): boolean {
@@ -167,6 +177,7 @@ class InsideMember implements Member, ClientLink {
 
   async start({ signal, timeoutMs }: StartLimits): Promise<void> {
     const { world, index } = this.place;
+    this.#note("starts");
     this.running = true;
     world.etcd.restart(index);
     this.#connect();
@@ -178,6 +189,7 @@ class InsideMember implements Member, ClientLink {
 
   kill(): Promise<void> {
     if (this.running) {
+      this.#note("is killed");
       this.running = this.#paused = false;
       this.#connect();
       this.place.world.etcd.kill(this.place.index);
@@ -187,6 +199,7 @@ class InsideMember implements Member, ClientLink {
 
   pause(): Promise<void> {
     if (this.awake) {
+      this.#note("is paused");
       this.#paused = true;
       this.#connect();
       this.place.world.etcd.pause(this.place.index);
@@ -196,6 +209,7 @@ class InsideMember implements Member, ClientLink {
 
   resume(): Promise<void> {
     if (this.#paused) {
+      this.#note("runs again");
       this.#paused = false;
       this.place.world.etcd.resume(this.place.index);
       this.#connect();
@@ -204,12 +218,14 @@ class InsideMember implements Member, ClientLink {
   }
 
   cut(how: CutMode): void {
+    this.#note(`has its link cut (${how})`);
     this.#cut = how;
     this.#connect();
   }
 
   heal(): void {
     if (this.#cut === undefined) return;
+    this.#note("has its link healed");
     if (this.#cut === "silent") this.link.reset();
     this.#cut = undefined;
     this.#connect();
@@ -217,6 +233,10 @@ class InsideMember implements Member, ClientLink {
 
   close(): Promise<void> {
     return this.kill();
+  }
+
+  #note(what: string): void {
+    this.place.world.history.add(this.name, () => what);
   }
 
   #connect(): void {
@@ -233,11 +253,13 @@ class InsideBackdoor implements Backdoor {
   ) {}
 
   async revoke(leaseId: bigint): Promise<void> {
+    this.world.history.add("  ", () => `the test revokes lease ${leaseId.toString(16)}`);
     const result = await this.#ask({ kind: "revoke", leaseId });
     if (isRefusal(result)) throw new Error(`etcd has no lease ${leaseId.toString(16)}`);
   }
 
   async remove(keys: readonly string[], revision: bigint): Promise<boolean> {
+    this.world.history.add("  ", () => `the test deletes ${keys.join(", ")}`);
     const compare = keys.map((key) => ({ kind: "created at", key, revision }) as const);
     const success = keys.map((key) => ({ kind: "delete", key }) as const);
     const result = await this.#ask({ kind: "txns", txns: [{ queues: [], compare, success, failure: [] }] });
@@ -322,9 +344,14 @@ class InsideEtcd extends RunningEtcd implements MemoryEtcd {
     });
   }
 
+  history(): string {
+    return this.#world.history.toString();
+  }
+
   #loses(request: UnaryRequest): boolean {
     if (!this.#losesNext || !isWrite(request)) return false;
     this.#losesNext = false;
+    this.#world.history.add("  ", () => "the answer to a write is lost, with its connection");
     return true;
   }
 }

@@ -1,6 +1,7 @@
 // Random programs of users' calls, on memoryEtcd() in virtual time and on a real etcd in real time: each step must have the same
 // outcome. A step is a call, an end, or a fault; what it leads to is compared once it has happened on both.
 import { type Cluster, connect, Election, lockAll, Mutex, RwLock, Semaphore } from "../../../src/index.js";
+import type { SimVersion } from "../../../src/memory/protocol.js";
 import { Random } from "../../../src/memory/random.js";
 import { type Losable, memoryEtcd, type TestEtcd } from "../../../src/testing/start.js";
 
@@ -50,7 +51,7 @@ async function take(cluster: Cluster, kind: Kind, name: string, signal: AbortSig
 async function play(seed: string, world: World): Promise<string[]> {
   const random = new Random(seed);
   const { etcd, prefix, settle } = world;
-  const options = { hosts: etcd.hosts, prefix, session: { ttlSeconds: 3 } };
+  const options = { hosts: etcd.hosts, prefix, session: { ttlSeconds: 6 } };
   const clusters = Array.from({ length: CLIENTS }, () => connect(options));
   await Promise.all(clusters.map((cluster) => cluster.session()));
   const outcomes: string[] = [];
@@ -141,7 +142,8 @@ export async function compareCalls(
   real: TestEtcd,
   members: 1 | 3,
 ): Promise<{ readonly step: number; readonly memory: string; readonly real: string } | undefined> {
-  await using etcd = await memoryEtcd({ time: "virtual", members });
+  const version = /^\d+\.\d+/.exec(real.version ?? "")?.[0] as SimVersion | undefined;
+  await using etcd = await memoryEtcd({ time: "virtual", members, version });
   const steps: string[][] = [];
   const expected = await play(seed, {
     etcd,

@@ -226,6 +226,29 @@ describe("memoryEtcd", () => {
     expect((await mutex.lock()).held).toBe(true);
   });
 
+  it("tells what has happened", async () => {
+    const etcd = await start({ members: 3 });
+    const [first, second] = [client(etcd), client(etcd)];
+    const lock = await new Mutex(first, "a").lock();
+    const waiting = new Mutex(second, "a").lock();
+    await etcd.advance(5_000);
+    await etcd.lose(lock);
+    await waiting;
+    await etcd.kill(2);
+
+    const lines = etcd.history().split("\n");
+    const told = [
+      `put ${lock.key}, read a/: done`,
+      `test deletes ${lock.key}`,
+      `sees delete of ${lock.key}`,
+      "m2  is killed",
+    ];
+    expect(told.map((each) => lines.filter((line) => line.includes(each)).length > 0)).toEqual(
+      told.map(() => true),
+    );
+    expect(lines.at(-1)).toMatch(/^ +5000 ms  m2 {2}is killed$/);
+  });
+
   it("checks users and roles", async () => {
     const roles = { jobs: { readwrite: ["jobs/"] } };
     const etcd = await start({ auth: { users: { worker: { password: "secret", roles: ["jobs"] } }, roles } });

@@ -1,5 +1,6 @@
 // An etcd inside this process, with the verbs of `startEtcd`. The code of the etcd is in `memory/`; here are its links, its entry in
 // the table by which `connect` finds it, and what a test does to it.
+import { randomUUID } from "node:crypto";
 import { MEMORY, type MemoryEntries, type MemoryEntry, type NewMember } from "../etcd/transport.js";
 import { SimEtcd } from "../memory/etcd.js";
 import { Link, type LinkProfile } from "../memory/network/link.js";
@@ -79,8 +80,6 @@ const LOOP_MS = 0.5;
 /** etcd takes 60 ms for a password. */
 const PASSWORD_MS = 0;
 
-let started = 0;
-
 /** The etcd, its time, and its links. */
 class World {
   readonly time: EtcdTime;
@@ -101,7 +100,8 @@ class World {
     });
     const { now: start } = this.time;
     this.history = new History(() => this.time.now - start);
-    const name = `${process.pid}-${++started}`;
+    // Another copy of this file may have started some, too, and no name is used again.
+    const name = randomUUID().slice(0, 8);
     this.members = this.etcd.members.map((_, index) => {
       const link = new Link(this.time, random.fork(`link ${index}`), loopback(mostMs));
       return new InsideMember(`memory://${name}-${index}`, link, { world: this, index });

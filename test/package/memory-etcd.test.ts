@@ -56,6 +56,18 @@ describe("the built package", () => {
     },
   );
 
+  it("starts etcds of different names, though two copies of it do", () => {
+    const code = `import { createRequire } from "node:module";
+      const require = createRequire(${JSON.stringify(path.join(ROOT, "package.json"))});
+      const copies = [${MODULE("leasehold-testing")}, ${COMMON("leasehold-testing")}];
+      const etcds = await Promise.all(copies.map(({ memoryEtcd }) => memoryEtcd({ members: 3, seed: 1 })));
+      console.log(new Set(etcds.flatMap(({ hosts }) => hosts)).size);`;
+    const args = ["--no-warnings", "--input-type=module", "--eval", code];
+    expect(spawnSync(process.execPath, args, { cwd: ROOT, encoding: "utf8", timeout: RUN_MS }).stdout).toBe(
+      "6\n",
+    );
+  });
+
   it("has nothing of this etcd in the files of the library", () => {
     for (const name of ["leasehold.js", "leasehold-core.js", "leasehold.cjs"])
       expect(readFileSync(path.join(ROOT, "dist", name), "utf8")).not.toMatch(/SimEtcd|RaftNode|EventQueue/);

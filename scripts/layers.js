@@ -13,7 +13,7 @@ export const LAYERS = [
   ["hold/"],
   ["locks/", "election/", "once/", "web-locks/", "view/"],
   ["connect", "index"],
-  ["otel/", "testing/", "ui/"],
+  ["memory/", "otel/", "testing/", "ui/"],
   ["cli/"],
 ];
 

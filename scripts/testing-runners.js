@@ -1,4 +1,5 @@
-// Runs the Jest example of docs/testing-your-code.md in a folder with the packed package and Jest from the registry.
+// Runs the Jest example of docs/testing-your-code.md, and tests in virtual time with Jest's fake timers, in a folder with the packed
+// package and Jest from the registry.
 // Prints `not run: reason` and exits with 75 without the registry.
 import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -14,6 +15,33 @@ const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const JEST = "jest@30";
 const run = promisify(execFile);
 
+const IMPORTS = {
+  "memory.test.mjs": `import { jest } from "@jest/globals";
+import { connect, Mutex } from "leasehold";
+import { memoryEtcd } from "leasehold/testing";`,
+  "memory.test.cjs": `const { connect, Mutex } = require("leasehold");
+const { memoryEtcd } = require("leasehold/testing");`,
+};
+const MEMORY_TESTS = `
+for (const timers of ["real", "fake"]) {
+  test("a lock is lost, and taken again, in virtual time with the " + timers + " timers of Jest", async () => {
+    if (timers === "fake") jest.useFakeTimers();
+    const etcd = await memoryEtcd({ time: "virtual", members: 3 });
+    const mutex = new Mutex(connect({ hosts: etcd.hosts }), "jobs/nightly");
+    const lock = await mutex.lock();
+    await etcd.cut();
+    await etcd.advance(20_000);
+    expect(lock.signal.reason.loss).toBe("expired");
+    await etcd.heal();
+    const again = mutex.lock();
+    await etcd.advance(20_000);
+    expect((await again).fence > lock.fence).toBe(true);
+    await etcd.stop();
+    jest.useRealTimers();
+  });
+}
+`;
+
 const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-jest-"));
 try {
   process.exitCode = await runJest();
@@ -26,6 +54,8 @@ async function runJest() {
   const [{ filename }] = /** @type {[{ filename: string }]} */ (JSON.parse(stdout));
   await writeFile(path.join(folder, "package.json"), '{ "type": "module" }');
   await writeFile(path.join(folder, "outage.test.js"), testProgram("Jest"));
+  for (const [file, imports] of Object.entries(IMPORTS))
+    await writeFile(path.join(folder, file), `${imports}\n${MEMORY_TESTS}`);
   const install = ["install", "--no-audit", "--no-fund", `./${filename}`, JEST];
   await run("npm", install, { cwd: folder, timeout: 240_000 }).catch(async (error) => {
     await rm(folder, { recursive: true, force: true });
@@ -45,7 +75,7 @@ async function runJest() {
     (error) => ({ code: 1, stderr: String(error.stderr) }),
   );
   console.log(ended.stderr);
-  return ended.code === 0 && /^Tests: +1 passed, 1 total$/m.test(ended.stderr) ? 0 : 1;
+  return ended.code === 0 && /^Tests: +5 passed, 5 total$/m.test(ended.stderr) ? 0 : 1;
 }
 
 /** @param {string} text */

@@ -48,6 +48,9 @@ const CLIENT_PORT = "2379";
 
 const RULE = '"host:port" or "http(s)://host:port", or several: with commas between them, or in an array';
 
+/** An etcd in this process: see `memoryEntryOf`. */
+const MEMORY_HOST = /^memory:\/\/[\w.-]+$/;
+
 /** What hosts are named in errors, and what a host without a scheme means. */
 interface HostsContext {
   readonly option: string;
@@ -88,6 +91,7 @@ function hostsIn(text: string, context: HostsContext): string[] {
 }
 
 function normalHost(host: string, { option, secure }: HostsContext): string {
+  if (MEMORY_HOST.test(host)) return host;
   const [, scheme = secure ? "https" : "http", rest = ""] = /^(?:(https?):\/\/)?(.*)$/is.exec(host) ?? [];
   const [, address = "", path = ""] = /^([^/?#]*)(.*)$/s.exec(rest) ?? [];
   const [, name, port = CLIENT_PORT] = /^([\w.-]+|\[[\da-fA-F:.]+\])(?::(\d{1,5}))?$/.exec(address) ?? [];
@@ -294,7 +298,7 @@ function checkCredentials(value: unknown, hosts: readonly string[]): CheckedConn
   const known = ["rootCertificate", "privateKey", "certChain", "serverName"];
   const given = checkOptions("credentials", checkPlainObject("credentials", value), known);
   // gRPC ignores the scheme: with credentials it uses TLS, whatever the URL says.
-  if (hosts.some((host) => host.startsWith("http:"))) {
+  if (hosts.some((host) => !host.startsWith("https:"))) {
     throw rangeError("hosts", "https:// when credentials are given", hosts.join(", "));
   }
   const { privateKey, certChain } = given;

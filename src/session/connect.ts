@@ -1,5 +1,5 @@
 import { EtcdClient } from "../etcd/client.js";
-import { memberOf } from "../etcd/transport.js";
+import { failures, memberOf, memoryEntryOf, type NewMember } from "../etcd/transport.js";
 import { checkConnect, type Logger } from "../options/connect.js";
 import type { Etcd3Client } from "../options/etcd3-client.js";
 import { type Clock, systemClock } from "../util/clock.js";
@@ -23,7 +23,8 @@ export interface Credentials {
 export interface ConnectOptions {
   /**
    * `"host:2379"` or `"http://host:2379"`; several with commas between them, or in an array. `https://` uses TLS, as does a host
-   * without a scheme if there are `credentials`. Without a port: 2379. One host name may resolve to several members.
+   * without a scheme if there are `credentials`. Without a port: 2379. One host name may resolve to several members. The hosts of
+   * `memoryEtcd()` of leasehold/testing lead to an etcd inside this process.
    */
   readonly hosts: string | readonly string[];
   /**
@@ -99,7 +100,7 @@ type ClientsOwn =
 export interface Surroundings {
   readonly observe?: Observe;
   readonly clock?: Clock;
-  readonly newMember?: typeof memberOf;
+  readonly newMember?: NewMember;
 }
 
 /**
@@ -108,10 +109,16 @@ export interface Surroundings {
  */
 export function createCluster(
   options: ConnectOptions | Etcd3ConnectOptions,
-  { clock = systemClock, newMember = memberOf, observe }: Surroundings = {},
+  surroundings: Surroundings = {},
 ): Cluster {
   const checked = checkConnect(options);
-  const context = { options: checked, clock };
+  const memory = memoryEntryOf(checked.hosts);
+  const { clock = systemClock, newMember = memberOf, observe } = { ...surroundings, ...memory };
+  const context = { options: checked, clock, failures };
   const client = new EtcdClient(checked, clock, (host, setting) => newMember(host, setting, context));
-  return newCluster(newClusterState(checked, client, { clock, observe }));
+  const observeBoth: Observe = (services) => {
+    const ends = [observe?.(services), memory?.connected(services)];
+    return () => ends.forEach((end) => end?.());
+  };
+  return newCluster(newClusterState(checked, client, { clock, observe: observeBoth }));
 }

@@ -2,7 +2,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { StartedNetwork, StartedTestContainer } from "testcontainers";
 import type { Address } from "./link.js";
 import type { CheckedStart } from "./options.js";
-import { type Fleet, type Member, type StartLimits, wrongWith } from "./running-etcd.js";
+import { type ServerMember, wrongWith } from "./admin.js";
+import type { Fleet, StartLimits } from "./running-etcd.js";
 import { READY } from "./servers.js";
 
 type Testcontainers = typeof import("testcontainers");
@@ -14,7 +15,7 @@ const POLL_MS = 20;
 const KEPT_LINES = 8;
 
 /** Starts the members as containers; three of them find each other by name on a network of their own. */
-export async function startContainers(image: string, options: CheckedStart): Promise<Fleet> {
+export async function startContainers(image: string, options: CheckedStart): Promise<Fleet<ServerMember>> {
   const library = await load();
   const network = options.members === 1 ? undefined : await new library.Network().start();
   const names = Array.from({ length: options.members }, (_, index) => `m${index}`);
@@ -95,7 +96,7 @@ function environmentOf({ name, names, network }: Plan): Record<string, string> {
   };
 }
 
-class ContainerMember implements Member {
+class ContainerMember implements ServerMember {
   running = true;
   address: Address;
   #paused = false;

@@ -1,9 +1,13 @@
 import {
+  checkBoolean,
   checkInteger,
   checkOptions,
+  checkPlainObject,
   checkSignal,
+  eitherOf,
   MAX_TIMER_MS,
   rangeError,
+  secretTypeError,
   typeError,
 } from "../options/check.js";
 
@@ -76,6 +80,110 @@ function textOf(option: string, rule: string, value: unknown): string | undefine
   if (value === "") throw rangeError(option, rule, value);
   return value;
 }
+
+/** Of `memoryEtcd()`, by name. `root`, with the password "root", has all rights. */
+export interface MemoryAuth {
+  readonly users?: Readonly<
+    Record<string, { readonly password: string; readonly roles?: readonly string[] }>
+  >;
+  /** The prefixes of the keys that each role may read, write, or both. */
+  readonly roles?: Readonly<
+    Record<string, Readonly<Partial<Record<"read" | "write" | "readwrite", readonly string[]>>>>
+  >;
+}
+
+/** The options of `memoryEtcd()`. */
+export interface MemoryEtcdOptions {
+  /** How many members the cluster has. @default 1 */
+  readonly members?: 1 | 3 | undefined;
+  /** "virtual": time stands still until `advance()`. @default "real" */
+  readonly time?: "real" | "virtual" | undefined;
+  /** The release of etcd whose answers it gives. @default "3.6" */
+  readonly version?: "3.4" | "3.5" | "3.6" | "3.7" | undefined;
+  /** Authentication is on, with these users and roles. @default off */
+  readonly auth?: MemoryAuth | undefined;
+  /**
+   * Chooses the order of what happens at the same time: another seed, another order. The same seed gives the same run in virtual
+   * time. @default the order in which it was caused
+   */
+  readonly seed?: number | string | undefined;
+  /** `connect` takes its hosts also with NODE_ENV=production. It keeps nothing. @default false */
+  readonly evenInProduction?: boolean | undefined;
+}
+
+export interface CheckedMemory {
+  readonly members: number;
+  readonly time: "real" | "virtual";
+  readonly version: "3.4" | "3.5" | "3.6" | "3.7";
+  readonly auth: MemoryAuth | undefined;
+  readonly seed: string | undefined;
+  readonly evenInProduction: boolean;
+}
+
+const VERSIONS = ["3.4", "3.5", "3.6", "3.7"] as const;
+
+/** @throws {TypeError | RangeError} that names the option, the rule and the value. */
+export function checkMemory(options: MemoryEtcdOptions | undefined): CheckedMemory {
+  const known = ["members", "time", "version", "auth", "seed", "evenInProduction"];
+  const given = checkOptions("memoryEtcd", options, known);
+  const { auth, seed } = given;
+  if (seed !== undefined && typeof seed !== "string" && typeof seed !== "number")
+    throw typeError("seed", "a number or a string", seed);
+  return {
+    members: membersOf(given["members"] ?? 1),
+    time: oneOf("time", ["real", "virtual"], given["time"] ?? "real"),
+    version: oneOf("version", VERSIONS, given["version"] ?? "3.6"),
+    auth: auth === undefined ? undefined : checkMemoryAuth(auth),
+    seed: seed === undefined ? undefined : String(seed),
+    evenInProduction: checkBoolean("evenInProduction", given["evenInProduction"] ?? false),
+  };
+}
+
+function oneOf<T extends string>(option: string, names: readonly T[], value: unknown): T {
+  const found = names.find((name) => name === value);
+  if (found !== undefined) return found;
+  throw (typeof value === "string" ? rangeError : typeError)(option, eitherOf(names), value);
+}
+
+function checkMemoryAuth(value: unknown): MemoryAuth {
+  const { users = {}, roles = {} } = checkOptions("auth", checkPlainObject("auth", value), [
+    "users",
+    "roles",
+  ]);
+  for (const [name, user] of Object.entries(checkPlainObject("auth.users", users))) {
+    const given = checkOptions(`auth.users.${name}`, checkPlainObject(`auth.users.${name}`, user), [
+      "password",
+      "roles",
+    ]);
+    if (typeof given["password"] !== "string")
+      throw secretTypeError(`auth.users.${name}.password`, "a string", given["password"]);
+    for (const role of listOf(`auth.users.${name}.roles`, given["roles"]))
+      if (role !== "root" && !Object.hasOwn(roles as object, role))
+        throw rangeError(`auth.users.${name}.roles`, "names of auth.roles", role);
+  }
+  for (const [name, role] of Object.entries(checkPlainObject("auth.roles", roles))) {
+    const kinds = ["read", "write", "readwrite"];
+    const given = checkOptions(`auth.roles.${name}`, checkPlainObject(`auth.roles.${name}`, role), kinds);
+    for (const kind of kinds) listOf(`auth.roles.${name}.${kind}`, given[kind]);
+  }
+  return value as MemoryAuth;
+}
+
+function listOf(option: string, value: unknown = []): readonly string[] {
+  if (Array.isArray(value) && value.every((each) => typeof each === "string")) return value;
+  throw typeError(option, "a list of strings", value);
+}
+
+/** The time by which `advance()` moves. @throws {TypeError | RangeError} */
+export function checkAdvance(ms: unknown): number {
+  const rule = "a number of milliseconds, 0 or more";
+  if (typeof ms !== "number") throw typeError("ms", rule, ms);
+  if (!(ms >= 0 && ms < Infinity)) throw rangeError("ms", rule, ms);
+  return ms;
+}
+
+/** @throws {TypeError | RangeError} */
+export const checkRefusal = (what: unknown): "quota" | "nothing" => oneOf("what", ["quota", "nothing"], what);
 
 /** How a link is cut. */
 export type CutMode = "silent" | "reset";

@@ -1,7 +1,8 @@
 import { etcdEnv, type Programs, searchEtcd, STEPS, versionOf } from "./find.js";
 import type { Address } from "./link.js";
 import type { CheckedStart } from "./options.js";
-import { type Fleet, type Member, type StartLimits, wrongWith } from "./running-etcd.js";
+import { type ServerMember, wrongWith } from "./admin.js";
+import type { Fleet, StartLimits } from "./running-etcd.js";
 import {
   freePorts,
   guardedFolder,
@@ -16,7 +17,7 @@ import {
 const HOST = "127.0.0.1";
 
 /** Starts the members as processes of this machine, on free ports of 127.0.0.1. */
-export async function startProcesses(options: CheckedStart): Promise<Fleet> {
+export async function startProcesses(options: CheckedStart): Promise<Fleet<ServerMember>> {
   const programs = await programsOf(options);
   return withFreshPorts(() => startOnce(programs, options));
 }
@@ -32,7 +33,10 @@ async function programsOf({ binary, version }: CheckedStart): Promise<Omit<Progr
   throw new Error(`${binary} is etcd ${actual}, and version asks for ${version}`);
 }
 
-async function startOnce(programs: Omit<Programs, "etcdctl">, options: CheckedStart): Promise<Fleet> {
+async function startOnce(
+  programs: Omit<Programs, "etcdctl">,
+  options: CheckedStart,
+): Promise<Fleet<ServerMember>> {
   const rows = await rowsOf(options.members);
   const { folder, guardian } = await guardedFolder();
   const extra = hasUnsafeNoFsync(programs.version) ? ["--unsafe-no-fsync"] : [];
@@ -68,7 +72,7 @@ function hasUnsafeNoFsync(version: string): boolean {
   return major > 3 || minor >= 5;
 }
 
-class ProcessMember implements Member {
+class ProcessMember implements ServerMember {
   readonly name: string;
   readonly address: Address;
   readonly #process: ServerProcess;

@@ -1,21 +1,23 @@
-import { once } from "node:events";
-import http from "node:http";
-import { setTimeout as delay } from "node:timers/promises";
 import type { Lock, Session } from "../index.js";
-import type { Address, Link } from "./link.js";
-import { checkCut, checkLease, checkLosable, checkMember, checkPrefixOfKeys, checkQuiet } from "./options.js";
+import {
+  type CutMode,
+  checkCut,
+  checkLease,
+  checkLosable,
+  checkMember,
+  checkPrefixOfKeys,
+  checkQuiet,
+} from "./options.js";
 
 export interface StartLimits {
   readonly signal: AbortSignal | undefined;
   readonly timeoutMs: number;
 }
 
-/** A member of the cluster: a process, or a container. */
+/** A member of the cluster: a process, a container, or a part of this process. */
 export interface Member {
   readonly name: string;
   readonly running: boolean;
-  /** Where it answers, past the link. */
-  readonly address: Address;
   /** Also after `kill()`. Resolves when it answers, which requires a majority. */
   start(limits: StartLimits): Promise<void>;
   kill(): Promise<void>;
@@ -24,8 +26,8 @@ export interface Member {
 }
 
 /** The members of one cluster. */
-export interface Fleet {
-  readonly members: readonly Member[];
+export interface Fleet<M extends Member = Member> {
+  readonly members: readonly M[];
   /** The version of etcd, as far as it is known. */
   readonly version: string | undefined;
   /** Kills the members, and removes their data. */
@@ -124,12 +126,41 @@ export interface TestEtcd extends AsyncDisposable {
 
 const RESTART_MS = 30_000;
 const NOTICE_MS = 10_000;
-const POLL_MS = 20;
+
+/** The way of clients to one member. */
+export interface ClientLink {
+  readonly host: string;
+  cut(how: CutMode): void;
+  heal(): void;
+  close(): Promise<void>;
+}
+
+/** What a test does behind the back of etcd's clients. */
+export interface Backdoor {
+  /** @throws an `Error` if there is no such lease. */
+  revoke(leaseId: bigint): Promise<void>;
+  /** Deletes the keys if they have this create revision. @returns whether they had */
+  remove(keys: readonly string[], revision: bigint): Promise<boolean>;
+  keys(prefix: string): Promise<string[]>;
+  leftovers(): Promise<Leftovers>;
+  leader(): Promise<number>;
+}
+
+/** What differs between an etcd outside of this process and one inside. `over` aborts when it is stopped. */
+export interface Surroundings {
+  readonly backdoor: (isPaused: (member: Member) => boolean, over: AbortSignal) => Backdoor;
+  /** Whether `is()` becomes true within so long. Rejects with the reason of `over`. */
+  readonly until: (
+    is: () => boolean | Promise<boolean>,
+    limitMs: number,
+    over: AbortSignal,
+  ) => Promise<boolean>;
+}
 
 /** A member with its link. */
 interface Linked {
   readonly member: Member;
-  readonly link: Link;
+  readonly link: ClientLink;
 }
 
 export class RunningEtcd implements TestEtcd {
@@ -138,7 +169,8 @@ export class RunningEtcd implements TestEtcd {
   readonly version: string | undefined;
   readonly #fleet: Fleet;
   readonly #linked: readonly Linked[];
-  readonly #admin: Admin;
+  readonly #admin: Backdoor;
+  readonly #until: Surroundings["until"];
   readonly #paused = new Set<Member>();
   readonly #over = new AbortController();
   /** What `stop()` waits for: none of it may start a process after it. */
@@ -146,13 +178,14 @@ export class RunningEtcd implements TestEtcd {
   #stopping: Promise<void> | undefined;
 
   /** `links` in the order of the members. */
-  constructor(fleet: Fleet, links: readonly Link[]) {
+  constructor(fleet: Fleet, links: readonly ClientLink[], { backdoor, until }: Surroundings) {
     this.#fleet = fleet;
     this.#linked = links.map((link, index) => ({ link, member: fleet.members[index] as Member }));
     this.hosts = links.map(({ host }) => host);
     this.env = { ETCDCTL_ENDPOINTS: this.hosts.join(",") };
     this.version = fleet.version;
-    this.#admin = new Admin(fleet.members, (member) => this.#paused.has(member), this.#over.signal);
+    this.#admin = backdoor((member) => this.#paused.has(member), this.#over.signal);
+    this.#until = until;
   }
 
   pause(member?: number): Promise<void> {
@@ -193,48 +226,42 @@ export class RunningEtcd implements TestEtcd {
   }
 
   leader(): Promise<number> {
-    return this.#during(() => this.#admin.leader());
+    return this.during(() => this.#admin.leader());
   }
 
   async expire(session: { readonly leaseId: bigint } | bigint): Promise<void> {
     const leaseId = checkLease(session);
-    await this.#during(() => this.#admin.revoke(leaseId));
+    await this.during(() => this.#admin.revoke(leaseId));
   }
 
   async lose(lock: Losable): Promise<void> {
     const { keys, revision, signal } = checkLosable(lock);
-    await this.#during(async () => {
+    await this.during(async () => {
       const [key = ""] = keys;
       const had = await this.#admin.remove(keys, revision);
       if (!had)
         throw new Error(`etcd has no key ${key} of revision ${revision}: the lock was over before lose()`);
-      if (signal.aborted) return;
-      const limit = AbortSignal.any([AbortSignal.timeout(NOTICE_MS), this.#over.signal]);
-      await once(signal, "abort", { signal: limit }).catch(() => {
-        this.#over.signal.throwIfAborted();
-        throw new Error(`The key ${key} is deleted, and its holder has not noticed within ${NOTICE_MS} ms`);
-      });
+      if (await this.#until(() => signal.aborted, NOTICE_MS, this.#over.signal)) return;
+      throw new Error(`The key ${key} is deleted, and its holder has not noticed within ${NOTICE_MS} ms`);
     });
   }
 
   async keys(prefix?: string): Promise<string[]> {
     const checked = checkPrefixOfKeys(prefix);
-    return this.#during(() => this.#admin.keys(checked));
+    return this.during(() => this.#admin.keys(checked));
   }
 
   leftovers(): Promise<Leftovers> {
-    return this.#during(() => this.#admin.leftovers());
+    return this.during(() => this.#admin.leftovers());
   }
 
   async isQuiet(options?: { readonly timeoutMs?: number | undefined }): Promise<boolean> {
     const timeoutMs = checkQuiet(options);
-    return this.#during(async () => {
-      for (const until = performance.now() + timeoutMs; ; await delay(POLL_MS)) {
-        const { keys, leases, watches } = await this.#admin.leftovers();
-        if (keys.length + leases.length + watches === 0) return true;
-        if (performance.now() >= until || this.#over.signal.aborted) return false;
-      }
-    });
+    const isQuiet = async (): Promise<boolean> => {
+      const { keys, leases, watches } = await this.#admin.leftovers();
+      return keys.length + leases.length + watches === 0;
+    };
+    return this.during(() => this.#until(isQuiet, timeoutMs, this.#over.signal));
   }
 
   stop(): Promise<void> {
@@ -261,13 +288,14 @@ export class RunningEtcd implements TestEtcd {
   /** Resolves when the action has ended at all members, or rejects with its first failure then. */
   async #each(member: unknown, action: (one: Linked) => Promise<void>): Promise<void> {
     const chosen = checkMember(this.#linked, member);
-    await this.#during(async () => {
+    await this.during(async () => {
       const ends = await Promise.allSettled(chosen.map(action));
       for (const end of ends) if (end.status === "rejected") throw end.reason;
     });
   }
 
-  async #during<T>(work: () => Promise<T>): Promise<T> {
+  /** `stop()` waits for what it does. Rejects after `stop()`. */
+  protected async during<T>(work: () => Promise<T>): Promise<T> {
     this.#over.signal.throwIfAborted();
     const promise = work();
     this.#underWay.add(promise);
@@ -279,191 +307,8 @@ export class RunningEtcd implements TestEtcd {
   }
 }
 
-/** etcd has answered, and refused. */
-class RefusedError extends Error {}
-
-const ANSWER_MS = 2_000;
-
-/** One request on its own connection: a pooled one may lead to a process that has been killed since. */
-function send({ host, port }: Address, path: string, body?: object): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const signal = AbortSignal.timeout(ANSWER_MS);
-    const method = body === undefined ? "GET" : "POST";
-    const request = http.request({ host, port, path, method, signal, agent: false }, (response) => {
-      let text = "";
-      response.setEncoding("utf8");
-      response.on("data", (chunk: string) => (text += chunk));
-      response.on("error", reject);
-      response.on("end", () => {
-        if (response.statusCode === 200) resolve(text);
-        else reject(new RefusedError(`${path}: ${response.statusCode} ${text}`));
-      });
-    });
-    request.on("error", reject);
-    request.end(body === undefined ? undefined : JSON.stringify(body));
-  });
-}
-
-/** POST to etcd's JSON gateway, with keys in base64 and numbers of 64 bits as text. */
-async function ask<T>(address: Address, path: string, body: object): Promise<T> {
-  return JSON.parse(await send(address, path, body)) as T;
-}
-
-/** What is wrong with the member; empty if it has confirmed a read with a majority. */
-export async function wrongWith(address: Address): Promise<string> {
-  return ask(address, "/v3/kv/range", { key: base64("\0") }).then(() => "", String);
-}
-
-/** One of etcd's metrics; 0 if it has none of this name. */
-async function metric(address: Address, name: string): Promise<number> {
-  const lines = (await send(address, "/metrics")).split("\n");
-  return Number(lines.find((line) => line.startsWith(`${name} `))?.slice(name.length + 1) ?? 0);
-}
-
-const base64 = (text: string): string => Buffer.from(text).toString("base64");
-const fromBase64 = (text: string): string => Buffer.from(text, "base64").toString();
-
-/** How long a request looks for a member that answers. */
-const LIMIT_MS = 10_000;
-const PAUSE_MS = 50;
-const FINAL = /not found|user name is empty|permission denied/;
-
-interface Answer<T> {
-  readonly value: T;
-  /** Whether an attempt before may have been executed too. */
-  readonly repeated: boolean;
-}
-
-/** Requests to the members past the links: what a test does behind its client's back. */
-class Admin {
-  readonly #members: readonly Member[];
-  readonly #isPaused: (member: Member) => boolean;
-  readonly #over: AbortSignal;
-
-  /** `over` ends the search for a member that answers. */
-  constructor(members: readonly Member[], isPaused: (member: Member) => boolean, over: AbortSignal) {
-    this.#members = members;
-    this.#isPaused = isPaused;
-    this.#over = over;
-  }
-
-  async revoke(leaseId: bigint): Promise<void> {
-    const path = "/v3/lease/revoke";
-    await this.#ask(path, { ID: String(leaseId) }).catch((error: unknown) => {
-      if (!(error instanceof NotFoundError)) throw error;
-      if (!error.repeated) throw new Error(`etcd has no lease ${leaseId.toString(16)}`, { cause: error });
-    });
-  }
-
-  /** Deletes the keys if they have this create revision. @returns whether they had */
-  async remove(keys: readonly string[], revision: bigint): Promise<boolean> {
-    const body = {
-      compare: keys.map((key) => ({
-        ...{ target: "CREATE", result: "EQUAL", key: base64(key) },
-        create_revision: String(revision),
-      })),
-      success: keys.map((key) => ({ request_delete_range: { key: base64(key) } })),
-    };
-    const { value, repeated } = await this.#ask<{ succeeded?: boolean }>("/v3/kv/txn", body);
-    return value.succeeded === true || repeated;
-  }
-
-  async keys(prefix: string): Promise<string[]> {
-    const body = { key: base64(prefix || "\0"), range_end: endOf(prefix), keys_only: true };
-    const { value } = await this.#ask<{ kvs?: { key: string }[] }>("/v3/kv/range", body);
-    return (value.kvs ?? []).map(({ key }) => fromBase64(key));
-  }
-
-  async leftovers(): Promise<Leftovers> {
-    const keys = await this.keys("");
-    const { value } = await this.#ask<{ leases?: { ID: string }[] }>("/v3/lease/leases", {});
-    const watches = await Promise.all(
-      this.#awake().map(({ address }) => metric(address, "etcd_debugging_mvcc_watcher_total").catch(() => 0)),
-    );
-    const found: Omit<Leftovers, "toJSON"> = {
-      keys,
-      leases: (value.leases ?? []).map(({ ID }) => BigInt(ID)),
-      watches: watches.reduce((sum, count) => sum + count, 0),
-    };
-    const toJSON = (): Record<string, unknown> => ({ ...found, leases: found.leases.map(String) });
-    // Not enumerable, so that logs and comparisons show only the data.
-    return Object.defineProperty(found, "toJSON", { value: toJSON }) as Leftovers;
-  }
-
-  /** The index of the member that says that it leads in the highest term. */
-  async leader(): Promise<number> {
-    for (const until = performance.now() + LIMIT_MS; performance.now() < until; await this.#pause()) {
-      const views = await Promise.all(this.#awake().map((member) => statusOf(member)));
-      const known = views.flatMap((view) => view ?? []).sort((a, b) => b.term - a.term);
-      const found = known.find(({ leads, term }) => leads && term === known[0]?.term);
-      if (found) return this.#members.indexOf(found.member);
-    }
-    throw new Error(`No member leads within ${LIMIT_MS} ms`);
-  }
-
-  #awake(): readonly Member[] {
-    return this.#members.filter((member) => member.running && !this.#isPaused(member));
-  }
-
-  /** Asks one member after the other, until one of them answers. */
-  async #ask<T>(path: string, body: object): Promise<Answer<T>> {
-    let failure: unknown = new Error("every member is paused or killed");
-    let repeated = false;
-    for (const until = performance.now() + LIMIT_MS; performance.now() < until; await this.#pause()) {
-      const members = this.#awake();
-      if (members.length === 0) break;
-      for (const { address } of members) {
-        try {
-          return { value: await ask<T>(address, path, body), repeated };
-        } catch (error) {
-          if (error instanceof RefusedError && FINAL.test(error.message))
-            throw new NotFoundError(error, repeated);
-          [failure, repeated] = [error, true];
-        }
-      }
-    }
-    throw new Error(`No answer of etcd: ${(failure as Error).message}`, { cause: failure });
-  }
-
-  async #pause(): Promise<void> {
-    await delay(PAUSE_MS, undefined, { signal: this.#over }).catch(() => {
-      throw this.#over.reason;
-    });
-  }
-}
-
-/** etcd's last word. */
-class NotFoundError extends Error {
-  constructor(
-    cause: Error,
-    readonly repeated: boolean,
-  ) {
-    super(`etcd has refused: ${cause.message}`, { cause });
-  }
-}
-
-interface Status {
-  readonly header: { readonly member_id: string; readonly raft_term: string };
-  readonly leader: string;
-}
-
-async function statusOf(member: Member) {
-  try {
-    const { header, leader } = await ask<Status>(member.address, "/v3/maintenance/status", {});
-    return [{ member, leads: header.member_id === leader, term: Number(header.raft_term) }];
-  } catch {
-    return undefined;
-  }
-}
-
-/** The end of the range of keys with this prefix, in base64; "\0" is etcd's word for no end. */
-function endOf(prefix: string): string {
-  const bytes = Buffer.from(prefix);
-  for (let last = bytes.length - 1; last >= 0; last--) {
-    const byte = bytes[last] ?? 0;
-    if (byte === 0xff) continue;
-    bytes[last] = byte + 1;
-    return bytes.subarray(0, last + 1).toString("base64");
-  }
-  return base64("\0");
+/** `toJSON` is not enumerable, so that logs and comparisons show only the data. */
+export function asLeftovers(found: Omit<Leftovers, "toJSON">): Leftovers {
+  const toJSON = (): Record<string, unknown> => ({ ...found, leases: found.leases.map(String) });
+  return Object.defineProperty(found, "toJSON", { value: toJSON }) as Leftovers;
 }

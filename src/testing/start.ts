@@ -1,10 +1,12 @@
+import { type ServerMember, surroundingsOf } from "./admin.js";
 import { startContainers } from "./containers.js";
 import { Link } from "./link.js";
 import { checkStart, type StartEtcdOptions } from "./options.js";
 import { startProcesses } from "./processes.js";
 import { type Fleet, RunningEtcd, type TestEtcd } from "./running-etcd.js";
 
-export type { StartEtcdOptions } from "./options.js";
+export { memoryEtcd, type MemoryEtcd } from "./memory.js";
+export type { MemoryAuth, MemoryEtcdOptions, StartEtcdOptions } from "./options.js";
 export type { Leftovers, Losable, TestEtcd } from "./running-etcd.js";
 
 /**
@@ -27,11 +29,11 @@ export async function startEtcd(options?: StartEtcdOptions): Promise<TestEtcd> {
   return linked(await (image === undefined ? startProcesses(checked) : startContainers(image, checked)));
 }
 
-async function linked(fleet: Fleet): Promise<TestEtcd> {
+async function linked(fleet: Fleet<ServerMember>): Promise<TestEtcd> {
   const links: Link[] = [];
   try {
     for (const member of fleet.members) links.push(await Link.open(() => member.address));
-    return new RunningEtcd(fleet, links);
+    return new RunningEtcd(fleet, links, surroundingsOf(fleet));
   } catch (error) {
     await Promise.all(links.map((link) => link.close()));
     await fleet.remove();

@@ -2,19 +2,26 @@
 import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { connect, lockAll, LockLostError, Mutex, SessionLostError } from "../../../src/index.js";
-import { startEtcd, type TestEtcd } from "../../../src/testing/start.js";
+import { memoryEtcd, startEtcd, type TestEtcd } from "../../../src/testing/start.js";
 
 const reasonOf = async ({ signal }: { readonly signal: AbortSignal }): Promise<unknown> => {
   if (!signal.aborted) await once(signal, "abort");
   return signal.reason;
 };
 
-describe.each([1, 3] as const)("with an etcd of %i members", (members) => {
+const STARTS = { startEtcd, memoryEtcd };
+
+describe.each([
+  { by: "startEtcd", members: 1 },
+  { by: "startEtcd", members: 3 },
+  { by: "memoryEtcd", members: 1 },
+  { by: "memoryEtcd", members: 3 },
+] as const)("with an etcd of $members members by $by()", ({ by, members }) => {
   let etcd: TestEtcd;
   const client = (ttlSeconds = 5) => connect({ hosts: etcd.hosts, session: { ttlSeconds } });
 
   beforeAll(async () => {
-    etcd = await startEtcd({ members });
+    etcd = await STARTS[by]({ members });
   }, 60_000);
 
   afterEach(async () => {
@@ -75,7 +82,7 @@ describe.each([1, 3] as const)("with an etcd of %i members", (members) => {
   });
 
   // The rest is asked of one running member, however many there are.
-  if (members === 1) return;
+  if (members === 1 && by === "startEtcd") return;
 
   it("a session whose lease was revoked by expire() is lost as revoked, and so are its locks", async () => {
     await using cluster = client();

@@ -1,11 +1,11 @@
 // An etcd whose quota is used up: the simulated etcd answers as the real one does.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Operation, Txn } from "../../../src/etcd/port.js";
-import { Client } from "../../sim/etcd/auth/fidelity/client.js";
-import { Real } from "../../sim/etcd/auth/fidelity/real.js";
-import { Simulated } from "../../sim/etcd/auth/fidelity/simulated.js";
-import type { Ask } from "../../sim/etcd/auth/fidelity/steps.js";
-import type { SimVersion } from "../../sim/etcd/types.js";
+import { Client } from "../../sim/fidelity/auth/client.js";
+import { Real } from "../../sim/fidelity/auth/real.js";
+import { Simulated } from "../../sim/fidelity/auth/simulated.js";
+import type { Ask } from "../../sim/fidelity/auth/steps.js";
+import type { SimVersion } from "../../../src/memory/protocol.js";
 
 const tokens = { kind: "simple", ttlMs: 300_000 } as const;
 const QUOTA = 2 << 20;

@@ -1,12 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { AuthStore } from "../../sim/etcd/auth/auth-store.js";
-import { Permissions } from "../../sim/etcd/auth/permissions.js";
-import { SimpleTokens } from "../../sim/etcd/auth/tokens.js";
-import { intervalOf } from "../../sim/etcd/bytes.js";
-import { isRefusal } from "../../sim/etcd/refusals.js";
-import { SimEtcd, type SimEtcdOptions } from "../../sim/etcd/sim-etcd.js";
-import type { Refusal, UnaryReply, UnaryRequest } from "../../sim/etcd/types.js";
-import { Random } from "../../sim/kernel/random.js";
+import { AuthStore, Permissions, SimpleTokens } from "../../../src/memory/users.js";
+import { intervalOf } from "../../../src/memory/store.js";
+import { type Refusal, type UnaryReply, type UnaryRequest, isRefusal } from "../../../src/memory/protocol.js";
+import { SimEtcd, type SimEtcdOptions } from "../../../src/memory/etcd.js";
+import { Random } from "../../../src/memory/random.js";
 import { ManualScheduler, put, txn } from "./etcd-setup.js";
 
 const AUTH = {

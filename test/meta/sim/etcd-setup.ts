@@ -1,11 +1,15 @@
 // A simulated etcd with virtual time that a test advances itself.
 import type { Timer } from "../../../src/util/clock.js";
 import type { Operation, Txn, TxnAnswer } from "../../../src/etcd/port.js";
-import { isRefusal } from "../../sim/etcd/refusals.js";
-import { SimEtcd } from "../../sim/etcd/sim-etcd.js";
-import type { SimVersion, UnaryReply, UnaryRequest } from "../../sim/etcd/types.js";
-import type { Scheduler } from "../../sim/kernel/kernel.js";
-import { Random } from "../../sim/kernel/random.js";
+import {
+  type SimVersion,
+  type UnaryReply,
+  type UnaryRequest,
+  isRefusal,
+} from "../../../src/memory/protocol.js";
+import { SimEtcd } from "../../../src/memory/etcd.js";
+import type { Scheduler } from "../../../src/memory/event-queue.js";
+import { Random } from "../../../src/memory/random.js";
 
 /** Runs timers in the order of their times, when `advance` is called. */
 export class ManualScheduler implements Scheduler {

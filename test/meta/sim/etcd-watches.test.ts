@@ -1,8 +1,7 @@
 // When the simulated etcd's watches tell their events. What they say is compared with a real etcd in test/meta/fidelity.
 import { describe, expect, it } from "vitest";
 import type { WatchAnswer, WatchRequest } from "../../../src/etcd/port.js";
-import { isRefusal } from "../../sim/etcd/refusals.js";
-import type { SimVersion } from "../../sim/etcd/types.js";
+import { type SimVersion, isRefusal } from "../../../src/memory/protocol.js";
 import { del, put, setUp } from "./etcd-setup.js";
 
 function withStream(version: SimVersion = "3.6", seed = 1) {

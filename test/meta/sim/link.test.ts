@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { ServerStream, SimServer } from "../../sim/etcd/types.js";
+import type { ServerStream, SimServer } from "../../../src/memory/protocol.js";
 import { Kernel } from "../../sim/kernel/kernel.js";
-import { CALM } from "../../sim/network/link.js";
+import { CALM } from "../../../src/memory/network/link.js";
 import { SimNode } from "../../sim/node/sim-node.js";
 import { servicesOf } from "../../../src/session/cluster.js";
 

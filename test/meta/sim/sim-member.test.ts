@@ -6,11 +6,12 @@ import {
   LeaseNotFoundError,
   UnansweredError,
 } from "../../../src/etcd/port.js";
-import { SimEtcd } from "../../sim/etcd/sim-etcd.js";
+import { SimEtcd } from "../../../src/memory/etcd.js";
 import { Kernel } from "../../sim/kernel/kernel.js";
 import { DirectWire } from "../../sim/network/direct-wire.js";
-import { SimMember } from "../../sim/network/sim-member.js";
-import type { CallListener, Wire } from "../../sim/network/wire.js";
+import { failures } from "../../../src/etcd/transport.js";
+import { SimMember } from "../../../src/memory/network/member.js";
+import type { CallListener, Wire } from "../../../src/memory/network/wire.js";
 import { FakeClock } from "../../support/fakes/fake-clock.js";
 
 const options = { timeoutMs: 1000 };
@@ -20,7 +21,7 @@ function setUp() {
   const kernel = new Kernel("member");
   const etcd = new SimEtcd({ scheduler: kernel, random: kernel.random, version: "3.6" });
   const server = etcd.members[0]!;
-  return { kernel, etcd, member: new SimMember(server.host, new DirectWire(server)) };
+  return { kernel, etcd, member: new SimMember(server.host, new DirectWire(server), { failures }) };
 }
 
 /** A wire whose only call is answered by hand. */
@@ -34,7 +35,7 @@ function byHand() {
     },
   } as unknown as Wire;
   const clock = new FakeClock();
-  return { clock, calls, member: new SimMember("http://m:1", wire, { clock }) };
+  return { clock, calls, member: new SimMember("http://m:1", wire, { failures, clock }) };
 }
 
 const reasonOf = (call: Promise<unknown>) =>

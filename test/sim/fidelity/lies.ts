@@ -1,6 +1,6 @@
 import type { KeyValue, Operation, Range, RangeAnswer, WatchRequest } from "../../../src/etcd/port.js";
-import type { SimEtcd } from "../etcd/sim-etcd.js";
-import type { SimServer, UnaryReply, UnaryRequest, WatchCommand } from "../etcd/types.js";
+import type { SimEtcd } from "../../../src/memory/etcd.js";
+import type { SimServer, UnaryReply, UnaryRequest, WatchCommand } from "../../../src/memory/protocol.js";
 import type { Sabotage } from "./subjects/sim-subject.js";
 
 /** A small deviation from etcd, which the comparison must find. */

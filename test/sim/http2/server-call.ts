@@ -1,8 +1,14 @@
 import type { Headers } from "../../../src/etcd/http2/endpoint.js";
 import { MessageReader } from "../../../src/etcd/http2/stream.js";
 import type { LeaseAnswer, RangeAnswer, Txn, TxnAnswer, WatchAnswer } from "../../../src/etcd/port.js";
-import { isRefusal } from "../etcd/refusals.js";
-import type { Refusal, ServerStream, SimServer, StreamMetadata, UnaryRequest } from "../etcd/types.js";
+import {
+  type Refusal,
+  type ServerStream,
+  type SimServer,
+  type StreamMetadata,
+  type UnaryRequest,
+  isRefusal,
+} from "../../../src/memory/protocol.js";
 import { decodeKeepalive, decodeRange, decodeTxns, decodeUnary, decodeWatch } from "./decode.js";
 import {
   encodeHeaderOnly,

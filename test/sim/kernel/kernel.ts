@@ -1,16 +1,8 @@
 import type { Timer } from "../../../src/util/clock.js";
 import { drainByTick, type Drain } from "./drain.js";
-import { EventQueue } from "./event-queue.js";
+import { EventQueue, type Scheduler } from "../../../src/memory/event-queue.js";
 import { LineHash } from "./line-hash.js";
-import { Random } from "./random.js";
-
-/** Time in milliseconds since the start of the run, fractional. */
-export interface Scheduler {
-  readonly now: number;
-  /** Runs at that virtual time, after everything that was scheduled before for the same time. A time in the past means now. */
-  at(time: number, run: () => void): Timer;
-  after(ms: number, run: () => void): Timer;
-}
+import { Random } from "../../../src/memory/random.js";
 
 export interface KernelOptions {
   /** Gets every line of the log, with its time. */

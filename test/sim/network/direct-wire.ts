@@ -1,6 +1,6 @@
 import type { LeaseAnswer, WatchAnswer } from "../../../src/etcd/port.js";
-import type { ServerStream, SimServer, UnaryRequest, WatchCommand } from "../etcd/types.js";
-import type { CallListener, StreamListener, Wire } from "./wire.js";
+import type { ServerStream, SimServer, UnaryRequest, WatchCommand } from "../../../src/memory/protocol.js";
+import type { CallListener, StreamListener, Wire } from "../../../src/memory/network/wire.js";
 
 /** A wire without delay and loss. */
 export class DirectWire implements Wire {

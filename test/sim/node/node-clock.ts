@@ -1,6 +1,6 @@
 import type { Clock, Moment, Timer } from "../../../src/util/clock.js";
-import type { Scheduler } from "../kernel/kernel.js";
-import type { Random } from "../kernel/random.js";
+import type { Scheduler } from "../../../src/memory/event-queue.js";
+import type { Random } from "../../../src/memory/random.js";
 import { HeldWork, type Phase } from "./held-work.js";
 
 export interface NodeClockOptions {

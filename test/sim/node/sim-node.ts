@@ -3,16 +3,17 @@ import type { Cluster } from "../../../src/session/cluster.js";
 import type { GrpcMember } from "../../../src/etcd/http2/member.js";
 import type { MemberSetting, Member } from "../../../src/etcd/port.js";
 import type { SocketHandlers } from "../../../src/etcd/http2/socket.js";
-import type { SimServer } from "../etcd/types.js";
+import type { SimServer } from "../../../src/memory/protocol.js";
 import type { Behavior } from "../http2/behavior.js";
 import { ServerConnection } from "../http2/server-connection.js";
 import { SimSocket, type Accept } from "../http2/socket.js";
-import type { Scheduler } from "../kernel/kernel.js";
-import type { Random } from "../kernel/random.js";
-import type { ConnectionSetting } from "../network/connection.js";
-import { Link, type LinkProfile } from "../network/link.js";
-import { LinkWire } from "../network/link-wire.js";
-import { SimMember } from "../network/sim-member.js";
+import type { Scheduler } from "../../../src/memory/event-queue.js";
+import type { Random } from "../../../src/memory/random.js";
+import type { ConnectionSetting } from "../../../src/memory/network/connection.js";
+import { Link, type LinkProfile } from "../../../src/memory/network/link.js";
+import { LinkWire } from "../../../src/memory/network/wire.js";
+import { failures } from "../../../src/etcd/transport.js";
+import { SimMember } from "../../../src/memory/network/member.js";
 import { NodeClock, type NodeClockOptions } from "./node-clock.js";
 
 export interface SimNodeOptions {
@@ -191,6 +192,6 @@ export class SimNode {
     const { server, link } = this.#at(host);
     const wire = new LinkWire(link, server, { clock, setting });
     this.#wires.push(wire);
-    return new SimMember(host, wire, { clock, token });
+    return new SimMember(host, wire, { failures, clock, token });
   }
 }

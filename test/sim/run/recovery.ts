@@ -1,6 +1,6 @@
 import type { Timer } from "../../../src/util/clock.js";
-import { LOST_MS, type Cluster } from "../etcd/raft/cluster.js";
-import type { Scheduler } from "../kernel/kernel.js";
+import { LOST_MS, type Cluster } from "../../../src/memory/raft/cluster.js";
+import type { Scheduler } from "../../../src/memory/event-queue.js";
 
 const LOOK_MS = 100;
 

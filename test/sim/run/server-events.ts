@@ -1,5 +1,5 @@
 import type { ServerEvent } from "../../lab/runner/history.js";
-import type { Change } from "../etcd/store.js";
+import type { Change } from "../../../src/memory/store.js";
 
 /** The key-value pair that a deletion removed. */
 interface Living {

@@ -1,10 +1,10 @@
 import type { Member } from "../../../src/etcd/port.js";
-import type { AuthOptions } from "../etcd/auth/auth-store.js";
-import { SimEtcd } from "../etcd/sim-etcd.js";
-import type { SimServer, SimVersion } from "../etcd/types.js";
+import type { AuthOptions } from "../../../src/memory/users.js";
+import { SimEtcd } from "../../../src/memory/etcd.js";
+import type { SimServer, SimVersion } from "../../../src/memory/protocol.js";
 import { CORRECT, type Behavior } from "../http2/behavior.js";
 import type { Kernel } from "../kernel/kernel.js";
-import { CALM, type LinkProfile, type LinkState } from "../network/link.js";
+import { CALM, type LinkProfile, type LinkState } from "../../../src/memory/network/link.js";
 import { SimNode } from "../node/sim-node.js";
 import type { Build } from "./build.js";
 import { ServerEvents } from "./server-events.js";

@@ -1,6 +1,6 @@
 import { type Of, SUBJECTS } from "../../lab/runner/subject.js";
-import type { SimVersion } from "../etcd/types.js";
-import { Random } from "../kernel/random.js";
+import type { SimVersion } from "../../../src/memory/protocol.js";
+import { Random } from "../../../src/memory/random.js";
 import { ACCESS_FAULTS, CLIENT_FAULTS, SUSPEND_FAULTS, type SimFault } from "./faults.js";
 import { MEMBER_FAULTS } from "./member-faults.js";
 import type { SimOptions } from "./sim-run.js";

@@ -1,10 +1,15 @@
 // A simulated etcd of several members, with virtual time that a test advances itself.
 import type { RangeAnswer, WatchAnswer } from "../../../../src/etcd/port.js";
-import type { Quirks } from "../../../sim/etcd/quirks.js";
-import { isRefusal } from "../../../sim/etcd/refusals.js";
-import { SimEtcd } from "../../../sim/etcd/sim-etcd.js";
-import type { SimVersion, StreamMetadata, UnaryReply, UnaryRequest } from "../../../sim/etcd/types.js";
-import { Random } from "../../../sim/kernel/random.js";
+import type { Quirks } from "../../../../src/memory/quirks.js";
+import {
+  type SimVersion,
+  type StreamMetadata,
+  type UnaryReply,
+  type UnaryRequest,
+  isRefusal,
+} from "../../../../src/memory/protocol.js";
+import { SimEtcd } from "../../../../src/memory/etcd.js";
+import { Random } from "../../../../src/memory/random.js";
 import { ManualScheduler, put, txn } from "../etcd-setup.js";
 
 export interface Asked {

@@ -1,5 +1,11 @@
 // Members between the processes of a workload and etcd, which treat some requests in a way of their own.
-import type { Refusal, ServerStream, SimServer, UnaryReply, UnaryRequest } from "../../etcd/types.js";
+import type {
+  Refusal,
+  ServerStream,
+  SimServer,
+  UnaryReply,
+  UnaryRequest,
+} from "../../../../src/memory/protocol.js";
 import type { World } from "./world.js";
 
 /** As etcd's API answers while the quota is exceeded (api/v3rpc/rpctypes/error.go). */

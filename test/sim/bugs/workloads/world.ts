@@ -1,9 +1,9 @@
 import { Kernel } from "../../kernel/kernel.js";
-import type { Random } from "../../kernel/random.js";
-import type { AuthOptions } from "../../etcd/auth/auth-store.js";
-import { SimEtcd } from "../../etcd/sim-etcd.js";
-import type { SimServer, SimVersion } from "../../etcd/types.js";
-import { CALM, type LinkProfile } from "../../network/link.js";
+import type { Random } from "../../../../src/memory/random.js";
+import type { AuthOptions } from "../../../../src/memory/users.js";
+import { SimEtcd } from "../../../../src/memory/etcd.js";
+import type { SimServer, SimVersion } from "../../../../src/memory/protocol.js";
+import { CALM, type LinkProfile } from "../../../../src/memory/network/link.js";
 import { SimNode } from "../../node/sim-node.js";
 import type { Build } from "../../run/build.js";
 

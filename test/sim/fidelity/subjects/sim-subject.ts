@@ -1,11 +1,11 @@
 import type { Member } from "../../../../src/etcd/port.js";
-import type { Quirks } from "../../etcd/quirks.js";
-import { isRefusal } from "../../etcd/refusals.js";
-import { SimEtcd } from "../../etcd/sim-etcd.js";
-import type { SimVersion, UnaryReply } from "../../etcd/types.js";
+import type { Quirks } from "../../../../src/memory/quirks.js";
+import { type SimVersion, type UnaryReply, isRefusal } from "../../../../src/memory/protocol.js";
+import { SimEtcd } from "../../../../src/memory/etcd.js";
 import { Kernel } from "../../kernel/kernel.js";
 import { DirectWire } from "../../network/direct-wire.js";
-import { SimMember } from "../../network/sim-member.js";
+import { failures } from "../../../../src/etcd/transport.js";
+import { SimMember } from "../../../../src/memory/network/member.js";
 import type { Subject } from "./subject.js";
 
 /** What changes a new simulated etcd: a fault that the test must find. */
@@ -36,7 +36,7 @@ export class SimSubject implements Subject {
     this.#etcd = new SimEtcd({ scheduler: this.#kernel, random, version, quirks });
     sabotage?.(this.#etcd);
     const [server] = this.#etcd.members;
-    this.#member = new SimMember(server!.host, new DirectWire(server!));
+    this.#member = new SimMember(server!.host, new DirectWire(server!), { failures });
     return Promise.resolve();
   }
 

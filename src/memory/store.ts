@@ -1,0 +1,313 @@
+import type { KeyValue, WatchEvent } from "../etcd/port.js";
+import { COMPACTED, FUTURE_REVISION, type Refusal } from "./protocol.js";
+
+/** What one revision changed, in the order of the operations. */
+export interface Change {
+  readonly revision: bigint;
+  readonly events: readonly WatchEvent[];
+  /** The key of each event, one character per byte. */
+  readonly names: readonly string[];
+}
+
+export interface Put {
+  readonly key: string | Buffer;
+  readonly value: string;
+  readonly leaseId: bigint;
+}
+
+/** The keys, with all of their revisions: etcd's multi-version store (storage/mvcc/kvstore.go, kvstore_txn.go). */
+export class Store {
+  readonly #index = new KeyIndex();
+  readonly #history: Change[] = [];
+  readonly #listeners: ((change: Change) => void)[] = [];
+  /** What the write that runs has changed. */
+  #events: WatchEvent[] = [];
+  #names: string[] = [];
+  #revision = 1n;
+  #compacted = -1n;
+
+  /** The present revision; an empty etcd has 1. */
+  get revision(): bigint {
+    return this.#revision;
+  }
+
+  /** The revision of the last compaction; -1 before the first. */
+  get compacted(): bigint {
+    return this.#compacted;
+  }
+
+  /** Each change since the start, compacted or not: the first has revision 2, and none is left out. */
+  get history(): readonly Change[] {
+    return this.#history;
+  }
+
+  /** The present keys, in the order of their bytes. */
+  get keys(): readonly KeyValue[] {
+    return this.#index.living.map(({ states }) => states.at(-1)!.kv!);
+  }
+
+  /** The changes from a revision on. */
+  since(revision: bigint): readonly Change[] {
+    return this.#history.slice(Number(revision < 2n ? 0n : revision - 2n));
+  }
+
+  /** How often a present key was put since its creation; 0: there is no such key. */
+  versionOf(key: string | Buffer): bigint {
+    return this.#index.present(bytesOf(key))?.version ?? 0n;
+  }
+
+  /** Calls `listener` at the end of each write that changed something, before its revision is the present one. */
+  onChange(listener: (change: Change) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  /** The revision that a read inside the running write sees: its own changes are visible to it. */
+  get #readRevision(): bigint {
+    return this.#events.length > 0 ? this.#revision + 1n : this.#revision;
+  }
+
+  /** Puts and deletions inside `run` have one revision. Without any, there is no new revision. */
+  write<Result>(run: () => Result): Result {
+    const result = run();
+    if (this.#events.length > 0) {
+      const change = { revision: this.#revision + 1n, events: this.#events, names: this.#names };
+      this.#events = [];
+      this.#names = [];
+      this.#written(change);
+    }
+    return result;
+  }
+
+  /** Makes the change that another store with the same keys has made. */
+  repeat(change: Change): void {
+    const { revision, events, names } = change;
+    for (let n = 0; n < events.length; n++) {
+      const { kind, kv } = events[n]!;
+      const name = names[n]!;
+      const version = (this.#index.present(name)?.version ?? 0n) + 1n;
+      if (kind === "PUT") this.#index.put(name, { revision, kv, version });
+      else this.#index.delete(name, revision);
+    }
+    this.#written(change);
+  }
+
+  #written(change: Change): void {
+    this.#history.push(change);
+    for (const listener of this.#listeners) listener(change);
+    this.#revision = change.revision;
+  }
+
+  /** Only inside `write()`. */
+  put({ key, value, leaseId }: Put): void {
+    const revision = this.#revision + 1n;
+    const name = bytesOf(key);
+    const before = this.#index.present(name);
+    const kv = {
+      key: this.#index.bytesOf(name),
+      value: textOf(value),
+      createRevision: before?.kv?.createRevision ?? revision,
+      modRevision: revision,
+      leaseId,
+    };
+    this.#index.put(name, { revision, kv, version: (before?.version ?? 0n) + 1n });
+    this.#changed(name, { kind: "PUT", kv });
+  }
+
+  /** Only inside `write()`. A deletion that finds nothing changes nothing. */
+  delete(key: string | Buffer): void {
+    const name = bytesOf(key);
+    if (!this.#index.present(name)) return;
+    const revision = this.#revision + 1n;
+    this.#index.delete(name, revision);
+    // The event of a deletion has the key and the revision only (storage/mvcc/watchable_store_txn.go).
+    const kv = {
+      ...{ key: this.#index.bytesOf(name), value: "", leaseId: 0n },
+      ...{ createRevision: 0n, modRevision: revision },
+    };
+    this.#changed(name, { kind: "DELETE", kv });
+  }
+
+  #changed(name: string, event: WatchEvent): void {
+    this.#events.push(event);
+    this.#names.push(name);
+  }
+
+  /** The keys of an interval, in the order of their bytes. Revision 0 or less is the present one. */
+  read(interval: Interval, revision = 0n): Refusal | KeyValue[] {
+    const present = this.#readRevision;
+    if (revision > present) return FUTURE_REVISION;
+    const at = revision <= 0n ? present : revision;
+    if (at < this.#compacted) return COMPACTED;
+    return at === present ? this.#index.rangePresent(interval) : this.#index.rangeAt(interval, at);
+  }
+
+  /** The rejection of a read at `revision` in a transaction (checkRange in etcdserver/txn). */
+  checkRevision(revision = 0n): Refusal | undefined {
+    if (revision === 0n) return undefined;
+    if (revision > this.#revision) return FUTURE_REVISION;
+    return revision < this.#compacted ? COMPACTED : undefined;
+  }
+
+  compact(revision: bigint): Refusal | undefined {
+    if (revision <= this.#compacted) return COMPACTED;
+    if (revision > this.#revision) return FUTURE_REVISION;
+    this.#compacted = revision;
+    this.#index.compact(revision);
+    return undefined;
+  }
+}
+
+/** One state of a key: etcd numbers the changes of a key since its creation. */
+export interface KeyState {
+  readonly revision: bigint;
+  /** `undefined`: the key was deleted. */
+  readonly kv: KeyValue | undefined;
+  /** 1 for the put that creates the key. */
+  readonly version: bigint;
+}
+
+/** One key and its states, oldest first. */
+export interface IndexedKey {
+  readonly name: string;
+  readonly bytes: Buffer;
+  states: KeyState[];
+}
+
+const nameOf = ({ name }: IndexedKey): string => name;
+
+/** All keys that exist, or existed after the last compaction, in the order of their bytes (storage/mvcc/index.go). */
+export class KeyIndex {
+  readonly #byName = new Map<string, IndexedKey>();
+  #all: IndexedKey[] = [];
+  readonly #living: IndexedKey[] = [];
+
+  /** The present keys. */
+  get living(): readonly IndexedKey[] {
+    return this.#living;
+  }
+
+  present(name: string): KeyState | undefined {
+    const state = this.#byName.get(name)?.states.at(-1);
+    return state?.kv && state;
+  }
+
+  put(name: string, state: KeyState & { readonly kv: KeyValue }): void {
+    const key = this.#keyOf(name, state.kv.key);
+    if (!key.states.at(-1)?.kv) this.#living.splice(lowerBound(this.#living, name, nameOf), 0, key);
+    key.states.push(state);
+  }
+
+  delete(name: string, revision: bigint): void {
+    const key = this.#byName.get(name)!;
+    key.states.push({ revision, kv: undefined, version: 0n });
+    this.#living.splice(lowerBound(this.#living, name, nameOf), 1);
+  }
+
+  /** The bytes of a key, which all of its states share. */
+  bytesOf(name: string): Buffer {
+    return this.#byName.get(name)?.bytes ?? Buffer.from(name, "latin1");
+  }
+
+  #keyOf(name: string, bytes: Buffer): IndexedKey {
+    let key = this.#byName.get(name);
+    if (!key) {
+      key = { name, bytes, states: [] };
+      this.#byName.set(name, key);
+      this.#all.splice(lowerBound(this.#all, name, nameOf), 0, key);
+    }
+    return key;
+  }
+
+  /** The keys of an interval as they are now, in order. */
+  rangePresent(interval: Interval): KeyValue[] {
+    return select(this.#living, interval, ({ states }) => states.at(-1)!.kv);
+  }
+
+  /** The keys of an interval as they were at `revision`, in order. */
+  rangeAt(interval: Interval, revision: bigint): KeyValue[] {
+    return select(this.#all, interval, (key) => stateAt(key, revision)?.kv);
+  }
+
+  /** Forgets the states that were over at `revision`. */
+  compact(revision: bigint): void {
+    for (const key of this.#all) {
+      const last = key.states.findLastIndex((state) => state.revision <= revision);
+      const first = key.states[last]?.kv ? last : last + 1;
+      if (first > 0) key.states = key.states.slice(first);
+      if (key.states.length === 0) this.#byName.delete(key.name);
+    }
+    this.#all = this.#all.filter(({ states }) => states.length > 0);
+  }
+}
+
+const stateAt = ({ states }: IndexedKey, revision: bigint): KeyState | undefined =>
+  states.findLast((state) => state.revision <= revision);
+
+function select(
+  sorted: readonly IndexedKey[],
+  { key, end }: Interval,
+  stateOf: (key: IndexedKey) => KeyValue | undefined,
+): KeyValue[] {
+  const found: KeyValue[] = [];
+  for (let i = lowerBound(sorted, key, nameOf); i < sorted.length; i++) {
+    const item = sorted[i]!;
+    if (end === undefined ? item.name !== key : end !== "" && item.name >= end) break;
+    const kv = stateOf(item);
+    if (kv) found.push(kv);
+  }
+  return found;
+}
+
+/**
+ * Keys as strings with one character per byte ("binary" strings): JavaScript compares them as etcd compares bytes, which
+ * UTF-16 strings do not guarantee, and they are keys of a Map.
+ */
+
+const ASCII = /^[\0-\x7f]*$/;
+
+export function bytesOf(key: string | Buffer): string {
+  if (typeof key !== "string") return key.toString("latin1");
+  return ASCII.test(key) ? key : Buffer.from(key).toString("latin1");
+}
+
+/** The characters that etcd returns for text: an unpaired surrogate becomes U+FFFD on its way. */
+export const textOf = (value: string): string => (ASCII.test(value) ? value : Buffer.from(value).toString());
+
+/** The first byte string that is not before `key`; all of `sorted` are in order. */
+export function lowerBound<Item>(
+  sorted: readonly Item[],
+  key: string,
+  nameOf: (item: Item) => string,
+): number {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (nameOf(sorted[middle]!) < key) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** A range of keys. */
+export interface Interval {
+  readonly key: string;
+  /** `undefined`: the key alone. `""`: everything from the key on. */
+  readonly end: string | undefined;
+}
+
+/**
+ * Decodes a range: no end means one key, and "\0" everything from the key on. `emptyEnd` is what an empty end means; default:
+ * none.
+ */
+export function intervalOf(key: string | Buffer, end: string | Buffer | undefined, emptyEnd?: ""): Interval {
+  if (end === undefined) return { key: bytesOf(key), end };
+  const limit = bytesOf(end);
+  if (limit === "") return { key: bytesOf(key), end: emptyEnd };
+  return { key: bytesOf(key), end: limit === "\0" ? "" : limit };
+}
+
+export function contains({ key, end }: Interval, name: string): boolean {
+  if (end === undefined) return name === key;
+  return name >= key && (end === "" || name < end);
+}

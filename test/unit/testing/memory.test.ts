@@ -1,0 +1,319 @@
+// An etcd in the process. What it has in common with a real one is in test/integration/testing; how its answers compare with those
+// of etcd, in test/meta/fidelity.
+import { setImmediate as turn } from "node:timers/promises";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { type Cluster, connect, Election, fromEnv, Mutex, once } from "../../../src/index.js";
+import { memoryEtcd, type MemoryEtcd, type MemoryEtcdOptions } from "../../../src/testing/start.js";
+
+const opened: AsyncDisposable[] = [];
+
+async function start(options: MemoryEtcdOptions = {}): Promise<MemoryEtcd> {
+  const etcd = await memoryEtcd({ time: "virtual", ...options });
+  opened.push(etcd);
+  return etcd;
+}
+
+function client(etcd: MemoryEtcd, options: Partial<Parameters<typeof connect>[0]> = {}): Cluster {
+  const cluster = connect({ hosts: etcd.hosts, ...options } as Parameters<typeof connect>[0]);
+  opened.push(cluster);
+  return cluster;
+}
+
+afterEach(async () => {
+  for (const each of opened.splice(0).reverse()) await each[Symbol.asyncDispose]();
+});
+
+const lossOf = ({ signal }: { readonly signal: AbortSignal }): unknown =>
+  (signal.reason as { loss?: string } | undefined)?.loss;
+
+describe.each(["the timers of Node.js", "the fake timers of vitest"])("virtual time, with %s", (timers) => {
+  beforeEach(() => {
+    if (timers.startsWith("the fake")) vi.useFakeTimers({ toFake: FAKED, now: Date.UTC(2031, 0, 1, 23, 59) });
+  });
+
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  it("a lock is held for hours, because it is renewed", async () => {
+    const etcd = await start();
+    const lock = await new Mutex(client(etcd), "jobs/nightly").lock();
+
+    await etcd.advance(3 * 3_600_000);
+
+    expect([lock.held, lock.remainingMs() > 5_000]).toEqual([true, true]);
+  });
+
+  it("a lock is lost when its session cannot be renewed, at 0.9 of the TTL, and no earlier", async () => {
+    const etcd = await start();
+    const lock = await new Mutex(client(etcd, { session: { ttlSeconds: 20 } }), "jobs/nightly").lock();
+
+    await etcd.pause();
+    await etcd.advance(17_999);
+    expect(lock.held).toBe(true);
+    await etcd.advance(1);
+
+    expect([lock.held, lossOf(lock)]).toEqual([false, "expired"]);
+  });
+
+  it("the second contender gets the lock when the lease of the first one has expired", async () => {
+    const etcd = await start();
+    const first = await new Mutex(client(etcd), "import").lock();
+    const waiting = new Mutex(client(etcd), "import").lock();
+
+    await etcd.lose(first);
+
+    expect((await waiting).fence).toBeGreaterThan(first.fence);
+    expect(lossOf(first)).toBe("deleted");
+  });
+
+  it("two contenders get the lock one after the other", async () => {
+    const etcd = await start();
+    const order: string[] = [];
+    const work = (name: string) => async (): Promise<void> => {
+      order.push(`${name} begins`);
+      await etcd.advance(60_000);
+      order.push(`${name} ends`);
+    };
+    const calls = ["a", "b"].map((name) => new Mutex(client(etcd), "import").withLock(work(name)));
+
+    await Promise.all(calls);
+    expect(order).toEqual(["a begins", "a ends", "b begins", "b ends"]);
+  });
+
+  it("a lock is held over the fail-over to another member", async () => {
+    const etcd = await start({ members: 3 });
+    const lock = await new Mutex(client(etcd), "jobs/nightly").lock();
+
+    await etcd.kill(await etcd.leader());
+    await etcd.advance(60_000);
+
+    expect(lock.held).toBe(true);
+    await lock.release();
+    expect(await etcd.keys("jobs/")).toEqual([]);
+  });
+
+  it("another candidate leads when the leader has lost its session", async () => {
+    const etcd = await start({ members: 3 });
+    const [first, second] = [client(etcd), client(etcd)];
+    const leader = await new Election(first, "reports").campaign("first");
+    const next = new Election(second, "reports").campaign("second");
+
+    await etcd.expire(await first.session());
+    await etcd.advance(10_000);
+
+    expect([lossOf(leader), (await new Election(second, "reports").leader())?.value]).toEqual([
+      "revoked",
+      "second",
+    ]);
+    await (await next).resign();
+  });
+
+  it("a tick of a schedule runs once on two replicas, on each side of midnight", async () => {
+    const etcd = await start();
+    const days: number[] = [];
+    const replicas = [client(etcd), client(etcd)];
+    for (const day of [1, 2, 2]) {
+      const slot = Date.UTC(2031, 0, day);
+      await Promise.all(replicas.map((each) => once(each, "report", slot, () => days.push(day))));
+      await etcd.advance(3_600_000);
+    }
+    expect(days).toEqual([1, 2]);
+  });
+
+  it("a hold ends after maxHoldMs, and a wait after timeoutMs", async () => {
+    const etcd = await start();
+    const lock = await new Mutex(client(etcd), "import", { maxHoldMs: 60_000 }).lock();
+    const waiting = new Mutex(client(etcd), "import")
+      .lock({ timeoutMs: 30_000 })
+      .catch((error: Error) => error.name);
+
+    await etcd.advance(60_000);
+
+    expect([await waiting, lossOf(lock)]).toEqual(["LockTimeoutError", "max_hold"]);
+  });
+
+  it("close() waits for no one who moves the time, though a lock is held and etcd is down", async () => {
+    const etcd = await start();
+    const cluster = client(etcd);
+    const lock = await new Mutex(cluster, "import").lock();
+    await etcd.kill();
+
+    await cluster.close();
+
+    expect(lossOf(lock)).toBe("closed");
+  });
+
+  it("a crowd of 300 in one queue needs no move of the time", async () => {
+    const etcd = await start();
+    const clusters = [client(etcd), client(etcd), client(etcd)];
+    let held = 0;
+    const calls = Array.from({ length: 300 }, (_, n) =>
+      new Mutex(clusters[n % 3]!, "crowd").withLock(() => ++held),
+    );
+
+    expect(await Promise.all(calls).then(() => held)).toBe(300);
+  });
+});
+
+/** All that vitest can replace. */
+const FAKED = [
+  ...([
+    "setTimeout",
+    "clearTimeout",
+    "setInterval",
+    "clearInterval",
+    "setImmediate",
+    "clearImmediate",
+  ] as const),
+  ...(["Date", "performance", "queueMicrotask"] as const),
+];
+
+const ended = (...signals: AbortSignal[]): Promise<unknown> =>
+  new Promise((end) => AbortSignal.any(signals).addEventListener("abort", end));
+
+describe("memoryEtcd", () => {
+  it("lets the caller's code go on between two events, also over turns of the event loop", async () => {
+    const etcd = await start();
+    const mutex = new Mutex(client(etcd), "a", { maxHoldMs: 10_000, maxHoldGraceMs: 0 });
+    const fences: bigint[] = [];
+    const again = async (): Promise<void> => {
+      const lock = await mutex.lock();
+      fences.push(lock.fence);
+      await ended(lock.signal);
+      await turn();
+      return again();
+    };
+    again().catch(() => {});
+
+    await etcd.advance(59_000);
+
+    expect(fences).toHaveLength(6);
+  });
+
+  it("gives the same run for the same seed", async () => {
+    const run = async (seed: number): Promise<unknown[]> => {
+      const etcd = await start({ seed });
+      const clusters = Array.from({ length: 4 }, () => client(etcd));
+      const order: number[] = [];
+      await Promise.all(clusters.map((each, n) => new Mutex(each, "a").withLock(() => order.push(n))));
+      return [...order, (await clusters[0]!.session()).leaseId];
+    };
+    expect(await run(1)).toEqual(await run(1));
+    const orders = await Promise.all(
+      [1, 2, 3, 4, 5, 6].map(async (seed) => (await run(seed)).slice(0, 4).join()),
+    );
+    expect(new Set(orders).size).toBeGreaterThan(1);
+  });
+
+  it("loses the answer to a write: a lock whose join was executed twice has one key", async () => {
+    const etcd = await start();
+    const cluster = client(etcd);
+    await cluster.session();
+    await etcd.loseAnswer();
+    const joining = new Mutex(cluster, "a").lock();
+    await etcd.advance(1_000);
+    const lock = await joining;
+    expect(await etcd.keys("a/")).toEqual([lock.key]);
+  });
+
+  it("refuses writes over the quota, until it is told to refuse nothing", async () => {
+    const etcd = await start();
+    const mutex = new Mutex(client(etcd), "a");
+    await etcd.refuse("quota");
+    await expect(mutex.lock()).rejects.toMatchObject({ code: "ETCD_REFUSED", reason: "quota" });
+    await etcd.refuse("nothing");
+    expect((await mutex.lock()).held).toBe(true);
+  });
+
+  it("tells what has happened", async () => {
+    const etcd = await start({ members: 3 });
+    const [first, second] = [client(etcd), client(etcd)];
+    const lock = await new Mutex(first, "a").lock();
+    const waiting = new Mutex(second, "a").lock();
+    await etcd.advance(5_000);
+    await etcd.lose(lock);
+    await waiting;
+    await etcd.kill(2);
+
+    const lines = etcd.history().split("\n");
+    const told = [
+      `put ${lock.key}, read a/: done`,
+      `test deletes ${lock.key}`,
+      `sees delete of ${lock.key}`,
+      "m2  is killed",
+    ];
+    expect(told.map((each) => lines.filter((line) => line.includes(each)).length > 0)).toEqual(
+      told.map(() => true),
+    );
+    expect(lines.at(-1)).toMatch(/^ +5000 ms  m2 {2}is killed$/);
+  });
+
+  it("checks users and roles", async () => {
+    const roles = { jobs: { readwrite: ["jobs/"] } };
+    const etcd = await start({ auth: { users: { worker: { password: "secret", roles: ["jobs"] } }, roles } });
+    const worker = client(etcd, { auth: { username: "worker", password: "secret" } });
+    expect((await new Mutex(worker, "jobs/a").lock()).held).toBe(true);
+    await expect(new Mutex(worker, "others/a").lock()).rejects.toMatchObject({ reason: "permission" });
+    const wrong = client(etcd, { auth: { username: "worker", password: "?" } });
+    await expect(wrong.session()).rejects.toMatchObject({ reason: "unauthenticated" });
+  });
+
+  it("is reached by the variables of etcdctl, in this process", async () => {
+    const etcd = await start({ members: 3 });
+    const cluster = connect(fromEnv({ ...etcd.env }));
+    opened.push(cluster);
+    expect(cluster.hosts).toEqual(etcd.hosts);
+    expect((await new Mutex(cluster, "a").lock()).held).toBe(true);
+  });
+
+  it("is not reached in production, unless that is asked for twice", async () => {
+    const etcd = await start();
+    const twice = await start({ evenInProduction: true });
+    vi.stubEnv("NODE_ENV", "production");
+    try {
+      expect(() => connect({ hosts: etcd.hosts })).toThrow(
+        "Expected hosts to be those of an etcd that keeps its data, as NODE_ENV is production",
+      );
+      expect((await new Mutex(client(twice), "a").lock()).held).toBe(true);
+    } finally {
+      vi.unstubAllEnvs();
+    }
+  });
+
+  it("is not reached after stop(), nor beside hosts of another etcd", async () => {
+    const [etcd, other] = [await start(), await start()];
+    const rule = "Expected hosts to be those of one memoryEtcd() that runs in this process";
+    expect(() => connect({ hosts: [...etcd.hosts, ...other.hosts] })).toThrow(rule);
+    expect(() => connect({ hosts: [...etcd.hosts, "http://127.0.0.1:2379"] })).toThrow(rule);
+    await etcd.stop();
+    expect(() => connect({ hosts: etcd.hosts })).toThrow(rule);
+    await expect(etcd.advance(1)).rejects.toThrow("This etcd was stopped");
+  });
+
+  it.each([
+    [{ members: 5 }, "Expected members to be 1 or 3, got 5"],
+    [{ time: "fast" }, 'Expected time to be real or virtual, got "fast"'],
+    [{ version: "3.3" }, 'Expected version to be 3.4, 3.5, 3.6 or 3.7, got "3.3"'],
+    [{ seed: {} }, "Expected seed to be a number or a string, got an object (Object)"],
+    [
+      { auth: { users: { a: { password: "b", roles: ["c"] } } } },
+      "Expected auth.users.a.roles to be names of auth.roles",
+    ],
+    [{ evenInProduction: 1 }, "Expected evenInProduction to be"],
+    [{ port: 2379 }, "Unknown option port of memoryEtcd"],
+  ])("rejects %j", async (options, message) => {
+    await expect(memoryEtcd(options as never)).rejects.toThrow(message);
+  });
+
+  it("moves no real time, and no time backwards", async () => {
+    const [real, virtual] = [await start({ time: "real" }), await start()];
+    await expect(real.advance(1)).rejects.toThrow('advance() is for memoryEtcd({ time: "virtual" })');
+    await expect(virtual.advance(-1)).rejects.toThrow(
+      "Expected ms to be a number of milliseconds, 0 or more, got -1",
+    );
+    await expect(virtual.refuse("all" as never)).rejects.toThrow(
+      'Expected what to be quota or nothing, got "all"',
+    );
+  });
+});

@@ -32,10 +32,14 @@ interface Caught {
   readonly example: string;
 }
 
+type Hunted = Required<Mutant>;
+
+const HUNTED = MUTANTS.filter((mutant): mutant is Hunted => mutant.hunt !== undefined);
 const only = values.only?.split(",");
-const unknown = only?.filter((name) => !MUTANTS.some((mutant) => mutant.name === name)) ?? [];
-if (unknown.length > 0) throw new RangeError(`Expected names of mutants, got ${unknown.join()}`);
-const wanted = MUTANTS.filter(({ name }) => only?.includes(name) ?? true);
+const unknown = only?.filter((name) => !HUNTED.some((mutant) => mutant.name === name)) ?? [];
+if (unknown.length > 0)
+  throw new RangeError(`Expected names of mutants that the lab hunts, got ${unknown.join()}`);
+const wanted = HUNTED.filter(({ name }) => only?.includes(name) ?? true);
 // A patch that no longer applies fails here, before an hour is spent.
 const builds = new Map(wanted.map((mutant) => [mutant, values.baseline ? undefined : buildMutant(mutant)]));
 
@@ -80,13 +84,13 @@ function runsOf({ runs }: Hunt): number {
   return Number(values.runs || runs);
 }
 
-function sentence({ name, wrong, hunt }: Mutant, caught: Caught | undefined): string {
+function sentence({ name, wrong, hunt }: Hunted, caught: Caught | undefined): string {
   if (caught === undefined)
     return `${name}: nothing found in ${runsOf(hunt)} run(s) of ${hunt.seconds} s (${wrong})`;
   return `${name}: ${caught.by.join()} in run ${caught.runs}, ${caught.seconds} s (${wrong})\n    ${caught.example}`;
 }
 
-function row({ name, wrong, hunt }: Mutant, caught: Caught | undefined): string {
+function row({ name, wrong, hunt }: Hunted, caught: Caught | undefined): string {
   const found = caught ? `${caught.by.join(", ")} | ${caught.seconds} s, run ${caught.runs}` : "missed | –";
   return `| ${name} | ${wrong} | ${hunt.tier}: ${(hunt.faults ?? ["all"]).join(", ")} | ${found} of ${runsOf(hunt)} |`;
 }

@@ -37,7 +37,8 @@ export interface Mutant {
   /** What it does wrong. */
   readonly wrong: string;
   readonly patches: readonly Patch[];
-  readonly hunt: Hunt;
+  /** undefined: the lab cannot show it; the simulation does. */
+  readonly hunt?: Hunt;
 }
 
 export const t1 = (faults: readonly string[], more: Partial<Hunt> = {}): Hunt => ({

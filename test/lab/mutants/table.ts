@@ -142,6 +142,30 @@ const MUTEX: readonly Mutant[] = [
     hunt: t1(["lose-releases", "drop-requests"], { ttlSeconds: 9 }),
   },
   {
+    name: "handle-before-probe",
+    wrong: "uses a lease before the probe for `etcd grpc-proxy` that was sent beside its grant is answered",
+    patches: [
+      {
+        file: "session/open-lease.js",
+        from: "const [probed] = await Promise.allSettled([probe, granting]);",
+        to: "probe.catch(() => undefined);\n        const [probed] = await Promise.allSettled([granting]);",
+      },
+    ],
+  },
+  {
+    name: "join-in-doubt-left-behind",
+    wrong: "leaves the key of a join that was given up before it was answered",
+    patches: [
+      {
+        file: "queue/join.js",
+        from: "if (entry.inDoubt)\n                this.#queueOf(entry).leaveInBackground(entry);\n            else\n",
+        to: "",
+      },
+      NO_SWEEP,
+    ],
+    hunt: t1(["lose-join-answers"], { ttlSeconds: 9 }),
+  },
+  {
     name: "header-revision",
     wrong: "takes the header's revision for the own one when an earlier attempt had got through",
     patches: [

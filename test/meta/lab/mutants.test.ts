@@ -24,6 +24,7 @@ describe("a patch", () => {
 
 it("each mutant is hunted by faults that its tier has", () => {
   for (const { name, hunt } of MUTANTS) {
+    if (hunt === undefined) continue;
     const known = tierOf(hunt.tier).faults.map((fault) => fault.name);
     expect(known, name).toEqual(expect.arrayContaining([...(hunt.faults ?? [])]));
   }

@@ -37,6 +37,8 @@ export const MUTANT_HUNTS: Readonly<Record<string, Ground>> = {
   "read-before-watch": at({ of: "mutex", ...LATE }),
   "stale-answer-accepted": { workload: "stale-member" },
   "cleanup-not-retried": at({ of: "mutex", ...OFTEN, faults: ["link-lose-requests", "link-lossy"] }),
+  "handle-before-probe": { workload: "etcd-proxy" },
+  "join-in-doubt-left-behind": at({ of: "mutex", ...OFTEN, faults: ["link-lose-answers", "link-lossy"] }),
   "header-revision": at({ of: "mutex", ...OFTEN, faults: ["link-lose-answers", "link-lossy"] }),
   "waiters-not-told": at({ of: "mutex", ...OFTEN, faults: ["revoke-lease"], lanes: 4, names: 1 }),
   "local-wake-up-without-read": at({ of: "mutex", lanes: 4, names: 1, ...OFTEN }),

@@ -20,7 +20,7 @@ const options = { seeds: text, seed: text, of: text, mutant: text, transport: fl
 
 /** A mutant breaks a rule of one kind. */
 const kindOf = (mutant: string | undefined): Of | undefined =>
-  mutant === undefined ? undefined : (MUTANTS.find(({ name }) => name === mutant)?.hunt.of ?? "mutex");
+  mutant === undefined ? undefined : (MUTANTS.find(({ name }) => name === mutant)?.hunt?.of ?? "mutex");
 
 async function main(): Promise<void> {
   const { values } = parseArgs({ options });

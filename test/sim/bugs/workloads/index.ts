@@ -14,6 +14,7 @@ import { announcedGrant, crossingLockAlls, rejectedMark, unansweredDeletes } fro
 import {
   closeDuringLockAll,
   detachedKey,
+  etcdProxy,
   failedOpening,
   orphanAndAdopt,
   refusedRenewal,
@@ -30,6 +31,7 @@ export const WORKLOADS = {
   "orphan-and-adopt": orphanAndAdopt,
   "refused-renewal": refusedRenewal,
   "failed-opening": failedOpening,
+  "etcd-proxy": etcdProxy,
   "detached-key": detachedKey,
   "close-during-lockall": closeDuringLockAll,
   "lead-through-losses": leadThroughLosses,

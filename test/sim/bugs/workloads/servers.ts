@@ -1,10 +1,11 @@
 // Members between the processes of a workload and etcd, which treat some requests in a way of their own.
-import type {
-  Refusal,
-  ServerStream,
-  SimServer,
-  UnaryReply,
-  UnaryRequest,
+import {
+  isRefusal,
+  type Refusal,
+  type ServerStream,
+  type SimServer,
+  type UnaryReply,
+  type UnaryRequest,
 } from "../../../../src/memory/protocol.js";
 import type { World } from "./world.js";
 
@@ -78,5 +79,29 @@ export class Learner implements SimServer {
   watch(out: Parameters<SimServer["watch"]>[0]): ReturnType<SimServer["watch"]> {
     out(LEARNER);
     return { send: () => {}, close: () => {} };
+  }
+}
+
+/** `etcd grpc-proxy`: it passes calls on, and answers a renewal of "no lease" with TTL -1 (proxy/grpcproxy/lease.go). */
+export class EtcdProxy implements SimServer {
+  readonly host = "http://etcd-proxy:2379";
+  /** A key was put through it. */
+  hasPut = false;
+
+  constructor(private readonly server: SimServer) {}
+
+  call(request: UnaryRequest, reply: (reply: UnaryReply) => void): void {
+    this.hasPut ||= has(request, "put");
+    this.server.call(request, reply);
+  }
+
+  keepalive(...[out, metadata]: Parameters<SimServer["keepalive"]>): ServerStream<bigint> {
+    const ofProxy: typeof out = (answer) =>
+      out(isRefusal(answer) || answer.leaseId !== 0n ? answer : { ...answer, ttlSeconds: -1 });
+    return this.server.keepalive(ofProxy, metadata);
+  }
+
+  watch(...[out, metadata]: Parameters<SimServer["watch"]>): ReturnType<SimServer["watch"]> {
+    return this.server.watch(out, metadata);
   }
 }

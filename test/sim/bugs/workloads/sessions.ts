@@ -1,4 +1,5 @@
 // Sessions that end: listeners, close(), orphan() and adopt().
+import { EtcdProxy } from "./servers.js";
 import type { Workload, World } from "./world.js";
 
 const LOST = "LOCK_LOST";
@@ -94,6 +95,23 @@ export const failedOpening: Workload = async (world) => {
     "close leaves no lease",
     "the lease of a failed opening was left",
   );
+};
+
+/**
+ * An `etcd grpc-proxy` grants the lease of a first lock, and shows what it is only by its answer to a probe. No key is put through it:
+ * the lock is granted by etcd, or not at all. When the cluster is closed, no lease remains.
+ */
+export const etcdProxy: Workload = async (world) => {
+  const { leasehold, random, etcd } = world;
+  const proxy = new EtcdProxy(etcd.members[0]!);
+  const direct = random.pick([[], etcd.members]);
+  const { cluster } = world.node("a", [proxy, ...direct]);
+  const outcome = await new leasehold.Mutex(cluster, "x").lock().then(() => "granted", codeOf);
+  const expected = direct.length > 0 ? "granted" : REFUSED;
+  world.expect(outcome === expected, "no handle behind a proxy", `lock() ended with ${outcome}`);
+  world.expect(!proxy.hasPut, "no handle behind a proxy", "a key was put through a proxy");
+  await cluster.close({ drainMs: 0 });
+  world.expect(etcd.leases.all.length === 0, "close leaves no lease", "the lease of a proxy was left");
 };
 
 /** An operator puts a key without its lease. The session still deletes the key when it closes. */

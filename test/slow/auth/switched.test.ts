@@ -61,17 +61,20 @@ describe("authentication that is enabled after the process has started", () => {
   });
 });
 
-describe("authentication that is enabled between the grant of a lease and the first join", () => {
-  async function joinAfterIt(auth: typeof WORKER | undefined) {
+describe.each([
+  ["the grant of a first lease", { path: "/etcdserverpb.Lease/LeaseGrant" }],
+  ["the first join, after that grant,", { path: "/etcdserverpb.KV/Txn", when: takesPlace }],
+] as const)("authentication that is enabled while %s is on its way", (_, step) => {
+  async function lockingWhileEnabled(auth: typeof WORKER | undefined) {
     await etcd.root("auth", "disable");
     const proxy = await startGrpcProxy({ port: etcd.etcd.member.clientPort });
-    const join = proxy.rule({ path: "/etcdserverpb.KV/Txn", act: "hold", when: takesPlace, times: 1 });
+    const held = proxy.rule({ ...step, act: "hold", times: 1 });
     const cluster = connect({ hosts: proxy.endpoint, auth, session: { ttlSeconds: TTL_SECONDS } });
     const locking = new Mutex(cluster, "jobs/first").lock();
     locking.catch(() => undefined);
-    await join.hit();
+    await held.hit();
     await etcd.root("auth", "enable");
-    join.release();
+    held.release();
     const stop = async () => {
       await cluster.close({ drainMs: 0 });
       await proxy.stop();
@@ -80,14 +83,14 @@ describe("authentication that is enabled between the grant of a lease and the fi
   }
 
   test("costs a user with a password no lock", async () => {
-    await using it = await joinAfterIt(WORKER);
+    await using it = await lockingWhileEnabled(WORKER);
     const lock = await it.locking;
     expect(await etcd.keysUnder("jobs/")).toEqual([lock.key]);
   });
 
   test("is a refusal without a password, and leaves no key, and its lease for one TTL at most", async () => {
     {
-      await using it = await joinAfterIt(undefined);
+      await using it = await lockingWhileEnabled(undefined);
       await expect(it.locking).rejects.toMatchObject({ code: "ETCD_REFUSED", reason: "unauthenticated" });
     }
     expect(await etcd.keysUnder("jobs/")).toEqual([]);

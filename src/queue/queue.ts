@@ -393,12 +393,10 @@ export class Queue {
     }
   }
 
-  /** Waiters behind an entry that waited itself cannot see that it holds now, so a put of the same key notifies them. */
+  /** Waiters behind an entry that waited itself can't see that it holds: a put of its key tells them, or a read if etcd rejects it. */
   #announceGrant(entry: JoinedEntry): void {
     const { lease } = this;
-    const again = (): boolean => !entry.leaving;
-    const policy = { again, untilConfirmed: true, ...lease.policy("announce a grant") };
-    // Rejects only when the entry leaves or the session ends. `orphan()` does not wait: etcd may reject the put for long.
+    const policy = { again: () => !entry.leaving, ...lease.policy("announce a grant") };
     inOwnContext(() => lease.services.client.txn(announceGrantTxn(entry), policy)).catch(() => undefined);
   }
 

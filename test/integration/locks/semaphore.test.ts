@@ -115,8 +115,8 @@ describe("the waiter behind a waiter that cannot announce its grant", () => {
   /** Less than the time after which every wait reads. */
   const SOON = { timeoutMs: 15_000 };
 
-  test("gets the next free permit while etcd rejects every put, and the announcement follows", async () => {
-    const name = "announced-late";
+  test("gets the next free permit while etcd rejects every put", async () => {
+    const name = "not-announced";
     const [a, b] = semaphoresOf(name, 2);
     const old = await Promise.all([a.acquire(), a.acquire()]);
     const waiting = await inLine(name, [() => b.acquire(SOON), () => a.acquire(SOON)]);
@@ -130,9 +130,6 @@ describe("the waiter behind a waiter that cannot announce its grant", () => {
       await spaceAlarm(two.etcd.member, "DEACTIVATE");
     }
 
-    const versions = async ({ key }: Hold) => (await two.etcd.etcdctl(["get", key, "-w", "json"])).stdout;
-    for (const hold of granted)
-      await expect.poll(() => versions(hold), { timeout: 5000 }).toContain('"version":2');
     await releaseAll(granted);
     expect(await places(name)).toEqual([]);
   });

@@ -48,16 +48,19 @@ export const QUEUES: readonly Bug[] = [
     ground: { workload: "unnoticed-end" },
   },
   {
-    name: "rejected-mark-not-repeated",
-    mended: { commit: "9b01361", title: "Repeat a permit's mark that etcd rejected" },
-    lost: "A free permit was handed over up to 30 s late after etcd had rejected a put, as under a quota alarm.",
+    name: "unannounced-grant-not-looked-for",
+    mended: {
+      commit: "ed9dec9",
+      title: "Let the waiter behind a waiter find a free permit within a second",
+    },
+    lost: "A free permit was handed over up to 30 s late after etcd had rejected a put, as under a quota alarm, or a waiter had died.",
     patches: [
       {
-        file: "queue/queue.js",
-        from: "const policy = { again, untilConfirmed: true, ...lease",
-        to: "const policy = { again, ...lease",
+        file: "queue/predecessor-wait.js",
+        from: "this.#predecessor?.afterPut ? UNANNOUNCED_MS * this.ahead : Infinity;",
+        to: "Infinity;",
       },
     ],
-    ground: { workload: "rejected-mark" },
+    ground: { workload: "rejected-announcement" },
   },
 ];

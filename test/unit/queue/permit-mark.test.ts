@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { EtcdRefusedError } from "../../../src/errors.js";
-import type { Txn } from "../../../src/etcd/port.js";
+import { type Txn, UnansweredError } from "../../../src/etcd/port.js";
 import { permit } from "../../../src/queue/lock-mode.js";
 import type { QueueEntry } from "../../../src/queue/entry.js";
 import { LockTable } from "../../../src/queue/queue.js";
@@ -8,20 +8,20 @@ import { settle } from "../../support/fakes/fake-clock.js";
 import { FakeCluster, HEADER } from "../../support/fakes/fake-connection.js";
 import { type FakeCall, keyValue } from "../../support/fakes/fake-member.js";
 
-const full = new EtcdRefusedError("quota", "a:1", "etcdserver: mvcc: database space exceeded");
+const FULL = new EtcdRefusedError("quota", "a:1", "etcdserver: mvcc: database space exceeded");
+const SILENT = new UnansweredError("no answer in time");
 /** Another place, the oldest, has another limit: so the new one has to write its mark. */
 const OTHER = keyValue({ key: "jobs/1", value: JSON.stringify({ permits: 5 }) });
 
-/** A permit that was granted at once; etcd rejects its mark until `hasSpace`. */
+/** A permit that was granted at once; its mark fails with `failure` as long as there is one. */
 class MarkedPermit {
   readonly cluster = new FakeCluster();
   readonly clock = this.cluster.clock;
   readonly queue = LockTable.of(this.cluster.lease(3600)).queue("jobs");
   /** When each attempt to write the mark was sent. */
   readonly marks: number[] = [];
-  hasSpace = false;
 
-  constructor() {
+  constructor(public failure: Error | undefined) {
     this.cluster.onCall = (call) => this.#answer(call);
   }
 
@@ -38,7 +38,7 @@ class MarkedPermit {
     const [compare] = when;
     const isMark = success[0]?.kind === "put" && compare?.kind === "created at" && compare.revision > 0n;
     if (isMark) this.marks.push(call.sentAt);
-    if (isMark && !this.hasSpace) return call.fail(full);
+    if (isMark && this.failure) return call.fail(this.failure);
     const told = { kvs: [OTHER], more: false, count: 2 };
     call.answer({
       header: HEADER,
@@ -48,9 +48,9 @@ class MarkedPermit {
   }
 }
 
-describe("a permit's mark that etcd rejects", () => {
-  test("is written again, after pauses that grow, until etcd has it", async () => {
-    const permitted = new MarkedPermit();
+describe("a permit's mark", () => {
+  test("that stays unanswered is written again, after pauses that grow, until etcd has it", async () => {
+    const permitted = new MarkedPermit(SILENT);
     await permitted.enter();
     expect(permitted.marks).toHaveLength(1);
 
@@ -61,15 +61,24 @@ describe("a permit's mark that etcd rejects", () => {
     expect(marks.length).toBeGreaterThan(20);
     expect(marks.length).toBeLessThan(80);
 
-    permitted.hasSpace = true;
+    permitted.failure = undefined;
     await permitted.clock.pass(2000);
     const written = marks.length;
     await permitted.clock.pass(20_000);
     expect(marks).toHaveLength(written);
   });
 
+  test("that etcd rejects is not written again: who waits behind it finds out by reads", async () => {
+    const permitted = new MarkedPermit(FULL);
+    await permitted.enter();
+
+    await permitted.clock.pass(20_000);
+
+    expect(permitted.marks).toHaveLength(1);
+  });
+
   test("does not keep the session from being orphaned", async () => {
-    const permitted = new MarkedPermit();
+    const permitted = new MarkedPermit(SILENT);
     await permitted.enter();
 
     await permitted.queue.lease.inFlight.settled(() => Promise.resolve());
@@ -78,7 +87,7 @@ describe("a permit's mark that etcd rejects", () => {
   });
 
   test("is not written again once the permit is released", async () => {
-    const permitted = new MarkedPermit();
+    const permitted = new MarkedPermit(SILENT);
     const entry = await permitted.enter();
 
     await permitted.queue.leave(entry);
@@ -88,7 +97,7 @@ describe("a permit's mark that etcd rejects", () => {
   });
 
   test("is not written again once the session is over", async () => {
-    const permitted = new MarkedPermit();
+    const permitted = new MarkedPermit(SILENT);
     await permitted.enter();
 
     permitted.queue.lease.abandon();

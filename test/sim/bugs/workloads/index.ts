@@ -10,7 +10,7 @@ import {
 import { lostTryAnswers, pausedWaiter, unnoticedEnd } from "./calls.js";
 import { leadThroughLosses, observers } from "./elections.js";
 import { staleMember, stalledLeader } from "./members.js";
-import { announcedGrant, crossingLockAlls, rejectedMark, unansweredDeletes } from "./queues.js";
+import { announcedGrant, crossingLockAlls, rejectedAnnouncement, unansweredDeletes } from "./queues.js";
 import {
   closeDuringLockAll,
   detachedKey,
@@ -38,7 +38,7 @@ export const WORKLOADS = {
   observers,
   "announced-grant": announcedGrant,
   "unanswered-deletes": unansweredDeletes,
-  "rejected-mark": rejectedMark,
+  "rejected-announcement": rejectedAnnouncement,
   "late-then-silent": lateThenSilent,
   "lost-release-answers": lostReleaseAnswers,
   "crossed-quota": crossedQuota,

@@ -25,7 +25,7 @@ export const unansweredDeletes: Workload = async (world) => {
 };
 
 /** A permit is granted while etcd rejects puts. When the next permit becomes free, the next waiter gets it. */
-export const rejectedMark: Workload = async (world) => {
+export const rejectedAnnouncement: Workload = async (world) => {
   const { leasehold, random } = world;
   const servers = picky(world);
   const [a, b, c, d] = ["a", "b", "c", "d"].map((name) => world.node(name, servers));
@@ -41,14 +41,14 @@ export const rejectedMark: Workload = async (world) => {
   await world.sleep(random.between(20, 500));
   for (const server of servers) server.treat = (request) => (has(request, "put") ? NO_SPACE : "execute");
   await first.release();
-  const marked = await third;
+  const announced = await third;
   await world.sleep(random.between(0, 2000));
   for (const server of servers) server.treat = () => "execute";
   await world.sleep(random.between(1500, 3000));
   await second.release();
   await world.sleep(3000);
   world.expect(granted, "a free permit is granted", "a waiter did not get a permit that was free for 3 s");
-  await marked.release();
+  await announced.release();
   await (await fourth).release();
   await world.close();
 };

@@ -39,6 +39,7 @@ describe("the trace of a simulated run", { timeout: 120_000 }, () => {
     ["a try that is sent again reads the key that the first one has put", "130", RWLOCK],
     ["the key of a permit is deleted before the answer of the read arrives", "426", SEMAPHORE],
     ["a waiter that joins anew for the second time uses either of two watches again", "362", MUTEX],
+    ["a new watch of a waiter begins at the revision of its join, and no read is answered", "7737", MUTEX],
     ["a leader proclaims again after its key is gone, and before it is notified", "321", ELECTION],
     ["it goes over the client's own transport", "9", { ...RWLOCK, transport: true }],
   ])("is a path of the model: %s", async (_, seed, setting) => {

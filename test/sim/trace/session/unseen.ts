@@ -91,11 +91,14 @@ function seenAt(world: World, revision: number, { caller, watch, does }: WatchSt
     .flatMap((step) => after(there, step));
 }
 
-/** Watches that exist since before the join have reported whatever happened after it: no read is needed. */
+/**
+ * Watches that exist since before the join have reported whatever happened after it: no read is needed. One that was created at the
+ * revision of the join may be a new one, which a read verifies.
+ */
 function trusted(world: World, { state, place, id }: Caller): Unseen[] {
   if (state.at !== "waiting" || !place || state.verified || state.deleted) return [];
-  const since = ({ createdAt }: Watch): boolean => createdAt > 0 && createdAt <= place.revision;
-  if (!watches(state) || !neededWatches(state).every(since)) return [];
+  const latest = Math.max(...neededWatches(state).map(({ createdAt }) => createdAt));
+  if (!watches(state) || latest > place.revision) return [];
   const turn: Turn = { ...state, verified: true, read: undefined };
-  return [{ worlds: [withState(world, id, turn)], sure: true }];
+  return [{ worlds: [withState(world, id, turn)], sure: latest < place.revision }];
 }

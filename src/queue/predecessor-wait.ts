@@ -211,27 +211,28 @@ export class PredecessorWait implements TurnListener, Timed {
     this.#timers.delete(this);
     this.#ended = this.#readsEarly = false;
     const read = ++this.#read;
-    void this.#readQueue().then(
+    const decides = (): boolean => !this.#over && read === this.#read;
+    void this.#readQueue(decides).then(
       (answer) => {
-        if (this.#over || read !== this.#read) return;
+        if (!answer || !decides()) return;
         this.#readsEarly = false;
         this.#decide(answer);
       },
       (error: unknown) => {
-        if (read === this.#read) this.#end(() => this.outcome.waitFailed(error as Error));
+        if (decides()) this.#end(() => this.outcome.waitFailed(error as Error));
       },
     );
   }
 
-  /** Serializable on the watches' own member if that is recent enough, otherwise linearizable. */
-  async #readQueue(): Promise<RangesAnswer> {
+  /** Serializable on the watches' own member if that is recent enough, otherwise linearizable, as long as it `decides`. */
+  async #readQueue(decides: () => boolean): Promise<RangesAnswer | undefined> {
     const { lease } = this.entry;
     const { watches, client } = lease.services;
     const ranges = this.entry.mode.reads(this.entry, this.#readAll);
     const atLeast = max(this.#atLeast, ...this.#watches.createdSoFar);
     const near = await watches.read(ranges, Math.min(lease.ttlMs / 4, client.requestTimeoutMs));
     if (near && near.header.revision >= atLeast) return near;
-    return client.ranges(ranges, lease.policy("read the queue"));
+    return decides() ? client.ranges(ranges, lease.policy("read the queue")) : undefined;
   }
 
   #decide({ ranges, header }: RangesAnswer): void {

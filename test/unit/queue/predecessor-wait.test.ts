@@ -79,6 +79,24 @@ describe("a waiter", () => {
     expect(waiter.serializable).toEqual([true, undefined]);
   });
 
+  test.each(["a later read has replaced", "its wait has ended since"])(
+    "sends no read again, with a quorum, for an answer that is too old and that %s",
+    async (why) => {
+      const waiter = new WaitingTurn({ ahead: 1 });
+      await waiter.watched();
+      const [first] = waiter.reads;
+
+      if (why === "a later read has replaced") await waiter.deleted(BELOW, WATCHED + 1n);
+      else waiter.wait.stop();
+      const before = waiter.reads.length;
+      first!.answer({ header: { ...HEADER, revision: MINE }, kvs: [], more: false, count: 0 });
+      await settle();
+
+      expect(waiter.reads).toHaveLength(before);
+      expect(waiter.told).toEqual([]);
+    },
+  );
+
   test("is told that its place is gone when the read does not find it", async () => {
     const waiter = new WaitingTurn({ ahead: 1 });
     await waiter.watched();

@@ -126,5 +126,3 @@ await compareOrFind().catch((error: unknown) => {
   console.log(`not run: ${error.message}`);
   process.exitCode = EXIT_NOT_RUN;
 });
-// As the lab does: a process that has used startEtcd() does not always end (see scripts/ts.js).
-process.send?.(Number(process.exitCode ?? 0), () => process.disconnect?.());

@@ -32,6 +32,8 @@ export interface World {
   cut(how: "silent" | "reset", member?: number): Promise<void>;
   heal(): Promise<void>;
   fault(fault: Fault): Promise<void>;
+  /** Lets the real time pass of what nobody sees, such as an entry that is put and deleted because its call was aborted at once. */
+  rest(ms: number): Promise<unknown>;
   /** Waits for a call of a user, and lets the time pass that it takes. */
   pass<T>(call: Promise<T>): Promise<T>;
   /**
@@ -54,14 +56,16 @@ export interface Plan {
 const STEPS: Readonly<Record<Flavor, number>> = { calm: 16, timed: 12, links: 10, members: 12 };
 const TTL_SECONDS: Readonly<Record<Flavor, number>> = { calm: 60, timed: 3, links: 6, members: 10 };
 const CLIENTS = 3;
-const LIMIT_MS = 200;
+const LIMIT_MS = 1_000;
 /**
  * What the effects of a step take at most: of a time limit, of a session that ends or a pause of `lead`, of an outage, after which
  * `lead` may pause for half a minute.
  */
-const TIMED_MS = 2_000;
-const SLOW_MS = 6_000;
+const TIMED_MS = 8_000;
+const SLOW_MS = 12_000;
 const OUTAGE_MS = 50_000;
+const REST_MS = 300;
+const OPENING_MS = 11_000;
 
 /** A call that has begun. */
 class Call {
@@ -109,6 +113,7 @@ class Run {
   #lines: string[] = [];
   #step = 0;
   #withinMs = 0;
+  /** Some clients, or all of them, may not reach etcd. */
   #isCut = false;
 
   constructor(
@@ -155,6 +160,8 @@ class Run {
 
   /** Whether the outcome is that of the run before. */
   async #did(what: string): Promise<boolean> {
+    // A session is being opened for so long, also when its caller has given up.
+    if (this.#isCut) await this.world.rest(OPENING_MS);
     const outcome = await this.world.settle((expected) => this.#look(expected), this.#withinMs);
     this.#withinMs = 0;
     this.#lines = [];
@@ -216,7 +223,7 @@ class Run {
     return this.#call(client);
   }
 
-  #call(client: number): string {
+  async #call(client: number): Promise<string> {
     const random = this.#random;
     const { flavor } = this.plan;
     const { calls } = this.#pickFamily();
@@ -236,7 +243,10 @@ class Run {
       note: (what) => this.#lines.push(`${call.id} ${what}`),
     });
     const atOnce = random.chance(0.05);
-    if (atOnce) call.abort.abort();
+    if (atOnce) {
+      call.abort.abort();
+      await this.world.rest(REST_MS);
+    }
     const limits = [timeoutMs && "timeoutMs", maxHoldMs && "maxHoldMs", rejoin && "rejoin"];
     return [call.id, ...limits.filter(Boolean), atOnce && "and abort"].filter(Boolean).join(", ");
   }
@@ -346,17 +356,31 @@ class Run {
     if (this.#isCut) {
       this.#isCut = false;
       await this.world.heal();
+      await this.#reach();
       return "heal";
     }
     await this.world.cut(how, member);
-    if (isShort) await this.world.heal();
-    else this.#isCut = true;
+    this.#isCut = !isShort;
+    if (isShort) {
+      await this.world.heal();
+      await this.#reach();
+    }
     return `cut the link to ${member ?? "all"} (${how})${isShort ? " and heal it" : ""}`;
+  }
+
+  /** All clients reach etcd again: the limits of the next calls are for them alone. */
+  async #reach(): Promise<void> {
+    for (const { cluster } of this.#clients) {
+      const read = inspect(cluster, "nothing", { timeoutMs: OUTAGE_MS });
+      await this.world.pass(read.catch((error: unknown) => this.#lines.push(reasonOf(error))));
+    }
   }
 
   async #fault(fault: Fault): Promise<string> {
     this.#within(OUTAGE_MS);
     await this.world.fault(fault);
+    this.#isCut = fault.how === "kill";
+    if (!this.#isCut) await this.#reach();
     return `${fault.how} ${fault.member ?? "all"}`;
   }
 
@@ -364,7 +388,8 @@ class Run {
   async #finish(): Promise<void> {
     if (this.plan.flavor !== "calm") this.#within(OUTAGE_MS);
     this.#over.abort();
-    if (this.#isCut) await this.world.heal();
+    if (this.plan.flavor === "links") await this.world.heal();
+    this.#isCut = false;
     for (const { abort } of this.#waiting) abort.abort();
     if (await this.#did("abort all that wait")) {
       for (const { cluster } of this.#clients) await cluster.close({ drainMs: 0 });

@@ -46,6 +46,7 @@ async function alone<T>(
     cut: (how, member) => etcd.cut(member, { how }),
     heal: () => etcd.heal(),
     fault: (fault) => strike(etcd, fault, (ms) => etcd.advance(ms)),
+    rest: () => Promise.resolve(),
     async pass(call) {
       let isOver = false;
       const over = (): void => void (isOver = true);
@@ -143,6 +144,7 @@ export class RealEtcd {
         cut: (how, member) => Promise.resolve(chosen(member).forEach((link) => link.cut(how))),
         heal: () => Promise.resolve(links.forEach((link) => link.heal())),
         fault: (fault) => gate!.pass(() => strike(etcd, fault, pause)),
+        rest: (ms) => pause(ms),
         pass: (call) => call,
         settle: (look, withinMs) => settled(look, expected[step++], withinMs + SPARE_MS),
       });

@@ -67,11 +67,16 @@ const OUTAGE_MS = 50_000;
 const REST_MS = 300;
 const OPENING_MS = 11_000;
 
+/** What is called if several calls would join again. */
+const INSTEAD: Readonly<Record<string, string>> = { lead: "campaign", steal: "ifAvailable" };
+
 /** A call that has begun. */
 class Call {
   readonly abort = new AbortController();
   hold: Losable | undefined;
   over = false;
+  /** It joins the queue again after an outage. */
+  comesAgain = false;
   #leave: ((leave: Leave) => void) | undefined;
 
   constructor(
@@ -227,14 +232,18 @@ class Run {
     const random = this.#random;
     const { flavor } = this.plan;
     const { calls } = this.#pickFamily();
-    const kind = random.pick(Object.keys(calls).filter((each) => flavor !== "calm" || !isSlow(each)));
+    const again = this.#calls.some(({ over, comesAgain }) => comesAgain && !over);
+    const drawn = random.pick(Object.keys(calls).filter((each) => flavor !== "calm" || !isSlow(each)));
+    // Two calls that join the queue again at the same time do so in any order.
+    const kind = this.#waiting.length > 1 || again ? (INSTEAD[drawn] ?? drawn) : drawn;
     const name = random.pick(["a", "a", "b"]);
     const isTimed = flavor !== "calm";
     const timeoutMs = isTimed && random.chance(0.3) ? LIMIT_MS : undefined;
     const maxHoldMs = isTimed && random.chance(0.15) ? LIMIT_MS : undefined;
     const call = new Call(`${this.#step} ${kind} ${name} of c${client}`, kind);
     const { cluster, source } = this.#clients[client]!;
-    const rejoin = source === cluster && random.chance(0.2);
+    const rejoin = source === cluster && random.chance(0.2) && !again;
+    call.comesAgain = rejoin || isSlow(kind);
     this.#begin(call, calls[kind]!, {
       ...{ id: call.id, name, cluster, source, stop: this.#over.signal },
       wait: { signal: call.abort.signal, timeoutMs, rejoin },

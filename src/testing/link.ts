@@ -107,7 +107,7 @@ class Pair {
 
   reset(): void {
     this.#silent = false;
-    for (const socket of this.#sockets()) socket.resetAndDestroy();
+    for (const socket of this.#sockets()) reset(socket);
     this.#onEnd();
   }
 
@@ -121,8 +121,18 @@ class Pair {
     if (open.length === 0) this.#onEnd();
     if (this.#silent) return;
     for (const socket of open) {
-      if (failed) socket.resetAndDestroy();
+      if (failed) reset(socket);
       else socket.destroySoon();
     }
   }
+}
+
+/**
+ * Node.js (20 to 26) fails to reset a socket that is just sending its end. It then leaves it open, and forgets it: the process never
+ * ends, and uses one core for that.
+ */
+function reset(socket: Socket): void {
+  const isEnding = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
+  if (isEnding) socket.destroy();
+  else socket.resetAndDestroy();
 }

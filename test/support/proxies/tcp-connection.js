@@ -62,7 +62,7 @@ class Lane {
   /** @param {boolean} failed */
   #closed(failed) {
     if (this.#connection.swallows(this.#way)) return;
-    if (failed && this.#connection.state === "pass") this.#to.resetAndDestroy();
+    if (failed && this.#connection.state === "pass") reset(this.#to);
     else this.drain();
   }
 
@@ -131,7 +131,7 @@ export class Connection {
   }
   reset() {
     for (const lane of Object.values(this.#lanes)) lane.discard();
-    for (const socket of this.#sockets) socket.resetAndDestroy();
+    for (const socket of this.#sockets) reset(socket);
   }
 
   // A stream with a gap is useless to both sides: real TCP would have retransmitted the bytes.
@@ -152,4 +152,14 @@ export class Connection {
     this.head = chunk;
     this.#onHead(this);
   }
+}
+
+/**
+ * As in `src/testing/link.ts`: Node.js never ends after a failed reset of a socket that is just sending its end.
+ * @param {net.Socket} socket
+ */
+function reset(socket) {
+  const isEnding = socket.writableEnded && socket.writableLength === 0 && !socket.writableFinished;
+  if (isEnding) socket.destroy();
+  else socket.resetAndDestroy();
 }

@@ -83,4 +83,31 @@ describe("a link", () => {
     await once(socket, "close");
     expect(socket.destroyed).toBe(true);
   });
+
+  it("leaves no connection open that is cut while it ends: Node.js would not end", async () => {
+    const bell = net.createServer((socket) => socket.once("data", () => link.cut("reset")));
+    await once(bell.listen(0, "127.0.0.1"), "listening");
+    const ring = net.connect((bell.address() as AddressInfo).port, "127.0.0.1");
+    await once(ring, "connect");
+    const { client } = await connect();
+    expect(await echo(client, "both ways")).toBe("both ways");
+    expect(acceptedBy(link)).toBe(1);
+
+    // The link hears both at once, the end first.
+    client.end(() => ring.end("now"));
+    await once(client, "close");
+
+    await expect.poll(() => acceptedBy(link)).toBe(0);
+    bell.close();
+  });
 });
+
+/** Its connections, those that Node.js has forgotten among them. */
+function acceptedBy({ host }: Link): number {
+  const { libuv } = process.report.getReport() as unknown as {
+    libuv: { readonly localEndpoint?: { readonly port: number } }[];
+  };
+  const port = Number(host.split(":")[1]);
+  const listeners = 1;
+  return libuv.filter(({ localEndpoint }) => localEndpoint?.port === port).length - listeners;
+}

@@ -43,6 +43,10 @@ const PAGE_ENTRY = "ui/lock-page.js";
 /** What runs in the browser: its files become strings in a module. */
 const PAGE = path.join(ROOT, "src", "ui", "page");
 
+/** What `leasehold demo` runs, in dist/demo/: the play, and the programs of the processes that it starts. */
+const DEMO = path.join(ROOT, "examples", "demo");
+const DEMO_PROGRAMS = ["play", "worker", "observer", "judge", "dev-server"];
+
 /**
  * @param {{ fresh?: boolean }} [options] fresh: also if it seems up to date
  * @returns {Promise<void>} dist/ matches src/; exits with code 1 if it does not compile
@@ -55,6 +59,7 @@ export async function build(options = {}) {
     await compile(fresh);
     await writeAssets(fresh);
     await bundle(fresh);
+    await bundleDemo(fresh);
     await declareCommonJs(fresh);
     replace(fresh);
     writeFileSync(STAMP, stampOf(sources));
@@ -184,6 +189,33 @@ async function bundleEntries(outDir, entries, format) {
   }
 }
 
+/**
+ * The demo uses the package by its name, as any other program does.
+ * @param {string} outDir
+ */
+async function bundleDemo(outDir) {
+  const { rolldown } = await import("rolldown");
+  const modules = await rolldown({
+    input: DEMO_PROGRAMS.map((name) => path.join(DEMO, `${name}.js`)),
+    platform: "node",
+    external: /^leasehold(\/|$)/,
+    experimental: { attachDebugInfo: "none" },
+  });
+  try {
+    const { output } = await modules.generate({
+      entryFileNames: "[name].js",
+      chunkFileNames: "shared.js",
+      codeSplitting: { groups: [{ name: "shared", test: /./, minShareCount: 2 }] },
+      comments: false,
+    });
+    mkdirSync(path.join(outDir, "demo"), { recursive: true });
+    for (const { fileName, ...chunk } of output)
+      if ("code" in chunk) writeFileSync(path.join(outDir, "demo", fileName), latin1(chunk.code));
+  } finally {
+    await modules.close();
+  }
+}
+
 /** The .d.ts of each entry but the program, by the name of its file in dist/. */
 export function libraryDeclarations(folder = DIST) {
   const libraries = Object.entries(ENTRIES).filter(([entry]) => entry !== PROGRAM);
@@ -235,7 +267,9 @@ function isUpToDate(sources) {
 const stampOf = (sources) => `${sources} ${hashOf(DIST, filesIn(DIST))}`;
 
 function sourcesHash() {
-  const sources = filesIn(path.join(ROOT, "src")).map((file) => path.join("src", file));
+  const sources = ["src", "examples/demo"].flatMap((folder) =>
+    filesIn(path.join(ROOT, folder)).map((file) => path.join(folder, file)),
+  );
   const others = ["tsconfig.json", "tsconfig.page.json", "package-lock.json"];
   return hashOf(ROOT, [...sources, ...others, "scripts/build.js", "scripts/commonjs-types.js"]);
 }

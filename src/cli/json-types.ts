@@ -239,6 +239,16 @@ export interface PageJson {
   readonly release: boolean;
 }
 
+/** `demo`: a line for each promise. */
+export interface PromiseJson {
+  readonly promise: string;
+  readonly kept: boolean;
+  /** What was counted. */
+  readonly finding: string;
+  /** Each violation. */
+  readonly broken: readonly string[];
+}
+
 /** `completion`. */
 export interface CompletionJson {
   readonly shell: string;

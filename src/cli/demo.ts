@@ -6,17 +6,17 @@ import { CliError, EXIT, type Io, usageError } from "./io.js";
 /** What `dist/demo/play.js` exports. */
 interface Demo {
   /** Checks what was given for the flags. */
-  optionsOf(given: Readonly<Record<string, string | boolean | undefined>>): unknown;
+  readonly optionsOf: (given: Readonly<Record<string, string | boolean | undefined>>) => unknown;
   /** An etcd of its own, in a process of its own. */
-  startDev(why: string): Promise<unknown>;
+  readonly startDev: (why: string) => Promise<unknown>;
   /** Resolves with whether every promise was kept. */
-  play(performance: {
+  readonly play: (performance: {
     readonly options: unknown;
     readonly start: () => Promise<unknown>;
     readonly screen: Io["stdout"];
     readonly json: boolean;
     readonly interrupt: AbortSignal;
-  }): Promise<boolean>;
+  }) => Promise<boolean>;
   /** The endpoints that the user has given do not answer. */
   readonly NoEtcdError: new () => Error;
 }

@@ -146,8 +146,10 @@ export class AccessControl {
 
   /** Whether the token is not checked. */
   #ignoresTokens(request: UnaryRequest): boolean {
-    if (request.kind !== "timeToLive") return false;
     const { auth, quirks } = this.#options;
+    if (request.kind === "administer")
+      return request.needs === "nothing" || (request.needs === "user" && !quirks.leasesNeedUser);
+    if (request.kind !== "timeToLive") return false;
     if (!auth.enabled || quirks.everybodyReadsLeases) return true;
     return request.withoutKeys && !quirks.leasesNeedUser;
   }
@@ -157,10 +159,11 @@ export class AccessControl {
     const { kind } = request;
     if (!auth.enabled) return undefined;
     const isOfLease = kind === "grant" || kind === "revoke" || kind === "timeToLive";
-    if (isOfLease && quirks.leasesNeedUser && revision === 0) return USER_EMPTY;
+    const needsUser = isOfLease || (kind === "administer" && request.needs === "user");
+    if (needsUser && quirks.leasesNeedUser && revision === 0) return USER_EMPTY;
     const needsRoot =
       kind === "administer"
-        ? !request.isFree && !request.isOwn(username)
+        ? request.needs === "root" && !request.isOwn(username)
         : kind === "compact" && quirks.compactionNeedsRoot;
     if (!needsRoot || auth.users.isRoot(username)) return undefined;
     if (revision === 0) return USER_EMPTY;

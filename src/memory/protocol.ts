@@ -28,11 +28,14 @@ type RequestBody =
   | { readonly kind: "authenticate"; readonly username: string; readonly password: string }
   | Administer;
 
-/** Reads or edits users and roles. With authentication, only root may, or the user whom it is about. */
+/** Reads or edits users and roles, or what else has no entry in the log here. */
 interface Administer {
   readonly kind: "administer";
-  /** Everybody may. */
-  readonly isFree: boolean;
+  /** With authentication; "user" from 3.6 on only. */
+  readonly needs: "root" | "user" | "nothing";
+  /** The member answers from its own state, without a leader. */
+  readonly isLocal: boolean;
+  /** What needs root is allowed to a user whom it is about. */
   readonly isOwn: (username: string) => boolean;
   readonly run: (auth: AuthStore) => object;
 }
@@ -97,7 +100,7 @@ export const LEASE_NOT_FOUND = refusal(NOT_FOUND, "requested lease not found");
 export const LEASE_EXISTS = refusal(FAILED_PRECONDITION, "lease already exists");
 export const TTL_TOO_LARGE = refusal(OUT_OF_RANGE, "too large lease TTL");
 
-export const MEMBER_NOT_FOUND = refusal(NOT_FOUND, "member not found");
+export const BAD_TRANSFEREE = refusal(FAILED_PRECONDITION, "bad leader transferee");
 export const NOT_LEADER = refusal(FAILED_PRECONDITION, "not leader");
 
 /** The member knows no leader. */

@@ -139,9 +139,8 @@ export class SimEtcdServer implements SimServer {
         if (request.range.serializable) return reply(this.#answer(request, info));
         return this.#read(request, info, reply);
       case "administer":
-        return consensus.read((refusal) =>
-          reply(refusal ?? this.#withHeader(request.run(this.state.access.auth))),
-        );
+        if (request.isLocal) return reply(this.#withHeader(request.run(access.auth)));
+        return consensus.read((refusal) => reply(refusal ?? this.#withHeader(request.run(access.auth))));
       case "compact":
       case "revoke":
       case "grant":

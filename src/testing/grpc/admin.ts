@@ -1,19 +1,22 @@
 // The services Auth, Cluster and Maintenance.
 import { crc32 } from "node:zlib";
 import {
+  BAD_TRANSFEREE,
   COMPACTED,
   FUTURE_REVISION,
-  MEMBER_NOT_FOUND,
+  isRefusal,
+  NO_LEADER,
   NOT_LEADER,
+  PERMISSION_DENIED,
   type Refusal,
   ROLE_EMPTY,
   ROLE_NOT_FOUND,
   USER_EMPTY,
   USER_NOT_FOUND,
 } from "../../memory/protocol.js";
-import { bytesOfValue, intervalOf } from "../../memory/store.js";
+import { bytesOfValue, type Interval, intervalOf } from "../../memory/store.js";
 import type { AuthStore, Permission } from "../../memory/users.js";
-import { made, type ServedMember } from "./member.js";
+import { type Done, made, type ServedMember } from "./member.js";
 import * as messages from "./messages.js";
 import { type Method, unary } from "./server.js";
 
@@ -33,6 +36,7 @@ export function authOf(member: ServedMember): Record<string, Method> {
     AuthStatus: unary(messages.EMPTY, messages.AUTH_STATUS_RESPONSE, (_, done, metadata) =>
       member.administer(
         {
+          ...(etcd.version === "3.7" && { needs: "nothing" as const }),
           run: () => ({ enabled: auth.enabled, revision: auth.revision }),
         },
         metadata,
@@ -113,89 +117,102 @@ export function authOf(member: ServedMember): Record<string, Method> {
 const NO_BYTES = Buffer.alloc(0);
 const PERMISSIONS = ["read", "write", "readwrite"] as const;
 
-const permissionMessage = ({ type, range: { key, end = "" } }: Permission): messages.PermissionMessage => ({
-  ...{ type: PERMISSIONS.indexOf(type), key: Buffer.from(key, "latin1"), end: Buffer.from(end, "latin1") },
+/** An end of "" is everything from the key on, for which etcd has another word. */
+const endOf = ({ end }: Interval): string => (end === "" ? "\0" : (end ?? ""));
+
+const permissionMessage = ({ type, range }: Permission): messages.PermissionMessage => ({
+  ...{
+    type: PERMISSIONS.indexOf(type),
+    key: Buffer.from(range.key, "latin1"),
+    end: Buffer.from(endOf(range), "latin1"),
+  },
 });
 
 export function clusterOf(member: ServedMember): Record<string, Method> {
-  const list = unary(messages.EMPTY, messages.MEMBERS_RESPONSE, (_, done) => {
-    const members = member.cluster.hosts.map((host, index) => ({
+  const members = (): messages.MemberMessage[] =>
+    member.cluster.hosts.map((host, index) => ({
       ...{ memberId: member.idOf(index), name: member.cluster.names[index]! },
-      ...{ peerUrls: [`http://127.0.0.1:${2380 + index}`], clientUrls: [`http://${host}`] },
+      // Where nobody listens: the members need no network.
+      ...{ peerUrls: [`http://127.0.0.1:${PEER_PORT + index}`], clientUrls: [`http://${host}`] },
     }));
-    done({ header: member.header, members });
-  });
-  return { MemberList: list };
+  return {
+    MemberList: unary(messages.EMPTY, messages.MEMBERS_RESPONSE, (_, done, metadata) =>
+      member.administer({ needs: "user", run: () => ({ members: members() }) }, metadata, done),
+    ),
+  };
 }
+
+const PEER_PORT = 2380;
 
 /** The patch releases whose answers are known. */
 const VERSIONS = { "3.4": "3.4.23", "3.5": "3.5.16", "3.6": "3.6.16", "3.7": "3.7.3" } as const;
 
 export function maintenanceOf(member: ServedMember): Record<string, Method> {
   const { etcd, index } = member;
+  const { store, quota } = etcd;
+  const isOld = etcd.version === "3.4" || etcd.version === "3.5";
   const alarms = (): { memberId: bigint; alarm: number }[] =>
-    etcd.quota.alarm ? [{ memberId: member.idOf(index), alarm: NO_SPACE_ALARM }] : [];
-  return {
-    Alarm: unary(messages.ALARM_REQUEST, messages.ALARMS_RESPONSE, ({ action }, done, metadata) =>
-      member.administer(
-        {
-          run: () => {
-            const found = alarms();
-            if (action === DEACTIVATE) etcd.quota.clear();
-            return { alarms: found };
-          },
-        },
-        metadata,
-        done,
-      ),
-    ),
-    Status: unary(messages.EMPTY, messages.STATUS_RESPONSE, (_, done) => {
-      const header = member.header;
-      const leader = etcd.leaderOf(index);
-      const size = 20_480;
-      const applied = etcd.cluster?.members[index]!.applying.applied ?? Number(etcd.store.revision);
-      const errors = [
-        ...(leader === undefined ? ["etcdserver: no leader"] : []),
+    quota.alarm ? [{ memberId: member.idOf(index), alarm: NO_SPACE_ALARM }] : [];
+  const status = (): Omit<messages.StatusResponse, "header"> => {
+    const leader = etcd.leaderOf(index);
+    const applied = etcd.cluster?.members[index]!.applying.applied ?? Number(store.revision);
+    return {
+      version: VERSIONS[etcd.version],
+      ...{ dbSize: DB_BYTES, dbSizeInUse: DB_BYTES, raftIndex: applied, appliedIndex: applied },
+      ...{ leader: leader === undefined ? 0n : member.idOf(leader), raftTerm: member.header.raftTerm ?? 0n },
+      errors: [
+        ...(leader === undefined ? [NO_LEADER.refused] : []),
         ...alarms().map(({ memberId }) => `memberID:${memberId} alarm:NOSPACE `),
-      ];
-      const storageVersion =
-        etcd.version === "3.4" || etcd.version === "3.5" ? undefined : `${etcd.version}.0`;
-      done({
-        ...{
-          header,
-          version: VERSIONS[etcd.version],
-          dbSize: size,
-          dbSizeInUse: size,
-          errors,
-          storageVersion,
-        },
-        ...{ raftIndex: applied, appliedIndex: applied, raftTerm: header.raftTerm ?? 0n },
-        leader: leader === undefined ? 0n : member.idOf(leader),
-      });
+      ],
+      ...(!isOld && { storageVersion: `${etcd.version}.0`, quota: QUOTA_BYTES, downgrade: {} }),
+    };
+  };
+  const hash = (revision: bigint): Refusal | Omit<messages.HashResponse, "header"> => {
+    const until = revision === 0n ? store.revision : revision;
+    if (until > store.revision) return FUTURE_REVISION;
+    if (until < store.compacted) return COMPACTED;
+    const compactRevision = store.compacted;
+    return { hash: hashUntil(member, until), compactRevision, ...(!isOld && { hashRevision: until }) };
+  };
+  /** 3.4 and 3.5 give the refusals of the package auth as they are. */
+  const asOld = <Answer extends object>(done: Done<Answer>): Done<Answer> => {
+    const old = (answer: Answer | Refusal): Answer | Refusal =>
+      isRefusal(answer) && (answer === PERMISSION_DENIED || answer === USER_EMPTY)
+        ? { refused: answer.refused.replace("etcdserver", "auth"), code: UNKNOWN }
+        : answer;
+    return (answer) => done(isOld ? old(answer) : answer);
+  };
+  return {
+    Alarm: unary(messages.ALARM_REQUEST, messages.ALARMS_RESPONSE, ({ action }, done, metadata) => {
+      const run = (): { alarms: ReturnType<typeof alarms> } => {
+        const found = alarms();
+        if (action === DEACTIVATE) quota.clear();
+        return { alarms: found };
+      };
+      member.administer({ needs: "user", run }, metadata, done);
     }),
-    HashKV: unary(messages.HASH_REQUEST, messages.HASH_RESPONSE, ({ revision }, done) => {
-      const { store } = etcd;
-      const until = revision === 0n ? store.revision : revision;
-      if (until > store.revision) return done(FUTURE_REVISION);
-      if (until < store.compacted) return done(COMPACTED);
-      done({
-        ...{ header: member.header, hash: hashUntil(member, until), hashRevision: until },
-        compactRevision: store.compacted,
-      });
-    }),
+    Status: unary(messages.EMPTY, messages.STATUS_RESPONSE, (_, done, metadata) =>
+      member.administer({ needs: "user", isLocal: true, run: status }, metadata, done),
+    ),
+    HashKV: unary(messages.HASH_REQUEST, messages.HASH_RESPONSE, ({ revision }, done, metadata) =>
+      member.administer({ isLocal: true, run: () => hash(revision) }, metadata, asOld(done)),
+    ),
     Defragment: unary(messages.EMPTY, messages.HEADER_ONLY, (_, done, metadata) =>
-      member.administer<object>({ run: () => ({}) }, metadata, done),
+      member.administer<object>({ isLocal: true, run: () => ({}) }, metadata, asOld(done)),
     ),
     MoveLeader: unary(messages.MOVE_LEADER_REQUEST, messages.HEADER_ONLY, ({ memberId }, done) => {
       if (etcd.leaderOf(index) !== index) return done(NOT_LEADER);
       const target = member.cluster.hosts.findIndex((_, each) => member.idOf(each) === memberId);
-      if (target === -1) return done(MEMBER_NOT_FOUND);
+      if (target === -1) return done(BAD_TRANSFEREE);
       etcd.cluster?.moveLeader(target);
       done({ header: member.header });
     }),
   };
 }
 
+const UNKNOWN = 2;
+/** The default of the quota, and the size of an etcd that has nothing. */
+const [QUOTA_BYTES, DB_BYTES] = [2 * 1024 ** 3, 20_480];
 const NO_SPACE_ALARM = 1;
 const DEACTIVATE = 2;
 

@@ -14,8 +14,10 @@ export interface WithHeader {
 
 /** What an administrator asks for. */
 interface Administration<Result> {
-  /** Any user may. */
-  readonly isFree?: boolean;
+  /** Default: root. */
+  readonly needs?: "user" | "nothing";
+  /** See `UnaryRequest`. */
+  readonly isLocal?: boolean;
   /** Whether a user may do so because it is about himself. */
   readonly isOwn?: (username: string) => boolean;
   readonly run: (auth: AuthStore) => Refusal | Result | undefined;
@@ -48,11 +50,14 @@ export class ServedMember {
   }
 
   administer<Result extends object>(
-    { isFree = false, isOwn = () => false, run }: Administration<Result>,
+    { needs, isLocal = false, isOwn = () => false, run }: Administration<Result>,
     metadata: Metadata,
     done: Done<Result & { readonly header: HeaderMessage }>,
   ): void {
-    const request: UnaryRequest = { kind: "administer", isFree, isOwn, run: (auth) => run(auth) ?? {} };
+    const request: UnaryRequest = {
+      ...{ kind: "administer" as const, needs: needs ?? "root", isLocal, isOwn },
+      run: (auth) => run(auth) ?? {},
+    };
     this.ask<WithHeader & Result>(
       request,
       metadata,

@@ -434,7 +434,10 @@ export interface StatusResponse extends Answer {
   readonly appliedIndex: number;
   readonly errors: readonly string[];
   readonly dbSizeInUse: number;
-  readonly storageVersion?: string | undefined;
+  /** From 3.6 on, as what follows. */
+  readonly storageVersion?: string;
+  readonly quota?: number;
+  readonly downgrade?: object;
 }
 
 export const STATUS_RESPONSE: Message<StatusResponse> = {
@@ -448,6 +451,8 @@ export const STATUS_RESPONSE: Message<StatusResponse> = {
   errors: [8, "text", "repeated"],
   dbSizeInUse: [9, "number"],
   storageVersion: [11, "text"],
+  quota: [12, "number"],
+  downgrade: [13, () => EMPTY],
 };
 
 export const HASH_REQUEST: Message<{ readonly revision: bigint }> = { revision: [1, "int64"] };

@@ -59,7 +59,7 @@ function leaseOf(member: ServedMember): Record<string, Method> {
     ),
     LeaseLeases: unary(messages.EMPTY, messages.LEASES_RESPONSE, (_, done, metadata) =>
       member.administer(
-        { isFree: true, run: () => ({ leases: etcd.leases.all.map(({ leaseId }) => ({ leaseId })) }) },
+        { needs: "user", run: () => ({ leases: etcd.leases.all.map(({ leaseId }) => ({ leaseId })) }) },
         metadata,
         done,
       ),

@@ -5,8 +5,8 @@ import { obey } from "./parent.js";
 
 /** @typedef {{ k: "leader" } | { k: "kill" | "restart", index: number }} Request */
 
-const etcd = await startDevEtcd({ members: 3 });
-process.send?.({ version: etcd.version, endpoints: etcd.hosts });
+const etcd = await startDevEtcd({ members: 3, port: 0, evenInProduction: true });
+process.send?.({ version: etcd.version, endpoints: etcd.hosts.map((host) => `http://${host}`) });
 process.on("message", (/** @type {Request} */ request) => void carryOut(request));
 obey(() => {});
 

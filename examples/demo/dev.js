@@ -5,10 +5,10 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 
 /**
- * @param {string} why the demo uses this one
+ * @param {string} [reason] why the demo uses this one: a sentence
  * @returns {Promise<import("./nemesis.js").EtcdCluster>} three members
  */
-export async function startDev(why) {
+export async function startDev(reason) {
   const server = fork(fileURLToPath(new URL("dev-server.js", import.meta.url)), {
     stdio: ["ignore", "ignore", "inherit", "ipc"],
   });
@@ -23,7 +23,7 @@ export async function startDev(why) {
   const { version, endpoints } = await answer();
   return {
     what: "3 members of leasehold's own etcd",
-    why: `${why} This is the etcd of "leasehold dev", which answers as etcd ${version}.`,
+    why: `${reason ? `${reason}\n  ` : ""}This is the etcd of leasehold dev, in one process, which answers as etcd ${version} does.`,
     endpoints,
     leader: async () => {
       const index = await answer({ k: "leader" });

@@ -23,7 +23,7 @@ async function main(args) {
   for (const name of /** @type {const} */ (["SIGINT", "SIGTERM", "SIGHUP"])) {
     process.on(name, () => interrupt.abort(new Interrupted()));
   }
-  const start = given.dev ? () => startDev("Asked for by --dev.") : startAny;
+  const start = given.dev ? () => startDev() : startAny;
   const kept = await play({ options, start, screen: process.stdout, interrupt: interrupt.signal });
   return kept ? EXIT.ok : EXIT.broken;
 }

@@ -8,7 +8,7 @@ interface Demo {
   /** Checks what was given for the flags. */
   readonly optionsOf: (given: Readonly<Record<string, string | boolean | undefined>>) => unknown;
   /** An etcd of its own, in a process of its own. */
-  readonly startDev: (why: string) => Promise<unknown>;
+  readonly startDev: () => Promise<unknown>;
   /** Resolves with whether every promise was kept. */
   readonly play: (performance: {
     readonly options: unknown;
@@ -46,9 +46,8 @@ export const demo = command({
       new URL("./demo/play.js", import.meta.url).href
     )) as Demo;
     const options = optionsOf(given);
-    const start = () => startDev("It needs no other etcd.");
     try {
-      const kept = await play({ options, start, screen: io.stdout, json, interrupt: signal });
+      const kept = await play({ options, start: startDev, screen: io.stdout, json, interrupt: signal });
       return kept ? EXIT.ok : EXIT.nothing;
     } catch (error) {
       if (!(error instanceof NoEtcdError)) throw error;

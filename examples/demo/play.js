@@ -48,6 +48,7 @@ export class NoEtcdError extends Error {}
  */
 export async function play(performance) {
   const { options, start, screen, interrupt } = performance;
+  if (options.endpoints.length > 0) await reach(options.endpoints);
   const folder = mkdtempSync(join(tmpdir(), "leasehold-demo-"));
   const prefix = `leasehold-demo-${randomBytes(6).toString("hex")}`;
   /** @type {import("./nemesis.js").EtcdCluster | undefined} */
@@ -55,7 +56,6 @@ export async function play(performance) {
   let keep = false;
   try {
     if (options.endpoints.length === 0) etcd = await start();
-    else await reach(options.endpoints);
     interrupt.throwIfAborted();
     const endpoints = etcd?.endpoints ?? options.endpoints;
     await perform({ ...performance, etcd, endpoints, prefix, folder });

@@ -207,6 +207,8 @@ async function bundleDemo(outDir) {
       chunkFileNames: "shared.js",
       codeSplitting: { groups: [{ name: "shared", test: /./, minShareCount: 2 }] },
       comments: false,
+      // Nobody reads its stack traces.
+      minify: true,
     });
     mkdirSync(path.join(outDir, "demo"), { recursive: true });
     for (const { fileName, ...chunk } of output)

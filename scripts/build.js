@@ -38,7 +38,8 @@ const GROUPS = [
   { name: CORE, priority: 1, test: /^(?!.*\/cli\/)/ },
   { name: "io", test: /\/cli\/(arguments|command|io)\.js$/ },
 ];
-const PAGE_ENTRY = "ui/lock-page.js";
+/** The entries that a command of the program loads. */
+const USED_ENTRIES = /** @type {const} */ (["ui/lock-page.js", "testing/start.js"]);
 
 /** What runs in the browser: its files become strings in a module. */
 const PAGE = path.join(ROOT, "src", "ui", "page");
@@ -109,7 +110,7 @@ async function writeAssets(outDir) {
 
 /**
  * A cluster works only with the copy of the library that has made it: the page imports the one that its user imports. The
- * program imports the page.
+ * program imports the page, and the etcd for development.
  * @param {string} outDir
  */
 const outside = (outDir) => ({
@@ -120,7 +121,8 @@ const outside = (outDir) => ({
     const from = path.relative(outDir, importer);
     const to = path.relative(outDir, path.resolve(path.dirname(importer), source));
     if (to === "index.js" && from.startsWith("ui")) return { id: "leasehold", external: true };
-    if (to === PAGE_ENTRY) return { id: `./${ENTRIES[PAGE_ENTRY]}`, external: true };
+    const used = USED_ENTRIES.find((entry) => entry === to);
+    if (used !== undefined && from.startsWith("cli")) return { id: `./${ENTRIES[used]}`, external: true };
     return null;
   },
 });

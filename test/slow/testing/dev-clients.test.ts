@@ -104,7 +104,7 @@ describe.each([1, 3] as const)("on %s members", (members) => {
       if (n > 0) expect(granted).toBeGreaterThanOrEqual(turns[n - 1]![3]!);
   });
 
-  test("etcd3 locks, elects, watches and keeps leases alive", async () => {
+  test("etcd3 locks, elects, watches and runs transactions", async () => {
     const client = new Etcd3({ hosts: etcd.hosts.map((host) => `http://${host}`) });
     const lock = await client.lock("e3").acquire();
     await expect(client.lock("e3").acquire()).rejects.toBeInstanceOf(EtcdLockFailedError);

@@ -38,10 +38,15 @@ const GROUPS = [
   { name: CORE, priority: 1, test: /^(?!.*\/cli\/)/ },
   { name: "io", test: /\/cli\/(arguments|command|io)\.js$/ },
 ];
-const PAGE_ENTRY = "ui/lock-page.js";
+/** The entries that a command of the program loads. */
+const USED_ENTRIES = /** @type {const} */ (["ui/lock-page.js", "testing/start.js"]);
 
 /** What runs in the browser: its files become strings in a module. */
 const PAGE = path.join(ROOT, "src", "ui", "page");
+
+/** What `leasehold demo` runs, in dist/demo/: the play, and the programs of the processes that it starts. */
+const DEMO = path.join(ROOT, "examples", "demo");
+const DEMO_PROGRAMS = ["play", "worker", "observer", "judge", "dev-server"];
 
 /**
  * @param {{ fresh?: boolean }} [options] fresh: also if it seems up to date
@@ -55,6 +60,7 @@ export async function build(options = {}) {
     await compile(fresh);
     await writeAssets(fresh);
     await bundle(fresh);
+    await bundleDemo(fresh);
     await declareCommonJs(fresh);
     replace(fresh);
     writeFileSync(STAMP, stampOf(sources));
@@ -104,7 +110,7 @@ async function writeAssets(outDir) {
 
 /**
  * A cluster works only with the copy of the library that has made it: the page imports the one that its user imports. The
- * program imports the page.
+ * program imports the page, and the etcd for development.
  * @param {string} outDir
  */
 const outside = (outDir) => ({
@@ -115,7 +121,8 @@ const outside = (outDir) => ({
     const from = path.relative(outDir, importer);
     const to = path.relative(outDir, path.resolve(path.dirname(importer), source));
     if (to === "index.js" && from.startsWith("ui")) return { id: "leasehold", external: true };
-    if (to === PAGE_ENTRY) return { id: `./${ENTRIES[PAGE_ENTRY]}`, external: true };
+    const used = USED_ENTRIES.find((entry) => entry === to);
+    if (used !== undefined && from.startsWith("cli")) return { id: `./${ENTRIES[used]}`, external: true };
     return null;
   },
 });
@@ -184,6 +191,35 @@ async function bundleEntries(outDir, entries, format) {
   }
 }
 
+/**
+ * The demo uses the package by its name, as any other program does.
+ * @param {string} outDir
+ */
+async function bundleDemo(outDir) {
+  const { rolldown } = await import("rolldown");
+  const modules = await rolldown({
+    input: DEMO_PROGRAMS.map((name) => path.join(DEMO, `${name}.js`)),
+    platform: "node",
+    external: /^leasehold(\/|$)/,
+    experimental: { attachDebugInfo: "none" },
+  });
+  try {
+    const { output } = await modules.generate({
+      entryFileNames: "[name].js",
+      chunkFileNames: "shared.js",
+      codeSplitting: { groups: [{ name: "shared", test: /./, minShareCount: 2 }] },
+      comments: false,
+      // Nobody reads its stack traces.
+      minify: true,
+    });
+    mkdirSync(path.join(outDir, "demo"), { recursive: true });
+    for (const { fileName, ...chunk } of output)
+      if ("code" in chunk) writeFileSync(path.join(outDir, "demo", fileName), latin1(chunk.code));
+  } finally {
+    await modules.close();
+  }
+}
+
 /** The .d.ts of each entry but the program, by the name of its file in dist/. */
 export function libraryDeclarations(folder = DIST) {
   const libraries = Object.entries(ENTRIES).filter(([entry]) => entry !== PROGRAM);
@@ -235,7 +271,9 @@ function isUpToDate(sources) {
 const stampOf = (sources) => `${sources} ${hashOf(DIST, filesIn(DIST))}`;
 
 function sourcesHash() {
-  const sources = filesIn(path.join(ROOT, "src")).map((file) => path.join("src", file));
+  const sources = ["src", "examples/demo"].flatMap((folder) =>
+    filesIn(path.join(ROOT, folder)).map((file) => path.join(folder, file)),
+  );
   const others = ["tsconfig.json", "tsconfig.page.json", "package-lock.json"];
   return hashOf(ROOT, [...sources, ...others, "scripts/build.js", "scripts/commonjs-types.js"]);
 }

@@ -1,21 +1,54 @@
 // `npm test [-- FILTER …]`: unit and integration tests against a separate etcd. `npm run test:all [-- FILTER …]`: all tests.
 // Arguments are passed to vitest: `npm test -- mutex`, `npm test -- -t "aborts"`; a filter searches all tests. In CI, files that
-// failed beside others run again alone.
+// failed beside others run again alone. Without an etcd, it runs the files that need none, and says which it did not run; in CI that
+// is an error, because nobody would read it.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { exitWhenMissing, findEtcd } from "../test/support/etcd/etcd.js";
+import { EtcdMissingError, exitWhenMissing, findEtcd } from "../test/support/etcd/etcd.js";
+import { filesThatNeedEtcd } from "./etcd-tests.js";
 import { newFailures, repeatable } from "./unsteady.js";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
-/** The projects of vitest.config.ts. */
-const SHORT = ["unit", "integration", "alone"];
-const LONG = ["slow", "meta", "slow-alone"];
+/** The projects of vitest.config.ts, and the folders of test/ that they run. */
+const SHORT = { projects: ["unit", "integration", "alone"], folders: ["unit", "integration", "interop"] };
+const LONG = { projects: ["slow", "meta", "slow-alone"], folders: ["slow", "meta", "package"] };
 
-const etcd = await findEtcd().catch(exitWhenMissing);
-console.log(`Testing with etcd ${etcd.version} (${etcd.etcd}) on Node ${process.versions.node}.`);
+const missing = await findEtcd().then(announce, withoutEtcd);
+
+/** @param {import("../test/support/etcd/etcd-find.js").Etcd} etcd */
+function announce({ version, etcd }) {
+  console.log(`Testing with etcd ${version} (${etcd}) on Node ${process.versions.node}.`);
+  return undefined;
+}
+
+/** @param {unknown} error */
+function withoutEtcd(error) {
+  // Who asks for an etcd wants to test with it.
+  const { CI, LEASEHOLD_ETCD, LEASEHOLD_ETCD_VERSION } = process.env;
+  if (!(error instanceof EtcdMissingError) || CI || LEASEHOLD_ETCD || LEASEHOLD_ETCD_VERSION)
+    exitWhenMissing(error);
+  console.log(`Testing without etcd on Node ${process.versions.node}.`);
+  return error;
+}
+
+/**
+ * One line for each of these folders that has files which were left out, and how to get an etcd.
+ * @param {EtcdMissingError} error
+ * @param {readonly string[]} folders
+ */
+function explainNotRun(error, folders) {
+  console.log("");
+  const notRun = filesThatNeedEtcd();
+  for (const folder of folders) {
+    const count = notRun.filter((file) => file.startsWith(`test/${folder}/`)).length;
+    if (count > 0)
+      console.log(`not run: ${count} file${count === 1 ? "" : "s"} of test/${folder}: they need a real etcd`);
+  }
+  console.log(`\n${error.message}`);
+}
 
 /** @param {readonly string[]} args @param {NodeJS.ProcessEnv} env @returns {Promise<number>} the exit code */
 async function vitest(args, env = {}) {
@@ -38,9 +71,11 @@ async function vitest(args, env = {}) {
 /** Runs the tests once and, if CI may repeat what failed, the failed files alone. @returns {Promise<number>} */
 async function suite() {
   const failures = newFailures();
-  const { projects, next, args } = chosen(process.argv.slice(2));
+  const { projects, folders, next, args } = chosen(process.argv.slice(2));
   const flags = projects.map((name) => `--project=${name}`);
-  const code = await vitest([...flags, ...args], { LEASEHOLD_FAILED: failures.path });
+  const env = { LEASEHOLD_FAILED: failures.path, ...(missing && { LEASEHOLD_WITHOUT_ETCD: "1" }) };
+  const code = await vitest([...flags, ...args], env);
+  if (missing) explainNotRun(missing, folders);
   if (code === 0 && next) console.log(`Next: ${next}`);
   const failed = failures.read();
   if (code !== 1 || !process.env["CI"] || !repeatable(failed)) return code;
@@ -51,14 +86,18 @@ async function suite() {
   return again;
 }
 
-/** @param {readonly string[]} words */
+/**
+ * @param {readonly string[]} words
+ * @returns {{ projects: readonly string[], folders: readonly string[], args: readonly string[], next?: string }}
+ */
 function chosen(words) {
   const args = words.filter((word) => word !== "--all" && word !== "--rest");
-  if (words.includes("--all")) return { projects: [...SHORT, ...LONG], args };
-  if (words.includes("--rest")) return { projects: LONG, args };
-  if (args.some(choosesTests)) return { projects: [], args };
+  const folders = [...SHORT.folders, ...LONG.folders];
+  if (words.includes("--all")) return { projects: [...SHORT.projects, ...LONG.projects], folders, args };
+  if (words.includes("--rest")) return { ...LONG, args };
+  if (args.some(choosesTests)) return { projects: [], folders, args };
   return {
-    projects: SHORT,
+    ...SHORT,
     args,
     next: "npm run test:all, which also runs the slow tests and those of the repository",
   };

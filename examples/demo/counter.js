@@ -1,9 +1,8 @@
 // @ts-check
 // The resource that the lock protects: a number in etcd that is read, incremented and written back in separate steps.
 import { setTimeout as delay } from "node:timers/promises";
-import { noop } from "cockatiel";
-import { Etcd3 } from "etcd3";
 import { whileHeld } from "leasehold";
+import { EtcdClient } from "./client.js";
 
 /** @typedef {{ n: number, fence: number, by: string, op: string }} Count */
 /**
@@ -23,25 +22,13 @@ export class Counter {
    */
   constructor(hosts, key) {
     this.#key = key;
-    this.#client = new Etcd3({
-      hosts,
-      // This class retries by itself: a write that got no answer may have been applied, which etcd3 would not report.
-      faultHandling: { global: noop, host: () => noop },
-      defaultCallOptions: () => ({ deadline: Date.now() + 1000 }),
-    });
+    this.#client = new EtcdClient(hosts);
   }
 
   /** @returns {Promise<number>} */
   async read() {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        const count = /** @type {Count | null} */ (await this.#client.get(this.#key).json());
-        return count?.n ?? 0;
-      } catch (error) {
-        if (attempt === ATTEMPTS) throw error;
-        await delay(100);
-      }
-    }
+    const text = await this.#client.get(this.#key);
+    return text === "" ? 0 : /** @type {Count} */ (JSON.parse(text)).n;
   }
 
   /**
@@ -51,14 +38,7 @@ export class Counter {
    * @param {Count} count
    */
   writeFenced(lock, count) {
-    const put = this.#client.put(this.#key).value(JSON.stringify(count));
-    return outcomeOf(async () => {
-      const { succeeded } = await this.#client
-        .if(...whileHeld(lock))
-        .then(put)
-        .commit();
-      return succeeded;
-    });
+    return outcomeOf(() => this.#client.putIf(whileHeld(lock), this.#key, JSON.stringify(count)));
   }
 
   /**
@@ -67,7 +47,7 @@ export class Counter {
    */
   writeUnfenced(count) {
     return outcomeOf(async () => {
-      await this.#client.put(this.#key).value(JSON.stringify(count));
+      await this.#client.put(this.#key, JSON.stringify(count));
       return true;
     });
   }

@@ -54,7 +54,7 @@ export class Crew {
    */
   async freeze(name) {
     const pid = String(this.#running.get(name)?.pid);
-    const freezer = spawn("sh", ["-c", FREEZER, pid], { stdio: ["pipe", "pipe", "ignore"] });
+    const freezer = spawn("/bin/sh", ["-c", FREEZER, pid], { stdio: ["pipe", "pipe", "ignore"] });
     const ended = once(freezer, "exit");
     await Promise.race([once(freezer.stdout, "data"), ended]);
     return async () => {

@@ -57,7 +57,7 @@ function notWritten({ p, n, fence, outcome }, paint) {
 const FAULTS = {
   "kill-holder": ({ target }, { alarm }) => `${alarm("KILL -9")} ${target}, which holds the lock`,
   "pause-holder": ({ target }, { frost }) => `${frost("FREEZE")} ${target} (SIGSTOP), just before it writes`,
-  "kill-leader": ({ target }, { alarm }) => `${alarm("KILL -9")} etcd's leader ${target}`,
+  "kill-leader": ({ target }, { alarm }) => `${alarm("KILL")} etcd's leader ${target}`,
 };
 
 /**

@@ -1,6 +1,6 @@
 // @ts-check
 // The judge: a separate process that reads the recorded history and reports whether every promise was kept.
-import { painter, wantsColour } from "./paint.js";
+import { painter } from "./paint.js";
 import { readHistory } from "./history.js";
 import { judge } from "./verdict.js";
 
@@ -8,11 +8,10 @@ const SHOWN = 5;
 
 /**
  * @param {import("./history.js").History} history
+ * @param {ReturnType<typeof judge>} verdict
  * @param {import("./paint.js").Paint} paint
  */
-function report(history, paint) {
-  const { kept, checks } = judge(history);
-  const { entries, changes } = history;
+function report({ entries, changes, run }, { kept, checks }, paint) {
   const title = `Verdict, by a separate process, from ${entries.length} records and ${changes.length} changes in etcd`;
   console.log(`\n  ${paint.bold(title)}`);
   for (const check of checks) {
@@ -21,7 +20,7 @@ function report(history, paint) {
     for (const line of check.broken.slice(0, SHOWN)) console.log(paint.red(`      ${line}`));
     if (check.broken.length > SHOWN) console.log(paint.red(`      and ${check.broken.length - SHOWN} more`));
   }
-  return kept;
+  console.log(`\n  ${(kept ? paint.green : paint.red)(conclusion(kept, run.sabotage))}\n`);
 }
 
 /**
@@ -34,8 +33,9 @@ function conclusion(kept, sabotage) {
   return "A promise was broken, as sabotage does: a lock alone cannot stop a holder that wakes up late.";
 }
 
-const paint = painter(wantsColour(process.stdout));
-const history = readHistory(process.argv[2] ?? "");
-const kept = report(history, paint);
-console.log(`\n  ${(kept ? paint.green : paint.red)(conclusion(kept, history.run.sabotage))}\n`);
-process.exitCode = kept ? 0 : 1;
+const [, , folder = "", form] = process.argv;
+const history = readHistory(folder);
+const verdict = judge(history);
+if (form === "json") for (const check of verdict.checks) console.log(JSON.stringify(check));
+else report(history, verdict, painter(form === "color"));
+process.exitCode = verdict.kept ? 0 : 1;

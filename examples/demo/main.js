@@ -1,7 +1,9 @@
 // @ts-check
-// `npm run demo`: processes contend for one lock, faults hit them, and a verdict is printed.
-import { EtcdMissingError } from "../../test/support/etcd/etcd.js";
-import { HELP, parseOptions, UsageError } from "./options.js";
+// `npm run demo`: processes contend for one lock, faults hit them, and a verdict is printed. `leasehold demo` plays the same, on the
+// etcd of the package.
+import { EtcdMissingError, findEtcd, startEtcd } from "../../test/support/etcd/etcd.js";
+import { startDev } from "./dev.js";
+import { HELP, optionsOf, parse, UsageError } from "./options.js";
 import { NoEtcdError, play } from "./play.js";
 
 const EXIT = { ok: 0, broken: 1, usage: 64, noEtcd: 69, interrupted: 130 };
@@ -11,16 +13,47 @@ const EXIT = { ok: 0, broken: 1, usage: 64, noEtcd: 69, interrupted: 130 };
  * @returns {Promise<number>} the exit code
  */
 async function main(args) {
-  const options = parseOptions(args);
-  if (options === "help") {
+  const given = parse(args);
+  if (given.help) {
     process.stdout.write(HELP);
     return EXIT.ok;
   }
+  const options = optionsOf(given);
   const interrupt = new AbortController();
   for (const name of /** @type {const} */ (["SIGINT", "SIGTERM", "SIGHUP"])) {
     process.on(name, () => interrupt.abort(new Interrupted()));
   }
-  return (await play(options, interrupt.signal)) ? EXIT.ok : EXIT.broken;
+  const start = given.dev ? () => startDev() : startAny;
+  const kept = await play({ options, start, screen: process.stdout, interrupt: interrupt.signal });
+  return kept ? EXIT.ok : EXIT.broken;
+}
+
+/** An installed etcd, that of the cache, or of Debian's packages, or else the one that needs nothing. */
+async function startAny() {
+  const told = setTimeout(() => console.log("  Looking for an etcd: Debian's packages ..."), 1000);
+  try {
+    return await startReal();
+  } catch (error) {
+    const { LEASEHOLD_ETCD, LEASEHOLD_ETCD_VERSION } = process.env;
+    // Who asks for one is not given another.
+    if (!(error instanceof EtcdMissingError) || LEASEHOLD_ETCD || LEASEHOLD_ETCD_VERSION) throw error;
+    return await startDev(`No etcd was found: ${error.reason}.`);
+  } finally {
+    clearTimeout(told);
+  }
+}
+
+/** @returns {Promise<import("./nemesis.js").EtcdCluster>} */
+async function startReal() {
+  const { etcd } = await findEtcd();
+  const cluster = await startEtcd({ members: 3 });
+  return {
+    what: `3 members of etcd ${cluster.version}`,
+    why: `etcd: ${etcd}`,
+    endpoints: cluster.endpoints,
+    leader: () => cluster.leader(),
+    stop: () => cluster.stop(),
+  };
 }
 
 class Interrupted extends Error {}

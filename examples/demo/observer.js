@@ -1,6 +1,6 @@
 // @ts-check
 // The observer: a separate process that records what etcd's watch delivers, independently of the workers.
-import { put, revisionOf, watch } from "./gateway.js";
+import { EtcdClient } from "./client.js";
 import { now, writeChange } from "./history.js";
 import { obey, tell } from "./parent.js";
 import { LiveQueue } from "./live-queue.js";
@@ -16,14 +16,13 @@ import { LiveQueue } from "./live-queue.js";
 
 const job = /** @type {ObserverJob} */ (JSON.parse(process.argv[2] ?? ""));
 const mark = `${job.prefix}/end`;
+const etcd = new EtcdClient(job.endpoints);
 
 async function observe() {
-  const { signal } = new AbortController();
-  const prefix = `${job.prefix}/`;
-  const revision = await revisionOf(job.endpoints);
+  const revision = await etcd.revision();
   const queue = new LiveQueue(job.lock);
   tell({ k: "observing", revision });
-  for await (const change of watch(job.endpoints, { prefix, revision, signal })) {
+  for await (const change of etcd.watch(`${job.prefix}/`, revision)) {
     if (change.key === mark) break;
     writeChange(job.folder, { t: now(), ...change });
     if (queue.apply(change)) tell({ k: "queue", places: queue.places });
@@ -34,8 +33,9 @@ async function observe() {
 
 /** The mark is the last change of the run: a watch that has delivered it has delivered everything before it. */
 async function finish() {
-  await put(job.endpoints, mark, "");
+  await etcd.put(mark, "", { forMs: 10_000 });
   await observing;
+  etcd.close();
   process.disconnect?.();
 }
 

@@ -11,6 +11,7 @@ is frozen beyond its lease, and etcd's leader is killed. A separate process judg
   --sabotage fence   the workers skip the fence: the verdict must find it, exit code 1
   --endpoints URLS   use this etcd (http://host:port, separated by commas) instead of starting one:
                      under a random prefix that is removed at the end, no fault at the servers
+  --dev              use the etcd of "leasehold dev", as where no other is found
   --ui               serve the live page of the queue on 127.0.0.1 meanwhile, and print its address
   --help             this text
 
@@ -18,7 +19,7 @@ Exit code: 0 all promises kept, 1 a promise broken, 64 bad options, 69 no etcd, 
 `;
 
 /** An error on the command line: printed as one line, with exit code 64. */
-export class UsageError extends Error {}
+export class UsageError extends RangeError {}
 
 /**
  * @typedef {object} DemoOptions
@@ -28,28 +29,25 @@ export class UsageError extends Error {}
  * @property {boolean} ui
  * @property {string[]} endpoints empty = start a separate etcd
  */
+/** What was given for the flags. @typedef {Readonly<Record<string, string | boolean | undefined>>} Given */
 
 /**
- * @param {string[]} args
- * @returns {DemoOptions | "help"}
+ * @param {Given} given
+ * @returns {DemoOptions}
  */
-export function parseOptions(args) {
-  const given = parse(args);
-  if (given.help) return "help";
+export function optionsOf({ workers = "5", seed, sabotage, ui, endpoints }) {
   return {
-    workers: given.workers === undefined ? 5 : wholeNumber("--workers", given.workers, 5, 26),
+    workers: wholeNumber("--workers", workers, 5, 26),
     seed:
-      given.seed === undefined
-        ? Math.floor(Math.random() * 100_000)
-        : wholeNumber("--seed", given.seed, 0, 2 ** 32 - 1),
-    sabotage: sabotageOf(given.sabotage),
-    ui: given.ui === true,
-    endpoints: endpointsOf(given.endpoints),
+      seed === undefined ? Math.floor(Math.random() * 100_000) : wholeNumber("--seed", seed, 0, 2 ** 32 - 1),
+    sabotage: sabotageOf(sabotage),
+    ui: ui === true,
+    endpoints: endpointsOf(endpoints),
   };
 }
 
 /** @param {string[]} args */
-function parse(args) {
+export function parse(args) {
   try {
     const { values } = parseArgs({
       args,
@@ -60,6 +58,7 @@ function parse(args) {
         seed: { type: "string" },
         sabotage: { type: "string" },
         endpoints: { type: "string" },
+        dev: { type: "boolean" },
         ui: { type: "boolean" },
         help: { type: "boolean", short: "h" },
       },
@@ -72,30 +71,34 @@ function parse(args) {
 
 /**
  * @param {string} flag
- * @param {string} text
+ * @param {Given[string]} given
  * @param {number} low
  * @param {number} high
  */
-function wholeNumber(flag, text, low, high) {
+function wholeNumber(flag, given, low, high) {
+  const text = String(given);
   const value = Number(text);
   if (/^\d+$/.test(text) && value >= low && value <= high) return value;
   throw new UsageError(`Expected ${flag} to be a whole number from ${low} to ${high}, got '${text}'`);
 }
 
-/** @param {string | undefined} text */
+/** @param {Given[string]} text */
 function sabotageOf(text) {
   if (text === undefined || text === "fence") return text === "fence";
   throw new UsageError(`Expected --sabotage to be 'fence', got '${text}'`);
 }
 
-/** @param {string | undefined} text */
+/** @param {Given[string]} text */
 function endpointsOf(text) {
   if (text === undefined) return [];
-  const urls = text.split(",").map((url) => url.trim());
+  const urls = String(text).split(",").map(urlOf);
   const wrong = urls.find((url) => !isEndpoint(url));
   if (wrong === undefined) return urls.map((url) => new URL(url).origin);
   throw new UsageError(`Expected --endpoints to be URLs like http://127.0.0.1:2379, got '${wrong}'`);
 }
+
+/** etcdctl's endpoints need no scheme. @param {string} text */
+const urlOf = (text) => (text.includes("://") ? text.trim() : `http://${text.trim()}`);
 
 /** @param {string} text */
 function isEndpoint(text) {

@@ -7,17 +7,28 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { startEtcd } from "../../test/support/etcd/etcd.js";
+import { EtcdClient } from "./client.js";
 import { Crew } from "./crew.js";
-import { deletePrefix, revisionOf } from "./gateway.js";
 import { openHistory, writeRun } from "./history.js";
-import { injectFaults, planFaults } from "./nemesis.js";
+import { CAN_FREEZE, injectFaults, planFaults } from "./nemesis.js";
 import { seeded } from "./random.js";
 import { Stage } from "./stage.js";
 import { servePage } from "./page.js";
+import { wantsColour } from "./paint.js";
 import { Timeline } from "./timeline.js";
 
+export { startDev } from "./dev.js";
+export { optionsOf } from "./options.js";
+
 /** @typedef {import("./options.js").DemoOptions} DemoOptions */
+/**
+ * @typedef {object} Performance
+ * @property {DemoOptions} options
+ * @property {() => Promise<import("./nemesis.js").EtcdCluster>} start starts an etcd, unless `options` has endpoints
+ * @property {import("./timeline.js").Screen & NodeJS.WritableStream} screen
+ * @property {boolean} [json] only the verdict, one line of JSON for each promise
+ * @property {AbortSignal} interrupt
+ */
 
 /**
  * Short, so that a dead holder does not block the queue for long; longer than etcd needs to elect a leader, so that
@@ -32,46 +43,61 @@ const GATHER_MS = 10_000;
 export class NoEtcdError extends Error {}
 
 /**
- * @param {DemoOptions} options
- * @param {AbortSignal} interrupt
+ * @param {Performance} performance
  * @returns {Promise<boolean>} whether every promise was kept
  */
-export async function play(options, interrupt) {
+export async function play(performance) {
+  const { options, start, screen, interrupt } = performance;
+  if (options.endpoints.length > 0) await reach(options.endpoints);
   const folder = mkdtempSync(join(tmpdir(), "leasehold-demo-"));
   const prefix = `leasehold-demo-${randomBytes(6).toString("hex")}`;
-  const etcd = options.endpoints.length === 0 ? await startEtcd({ members: 3 }) : undefined;
-  const endpoints = etcd?.endpoints ?? options.endpoints;
+  /** @type {import("./nemesis.js").EtcdCluster | undefined} */
+  let etcd;
   let keep = false;
   try {
-    if (!etcd) await reach(endpoints);
-    await perform({ options, etcd, endpoints, prefix, folder, interrupt });
-    const kept = await verdict(folder);
-    keep = !kept;
+    if (options.endpoints.length === 0) etcd = await start();
+    interrupt.throwIfAborted();
+    const endpoints = etcd?.endpoints ?? options.endpoints;
+    await perform({ ...performance, etcd, endpoints, prefix, folder });
+    const kept = await verdict(folder, performance);
+    keep = !kept && !performance.json;
     return kept;
   } finally {
     if (etcd) await etcd.stop();
-    else await deletePrefix(endpoints, `${prefix}/`).catch(() => {});
-    if (keep) console.log(`  The recorded history is in ${folder}\n`);
+    else await clean(options.endpoints, `${prefix}/`);
+    if (keep) screen.write(`  The recorded history is in ${folder}\n\n`);
     else rmSync(folder, { recursive: true, force: true });
   }
 }
 
 /** @param {string[]} endpoints */
 async function reach(endpoints) {
-  await revisionOf(endpoints, { forMs: 5000 }).catch((/** @type {Error} */ error) => {
-    throw new NoEtcdError(`No etcd answers at ${endpoints.join(", ")}: ${error.message}`);
-  });
+  const client = new EtcdClient(endpoints);
+  try {
+    await client.revision({ forMs: 5000 });
+  } catch (error) {
+    const { message } = /** @type {Error} */ (error);
+    throw new NoEtcdError(`No etcd answers at ${endpoints.join(", ")}: ${message}`);
+  } finally {
+    client.close();
+  }
+}
+
+/** @param {string[]} endpoints @param {string} prefix */
+async function clean(endpoints, prefix) {
+  const client = new EtcdClient(endpoints);
+  await client.deletePrefix(prefix).catch(() => {});
+  client.close();
 }
 
 /**
- * @typedef {object} Setting
- * @property {DemoOptions} options
- * @property {Awaited<ReturnType<typeof startEtcd>> | undefined} etcd
+ * @typedef {object} Place
+ * @property {import("./nemesis.js").EtcdCluster | undefined} etcd undefined: that of the user
  * @property {string[]} endpoints
  * @property {string} prefix
  * @property {string} folder
- * @property {AbortSignal} interrupt
  */
+/** @typedef {Performance & Place} Setting */
 
 /** @param {Setting} setting */
 async function perform(setting) {
@@ -84,7 +110,7 @@ async function perform(setting) {
 
   const stage = new Stage(signal);
   const crew = new Crew(stage);
-  const timeline = new Timeline(process.stdout);
+  const timeline = new Timeline(setting.json ? { write: () => {} } : setting.screen);
   stage.listen((event) => timeline.show(event));
   introduce(timeline, setting);
   const page = options.ui ? await servePage(setting.endpoints, `${setting.prefix}/`) : undefined;
@@ -153,29 +179,33 @@ async function observe(crew, stage, job) {
  * @param {Setting} setting
  */
 function introduce(timeline, { options: { workers, seed, sabotage }, etcd, endpoints, prefix }) {
-  const servers = etcd ? `3 members of etcd ${etcd.version}` : "your etcd";
   timeline.say(`
-  leasehold: ${workers} processes, one lock, ${servers}, leases of ${TTL_SECONDS} s  (--seed ${seed})
+  leasehold: ${workers} processes, one lock, ${etcd?.what ?? "your etcd"}, leases of ${TTL_SECONDS} s  (--seed ${seed})
 
   Who holds the lock reads a counter in etcd, works a moment and writes it back plus one.
   Meanwhile a holder is killed, another is frozen beyond its lease${etcd ? ", and etcd's leader dies" : ""}.
 `);
-  if (!etcd) {
+  if (etcd) timeline.say(`  ${etcd.why}\n`);
+  else {
     timeline.say(
       `  Yours: ${endpoints.join(", ")}\n  It is left alone; our keys are below ${prefix}/ and removed at the end.\n`,
     );
   }
+  if (!CAN_FREEZE) timeline.say("  Windows cannot freeze a process: that act is left out.\n");
   if (sabotage)
     timeline.say("  SABOTAGE: the workers write without the fence. The verdict has to find out.\n");
 }
 
 /**
  * @param {string} folder
+ * @param {Performance} performance
  * @returns {Promise<boolean>}
  */
-async function verdict(folder) {
+async function verdict(folder, { screen, json }) {
   const file = fileURLToPath(new URL("judge.js", import.meta.url));
-  const judge = spawn(process.execPath, [file, folder], { stdio: "inherit" });
-  const [code] = await once(judge, "exit");
+  const form = json ? "json" : wantsColour(screen) ? "color" : "plain";
+  const judge = spawn(process.execPath, [file, folder, form], { stdio: ["ignore", "pipe", "inherit"] });
+  judge.stdout.pipe(screen, { end: false });
+  const [code] = await once(judge, "close");
   return code === 0;
 }

@@ -12,6 +12,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<AnyCommand>>> = {
   top: async () => (await import("./top/top.js")).top,
   doctor: async () => (await import("./doctor/doctor.js")).doctor,
   ui: async () => (await import("./ui.js")).ui,
+  dev: async () => (await import("./dev.js")).dev,
+  demo: async () => (await import("./demo.js")).demo,
   completion: async () => (await import("./completion.js")).completion(allCommands),
 };
 

@@ -239,6 +239,23 @@ export interface PageJson {
   readonly release: boolean;
 }
 
+/** `dev`, once its etcd answers. */
+export interface DevJson {
+  readonly hosts: readonly string[];
+  /** The release whose answers it gives. */
+  readonly version: string;
+}
+
+/** `demo`: a line for each promise. */
+export interface PromiseJson {
+  readonly promise: string;
+  readonly kept: boolean;
+  /** What was counted. */
+  readonly finding: string;
+  /** Each violation. */
+  readonly broken: readonly string[];
+}
+
 /** `completion`. */
 export interface CompletionJson {
   readonly shell: string;

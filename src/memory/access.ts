@@ -1,5 +1,6 @@
 import type { Operation, Txn, WatchRequest } from "../etcd/port.js";
 import type { Scheduler } from "./event-queue.js";
+import { type KvRequest, branches, checkKv, onlyReads, puts } from "./kv.js";
 import type { Leases } from "./leases.js";
 import {
   EMPTY_KEY,
@@ -35,6 +36,10 @@ export class AccessControl {
   constructor(options: AccessOptions) {
     this.#options = options;
     this.#tokens = options.auth.newTokens();
+  }
+
+  get auth(): AuthStore {
+    return this.#options.auth;
   }
 
   /** Neither authentication nor the quota has an effect. */
@@ -77,7 +82,8 @@ export class AccessControl {
     const { quota, auth, quirks } = this.#options;
     const readonly = isReadonlyRequest(request);
     if (quota.isCapped(request)) return NO_SPACE;
-    const isWrite = (request.kind === "txns" && !readonly) || request.kind === "revoke";
+    const isOfKeys = request.kind === "txns" || request.kind === "kv";
+    const isWrite = (isOfKeys && !readonly) || request.kind === "revoke";
     const isUnchecked = isWrite && quota.alarm && quirks.alarmSkipsPermissions;
     const denied = isUnchecked ? undefined : checkRequest(this.#options, request, info);
     if (denied) return denied;
@@ -140,18 +146,26 @@ export class AccessControl {
 
   /** Whether the token is not checked. */
   #ignoresTokens(request: UnaryRequest): boolean {
-    if (request.kind !== "timeToLive") return false;
     const { auth, quirks } = this.#options;
+    if (request.kind === "administer")
+      return request.needs === "nothing" || (request.needs === "user" && !quirks.leasesNeedUser);
+    if (request.kind !== "timeToLive") return false;
     if (!auth.enabled || quirks.everybodyReadsLeases) return true;
     return request.withoutKeys && !quirks.leasesNeedUser;
   }
 
-  #checkUser({ kind }: UnaryRequest, { username, revision }: AuthInfo): Refusal | undefined {
+  #checkUser(request: UnaryRequest, { username, revision }: AuthInfo): Refusal | undefined {
     const { quirks, auth } = this.#options;
+    const { kind } = request;
     if (!auth.enabled) return undefined;
     const isOfLease = kind === "grant" || kind === "revoke" || kind === "timeToLive";
-    if (isOfLease && quirks.leasesNeedUser && revision === 0) return USER_EMPTY;
-    if (kind !== "compact" || !quirks.compactionNeedsRoot || auth.users.isRoot(username)) return undefined;
+    const needsUser = isOfLease || (kind === "administer" && request.needs === "user");
+    if (needsUser && quirks.leasesNeedUser && revision === 0) return USER_EMPTY;
+    const needsRoot =
+      kind === "administer"
+        ? request.needs === "root" && !request.isOwn(username)
+        : kind === "compact" && quirks.compactionNeedsRoot;
+    if (!needsRoot || auth.users.isRoot(username)) return undefined;
     if (revision === 0) return USER_EMPTY;
     return auth.users.has(username) ? PERMISSION_DENIED : USER_NOT_FOUND;
   }
@@ -165,6 +179,7 @@ const CODE_NAMES: Readonly<Record<number, string>> = {
 
 /** What etcd rejects before it checks the token (api/v3rpc/key.go). */
 function checkForm(request: UnaryRequest): Refusal | undefined {
+  if (request.kind === "kv") return checkKv(request.request);
   if (request.kind === "txns") return checkTxns(request.txns);
   return request.kind === "range" && request.range.key.length === 0 ? EMPTY_KEY : undefined;
 }
@@ -179,7 +194,11 @@ interface Context {
 
 /** Reads, which do not go through raft. */
 export const isReadonlyRequest = (request: UnaryRequest): boolean =>
-  request.kind === "txns" ? isReadonly(request.txns) : request.kind === "range";
+  request.kind === "kv"
+    ? onlyReads(request.request)
+    : request.kind === "txns"
+      ? isReadonly(request.txns)
+      : request.kind === "range";
 
 export function checkRequest(context: Context, request: UnaryRequest, info: AuthInfo): Refusal | undefined {
   switch (request.kind) {
@@ -187,6 +206,8 @@ export function checkRequest(context: Context, request: UnaryRequest, info: Auth
       return context.auth.check(info, "read", intervalOf(request.range.key, request.range.end));
     case "txns":
       return checkRightsOfAll(context, request.txns, info);
+    case "kv":
+      return checkRightsOfKv(context, request.request, info);
     case "revoke":
       return revokeRights(context, request.leaseId, info);
     case "timeToLive":
@@ -194,6 +215,7 @@ export function checkRequest(context: Context, request: UnaryRequest, info: Auth
     case "grant":
     case "compact":
     case "authenticate":
+    case "administer":
       return undefined;
   }
 }
@@ -231,6 +253,29 @@ function checkOperation(context: Context, operation: Operation, info: AuthInfo):
   const refusal = auth.check(info, "write", intervalOf(operation.key, undefined));
   if (refusal || operation.kind === "delete" || quirks.leasesOfPutsUnchecked) return refusal;
   return writeRights(context, operation.leaseId, info);
+}
+
+/** As `checkRights`, for the requests of any client. */
+function checkRightsOfKv(context: Context, request: KvRequest, info: AuthInfo): Refusal | undefined {
+  const { auth, quirks } = context;
+  if (request.kind === "txn") {
+    for (const { key, end } of request.compare) {
+      const refusal = auth.check(info, "read", intervalOf(key, end));
+      if (refusal) return refusal;
+    }
+    for (const each of branches(request)) {
+      if (each.kind === "txn" && quirks.nestedTxnsUnchecked) continue;
+      const refusal = checkRightsOfKv(context, each, info);
+      if (refusal) return refusal;
+    }
+    return undefined;
+  }
+  const range = intervalOf(request.key, request.kind === "put" ? undefined : request.end);
+  const isRead = request.kind === "range";
+  const denied = isRead ? undefined : auth.check(info, "write", range);
+  const refusal = denied ?? (isRead || request.previous ? auth.check(info, "read", range) : undefined);
+  if (refusal || request.kind !== "put" || quirks.leasesOfPutsUnchecked) return refusal;
+  return writeRights(context, request.leaseId, info);
 }
 
 /** The right to write each key of a lease. */
@@ -324,10 +369,11 @@ export class Quota {
 
   /** Puts, also those of the branch that is not taken, and grants (storage/quota.go). */
   #isCostly(request: UnaryRequest): boolean {
+    if (request.kind === "kv") return puts(request.request, !this.#quirks.nestedPutsAreFree);
     if (request.kind !== "txns") return request.kind === "grant";
-    return (request.txns.length === 1 || !this.#quirks.nestedPutsAreFree) && request.txns.some(puts);
+    return (request.txns.length === 1 || !this.#quirks.nestedPutsAreFree) && request.txns.some(putsKey);
   }
 }
 
 const isPut = ({ kind }: Operation): boolean => kind === "put";
-const puts = ({ success, failure }: Txn): boolean => success.some(isPut) || failure.some(isPut);
+const putsKey = ({ success, failure }: Txn): boolean => success.some(isPut) || failure.some(isPut);

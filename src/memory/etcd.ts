@@ -1,3 +1,4 @@
+import type { Header } from "../etcd/port.js";
 import type { Scheduler } from "./event-queue.js";
 import { AccessControl, Quota } from "./access.js";
 import { Leases } from "./leases.js";
@@ -89,6 +90,16 @@ export class SimEtcd {
     let sum = 0;
     for (const { size } of this.#watches) sum += size;
     return sum;
+  }
+
+  /** Of an answer that a member makes now. */
+  header(index: number): Header {
+    return this.#servers[index]!.header();
+  }
+
+  /** The member that leads, as another one knows it. */
+  leaderOf(index: number): number | undefined {
+    return this.cluster ? this.cluster.nodes[index]!.lead?.index : 0;
   }
 
   /** How long a lease has left, by the member that decides. `undefined`: no leader counts its time, or there is no such lease. */

@@ -85,6 +85,11 @@ export class Leases {
     return this.#leases.has(leaseId);
   }
 
+  /** The granted TTL. */
+  ttlOf(leaseId: bigint): number | undefined {
+    return this.#leases.get(leaseId)?.ttlSeconds;
+  }
+
   /** The names of the keys of a lease. */
   keysOf(leaseId: bigint): Iterable<string> {
     return this.#leases.get(leaseId)?.keys ?? [];

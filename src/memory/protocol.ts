@@ -1,4 +1,6 @@
 import type { LeaseAnswer, Range, Txn, WatchAnswer, WatchRequest } from "../etcd/port.js";
+import type { KvRequest } from "./kv.js";
+import type { AuthStore } from "./users.js";
 
 /** The etcd releases whose behavior is known: the newest patch release of each that the tests have. */
 export type SimVersion = "3.4" | "3.5" | "3.6" | "3.7";
@@ -15,17 +17,33 @@ export type UnaryRequest = RequestBody & {
 };
 
 type RequestBody =
+  /** As any client may send it. The port has `txns` and `range`. */
+  | { readonly kind: "kv"; readonly request: KvRequest }
   | { readonly kind: "txns"; readonly txns: readonly Txn[] }
   | { readonly kind: "range"; readonly range: Range }
   | { readonly kind: "grant"; readonly leaseId: bigint; readonly ttlSeconds: number }
   | { readonly kind: "revoke"; readonly leaseId: bigint }
   | { readonly kind: "timeToLive"; readonly leaseId: bigint; readonly withoutKeys: boolean }
   | { readonly kind: "compact"; readonly revision: bigint }
-  | { readonly kind: "authenticate"; readonly username: string; readonly password: string };
+  | { readonly kind: "authenticate"; readonly username: string; readonly password: string }
+  | Administer;
+
+/** Reads or edits users and roles, or what else has no entry in the log here. */
+interface Administer {
+  readonly kind: "administer";
+  /** With authentication; "user" from 3.6 on only. */
+  readonly needs: "root" | "user" | "nothing";
+  /** The member answers from its own state, without a leader. */
+  readonly isLocal: boolean;
+  /** What needs root is allowed to a user whom it is about. */
+  readonly isOwn: (username: string) => boolean;
+  readonly run: (auth: AuthStore) => object;
+}
 
 /**
  * The answer types of src/etcd/port.ts: readonly TxnAnswer[], RangeAnswer, LeaseAnswer, LeaseAnswer with its keys. The
- * answers to a revoke and a compaction have a header only; that to `authenticate` is `{ token }`.
+ * answers to a revoke and a compaction have a header only; that to `authenticate` is `{ token }`, and that to `kv` has a header and a
+ * `KvAnswer` in `kv`.
  */
 export type UnaryReply = Refusal | { readonly answer: unknown };
 
@@ -68,7 +86,12 @@ const UNAUTHENTICATED = 16;
 
 const refusal = (code: number, text: string): Refusal => ({ refused: `etcdserver: ${text}`, code });
 
+export const REQUEST_TOO_LARGE = refusal(INVALID_ARGUMENT, "request is too large");
 export const EMPTY_KEY = refusal(INVALID_ARGUMENT, "key is not provided");
+export const KEY_NOT_FOUND = refusal(INVALID_ARGUMENT, "key not found");
+export const VALUE_PROVIDED = refusal(INVALID_ARGUMENT, "value is provided");
+export const LEASE_PROVIDED = refusal(INVALID_ARGUMENT, "lease is provided");
+export const INVALID_SORT = refusal(INVALID_ARGUMENT, "invalid sort option");
 export const DUPLICATE_KEY = refusal(INVALID_ARGUMENT, "duplicate key given in txn request");
 export const TOO_MANY_OPERATIONS = refusal(INVALID_ARGUMENT, "too many operations in txn request");
 export const COMPACTED = refusal(OUT_OF_RANGE, "mvcc: required revision has been compacted");
@@ -76,6 +99,9 @@ export const FUTURE_REVISION = refusal(OUT_OF_RANGE, "mvcc: required revision is
 export const LEASE_NOT_FOUND = refusal(NOT_FOUND, "requested lease not found");
 export const LEASE_EXISTS = refusal(FAILED_PRECONDITION, "lease already exists");
 export const TTL_TOO_LARGE = refusal(OUT_OF_RANGE, "too large lease TTL");
+
+export const BAD_TRANSFEREE = refusal(FAILED_PRECONDITION, "bad leader transferee");
+export const NOT_LEADER = refusal(FAILED_PRECONDITION, "not leader");
 
 /** The member knows no leader. */
 export const NO_LEADER = refusal(UNAVAILABLE, "no leader");
@@ -110,6 +136,7 @@ export const PERMISSION_DENIED = refusal(PERMISSION, "permission denied");
 export const AUTH_DISABLED = refusal(FAILED_PRECONDITION, "authentication is not enabled");
 export const WRONG_PASSWORD = refusal(INVALID_ARGUMENT, "authentication failed, invalid user ID or password");
 
+export const ROLE_EMPTY = refusal(INVALID_ARGUMENT, "role name is empty");
 export const USER_NOT_FOUND = refusal(FAILED_PRECONDITION, "user name not found");
 export const USER_EXISTS = refusal(FAILED_PRECONDITION, "user name already exists");
 export const ROLE_NOT_FOUND = refusal(FAILED_PRECONDITION, "role name not found");

@@ -116,7 +116,8 @@ export interface AuthQuirks {
   readonly keepaliveChecksToken: boolean;
   /**
    * Grants, revocations and requests for the rest of a lease's time need a valid token, whatever the lease has (requireAuthInfo
-   * in etcdserver/v3_server.go: 3.6.16 and 3.7.3; not 3.4.23 and 3.5.16, measured).
+   * in etcdserver/v3_server.go: 3.6.16 and 3.7.3; not 3.4.23 and 3.5.16, measured). So do lists of members, leases and alarms, and
+   * the status of a member.
    */
   readonly leasesNeedUser: boolean;
   /** Transactions in a transaction are not checked at all (CVE-2026-33343: 3.4.23 and 3.5.16, measured). */

@@ -1,6 +1,7 @@
 import type { Header, LeaseAnswer, WatchAnswer, WatchRequest } from "../etcd/port.js";
 import type { Scheduler } from "./event-queue.js";
 import type { AccessControl } from "./access.js";
+import { isSerializable, onlyReads } from "./kv.js";
 import type { Leases } from "./leases.js";
 import {
   NO_LEADER,
@@ -35,7 +36,7 @@ export interface MemberState extends Replica {
 type Out<Answer> = (answer: Answer | Refusal) => void;
 type Reply = (result: object) => void;
 type Asked = Exclude<UnaryRequest, { kind: "authenticate" }>;
-type Read = Asked & { kind: "txns" | "range" };
+type Read = Asked & { kind: "txns" | "range" | "kv" };
 
 /** One member. The only one of a cluster answers each call immediately: delays are the network's. */
 export class SimEtcdServer implements SimServer {
@@ -129,9 +130,17 @@ export class SimEtcdServer implements SimServer {
     switch (request.kind) {
       case "txns":
         return this.#executeTxns(request, info, reply);
+      case "kv":
+        if (!onlyReads(request.request))
+          return consensus.propose(request, (result) => reply(this.#withHeader(result)), info);
+        if (isSerializable(request.request)) return reply(this.#answer(request, info));
+        return this.#read(request, info, reply);
       case "range":
         if (request.range.serializable) return reply(this.#answer(request, info));
         return this.#read(request, info, reply);
+      case "administer":
+        if (request.isLocal) return reply(this.#withHeader(request.run(access.auth)));
+        return consensus.read((refusal) => reply(refusal ?? this.#withHeader(request.run(access.auth))));
       case "compact":
       case "revoke":
       case "grant":

@@ -11,9 +11,16 @@ export interface Change {
 
 export interface Put {
   readonly key: string | Buffer;
-  readonly value: string;
+  /** Bytes, if they come from a client that may send others than text. */
+  readonly value: string | Buffer;
   readonly leaseId: bigint;
 }
+
+/** A value that is no text, as another client than leasehold may put it. The port has its text. */
+type WithBytes = KeyValue & { readonly bytes?: Buffer };
+
+/** The value as it was put. */
+export const bytesOfValue = (kv: KeyValue): Buffer => (kv as WithBytes).bytes ?? Buffer.from(kv.value);
 
 /** The keys, with all of their revisions: etcd's multi-version store (storage/mvcc/kvstore.go, kvstore_txn.go). */
 export class Store {
@@ -62,7 +69,7 @@ export class Store {
   }
 
   /** The revision that a read inside the running write sees: its own changes are visible to it. */
-  get #readRevision(): bigint {
+  get readRevision(): bigint {
     return this.#events.length > 0 ? this.#revision + 1n : this.#revision;
   }
 
@@ -102,9 +109,11 @@ export class Store {
     const revision = this.#revision + 1n;
     const name = bytesOf(key);
     const before = this.#index.present(name);
-    const kv = {
+    const text = textOf(value);
+    const kv: WithBytes = {
+      ...(typeof value !== "string" && !Buffer.from(text).equals(value) && { bytes: value }),
       key: this.#index.bytesOf(name),
-      value: textOf(value),
+      value: text,
       createRevision: before?.kv?.createRevision ?? revision,
       modRevision: revision,
       leaseId,
@@ -134,11 +143,31 @@ export class Store {
 
   /** The keys of an interval, in the order of their bytes. Revision 0 or less is the present one. */
   read(interval: Interval, revision = 0n): Refusal | KeyValue[] {
-    const present = this.#readRevision;
+    return this.#read(interval, revision, ({ kv }) => kv);
+  }
+
+  /** As `read()`, with their versions. */
+  states(interval: Interval, revision = 0n): Refusal | LivingState[] {
+    return this.#read(interval, revision, (state) => (isLiving(state) ? state : undefined));
+  }
+
+  /** What a key was at a revision; undefined: it was not there, or that revision is compacted. */
+  stateAt(key: string | Buffer, revision: bigint): LivingState | undefined {
+    if (revision < this.#compacted) return undefined;
+    const found = this.#index.at(bytesOf(key), revision);
+    return found && isLiving(found) ? found : undefined;
+  }
+
+  #read<Found>(
+    interval: Interval,
+    revision: bigint,
+    of: (state: KeyState) => Found | undefined,
+  ): Refusal | Found[] {
+    const present = this.readRevision;
     if (revision > present) return FUTURE_REVISION;
     const at = revision <= 0n ? present : revision;
     if (at < this.#compacted) return COMPACTED;
-    return at === present ? this.#index.rangePresent(interval) : this.#index.rangeAt(interval, at);
+    return at === present ? this.#index.rangePresent(interval, of) : this.#index.rangeAt(interval, at, of);
   }
 
   /** The rejection of a read at `revision` in a transaction (checkRange in etcdserver/txn). */
@@ -165,6 +194,13 @@ export interface KeyState {
   /** 1 for the put that creates the key. */
   readonly version: bigint;
 }
+
+/** That of a key that is there. */
+export interface LivingState extends KeyState {
+  readonly kv: KeyValue;
+}
+
+const isLiving = (state: KeyState): state is LivingState => state.kv !== undefined;
 
 /** One key and its states, oldest first. */
 export interface IndexedKey {
@@ -219,13 +255,21 @@ export class KeyIndex {
   }
 
   /** The keys of an interval as they are now, in order. */
-  rangePresent(interval: Interval): KeyValue[] {
-    return select(this.#living, interval, ({ states }) => states.at(-1)!.kv);
+  rangePresent<Found>(interval: Interval, of: (state: KeyState) => Found | undefined): Found[] {
+    return select(this.#living, interval, ({ states }) => of(states.at(-1)!));
   }
 
   /** The keys of an interval as they were at `revision`, in order. */
-  rangeAt(interval: Interval, revision: bigint): KeyValue[] {
-    return select(this.#all, interval, (key) => stateAt(key, revision)?.kv);
+  rangeAt<Found>(interval: Interval, revision: bigint, of: (state: KeyState) => Found | undefined): Found[] {
+    return select(this.#all, interval, (key) => {
+      const state = stateAt(key, revision);
+      return state && of(state);
+    });
+  }
+
+  at(name: string, revision: bigint): KeyState | undefined {
+    const key = this.#byName.get(name);
+    return key && stateAt(key, revision);
   }
 
   /** Forgets the states that were over at `revision`. */
@@ -243,17 +287,17 @@ export class KeyIndex {
 const stateAt = ({ states }: IndexedKey, revision: bigint): KeyState | undefined =>
   states.findLast((state) => state.revision <= revision);
 
-function select(
+function select<Found>(
   sorted: readonly IndexedKey[],
   { key, end }: Interval,
-  stateOf: (key: IndexedKey) => KeyValue | undefined,
-): KeyValue[] {
-  const found: KeyValue[] = [];
+  of: (key: IndexedKey) => Found | undefined,
+): Found[] {
+  const found: Found[] = [];
   for (let i = lowerBound(sorted, key, nameOf); i < sorted.length; i++) {
     const item = sorted[i]!;
     if (end === undefined ? item.name !== key : end !== "" && item.name >= end) break;
-    const kv = stateOf(item);
-    if (kv) found.push(kv);
+    const one = of(item);
+    if (one !== undefined) found.push(one);
   }
   return found;
 }
@@ -271,7 +315,8 @@ export function bytesOf(key: string | Buffer): string {
 }
 
 /** The characters that etcd returns for text: an unpaired surrogate becomes U+FFFD on its way. */
-export const textOf = (value: string): string => (ASCII.test(value) ? value : Buffer.from(value).toString());
+export const textOf = (value: string | Buffer): string =>
+  typeof value === "string" && ASCII.test(value) ? value : Buffer.from(value as string).toString();
 
 /** The first byte string that is not before `key`; all of `sorted` are in order. */
 export function lowerBound<Item>(

@@ -1,4 +1,5 @@
 import type { Compare, KeyValue, Operation, Range, RangeAnswer, Txn } from "../etcd/port.js";
+import { executeKv } from "./kv.js";
 import type { Leases } from "./leases.js";
 import {
   DUPLICATE_KEY,
@@ -23,12 +24,16 @@ export interface TxnResults {
 }
 
 /** What changes or reads the state of a member. */
-export type Applied = Exclude<UnaryRequest, { kind: "timeToLive" | "authenticate" }>;
+export type Applied = Exclude<UnaryRequest, { kind: "timeToLive" | "authenticate" | "administer" }>;
 
 /** Executes a request on the state of one member (etcdserver/apply). Returns a refusal, or the answer without its header. */
 export function apply(replica: Replica, request: Applied): object {
   const { store, leases, quirks } = replica;
   switch (request.kind) {
+    case "kv": {
+      const kv = executeKv(replica, request.request);
+      return isRefusal(kv) ? kv : { kv };
+    }
     case "txns": {
       const txns = executeTxns(replica, request.txns);
       return isRefusal(txns) ? txns : { txns };
@@ -162,7 +167,7 @@ function matches(kv: KeyValue, compare: Compare): boolean {
 /** What etcd rejects in a transaction before it executes anything (api/v3rpc/key.go). */
 
 /** The default of `--max-txn-ops`. */
-const MAX_OPERATIONS = 128;
+export const MAX_OPERATIONS = 128;
 
 /** Several transactions are nested in one that compares nothing: those take as many operations off the limit of each. */
 export function checkTxns(txns: readonly Txn[]): Refusal | undefined {
@@ -261,7 +266,7 @@ export function executeRange(store: Store, range: Range, reading: Reading): Refu
   const more = limit > 0 && kvs.length > limit;
   const count = found.length;
   if (more) kvs = kvs.slice(0, limit);
-  if (range.keysOnly) kvs = kvs.map((kv) => withoutValue(kv, reading.quirks));
+  if (range.keysOnly) kvs = kvs.map((kv) => keysOnlyValue(kv, reading.quirks));
   return { kvs, more, count };
 }
 
@@ -275,8 +280,10 @@ function sort(kvs: KeyValue[], order: Range["order"]): void {
   kvs.sort(({ createRevision: a }, { createRevision: b }) => (a === b ? 0 : a < b ? -direction : direction));
 }
 
-const withoutValue = (kv: KeyValue, { keysOnlyWithoutLeases }: Quirks): KeyValue => ({
+/** A key without its value, as a keys-only range shows it. */
+export const keysOnlyValue = <Kv extends KeyValue>(kv: Kv, { keysOnlyWithoutLeases }: Quirks): Kv => ({
   ...kv,
   value: "",
+  bytes: undefined,
   leaseId: keysOnlyWithoutLeases ? 0n : kv.leaseId,
 });

@@ -201,7 +201,8 @@ export function rangeOfPrefix(prefix: string): Interval {
 export const ROOT = "root";
 
 interface User {
-  password: string;
+  /** `undefined`: he cannot log in. */
+  password: string | undefined;
   readonly roles: Set<string>;
 }
 
@@ -223,7 +224,7 @@ export class Users {
   }
 
   isPassword(name: string, password: string): boolean {
-    return this.#users.get(name)?.password === password;
+    return this.#users.has(name) && this.#users.get(name)!.password === password;
   }
 
   allows(name: string, access: Access, range: Interval): boolean {
@@ -237,7 +238,26 @@ export class Users {
     return merged.allows(access, range);
   }
 
-  addUser(name: string, password: string): Refusal | undefined {
+  /** Sorted, as the other lists are. */
+  get names(): readonly string[] {
+    return [...this.#users.keys()].sort();
+  }
+
+  get roles(): readonly string[] {
+    return [...this.#roles.keys()].sort();
+  }
+
+  rolesOf(name: string): readonly string[] | undefined {
+    const user = this.#users.get(name);
+    return user && [...user.roles].sort();
+  }
+
+  permissionsOf(role: string): readonly Permission[] | undefined {
+    const permissions = this.#roles.get(role);
+    return permissions && [...permissions].sort((a, b) => (a.range.key < b.range.key ? -1 : 1));
+  }
+
+  addUser(name: string, password: string | undefined): Refusal | undefined {
     if (this.#users.has(name)) return USER_EXISTS;
     this.#users.set(name, { password, roles: new Set() });
     return undefined;

@@ -60,6 +60,9 @@ function requestText(request: UnaryRequest): string {
   switch (request.kind) {
     case "txns":
       return request.txns.flatMap(({ success }) => success.map(operationText)).join(", ") || "compare";
+    case "kv":
+    case "administer":
+      return request.kind;
     case "range":
       return `read ${keyOf(request.range.key)}`;
     case "grant":

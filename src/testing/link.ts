@@ -8,25 +8,29 @@ export interface Address {
   readonly port: number;
 }
 
+/** Undefined: nowhere. A connection is reset then. */
+type Target = () => Address | undefined;
+
 /**
  * The way of clients to one member: a port of 127.0.0.1 whose connections lead to the member, until they are cut. It does not keep
  * the process alive.
  */
 export class Link {
   readonly #server: net.Server;
-  readonly #target: () => Address;
+  readonly #target: Target;
   readonly #pairs = new Set<Pair>();
   #cut: CutMode | undefined;
+  #held = false;
 
   /** `target` is asked for each connection: the port of a container may change when it is started again. */
-  static async open(target: () => Address): Promise<Link> {
+  static async open(target: Target, port = 0): Promise<Link> {
     const link = new Link(target);
-    link.#server.listen(0, "127.0.0.1").unref();
+    link.#server.listen(port, "127.0.0.1").unref();
     await once(link.#server, "listening");
     return link;
   }
 
-  private constructor(target: () => Address) {
+  private constructor(target: Target) {
     this.#target = target;
     this.#server = net.createServer((socket) => this.#accept(socket));
   }
@@ -55,6 +59,17 @@ export class Link {
     for (const pair of [...this.#pairs]) pair.reset();
   }
 
+  /** As in front of a process that is suspended: connections stay, and what is sent waits. */
+  hold(): void {
+    this.#held = true;
+    for (const pair of this.#pairs) pair.hold();
+  }
+
+  release(): void {
+    this.#held = false;
+    for (const pair of this.#pairs) pair.lead(this.#target);
+  }
+
   async close(): Promise<void> {
     if (!this.#server.listening) return;
     const closed = once(this.#server, "close");
@@ -69,7 +84,7 @@ export class Link {
     const pair = new Pair(client, () => this.#pairs.delete(pair));
     this.#pairs.add(pair);
     if (this.#cut === "silent") pair.silence();
-    else pair.lead(this.#target());
+    else if (!this.#held) pair.lead(this.#target);
   }
 }
 
@@ -88,13 +103,25 @@ class Pair {
     client.on("close", (failed) => this.#closed(failed));
   }
 
-  lead(address: Address): void {
+  lead(target: Target): void {
+    if (this.#silent) return;
+    const address = target();
+    if (this.#server === undefined && address === undefined) return this.reset();
+    const server = (this.#server ??= this.#connect(address!));
+    this.#client.pipe(server).pipe(this.#client);
+  }
+
+  hold(): void {
+    if (this.#silent) return;
+    for (const socket of this.#sockets()) socket.unpipe().pause();
+  }
+
+  #connect(address: Address): Socket {
     const server = net.connect({ ...address, noDelay: true });
-    this.#server = server;
     server.unref();
     server.on("error", () => {});
     server.on("close", (failed) => this.#closed(failed));
-    this.#client.pipe(server).pipe(this.#client);
+    return server;
   }
 
   silence(): void {

@@ -6,24 +6,15 @@ import { SimEtcd } from "../memory/etcd.js";
 import { Link, type LinkProfile } from "../memory/network/link.js";
 import { SimMember } from "../memory/network/member.js";
 import { LinkWire } from "../memory/network/wire.js";
-import { isRefusal, type UnaryRequest } from "../memory/protocol.js";
+import type { UnaryRequest } from "../memory/protocol.js";
 import { Random } from "../memory/random.js";
 import { type EtcdTime, RealTime, VirtualTime } from "../memory/time.js";
-import { type Applied, isReadonly } from "../memory/txn.js";
-import { rangeOfPrefix } from "../memory/users.js";
+import { isReadonly } from "../memory/txn.js";
 import { History } from "./history.js";
+import { type Inside, InsideBackdoor, InsideMember, nameOf, type Way } from "./inside.js";
 import { checkAdvance, type CheckedMemory, checkMemory, checkRefusal, type CutMode } from "./options.js";
 import type { MemoryEtcdOptions } from "./options.js";
-import {
-  asLeftovers,
-  type Backdoor,
-  type ClientLink,
-  type Leftovers,
-  type Member,
-  RunningEtcd,
-  type StartLimits,
-  type TestEtcd,
-} from "./running-etcd.js";
+import { RunningEtcd, type TestEtcd } from "./running-etcd.js";
 
 /** An etcd inside this process. */
 export interface MemoryEtcd extends TestEtcd {
@@ -81,9 +72,10 @@ const LOOP_MS = 0.5;
 const PASSWORD_MS = 0;
 
 /** The etcd, its time, and its links. */
-class World {
+class World implements Inside {
   readonly time: EtcdTime;
   readonly etcd: SimEtcd;
+  readonly ways: readonly LinkWay[];
   readonly members: readonly InsideMember[];
   readonly history: History;
   readonly #evenInProduction: boolean;
@@ -102,10 +94,12 @@ class World {
     this.history = new History(() => this.time.now - start);
     // Another copy of this file may have started some, too, and no name is used again.
     const name = randomUUID().slice(0, 8);
-    this.members = this.etcd.members.map((_, index) => {
+    this.ways = this.etcd.members.map((_, index) => {
       const link = new Link(this.time, random.fork(`link ${index}`), loopback(mostMs));
-      return new InsideMember(`memory://${name}-${index}`, link, { world: this, index });
+      link.observer = this.history.observer(nameOf(index));
+      return new LinkWay(`memory://${name}-${index}`, link);
     });
+    this.members = this.ways.map((way, index) => new InsideMember(way, { inside: this, index }));
     this.#evenInProduction = evenInProduction;
     for (const { host } of this.members) entries().set(host, this.#entry);
   }
@@ -139,7 +133,7 @@ class World {
       clock: { ...clock, deliver: (run: () => void) => run() },
       setting: { pingIntervalMs: pingMs, pingTimeoutMs, connectTimeoutMs },
     };
-    const wire = new LinkWire(this.members[index]!.link, this.etcd.members[index]!, end);
+    const wire = new LinkWire(this.ways[index]!.link, this.etcd.members[index]!, end);
     return new SimMember(host, wire, { failures, clock, token: auth && token });
   };
 }
@@ -150,82 +144,38 @@ function entries(): MemoryEntries {
   return (shared[MEMORY] ??= new Map() as MemoryEntries);
 }
 
-interface Place {
-  readonly world: World;
-  readonly index: number;
-}
-
-/** A member, and the link that all clients have to it. */
-class InsideMember implements Member, ClientLink {
-  readonly name: string;
-  running = true;
-  #paused = false;
+/** The link of all clients to one member, as the member's state and the test have it. */
+class LinkWay implements Way {
+  #state: "runs" | "is paused" | "is dead" = "runs";
   #cut: CutMode | undefined;
 
   constructor(
     readonly host: string,
     readonly link: Link,
-    private readonly place: Place,
-  ) {
-    this.name = `m${place.index}`;
-    link.observer = place.world.history.observer(this.name);
-  }
+  ) {}
 
-  get awake(): boolean {
-    return this.running && !this.#paused;
-  }
-
-  async start({ signal, timeoutMs }: StartLimits): Promise<void> {
-    const { world, index } = this.place;
-    this.#note("starts");
-    this.running = true;
-    world.etcd.restart(index);
-    this.#connect();
-    const { cluster } = world.etcd;
-    const answers = (): boolean => cluster === undefined || cluster.nodes[index]!.lead?.leading === true;
-    if (await world.time.until(answers, timeoutMs, signal ?? new AbortController().signal)) return;
-    throw new Error(`etcd ${this.name} does not answer within ${timeoutMs} ms: it knows no leader`);
+  start(): Promise<void> {
+    return this.#become("runs");
   }
 
   kill(): Promise<void> {
-    if (this.running) {
-      this.#note("is killed");
-      this.running = this.#paused = false;
-      this.#connect();
-      this.place.world.etcd.kill(this.place.index);
-    }
-    return Promise.resolve();
+    return this.#become("is dead");
   }
 
-  pause(): Promise<void> {
-    if (this.awake) {
-      this.#note("is paused");
-      this.#paused = true;
-      this.#connect();
-      this.place.world.etcd.pause(this.place.index);
-    }
-    return Promise.resolve();
+  pause(): void {
+    void this.#become("is paused");
   }
 
-  resume(): Promise<void> {
-    if (this.#paused) {
-      this.#note("runs again");
-      this.#paused = false;
-      this.place.world.etcd.resume(this.place.index);
-      this.#connect();
-    }
-    return Promise.resolve();
+  resume(): void {
+    void this.#become("runs");
   }
 
   cut(how: CutMode): void {
-    this.#note(`has its link cut (${how})`);
     this.#cut = how;
     this.#connect();
   }
 
   heal(): void {
-    if (this.#cut === undefined) return;
-    this.#note("has its link healed");
     if (this.#cut === "silent") this.link.reset();
     this.#cut = undefined;
     this.#connect();
@@ -235,74 +185,17 @@ class InsideMember implements Member, ClientLink {
     return this.kill();
   }
 
-  #note(what: string): void {
-    this.place.world.history.add(this.name, () => what);
+  #become(state: "runs" | "is paused" | "is dead"): Promise<void> {
+    this.#state = state;
+    this.#connect();
+    return Promise.resolve();
   }
 
   #connect(): void {
-    if (!this.running || this.#cut === "reset") this.link.set("cut");
-    else this.link.set(this.#paused || this.#cut === "silent" ? "black hole" : "up");
+    if (this.#state === "is dead" || this.#cut === "reset") this.link.set("cut");
+    else this.link.set(this.#state === "is paused" || this.#cut === "silent" ? "black hole" : "up");
   }
 }
-
-/** Requests of an administrator, past the links. */
-class InsideBackdoor implements Backdoor {
-  constructor(
-    private readonly world: World,
-    private readonly over: AbortSignal,
-  ) {}
-
-  async revoke(leaseId: bigint): Promise<void> {
-    this.world.history.add("  ", () => `the test revokes lease ${leaseId.toString(16)}`);
-    const result = await this.#ask({ kind: "revoke", leaseId });
-    if (isRefusal(result)) throw new Error(`etcd has no lease ${leaseId.toString(16)}`);
-  }
-
-  async remove(keys: readonly string[], revision: bigint): Promise<boolean> {
-    this.world.history.add("  ", () => `the test deletes ${keys.join(", ")}`);
-    const compare = keys.map((key) => ({ kind: "created at", key, revision }) as const);
-    const success = keys.map((key) => ({ kind: "delete", key }) as const);
-    const result = await this.#ask({ kind: "txns", txns: [{ queues: [], compare, success, failure: [] }] });
-    return (result as { txns: { succeeded: boolean }[] }).txns[0]!.succeeded;
-  }
-
-  async keys(prefix: string): Promise<string[]> {
-    const { key, end = "" } = rangeOfPrefix(prefix);
-    const range = { key: Buffer.from(key, "latin1"), end: end === "" ? "\0" : Buffer.from(end, "latin1") };
-    const result = await this.#ask({ kind: "range", range });
-    return (result as { kvs: { key: Buffer }[] }).kvs.map((kv) => kv.key.toString());
-  }
-
-  async leftovers(): Promise<Leftovers> {
-    const keys = await this.keys("");
-    const { leases, watches } = this.world.etcd;
-    return asLeftovers({ keys, leases: leases.all.map(({ leaseId }) => leaseId), watches });
-  }
-
-  async leader(): Promise<number> {
-    const { etcd, members } = this.world;
-    const find = (): number | undefined =>
-      etcd.cluster ? etcd.cluster.leader?.node.index : members[0]!.awake ? 0 : undefined;
-    await this.world.time.until(() => find() !== undefined, LIMIT_MS, this.over);
-    const found = find();
-    if (found === undefined) throw new Error(`No member leads within ${LIMIT_MS} ms`);
-    return found;
-  }
-
-  async #ask(request: Applied): Promise<object> {
-    const { etcd, members, time } = this.world;
-    const noneIsAwake = (): boolean => members.every(({ awake }) => !awake);
-    let result: object | undefined;
-    const ask = (): boolean => noneIsAwake() || (result = etcd.execute(request)) !== undefined;
-    await time.until(ask, LIMIT_MS, this.over);
-    if (result !== undefined) return result;
-    throw new Error(
-      `No answer of etcd: ${noneIsAwake() ? "every member is paused or killed" : "no member leads"}`,
-    );
-  }
-}
-
-const LIMIT_MS = 10_000;
 
 class InsideEtcd extends RunningEtcd implements MemoryEtcd {
   readonly #world: World;
@@ -316,7 +209,7 @@ class InsideEtcd extends RunningEtcd implements MemoryEtcd {
       until: (is, limitMs, over) => time.until(is, limitMs, over),
     });
     this.#world = world;
-    for (const { link } of members) link.losesAnswerTo = (request) => this.#loses(request as UnaryRequest);
+    for (const { link } of world.ways) link.losesAnswerTo = (request) => this.#loses(request as UnaryRequest);
   }
 
   async advance(ms: number): Promise<void> {

@@ -122,6 +122,41 @@ export interface CheckedMemory {
 
 const VERSIONS = ["3.4", "3.5", "3.6", "3.7"] as const;
 
+/** The options of `startDevEtcd()`. */
+export interface DevEtcdOptions {
+  /** The port of the first member on 127.0.0.1; those of the others follow it. 0: free ones. @default 2379 */
+  readonly port?: number | undefined;
+  /** How many members the cluster has. @default 1 */
+  readonly members?: 1 | 3 | undefined;
+  /** The release of etcd whose answers it gives. @default "3.6" */
+  readonly version?: "3.4" | "3.5" | "3.6" | "3.7" | undefined;
+  /** Starts also with NODE_ENV=production. It keeps nothing. @default false */
+  readonly evenInProduction?: boolean | undefined;
+}
+
+export interface CheckedDev {
+  readonly port: number;
+  readonly members: number;
+  readonly version: "3.4" | "3.5" | "3.6" | "3.7";
+  readonly evenInProduction: boolean;
+}
+
+const USUAL_PORT = 2379;
+const MAX_PORT = 65_535;
+
+/** @throws {TypeError | RangeError} that names the option, the rule and the value. */
+export function checkDev(options: DevEtcdOptions | undefined): CheckedDev {
+  const given = checkOptions("startDevEtcd", options, ["port", "members", "version", "evenInProduction"]);
+  const members = membersOf(given["members"] ?? 1);
+  const max = MAX_PORT + 1 - members;
+  return {
+    members,
+    port: checkInteger("port", given["port"], { min: 0, max, fallback: USUAL_PORT }),
+    version: oneOf("version", VERSIONS, given["version"] ?? "3.6"),
+    evenInProduction: checkBoolean("evenInProduction", given["evenInProduction"] ?? false),
+  };
+}
+
 /** @throws {TypeError | RangeError} that names the option, the rule and the value. */
 export function checkMemory(options: MemoryEtcdOptions | undefined): CheckedMemory {
   const known = ["members", "time", "version", "auth", "seed", "evenInProduction"];

@@ -2,20 +2,26 @@
 import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { connect, lockAll, LockLostError, Mutex, SessionLostError } from "../../../src/index.js";
-import { memoryEtcd, startEtcd, type TestEtcd } from "../../../src/testing/start.js";
+import { memoryEtcd, startDevEtcd, startEtcd, type TestEtcd } from "../../../src/testing/start.js";
 
 const reasonOf = async ({ signal }: { readonly signal: AbortSignal }): Promise<unknown> => {
   if (!signal.aborted) await once(signal, "abort");
   return signal.reason;
 };
 
-const STARTS = { startEtcd, memoryEtcd };
+const STARTS = {
+  startEtcd,
+  memoryEtcd,
+  startDevEtcd: ({ members }: { readonly members: 1 | 3 }) => startDevEtcd({ members, port: 0 }),
+};
 
 describe.each([
   { by: "startEtcd", members: 1 },
   { by: "startEtcd", members: 3 },
   { by: "memoryEtcd", members: 1 },
   { by: "memoryEtcd", members: 3 },
+  { by: "startDevEtcd", members: 1 },
+  { by: "startDevEtcd", members: 3 },
 ] as const)("with an etcd of $members members by $by()", ({ by, members }) => {
   let etcd: TestEtcd;
   const client = (ttlSeconds = 5) => connect({ hosts: etcd.hosts, session: { ttlSeconds } });

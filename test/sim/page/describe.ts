@@ -7,6 +7,8 @@ type Described = Pick<Flight, "kind" | "text">;
 
 const KINDS: Record<UnaryRequest["kind"], Described> = {
   txns: { kind: "txn", text: "txn" },
+  kv: { kind: "txn", text: "request of another client" },
+  administer: { kind: "read", text: "administer" },
   range: { kind: "read", text: "read" },
   compact: { kind: "txn", text: "compact" },
   grant: { kind: "lease", text: "grant lease" },

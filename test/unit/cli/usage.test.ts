@@ -54,6 +54,7 @@ test.each<readonly [line: string, message: string]>([
   ["doctor a//", "Expected name to be"],
   ["doctor --endpoints ab:c", 'Expected --endpoints to be "host:port"'],
   ["doctor --endpoints a:0", "Expected --endpoints to be with a port from 1 to 65535"],
+  ["demo --user root:x", "demo takes no --user"],
   ["ui --port x1", '--port must be a whole number from 0 to 65535, got "x1"'],
 ])("leasehold %s is wrong: %s", async (line, message) => {
   const [name = "", ...words] = line.split(" ");

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import type { Lock, Session } from "../index.js";
 import {
   checkAdvance,
@@ -189,6 +190,8 @@ export class RunningEtcd implements TestEtcd {
 
   /** `links` in the order of the members. */
   constructor(fleet: Fleet, links: readonly ClientLink[], { backdoor, until }: Surroundings) {
+    // Each call that waits adds a listener.
+    setMaxListeners(0, this.#over.signal);
     this.#fleet = fleet;
     this.#linked = links.map((link, index) => ({ link, member: fleet.members[index] as Member }));
     this.hosts = links.map(({ host }) => host);

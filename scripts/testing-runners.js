@@ -1,81 +1,124 @@
-// Runs the Jest example of docs/testing-your-code.md, and tests in virtual time with Jest's fake timers, in a folder with the packed
-// package and Jest from the registry.
+// Runs the programs of docs/testing-your-code.md with Jest, as ES modules and as CommonJS, in a folder with the packed package and Jest
+// from the registry. Then 1,000 of its cases with Jest, vitest and node:test; prints the seconds that each takes, and how many locks
+// the etcd inside the process makes in a second.
 // Prints `not run: reason` and exits with 75 without the registry.
 import { execFile } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { findEtcd } from "../test/support/etcd/etcd.js";
-import { testProgram } from "../test/support/fixtures/test-programs.js";
+import { asCommonJs, CASES, casesProgram, heartbeatProgram } from "../test/support/fixtures/test-programs.js";
 import { exitNotRun } from "./vitest-run.js";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const JEST = "jest@30";
 const run = promisify(execFile);
 
-const IMPORTS = {
-  "memory.test.mjs": `import { jest } from "@jest/globals";
-import { connect, Mutex } from "leasehold";
-import { memoryEtcd } from "leasehold/testing";`,
-  "memory.test.cjs": `const { connect, Mutex } = require("leasehold");
-const { memoryEtcd } = require("leasehold/testing");`,
-};
-const MEMORY_TESTS = `
-for (const timers of ["real", "fake"]) {
-  test("a lock is lost, and taken again, in virtual time with the " + timers + " timers of Jest", async () => {
-    if (timers === "fake") jest.useFakeTimers();
-    const etcd = await memoryEtcd({ time: "virtual", members: 3 });
-    const mutex = new Mutex(connect({ hosts: etcd.hosts }), "jobs/nightly");
-    const lock = await mutex.lock();
-    await etcd.cut();
-    await etcd.advance(20_000);
-    expect(lock.signal.reason.loss).toBe("expired");
-    await etcd.heal();
-    const again = mutex.lock();
-    await etcd.advance(20_000);
-    expect((await again).fence > lock.fence).toBe(true);
-    await etcd.stop();
-    jest.useRealTimers();
-  });
-}
+const FAKE = /** @type {const} */ ({ timers: "fake" });
+const REAL = /** @type {const} */ ({ etcd: "startEtcd" });
+const TIMES = Math.ceil(1_000 / CASES.length);
+const MANY = TIMES * CASES.length;
+
+const LOCKS = 20_000;
+const SPEED = `import { connect, Mutex } from "leasehold";
+import { memoryEtcd } from "leasehold/testing";
+const etcd = await memoryEtcd({ time: process.argv[2] });
+const cluster = connect({ hosts: etcd.hosts });
+const mutex = new Mutex(cluster, "a");
+const since = performance.now();
+for (let n = 0; n < ${LOCKS}; n++) await (await mutex.lock()).release();
+console.log(Math.round(${LOCKS} / (performance.now() - since) * 1_000) + " locks/s");
+await cluster.close();
+await etcd.stop();
 `;
 
-const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-jest-"));
+/** What each of them runs. `passed` matches the output if it has; its group, or else the seconds, are printed. */
+const RUNS = [
+  {
+    name: "the guide with Jest",
+    files: {
+      "cases.test.mjs": casesProgram("Jest"),
+      "fake.test.mjs": casesProgram("Jest", FAKE),
+      "real.test.mjs": casesProgram("Jest", REAL),
+      "cases.test.cjs": asCommonJs(casesProgram("Jest")),
+      "fake.test.cjs": asCommonJs(casesProgram("Jest", FAKE)),
+      "heartbeat.test.cjs": heartbeatProgram("Jest"),
+    },
+    args: ["node_modules/jest/bin/jest.js", "--ci", "--testTimeout=60000", "--rootDir=."],
+    passed: new RegExp(`^Tests: +${5 * CASES.length + 1} passed, ${5 * CASES.length + 1} total$`, "m"),
+  },
+  {
+    name: `${MANY} tests of the guide with Jest`,
+    files: { "many.test.cjs": asCommonJs(casesProgram("Jest", { times: TIMES })) },
+    args: ["node_modules/jest/bin/jest.js", "--ci", "--rootDir=."],
+    passed: new RegExp(`^Tests: +${MANY} passed, ${MANY} total$`, "m"),
+  },
+  {
+    name: `${MANY} tests of the guide with vitest`,
+    files: { "many.test.js": casesProgram("vitest", { times: TIMES }) },
+    args: ["node_modules/vitest/vitest.mjs", "run"],
+    passed: new RegExp(`^ *Tests +${MANY} passed`, "m"),
+  },
+  {
+    name: `${MANY} tests of the guide with node:test`,
+    files: { "many.test.js": casesProgram("node:test", { times: TIMES }) },
+    args: ["--test", "--test-reporter=tap"],
+    passed: new RegExp(`^# pass ${MANY}$`, "m"),
+  },
+  ...["real", "virtual"].map((time) => ({
+    name: `locks of a free mutex, one after the other, in ${time} time`,
+    files: { "speed.js": SPEED },
+    args: ["speed.js", time],
+    passed: /^(\d+ locks\/s)$/m,
+  })),
+];
+
+const folder = await mkdtemp(path.join(os.tmpdir(), "leasehold-runners-"));
 try {
-  process.exitCode = await runJest();
+  await install();
+  for (const each of RUNS) if (!(await passes(each))) process.exitCode = 1;
 } finally {
   await rm(folder, { recursive: true, force: true });
 }
 
-async function runJest() {
+async function install() {
   const { stdout } = await run("npm", ["pack", "--json", "--pack-destination", folder], { cwd: ROOT });
   const [{ filename }] = /** @type {[{ filename: string }]} */ (JSON.parse(stdout));
   await writeFile(path.join(folder, "package.json"), '{ "type": "module" }');
-  await writeFile(path.join(folder, "outage.test.js"), testProgram("Jest"));
-  for (const [file, imports] of Object.entries(IMPORTS))
-    await writeFile(path.join(folder, file), `${imports}\n${MEMORY_TESTS}`);
-  const install = ["install", "--no-audit", "--no-fund", `./${filename}`, JEST];
-  await run("npm", install, { cwd: folder, timeout: 240_000 }).catch(async (error) => {
+  const args = ["install", "--no-audit", "--no-fund", `./${filename}`, JEST];
+  await run("npm", args, { cwd: folder, timeout: 240_000 }).catch(async (error) => {
     await rm(folder, { recursive: true, force: true });
     exitNotRun(
       new Error(`${JEST} cannot be had from the registry: ${lastLine(error.stderr ?? error.message)}`),
     );
   });
+  await symlink(path.join(ROOT, "node_modules/vitest"), path.join(folder, "node_modules/vitest"), "dir");
+}
+
+/** @param {(typeof RUNS)[number]} each */
+async function passes({ name, files, args, passed }) {
+  const cwd = await mkdtemp(path.join(folder, "run-"));
+  await symlink(path.join(folder, "node_modules"), path.join(cwd, "node_modules"), "dir");
+  await writeFile(path.join(cwd, "package.json"), '{ "type": "module" }');
+  for (const [file, text] of Object.entries(files)) await writeFile(path.join(cwd, file), text);
   const { etcd } = await findEtcd();
   const env = {
     ...process.env,
     LEASEHOLD_ETCD: path.dirname(etcd),
+    NO_COLOR: "1",
     NODE_OPTIONS: "--experimental-vm-modules",
   };
-  const jest = path.join(folder, "node_modules/jest/bin/jest.js");
-  const ended = await run(process.execPath, [jest, "--ci"], { cwd: folder, env, timeout: 120_000 }).then(
-    ({ stderr }) => ({ code: 0, stderr }),
-    (error) => ({ code: 1, stderr: String(error.stderr) }),
+  const since = performance.now();
+  const ended = await run(process.execPath, args, { cwd, env, timeout: 240_000, maxBuffer: 1 << 26 }).then(
+    ({ stdout, stderr }) => ({ code: 0, text: stdout + stderr }),
+    (error) => ({ code: 1, text: `${error.stdout}${error.stderr}` }),
   );
-  console.log(ended.stderr);
-  return ended.code === 0 && /^Tests: +5 passed, 5 total$/m.test(ended.stderr) ? 0 : 1;
+  const seconds = `${((performance.now() - since) / 1_000).toFixed(1)} s`;
+  const match = ended.code === 0 ? passed.exec(ended.text) : null;
+  console.log(match === null ? `${ended.text}\n${name}: failed` : `${name}: ${match[1] ?? seconds}`);
+  return match !== null;
 }
 
 /** @param {string} text */

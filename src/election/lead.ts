@@ -14,6 +14,7 @@ import { type EtcdServices } from "../session/connection.js";
 import type { LockOptions, SessionOptions } from "../session/session-options.js";
 import { electionChannel } from "../telemetry/channels.js";
 import { type Clock, pause } from "../util/clock.js";
+import { queueMicrotask } from "../util/own-context.js";
 import {
   type Candidate,
   Election,

@@ -1,4 +1,5 @@
-// How members are reached. Above this file everything knows `Member` only: no code but `memberOf` asks which transport is in use.
+// How members are reached. Above this file everything knows `Member` only: no code but `memberOf` asks which transport is in use, and
+// no code but `memoryEntryOf` looks for an etcd in this process.
 import { rangeError } from "../options/check.js";
 import type { CheckedConnect } from "../options/connect.js";
 import type { Clock } from "../util/clock.js";

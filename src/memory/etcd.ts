@@ -27,6 +27,8 @@ export interface SimEtcdOptions {
   readonly peerLatencyMs?: number | undefined;
   /** How often late watches are served, and full buffers tried again, instead of etcd's 100 and 10 ms. */
   readonly loopMs?: number | undefined;
+  /** Told when a member takes leases for expired, and begins to revoke them. */
+  readonly onExpiry?: ((member: number, leaseIds: readonly bigint[]) => void) | undefined;
 }
 
 /** A simulated etcd cluster. */
@@ -59,7 +61,8 @@ export class SimEtcd {
     this.auth = new AuthStore({ scheduler, random: random.fork("tokens"), auth: options.auth });
     this.#clusterId = random.fork("cluster").id().toString();
     this.#process = new MemberProcess(scheduler);
-    const decides = members === 1 ? { scheduler: this.#process } : { scheduler, expired: () => {} };
+    const onExpiry = (leaseIds: readonly bigint[]): void => options.onExpiry?.(0, leaseIds);
+    const decides = members === 1 ? { scheduler: this.#process, onExpiry } : { scheduler, expired: () => {} };
     this.leases = new Leases({ store, random: random.fork("leases"), ...decides });
     const truth = { store, leases: this.leases, quirks };
     this.access = this.#newAccess(truth, scheduler);
@@ -170,6 +173,7 @@ export class SimEtcd {
     const leases = new Leases({
       ...{ store, scheduler: process, random: random.fork("leases") },
       expired: (leaseIds) => cluster.members[index]!.revokeExpired(leaseIds),
+      onExpiry: (leaseIds) => this.options.onExpiry?.(index, leaseIds),
     });
     const replica = { store, leases, quirks };
     const { peers, nodes, members } = cluster;

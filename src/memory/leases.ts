@@ -36,6 +36,8 @@ export interface LeaseOptions {
   readonly random: Random;
   /** Revokes expired leases. Default: immediately. The lessor of a member of several is not primary at first. */
   readonly expired?: (leaseIds: readonly bigint[]) => void;
+  /** Told first. */
+  readonly onExpiry?: (leaseIds: readonly bigint[]) => void;
 }
 
 /** If the revocation of an expired lease was lost, it is repeated (expiredLeaseRetryInterval). */
@@ -47,6 +49,7 @@ export class Leases {
   readonly #scheduler: Scheduler;
   readonly #random: Random;
   readonly #expired: LeaseOptions["expired"];
+  readonly #onExpiry: LeaseOptions["onExpiry"];
   /** Leases expire, and are renewed, at the leader only. */
   #primary: boolean;
   readonly #leases = new Map<bigint, Lease>();
@@ -56,8 +59,9 @@ export class Leases {
   readonly #phase: number;
   #pollAt: number | undefined;
 
-  constructor({ store, scheduler, random, expired }: LeaseOptions) {
+  constructor({ store, scheduler, random, expired, onExpiry }: LeaseOptions) {
     this.#expired = expired;
+    this.#onExpiry = onExpiry;
     this.#primary = expired === undefined;
     this.#store = store;
     this.#scheduler = scheduler;
@@ -218,9 +222,12 @@ export class Leases {
   }
 
   #revokeExpired(due: readonly Lease[]): void {
+    if (due.length === 0) return;
+    const leaseIds = due.map(({ leaseId }) => leaseId);
+    this.#onExpiry?.(leaseIds);
     if (this.#expired !== undefined) {
       for (const lease of due) lease.retryAt = this.#scheduler.now + RETRY_MS;
-      if (due.length > 0) this.#expired(due.map(({ leaseId }) => leaseId));
+      this.#expired(leaseIds);
       return;
     }
     for (let i = 0; i < due.length; i += REVOKED_TOGETHER)

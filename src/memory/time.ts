@@ -10,18 +10,24 @@ import { inOwnContext } from "../util/own-context.js";
 import { EventQueue, type Scheduler } from "./event-queue.js";
 import type { Random } from "./random.js";
 
-const INSTANT_MS = 1;
+/** A millisecond but for what floating-point numbers lose. */
+const INSTANT_MS = 0.999;
 
 /** Turns of the event loop, beside its timers. */
 class Turns {
   readonly #waiting: (() => void)[] = [];
-  readonly #ports: readonly [MessagePort, MessagePort];
+  #ports: readonly [MessagePort, MessagePort] | undefined;
   #side: 0 | 1 = 0;
+  /** Etcds that run. Without them no port stays open: it would keep all that Jest has loaded for a test file. */
+  #users = 0;
 
-  constructor() {
-    const { port1, port2 } = new MessageChannel();
-    this.#ports = [port1, port2];
-    for (const port of this.#ports) port.on("message", () => this.#run()).unref();
+  use(): void {
+    this.#users++;
+  }
+
+  release(): void {
+    this.#users--;
+    this.#rest();
   }
 
   /**
@@ -29,20 +35,37 @@ class Turns {
    * latest after the second one.
    */
   next(run: () => void): void {
-    if (this.#waiting.push(run) === 1) for (const port of this.#ports) port.ref();
+    const ports = (this.#ports ??= inOwnContext(() => this.#open()));
+    if (this.#waiting.push(run) === 1) for (const port of ports) port.ref();
     this.#side = this.#side === 0 ? 1 : 0;
-    this.#ports[this.#side].postMessage(0);
+    ports[this.#side].postMessage(0);
+  }
+
+  #open(): readonly [MessagePort, MessagePort] {
+    const { port1, port2 } = new MessageChannel();
+    for (const port of [port1, port2]) port.on("message", () => this.#run());
+    return [port1, port2];
   }
 
   #run(): void {
-    const run = this.#waiting.shift();
-    if (this.#waiting.length === 0) for (const port of this.#ports) port.unref();
-    run?.();
+    try {
+      this.#waiting[0]?.();
+    } finally {
+      this.#waiting.shift();
+      this.#rest();
+    }
+  }
+
+  #rest(): void {
+    if (this.#waiting.length > 0 || this.#ports === undefined) return;
+    for (const port of this.#ports)
+      if (this.#users > 0) port.unref();
+      else port.close();
+    if (this.#users === 0) this.#ports = undefined;
   }
 }
 
-/** Made when it is needed first: what only imports this file gets no ports. */
-let turns: Turns | undefined;
+const turns = new Turns();
 
 /** What takes no time: events in an order, each in a turn of its own. */
 class Instants {
@@ -50,6 +73,10 @@ class Instants {
   /** The place of the last one. */
   place = 0;
   running = false;
+
+  constructor() {
+    turns.use();
+  }
 
   add(place: number, run: () => void): Timer {
     const event = this.#events.add(place, run);
@@ -60,17 +87,12 @@ class Instants {
   /** Resolves when none is left, and what the last one has caused in the caller's code has had two turns of the event loop. */
   async settled(): Promise<void> {
     for (let quiet = 0; quiet < 2; quiet = this.running ? 0 : quiet + 1)
-      await new Promise<void>((resolve) => this.#next(resolve));
-  }
-
-  #next(run: () => void): void {
-    turns ??= inOwnContext(() => new Turns());
-    turns.next(run);
+      await new Promise<void>((resolve) => turns.next(resolve));
   }
 
   #turn(): void {
     this.running = true;
-    this.#next(() => {
+    turns.next(() => {
       const event = this.#events.peek();
       if (event !== undefined) {
         this.place = event.time;
@@ -88,6 +110,8 @@ export interface EtcdTime extends Scheduler {
   readonly clock: Clock;
   /** Whether `is()` becomes true within so long: virtual time moves until then. Rejects with the reason of `over`. */
   until(is: () => boolean | Promise<boolean>, limitMs: number, over: AbortSignal): Promise<boolean>;
+  /** Resolves when so much time has passed. Rejects with the reason of `over`. */
+  advance(ms: number, over: AbortSignal): Promise<void>;
   /** From now on until the returned function is called, the time moves by itself. */
   run(): () => void;
   /** The end: no timer is left that could run. */
@@ -135,6 +159,10 @@ export class RealTime implements EtcdTime {
     return true;
   }
 
+  async advance(ms: number, over: AbortSignal): Promise<void> {
+    await this.until(() => false, ms, over);
+  }
+
   run(): () => void {
     return () => {};
   }
@@ -142,6 +170,7 @@ export class RealTime implements EtcdTime {
   stop(): void {
     for (const timer of this.#timers) timer.cancel();
     this.#timers.clear();
+    turns.release();
   }
 }
 
@@ -151,6 +180,8 @@ export class VirtualTime implements EtcdTime {
   now = 0;
   readonly #instants = new Instants();
   readonly #events = new EventQueue();
+  /** The ends of calls of `advance`, by their time: two of them would wait for each other. */
+  readonly #ends = new Map<number, Promise<void>>();
   /** The end of the last move: one after the other. */
   #moved: Promise<void> = Promise.resolve();
   /** How many want it to move by itself. */
@@ -183,24 +214,33 @@ export class VirtualTime implements EtcdTime {
     return this.at(this.now + ms, run);
   }
 
-  /** Runs all that is due within the next `ms`, in order. Between two events, the caller's promises settle. */
-  advance(ms: number): Promise<void> {
-    return this.#next(async () => {
-      await this.#instants.settled();
-      const limit = this.now + ms;
-      while (await this.#step(limit));
-    });
+  /** Calls that overlap share the time, as those who sleep do. */
+  async advance(ms: number, over: AbortSignal): Promise<void> {
+    const reached = this.#reached(this.now + ms);
+    const rest = this.run();
+    let stop = (): void => {};
+    const stopped = new Promise<void>((resolve) => (stop = resolve));
+    over.addEventListener("abort", stop);
+    await Promise.race([reached, stopped]);
+    over.removeEventListener("abort", stop);
+    rest();
+    over.throwIfAborted();
   }
 
   /** `is` may itself wait for a time. */
   async until(is: () => boolean | Promise<boolean>, limitMs: number, over: AbortSignal): Promise<boolean> {
-    const limit = this.now + limitMs;
-    await this.#next(() => this.#instants.settled());
-    for (;;) {
-      over.throwIfAborted();
-      if (await is()) return true;
-      if (this.now >= limit) return false;
-      await this.#next(() => this.#step(limit));
+    let isLate = false;
+    const late = this.#events.add(this.now + limitMs, () => (isLate = true));
+    try {
+      await this.#next(() => this.#instants.settled());
+      for (;;) {
+        over.throwIfAborted();
+        if (await is()) return true;
+        if (isLate) return false;
+        await this.#next(() => this.#step());
+      }
+    } finally {
+      late.cancel();
     }
   }
 
@@ -211,13 +251,19 @@ export class VirtualTime implements EtcdTime {
   }
 
   /** Who waits for it waits for ever, as in front of an etcd that is gone. */
-  stop(): void {}
+  stop(): void {
+    turns.release();
+  }
 
   async #runByItself(): Promise<void> {
     if (this.#running) return;
     this.#running = true;
-    while (this.#runners > 0 && (await this.#next(() => this.#step(Infinity))));
-    this.#running = false;
+    try {
+      await this.#next(() => this.#instants.settled());
+      while (this.#runners > 0 && (await this.#next(() => this.#step())));
+    } finally {
+      this.#running = false;
+    }
   }
 
   #next<T>(move: () => Promise<T>): Promise<T> {
@@ -229,16 +275,30 @@ export class VirtualTime implements EtcdTime {
     return moved;
   }
 
-  /** Runs the next event that is due until then; if there is none, moves to that time and returns false. */
-  async #step(limit: number): Promise<boolean> {
+  /** After all that is due until then, and what that causes for the same time. */
+  #reached(time: number): Promise<void> {
+    const known = this.#ends.get(time);
+    if (known) return known;
+    const reached = new Promise<void>((resolve) => {
+      const end = (): void => {
+        if ((this.#events.peek()?.time ?? Infinity) <= time) return void this.#events.add(time, end);
+        this.#ends.delete(time);
+        resolve();
+      };
+      this.#events.add(time, end);
+    });
+    this.#ends.set(time, reached);
+    return reached;
+  }
+
+  /** Moves to the next event and runs it. Then what follows from it in the caller's code comes first. */
+  async #step(): Promise<boolean> {
     if (this.#instants.running) await this.#instants.settled();
     const event = this.#events.peek();
-    const isDue = event !== undefined && event.time <= limit;
-    if (isDue) {
-      this.now = event.time;
-      inOwnContext(this.#events.take(event));
-      await this.#instants.settled();
-    } else if (limit < Infinity) this.now = limit;
-    return isDue;
+    if (event === undefined) return false;
+    this.now = event.time;
+    inOwnContext(this.#events.take(event));
+    await this.#instants.settled();
+    return true;
   }
 }

@@ -269,10 +269,18 @@ type Reach = CheckedTransport & Pick<CheckedConnect, "hosts" | "credentials" | "
 function checkReach(given: Options): Reach {
   const hosts = checkHosts(given.hosts, { option: "hosts", secure: given.credentials !== undefined });
   checkOneScheme("hosts", hosts);
+  if (hosts.some((host) => MEMORY_HOST.test(host))) checkNoWay(given);
   return {
     ...{ hosts, credentials: checkCredentials(given.credentials, hosts), auth: checkAuth(given.auth) },
     ...{ etcd3: undefined, ...checkTransport(given) },
   };
+}
+
+/** No transport leads to an etcd inside this process, and a test that names one would test another. */
+function checkNoWay({ transport, credentials }: Options): void {
+  const rule = "left out with the hosts of memoryEtcd()";
+  if (transport !== undefined) throw rangeError("transport", rule, transport);
+  if (credentials !== undefined) throw secretTypeError("credentials", rule, credentials);
 }
 
 function checkClient(given: Options): Reach {

@@ -1,4 +1,5 @@
 import type { Timer } from "../util/clock.js";
+import { queueMicrotask } from "../util/own-context.js";
 import { printable } from "../util/printable.js";
 import type { LineContext } from "./log.js";
 import type {

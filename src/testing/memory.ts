@@ -19,13 +19,6 @@ import { RunningEtcd, type TestEtcd } from "./running-etcd.js";
 /** An etcd inside this process. */
 export interface MemoryEtcd extends TestEtcd {
   /**
-   * With `time: "virtual"`: moves the time of etcd and of all clusters that are connected to it, and runs what is due meanwhile:
-   * renewals, expiries, time limits, `maxHoldMs`, pauses between attempts. After each event, what your code does because of it
-   * comes first, as far as it takes no time and no I/O. Resolves when the time has come.
-   * @throws a `TypeError` for an etcd in real time, and a `TypeError` or `RangeError` for a bad number.
-   */
-  advance(ms: number): Promise<void>;
-  /**
    * The answer to the next write, of whatever client, is lost: etcd executes it, and the client's connection is reset. The client
    * sends its request again after a pause.
    */
@@ -85,13 +78,17 @@ class World implements Inside {
     const mostMs = seed === undefined ? 0 : MOST_MS;
     const virtual = time === "virtual";
     this.time = virtual ? new VirtualTime(random.fork("clients")) : new RealTime();
+    const { now: start } = this.time;
+    this.history = new History(() => this.time.now - start);
     this.etcd = new SimEtcd({
       ...{ scheduler: this.time, random: random.fork("etcd"), version, members },
       ...{ peerLatencyMs: mostMs, loopMs: virtual ? LOOP_MS : undefined },
       auth: auth && { ...auth, passwordMs: PASSWORD_MS },
+      onExpiry: (member, leaseIds) => {
+        for (const leaseId of leaseIds)
+          this.history.add(`m${member}`, () => `lease ${leaseId.toString(16)} has expired`);
+      },
     });
-    const { now: start } = this.time;
-    this.history = new History(() => this.time.now - start);
     // Another copy of this file may have started some, too, and no name is used again.
     const name = randomUUID().slice(0, 8);
     this.ways = this.etcd.members.map((_, index) => {
@@ -212,12 +209,9 @@ class InsideEtcd extends RunningEtcd implements MemoryEtcd {
     for (const { link } of world.ways) link.losesAnswerTo = (request) => this.#loses(request as UnaryRequest);
   }
 
-  async advance(ms: number): Promise<void> {
+  override async advance(ms: number): Promise<void> {
     const checked = checkAdvance(ms);
-    const { time } = this.#world;
-    if (!(time instanceof VirtualTime))
-      throw new TypeError('advance() is for memoryEtcd({ time: "virtual" }): real time passes by itself');
-    await this.during(() => time.advance(checked));
+    await this.during((over) => this.#world.time.advance(checked, over));
   }
 
   loseAnswer(): Promise<void> {

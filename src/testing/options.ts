@@ -211,11 +211,14 @@ function listOf(option: string, value: unknown = []): readonly string[] {
 
 /** The time by which `advance()` moves. @throws {TypeError | RangeError} */
 export function checkAdvance(ms: unknown): number {
-  const rule = "a number of milliseconds, 0 or more";
+  const rule = `a number of milliseconds from 0 to ${MOST_MS}`;
   if (typeof ms !== "number") throw typeError("ms", rule, ms);
-  if (!(ms >= 0 && ms < Infinity)) throw rangeError("ms", rule, ms);
+  if (!(ms >= 0 && ms <= MOST_MS)) throw rangeError("ms", rule, ms);
   return ms;
 }
+
+/** A year. */
+const MOST_MS = 366 * 86_400_000;
 
 /** @throws {TypeError | RangeError} */
 export const checkRefusal = (what: unknown): "quota" | "nothing" => oneOf("what", ["quota", "nothing"], what);

@@ -1,5 +1,7 @@
+import { setMaxListeners } from "node:events";
 import type { Lock, Session } from "../index.js";
 import {
+  checkAdvance,
   type CutMode,
   checkCut,
   checkLease,
@@ -92,6 +94,15 @@ export interface TestEtcd extends AsyncDisposable {
   restart(member?: number): Promise<void>;
   /** The index of the member that leads. Waits up to 10 s for an election. */
   leader(): Promise<number>;
+  /**
+   * Lets so many milliseconds pass, at most a year: resolves when the time has come. Calls that overlap share the time.
+   *
+   * The time of `memoryEtcd({ time: "virtual" })` stands still otherwise. There, the call moves it, for etcd and for all clusters that
+   * are connected to it, and runs what is due meanwhile: renewals, expiries, time limits, `maxHoldMs`, pauses between attempts.
+   * After each event, what your code does because of it comes first, as far as it takes no time and no I/O.
+   * @throws {TypeError | RangeError} for a bad number.
+   */
+  advance(ms: number): Promise<void>;
 
   /**
    * Revokes the lease of a session behind its back, as an operator could. Resolves when etcd has the lease and its keys no more;
@@ -179,6 +190,8 @@ export class RunningEtcd implements TestEtcd {
 
   /** `links` in the order of the members. */
   constructor(fleet: Fleet, links: readonly ClientLink[], { backdoor, until }: Surroundings) {
+    // Each call that waits adds a listener.
+    setMaxListeners(0, this.#over.signal);
     this.#fleet = fleet;
     this.#linked = links.map((link, index) => ({ link, member: fleet.members[index] as Member }));
     this.hosts = links.map(({ host }) => host);
@@ -227,6 +240,11 @@ export class RunningEtcd implements TestEtcd {
 
   leader(): Promise<number> {
     return this.during(() => this.#admin.leader());
+  }
+
+  async advance(ms: number): Promise<void> {
+    const checked = checkAdvance(ms);
+    await this.during((over) => this.#until(() => false, checked, over));
   }
 
   async expire(session: { readonly leaseId: bigint } | bigint): Promise<void> {
@@ -295,9 +313,9 @@ export class RunningEtcd implements TestEtcd {
   }
 
   /** `stop()` waits for what it does. Rejects after `stop()`. */
-  protected async during<T>(work: () => Promise<T>): Promise<T> {
+  protected async during<T>(work: (over: AbortSignal) => Promise<T>): Promise<T> {
     this.#over.signal.throwIfAborted();
-    const promise = work();
+    const promise = work(this.#over.signal);
     this.#underWay.add(promise);
     try {
       return await promise;

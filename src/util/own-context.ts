@@ -13,6 +13,9 @@ const own = new AsyncResource("leasehold");
  */
 export const inOwnContext = <T>(start: () => T): T => own.runInAsyncScope(start);
 
+/** That of the process: the fake timers of test runners replace the global one, and delay what goes by it. */
+export const { queueMicrotask } = globalThis;
+
 const NOT_COLLECTED = { requireManualDestroy: true };
 
 /**

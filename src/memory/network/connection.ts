@@ -14,6 +14,9 @@ export interface ConnectionSetting extends HeartbeatSetting {
   readonly connectTimeoutMs: number;
 }
 
+/** For a microtask: test runners replace `queueMicrotask`. */
+const NOW = Promise.resolve();
+
 /** A unary call or a stream on a connection. */
 export interface Exchange {
   /** The connection is open: what waits is sent. */
@@ -73,7 +76,7 @@ export class SimConnection implements Resettable {
   /** `exchange` does not fail before this call returns. */
   add(exchange: Exchange): void {
     const failure = this.#failure;
-    if (failure !== undefined) return queueMicrotask(() => exchange.failed(failure));
+    if (failure !== undefined) return void NOW.then(() => exchange.failed(failure));
     this.#exchanges.add(exchange);
     if (this.#state === "open") this.#begin(exchange);
   }

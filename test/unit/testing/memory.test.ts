@@ -1,8 +1,9 @@
 // An etcd in the process. What it has in common with a real one is in test/integration/testing; how its answers compare with those
 // of etcd, in test/meta/fidelity.
+import { createHook } from "node:async_hooks";
 import { setImmediate as turn } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { type Cluster, connect, Election, fromEnv, Mutex, once } from "../../../src/index.js";
+import { type Cluster, connect, Election, fromEnv, lead, Mutex, once } from "../../../src/index.js";
 import { memoryEtcd, type MemoryEtcd, type MemoryEtcdOptions } from "../../../src/testing/start.js";
 
 const opened: AsyncDisposable[] = [];
@@ -144,6 +145,21 @@ describe.each(["the timers of Node.js", "the fake timers of vitest"])("virtual t
     expect(lossOf(lock)).toBe("closed");
   });
 
+  it("lead() tells who leads", async () => {
+    const etcd = await start();
+    const stop = new AbortController();
+    const leaders: (string | undefined)[] = [];
+    const work = ({ signal }: AbortSignalled): Promise<unknown> => ended(signal, stop.signal);
+    const onLeader = (leader: { readonly value: string } | undefined): number => leaders.push(leader?.value);
+    const leading = lead(client(etcd), "reports", work, { signal: stop.signal, value: "first", onLeader });
+
+    await etcd.advance(1_000);
+    stop.abort();
+    await leading;
+
+    expect(leaders).toContain("first");
+  });
+
   it("a crowd of 300 in one queue needs no move of the time", async () => {
     const etcd = await start();
     const clusters = [client(etcd), client(etcd), client(etcd)];
@@ -169,6 +185,10 @@ const FAKED = [
   ...(["Date", "performance", "queueMicrotask"] as const),
 ];
 
+interface AbortSignalled {
+  readonly signal: AbortSignal;
+}
+
 const ended = (...signals: AbortSignal[]): Promise<unknown> =>
   new Promise((end) => AbortSignal.any(signals).addEventListener("abort", end));
 
@@ -189,6 +209,79 @@ describe("memoryEtcd", () => {
     await etcd.advance(59_000);
 
     expect(fences).toHaveLength(6);
+  });
+
+  it("passes the same time to all who call advance() at once", async () => {
+    const etcd = await start();
+    const ends: string[] = [];
+    const sleep = (ms: number, name: string): Promise<unknown> =>
+      etcd.advance(ms).then(async () => {
+        await turn();
+        ends.push(name);
+        if (name === "1 s") await sleep(1_500, "1 s and 1.5 s");
+      });
+
+    const [warned, onWarning] = [vi.fn(), (warning: Error): unknown => warned(warning.name)];
+    process.on("warning", onWarning);
+    const crowd = Array.from({ length: 20 }, () => etcd.advance(100));
+    await Promise.all([
+      sleep(3_000, "3 s"),
+      sleep(1_000, "1 s"),
+      sleep(2_000, "2 s"),
+      sleep(2_000, "2 s"),
+      ...crowd,
+    ]);
+    process.off("warning", onWarning);
+
+    expect(ends).toEqual(["1 s", "2 s", "2 s", "1 s and 1.5 s", "3 s"]);
+    expect(warned).not.toHaveBeenCalled();
+  });
+
+  it("passes time in the middle of a hold, while the test waits for longer", async () => {
+    const etcd = await start();
+    const cluster = client(etcd);
+    const first = await new Mutex(cluster, "a", { maxHoldMs: 5_000, maxHoldGraceMs: 0 }).lock();
+    const steps: string[] = [];
+    const second = new Mutex(cluster, "a").withLock(async (lock) => {
+      await etcd.advance(2_000);
+      steps.push(`worked, held: ${lock.held}`);
+    });
+
+    await etcd.advance(10_000);
+    steps.push("10 s have passed");
+    await second;
+
+    expect([lossOf(first), ...steps]).toEqual(["max_hold", "worked, held: true", "10 s have passed"]);
+  });
+
+  it("ends an advance() with stop()", async () => {
+    const etcd = await start();
+    await client(etcd).session();
+    const moving = etcd.advance(300 * 86_400_000);
+
+    await Promise.all([etcd.stop(), expect(moving).rejects.toThrow("This etcd was stopped")]);
+  });
+
+  it("leaves no port open in the process after stop(), also if a cluster is closed later", async () => {
+    const open = new Set<number>();
+    const hook = createHook({
+      init: (id, type) => type === "MESSAGEPORT" && open.add(id),
+      destroy: (id) => open.delete(id),
+    }).enable();
+    const openedByOne = async (): Promise<number> => {
+      const etcd = await start();
+      const cluster = client(etcd);
+      await cluster.session();
+      const { size } = open;
+      await etcd.stop();
+      await cluster.close();
+      return size;
+    };
+
+    // The etcd of the test before may still have a turn to run.
+    await expect.poll(openedByOne).toBe(2);
+    await expect.poll(() => open.size).toBe(0);
+    hook.disable();
   });
 
   it("gives the same run for the same seed", async () => {
@@ -249,6 +342,17 @@ describe("memoryEtcd", () => {
     expect(lines.at(-1)).toMatch(/^ +5000 ms  m2 {2}is killed$/);
   });
 
+  it.each([1, 3] as const)("tells, with %d members, that a lease has expired", async (members) => {
+    const etcd = await start({ members });
+    const { leaseId } = await client(etcd, { session: { ttlSeconds: 5 } }).session();
+    await etcd.cut();
+    await etcd.advance(20_000);
+
+    expect(etcd.history()).toMatch(
+      new RegExp(`^ +\\d+ ms {2}m\\d {2}lease ${leaseId.toString(16)} has expired$`, "m"),
+    );
+  });
+
   it("checks users and roles", async () => {
     const roles = { jobs: { readwrite: ["jobs/"] } };
     const etcd = await start({ auth: { users: { worker: { password: "secret", roles: ["jobs"] } }, roles } });
@@ -292,6 +396,19 @@ describe("memoryEtcd", () => {
   });
 
   it.each([
+    [{ transport: "etcd3" }, 'Expected transport to be left out with the hosts of memoryEtcd(), got "etcd3"'],
+    [{ transport: "http2" }, 'Expected transport to be left out with the hosts of memoryEtcd(), got "http2"'],
+    [
+      { credentials: { rootCertificate: "" } },
+      "Expected credentials to be left out with the hosts of memoryEtcd()",
+    ],
+  ] as const)("is reached by no transport and by no TLS: connect refuses %j", async (options, message) => {
+    const { hosts } = await start({ members: 3 });
+
+    expect(() => connect({ hosts, ...options })).toThrow(message);
+  });
+
+  it.each([
     [{ members: 5 }, "Expected members to be 1 or 3, got 5"],
     [{ time: "fast" }, 'Expected time to be real or virtual, got "fast"'],
     [{ version: "3.3" }, 'Expected version to be 3.4, 3.5, 3.6 or 3.7, got "3.3"'],
@@ -306,12 +423,19 @@ describe("memoryEtcd", () => {
     await expect(memoryEtcd(options as never)).rejects.toThrow(message);
   });
 
-  it("moves no real time, and no time backwards", async () => {
-    const [real, virtual] = [await start({ time: "real" }), await start()];
-    await expect(real.advance(1)).rejects.toThrow('advance() is for memoryEtcd({ time: "virtual" })');
-    await expect(virtual.advance(-1)).rejects.toThrow(
-      "Expected ms to be a number of milliseconds, 0 or more, got -1",
-    );
+  it("waits in real time", async () => {
+    const etcd = await start({ time: "real" });
+    const since = performance.now();
+    await etcd.advance(20);
+    expect(performance.now() - since).toBeGreaterThanOrEqual(20);
+  });
+
+  it("moves no time backwards, nor by more than a year", async () => {
+    const virtual = await start();
+    for (const ms of [-1, NaN, 1e300])
+      await expect(virtual.advance(ms)).rejects.toThrow(
+        `Expected ms to be a number of milliseconds from 0 to 31622400000, got ${ms}`,
+      );
     await expect(virtual.refuse("all" as never)).rejects.toThrow(
       'Expected what to be quota or nothing, got "all"',
     );

@@ -1,6 +1,6 @@
 // Words and flags of the program. An unknown flag, a missing value and a wrong number of words end it with code 64 before it
 // connects. `ETCDCTL_*` variables that users have set for etcdctl work here, with its rules; a flag wins over its variable.
-import { parseArgs, type ParseArgsConfig } from "node:util";
+import type { parseArgs, ParseArgsConfig } from "node:util";
 import type { ConnectOptions } from "../index.js";
 import { checkNoDiscovery, etcdctlConnection, variableOf } from "../options/etcdctl.js";
 import type { AnyCommand, Flags, Given } from "./command.js";
@@ -71,7 +71,7 @@ function parsed(command: AnyCommand, words: readonly string[]): ReturnType<typeo
     ],
   );
   try {
-    return parseArgs({
+    return process.getBuiltinModule("node:util").parseArgs({
       args: [...words],
       options: Object.fromEntries(options) as Options,
       allowPositionals: true,

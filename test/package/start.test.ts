@@ -41,6 +41,13 @@ await cluster.close();
 console.log(JSON.stringify({ imported, locked: loaded() }));
 `;
 
+/** Prints what Node.js loads for an `import` of `node:fs` or `node:util`, to name each of their exports, and what nothing here uses. */
+const NAMED = `data:text/javascript,${encodeURIComponent(`
+process.on("exit", () => {
+  const named = /^NativeModule internal\\/(fs\\/streams|mime|util\\/diff)$/;
+  console.log(JSON.stringify(process.moduleLoadList.filter((name) => named.test(name))));
+});`)}`;
+
 let etcd: EtcdCluster;
 let folder: string;
 
@@ -96,6 +103,12 @@ describe("leasehold", () => {
     expect(kbIn(dist, RUN)).toBeLessThan(MOST_KB.run);
     rmSync(path.join(dist, "leasehold-cli-run.js"));
     expect(printed(cli, ["--version"])).toMatch(/^leasehold \d/);
+  });
+
+  test("run loads no module of Node.js only to name its exports", () => {
+    const cli = path.join(ROOT, "dist/leasehold-cli.js");
+
+    expect(printed(cli, ["run", "start", "--", "true"], { NODE_OPTIONS: `--import=${NAMED}` })).toBe("[]\n");
   });
 
   test("run sends five requests and opens one watch for a lock that is free", async () => {

@@ -2,7 +2,6 @@
 // the session. When the key is gone, SIGKILL at once.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdirSync, readFileSync } from "node:fs";
 import os from "node:os";
 import { type Hold, LockLostError } from "../../index.js";
 import { pause, systemClock, type Timer } from "../../util/clock.js";
@@ -71,6 +70,7 @@ function runText({ ranOnMs, byGuardian }: Settled): string {
  */
 function hasOnlyZombies(group: number): boolean {
   try {
+    const { readdirSync } = process.getBuiltinModule("node:fs");
     const states = readdirSync("/proc")
       .filter((name) => /^\d+$/.test(name))
       .flatMap((pid) => stateIn(group, pid));
@@ -83,6 +83,7 @@ function hasOnlyZombies(group: number): boolean {
 /** The state of the process if it is in the group. */
 function stateIn(group: number, pid: string): string[] {
   try {
+    const { readFileSync } = process.getBuiltinModule("node:fs");
     const text = readFileSync(`/proc/${pid}/stat`, "latin1");
     // The name of the program, in parentheses, may contain anything.
     const [state = "", , pgrp] = text.slice(text.lastIndexOf(")") + 2).split(" ");

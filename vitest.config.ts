@@ -20,7 +20,7 @@ const apart = Object.keys(APART).filter((folder) => process.env[APART[folder] ??
 const ALONE = ["test/integration/budgets/*.test.ts", "test/integration/batching/counts.test.ts"];
 const SLOW_ALONE = [
   "test/slow/budgets/*.test.ts",
-  "test/slow/{crowds/{crowds,watches-bulk},locks/handover,election/lead-crowds,inspect/many-waiters}.test.ts",
+  "test/slow/{crowds/{crowds,watches-bulk},locks/handover,election/lead-crowds,inspect/many-waiters,cli/demo}.test.ts",
   ...(process.env["LEASEHOLD_CROWDS"] === "large"
     ? ["test/slow/crowds/{bulk-crowds,waiter-memory}.test.ts"]
     : []),

@@ -22,8 +22,8 @@ export type Message<T extends object = object> = Readonly<Record<keyof NoInfer<T
   readonly [DECODED]?: T;
 };
 
-/** etcd rejects more than 128 transactions in each other; each is two messages. */
-const DEEPEST = 300;
+/** etcd rejects more than 128 transactions in each other; each is two messages. What is deeper by far is no request. */
+const DEEPEST = 2_000;
 
 const DEFAULTS: Readonly<Record<Scalar, unknown>> = {
   ...{ int64: 0n, uint64: 0n, number: 0, bool: false, text: "", bytes: Buffer.alloc(0) },

@@ -4,7 +4,8 @@ import { ProcessGroup } from "../../../src/cli/run/supervisor.js";
 afterEach(() => void vi.restoreAllMocks());
 
 describe("the process group of a command", () => {
-  const start = () => new ProcessGroup(["sleep", "1000"], process.env, () => {});
+  const sleep = [process.execPath, "-e", "setInterval(() => {}, 1000)"] as const;
+  const start = () => new ProcessGroup(sleep, process.env, () => {});
   const failing = (code: string) => () => {
     throw Object.assign(new Error(code), { code });
   };

@@ -15,8 +15,15 @@ interface MemberContext {
 }
 
 /** For members that other code makes: their errors must be of the classes of this copy of the library. */
-export const failures = { gaveUp, reasonFailure, statusFailure, streamFailure, UnansweredError };
-export type Failures = typeof failures;
+export interface Failures {
+  readonly gaveUp: typeof gaveUp;
+  readonly reasonFailure: typeof reasonFailure;
+  readonly statusFailure: typeof statusFailure;
+  readonly UnansweredError: typeof UnansweredError;
+  /** Of a `StreamFailure`, whose declaration the package does not contain. */
+  streamFailure(failure: Error, host: string, inDoubt: boolean): Error;
+}
+export const failures: Failures = { gaveUp, reasonFailure, statusFailure, UnansweredError, streamFailure };
 
 /** What can take the place of `memberOf`. */
 export type NewMember = (

@@ -41,13 +41,19 @@ const RUNS = [
     files: {
       "cases.test.mjs": casesProgram("Jest"),
       "fake.test.mjs": casesProgram("Jest", FAKE),
-      "real.test.mjs": casesProgram("Jest", REAL),
       "cases.test.cjs": asCommonJs(casesProgram("Jest")),
       "fake.test.cjs": asCommonJs(casesProgram("Jest", FAKE)),
       "heartbeat.test.cjs": heartbeatProgram("Jest"),
     },
     args: ["node_modules/jest/bin/jest.js", "--ci", "--testTimeout=60000", "--rootDir=."],
-    passed: new RegExp(`^Tests: +${5 * CASES.length + 1} passed, ${5 * CASES.length + 1} total$`, "m"),
+    passed: new RegExp(`^Tests: +${4 * CASES.length + 1} passed, ${4 * CASES.length + 1} total$`, "m"),
+  },
+  {
+    name: "the guide's cases with Jest and a real etcd",
+    files: { "real.test.mjs": casesProgram("Jest", REAL) },
+    // On a busy machine, Node.js 20 sometimes does not end such a process by itself. The cases have passed then.
+    args: ["node_modules/jest/bin/jest.js", "--ci", "--testTimeout=60000", "--forceExit", "--rootDir=."],
+    passed: new RegExp(`^Tests: +${CASES.length} passed, ${CASES.length} total$`, "m"),
   },
   {
     name: `${MANY} tests of the guide with Jest`,

@@ -22,7 +22,29 @@ import {
   contains,
   intervalOf,
 } from "./store.js";
-import { MAX_OPERATIONS, type Reading, type TxnContext, emptyEnd, keysOnlyValue } from "./txn.js";
+import type { Quirks } from "./quirks.js";
+import type { TxnContext } from "./txn.js";
+
+/** The default of `--max-txn-ops`. */
+export const MAX_OPERATIONS = 128;
+
+/** How a request is read. */
+export interface Reading {
+  readonly quirks: Quirks;
+  /** Writes go through raft, and so do transactions that could write. */
+  readonly throughRaft: boolean;
+}
+
+export const emptyEnd = ({ quirks, throughRaft }: Reading): "" | undefined =>
+  quirks.emptyEndIsOpen && !throughRaft ? "" : undefined;
+
+/** A key without its value, as a keys-only range shows it. */
+export const keysOnlyValue = <Kv extends KeyValue>(kv: Kv, { keysOnlyWithoutLeases }: Quirks): Kv => ({
+  ...kv,
+  value: "",
+  ...("bytes" in kv && { bytes: undefined }),
+  leaseId: keysOnlyWithoutLeases ? 0n : kv.leaseId,
+});
 
 export type KvRequest = KvRange | KvPut | KvDeletion | KvTxn;
 

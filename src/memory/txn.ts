@@ -1,5 +1,5 @@
 import type { Compare, KeyValue, Operation, Range, RangeAnswer, Txn } from "../etcd/port.js";
-import { executeKv } from "./kv.js";
+import { MAX_OPERATIONS, type Reading, emptyEnd, executeKv, keysOnlyValue } from "./kv.js";
 import type { Leases } from "./leases.js";
 import {
   DUPLICATE_KEY,
@@ -166,9 +166,6 @@ function matches(kv: KeyValue, compare: Compare): boolean {
 
 /** What etcd rejects in a transaction before it executes anything (api/v3rpc/key.go). */
 
-/** The default of `--max-txn-ops`. */
-export const MAX_OPERATIONS = 128;
-
 /** Several transactions are nested in one that compares nothing: those take as many operations off the limit of each. */
 export function checkTxns(txns: readonly Txn[]): Refusal | undefined {
   const [only] = txns;
@@ -242,16 +239,6 @@ function checkNested(txns: readonly Txn[]): Refusal | undefined {
 
 export type RangeResult = Omit<RangeAnswer, "header">;
 
-/** How a request is read. */
-export interface Reading {
-  readonly quirks: Quirks;
-  /** Writes go through raft, and so do transactions that could write. */
-  readonly throughRaft: boolean;
-}
-
-export const emptyEnd = ({ quirks, throughRaft }: Reading): "" | undefined =>
-  quirks.emptyEndIsOpen && !throughRaft ? "" : undefined;
-
 /**
  * Answers a range request (executeRange in etcdserver/txn). etcd reads the whole range if the request filters or sorts, and
  * applies the limit last: `more` refers to the filtered keys, `count` to all keys in the range.
@@ -279,11 +266,3 @@ function sort(kvs: KeyValue[], order: Range["order"]): void {
   const direction = order === "oldest first" ? 1 : -1;
   kvs.sort(({ createRevision: a }, { createRevision: b }) => (a === b ? 0 : a < b ? -direction : direction));
 }
-
-/** A key without its value, as a keys-only range shows it. */
-export const keysOnlyValue = <Kv extends KeyValue>(kv: Kv, { keysOnlyWithoutLeases }: Quirks): Kv => ({
-  ...kv,
-  value: "",
-  bytes: undefined,
-  leaseId: keysOnlyWithoutLeases ? 0n : kv.leaseId,
-});

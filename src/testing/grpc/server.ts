@@ -31,6 +31,8 @@ export interface Duplex<Request> {
   message(request: Request): void;
   /** The client sends no more, or is gone. */
   close(): void;
+  /** The client is gone, or the call is over. */
+  gone?(): void;
 }
 
 type Open<Request, Answer> = (out: Out<Answer>, metadata: Metadata) => Duplex<Request>;
@@ -167,7 +169,10 @@ function serve(call: Call, method: Method, headers: IncomingHttpHeaders): void {
   };
   stream.on("data", (data: Buffer) => call.over || take(() => reader.read(data, { message })));
   stream.on("end", () => take(() => duplex.close()));
-  stream.on("close", () => take(() => duplex.close()));
+  stream.on("close", () => {
+    take(() => duplex.close());
+    duplex.gone?.();
+  });
 }
 
 /** A message that is too long, or one that is none. */

@@ -3,6 +3,7 @@ import type { LeaseAnswer, WatchAnswer } from "../../etcd/port.js";
 import { versioned } from "../../memory/kv.js";
 import { isRefusal, type Refusal, type WatchCommand } from "../../memory/protocol.js";
 import { authOf, clusterOf, maintenanceOf } from "./admin.js";
+import { electionOf, lockOf } from "./concurrency.js";
 import { kvMessage, kvOf, MAX_REQUEST_BYTES } from "./kv.js";
 import { headerOf, headerOnly, made, type ServedMember } from "./member.js";
 import * as messages from "./messages.js";
@@ -18,8 +19,10 @@ export function servicesOf(member: ServedMember): Readonly<Record<string, Method
     Cluster: clusterOf(member),
     Maintenance: maintenanceOf(member),
   };
-  const methods = Object.entries(services).flatMap(([service, each]) =>
-    Object.entries(each).map(([name, one]) => [`/etcdserverpb.${service}/${name}`, one] as const),
+  const others = { "v3lockpb.Lock": lockOf(member), "v3electionpb.Election": electionOf(member) };
+  const own = Object.entries(services).map(([service, each]) => [`etcdserverpb.${service}`, each] as const);
+  const methods = [...own, ...Object.entries(others)].flatMap(([service, each]) =>
+    Object.entries(each).map(([name, one]) => [`/${service}/${name}`, one] as const),
   );
   return Object.fromEntries(methods);
 }

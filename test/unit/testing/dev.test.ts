@@ -3,6 +3,8 @@ import { once } from "node:events";
 import { connect as http2 } from "node:http2";
 import net from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { decode, encode, type Message } from "../../../src/testing/grpc/codec.js";
+import * as messages from "../../../src/testing/grpc/messages.js";
 import { startDevEtcd, type TestEtcd } from "../../../src/testing/start.js";
 
 let etcd: TestEtcd;
@@ -65,7 +67,72 @@ const field = (number: number, content: Buffer): Buffer =>
   Buffer.concat([prefixOf(number, content.length), content]);
 const read = (key: string): Buffer => field(1, Buffer.from(key));
 
+/** A call of one of the services by which jetcd locks and elects. */
+async function ask<Request extends object, Response extends object>(
+  path: string,
+  [request, response]: readonly [Message<Request>, Message<Response>],
+  asked: Request,
+): Promise<Response> {
+  const { status, message, bytes } = await call(path, encode(request, asked));
+  if (status !== "0") throw new Error(message);
+  return decode(response, bytes.subarray(5));
+}
+
 describe("startDevEtcd", () => {
+  test("v3lock gives a lock to one lease after the other, and takes a waiter that has left out of the queue", async () => {
+    const [name, lock] = [Buffer.from("v3"), [messages.LOCK_REQUEST, messages.KEY_RESPONSE] as const];
+    const locking = () => ask("/v3lockpb.Lock/Lock", lock, { name, leaseId: 0n });
+    const unlock = (key: Buffer) =>
+      ask("/v3lockpb.Lock/Unlock", [messages.KEY_REQUEST, messages.HEADER_ONLY], { key });
+    const places = (count: number) => expect.poll(() => etcd.keys("v3/")).toHaveLength(count);
+    const first = await locking();
+    const session = http2(`http://${etcd.hosts[0]}`);
+    const leaving = session.request({
+      ...{ ":method": "POST", ":path": "/v3lockpb.Lock/Lock", "content-type": "application/grpc" },
+    });
+    leaving.on("error", () => {});
+    leaving.end(encode(messages.LOCK_REQUEST, { name, leaseId: 0n }));
+    await places(2);
+    const third = locking();
+    await places(3);
+
+    leaving.close(8);
+    await places(2);
+    await unlock(first.key);
+    await unlock((await third).key);
+
+    await places(0);
+    session.destroy();
+  });
+
+  test("v3election has one leader after the other, who proclaims and resigns", async () => {
+    const name = Buffer.from("v3e");
+    const path = (method: string) => `/v3electionpb.Election/${method}`;
+    const campaign = [messages.CAMPAIGN_REQUEST, messages.CAMPAIGN_RESPONSE] as const;
+    const campaigns = (value: string) =>
+      ask(path("Campaign"), campaign, { name, leaseId: 0n, value: Buffer.from(value) });
+    const leader = async () =>
+      (
+        await ask(path("Leader"), [messages.NAMED_REQUEST, messages.LEADER_RESPONSE], { name })
+      ).kv.value.toString();
+    await expect(leader()).rejects.toThrow("election: no leader");
+    const first = await campaigns("a");
+    const second = campaigns("b");
+    await expect.poll(() => etcd.keys("v3e/")).toHaveLength(2);
+    const proclaim = [messages.PROCLAIM_REQUEST, messages.HEADER_ONLY] as const;
+    await ask(path("Proclaim"), proclaim, { leader: first.leader, value: Buffer.from("a2") });
+    expect(await leader()).toBe("a2");
+
+    const resign = [messages.RESIGN_REQUEST, messages.HEADER_ONLY] as const;
+    await ask(path("Resign"), resign, { leader: first.leader });
+    await second;
+
+    expect(await leader()).toBe("b");
+    await expect(ask(path("Proclaim"), proclaim, { leader: first.leader, value: name })).rejects.toThrow(
+      "election: not leader",
+    );
+  });
+
   test("answers a message that arrives byte by byte", async () => {
     const key = Buffer.from("bytes");
     const put = Buffer.concat([field(1, key), field(2, Buffer.from([0xff, 0, 0xfe]))]);

@@ -1,0 +1,277 @@
+// The services v3lock and v3election, by which jetcd locks and elects: the member does what Go's package `concurrency` does in a client
+// (server/etcdserver/api/v3lock, v3election).
+import type { LeaseAnswer, WatchAnswer } from "../../etcd/port.js";
+import type { KvAnswer, KvCompare, KvPut, KvRange, KvRequest, VersionedKeyValue } from "../../memory/kv.js";
+import { isRefusal, type Refusal, type UnaryRequest } from "../../memory/protocol.js";
+import { bytesOf, bytesOfValue } from "../../memory/store.js";
+import { rangeOfPrefix } from "../../memory/users.js";
+import { kvMessage } from "./kv.js";
+import { headerOf, type ServedMember, type WithHeader } from "./member.js";
+import * as messages from "./messages.js";
+import { type Duplex, type Metadata, type Method, type Out, streaming } from "./server.js";
+
+/** A refusal on its way to the client. */
+class RefusedError extends Error {
+  constructor(readonly refusal: Refusal) {
+    super(refusal.refused);
+  }
+}
+
+/** Go's errors reach the client with the code "unknown". */
+const failed = (refused: string): RefusedError => new RefusedError({ refused, code: 2 });
+
+const INTERNAL = 13;
+
+/** The lease of a call that names none. */
+const TTL_SECONDS = 60;
+const NO_BYTES = Buffer.alloc(0);
+
+/** The order of a queue is that of the create revisions. */
+const CREATE_REVISION = { target: 2, create: 1 };
+const [OLDEST_FIRST, NEWEST_FIRST] = [1, 2];
+
+const READ: Omit<KvRange, "key" | "end"> = {
+  ...{ kind: "range", limit: 1, revision: 0n, order: OLDEST_FIRST, target: CREATE_REVISION.target },
+  ...{ serializable: false, keysOnly: false, countOnly: false },
+  ...{ minModRevision: 0n, maxModRevision: 0n, minCreateRevision: 0n, maxCreateRevision: 0n },
+};
+
+/** The keys of a queue. */
+function keysOf(name: Buffer): Pick<KvRange, "key" | "end"> {
+  const { key, end = "" } = rangeOfPrefix(`${name.toString()}/`);
+  return { key: Buffer.from(key, "latin1"), end: Buffer.from(end, "latin1") };
+}
+
+const createdAt = (key: Buffer, revision: bigint): KvCompare => ({
+  ...{ key, end: undefined, result: 0, target: CREATE_REVISION.create, with: revision },
+});
+
+type Of<Kind extends KvAnswer["kind"]> = Extract<KvAnswer, { kind: Kind }>;
+type WithKv<Kind extends KvAnswer["kind"]> = WithHeader & { readonly kv: Of<Kind> };
+
+/** One call, and the requests that it makes as a client. */
+class Caller {
+  #over = false;
+  #closeWatch: (() => void) | undefined;
+
+  constructor(
+    private readonly member: ServedMember,
+    private readonly metadata: Metadata,
+  ) {}
+
+  /** The client has gone: what waits for it ends. */
+  close(): void {
+    this.#over = true;
+    this.#closeWatch?.();
+  }
+
+  ask<Answer>(request: UnaryRequest): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      this.member.ask<Answer>(request, this.metadata, (answer) => {
+        if (isRefusal(answer as object)) reject(new RefusedError(answer as Refusal));
+        else resolve(answer as Answer);
+      });
+    });
+  }
+
+  kv<Kind extends KvRequest["kind"]>(request: KvRequest & { kind: Kind }): Promise<WithKv<Kind>> {
+    return this.ask<WithKv<Kind>>({ kind: "kv", request });
+  }
+
+  async first(range: Pick<KvRange, "key" | "end"> & Partial<KvRange>) {
+    const { kv, header } = await this.kv<"range">({ ...READ, ...range });
+    return { found: kv.kvs[0], header };
+  }
+
+  /** Puts a key for the lease unless it has one, and resolves with the key when no older one is before it. */
+  async lock(name: Buffer, lease: bigint, value: Buffer): Promise<VersionedKeyValue & WithHeader> {
+    const leaseId = lease === 0n ? await this.#grant() : lease;
+    const key = Buffer.concat([name, Buffer.from(`/${BigInt.asUintN(64, leaseId).toString(16)}`)]);
+    const put: KvPut = {
+      kind: "put",
+      key,
+      value,
+      leaseId,
+      previous: false,
+      ignoreValue: false,
+      ignoreLease: false,
+    };
+    const own = { key, end: undefined };
+    const compare = [createdAt(key, 0n)];
+    const { kv: joined } = await this.kv<"txn">({
+      kind: "txn",
+      compare,
+      success: [put],
+      failure: [{ ...READ, ...own }],
+    });
+    const { found: mine } = await this.first(own);
+    if (mine === undefined) throw failed("mutex: session is expired");
+    try {
+      // The lease had a key there already, as a leader has that campaigns once more.
+      if (!joined.succeeded && !bytesOfValue(mine).equals(value)) await this.kv<"put">(put);
+      const older = { ...keysOf(name), order: NEWEST_FIRST, maxCreateRevision: mine.createRevision - 1n };
+      for (;;) {
+        const { found, header } = await this.first(older);
+        if (found === undefined) break;
+        await this.#deleted(found.key, header.revision + 1n);
+      }
+      const { found, header } = await this.first(own);
+      if (found?.createRevision !== mine.createRevision) throw failed("mutex: session is expired");
+      return { ...found, header };
+    } catch (error) {
+      void this.remove(key, mine.createRevision).catch(() => {});
+      throw error;
+    }
+  }
+
+  /** Deletes a key if it still is the one of that revision. */
+  remove(key: Buffer, revision: bigint): Promise<WithKv<"txn">> {
+    const deletion: KvRequest = { kind: "deletion", key, end: undefined, previous: false };
+    return this.kv<"txn">({
+      ...{ kind: "txn", compare: [createdAt(key, revision)], success: [deletion], failure: [] },
+    });
+  }
+
+  async #grant(): Promise<bigint> {
+    const { leaseId } = await this.ask<LeaseAnswer>({ kind: "grant", leaseId: 0n, ttlSeconds: TTL_SECONDS });
+    return leaseId;
+  }
+
+  #deleted(key: Buffer, startRevision: bigint): Promise<void> {
+    return this.watch({ key, startRevision, events: "DELETE" }, () => true);
+  }
+
+  /** Resolves when `isLast` says so of the events of an answer. Rejects when the client has gone. */
+  watch(
+    what: { key: Buffer; end?: Buffer; startRevision: bigint; events: "ALL" | "DELETE" },
+    isLast: (answer: WatchAnswer) => boolean,
+  ): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (this.#over) return void reject(failed("context canceled"));
+      const take = (answer: WatchAnswer | Refusal): void => {
+        if (isRefusal(answer)) end(() => reject(new RefusedError(answer)));
+        else if (answer.cancelled) end(() => reject(failed(answer.cancelReason)));
+        else if (answer.events.length > 0 && isLast(answer)) end(resolve);
+      };
+      const stream = this.member.etcd.members[this.member.index]!.watch(take, this.metadata);
+      const end = (how: () => void): void => {
+        this.#closeWatch = undefined;
+        stream.close();
+        how();
+      };
+      this.#closeWatch = () => end(() => reject(failed("context canceled")));
+      stream.send({ create: { watchId: 0, ...what } });
+    });
+  }
+}
+
+export function lockOf(member: ServedMember): Record<string, Method> {
+  return {
+    Lock: calling(member, messages.LOCK_REQUEST, messages.KEY_RESPONSE, async (caller, { name, leaseId }) => {
+      const { header, key } = await caller.lock(name, leaseId, NO_BYTES);
+      return { header: headerOf(header), key };
+    }),
+    Unlock: calling(member, messages.KEY_REQUEST, messages.HEADER_ONLY, async (caller, { key }) => {
+      const { header } = await caller.kv<"deletion">({
+        kind: "deletion",
+        key,
+        end: undefined,
+        previous: false,
+      });
+      return { header: headerOf(header) };
+    }),
+  };
+}
+
+export function electionOf(member: ServedMember): Record<string, Method> {
+  const leaderOf = async (caller: Caller, name: Buffer): Promise<messages.LeaderResponse | undefined> => {
+    const { found, header } = await caller.first(keysOf(name));
+    return found && { header: headerOf(header), kv: kvMessage(found) };
+  };
+  return {
+    Campaign: calling(
+      member,
+      messages.CAMPAIGN_REQUEST,
+      messages.CAMPAIGN_RESPONSE,
+      async (caller, { name, leaseId, value }) => {
+        const { header, ...kv } = await caller.lock(name, leaseId, value);
+        const leader = { name, key: kv.key, revision: kv.createRevision, leaseId: kv.leaseId };
+        return { header: headerOf(header), leader };
+      },
+    ),
+    Proclaim: calling(
+      member,
+      messages.PROCLAIM_REQUEST,
+      messages.HEADER_ONLY,
+      async (caller, { leader, value }) => {
+        if (leader === undefined) throw failed(NO_LEADER_KEY);
+        const { key, revision, leaseId } = leader;
+        const flags = { previous: false, ignoreValue: false, ignoreLease: false };
+        const put: KvPut = { kind: "put", key, value, leaseId, ...flags };
+        const compare = [createdAt(key, revision)];
+        const { kv, header } = await caller.kv<"txn">({ kind: "txn", compare, success: [put], failure: [] });
+        if (!kv.succeeded) throw failed("election: not leader");
+        return { header: headerOf(header) };
+      },
+    ),
+    Leader: calling(member, messages.NAMED_REQUEST, messages.LEADER_RESPONSE, async (caller, { name }) => {
+      const found = await leaderOf(caller, name);
+      if (found === undefined) throw failed("election: no leader");
+      return found;
+    }),
+    Observe: streaming(messages.NAMED_REQUEST, messages.LEADER_RESPONSE, (out, metadata) => {
+      const caller = new Caller(member, metadata);
+      const observe = async (name: Buffer): Promise<never> => {
+        for (let last = ""; ;) {
+          const found = await leaderOf(caller, name);
+          const what = found === undefined ? "" : `${bytesOf(found.kv.key)}@${found.kv.modRevision}`;
+          if (found !== undefined && what !== last) out.answer(found);
+          last = what;
+          const startRevision = (found?.header.revision ?? member.header.revision ?? 0n) + 1n;
+          const { key, end } = keysOf(name);
+          await caller.watch({ key, ...(end && { end }), startRevision, events: "ALL" }, () => true);
+        }
+      };
+      return answering(out, caller, ({ name }) => observe(name));
+    }),
+    Resign: calling(member, messages.RESIGN_REQUEST, messages.HEADER_ONLY, async (caller, { leader }) => {
+      if (leader === undefined) throw failed(NO_LEADER_KEY);
+      const { header } = await caller.remove(leader.key, leader.revision);
+      return { header: headerOf(header) };
+    }),
+  };
+}
+
+const NO_LEADER_KEY = '"leader" field must be provided';
+
+/** A call with one request that may wait for long, until its client goes. */
+const calling = <Request extends object, Answer extends object>(
+  member: ServedMember,
+  ...[request, response, run]: [
+    Parameters<typeof streaming<Request, Answer>>[0],
+    Parameters<typeof streaming<Request, Answer>>[1],
+    (caller: Caller, request: Request) => Promise<Answer>,
+  ]
+): Method =>
+  streaming(request, response, (out, metadata) => {
+    const caller = new Caller(member, metadata);
+    return answering(out, caller, async (asked) => {
+      out.answer(await run(caller, asked));
+      out.end();
+    });
+  });
+
+function answering<Request, Answer>(
+  out: Out<Answer>,
+  caller: Caller,
+  run: (request: Request) => Promise<void>,
+): Duplex<Request> {
+  const message = (request: Request): void => {
+    run(request).catch((error: unknown) => {
+      if (error instanceof RefusedError) out.end(error.refusal);
+      else out.end({ refused: String(error), code: INTERNAL });
+    });
+  };
+  // Its client has sent all that it sends: the call goes on.
+  return { message, close: () => {}, gone: () => caller.close() };
+}

@@ -3,14 +3,14 @@ import { findEtcd } from "../../support/etcd/etcd.js";
 import { CallsCampaign } from "../../sim/fidelity/calls/campaign.js";
 
 describe.each([1, 3] as const)("random programs of calls, with %i members", (members) => {
-  // Of each flavor: those with the numbers 70 to 99.
+  // Most of them are calm, or have time limits; in the last one, links are cut.
   it("have the same outcomes with memoryEtcd() in virtual time as with etcd", async () => {
     const { etcd: binary } = await findEtcd({});
     const lines: string[] = [];
     const options = { seed: "calls", members, binary, log: (line: string) => void lines.push(line) };
-    const { programs, differences, unsteady } = await new CallsCampaign(options, 70, 100).run();
+    const { programs, differences, unsteady } = await new CallsCampaign(options, 60, 93).run();
     expect({ lines, programs, differences, unsteady }).toEqual({
-      ...{ lines: [], programs: 30, differences: 0, unsteady: 0 },
+      ...{ lines: [], programs: 33, differences: 0, unsteady: 0 },
     });
   }, 240_000);
 });

@@ -15,7 +15,7 @@ export interface Difference {
 const FLAVORS: readonly { readonly flavor: Flavor; readonly part: number; readonly atOnce: number }[] = [
   { flavor: "calm", part: 76, atOnce: 24 },
   { flavor: "timed", part: 16, atOnce: 60 },
-  { flavor: "links", part: 4, atOnce: 60 },
+  { flavor: "links", part: 4, atOnce: 150 },
   { flavor: "members", part: 4, atOnce: 40 },
 ];
 const HUNDRED = 100;

@@ -96,6 +96,8 @@ const web =
 
 /** Terms of one call of `lead`. After each of them it pauses for twice as long, from 1 s. */
 const TERMS = 3;
+/** Longer than a restart of etcd on a busy machine. */
+const LEAD_TTL_SECONDS = 10;
 
 async function leading(call: Asked): Promise<string> {
   const { cluster, name, id, wait } = call;
@@ -106,7 +108,7 @@ async function leading(call: Asked): Promise<string> {
     if (++terms === TERMS) over.abort();
     if ((await call.granted(leadership)) === "throw") throw new Error("of the work");
   };
-  const session = { ttlSeconds: 3, owner: id };
+  const session = { ttlSeconds: LEAD_TTL_SECONDS, owner: id };
   await lead(cluster, `e/${name}`, work, { ...session, signal: over.signal, value: id });
   return "stopped";
 }

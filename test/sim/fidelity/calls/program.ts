@@ -53,7 +53,7 @@ export interface Plan {
   readonly ended: (what: string, outcome: string) => boolean;
 }
 
-const STEPS: Readonly<Record<Flavor, number>> = { calm: 16, timed: 12, links: 10, members: 12 };
+const STEPS: Readonly<Record<Flavor, number>> = { calm: 16, timed: 12, links: 8, members: 12 };
 const TTL_SECONDS: Readonly<Record<Flavor, number>> = { calm: 60, timed: 3, links: 6, members: 10 };
 const CLIENTS = 3;
 const LIMIT_MS = 1_000;
@@ -65,7 +65,8 @@ const TIMED_MS = 8_000;
 const SLOW_MS = 12_000;
 const OUTAGE_MS = 50_000;
 const REST_MS = 300;
-const OPENING_MS = 11_000;
+/** Callers give up after 10 s, and the opening of a session that has begun just before goes on. */
+const OPENING_MS = 21_000;
 
 /** What is called if several calls would join again. */
 const INSTEAD: Readonly<Record<string, string>> = { lead: "campaign", steal: "ifAvailable" };
@@ -120,6 +121,8 @@ class Run {
   #withinMs = 0;
   /** Some clients, or all of them, may not reach etcd. */
   #isCut = false;
+  /** A session may be being opened, also when its caller has given up. */
+  #opens = false;
 
   constructor(
     private readonly plan: Plan,
@@ -165,8 +168,8 @@ class Run {
 
   /** Whether the outcome is that of the run before. */
   async #did(what: string): Promise<boolean> {
-    // A session is being opened for so long, also when its caller has given up.
-    if (this.#isCut) await this.world.rest(OPENING_MS);
+    if (this.#isCut && this.#opens) await this.world.rest(OPENING_MS);
+    this.#opens = false;
     const outcome = await this.world.settle((expected) => this.#look(expected), this.#withinMs);
     this.#withinMs = 0;
     this.#lines = [];
@@ -231,6 +234,7 @@ class Run {
   async #call(client: number): Promise<string> {
     const random = this.#random;
     const { flavor } = this.plan;
+    this.#opens = true;
     const { calls } = this.#pickFamily();
     const again = this.#calls.some(({ over, comesAgain }) => comesAgain && !over);
     const drawn = random.pick(Object.keys(calls).filter((each) => flavor !== "calm" || !isSlow(each)));
@@ -340,6 +344,7 @@ class Run {
   /** A session ends: revoked behind its back, or closed. */
   async #end(client: number): Promise<string> {
     this.#within(SLOW_MS);
+    this.#opens = true;
     const { source, cluster } = this.#clients[client]!;
     const revokes = this.#random.chance(0.6) && !this.#isCut;
     try {
@@ -370,6 +375,7 @@ class Run {
     }
     await this.world.cut(how, member);
     this.#isCut = !isShort;
+    this.#opens = true;
     if (isShort) {
       await this.world.heal();
       await this.#reach();

@@ -420,11 +420,12 @@ class Run {
   }
 }
 
-/** Its sessions that are not over, its holds, and its waits. */
+/** Its sessions that are not over, its holds, its waits, and those of them that know their place: a call that does not yet may begin anew. */
 function stateOf(cluster: Cluster): string {
   const { sessions, holds, waits } = cluster.snapshot();
   const open = sessions.filter(({ state }) => state === "live" || state === "jeopardy");
-  return [open, holds, waits].map(({ length }) => length).join(" ");
+  const joined = waits.filter(({ revision }) => revision !== undefined);
+  return [open, holds, waits, joined].map(({ length }) => length).join(" ");
 }
 
 /** An error's code, and how the hold was lost. */

@@ -30,8 +30,7 @@ const RUNNERS = {
     passed: (text: string) => Number(/^ *Tests .*?(\d+) passed/m.exec(text)?.[1]),
   },
   "node:test": {
-    // On a busy machine, Node.js 20 sometimes does not end a process by itself that has started real members.
-    args: ["--test", "--test-force-exit", "--test-reporter=tap"],
+    args: ["--test", "--test-reporter=tap"],
     passed: (text: string) => Number(/^# pass (\d+)$/m.exec(text)?.[1]),
   },
 } as const;

@@ -21,7 +21,7 @@ export interface Failures {
   readonly statusFailure: typeof statusFailure;
   readonly UnansweredError: typeof UnansweredError;
   /** Of a `StreamFailure`, whose declaration the package does not contain. */
-  streamFailure(failure: Error, host: string, inDoubt: boolean): Error;
+  streamFailure(this: void, failure: Error, host: string, inDoubt: boolean): Error;
 }
 export const failures: Failures = { gaveUp, reasonFailure, statusFailure, UnansweredError, streamFailure };
 

@@ -18,5 +18,7 @@ export function obey(end) {
   // Ctrl-C reaches every process of the terminal, but the demo alone decides which process ends when.
   process.on("SIGINT", () => {});
   process.on("disconnect", () => process.exit());
+  // It may have died before this process was listening.
+  if (!process.connected) process.exit();
   process.once("message", end);
 }

@@ -64,7 +64,7 @@ export async function play(performance) {
     return kept;
   } finally {
     if (etcd) await etcd.stop();
-    else await clean(options.endpoints, `${prefix}/`);
+    else if (options.endpoints.length > 0) await clean(options.endpoints, `${prefix}/`);
     if (keep) screen.write(`  The recorded history is in ${folder}\n\n`);
     else rmSync(folder, { recursive: true, force: true });
   }

@@ -120,7 +120,7 @@ export interface EtcdTime extends Scheduler {
 
 const POLL_MS = 5;
 
-/** The time of the process. Its timers do not keep the process alive. */
+/** The time of the process. Its events do not keep the process alive, and a call that waits does. */
 export class RealTime implements EtcdTime {
   readonly clock = systemClock;
   readonly #instants = new Instants();
@@ -154,7 +154,7 @@ export class RealTime implements EtcdTime {
     for (const limit = this.now + limitMs; !(await is());) {
       over.throwIfAborted();
       if (this.now >= limit) return false;
-      await new Promise<void>((resolve) => this.after(POLL_MS, resolve));
+      await new Promise<void>((resolve) => systemClock.after(POLL_MS, resolve));
     }
     return true;
   }

@@ -1,7 +1,9 @@
 // An etcd in the process. What it has in common with a real one is in test/integration/testing; how its answers compare with those
 // of etcd, in test/meta/fidelity.
 import { createHook } from "node:async_hooks";
+import { execFile } from "node:child_process";
 import { setImmediate as turn } from "node:timers/promises";
+import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { type Cluster, connect, Election, fromEnv, lead, Mutex, once } from "../../../src/index.js";
 import { memoryEtcd, type MemoryEtcd, type MemoryEtcdOptions } from "../../../src/testing/start.js";
@@ -421,6 +423,21 @@ describe("memoryEtcd", () => {
     [{ port: 2379 }, "Unknown option port of memoryEtcd"],
   ])("rejects %j", async (options, message) => {
     await expect(memoryEtcd(options as never)).rejects.toThrow(message);
+  });
+
+  it("does not let the process end while a call waits in real time", async () => {
+    const entry = new URL("../../../src/testing/start.ts", import.meta.url).href;
+    const code = `
+      import { memoryEtcd } from ${JSON.stringify(entry)};
+      const etcd = await memoryEtcd();
+      await etcd.restart();
+      await etcd.advance(100);
+      console.log("done");
+    `;
+    const args = ["--import", "tsx", "--input-type=module", "--eval", code];
+    const { stdout } = await promisify(execFile)(process.execPath, args);
+
+    expect(stdout).toBe("done\n");
   });
 
   it("waits in real time", async () => {

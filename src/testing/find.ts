@@ -38,6 +38,7 @@ export class EtcdMissingError extends Error {
         `No etcd${version ? ` ${version}` : ""} was found on this machine. Tried, in this order:`,
         ...tried.map((line) => `  - ${line}`),
         `What to do: ${advice(version)}`,
+        "In tests, memoryEtcd() of leasehold/testing needs none; `npx leasehold dev` starts one for development.",
       ].join("\n"),
     );
     this.reason = tried.at(-1) ?? "nothing was tried";

@@ -389,7 +389,7 @@ describe("memoryEtcd", () => {
 
   it("is not reached after stop(), nor beside hosts of another etcd", async () => {
     const [etcd, other] = [await start(), await start()];
-    const rule = "Expected hosts to be those of one memoryEtcd() that runs in this process";
+    const rule = "Expected hosts to be those of one memoryEtcd() that runs in this process and was not stopped";
     expect(() => connect({ hosts: [...etcd.hosts, ...other.hosts] })).toThrow(rule);
     expect(() => connect({ hosts: [...etcd.hosts, "http://127.0.0.1:2379"] })).toThrow(rule);
     await etcd.stop();

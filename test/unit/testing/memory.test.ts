@@ -4,6 +4,8 @@ import { createHook } from "node:async_hooks";
 import { setImmediate as turn } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { type Cluster, connect, Election, fromEnv, lead, Mutex, once } from "../../../src/index.js";
+import { RealTime } from "../../../src/memory/time.js";
+import { History } from "../../../src/testing/history.js";
 import { memoryEtcd, type MemoryEtcd, type MemoryEtcdOptions } from "../../../src/testing/start.js";
 
 const opened: AsyncDisposable[] = [];
@@ -262,6 +264,24 @@ describe("memoryEtcd", () => {
     await Promise.all([etcd.stop(), expect(moving).rejects.toThrow("This etcd was stopped")]);
   });
 
+  it("ends an isQuiet() with stop()", async () => {
+    const etcd = await start();
+    await client(etcd).session();
+    const waiting = expect(etcd.isQuiet({ timeoutMs: 1_000 })).rejects.toThrow("This etcd was stopped");
+
+    await Promise.all([etcd.stop(), waiting]);
+  });
+
+  it("runs nothing in real time after stop()", async () => {
+    const time = new RealTime();
+    const run = vi.fn();
+    time.after(5, run);
+    time.stop();
+    await new Promise((resolve) => setTimeout(resolve, 10));
+
+    expect(run).not.toHaveBeenCalled();
+  });
+
   it("leaves no port open in the process after stop(), also if a cluster is closed later", async () => {
     const open = new Set<number>();
     const hook = createHook({
@@ -308,6 +328,45 @@ describe("memoryEtcd", () => {
     await etcd.advance(1_000);
     const lock = await joining;
     expect(await etcd.keys("a/")).toEqual([lock.key]);
+  });
+
+  it("loses no answer to a read", async () => {
+    const etcd = await start();
+    const cluster = client(etcd);
+    await cluster.session();
+    const loses = () => etcd.history().includes("the answer to a write is lost");
+    await etcd.loseAnswer();
+    await new Election(cluster, "a").leader();
+    expect(loses()).toBe(false);
+
+    const joining = new Mutex(cluster, "a").lock();
+    await etcd.advance(1_000);
+    await joining;
+    expect(loses()).toBe(true);
+  });
+
+  it("delivers nothing that a client has sent over a link cut silently, also when the link is healed", async () => {
+    const etcd = await start();
+    const cluster = client(etcd);
+    await cluster.session();
+    await etcd.cut();
+    const joining = new Mutex(cluster, "a").lock();
+    await etcd.advance(100);
+    await etcd.heal();
+    // Its connection is reset: a request is sent again at once, and does not wait for its time limit.
+    await etcd.advance(1_000);
+
+    expect((await joining).held).toBe(true);
+    expect(await etcd.keys("a/")).toHaveLength(1);
+  });
+
+  it("tells the last 1,000 lines of what has happened, and keeps no more of it than twice as much", () => {
+    const history = new History(() => 0);
+    const told = vi.fn(() => "line");
+    for (let line = 0; line < 5_000; line++) history.add("m0", told);
+
+    expect(history.toString().split("\n")).toHaveLength(1_000);
+    expect(told.mock.calls.length).toBeLessThanOrEqual(2_000);
   });
 
   it("refuses writes over the quota, until it is told to refuse nothing", async () => {

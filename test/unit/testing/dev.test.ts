@@ -284,9 +284,10 @@ describe("startDevEtcd", () => {
       call(RANGE, framed(Buffer.from("0801", "hex"))),
       call(RANGE, Buffer.alloc(0)),
       call(RANGE, framed(Buffer.alloc(0))),
+      call("/v3lockpb.Lock/Lock", Buffer.alloc(0)),
     ]);
 
-    expect(calls.map(({ status }) => status)).toEqual(["12", "12", "12", "13", "13", "13", "3"]);
+    expect(calls.map(({ status }) => status)).toEqual(["12", "12", "12", "13", "13", "13", "3", "13"]);
     expect(calls[0].message).toBe("unknown method Snapshot for service etcdserverpb.Maintenance");
     expect(calls[6].message).toBe("etcdserver: key is not provided");
   });

@@ -94,12 +94,14 @@ class Instants {
     this.running = true;
     turns.next(() => {
       const event = this.#events.peek();
-      if (event !== undefined) {
+      try {
+        if (event === undefined) return;
         this.place = event.time;
         this.#events.take(event)();
+      } finally {
+        this.running = this.#events.live > 0;
+        if (this.running) this.#turn();
       }
-      this.running = this.#events.live > 0;
-      if (this.running) this.#turn();
     });
   }
 }

@@ -1,6 +1,7 @@
 // An etcd in the process. What it has in common with a real one is in test/integration/testing; how its answers compare with those
 // of etcd, in test/meta/fidelity.
 import { createHook } from "node:async_hooks";
+import { once as nextEvent } from "node:events";
 import { setImmediate as turn } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { type Cluster, connect, Election, fromEnv, lead, Mutex, once } from "../../../src/index.js";
@@ -280,6 +281,24 @@ describe("memoryEtcd", () => {
     await new Promise((resolve) => setTimeout(resolve, 10));
 
     expect(run).not.toHaveBeenCalled();
+  });
+
+  it("goes on after an event that throws, which is an uncaught exception", async () => {
+    const runners = process.listeners("uncaughtException");
+    process.removeAllListeners("uncaughtException");
+    const time = new RealTime();
+    try {
+      const thrown = nextEvent(process, "uncaughtException");
+      time.after(0, () => {
+        throw new Error("of a listener");
+      });
+      expect((await thrown)[0]).toMatchObject({ message: "of a listener" });
+    } finally {
+      for (const each of runners) process.on("uncaughtException", each);
+    }
+    const run = vi.fn(() => time.stop());
+    time.after(0, run);
+    await expect.poll(() => run).toHaveBeenCalledOnce();
   });
 
   it("leaves no port open in the process after stop(), also if a cluster is closed later", async () => {

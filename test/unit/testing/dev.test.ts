@@ -28,7 +28,7 @@ const framed = (message: Buffer, flag = 0): Buffer => {
 async function call(
   path: string,
   body: Buffer,
-  { part = 60_000, ...headers }: { part?: number; "grpc-encoding"?: string } = {},
+  { part = 60_000, ...headers }: { part?: number; "grpc-encoding"?: string; token?: string } = {},
 ): Promise<Answer> {
   const session = http2(`http://${etcd.hosts[0]}`);
   try {
@@ -401,5 +401,29 @@ describe("startDevEtcd", () => {
     await waiting;
     const [error] = (await once(net.connect(Number(port), host), "error")) as [Error];
     expect(error).toMatchObject({ code: "ECONNREFUSED" });
+  });
+
+  test("a member checks the token of each request once authentication is enabled", async () => {
+    const auth = async <Request extends object>(method: string, kind: Message<Request>, asked: Request) => {
+      const answer = await call(`/etcdserverpb.Auth/${method}`, encode(kind, asked));
+      expect(answer.status).toBe("0");
+      return decode(messages.TOKEN_RESPONSE, answer.bytes.subarray(5));
+    };
+    const root = { name: "root", password: "pw" };
+    await auth("RoleAdd", messages.NAME_REQUEST, { name: "root" });
+    await auth("UserAdd", messages.USER_REQUEST, root);
+    await auth("UserGrantRole", messages.USER_ROLE_REQUEST, { name: "root", role: "root" });
+    await auth("AuthEnable", messages.EMPTY, {});
+    const { token } = await auth("Authenticate", messages.USER_REQUEST, root);
+    const answers = await Promise.all([
+      call(RANGE, framed(read("a"))),
+      call(RANGE, framed(read("a")), { token: `${token}x` }),
+      call("/etcdserverpb.Lease/LeaseLeases", framed(Buffer.alloc(0))),
+      call(RANGE, framed(read("a")), { token }),
+    ]);
+    const disabled = await call("/etcdserverpb.Auth/AuthDisable", framed(Buffer.alloc(0)), { token });
+
+    expect(answers.map(({ status }) => status)).toEqual(["3", "16", "3", "0"]);
+    expect(disabled.status).toBe("0");
   });
 });

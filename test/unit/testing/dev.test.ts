@@ -191,6 +191,33 @@ describe("startDevEtcd", () => {
     expect(renewing.answers.map((answer) => answer.ttlSeconds)).toEqual([77, 0]);
   });
 
+  test("a revoked lease takes its keys along", async () => {
+    const path = (method: string) => `/etcdserverpb.Lease/Lease${method}`;
+    const grant = [messages.GRANT_REQUEST, messages.LEASE_RESPONSE] as const;
+    const { leaseId } = await ask(path("Grant"), grant, { leaseId: 0n, ttlSeconds: 60n });
+    await ask(PUT, [messages.PUT_REQUEST, messages.PUT_RESPONSE], {
+      ...{ key: Buffer.from("leased"), value: Buffer.from("x"), leaseId, previous: false },
+      ...{ ignoreValue: false, ignoreLease: false },
+    });
+    expect((await range("leased")).count).toBe(1);
+    await ask(path("Revoke"), [messages.LEASE_REQUEST, messages.HEADER_ONLY], { leaseId });
+
+    expect((await range("leased")).count).toBe(0);
+  });
+
+  test("a watch that starts before a compaction ends with its revision", async () => {
+    const first = (await put("wc", "1")).header!.revision!;
+    const last = (await put("wc", "2")).header!.revision!;
+    const compaction = [messages.COMPACTION_REQUEST, messages.HEADER_ONLY] as const;
+    await ask("/etcdserverpb.KV/Compact", compaction, { revision: last });
+    using watching = watch();
+    watching.send(creation(1n, { key: Buffer.from("wc"), startRevision: first }));
+    await expect.poll(() => watching.answers).toHaveLength(2);
+
+    expect(watching.answers[1]).toMatchObject({ watchId: 1, cancelled: true, compactRevision: last });
+    await expect(range("wc", { revision: first })).rejects.toThrow("has been compacted");
+  });
+
   test("ranges are filtered by revision, sorted and counted, and writes tell what was before", async () => {
     const revisions: bigint[] = [];
     for (const key of ["r/a", "r/b", "r/c"]) revisions.push((await put(key, key)).header!.revision!);

@@ -94,12 +94,14 @@ class Instants {
     this.running = true;
     turns.next(() => {
       const event = this.#events.peek();
-      if (event !== undefined) {
+      try {
+        if (event === undefined) return;
         this.place = event.time;
         this.#events.take(event)();
+      } finally {
+        this.running = this.#events.live > 0;
+        if (this.running) this.#turn();
       }
-      this.running = this.#events.live > 0;
-      if (this.running) this.#turn();
     });
   }
 }
@@ -297,7 +299,9 @@ export class VirtualTime implements EtcdTime {
     const event = this.#events.peek();
     if (event === undefined) return false;
     this.now = event.time;
-    inOwnContext(this.#events.take(event));
+    const run = this.#events.take(event);
+    // In a turn of its own: what it throws is an uncaught exception, as with a timer, and the time goes on.
+    await new Promise<void>((resolve) => turns.next(() => (resolve(), run())));
     await this.#instants.settled();
     return true;
   }

@@ -65,7 +65,9 @@ export class Link {
     for (const pair of this.#pairs) pair.hold();
   }
 
+  /** Does nothing to a link that is not held: a connection that leads to the member would pass each byte twice. */
   release(): void {
+    if (!this.#held) return;
     this.#held = false;
     for (const pair of this.#pairs) pair.lead(this.#target);
   }

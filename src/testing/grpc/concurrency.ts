@@ -8,7 +8,7 @@ import { rangeOfPrefix } from "../../memory/users.js";
 import { kvMessage } from "./kv.js";
 import { headerOf, type ServedMember, type WithHeader } from "./member.js";
 import * as messages from "./messages.js";
-import { type Duplex, type Metadata, type Method, type Out, streaming } from "./server.js";
+import { type Duplex, type Metadata, type Method, NO_REQUEST, type Out, streaming } from "./server.js";
 
 /** A refusal on its way to the client. */
 class RefusedError extends Error {
@@ -266,12 +266,18 @@ function answering<Request, Answer>(
   caller: Caller,
   run: (request: Request) => Promise<void>,
 ): Duplex<Request> {
+  let asked = false;
   const message = (request: Request): void => {
+    if (asked) return;
+    asked = true;
     run(request).catch((error: unknown) => {
       if (error instanceof RefusedError) out.end(error.refusal);
       else out.end({ refused: String(error), code: INTERNAL });
     });
   };
-  // Its client has sent all that it sends: the call goes on.
-  return { message, close: () => {}, gone: () => caller.close() };
+  // Its client has sent all that it sends: a call with a request goes on.
+  const close = (): void => {
+    if (!asked) out.end(NO_REQUEST);
+  };
+  return { message, close, gone: () => caller.close() };
 }

@@ -50,6 +50,9 @@ export const streaming = <Request extends object, Answer extends object>(
   open: Open<Request, Answer>,
 ): Method => ({ request, response, open: open });
 
+/** How a call ends that has one request, if its client sends none. */
+export const NO_REQUEST: Refusal = { refused: "a call without a request", code: INTERNAL };
+
 /** One request and one answer. */
 export const unary = <Request extends object, Answer extends object>(
   request: Message<Request>,
@@ -68,7 +71,7 @@ export const unary = <Request extends object, Answer extends object>(
       asked = true;
     };
     const close = (): void => {
-      if (!asked) out.end({ refused: "a call without a request", code: INTERNAL });
+      if (!asked) out.end(NO_REQUEST);
     };
     return { message, close };
   };

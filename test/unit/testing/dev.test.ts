@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { connect as http2 } from "node:http2";
 import net from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { MessageReader } from "../../../src/etcd/http2/stream.js";
 import { decode, encode, type Message } from "../../../src/testing/grpc/codec.js";
 import * as messages from "../../../src/testing/grpc/messages.js";
 import { startDevEtcd, type TestEtcd } from "../../../src/testing/start.js";
@@ -27,7 +28,7 @@ const framed = (message: Buffer, flag = 0): Buffer => {
 async function call(
   path: string,
   body: Buffer,
-  { part = 60_000, ...headers }: { part?: number; "grpc-encoding"?: string } = {},
+  { part = 60_000, ...headers }: { part?: number; "grpc-encoding"?: string; token?: string } = {},
 ): Promise<Answer> {
   const session = http2(`http://${etcd.hosts[0]}`);
   try {
@@ -78,7 +79,165 @@ async function ask<Request extends object, Response extends object>(
   return decode(response, bytes.subarray(5));
 }
 
+const [put, range, deletion] = [
+  (key: string, value = "", previous = false) =>
+    ask(PUT, [messages.PUT_REQUEST, messages.PUT_RESPONSE], {
+      ...{ key: Buffer.from(key), value: Buffer.from(value), leaseId: 0n, previous },
+      ...{ ignoreValue: false, ignoreLease: false },
+    }),
+  (prefix: string, how: Partial<messages.RangeRequest> = {}) =>
+    ask(RANGE, [messages.RANGE_REQUEST, messages.RANGE_RESPONSE], {
+      ...{ key: Buffer.from(prefix), end: Buffer.from(`${prefix}~`), limit: 0n, revision: 0n },
+      ...{ order: 0, target: 0, serializable: false, keysOnly: false, countOnly: false },
+      ...{ minModRevision: 0n, maxModRevision: 0n, minCreateRevision: 0n, maxCreateRevision: 0n, ...how },
+    }),
+  (key: string) =>
+    ask("/etcdserverpb.KV/DeleteRange", [messages.DELETION_REQUEST, messages.DELETION_RESPONSE], {
+      ...{ key: Buffer.from(key), previous: true },
+    }),
+];
+
+/** A call that stays open. */
+function converse<Request extends object, Response extends object>(
+  path: string,
+  [request, response]: readonly [Message<Request>, Message<Response>],
+  host = etcd.hosts[0]!,
+) {
+  const session = http2(`http://${host}`).on("error", () => {});
+  const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
+  const answers: Response[] = [];
+  const reader = new MessageReader(2 ** 26);
+  stream.on("error", () => {});
+  stream.on("data", (data: Buffer) =>
+    reader.read(data, { message: (body) => void answers.push(decode(response, body)) }),
+  );
+  return {
+    answers,
+    send: (message: Partial<Request>) => void stream.write(encode(request, message as Request)),
+    [Symbol.dispose]: () => session.destroy(),
+  };
+}
+
+const watch = () => converse("/etcdserverpb.Watch/Watch", [messages.WATCH_REQUEST, messages.WATCH_RESPONSE]);
+const creation = (watchId: bigint, how: Partial<messages.WatchCreation>): messages.WatchMessage => ({
+  create: {
+    ...{ key: Buffer.from("wa"), startRevision: 0n, filters: [], previous: false, fragment: false },
+    ...how,
+    watchId,
+  },
+});
+
 describe("startDevEtcd", () => {
+  test("a watch has previous values and leaves out what it was told to, until it is cancelled", async () => {
+    using watching = watch();
+    const [all, noPuts, noDeletions, nothing] = [1n, 2n, 3n, 4n];
+    watching.send(creation(all, { previous: true }));
+    watching.send(creation(noPuts, { filters: [0] }));
+    watching.send(creation(noDeletions, { filters: [1] }));
+    watching.send(creation(nothing, { filters: [0, 1] }));
+    await expect.poll(() => watching.answers).toHaveLength(4);
+    await put("wa", "one");
+    await put("wa", "two");
+    await deletion("wa");
+    await expect.poll(() => watching.answers.flatMap(({ events }) => events)).toHaveLength(6);
+    watching.send({ cancel: { watchId: all } });
+    await expect.poll(() => watching.answers.some(({ cancelled }) => cancelled)).toBe(true);
+    await put("wa", "three");
+    await expect.poll(() => watching.answers.flatMap(({ events }) => events)).toHaveLength(7);
+
+    const seen = (watchId: bigint) =>
+      watching.answers
+        .filter((answer) => BigInt(answer.watchId) === watchId)
+        .flatMap(({ events }) => events)
+        .map(({ type, kv, previous }) => [type, String(kv.value), previous && String(previous.value)].join());
+    expect(seen(all)).toEqual(["0,one,", "0,two,one", "1,,two"]);
+    expect(seen(noPuts)).toEqual(["1,,"]);
+    expect(seen(noDeletions)).toEqual(["0,one,", "0,two,", "0,three,"]);
+    expect(seen(nothing)).toEqual([]);
+  });
+
+  test("a watch gets what is larger than an answer in parts, if it wants to", async () => {
+    const large = "x".repeat(1_200_000);
+    const { header } = await put("wp/1", large);
+    await put("wp/2", large);
+    const [key, end] = [Buffer.from("wp/"), Buffer.from("wp0")];
+    using watching = watch();
+    watching.send(creation(1n, { key, end, startRevision: header!.revision!, fragment: true }));
+    watching.send(creation(2n, { key, end, startRevision: header!.revision! }));
+    await expect.poll(() => watching.answers.flatMap(({ events }) => events)).toHaveLength(4);
+
+    const parts = (id: number) =>
+      watching.answers.filter(({ watchId, events }) => watchId === id && events.length > 0);
+    expect(parts(1).map(({ events, fragment }) => [events.length, fragment])).toEqual([
+      [1, true],
+      [1, false],
+    ]);
+    expect(parts(2).map(({ events, fragment }) => [events.length, fragment])).toEqual([[2, false]]);
+  });
+
+  test("a renewal is answered with the TTL of the lease, and with 0 if there is none", async () => {
+    const { leaseId } = await ask(
+      "/etcdserverpb.Lease/LeaseGrant",
+      [messages.GRANT_REQUEST, messages.LEASE_RESPONSE],
+      { leaseId: 0n, ttlSeconds: 77n },
+    );
+    using renewing = converse("/etcdserverpb.Lease/LeaseKeepAlive", [
+      messages.LEASE_REQUEST,
+      messages.LEASE_RESPONSE,
+    ]);
+    for (const id of [leaseId, leaseId + 1n]) renewing.send({ leaseId: id });
+    await expect.poll(() => renewing.answers).toHaveLength(2);
+
+    expect(renewing.answers.map((answer) => answer.ttlSeconds)).toEqual([77, 0]);
+  });
+
+  test("a revoked lease takes its keys along", async () => {
+    const path = (method: string) => `/etcdserverpb.Lease/Lease${method}`;
+    const grant = [messages.GRANT_REQUEST, messages.LEASE_RESPONSE] as const;
+    const { leaseId } = await ask(path("Grant"), grant, { leaseId: 0n, ttlSeconds: 60n });
+    await ask(PUT, [messages.PUT_REQUEST, messages.PUT_RESPONSE], {
+      ...{ key: Buffer.from("leased"), value: Buffer.from("x"), leaseId, previous: false },
+      ...{ ignoreValue: false, ignoreLease: false },
+    });
+    expect((await range("leased")).count).toBe(1);
+    await ask(path("Revoke"), [messages.LEASE_REQUEST, messages.HEADER_ONLY], { leaseId });
+
+    expect((await range("leased")).count).toBe(0);
+  });
+
+  test("a watch that starts before a compaction ends with its revision", async () => {
+    const first = (await put("wc", "1")).header!.revision!;
+    const last = (await put("wc", "2")).header!.revision!;
+    const compaction = [messages.COMPACTION_REQUEST, messages.HEADER_ONLY] as const;
+    await ask("/etcdserverpb.KV/Compact", compaction, { revision: last });
+    using watching = watch();
+    watching.send(creation(1n, { key: Buffer.from("wc"), startRevision: first }));
+    await expect.poll(() => watching.answers).toHaveLength(2);
+
+    expect(watching.answers[1]).toMatchObject({ watchId: 1, cancelled: true, compactRevision: last });
+    await expect(range("wc", { revision: first })).rejects.toThrow("has been compacted");
+  });
+
+  test("ranges are filtered by revision, sorted and counted, and writes tell what was before", async () => {
+    const revisions: bigint[] = [];
+    for (const key of ["r/a", "r/b", "r/c"]) revisions.push((await put(key, key)).header!.revision!);
+    const again = await put("r/a", "new", true);
+    const [, second = 0n, third = 0n] = revisions;
+    const keys = async (how: Partial<messages.RangeRequest>) => {
+      const { kvs, count, more } = await range("r/", how);
+      return [...kvs.map(({ key }) => String(key)), count, more].join(" ");
+    };
+
+    expect(String(again.previous?.value)).toBe("r/a");
+    expect(await keys({ maxModRevision: third })).toBe("r/b r/c 3 false");
+    expect(await keys({ minCreateRevision: second, maxCreateRevision: second })).toBe("r/b 3 false");
+    expect(await keys({ order: 2, target: 3, limit: 2n })).toBe("r/a r/c 3 true");
+    expect(await keys({ target: 2 })).toBe("r/a r/b r/c 3 false");
+    expect(await keys({ order: 2 })).toBe("r/c r/b r/a 3 false");
+    const { deleted, previous } = await deletion("r/a");
+    expect([deleted, ...previous.map(({ value }) => String(value))]).toEqual([1, "new"]);
+  });
+
   test("v3lock gives a lock to one lease after the other, and takes a waiter that has left out of the queue", async () => {
     const [name, lock] = [Buffer.from("v3"), [messages.LOCK_REQUEST, messages.KEY_RESPONSE] as const];
     const locking = () => ask("/v3lockpb.Lock/Lock", lock, { name, leaseId: 0n });
@@ -152,9 +311,10 @@ describe("startDevEtcd", () => {
       call(RANGE, framed(Buffer.from("0801", "hex"))),
       call(RANGE, Buffer.alloc(0)),
       call(RANGE, framed(Buffer.alloc(0))),
+      call("/v3lockpb.Lock/Lock", Buffer.alloc(0)),
     ]);
 
-    expect(calls.map(({ status }) => status)).toEqual(["12", "12", "12", "13", "13", "13", "3"]);
+    expect(calls.map(({ status }) => status)).toEqual(["12", "12", "12", "13", "13", "13", "3", "13"]);
     expect(calls[0].message).toBe("unknown method Snapshot for service etcdserverpb.Maintenance");
     expect(calls[6].message).toBe("etcdserver: key is not provided");
   });
@@ -246,5 +406,51 @@ describe("startDevEtcd", () => {
     } finally {
       process.env["NODE_ENV"] = before;
     }
+  });
+
+  test("a paused member answers when it runs again; nothing waits or listens after stop()", async () => {
+    const own = await startDevEtcd({ port: 0 });
+    const [host, port] = own.hosts[0]!.split(":");
+    const renew = [messages.LEASE_REQUEST, messages.LEASE_RESPONSE] as const;
+    using renewing = converse("/etcdserverpb.Lease/LeaseKeepAlive", renew, own.hosts[0]);
+    renewing.send({ leaseId: 1n });
+    await expect.poll(() => renewing.answers).toHaveLength(1);
+
+    await own.pause();
+    renewing.send({ leaseId: 2n });
+    await own.advance(50);
+    expect(renewing.answers).toHaveLength(1);
+    await own.resume();
+    await expect.poll(() => renewing.answers).toHaveLength(2);
+    const waiting = expect(own.advance(60_000)).rejects.toThrow("This etcd was stopped");
+    await own.stop();
+
+    await waiting;
+    const [error] = (await once(net.connect(Number(port), host), "error")) as [Error];
+    expect(error).toMatchObject({ code: "ECONNREFUSED" });
+  });
+
+  test("a member checks the token of each request once authentication is enabled", async () => {
+    const auth = async <Request extends object>(method: string, kind: Message<Request>, asked: Request) => {
+      const answer = await call(`/etcdserverpb.Auth/${method}`, encode(kind, asked));
+      expect(answer.status).toBe("0");
+      return decode(messages.TOKEN_RESPONSE, answer.bytes.subarray(5));
+    };
+    const root = { name: "root", password: "pw" };
+    await auth("RoleAdd", messages.NAME_REQUEST, { name: "root" });
+    await auth("UserAdd", messages.USER_REQUEST, root);
+    await auth("UserGrantRole", messages.USER_ROLE_REQUEST, { name: "root", role: "root" });
+    await auth("AuthEnable", messages.EMPTY, {});
+    const { token } = await auth("Authenticate", messages.USER_REQUEST, root);
+    const answers = await Promise.all([
+      call(RANGE, framed(read("a"))),
+      call(RANGE, framed(read("a")), { token: `${token}x` }),
+      call("/etcdserverpb.Lease/LeaseLeases", framed(Buffer.alloc(0))),
+      call(RANGE, framed(read("a")), { token }),
+    ]);
+    const disabled = await call("/etcdserverpb.Auth/AuthDisable", framed(Buffer.alloc(0)), { token });
+
+    expect(answers.map(({ status }) => status)).toEqual(["3", "16", "3", "0"]);
+    expect(disabled.status).toBe("0");
   });
 });

@@ -73,6 +73,26 @@ describe("a link", () => {
     expect(await echo((await connect()).client, "after")).toBe("after");
   });
 
+  it("passes each byte once, also after a release of what was not held", async () => {
+    const { client } = await connect();
+    await echo(client, "first");
+    const heard: string[] = [];
+    client.on("data", (chunk) => heard.push(String(chunk)));
+
+    link.release();
+    link.hold();
+    link.hold();
+    client.write("a");
+    link.release();
+    link.release();
+    client.write("b!");
+    await expect.poll(() => heard.join("")).toContain("!");
+
+    client.end();
+    await once(client, "close");
+    expect(heard.join("")).toBe("ab!");
+  });
+
   it("passes the end of a connection on", async () => {
     const served = once(server, "connection") as Promise<[net.Socket]>;
     const { client } = await connect();

@@ -2,12 +2,17 @@
 // of etcd, in test/meta/fidelity.
 import { createHook } from "node:async_hooks";
 import { execFile } from "node:child_process";
+import { once as nextEvent } from "node:events";
 import { setImmediate as turn } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { type Cluster, connect, Election, fromEnv, lead, Mutex, once } from "../../../src/index.js";
+import { Random } from "../../../src/memory/random.js";
+import { type EtcdTime, RealTime, VirtualTime } from "../../../src/memory/time.js";
+import { History } from "../../../src/testing/history.js";
 import { memoryEtcd, type MemoryEtcd, type MemoryEtcdOptions } from "../../../src/testing/start.js";
 
+const NEVER = new AbortController().signal;
 const opened: AsyncDisposable[] = [];
 
 async function start(options: MemoryEtcdOptions = {}): Promise<MemoryEtcd> {
@@ -264,6 +269,52 @@ describe("memoryEtcd", () => {
     await Promise.all([etcd.stop(), expect(moving).rejects.toThrow("This etcd was stopped")]);
   });
 
+  it("ends an isQuiet() with stop()", async () => {
+    const etcd = await start();
+    await client(etcd).session();
+    const waiting = expect(etcd.isQuiet({ timeoutMs: 1_000 })).rejects.toThrow("This etcd was stopped");
+
+    await Promise.all([etcd.stop(), waiting]);
+  });
+
+  it("runs nothing in real time after stop()", async () => {
+    const time = new RealTime();
+    const run = vi.fn();
+    time.after(5, run);
+    time.stop();
+    await new Promise((resolve) => setTimeout(resolve, 10));
+
+    expect(run).not.toHaveBeenCalled();
+  });
+
+  describe.each([
+    ["real", () => new RealTime(), () => Promise.resolve()],
+    ["virtual", () => new VirtualTime(new Random("")), (time: EtcdTime) => time.advance(10, NEVER)],
+  ] as const)("in %s time", (_, newTime, pass) => {
+    it.each([0, 5])(
+      "goes on after an event in %i ms that throws, which is an uncaught exception",
+      async (ms) => {
+        const runners = process.listeners("uncaughtException");
+        process.removeAllListeners("uncaughtException");
+        const time = newTime();
+        try {
+          const thrown = nextEvent(process, "uncaughtException");
+          time.after(ms, () => {
+            throw new Error("of a listener");
+          });
+          await pass(time);
+          expect((await thrown)[0]).toMatchObject({ message: "of a listener" });
+        } finally {
+          for (const each of runners) process.on("uncaughtException", each);
+        }
+        const run = vi.fn(() => time.stop());
+        time.after(ms, run);
+        await pass(time);
+        await expect.poll(() => run).toHaveBeenCalledOnce();
+      },
+    );
+  });
+
   it("leaves no port open in the process after stop(), also if a cluster is closed later", async () => {
     const open = new Set<number>();
     const hook = createHook({
@@ -310,6 +361,44 @@ describe("memoryEtcd", () => {
     await etcd.advance(1_000);
     const lock = await joining;
     expect(await etcd.keys("a/")).toEqual([lock.key]);
+  });
+
+  it("loses no answer to a read", async () => {
+    const etcd = await start();
+    const cluster = client(etcd);
+    await cluster.session();
+    const loses = () => etcd.history().includes("the answer to a write is lost");
+    await etcd.loseAnswer();
+    await new Election(cluster, "a").leader();
+    expect(loses()).toBe(false);
+
+    const joining = new Mutex(cluster, "a").lock();
+    await etcd.advance(1_000);
+    await joining;
+    expect(loses()).toBe(true);
+  });
+
+  it("delivers nothing that a client has sent over a link cut silently, also when the link is healed", async () => {
+    const etcd = await start();
+    const cluster = client(etcd);
+    await cluster.session();
+    await etcd.cut();
+    const joining = new Mutex(cluster, "a").lock();
+    await etcd.advance(100);
+    await etcd.heal();
+    await etcd.advance(1_000);
+
+    expect((await joining).held).toBe(true);
+    expect(await etcd.keys("a/")).toHaveLength(1);
+  });
+
+  it("tells the last 1,000 lines of what has happened, and keeps no more of it than twice as much", () => {
+    const history = new History(() => 0);
+    const told = vi.fn(() => "line");
+    for (let line = 0; line < 5_000; line++) history.add("m0", told);
+
+    expect(history.toString().split("\n")).toHaveLength(1_000);
+    expect(told.mock.calls.length).toBeLessThanOrEqual(2_000);
   });
 
   it("refuses writes over the quota, until it is told to refuse nothing", async () => {
@@ -389,7 +478,8 @@ describe("memoryEtcd", () => {
 
   it("is not reached after stop(), nor beside hosts of another etcd", async () => {
     const [etcd, other] = [await start(), await start()];
-    const rule = "Expected hosts to be those of one memoryEtcd() that runs in this process and was not stopped";
+    const rule =
+      "Expected hosts to be those of one memoryEtcd() that runs in this process and was not stopped";
     expect(() => connect({ hosts: [...etcd.hosts, ...other.hosts] })).toThrow(rule);
     expect(() => connect({ hosts: [...etcd.hosts, "http://127.0.0.1:2379"] })).toThrow(rule);
     await etcd.stop();

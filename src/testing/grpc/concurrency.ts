@@ -7,8 +7,62 @@ import { bytesOf, bytesOfValue } from "../../memory/store.js";
 import { rangeOfPrefix } from "../../memory/users.js";
 import { kvMessage } from "./kv.js";
 import { headerOf, type ServedMember, type WithHeader } from "./member.js";
-import * as messages from "./messages.js";
+import {
+  type Answer,
+  HEADER_ONLY,
+  type HeaderMessage,
+  KEY_VALUE,
+  type KeyValueMessage,
+  header,
+} from "./messages.js";
+import type { Message } from "./codec.js";
 import { type Duplex, type Metadata, type Method, NO_REQUEST, type Out, streaming } from "./server.js";
+
+/** The messages of both (v3lock.proto, v3election.proto). */
+
+interface Named {
+  readonly name: Buffer;
+  readonly leaseId: bigint;
+}
+
+export const LOCK_REQUEST: Message<Named> = { name: [1, "bytes"], leaseId: [2, "int64"] };
+export const KEY_REQUEST: Message<{ readonly key: Buffer }> = { key: [1, "bytes"] };
+export const KEY_RESPONSE: Message<Answer & { readonly key: Buffer }> = { header, key: [2, "bytes"] };
+
+interface LeaderKey extends Named {
+  readonly key: Buffer;
+  readonly revision: bigint;
+}
+
+const LEADER_KEY: Message<LeaderKey> = {
+  name: [1, "bytes"],
+  key: [2, "bytes"],
+  revision: [3, "int64"],
+  leaseId: [4, "int64"],
+};
+
+export const CAMPAIGN_REQUEST: Message<Named & { readonly value: Buffer }> = {
+  name: [1, "bytes"],
+  leaseId: [2, "int64"],
+  value: [3, "bytes"],
+};
+export const CAMPAIGN_RESPONSE: Message<Answer & { readonly leader: LeaderKey }> = {
+  header,
+  leader: [2, () => LEADER_KEY],
+};
+export const PROCLAIM_REQUEST: Message<{ readonly leader?: LeaderKey; readonly value: Buffer }> = {
+  leader: [1, () => LEADER_KEY],
+  value: [2, "bytes"],
+};
+export const RESIGN_REQUEST: Message<{ readonly leader?: LeaderKey }> = { leader: [1, () => LEADER_KEY] };
+export const NAMED_REQUEST: Message<Pick<Named, "name">> = { name: [1, "bytes"] };
+
+interface LeaderResponse {
+  readonly header: HeaderMessage;
+  readonly kv: KeyValueMessage;
+}
+
+export const LEADER_RESPONSE: Message<LeaderResponse> = { header, kv: [2, () => KEY_VALUE] };
 
 /** A refusal on its way to the client. */
 class RefusedError extends Error {
@@ -167,11 +221,11 @@ class Caller {
 
 export function lockOf(member: ServedMember): Record<string, Method> {
   return {
-    Lock: calling(member, messages.LOCK_REQUEST, messages.KEY_RESPONSE, async (caller, { name, leaseId }) => {
+    Lock: calling(member, LOCK_REQUEST, KEY_RESPONSE, async (caller, { name, leaseId }) => {
       const { header, key } = await caller.lock(name, leaseId, NO_BYTES);
       return { header: headerOf(header), key };
     }),
-    Unlock: calling(member, messages.KEY_REQUEST, messages.HEADER_ONLY, async (caller, { key }) => {
+    Unlock: calling(member, KEY_REQUEST, HEADER_ONLY, async (caller, { key }) => {
       const { header } = await caller.kv<"deletion">({
         kind: "deletion",
         key,
@@ -184,42 +238,37 @@ export function lockOf(member: ServedMember): Record<string, Method> {
 }
 
 export function electionOf(member: ServedMember): Record<string, Method> {
-  const leaderOf = async (caller: Caller, name: Buffer): Promise<messages.LeaderResponse | undefined> => {
+  const leaderOf = async (caller: Caller, name: Buffer): Promise<LeaderResponse | undefined> => {
     const { found, header } = await caller.first(keysOf(name));
     return found && { header: headerOf(header), kv: kvMessage(found) };
   };
   return {
     Campaign: calling(
       member,
-      messages.CAMPAIGN_REQUEST,
-      messages.CAMPAIGN_RESPONSE,
+      CAMPAIGN_REQUEST,
+      CAMPAIGN_RESPONSE,
       async (caller, { name, leaseId, value }) => {
         const { header, ...kv } = await caller.lock(name, leaseId, value);
         const leader = { name, key: kv.key, revision: kv.createRevision, leaseId: kv.leaseId };
         return { header: headerOf(header), leader };
       },
     ),
-    Proclaim: calling(
-      member,
-      messages.PROCLAIM_REQUEST,
-      messages.HEADER_ONLY,
-      async (caller, { leader, value }) => {
-        if (leader === undefined) throw failed(NO_LEADER_KEY);
-        const { key, revision, leaseId } = leader;
-        const flags = { previous: false, ignoreValue: false, ignoreLease: false };
-        const put: KvPut = { kind: "put", key, value, leaseId, ...flags };
-        const compare = [createdAt(key, revision)];
-        const { kv, header } = await caller.kv<"txn">({ kind: "txn", compare, success: [put], failure: [] });
-        if (!kv.succeeded) throw failed("election: not leader");
-        return { header: headerOf(header) };
-      },
-    ),
-    Leader: calling(member, messages.NAMED_REQUEST, messages.LEADER_RESPONSE, async (caller, { name }) => {
+    Proclaim: calling(member, PROCLAIM_REQUEST, HEADER_ONLY, async (caller, { leader, value }) => {
+      if (leader === undefined) throw failed(NO_LEADER_KEY);
+      const { key, revision, leaseId } = leader;
+      const flags = { previous: false, ignoreValue: false, ignoreLease: false };
+      const put: KvPut = { kind: "put", key, value, leaseId, ...flags };
+      const compare = [createdAt(key, revision)];
+      const { kv, header } = await caller.kv<"txn">({ kind: "txn", compare, success: [put], failure: [] });
+      if (!kv.succeeded) throw failed("election: not leader");
+      return { header: headerOf(header) };
+    }),
+    Leader: calling(member, NAMED_REQUEST, LEADER_RESPONSE, async (caller, { name }) => {
       const found = await leaderOf(caller, name);
       if (found === undefined) throw failed("election: no leader");
       return found;
     }),
-    Observe: streaming(messages.NAMED_REQUEST, messages.LEADER_RESPONSE, (out, metadata) => {
+    Observe: streaming(NAMED_REQUEST, LEADER_RESPONSE, (out, metadata) => {
       const caller = new Caller(member, metadata);
       const observe = async (name: Buffer): Promise<never> => {
         for (let last = ""; ;) {
@@ -234,7 +283,7 @@ export function electionOf(member: ServedMember): Record<string, Method> {
       };
       return answering(out, caller, ({ name }) => observe(name));
     }),
-    Resign: calling(member, messages.RESIGN_REQUEST, messages.HEADER_ONLY, async (caller, { leader }) => {
+    Resign: calling(member, RESIGN_REQUEST, HEADER_ONLY, async (caller, { leader }) => {
       if (leader === undefined) throw failed(NO_LEADER_KEY);
       const { header } = await caller.remove(leader.key, leader.revision);
       return { header: headerOf(header) };

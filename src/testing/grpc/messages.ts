@@ -15,10 +15,10 @@ const HEADER: Message<HeaderMessage> = {
   raftTerm: [4, "uint64"],
 };
 /** All of etcd's answers begin with it. */
-const header = [1, () => HEADER] as const;
+export const header = [1, () => HEADER] as const;
 
 /** An answer that may leave out what has its default. */
-interface Answer {
+export interface Answer {
   readonly header?: HeaderMessage;
 }
 
@@ -31,7 +31,7 @@ export interface KeyValueMessage {
   readonly leaseId: bigint;
 }
 
-const KEY_VALUE: Message<KeyValueMessage> = {
+export const KEY_VALUE: Message<KeyValueMessage> = {
   key: [1, "bytes"],
   createRevision: [2, "int64"],
   modRevision: [3, "int64"],
@@ -383,52 +383,6 @@ export const AUTH_STATUS_RESPONSE: Message<
   enabled: [2, "bool"],
   revision: [3, "number"],
 };
-
-/** v3lock and v3election. */
-
-interface Named {
-  readonly name: Buffer;
-  readonly leaseId: bigint;
-}
-
-export const LOCK_REQUEST: Message<Named> = { name: [1, "bytes"], leaseId: [2, "int64"] };
-export const KEY_REQUEST: Message<{ readonly key: Buffer }> = { key: [1, "bytes"] };
-export const KEY_RESPONSE: Message<Answer & { readonly key: Buffer }> = { header, key: [2, "bytes"] };
-
-interface LeaderKey extends Named {
-  readonly key: Buffer;
-  readonly revision: bigint;
-}
-
-const LEADER_KEY: Message<LeaderKey> = {
-  name: [1, "bytes"],
-  key: [2, "bytes"],
-  revision: [3, "int64"],
-  leaseId: [4, "int64"],
-};
-
-export const CAMPAIGN_REQUEST: Message<Named & { readonly value: Buffer }> = {
-  name: [1, "bytes"],
-  leaseId: [2, "int64"],
-  value: [3, "bytes"],
-};
-export const CAMPAIGN_RESPONSE: Message<Answer & { readonly leader: LeaderKey }> = {
-  header,
-  leader: [2, () => LEADER_KEY],
-};
-export const PROCLAIM_REQUEST: Message<{ readonly leader?: LeaderKey; readonly value: Buffer }> = {
-  leader: [1, () => LEADER_KEY],
-  value: [2, "bytes"],
-};
-export const RESIGN_REQUEST: Message<{ readonly leader?: LeaderKey }> = { leader: [1, () => LEADER_KEY] };
-export const NAMED_REQUEST: Message<Pick<Named, "name">> = { name: [1, "bytes"] };
-
-export interface LeaderResponse {
-  readonly header: HeaderMessage;
-  readonly kv: KeyValueMessage;
-}
-
-export const LEADER_RESPONSE: Message<LeaderResponse> = { header, kv: [2, () => KEY_VALUE] };
 
 /** Cluster and Maintenance. */
 

@@ -5,6 +5,7 @@ import net from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { MessageReader } from "../../../src/etcd/http2/stream.js";
 import { decode, encode, type Message } from "../../../src/testing/grpc/codec.js";
+import * as concurrency from "../../../src/testing/grpc/concurrency.js";
 import * as messages from "../../../src/testing/grpc/messages.js";
 import { startDevEtcd, type TestEtcd } from "../../../src/testing/start.js";
 
@@ -239,10 +240,10 @@ describe("startDevEtcd", () => {
   });
 
   test("v3lock gives a lock to one lease after the other, and takes a waiter that has left out of the queue", async () => {
-    const [name, lock] = [Buffer.from("v3"), [messages.LOCK_REQUEST, messages.KEY_RESPONSE] as const];
+    const [name, lock] = [Buffer.from("v3"), [concurrency.LOCK_REQUEST, concurrency.KEY_RESPONSE] as const];
     const locking = () => ask("/v3lockpb.Lock/Lock", lock, { name, leaseId: 0n });
     const unlock = (key: Buffer) =>
-      ask("/v3lockpb.Lock/Unlock", [messages.KEY_REQUEST, messages.HEADER_ONLY], { key });
+      ask("/v3lockpb.Lock/Unlock", [concurrency.KEY_REQUEST, messages.HEADER_ONLY], { key });
     const places = (count: number) => expect.poll(() => etcd.keys("v3/")).toHaveLength(count);
     const first = await locking();
     const session = http2(`http://${etcd.hosts[0]}`);
@@ -250,7 +251,7 @@ describe("startDevEtcd", () => {
       ...{ ":method": "POST", ":path": "/v3lockpb.Lock/Lock", "content-type": "application/grpc" },
     });
     leaving.on("error", () => {});
-    leaving.end(encode(messages.LOCK_REQUEST, { name, leaseId: 0n }));
+    leaving.end(encode(concurrency.LOCK_REQUEST, { name, leaseId: 0n }));
     await places(2);
     const third = locking();
     await places(3);
@@ -267,22 +268,22 @@ describe("startDevEtcd", () => {
   test("v3election has one leader after the other, who proclaims and resigns", async () => {
     const name = Buffer.from("v3e");
     const path = (method: string) => `/v3electionpb.Election/${method}`;
-    const campaign = [messages.CAMPAIGN_REQUEST, messages.CAMPAIGN_RESPONSE] as const;
+    const campaign = [concurrency.CAMPAIGN_REQUEST, concurrency.CAMPAIGN_RESPONSE] as const;
     const campaigns = (value: string) =>
       ask(path("Campaign"), campaign, { name, leaseId: 0n, value: Buffer.from(value) });
     const leader = async () =>
       (
-        await ask(path("Leader"), [messages.NAMED_REQUEST, messages.LEADER_RESPONSE], { name })
+        await ask(path("Leader"), [concurrency.NAMED_REQUEST, concurrency.LEADER_RESPONSE], { name })
       ).kv.value.toString();
     await expect(leader()).rejects.toThrow("election: no leader");
     const first = await campaigns("a");
     const second = campaigns("b");
     await expect.poll(() => etcd.keys("v3e/")).toHaveLength(2);
-    const proclaim = [messages.PROCLAIM_REQUEST, messages.HEADER_ONLY] as const;
+    const proclaim = [concurrency.PROCLAIM_REQUEST, messages.HEADER_ONLY] as const;
     await ask(path("Proclaim"), proclaim, { leader: first.leader, value: Buffer.from("a2") });
     expect(await leader()).toBe("a2");
 
-    const resign = [messages.RESIGN_REQUEST, messages.HEADER_ONLY] as const;
+    const resign = [concurrency.RESIGN_REQUEST, messages.HEADER_ONLY] as const;
     await ask(path("Resign"), resign, { leader: first.leader });
     await second;
 

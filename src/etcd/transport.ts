@@ -55,7 +55,11 @@ export function memoryEntryOf(hosts: readonly string[]): MemoryEntry | undefined
   const entries = (globalThis as { readonly [MEMORY]?: MemoryEntries })[MEMORY];
   const [first, ...others] = hosts.map((host) => entries?.get(host));
   if (first !== undefined && others.every((entry) => entry === first)) return first();
-  throw rangeError("hosts", "those of one memoryEtcd() that runs in this process and was not stopped", hosts.join(", "));
+  throw rangeError(
+    "hosts",
+    "those of one memoryEtcd() that runs in this process and was not stopped",
+    hosts.join(", "),
+  );
 }
 
 /** A new connection to the member at `host`, over the transport that the options name. */

@@ -247,9 +247,13 @@ export class VirtualTime implements EtcdTime {
   }
 
   run(): () => void {
+    let runs = true;
     this.#runners++;
     void this.#runByItself();
-    return () => void this.#runners--;
+    return () => {
+      if (runs) this.#runners--;
+      runs = false;
+    };
   }
 
   /** Who waits for it waits for ever, as in front of an etcd that is gone. */
@@ -262,7 +266,11 @@ export class VirtualTime implements EtcdTime {
     this.#running = true;
     try {
       await this.#next(() => this.#instants.settled());
-      while (this.#runners > 0 && (await this.#next(() => this.#step())));
+      while (this.#runners > 0) {
+        const moved = await this.#next(() => this.#step());
+        // What came meanwhile has found it running.
+        if (!moved && this.#events.peek() === undefined) break;
+      }
     } finally {
       this.#running = false;
     }

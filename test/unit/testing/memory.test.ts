@@ -6,7 +6,7 @@ import { once as nextEvent } from "node:events";
 import { setImmediate as turn } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { type Cluster, connect, Election, fromEnv, lead, Mutex, once } from "../../../src/index.js";
+import { type Cluster, connect, Election, fromEnv, lead, Mutex, once, Session } from "../../../src/index.js";
 import { Random } from "../../../src/memory/random.js";
 import { type EtcdTime, RealTime, VirtualTime } from "../../../src/memory/time.js";
 import { History } from "../../../src/testing/history.js";
@@ -399,6 +399,22 @@ describe("memoryEtcd", () => {
 
     expect(history.toString().split("\n")).toHaveLength(1_000);
     expect(told.mock.calls.length).toBeLessThanOrEqual(2_000);
+  });
+
+  it("passes time after clusters were closed, with and without sessions", async () => {
+    const etcd = await start();
+    const [idle, one, two] = [client(etcd), client(etcd), client(etcd)];
+    await one.session();
+    const own = await Session.open(two);
+    await two.session();
+    await own.close();
+    for (const cluster of [idle, one, two]) {
+      await cluster.close({ drainMs: 0 });
+      await cluster.close();
+    }
+
+    await etcd.advance(5_000);
+    await etcd.advance(5_000);
   });
 
   it("refuses writes over the quota, until it is told to refuse nothing", async () => {

@@ -36,7 +36,7 @@ export type NewMember = (
 export interface MemoryEntry {
   readonly clock: Clock;
   readonly newMember: NewMember;
-  /** Called for each cluster. Returns what is called when it is closed, after its sessions and connections. */
+  /** Called for each cluster. Returns what is called at the end of each of its `close()`, after its sessions and connections. */
   readonly connected: (cluster: { readonly closed: AbortSignal }) => () => void;
 }
 

@@ -39,11 +39,11 @@ export interface ClusterState {
   readonly revoking: Set<Promise<void>>;
   /** Aborts `services.closed`. */
   readonly closing: AbortController;
-  /** Called when the cluster is closed: after its sessions and connections. */
+  /** Called at the end of each `close()`, after the sessions and connections: it does nothing the second time. */
   readonly onDisconnected: () => void;
 }
 
-/** Observes a cluster from its beginning. Returns what is called when it is closed, after its sessions and connections. */
+/** Observes a cluster from its beginning. Returns what is called at the end of each `close()`: see `onDisconnected`. */
 export type Observe = (services: EtcdServices) => () => void;
 
 export function newClusterState(

@@ -73,6 +73,8 @@ export class Watch {
   over = false;
   /** The watch reports what happens after this revision; `undefined` until etcd has created it. */
   createdAt: bigint | undefined;
+  /** When the answer that it is created arrived, by the monotonic clock of the hub. */
+  createdMs = -Infinity;
   /** Revision of the last event that it reported. */
   lastEvent = 0n;
   /** Made once, on the first event: every event is compared with these bounds, and most watches never get one. */
@@ -244,6 +246,7 @@ export class OpenStream implements WatchOwner {
     if (cancelled) return this.#refused(watch, cancelReason);
     if (!this.group.created(header)) return;
     watch.createdAt = header.revision;
+    watch.createdMs = this.clock.monotonic();
     // Its listener may have cancelled it meanwhile.
     if (this.watches.has(watch.id)) watch.listener.created(header.revision);
   }

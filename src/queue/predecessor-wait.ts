@@ -20,13 +20,17 @@ export interface WaitOutcome {
 
 /** With this many ahead, a watch may start in the past: etcd delivers it up to 100 ms late, which does not matter there. */
 const FAR = 64;
-/** With this few ahead, the turn may come at any moment: read at once, and doubt the watch for a while. */
+/** With this few ahead, the turn may come at any moment: read at once. */
 const NEAR = 3;
 /**
- * etcd's resync loop runs every 100 ms: a watch that fell into it delivers late. Reads so long after the creation of the
- * watches find out sooner.
+ * etcd 3.4 to 3.6 turns "from now on" into the next revision before it registers a watch. A write in between puts the watch among
+ * those that its resync loop serves every 100 ms (measured: 1 % of the hand-overs of a hot queue). Reads so long after the creation
+ * of the watches find out sooner.
  */
 const REREADS_AT_MS = [4, 16, 46, 100];
+const RESYNC_MS = 100;
+/** A fast hand-over of a hot queue: the turn of a waiter comes after so long for each entry ahead, at the earliest. */
+const TURN_MS = 4;
 /**
  * A waiter behind a waiter depends on a put that announces the grant of that one. etcd may refuse it (NOSPACE), and a process that
  * has died never sends it. So the waiter reads after this time for each entry that is ahead, on average: the next in line finds a
@@ -63,8 +67,8 @@ export class PredecessorWait implements TurnListener, Timed {
   #holdsSince = 0n;
   /** The predecessor has ended or announced its grant, and no read was sent since. */
   #ended = false;
-  /** When the watches were created: they are doubted for a while. A reused one is not. */
-  #createdMs = -Infinity;
+  /** The latest read was sent when the watches were created: if it shows no later revision, etcd serves them at once. */
+  #readsCreated = false;
   /** The last read returned too little to decide. */
   #readAll = false;
   /** The number of the latest read; only that read may decide. */
@@ -128,7 +132,7 @@ export class PredecessorWait implements TurnListener, Timed {
 
   #follow(predecessor: Predecessor, how: Partial<Following> = {}): void {
     this.#read++;
-    this.#readsEarly = false;
+    this.#readsEarly = this.#readsCreated = false;
     this.#verified = false;
     this.#timers.delete(this);
     this.#predecessor = predecessor;
@@ -167,14 +171,13 @@ export class PredecessorWait implements TurnListener, Timed {
   created(): void {
     const { createdAt, sinceJoin } = this.#watches;
     if (this.#over || createdAt === undefined) return;
-    if (!sinceJoin) this.#createdMs = this.#timers.now();
     if (this.#readsEarly) return;
     if (this.#ended) return this.read();
     if (this.#seenAt > this.entry.revision && this.#seenAt >= createdAt) return this.#verify(createdAt);
-    if (sinceJoin) return this.#trustWatches();
+    if (sinceJoin) return this.#doubtWatches();
     if (this.ahead <= NEAR) return this.read();
     // In a crowd, the event usually comes before the read is needed.
-    this.#timers.set(this, 100);
+    this.#timers.set(this, this.#rereadInMs ?? RESYNC_MS);
   }
 
   #predecessorEnded({ kv, kind }: WatchEvent): void {
@@ -210,6 +213,7 @@ export class PredecessorWait implements TurnListener, Timed {
   read(): void {
     this.#timers.delete(this);
     this.#ended = this.#readsEarly = false;
+    this.#readsCreated = !this.#watches.creating;
     const read = ++this.#read;
     const decides = (): boolean => !this.#over && read === this.#read;
     void this.#readQueue(decides).then(
@@ -274,16 +278,23 @@ export class PredecessorWait implements TurnListener, Timed {
     // It has ended since the read was sent.
     if (this.#ended) return this.#predecessor?.holder ? this.#grant() : this.read();
     this.#watches.followBefore(this.#predecessor?.before);
-    if (this.ahead <= NEAR && this.#seenAt > createdAt) return this.#rereadSoon();
-    this.#trustWatches();
+    if (this.#seenAt === createdAt && this.#readsCreated) return this.#trustWatches();
+    this.#doubtWatches();
   }
 
-  /** A write at the moment of the watch's creation may have put it among the watches that etcd serves late. */
-  #rereadSoon(): void {
-    const age = this.#timers.now() - this.#createdMs;
-    const rereadAt = REREADS_AT_MS.find((ms) => ms > age);
-    if (rereadAt === undefined) return this.#trustWatches();
-    this.#timers.set(this, rereadAt - age);
+  /** A write at the moment of a watch's creation may have put it among the watches that etcd serves late. */
+  #doubtWatches(): void {
+    const rereadInMs = this.#rereadInMs;
+    if (rereadInMs === undefined) return this.#trustWatches();
+    this.#timers.set(this, rereadInMs);
+  }
+
+  /** The time until the next read that is due while the watches are doubted, and not before our turn can come. */
+  get #rereadInMs(): number | undefined {
+    const age = this.#timers.now() - this.#watches.doubtedSinceMs;
+    const turnAt = TURN_MS * (this.ahead - NEAR);
+    const rereadAt = REREADS_AT_MS.find((ms) => ms > age && ms >= turnAt);
+    return rereadAt === undefined ? undefined : rereadAt - age;
   }
 
   /** From here on, the watches report the end; a slow read bounds the damage of an event that never comes. */

@@ -80,6 +80,15 @@ export class TurnWatches {
     return this.#needed.map(({ watch }) => watch.createdAt ?? 0n);
   }
 
+  /**
+   * When the youngest of them was created that has reported no event yet: etcd may serve its first event late (see REREADS_AT_MS).
+   * One that has reported an event is served at once from then on.
+   */
+  get doubtedSinceMs(): number {
+    const silent = this.#needed.filter(({ watch }) => watch.lastEvent === 0n);
+    return Math.max(...silent.map(({ watch }) => watch.createdMs));
+  }
+
   get sinceJoin(): boolean {
     return this.#needed.every(({ sinceJoin }) => sinceJoin);
   }

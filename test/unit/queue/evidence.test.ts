@@ -134,7 +134,7 @@ test("a waiter far back gives the range of both keys back", async () => {
 
 describe("a waiter for a permit reads the less often the more are before it", () => {
   test.each([
-    [3, 15, 50],
+    [3, 15, 60],
     [50, 0, 10],
     [400, 0, 10],
   ])("with %i before it", async (before, least, most) => {
@@ -161,7 +161,7 @@ describe("a waiter for a permit reads the less often the more are before it", ()
       await settle();
     }
     expect(waiter.told).toEqual([]);
-    // The first ones follow the creation of the watches.
+    // Some follow the creation of watches.
     expect(waiter.reads.length).toBeGreaterThanOrEqual(least);
     expect(waiter.reads.length).toBeLessThanOrEqual(most);
   });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { BELOW, FIRST, MINE, WaitingTurn, WATCHED } from "../../support/fakes/fake-turn.js";
+import { settle } from "../../support/fakes/fake-clock.js";
+import { BELOW, FIRST, MINE, placeKey, WaitingTurn, WATCHED } from "../../support/fakes/fake-turn.js";
 
 const SLOW_MS = 30_000;
 
@@ -24,17 +25,18 @@ describe("when a waiter reads", () => {
     expect(waiter.reads).toHaveLength(1);
   });
 
-  test.each([4, 63])(
-    "is a tenth of a second later with %i ahead: the event usually comes first",
-    async (ahead) => {
-      const waiter = new WaitingTurn({ ahead });
+  test.each([
+    [4, 4],
+    [8, 46],
+    [63, 100],
+  ])("is later with %i ahead, after %i ms: the event usually comes first", async (ahead, afterMs) => {
+    const waiter = new WaitingTurn({ ahead });
 
-      await waiter.watched();
-      const counts = await readsAfter(waiter, [99, 1], () => Promise.resolve());
+    await waiter.watched();
+    const counts = await readsAfter(waiter, [afterMs - 1, 1], () => Promise.resolve());
 
-      expect(counts).toEqual([0, 1]);
-    },
-  );
+    expect(counts).toEqual([0, 1]);
+  });
 
   test("is at once when the event came before, with any number ahead", async () => {
     const waiter = new WaitingTurn({ ahead: 40 });
@@ -74,6 +76,42 @@ describe("when a waiter reads", () => {
     const counts = await readsAfter(waiter, [1000], () => Promise.resolve());
 
     expect(counts).toEqual([0]);
+  });
+
+  test("is once more when the read that shows the same was sent before the watch began", async () => {
+    const waiter = new WaitingTurn({ ahead: 2, before: "waiter" });
+    waiter.stream.created(placeKey(FIRST), WATCHED);
+    await settle();
+    await waiter.answerRead([MINE, BELOW, FIRST, 20n]);
+    await waiter.deleted(FIRST, WATCHED + 1n);
+    await waiter.answerRead([MINE, BELOW], { revision: WATCHED + 1n });
+    waiter.stream.created(placeKey(BELOW), WATCHED + 1n);
+    await settle();
+
+    const same = () => waiter.answerRead([MINE, BELOW], { revision: WATCHED + 1n });
+    const counts = await readsAfter(waiter, [3, 1, 1000], same);
+
+    expect(counts).toEqual([0, 1, 0]);
+  });
+
+  test.each([
+    ["is after 4 ms", "was created just before", false, [0, 1]],
+    ["is not", "has reported an event", true, [0, 0]],
+  ])("%s, behind a watch of an earlier turn that %s", async (_, _how, reported, expected) => {
+    const waiter = new WaitingTurn({ ahead: 3, before: "waiter" });
+    const listener = { created() {}, events() {}, interrupted() {}, refused() {} };
+    const kept = waiter.cluster.services.watches.watch({ key: placeKey(20n), events: "DELETE" }, listener);
+    waiter.stream.created(placeKey(FIRST), WATCHED);
+    await waiter.clock.pass(150);
+    waiter.stream.created(placeKey(20n), MINE);
+    if (reported) waiter.stream.deleted(placeKey(20n), MINE);
+    kept.keepForReuse();
+    await settle();
+    await waiter.answerRead([MINE, BELOW, 20n, 10n]);
+
+    const counts = await readsAfter(waiter, [3, 97], () => Promise.resolve());
+
+    expect(counts).toEqual(expected);
   });
 
   test("is not once more in the middle of a crowd, whatever was written", async () => {

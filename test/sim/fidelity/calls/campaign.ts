@@ -14,8 +14,8 @@ export interface Difference {
 /** Programs of each flavor in a hundred, and how many of them run at a time: the calm ones use the processor, the others wait. */
 const FLAVORS: readonly { readonly flavor: Flavor; readonly part: number; readonly atOnce: number }[] = [
   { flavor: "calm", part: 76, atOnce: 24 },
-  { flavor: "timed", part: 16, atOnce: 60 },
-  { flavor: "links", part: 4, atOnce: 150 },
+  { flavor: "timed", part: 16, atOnce: 160 },
+  { flavor: "links", part: 4, atOnce: 160 },
   { flavor: "members", part: 4, atOnce: 40 },
 ];
 const HUNDRED = 100;

@@ -297,6 +297,8 @@ class Run {
   }
 
   #abort({ id, abort }: Call): string {
+    // It may have begun to open another session just before.
+    this.#opens = true;
     abort.abort();
     return `abort ${id}`;
   }
@@ -310,7 +312,8 @@ class Run {
   /** Somebody ends the hold, or the wait, of another client. */
   async #release(client: number): Promise<string> {
     const name = this.#random.pick(this.#pickFamily().queues);
-    const place = this.#random.int(3);
+    // A waiter behind these may not notice for half a minute.
+    const place = this.#random.int(2);
     // A hold without a waiter has its watch after half a second.
     this.#within(this.plan.flavor === "calm" ? TIMED_MS : SLOW_MS);
     const { cluster } = this.#clients[client]!;

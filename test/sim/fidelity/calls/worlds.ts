@@ -101,7 +101,7 @@ export class Gate {
 /** What a step may take beyond its virtual time: a machine with other work, elections, restarts. */
 const SPARE_MS = 15_000;
 const FIRST_PAUSE_MS = 1;
-const LAST_PAUSE_MS = 100;
+const LAST_PAUSE_MS = 250;
 
 /** A real etcd, for many programs side by side. */
 export class RealEtcd {
